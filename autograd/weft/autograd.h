@@ -1,0 +1,86 @@
+/* weft/autograd.h - reverse-mode differentiation of graphs, gradient checks, optimisers.
+ *
+ * The backward pass is made of ordinary nodes of the same graph: it is planned, fused, run,
+ * drawn and differentiated again like any other.
+ */
+#ifndef WEFT_AUTOGRAD_H
+#define WEFT_AUTOGRAD_H
+
+#include <weft/ops.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Adds the nodes of d loss / d wrt[i] and fills grads[i], each of the shape and dtype of wrt[i]; a
+ * zero tensor where the loss does not depend on it. The loss must be a floating scalar (rank 0).
+ * Calling it on a loss made of gradients gives the second order. Errors are the graph's. */
+WEFT_API void weft_grad(weft_graph *graph, weft_value loss, const weft_value *wrt, size_t n,
+                        weft_value *grads);
+
+/* The vector-Jacobian product of several outputs: `cotangents[i]` has the shape of outputs[i]. */
+WEFT_API void weft_grad_of(weft_graph *graph, const weft_value *outputs,
+                           const weft_value *cotangents, size_t n_outputs, const weft_value *wrt,
+                           size_t n, weft_value *grads);
+
+/* ---- Gradient checks ------------------------------------------------------------------------ */
+
+typedef struct weft_check_result {
+    double worst_error; /* largest |analytic - numeric| / max(1, largest |numeric| of that input) */
+    size_t checked;     /* derivatives compared */
+    char where[160];    /* of the worst: name, index, both numbers */
+} weft_check_result;
+
+/* Compares the gradients that weft_grad gives of `loss` with central differences in f64 at the
+ * contents of `params` and the feeds below. wrt[i] must be f64 parameters or inputs. At most
+ * `per_value` elements of each are checked (0: all), chosen by seed. */
+typedef struct weft_check_feed {
+    weft_value input;
+    const void *data; /* contiguous */
+    size_t bytes;
+} weft_check_feed;
+WEFT_API weft_status weft_check_gradient(weft_graph *graph, weft_value loss, const weft_value *wrt,
+                                         size_t n, weft_params *params,
+                                         const weft_check_feed *feeds, size_t n_feeds,
+                                         size_t per_value, uint64_t seed,
+                                         weft_check_result *result, weft_error *error);
+
+/* Checks one op on one of its samples in f64: the gradient of sum(output * random cotangent) of
+ * order 1, or the gradient of such a sum of those gradients (order 2). `checked` is 0 where the op
+ * has no floating input or no gradient. `flip` (the index of a sample input, or -1) turns the sign
+ * of that input's analytic gradient, to prove that the check sees it. */
+WEFT_API weft_status weft_check_op(const weft_op *op, size_t sample, int order, int flip,
+                                   uint64_t seed, weft_check_result *result, weft_error *error);
+
+/* Fills contiguous `data` as the sample input says; `dtype` stands for WEFT_FLOAT. */
+WEFT_API void weft_sample_fill(const weft_sample_input *input, weft_dtype dtype, uint64_t seed,
+                               void *data);
+
+/* ---- Optimisers ----------------------------------------------------------------------------- */
+
+typedef enum weft_optimizer_kind { WEFT_SGD, WEFT_ADAM, WEFT_ADAMW } weft_optimizer_kind;
+
+typedef struct weft_optimizer {
+    weft_optimizer_kind kind;
+    weft_sgd_options sgd;   /* for WEFT_SGD */
+    weft_adam_options adam; /* for the others; `decoupled` is set by the kind */
+    double max_norm;        /* clips the global norm of the gradients to this; 0: no clipping */
+} weft_optimizer;
+
+/* beta 0.9, 0.98, eps 1e-9 as in "Attention Is All You Need", no decay, clipping at 1. */
+#define WEFT_ADAM_DEFAULT                                                                          \
+    ((weft_optimizer){                                                                             \
+        .kind = WEFT_ADAM, .adam = {0.9, 0.98, 1e-9, 0.0, false}, .max_norm = 1.0})
+
+/* Adds gradients of the loss, clipping and updates of params[0..n-1]; returns the target that
+ * stands for the whole step. `lr` is a scalar of the parameters' dtype, usually a weft_input.
+ * Moments are states named `opt.m.NAME`, `opt.v.NAME`, `opt.buf.NAME`, the counter `opt.step`.
+ * *norm (may be NULL) becomes the norm of the gradients before clipping, or WEFT_NO_VALUE. */
+WEFT_API weft_value weft_train_step(weft_graph *graph, weft_value loss, const weft_value *params,
+                                    size_t n, weft_value lr, const weft_optimizer *optimizer,
+                                    weft_value *norm);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

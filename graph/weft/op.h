@@ -1,0 +1,272 @@
+/* weft/op.h - what an op is: for those who write one, inside the library or outside.
+ *
+ * An op is one constant descriptor. weft_apply puts a node of it into a graph; a program's own op
+ * needs nothing more than a descriptor of its own. The graph, the planner, the executor, autodiff
+ * and the generated tests know an op by its descriptor only.
+ */
+#ifndef WEFT_OP_H
+#define WEFT_OP_H
+
+#include <weft/graph.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct weft_op weft_op;
+
+/* What is known of a value before it has data. */
+typedef struct weft_type {
+    weft_dtype dtype;
+    weft_shape shape;
+} weft_type;
+
+/* Where a value's elements lie in its storage; in elements. */
+typedef struct weft_layout {
+    int64_t stride[WEFT_MAX_RANK];
+    int64_t offset; /* of element [0, ..., 0] */
+} weft_layout;
+
+/* The shape rule's view of a node: reads attr and in[], fills out[]. Returns true, or false after
+ * weft_infer_fail. May adjust nothing else. */
+typedef struct weft_infer {
+    const weft_op *op;
+    const void *attr;
+    size_t n_in, n_out;
+    const weft_type *in;
+    weft_type *out;
+    weft_error *error;
+} weft_infer;
+
+/* Sets the message (the caller adds where); returns false, for `return weft_infer_fail(...)`. */
+WEFT_API bool weft_infer_fail(weft_infer *infer, weft_status status, const char *format, ...)
+    WEFT_PRINTF(3, 4);
+/* Common parts of shape rules: each returns true or fails with a message that names both. */
+WEFT_API bool weft_infer_same_dtype(weft_infer *infer, size_t i, size_t j);
+WEFT_API bool weft_infer_float(weft_infer *infer, size_t i);
+WEFT_API bool weft_infer_dtype(weft_infer *infer, size_t i, weft_dtype dtype);
+WEFT_API bool weft_infer_min_rank(weft_infer *infer, size_t i, int rank);
+/* Makes a negative axis positive; fails outside [-rank, rank). */
+WEFT_API bool weft_infer_axis(weft_infer *infer, int rank, int axis, int *out);
+
+/* What a kernel, or a function that sizes one, sees of a node. When sizing, data are NULL. */
+typedef struct weft_call {
+    const void *attr;
+    const weft_tensor *in, *out;
+    size_t n_in, n_out;
+    void *scratch;  /* of scratch() bytes, 64-byte aligned, shared by all parts and stages */
+    int64_t parts;  /* of this stage */
+    int stage;      /* 0 .. stages-1 */
+    const struct weft_run_state *run;
+    uint32_t node;
+} weft_call;
+
+/* What changes from run to run. */
+typedef struct weft_run_state {
+    uint64_t seed, step;
+    void *fault; /* the executor's: see weft_call_fail */
+} weft_run_state;
+
+/* Computes part `part` of call->parts. Parts run in any order, on any thread: each writes elements
+ * of its own, and the split depends on shapes only, so that results do not depend on threads. */
+typedef void (*weft_kernel)(const weft_call *call, int64_t part);
+
+/* For a kernel that finds data it cannot use (an index out of range): the run ends after this group
+ * and returns WEFT_BAD_INDEX with the node's name. The kernel must still write its outputs. */
+WEFT_API void weft_call_fail(const weft_call *call, int64_t index, int64_t limit);
+
+/* The work of a node, for plans, profiles and rooflines. */
+typedef struct weft_cost {
+    double flops; /* additions and multiplications; a transcendental function counts 10 */
+    double bytes; /* that must be read and written */
+} weft_cost;
+
+/* Vector-Jacobian product: from the gradients of the outputs to those of the inputs, as nodes.
+ * grad_out[i] is WEFT_NO_VALUE where no gradient arrives (zero). Fill grad_in[i] where wanted[i];
+ * leave WEFT_NO_VALUE where it is zero. A grad_in may still have the shape that its input
+ * broadcasts to: autodiff sums it back if `broadcasts` is set. */
+typedef struct weft_vjp {
+    weft_graph *graph;
+    const void *attr;
+    size_t n_in, n_out;
+    const weft_value *in, *out, *grad_out;
+    const bool *wanted;
+    weft_value *grad_in;
+} weft_vjp;
+
+/* The op in terms of plainer ops: builds them from in[] and fills out[]. */
+typedef struct weft_expand {
+    weft_graph *graph;
+    const void *attr;
+    size_t n_in, n_out;
+    const weft_value *in;
+    weft_value *out;
+} weft_expand;
+
+/* Attribute structs are plain data without pointers, zero where unused (they are compared bytewise);
+ * this table describes their fields for printing. */
+typedef enum weft_attr_kind {
+    WEFT_ATTR_INT,   /* int32_t */
+    WEFT_ATTR_INT64, /* int64_t */
+    WEFT_ATTR_BOOL,  /* bool */
+    WEFT_ATTR_DOUBLE,
+    WEFT_ATTR_TEXT,  /* char array, NUL terminated */
+    WEFT_ATTR_SHAPE, /* weft_shape */
+    WEFT_ATTR_DTYPE
+} weft_attr_kind;
+
+typedef struct weft_attr_field {
+    const char *name;
+    weft_attr_kind kind;
+    size_t offset;
+} weft_attr_field;
+
+/* One input of a sample. `dtype` WEFT_DTYPES stands for the floating type under test. Values are
+ * drawn uniformly from [low, high) (an integer type: whole numbers; bool: high is the probability
+ * of true); `distinct` keeps them at least 0.05 apart (so that max, relu and such are smooth
+ * around them) and away from zero. */
+typedef struct weft_sample_input {
+    weft_dtype dtype;
+    weft_shape shape;
+    double low, high;
+    bool distinct;
+} weft_sample_input;
+#define WEFT_FLOAT WEFT_DTYPES
+
+#define WEFT_SAMPLE_INPUTS 6
+/* One node to test the op with: small, so that gradients can be checked element by element. */
+typedef struct weft_sample {
+    const void *attr;
+    size_t n_in;
+    weft_sample_input in[WEFT_SAMPLE_INPUTS];
+} weft_sample;
+
+/* How an input may lie in memory; where it lies otherwise, a pass inserts a copy. */
+typedef enum weft_takes {
+    WEFT_TAKES_DENSE,  /* contiguous row-major */
+    WEFT_TAKES_ROWS,   /* last dimension of stride 1 (or of size 1), the others any */
+    WEFT_TAKES_MATRIX, /* one of the last two dimensions of stride 1, the other of a stride at
+                          least its extent: what BLAS takes, transposed or not */
+    WEFT_TAKES_ANY
+} weft_takes;
+
+typedef enum weft_gradient {
+    WEFT_GRADIENT_VJP = 0, /* vjp or expand gives it */
+    WEFT_GRADIENT_ZERO,    /* zero almost everywhere: comparisons, argmax, integer results */
+    WEFT_GRADIENT_NONE     /* none by design: differentiating through it is an error */
+} weft_gradient;
+
+#define WEFT_VARIADIC 255
+#define WEFT_MAX_OUTPUTS 4
+
+/* Kernels are indexed by instruction set: x86-64 baseline (or the portable build), v3 (AVX2, FMA)
+ * and v4 (AVX-512); where one is NULL the next lower one serves. */
+typedef enum weft_isa { WEFT_ISA_BASE, WEFT_ISA_V3, WEFT_ISA_V4, WEFT_ISAS } weft_isa;
+
+struct weft_op {
+    const char *name;
+    const char *doc; /* one paragraph with the formula */
+    uint8_t min_in, max_in, n_out; /* max_in WEFT_VARIADIC: no upper limit */
+    size_t attr_size;
+    const weft_attr_field *attrs; /* ends with a NULL name; may be NULL */
+
+    bool (*infer)(weft_infer *infer);
+
+    weft_kernel kernel[WEFT_ISAS][WEFT_DTYPES];
+    bool key_output; /* the kernel is chosen by output 0's dtype instead of input 0's */
+    weft_takes takes;
+    uint8_t stages;                               /* 0 means 1; a barrier between two stages */
+    int64_t (*parts)(const weft_call *call);      /* of call->stage; NULL: elementwise tiles */
+    size_t (*scratch)(const weft_call *call);     /* NULL: none */
+    void (*cost)(const weft_call *call, weft_cost *cost); /* NULL: one flop an output element */
+
+    /* A view: sets the layout of the output over the input's storage. Returns false if only a
+     * contiguous input can be viewed so; then a copy is inserted. Views have no kernel. */
+    bool (*alias)(const void *attr, const weft_type *in, const weft_layout *in_layout,
+                  const weft_type *out, weft_layout *out_layout);
+
+    uint8_t inplace; /* bit i: output 0 may take input i's storage, if of equal shape and dtype */
+    uint8_t updates; /* the first `updates` inputs are states; output i is the new state i */
+    bool random;     /* depends on the run's seed and step */
+    bool broadcasts; /* inputs broadcast: autodiff sums gradients back to their shapes */
+
+    weft_gradient gradient;
+    void (*vjp)(weft_vjp *vjp);
+    void (*expand)(weft_expand *expand); /* an op without kernels is always expanded */
+
+    const weft_sample *samples;
+    size_t n_samples;
+};
+
+/* Puts a node into the graph. `attr` is copied (attr_size bytes; NULL: zeros). Fills
+ * outputs[0 .. n_out-1] if not NULL, and returns output 0. */
+WEFT_API weft_value weft_apply(weft_graph *graph, const weft_op *op, const void *attr,
+                               const weft_value *inputs, size_t count, weft_value *outputs);
+
+/* Reading a graph: nodes 0 .. weft_graph_node_count-1 are in topological order. */
+typedef struct weft_node_info {
+    const weft_op *op;
+    const void *attr;
+    const uint32_t *in; /* ids of values */
+    size_t n_in;
+    uint32_t first_out; /* outputs are n_out ids in a row */
+    size_t n_out;
+    const char *scope; /* "enc.0.attn" or "" */
+} weft_node_info;
+WEFT_API weft_node_info weft_graph_node(const weft_graph *graph, size_t index);
+WEFT_API weft_value weft_value_from_id(const weft_graph *graph, uint32_t id);
+/* The node that makes a value. */
+WEFT_API size_t weft_producer(const weft_graph *graph, weft_value value);
+WEFT_API weft_layout weft_layout_of(const weft_graph *graph, weft_value value);
+WEFT_API bool weft_layout_is_dense(weft_shape shape, const weft_layout *layout);
+
+/* A key for a random op: other in each call on the graph, the same in each build of the model. */
+WEFT_API uint64_t weft_random_key(weft_graph *graph);
+
+/* The ops that the graph itself knows: leaves, the group, the copy that layouts need. */
+extern WEFT_API const weft_op weft_op_input, weft_op_state, weft_op_constant, weft_op_group,
+    weft_op_contiguous;
+
+/* The instruction set that kernels are chosen for: the processor's best, or the lower one that the
+ * environment variable WEFT_ISA (base, v3, v4) asks for. */
+WEFT_API weft_isa weft_isa_best(void);
+WEFT_API const char *weft_isa_name(weft_isa isa);
+/* The kernel for a dtype, NULL if there is none. */
+WEFT_API weft_kernel weft_op_kernel(const weft_op *op, weft_isa isa, weft_dtype dtype);
+
+/* ---- Random numbers ------------------------------------------------------------------------- */
+
+/* Philox4x32-10 (Salmon et al. 2011): four random 32-bit words from a 128-bit counter and a 64-bit
+ * key. The only source of randomness: any element's number can be had on its own. */
+static inline void weft_philox(const uint32_t counter[4], uint64_t key, uint32_t out[4])
+{
+    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
+    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+    for (int round = 0; round < 10; round++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+        uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c1 = (uint32_t)p1;
+        c3 = (uint32_t)p0;
+        c0 = n0;
+        c2 = n2;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    out[0] = c0;
+    out[1] = c1;
+    out[2] = c2;
+    out[3] = c3;
+}
+
+/* FNV-1a of a text: the key of a name. */
+static inline uint64_t weft_hash_text(const char *text)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (; *text; text++) hash = (hash ^ (unsigned char)*text) * 0x100000001b3u;
+    return hash;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif

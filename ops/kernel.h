@@ -1,0 +1,189 @@
+/* What a file of kernels needs. Each op's file is compiled once as plain C (builder, shape rule,
+ * gradient, descriptor) and once for each instruction set and dtype with WEFT_KERNEL_ISA and
+ * WEFT_KERNEL_DTYPE defined (kernels only):
+ *
+ *     #ifdef WEFT_KERNEL_ISA
+ *     KERNEL(softmax) { ... T is float or double; call, part are the parameters ... }
+ *     #else
+ *     ... the rest, with DECLARE_KERNELS(softmax) and .kernel = FLOAT_KERNELS(softmax) ...
+ *     #endif
+ *
+ * Files under `float` in ops/meson.build are compiled for f32 and f64, those under `any` for i32
+ * and bool too. Kernels never run faster by reading another element's NaN away: no -ffast-math. */
+#ifndef WEFT_OPS_KERNEL_H
+#define WEFT_OPS_KERNEL_H
+
+#include <weft/op.h>
+
+#include <math.h>
+#include <string.h>
+
+#define WEFT_JOIN_(name, dtype, isa) weft_kernel_##name##_##dtype##_##isa
+#define WEFT_JOIN(name, dtype, isa)  WEFT_JOIN_(name, dtype, isa)
+
+/* Elements of a tile of an elementwise op: 64 KiB of f32, which stays in the second-level cache. */
+#define TILE 16384
+
+static inline int64_t numel_of(const weft_shape *shape)
+{
+    int64_t n = 1;
+    for (int i = 0; i < shape->rank; i++) n *= shape->dim[i];
+    return n;
+}
+
+static inline int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+#ifdef WEFT_KERNEL_ISA
+
+#define KERNEL_TYPE_f32  float
+#define KERNEL_TYPE_f64  double
+#define KERNEL_TYPE_i32  int32_t
+#define KERNEL_TYPE_b8   uint8_t
+#define KERNEL_TYPE__(d) KERNEL_TYPE_##d
+#define KERNEL_TYPE_(d)  KERNEL_TYPE__(d)
+/* The element type of this build. Bool tensors hold bytes 0 and 1. */
+#define T KERNEL_TYPE_(WEFT_KERNEL_DTYPE)
+
+#define KERNEL_IS_f32_f32   1
+#define KERNEL_IS_f64_f64   1
+#define KERNEL_IS_i32_i32   1
+#define KERNEL_IS_b8_b8     1
+#define KERNEL_IS__(a, b)   KERNEL_IS_##a##_##b
+#define KERNEL_IS_(a, b)    KERNEL_IS__(a, b)
+/* For `#if`: 1 for the dtype of this build, else 0. */
+#define KERNEL_IS(dtype) KERNEL_IS_(WEFT_KERNEL_DTYPE, dtype)
+#define KERNEL_IS_FLOAT  (KERNEL_IS(f32) || KERNEL_IS(f64))
+
+#define KERNEL_NAME(name) WEFT_JOIN(name, WEFT_KERNEL_DTYPE, WEFT_KERNEL_ISA)
+#define KERNEL(name)                                                                               \
+    void KERNEL_NAME(name)(const weft_call *call, int64_t part);                                   \
+    void KERNEL_NAME(name)(const weft_call *call, int64_t part)
+
+/* A walk over one tile of an elementwise op: runs of `count` elements along the last dimension,
+ * for output 0 (operand 0) and the inputs (operands 1 ..), which broadcast to its shape. Dimensions
+ * that lie behind each other in every operand are joined first, so that dense operands give one
+ * run a tile.
+ *
+ *     for (walk w = walk_begin(call, part); walk_next(&w);)
+ *         for (int64_t i = 0; i < w.count; i++)
+ *             ((T *)call->out[0].data)[w.offset[0] + i * w.step[0]] = ...
+ */
+#define WALK_OPERANDS 6
+
+typedef struct walk {
+    int64_t count;                 /* elements of this run */
+    int64_t offset[WALK_OPERANDS]; /* of the run's first element */
+    int64_t step[WALK_OPERANDS];   /* from one element of a run to the next */
+    /* private */
+    int rank, n;
+    int64_t position, end;
+    int64_t dim[WEFT_MAX_RANK];
+    int64_t stride[WALK_OPERANDS][WEFT_MAX_RANK];
+} walk;
+
+/* Walks elements [begin, end) of row-major order of the shape of `t[0]`. */
+static inline walk walk_range(const weft_tensor *const *t, int n, int64_t begin, int64_t end)
+{
+    walk w;
+    memset(&w, 0, sizeof w);
+    w.n = n;
+    w.position = begin;
+    w.end = end;
+    const weft_shape *shape = &t[0]->shape;
+    for (int d = 0; d < shape->rank; d++) {
+        if (shape->dim[d] == 1) continue;
+        int64_t stride[WALK_OPERANDS];
+        bool joins = w.rank > 0;
+        for (int k = 0; k < n; k++) {
+            int axis = d - (shape->rank - t[k]->shape.rank);
+            stride[k] = axis < 0 || t[k]->shape.dim[axis] == 1 ? 0 : t[k]->stride[axis];
+            if (joins && w.stride[k][w.rank - 1] != stride[k] * shape->dim[d]) joins = false;
+        }
+        if (!joins) w.rank++;
+        w.dim[w.rank - 1] = (joins ? w.dim[w.rank - 1] : 1) * shape->dim[d];
+        for (int k = 0; k < n; k++) w.stride[k][w.rank - 1] = stride[k];
+    }
+    if (w.rank == 0) {
+        w.rank = 1;
+        w.dim[0] = 1;
+    }
+    for (int k = 0; k < n; k++) w.step[k] = w.stride[k][w.rank - 1];
+    return w;
+}
+
+static inline walk walk_begin(const weft_call *call, int64_t part)
+{
+    const weft_tensor *t[WALK_OPERANDS] = {&call->out[0]};
+    int n = 1;
+    for (size_t i = 0; i < call->n_in && n < WALK_OPERANDS; i++) t[n++] = &call->in[i];
+    int64_t numel = numel_of(&call->out[0].shape), begin = part * TILE;
+    return walk_range(t, n, begin, begin + TILE < numel ? begin + TILE : numel);
+}
+
+static inline bool walk_next(walk *w)
+{
+    if (w->position >= w->end) return false;
+    int64_t rest = w->position;
+    for (int k = 0; k < w->n; k++) w->offset[k] = 0;
+    int last = w->rank - 1;
+    int64_t in_row = rest % w->dim[last];
+    for (int d = last; d >= 0; d--) {
+        int64_t index = d == 0 ? rest : rest % w->dim[d];
+        rest /= w->dim[d];
+        for (int k = 0; k < w->n; k++) w->offset[k] += index * w->stride[k][d];
+    }
+    w->count = w->dim[last] - in_row;
+    if (w->count > w->end - w->position) w->count = w->end - w->position;
+    w->position += w->count;
+    return true;
+}
+
+#else /* the plain build */
+
+#ifdef WEFT_KERNEL_X86
+#define DECLARE_KERNEL_(name, dtype)                                                               \
+    void WEFT_JOIN(name, dtype, base)(const weft_call *, int64_t);                                 \
+    void WEFT_JOIN(name, dtype, v3)(const weft_call *, int64_t);                                   \
+    void WEFT_JOIN(name, dtype, v4)(const weft_call *, int64_t)
+#define KERNEL_ROW_(name, isa, DTYPE, dtype) [DTYPE] = WEFT_JOIN(name, dtype, isa)
+#define FLOAT_KERNELS(name)                                                                        \
+    {                                                                                              \
+        {KERNEL_ROW_(name, base, WEFT_F32, f32), KERNEL_ROW_(name, base, WEFT_F64, f64)},          \
+        {KERNEL_ROW_(name, v3, WEFT_F32, f32), KERNEL_ROW_(name, v3, WEFT_F64, f64)},              \
+        {KERNEL_ROW_(name, v4, WEFT_F32, f32), KERNEL_ROW_(name, v4, WEFT_F64, f64)},              \
+    }
+#define ANY_KERNELS(name)                                                                          \
+    {                                                                                              \
+        {KERNEL_ROW_(name, base, WEFT_F32, f32), KERNEL_ROW_(name, base, WEFT_F64, f64),           \
+         KERNEL_ROW_(name, base, WEFT_I32, i32), KERNEL_ROW_(name, base, WEFT_BOOL, b8)},        \
+        {KERNEL_ROW_(name, v3, WEFT_F32, f32), KERNEL_ROW_(name, v3, WEFT_F64, f64)},              \
+        {KERNEL_ROW_(name, v4, WEFT_F32, f32), KERNEL_ROW_(name, v4, WEFT_F64, f64)},              \
+    }
+#else
+#define DECLARE_KERNEL_(name, dtype) void WEFT_JOIN(name, dtype, base)(const weft_call *, int64_t)
+#define KERNEL_ROW_(name, isa, DTYPE, dtype) [DTYPE] = WEFT_JOIN(name, dtype, isa)
+#define FLOAT_KERNELS(name)                                                                        \
+    {                                                                                              \
+        {KERNEL_ROW_(name, base, WEFT_F32, f32), KERNEL_ROW_(name, base, WEFT_F64, f64)},          \
+    }
+#define ANY_KERNELS(name)                                                                          \
+    {                                                                                              \
+        {KERNEL_ROW_(name, base, WEFT_F32, f32), KERNEL_ROW_(name, base, WEFT_F64, f64),           \
+         KERNEL_ROW_(name, base, WEFT_I32, i32), KERNEL_ROW_(name, base, WEFT_BOOL, b8)},        \
+    }
+#endif
+/* For a file under `float` and one under `any`. An `any` file's kernel that makes sense for some
+ * dtypes only is guarded by `#if KERNEL_IS_FLOAT` and declared as FLOAT. */
+#define DECLARE_KERNELS(name)                                                                      \
+    DECLARE_KERNEL_(name, f32);                                                                    \
+    DECLARE_KERNEL_(name, f64)
+#define DECLARE_ANY_KERNELS(name)                                                                  \
+    DECLARE_KERNELS(name);                                                                         \
+    void WEFT_JOIN(name, i32, base)(const weft_call *, int64_t);                                   \
+    void WEFT_JOIN(name, b8, base)(const weft_call *, int64_t)
+
+#endif
+#endif

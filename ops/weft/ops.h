@@ -1,0 +1,251 @@
+/* weft/ops.h - the operations. Each function puts a node (or a few) into the graph and returns its
+ * value. Errors are the graph's, and sticky: see weft_graph_error.
+ *
+ * Unless said otherwise: x may have any layout and rank, is f32 or f64, and the result has its
+ * dtype. `axis` may be negative and then counts from the end. Two operands broadcast as in NumPy.
+ */
+#ifndef WEFT_OPS_H
+#define WEFT_OPS_H
+
+#include <weft/graph.h>
+#include <weft/op.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- The list of ops ------------------------------------------------------------------------ */
+
+WEFT_API size_t weft_op_count(void);
+WEFT_API const weft_op *weft_op_at(size_t index);    /* NULL beyond the end */
+WEFT_API const weft_op *weft_op_find(const char *name); /* NULL if there is none */
+
+/* ---- Elementwise, one operand --------------------------------------------------------------- */
+
+WEFT_API weft_value weft_neg(weft_graph *graph, weft_value x);        /* -x */
+WEFT_API weft_value weft_abs(weft_graph *graph, weft_value x);        /* |x|; gradient 0 at 0 */
+WEFT_API weft_value weft_sign(weft_graph *graph, weft_value x);       /* -1, 0 or 1 */
+WEFT_API weft_value weft_exp(weft_graph *graph, weft_value x);        /* e^x */
+WEFT_API weft_value weft_log(weft_graph *graph, weft_value x);        /* natural logarithm */
+WEFT_API weft_value weft_sqrt(weft_graph *graph, weft_value x);       /* x^(1/2) */
+WEFT_API weft_value weft_rsqrt(weft_graph *graph, weft_value x);      /* x^(-1/2) */
+WEFT_API weft_value weft_square(weft_graph *graph, weft_value x);     /* x^2 */
+WEFT_API weft_value weft_reciprocal(weft_graph *graph, weft_value x); /* 1 / x */
+WEFT_API weft_value weft_sin(weft_graph *graph, weft_value x);        /* radians */
+WEFT_API weft_value weft_cos(weft_graph *graph, weft_value x);        /* radians */
+WEFT_API weft_value weft_tanh(weft_graph *graph, weft_value x);
+WEFT_API weft_value weft_sigmoid(weft_graph *graph, weft_value x); /* 1 / (1 + e^-x) */
+WEFT_API weft_value weft_relu(weft_graph *graph, weft_value x);    /* max(x, 0); gradient 0 at 0 */
+WEFT_API weft_value weft_leaky_relu(weft_graph *graph, weft_value x,
+                                    double slope); /* x > 0 ? x : slope x */
+WEFT_API weft_value weft_gelu(weft_graph *graph, weft_value x); /* x (1 + erf(x / sqrt 2)) / 2 */
+/* x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2, Hendrycks & Gimpel 2016 */
+WEFT_API weft_value weft_gelu_tanh(weft_graph *graph, weft_value x);
+WEFT_API weft_value weft_silu(weft_graph *graph, weft_value x);     /* x sigmoid(x) */
+WEFT_API weft_value weft_softplus(weft_graph *graph, weft_value x); /* log(1 + e^x) */
+WEFT_API weft_value weft_erf(weft_graph *graph, weft_value x);
+WEFT_API weft_value weft_clamp(weft_graph *graph, weft_value x, double low, double high);
+/* To another dtype: towards zero for integers (saturating; NaN gives 0), x != 0 for bool. Between
+ * floating types the gradient is cast back; otherwise it is zero. Any dtypes. */
+WEFT_API weft_value weft_cast(weft_graph *graph, weft_value x, weft_dtype dtype);
+
+/* ---- Elementwise, two or three operands ----------------------------------------------------- */
+
+WEFT_API weft_value weft_add(weft_graph *graph, weft_value a, weft_value b);
+WEFT_API weft_value weft_sub(weft_graph *graph, weft_value a, weft_value b);
+WEFT_API weft_value weft_mul(weft_graph *graph, weft_value a, weft_value b);
+WEFT_API weft_value weft_div(weft_graph *graph, weft_value a, weft_value b);
+WEFT_API weft_value weft_pow(weft_graph *graph, weft_value a, weft_value b); /* a^b, a > 0 */
+/* The gradient of a tie goes half to each. NaN if either is NaN. */
+WEFT_API weft_value weft_maximum(weft_graph *graph, weft_value a, weft_value b);
+WEFT_API weft_value weft_minimum(weft_graph *graph, weft_value a, weft_value b);
+/* x times, plus, to the power of, a number. */
+WEFT_API weft_value weft_scale(weft_graph *graph, weft_value x, double factor);
+WEFT_API weft_value weft_add_scalar(weft_graph *graph, weft_value x, double addend);
+WEFT_API weft_value weft_pow_scalar(weft_graph *graph, weft_value x, double exponent);
+/* The sum of n >= 1 values of one shape, in their order. */
+WEFT_API weft_value weft_add_n(weft_graph *graph, const weft_value *x, size_t n);
+
+/* Comparisons of f32, f64, i32 (equal: bool too) give bool; logic takes and gives bool. */
+WEFT_API weft_value weft_equal(weft_graph *graph, weft_value a, weft_value b);
+WEFT_API weft_value weft_less(weft_graph *graph, weft_value a, weft_value b);    /* a < b */
+WEFT_API weft_value weft_greater(weft_graph *graph, weft_value a, weft_value b); /* a > b */
+WEFT_API weft_value weft_logical_and(weft_graph *graph, weft_value a, weft_value b);
+WEFT_API weft_value weft_logical_or(weft_graph *graph, weft_value a, weft_value b);
+WEFT_API weft_value weft_logical_not(weft_graph *graph, weft_value a);
+/* condition (bool) ? a : b; the three broadcast together; a and b of any one dtype. */
+WEFT_API weft_value weft_where(weft_graph *graph, weft_value condition, weft_value a,
+                               weft_value b);
+/* mask ? value : x; the bool mask broadcasts to the shape of x. `value` may be -INFINITY. */
+WEFT_API weft_value weft_masked_fill(weft_graph *graph, weft_value x, weft_value mask,
+                                     double value);
+
+/* ---- Reductions ----------------------------------------------------------------------------- */
+
+typedef struct weft_axes {
+    int32_t count;
+    int32_t axis[WEFT_MAX_RANK];
+} weft_axes;
+/* WEFT_AXES(-1), WEFT_AXES(0, 1); WEFT_ALL_AXES reduces to a scalar. */
+#define WEFT_AXES(...)                                                                             \
+    ((weft_axes){(int32_t)(sizeof((int32_t[]){__VA_ARGS__}) / sizeof(int32_t)), {__VA_ARGS__}})
+#define WEFT_ALL_AXES ((weft_axes){0, {0}})
+
+/* Over no elements: sum 0, max -inf, min inf, logsumexp -inf, mean and variance NaN. */
+WEFT_API weft_value weft_sum(weft_graph *graph, weft_value x, weft_axes axes, bool keepdims);
+WEFT_API weft_value weft_mean(weft_graph *graph, weft_value x, weft_axes axes, bool keepdims);
+/* The gradient of max and min is shared evenly among ties. */
+WEFT_API weft_value weft_max(weft_graph *graph, weft_value x, weft_axes axes, bool keepdims);
+WEFT_API weft_value weft_min(weft_graph *graph, weft_value x, weft_axes axes, bool keepdims);
+/* sum (x - mean)^2 / (n - correction); correction 0 (population) or 1 (sample). */
+WEFT_API weft_value weft_variance(weft_graph *graph, weft_value x, weft_axes axes, bool keepdims,
+                                  int correction);
+/* log sum e^x, shifted by the maximum so that it cannot overflow. */
+WEFT_API weft_value weft_logsumexp(weft_graph *graph, weft_value x, weft_axes axes, bool keepdims);
+/* Index (i32) of the first largest element along an axis, which must not be empty. */
+WEFT_API weft_value weft_argmax(weft_graph *graph, weft_value x, int axis, bool keepdims);
+/* y[i] = x[0] + ... + x[i] along an axis; `reverse` sums from the end. */
+WEFT_API weft_value weft_cumsum(weft_graph *graph, weft_value x, int axis, bool reverse);
+/* Sums a gradient back to a shape that broadcasts to its own: the one place that undoes it. */
+WEFT_API weft_value weft_sum_to(weft_graph *graph, weft_value x, weft_shape shape);
+
+/* ---- Products ------------------------------------------------------------------------------- */
+
+/* a [..., m, k] times b [..., k, n] gives [..., m, n]; leading dimensions broadcast. Transposed
+ * operands (weft_transpose) cost nothing. */
+WEFT_API weft_value weft_matmul(weft_graph *graph, weft_value a, weft_value b);
+/* Einstein summation of two operands, NumPy's notation without ellipsis: "nqhd,nkhd->nhqk". A
+ * letter may not repeat within one operand. */
+WEFT_API weft_value weft_einsum(weft_graph *graph, const char *subscripts, weft_value a,
+                                weft_value b);
+
+/* ---- Normalisation -------------------------------------------------------------------------- */
+
+/* e^x / sum e^x along an axis. Where every element is -inf: zeros, and a zero gradient. */
+WEFT_API weft_value weft_softmax(weft_graph *graph, weft_value x, int axis);
+WEFT_API weft_value weft_log_softmax(weft_graph *graph, weft_value x, int axis); /* x - logsumexp */
+/* (x - mean) / sqrt(variance + eps) * gamma + beta over the last dimension (Ba et al. 2016,
+ * population variance); gamma and beta are [features], either may be WEFT_NO_VALUE. */
+WEFT_API weft_value weft_layer_norm(weft_graph *graph, weft_value x, weft_value gamma,
+                                    weft_value beta, double eps);
+/* x / sqrt(mean x^2 + eps) * gamma over the last dimension (Zhang & Sennrich 2019). */
+WEFT_API weft_value weft_rms_norm(weft_graph *graph, weft_value x, weft_value gamma, double eps);
+
+/* ---- Shape: views where the layout allows it, of any dtype ----------------------------------- */
+
+/* The same elements in row-major order; one dimension may be -1 (worked out). */
+WEFT_API weft_value weft_reshape(weft_graph *graph, weft_value x, weft_shape shape);
+/* Dimension i of the result is dimension order[i] of x. */
+WEFT_API weft_value weft_permute(weft_graph *graph, weft_value x, weft_axes order);
+WEFT_API weft_value weft_transpose(weft_graph *graph, weft_value x, int axis_a, int axis_b);
+/* x[begin : end : step] along an axis as in Python: negative bounds count from the end, bounds are
+ * clipped, step may be negative; WEFT_END stands for an absent bound. */
+#define WEFT_END INT64_MAX
+WEFT_API weft_value weft_slice(weft_graph *graph, weft_value x, int axis, int64_t begin,
+                               int64_t end, int64_t step);
+WEFT_API weft_value weft_flip(weft_graph *graph, weft_value x, int axis);
+WEFT_API weft_value weft_broadcast_to(weft_graph *graph, weft_value x, weft_shape shape);
+WEFT_API weft_value weft_expand_dims(weft_graph *graph, weft_value x, int axis);
+WEFT_API weft_value weft_squeeze(weft_graph *graph, weft_value x, int axis);
+/* Consecutive pieces of the given sizes, which must sum to the dimension; fills pieces[count]. */
+WEFT_API void weft_split(weft_graph *graph, weft_value x, int axis, const int64_t *sizes,
+                         size_t count, weft_value *pieces);
+/* `count` pieces of equal size; the dimension must be a multiple of it. */
+WEFT_API void weft_chunk(weft_graph *graph, weft_value x, int axis, size_t count,
+                         weft_value *pieces);
+WEFT_API weft_value weft_contiguous(weft_graph *graph, weft_value x); /* a dense copy if needed */
+
+/* ---- Joining and moving, of any dtype ------------------------------------------------------- */
+
+WEFT_API weft_value weft_concat(weft_graph *graph, const weft_value *x, size_t n, int axis);
+WEFT_API weft_value weft_stack(weft_graph *graph, const weft_value *x, size_t n, int axis);
+/* Adds before[i] and after[i] (x's rank of them) elements of `value` around dimension i. */
+WEFT_API weft_value weft_pad(weft_graph *graph, weft_value x, const int64_t *before,
+                             const int64_t *after, double value);
+/* table [rows, features], indices i32 [...] gives [..., features]. Rows at index padding_index get
+ * no gradient; -1 for none. The gradient's sums run in a fixed order. */
+WEFT_API weft_value weft_embedding(weft_graph *graph, weft_value table, weft_value indices,
+                                   int64_t padding_index);
+/* y[.., i, ..] = x[.., indices[.., i, ..], ..]: indices i32 of x's rank, equal to x's shape
+ * outside `axis`. */
+WEFT_API weft_value weft_gather(weft_graph *graph, weft_value x, weft_value indices, int axis);
+/* A copy of x with updates added: y[.., indices[.., i, ..], ..] += updates[.., i, ..]; `updates`
+ * has the shape of `indices`. Repeated indices add up in order. */
+WEFT_API weft_value weft_scatter_add(weft_graph *graph, weft_value x, weft_value indices,
+                                     weft_value updates, int axis);
+/* indices i32 [...] gives `dtype` [..., classes]: 1 at the index, else 0. An index outside
+ * [0, classes) gives a row of zeros. */
+WEFT_API weft_value weft_one_hot(weft_graph *graph, weft_value indices, int64_t classes,
+                                 weft_dtype dtype);
+
+/* ---- Made from nothing ---------------------------------------------------------------------- */
+
+WEFT_API weft_value weft_fill(weft_graph *graph, weft_dtype dtype, weft_shape shape, double value);
+WEFT_API weft_value weft_scalar(weft_graph *graph, weft_dtype dtype, double value);
+/* start + i step, i = 0 .. count-1: [count] */
+WEFT_API weft_value weft_arange(weft_graph *graph, weft_dtype dtype, int64_t count, double start,
+                                double step);
+/* Bool [rows, columns]: true where column <= row + diagonal. */
+WEFT_API weft_value weft_tril_mask(weft_graph *graph, int64_t rows, int64_t columns,
+                                   int64_t diagonal);
+/* Bool [query_len, key_len]: true where a query may NOT look, that is at keys after it. */
+WEFT_API weft_value weft_causal_mask(weft_graph *graph, int64_t query_len, int64_t key_len);
+/* x with zeros above the diagonal of its last two dimensions. */
+WEFT_API weft_value weft_tril(weft_graph *graph, weft_value x, int64_t diagonal);
+
+/* ---- Training ------------------------------------------------------------------------------- */
+
+/* Keeps each element with probability 1 - p, scaled by 1/(1-p); 0 <= p < 1. The mask is worked out
+ * again from (seed, key, step) in the backward pass. p = 0 returns x. */
+WEFT_API weft_value weft_dropout(weft_graph *graph, weft_value x, double p);
+
+typedef enum weft_reduction { WEFT_REDUCE_MEAN, WEFT_REDUCE_SUM } weft_reduction;
+
+typedef struct weft_cross_entropy_options {
+    int64_t ignore_index;     /* targets of this value count nothing; use -1 for none */
+    double label_smoothing;   /* e: target (1-e) one_hot + e/classes (Szegedy et al. 2016) */
+    weft_reduction reduction; /* mean: over the targets that are not ignored (none: 0) */
+} weft_cross_entropy_options;
+/* logits [..., classes], targets i32 [...] (class indices) gives a scalar, in nats. */
+WEFT_API weft_value weft_cross_entropy(weft_graph *graph, weft_value logits, weft_value targets,
+                                       const weft_cross_entropy_options *options);
+/* (a - b)^2, mean or sum over all elements; equal shapes. */
+WEFT_API weft_value weft_mse(weft_graph *graph, weft_value a, weft_value b,
+                             weft_reduction reduction);
+/* max(x,0) - x t + log(1 + e^-|x|), mean or sum; targets in [0, 1], of the shape of logits. */
+WEFT_API weft_value weft_bce_with_logits(weft_graph *graph, weft_value logits, weft_value targets,
+                                         weft_reduction reduction);
+
+/* sqrt(sum of squares over all elements of all values). One pass, fixed order. */
+WEFT_API weft_value weft_global_norm(weft_graph *graph, const weft_value *x, size_t n);
+
+/* ---- Update nodes: they write states, after every reader of the old contents ------------------ */
+
+/* state becomes `value` (same dtype and shape). Returns the new state. */
+WEFT_API weft_value weft_assign(weft_graph *graph, weft_value state, weft_value value);
+/* SGD with momentum: buf = momentum buf + g; param -= lr (nesterov ? g + momentum buf : buf),
+ * where g = scale grad + weight_decay param. lr and scale are scalars of the parameter's dtype;
+ * buf may be WEFT_NO_VALUE if momentum is 0, scale may be WEFT_NO_VALUE (1). */
+typedef struct weft_sgd_options {
+    double momentum, weight_decay;
+    bool nesterov;
+} weft_sgd_options;
+WEFT_API weft_value weft_sgd_update(weft_graph *graph, weft_value param, weft_value buf,
+                                    weft_value grad, weft_value lr, weft_value scale,
+                                    const weft_sgd_options *options);
+/* Adam (Kingma & Ba 2015): m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
+ * param -= lr (m / (1-b1^t)) / (sqrt(v / (1-b2^t)) + eps), with g = scale grad + weight_decay
+ * param; or AdamW (Loshchilov & Hutter 2019) if `decoupled`: g = scale grad, and first
+ * param -= lr weight_decay param. t (scalar, the parameter's dtype) counts from 1. */
+typedef struct weft_adam_options {
+    double beta1, beta2, eps, weight_decay;
+    bool decoupled;
+} weft_adam_options;
+WEFT_API weft_value weft_adam_update(weft_graph *graph, weft_value param, weft_value m,
+                                     weft_value v, weft_value grad, weft_value lr, weft_value t,
+                                     weft_value scale, const weft_adam_options *options);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

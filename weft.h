@@ -1,0 +1,9 @@
+/* weft/weft.h - all of weft. */
+#ifndef WEFT_H
+#define WEFT_H
+#include <weft/graph.h>
+#include <weft/op.h>
+#include <weft/ops.h>
+#include <weft/autograd.h>
+#include <weft/models.h>
+#endif
