@@ -24,7 +24,7 @@ extern "C" {
 #endif
 
 #if defined(__GNUC__)
-#define WEFT_API         __attribute__((visibility("default")))
+#define WEFT_API          __attribute__((visibility("default")))
 #define WEFT_PRINTF(f, a) __attribute__((format(printf, f, a)))
 #else
 #define WEFT_API
@@ -256,9 +256,9 @@ WEFT_API weft_status weft_params_load(weft_params *params, const char *path, wef
 typedef struct weft_plan weft_plan;
 
 typedef struct weft_plan_options {
-    bool no_reuse;        /* every buffer gets its own place (to test the planner) */
-    const char *skip;     /* names of optional passes to leave out, comma separated; may be NULL */
-    bool verify;          /* run weft_graph_verify after each pass and weft_plan_check at the end */
+    bool no_reuse;    /* every buffer gets its own place (to test the planner) */
+    const char *skip; /* names of optional passes to leave out, comma separated; may be NULL */
+    bool verify;      /* run weft_graph_verify after each pass and weft_plan_check at the end */
 } weft_plan_options;
 
 typedef struct weft_plan_stats {
@@ -301,11 +301,12 @@ WEFT_API weft_status weft_plan_check(const weft_plan *plan, weft_error *error);
 typedef struct weft_session weft_session;
 
 typedef struct weft_session_options {
-    int threads;        /* 0: OpenMP's default. The results do not depend on it. */
-    uint64_t seed;      /* of dropout and other random ops */
-    void *arena;        /* NULL: the session allocates its own. 64-byte aligned; sessions may share */
-    size_t arena_bytes; /* one arena if they do not run at the same time and fetch before the next */
-    bool poison;        /* fill buffers with 0xFF before their first writer: finds stale reads */
+    int threads;   /* 0: OpenMP's default. The results do not depend on it. */
+    uint64_t seed; /* of dropout and other random ops */
+    void *arena;   /* NULL: the session allocates its own. 64-byte aligned; sessions may share */
+    size_t
+        arena_bytes; /* one arena if they do not run at the same time and fetch before the next */
+    bool poison;     /* fill buffers with 0xFF before their first writer: finds stale reads */
 } weft_session_options;
 
 /* Binds a plan to an arena and to the states of `params` (all must be there: weft_params_init).

@@ -54,9 +54,9 @@ typedef struct weft_call {
     const void *attr;
     const weft_tensor *in, *out;
     size_t n_in, n_out;
-    void *scratch;  /* of scratch() bytes, 64-byte aligned, shared by all parts and stages */
-    int64_t parts;  /* of this stage */
-    int stage;      /* 0 .. stages-1 */
+    void *scratch; /* of scratch() bytes, 64-byte aligned, shared by all parts and stages */
+    int64_t parts; /* of this stage */
+    int stage;     /* 0 .. stages-1 */
     const struct weft_run_state *run;
     uint32_t node;
 } weft_call;
@@ -103,8 +103,8 @@ typedef struct weft_expand {
     weft_value *out;
 } weft_expand;
 
-/* Attribute structs are plain data without pointers, zero where unused (they are compared bytewise);
- * this table describes their fields for printing. */
+/* Attribute structs are plain data without pointers, zero where unused (they are compared
+ * bytewise); this table describes their fields for printing. */
 typedef enum weft_attr_kind {
     WEFT_ATTR_INT,   /* int32_t */
     WEFT_ATTR_INT64, /* int64_t */
@@ -156,7 +156,7 @@ typedef enum weft_gradient {
     WEFT_GRADIENT_NONE     /* none by design: differentiating through it is an error */
 } weft_gradient;
 
-#define WEFT_VARIADIC 255
+#define WEFT_VARIADIC    255
 #define WEFT_MAX_OUTPUTS 4
 
 /* Kernels are indexed by instruction set: x86-64 baseline (or the portable build), v3 (AVX2, FMA)
@@ -165,7 +165,7 @@ typedef enum weft_isa { WEFT_ISA_BASE, WEFT_ISA_V3, WEFT_ISA_V4, WEFT_ISAS } wef
 
 struct weft_op {
     const char *name;
-    const char *doc; /* one paragraph with the formula */
+    const char *doc;               /* one paragraph with the formula */
     uint8_t min_in, max_in, n_out; /* max_in WEFT_VARIADIC: no upper limit */
     size_t attr_size;
     const weft_attr_field *attrs; /* ends with a NULL name; may be NULL */
@@ -175,9 +175,9 @@ struct weft_op {
     weft_kernel kernel[WEFT_ISAS][WEFT_DTYPES];
     bool key_output; /* the kernel is chosen by output 0's dtype instead of input 0's */
     weft_takes takes;
-    uint8_t stages;                               /* 0 means 1; a barrier between two stages */
-    int64_t (*parts)(const weft_call *call);      /* of call->stage; NULL: elementwise tiles */
-    size_t (*scratch)(const weft_call *call);     /* NULL: none */
+    uint8_t stages;                           /* 0 means 1; a barrier between two stages */
+    int64_t (*parts)(const weft_call *call);  /* of call->stage; NULL: elementwise tiles */
+    size_t (*scratch)(const weft_call *call); /* NULL: none */
     void (*cost)(const weft_call *call, weft_cost *cost); /* NULL: one flop an output element */
 
     /* A view: sets the layout of the output over the input's storage. Returns false if only a

@@ -1,0 +1,171 @@
+/* What the files of graph/ share and nobody else sees. */
+#ifndef WEFT_GRAPH_INTERNAL_H
+#define WEFT_GRAPH_INTERNAL_H
+
+#include <weft/op.h>
+
+#include <stdarg.h>
+
+/* ---- Arena: memory that lives as long as its owner (arena.c) ----------------------------------
+ */
+
+typedef struct arena_block arena_block;
+typedef struct arena {
+    arena_block *blocks;
+} arena;
+
+/* Zeroed, 64-byte aligned memory; NULL when memory is out. */
+void *arena_alloc(arena *a, size_t bytes);
+char *arena_text(arena *a, const char *text);
+void arena_free(arena *a);
+
+/* ---- The graph (graph.c) ----------------------------------------------------------------------
+ */
+
+typedef struct value_record {
+    weft_type type;
+    weft_layout layout; /* over the storage of `root` */
+    uint32_t node;
+    uint32_t root;    /* the value whose storage it lies in: itself, or what it views or updates */
+    uint32_t version; /* as root, but an updated state is a version of its own */
+    const char *name; /* scoped; NULL if it has none of its own */
+} value_record;
+
+typedef struct node_record {
+    const weft_op *op;
+    const void *attr;
+    uint32_t *in;
+    uint32_t n_in, first_out;
+    const char *scope;
+} node_record;
+
+#define SCOPE_BYTES 256
+#define SCOPE_DEPTH 64
+
+struct weft_graph {
+    arena arena;
+    uint32_t tag;
+    node_record *nodes;
+    size_t n_nodes, node_capacity;
+    value_record *values; /* [0] is no value */
+    size_t n_values, value_capacity;
+    uint32_t *names; /* hash table of value ids by name, 0 where empty */
+    size_t n_names, name_capacity;
+    weft_type *types; /* room for the inputs of one node */
+    size_t type_capacity;
+    char scope[SCOPE_BYTES];
+    uint16_t scope_lengths[SCOPE_DEPTH]; /* what each pop goes back to */
+    int scope_depth;
+    const char *scope_text; /* the scope in the arena, NULL if not yet there */
+    uint64_t random_keys;
+    weft_error error;
+};
+
+typedef struct weft_input_attr {
+    weft_dtype dtype;
+    weft_shape shape;
+} weft_input_attr;
+
+typedef struct weft_state_attr {
+    weft_dtype dtype;
+    weft_shape shape;
+    weft_init init;
+    bool trainable;
+} weft_state_attr;
+
+typedef struct weft_constant_attr {
+    weft_dtype dtype;
+    weft_shape shape;
+    const void *data; /* in the graph's arena */
+} weft_constant_attr;
+
+static inline bool op_has_kernel(const weft_op *op)
+{
+    for (int d = 0; d < WEFT_DTYPES; d++)
+        if (op->kernel[WEFT_ISA_BASE][d]) return true;
+    return false;
+}
+
+/* Takes over a scope, as text, for the nodes that follow. */
+void graph_set_scope(weft_graph *graph, const char *scope);
+/* Names a value by its full name; fails if another value has it. */
+bool graph_name_value(weft_graph *graph, uint32_t id, const char *full_name);
+/* "scope/op" for messages and pictures. */
+const char *graph_node_where(const weft_graph *graph, size_t node, char *buffer, size_t size);
+weft_value graph_value(const weft_graph *graph, uint32_t id);
+bool graph_owns(const weft_graph *graph, weft_value value);
+/* The dtype that chooses a node's kernel. */
+weft_dtype graph_key_dtype(const weft_graph *graph, const node_record *node);
+weft_layout layout_dense(weft_shape shape);
+bool layout_taken(weft_takes takes, weft_shape shape, const weft_layout *layout);
+
+void weft_init_fill(const weft_init *init, weft_dtype dtype, weft_shape shape, uint64_t seed,
+                    const char *name, void *data);
+
+/* ---- Passes (pass.c) --------------------------------------------------------------------------
+ */
+
+/* Runs every pass but those named in `skip`; gives a new graph, and in map[id of `graph`] the ids
+ * of its values there (0: not needed). Everything that the targets do not need is left out. */
+weft_graph *passes_run(const weft_graph *graph, weft_value *targets, size_t n_targets,
+                       const char *skip, bool verify, uint32_t *map, weft_error *error);
+
+/* ---- Offsets (pack.c) -------------------------------------------------------------------------
+ */
+
+/* Sets the offset of each buffer so that those whose [first, last] meet do not overlap; returns the
+ * bytes of the arena. Bytes are multiples of 64. NULL scratch memory gives SIZE_MAX. */
+size_t pack_offsets(weft_plan_buffer *buffers, size_t n, size_t lower_bound);
+/* Peak over time of the bytes alive: no packing is smaller. SIZE_MAX when memory is out. */
+size_t pack_lower_bound(const weft_plan_buffer *buffers, size_t n, uint32_t n_groups);
+
+/* ---- The plan (plan.c) ------------------------------------------------------------------------
+ */
+
+typedef enum storage_kind { STORAGE_ARENA, STORAGE_STATE, STORAGE_CONSTANT } storage_kind;
+
+/* Where an operand lies: bytes from the start of the arena, the state or the constant. */
+typedef struct place {
+    storage_kind kind;
+    uint32_t root; /* value id of the state or constant */
+    size_t offset; /* of element [0, ..., 0] */
+} place;
+
+typedef struct plan_step {
+    uint32_t node; /* of the plan's graph */
+    weft_kernel kernel;
+    uint32_t segment; /* of its group */
+    uint8_t stages;
+    int64_t parts[2];
+    uint32_t first_operand; /* of plan->tensors and ->places: inputs, then outputs */
+    size_t scratch;         /* offset in the arena */
+} plan_step;
+
+typedef struct plan_group {
+    uint32_t first_step, n_steps;
+    uint32_t segment; /* groups of one segment have no barrier between them */
+    uint8_t stages;
+    bool serial; /* so little work that one thread does it */
+} plan_group;
+
+struct weft_plan {
+    weft_graph *graph;
+    arena arena;
+    plan_step *steps;
+    size_t n_steps;
+    plan_group *groups;
+    size_t n_groups;
+    weft_tensor *tensors; /* data NULL */
+    place *places;
+    size_t n_operands;
+    weft_plan_buffer *buffers;
+    size_t n_buffers;
+    uint32_t *buffer_of; /* by value id: index + 1 of the buffer of its storage, or 0 */
+    uint32_t *map;       /* from value ids of the user's graph */
+    size_t n_map;
+    uint32_t user_tag;
+    uint8_t *readable; /* by value id: a target or an input */
+    weft_plan_stats stats;
+};
+
+#endif

@@ -1,0 +1,252 @@
+/* Passes: each walks a graph in topological order and writes a new one, node by node. A pass is one
+ * function that may put something else in a node's place; what it leaves alone is copied. Nodes
+ * that no target needs are never copied, so every pass removes dead code. O(nodes) each. */
+#include "internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct rewrite {
+    const weft_graph *src;
+    weft_graph *dst;
+    uint32_t *map;     /* by id in src: id in dst, 0 if not there */
+    weft_value *in;    /* the node's inputs in dst */
+    uint32_t *table;   /* common subexpressions: nodes of dst + 1 by hash */
+    size_t table_size; /* a power of two */
+} rewrite;
+
+typedef struct pass {
+    const char *name;
+    bool required;
+    /* Fills out[] in dst and returns true, or returns false for a plain copy. */
+    bool (*visit)(rewrite *r, const node_record *node, weft_value *out);
+} pass;
+
+static void copy_node(rewrite *r, const node_record *node, weft_value *out)
+{
+    if (node->op == &weft_op_constant) {
+        const weft_constant_attr *attr = node->attr;
+        out[0] = weft_constant_data(r->dst, attr->dtype, attr->shape, attr->data);
+        return;
+    }
+    weft_apply(r->dst, node->op, node->attr, r->in, node->n_in, out);
+}
+
+/* ---- expand: ops without kernels of their own become plainer ones ---- */
+
+static bool visit_expand(rewrite *r, const node_record *node, weft_value *out)
+{
+    const weft_op *op = node->op;
+    if (!op->expand || op->alias || op_has_kernel(op)) return false;
+    weft_expand expand = {r->dst, node->attr, node->n_in, op->n_out, r->in, out};
+    op->expand(&expand);
+    for (size_t i = 0; i < op->n_out; i++) {
+        const value_record *old = &r->src->values[node->first_out + i];
+        if (weft_graph_status(r->dst) != WEFT_OK) break;
+        if (!graph_owns(r->dst, out[i]) ||
+            !weft_shape_equal(weft_shape_of(r->dst, out[i]), old->type.shape) ||
+            weft_dtype_of(r->dst, out[i]) != old->type.dtype)
+            weft_graph_fail(r->dst, WEFT_INTERNAL, "the expansion of %s has another type",
+                            op->name);
+    }
+    return true;
+}
+
+static bool needs_expansion(const weft_graph *graph)
+{
+    for (size_t i = 0; i < graph->n_nodes; i++) {
+        const weft_op *op = graph->nodes[i].op;
+        if (op->expand && !op->alias && !op_has_kernel(op)) return true;
+    }
+    return false;
+}
+
+/* ---- cse: equal ops on equal inputs are computed once ---- */
+
+static uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        hash = (hash ^ ((const unsigned char *)data)[i]) * 0x100000001b3u;
+    return hash;
+}
+
+static bool same_node(const rewrite *r, const node_record *a, const node_record *b)
+{
+    if (a->op != b->op || a->n_in != b->n_in || memcmp(a->attr, b->attr, a->op->attr_size) != 0)
+        return false;
+    for (size_t i = 0; i < a->n_in; i++)
+        if (b->in[i] != r->in[i].id) return false;
+    return true;
+}
+
+static bool visit_cse(rewrite *r, const node_record *node, weft_value *out)
+{
+    const weft_op *op = node->op;
+    if (op == &weft_op_input || op == &weft_op_state || op == &weft_op_constant || op->updates)
+        return false;
+    uint64_t hash = hash_bytes(weft_hash_text(op->name), node->attr, op->attr_size);
+    for (size_t i = 0; i < node->n_in; i++) hash = hash_bytes(hash, &r->in[i].id, 4);
+    size_t slot = hash & (r->table_size - 1);
+    for (; r->table[slot]; slot = (slot + 1) & (r->table_size - 1)) {
+        const node_record *other = &r->dst->nodes[r->table[slot] - 1];
+        if (!same_node(r, node, other)) continue;
+        for (size_t i = 0; i < op->n_out; i++)
+            out[i] = graph_value(r->dst, other->first_out + (uint32_t)i);
+        return true;
+    }
+    copy_node(r, node, out);
+    if (weft_graph_status(r->dst) == WEFT_OK) r->table[slot] = (uint32_t)r->dst->n_nodes;
+    return true;
+}
+
+/* ---- layout: a dense copy goes in front of an op that cannot take a view ---- */
+
+static weft_value dense(weft_graph *graph, weft_value value)
+{
+    return weft_apply(graph, &weft_op_contiguous, NULL, &value, 1, NULL);
+}
+
+static bool visit_layout(rewrite *r, const node_record *node, weft_value *out)
+{
+    const weft_op *op = node->op;
+    if (op->alias) {
+        const value_record *in = &r->dst->values[r->in[0].id];
+        weft_layout layout = {{0}, 0};
+        const weft_type *type = &r->src->values[node->first_out].type;
+        if (!op->alias(node->attr, &in->type, &in->layout, type, &layout))
+            r->in[0] = dense(r->dst, r->in[0]);
+    } else if (op != &weft_op_group) {
+        for (size_t i = 0; i < node->n_in; i++) {
+            const value_record *in = &r->dst->values[r->in[i].id];
+            if (!layout_taken(op->takes, in->type.shape, &in->layout))
+                r->in[i] = dense(r->dst, r->in[i]);
+            if (!graph_owns(r->dst, r->in[i])) break;
+        }
+    }
+    copy_node(r, node, out);
+    return true;
+}
+
+static const pass passes[] = {
+    {"expand", true, visit_expand},
+    {"cse", false, visit_cse},
+    {"layout", true, visit_layout},
+};
+
+/* ---- Running them ---- */
+
+static bool listed(const char *list, const char *name)
+{
+    size_t length = strlen(name);
+    for (const char *at = list; at && *at; at += *at == ',') {
+        size_t n = strcspn(at, ",");
+        if (n == length && !strncmp(at, name, n)) return true;
+        at += n;
+    }
+    return false;
+}
+
+/* Marks in alive[] the nodes that the targets need, by walking back through them all. */
+static void mark_alive(const weft_graph *graph, const weft_value *targets, size_t n_targets,
+                       uint8_t *alive)
+{
+    for (size_t i = 0; i < n_targets; i++) alive[graph->values[targets[i].id].node] = 1;
+    for (size_t n = graph->n_nodes; n-- > 0;)
+        for (size_t i = 0; alive[n] && i < graph->nodes[n].n_in; i++)
+            alive[graph->values[graph->nodes[n].in[i]].node] = 1;
+}
+
+static void rewrite_nodes(rewrite *r, const pass *p, const uint8_t *alive)
+{
+    for (size_t n = 0; n < r->src->n_nodes && weft_graph_status(r->dst) == WEFT_OK; n++) {
+        const node_record *node = &r->src->nodes[n];
+        if (!alive[n]) continue;
+        for (size_t i = 0; i < node->n_in; i++) r->in[i] = graph_value(r->dst, r->map[node->in[i]]);
+        graph_set_scope(r->dst, node->scope);
+        weft_value out[WEFT_MAX_OUTPUTS] = {{0, 0}};
+        if (!p->visit(r, node, out)) copy_node(r, node, out);
+        for (size_t i = 0; i < node->op->n_out; i++) {
+            const value_record *old = &r->src->values[node->first_out + i];
+            r->map[node->first_out + i] = out[i].id;
+            if (old->name && out[i].id && !r->dst->values[out[i].id].name)
+                graph_name_value(r->dst, out[i].id, old->name);
+        }
+    }
+}
+
+/* A target must be dense, and must not be a view of a state that an update could change. */
+static void settle_targets(weft_graph *graph, weft_value *targets, size_t n_targets)
+{
+    for (size_t i = 0; i < n_targets && weft_graph_status(graph) == WEFT_OK; i++) {
+        const value_record *v = &graph->values[targets[i].id];
+        const node_record *node = &graph->nodes[v->node];
+        bool of_state = graph->nodes[graph->values[v->root].node].op == &weft_op_state;
+        graph_set_scope(graph, node->scope);
+        if (!weft_layout_is_dense(v->type.shape, &v->layout) || (of_state && node->op->alias))
+            targets[i] = dense(graph, targets[i]);
+    }
+}
+
+static weft_graph *run_pass(const pass *p, const weft_graph *src, weft_value *targets,
+                            size_t n_targets, uint32_t *map, weft_error *error)
+{
+    size_t most = 1, table = 64;
+    for (size_t i = 0; i < src->n_nodes; i++)
+        if (src->nodes[i].n_in > most) most = src->nodes[i].n_in;
+    while (table < 4 * src->n_nodes) table *= 2;
+    rewrite r = {src,
+                 weft_graph_new(),
+                 map,
+                 calloc(most, sizeof(weft_value)),
+                 calloc(table, sizeof(uint32_t)),
+                 table};
+    uint8_t *alive = calloc(src->n_nodes + 1, 1);
+    if (!r.dst || !r.in || !r.table || !alive) {
+        weft_error_set(error, WEFT_NO_MEMORY, "plan", "no memory for the pass \"%s\"", p->name);
+    } else {
+        mark_alive(src, targets, n_targets, alive);
+        rewrite_nodes(&r, p, alive);
+        r.dst->random_keys = src->random_keys;
+        for (size_t i = 0; i < n_targets; i++) targets[i] = graph_value(r.dst, map[targets[i].id]);
+        if (p->visit == visit_layout) settle_targets(r.dst, targets, n_targets);
+        const weft_error *e = &r.dst->error;
+        if (e->status != WEFT_OK) weft_error_set(error, e->status, e->where, "%s", e->message);
+    }
+    bool good = r.dst && r.in && r.table && alive && weft_graph_status(r.dst) == WEFT_OK;
+    free(r.in);
+    free(r.table);
+    free(alive);
+    if (good) return r.dst;
+    weft_graph_free(r.dst);
+    return NULL;
+}
+
+weft_graph *passes_run(const weft_graph *graph, weft_value *targets, size_t n_targets,
+                       const char *skip, bool verify, uint32_t *map, weft_error *error)
+{
+    const weft_graph *src = graph;
+    weft_graph *owned = NULL;
+    for (size_t i = 0; i < graph->n_values; i++) map[i] = (uint32_t)i;
+    for (size_t p = 0; p < sizeof passes / sizeof *passes; p++) {
+        if (!passes[p].required && listed(skip, passes[p].name)) continue;
+        int rounds = 0;
+        do {
+            if (passes[p].visit == visit_expand && !needs_expansion(src)) break;
+            uint32_t *step = calloc(src->n_values, sizeof *step);
+            weft_graph *next =
+                step ? run_pass(&passes[p], src, targets, n_targets, step, error) : NULL;
+            if (!step) weft_error_set(error, WEFT_NO_MEMORY, "plan", "no memory for the passes");
+            for (size_t i = 0; next && i < graph->n_values; i++) map[i] = step[map[i]];
+            free(step);
+            weft_graph_free(owned);
+            owned = next;
+            src = next;
+            if (!next || (verify && weft_graph_verify(next, error) != WEFT_OK) || ++rounds > 16) {
+                weft_error_set(error, WEFT_INTERNAL, "plan", "an expansion never ends");
+                weft_graph_free(owned);
+                return NULL;
+            }
+        } while (passes[p].visit == visit_expand);
+    }
+    return owned;
+}

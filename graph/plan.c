@@ -1,0 +1,591 @@
+/* The planner: from a graph and its targets to a schedule with a place for every buffer.
+ *
+ * 1. the passes (pass.c) give a smaller graph;
+ * 2. order: topological by id, updates after every reader of the old state (a heap of ready nodes);
+ * 3. storages: views lie in their root's storage; an op may take over the storage of an input of
+ *    which it is the last reader;
+ * 4. groups: neighbours in the order that touch no storage that another of the group writes run
+ *    side by side; a barrier stands between groups, except between those that one thread runs;
+ * 5. lifetimes in groups, offsets (pack.c).
+ * O(nodes log nodes), but for the packing. */
+#include "internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Work below which waking the other threads costs more than it gains: in bytes, of which about 20
+ * pass in a nanosecond, and flops, of which 30 do; a barrier costs about a third of a microsecond.
+ */
+#define SERIAL_WORK 16384.0
+
+typedef struct planner {
+    weft_plan *plan;
+    const weft_graph *g;
+    weft_value *targets;
+    size_t n_targets;
+    uint32_t *order; /* nodes with kernels, in order of execution */
+    size_t n_order;
+    uint32_t *position;  /* by node: index in order + 1, or 0 */
+    uint32_t *storage;   /* by value: the value id that stands for its storage */
+    uint32_t *last_read; /* by storage: position + 1 of its last reader so far */
+    uint8_t *pinned;     /* by storage: never taken over */
+    bool no_reuse;
+    weft_error *error;
+} planner;
+
+static bool no_memory(planner *p)
+{
+    weft_error_set(p->error, WEFT_NO_MEMORY, "plan", "no memory for the plan");
+    return false;
+}
+
+/* ---- Order ---- */
+
+typedef struct edges {
+    uint32_t *first, *next, *to; /* lists by node; entries from 1 */
+    uint32_t *waits;             /* by node: edges that come in */
+    uint32_t n, capacity;
+} edges;
+
+static void add_edge(edges *e, uint32_t from, uint32_t to)
+{
+    if (from == to || e->n + 1 >= e->capacity) return;
+    uint32_t k = ++e->n;
+    e->to[k] = to;
+    e->next[k] = e->first[from];
+    e->first[from] = k;
+    e->waits[to]++;
+}
+
+/* For each value that an update overwrites: the update's node, in overwriter[version]. Then every
+ * node that reads the version goes before it. */
+static bool collect_edges(planner *p, edges *e)
+{
+    const weft_graph *g = p->g;
+    uint32_t *overwriter = calloc(g->n_values, sizeof *overwriter);
+    if (!overwriter) return no_memory(p);
+    bool good = true;
+    for (uint32_t n = 0; n < g->n_nodes; n++) {
+        const node_record *node = &g->nodes[n];
+        for (size_t i = 0; i < node->op->updates && i < node->n_in; i++) {
+            uint32_t version = g->values[node->in[i]].version;
+            if (overwriter[version]) {
+                char where[256];
+                weft_error_set(p->error, WEFT_BAD_ARGUMENT,
+                               graph_node_where(g, n, where, sizeof where),
+                               "two updates of the same state \"%s\" in one plan",
+                               weft_name_of(g, graph_value(g, g->values[version].root)));
+                good = false;
+            }
+            overwriter[version] = n + 1;
+        }
+    }
+    for (uint32_t n = 0; n < g->n_nodes; n++) {
+        const node_record *node = &g->nodes[n];
+        for (size_t i = 0; i < node->n_in; i++) {
+            const value_record *in = &g->values[node->in[i]];
+            add_edge(e, in->node, n);
+            /* A view reads nothing itself, and a group only waits. */
+            bool reads = !node->op->alias && node->op != &weft_op_group;
+            if (reads && overwriter[in->version]) add_edge(e, n, overwriter[in->version] - 1);
+        }
+    }
+    free(overwriter);
+    return good;
+}
+
+static void heap_push(uint32_t *heap, size_t *n, uint32_t item)
+{
+    size_t i = (*n)++;
+    while (i && heap[(i - 1) / 2] > item) {
+        heap[i] = heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    heap[i] = item;
+}
+
+static uint32_t heap_pop(uint32_t *heap, size_t *n)
+{
+    uint32_t top = heap[0], item = heap[--*n];
+    size_t i = 0;
+    for (;;) {
+        size_t child = 2 * i + 1;
+        if (child >= *n) break;
+        if (child + 1 < *n && heap[child + 1] < heap[child]) child++;
+        if (heap[child] >= item) break;
+        heap[i] = heap[child];
+        i = child;
+    }
+    heap[i] = item;
+    return top;
+}
+
+static bool topological_order(planner *p, edges *e, uint32_t *heap)
+{
+    const weft_graph *g = p->g;
+    size_t in_heap = 0, done = 0;
+    for (uint32_t n = 0; n < g->n_nodes; n++)
+        if (!e->waits[n]) heap_push(heap, &in_heap, n);
+    while (in_heap) {
+        uint32_t n = heap_pop(heap, &in_heap);
+        done++;
+        if (op_has_kernel(g->nodes[n].op)) {
+            p->order[p->n_order++] = n;
+            p->position[n] = (uint32_t)p->n_order;
+        }
+        for (uint32_t k = e->first[n]; k; k = e->next[k])
+            if (!--e->waits[e->to[k]]) heap_push(heap, &in_heap, e->to[k]);
+    }
+    if (done == g->n_nodes) return true;
+    weft_error_set(p->error, WEFT_BAD_ARGUMENT, "plan",
+                   "a node reads both the old and the new contents of a state; copy the old "
+                   "(weft_contiguous) first");
+    return false;
+}
+
+static bool make_order(planner *p)
+{
+    const weft_graph *g = p->g;
+    size_t capacity = 2;
+    for (size_t n = 0; n < g->n_nodes; n++) capacity += 2 * g->nodes[n].n_in;
+    edges e = {calloc(g->n_nodes + 1, 4),
+               calloc(capacity, 4),
+               calloc(capacity, 4),
+               calloc(g->n_nodes + 1, 4),
+               0,
+               (uint32_t)capacity};
+    uint32_t *heap = calloc(g->n_nodes + 1, sizeof *heap);
+    bool good = e.first && e.next && e.to && e.waits && heap ? true : no_memory(p);
+    good = good && collect_edges(p, &e) && topological_order(p, &e, heap);
+    free(e.first);
+    free(e.next);
+    free(e.to);
+    free(e.waits);
+    free(heap);
+    return good;
+}
+
+/* ---- Storages ---- */
+
+static size_t storage_bytes(const weft_graph *g, uint32_t id)
+{
+    const value_record *v = &g->values[id];
+    size_t bytes = (size_t)weft_shape_numel(v->type.shape) * weft_dtype_bytes(v->type.dtype);
+    return (bytes + 63) / 64 * 64;
+}
+
+/* The input whose storage output 0 takes over, or -1. */
+static int inplace_input(const planner *p, uint32_t position)
+{
+    const weft_graph *g = p->g;
+    const node_record *node = &g->nodes[p->order[position]];
+    const value_record *out = &g->values[node->first_out];
+    if (node->op->updates) return -1;
+    for (size_t i = 0; i < node->n_in && i < 8; i++) {
+        const value_record *in = &g->values[node->in[i]];
+        uint32_t s = p->storage[node->in[i]];
+        if (!(node->op->inplace >> i & 1) || p->pinned[s] || p->last_read[s] > position + 1)
+            continue;
+        if (in->type.dtype != out->type.dtype || in->layout.offset != 0 ||
+            !weft_shape_equal(in->type.shape, out->type.shape) ||
+            !weft_layout_is_dense(in->type.shape, &in->layout) ||
+            storage_bytes(g, s) != storage_bytes(g, node->first_out))
+            continue;
+        bool elsewhere = false; /* does another input read the same storage? */
+        for (size_t k = 0; k < node->n_in; k++)
+            if (k != i && p->storage[node->in[k]] == s) elsewhere = true;
+        if (!elsewhere) return (int)i;
+    }
+    return -1;
+}
+
+static void unite_storages(planner *p)
+{
+    const weft_graph *g = p->g;
+    for (uint32_t v = 1; v < g->n_values; v++) {
+        p->storage[v] = g->values[v].root;
+        const weft_op *op = g->nodes[g->values[g->values[v].root].node].op;
+        if (op == &weft_op_input || op == &weft_op_state || op == &weft_op_constant)
+            p->pinned[p->storage[v]] = 1;
+    }
+    for (size_t i = 0; i < p->n_targets; i++) p->pinned[g->values[p->targets[i].id].root] = 1;
+    for (uint32_t at = 0; at < p->n_order; at++) {
+        const node_record *node = &g->nodes[p->order[at]];
+        for (size_t i = 0; i < node->n_in; i++) p->last_read[g->values[node->in[i]].root] = at + 1;
+    }
+    for (uint32_t at = 0; at < p->n_order && !p->no_reuse; at++) {
+        const node_record *node = &g->nodes[p->order[at]];
+        int i = inplace_input(p, at);
+        if (i < 0) continue;
+        uint32_t out = node->first_out, s = p->storage[node->in[i]];
+        /* The output, and all that view it, lie where the input lay. A target pins its storage from
+         * before its contents are there: then it must not be taken over later either. */
+        if (p->pinned[out]) p->pinned[s] = 1;
+        p->last_read[s] = p->last_read[out];
+        p->storage[out] = s;
+        for (uint32_t v = out + 1; v < g->n_values; v++)
+            if (g->values[v].root == out) p->storage[v] = s;
+    }
+}
+
+/* ---- Groups ---- */
+
+static void fill_call(const weft_plan *plan, const plan_step *step, weft_call *call)
+{
+    const node_record *node = &plan->graph->nodes[step->node];
+    memset(call, 0, sizeof *call);
+    call->attr = node->attr;
+    call->in = plan->tensors + step->first_operand;
+    call->out = call->in + node->n_in;
+    call->n_in = node->n_in;
+    call->n_out = node->op->n_out;
+    call->node = (uint32_t)(step - plan->steps);
+}
+
+static int64_t elementwise_parts(const weft_call *call)
+{
+    return (weft_shape_numel(call->out[0].shape) + 16383) / 16384;
+}
+
+static weft_tensor tensor_of(const weft_graph *g, uint32_t id)
+{
+    const value_record *v = &g->values[id];
+    weft_tensor t = {NULL, v->type.dtype, v->type.shape, {0}};
+    memcpy(t.stride, v->layout.stride, sizeof t.stride);
+    return t;
+}
+
+static bool make_steps(planner *p)
+{
+    weft_plan *plan = p->plan;
+    const weft_graph *g = p->g;
+    for (size_t i = 0; i < p->n_order; i++)
+        plan->n_operands += g->nodes[p->order[i]].n_in + g->nodes[p->order[i]].op->n_out;
+    plan->n_steps = p->n_order;
+    plan->steps = arena_alloc(&plan->arena, (p->n_order + 1) * sizeof *plan->steps);
+    plan->tensors = arena_alloc(&plan->arena, (plan->n_operands + 1) * sizeof *plan->tensors);
+    plan->places = arena_alloc(&plan->arena, (plan->n_operands + 1) * sizeof *plan->places);
+    if (!plan->steps || !plan->tensors || !plan->places) return no_memory(p);
+    uint32_t operand = 0;
+    weft_isa isa = weft_isa_best();
+    for (size_t i = 0; i < p->n_order; i++) {
+        const node_record *node = &g->nodes[p->order[i]];
+        plan_step *step = &plan->steps[i];
+        *step = (plan_step){.node = p->order[i], .first_operand = operand};
+        for (size_t k = 0; k < node->n_in; k++)
+            plan->tensors[operand++] = tensor_of(g, node->in[k]);
+        for (size_t k = 0; k < node->op->n_out; k++)
+            plan->tensors[operand++] = tensor_of(g, node->first_out + (uint32_t)k);
+        step->kernel = weft_op_kernel(node->op, isa, graph_key_dtype(g, node));
+        step->stages = node->op->stages ? node->op->stages : 1;
+        if (!step->kernel || step->stages > 2) {
+            char where[256];
+            weft_error_set(p->error, WEFT_NO_KERNEL,
+                           graph_node_where(g, step->node, where, sizeof where), "no kernel for %s",
+                           weft_dtype_name(graph_key_dtype(g, node)));
+            return false;
+        }
+        weft_call call;
+        fill_call(plan, step, &call);
+        for (call.stage = 0; call.stage < step->stages; call.stage++)
+            step->parts[call.stage] =
+                node->op->parts ? node->op->parts(&call) : elementwise_parts(&call);
+        call.stage = 0;
+        if (node->op->scratch) step->scratch = node->op->scratch(&call); /* bytes, until placed */
+    }
+    return true;
+}
+
+static double step_work(planner *p, const plan_step *step)
+{
+    const weft_op *op = p->g->nodes[step->node].op;
+    weft_call call;
+    weft_cost cost = {0};
+    fill_call(p->plan, step, &call);
+    if (op->cost) {
+        op->cost(&call, &cost);
+    } else {
+        for (size_t i = 0; i < call.n_in + call.n_out; i++)
+            cost.bytes += (double)weft_shape_numel(call.in[i].shape) *
+                          (double)weft_dtype_bytes(call.in[i].dtype);
+        cost.flops = (double)weft_shape_numel(call.out[0].shape);
+    }
+    p->plan->stats.flops += cost.flops;
+    p->plan->stats.bytes += cost.bytes;
+    return cost.bytes + cost.flops;
+}
+
+/* May the step join the group that began at `since`? written[] and read[] hold, by storage, the
+ * position + 1 of the last step that did so. */
+static bool joins_group(const planner *p, const plan_step *step, uint32_t since,
+                        const uint32_t *written, const uint32_t *read)
+{
+    const node_record *node = &p->g->nodes[step->node];
+    for (size_t i = 0; i < node->n_in; i++)
+        if (written[p->storage[node->in[i]]] > since) return false;
+    for (size_t i = 0; i < node->op->n_out; i++) {
+        uint32_t s = p->storage[node->first_out + i];
+        if (written[s] > since || read[s] > since) return false;
+    }
+    return true;
+}
+
+static bool make_groups(planner *p)
+{
+    weft_plan *plan = p->plan;
+    uint32_t *written = calloc(p->g->n_values, 4), *read = calloc(p->g->n_values, 4), since = 0;
+    plan->groups = arena_alloc(&plan->arena, (plan->n_steps + 1) * sizeof *plan->groups);
+    if (!written || !read || !plan->groups) {
+        free(written);
+        free(read);
+        return no_memory(p);
+    }
+    double work = 0;
+    bool updates = false;
+    plan_group *group = NULL;
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        const plan_step *step = &plan->steps[i];
+        const node_record *node = &p->g->nodes[step->node];
+        bool is_update = node->op->updates > 0;
+        if (!group || is_update != updates || !joins_group(p, step, since, written, read)) {
+            group = &plan->groups[plan->n_groups++];
+            *group = (plan_group){.first_step = i};
+            since = i;
+            work = 0;
+            updates = is_update;
+        }
+        group->n_steps++;
+        if (step->stages > group->stages) group->stages = step->stages;
+        work += step_work(p, step);
+        /* Updates start behind a barrier: there the run stops if an earlier node failed. */
+        group->serial = work < SERIAL_WORK && !is_update;
+        for (size_t k = 0; k < node->n_in; k++) read[p->storage[node->in[k]]] = i + 1;
+        for (size_t k = 0; k < node->op->n_out; k++)
+            written[p->storage[node->first_out + k]] = i + 1;
+    }
+    uint32_t segment = 0;
+    for (size_t g = 0; g < plan->n_groups; g++) {
+        if (g && !(plan->groups[g].serial && plan->groups[g - 1].serial)) segment++;
+        plan->groups[g].segment = segment;
+        for (uint32_t k = 0; k < plan->groups[g].n_steps; k++)
+            plan->steps[plan->groups[g].first_step + k].segment = segment;
+        if (!plan->groups[g].serial) plan->stats.barriers += plan->groups[g].stages - 1u;
+    }
+    plan->stats.barriers += segment;
+    free(written);
+    free(read);
+    return true;
+}
+
+/* ---- Buffers ---- */
+
+static void touch(weft_plan_buffer *b, uint32_t group)
+{
+    if (group < b->first) b->first = group;
+    if (group > b->last) b->last = group;
+}
+
+/* One buffer for each storage in the arena, alive from its first to its last touch; inputs and
+ * targets always. Then one for each scratch. */
+static bool make_buffers(planner *p)
+{
+    bool no_reuse = p->no_reuse;
+    weft_plan *plan = p->plan;
+    const weft_graph *g = p->g;
+    uint32_t last_group = (uint32_t)plan->n_groups;
+    plan->buffers =
+        arena_alloc(&plan->arena, (g->n_values + plan->n_steps) * sizeof *plan->buffers);
+    plan->buffer_of = arena_alloc(&plan->arena, g->n_values * sizeof *plan->buffer_of);
+    plan->readable = arena_alloc(&plan->arena, g->n_values);
+    if (!plan->buffers || !plan->buffer_of || !plan->readable) return no_memory(p);
+    for (uint32_t v = 1; v < g->n_values; v++) {
+        uint32_t s = p->storage[v];
+        const weft_op *op = g->nodes[g->values[s].node].op;
+        if (op == &weft_op_state || op == &weft_op_constant || op == &weft_op_group) continue;
+        if (!plan->buffer_of[s]) {
+            plan->buffers[plan->n_buffers++] =
+                (weft_plan_buffer){0, storage_bytes(g, s), last_group, 0};
+            plan->buffer_of[s] = (uint32_t)plan->n_buffers;
+        }
+        plan->buffer_of[v] = plan->buffer_of[s];
+        weft_plan_buffer *b = &plan->buffers[plan->buffer_of[s] - 1];
+        if (op == &weft_op_input) plan->readable[v] = g->nodes[g->values[v].node].op == op;
+        if (op == &weft_op_input || no_reuse) *b = (weft_plan_buffer){0, b->bytes, 0, last_group};
+    }
+    for (size_t i = 0; i < p->n_targets; i++) {
+        uint32_t v = p->targets[i].id;
+        plan->readable[v] = 1;
+        if (plan->buffer_of[v]) plan->buffers[plan->buffer_of[v] - 1].last = last_group;
+    }
+    for (uint32_t gi = 0; gi < plan->n_groups; gi++) {
+        for (uint32_t k = 0; k < plan->groups[gi].n_steps; k++) {
+            plan_step *step = &plan->steps[plan->groups[gi].first_step + k];
+            const node_record *node = &g->nodes[step->node];
+            for (size_t i = 0; i < node->n_in; i++)
+                if (plan->buffer_of[node->in[i]])
+                    touch(&plan->buffers[plan->buffer_of[node->in[i]] - 1], gi);
+            for (size_t i = 0; i < node->op->n_out; i++)
+                if (plan->buffer_of[node->first_out + i])
+                    touch(&plan->buffers[plan->buffer_of[node->first_out + i] - 1], gi);
+            if (!step->scratch) continue;
+            plan->buffers[plan->n_buffers++] = (weft_plan_buffer){
+                0, (step->scratch + 63) / 64 * 64, no_reuse ? 0 : gi, no_reuse ? last_group : gi};
+            step->scratch = plan->n_buffers; /* index + 1, until placed */
+        }
+    }
+    return true;
+}
+
+static place place_of(const planner *p, uint32_t id)
+{
+    const weft_plan *plan = p->plan;
+    const value_record *v = &p->g->values[id];
+    const weft_op *op = p->g->nodes[p->g->values[v->root].node].op;
+    size_t offset = (size_t)v->layout.offset * weft_dtype_bytes(v->type.dtype);
+    if (op == &weft_op_state) return (place){STORAGE_STATE, v->root, offset};
+    if (op == &weft_op_constant) return (place){STORAGE_CONSTANT, v->root, offset};
+    size_t base = plan->buffer_of[id] ? plan->buffers[plan->buffer_of[id] - 1].offset : 0;
+    return (place){STORAGE_ARENA, v->root, base + offset};
+}
+
+static bool place_buffers(planner *p)
+{
+    weft_plan *plan = p->plan;
+    weft_plan_stats *stats = &plan->stats;
+    for (size_t i = 0; i < plan->n_buffers; i++) {
+        if (stats->sum_bytes > SIZE_MAX / 4 - plan->buffers[i].bytes) {
+            weft_error_set(p->error, WEFT_TOO_LARGE, "plan", "the buffers overflow a size");
+            return false;
+        }
+        stats->sum_bytes += plan->buffers[i].bytes;
+    }
+    stats->lower_bound_bytes =
+        pack_lower_bound(plan->buffers, plan->n_buffers, (uint32_t)plan->n_groups);
+    if (stats->lower_bound_bytes == SIZE_MAX) return no_memory(p);
+    stats->arena_bytes = pack_offsets(plan->buffers, plan->n_buffers, stats->lower_bound_bytes);
+    if (stats->arena_bytes == SIZE_MAX) return no_memory(p);
+    for (size_t i = 0; i < plan->n_steps; i++) {
+        plan_step *step = &plan->steps[i];
+        const node_record *node = &p->g->nodes[step->node];
+        if (step->scratch) step->scratch = plan->buffers[step->scratch - 1].offset;
+        place *at = plan->places + step->first_operand;
+        for (size_t k = 0; k < node->n_in; k++) *at++ = place_of(p, node->in[k]);
+        for (size_t k = 0; k < node->op->n_out; k++)
+            *at++ = place_of(p, node->first_out + (uint32_t)k);
+    }
+    return true;
+}
+
+static void fill_stats(planner *p)
+{
+    weft_plan_stats *s = &p->plan->stats;
+    s->nodes = p->g->n_nodes;
+    s->groups = p->plan->n_groups;
+    s->buffers = p->plan->n_buffers;
+    s->ratio = s->lower_bound_bytes ? (double)s->arena_bytes / (double)s->lower_bound_bytes : 1.0;
+    for (size_t n = 0; n < p->g->n_nodes; n++)
+        if (p->g->nodes[n].op == &weft_op_state)
+            s->state_bytes += storage_bytes(p->g, p->g->nodes[n].first_out);
+}
+
+/* ---- The whole ---- */
+
+static bool compile(planner *p, const weft_graph *graph, const weft_plan_options *options)
+{
+    weft_plan *plan = p->plan;
+    plan->n_map = graph->n_values;
+    plan->user_tag = graph->tag;
+    plan->map = arena_alloc(&plan->arena, graph->n_values * sizeof *plan->map);
+    if (!plan->map) return no_memory(p);
+    plan->graph = passes_run(graph, p->targets, p->n_targets, options->skip, options->verify,
+                             plan->map, p->error);
+    if (!plan->graph) return false;
+    const weft_graph *g = p->g = plan->graph;
+    p->order = calloc(g->n_nodes + 1, 4);
+    p->position = calloc(g->n_nodes + 1, 4);
+    p->storage = calloc(g->n_values, 4);
+    p->last_read = calloc(g->n_values, 4);
+    p->pinned = calloc(g->n_values, 1);
+    if (!p->order || !p->position || !p->storage || !p->last_read || !p->pinned)
+        return no_memory(p);
+    if (!make_order(p)) return false;
+    p->no_reuse = options->no_reuse;
+    unite_storages(p);
+    return make_steps(p) && make_groups(p) && make_buffers(p) && place_buffers(p);
+}
+
+static bool check_targets(const weft_graph *graph, const weft_value *targets, size_t count,
+                          weft_error *error)
+{
+    const weft_error *e = weft_graph_error(graph);
+    if (e->status != WEFT_OK) {
+        weft_error_set(error, e->status, e->where, "%s", e->message);
+        return false;
+    }
+    if (!targets || !count) {
+        weft_error_set(error, WEFT_BAD_ARGUMENT, "plan", "there are no targets");
+        return false;
+    }
+    for (size_t i = 0; i < count; i++)
+        if (!graph_owns(graph, targets[i])) {
+            weft_error_set(error, WEFT_BAD_ARGUMENT, "plan", "target %zu is no value of this graph",
+                           i);
+            return false;
+        }
+    return true;
+}
+
+weft_plan *weft_plan_new(const weft_graph *graph, const weft_value *targets, size_t count,
+                         const weft_plan_options *options, weft_error *error)
+{
+    static const weft_plan_options defaults = {0};
+    if (error) memset(error, 0, sizeof *error);
+    if (!options) options = &defaults;
+    if (!check_targets(graph, targets, count, error)) return NULL;
+    planner p = {.plan = calloc(1, sizeof(weft_plan)),
+                 .targets = calloc(count, sizeof *targets),
+                 .n_targets = count,
+                 .error = error};
+    bool good = p.plan && p.targets ? true : no_memory(&p);
+    if (good) {
+        memcpy(p.targets, targets, count * sizeof *targets);
+        good = compile(&p, graph, options);
+    }
+    if (good) fill_stats(&p);
+    /* A target may have been given a dense copy: reading it reads the copy. */
+    for (size_t i = 0; good && i < count; i++) p.plan->map[targets[i].id] = p.targets[i].id;
+    free(p.targets);
+    free(p.order);
+    free(p.position);
+    free(p.storage);
+    free(p.last_read);
+    free(p.pinned);
+    if (good && options->verify) good = weft_plan_check(p.plan, error) == WEFT_OK;
+    if (good) return p.plan;
+    weft_plan_free(p.plan);
+    return NULL;
+}
+
+void weft_plan_free(weft_plan *plan)
+{
+    if (!plan) return;
+    weft_graph_free(plan->graph);
+    arena_free(&plan->arena);
+    free(plan);
+}
+
+weft_plan_stats weft_plan_get_stats(const weft_plan *plan)
+{
+    return plan ? plan->stats : (weft_plan_stats){0};
+}
+
+const weft_graph *weft_plan_graph(const weft_plan *plan)
+{
+    return plan ? plan->graph : NULL;
+}
+
+size_t weft_plan_buffers(const weft_plan *plan, const weft_plan_buffer **buffers)
+{
+    if (buffers) *buffers = plan ? plan->buffers : NULL;
+    return plan ? plan->n_buffers : 0;
+}

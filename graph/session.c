@@ -1,0 +1,343 @@
+/* Sessions: a plan bound to memory, and the executor.
+ *
+ * One parallel region a run. All threads walk the groups; the tiles of a group's nodes are laid end
+ * to end and each thread takes an equal stretch; a barrier separates segments. The tiles come from
+ * shapes alone and each computes the same wherever it runs, so the results do not depend on the
+ * number of threads. Everything a run needs was made when the session was: it allocates nothing. */
+#include "internal.h"
+
+#include <omp.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NO_FAULT UINT32_MAX
+
+/* The first failing step, in order of the schedule. */
+typedef struct fault {
+    atomic_flag lock;
+    atomic_uint step;
+    int64_t index, limit;
+} fault;
+
+struct weft_session {
+    const weft_plan *plan;
+    weft_params *params;
+    weft_tensor *tensors; /* the plan's, with data */
+    weft_call *calls;     /* two for each step: one a stage */
+    char *arena;
+    bool owns_arena, poison;
+    int threads;
+    weft_run_state run;
+    fault fault;
+    weft_error error;
+};
+
+void weft_call_fail(const weft_call *call, int64_t index, int64_t limit)
+{
+    fault *f = call->run ? call->run->fault : NULL;
+    if (!f) return;
+    while (atomic_flag_test_and_set_explicit(&f->lock, memory_order_acquire)) {
+    }
+    unsigned step = atomic_load(&f->step);
+    if (call->node < step || (call->node == step && index < f->index)) {
+        f->index = index;
+        f->limit = limit;
+        atomic_store(&f->step, call->node);
+    }
+    atomic_flag_clear_explicit(&f->lock, memory_order_release);
+}
+
+/* ---- Binding ---- */
+
+static bool state_tensor(const weft_session *s, uint32_t root, weft_tensor *tensor,
+                         weft_error *error)
+{
+    const value_record *v = &s->plan->graph->values[root];
+    char have[128], want[128];
+    if (!weft_params_get(s->params, v->name ? v->name : "", tensor)) {
+        weft_error_set(error, WEFT_NOT_FOUND, v->name,
+                       "not in the parameter store (weft_params_init adds what a graph declares)");
+        return false;
+    }
+    if (tensor->dtype == v->type.dtype && weft_shape_equal(tensor->shape, v->type.shape))
+        return true;
+    weft_error_set(
+        error, WEFT_BAD_SHAPE, v->name, "the parameter store has %s %s, the graph %s %s",
+        weft_dtype_name(tensor->dtype), weft_shape_text(tensor->shape, have, sizeof have),
+        weft_dtype_name(v->type.dtype), weft_shape_text(v->type.shape, want, sizeof want));
+    return false;
+}
+
+static bool bind_operands(weft_session *s, weft_error *error)
+{
+    const weft_plan *plan = s->plan;
+    for (size_t i = 0; i < plan->n_operands; i++) {
+        const place *at = &plan->places[i];
+        weft_tensor state;
+        char *base = s->arena;
+        s->tensors[i] = plan->tensors[i];
+        if (at->kind == STORAGE_STATE) {
+            if (!state_tensor(s, at->root, &state, error)) return false;
+            base = state.data;
+        } else if (at->kind == STORAGE_CONSTANT) {
+            const value_record *v = &plan->graph->values[at->root];
+            base = (char *)(uintptr_t)((const weft_constant_attr *)plan->graph->nodes[v->node].attr)
+                       ->data;
+        }
+        s->tensors[i].data = base + at->offset;
+    }
+    for (size_t i = 0; i < plan->n_steps; i++) {
+        const plan_step *step = &plan->steps[i];
+        const node_record *node = &plan->graph->nodes[step->node];
+        for (int stage = 0; stage < 2; stage++)
+            s->calls[2 * i + (size_t)stage] =
+                (weft_call){.attr = node->attr,
+                            .in = s->tensors + step->first_operand,
+                            .out = s->tensors + step->first_operand + node->n_in,
+                            .n_in = node->n_in,
+                            .n_out = node->op->n_out,
+                            .scratch = s->arena + step->scratch,
+                            .parts = step->parts[stage],
+                            .stage = stage,
+                            .run = &s->run,
+                            .node = (uint32_t)i};
+    }
+    return true;
+}
+
+static bool take_arena(weft_session *s, const weft_session_options *o, weft_error *error)
+{
+    size_t bytes = s->plan->stats.arena_bytes;
+    if (o->arena) {
+        s->arena = o->arena;
+        if (o->arena_bytes >= bytes && (uintptr_t)o->arena % 64 == 0) return true;
+        weft_error_set(error, WEFT_BAD_ARGUMENT, "session",
+                       "the arena given has %zu bytes at %p; the plan needs %zu, 64-byte aligned",
+                       o->arena_bytes, o->arena, bytes);
+        return false;
+    }
+    s->owns_arena = true;
+    s->arena = aligned_alloc(64, bytes ? (bytes + 63) / 64 * 64 : 64);
+    if (!s->arena) {
+        weft_error_set(error, WEFT_NO_MEMORY, "session", "no memory for an arena of %zu bytes",
+                       bytes);
+        return false;
+    }
+    memset(s->arena, 0, bytes);
+    return true;
+}
+
+weft_session *weft_session_new(const weft_plan *plan, weft_params *params,
+                               const weft_session_options *options, weft_error *error)
+{
+    static const weft_session_options defaults = {0};
+    const weft_session_options *o = options ? options : &defaults;
+    if (error) memset(error, 0, sizeof *error);
+    if (!plan || o->threads < 0) {
+        weft_error_set(error, WEFT_BAD_ARGUMENT, "session", "the plan is NULL or threads < 0");
+        return NULL;
+    }
+    weft_session *s = calloc(1, sizeof *s);
+    bool good = s != NULL;
+    if (good) {
+        s->plan = plan;
+        s->params = params;
+        s->threads = o->threads ? o->threads : omp_get_max_threads();
+        s->poison = o->poison;
+        s->run = (weft_run_state){o->seed, 0, &s->fault};
+        atomic_flag_clear(&s->fault.lock);
+        s->tensors = calloc(plan->n_operands + 1, sizeof *s->tensors);
+        s->calls = calloc(2 * plan->n_steps + 1, sizeof *s->calls);
+        good = s->tensors && s->calls;
+    }
+    if (!good)
+        weft_error_set(error, WEFT_NO_MEMORY, "session", "no memory for the session");
+    else
+        good = take_arena(s, o, error) && bind_operands(s, error);
+    if (good) return s;
+    weft_session_free(s);
+    return NULL;
+}
+
+void weft_session_free(weft_session *session)
+{
+    if (!session) return;
+    if (session->owns_arena) free(session->arena);
+    free(session->tensors);
+    free(session->calls);
+    free(session);
+}
+
+void weft_session_set_step(weft_session *session, uint64_t step)
+{
+    if (session) session->run.step = step;
+}
+
+const weft_error *weft_session_error(const weft_session *session)
+{
+    static const weft_error none = {WEFT_BAD_ARGUMENT, "session", "the session is NULL"};
+    return session ? &session->error : &none;
+}
+
+/* ---- Data in and out ---- */
+
+/* The plan's id of the user's value, 0 if the plan does not have it. */
+static uint32_t planned_id(const weft_session *s, weft_value value)
+{
+    const weft_plan *plan = s->plan;
+    return value.graph == plan->user_tag && value.id < plan->n_map ? plan->map[value.id] : 0;
+}
+
+bool weft_session_tensor(const weft_session *session, weft_value value, weft_tensor *tensor)
+{
+    if (!session || !tensor) return false;
+    const weft_plan *plan = session->plan;
+    uint32_t id = planned_id(session, value);
+    if (!id) return false;
+    const value_record *v = &plan->graph->values[id];
+    const node_record *node = &plan->graph->nodes[v->node];
+    const node_record *root = &plan->graph->nodes[plan->graph->values[v->root].node];
+    if (root->op == &weft_op_state && !node->op->alias)
+        return state_tensor(session, v->root, tensor, NULL);
+    if (root->op == &weft_op_constant && !node->op->alias) {
+        *tensor =
+            weft_tensor_dense((void *)(uintptr_t)((const weft_constant_attr *)root->attr)->data,
+                              v->type.dtype, v->type.shape);
+        return true;
+    }
+    if (!plan->readable[id] || !plan->buffer_of[id]) return false;
+    size_t offset = plan->buffers[plan->buffer_of[id] - 1].offset +
+                    (size_t)v->layout.offset * weft_dtype_bytes(v->type.dtype);
+    *tensor = weft_tensor_dense(session->arena + offset, v->type.dtype, v->type.shape);
+    return true;
+}
+
+static size_t tensor_bytes(const weft_tensor *t)
+{
+    return (size_t)weft_shape_numel(t->shape) * weft_dtype_bytes(t->dtype);
+}
+
+weft_status weft_feed(weft_session *session, weft_value input, const void *data, size_t bytes)
+{
+    if (!session) return WEFT_BAD_ARGUMENT;
+    weft_error *e = &session->error;
+    memset(e, 0, sizeof *e);
+    if (input.graph != session->plan->user_tag || !input.id || input.id >= session->plan->n_map)
+        return weft_error_set(e, WEFT_BAD_ARGUMENT, "feed", "not a value of the planned graph");
+    uint32_t id = planned_id(session, input);
+    if (!id) return WEFT_OK;
+    const weft_graph *g = session->plan->graph;
+    const char *name = weft_name_of(g, graph_value(g, id));
+    weft_tensor tensor;
+    if (g->nodes[g->values[id].node].op != &weft_op_input ||
+        !weft_session_tensor(session, input, &tensor))
+        return weft_error_set(e, WEFT_BAD_ARGUMENT, "feed", "\"%s\" is not an input", name);
+    if (bytes != tensor_bytes(&tensor) || (!data && bytes)) {
+        char text[128];
+        return weft_error_set(
+            e, WEFT_BAD_ARGUMENT, "feed", "\"%s\" is %s %s, %zu bytes; got %zu bytes%s", name,
+            weft_dtype_name(tensor.dtype), weft_shape_text(tensor.shape, text, sizeof text),
+            tensor_bytes(&tensor), bytes, data ? "" : " at NULL");
+    }
+    if (bytes) memcpy(tensor.data, data, bytes);
+    return WEFT_OK;
+}
+
+weft_status weft_fetch(const weft_session *session, weft_value target, void *data, size_t bytes)
+{
+    weft_tensor tensor;
+    if (!weft_session_tensor(session, target, &tensor)) return WEFT_NOT_FOUND;
+    if (bytes != tensor_bytes(&tensor) || (!data && bytes)) return WEFT_BAD_ARGUMENT;
+    if (bytes) memcpy(data, tensor.data, bytes);
+    return WEFT_OK;
+}
+
+/* ---- The executor ---- */
+
+/* Runs parts [begin, end) of the group's parts, laid end to end. */
+static void run_parts(const weft_session *s, const plan_group *group, int stage, int64_t begin,
+                      int64_t end)
+{
+    int64_t before = 0;
+    for (uint32_t i = group->first_step; i < group->first_step + group->n_steps && before < end;
+         i++) {
+        const plan_step *step = &s->plan->steps[i];
+        if (stage >= step->stages) continue;
+        int64_t parts = step->parts[stage];
+        int64_t from = begin > before ? begin - before : 0;
+        int64_t to = end - before < parts ? end - before : parts;
+        const weft_call *call = &s->calls[2 * (size_t)i + (size_t)stage];
+        for (int64_t part = from; part < to; part++) step->kernel(call, part);
+        before += parts;
+    }
+}
+
+static int64_t count_parts(const weft_session *s, const plan_group *group, int stage)
+{
+    int64_t total = 0;
+    for (uint32_t i = group->first_step; i < group->first_step + group->n_steps; i++)
+        if (stage < s->plan->steps[i].stages) total += s->plan->steps[i].parts[stage];
+    return total;
+}
+
+/* Fills the buffers that begin to live in this group, so that a read before the write shows. */
+static void poison_group(const weft_session *s, uint32_t g)
+{
+    const weft_plan *plan = s->plan;
+    for (size_t i = 0; i < plan->n_buffers; i++) {
+        const weft_plan_buffer *b = &plan->buffers[i];
+        if (b->first == g && !(g == 0 && b->last == plan->n_groups))
+            memset(s->arena + b->offset, 0xFF, b->bytes);
+    }
+}
+
+/* What each thread does. Every thread passes the same barriers: whether to stop is asked only just
+ * after one, of steps that ran before it. */
+static void run_thread(weft_session *s)
+{
+    const weft_plan *plan = s->plan;
+    int thread = omp_get_thread_num(), threads = omp_get_num_threads();
+    for (uint32_t g = 0; g < plan->n_groups; g++) {
+        const plan_group *group = &plan->groups[g];
+        if (g && group->segment != plan->groups[g - 1].segment) {
+#pragma omp barrier
+            unsigned failed = atomic_load(&s->fault.step);
+            if (failed != NO_FAULT && plan->steps[failed].segment < group->segment) break;
+        }
+        if (s->poison) {
+#pragma omp barrier
+            if (thread == 0) poison_group(s, g);
+#pragma omp barrier
+        }
+        for (int stage = 0; stage < group->stages; stage++) {
+            if (group->serial) {
+                if (thread == 0) run_parts(s, group, stage, 0, INT64_MAX);
+                continue;
+            }
+            if (stage) {
+#pragma omp barrier
+            }
+            int64_t total = count_parts(s, group, stage);
+            run_parts(s, group, stage, total * thread / threads, total * (thread + 1) / threads);
+        }
+    }
+}
+
+weft_status weft_run(weft_session *session)
+{
+    if (!session) return WEFT_BAD_ARGUMENT;
+    fault *f = &session->fault;
+    memset(&session->error, 0, sizeof session->error);
+    atomic_store(&f->step, NO_FAULT);
+    f->index = f->limit = 0;
+#pragma omp parallel num_threads(session->threads)
+    run_thread(session);
+    session->run.step++;
+    unsigned failed = atomic_load(&f->step);
+    if (failed == NO_FAULT) return WEFT_OK;
+    char where[256];
+    graph_node_where(session->plan->graph, session->plan->steps[failed].node, where, sizeof where);
+    return weft_error_set(&session->error, WEFT_BAD_INDEX, where, "index %lld is outside [0, %lld)",
+                          (long long)f->index, (long long)f->limit);
+}
