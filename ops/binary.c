@@ -1,0 +1,242 @@
+/* Elementwise arithmetic of two operands, which broadcast as in NumPy, and sums of many. */
+#include "kernel.h"
+
+/* name, doc, expression of x and y, may be in place, sample range */
+#define BINARY_OPS(X)                                                                              \
+    X(add, "y = a + b", x + y, -2, 2)                                                              \
+    X(sub, "y = a - b", x - y, -2, 2)                                                              \
+    X(mul, "y = a b", x *y, -2, 2)                                                                 \
+    X(div, "y = a / b", x / y, 0.5, 2)                                                             \
+    X(pow, "y = a^b, for a > 0 where gradients are wanted", (T)pow((double)x, (double)y), 0.5, 2)  \
+    X(maximum, "y = max(a, b), NaN if either is; a tie's gradient goes half to each",              \
+      x > y || x != x ? x : y, -2, 2)                                                              \
+    X(minimum, "y = min(a, b), NaN if either is; a tie's gradient goes half to each",              \
+      x < y || x != x ? x : y, -2, 2)
+
+#ifdef WEFT_KERNEL_ISA
+
+#define BINARY_LOOP(expression, first, second)                                                     \
+    _Pragma("omp simd") for (int64_t i = 0; i < w.count; i++)                                      \
+    {                                                                                              \
+        const T x = first, y = second;                                                             \
+        out[i] = expression;                                                                       \
+    }
+
+#define BINARY_KERNEL(name, doc, expression, low, high)                                            \
+    KERNEL(name)                                                                                   \
+    {                                                                                              \
+        for (walk w = walk_begin(call, part); walk_next(&w);) {                                    \
+            const T *p = (const T *)call->in[0].data + w.offset[1];                                \
+            const T *q = (const T *)call->in[1].data + w.offset[2];                                \
+            T *out = (T *)call->out[0].data + w.offset[0];                                         \
+            const int64_t ps = w.step[1], qs = w.step[2];                                          \
+            if (ps == 1 && qs == 1) {                                                              \
+                BINARY_LOOP(expression, p[i], q[i])                                                \
+            } else if (ps == 1 && qs == 0) {                                                       \
+                const T c = q[0];                                                                  \
+                BINARY_LOOP(expression, p[i], c)                                                   \
+            } else if (ps == 0 && qs == 1) {                                                       \
+                const T c = p[0];                                                                  \
+                BINARY_LOOP(expression, c, q[i])                                                   \
+            } else {                                                                               \
+                BINARY_LOOP(expression, p[i * ps], q[i * qs])                                      \
+            }                                                                                      \
+        }                                                                                          \
+    }
+BINARY_OPS(BINARY_KERNEL)
+
+KERNEL(add_n)
+{
+    for (int64_t i = part * TILE, n = numel_of(&call->out[0].shape), end = 0; end == 0; end = 1) {
+        int64_t count = i + TILE < n ? TILE : n - i;
+        T *out = (T *)call->out[0].data + i;
+        const T *first = (const T *)call->in[0].data + i;
+        for (int64_t k = 0; k < count; k++) out[k] = first[k];
+        for (size_t j = 1; j < call->n_in; j++) {
+            const T *x = (const T *)call->in[j].data + i;
+            for (int64_t k = 0; k < count; k++) out[k] += x[k];
+        }
+    }
+}
+
+#else
+
+#include <weft/ops.h>
+
+static bool infer_binary(weft_infer *infer)
+{
+    char a[128], b[128];
+    if (!weft_infer_float(infer, 0) || !weft_infer_same_dtype(infer, 0, 1)) return false;
+    infer->out[0].dtype = infer->in[0].dtype;
+    return weft_shape_broadcast(infer->in[0].shape, infer->in[1].shape, &infer->out[0].shape) ||
+           weft_infer_fail(infer, WEFT_BAD_SHAPE, "%s and %s do not broadcast",
+                           weft_shape_text(infer->in[0].shape, a, sizeof a),
+                           weft_shape_text(infer->in[1].shape, b, sizeof b));
+}
+
+static void set(weft_vjp *v, size_t i, weft_value gradient)
+{
+    v->grad_in[i] = gradient;
+}
+
+static void vjp_add(weft_vjp *v)
+{
+    set(v, 0, v->grad_out[0]);
+    set(v, 1, v->grad_out[0]);
+}
+
+static void vjp_sub(weft_vjp *v)
+{
+    set(v, 0, v->grad_out[0]);
+    if (v->wanted[1]) set(v, 1, weft_neg(v->graph, v->grad_out[0]));
+}
+
+static void vjp_mul(weft_vjp *v)
+{
+    for (size_t i = 0; i < 2; i++)
+        if (v->wanted[i]) set(v, i, weft_mul(v->graph, v->grad_out[0], v->in[1 - i]));
+}
+
+/* d(a/b) = da / b - y db / b */
+static void vjp_div(weft_vjp *v)
+{
+    weft_value scaled = weft_div(v->graph, v->grad_out[0], v->in[1]);
+    if (v->wanted[0]) set(v, 0, scaled);
+    if (v->wanted[1]) set(v, 1, weft_neg(v->graph, weft_mul(v->graph, scaled, v->out[0])));
+}
+
+/* d(a^b) = b a^(b-1) da + y ln a db */
+static void vjp_pow(weft_vjp *v)
+{
+    weft_graph *g = v->graph;
+    if (v->wanted[0]) {
+        weft_value slope = weft_pow(g, v->in[0], weft_add_scalar(g, v->in[1], -1.0));
+        set(v, 0, weft_mul(g, v->grad_out[0], weft_mul(g, v->in[1], slope)));
+    }
+    if (v->wanted[1]) {
+        weft_value slope = weft_mul(g, v->out[0], weft_log(g, v->in[0]));
+        set(v, 1, weft_mul(g, v->grad_out[0], slope));
+    }
+}
+
+/* The one that gives the result gets the gradient, half of it at a tie. */
+static void vjp_extreme(weft_vjp *v)
+{
+    weft_graph *g = v->graph;
+    weft_value half = weft_scale(g, v->grad_out[0], 0.5);
+    weft_value zero = weft_scalar(g, weft_dtype_of(g, half), 0.0);
+    weft_value tie = weft_equal(g, v->in[0], v->in[1]);
+    for (size_t i = 0; i < 2; i++) {
+        if (!v->wanted[i]) continue;
+        weft_value won = weft_equal(g, v->in[i], v->out[0]);
+        weft_value all = weft_where(g, tie, half, v->grad_out[0]);
+        set(v, i, weft_where(g, won, all, zero));
+    }
+}
+
+#define vjp_maximum vjp_extreme
+#define vjp_minimum vjp_extreme
+
+#define BINARY_OP(op, text, expression, from, to)                                                  \
+    DECLARE_KERNELS(op);                                                                           \
+    static const weft_sample samples_##op[] = {                                                    \
+        {NULL, 2, {{WEFT_FLOAT, {2, {3, 5}}, from, to, true},                                      \
+                   {WEFT_FLOAT, {2, {3, 5}}, from, to, true}}},                                    \
+        {NULL, 2, {{WEFT_FLOAT, {3, {2, 1, 5}}, from, to, true},                                   \
+                   {WEFT_FLOAT, {2, {3, 1}}, from, to, true}}},                                    \
+        {NULL, 2, {{WEFT_FLOAT, {0, {0}}, from, to, true},                                         \
+                   {WEFT_FLOAT, {1, {4}}, from, to, true}}},                                       \
+        {NULL, 2, {{WEFT_FLOAT, {2, {0, 3}}, from, to, true},                                      \
+                   {WEFT_FLOAT, {1, {3}}, from, to, true}}},                                       \
+    };                                                                                             \
+    extern const weft_op weft_op_##op;                                                             \
+    const weft_op weft_op_##op = {                                                                 \
+        .name = #op,                                                                               \
+        .doc = text ". The operands broadcast.",                                                   \
+        .min_in = 2,                                                                               \
+        .max_in = 2,                                                                               \
+        .n_out = 1,                                                                                \
+        .infer = infer_binary,                                                                     \
+        .kernel = FLOAT_KERNELS(op),                                                               \
+        .takes = WEFT_TAKES_ANY,                                                                   \
+        .inplace = 3,                                                                              \
+        .broadcasts = true,                                                                        \
+        .vjp = vjp_##op,                                                                           \
+        .samples = samples_##op,                                                                   \
+        .n_samples = sizeof samples_##op / sizeof *samples_##op,                                   \
+    };                                                                                             \
+    weft_value weft_##op(weft_graph *graph, weft_value a, weft_value b)                            \
+    {                                                                                              \
+        return weft_apply(graph, &weft_op_##op, NULL, (weft_value[]){a, b}, 2, NULL);              \
+    }
+BINARY_OPS(BINARY_OP)
+
+weft_value weft_scale(weft_graph *graph, weft_value x, double factor)
+{
+    return weft_mul(graph, x, weft_scalar(graph, weft_dtype_of(graph, x), factor));
+}
+
+weft_value weft_add_scalar(weft_graph *graph, weft_value x, double addend)
+{
+    return weft_add(graph, x, weft_scalar(graph, weft_dtype_of(graph, x), addend));
+}
+
+weft_value weft_pow_scalar(weft_graph *graph, weft_value x, double exponent)
+{
+    return weft_pow(graph, x, weft_scalar(graph, weft_dtype_of(graph, x), exponent));
+}
+
+/* ---- add_n ---- */
+
+static bool infer_add_n(weft_infer *infer)
+{
+    char a[128], b[128];
+    infer->out[0] = infer->in[0];
+    if (!weft_infer_float(infer, 0)) return false;
+    for (size_t i = 1; i < infer->n_in; i++) {
+        if (!weft_infer_same_dtype(infer, 0, i)) return false;
+        if (!weft_shape_equal(infer->in[0].shape, infer->in[i].shape))
+            return weft_infer_fail(infer, WEFT_BAD_SHAPE, "input 0 is %s, but input %zu is %s",
+                                   weft_shape_text(infer->in[0].shape, a, sizeof a), i,
+                                   weft_shape_text(infer->in[i].shape, b, sizeof b));
+    }
+    return true;
+}
+
+static void vjp_add_n(weft_vjp *v)
+{
+    for (size_t i = 0; i < v->n_in; i++) v->grad_in[i] = v->grad_out[0];
+}
+
+DECLARE_KERNELS(add_n);
+static const weft_sample samples_add_n[] = {
+    {NULL, 1, {{WEFT_FLOAT, {1, {4}}, -2, 2, false}}},
+    {NULL,
+     3,
+     {{WEFT_FLOAT, {2, {2, 3}}, -2, 2, false},
+      {WEFT_FLOAT, {2, {2, 3}}, -2, 2, false},
+      {WEFT_FLOAT, {2, {2, 3}}, -2, 2, false}}},
+};
+extern const weft_op weft_op_add_n;
+const weft_op weft_op_add_n = {
+    .name = "add_n",
+    .doc = "y = x0 + x1 + ..., in this order; all of one shape. What gathers a value's gradients.",
+    .min_in = 1,
+    .max_in = WEFT_VARIADIC,
+    .n_out = 1,
+    .infer = infer_add_n,
+    .kernel = FLOAT_KERNELS(add_n),
+    .takes = WEFT_TAKES_DENSE,
+    .inplace = 1,
+    .vjp = vjp_add_n,
+    .samples = samples_add_n,
+    .n_samples = sizeof samples_add_n / sizeof *samples_add_n,
+};
+
+weft_value weft_add_n(weft_graph *graph, const weft_value *x, size_t n)
+{
+    if (n == 1 && x) return x[0];
+    return weft_apply(graph, &weft_op_add_n, NULL, x, n, NULL);
+}
+
+#endif

@@ -1,0 +1,94 @@
+/* cast: elements of one dtype as another. */
+#include "kernel.h"
+
+typedef struct cast_attr {
+    weft_dtype dtype;
+} cast_attr;
+
+#ifdef WEFT_KERNEL_ISA
+
+/* Towards zero, saturating; NaN gives 0. */
+static inline int32_t to_i32(double x)
+{
+    return x != x ? 0 : x >= 2147483647.0 ? INT32_MAX : x <= -2147483648.0 ? INT32_MIN : (int32_t)x;
+}
+
+#define CAST_TO(type, expression)                                                                  \
+    {                                                                                              \
+        type *out = (type *)call->out[0].data + w.offset[0];                                       \
+        for (int64_t i = 0; i < w.count; i++) {                                                    \
+            const T x = in[i * w.step[1]];                                                         \
+            out[i] = expression;                                                                   \
+        }                                                                                          \
+        break;                                                                                     \
+    }
+
+KERNEL(cast)
+{
+    for (walk w = walk_begin(call, part); walk_next(&w);) {
+        const T *in = (const T *)call->in[0].data + w.offset[1];
+        switch (call->out[0].dtype) {
+        case WEFT_F32: CAST_TO(float, (float)x)
+        case WEFT_F64: CAST_TO(double, (double)x)
+        case WEFT_I32: CAST_TO(int32_t, to_i32((double)x))
+        default: CAST_TO(uint8_t, x != 0)
+        }
+    }
+}
+
+#else
+
+#include <weft/ops.h>
+
+static bool infer_cast(weft_infer *infer)
+{
+    const cast_attr *attr = infer->attr;
+    infer->out[0] = (weft_type){attr->dtype, infer->in[0].shape};
+    return (size_t)attr->dtype < WEFT_DTYPES ||
+           weft_infer_fail(infer, WEFT_BAD_DTYPE, "there is no dtype %d", (int)attr->dtype);
+}
+
+static void vjp_cast(weft_vjp *v)
+{
+    weft_dtype from = weft_dtype_of(v->graph, v->in[0]), to = weft_dtype_of(v->graph, v->out[0]);
+    if (weft_dtype_is_float(from) && weft_dtype_is_float(to))
+        v->grad_in[0] = weft_cast(v->graph, v->grad_out[0], from);
+}
+
+DECLARE_ANY_KERNELS(cast);
+static const cast_attr to_f64 = {WEFT_F64}, to_int = {WEFT_I32}, to_bool = {WEFT_BOOL},
+                       to_f32 = {WEFT_F32};
+static const weft_sample samples_cast[] = {
+    {&to_f64, 1, {{WEFT_FLOAT, {2, {3, 5}}, -2, 2, false}}},
+    {&to_int, 1, {{WEFT_FLOAT, {1, {9}}, -5, 5, false}}},
+    {&to_bool, 1, {{WEFT_I32, {1, {9}}, 0, 2, false}}},
+    {&to_f32, 1, {{WEFT_BOOL, {2, {3, 2}}, 0, 0.5, false}}},
+};
+static const weft_attr_field cast_fields[] = {
+    {"dtype", WEFT_ATTR_DTYPE, offsetof(cast_attr, dtype)},
+    {NULL, WEFT_ATTR_INT, 0},
+};
+extern const weft_op weft_op_cast;
+const weft_op weft_op_cast = {
+    .name = "cast",
+    .doc = "y = x as another dtype: towards zero and saturating for integers, x != 0 for bool.",
+    .min_in = 1,
+    .max_in = 1,
+    .n_out = 1,
+    .attr_size = sizeof(cast_attr),
+    .attrs = cast_fields,
+    .infer = infer_cast,
+    .kernel = ANY_KERNELS(cast),
+    .takes = WEFT_TAKES_ANY,
+    .vjp = vjp_cast,
+    .samples = samples_cast,
+    .n_samples = sizeof samples_cast / sizeof *samples_cast,
+};
+
+weft_value weft_cast(weft_graph *graph, weft_value x, weft_dtype dtype)
+{
+    if (weft_is_value(x) && weft_dtype_of(graph, x) == dtype) return x;
+    return weft_apply(graph, &weft_op_cast, &(cast_attr){dtype}, &x, 1, NULL);
+}
+
+#endif

@@ -1,0 +1,138 @@
+/* Comparisons and logic: bool results, gradients zero. */
+#include "kernel.h"
+
+#define COMPARE_OPS(X)                                                                             \
+    X(equal, "y = a == b; NaN equals nothing", x == y, true)                                       \
+    X(less, "y = a < b", x < y, false)                                                             \
+    X(greater, "y = a > b", x > y, false)
+
+#define LOGIC_OPS(X)                                                                               \
+    X(logical_and, "y = a and b", x &y)                                                            \
+    X(logical_or, "y = a or b", x | y)
+
+#ifdef WEFT_KERNEL_ISA
+
+#define BOOL_KERNEL(name, expression)                                                              \
+    KERNEL(name)                                                                                   \
+    {                                                                                              \
+        for (walk w = walk_begin(call, part); walk_next(&w);) {                                    \
+            const T *p = (const T *)call->in[0].data + w.offset[1];                                \
+            const T *q = (const T *)call->in[1].data + w.offset[2];                                \
+            uint8_t *out = (uint8_t *)call->out[0].data + w.offset[0];                             \
+            for (int64_t i = 0; i < w.count; i++) {                                                \
+                const T x = p[i * w.step[1]], y = q[i * w.step[2]];                                \
+                out[i] = expression;                                                               \
+            }                                                                                      \
+        }                                                                                          \
+    }
+#define COMPARE_KERNEL(name, doc, expression, bools) BOOL_KERNEL(name, expression)
+COMPARE_OPS(COMPARE_KERNEL)
+#if KERNEL_IS(b8)
+#define LOGIC_KERNEL(name, doc, expression) BOOL_KERNEL(name, expression)
+LOGIC_OPS(LOGIC_KERNEL)
+KERNEL(logical_not)
+{
+    for (walk w = walk_begin(call, part); walk_next(&w);) {
+        const T *p = (const T *)call->in[0].data + w.offset[1];
+        uint8_t *out = (uint8_t *)call->out[0].data + w.offset[0];
+        for (int64_t i = 0; i < w.count; i++) out[i] = !p[i * w.step[1]];
+    }
+}
+#endif
+
+#else
+
+#include <weft/ops.h>
+
+static bool infer_pair(weft_infer *infer)
+{
+    char a[128], b[128];
+    if (!weft_infer_same_dtype(infer, 0, 1)) return false;
+    infer->out[0].dtype = WEFT_BOOL;
+    return weft_shape_broadcast(infer->in[0].shape, infer->in[1].shape, &infer->out[0].shape) ||
+           weft_infer_fail(infer, WEFT_BAD_SHAPE, "%s and %s do not broadcast",
+                           weft_shape_text(infer->in[0].shape, a, sizeof a),
+                           weft_shape_text(infer->in[1].shape, b, sizeof b));
+}
+
+static bool infer_order(weft_infer *infer)
+{
+    if (infer->in[0].dtype == WEFT_BOOL)
+        return weft_infer_fail(infer, WEFT_BAD_DTYPE, "input 0 must be a number, got bool");
+    return infer_pair(infer);
+}
+
+static bool infer_logic(weft_infer *infer)
+{
+    return weft_infer_dtype(infer, 0, WEFT_BOOL) && infer_pair(infer);
+}
+
+static bool infer_not(weft_infer *infer)
+{
+    infer->out[0] = infer->in[0];
+    return weft_infer_dtype(infer, 0, WEFT_BOOL);
+}
+
+#define SAMPLES(op, kind, from, to)                                                                \
+    static const weft_sample samples_##op[] = {                                                    \
+        {NULL, 2, {{kind, {2, {3, 5}}, from, to, false}, {kind, {2, {3, 5}}, from, to, false}}},   \
+        {NULL, 2, {{kind, {3, {2, 1, 5}}, from, to, false}, {kind, {2, {3, 1}}, from, to, false}}},\
+        {NULL, 2, {{WEFT_I32, {1, {20}}, 0, 3, false}, {WEFT_I32, {1, {1}}, 0, 3, false}}},        \
+    }
+
+#define BOOL_OP(op, text, shape_rule, kernels, n)                                                  \
+    extern const weft_op weft_op_##op;                                                             \
+    const weft_op weft_op_##op = {                                                                 \
+        .name = #op,                                                                               \
+        .doc = text ". The operands broadcast; the result is bool.",                               \
+        .min_in = 2,                                                                               \
+        .max_in = 2,                                                                               \
+        .n_out = 1,                                                                                \
+        .infer = shape_rule,                                                                       \
+        .kernel = kernels,                                                                         \
+        .takes = WEFT_TAKES_ANY,                                                                   \
+        .gradient = WEFT_GRADIENT_ZERO,                                                            \
+        .samples = samples_##op,                                                                   \
+        .n_samples = n,                                                                            \
+    };                                                                                             \
+    weft_value weft_##op(weft_graph *graph, weft_value a, weft_value b)                            \
+    {                                                                                              \
+        return weft_apply(graph, &weft_op_##op, NULL, (weft_value[]){a, b}, 2, NULL);              \
+    }
+
+#define COMPARE_OP(op, text, expression, bools)                                                    \
+    DECLARE_ANY_KERNELS(op);                                                                       \
+    SAMPLES(op, WEFT_FLOAT, -2, 2);                                                                \
+    BOOL_OP(op, text, (bools) ? infer_pair : infer_order, ANY_KERNELS(op), 3)
+COMPARE_OPS(COMPARE_OP)
+
+#define BOOL_KERNELS(name) {{[WEFT_BOOL] = WEFT_JOIN(name, b8, base)}}
+#define LOGIC_OP(op, text, expression)                                                             \
+    void WEFT_JOIN(op, b8, base)(const weft_call *, int64_t);                                      \
+    SAMPLES(op, WEFT_BOOL, 0, 0.5);                                                                \
+    BOOL_OP(op, text, infer_logic, BOOL_KERNELS(op), 2)
+LOGIC_OPS(LOGIC_OP)
+
+void WEFT_JOIN(logical_not, b8, base)(const weft_call *, int64_t);
+static const weft_sample samples_not[] = {{NULL, 1, {{WEFT_BOOL, {2, {3, 5}}, 0, 0.5, false}}}};
+extern const weft_op weft_op_logical_not;
+const weft_op weft_op_logical_not = {
+    .name = "logical_not",
+    .doc = "y = not a.",
+    .min_in = 1,
+    .max_in = 1,
+    .n_out = 1,
+    .infer = infer_not,
+    .kernel = BOOL_KERNELS(logical_not),
+    .takes = WEFT_TAKES_ANY,
+    .gradient = WEFT_GRADIENT_ZERO,
+    .samples = samples_not,
+    .n_samples = 1,
+};
+
+weft_value weft_logical_not(weft_graph *graph, weft_value a)
+{
+    return weft_apply(graph, &weft_op_logical_not, NULL, &a, 1, NULL);
+}
+
+#endif

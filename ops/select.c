@@ -1,0 +1,168 @@
+/* Choosing between elements by a mask. */
+#include "kernel.h"
+
+typedef struct masked_fill_attr {
+    double value;
+} masked_fill_attr;
+
+#ifdef WEFT_KERNEL_ISA
+
+KERNEL(where)
+{
+    for (walk w = walk_begin(call, part); walk_next(&w);) {
+        const uint8_t *c = (const uint8_t *)call->in[0].data + w.offset[1];
+        const T *a = (const T *)call->in[1].data + w.offset[2];
+        const T *b = (const T *)call->in[2].data + w.offset[3];
+        T *out = (T *)call->out[0].data + w.offset[0];
+        const int64_t cs = w.step[1], as = w.step[2], bs = w.step[3];
+        if (cs == 1 && as == 1 && bs == 0) {
+            const T other = b[0];
+            for (int64_t i = 0; i < w.count; i++) out[i] = c[i] ? a[i] : other;
+        } else {
+            for (int64_t i = 0; i < w.count; i++) out[i] = c[i * cs] ? a[i * as] : b[i * bs];
+        }
+    }
+}
+
+KERNEL(masked_fill)
+{
+    const T value = (T)((const masked_fill_attr *)call->attr)->value;
+    for (walk w = walk_begin(call, part); walk_next(&w);) {
+        const T *x = (const T *)call->in[0].data + w.offset[1];
+        const uint8_t *m = (const uint8_t *)call->in[1].data + w.offset[2];
+        T *out = (T *)call->out[0].data + w.offset[0];
+        const int64_t xs = w.step[1], ms = w.step[2];
+        if (xs == 1 && ms == 1)
+            for (int64_t i = 0; i < w.count; i++) out[i] = m[i] ? value : x[i];
+        else
+            for (int64_t i = 0; i < w.count; i++) out[i] = m[i * ms] ? value : x[i * xs];
+    }
+}
+
+#else
+
+#include <weft/ops.h>
+
+static bool infer_where(weft_infer *infer)
+{
+    char a[128], b[128], c[128];
+    weft_shape joint;
+    if (!weft_infer_dtype(infer, 0, WEFT_BOOL) || !weft_infer_same_dtype(infer, 1, 2)) return false;
+    infer->out[0].dtype = infer->in[1].dtype;
+    return (weft_shape_broadcast(infer->in[1].shape, infer->in[2].shape, &joint) &&
+            weft_shape_broadcast(infer->in[0].shape, joint, &infer->out[0].shape)) ||
+           weft_infer_fail(infer, WEFT_BAD_SHAPE, "%s, %s and %s do not broadcast",
+                           weft_shape_text(infer->in[0].shape, a, sizeof a),
+                           weft_shape_text(infer->in[1].shape, b, sizeof b),
+                           weft_shape_text(infer->in[2].shape, c, sizeof c));
+}
+
+static void vjp_where(weft_vjp *v)
+{
+    weft_graph *g = v->graph;
+    weft_value zero = weft_scalar(g, weft_dtype_of(g, v->grad_out[0]), 0.0);
+    if (v->wanted[1]) v->grad_in[1] = weft_where(g, v->in[0], v->grad_out[0], zero);
+    if (v->wanted[2]) v->grad_in[2] = weft_where(g, v->in[0], zero, v->grad_out[0]);
+}
+
+DECLARE_ANY_KERNELS(where);
+static const weft_sample samples_where[] = {
+    {NULL,
+     3,
+     {{WEFT_BOOL, {2, {3, 5}}, 0, 0.5, false},
+      {WEFT_FLOAT, {2, {3, 5}}, -2, 2, false},
+      {WEFT_FLOAT, {2, {3, 5}}, -2, 2, false}}},
+    {NULL,
+     3,
+     {{WEFT_BOOL, {2, {3, 1}}, 0, 0.5, false},
+      {WEFT_FLOAT, {1, {5}}, -2, 2, false},
+      {WEFT_FLOAT, {0, {0}}, -2, 2, false}}},
+    {NULL,
+     3,
+     {{WEFT_BOOL, {1, {6}}, 0, 0.5, false},
+      {WEFT_I32, {1, {6}}, 0, 9, false},
+      {WEFT_I32, {1, {1}}, 0, 9, false}}},
+};
+extern const weft_op weft_op_where;
+const weft_op weft_op_where = {
+    .name = "where",
+    .doc = "y = a where the condition holds, else b. The three broadcast.",
+    .min_in = 3,
+    .max_in = 3,
+    .n_out = 1,
+    .infer = infer_where,
+    .kernel = ANY_KERNELS(where),
+    .key_output = true,
+    .takes = WEFT_TAKES_ANY,
+    .inplace = 6,
+    .broadcasts = true,
+    .vjp = vjp_where,
+    .samples = samples_where,
+    .n_samples = sizeof samples_where / sizeof *samples_where,
+};
+
+weft_value weft_where(weft_graph *graph, weft_value condition, weft_value a, weft_value b)
+{
+    return weft_apply(graph, &weft_op_where, NULL, (weft_value[]){condition, a, b}, 3, NULL);
+}
+
+static bool infer_masked_fill(weft_infer *infer)
+{
+    char a[128], b[128];
+    weft_shape joint;
+    infer->out[0] = infer->in[0];
+    if (!weft_infer_dtype(infer, 1, WEFT_BOOL)) return false;
+    return (weft_shape_broadcast(infer->in[0].shape, infer->in[1].shape, &joint) &&
+            weft_shape_equal(joint, infer->in[0].shape)) ||
+           weft_infer_fail(infer, WEFT_BAD_SHAPE, "the mask %s does not broadcast to %s",
+                           weft_shape_text(infer->in[1].shape, b, sizeof b),
+                           weft_shape_text(infer->in[0].shape, a, sizeof a));
+}
+
+static void vjp_masked_fill(weft_vjp *v)
+{
+    if (v->wanted[0]) v->grad_in[0] = weft_masked_fill(v->graph, v->grad_out[0], v->in[1], 0.0);
+}
+
+DECLARE_ANY_KERNELS(masked_fill);
+static const masked_fill_attr sample_fill = {-3.5}, sample_fill_int = {7};
+static const weft_sample samples_masked_fill[] = {
+    {&sample_fill,
+     2,
+     {{WEFT_FLOAT, {2, {3, 5}}, -2, 2, false}, {WEFT_BOOL, {2, {3, 5}}, 0, 0.4, false}}},
+    {&sample_fill,
+     2,
+     {{WEFT_FLOAT, {3, {2, 3, 4}}, -2, 2, false}, {WEFT_BOOL, {2, {3, 1}}, 0, 0.4, false}}},
+    {&sample_fill_int,
+     2,
+     {{WEFT_I32, {1, {6}}, 0, 9, false}, {WEFT_BOOL, {1, {6}}, 0, 0.5, false}}},
+};
+static const weft_attr_field masked_fill_fields[] = {
+    {"value", WEFT_ATTR_DOUBLE, offsetof(masked_fill_attr, value)},
+    {NULL, WEFT_ATTR_INT, 0},
+};
+extern const weft_op weft_op_masked_fill;
+const weft_op weft_op_masked_fill = {
+    .name = "masked_fill",
+    .doc = "y = value where the mask holds, else x. The mask broadcasts to x.",
+    .min_in = 2,
+    .max_in = 2,
+    .n_out = 1,
+    .attr_size = sizeof(masked_fill_attr),
+    .attrs = masked_fill_fields,
+    .infer = infer_masked_fill,
+    .kernel = ANY_KERNELS(masked_fill),
+    .takes = WEFT_TAKES_ANY,
+    .inplace = 1,
+    .vjp = vjp_masked_fill,
+    .samples = samples_masked_fill,
+    .n_samples = sizeof samples_masked_fill / sizeof *samples_masked_fill,
+};
+
+weft_value weft_masked_fill(weft_graph *graph, weft_value x, weft_value mask, double value)
+{
+    return weft_apply(graph, &weft_op_masked_fill, &(masked_fill_attr){value},
+                      (weft_value[]){x, mask}, 2, NULL);
+}
+
+#endif

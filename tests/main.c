@@ -1,0 +1,49 @@
+/* Runs the suites, or those named on the command line, and closes with CUnit's summary. */
+#include "tests.h"
+
+#include <CUnit/Basic.h>
+
+#include <stdio.h>
+#include <string.h>
+
+static int skipped;
+
+void test_skip(const char *what, const char *reason)
+{
+    skipped++;
+    printf("\n    skipped: %s: %s\n", what, reason);
+}
+
+static const struct {
+    const char *name;
+    void (*add)(void);
+} suites[] = {
+#define ROW(name) {#name, name##_tests},
+    TEST_SUITES(ROW)
+#undef ROW
+};
+
+int main(int argc, char **argv)
+{
+    if (CU_initialize_registry() != CUE_SUCCESS) return 1;
+    size_t n = sizeof suites / sizeof *suites, known = 0;
+    for (size_t i = 0; i < n; i++) {
+        bool wanted = argc < 2;
+        for (int a = 1; a < argc; a++)
+            if (!strcmp(argv[a], suites[i].name)) wanted = true;
+        if (wanted) suites[i].add();
+        known += wanted;
+    }
+    if (!known) {
+        fprintf(stderr, "usage: %s [suite ...]; suites:", argv[0]);
+        for (size_t i = 0; i < n; i++) fprintf(stderr, " %s", suites[i].name);
+        fprintf(stderr, "\n");
+        return 2;
+    }
+    CU_basic_set_mode(CU_BRM_VERBOSE);
+    CU_basic_run_tests();
+    bool failed = CU_get_number_of_failures() > 0 || CU_get_number_of_tests_run() == 0;
+    printf("skipped: %d\n", skipped);
+    CU_cleanup_registry();
+    return failed;
+}

@@ -1,0 +1,239 @@
+/* Plans of thousands of random graphs: the checker agrees, and the results are the same bits as
+ * without any sharing of memory, at any number of threads; a corrupted plan fails the check. */
+#include "tests.h"
+
+#include "../graph/internal.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_VALUES 40
+
+typedef struct random_graph {
+    weft_graph *g;
+    weft_value values[MOST_VALUES + 16];
+    size_t n;
+    weft_value state;
+} random_graph;
+
+static weft_value pick(random_graph *r, uint64_t *seed)
+{
+    return r->values[test_random(seed) % r->n];
+}
+
+/* One more node, chosen at random; every value is [rows, columns] of f32. */
+static weft_value grow(random_graph *r, uint64_t *seed)
+{
+    weft_graph *g = r->g;
+    weft_value a = pick(r, seed), b = pick(r, seed), parts[2];
+    weft_shape s = weft_shape_of(g, a), t = weft_shape_of(g, b), joint;
+    switch (test_random(seed) % 14) {
+    case 0: return weft_transpose(g, a, 0, 1);
+    case 1: return weft_slice(g, a, (int)(test_random(seed) % 2), 0, WEFT_END, 2);
+    case 2: return weft_flip(g, a, (int)(test_random(seed) % 2));
+    case 3: return weft_reshape(g, a, (weft_shape){2, {s.dim[1], s.dim[0]}});
+    case 4: return weft_softmax(g, a, 1);
+    case 5: return weft_tanh(g, a);
+    case 6: return weft_relu(g, a);
+    case 7: return weft_sum(g, a, WEFT_AXES((int)(test_random(seed) % 2)), true);
+    case 8:
+        parts[0] = parts[1] = a;
+        return s.dim[0] > 40 ? weft_neg(g, a) : weft_concat(g, parts, 2, 0);
+    case 9: return weft_layer_norm(g, a, WEFT_NO_VALUE, WEFT_NO_VALUE, 1e-5);
+    case 10: return s.dim[1] == t.dim[0] ? weft_matmul(g, a, b) : weft_scale(g, a, 0.5);
+    case 11: return weft_dropout(g, a, 0.3);
+    default:
+        if (!weft_shape_broadcast(s, t, &joint)) return weft_sigmoid(g, a);
+        return test_random(seed) % 2 ? weft_add(g, a, b) : weft_mul(g, a, b);
+    }
+}
+
+static void build_random(random_graph *r, uint64_t seed)
+{
+    static const int64_t sizes[] = {1, 2, 3, 5, 8, 170};
+    memset(r, 0, sizeof *r);
+    r->g = weft_graph_new();
+    for (int i = 0; i < 3; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "x%d", i);
+        weft_shape shape = {2, {sizes[test_random(&seed) % 6], sizes[test_random(&seed) % 6]}};
+        r->values[r->n++] = weft_input(r->g, name, WEFT_F32, shape);
+    }
+    r->state = weft_state(r->g, "w", WEFT_F32, WEFT_SHAPE(3, 5), WEFT_INIT_XAVIER);
+    r->values[r->n++] = r->state;
+    size_t count = 4 + test_random(&seed) % (MOST_VALUES - 4);
+    while (r->n < count) {
+        weft_value v = grow(r, &seed);
+        r->values[r->n++] = v;
+    }
+}
+
+typedef struct result {
+    float *data[4];
+    size_t bytes[4];
+    float state[15];
+} result;
+
+static bool run_once(const random_graph *r, const weft_value *targets, size_t n,
+                     const weft_plan_options *options, int threads, result *out)
+{
+    weft_error error;
+    bool good = false;
+    memset(out, 0, sizeof *out);
+    weft_params *params = weft_params_new();
+    weft_plan *plan = weft_plan_new(r->g, targets, n, options, &error);
+    weft_session_options so = {.threads = threads, .seed = 5, .poison = !options->no_reuse};
+    weft_session *s = NULL;
+    if (plan && weft_params_init(params, r->g, 3, &error) == WEFT_OK)
+        s = weft_session_new(plan, params, &so, &error);
+    if (s) {
+        for (int i = 0; i < 3; i++) {
+            weft_tensor t;
+            if (!weft_session_tensor(s, r->values[i], &t)) continue;
+            uint64_t seed = 77 + (uint64_t)i;
+            for (int64_t k = 0; k < weft_shape_numel(t.shape); k++)
+                ((float *)t.data)[k] = (float)test_uniform(&seed, -2, 2);
+        }
+        good = weft_run(s) == WEFT_OK && weft_run(s) == WEFT_OK;
+        for (size_t i = 0; i < n && good; i++) {
+            weft_tensor t;
+            good = weft_session_tensor(s, targets[i], &t);
+            if (!good) break;
+            out->bytes[i] = (size_t)weft_shape_numel(t.shape) * weft_dtype_bytes(t.dtype);
+            out->data[i] = malloc(out->bytes[i] + 1);
+            memcpy(out->data[i], t.data, out->bytes[i]);
+        }
+        weft_tensor w;
+        if (weft_params_get(params, "w", &w)) memcpy(out->state, w.data, sizeof out->state);
+    }
+    if (!good)
+        fprintf(stderr, "\n    %s: %s\n", plan ? "session" : error.where,
+                s ? weft_session_error(s)->message : error.message);
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_params_free(params);
+    return good;
+}
+
+static bool same_results(const result *a, const result *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (a->bytes[i] != b->bytes[i] || memcmp(a->data[i], b->data[i], a->bytes[i]) != 0)
+            return false;
+    return memcmp(a->state, b->state, sizeof a->state) == 0;
+}
+
+static void free_result(result *r)
+{
+    for (int i = 0; i < 4; i++) free(r->data[i]);
+}
+
+static bool random_case(uint64_t seed)
+{
+    static const int threads[] = {1, 2, 3, 4, 8};
+    random_graph r;
+    build_random(&r, seed);
+    bool good = weft_graph_status(r.g) == WEFT_OK;
+    if (!good) fprintf(stderr, "\n    %s\n", weft_graph_error(r.g)->message);
+    uint64_t more = seed ^ 0xABCDEF;
+    weft_value targets[4];
+    size_t n = 1 + test_random(&more) % 3;
+    for (size_t i = 0; i < n; i++) targets[i] = r.values[r.n - 1 - test_random(&more) % (r.n / 2)];
+    if (test_random(&more) % 3 == 0) {
+        weft_value next = weft_assign(r.g, r.state, weft_scale(r.g, r.state, 0.9));
+        targets[n++] = weft_group(r.g, &next, 1);
+    }
+    weft_plan_options plain = {.no_reuse = true, .skip = "cse"}, full = {.verify = true};
+    result expected, got;
+    good = good && run_once(&r, targets, n, &plain, 1, &expected);
+    if (good) {
+        good = run_once(&r, targets, n, &full, threads[seed % 5], &got) &&
+               same_results(&expected, &got, n);
+        free_result(&got);
+        free_result(&expected);
+    }
+    weft_graph_free(r.g);
+    return good;
+}
+
+static void test_random_graphs(void)
+{
+    for (uint64_t seed = 1; seed <= 3000; seed++) {
+        if (random_case(seed)) continue;
+        fprintf(stderr, "\n    random graph %llu differs\n", (unsigned long long)seed);
+        CU_FAIL("planned and unplanned results differ");
+        return;
+    }
+    CU_PASS("3000 graphs");
+}
+
+/* Moving any one operand, step or group of a tight plan must be seen. */
+static void test_corrupted_plans(void)
+{
+    weft_graph *g = weft_graph_new();
+    weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(64, 64)), h = x;
+    for (int i = 0; i < 6; i++) h = weft_add(g, weft_matmul(g, h, x), weft_softmax(g, h, 1));
+    weft_error error;
+    weft_plan *plan = weft_plan_new(g, &h, 1, &(weft_plan_options){.verify = true}, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(plan);
+    size_t seen = 0, tried = 0;
+    for (size_t i = 0; i < plan->n_operands; i++) {
+        size_t old = plan->places[i].offset;
+        plan->places[i].offset = (old + 64 * 64 * 4) % plan->stats.arena_bytes;
+        seen += weft_plan_check(plan, NULL) != WEFT_OK;
+        tried++;
+        plan->places[i].offset = old;
+    }
+    CU_ASSERT_EQUAL(seen, tried);
+    for (size_t i = 0; i + 1 < plan->n_steps; i++) {
+        plan_step old = plan->steps[i];
+        const node_record *next = &plan->graph->nodes[plan->steps[i + 1].node];
+        bool depends = false;
+        for (size_t k = 0; k < next->n_in; k++)
+            depends |= plan->graph->values[next->in[k]].node == old.node;
+        if (!depends) continue;
+        plan->steps[i] = plan->steps[i + 1];
+        plan->steps[i + 1] = old;
+        CU_ASSERT_NOT_EQUAL(weft_plan_check(plan, NULL), WEFT_OK);
+        plan->steps[i + 1] = plan->steps[i];
+        plan->steps[i] = old;
+    }
+    CU_ASSERT_EQUAL(weft_plan_check(plan, NULL), WEFT_OK);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+}
+
+/* Packing on lists of lifetimes: no overlap, and never below the lower bound. */
+static void test_packing(void)
+{
+    uint64_t seed = 9;
+    for (int round = 0; round < 200; round++) {
+        weft_plan_buffer b[60];
+        size_t n = 1 + test_random(&seed) % 60;
+        for (size_t i = 0; i < n; i++) {
+            uint32_t first = (uint32_t)(test_random(&seed) % 30);
+            b[i] = (weft_plan_buffer){0, 64 * (1 + test_random(&seed) % 50), first,
+                                      first + (uint32_t)(test_random(&seed) % 8)};
+        }
+        size_t bound = pack_lower_bound(b, n, 40), bytes = pack_offsets(b, n, bound);
+        CU_ASSERT_TRUE(bytes >= bound);
+        for (size_t i = 0; i < n; i++) {
+            CU_ASSERT_TRUE(b[i].offset + b[i].bytes <= bytes);
+            for (size_t k = 0; k < i; k++) {
+                bool together = b[i].first <= b[k].last && b[k].first <= b[i].last;
+                bool overlap = b[i].offset < b[k].offset + b[k].bytes &&
+                               b[k].offset < b[i].offset + b[i].bytes;
+                if (together && overlap) CU_FAIL("two live buffers overlap");
+            }
+        }
+    }
+}
+
+void plan_tests(void)
+{
+    CU_pSuite suite = CU_add_suite("plan", NULL, NULL);
+    CU_add_test(suite, "packing of random lifetimes", test_packing);
+    CU_add_test(suite, "3000 random graphs, planned = unplanned", test_random_graphs);
+    CU_add_test(suite, "corrupted plans fail the check", test_corrupted_plans);
+}

@@ -1,0 +1,32 @@
+/* What the suites share. Each suite is one function that registers its tests with CUnit. */
+#ifndef WEFT_TESTS_TESTS_H
+#define WEFT_TESTS_TESTS_H
+
+#include <weft/weft.h>
+
+#include <CUnit/CUnit.h>
+
+/* name of the suite, its function */
+#define TEST_SUITES(X)                                                                             \
+    X(graph) X(plan) X(vmath) X(ops) X(autograd) X(params) X(dot) X(models) X(golden) X(memory)
+#define TEST_DECLARE(name) void name##_tests(void);
+TEST_SUITES(TEST_DECLARE)
+#undef TEST_DECLARE
+
+/* Says that a test, or a part of it, cannot run here and why; counted and listed at the end. */
+void test_skip(const char *what, const char *reason);
+
+/* A small generator for tests, of 64 bits from a state (splitmix64). */
+static inline uint64_t test_random(uint64_t *state)
+{
+    uint64_t z = (*state += 0x9E3779B97F4A7C15u);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+}
+static inline double test_uniform(uint64_t *state, double low, double high)
+{
+    return low + (high - low) * (double)(test_random(state) >> 11) * 0x1p-53;
+}
+
+#endif
