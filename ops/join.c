@@ -1,0 +1,225 @@
+/* concat and pad: copies of whole stretches, of any dtype. */
+#include "kernel.h"
+
+typedef struct concat_attr {
+    int32_t axis;
+} concat_attr;
+typedef struct pad_attr {
+    int64_t before[WEFT_MAX_RANK], after[WEFT_MAX_RANK];
+    double value;
+} pad_attr;
+
+#ifdef WEFT_KERNEL_ISA
+
+/* Part p copies a share of every input's stretches: outer index by outer index. */
+KERNEL(concat)
+{
+    const int axis = ((const concat_attr *)call->attr)->axis;
+    const weft_tensor *y = &call->out[0];
+    int64_t outer = 1, inner = 1;
+    for (int d = 0; d < axis; d++) outer *= y->shape.dim[d];
+    for (int d = axis + 1; d < y->shape.rank; d++) inner *= y->shape.dim[d];
+    int64_t row = y->shape.dim[axis] * inner;
+    int64_t begin = part * TILE, total = outer * row;
+    int64_t end = begin + TILE < total ? begin + TILE : total;
+    int64_t before = 0; /* elements of a row of y in front of input i */
+    for (size_t i = 0; i < call->n_in; i++) {
+        const weft_tensor *x = &call->in[i];
+        int64_t width = x->shape.dim[axis] * inner;
+        for (int64_t o = begin / row; width && o * row < end; o++) {
+            int64_t from = o * row + before, to = from + width;
+            int64_t low = from > begin ? from : begin, high = to < end ? to : end;
+            if (low < high)
+                memcpy((T *)y->data + low, (const T *)x->data + o * width + (low - from),
+                       (size_t)(high - low) * sizeof(T));
+        }
+        before += width;
+    }
+}
+
+KERNEL(pad)
+{
+    const pad_attr *attr = call->attr;
+    const weft_tensor *x = &call->in[0], *y = &call->out[0];
+    const T value = (T)attr->value;
+    int64_t n = numel_of(&y->shape), end = (part + 1) * TILE < n ? (part + 1) * TILE : n;
+    for (int64_t at = part * TILE; at < end; at++) {
+        int64_t rest = at, from = 0;
+        bool inside = true;
+        for (int d = y->shape.rank - 1; d >= 0; d--) {
+            int64_t i = rest % y->shape.dim[d] - attr->before[d];
+            rest /= y->shape.dim[d];
+            inside &= i >= 0 && i < x->shape.dim[d];
+            from += i * x->stride[d];
+        }
+        ((T *)y->data)[at] = inside ? ((const T *)x->data)[from] : value;
+    }
+}
+
+#else
+
+#include <weft/ops.h>
+
+static bool infer_concat(weft_infer *infer)
+{
+    char a[128], b[128];
+    weft_shape out = infer->in[0].shape;
+    int axis;
+    if (!weft_infer_axis(infer, out.rank, ((const concat_attr *)infer->attr)->axis, &axis))
+        return false;
+    for (size_t i = 1; i < infer->n_in; i++) {
+        weft_shape s = infer->in[i].shape, joined = s;
+        if (!weft_infer_same_dtype(infer, 0, i)) return false;
+        if (s.rank == out.rank) joined.dim[axis] = out.dim[axis];
+        if (!weft_shape_equal(joined, out) || out.dim[axis] > INT64_MAX - s.dim[axis])
+            return weft_infer_fail(infer, WEFT_BAD_SHAPE,
+                                   "%s and %s differ elsewhere than in axis %d",
+                                   weft_shape_text(infer->in[0].shape, a, sizeof a),
+                                   weft_shape_text(s, b, sizeof b), axis);
+        out.dim[axis] += s.dim[axis];
+    }
+    infer->out[0] = (weft_type){infer->in[0].dtype, out};
+    return true;
+}
+
+static void vjp_concat(weft_vjp *v)
+{
+    int axis = ((const concat_attr *)v->attr)->axis;
+    int64_t begin = 0;
+    for (size_t i = 0; i < v->n_in; i++) {
+        int64_t size = weft_dim(v->graph, v->in[i], axis);
+        if (v->wanted[i])
+            v->grad_in[i] = weft_slice(v->graph, v->grad_out[0], axis, begin, begin + size, 1);
+        begin += size;
+    }
+}
+
+#define F(...) {WEFT_FLOAT, __VA_ARGS__, -2, 2, false}
+static const concat_attr concat_0 = {0}, concat_1 = {1};
+static const weft_sample samples_concat[] = {
+    {&concat_1, 3, {F({2, {3, 2}}), F({2, {3, 1}}), F({2, {3, 4}})}},
+    {&concat_0, 2, {F({3, {1, 2, 2}}), F({3, {2, 2, 2}})}},
+    {&concat_0, 2, {F({2, {0, 3}}), F({2, {2, 3}})}},
+    {&concat_0, 2, {{WEFT_I32, {1, {3}}, 0, 9, false}, {WEFT_I32, {1, {2}}, 0, 9, false}}},
+};
+static const weft_attr_field concat_fields[] = {
+    {"axis", WEFT_ATTR_INT, offsetof(concat_attr, axis)},
+    {NULL, WEFT_ATTR_INT, 0},
+};
+DECLARE_ANY_KERNELS(concat);
+extern const weft_op weft_op_concat;
+const weft_op weft_op_concat = {
+    .name = "concat",
+    .doc = "The inputs one after the other along an axis.",
+    .min_in = 1,
+    .max_in = WEFT_VARIADIC,
+    .n_out = 1,
+    .attr_size = sizeof(concat_attr),
+    .attrs = concat_fields,
+    .infer = infer_concat,
+    .kernel = ANY_KERNELS(concat),
+    .takes = WEFT_TAKES_DENSE,
+    .vjp = vjp_concat,
+    .samples = samples_concat,
+    .n_samples = sizeof samples_concat / sizeof *samples_concat,
+};
+
+weft_value weft_concat(weft_graph *graph, const weft_value *x, size_t n, int axis)
+{
+    concat_attr attr = {axis};
+    if (axis < 0 && x && n) attr.axis += weft_rank(graph, x[0]);
+    return weft_apply(graph, &weft_op_concat, &attr, x, n, NULL);
+}
+
+weft_value weft_stack(weft_graph *graph, const weft_value *x, size_t n, int axis)
+{
+    if (!x || !n) {
+        weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "stack: no values");
+        return WEFT_NO_VALUE;
+    }
+    int rank = weft_rank(graph, x[0]);
+    if (axis < 0) axis += rank + 1;
+    weft_shape joined = weft_shape_of(graph, weft_expand_dims(graph, x[0], axis));
+    weft_value all = weft_concat(graph, x, n, 0);
+    /* [n d0, d1, ...] is [n, d0, d1, ...], whose first dimension then moves to its place. */
+    weft_shape flat = {joined.rank, {(int64_t)n}};
+    weft_axes order = {joined.rank, {0}};
+    if (weft_graph_status(graph) != WEFT_OK) return WEFT_NO_VALUE;
+    for (int d = 0; d < rank; d++) flat.dim[d + 1] = weft_dim(graph, x[0], d);
+    for (int d = 0; d < joined.rank; d++) order.axis[d] = d == axis ? 0 : d < axis ? d + 1 : d;
+    return weft_permute(graph, weft_reshape(graph, all, flat), order);
+}
+
+/* ---- pad ---- */
+
+static bool infer_pad(weft_infer *infer)
+{
+    const pad_attr *attr = infer->attr;
+    weft_shape out = infer->in[0].shape;
+    for (int d = 0; d < out.rank; d++) {
+        if (attr->before[d] < 0 || attr->after[d] < 0 || attr->before[d] > INT32_MAX ||
+            attr->after[d] > INT32_MAX)
+            return weft_infer_fail(infer, WEFT_BAD_ARGUMENT, "padding of axis %d is out of range",
+                                   d);
+        out.dim[d] += attr->before[d] + attr->after[d];
+    }
+    infer->out[0] = (weft_type){infer->in[0].dtype, out};
+    return true;
+}
+
+static void vjp_pad(weft_vjp *v)
+{
+    const pad_attr *attr = v->attr;
+    weft_value g = v->grad_out[0];
+    for (int d = 0; d < weft_rank(v->graph, v->in[0]); d++)
+        g = weft_slice(v->graph, g, d, attr->before[d],
+                       attr->before[d] + weft_dim(v->graph, v->in[0], d), 1);
+    v->grad_in[0] = g;
+}
+
+static const pad_attr pad_a = {{1, 0}, {0, 2}, 0.5}, pad_b = {{2}, {1}, 3};
+static const weft_sample samples_pad[] = {
+    {&pad_a, 1, {F({2, {3, 2}})}},
+    {&pad_a, 1, {F({2, {0, 2}})}},
+    {&pad_b, 1, {{WEFT_I32, {1, {3}}, 0, 9, false}}},
+};
+static const weft_attr_field pad_fields[] = {
+    {"value", WEFT_ATTR_DOUBLE, offsetof(pad_attr, value)},
+    {NULL, WEFT_ATTR_INT, 0},
+};
+DECLARE_ANY_KERNELS(pad);
+extern const weft_op weft_op_pad;
+const weft_op weft_op_pad = {
+    .name = "pad",
+    .doc = "x with before[d] and after[d] elements of a value around dimension d.",
+    .min_in = 1,
+    .max_in = 1,
+    .n_out = 1,
+    .attr_size = sizeof(pad_attr),
+    .attrs = pad_fields,
+    .infer = infer_pad,
+    .kernel = ANY_KERNELS(pad),
+    .takes = WEFT_TAKES_ANY,
+    .vjp = vjp_pad,
+    .samples = samples_pad,
+    .n_samples = sizeof samples_pad / sizeof *samples_pad,
+};
+
+weft_value weft_pad(weft_graph *graph, weft_value x, const int64_t *before, const int64_t *after,
+                    double value)
+{
+    pad_attr attr;
+    memset(&attr, 0, sizeof attr);
+    if (!before || !after) {
+        weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "pad: before or after is NULL");
+        return WEFT_NO_VALUE;
+    }
+    for (int d = 0; d < weft_rank(graph, x); d++) {
+        attr.before[d] = before[d];
+        attr.after[d] = after[d];
+    }
+    attr.value = value;
+    return weft_apply(graph, &weft_op_pad, &attr, &x, 1, NULL);
+}
+
+#endif

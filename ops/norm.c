@@ -1,0 +1,385 @@
+/* Layer normalisation and RMS normalisation over the last dimension, and their backward passes.
+ *
+ *     xhat = (x - mean) rstd,  y = xhat gamma + beta;    RMS: mean = 0, no beta
+ *     dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy gamma;    RMS: without mean(g)
+ *     dgamma = sum over rows of dy xhat,  dbeta = sum over rows of dy
+ *
+ * The sums over rows run in two stages: each part of rows sums its own into scratch, then stretches
+ * of columns add the parts in their order. */
+#include "kernel.h"
+
+typedef struct norm_attr {
+    double eps;
+    bool rms, gamma, beta;
+} norm_attr;
+
+#define MOST_PARTS 32
+
+static inline int64_t features_of(const weft_call *call)
+{
+    return call->in[0].shape.dim[call->in[0].shape.rank - 1];
+}
+
+static inline int64_t rows_of(const weft_call *call)
+{
+    int64_t features = features_of(call);
+    return features ? numel_of(&call->in[0].shape) / features : 0;
+}
+
+static inline int64_t rows_per_part(const weft_call *call)
+{
+    int64_t features = features_of(call), by_size = TILE / (features ? features : 1) + 1;
+    int64_t by_count = ceil_div(rows_of(call), MOST_PARTS);
+    return by_size > by_count ? by_size : by_count;
+}
+
+#ifdef WEFT_KERNEL_ISA
+
+#define PRAGMA(text) _Pragma(#text)
+#define SIMD_SUM(sum, n, expression)                                                               \
+    PRAGMA(omp simd reduction(+ : sum)) for (int64_t i = 0; i < (n); i++) sum += expression
+
+/* Normalises part `part` of the rows. mean_out is NULL for RMS. */
+static inline void normalise(const weft_call *call, int64_t part, T *mean_out, T *rstd_out)
+{
+    const norm_attr *attr = call->attr;
+    const int64_t n = features_of(call), rows = rows_of(call), each = rows_per_part(call);
+    const T *gamma = attr->gamma ? call->in[1].data : NULL;
+    const T *beta = attr->beta ? call->in[attr->gamma ? 2 : 1].data : NULL;
+    for (int64_t r = part * each; r < rows && r < (part + 1) * each; r++) {
+        const T *x = (const T *)call->in[0].data + r * n;
+        T *y = (T *)call->out[0].data + r * n, mean = 0, square = 0;
+        if (mean_out) {
+            SIMD_SUM(mean, n, x[i]);
+            mean /= (T)n;
+            mean_out[r] = mean;
+        }
+        SIMD_SUM(square, n, (x[i] - mean) * (x[i] - mean));
+        const T rstd = (T)(1 / sqrt((double)(square / (T)n) + attr->eps));
+        rstd_out[r] = rstd;
+        if (gamma && beta)
+            for (int64_t i = 0; i < n; i++) y[i] = (x[i] - mean) * rstd * gamma[i] + beta[i];
+        else if (gamma)
+            for (int64_t i = 0; i < n; i++) y[i] = (x[i] - mean) * rstd * gamma[i];
+        else
+            for (int64_t i = 0; i < n; i++) y[i] = (x[i] - mean) * rstd + (beta ? beta[i] : 0);
+    }
+}
+
+KERNEL(layer_norm)
+{
+    normalise(call, part, call->out[1].data, call->out[2].data);
+}
+
+KERNEL(rms_norm)
+{
+    normalise(call, part, NULL, call->out[1].data);
+}
+
+/* Stage 0 of backward: dx of the part's rows, and the part's sums [dgamma | dbeta] in scratch. */
+static inline void backward_rows(const weft_call *call, int64_t part, const T *means, const T *rstds,
+                                 const T *dys, const T *gamma)
+{
+    const int64_t n = features_of(call), rows = rows_of(call), each = rows_per_part(call);
+    T *dgamma = (T *)call->scratch + part * 2 * n, *dbeta = dgamma + n;
+    for (int64_t i = 0; i < 2 * n; i++) dgamma[i] = 0;
+    for (int64_t r = part * each; r < rows && r < (part + 1) * each; r++) {
+        const T *x = (const T *)call->in[0].data + r * n, *dy = dys + r * n;
+        T *dx = (T *)call->out[0].data + r * n;
+        const T mean = means ? means[r] : 0, rstd = rstds[r];
+        T sum = 0, product = 0;
+        _Pragma("omp simd reduction(+ : sum, product)") for (int64_t i = 0; i < n; i++)
+        {
+            const T xhat = (x[i] - mean) * rstd, g = gamma ? dy[i] * gamma[i] : dy[i];
+            sum += g;
+            product += g * xhat;
+            dgamma[i] += dy[i] * xhat;
+            dbeta[i] += dy[i];
+        }
+        sum = means ? sum / (T)n : 0;
+        product /= (T)n;
+        for (int64_t i = 0; i < n; i++) {
+            const T xhat = (x[i] - mean) * rstd, g = gamma ? dy[i] * gamma[i] : dy[i];
+            dx[i] = rstd * (g - sum - xhat * product);
+        }
+    }
+}
+
+/* Stage 1: adds up the parts of columns of [dgamma | dbeta]. */
+static inline void add_parts(const weft_call *call, int64_t part, int64_t parts, T *out, T *second)
+{
+    const int64_t n = features_of(call), begin = part * 64, end = begin + 64 < n ? begin + 64 : n;
+    for (int half = 0; half < (second ? 2 : 1); half++) {
+        T *to = half ? second : out;
+        for (int64_t i = begin; i < end; i++) to[i] = 0;
+        for (int64_t p = 0; p < parts; p++) {
+            const T *from = (const T *)call->scratch + (p * 2 + half) * n;
+            for (int64_t i = begin; i < end; i++) to[i] += from[i];
+        }
+    }
+}
+
+KERNEL(layer_norm_grad)
+{
+    const norm_attr *attr = call->attr;
+    if (call->stage == 0)
+        backward_rows(call, part, call->in[1].data, call->in[2].data, call->in[3].data,
+                      attr->gamma ? call->in[4].data : NULL);
+    else
+        add_parts(call, part, ceil_div(rows_of(call), rows_per_part(call)), call->out[1].data,
+                  call->out[2].data);
+}
+
+KERNEL(rms_norm_grad)
+{
+    const norm_attr *attr = call->attr;
+    if (call->stage == 0)
+        backward_rows(call, part, NULL, call->in[1].data, call->in[2].data,
+                      attr->gamma ? call->in[3].data : NULL);
+    else
+        add_parts(call, part, ceil_div(rows_of(call), rows_per_part(call)), call->out[1].data, NULL);
+}
+
+#else
+
+#include <weft/ops.h>
+
+extern const weft_op weft_op_layer_norm, weft_op_rms_norm, weft_op_layer_norm_grad,
+    weft_op_rms_norm_grad;
+
+static weft_shape stats_shape(weft_shape shape)
+{
+    shape.dim[shape.rank - 1] = 1;
+    return shape;
+}
+
+static bool check_vector(weft_infer *infer, size_t i, const char *what, weft_shape want)
+{
+    char a[128], b[128];
+    if (!weft_infer_same_dtype(infer, 0, i)) return false;
+    return weft_shape_equal(infer->in[i].shape, want) ||
+           weft_infer_fail(infer, WEFT_BAD_SHAPE, "%s must be %s, got %s", what,
+                           weft_shape_text(want, a, sizeof a),
+                           weft_shape_text(infer->in[i].shape, b, sizeof b));
+}
+
+static bool infer_norm(weft_infer *infer)
+{
+    const norm_attr *attr = infer->attr;
+    if (!weft_infer_float(infer, 0) || !weft_infer_min_rank(infer, 0, 1)) return false;
+    if (infer->n_in != 1u + attr->gamma + attr->beta)
+        return weft_infer_fail(infer, WEFT_BAD_ARGUMENT, "takes %d inputs, got %zu",
+                               1 + attr->gamma + attr->beta, infer->n_in);
+    weft_type x = infer->in[0];
+    weft_shape features = WEFT_SHAPE(x.shape.dim[x.shape.rank - 1]);
+    for (size_t i = 1; i < infer->n_in; i++)
+        if (!check_vector(infer, i, i == 1 && attr->gamma ? "gamma" : "beta", features)) return false;
+    infer->out[0] = x;
+    for (size_t i = 1; i < infer->n_out; i++)
+        infer->out[i] = (weft_type){x.dtype, stats_shape(x.shape)};
+    return true;
+}
+
+static bool infer_norm_grad(weft_infer *infer)
+{
+    const norm_attr *attr = infer->attr;
+    size_t stats = attr->rms ? 1 : 2;
+    if (!weft_infer_float(infer, 0) || !weft_infer_min_rank(infer, 0, 1)) return false;
+    if (infer->n_in != 2 + stats + attr->gamma)
+        return weft_infer_fail(infer, WEFT_BAD_ARGUMENT, "takes %zu inputs, got %zu",
+                               2 + stats + attr->gamma, infer->n_in);
+    weft_type x = infer->in[0];
+    weft_shape features = WEFT_SHAPE(x.shape.dim[x.shape.rank - 1]);
+    for (size_t i = 1; i <= stats; i++)
+        if (!check_vector(infer, i, "a statistic", stats_shape(x.shape))) return false;
+    if (!check_vector(infer, 1 + stats, "dy", x.shape)) return false;
+    if (attr->gamma && !check_vector(infer, 2 + stats, "gamma", features)) return false;
+    infer->out[0] = x;
+    for (size_t i = 1; i < infer->n_out; i++) infer->out[i] = (weft_type){x.dtype, features};
+    return true;
+}
+
+static int64_t parts_norm(const weft_call *call)
+{
+    if (call->stage == 1) return ceil_div(features_of(call), 64);
+    return ceil_div(rows_of(call), rows_per_part(call));
+}
+
+static size_t scratch_norm(const weft_call *call)
+{
+    return (size_t)(ceil_div(rows_of(call), rows_per_part(call)) * 2 * features_of(call)) *
+           weft_dtype_bytes(call->in[0].dtype);
+}
+
+static void cost_norm(const weft_call *call, weft_cost *cost)
+{
+    double n = (double)numel_of(&call->in[0].shape);
+    bool backward = call->out[1].shape.rank == 1 && call->n_in > 2 && call->in[0].shape.rank > 1;
+    cost->flops = (backward ? 16 : 8) * n;
+    cost->bytes = n * (double)((backward ? 3 : 2) * weft_dtype_bytes(call->in[0].dtype));
+}
+
+/* ---- Gradients ---- */
+
+static weft_value row_mean(weft_graph *g, weft_value x)
+{
+    return weft_mean(g, x, WEFT_AXES(-1), true);
+}
+
+static weft_value row_sums(weft_graph *g, weft_value x)
+{
+    int rank = weft_rank(g, x);
+    weft_axes axes = {rank - 1, {0}};
+    for (int i = 0; i < rank - 1; i++) axes.axis[i] = i;
+    return rank > 1 ? weft_sum(g, x, axes, false) : x;
+}
+
+/* Backward in plain ops; mean and rstd are inputs like any other. */
+static void expand_grad(weft_expand *e)
+{
+    const norm_attr *attr = e->attr;
+    weft_graph *g = e->graph;
+    size_t stats = attr->rms ? 1 : 2;
+    weft_value x = e->in[0], rstd = e->in[stats], dy = e->in[1 + stats];
+    weft_value xhat = weft_mul(g, attr->rms ? x : weft_sub(g, x, e->in[1]), rstd);
+    weft_value gy = attr->gamma ? weft_mul(g, dy, e->in[2 + stats]) : dy;
+    weft_value inner = attr->rms ? gy : weft_sub(g, gy, row_mean(g, gy));
+    weft_value along = weft_mul(g, xhat, row_mean(g, weft_mul(g, gy, xhat)));
+    e->out[0] = weft_mul(g, rstd, weft_sub(g, inner, along));
+    e->out[1] = row_sums(g, weft_mul(g, dy, xhat));
+    if (!attr->rms) e->out[2] = row_sums(g, dy);
+}
+
+static weft_value plus(weft_graph *g, weft_value a, weft_value b)
+{
+    return weft_is_value(a) ? weft_add(g, a, b) : b;
+}
+
+/* What reaches x through the statistics themselves, when something used them. */
+static void add_statistics(weft_vjp *v)
+{
+    const norm_attr *attr = v->attr;
+    weft_graph *g = v->graph;
+    weft_value x = v->in[0], rstd = v->out[attr->rms ? 1 : 2];
+    weft_value dmean = attr->rms ? WEFT_NO_VALUE : v->grad_out[1];
+    weft_value drstd = v->grad_out[attr->rms ? 1 : 2];
+    double n = (double)weft_dim(g, x, -1);
+    weft_shape shape = weft_shape_of(g, x);
+    if (weft_is_value(dmean))
+        v->grad_in[0] = plus(g, v->grad_in[0],
+                             weft_broadcast_to(g, weft_scale(g, dmean, 1.0 / n), shape));
+    if (weft_is_value(drstd)) {
+        weft_value centred = attr->rms ? x : weft_sub(g, x, v->out[1]);
+        weft_value cube = weft_mul(g, weft_square(g, rstd), rstd);
+        weft_value slope = weft_scale(g, weft_mul(g, drstd, cube), -1.0 / n);
+        v->grad_in[0] = plus(g, v->grad_in[0], weft_mul(g, slope, centred));
+    }
+}
+
+static void vjp_norm(weft_vjp *v)
+{
+    const norm_attr *attr = v->attr;
+    if (weft_is_value(v->grad_out[0])) {
+        weft_value in[5] = {v->in[0]}, out[3];
+        size_t n = 1, stats = attr->rms ? 1 : 2;
+        for (size_t i = 1; i <= stats; i++) in[n++] = v->out[i];
+        in[n++] = v->grad_out[0];
+        if (attr->gamma) in[n++] = v->in[1];
+        weft_apply(v->graph, attr->rms ? &weft_op_rms_norm_grad : &weft_op_layer_norm_grad, attr, in,
+                   n, out);
+        v->grad_in[0] = out[0];
+        if (attr->gamma) v->grad_in[1] = out[1];
+        if (attr->beta) v->grad_in[attr->gamma ? 2 : 1] = out[2];
+    }
+    if (v->wanted[0]) add_statistics(v);
+}
+
+/* ---- Descriptors and builders ---- */
+
+#define F(...) {WEFT_FLOAT, __VA_ARGS__, -2, 2, false}
+#define POSITIVE(...) {WEFT_FLOAT, __VA_ARGS__, 0.5, 1.5, false}
+static const norm_attr ln_full = {1e-5, false, true, true}, ln_plain = {1e-5, false, false, false},
+                       rms_full = {1e-6, true, true, false}, rms_plain = {1e-6, true, false, false};
+static const weft_sample samples_layer_norm[] = {
+    {&ln_full, 3, {F({2, {4, 6}}), F({1, {6}}), F({1, {6}})}},
+    {&ln_plain, 1, {F({3, {2, 2, 5}})}},
+    {&ln_plain, 1, {F({2, {0, 5}})}},
+};
+static const weft_sample samples_rms_norm[] = {
+    {&rms_full, 2, {F({2, {4, 6}}), F({1, {6}})}},
+    {&rms_plain, 1, {F({3, {2, 2, 5}})}},
+};
+static const weft_sample samples_layer_norm_grad[] = {
+    {&ln_full, 5, {F({2, {4, 6}}), F({2, {4, 1}}), POSITIVE({2, {4, 1}}), F({2, {4, 6}}), F({1, {6}})}},
+    {&ln_plain, 4, {F({1, {5}}), F({1, {1}}), POSITIVE({1, {1}}), F({1, {5}})}},
+};
+static const weft_sample samples_rms_norm_grad[] = {
+    {&rms_full, 4, {F({2, {4, 6}}), POSITIVE({2, {4, 1}}), F({2, {4, 6}}), F({1, {6}})}},
+    {&rms_plain, 3, {F({1, {5}}), POSITIVE({1, {1}}), F({1, {5}})}},
+};
+static const weft_attr_field norm_fields[] = {
+    {"eps", WEFT_ATTR_DOUBLE, offsetof(norm_attr, eps)},
+    {"gamma", WEFT_ATTR_BOOL, offsetof(norm_attr, gamma)},
+    {"beta", WEFT_ATTR_BOOL, offsetof(norm_attr, beta)},
+    {NULL, WEFT_ATTR_INT, 0},
+};
+
+#define NORM_OP(op, text, least, most, outputs, shape_rule, ...)                                   \
+    DECLARE_KERNELS(op);                                                                           \
+    const weft_op weft_op_##op = {                                                                 \
+        .name = #op,                                                                               \
+        .doc = text,                                                                               \
+        .min_in = least,                                                                           \
+        .max_in = most,                                                                            \
+        .n_out = outputs,                                                                          \
+        .attr_size = sizeof(norm_attr),                                                            \
+        .attrs = norm_fields,                                                                      \
+        .infer = shape_rule,                                                                       \
+        .kernel = FLOAT_KERNELS(op),                                                               \
+        .takes = WEFT_TAKES_DENSE,                                                                 \
+        .parts = parts_norm,                                                                       \
+        .cost = cost_norm,                                                                         \
+        .samples = samples_##op,                                                                   \
+        .n_samples = sizeof samples_##op / sizeof *samples_##op,                                   \
+        __VA_ARGS__};
+NORM_OP(layer_norm,
+        "y = (x - mean) rstd gamma + beta over the last dimension, rstd = (variance + eps)^(-1/2); "
+        "also gives mean and rstd.",
+        1, 3, 3, infer_norm, .vjp = vjp_norm)
+NORM_OP(rms_norm,
+        "y = x r gamma over the last dimension, r = (mean x^2 + eps)^(-1/2); also gives r.", 1, 2, 2,
+        infer_norm, .vjp = vjp_norm)
+NORM_OP(layer_norm_grad,
+        "dx, dgamma, dbeta from x, mean, rstd, dy and gamma: layer_norm backward.", 4, 5, 3,
+        infer_norm_grad, .stages = 2, .scratch = scratch_norm, .expand = expand_grad)
+NORM_OP(rms_norm_grad, "dx, dgamma from x, r, dy and gamma: rms_norm backward.", 3, 4, 2,
+        infer_norm_grad, .stages = 2, .scratch = scratch_norm, .expand = expand_grad)
+
+static weft_value norm(weft_graph *graph, const weft_op *op, weft_value x, weft_value gamma,
+                       weft_value beta, double eps, bool rms)
+{
+    weft_value in[3] = {x};
+    size_t n = 1;
+    norm_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.eps = eps;
+    attr.rms = rms;
+    attr.gamma = weft_is_value(gamma);
+    attr.beta = weft_is_value(beta);
+    if (attr.gamma) in[n++] = gamma;
+    if (attr.beta) in[n++] = beta;
+    return weft_apply(graph, op, &attr, in, n, NULL);
+}
+
+weft_value weft_layer_norm(weft_graph *graph, weft_value x, weft_value gamma, weft_value beta,
+                           double eps)
+{
+    return norm(graph, &weft_op_layer_norm, x, gamma, beta, eps, false);
+}
+
+weft_value weft_rms_norm(weft_graph *graph, weft_value x, weft_value gamma, double eps)
+{
+    return norm(graph, &weft_op_rms_norm, x, gamma, WEFT_NO_VALUE, eps, true);
+}
+
+#endif

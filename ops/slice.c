@@ -1,0 +1,220 @@
+/* slice: every step-th element of a range along one axis, a view; slice_scatter, its gradient: the
+ * slice's elements put back among zeros. Splitting and flipping are slices. */
+#include "kernel.h"
+
+typedef struct slice_attr {
+    int32_t axis;
+    int64_t begin, step, count; /* element i of the result is element begin + i step of x */
+    int64_t size;               /* of the axis in x */
+} slice_attr;
+
+#ifdef WEFT_KERNEL_ISA
+
+/* Output elements gather: each is zero or the one element of dy that lies there. */
+KERNEL(slice_scatter)
+{
+    const slice_attr *attr = call->attr;
+    const weft_tensor *dy = &call->in[0], *dx = &call->out[0];
+    int64_t n = numel_of(&dx->shape), end = (part + 1) * TILE < n ? (part + 1) * TILE : n;
+    int64_t inner = 1;
+    for (int d = attr->axis + 1; d < dx->shape.rank; d++) inner *= dx->shape.dim[d];
+    for (int64_t at = part * TILE; at < end;) {
+        /* One stretch of `inner` elements at one index of the axis. */
+        int64_t line = at / inner, within = at % inner, index = line % attr->size;
+        int64_t run = inner - within < end - at ? inner - within : end - at;
+        int64_t steps = index - attr->begin, place = steps / attr->step;
+        T *out = (T *)dx->data + at;
+        bool hit = steps % attr->step == 0 && place >= 0 && place < attr->count;
+        if (hit) {
+            const T *from = (const T *)dy->data +
+                            ((line / attr->size) * attr->count + place) * inner + within;
+            memcpy(out, from, (size_t)run * sizeof *out);
+        } else {
+            memset(out, 0, (size_t)run * sizeof *out);
+        }
+        at += run;
+    }
+}
+
+#else
+
+#include <weft/ops.h>
+
+extern const weft_op weft_op_slice, weft_op_slice_scatter;
+
+static bool infer_slice(weft_infer *infer)
+{
+    const slice_attr *attr = infer->attr;
+    weft_shape shape = infer->in[0].shape;
+    int axis;
+    if (!weft_infer_axis(infer, shape.rank, attr->axis, &axis)) return false;
+    int64_t last = attr->begin + (attr->count - 1) * attr->step;
+    if (attr->step == 0 || attr->count < 0 || attr->size != shape.dim[axis] ||
+        (attr->count > 0 && (attr->begin < 0 || attr->begin >= shape.dim[axis] || last < 0 ||
+                             last >= shape.dim[axis])))
+        return weft_infer_fail(infer, WEFT_BAD_ARGUMENT,
+                               "%lld elements from %lld by %lld do not lie in axis %d of size %lld",
+                               (long long)attr->count, (long long)attr->begin,
+                               (long long)attr->step, axis, (long long)shape.dim[axis]);
+    shape.dim[axis] = attr->count;
+    infer->out[0] = (weft_type){infer->in[0].dtype, shape};
+    return true;
+}
+
+static bool alias_slice(const void *attribute, const weft_type *in, const weft_layout *in_layout,
+                        const weft_type *out, weft_layout *out_layout)
+{
+    const slice_attr *attr = attribute;
+    (void)in;
+    *out_layout = *in_layout;
+    if (out->shape.dim[attr->axis] > 0)
+        out_layout->offset += attr->begin * in_layout->stride[attr->axis];
+    out_layout->stride[attr->axis] *= attr->step;
+    return true;
+}
+
+static void vjp_slice(weft_vjp *v)
+{
+    v->grad_in[0] =
+        weft_apply(v->graph, &weft_op_slice_scatter, v->attr, v->grad_out, 1, NULL);
+}
+
+static bool infer_slice_scatter(weft_infer *infer)
+{
+    const slice_attr *attr = infer->attr;
+    weft_shape shape = infer->in[0].shape;
+    int axis;
+    if (!weft_infer_axis(infer, shape.rank, attr->axis, &axis)) return false;
+    if (attr->step == 0 || attr->size < 0 || shape.dim[axis] != attr->count)
+        return weft_infer_fail(infer, WEFT_BAD_SHAPE, "axis %d has %lld elements, the slice %lld",
+                               axis, (long long)shape.dim[axis], (long long)attr->count);
+    shape.dim[axis] = attr->size;
+    infer->out[0] = (weft_type){infer->in[0].dtype, shape};
+    return true;
+}
+
+static void vjp_slice_scatter(weft_vjp *v)
+{
+    v->grad_in[0] = weft_apply(v->graph, &weft_op_slice, v->attr, v->grad_out, 1, NULL);
+}
+
+static const slice_attr slice_a = {1, 1, 2, 3, 7}, slice_b = {0, 3, -1, 4, 4},
+                        slice_c = {1, 2, 1, 0, 5};
+#define F(...) {WEFT_FLOAT, __VA_ARGS__, -2, 2, false}
+static const weft_sample samples_slice[] = {
+    {&slice_a, 1, {F({2, {3, 7}})}},
+    {&slice_b, 1, {F({3, {4, 2, 2}})}},
+    {&slice_c, 1, {F({2, {2, 5}})}},
+    {&slice_b, 1, {{WEFT_I32, {2, {4, 2}}, 0, 9, false}}},
+};
+static const weft_sample samples_slice_scatter[] = {
+    {&slice_a, 1, {F({2, {3, 3}})}},
+    {&slice_b, 1, {F({3, {4, 2, 2}})}},
+    {&slice_c, 1, {F({2, {2, 0}})}},
+};
+static const weft_attr_field slice_fields[] = {
+    {"axis", WEFT_ATTR_INT, offsetof(slice_attr, axis)},
+    {"begin", WEFT_ATTR_INT64, offsetof(slice_attr, begin)},
+    {"step", WEFT_ATTR_INT64, offsetof(slice_attr, step)},
+    {"count", WEFT_ATTR_INT64, offsetof(slice_attr, count)},
+    {NULL, WEFT_ATTR_INT, 0},
+};
+const weft_op weft_op_slice = {
+    .name = "slice",
+    .doc = "y[i] = x[begin + i step] along one axis.",
+    .min_in = 1,
+    .max_in = 1,
+    .n_out = 1,
+    .attr_size = sizeof(slice_attr),
+    .attrs = slice_fields,
+    .infer = infer_slice,
+    .takes = WEFT_TAKES_ANY,
+    .alias = alias_slice,
+    .vjp = vjp_slice,
+    .samples = samples_slice,
+    .n_samples = sizeof samples_slice / sizeof *samples_slice,
+};
+DECLARE_ANY_KERNELS(slice_scatter);
+const weft_op weft_op_slice_scatter = {
+    .name = "slice_scatter",
+    .doc = "x[begin + i step] = y[i] along one axis, zero elsewhere: slice backward.",
+    .min_in = 1,
+    .max_in = 1,
+    .n_out = 1,
+    .attr_size = sizeof(slice_attr),
+    .attrs = slice_fields,
+    .infer = infer_slice_scatter,
+    .kernel = ANY_KERNELS(slice_scatter),
+    .takes = WEFT_TAKES_DENSE,
+    .vjp = vjp_slice_scatter,
+    .samples = samples_slice_scatter,
+    .n_samples = sizeof samples_slice_scatter / sizeof *samples_slice_scatter,
+};
+
+/* Python's rule for one bound. */
+static int64_t clip(int64_t at, int64_t size, int64_t step)
+{
+    if (at < 0) at += size;
+    int64_t low = step < 0 ? -1 : 0, high = step < 0 ? size - 1 : size;
+    return at < low ? low : at > high ? high : at;
+}
+
+weft_value weft_slice(weft_graph *graph, weft_value x, int axis, int64_t begin, int64_t end,
+                      int64_t step)
+{
+    int rank = weft_rank(graph, x);
+    slice_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.axis = axis < 0 ? axis + rank : axis;
+    attr.size = weft_dim(graph, x, attr.axis);
+    attr.step = step;
+    if (step > 0) {
+        attr.begin = begin == WEFT_END ? 0 : clip(begin, attr.size, step);
+        end = end == WEFT_END ? attr.size : clip(end, attr.size, step);
+        attr.count = end > attr.begin ? (end - attr.begin + step - 1) / step : 0;
+    } else if (step < 0 && step > INT64_MIN) {
+        attr.begin = begin == WEFT_END ? attr.size - 1 : clip(begin, attr.size, step);
+        end = end == WEFT_END ? -1 : clip(end, attr.size, step);
+        attr.count = attr.begin > end ? (attr.begin - end - step - 1) / -step : 0;
+    }
+    return weft_apply(graph, &weft_op_slice, &attr, &x, 1, NULL);
+}
+
+weft_value weft_flip(weft_graph *graph, weft_value x, int axis)
+{
+    return weft_slice(graph, x, axis, WEFT_END, WEFT_END, -1);
+}
+
+void weft_split(weft_graph *graph, weft_value x, int axis, const int64_t *sizes, size_t count,
+                weft_value *pieces)
+{
+    int64_t begin = 0, size = weft_dim(graph, x, axis);
+    if (!sizes || !pieces) {
+        weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "split: sizes or pieces are NULL");
+        return;
+    }
+    for (size_t i = 0; i < count; i++) pieces[i] = WEFT_NO_VALUE;
+    for (size_t i = 0; i < count; i++) {
+        if (sizes[i] < 0 || sizes[i] > size - begin) break;
+        pieces[i] = weft_slice(graph, x, axis, begin, begin + sizes[i], 1);
+        begin += sizes[i];
+    }
+    if (begin != size)
+        weft_graph_fail(graph, WEFT_BAD_SHAPE, "split: the sizes do not sum to %lld",
+                        (long long)size);
+}
+
+void weft_chunk(weft_graph *graph, weft_value x, int axis, size_t count, weft_value *pieces)
+{
+    int64_t size = weft_dim(graph, x, axis);
+    if (!pieces || count == 0 || size % (int64_t)count) {
+        weft_graph_fail(graph, WEFT_BAD_SHAPE, "chunk: %lld elements do not make %zu equal pieces",
+                        (long long)size, count);
+        return;
+    }
+    int64_t each = size / (int64_t)count;
+    for (size_t i = 0; i < count; i++)
+        pieces[i] = weft_slice(graph, x, axis, (int64_t)i * each, (int64_t)(i + 1) * each, 1);
+}
+
+#endif

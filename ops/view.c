@@ -1,0 +1,293 @@
+/* Views: other shapes over the same storage, free at run time. */
+#include <weft/ops.h>
+
+#include <string.h>
+
+typedef struct reshape_attr {
+    weft_shape shape;
+} reshape_attr;
+typedef struct permute_attr {
+    int32_t count;
+    int32_t order[WEFT_MAX_RANK];
+} permute_attr;
+
+static const weft_attr_field shape_fields[] = {
+    {"shape", WEFT_ATTR_SHAPE, offsetof(reshape_attr, shape)},
+    {NULL, WEFT_ATTR_INT, 0},
+};
+
+#define F(...) {WEFT_FLOAT, __VA_ARGS__, -2, 2, false}
+#define VIEW_OP(op, text, attribute, fields, shape_rule, alias_rule, vjp_rule)                     \
+    extern const weft_op weft_op_##op;                                                             \
+    const weft_op weft_op_##op = {                                                                 \
+        .name = #op,                                                                               \
+        .doc = text,                                                                               \
+        .min_in = 1,                                                                               \
+        .max_in = 1,                                                                               \
+        .n_out = 1,                                                                                \
+        .attr_size = sizeof(attribute),                                                            \
+        .attrs = fields,                                                                           \
+        .infer = shape_rule,                                                                       \
+        .takes = WEFT_TAKES_ANY,                                                                   \
+        .alias = alias_rule,                                                                       \
+        .vjp = vjp_rule,                                                                           \
+        .samples = samples_##op,                                                                   \
+        .n_samples = sizeof samples_##op / sizeof *samples_##op,                                   \
+    };
+
+/* ---- reshape ---- */
+
+static bool infer_reshape(weft_infer *infer)
+{
+    char a[128], b[128];
+    weft_shape in = infer->in[0].shape, out = ((const reshape_attr *)infer->attr)->shape;
+    int64_t numel = weft_shape_numel(in), known = 1;
+    int open = -1;
+    bool good = out.rank >= 0 && out.rank <= WEFT_MAX_RANK;
+    for (int i = 0; good && i < out.rank; i++) {
+        if (out.dim[i] == -1 && open < 0)
+            open = i;
+        else if (out.dim[i] < 0)
+            good = false;
+        else if (out.dim[i] && known > INT64_MAX / out.dim[i])
+            good = false;
+        else
+            known *= out.dim[i];
+    }
+    if (good && open >= 0) {
+        good = known > 0 && numel % known == 0;
+        if (good) out.dim[open] = numel / known;
+    }
+    if (!good || weft_shape_numel(out) != numel)
+        return weft_infer_fail(infer, WEFT_BAD_SHAPE, "%s does not reshape to %s",
+                               weft_shape_text(in, a, sizeof a),
+                               weft_shape_text(((const reshape_attr *)infer->attr)->shape, b,
+                                               sizeof b));
+    infer->out[0] = (weft_type){infer->in[0].dtype, out};
+    return true;
+}
+
+/* Matches groups of dimensions of equal product from the left; within a group the input must lie
+ * like one dense stretch, whose stride the new dimensions then divide among them. */
+static bool alias_reshape(const void *attr, const weft_type *in, const weft_layout *in_layout,
+                          const weft_type *out, weft_layout *out_layout)
+{
+    (void)attr;
+    int i = 0, o = 0, ni = in->shape.rank, no = out->shape.rank;
+    out_layout->offset = in_layout->offset;
+    if (weft_shape_numel(in->shape) == 0) {
+        for (int d = 0; d < no; d++) out_layout->stride[d] = 1;
+        return true;
+    }
+    while (i < ni || o < no) {
+        while (i < ni && in->shape.dim[i] == 1) i++;
+        if (i == ni) {
+            for (; o < no; o++) out_layout->stride[o] = 1; /* only ones are left */
+            break;
+        }
+        int64_t left = in->shape.dim[i], right = o < no ? out->shape.dim[o] : 1;
+        int i_end = i + 1, o_end = o + 1;
+        while (left != right) {
+            if (left < right) {
+                int before = i_end - 1;
+                while (before > i && in->shape.dim[before] == 1) before--;
+                int64_t dim = in->shape.dim[i_end];
+                if (dim != 1 && in_layout->stride[before] != dim * in_layout->stride[i_end])
+                    return false;
+                left *= dim;
+                i_end++;
+            } else {
+                right *= out->shape.dim[o_end++];
+            }
+        }
+        int last = i_end - 1;
+        while (last > i && in->shape.dim[last] == 1) last--;
+        int64_t stride = in_layout->stride[last];
+        for (int d = o_end - 1; d >= o; d--) {
+            out_layout->stride[d] = stride;
+            stride *= out->shape.dim[d];
+        }
+        i = i_end;
+        o = o_end;
+    }
+    return true;
+}
+
+static void vjp_reshape(weft_vjp *v)
+{
+    v->grad_in[0] = weft_reshape(v->graph, v->grad_out[0], weft_shape_of(v->graph, v->in[0]));
+}
+
+static const reshape_attr reshape_a = {{3, {2, 3, 2}}}, reshape_b = {{2, {-1, 4}}},
+                          reshape_c = {{0, {0}}}, reshape_d = {{2, {0, 7}}};
+static const weft_sample samples_reshape[] = {
+    {&reshape_a, 1, {F({2, {3, 4}})}},
+    {&reshape_b, 1, {F({3, {2, 6, 1}})}},
+    {&reshape_c, 1, {F({2, {1, 1}})}},
+    {&reshape_d, 1, {F({2, {0, 2}})}},
+};
+VIEW_OP(reshape, "The same elements in row-major order under another shape.", reshape_attr,
+        shape_fields, infer_reshape, alias_reshape, vjp_reshape)
+
+weft_value weft_reshape(weft_graph *graph, weft_value x, weft_shape shape)
+{
+    reshape_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.shape = shape;
+    if (weft_is_value(x) && weft_shape_equal(weft_shape_of(graph, x), shape)) return x;
+    return weft_apply(graph, &weft_op_reshape, &attr, &x, 1, NULL);
+}
+
+weft_value weft_expand_dims(weft_graph *graph, weft_value x, int axis)
+{
+    weft_shape s = weft_shape_of(graph, x), r = {s.rank + 1, {0}};
+    if (axis < 0) axis += r.rank;
+    if (axis < 0 || axis > s.rank || r.rank > WEFT_MAX_RANK) {
+        weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "expand_dims: no axis %d in rank %d", axis, r.rank);
+        return WEFT_NO_VALUE;
+    }
+    for (int d = 0; d < r.rank; d++) r.dim[d] = d == axis ? 1 : s.dim[d - (d > axis)];
+    return weft_reshape(graph, x, r);
+}
+
+weft_value weft_squeeze(weft_graph *graph, weft_value x, int axis)
+{
+    weft_shape s = weft_shape_of(graph, x), r = {s.rank - 1, {0}};
+    if (axis < 0) axis += s.rank;
+    if (axis < 0 || axis >= s.rank || s.dim[axis] != 1) {
+        char text[128];
+        weft_graph_fail(graph, WEFT_BAD_SHAPE, "squeeze: axis %d of %s is not of size 1", axis,
+                        weft_shape_text(s, text, sizeof text));
+        return WEFT_NO_VALUE;
+    }
+    for (int d = 0; d < r.rank; d++) r.dim[d] = s.dim[d + (d >= axis)];
+    return weft_reshape(graph, x, r);
+}
+
+/* ---- permute ---- */
+
+static bool infer_permute(weft_infer *infer)
+{
+    char text[128];
+    const permute_attr *attr = infer->attr;
+    weft_shape in = infer->in[0].shape, out = {in.rank, {0}};
+    unsigned seen = 0;
+    for (int i = 0; i < attr->count && i < in.rank; i++)
+        if (attr->order[i] >= 0 && attr->order[i] < in.rank) seen |= 1u << attr->order[i];
+    if (attr->count != in.rank || seen != (1u << in.rank) - 1)
+        return weft_infer_fail(infer, WEFT_BAD_ARGUMENT, "not an order of the %d dimensions of %s",
+                               in.rank, weft_shape_text(in, text, sizeof text));
+    for (int i = 0; i < in.rank; i++) out.dim[i] = in.dim[attr->order[i]];
+    infer->out[0] = (weft_type){infer->in[0].dtype, out};
+    return true;
+}
+
+static bool alias_permute(const void *attr, const weft_type *in, const weft_layout *in_layout,
+                          const weft_type *out, weft_layout *out_layout)
+{
+    (void)in;
+    out_layout->offset = in_layout->offset;
+    for (int i = 0; i < out->shape.rank; i++)
+        out_layout->stride[i] = in_layout->stride[((const permute_attr *)attr)->order[i]];
+    return true;
+}
+
+static void vjp_permute(weft_vjp *v)
+{
+    const permute_attr *attr = v->attr;
+    weft_axes inverse = {attr->count, {0}};
+    for (int i = 0; i < attr->count; i++) inverse.axis[attr->order[i]] = i;
+    v->grad_in[0] = weft_permute(v->graph, v->grad_out[0], inverse);
+}
+
+static const permute_attr permute_a = {2, {1, 0}}, permute_b = {3, {2, 0, 1}};
+static const weft_sample samples_permute[] = {
+    {&permute_a, 1, {F({2, {3, 4}})}},
+    {&permute_b, 1, {F({3, {2, 3, 2}})}},
+    {&permute_a, 1, {F({2, {0, 2}})}},
+};
+static const weft_attr_field permute_fields[] = {
+    {"rank", WEFT_ATTR_INT, offsetof(permute_attr, count)},
+    {NULL, WEFT_ATTR_INT, 0},
+};
+VIEW_OP(permute, "Dimension i of y is dimension order[i] of x.", permute_attr, permute_fields,
+        infer_permute, alias_permute, vjp_permute)
+
+weft_value weft_permute(weft_graph *graph, weft_value x, weft_axes order)
+{
+    permute_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.count = order.count;
+    for (int i = 0; i < order.count && i < WEFT_MAX_RANK; i++) attr.order[i] = order.axis[i];
+    return weft_apply(graph, &weft_op_permute, &attr, &x, 1, NULL);
+}
+
+weft_value weft_transpose(weft_graph *graph, weft_value x, int axis_a, int axis_b)
+{
+    weft_axes order = {weft_rank(graph, x), {0}};
+    if (axis_a < 0) axis_a += order.count;
+    if (axis_b < 0) axis_b += order.count;
+    if (axis_a < 0 || axis_a >= order.count || axis_b < 0 || axis_b >= order.count) {
+        weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "transpose: an axis is outside rank %d",
+                        order.count);
+        return WEFT_NO_VALUE;
+    }
+    for (int i = 0; i < order.count; i++)
+        order.axis[i] = i == axis_a ? axis_b : i == axis_b ? axis_a : i;
+    return weft_permute(graph, x, order);
+}
+
+/* ---- broadcast_to ---- */
+
+static bool infer_broadcast(weft_infer *infer)
+{
+    char a[128], b[128];
+    weft_shape in = infer->in[0].shape, out = ((const reshape_attr *)infer->attr)->shape, joint;
+    infer->out[0] = (weft_type){infer->in[0].dtype, out};
+    return (weft_shape_numel(out) >= 0 && weft_shape_broadcast(in, out, &joint) &&
+            weft_shape_equal(joint, out)) ||
+           weft_infer_fail(infer, WEFT_BAD_SHAPE, "%s does not broadcast to %s",
+                           weft_shape_text(in, a, sizeof a), weft_shape_text(out, b, sizeof b));
+}
+
+static bool alias_broadcast(const void *attr, const weft_type *in, const weft_layout *in_layout,
+                            const weft_type *out, weft_layout *out_layout)
+{
+    (void)attr;
+    int extra = out->shape.rank - in->shape.rank;
+    out_layout->offset = in_layout->offset;
+    for (int d = 0; d < out->shape.rank; d++)
+        out_layout->stride[d] =
+            d < extra || in->shape.dim[d - extra] == 1 ? 0 : in_layout->stride[d - extra];
+    return true;
+}
+
+static void vjp_broadcast(weft_vjp *v)
+{
+    v->grad_in[0] = weft_sum_to(v->graph, v->grad_out[0], weft_shape_of(v->graph, v->in[0]));
+}
+
+static const reshape_attr broadcast_a = {{3, {2, 3, 4}}}, broadcast_b = {{2, {2, 2}}};
+static const weft_sample samples_broadcast_to[] = {
+    {&broadcast_a, 1, {F({2, {3, 1}})}},
+    {&broadcast_b, 1, {F({0, {0}})}},
+    {&broadcast_b, 1, {F({2, {2, 2}})}},
+};
+VIEW_OP(broadcast_to, "x repeated to the shape, as in NumPy; the gradient is summed back.",
+        reshape_attr, shape_fields, infer_broadcast, alias_broadcast, vjp_broadcast)
+
+weft_value weft_broadcast_to(weft_graph *graph, weft_value x, weft_shape shape)
+{
+    reshape_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.shape = shape;
+    if (weft_is_value(x) && weft_shape_equal(weft_shape_of(graph, x), shape)) return x;
+    return weft_apply(graph, &weft_op_broadcast_to, &attr, &x, 1, NULL);
+}
+
+weft_value weft_contiguous(weft_graph *graph, weft_value x)
+{
+    weft_layout layout = weft_layout_of(graph, x);
+    if (weft_is_value(x) && weft_layout_is_dense(weft_shape_of(graph, x), &layout)) return x;
+    return weft_apply(graph, &weft_op_contiguous, NULL, &x, 1, NULL);
+}
