@@ -29,7 +29,9 @@ static bool rows_join(const weft_tensor *a, const weft_tensor *b)
     int64_t rank = a->shape.rank, expected = a->stride[rank - 2] * a->shape.dim[rank - 2];
     if (a->shape.dim[rank - 1] != 1 && a->stride[rank - 1] != 1) return false;
     for (int64_t d = rank - 3; d >= 0; d--) {
-        if (a->shape.dim[d] != 1 && a->stride[d] != expected) return false;
+        if (a->shape.dim[d] != 1 &&
+            (a->stride[d] != expected || expected < a->shape.dim[rank - 1]))
+            return false;
         expected = a->shape.dim[d] * expected;
     }
     return true;
@@ -68,7 +70,7 @@ static product product_of(const weft_call *call)
                  .batches = 1};
     p.rows_joined = rows_join(a, b);
     for (int d = 0; d < rank - 2; d++) *(p.rows_joined ? &p.m : &p.batches) *= c->shape.dim[d];
-    if (p.m * p.n * p.batches) cut(&p);
+    if (p.m > 0 && p.n > 0 && p.batches > 0) cut(&p);
     return p;
 }
 

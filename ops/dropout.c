@@ -1,0 +1,111 @@
+/* dropout: the mask of element i comes from the counter-based generator at (key, seed, step, i), so
+ * that forward, backward and any split into tiles see the same mask and none is stored. */
+#include "kernel.h"
+
+typedef struct dropout_attr {
+    double p;
+    uint64_t key;
+} dropout_attr;
+
+#ifdef WEFT_KERNEL_ISA
+
+KERNEL(dropout)
+{
+    const dropout_attr *attr = call->attr;
+    const T scale = (T)(1 / (1 - attr->p));
+    /* Kept where the 32 random bits are at or above p 2^32. */
+    const uint32_t limit = (uint32_t)(attr->p * 4294967296.0);
+    const uint64_t key = attr->key ^ (call->run->seed * 0xD1342543DE82EF95u);
+    const uint64_t step = call->run->step;
+    const T *x = call->in[0].data;
+    T *y = call->out[0].data;
+    int64_t n = numel_of(&call->out[0].shape), end = (part + 1) * TILE < n ? (part + 1) * TILE : n;
+    enum { GROUP = 64 }; /* elements at a time: 16 counters side by side */
+    for (int64_t at = part * TILE; at < end; at += GROUP) {
+        uint32_t bits[GROUP];
+        _Pragma("omp simd") for (int j = 0; j < GROUP / 4; j++)
+        {
+            uint64_t index = (uint64_t)at / 4 + (uint64_t)j;
+            const uint32_t counter[4] = {(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)step,
+                                         (uint32_t)(step >> 32)};
+            uint32_t out[4];
+            weft_philox(counter, key, out);
+            bits[4 * j] = out[0];
+            bits[4 * j + 1] = out[1];
+            bits[4 * j + 2] = out[2];
+            bits[4 * j + 3] = out[3];
+        }
+        int64_t count = end - at < GROUP ? end - at : GROUP;
+        for (int64_t i = 0; i < count; i++) y[at + i] = bits[i] >= limit ? x[at + i] * scale : 0;
+    }
+}
+
+#else
+
+#include <weft/ops.h>
+
+extern const weft_op weft_op_dropout;
+
+static bool infer_dropout(weft_infer *infer)
+{
+    double p = ((const dropout_attr *)infer->attr)->p;
+    infer->out[0] = infer->in[0];
+    return weft_infer_float(infer, 0) &&
+           ((p >= 0 && p < 1) ||
+            weft_infer_fail(infer, WEFT_BAD_ARGUMENT, "p must be in [0, 1), got %g", p));
+}
+
+/* Linear, with the mask of the same key. */
+static void vjp_dropout(weft_vjp *v)
+{
+    v->grad_in[0] = weft_apply(v->graph, &weft_op_dropout, v->attr, v->grad_out, 1, NULL);
+}
+
+static void cost_dropout(const weft_call *call, weft_cost *cost)
+{
+    double n = (double)numel_of(&call->out[0].shape);
+    cost->flops = 20 * n;
+    cost->bytes = 2 * n * (double)weft_dtype_bytes(call->out[0].dtype);
+}
+
+static const dropout_attr drop_some = {0.3, 11}, drop_none = {0.0, 12};
+static const weft_sample samples_dropout[] = {
+    {&drop_some, 1, {{WEFT_FLOAT, {2, {5, 9}}, -2, 2, false}}},
+    {&drop_none, 1, {{WEFT_FLOAT, {1, {5}}, -2, 2, false}}},
+    {&drop_some, 1, {{WEFT_FLOAT, {2, {0, 2}}, -2, 2, false}}},
+};
+static const weft_attr_field dropout_fields[] = {
+    {"p", WEFT_ATTR_DOUBLE, offsetof(dropout_attr, p)},
+    {NULL, WEFT_ATTR_INT, 0},
+};
+DECLARE_KERNELS(dropout);
+const weft_op weft_op_dropout = {
+    .name = "dropout",
+    .doc = "y = x / (1 - p) with probability 1 - p, else 0 (Srivastava et al. 2014, inverted).",
+    .min_in = 1,
+    .max_in = 1,
+    .n_out = 1,
+    .attr_size = sizeof(dropout_attr),
+    .attrs = dropout_fields,
+    .infer = infer_dropout,
+    .kernel = FLOAT_KERNELS(dropout),
+    .takes = WEFT_TAKES_DENSE,
+    .cost = cost_dropout,
+    .inplace = 1,
+    .random = true,
+    .vjp = vjp_dropout,
+    .samples = samples_dropout,
+    .n_samples = sizeof samples_dropout / sizeof *samples_dropout,
+};
+
+weft_value weft_dropout(weft_graph *graph, weft_value x, double p)
+{
+    if (p == 0) return x;
+    dropout_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.p = p;
+    attr.key = weft_random_key(graph);
+    return weft_apply(graph, &weft_op_dropout, &attr, &x, 1, NULL);
+}
+
+#endif

@@ -1,0 +1,130 @@
+/* Values made from attributes alone: scalars, ranges, triangular masks. */
+#include "kernel.h"
+
+typedef struct generate_attr {
+    weft_dtype dtype;
+    weft_shape shape;
+    double start, step;
+} generate_attr;
+
+#ifdef WEFT_KERNEL_ISA
+
+/* fill is arange of one element. */
+KERNEL(arange)
+{
+    const generate_attr *attr = call->attr;
+    int64_t n = numel_of(&call->out[0].shape), end = (part + 1) * TILE < n ? (part + 1) * TILE : n;
+    for (int64_t i = part * TILE; i < end; i++)
+        ((T *)call->out[0].data)[i] = (T)(attr->start + (double)i * attr->step);
+}
+
+#if KERNEL_IS(b8)
+KERNEL(tril_mask)
+{
+    const generate_attr *attr = call->attr;
+    const weft_shape *s = &call->out[0].shape;
+    int64_t n = numel_of(s), end = (part + 1) * TILE < n ? (part + 1) * TILE : n;
+    for (int64_t i = part * TILE; i < end; i++)
+        ((T *)call->out[0].data)[i] =
+            i % s->dim[1] <= i / s->dim[1] + (int64_t)attr->start;
+}
+#endif
+
+#else
+
+#include <weft/ops.h>
+
+static bool infer_generate(weft_infer *infer)
+{
+    const generate_attr *attr = infer->attr;
+    infer->out[0] = (weft_type){attr->dtype, attr->shape};
+    return true;
+}
+
+static const generate_attr fill_f64 = {WEFT_F64, {0, {0}}, 2.5, 0},
+                           fill_int = {WEFT_I32, {0, {0}}, 7, 0},
+                           range_f64 = {WEFT_F64, {1, {5}}, 1.0, 0.5},
+                           range_int = {WEFT_I32, {1, {4}}, 3, -1},
+                           tril_wide = {WEFT_BOOL, {2, {3, 5}}, 1, 0},
+                           tril_tall = {WEFT_BOOL, {2, {4, 2}}, -1, 0};
+static const weft_sample samples_fill[] = {{&fill_f64, 0, {{0}}}, {&fill_int, 0, {{0}}}};
+static const weft_sample samples_arange[] = {{&range_f64, 0, {{0}}}, {&range_int, 0, {{0}}}};
+static const weft_sample samples_tril_mask[] = {{&tril_wide, 0, {{0}}}, {&tril_tall, 0, {{0}}}};
+static const weft_attr_field generate_fields[] = {
+    {"dtype", WEFT_ATTR_DTYPE, offsetof(generate_attr, dtype)},
+    {"shape", WEFT_ATTR_SHAPE, offsetof(generate_attr, shape)},
+    {"start", WEFT_ATTR_DOUBLE, offsetof(generate_attr, start)},
+    {"step", WEFT_ATTR_DOUBLE, offsetof(generate_attr, step)},
+    {NULL, WEFT_ATTR_INT, 0},
+};
+
+#define GENERATE_OP(op, text, kernels)                                                             \
+    extern const weft_op weft_op_##op;                                                             \
+    const weft_op weft_op_##op = {                                                                 \
+        .name = #op,                                                                               \
+        .doc = text,                                                                               \
+        .n_out = 1,                                                                                \
+        .attr_size = sizeof(generate_attr),                                                        \
+        .attrs = generate_fields,                                                                  \
+        .infer = infer_generate,                                                                   \
+        .kernel = kernels,                                                                         \
+        .key_output = true,                                                                        \
+        .gradient = WEFT_GRADIENT_ZERO,                                                            \
+        .samples = samples_##op,                                                                   \
+        .n_samples = sizeof samples_##op / sizeof *samples_##op,                                   \
+    };
+DECLARE_ANY_KERNELS(arange);
+void WEFT_JOIN(tril_mask, b8, base)(const weft_call *, int64_t);
+#define TRIL_KERNELS {{[WEFT_BOOL] = WEFT_JOIN(tril_mask, b8, base)}}
+GENERATE_OP(fill, "A scalar of the given value; as a tensor it is broadcast and takes no room.",
+            ANY_KERNELS(arange))
+GENERATE_OP(arange, "y[i] = start + i step.", ANY_KERNELS(arange))
+GENERATE_OP(tril_mask, "y[row, column] = column <= row + start: true on and below a diagonal.",
+            TRIL_KERNELS)
+
+static weft_value generate(weft_graph *graph, const weft_op *op, weft_dtype dtype, weft_shape shape,
+                           double start, double step)
+{
+    generate_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.dtype = dtype;
+    attr.shape = shape;
+    attr.start = start;
+    attr.step = step;
+    return weft_apply(graph, op, &attr, NULL, 0, NULL);
+}
+
+weft_value weft_scalar(weft_graph *graph, weft_dtype dtype, double value)
+{
+    return generate(graph, &weft_op_fill, dtype, WEFT_SCALAR, value, 0);
+}
+
+weft_value weft_fill(weft_graph *graph, weft_dtype dtype, weft_shape shape, double value)
+{
+    return weft_broadcast_to(graph, weft_scalar(graph, dtype, value), shape);
+}
+
+weft_value weft_arange(weft_graph *graph, weft_dtype dtype, int64_t count, double start,
+                       double step)
+{
+    return generate(graph, &weft_op_arange, dtype, WEFT_SHAPE(count), start, step);
+}
+
+weft_value weft_tril_mask(weft_graph *graph, int64_t rows, int64_t columns, int64_t diagonal)
+{
+    return generate(graph, &weft_op_tril_mask, WEFT_BOOL, WEFT_SHAPE(rows, columns),
+                    (double)diagonal, 0);
+}
+
+weft_value weft_causal_mask(weft_graph *graph, int64_t query_len, int64_t key_len)
+{
+    return weft_logical_not(graph, weft_tril_mask(graph, query_len, key_len, 0));
+}
+
+weft_value weft_tril(weft_graph *graph, weft_value x, int64_t diagonal)
+{
+    weft_value keep = weft_tril_mask(graph, weft_dim(graph, x, -2), weft_dim(graph, x, -1), diagonal);
+    return weft_masked_fill(graph, x, weft_logical_not(graph, keep), 0.0);
+}
+
+#endif

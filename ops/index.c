@@ -1,0 +1,456 @@
+/* Reading and writing at indices: embedding, gather, scatter_add, one_hot. Sums at repeated indices
+ * run in the order of the indices: a part owns columns (or lines) of the result and walks them all. */
+#include "kernel.h"
+
+typedef struct embedding_attr {
+    int64_t rows, padding_index;
+} embedding_attr;
+typedef struct gather_attr {
+    int32_t axis;
+} gather_attr;
+typedef struct one_hot_attr {
+    int64_t classes;
+    weft_dtype dtype;
+} one_hot_attr;
+
+#define GRAD_COLUMNS 32
+
+#ifdef WEFT_KERNEL_ISA
+
+#if KERNEL_IS_FLOAT
+KERNEL(embedding)
+{
+    const weft_tensor *table = &call->in[0];
+    int64_t features = table->shape.dim[1], rows = table->shape.dim[0];
+    int64_t n = numel_of(&call->in[1].shape), each = TILE / (features ? features : 1) + 1;
+    const int32_t *index = call->in[1].data;
+    for (int64_t i = part * each; i < n && i < (part + 1) * each; i++) {
+        T *out = (T *)call->out[0].data + i * features;
+        if (index[i] < 0 || index[i] >= rows) {
+            memset(out, 0, (size_t)features * sizeof *out);
+            weft_call_fail(call, index[i], rows);
+            continue;
+        }
+        memcpy(out, (const T *)table->data + index[i] * features, (size_t)features * sizeof *out);
+    }
+}
+
+KERNEL(embedding_grad)
+{
+    const embedding_attr *attr = call->attr;
+    const int32_t *index = call->in[0].data;
+    const T *dy = call->in[1].data;
+    T *out = call->out[0].data;
+    int64_t features = call->out[0].shape.dim[1], n = numel_of(&call->in[0].shape);
+    int64_t begin = part * GRAD_COLUMNS, width = features - begin;
+    if (width > GRAD_COLUMNS) width = GRAD_COLUMNS;
+    for (int64_t r = 0; r < attr->rows; r++)
+        memset(out + r * features + begin, 0, (size_t)width * sizeof *out);
+    for (int64_t i = 0; i < n; i++) {
+        if (index[i] < 0 || index[i] >= attr->rows || index[i] == attr->padding_index) continue;
+        T *to = out + index[i] * features + begin;
+        const T *from = dy + i * features + begin;
+        for (int64_t c = 0; c < width; c++) to[c] += from[c];
+    }
+}
+#endif
+
+/* Lines of `outer` x `inner` around the axis of a dense tensor. */
+static inline void around(const weft_tensor *t, int axis, int64_t *outer, int64_t *inner)
+{
+    *outer = *inner = 1;
+    for (int d = 0; d < axis; d++) *outer *= t->shape.dim[d];
+    for (int d = axis + 1; d < t->shape.rank; d++) *inner *= t->shape.dim[d];
+}
+
+KERNEL(gather)
+{
+    const int axis = ((const gather_attr *)call->attr)->axis;
+    const weft_tensor *x = &call->in[0], *y = &call->out[0];
+    const int32_t *index = call->in[1].data;
+    int64_t outer, inner, size = x->shape.dim[axis], count = y->shape.dim[axis];
+    around(y, axis, &outer, &inner);
+    int64_t n = numel_of(&y->shape), end = (part + 1) * TILE < n ? (part + 1) * TILE : n;
+    for (int64_t at = part * TILE; at < end; at++) {
+        int64_t o = at / (inner * count), i = at % inner, k = index[at];
+        bool good = k >= 0 && k < size;
+        if (!good) weft_call_fail(call, k, size);
+        ((T *)y->data)[at] = good ? ((const T *)x->data)[(o * size + k) * inner + i] : 0;
+    }
+}
+
+#if KERNEL_IS_FLOAT
+KERNEL(scatter_add)
+{
+    const int axis = ((const gather_attr *)call->attr)->axis;
+    const weft_tensor *y = &call->out[0], *updates = &call->in[2];
+    const int32_t *index = call->in[1].data;
+    const T *x = call->in[0].data, *from = updates->data;
+    T *out = y->data;
+    int64_t outer, inner, size = y->shape.dim[axis], count = updates->shape.dim[axis];
+    around(y, axis, &outer, &inner);
+    (void)outer;
+    if (x != out) memcpy(out + part * size * inner, x + part * size * inner,
+                         (size_t)(size * inner) * sizeof *out);
+    for (int64_t k = 0; k < count; k++)
+        for (int64_t i = 0; i < inner; i++) {
+            int64_t at = (part * count + k) * inner + i, to = index[at];
+            if (to < 0 || to >= size)
+                weft_call_fail(call, to, size);
+            else
+                out[(part * size + to) * inner + i] += from[at];
+        }
+}
+#endif
+
+KERNEL(one_hot)
+{
+    int64_t classes = ((const one_hot_attr *)call->attr)->classes;
+    int64_t n = numel_of(&call->in[0].shape), each = TILE / (classes ? classes : 1) + 1;
+    const int32_t *index = call->in[0].data;
+    for (int64_t i = part * each; i < n && i < (part + 1) * each; i++) {
+        T *out = (T *)call->out[0].data + i * classes;
+        memset(out, 0, (size_t)classes * sizeof *out);
+        if (index[i] >= 0 && index[i] < classes) out[index[i]] = 1;
+    }
+}
+
+#else
+
+#include <weft/ops.h>
+
+#define F(...) {WEFT_FLOAT, __VA_ARGS__, -2, 2, false}
+#define INDICES(high, ...) {WEFT_I32, __VA_ARGS__, 0, high, false}
+
+/* ---- embedding ---- */
+
+extern const weft_op weft_op_embedding, weft_op_embedding_grad, weft_op_gather, weft_op_scatter_add;
+
+static bool infer_embedding(weft_infer *infer)
+{
+    char text[128];
+    weft_shape table = infer->in[0].shape, out = infer->in[1].shape;
+    if (!weft_infer_float(infer, 0) || !weft_infer_dtype(infer, 1, WEFT_I32)) return false;
+    if (table.rank != 2 || out.rank == WEFT_MAX_RANK)
+        return weft_infer_fail(infer, WEFT_BAD_SHAPE, "the table must be [rows, features], got %s",
+                               weft_shape_text(table, text, sizeof text));
+    out.dim[out.rank++] = table.dim[1];
+    infer->out[0] = (weft_type){infer->in[0].dtype, out};
+    return true;
+}
+
+static bool infer_embedding_grad(weft_infer *infer)
+{
+    char a[128], b[128];
+    weft_shape indices = infer->in[0].shape, dy = infer->in[1].shape, front = dy;
+    if (!weft_infer_dtype(infer, 0, WEFT_I32) || !weft_infer_float(infer, 1)) return false;
+    front.rank--;
+    if (dy.rank < 1 || !weft_shape_equal(front, indices))
+        return weft_infer_fail(infer, WEFT_BAD_SHAPE, "indices %s do not fit dy %s",
+                               weft_shape_text(indices, a, sizeof a),
+                               weft_shape_text(dy, b, sizeof b));
+    infer->out[0] = (weft_type){
+        infer->in[1].dtype,
+        WEFT_SHAPE(((const embedding_attr *)infer->attr)->rows, dy.dim[dy.rank - 1])};
+    return true;
+}
+
+static int64_t parts_embedding(const weft_call *call)
+{
+    int64_t features = call->in[0].shape.dim[1];
+    return ceil_div(numel_of(&call->in[1].shape), TILE / (features ? features : 1) + 1);
+}
+
+static int64_t parts_embedding_grad(const weft_call *call)
+{
+    return ceil_div(call->out[0].shape.dim[1], GRAD_COLUMNS);
+}
+
+static void cost_embedding(const weft_call *call, weft_cost *cost)
+{
+    cost->flops = 0;
+    cost->bytes = 2.0 * (double)numel_of(&call->out[0].shape) *
+                  (double)weft_dtype_bytes(call->out[0].dtype);
+}
+
+static embedding_attr embedding_of(int64_t rows, int64_t padding_index)
+{
+    embedding_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.rows = rows;
+    attr.padding_index = padding_index;
+    return attr;
+}
+
+static void vjp_embedding(weft_vjp *v)
+{
+    const embedding_attr *own = v->attr;
+    embedding_attr attr = embedding_of(weft_dim(v->graph, v->in[0], 0), own->padding_index);
+    v->grad_in[0] = weft_apply(v->graph, &weft_op_embedding_grad, &attr,
+                               (weft_value[]){v->in[1], v->grad_out[0]}, 2, NULL);
+}
+
+/* Linear in dy: its gradient reads the rows back, but for those of the padding. */
+static void vjp_embedding_grad(weft_vjp *v)
+{
+    const embedding_attr *attr = v->attr;
+    weft_graph *g = v->graph;
+    weft_value rows = weft_embedding(g, v->grad_out[0], v->in[0], attr->padding_index);
+    if (attr->padding_index >= 0) {
+        weft_value pad = weft_cast(g, weft_scalar(g, WEFT_F64, (double)attr->padding_index), WEFT_I32);
+        weft_value mask = weft_expand_dims(g, weft_equal(g, v->in[0], pad), -1);
+        rows = weft_masked_fill(g, rows, mask, 0.0);
+    }
+    v->grad_in[1] = rows;
+}
+
+static const embedding_attr emb_none = {6, -1}, emb_pad = {6, 0};
+static const weft_sample samples_embedding[] = {
+    {&emb_none, 2, {F({2, {6, 3}}), INDICES(6, {2, {2, 4}})}},
+    {&emb_none, 2, {F({2, {6, 1}}), INDICES(6, {1, {5}})}},
+    {&emb_none, 2, {F({2, {6, 3}}), INDICES(6, {2, {0, 4}})}},
+};
+static const weft_sample samples_embedding_grad[] = {
+    {&emb_none, 2, {INDICES(6, {2, {2, 4}}), F({3, {2, 4, 3}})}},
+    {&emb_pad, 2, {INDICES(6, {1, {9}}), F({2, {9, 2}})}},
+};
+static const weft_attr_field embedding_fields[] = {
+    {"padding_index", WEFT_ATTR_INT64, offsetof(embedding_attr, padding_index)},
+    {NULL, WEFT_ATTR_INT, 0},
+};
+
+DECLARE_KERNELS(embedding);
+const weft_op weft_op_embedding = {
+    .name = "embedding",
+    .doc = "y[...] = table[indices[...]]: rows of a table. Rows read at padding_index get no "
+           "gradient.",
+    .min_in = 2,
+    .max_in = 2,
+    .n_out = 1,
+    .attr_size = sizeof(embedding_attr),
+    .attrs = embedding_fields,
+    .infer = infer_embedding,
+    .kernel = FLOAT_KERNELS(embedding),
+    .takes = WEFT_TAKES_DENSE,
+    .parts = parts_embedding,
+    .cost = cost_embedding,
+    .vjp = vjp_embedding,
+    .samples = samples_embedding,
+    .n_samples = sizeof samples_embedding / sizeof *samples_embedding,
+};
+DECLARE_KERNELS(embedding_grad);
+const weft_op weft_op_embedding_grad = {
+    .name = "embedding_grad",
+    .doc = "dtable[r] = sum of dy[...] where indices[...] = r, in order: embedding backward.",
+    .min_in = 2,
+    .max_in = 2,
+    .n_out = 1,
+    .attr_size = sizeof(embedding_attr),
+    .attrs = embedding_fields,
+    .infer = infer_embedding_grad,
+    .kernel = FLOAT_KERNELS(embedding_grad),
+    .key_output = true,
+    .takes = WEFT_TAKES_DENSE,
+    .parts = parts_embedding_grad,
+    .cost = cost_embedding,
+    .vjp = vjp_embedding_grad,
+    .samples = samples_embedding_grad,
+    .n_samples = sizeof samples_embedding_grad / sizeof *samples_embedding_grad,
+};
+
+weft_value weft_embedding(weft_graph *graph, weft_value table, weft_value indices,
+                          int64_t padding_index)
+{
+    embedding_attr attr = embedding_of(0, padding_index);
+    return weft_apply(graph, &weft_op_embedding, &attr, (weft_value[]){table, indices}, 2, NULL);
+}
+
+/* ---- gather, scatter_add ---- */
+
+static bool fits_around(weft_shape x, weft_shape indices, int axis)
+{
+    if (x.rank != indices.rank) return false;
+    x.dim[axis] = indices.dim[axis];
+    return weft_shape_equal(x, indices);
+}
+
+static bool infer_gather(weft_infer *infer)
+{
+    char a[128], b[128];
+    int axis, want = ((const gather_attr *)infer->attr)->axis;
+    weft_shape x = infer->in[0].shape, indices = infer->in[1].shape;
+    if (!weft_infer_dtype(infer, 1, WEFT_I32) || !weft_infer_axis(infer, x.rank, want, &axis))
+        return false;
+    infer->out[0] = (weft_type){infer->in[0].dtype, indices};
+    return fits_around(x, indices, axis) ||
+           weft_infer_fail(infer, WEFT_BAD_SHAPE, "indices %s must equal %s outside axis %d",
+                           weft_shape_text(indices, b, sizeof b), weft_shape_text(x, a, sizeof a),
+                           axis);
+}
+
+static bool infer_scatter_add(weft_infer *infer)
+{
+    char a[128], b[128];
+    if (!weft_infer_float(infer, 0) || !infer_gather(infer) || !weft_infer_same_dtype(infer, 0, 2))
+        return false;
+    infer->out[0] = infer->in[0];
+    return weft_shape_equal(infer->in[1].shape, infer->in[2].shape) ||
+           weft_infer_fail(infer, WEFT_BAD_SHAPE, "indices are %s, but updates %s",
+                           weft_shape_text(infer->in[1].shape, a, sizeof a),
+                           weft_shape_text(infer->in[2].shape, b, sizeof b));
+}
+
+static int64_t parts_scatter_add(const weft_call *call)
+{
+    int64_t outer = 1;
+    for (int d = 0; d < ((const gather_attr *)call->attr)->axis; d++)
+        outer *= call->out[0].shape.dim[d];
+    return numel_of(&call->out[0].shape) ? outer : 0;
+}
+
+static void vjp_gather(weft_vjp *v)
+{
+    weft_graph *g = v->graph;
+    weft_value zeros = weft_fill(g, weft_dtype_of(g, v->in[0]), weft_shape_of(g, v->in[0]), 0.0);
+    if (v->wanted[0])
+        v->grad_in[0] = weft_scatter_add(g, zeros, v->in[1], v->grad_out[0],
+                                         ((const gather_attr *)v->attr)->axis);
+}
+
+static void vjp_scatter_add(weft_vjp *v)
+{
+    if (v->wanted[0]) v->grad_in[0] = v->grad_out[0];
+    if (v->wanted[2])
+        v->grad_in[2] = weft_gather(v->graph, v->grad_out[0], v->in[1],
+                                    ((const gather_attr *)v->attr)->axis);
+}
+
+static const gather_attr gather_0 = {0}, gather_1 = {1};
+static const weft_sample samples_gather[] = {
+    {&gather_1, 2, {F({2, {3, 5}}), INDICES(5, {2, {3, 4}})}},
+    {&gather_0, 2, {F({3, {4, 2, 2}}), INDICES(4, {3, {3, 2, 2}})}},
+    {&gather_0, 2, {{WEFT_I32, {1, {4}}, 0, 9, false}, INDICES(4, {1, {6}})}},
+};
+static const weft_sample samples_scatter_add[] = {
+    {&gather_1, 3, {F({2, {3, 5}}), INDICES(5, {2, {3, 4}}), F({2, {3, 4}})}},
+    {&gather_0, 3, {F({3, {4, 2, 2}}), INDICES(4, {3, {3, 2, 2}}), F({3, {3, 2, 2}})}},
+};
+static const weft_attr_field gather_fields[] = {
+    {"axis", WEFT_ATTR_INT, offsetof(gather_attr, axis)},
+    {NULL, WEFT_ATTR_INT, 0},
+};
+DECLARE_ANY_KERNELS(gather);
+const weft_op weft_op_gather = {
+    .name = "gather",
+    .doc = "y[.., i, ..] = x[.., indices[.., i, ..], ..] along an axis.",
+    .min_in = 2,
+    .max_in = 2,
+    .n_out = 1,
+    .attr_size = sizeof(gather_attr),
+    .attrs = gather_fields,
+    .infer = infer_gather,
+    .kernel = ANY_KERNELS(gather),
+    .takes = WEFT_TAKES_DENSE,
+    .vjp = vjp_gather,
+    .samples = samples_gather,
+    .n_samples = sizeof samples_gather / sizeof *samples_gather,
+};
+DECLARE_KERNELS(scatter_add);
+const weft_op weft_op_scatter_add = {
+    .name = "scatter_add",
+    .doc = "y = x, then y[.., indices[.., i, ..], ..] += updates[.., i, ..] along an axis, in order.",
+    .min_in = 3,
+    .max_in = 3,
+    .n_out = 1,
+    .attr_size = sizeof(gather_attr),
+    .attrs = gather_fields,
+    .infer = infer_scatter_add,
+    .kernel = FLOAT_KERNELS(scatter_add),
+    .takes = WEFT_TAKES_DENSE,
+    .inplace = 1,
+    .parts = parts_scatter_add,
+    .vjp = vjp_scatter_add,
+    .samples = samples_scatter_add,
+    .n_samples = sizeof samples_scatter_add / sizeof *samples_scatter_add,
+};
+
+static weft_value at_axis(weft_graph *graph, const weft_op *op, const weft_value *in, size_t n,
+                          int axis)
+{
+    gather_attr attr = {axis < 0 ? axis + weft_rank(graph, in[0]) : axis};
+    return weft_apply(graph, op, &attr, in, n, NULL);
+}
+
+weft_value weft_gather(weft_graph *graph, weft_value x, weft_value indices, int axis)
+{
+    return at_axis(graph, &weft_op_gather, (weft_value[]){x, indices}, 2, axis);
+}
+
+weft_value weft_scatter_add(weft_graph *graph, weft_value x, weft_value indices,
+                            weft_value updates, int axis)
+{
+    return at_axis(graph, &weft_op_scatter_add, (weft_value[]){x, indices, updates}, 3, axis);
+}
+
+/* ---- one_hot ---- */
+
+static bool infer_one_hot(weft_infer *infer)
+{
+    const one_hot_attr *attr = infer->attr;
+    weft_shape shape = infer->in[0].shape;
+    if (!weft_infer_dtype(infer, 0, WEFT_I32)) return false;
+    if (shape.rank == WEFT_MAX_RANK || attr->classes < 0)
+        return weft_infer_fail(infer, WEFT_BAD_ARGUMENT, "%lld classes on rank %d",
+                               (long long)attr->classes, shape.rank);
+    shape.dim[shape.rank++] = attr->classes;
+    infer->out[0] = (weft_type){attr->dtype, shape};
+    return true;
+}
+
+static int64_t parts_one_hot(const weft_call *call)
+{
+    int64_t classes = ((const one_hot_attr *)call->attr)->classes;
+    return ceil_div(numel_of(&call->in[0].shape), TILE / (classes ? classes : 1) + 1);
+}
+
+static const one_hot_attr hot_f64 = {5, WEFT_F64}, hot_int = {3, WEFT_I32}, hot_f32 = {5, WEFT_F32};
+static const weft_sample samples_one_hot[] = {
+    {&hot_f64, 1, {{WEFT_I32, {2, {2, 4}}, -1, 6, false}}},
+    {&hot_f32, 1, {{WEFT_I32, {2, {2, 4}}, -1, 6, false}}},
+    {&hot_int, 1, {{WEFT_I32, {1, {4}}, 0, 3, false}}},
+};
+static const weft_attr_field one_hot_fields[] = {
+    {"classes", WEFT_ATTR_INT64, offsetof(one_hot_attr, classes)},
+    {"dtype", WEFT_ATTR_DTYPE, offsetof(one_hot_attr, dtype)},
+    {NULL, WEFT_ATTR_INT, 0},
+};
+DECLARE_ANY_KERNELS(one_hot);
+extern const weft_op weft_op_one_hot;
+const weft_op weft_op_one_hot = {
+    .name = "one_hot",
+    .doc = "y[..., c] = 1 if indices[...] = c, else 0; a row of zeros for an index outside.",
+    .min_in = 1,
+    .max_in = 1,
+    .n_out = 1,
+    .attr_size = sizeof(one_hot_attr),
+    .attrs = one_hot_fields,
+    .infer = infer_one_hot,
+    .kernel = ANY_KERNELS(one_hot),
+    .key_output = true,
+    .takes = WEFT_TAKES_DENSE,
+    .parts = parts_one_hot,
+    .gradient = WEFT_GRADIENT_ZERO,
+    .samples = samples_one_hot,
+    .n_samples = sizeof samples_one_hot / sizeof *samples_one_hot,
+};
+
+weft_value weft_one_hot(weft_graph *graph, weft_value indices, int64_t classes, weft_dtype dtype)
+{
+    one_hot_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.classes = classes;
+    attr.dtype = dtype;
+    return weft_apply(graph, &weft_op_one_hot, &attr, &indices, 1, NULL);
+}
+
+#endif
