@@ -1,0 +1,295 @@
+/* Reverse-mode differentiation: walks the nodes between the wanted values and the outputs backwards
+ * and asks each op for its vector-Jacobian product, which it builds as nodes of the same graph. What
+ * arrives at a value over several ways is summed by one n-ary node, in the order of the readers.
+ * O(nodes between). (Griewank & Walther, "Evaluating Derivatives", ch. 3.) */
+#include <weft/autograd.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+/* One contribution to a value's gradient; lists by value, latest reader first. */
+typedef struct contribution {
+    weft_value gradient;
+    uint32_t next; /* index + 1 */
+} contribution;
+
+typedef struct walk {
+    weft_graph *graph;
+    size_t first_node;        /* no node before it is differentiated */
+    size_t n_nodes, n_values; /* before any node of the backward pass */
+    uint8_t *from_wrt;        /* by value: depends on a wanted value */
+    uint8_t *to_output;       /* by node: an output depends on it */
+    uint32_t *first;          /* by value: its contributions */
+    contribution *list;
+    size_t n_list, list_capacity;
+    weft_value *sums; /* room for the terms of one value */
+    size_t sum_capacity;
+} walk;
+
+static bool failed(const walk *w)
+{
+    return weft_graph_status(w->graph) != WEFT_OK;
+}
+
+static void no_memory(walk *w)
+{
+    weft_graph_fail(w->graph, WEFT_NO_MEMORY, "weft_grad: no memory");
+}
+
+static void contribute(walk *w, uint32_t value, weft_value gradient)
+{
+    if (w->n_list == w->list_capacity) {
+        size_t capacity = w->list_capacity ? 2 * w->list_capacity : 64;
+        contribution *list = realloc(w->list, capacity * sizeof *list);
+        if (!list) {
+            no_memory(w);
+            return;
+        }
+        w->list = list;
+        w->list_capacity = capacity;
+    }
+    w->list[w->n_list] = (contribution){gradient, w->first[value]};
+    w->first[value] = (uint32_t)++w->n_list;
+}
+
+/* The whole gradient of a value: nothing, the one contribution, or their sum. */
+static weft_value collected(walk *w, uint32_t value)
+{
+    size_t n = 0;
+    for (uint32_t at = w->first[value]; at; at = w->list[at - 1].next) {
+        if (n == w->sum_capacity) {
+            size_t capacity = n ? 2 * n : 8;
+            weft_value *sums = realloc(w->sums, capacity * sizeof *sums);
+            if (!sums) {
+                no_memory(w);
+                return WEFT_NO_VALUE;
+            }
+            w->sums = sums;
+            w->sum_capacity = capacity;
+        }
+        w->sums[n++] = w->list[at - 1].gradient;
+    }
+    if (n < 2) return n ? w->sums[0] : WEFT_NO_VALUE;
+    weft_value sum = weft_add_n(w->graph, w->sums, n);
+    contribution *only = &w->list[w->first[value] - 1];
+    *only = (contribution){sum, 0};
+    return sum;
+}
+
+/* Takes the gradient of one input: summed back from a broadcast, checked, kept. */
+static void accept(walk *w, const weft_op *op, uint32_t input, weft_value gradient)
+{
+    char have[128], want[128];
+    weft_value value = weft_value_from_id(w->graph, input);
+    weft_shape shape = weft_shape_of(w->graph, value);
+    if (op->broadcasts) gradient = weft_sum_to(w->graph, gradient, shape);
+    if (failed(w)) return;
+    if (weft_shape_equal(weft_shape_of(w->graph, gradient), shape) &&
+        weft_dtype_of(w->graph, gradient) == weft_dtype_of(w->graph, value)) {
+        contribute(w, input, gradient);
+        return;
+    }
+    weft_graph_fail(w->graph, WEFT_INTERNAL, "the gradient rule of %s gives %s for an input of %s",
+                    op->name,
+                    weft_shape_text(weft_shape_of(w->graph, gradient), have, sizeof have),
+                    weft_shape_text(shape, want, sizeof want));
+}
+
+static void grad_from(weft_graph *graph, size_t first_node, const weft_value *outputs,
+                      const weft_value *cotangents, size_t n_outputs, const weft_value *wrt,
+                      size_t n, weft_value *grads);
+
+typedef struct node_lists {
+    weft_value *in, *grad_in;
+    bool *wanted;
+} node_lists;
+
+/* The rule of an op that has none of its own: differentiates its expansion into plainer ops, and not
+ * a node further: its inputs may depend on each other. */
+static void differentiate_expansion(walk *w, const weft_op *op, const void *attr, size_t n_in,
+                                    const weft_value *grad_out, node_lists *l)
+{
+    weft_value out[WEFT_MAX_OUTPUTS] = {{0, 0}}, ends[WEFT_MAX_OUTPUTS], starts[WEFT_MAX_OUTPUTS];
+    weft_expand expand = {w->graph, attr, n_in, op->n_out, l->in, out};
+    size_t first_node = weft_graph_node_count(w->graph);
+    op->expand(&expand);
+    size_t n_ends = 0, n_wrt = 0;
+    for (size_t i = 0; i < op->n_out; i++) {
+        if (!weft_is_value(grad_out[i])) continue;
+        ends[n_ends] = out[i];
+        starts[n_ends++] = grad_out[i];
+    }
+    weft_value *wrt = malloc((2 * n_in + 1) * sizeof *wrt);
+    if (!wrt) {
+        no_memory(w);
+        return;
+    }
+    for (size_t i = 0; i < n_in; i++)
+        if (l->wanted[i]) wrt[n_wrt++] = l->in[i];
+    grad_from(w->graph, first_node, ends, starts, n_ends, wrt, n_wrt, wrt + n_wrt);
+    for (size_t i = 0, k = 0; i < n_in; i++)
+        if (l->wanted[i]) l->grad_in[i] = wrt[n_wrt + k++];
+    /* One value at two inputs has the whole gradient at each: it must count once. */
+    for (size_t i = 0; i < n_in; i++)
+        for (size_t k = 0; k < i; k++)
+            if (l->wanted[i] && l->wanted[k] && l->in[i].id == l->in[k].id)
+                l->grad_in[i] = WEFT_NO_VALUE;
+    free(wrt);
+}
+
+static void differentiate_node(walk *w, size_t index, node_lists *l)
+{
+    weft_node_info node = weft_graph_node(w->graph, index);
+    const weft_op *op = node.op;
+    weft_value out[WEFT_MAX_OUTPUTS], grad_out[WEFT_MAX_OUTPUTS] = {{0, 0}};
+    bool arrives = false, any = false;
+    for (size_t i = 0; i < op->n_out; i++) {
+        uint32_t id = node.first_out + (uint32_t)i;
+        out[i] = weft_value_from_id(w->graph, id);
+        if (w->first[id]) grad_out[i] = collected(w, id);
+        arrives |= weft_is_value(grad_out[i]);
+    }
+    for (size_t i = 0; i < node.n_in; i++) {
+        l->in[i] = weft_value_from_id(w->graph, node.in[i]);
+        l->wanted[i] = w->from_wrt[node.in[i]];
+        l->grad_in[i] = WEFT_NO_VALUE;
+        any |= l->wanted[i];
+    }
+    if (!arrives || !any || failed(w)) return;
+    if (op->gradient == WEFT_GRADIENT_ZERO) return;
+    weft_scope_push(w->graph, "grad%s%s", node.scope[0] ? "." : "", node.scope);
+    if (op->gradient == WEFT_GRADIENT_NONE || (!op->vjp && !op->expand)) {
+        weft_graph_fail(w->graph, WEFT_NO_GRADIENT, "%s has no gradient by design", op->name);
+    } else if (op->vjp) {
+        weft_vjp vjp = {w->graph, node.attr, node.n_in, op->n_out, l->in,
+                        out,      grad_out,  l->wanted, l->grad_in};
+        op->vjp(&vjp);
+    } else {
+        differentiate_expansion(w, op, node.attr, node.n_in, grad_out, l);
+    }
+    for (size_t i = 0; i < node.n_in && !failed(w); i++)
+        if (l->wanted[i] && weft_is_value(l->grad_in[i]))
+            accept(w, op, l->in[i].id, l->grad_in[i]);
+    weft_scope_pop(w->graph);
+}
+
+/* Which values depend on a wanted one, and which nodes an output depends on. */
+static void mark(walk *w, const weft_value *outputs, size_t n_outputs, const weft_value *wrt,
+                 size_t n)
+{
+    for (size_t i = 0; i < n; i++) w->from_wrt[wrt[i].id] = 1;
+    for (size_t k = w->first_node; k < w->n_nodes; k++) {
+        weft_node_info node = weft_graph_node(w->graph, k);
+        bool depends = false;
+        for (size_t i = 0; i < node.n_in; i++) depends |= w->from_wrt[node.in[i]];
+        for (size_t i = 0; depends && i < node.n_out; i++) {
+            weft_value out = weft_value_from_id(w->graph, node.first_out + (uint32_t)i);
+            if (weft_dtype_is_float(weft_dtype_of(w->graph, out))) w->from_wrt[out.id] = 1;
+        }
+    }
+    for (size_t i = 0; i < n_outputs; i++)
+        w->to_output[weft_producer(w->graph, outputs[i])] = 1;
+    for (size_t k = w->n_nodes; k-- > w->first_node;) {
+        weft_node_info node = weft_graph_node(w->graph, k);
+        for (size_t i = 0; w->to_output[k] && i < node.n_in; i++)
+            w->to_output[weft_producer(w->graph, weft_value_from_id(w->graph, node.in[i]))] = 1;
+    }
+}
+
+static bool check_arguments(weft_graph *g, const weft_value *outputs, const weft_value *cotangents,
+                            size_t n_outputs, const weft_value *wrt, size_t n, weft_value *grads)
+{
+    if ((n_outputs && (!outputs || !cotangents)) || (n && (!wrt || !grads))) {
+        weft_graph_fail(g, WEFT_BAD_ARGUMENT, "weft_grad: a list is NULL");
+        return false;
+    }
+    for (size_t i = 0; i < n_outputs + n; i++) {
+        weft_value v = i < n_outputs ? outputs[i] : wrt[i - n_outputs];
+        if (v.id && weft_value_from_id(g, v.id).graph == v.graph &&
+            weft_dtype_is_float(weft_dtype_of(g, v)))
+            continue;
+        weft_graph_fail(g, WEFT_BAD_ARGUMENT, "weft_grad: %s %zu is no floating value of this graph",
+                        i < n_outputs ? "output" : "wrt", i < n_outputs ? i : i - n_outputs);
+        return false;
+    }
+    for (size_t i = 0; i < n_outputs; i++)
+        if (!weft_shape_equal(weft_shape_of(g, outputs[i]), weft_shape_of(g, cotangents[i])) ||
+            weft_dtype_of(g, outputs[i]) != weft_dtype_of(g, cotangents[i])) {
+            weft_graph_fail(g, WEFT_BAD_SHAPE,
+                            "weft_grad: cotangent %zu is not of its output's type", i);
+            return false;
+        }
+    return true;
+}
+
+static void backward(walk *w, const weft_value *outputs, const weft_value *cotangents,
+                     size_t n_outputs, const weft_value *wrt, size_t n, node_lists *lists,
+                     weft_value *grads)
+{
+    mark(w, outputs, n_outputs, wrt, n);
+    for (size_t i = 0; i < n_outputs; i++) contribute(w, outputs[i].id, cotangents[i]);
+    for (size_t k = w->n_nodes; k-- > w->first_node && !failed(w);)
+        if (w->to_output[k]) differentiate_node(w, k, lists);
+    for (size_t i = 0; i < n && !failed(w); i++) {
+        grads[i] = collected(w, wrt[i].id);
+        if (!weft_is_value(grads[i]) && !failed(w))
+            grads[i] = weft_fill(w->graph, weft_dtype_of(w->graph, wrt[i]),
+                                 weft_shape_of(w->graph, wrt[i]), 0.0);
+    }
+}
+
+static void grad_from(weft_graph *graph, size_t first_node, const weft_value *outputs,
+                      const weft_value *cotangents, size_t n_outputs, const weft_value *wrt,
+                      size_t n, weft_value *grads)
+{
+    for (size_t i = 0; grads && i < n; i++) grads[i] = WEFT_NO_VALUE;
+    if (weft_graph_status(graph) != WEFT_OK ||
+        !check_arguments(graph, outputs, cotangents, n_outputs, wrt, n, grads))
+        return;
+    walk w = {.graph = graph, .first_node = first_node, .n_nodes = weft_graph_node_count(graph)};
+    size_t most = 1;
+    for (size_t k = 0; k < w.n_nodes; k++) {
+        weft_node_info node = weft_graph_node(graph, k);
+        if (node.n_in > most) most = node.n_in;
+        w.n_values = node.first_out + node.n_out;
+    }
+    w.from_wrt = calloc(w.n_values + 1, 1);
+    w.to_output = calloc(w.n_nodes + 1, 1);
+    w.first = calloc(w.n_values + 1, sizeof *w.first);
+    node_lists lists = {calloc(most, sizeof(weft_value)), calloc(most, sizeof(weft_value)),
+                        calloc(most, sizeof(bool))};
+    if (w.from_wrt && w.to_output && w.first && lists.in && lists.grad_in && lists.wanted)
+        backward(&w, outputs, cotangents, n_outputs, wrt, n, &lists, grads);
+    else
+        no_memory(&w);
+    free(w.from_wrt);
+    free(w.to_output);
+    free(w.first);
+    free(w.list);
+    free(w.sums);
+    free(lists.in);
+    free(lists.grad_in);
+    free(lists.wanted);
+}
+
+void weft_grad_of(weft_graph *graph, const weft_value *outputs, const weft_value *cotangents,
+                  size_t n_outputs, const weft_value *wrt, size_t n, weft_value *grads)
+{
+    grad_from(graph, 0, outputs, cotangents, n_outputs, wrt, n, grads);
+}
+
+void weft_grad(weft_graph *graph, weft_value loss, const weft_value *wrt, size_t n,
+               weft_value *grads)
+{
+    for (size_t i = 0; grads && i < n; i++) grads[i] = WEFT_NO_VALUE;
+    if (weft_graph_status(graph) != WEFT_OK) return;
+    char text[128];
+    weft_shape shape = weft_shape_of(graph, loss);
+    if (weft_is_value(loss) && shape.rank != 0) {
+        weft_graph_fail(graph, WEFT_BAD_SHAPE, "weft_grad: the loss must be a scalar, got %s",
+                        weft_shape_text(shape, text, sizeof text));
+        return;
+    }
+    weft_value one = weft_scalar(graph, weft_dtype_of(graph, loss), 1.0);
+    weft_grad_of(graph, &loss, &one, 1, wrt, n, grads);
+}

@@ -1,0 +1,148 @@
+/* Memory: every allocation of a small training step made to fail once, in turn. Each time there must
+ * be a status, no crash, and nothing left allocated. The linker sends the library's allocations
+ * through the wrappers below (--wrap). */
+#include "tests.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t n, size_t bytes);
+void *__real_realloc(void *old, size_t bytes);
+void *__real_aligned_alloc(size_t alignment, size_t bytes);
+void __real_free(void *memory);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t n, size_t bytes);
+void *__wrap_realloc(void *old, size_t bytes);
+void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
+void __wrap_free(void *memory);
+
+static atomic_long live, calls, fail_at;
+
+static bool may(void)
+{
+    long n = atomic_fetch_add(&calls, 1) + 1;
+    return n != atomic_load(&fail_at);
+}
+
+static void *counted(void *memory)
+{
+    if (memory) atomic_fetch_add(&live, 1);
+    return memory;
+}
+
+void *__wrap_malloc(size_t bytes)
+{
+    return may() ? counted(__real_malloc(bytes)) : NULL;
+}
+void *__wrap_calloc(size_t n, size_t bytes)
+{
+    return may() ? counted(__real_calloc(n, bytes)) : NULL;
+}
+void *__wrap_realloc(void *old, size_t bytes)
+{
+    if (!may()) return NULL;
+    void *memory = __real_realloc(old, bytes);
+    return old ? memory : counted(memory);
+}
+void *__wrap_aligned_alloc(size_t alignment, size_t bytes)
+{
+    return may() ? counted(__real_aligned_alloc(alignment, bytes)) : NULL;
+}
+void __wrap_free(void *memory)
+{
+    if (memory) atomic_fetch_sub(&live, 1);
+    __real_free(memory);
+}
+
+/* Declares a two-layer network, its training step, plans it, runs it twice, saves and loads it.
+ * Returns the first status that is not WEFT_OK. */
+static weft_status small_train_step(const char *path)
+{
+    weft_error error = {0};
+    weft_status status = WEFT_OK;
+    weft_graph *g = weft_graph_new();
+    weft_value ids = weft_input(g, "ids", WEFT_I32, WEFT_SHAPE(4));
+    weft_value targets = weft_input(g, "targets", WEFT_I32, WEFT_SHAPE(4));
+    weft_value table =
+        weft_param(g, "table", WEFT_F32, WEFT_SHAPE(8, 6), (weft_init){WEFT_INIT_NORMAL, 0, 1});
+    weft_value w = weft_param(g, "w", WEFT_F32, WEFT_SHAPE(6, 8), WEFT_INIT_XAVIER);
+    weft_value h = weft_layer_norm(g, weft_embedding(g, table, ids, -1), WEFT_NO_VALUE,
+                                   WEFT_NO_VALUE, 1e-5);
+    weft_value logits = weft_einsum(g, "ij,jk->ik", weft_gelu(g, h), w);
+    weft_cross_entropy_options ce = {.ignore_index = -1};
+    weft_value loss = weft_cross_entropy(g, logits, targets, &ce);
+    weft_value lr = weft_scalar(g, WEFT_F32, 0.01);
+    weft_optimizer adam = WEFT_ADAM_DEFAULT;
+    weft_value params[2] = {table, w};
+    weft_value step = weft_train_step(g, loss, params, 2, lr, &adam, NULL);
+    weft_params *store = weft_params_new(), *copy = weft_params_new();
+    weft_plan *plan = NULL;
+    weft_session *session = NULL;
+    static const int32_t data[4] = {1, 2, 3, 4};
+    weft_value wanted[2] = {loss, step};
+
+    status = weft_graph_status(g);
+    if (status == WEFT_OK && (!store || !copy)) status = WEFT_NO_MEMORY;
+    if (status == WEFT_OK) status = weft_params_init(store, g, 1, &error);
+    if (status == WEFT_OK) {
+        plan = weft_plan_new(g, wanted, 2, &(weft_plan_options){.verify = true}, &error);
+        if (!plan) status = error.status;
+    }
+    if (status == WEFT_OK) {
+        session = weft_session_new(plan, store, NULL, &error);
+        if (!session) status = error.status;
+    }
+    if (status == WEFT_OK) status = weft_feed(session, ids, data, sizeof data);
+    if (status == WEFT_OK) status = weft_feed(session, targets, data, sizeof data);
+    for (int i = 0; i < 2 && status == WEFT_OK; i++) status = weft_run(session);
+    if (status == WEFT_OK) status = weft_params_save(store, path, &error);
+    if (status == WEFT_OK) status = weft_params_load(copy, path, &error);
+    weft_session_free(session);
+    weft_plan_free(plan);
+    weft_params_free(store);
+    weft_params_free(copy);
+    weft_graph_free(g);
+    return status;
+}
+
+static void test_failing_allocations(void)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/weft-memory-%ld.safetensors", (long)getpid());
+    CU_ASSERT_EQUAL_FATAL(small_train_step(path), WEFT_OK);
+    long before = atomic_load(&live), n = 0, unseen = 0;
+    bool leaked = false;
+    for (n = 1; n < 100000; n++) {
+        atomic_store(&calls, 0);
+        atomic_store(&fail_at, n);
+        weft_status status = small_train_step(path);
+        bool reached = atomic_load(&calls) >= n;
+        atomic_store(&fail_at, 0);
+        if (reached && status != WEFT_NO_MEMORY) {
+            if (unseen++ < 5)
+                fprintf(stderr, "\n    allocation %ld failed, the status was \"%s\"\n", n,
+                        weft_status_text(status));
+        }
+        if (atomic_load(&live) != before) {
+            if (!leaked) fprintf(stderr, "\n    leak after allocation %ld failed\n", n);
+            leaked = true;
+            before = atomic_load(&live);
+        }
+        if (!reached) break;
+    }
+    CU_ASSERT_TRUE(n > 50);
+    CU_ASSERT_EQUAL(unseen, 0);
+    CU_ASSERT_FALSE(leaked);
+    unlink(path);
+}
+
+void memory_tests(void)
+{
+    CU_pSuite suite = CU_add_suite("memory", NULL, NULL);
+    CU_add_test(suite, "every allocation fails once", test_failing_allocations);
+}
