@@ -1,0 +1,108 @@
+/* DOT export: nodes with their attributes and shapes, name scopes as nested clusters. */
+#include "internal.h"
+
+#include <string.h>
+
+static void quoted(FILE *file, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\\') fputc('\\', file);
+        if (*text == '\n')
+            fputs("\\n", file);
+        else
+            fputc(*text, file);
+    }
+}
+
+static void attribute(FILE *file, const weft_attr_field *field, const void *attr)
+{
+    const char *at = (const char *)attr + field->offset;
+    char text[128];
+    fprintf(file, "\\n%s ", field->name);
+    switch (field->kind) {
+    case WEFT_ATTR_INT: fprintf(file, "%d", *(const int32_t *)at); break;
+    case WEFT_ATTR_INT64: fprintf(file, "%lld", (long long)*(const int64_t *)at); break;
+    case WEFT_ATTR_BOOL: fprintf(file, "%s", *(const bool *)at ? "yes" : "no"); break;
+    case WEFT_ATTR_DOUBLE: fprintf(file, "%g", *(const double *)at); break;
+    case WEFT_ATTR_TEXT: quoted(file, at); break;
+    case WEFT_ATTR_SHAPE:
+        fputs(weft_shape_text(*(const weft_shape *)at, text, sizeof text), file);
+        break;
+    case WEFT_ATTR_DTYPE: fputs(weft_dtype_name(*(const weft_dtype *)at), file); break;
+    }
+}
+
+static bool is_leaf(const weft_op *op)
+{
+    return op == &weft_op_input || op == &weft_op_state || op == &weft_op_constant;
+}
+
+static void draw_node(FILE *file, const weft_graph *g, size_t index)
+{
+    const node_record *node = &g->nodes[index];
+    const value_record *value = &g->values[node->first_out];
+    const char *style = node->op == &weft_op_input   ? "shape=ellipse, fillcolor=\"#cfe3f5\""
+                        : node->op == &weft_op_state ? "shape=box3d, fillcolor=\"#f3e2c0\""
+                        : node->op->updates          ? "shape=box, fillcolor=\"#f5d0cc\""
+                        : node->op->alias            ? "shape=box, fillcolor=\"#f2f2f2\""
+                                                     : "shape=box, fillcolor=\"#dcefd8\"";
+    char text[128];
+    fprintf(file, "n%zu [%s, label=\"", index, style);
+    if (value->name) {
+        quoted(file, value->name);
+        if (!is_leaf(node->op)) fprintf(file, "\\n%s", node->op->name);
+    } else {
+        quoted(file, node->op->name);
+    }
+    for (const weft_attr_field *f = node->op->attrs; f && f->name && !is_leaf(node->op); f++)
+        attribute(file, f, node->attr);
+    fprintf(file, "\\n%s %s\"];\n", weft_dtype_name(value->type.dtype),
+            weft_shape_text(value->type.shape, text, sizeof text));
+}
+
+/* Goes from the cluster of one scope to that of the next: closes what ends, opens what begins. */
+static void change_scope(FILE *file, const char *from, const char *to, size_t *clusters)
+{
+    size_t common = 0, i = 0;
+    for (; from[i] && from[i] == to[i]; i++)
+        if (from[i] == '.') common = i + 1;
+    if ((!from[i] || from[i] == '.') && (!to[i] || to[i] == '.') && i) common = i + (to[i] == '.');
+    bool whole = !from[i] && i; /* `to` continues `from`, or is it */
+    if (!whole || (to[i] && to[i] != '.')) {
+        const char *rest = from + (common > strlen(from) ? strlen(from) : common);
+        for (; *rest; rest += *rest == '.') {
+            fputs("}\n", file);
+            rest += strcspn(rest, ".");
+        }
+    }
+    for (const char *at = to + (common > strlen(to) ? strlen(to) : common); *at; at += *at == '.') {
+        size_t n = strcspn(at, ".");
+        fprintf(file, "subgraph cluster_%zu { label=\"%.*s\"; color=\"#999999\";\n", (*clusters)++,
+                (int)n, at);
+        at += n;
+    }
+}
+
+weft_status weft_graph_dot(const weft_graph *graph, FILE *file, weft_error *error)
+{
+    const weft_error *e = weft_graph_error(graph);
+    if (e->status != WEFT_OK) return weft_error_set(error, e->status, e->where, "%s", e->message);
+    if (!file) return weft_error_set(error, WEFT_BAD_ARGUMENT, "dot", "the file is NULL");
+    size_t clusters = 0;
+    const char *scope = "";
+    fputs("digraph weft {\nrankdir=TB;\nnode [style=filled, fontname=\"Helvetica\", fontsize=10];\n"
+          "edge [color=\"#666666\"];\n",
+          file);
+    for (size_t n = 0; n < graph->n_nodes; n++) {
+        change_scope(file, scope, graph->nodes[n].scope, &clusters);
+        scope = graph->nodes[n].scope;
+        draw_node(file, graph, n);
+    }
+    change_scope(file, scope, "", &clusters);
+    for (size_t n = 0; n < graph->n_nodes; n++)
+        for (size_t i = 0; i < graph->nodes[n].n_in; i++)
+            fprintf(file, "n%u -> n%zu;\n", graph->values[graph->nodes[n].in[i]].node, n);
+    fputs("}\n", file);
+    if (ferror(file)) return weft_error_set(error, WEFT_IO, "dot", "the file cannot be written");
+    return WEFT_OK;
+}

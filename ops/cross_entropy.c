@@ -1,0 +1,294 @@
+/* Cross entropy over class indices, straight from logits.
+ *
+ * With p = softmax(logits), C classes, smoothing e and target t, a row's loss is
+ *     lse - (1 - e) logits[t] - e / C sum logits,    lse = ln sum e^logits
+ * and its gradient p - (1 - e) onehot(t) - e / C. Forward keeps lse, so that backward needs no
+ * second pass for the sum. Row losses are summed in row order in a second stage. */
+#include "kernel.h"
+
+typedef struct cross_entropy_attr {
+    int64_t ignore_index;
+    double smoothing;
+    int32_t sum; /* instead of mean */
+} cross_entropy_attr;
+
+static inline int64_t classes_of(const weft_call *call)
+{
+    return call->in[0].shape.dim[call->in[0].shape.rank - 1];
+}
+
+static inline int64_t rows_per_part(const weft_call *call)
+{
+    int64_t classes = classes_of(call);
+    return TILE / (classes ? classes : 1) + 1;
+}
+
+#ifdef WEFT_KERNEL_ISA
+#include "vmath.h"
+
+static inline int64_t count_targets(const int32_t *target, int64_t rows, int64_t ignore)
+{
+    int64_t n = 0;
+    for (int64_t r = 0; r < rows; r++) n += target[r] != ignore;
+    return n;
+}
+
+static inline T row_loss(const cross_entropy_attr *attr, const T *x, int64_t n, int32_t target,
+                         T *lse)
+{
+    T top = (T)-INFINITY, sum = 0, total = 0;
+    _Pragma("omp simd reduction(max : top)") for (int64_t i = 0; i < n; i++) top =
+        x[i] > top ? x[i] : top;
+    const T shift = top == (T)-INFINITY ? 0 : top;
+    _Pragma("omp simd reduction(+ : sum, total)") for (int64_t i = 0; i < n; i++)
+    {
+        sum += vm_exp(x[i] - shift);
+        total += x[i];
+    }
+    *lse = shift + (T)log((double)sum);
+    T smooth = attr->smoothing > 0 ? (T)(attr->smoothing / (double)n) * total : 0;
+    return *lse - (T)(1 - attr->smoothing) * x[target] - smooth;
+}
+
+KERNEL(cross_entropy)
+{
+    const cross_entropy_attr *attr = call->attr;
+    const int32_t *target = call->in[1].data;
+    const int64_t n = classes_of(call), rows = numel_of(&call->in[1].shape);
+    T *losses = call->scratch;
+    if (call->stage == 1) {
+        double total = 0;
+        for (int64_t r = 0; r < rows; r++) total += (double)losses[r];
+        int64_t counted = count_targets(target, rows, attr->ignore_index);
+        *(T *)call->out[0].data = (T)(attr->sum || !counted ? total : total / (double)counted);
+        return;
+    }
+    const int64_t each = rows_per_part(call);
+    for (int64_t r = part * each; r < rows && r < (part + 1) * each; r++) {
+        const T *x = (const T *)call->in[0].data + r * n;
+        T *lse = (T *)call->out[1].data + r;
+        bool ignored = target[r] == attr->ignore_index;
+        bool outside = target[r] < 0 || target[r] >= n;
+        if (!ignored && outside) weft_call_fail(call, target[r], n);
+        T loss = row_loss(attr, x, n, outside ? 0 : target[r], lse);
+        losses[r] = ignored || outside ? 0 : loss;
+    }
+}
+
+/* Inputs: logits, targets, lse, dloss. */
+KERNEL(cross_entropy_grad)
+{
+    const cross_entropy_attr *attr = call->attr;
+    const int32_t *target = call->in[1].data;
+    const int64_t n = classes_of(call), rows = numel_of(&call->in[1].shape);
+    const int64_t each = rows_per_part(call);
+    const int64_t counted = count_targets(target, rows, attr->ignore_index);
+    const T dloss = *(const T *)call->in[3].data;
+    const T scale = attr->sum || !counted ? dloss : dloss / (T)counted;
+    const T even = (T)(attr->smoothing / (double)n);
+    for (int64_t r = part * each; r < rows && r < (part + 1) * each; r++) {
+        const T *x = (const T *)call->in[0].data + r * n, lse = ((const T *)call->in[2].data)[r];
+        T *dx = (T *)call->out[0].data + r * n;
+        if (target[r] == attr->ignore_index || target[r] < 0 || target[r] >= n) {
+            memset(dx, 0, (size_t)n * sizeof *dx);
+            continue;
+        }
+        _Pragma("omp simd") for (int64_t i = 0; i < n; i++) dx[i] =
+            scale * (vm_exp(x[i] - lse) - even);
+        dx[target[r]] -= scale * (T)(1 - attr->smoothing);
+    }
+}
+
+#else
+
+#include <weft/ops.h>
+
+extern const weft_op weft_op_cross_entropy, weft_op_cross_entropy_grad;
+
+static bool infer_rows(weft_infer *infer, weft_shape *rows)
+{
+    char a[128], b[128];
+    const cross_entropy_attr *attr = infer->attr;
+    if (!weft_infer_float(infer, 0) || !weft_infer_min_rank(infer, 0, 1) ||
+        !weft_infer_dtype(infer, 1, WEFT_I32))
+        return false;
+    *rows = infer->in[0].shape;
+    rows->rank--;
+    if (infer->in[0].shape.dim[rows->rank] < 1 || !weft_shape_equal(*rows, infer->in[1].shape))
+        return weft_infer_fail(infer, WEFT_BAD_SHAPE, "logits %s do not fit targets %s",
+                               weft_shape_text(infer->in[0].shape, a, sizeof a),
+                               weft_shape_text(infer->in[1].shape, b, sizeof b));
+    return (attr->smoothing >= 0 && attr->smoothing <= 1) ||
+           weft_infer_fail(infer, WEFT_BAD_ARGUMENT, "label smoothing must be in [0, 1], got %g",
+                           attr->smoothing);
+}
+
+static bool infer_cross_entropy(weft_infer *infer)
+{
+    weft_shape rows;
+    if (!infer_rows(infer, &rows)) return false;
+    infer->out[0] = (weft_type){infer->in[0].dtype, WEFT_SCALAR};
+    infer->out[1] = (weft_type){infer->in[0].dtype, rows};
+    return true;
+}
+
+static bool infer_cross_entropy_grad(weft_infer *infer)
+{
+    weft_shape rows;
+    if (!infer_rows(infer, &rows) || !weft_infer_same_dtype(infer, 0, 2) ||
+        !weft_infer_same_dtype(infer, 0, 3))
+        return false;
+    infer->out[0] = infer->in[0];
+    return (weft_shape_equal(infer->in[2].shape, rows) && infer->in[3].shape.rank == 0) ||
+           weft_infer_fail(infer, WEFT_BAD_SHAPE, "lse or dloss are of another shape");
+}
+
+static int64_t parts_rows(const weft_call *call)
+{
+    if (call->stage == 1) return 1;
+    return ceil_div(numel_of(&call->in[1].shape), rows_per_part(call));
+}
+
+static size_t scratch_losses(const weft_call *call)
+{
+    return (size_t)numel_of(&call->in[1].shape) * weft_dtype_bytes(call->in[0].dtype);
+}
+
+static void cost_rows(const weft_call *call, weft_cost *cost)
+{
+    double n = (double)numel_of(&call->in[0].shape);
+    double passes = call->out[0].shape.rank ? 2 : 1;
+    cost->flops = 13 * n;
+    cost->bytes = passes * n * (double)weft_dtype_bytes(call->in[0].dtype);
+}
+
+/* ---- Gradients ---- */
+
+/* 1 for the rows that count, 0 for the others. */
+static weft_value counted_rows(weft_graph *g, const cross_entropy_attr *attr, weft_value targets,
+                               weft_dtype dtype)
+{
+    weft_value ignore =
+        weft_cast(g, weft_scalar(g, WEFT_F64, (double)attr->ignore_index), WEFT_I32);
+    return weft_cast(g, weft_logical_not(g, weft_equal(g, targets, ignore)), dtype);
+}
+
+/* dlogits = dloss / count * counted * (e^(logits - lse) - (1 - e) onehot - e / C) */
+static void expand_cross_entropy_grad(weft_expand *e)
+{
+    const cross_entropy_attr *attr = e->attr;
+    weft_graph *g = e->graph;
+    weft_dtype dtype = weft_dtype_of(g, e->in[0]);
+    int64_t classes = weft_dim(g, e->in[0], -1);
+    weft_value counted = counted_rows(g, attr, e->in[1], dtype), scale = e->in[3];
+    weft_value p = weft_exp(g, weft_sub(g, e->in[0], weft_expand_dims(g, e->in[2], -1)));
+    weft_value hot = weft_scale(g, weft_one_hot(g, e->in[1], classes, dtype), 1 - attr->smoothing);
+    weft_value row = weft_add_scalar(g, weft_sub(g, p, hot), -attr->smoothing / (double)classes);
+    if (!attr->sum) {
+        weft_value n = weft_sum(g, counted, WEFT_ALL_AXES, false);
+        scale = weft_div(g, scale, weft_maximum(g, n, weft_scalar(g, dtype, 1.0)));
+    }
+    e->out[0] = weft_mul(g, row, weft_mul(g, weft_expand_dims(g, counted, -1), scale));
+}
+
+static void vjp_cross_entropy(weft_vjp *v)
+{
+    weft_graph *g = v->graph;
+    weft_value whole = WEFT_NO_VALUE;
+    if (weft_is_value(v->grad_out[0]))
+        whole = weft_apply(g, &weft_op_cross_entropy_grad, v->attr,
+                           (weft_value[]){v->in[0], v->in[1], v->out[1], v->grad_out[0]}, 4, NULL);
+    if (weft_is_value(v->grad_out[1])) { /* d lse / d logits = softmax */
+        weft_value p = weft_exp(g, weft_sub(g, v->in[0], weft_expand_dims(g, v->out[1], -1)));
+        weft_value part = weft_mul(g, p, weft_expand_dims(g, v->grad_out[1], -1));
+        whole = weft_is_value(whole) ? weft_add(g, whole, part) : part;
+    }
+    v->grad_in[0] = whole;
+}
+
+#define F(...) {WEFT_FLOAT, __VA_ARGS__, -2, 2, false}
+#define TARGETS(...) {WEFT_I32, __VA_ARGS__, 0, 5, false}
+static const cross_entropy_attr ce_plain = {-1, 0, 0}, ce_smooth = {2, 0.1, 0},
+                                ce_sum = {-1, 0.2, 1};
+static const weft_sample samples_cross_entropy[] = {
+    {&ce_plain, 2, {F({2, {4, 5}}), TARGETS({1, {4}})}},
+    {&ce_smooth, 2, {F({3, {2, 4, 5}}), TARGETS({2, {2, 4}})}},
+    {&ce_sum, 2, {F({2, {3, 5}}), TARGETS({1, {3}})}},
+    {&ce_plain, 2, {F({2, {0, 5}}), TARGETS({1, {0}})}},
+};
+static const weft_sample samples_cross_entropy_grad[] = {
+    {&ce_plain,
+     4,
+     {F({2, {4, 5}}), TARGETS({1, {4}}), {WEFT_FLOAT, {1, {4}}, 1, 3, false}, F({0, {0}})}},
+    {&ce_smooth,
+     4,
+     {F({2, {6, 5}}), TARGETS({1, {6}}), {WEFT_FLOAT, {1, {6}}, 1, 3, false}, F({0, {0}})}},
+    {&ce_sum,
+     4,
+     {F({2, {3, 5}}), TARGETS({1, {3}}), {WEFT_FLOAT, {1, {3}}, 1, 3, false}, F({0, {0}})}},
+};
+static const weft_attr_field cross_entropy_fields[] = {
+    {"ignore_index", WEFT_ATTR_INT64, offsetof(cross_entropy_attr, ignore_index)},
+    {"smoothing", WEFT_ATTR_DOUBLE, offsetof(cross_entropy_attr, smoothing)},
+    {"sum", WEFT_ATTR_INT, offsetof(cross_entropy_attr, sum)},
+    {NULL, WEFT_ATTR_INT, 0},
+};
+DECLARE_KERNELS(cross_entropy);
+DECLARE_KERNELS(cross_entropy_grad);
+const weft_op weft_op_cross_entropy = {
+    .name = "cross_entropy",
+    .doc = "loss = mean (or sum) over counted rows of lse - (1-e) logits[target] - e/C sum logits; "
+           "also gives lse = ln sum e^logits of each row.",
+    .min_in = 2,
+    .max_in = 2,
+    .n_out = 2,
+    .attr_size = sizeof(cross_entropy_attr),
+    .attrs = cross_entropy_fields,
+    .infer = infer_cross_entropy,
+    .kernel = FLOAT_KERNELS(cross_entropy),
+    .takes = WEFT_TAKES_DENSE,
+    .stages = 2,
+    .parts = parts_rows,
+    .scratch = scratch_losses,
+    .cost = cost_rows,
+    .vjp = vjp_cross_entropy,
+    .samples = samples_cross_entropy,
+    .n_samples = sizeof samples_cross_entropy / sizeof *samples_cross_entropy,
+};
+const weft_op weft_op_cross_entropy_grad = {
+    .name = "cross_entropy_grad",
+    .doc = "dlogits = dloss / count (e^(logits - lse) - (1-e) onehot(target) - e/C) on counted rows, "
+           "0 on the others: cross_entropy backward.",
+    .min_in = 4,
+    .max_in = 4,
+    .n_out = 1,
+    .attr_size = sizeof(cross_entropy_attr),
+    .attrs = cross_entropy_fields,
+    .infer = infer_cross_entropy_grad,
+    .kernel = FLOAT_KERNELS(cross_entropy_grad),
+    .takes = WEFT_TAKES_DENSE,
+    .parts = parts_rows,
+    .cost = cost_rows,
+    .inplace = 1,
+    .expand = expand_cross_entropy_grad,
+    .samples = samples_cross_entropy_grad,
+    .n_samples = sizeof samples_cross_entropy_grad / sizeof *samples_cross_entropy_grad,
+};
+
+weft_value weft_cross_entropy(weft_graph *graph, weft_value logits, weft_value targets,
+                              const weft_cross_entropy_options *options)
+{
+    cross_entropy_attr attr;
+    memset(&attr, 0, sizeof attr);
+    if (!options) {
+        weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "cross_entropy: the options are NULL");
+        return WEFT_NO_VALUE;
+    }
+    attr.ignore_index = options->ignore_index;
+    attr.smoothing = options->label_smoothing;
+    attr.sum = options->reduction == WEFT_REDUCE_SUM;
+    return weft_apply(graph, &weft_op_cross_entropy, &attr, (weft_value[]){logits, targets}, 2,
+                      NULL);
+}
+
+#endif

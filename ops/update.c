@@ -1,0 +1,241 @@
+/* Update nodes: they write states in place, element by element, in one pass over all they read. */
+#include "kernel.h"
+
+#include <weft/ops.h>
+
+typedef struct sgd_attr {
+    weft_sgd_options o;
+    bool scaled;
+} sgd_attr;
+typedef struct adam_attr {
+    weft_adam_options o;
+    bool scaled;
+} adam_attr;
+
+#ifdef WEFT_KERNEL_ISA
+
+#define TILE_RANGE                                                                                 \
+    const int64_t n = numel_of(&call->out[0].shape), begin = part * TILE;                          \
+    const int64_t end = begin + TILE < n ? begin + TILE : n;
+
+static inline T scalar_in(const weft_call *call, size_t i)
+{
+    return *(const T *)call->in[i].data;
+}
+
+KERNEL(assign)
+{
+    TILE_RANGE
+    memcpy((T *)call->out[0].data + begin, (const T *)call->in[1].data + begin,
+           (size_t)(end - begin) * sizeof(T));
+}
+
+#if KERNEL_IS_FLOAT
+/* Inputs: param, grad, lr[, scale]. */
+KERNEL(sgd_update)
+{
+    TILE_RANGE
+    const sgd_attr *attr = call->attr;
+    T *param = call->out[0].data;
+    const T *grad = call->in[1].data, lr = scalar_in(call, 2), decay = (T)attr->o.weight_decay;
+    const T scale = attr->scaled ? scalar_in(call, 3) : 1;
+    for (int64_t i = begin; i < end; i++) param[i] -= lr * (scale * grad[i] + decay * param[i]);
+}
+
+/* Inputs: param, buf, grad, lr[, scale]. */
+KERNEL(momentum_update)
+{
+    TILE_RANGE
+    const sgd_attr *attr = call->attr;
+    T *param = call->out[0].data, *buf = call->out[1].data;
+    const T *grad = call->in[2].data, lr = scalar_in(call, 3), decay = (T)attr->o.weight_decay;
+    const T scale = attr->scaled ? scalar_in(call, 4) : 1, momentum = (T)attr->o.momentum;
+    const bool nesterov = attr->o.nesterov;
+    _Pragma("omp simd") for (int64_t i = begin; i < end; i++)
+    {
+        const T g = scale * grad[i] + decay * param[i], b = momentum * buf[i] + g;
+        buf[i] = b;
+        param[i] -= lr * (nesterov ? g + momentum * b : b);
+    }
+}
+
+/* Inputs: param, m, v, grad, lr, t[, scale]. */
+KERNEL(adam_update)
+{
+    TILE_RANGE
+    const adam_attr *attr = call->attr;
+    T *param = call->out[0].data, *m = call->out[1].data, *v = call->out[2].data;
+    const T *grad = call->in[3].data, lr = scalar_in(call, 4);
+    const double t = (double)scalar_in(call, 5);
+    const T scale = attr->scaled ? scalar_in(call, 6) : 1;
+    const T b1 = (T)attr->o.beta1, b2 = (T)attr->o.beta2, eps = (T)attr->o.eps;
+    const T a1 = (T)(1 - attr->o.beta1), a2 = (T)(1 - attr->o.beta2);
+    const T decay = attr->o.decoupled ? 0 : (T)attr->o.weight_decay;
+    const T shrink = attr->o.decoupled ? (T)(1 - (double)lr * attr->o.weight_decay) : 1;
+    const T correct_m = (T)(1 / (1 - pow(attr->o.beta1, t)));
+    const T correct_v = (T)(1 / (1 - pow(attr->o.beta2, t)));
+    _Pragma("omp simd") for (int64_t i = begin; i < end; i++)
+    {
+        const T g = scale * grad[i] + decay * param[i];
+        m[i] = b1 * m[i] + a1 * g;
+        v[i] = b2 * v[i] + a2 * g * g;
+        param[i] = shrink * param[i] -
+                   lr * (m[i] * correct_m) / ((T)sqrt(v[i] * correct_v) + eps);
+    }
+}
+#endif
+
+#else
+
+static bool infer_update(weft_infer *infer)
+{
+    char a[128], b[128];
+    size_t states = infer->op->updates;
+    weft_shape shape = infer->in[0].shape;
+    for (size_t i = 0; i < infer->n_in; i++) {
+        weft_shape want = i <= states ? shape : WEFT_SCALAR;
+        if (!weft_infer_same_dtype(infer, 0, i)) return false;
+        if (!weft_shape_equal(infer->in[i].shape, want))
+            return weft_infer_fail(infer, WEFT_BAD_SHAPE, "input %zu must be %s, got %s", i,
+                                   weft_shape_text(want, a, sizeof a),
+                                   weft_shape_text(infer->in[i].shape, b, sizeof b));
+    }
+    for (size_t i = 0; i < states; i++) infer->out[i] = infer->in[i];
+    return true;
+}
+
+static bool infer_float_update(weft_infer *infer)
+{
+    return weft_infer_float(infer, 0) && infer_update(infer);
+}
+
+static void cost_update(const weft_call *call, weft_cost *cost)
+{
+    double n = (double)numel_of(&call->out[0].shape);
+    cost->flops = 6.0 * n * (double)call->n_out;
+    cost->bytes = n * (double)((2 * call->n_out + 1) * weft_dtype_bytes(call->out[0].dtype));
+}
+
+#define F(...) {WEFT_FLOAT, __VA_ARGS__, -1, 1, false}
+#define POSITIVE(...) {WEFT_FLOAT, __VA_ARGS__, 0.1, 1, false}
+#define COUNT {WEFT_FLOAT, {0, {0}}, 3, 3, false}
+static const sgd_attr sgd_plain = {{0, 0.1, false}, true}, sgd_nesterov = {{0.9, 0.1, true}, false};
+static const adam_attr
+    adam_decoupled = {{0.9, 0.999, 1e-8, 0.1, true}, false};
+static const weft_sample samples_assign[] = {
+    {NULL, 2, {F({2, {3, 4}}), F({2, {3, 4}})}},
+    {NULL, 2, {{WEFT_I32, {1, {3}}, 0, 9, false}, {WEFT_I32, {1, {3}}, 0, 9, false}}},
+};
+static const weft_sample samples_sgd_update[] = {
+    {&sgd_plain, 4, {F({2, {3, 4}}), F({2, {3, 4}}), POSITIVE({0, {0}}), POSITIVE({0, {0}})}},
+};
+static const weft_sample samples_momentum_update[] = {
+    {&sgd_nesterov, 4, {F({1, {7}}), F({1, {7}}), F({1, {7}}), POSITIVE({0, {0}})}},
+};
+static const weft_sample samples_adam_update[] = {
+    {&adam_plain,
+     7,
+     {F({1, {5}}), F({1, {5}}), POSITIVE({1, {5}}), F({1, {5}}), POSITIVE({0, {0}}), COUNT,
+      POSITIVE({0, {0}})}},
+    {&adam_decoupled,
+     6,
+     {F({2, {3, 4}}), F({2, {3, 4}}), POSITIVE({2, {3, 4}}), F({2, {3, 4}}), POSITIVE({0, {0}}),
+      COUNT}},
+};
+static const weft_attr_field sgd_fields[] = {
+    {"momentum", WEFT_ATTR_DOUBLE, offsetof(sgd_attr, o.momentum)},
+    {"weight_decay", WEFT_ATTR_DOUBLE, offsetof(sgd_attr, o.weight_decay)},
+    {NULL, WEFT_ATTR_INT, 0},
+};
+static const weft_attr_field adam_fields[] = {
+    {"beta1", WEFT_ATTR_DOUBLE, offsetof(adam_attr, o.beta1)},
+    {"beta2", WEFT_ATTR_DOUBLE, offsetof(adam_attr, o.beta2)},
+    {"eps", WEFT_ATTR_DOUBLE, offsetof(adam_attr, o.eps)},
+    {"weight_decay", WEFT_ATTR_DOUBLE, offsetof(adam_attr, o.weight_decay)},
+    {NULL, WEFT_ATTR_INT, 0},
+};
+
+#define UPDATE_OP(op, text, states, least, most, attribute_size, fields, shape_rule, kernels)      \
+    extern const weft_op weft_op_##op;                                                             \
+    const weft_op weft_op_##op = {                                                                 \
+        .name = #op,                                                                               \
+        .doc = text,                                                                               \
+        .min_in = least,                                                                           \
+        .max_in = most,                                                                            \
+        .n_out = states,                                                                           \
+        .attr_size = attribute_size,                                                               \
+        .attrs = fields,                                                                           \
+        .infer = shape_rule,                                                                       \
+        .kernel = kernels,                                                                         \
+        .takes = WEFT_TAKES_DENSE,                                                                 \
+        .cost = cost_update,                                                                       \
+        .updates = states,                                                                         \
+        .gradient = WEFT_GRADIENT_NONE,                                                            \
+        .samples = samples_##op,                                                                   \
+        .n_samples = sizeof samples_##op / sizeof *samples_##op,                                   \
+    };
+DECLARE_ANY_KERNELS(assign);
+DECLARE_KERNELS(sgd_update);
+DECLARE_KERNELS(momentum_update);
+DECLARE_KERNELS(adam_update);
+UPDATE_OP(assign, "state = value.", 1, 2, 2, 0, NULL, infer_update, ANY_KERNELS(assign))
+UPDATE_OP(sgd_update, "param -= lr (scale grad + weight_decay param).", 1, 3, 4, sizeof(sgd_attr),
+          sgd_fields, infer_float_update, FLOAT_KERNELS(sgd_update))
+UPDATE_OP(momentum_update,
+          "buf = momentum buf + g, param -= lr buf (or lr (g + momentum buf), Nesterov), with g = "
+          "scale grad + weight_decay param.",
+          2, 4, 5, sizeof(sgd_attr), sgd_fields, infer_float_update, FLOAT_KERNELS(momentum_update))
+UPDATE_OP(adam_update,
+          "m = b1 m + (1-b1) g, v = b2 v + (1-b2) g^2, param -= lr mhat / (sqrt(vhat) + eps) "
+          "(Kingma & Ba 2015); decay added to g, or apart from it (Loshchilov & Hutter 2019).",
+          3, 6, 7, sizeof(adam_attr), adam_fields, infer_float_update, FLOAT_KERNELS(adam_update))
+
+weft_value weft_assign(weft_graph *graph, weft_value state, weft_value value)
+{
+    return weft_apply(graph, &weft_op_assign, NULL, (weft_value[]){state, value}, 2, NULL);
+}
+
+static bool has_options(weft_graph *graph, const void *options, const char *op)
+{
+    if (!options) weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "%s: the options are NULL", op);
+    return options != NULL;
+}
+
+weft_value weft_sgd_update(weft_graph *graph, weft_value param, weft_value buf, weft_value grad,
+                           weft_value lr, weft_value scale, const weft_sgd_options *options)
+{
+    weft_value in[5] = {param};
+    size_t n = 1;
+    sgd_attr attr;
+    memset(&attr, 0, sizeof attr);
+    if (!has_options(graph, options, "sgd_update")) return WEFT_NO_VALUE;
+    attr.o.momentum = options->momentum;
+    attr.o.weight_decay = options->weight_decay;
+    attr.o.nesterov = options->nesterov;
+    attr.scaled = weft_is_value(scale);
+    if (weft_is_value(buf)) in[n++] = buf;
+    in[n++] = grad;
+    in[n++] = lr;
+    if (attr.scaled) in[n++] = scale;
+    return weft_apply(graph, weft_is_value(buf) ? &weft_op_momentum_update : &weft_op_sgd_update,
+                      &attr, in, n, NULL);
+}
+
+weft_value weft_adam_update(weft_graph *graph, weft_value param, weft_value m, weft_value v,
+                            weft_value grad, weft_value lr, weft_value t, weft_value scale,
+                            const weft_adam_options *options)
+{
+    adam_attr attr;
+    memset(&attr, 0, sizeof attr);
+    if (!has_options(graph, options, "adam_update")) return WEFT_NO_VALUE;
+    attr.o.beta1 = options->beta1;
+    attr.o.beta2 = options->beta2;
+    attr.o.eps = options->eps;
+    attr.o.weight_decay = options->weight_decay;
+    attr.o.decoupled = options->decoupled;
+    attr.scaled = weft_is_value(scale);
+    return weft_apply(graph, &weft_op_adam_update, &attr,
+                      (weft_value[]){param, m, v, grad, lr, t, scale}, attr.scaled ? 7 : 6, NULL);
+}
+
+#endif
