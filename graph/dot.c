@@ -63,23 +63,26 @@ static void draw_node(FILE *file, const weft_graph *g, size_t index)
 /* Goes from the cluster of one scope to that of the next: closes what ends, opens what begins. */
 static void change_scope(FILE *file, const char *from, const char *to, size_t *clusters)
 {
-    size_t common = 0, i = 0;
-    for (; from[i] && from[i] == to[i]; i++)
-        if (from[i] == '.') common = i + 1;
-    if ((!from[i] || from[i] == '.') && (!to[i] || to[i] == '.') && i) common = i + (to[i] == '.');
-    bool whole = !from[i] && i; /* `to` continues `from`, or is it */
-    if (!whole || (to[i] && to[i] != '.')) {
-        const char *rest = from + (common > strlen(from) ? strlen(from) : common);
-        for (; *rest; rest += *rest == '.') {
-            fputs("}\n", file);
-            rest += strcspn(rest, ".");
-        }
+    /* Past the components that both have. */
+    for (;;) {
+        size_t n = strcspn(from, "."), m = strcspn(to, ".");
+        if (n == 0 || n != m || strncmp(from, to, n) != 0) break;
+        from += n + (from[n] == '.');
+        to += n + (to[n] == '.');
     }
-    for (const char *at = to + (common > strlen(to) ? strlen(to) : common); *at; at += *at == '.') {
-        size_t n = strcspn(at, ".");
-        fprintf(file, "subgraph cluster_%zu { label=\"%.*s\"; color=\"#999999\";\n", (*clusters)++,
-                (int)n, at);
-        at += n;
+    for (; *from; from += *from == '.') {
+        fputs("}\n", file);
+        from += strcspn(from, ".");
+    }
+    for (; *to; to += *to == '.') {
+        size_t n = strcspn(to, ".");
+        fprintf(file, "subgraph cluster_%zu { color=\"#999999\"; label=\"", (*clusters)++);
+        for (size_t i = 0; i < n; i++) {
+            if (to[i] == '"' || to[i] == '\\') fputc('\\', file);
+            fputc(to[i], file);
+        }
+        fputs("\";\n", file);
+        to += n;
     }
 }
 

@@ -220,9 +220,9 @@ static weft_status read_all(reader *r, const cJSON *root, weft_params *into)
     if (!cJSON_IsObject(root)) return bad(r, NULL, "the header is not a JSON object");
     cJSON_ArrayForEach(entry, root)
     {
-        weft_type type;
+        weft_type type = {WEFT_F32, WEFT_SCALAR};
         weft_tensor tensor;
-        uint64_t begin;
+        uint64_t begin = 0;
         weft_status status;
         if (!strcmp(entry->string, "__metadata__")) {
             status = read_metadata(r, entry, into);

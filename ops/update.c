@@ -120,8 +120,8 @@ static void cost_update(const weft_call *call, weft_cost *cost)
 #define POSITIVE(...) {WEFT_FLOAT, __VA_ARGS__, 0.1, 1, false}
 #define COUNT {WEFT_FLOAT, {0, {0}}, 3, 3, false}
 static const sgd_attr sgd_plain = {{0, 0.1, false}, true}, sgd_nesterov = {{0.9, 0.1, true}, false};
-static const adam_attr
-    adam_decoupled = {{0.9, 0.999, 1e-8, 0.1, true}, false};
+static const adam_attr adam_plain = {{0.9, 0.98, 1e-9, 0.01, false}, true},
+                       adam_decoupled = {{0.9, 0.999, 1e-8, 0.1, true}, false};
 static const weft_sample samples_assign[] = {
     {NULL, 2, {F({2, {3, 4}}), F({2, {3, 4}})}},
     {NULL, 2, {{WEFT_I32, {1, {3}}, 0, 9, false}, {WEFT_I32, {1, {3}}, 0, 9, false}}},

@@ -1,0 +1,296 @@
+/* Gradient checks in f64 against central differences of fourth order,
+ *     f'(x) = (8 (f(x+h) - f(x-h)) - (f(x+2h) - f(x-2h))) / 12h + O(h^4),
+ * of a loss that weighs every output with a random cotangent: a plain sum would be blind for softmax
+ * and layer norm, whose outputs sum to a constant. */
+#include <weft/autograd.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static double uniform(uint64_t key, uint64_t i)
+{
+    const uint32_t counter[4] = {(uint32_t)i, (uint32_t)(i >> 32), 0x63686563u, 0};
+    uint32_t r[4];
+    weft_philox(counter, key, r);
+    return (double)(((uint64_t)r[0] << 21) ^ (r[1] >> 11)) * 0x1p-53;
+}
+
+/* ---- Samples ---- */
+
+/* Value i of n on a grid over [low, high), jittered, in an order shuffled by the seed: neighbours lie
+ * at least half a cell apart. The cell around zero is left out. */
+static double distinct_value(const weft_sample_input *input, uint64_t seed, int64_t i, int64_t n)
+{
+    int64_t stride = 1 + 2 * (int64_t)(seed % 7);
+    while (n > 1) { /* a stride without a common divisor with n visits every cell */
+        int64_t a = n, b = stride;
+        while (b) {
+            int64_t rest = a % b;
+            a = b;
+            b = rest;
+        }
+        if (a == 1) break;
+        stride += 2;
+    }
+    int64_t cell = (i * stride + (int64_t)(seed % 1000)) % (n ? n : 1);
+    double width = (input->high - input->low) / (double)(n ? n : 1);
+    double x = input->low + width * ((double)cell + 0.25 + 0.5 * uniform(seed, (uint64_t)i));
+    if (fabs(x) < width / 8) x = x < 0 ? -width / 8 : width / 8;
+    return x;
+}
+
+void weft_sample_fill(const weft_sample_input *input, weft_dtype dtype, uint64_t seed, void *data)
+{
+    int64_t n = weft_shape_numel(input->shape);
+    weft_dtype d = input->dtype == WEFT_FLOAT ? dtype : input->dtype;
+    for (int64_t i = 0; i < n; i++) {
+        double u = uniform(seed, (uint64_t)i), x = input->low + (input->high - input->low) * u;
+        if (input->distinct) x = distinct_value(input, seed, i, n);
+        switch (d) {
+        case WEFT_F32: ((float *)data)[i] = (float)x; break;
+        case WEFT_F64: ((double *)data)[i] = x; break;
+        case WEFT_I32: ((int32_t *)data)[i] = (int32_t)floor(x); break;
+        default: ((uint8_t *)data)[i] = u < input->high; break;
+        }
+    }
+}
+
+/* ---- The check ---- */
+
+typedef struct checker {
+    weft_graph *graph;
+    weft_value loss;
+    const weft_value *wrt;
+    weft_value *grads;
+    size_t n;
+    weft_session *session;
+    weft_error *error;
+} checker;
+
+/* Where the contents of a wanted value lie: in the store or among the feeds. */
+static bool contents(const checker *c, size_t i, double **data, int64_t *numel)
+{
+    weft_tensor t;
+    if (!weft_session_tensor(c->session, c->wrt[i], &t) || t.dtype != WEFT_F64) return false;
+    *data = t.data;
+    *numel = weft_shape_numel(t.shape);
+    return true;
+}
+
+static bool loss_at(checker *c, double *out)
+{
+    weft_session_set_step(c->session, 0);
+    if (weft_run(c->session) != WEFT_OK) {
+        const weft_error *e = weft_session_error(c->session);
+        weft_error_set(c->error, e->status, e->where, "%s", e->message);
+        return false;
+    }
+    return weft_fetch(c->session, c->loss, out, sizeof *out) == WEFT_OK;
+}
+
+/* d loss / d x by differences. */
+static bool difference(checker *c, double *x, double *out)
+{
+    const double old = *x, h = 1e-3 * fmax(0.25, fabs(old));
+    static const double at[4] = {1, -1, 2, -2}, weight[4] = {8, -8, -1, 1};
+    double sum = 0;
+    for (int k = 0; k < 4; k++) {
+        double f;
+        *x = old + at[k] * h;
+        if (!loss_at(c, &f)) {
+            *x = old;
+            return false;
+        }
+        sum += weight[k] * f;
+    }
+    *x = old;
+    *out = sum / (12 * h);
+    return true;
+}
+
+/* Compares one value's gradient element by element. The error is relative to its largest numeric
+ * derivative, or absolute where that is below 1. */
+static bool check_value(checker *c, size_t i, const double *analytic, size_t per_value,
+                        uint64_t seed, weft_check_result *result)
+{
+    double *data, scale = 1, worst = 0;
+    int64_t numel, at = 0;
+    if (!contents(c, i, &data, &numel)) {
+        /* The loss does not read it: its gradient must be zero. */
+        numel = weft_shape_numel(weft_shape_of(c->graph, c->wrt[i]));
+        for (int64_t k = 0; k < numel; k++) worst = fmax(worst, fabs(analytic[k]));
+        result->worst_error = fmax(result->worst_error, worst);
+        return true;
+    }
+    int64_t count = per_value && (int64_t)per_value < numel ? (int64_t)per_value : numel;
+    double numeric = 0, worst_analytic = 0, worst_numeric = 0;
+    for (int64_t k = 0; k < count; k++) {
+        int64_t e = count == numel ? k : (int64_t)(uniform(seed + i, (uint64_t)k) * (double)numel);
+        if (!difference(c, &data[e], &numeric)) return false;
+        double off = fabs(analytic[e] - numeric);
+        scale = fmax(scale, fabs(numeric));
+        result->checked++;
+        if (!(off <= worst)) {
+            worst = off;
+            at = e;
+            worst_analytic = analytic[e];
+            worst_numeric = numeric;
+        }
+    }
+    worst = worst / scale;
+    if (!(worst <= result->worst_error)) {
+        const char *name = weft_name_of(c->graph, c->wrt[i]);
+        result->worst_error = worst;
+        snprintf(result->where, sizeof result->where, "%s[%lld]: analytic %.10g, numeric %.10g",
+                 name, (long long)at, worst_analytic, worst_numeric);
+    }
+    return true;
+}
+
+/* Runs once for the analytic gradients, keeps them, then takes differences. */
+static bool compare(checker *c, size_t per_value, uint64_t seed, int flip, weft_check_result *result)
+{
+    double loss;
+    if (!loss_at(c, &loss)) return false;
+    double **analytic = calloc(c->n + 1, sizeof *analytic);
+    bool good = analytic != NULL;
+    for (size_t i = 0; i < c->n && good; i++) {
+        size_t numel = (size_t)weft_shape_numel(weft_shape_of(c->graph, c->grads[i]));
+        analytic[i] = malloc((numel + 1) * sizeof **analytic);
+        good = analytic[i] && weft_fetch(c->session, c->grads[i], analytic[i],
+                                         numel * sizeof **analytic) == WEFT_OK;
+        for (size_t k = 0; good && (int)i == flip && k < numel; k++) analytic[i][k] *= -1;
+    }
+    if (!good) weft_error_set(c->error, WEFT_NO_MEMORY, "check", "no memory");
+    for (size_t i = 0; i < c->n && good; i++)
+        good = check_value(c, i, analytic[i], per_value, seed, result);
+    for (size_t i = 0; analytic && i < c->n; i++) free(analytic[i]);
+    free(analytic);
+    return good;
+}
+
+static weft_status take_graph_error(const weft_graph *graph, weft_error *error)
+{
+    const weft_error *e = weft_graph_error(graph);
+    return weft_error_set(error, e->status, e->where, "%s", e->message);
+}
+
+static weft_status run_check(weft_graph *graph, weft_value loss, const weft_value *wrt, size_t n,
+                             weft_params *params, const weft_check_feed *feeds, size_t n_feeds,
+                             size_t per_value, uint64_t seed, int flip, weft_check_result *result,
+                             weft_error *error)
+{
+    weft_error own = {0};
+    if (!error) error = &own;
+    memset(error, 0, sizeof *error);
+    memset(result, 0, sizeof *result);
+    weft_value *targets = calloc(n + 1, sizeof *targets);
+    checker c = {graph, loss, wrt, targets + 1, n, NULL, error};
+    weft_plan *plan = NULL;
+    bool good = targets != NULL;
+    if (good) {
+        targets[0] = loss;
+        weft_grad(graph, loss, wrt, n, c.grads);
+        good = weft_graph_status(graph) == WEFT_OK;
+        if (!good) take_graph_error(graph, error);
+    }
+    if (good) plan = weft_plan_new(graph, targets, n + 1, NULL, error);
+    if (plan) c.session = weft_session_new(plan, params, NULL, error);
+    good = c.session != NULL;
+    for (size_t i = 0; i < n_feeds && good; i++) {
+        good = weft_feed(c.session, feeds[i].input, feeds[i].data, feeds[i].bytes) == WEFT_OK;
+        if (!good) {
+            const weft_error *e = weft_session_error(c.session);
+            weft_error_set(error, e->status, e->where, "%s", e->message);
+        }
+    }
+    good = good && compare(&c, per_value, seed, flip, result);
+    weft_session_free(c.session);
+    weft_plan_free(plan);
+    free(targets);
+    if (!good) weft_error_set(error, WEFT_NO_MEMORY, "check", "no memory");
+    return good ? WEFT_OK : error->status;
+}
+
+weft_status weft_check_gradient(weft_graph *graph, weft_value loss, const weft_value *wrt, size_t n,
+                                weft_params *params, const weft_check_feed *feeds, size_t n_feeds,
+                                size_t per_value, uint64_t seed, weft_check_result *result,
+                                weft_error *error)
+{
+    if (!wrt || !result || (n_feeds && !feeds))
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "check", "a list or the result is NULL");
+    for (size_t i = 0; i < n; i++)
+        if (weft_dtype_of(graph, wrt[i]) != WEFT_F64)
+            return weft_error_set(error, WEFT_BAD_DTYPE, weft_name_of(graph, wrt[i]),
+                                  "gradients are checked in f64 only");
+    return run_check(graph, loss, wrt, n, params, feeds, n_feeds, per_value, seed, -1, result, error);
+}
+
+/* ---- One op on one sample ---- */
+
+/* sum over the floating values of sum(value * random constant) */
+static weft_value weigh(weft_graph *g, const weft_value *values, size_t n, uint64_t seed)
+{
+    weft_value loss = weft_scalar(g, WEFT_F64, 0.0);
+    for (size_t i = 0; i < n; i++) {
+        weft_sample_input cotangent = {WEFT_F64, weft_shape_of(g, values[i]), -1, 1, false};
+        int64_t numel = weft_shape_numel(cotangent.shape);
+        if (weft_dtype_of(g, values[i]) != WEFT_F64 || weft_graph_status(g) != WEFT_OK) continue;
+        double *data = malloc(((size_t)numel + 1) * sizeof *data);
+        if (!data) {
+            weft_graph_fail(g, WEFT_NO_MEMORY, "check: no memory");
+            break;
+        }
+        weft_sample_fill(&cotangent, WEFT_F64, seed + i, data);
+        weft_value weight = weft_constant_data(g, WEFT_F64, cotangent.shape, data);
+        free(data);
+        loss = weft_add(g, loss, weft_sum(g, weft_mul(g, values[i], weight), WEFT_ALL_AXES, false));
+    }
+    return loss;
+}
+
+weft_status weft_check_op(const weft_op *op, size_t sample_index, int order, int flip, uint64_t seed,
+                          weft_check_result *result, weft_error *error)
+{
+    if (!op || !result || sample_index >= op->n_samples || order < 1 || order > 2)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "check", "no such op, sample or order");
+    const weft_sample *sample = &op->samples[sample_index];
+    weft_value in[WEFT_SAMPLE_INPUTS], out[WEFT_MAX_OUTPUTS], wrt[WEFT_SAMPLE_INPUTS];
+    weft_value grads[WEFT_SAMPLE_INPUTS];
+    size_t n_wrt = 0;
+    int flip_wrt = -1;
+    memset(result, 0, sizeof *result);
+    if (op->gradient != WEFT_GRADIENT_VJP) return WEFT_OK;
+    weft_graph *g = weft_graph_new();
+    weft_params *params = weft_params_new();
+    for (size_t i = 0; i < sample->n_in; i++) {
+        char name[16];
+        weft_tensor t;
+        weft_dtype dtype = sample->in[i].dtype == WEFT_FLOAT ? WEFT_F64 : sample->in[i].dtype;
+        snprintf(name, sizeof name, "x%zu", i);
+        in[i] = weft_state(g, name, dtype, sample->in[i].shape, WEFT_INIT_ZEROS);
+        if (params && weft_params_add(params, name, dtype, sample->in[i].shape, &t, NULL) == WEFT_OK)
+            weft_sample_fill(&sample->in[i], WEFT_F64, seed + 100 * i, t.data);
+        if (!weft_dtype_is_float(dtype)) continue;
+        if ((int)i == flip) flip_wrt = (int)n_wrt;
+        wrt[n_wrt++] = in[i];
+    }
+    weft_apply(g, op, sample->attr, in, sample->n_in, out);
+    bool differentiable = false;
+    for (size_t i = 0; i < op->n_out; i++) differentiable |= weft_dtype_of(g, out[i]) == WEFT_F64;
+    weft_status status = weft_graph_status(g);
+    if (status != WEFT_OK) {
+        take_graph_error(g, error);
+    } else if (n_wrt && differentiable) {
+        weft_value loss = weigh(g, out, op->n_out, seed + 7);
+        if (order == 2) {
+            weft_grad(g, loss, wrt, n_wrt, grads);
+            loss = weigh(g, grads, n_wrt, seed + 77);
+        }
+        status = run_check(g, loss, wrt, n_wrt, params, NULL, 0, 0, seed, flip_wrt, result, error);
+    }
+    weft_params_free(params);
+    weft_graph_free(g);
+    return status;
+}
