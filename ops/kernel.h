@@ -187,15 +187,3 @@ static inline bool walk_next(walk *w)
 
 #endif
 #endif
-/* !!! NOTE FROM THE LEAD TO HELPERS (06:17): you were started 35 minutes late by an outage, so I have written most op files
- * myself in the meantime: unary binary compare select cast (vmath.h), reduce scan softmax norm, gemm matmul einsum view slice
- * join, index generate dropout, and graph (core: session.c exists). DO NOT rewrite or overwrite any existing file.
- * Ops helpers: write ONLY what is missing of your task: 
- *  - elementwise helper: tests/reference_elementwise.c and tests/vmath_test.c (suite must pass; adjust vmath.h only for a real bug)
- *  - reductions helper: tests/reference_reduce.c (names: sum mean max min variance logsumexp argmax cumsum softmax log_softmax
- *    softmax_grad log_softmax_grad layer_norm rms_norm layer_norm_grad rms_norm_grad; attr structs as in the op files)
- *  - products helper: tests/reference_product.c (matmul einsum reshape permute broadcast_to slice slice_scatter concat pad)
- *  - index helper: ops/cross_entropy.c, ops/loss.c, ops/global_norm.c, ops/update.c are STILL YOURS, and tests/reference_index.c
- *    (embedding embedding_grad gather scatter_add one_hot fill arange tril_mask dropout cross_entropy.. update ops); list.c is the lead's.
- *  - params/dot, autograd+ops_test, models+golden, tools helpers: your tasks stand as given (tests.h and main.c exist in tests/).
- * Redeclare attr structs in the reference files. You have 20 minutes in all, then stop and report. !!! */

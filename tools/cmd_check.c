@@ -1,0 +1,171 @@
+/* weft check: gradients against central differences in f64. */
+#include "tool.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FIRST_ORDER_LIMIT  1e-6
+#define SECOND_ORDER_LIMIT 1e-4
+
+typedef struct arguments {
+    model_args model;
+    const char *op;
+    bool json;
+} arguments;
+
+enum { KEY_JSON = 256, KEY_OP };
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    arguments *a = state->input;
+    switch (key) {
+    case KEY_JSON: a->json = true; return 0;
+    case KEY_OP: a->op = text; return 0;
+    case ARGP_KEY_ARG: tool_take_model_arg(&a->model, text, state); return 0;
+    case ARGP_KEY_END:
+        if (a->op && a->model.model) argp_error(state, "either --op or MODEL");
+        if (a->op && !weft_op_find(a->op)) argp_error(state, "no op \"%s\" (see `weft ops`)", a->op);
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* The worst of both orders over all samples of an op. */
+static bool check_op(const weft_op *op, double worst[2], size_t *checked, weft_error *error)
+{
+    worst[0] = worst[1] = 0;
+    for (size_t s = 0; s < op->n_samples; s++)
+        for (int order = 1; order <= 2; order++) {
+            weft_check_result r;
+            if (weft_check_op(op, s, order, -1, 1, &r, error) != WEFT_OK) return false;
+            if (!(r.worst_error <= worst[order - 1])) worst[order - 1] = r.worst_error;
+            *checked += r.checked;
+        }
+    return true;
+}
+
+static int check_ops(const arguments *a)
+{
+    cJSON *list = cJSON_CreateArray();
+    int failures = 0;
+    if (!a->json) printf("%-20s %12s %12s %8s\n", "op", "order 1", "order 2", "checked");
+    for (size_t i = 0; i < weft_op_count(); i++) {
+        const weft_op *op = weft_op_at(i);
+        weft_error error = {0};
+        double worst[2];
+        size_t checked = 0;
+        if (a->op && strcmp(a->op, op->name) != 0) continue;
+        bool ran = check_op(op, worst, &checked, &error);
+        bool good = ran && worst[0] <= FIRST_ORDER_LIMIT && worst[1] <= SECOND_ORDER_LIMIT;
+        const char *verdict = !ran ? error.message
+                              : op->gradient == WEFT_GRADIENT_ZERO   ? "zero by definition"
+                              : op->gradient == WEFT_GRADIENT_NONE   ? "none by design"
+                              : good                                 ? "ok"
+                                                                     : "FAILED";
+        failures += !good;
+        cJSON *item = cJSON_CreateObject();
+        cJSON_AddStringToObject(item, "op", op->name);
+        cJSON_AddNumberToObject(item, "order1", worst[0]);
+        cJSON_AddNumberToObject(item, "order2", worst[1]);
+        cJSON_AddNumberToObject(item, "checked", (double)checked);
+        cJSON_AddStringToObject(item, "verdict", verdict);
+        cJSON_AddItemToArray(list, item);
+        if (!a->json)
+            printf("%-20s %12.2e %12.2e %8zu %s\n", op->name, worst[0], worst[1], checked, verdict);
+    }
+    int status = a->json ? tool_print_json(list) : EXIT_GOOD;
+    if (!a->json) cJSON_Delete(list);
+    if (failures) fprintf(stderr, "weft check: %d ops failed\n", failures);
+    return failures ? EXIT_ERROR : status;
+}
+
+/* ---- A model ---- */
+
+/* Ids for the i32 inputs: small enough for every vocabulary, with some padding at the end. */
+static void fill_ids(int32_t *ids, int64_t n, uint64_t seed)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t counter[4] = {(uint32_t)i, 0, 0, 0};
+        uint32_t r[4];
+        weft_philox(counter, seed, r);
+        ids[i] = i == n - 1 ? 0 : 1 + (int32_t)(r[0] % 10);
+    }
+}
+
+static weft_status run_model_check(built_model *m, weft_check_result *result, weft_error *error)
+{
+    weft_graph *g = m->graph;
+    weft_value inputs[3] = {m->io.source, m->io.target_in, m->io.target_out};
+    weft_check_feed feeds[3];
+    int32_t *ids[3] = {NULL, NULL, NULL};
+    size_t n = weft_graph_params(g, NULL, 0);
+    weft_value *params = calloc(n + 1, sizeof *params);
+    weft_params *store = weft_params_new();
+    weft_status status = params && store ? WEFT_OK : WEFT_NO_MEMORY;
+    for (int i = 0; i < 3 && status == WEFT_OK; i++) {
+        int64_t numel = weft_shape_numel(weft_shape_of(g, inputs[i]));
+        ids[i] = calloc((size_t)numel + 1, sizeof **ids);
+        if (!ids[i]) status = WEFT_NO_MEMORY;
+        if (ids[i]) fill_ids(ids[i], numel, (uint64_t)i + 1);
+        feeds[i] = (weft_check_feed){inputs[i], ids[i], (size_t)numel * sizeof **ids};
+    }
+    if (status == WEFT_OK) status = weft_params_init(store, g, 1, error);
+    if (status == WEFT_OK) {
+        weft_graph_params(g, params, n);
+        status = weft_check_gradient(g, m->io.loss, params, n, store, feeds, 3, 6, 1, result, error);
+    }
+    for (int i = 0; i < 3; i++) free(ids[i]);
+    free(params);
+    weft_params_free(store);
+    return status == WEFT_OK ? status : weft_error_set(error, status, "check", "no memory");
+}
+
+static int check_model(const arguments *a)
+{
+    /* Small, in f64; what the command line says comes last and wins. */
+    const char *options[WEFT_MODEL_OPTIONS + 10] = {
+        "f64=1",   "vocab=13",     "d_model=8",    "heads=2",          "d_ff=12", "batch=2",
+        "source_len=5", "target_len=4", "encoder_layers=1", "decoder_layers=1"};
+    size_t n = 10;
+    for (size_t i = 0; i < a->model.n_options; i++) options[n++] = a->model.options[i];
+    weft_error error = {0};
+    built_model m = {.graph = weft_graph_new()};
+    weft_check_result r;
+    weft_status status =
+        weft_model_build_text(m.graph, a->model.model, options, n, true, &m.io, &error);
+    if (status == WEFT_OK) status = run_model_check(&m, &r, &error);
+    weft_graph_free(m.graph);
+    if (status != WEFT_OK) return tool_fail(&error);
+    bool good = r.worst_error <= FIRST_ORDER_LIMIT;
+    if (a->json) {
+        cJSON *json = cJSON_CreateObject();
+        cJSON_AddStringToObject(json, "model", a->model.model->name);
+        cJSON_AddNumberToObject(json, "order1", r.worst_error);
+        cJSON_AddNumberToObject(json, "checked", (double)r.checked);
+        cJSON_AddStringToObject(json, "worst", r.where);
+        cJSON_AddStringToObject(json, "verdict", good ? "ok" : "FAILED");
+        int printed = tool_print_json(json);
+        return good ? printed : EXIT_ERROR;
+    }
+    printf("%s: %zu derivatives checked, worst error %.2e (limit %.0e) at %s: %s\n",
+           a->model.model->name, r.checked, r.worst_error, FIRST_ORDER_LIMIT, r.where,
+           good ? "ok" : "FAILED");
+    return good ? EXIT_GOOD : EXIT_ERROR;
+}
+
+int cmd_check(int argc, char **argv)
+{
+    static const struct argp_option options[] = {
+        {"op", KEY_OP, "NAME", 0, "this op only", 0},
+        {"json", KEY_JSON, NULL, 0, "print JSON", 0},
+        {0}};
+    arguments a = {0};
+    struct argp argp = {options, parse, "[MODEL [OPTION=NUMBER...]]",
+                        "Checks gradients in f64 against central differences, weighing outputs with "
+                        "random cotangents: of all ops, first and second order, or of a whole model "
+                        "at a small size. Errors are relative; the limits are 1e-6 and 1e-4.",
+                        NULL, NULL, NULL};
+    argp_parse(&argp, argc, argv, 0, NULL, &a);
+    return a.model.model ? check_model(&a) : check_ops(&a);
+}

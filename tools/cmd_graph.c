@@ -1,0 +1,245 @@
+/* weft ops, models, dot, plan: what there is, and what becomes of it. */
+#include "tool.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef WEFT_HAVE_GRAPHVIZ
+#include <graphviz/gvc.h>
+#endif
+
+typedef struct arguments {
+    model_args model;
+    bool json, train, needs_model;
+    const char *output;
+} arguments;
+
+enum { KEY_JSON = 256, KEY_TRAIN };
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    arguments *a = state->input;
+    switch (key) {
+    case KEY_JSON: a->json = true; return 0;
+    case KEY_TRAIN: a->train = true; return 0;
+    case 'o': a->output = text; return 0;
+    case ARGP_KEY_ARG:
+        if (!a->needs_model) return ARGP_ERR_UNKNOWN;
+        tool_take_model_arg(&a->model, text, state);
+        return 0;
+    case ARGP_KEY_END:
+        if (a->needs_model && !a->model.model) argp_error(state, "MODEL is missing");
+        return 0;
+    default: return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static const struct argp_option json_option[] = {
+    {"json", KEY_JSON, NULL, 0, "print JSON", 0}, {0}};
+
+/* ---- ops ---- */
+
+static const char *gradient_text(const weft_op *op)
+{
+    static const char *const texts[] = {"yes", "zero", "none by design"};
+    return texts[op->gradient];
+}
+
+int cmd_ops(int argc, char **argv)
+{
+    arguments a = {0};
+    struct argp argp = {json_option, parse, NULL,
+                        "Lists the ops: name, inputs, gradient, what they compute.", NULL, NULL, NULL};
+    argp_parse(&argp, argc, argv, 0, NULL, &a);
+    cJSON *list = cJSON_CreateArray();
+    for (size_t i = 0; i < weft_op_count(); i++) {
+        const weft_op *op = weft_op_at(i);
+        char inputs[16];
+        snprintf(inputs, sizeof inputs, op->max_in == op->min_in ? "%d" : "%d+", op->min_in);
+        if (!a.json) {
+            printf("%-20s %-3s gradient: %-15s %s\n", op->name, inputs, gradient_text(op), op->doc);
+            continue;
+        }
+        cJSON *item = cJSON_CreateObject();
+        cJSON_AddStringToObject(item, "name", op->name);
+        cJSON_AddStringToObject(item, "inputs", inputs);
+        cJSON_AddNumberToObject(item, "outputs", op->n_out);
+        cJSON_AddStringToObject(item, "gradient", gradient_text(op));
+        cJSON_AddStringToObject(item, "doc", op->doc);
+        cJSON_AddItemToArray(list, item);
+    }
+    if (a.json) return tool_print_json(list);
+    cJSON_Delete(list);
+    return EXIT_GOOD;
+}
+
+/* ---- models ---- */
+
+static double count_parameters(const weft_model *model)
+{
+    built_model m;
+    double total = 0;
+    if (tool_build(model, NULL, 0, false, &m, NULL) != WEFT_OK) return -1;
+    size_t n = weft_graph_params(m.graph, NULL, 0);
+    weft_value *params = calloc(n + 1, sizeof *params);
+    if (params) {
+        weft_graph_params(m.graph, params, n);
+        for (size_t i = 0; i < n; i++)
+            total += (double)weft_shape_numel(weft_shape_of(m.graph, params[i]));
+    }
+    free(params);
+    weft_graph_free(m.graph);
+    return total;
+}
+
+int cmd_models(int argc, char **argv)
+{
+    arguments a = {0};
+    struct argp argp = {json_option, parse, NULL,
+                        "Lists the models, their parameters and their options with the defaults.",
+                        NULL, NULL, NULL};
+    argp_parse(&argp, argc, argv, 0, NULL, &a);
+    cJSON *list = cJSON_CreateArray();
+    for (size_t i = 0; i < weft_model_count(); i++) {
+        const weft_model *model = weft_model_at(i);
+        double parameters = count_parameters(model);
+        cJSON *item = cJSON_CreateObject(), *options = cJSON_AddObjectToObject(item, "options");
+        cJSON_AddStringToObject(item, "name", model->name);
+        cJSON_AddStringToObject(item, "doc", model->doc);
+        cJSON_AddNumberToObject(item, "parameters", parameters);
+        if (!a.json) printf("%s: %s; %.0f parameters\n", model->name, model->doc, parameters);
+        for (size_t k = 0; k < model->n_options; k++) {
+            cJSON_AddNumberToObject(options, model->options[k].name, model->options[k].value);
+            if (!a.json)
+                printf("    %-16s %-8g %s\n", model->options[k].name, model->options[k].value,
+                       model->options[k].doc);
+        }
+        cJSON_AddItemToArray(list, item);
+    }
+    if (a.json) return tool_print_json(list);
+    cJSON_Delete(list);
+    return EXIT_GOOD;
+}
+
+/* ---- dot ---- */
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && !strcmp(text + n - m, end);
+}
+
+static int render(const char *text, const char *path)
+{
+#ifdef WEFT_HAVE_GRAPHVIZ
+    GVC_t *gvc = gvContext();
+    graph_t *graph = gvc ? agmemread(text) : NULL;
+    int failed = !graph || gvLayout(gvc, graph, "dot") != 0 ||
+                 gvRenderFilename(gvc, graph, ends_with(path, ".png") ? "png" : "svg", path) != 0;
+    if (graph) {
+        gvFreeLayout(gvc, graph);
+        agclose(graph);
+    }
+    if (gvc) gvFreeContext(gvc);
+    return failed ? tool_fail_text(path, "Graphviz could not draw it") : EXIT_GOOD;
+#else
+    (void)text;
+    return tool_fail_text(path, "this build has no Graphviz: write a .dot file instead");
+#endif
+}
+
+int cmd_dot(int argc, char **argv)
+{
+    static const struct argp_option options[] = {
+        {"output", 'o', "FILE", 0, "FILE.dot, or FILE.svg or FILE.png (with Graphviz)", 0},
+        {"train", KEY_TRAIN, NULL, 0, "the whole training step", 0},
+        {0}};
+    arguments a = {.needs_model = true};
+    struct argp argp = {options, parse, "MODEL [OPTION=NUMBER...]", "Draws a model's graph.", NULL,
+                        NULL, NULL};
+    argp_parse(&argp, argc, argv, 0, NULL, &a);
+    if (!a.output) {
+        fprintf(stderr, "weft dot: -o FILE is missing\n");
+        return EXIT_USAGE;
+    }
+    weft_error error = {0};
+    built_model m;
+    if (tool_build(a.model.model, a.model.options, a.model.n_options, a.train, &m, &error) != WEFT_OK)
+        return tool_fail(&error);
+    bool picture = ends_with(a.output, ".svg") || ends_with(a.output, ".png");
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *file = picture ? open_memstream(&text, &bytes) : fopen(a.output, "w");
+    int status = EXIT_GOOD;
+    if (!file)
+        status = tool_fail_text(a.output, "cannot be written: %s", strerror(errno));
+    else if (weft_graph_dot(m.graph, file, &error) != WEFT_OK)
+        status = tool_fail(&error);
+    if (file && fclose(file) != 0 && status == EXIT_GOOD)
+        status = tool_fail_text(a.output, "cannot be written: %s", strerror(errno));
+    if (status == EXIT_GOOD && picture) status = render(text, a.output);
+    free(text);
+    weft_graph_free(m.graph);
+    return status;
+}
+
+/* ---- plan ---- */
+
+static int print_plan(const arguments *a, const weft_plan_stats *s)
+{
+    const struct {
+        const char *name, *unit;
+        double value;
+    } rows[] = {{"nodes", "", (double)s->nodes},
+                {"groups", "", (double)s->groups},
+                {"barriers", "", (double)s->barriers},
+                {"buffers", "", (double)s->buffers},
+                {"sum_bytes", " bytes", (double)s->sum_bytes},
+                {"arena_bytes", " bytes", (double)s->arena_bytes},
+                {"lower_bound_bytes", " bytes", (double)s->lower_bound_bytes},
+                {"ratio", "", s->ratio},
+                {"state_bytes", " bytes", (double)s->state_bytes},
+                {"flops", " flop a run", s->flops},
+                {"bytes", " bytes moved a run", s->bytes}};
+    cJSON *json = cJSON_CreateObject();
+    cJSON_AddStringToObject(json, "model", a->model.model->name);
+    cJSON_AddBoolToObject(json, "train", a->train);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        cJSON_AddNumberToObject(json, rows[i].name, rows[i].value);
+        if (!a->json) printf("%-18s %.10g%s\n", rows[i].name, rows[i].value, rows[i].unit);
+    }
+    if (a->json) return tool_print_json(json);
+    cJSON_Delete(json);
+    return EXIT_GOOD;
+}
+
+int cmd_plan(int argc, char **argv)
+{
+    static const struct argp_option options[] = {
+        {"train", KEY_TRAIN, NULL, 0, "the whole training step: gradients, clipping, Adam", 0},
+        {"json", KEY_JSON, NULL, 0, "print JSON", 0},
+        {0}};
+    arguments a = {.needs_model = true};
+    struct argp argp = {options, parse, "MODEL [OPTION=NUMBER...]",
+                        "Plans a model: the memory of all buffers apart (sum), with reuse (arena), "
+                        "the peak of live bytes that no plan can go below, and arena / peak.",
+                        NULL, NULL, NULL};
+    argp_parse(&argp, argc, argv, 0, NULL, &a);
+    weft_error error = {0};
+    built_model m;
+    if (tool_build(a.model.model, a.model.options, a.model.n_options, a.train, &m, &error) != WEFT_OK)
+        return tool_fail(&error);
+    weft_value targets[2] = {a.train ? m.io.loss : m.io.logits, m.step};
+    weft_plan *plan = weft_plan_new(m.graph, targets, a.train ? 2 : 1, NULL, &error);
+    int status = EXIT_ERROR;
+    if (!plan || weft_plan_check(plan, &error) != WEFT_OK) {
+        tool_fail(&error);
+    } else {
+        weft_plan_stats stats = weft_plan_get_stats(plan);
+        status = print_plan(&a, &stats);
+    }
+    weft_plan_free(plan);
+    weft_graph_free(m.graph);
+    return status;
+}

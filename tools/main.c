@@ -1,0 +1,126 @@
+/* The program `weft`: a table of commands. */
+#include "tool.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct {
+    const char *name, *doc;
+    int (*run)(int argc, char **argv);
+} commands[] = {
+    {"ops", "list the ops", cmd_ops},
+    {"models", "list the models and their options", cmd_models},
+    {"dot", "draw a model's graph", cmd_dot},
+    {"plan", "plan a model and print what it takes", cmd_plan},
+    {"check", "check gradients of ops or of a model", cmd_check},
+    {"train", "train a translation model on a pair of text files", cmd_train},
+    {"translate", "translate lines from standard input", cmd_translate},
+};
+#define N_COMMANDS (sizeof commands / sizeof *commands)
+
+static void usage(FILE *file)
+{
+    fprintf(file, "Usage: weft COMMAND [OPTION...]\n\n");
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        fprintf(file, "  %-10s %s\n", commands[i].name, commands[i].doc);
+    fprintf(file, "\n`weft COMMAND --help` tells more. Exit status: 0 good, 1 error, 2 usage.\n");
+}
+
+int tool_fail(const weft_error *error)
+{
+    return tool_fail_text(error->where, "%s",
+                          error->message[0] ? error->message : weft_status_text(error->status));
+}
+
+int tool_fail_text(const char *where, const char *format, ...)
+{
+    va_list arguments;
+    fprintf(stderr, "weft: %s%s", where, where[0] ? ": " : "");
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
+    return EXIT_ERROR;
+}
+
+int tool_print_json(cJSON *json)
+{
+    char *text = json ? cJSON_Print(json) : NULL;
+    cJSON_Delete(json);
+    if (!text) return tool_fail_text("json", "out of memory");
+    bool good = printf("%s\n", text) > 0 && fflush(stdout) == 0;
+    cJSON_free(text);
+    return good ? EXIT_GOOD : tool_fail_text("output", "cannot be written");
+}
+
+void tool_take_model_arg(model_args *args, const char *text, struct argp_state *state)
+{
+    if (!args->model) {
+        args->model = weft_model_find(text);
+        if (!args->model) argp_error(state, "no model \"%s\" (see `weft models`)", text);
+        return;
+    }
+    if (args->n_options == WEFT_MODEL_OPTIONS) argp_error(state, "too many model options");
+    args->options[args->n_options++] = text;
+}
+
+static weft_status build_step(built_model *m)
+{
+    weft_graph *g = m->graph;
+    size_t n = weft_graph_params(g, NULL, 0);
+    weft_value *params = calloc(n + 1, sizeof *params);
+    if (!params) {
+        weft_graph_fail(g, WEFT_NO_MEMORY, "no memory");
+        return WEFT_NO_MEMORY;
+    }
+    weft_graph_params(g, params, n);
+    weft_optimizer adam = WEFT_ADAM_DEFAULT;
+    m->lr = weft_input(g, "lr", weft_dtype_of(g, m->io.loss), WEFT_SCALAR);
+    m->step = weft_train_step(g, m->io.loss, params, n, m->lr, &adam, &m->norm);
+    free(params);
+    return weft_graph_status(g);
+}
+
+weft_status tool_build(const weft_model *model, const char *const *options, size_t n_options,
+                       bool training, built_model *out, weft_error *error)
+{
+    memset(out, 0, sizeof *out);
+    out->graph = weft_graph_new();
+    weft_status status = weft_model_build_text(out->graph, model, options, n_options, training,
+                                               &out->io, error);
+    if (status == WEFT_OK && training && build_step(out) != WEFT_OK) {
+        const weft_error *e = weft_graph_error(out->graph);
+        status = weft_error_set(error, e->status, e->where, "%s", e->message);
+    }
+    if (status == WEFT_OK) return WEFT_OK;
+    weft_graph_free(out->graph);
+    out->graph = NULL;
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    argp_err_exit_status = EXIT_USAGE;
+    argp_program_version = "weft 0.1.0";
+    if (argc < 2) {
+        usage(stderr);
+        return EXIT_USAGE;
+    }
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "help")) {
+        usage(stdout);
+        return EXIT_GOOD;
+    }
+    if (!strcmp(argv[1], "--version")) {
+        printf("%s\n", argp_program_version);
+        return EXIT_GOOD;
+    }
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        if (strcmp(argv[1], commands[i].name) != 0) continue;
+        char name[64];
+        snprintf(name, sizeof name, "weft %s", argv[1]);
+        argv[1] = name;
+        return commands[i].run(argc - 1, argv + 1);
+    }
+    fprintf(stderr, "weft: no command \"%s\" (see `weft --help`)\n", argv[1]);
+    return EXIT_USAGE;
+}

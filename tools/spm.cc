@@ -1,0 +1,91 @@
+// The C interface to SentencePiece. No exception and no log line leaves this file.
+#include "spm.h"
+
+#include <sentencepiece_processor.h>
+#include <sentencepiece_trainer.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+struct spm {
+    sentencepiece::SentencePieceProcessor processor;
+};
+
+namespace
+{
+void say(char *message, size_t capacity, const std::string &text)
+{
+    std::string line = text;
+    std::replace(line.begin(), line.end(), '\n', ' ');
+    std::snprintf(message, capacity, "%s", line.c_str());
+}
+} // namespace
+
+bool spm_train(const char *files, const char *prefix, int size, char *message, size_t capacity)
+{
+    try {
+        const std::string arguments =
+            "--input=" + std::string(files) + " --model_prefix=" + prefix +
+            " --vocab_size=" + std::to_string(size) +
+            " --model_type=bpe --character_coverage=1.0 --pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3"
+            " --num_threads=1 --minloglevel=4 --hard_vocab_limit=false";
+        const auto status = sentencepiece::SentencePieceTrainer::Train(arguments);
+        if (status.ok()) return true;
+        say(message, capacity, status.ToString());
+    } catch (const std::exception &e) {
+        say(message, capacity, e.what());
+    }
+    return false;
+}
+
+spm *spm_load(const char *path, char *message, size_t capacity)
+{
+    try {
+        auto s = std::make_unique<spm>();
+        const auto status = s->processor.Load(path);
+        if (status.ok()) return s.release();
+        say(message, capacity, status.ToString());
+    } catch (const std::exception &e) {
+        say(message, capacity, e.what());
+    }
+    return nullptr;
+}
+
+void spm_free(spm *s)
+{
+    delete s;
+}
+
+int spm_size(const spm *s)
+{
+    return s->processor.GetPieceSize();
+}
+
+size_t spm_encode(const spm *s, const char *text, int32_t *ids, size_t capacity)
+{
+    try {
+        std::vector<int> found;
+        if (!s->processor.Encode(text, &found).ok()) return 0;
+        for (size_t i = 0; i < found.size() && i < capacity; i++) ids[i] = found[i];
+        return found.size();
+    } catch (const std::exception &) {
+        return 0;
+    }
+}
+
+void spm_decode(const spm *s, const int32_t *ids, size_t n, char *text, size_t capacity)
+{
+    if (capacity) text[0] = 0;
+    try {
+        std::vector<int> kept;
+        for (size_t i = 0; i < n; i++)
+            if (ids[i] > SPM_EOS && ids[i] < s->processor.GetPieceSize()) kept.push_back(ids[i]);
+        std::string out;
+        if (s->processor.Decode(kept, &out).ok()) std::snprintf(text, capacity, "%s", out.c_str());
+    } catch (const std::exception &) {
+        return;
+    }
+}

@@ -1,0 +1,32 @@
+/* SentencePiece behind a C interface. */
+#ifndef WEFT_TOOLS_SPM_H
+#define WEFT_TOOLS_SPM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { SPM_PAD = 0, SPM_UNK = 1, SPM_BOS = 2, SPM_EOS = 3 };
+
+typedef struct spm spm;
+
+/* Trains a BPE vocabulary of `size` pieces on text files (comma separated) and writes
+ * PREFIX.model. False, and one line in `message`, on failure. */
+bool spm_train(const char *files, const char *prefix, int size, char *message, size_t capacity);
+/* NULL, and one line in `message`, on failure. */
+spm *spm_load(const char *path, char *message, size_t capacity);
+void spm_free(spm *s);
+int spm_size(const spm *s);
+/* The ids of a text, without BOS and EOS; at most `capacity` are written. Returns their number. */
+size_t spm_encode(const spm *s, const char *text, int32_t *ids, size_t capacity);
+/* The text of ids; specials are left out. Always terminated. */
+void spm_decode(const spm *s, const int32_t *ids, size_t n, char *text, size_t capacity);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,46 @@
+/* What the commands of the program share. */
+#ifndef WEFT_TOOLS_TOOL_H
+#define WEFT_TOOLS_TOOL_H
+
+#include <weft/weft.h>
+
+#include <argp.h>
+#include <stdarg.h>
+#include <cjson/cJSON.h>
+
+enum { EXIT_GOOD = 0, EXIT_ERROR = 1, EXIT_USAGE = 2 };
+
+/* Each command: its arguments are argv[0] = "weft NAME", argv[1 ..]. Returns the exit status. */
+int cmd_ops(int argc, char **argv);
+int cmd_models(int argc, char **argv);
+int cmd_dot(int argc, char **argv);
+int cmd_plan(int argc, char **argv);
+int cmd_check(int argc, char **argv);
+int cmd_train(int argc, char **argv);
+int cmd_translate(int argc, char **argv);
+
+/* Prints "weft: WHERE: MESSAGE" on stderr; returns EXIT_ERROR. */
+int tool_fail(const weft_error *error);
+int tool_fail_text(const char *where, const char *format, ...) WEFT_PRINTF(2, 3);
+/* Prints JSON on stdout and frees it; returns the exit status. */
+int tool_print_json(cJSON *json);
+
+/* A model of the list with its "key=value" options, as a command line names it. */
+typedef struct model_args {
+    const weft_model *model;
+    const char *options[WEFT_MODEL_OPTIONS];
+    size_t n_options;
+} model_args;
+/* Takes MODEL, then options; for the key ARGP_KEY_ARG. Ends the program on a usage error. */
+void tool_take_model_arg(model_args *args, const char *text, struct argp_state *state);
+
+/* Builds the model and, for training, its whole Adam step over all parameters. */
+typedef struct built_model {
+    weft_graph *graph;
+    weft_model_io io;
+    weft_value lr, step, norm; /* WEFT_NO_VALUE unless training */
+} built_model;
+weft_status tool_build(const weft_model *model, const char *const *options, size_t n_options,
+                       bool training, built_model *out, weft_error *error);
+
+#endif
