@@ -18,8 +18,9 @@ static double uniform(uint64_t key, uint64_t i)
 
 /* ---- Samples ---- */
 
-/* Value i of n on a grid over [low, high), jittered, in an order shuffled by the seed: neighbours lie
- * at least half a cell apart. The cell around zero is left out. */
+/* Value i of n from a cell of its own of [low, high), the cells in an order that the seed chooses,
+ * then moved to a grid of 0.05. The grid is shifted by 1/4 or 3/4 of its width, by the seed's
+ * hundreds, so that neither two inputs of a sample nor a value and a round number ever meet. */
 static double distinct_value(const weft_sample_input *input, uint64_t seed, int64_t i, int64_t n)
 {
     int64_t stride = 1 + 2 * (int64_t)(seed % 7);
@@ -36,8 +37,7 @@ static double distinct_value(const weft_sample_input *input, uint64_t seed, int6
     int64_t cell = (i * stride + (int64_t)(seed % 1000)) % (n ? n : 1);
     double width = (input->high - input->low) / (double)(n ? n : 1);
     double x = input->low + width * ((double)cell + 0.25 + 0.5 * uniform(seed, (uint64_t)i));
-    if (fabs(x) < width / 8) x = x < 0 ? -width / 8 : width / 8;
-    return x;
+    return 0.05 * (floor(x / 0.05) + (seed / 100 % 2 ? 0.75 : 0.25));
 }
 
 void weft_sample_fill(const weft_sample_input *input, weft_dtype dtype, uint64_t seed, void *data)
@@ -265,7 +265,7 @@ weft_status weft_check_op(const weft_op *op, size_t sample_index, int order, int
     weft_graph *g = weft_graph_new();
     weft_params *params = weft_params_new();
     for (size_t i = 0; i < sample->n_in; i++) {
-        char name[16];
+        char name[32];
         weft_tensor t;
         weft_dtype dtype = sample->in[i].dtype == WEFT_FLOAT ? WEFT_F64 : sample->in[i].dtype;
         snprintf(name, sizeof name, "x%zu", i);

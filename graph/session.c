@@ -298,6 +298,9 @@ static void run_thread(weft_session *s)
 {
     const weft_plan *plan = s->plan;
     int thread = omp_get_thread_num(), threads = omp_get_num_threads();
+    /* BLAS must not start threads of its own. It asks whether it is called from a parallel region,
+     * and one of a single thread does not count as such; this setting ends with the region. */
+    if (threads == 1) omp_set_num_threads(1);
     for (uint32_t g = 0; g < plan->n_groups; g++) {
         const plan_group *group = &plan->groups[g];
         if (g && group->segment != plan->groups[g - 1].segment) {

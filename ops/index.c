@@ -47,7 +47,11 @@ KERNEL(embedding_grad)
     for (int64_t r = 0; r < attr->rows; r++)
         memset(out + r * features + begin, 0, (size_t)width * sizeof *out);
     for (int64_t i = 0; i < n; i++) {
-        if (index[i] < 0 || index[i] >= attr->rows || index[i] == attr->padding_index) continue;
+        if (index[i] == attr->padding_index) continue;
+        if (index[i] < 0 || index[i] >= attr->rows) {
+            if (part == 0) weft_call_fail(call, index[i], attr->rows);
+            continue;
+        }
         T *to = out + index[i] * features + begin;
         const T *from = dy + i * features + begin;
         for (int64_t c = 0; c < width; c++) to[c] += from[c];

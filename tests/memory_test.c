@@ -86,7 +86,7 @@ static weft_status small_train_step(const char *path)
     static const int32_t data[4] = {1, 2, 3, 4};
     weft_value wanted[2] = {loss, step};
 
-    status = weft_graph_status(g);
+    status = g ? weft_graph_status(g) : WEFT_NO_MEMORY;
     if (status == WEFT_OK && (!store || !copy)) status = WEFT_NO_MEMORY;
     if (status == WEFT_OK) status = weft_params_init(store, g, 1, &error);
     if (status == WEFT_OK) {

@@ -6,13 +6,10 @@
 #include <weft/op.h>
 
 /* Inputs and outputs are contiguous; floating ones are f64. Output shapes are set, data are zero. */
-typedef struct reference {
-    const char *op;
-    void (*compute)(const void *attr, const weft_tensor *in, size_t n_in, weft_tensor *out);
-} reference;
+typedef void reference_function(const void *attr, const weft_tensor *in, size_t n_in,
+                                weft_tensor *out);
 
-/* One table a family, each ended by a NULL op. */
-extern const reference reference_elementwise[], reference_reduce[], reference_product[],
-    reference_index[];
+/* NULL if there is none. */
+reference_function *reference_find(const char *op);
 
 #endif

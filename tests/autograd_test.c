@@ -1,0 +1,155 @@
+/* Autodiff by hand-computed cases, and the optimisers against their formulas. */
+#include "tests.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Runs targets once on a store with x = data (f64 [n]) and fetches target 0. */
+static bool evaluate(weft_graph *g, weft_value x, const double *data, size_t n, weft_value target,
+                     double *out, size_t n_out)
+{
+    weft_error error = {0};
+    weft_plan *plan = weft_plan_new(g, &target, 1, &(weft_plan_options){.verify = true}, &error);
+    weft_session *s = plan ? weft_session_new(plan, NULL, NULL, &error) : NULL;
+    bool good = s && weft_feed(s, x, data, n * sizeof *data) == WEFT_OK && weft_run(s) == WEFT_OK &&
+                weft_fetch(s, target, out, n_out * sizeof *out) == WEFT_OK;
+    if (!good) fprintf(stderr, "\n    %s: %s\n", error.where, error.message);
+    weft_session_free(s);
+    weft_plan_free(plan);
+    return good;
+}
+
+/* x^3: first, second and third derivative. */
+static void test_orders(void)
+{
+    weft_graph *g = weft_graph_new();
+    weft_value x = weft_input(g, "x", WEFT_F64, WEFT_SCALAR), d[4];
+    d[0] = weft_mul(g, weft_mul(g, x, x), x);
+    for (int i = 0; i < 3; i++) weft_grad(g, d[i], &x, 1, &d[i + 1]);
+    const double at = 1.5, expected[] = {at * at * at, 3 * at * at, 6 * at, 6};
+    for (int i = 0; i < 4; i++) {
+        double got = 0;
+        CU_ASSERT_TRUE(evaluate(g, x, &at, 1, d[i], &got, 1));
+        CU_ASSERT_DOUBLE_EQUAL(got, expected[i], 1e-12);
+    }
+    weft_graph_free(g);
+}
+
+/* A value read several times gets the sum; one that is not read gets zeros. */
+static void test_sums(void)
+{
+    weft_graph *g = weft_graph_new();
+    weft_value x = weft_input(g, "x", WEFT_F64, WEFT_SHAPE(2));
+    weft_value y = weft_exp(g, x), unused = weft_scale(g, x, 3);
+    weft_value all = weft_add(g, weft_add(g, weft_mul(g, y, y), y), x);
+    weft_value loss = weft_sum(g, all, WEFT_ALL_AXES, false);
+    weft_value wrt[3] = {x, y, unused}, grads[3];
+    weft_grad(g, loss, wrt, 3, grads);
+    const double at[2] = {0.3, -0.7};
+    double got[2];
+    CU_ASSERT_TRUE(evaluate(g, x, at, 2, grads[0], got, 2));
+    for (int i = 0; i < 2; i++)
+        CU_ASSERT_DOUBLE_EQUAL(got[i], 2 * exp(2 * at[i]) + exp(at[i]) + 1, 1e-12);
+    CU_ASSERT_TRUE(evaluate(g, x, at, 2, grads[1], got, 2));
+    for (int i = 0; i < 2; i++) CU_ASSERT_DOUBLE_EQUAL(got[i], 2 * exp(at[i]) + 1, 1e-12);
+    CU_ASSERT_TRUE(evaluate(g, x, at, 2, grads[2], got, 2));
+    CU_ASSERT_EQUAL(got[0], 0);
+    weft_graph_free(g);
+}
+
+static void test_errors(void)
+{
+    weft_graph *g = weft_graph_new();
+    weft_value w = weft_param(g, "w", WEFT_F64, WEFT_SHAPE(2), WEFT_INIT_ONES), grad;
+    weft_value next = weft_assign(g, w, weft_scale(g, w, 2));
+    weft_grad(g, weft_sum(g, next, WEFT_ALL_AXES, false), &w, 1, &grad);
+    CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_NO_GRADIENT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(weft_graph_error(g)->message, "assign"));
+    CU_ASSERT_FALSE(weft_is_value(grad));
+    weft_graph_free(g);
+
+    g = weft_graph_new();
+    w = weft_param(g, "w", WEFT_F64, WEFT_SHAPE(2), WEFT_INIT_ONES);
+    weft_grad(g, w, &w, 1, &grad);
+    CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_SHAPE);
+    weft_graph_free(g);
+
+    g = weft_graph_new();
+    weft_grad(g, WEFT_NO_VALUE, NULL, 1, NULL);
+    CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_ARGUMENT);
+    weft_graph_free(g);
+    weft_grad(NULL, WEFT_NO_VALUE, NULL, 0, NULL);
+}
+
+/* Three steps on loss = sum w^2 / 2 * c, whose gradient is c w, beside the formulas. */
+static void check_optimizer(const weft_optimizer *o)
+{
+    const double lr = 0.1, c = 3;
+    double p[2] = {1, -2}, m[2] = {0}, v[2] = {0}, buf[2] = {0};
+    weft_error error = {0};
+    weft_graph *g = weft_graph_new();
+    weft_value w = weft_param(g, "w", WEFT_F64, WEFT_SHAPE(2), WEFT_INIT_ONES);
+    weft_value loss =
+        weft_scale(g, weft_sum(g, weft_square(g, w), WEFT_ALL_AXES, false), c / 2);
+    weft_value step = weft_train_step(g, loss, &w, 1, weft_scalar(g, WEFT_F64, lr), o, NULL);
+    weft_params *store = weft_params_new();
+    weft_tensor t;
+    CU_ASSERT_EQUAL(weft_params_init(store, g, 1, &error), WEFT_OK);
+    CU_ASSERT_TRUE_FATAL(weft_params_get(store, "w", &t));
+    memcpy(t.data, p, sizeof p);
+    weft_plan *plan = weft_plan_new(g, &step, 1, &(weft_plan_options){.verify = true}, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(plan);
+    weft_session *s = weft_session_new(plan, store, NULL, &error);
+    for (int k = 1; k <= 3; k++) {
+        CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+        double norm = c * hypot(p[0], p[1]);
+        double scale = o->max_norm > 0 ? fmin(1, o->max_norm / (norm + 1e-6)) : 1;
+        for (int i = 0; i < 2; i++) {
+            double g0 = scale * c * p[i];
+            if (o->kind == WEFT_SGD) {
+                g0 += o->sgd.weight_decay * p[i];
+                buf[i] = o->sgd.momentum * buf[i] + g0;
+                p[i] -= lr * (o->sgd.nesterov ? g0 + o->sgd.momentum * buf[i] : buf[i]);
+                continue;
+            }
+            if (o->kind == WEFT_ADAMW)
+                p[i] -= lr * o->adam.weight_decay * p[i];
+            else
+                g0 += o->adam.weight_decay * p[i];
+            m[i] = o->adam.beta1 * m[i] + (1 - o->adam.beta1) * g0;
+            v[i] = o->adam.beta2 * v[i] + (1 - o->adam.beta2) * g0 * g0;
+            p[i] -= lr * m[i] / (1 - pow(o->adam.beta1, k)) /
+                    (sqrt(v[i] / (1 - pow(o->adam.beta2, k))) + o->adam.eps);
+        }
+        for (int i = 0; i < 2; i++) CU_ASSERT_DOUBLE_EQUAL(((double *)t.data)[i], p[i], 1e-12);
+    }
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_params_free(store);
+    weft_graph_free(g);
+}
+
+static void test_optimizers(void)
+{
+    weft_optimizer adam = {.kind = WEFT_ADAM, .adam = {0.9, 0.98, 1e-9, 0.01, false}};
+    weft_optimizer adamw = {.kind = WEFT_ADAMW, .adam = {0.9, 0.999, 1e-8, 0.1, false}};
+    weft_optimizer sgd = {.kind = WEFT_SGD, .sgd = {0, 0.1, false}};
+    weft_optimizer momentum = {.kind = WEFT_SGD, .sgd = {0.9, 0.01, false}, .max_norm = 1};
+    weft_optimizer nesterov = {.kind = WEFT_SGD, .sgd = {0.9, 0, true}, .max_norm = 100};
+    weft_optimizer clipped = WEFT_ADAM_DEFAULT;
+    check_optimizer(&adam);
+    check_optimizer(&adamw);
+    check_optimizer(&sgd);
+    check_optimizer(&momentum);
+    check_optimizer(&nesterov);
+    check_optimizer(&clipped);
+}
+
+void autograd_tests(void)
+{
+    CU_pSuite suite = CU_add_suite("autograd", NULL, NULL);
+    CU_add_test(suite, "three orders of x^3", test_orders);
+    CU_add_test(suite, "sums, unused and intermediate values", test_sums);
+    CU_add_test(suite, "errors", test_errors);
+    CU_add_test(suite, "optimisers equal their formulas", test_optimizers);
+}

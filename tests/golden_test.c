@@ -1,0 +1,412 @@
+/* Holds ops and a whole Transformer against what PyTorch computed (golden/make_golden.py): outputs,
+ * the gradient of every input and parameter, and the losses of 50 Adam steps, in f32 and in f64.
+ * Errors are relative and norm-wise: |a - b| <= limit |b|. */
+#include "tests.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PATH(file) WEFT_GOLDEN_DIR "/" file
+
+static const struct {
+    weft_dtype dtype;
+    double limit; /* the files are f32, so f64 cannot agree better than rounding to it allows */
+} precisions[] = {{WEFT_F32, 1e-4}, {WEFT_F64, 5e-7}};
+
+static double element(const weft_tensor *t, int64_t i)
+{
+    return t->dtype == WEFT_F32 ? (double)((const float *)t->data)[i]
+                                : ((const double *)t->data)[i];
+}
+
+static double norm_of(const weft_tensor *t)
+{
+    double sum = 0;
+    for (int64_t i = 0, n = weft_shape_numel(t->shape); i < n; i++)
+        sum += element(t, i) * element(t, i);
+    return sqrt(sum);
+}
+
+/* |got - wanted| <= limit |wanted| + floor; false for other shapes and for any NaN. */
+static bool agrees(const char *what, const weft_tensor *got, const weft_tensor *wanted,
+                   double limit, double floor)
+{
+    double sum = 0;
+    if (!weft_shape_equal(got->shape, wanted->shape)) {
+        printf("\n    %s: the shapes differ\n", what);
+        return false;
+    }
+    for (int64_t i = 0, n = weft_shape_numel(got->shape); i < n; i++) {
+        double off = element(got, i) - element(wanted, i);
+        sum += off * off;
+    }
+    double off = sqrt(sum), size = norm_of(wanted);
+    bool good = off <= limit * size + floor;
+    if (!good)
+        printf("\n    %s (%s): off by %.3g of %.3g\n", what, weft_dtype_name(got->dtype), off,
+               size);
+    return good;
+}
+
+/* Loads a file, and copies it into a store whose floating tensors are of `dtype`. */
+static weft_params *load(const char *path, weft_dtype dtype)
+{
+    weft_error error = {0};
+    weft_params *file = weft_params_new(), *store = weft_params_new();
+    weft_status status = weft_params_load(file, path, &error);
+    for (size_t i = 0; status == WEFT_OK && i < weft_params_count(file); i++) {
+        weft_tensor from, to;
+        const char *name = weft_params_name(file, i);
+        weft_params_get(file, name, &from);
+        weft_dtype d = weft_dtype_is_float(from.dtype) ? dtype : from.dtype;
+        status = weft_params_add(store, name, d, from.shape, &to, &error);
+        if (status != WEFT_OK) break;
+        size_t n = (size_t)weft_shape_numel(from.shape);
+        if (d == from.dtype)
+            memcpy(to.data, from.data, n * weft_dtype_bytes(d));
+        else
+            for (size_t k = 0; k < n; k++) ((double *)to.data)[k] = ((const float *)from.data)[k];
+    }
+    weft_params_free(file);
+    if (status != WEFT_OK) printf("\n    %s: %s: %s\n", path, error.where, error.message);
+    CU_ASSERT_EQUAL_FATAL(status, WEFT_OK);
+    return store;
+}
+
+/* ---- Single ops ---- */
+
+static weft_value on_mask(weft_graph *g, weft_value x)
+{
+    return weft_cast(g, x, WEFT_BOOL);
+}
+static weft_value padded(weft_graph *g, weft_value x)
+{
+    return weft_pad(g, x, (const int64_t[]){0, 2}, (const int64_t[]){3, 1}, 0.5);
+}
+static weft_value entropy(weft_graph *g, const weft_value *x, int64_t ignore, double smoothing,
+                          weft_reduction reduction)
+{
+    return weft_cross_entropy(g, x[0], x[1],
+                              &(weft_cross_entropy_options){ignore, smoothing, reduction});
+}
+static weft_value transposed(weft_graph *g, weft_value x)
+{
+    return weft_transpose(g, x, -1, -2);
+}
+
+/* name of the case in the file, the value made of its inputs x[0], x[1], ... */
+#define CASES(X)                                                                                   \
+    X(exp, weft_exp(g, x[0]))                                                                      \
+    X(log, weft_log(g, x[0]))                                                                      \
+    X(sqrt, weft_sqrt(g, x[0]))                                                                    \
+    X(rsqrt, weft_rsqrt(g, x[0]))                                                                  \
+    X(reciprocal, weft_reciprocal(g, x[0]))                                                        \
+    X(sin, weft_sin(g, x[0]))                                                                      \
+    X(cos, weft_cos(g, x[0]))                                                                      \
+    X(tanh, weft_tanh(g, x[0]))                                                                    \
+    X(sigmoid, weft_sigmoid(g, x[0]))                                                              \
+    X(erf, weft_erf(g, x[0]))                                                                      \
+    X(abs, weft_abs(g, x[0]))                                                                      \
+    X(relu, weft_relu(g, x[0]))                                                                    \
+    X(leaky_relu, weft_leaky_relu(g, x[0], 0.1))                                                   \
+    X(clamp, weft_clamp(g, x[0], -0.95, 1.25))                                                     \
+    X(gelu, weft_gelu(g, x[0]))                                                                    \
+    X(gelu_tanh, weft_gelu_tanh(g, x[0]))                                                          \
+    X(silu, weft_silu(g, x[0]))                                                                    \
+    X(softplus, weft_softplus(g, x[0]))                                                            \
+    X(div, weft_div(g, x[0], x[1]))                                                                \
+    X(pow, weft_pow(g, x[0], x[1]))                                                                \
+    X(pow_scalar, weft_pow_scalar(g, x[0], 2.5))                                                   \
+    X(maximum, weft_maximum(g, x[0], x[1]))                                                        \
+    X(minimum, weft_minimum(g, x[0], x[1]))                                                        \
+    X(where, weft_where(g, on_mask(g, x[0]), x[1], x[2]))                                          \
+    X(sum, weft_sum(g, x[0], WEFT_AXES(1), false))                                                 \
+    X(mean, weft_mean(g, x[0], WEFT_AXES(0, 2), true))                                             \
+    X(max, weft_max(g, x[0], WEFT_AXES(1), false))                                                 \
+    X(min, weft_min(g, x[0], WEFT_AXES(0), true))                                                  \
+    X(variance, weft_variance(g, x[0], WEFT_AXES(1), false, 0))                                    \
+    X(variance_sample, weft_variance(g, x[0], WEFT_ALL_AXES, false, 1))                            \
+    X(logsumexp, weft_logsumexp(g, x[0], WEFT_AXES(0, 2), false))                                  \
+    X(cumsum, weft_cumsum(g, x[0], 1, false))                                                      \
+    X(cumsum_reverse, weft_cumsum(g, x[0], 0, true))                                               \
+    X(softmax, weft_softmax(g, x[0], -1))                                                          \
+    X(softmax_middle, weft_softmax(g, x[0], 1))                                                    \
+    X(softmax_masked, weft_softmax(g, weft_masked_fill(g, x[0], on_mask(g, x[1]), -INFINITY), -1)) \
+    X(log_softmax, weft_log_softmax(g, x[0], -1))                                                  \
+    X(layer_norm, weft_layer_norm(g, x[0], x[1], x[2], 1e-5))                                      \
+    X(rms_norm, weft_rms_norm(g, x[0], x[1], 1e-6))                                                \
+    X(matmul, weft_matmul(g, x[0], x[1]))                                                          \
+    X(matmul_weight, weft_matmul(g, x[0], x[1]))                                                   \
+    X(matmul_transposed, weft_matmul(g, transposed(g, x[0]), transposed(g, x[1])))                 \
+    X(einsum, weft_einsum(g, "nqhd,nkhd->nhqk", x[0], x[1]))                                       \
+    X(embedding, weft_embedding(g, x[0], x[1], 2))                                                 \
+    X(gather, weft_gather(g, x[0], x[1], 1))                                                       \
+    X(scatter_add, weft_scatter_add(g, x[0], x[1], x[2], 1))                                       \
+    X(slice, weft_slice(g, x[0], 1, WEFT_END, WEFT_END, -2))                                       \
+    X(permute, weft_permute(g, x[0], WEFT_AXES(2, 0, 1)))                                          \
+    X(concat, weft_concat(g, x, 2, 1))                                                             \
+    X(pad, padded(g, x[0]))                                                                        \
+    X(tril, weft_tril(g, x[0], 1))                                                                 \
+    X(cross_entropy, entropy(g, x, 3, 0.1, WEFT_REDUCE_MEAN))                                      \
+    X(cross_entropy_sum, entropy(g, x, -1, 0, WEFT_REDUCE_SUM))                                    \
+    X(mse, weft_mse(g, x[0], x[1], WEFT_REDUCE_MEAN))                                              \
+    X(bce_with_logits, weft_bce_with_logits(g, x[0], x[1], WEFT_REDUCE_SUM))                       \
+    X(global_norm, weft_global_norm(g, x, 2))
+
+#define DEFINE(name, value)                                                                        \
+    static weft_value case_##name(weft_graph *g, const weft_value *x)                              \
+    {                                                                                              \
+        return value;                                                                              \
+    }
+CASES(DEFINE)
+#undef DEFINE
+
+typedef struct op_case {
+    const char *name;
+    weft_value (*build)(weft_graph *g, const weft_value *x);
+} op_case;
+
+static const op_case cases[] = {
+#define ROW(name, value) {#name, case_##name},
+    CASES(ROW)
+#undef ROW
+};
+
+#define MOST_INPUTS 4
+
+/* The tensor CASE.PART<i> of the store as a state of the graph. */
+static bool state_of(weft_graph *g, const weft_params *store, const char *name, weft_value *value)
+{
+    weft_tensor t;
+    if (!weft_params_get(store, name, &t)) return false;
+    *value = weft_state(g, name, t.dtype, t.shape, WEFT_INIT_ZEROS);
+    return true;
+}
+
+static void check_target(const weft_session *s, const weft_params *store, weft_value value,
+                         const char *name, double limit)
+{
+    weft_tensor got, wanted;
+    bool found = weft_params_get(store, name, &wanted) && weft_session_tensor(s, value, &got);
+    if (!found) printf("\n    %s is not there\n", name);
+    CU_ASSERT_TRUE(found && agrees(name, &got, &wanted, limit, 0));
+}
+
+static void check_case(const op_case *c, weft_params *store, double limit)
+{
+    char name[96];
+    int of[MOST_INPUTS];
+    size_t n = 0, n_wrt = 0;
+    weft_error error = {0};
+    weft_value x[MOST_INPUTS], wrt[MOST_INPUTS], targets[MOST_INPUTS + 1], cotangent;
+    weft_graph *g = weft_graph_new();
+    for (; n < MOST_INPUTS; n++) {
+        snprintf(name, sizeof name, "%s.x%zu", c->name, n);
+        if (!state_of(g, store, name, &x[n])) break;
+        if (!weft_dtype_is_float(weft_dtype_of(g, x[n]))) continue;
+        of[n_wrt] = (int)n;
+        wrt[n_wrt++] = x[n];
+    }
+    snprintf(name, sizeof name, "%s.cotangent", c->name);
+    CU_ASSERT_TRUE_FATAL(n > 0 && state_of(g, store, name, &cotangent));
+    targets[0] = weft_contiguous(g, c->build(g, x));
+    weft_grad_of(g, targets, &cotangent, 1, wrt, n_wrt, targets + 1);
+    for (size_t i = 0; i < n_wrt; i++) targets[i + 1] = weft_contiguous(g, targets[i + 1]);
+    weft_plan_options check = {.verify = true};
+    weft_plan *plan = weft_plan_new(g, targets, n_wrt + 1, &check, &error);
+    weft_session *s = weft_session_new(plan, store, NULL, &error);
+    if (!s || weft_run(s) != WEFT_OK) {
+        printf("\n    %s: %s: %s\n", c->name, error.where, error.message);
+        CU_FAIL("a case does not run");
+    } else {
+        snprintf(name, sizeof name, "%s.out", c->name);
+        check_target(s, store, targets[0], name, limit);
+        for (size_t i = 0; i < n_wrt; i++) {
+            snprintf(name, sizeof name, "%s.grad%d", c->name, of[i]);
+            check_target(s, store, targets[i + 1], name, limit);
+        }
+    }
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+}
+
+static void test_ops(void)
+{
+    for (size_t p = 0; p < sizeof precisions / sizeof *precisions; p++) {
+        weft_params *store = load(PATH("ops.safetensors"), precisions[p].dtype);
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+            check_case(&cases[i], store, precisions[p].limit);
+        weft_params_free(store);
+    }
+}
+
+/* Every case of the file has its row above. */
+static void test_no_case_left_out(void)
+{
+    weft_params *store = load(PATH("ops.safetensors"), WEFT_F32);
+    size_t in_file = 0;
+    for (size_t i = 0; i < weft_params_count(store); i++)
+        in_file += strstr(weft_params_name(store, i), ".out") != NULL;
+    CU_ASSERT_EQUAL(in_file, sizeof cases / sizeof *cases);
+    weft_params_free(store);
+}
+
+/* ---- The Transformer ---- */
+
+#define MOST_PARAMS 256
+#define STEPS       50
+
+typedef struct rig {
+    weft_graph *g;
+    weft_model_io io;
+    weft_value params[MOST_PARAMS], grads[MOST_PARAMS], lr, norm, step;
+    size_t n;
+    weft_params *store;
+    weft_plan *plan;
+    weft_session *session;
+} rig;
+
+static void rig_open(rig *r, const weft_value *targets, size_t n)
+{
+    weft_error error = {0};
+    r->plan = weft_plan_new(r->g, targets, n, NULL, &error);
+    if (weft_params_init(r->store, r->g, 1, &error) == WEFT_OK)
+        r->session = weft_session_new(r->plan, r->store, NULL, &error);
+    if (!r->session) printf("\n    %s: %s\n", error.where, error.message);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(r->session);
+    const weft_value inputs[] = {r->io.source, r->io.target_in, r->io.target_out};
+    for (int i = 0; i < 3; i++) {
+        weft_tensor t;
+        CU_ASSERT_TRUE_FATAL(weft_params_get(r->store, weft_name_of(r->g, inputs[i]), &t));
+        size_t bytes = (size_t)weft_shape_numel(t.shape) * sizeof(int32_t);
+        CU_ASSERT_EQUAL_FATAL(weft_feed(r->session, inputs[i], t.data, bytes), WEFT_OK);
+    }
+}
+
+static void rig_close(rig *r)
+{
+    weft_session_free(r->session);
+    weft_plan_free(r->plan);
+    weft_params_free(r->store);
+    weft_graph_free(r->g);
+}
+
+static void rig_build(rig *r, const char *path, bool post_norm, weft_dtype dtype)
+{
+    weft_transformer_config c = {.dtype = dtype,
+                                 .source_vocab = 50,
+                                 .target_vocab = 50,
+                                 .tied = post_norm,
+                                 .d_model = 32,
+                                 .heads = 4,
+                                 .d_ff = 64,
+                                 .encoder_layers = 2,
+                                 .decoder_layers = 2,
+                                 .dropout = 0.3,
+                                 .label_smoothing = 0.1,
+                                 .pre_norm = !post_norm,
+                                 .batch = 3,
+                                 .source_len = 7,
+                                 .target_len = 6};
+    *r = (rig){.g = weft_graph_new(), .store = load(path, dtype)};
+    CU_ASSERT_EQUAL_FATAL(weft_transformer(r->g, &c, &r->io), WEFT_OK);
+    r->n = weft_graph_params(r->g, r->params, MOST_PARAMS);
+    CU_ASSERT_TRUE_FATAL(r->n > 0 && r->n <= MOST_PARAMS);
+}
+
+/* Some gradients are zero but for rounding (that of a key's bias: softmax does not see it), so that
+ * the floor of their error is a part of the norm of the whole gradient. */
+static void check_gradients(const char *path, bool post_norm, weft_dtype dtype, double limit)
+{
+    rig r;
+    char name[128];
+    weft_value targets[MOST_PARAMS + 3];
+    rig_build(&r, path, post_norm, dtype);
+    weft_grad(r.g, r.io.loss, r.params, r.n, r.grads);
+    for (size_t i = 0; i < r.n; i++) targets[i] = weft_contiguous(r.g, r.grads[i]);
+    const weft_value results[] = {r.io.logits, r.io.loss, r.io.nll};
+    static const char *const result_names[] = {"logits", "loss", "nll"};
+    memcpy(targets + r.n, results, sizeof results);
+    rig_open(&r, targets, r.n + 3);
+    CU_ASSERT_EQUAL_FATAL(weft_run(r.session), WEFT_OK);
+    for (int i = 0; i < 3; i++)
+        check_target(r.session, r.store, results[i], result_names[i], limit);
+    weft_tensor norms;
+    CU_ASSERT_TRUE_FATAL(weft_params_get(r.store, "norms", &norms));
+    size_t in_file = 0;
+    for (size_t i = 0; i < weft_params_count(r.store); i++)
+        in_file += !strncmp(weft_params_name(r.store, i), "grad.", 5);
+    CU_ASSERT_EQUAL(in_file, r.n);
+    for (size_t i = 0; i < r.n; i++) {
+        weft_tensor got, wanted;
+        snprintf(name, sizeof name, "grad.%s", weft_name_of(r.g, r.params[i]));
+        bool found = weft_params_get(r.store, name, &wanted) &&
+                     weft_session_tensor(r.session, targets[i], &got);
+        if (!found) printf("\n    %s is not there\n", name);
+        CU_ASSERT_TRUE(found &&
+                       agrees(name, &got, &wanted, limit, 1e-3 * limit * element(&norms, 0)));
+    }
+    rig_close(&r);
+}
+
+static void check_training(const char *path, bool post_norm, weft_dtype dtype, double limit)
+{
+    rig r;
+    double losses[STEPS], norms[STEPS];
+    const double lr = 1e-3;
+    const float lr32 = 1e-3f;
+    weft_optimizer adam = WEFT_ADAM_DEFAULT;
+    rig_build(&r, path, post_norm, dtype);
+    r.lr = weft_input(r.g, "lr", dtype, WEFT_SCALAR);
+    r.step = weft_train_step(r.g, r.io.loss, r.params, r.n, r.lr, &adam, &r.norm);
+    const weft_value targets[] = {r.io.loss, r.norm, r.step};
+    rig_open(&r, targets, 3);
+    weft_status fed = dtype == WEFT_F32 ? weft_feed(r.session, r.lr, &lr32, sizeof lr32)
+                                        : weft_feed(r.session, r.lr, &lr, sizeof lr);
+    CU_ASSERT_EQUAL(fed, WEFT_OK);
+    for (int i = 0; i < STEPS; i++) {
+        weft_tensor loss, norm;
+        CU_ASSERT_EQUAL_FATAL(weft_run(r.session), WEFT_OK);
+        CU_ASSERT_TRUE_FATAL(weft_session_tensor(r.session, r.io.loss, &loss));
+        CU_ASSERT_TRUE_FATAL(weft_session_tensor(r.session, r.norm, &norm));
+        losses[i] = element(&loss, 0);
+        norms[i] = element(&norm, 0);
+    }
+    weft_tensor wanted, got = weft_tensor_dense(losses, WEFT_F64, WEFT_SHAPE(STEPS));
+    CU_ASSERT_TRUE(weft_params_get(r.store, "losses", &wanted));
+    CU_ASSERT_TRUE(agrees("losses", &got, &wanted, limit, 0));
+    CU_ASSERT_TRUE(element(&wanted, STEPS - 1) < element(&wanted, 0) / 2);
+    got.data = norms;
+    CU_ASSERT_TRUE(weft_params_get(r.store, "norms", &wanted));
+    CU_ASSERT_TRUE(agrees("norms", &got, &wanted, limit * 10, 0));
+    rig_close(&r);
+}
+
+static const char *const files[] = {PATH("transformer_pre_norm.safetensors"),
+                                    PATH("transformer.safetensors")};
+
+static void test_transformer_gradients(void)
+{
+    for (size_t p = 0; p < sizeof precisions / sizeof *precisions; p++)
+        for (int post = 0; post < 2; post++)
+            check_gradients(files[post], post, precisions[p].dtype, precisions[p].limit);
+}
+
+static void test_transformer_training(void)
+{
+    for (size_t p = 0; p < sizeof precisions / sizeof *precisions; p++)
+        for (int post = 0; post < 2; post++)
+            check_training(files[post], post, precisions[p].dtype, precisions[p].limit);
+}
+
+void golden_tests(void)
+{
+    CU_pSuite suite = CU_add_suite("golden", NULL, NULL);
+    CU_add_test(suite, "ops as PyTorch", test_ops);
+    CU_add_test(suite, "no case left out", test_no_case_left_out);
+    CU_add_test(suite, "logits, loss and every gradient of the Transformer",
+                test_transformer_gradients);
+    CU_add_test(suite, "losses of 50 Adam steps", test_transformer_training);
+}

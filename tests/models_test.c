@@ -1,0 +1,509 @@
+/* Layers and models: what may see what, what training does, and that neither threads nor options
+ * surprise. */
+#include "tests.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_PARAMS 256
+#define MOST_IDS    128
+
+/* A small model with everything that runs it. The options given last win. */
+typedef struct rig {
+    weft_graph *g;
+    weft_model_io io;
+    weft_value params[MOST_PARAMS], norm, step;
+    size_t n;
+    weft_params *store;
+    weft_plan *plan;
+    weft_session *session;
+} rig;
+
+static const char *const tiny[] = {"vocab=20",          "d_model=16",       "heads=2",
+                                   "d_ff=24",           "encoder_layers=2", "decoder_layers=2",
+                                   "batch=2",           "source_len=5",     "target_len=6",
+                                   "label_smoothing=0", "dropout=0"};
+#define N_TINY (sizeof tiny / sizeof *tiny)
+
+static void rig_build(rig *r, const char *const *options, size_t n, bool training)
+{
+    const char *all[WEFT_MODEL_OPTIONS * 2];
+    weft_error error = {0};
+    CU_ASSERT_TRUE_FATAL(n + N_TINY <= sizeof all / sizeof *all);
+    memcpy(all, tiny, sizeof tiny);
+    if (n) memcpy(all + N_TINY, options, n * sizeof *options);
+    *r = (rig){.g = weft_graph_new(), .store = weft_params_new()};
+    weft_status status = weft_model_build_text(r->g, weft_model_find("transformer"), all,
+                                               n + N_TINY, training, &r->io, &error);
+    if (status != WEFT_OK) printf("\n    %s: %s\n", error.where, error.message);
+    CU_ASSERT_EQUAL_FATAL(status, WEFT_OK);
+    r->n = weft_graph_params(r->g, r->params, MOST_PARAMS);
+    CU_ASSERT_TRUE_FATAL(r->n > 0 && r->n <= MOST_PARAMS);
+}
+
+/* Adds the step of Adam with a fixed learning rate. */
+static void rig_train(rig *r, double lr)
+{
+    weft_optimizer adam = WEFT_ADAM_DEFAULT;
+    weft_value rate = weft_scalar(r->g, weft_dtype_of(r->g, r->io.loss), lr);
+    r->step = weft_train_step(r->g, r->io.loss, r->params, r->n, rate, &adam, &r->norm);
+}
+
+static void rig_open(rig *r, const weft_value *targets, size_t n, weft_params *store, int threads)
+{
+    weft_error error = {0};
+    weft_session_options o = {.threads = threads, .seed = 7};
+    weft_plan_options check = {.verify = true};
+    r->plan = weft_plan_new(r->g, targets, n, &check, &error);
+    if (weft_params_init(store, r->g, 11, &error) == WEFT_OK)
+        r->session = weft_session_new(r->plan, store, &o, &error);
+    if (!r->session) printf("\n    %s: %s\n", error.where, error.message);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(r->session);
+}
+
+static void rig_close(rig *r)
+{
+    weft_session_free(r->session);
+    weft_plan_free(r->plan);
+    weft_params_free(r->store);
+    weft_graph_free(r->g);
+}
+
+static void feed(rig *r, weft_value input, const int32_t *ids)
+{
+    size_t bytes = (size_t)weft_shape_numel(weft_shape_of(r->g, input)) * sizeof *ids;
+    CU_ASSERT_EQUAL_FATAL(weft_feed(r->session, input, ids, bytes), WEFT_OK);
+}
+
+/* Random tokens of [1, vocab) for `n` places. */
+static void fill_ids(int32_t *ids, size_t n, int32_t vocab, uint64_t seed)
+{
+    for (size_t i = 0; i < n; i++)
+        ids[i] = 1 + (int32_t)(test_random(&seed) % (uint64_t)(vocab - 1));
+}
+
+static void feed_random(rig *r, int32_t vocab)
+{
+    int32_t ids[MOST_IDS];
+    const weft_value inputs[] = {r->io.source, r->io.target_in, r->io.target_out};
+    for (uint64_t i = 0; i < 3; i++) {
+        fill_ids(ids, MOST_IDS, vocab, i + 1);
+        feed(r, inputs[i], ids);
+    }
+}
+
+static float scalar_of(const rig *r, weft_value value)
+{
+    float x = NAN;
+    CU_ASSERT_EQUAL(weft_fetch(r->session, value, &x, sizeof x), WEFT_OK);
+    return x;
+}
+
+static void run_logits(rig *r, float *logits, size_t n)
+{
+    CU_ASSERT_EQUAL_FATAL(weft_run(r->session), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_fetch(r->session, r->io.logits, logits, n * sizeof *logits),
+                          WEFT_OK);
+}
+
+/* ---- What may see what ---- */
+
+/* Another target token at a place changes the logits from there on, and no bit before. */
+static void test_causality(void)
+{
+    enum { BATCH = 2, LENGTH = 6, VOCAB = 20, N = BATCH * LENGTH * VOCAB };
+    rig r;
+    float before[N], after[N];
+    int32_t ids[BATCH * LENGTH];
+    rig_build(&r, NULL, 0, false);
+    rig_open(&r, &r.io.logits, 1, r.store, 0);
+    feed_random(&r, VOCAB);
+    fill_ids(ids, BATCH * LENGTH, VOCAB, 2);
+    feed(&r, r.io.target_in, ids);
+    run_logits(&r, before, N);
+    for (int place = 0; place < LENGTH; place++) {
+        int32_t old = ids[LENGTH + place]; /* of the second sentence */
+        ids[LENGTH + place] = old % (VOCAB - 1) + 1;
+        feed(&r, r.io.target_in, ids);
+        run_logits(&r, after, N);
+        size_t same = (size_t)(LENGTH + place) * VOCAB;
+        CU_ASSERT_EQUAL(memcmp(before, after, same * sizeof *before), 0);
+        for (int later = place; later < LENGTH; later++)
+            CU_ASSERT_NOT_EQUAL(memcmp(before + same + (later - place) * VOCAB,
+                                       after + same + (later - place) * VOCAB,
+                                       VOCAB * sizeof *before),
+                                0);
+        ids[LENGTH + place] = old;
+    }
+    rig_close(&r);
+}
+
+/* A source filled up with pad tokens gives what the shorter one gives, and a target whose end is
+ * pad the loss of its beginning. */
+static void test_padding(void)
+{
+    enum { BATCH = 2, LONG = 9, SHORT = 5, VOCAB = 20, N = BATCH * 6 * VOCAB };
+    static const char *const wide[] = {"source_len=9"};
+    rig a, b;
+    float short_logits[N], long_logits[N];
+    int32_t source[BATCH * SHORT], padded[BATCH * LONG] = {0}, target[BATCH * 6];
+    rig_build(&a, NULL, 0, false);
+    rig_build(&b, wide, 1, false);
+    fill_ids(source, BATCH * SHORT, VOCAB, 1);
+    for (int i = 0; i < BATCH; i++)
+        memcpy(padded + (size_t)i * LONG, source + (size_t)i * SHORT, SHORT * sizeof *source);
+    const weft_value a_targets[] = {a.io.logits, a.io.nll}, b_targets[] = {b.io.logits, b.io.nll};
+    rig_open(&a, a_targets, 2, a.store, 0);
+    rig_open(&b, b_targets, 2, a.store, 0);
+    feed_random(&a, VOCAB);
+    feed_random(&b, VOCAB);
+    feed(&a, a.io.source, source);
+    feed(&b, b.io.source, padded);
+    run_logits(&a, short_logits, N);
+    run_logits(&b, long_logits, N);
+    for (int i = 0; i < N; i++) CU_ASSERT_DOUBLE_EQUAL(short_logits[i], long_logits[i], 1e-5);
+
+    /* The mean negative log likelihood of the first 4 of 6 places, worked out from the logits. */
+    double sum = 0;
+    fill_ids(target, BATCH * 6, VOCAB, 3);
+    for (int i = 0; i < BATCH * 6; i++) {
+        if (i % 6 >= 4) {
+            target[i] = 0;
+            continue;
+        }
+        double total = 0;
+        for (int k = 0; k < VOCAB; k++) total += exp((double)short_logits[i * VOCAB + k]);
+        sum += log(total) - (double)short_logits[i * VOCAB + target[i]];
+    }
+    feed(&a, a.io.target_out, target);
+    CU_ASSERT_EQUAL(weft_run(a.session), WEFT_OK);
+    CU_ASSERT_DOUBLE_EQUAL(scalar_of(&a, a.io.nll), sum / (BATCH * 4), 1e-5);
+    rig_close(&b);
+    rig_close(&a);
+}
+
+/* ---- Layers ---- */
+
+/* Runs one value of a graph on a store that is made for it, or on the given one. */
+static void evaluate(weft_graph *g, weft_value value, weft_params *store, double *out, size_t n)
+{
+    weft_error error = {0};
+    weft_plan *plan = weft_plan_new(g, &value, 1, NULL, &error);
+    weft_session *s = NULL;
+    if (plan && weft_params_init(store, g, 5, &error) == WEFT_OK)
+        s = weft_session_new(plan, store, NULL, &error);
+    if (!s) printf("\n    %s: %s\n", error.where, error.message);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+    CU_ASSERT_EQUAL_FATAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_fetch(s, value, out, n * sizeof *out), WEFT_OK);
+    weft_session_free(s);
+    weft_plan_free(plan);
+}
+
+/* Copies the columns of each of the key heads of `from` to the two heads that share it in `to`. */
+static void double_heads(weft_params *from, weft_params *to, const char *name, int heads, int width)
+{
+    weft_tensor a, b;
+    CU_ASSERT_TRUE_FATAL(weft_params_get(from, name, &a) && weft_params_get(to, name, &b));
+    int64_t columns = (int64_t)heads * width, rows = weft_shape_numel(a.shape) / columns;
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t c = 0; c < 2 * columns; c++)
+            ((double *)b.data)[r * 2 * columns + c] =
+                ((double *)a.data)[r * columns + c / (2 * width) * width + c % width];
+}
+
+/* Two query heads that share a key head are two heads with equal keys. */
+static void test_shared_key_heads(void)
+{
+    enum { N = 2 * 3 * 16 };
+    static const char *const projections[] = {"a.k.weight", "a.k.bias", "a.v.weight", "a.v.bias"};
+    double shared[N], full[N];
+    weft_graph *g[2];
+    weft_value y[2];
+    weft_params *store[2];
+    for (int i = 0; i < 2; i++) {
+        g[i] = weft_graph_new();
+        store[i] = weft_params_new();
+        weft_init normal = {WEFT_INIT_NORMAL, 0, 1};
+        weft_value x = weft_param(g[i], "x", WEFT_F64, WEFT_SHAPE(2, 3, 16), normal);
+        weft_attention_options o = {.heads = 4, .kv_heads = i ? 0 : 2, .bias = true};
+        y[i] = weft_layer_attention(g[i], "a", x, x, &o);
+        CU_ASSERT_EQUAL_FATAL(weft_graph_status(g[i]), WEFT_OK);
+    }
+    evaluate(g[0], y[0], store[0], shared, N);
+    CU_ASSERT_EQUAL_FATAL(weft_params_init(store[1], g[1], 5, NULL), WEFT_OK);
+    for (int i = 0; i < 4; i++) double_heads(store[0], store[1], projections[i], 2, 4);
+    evaluate(g[1], y[1], store[1], full, N);
+    for (int i = 0; i < N; i++) CU_ASSERT_DOUBLE_EQUAL(shared[i], full[i], 1e-12);
+    for (int i = 0; i < 2; i++) {
+        weft_params_free(store[i]);
+        weft_graph_free(g[i]);
+    }
+}
+
+/* A query that may look nowhere gets nothing: what is left is the bias, which starts as zero. */
+static void test_nothing_to_see(void)
+{
+    double y[3 * 8];
+    static const uint8_t forbidden[3 * 2] = {0, 1, 1, 1, 0, 0};
+    weft_graph *g = weft_graph_new();
+    weft_params *store = weft_params_new();
+    weft_init normal = {WEFT_INIT_NORMAL, 0, 1};
+    weft_value x = weft_param(g, "x", WEFT_F64, WEFT_SHAPE(1, 3, 8), normal);
+    weft_value memory = weft_param(g, "memory", WEFT_F64, WEFT_SHAPE(1, 2, 8), normal);
+    weft_attention_options o = {.heads = 2,
+                                .bias = true,
+                                .mask =
+                                    weft_constant_data(g, WEFT_BOOL, WEFT_SHAPE(3, 2), forbidden)};
+    weft_value out = weft_layer_attention(g, "a", x, memory, &o);
+    evaluate(g, out, store, y, 3 * 8);
+    for (int i = 0; i < 3 * 8; i++) {
+        CU_ASSERT_TRUE(isfinite(y[i]));
+        CU_ASSERT_EQUAL(y[i] == 0, i / 8 == 1);
+    }
+    weft_params_free(store);
+    weft_graph_free(g);
+}
+
+static void test_sinusoids(void)
+{
+    double table[50 * 6];
+    weft_graph *g = weft_graph_new();
+    weft_params *store = weft_params_new();
+    evaluate(g, weft_layer_sinusoids(g, WEFT_F64, 50, 6), store, table, 50 * 6);
+    for (int at = 0; at < 50; at++)
+        for (int i = 0; i < 6; i++) {
+            double angle = at * exp(-log(10000.0) * (i / 2 * 2) / 6.0);
+            CU_ASSERT_DOUBLE_EQUAL(table[at * 6 + i], i % 2 ? cos(angle) : sin(angle), 1e-12);
+        }
+    weft_params_free(store);
+    weft_graph_free(g);
+}
+
+static void test_refusals(void)
+{
+    weft_graph *g = weft_graph_new();
+    weft_value x = weft_fill(g, WEFT_F32, WEFT_SHAPE(1, 3, 10), 1);
+    weft_attention_options o = {.heads = 3};
+    CU_ASSERT_FALSE(weft_is_value(weft_layer_attention(g, "a", x, x, &o)));
+    CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(weft_graph_error(g)->message, "3 heads"));
+    weft_graph_free(g);
+
+    g = weft_graph_new();
+    CU_ASSERT_FALSE(weft_is_value(weft_layer_sinusoids(g, WEFT_F32, 4, 7)));
+    CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_ARGUMENT);
+    weft_graph_free(g);
+
+    g = weft_graph_new();
+    weft_model_io io;
+    weft_transformer_config c = {.source_vocab = 5, .target_vocab = 6, .tied = true};
+    CU_ASSERT_EQUAL(weft_transformer(g, &c, &io), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_transformer(g, NULL, &io), WEFT_BAD_ARGUMENT);
+    weft_graph_free(g);
+}
+
+/* ---- Training ---- */
+
+static void test_overfit(void)
+{
+    static const char *const options[] = {"d_model=32", "d_ff=64", "batch=4"};
+    rig r;
+    rig_build(&r, options, 3, true);
+    rig_train(&r, 3e-3);
+    const weft_value targets[] = {r.io.loss, r.norm, r.step};
+    rig_open(&r, targets, 3, r.store, 0);
+    feed_random(&r, 20);
+    CU_ASSERT_EQUAL_FATAL(weft_run(r.session), WEFT_OK);
+    float first = scalar_of(&r, r.io.loss);
+    for (int i = 0; i < 199; i++) CU_ASSERT_EQUAL_FATAL(weft_run(r.session), WEFT_OK);
+    float last = scalar_of(&r, r.io.loss);
+    if (!(last < 0.05f)) printf("\n    the loss went from %g to %g\n", (double)first, (double)last);
+    CU_ASSERT_TRUE(first > 2 && last < 0.05f);
+    CU_ASSERT_TRUE(isfinite(scalar_of(&r, r.norm)));
+    rig_close(&r);
+}
+
+static void check_gradient(const char *pre_norm, const char *tied)
+{
+    const char *const options[] = {pre_norm,
+                                   tied,
+                                   "f64=1",
+                                   "d_model=8",
+                                   "d_ff=12",
+                                   "vocab=11",
+                                   "target_len=4",
+                                   "encoder_layers=1",
+                                   "decoder_layers=1",
+                                   "dropout=0.1",
+                                   "label_smoothing=0.1"};
+    rig r;
+    weft_error error = {0};
+    weft_check_result result;
+    int32_t ids[3][MOST_IDS];
+    rig_build(&r, options, sizeof options / sizeof *options, true);
+    for (uint64_t i = 0; i < 3; i++) fill_ids(ids[i], MOST_IDS, 11, i + 1);
+    ids[0][4] = ids[0][8] = ids[0][9] = ids[2][3] = 0;
+    const weft_check_feed feeds[] = {{r.io.source, ids[0], 2 * 5 * sizeof(int32_t)},
+                                     {r.io.target_in, ids[1], 2 * 4 * sizeof(int32_t)},
+                                     {r.io.target_out, ids[2], 2 * 4 * sizeof(int32_t)}};
+    CU_ASSERT_EQUAL_FATAL(weft_params_init(r.store, r.g, 3, &error), WEFT_OK);
+    weft_status status = weft_check_gradient(r.g, r.io.loss, r.params, r.n, r.store, feeds, 3, 6, 1,
+                                             &result, &error);
+    if (status != WEFT_OK) printf("\n    %s: %s\n", error.where, error.message);
+    CU_ASSERT_EQUAL(status, WEFT_OK);
+    CU_ASSERT_TRUE(result.checked >= r.n * 5);
+    if (!(result.worst_error < 1e-7))
+        printf("\n    %s %s: off by %g at %s\n", pre_norm, tied, result.worst_error, result.where);
+    CU_ASSERT_TRUE(result.worst_error < 1e-7);
+    rig_close(&r);
+}
+
+/* With dropout: its mask is the same in each of the check's runs. */
+static void test_gradient(void)
+{
+    check_gradient("pre_norm=1", "tied=1");
+    check_gradient("pre_norm=0", "tied=0");
+}
+
+static bool same_stores(const weft_params *a, const weft_params *b)
+{
+    if (weft_params_count(a) != weft_params_count(b)) return false;
+    for (size_t i = 0; i < weft_params_count(a); i++) {
+        weft_tensor x, y;
+        const char *name = weft_params_name(a, i);
+        if (!weft_params_get(a, name, &x) || !weft_params_get(b, name, &y)) return false;
+        size_t bytes = (size_t)weft_shape_numel(x.shape) * weft_dtype_bytes(x.dtype);
+        if (!weft_shape_equal(x.shape, y.shape) || memcmp(x.data, y.data, bytes)) return false;
+    }
+    return true;
+}
+
+/* Weights, moments and losses after three steps with dropout: the same bits at any thread count. */
+static void test_threads(void)
+{
+    static const char *const options[] = {"d_model=64",          "d_ff=160",      "heads=4",
+                                          "vocab=300",           "dropout=0.1",   "batch=7",
+                                          "label_smoothing=0.1", "source_len=18", "target_len=17"};
+    static const int threads[] = {1, 2, 3, 4, 8};
+    rig r[5];
+    float loss[5];
+    for (int i = 0; i < 5; i++) {
+        rig_build(&r[i], options, sizeof options / sizeof *options, true);
+        rig_train(&r[i], 1e-2);
+        const weft_value targets[] = {r[i].io.loss, r[i].step};
+        rig_open(&r[i], targets, 2, r[i].store, threads[i]);
+        feed_random(&r[i], 300);
+        for (int step = 0; step < 3; step++) CU_ASSERT_EQUAL_FATAL(weft_run(r[i].session), WEFT_OK);
+        loss[i] = scalar_of(&r[i], r[i].io.loss);
+        CU_ASSERT_EQUAL(memcmp(&loss[i], &loss[0], sizeof *loss), 0);
+        CU_ASSERT_TRUE(same_stores(r[0].store, r[i].store));
+    }
+    for (int i = 0; i < 5; i++) rig_close(&r[i]);
+}
+
+/* ---- The list of models ---- */
+
+static void test_list(void)
+{
+    CU_ASSERT_TRUE(weft_model_count() >= 2);
+    CU_ASSERT_PTR_NULL(weft_model_at(weft_model_count()));
+    CU_ASSERT_PTR_NULL(weft_model_find("no such model"));
+    CU_ASSERT_PTR_NULL(weft_model_find(NULL));
+    for (size_t i = 0; i < weft_model_count(); i++) {
+        const weft_model *m = weft_model_at(i);
+        CU_ASSERT_PTR_EQUAL(weft_model_find(m->name), m);
+        CU_ASSERT_TRUE(m->doc && m->n_options <= WEFT_MODEL_OPTIONS);
+        for (size_t k = 0; k < m->n_options; k++)
+            CU_ASSERT_TRUE(m->options[k].name && m->options[k].doc);
+    }
+}
+
+static void test_options(void)
+{
+    static const struct {
+        const char *text, *said;
+        weft_status status;
+    } bad[] = {
+        {"d_modell=3", "\"d_modell\"", WEFT_NOT_FOUND},
+        {"d_mode=3", "\"d_mode\"", WEFT_NOT_FOUND},
+        {"d_model", "option=number", WEFT_BAD_ARGUMENT},
+        {"=3", "option=number", WEFT_BAD_ARGUMENT},
+        {"d_model=", "not a number", WEFT_BAD_ARGUMENT},
+        {"d_model=3x", "\"3x\"", WEFT_BAD_ARGUMENT},
+        {"d_model=-8", "\"-8\"", WEFT_BAD_ARGUMENT},
+        {"d_model=nan", "\"nan\"", WEFT_BAD_ARGUMENT},
+        {"d_model=1e300", "\"1e300\"", WEFT_BAD_ARGUMENT},
+    };
+    const weft_model *m = weft_model_find("transformer");
+    double values[WEFT_MODEL_OPTIONS];
+    static const char *const good[] = {"dropout=0.25", "heads=1", "heads=8"};
+    CU_ASSERT_EQUAL(weft_model_parse(m, good, 3, values, NULL), WEFT_OK);
+    for (size_t i = 0; i < m->n_options; i++) {
+        double wanted = m->options[i].value;
+        if (!strcmp(m->options[i].name, "dropout")) wanted = 0.25;
+        if (!strcmp(m->options[i].name, "heads")) wanted = 8;
+        CU_ASSERT_EQUAL(values[i], wanted);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        weft_error error = {0};
+        CU_ASSERT_EQUAL(weft_model_parse(m, &bad[i].text, 1, values, &error), bad[i].status);
+        CU_ASSERT_EQUAL(error.status, bad[i].status);
+        CU_ASSERT_PTR_NOT_NULL(strstr(error.message, bad[i].said));
+        CU_ASSERT_STRING_EQUAL(error.where, "transformer");
+    }
+    /* Numbers that no graph can be built from are the graph's errors. */
+    static const char *const odd[] = {"heads=3", "d_model=0", "d_model=7", "vocab=1e9",
+                                      "dropout=1"};
+    for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
+        weft_graph *g = weft_graph_new();
+        weft_model_io io;
+        weft_error error = {0};
+        weft_status status = weft_model_build_text(g, m, &odd[i], 1, true, &io, &error);
+        if (i == 3) CU_ASSERT_EQUAL(status, WEFT_OK); /* large, but nothing is allocated yet */
+        if (i != 3) {
+            CU_ASSERT_NOT_EQUAL(status, WEFT_OK);
+            CU_ASSERT_TRUE(error.status == status && error.message[0]);
+        }
+        weft_graph_free(g);
+    }
+}
+
+static int64_t count_parameters(const char *tied)
+{
+    const char *const options[] = {tied};
+    rig r;
+    int64_t sum = 0;
+    rig_build(&r, options, 1, false);
+    for (size_t i = 0; i < r.n; i++) sum += weft_shape_numel(weft_shape_of(r.g, r.params[i]));
+    rig_close(&r);
+    return sum;
+}
+
+static void test_parameter_counts(void)
+{
+    const int64_t d = 16, ffn = 24, vocab = 20;
+    int64_t attention = 4 * (d * d + d), norm = 2 * d, forward = 2 * d * ffn + ffn + d;
+    int64_t encoder = 2 * (attention + forward + 2 * norm) + norm;
+    int64_t decoder = 2 * (2 * attention + forward + 3 * norm) + norm;
+    CU_ASSERT_EQUAL(count_parameters("tied=1"), encoder + decoder + vocab * d);
+    CU_ASSERT_EQUAL(count_parameters("tied=0"), encoder + decoder + 3 * vocab * d + vocab);
+}
+
+void models_tests(void)
+{
+    CU_pSuite suite = CU_add_suite("models", NULL, NULL);
+    CU_add_test(suite, "a later token changes no earlier logit", test_causality);
+    CU_add_test(suite, "padding changes nothing", test_padding);
+    CU_add_test(suite, "key heads shared by query heads", test_shared_key_heads);
+    CU_add_test(suite, "a query that may look nowhere", test_nothing_to_see);
+    CU_add_test(suite, "sinusoids", test_sinusoids);
+    CU_add_test(suite, "layers refuse what does not fit", test_refusals);
+    CU_add_test(suite, "a small batch is learnt by heart", test_overfit);
+    CU_add_test(suite, "gradients of a Transformer", test_gradient);
+    CU_add_test(suite, "the same bits at 1, 2, 3, 4, 8 threads", test_threads);
+    CU_add_test(suite, "the list of models", test_list);
+    CU_add_test(suite, "options", test_options);
+    CU_add_test(suite, "numbers of parameters", test_parameter_counts);
+}

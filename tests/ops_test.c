@@ -1,0 +1,486 @@
+/* Tests generated from the list of ops: every op on each of its samples. */
+#include "reference.h"
+#include "tests.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How a sample is run. */
+typedef struct variant {
+    weft_dtype dtype;
+    int threads;
+    bool strided;  /* inputs are every other element of a larger tensor */
+    bool expanded; /* the op's expansion instead of the op */
+} variant;
+
+typedef struct outputs {
+    size_t n;
+    weft_tensor tensor[WEFT_MAX_OUTPUTS]; /* dense, own data */
+} outputs;
+
+static void free_outputs(outputs *o)
+{
+    for (size_t i = 0; i < o->n; i++) free(o->tensor[i].data);
+    o->n = 0;
+}
+
+static weft_dtype input_dtype(const weft_sample *sample, size_t i, weft_dtype dtype)
+{
+    return sample->in[i].dtype == WEFT_FLOAT ? dtype : sample->in[i].dtype;
+}
+
+/* The sample's values; those of f32 are f64's rounded, so that dtypes can be compared. */
+static weft_tensor input_data(const weft_sample *sample, size_t i, weft_dtype dtype)
+{
+    weft_dtype d = input_dtype(sample, i, dtype);
+    int64_t n = weft_shape_numel(sample->in[i].shape);
+    void *data = calloc((size_t)n + 1, 8);
+    weft_sample_fill(&sample->in[i], d, 1 + 100 * i, data);
+    return weft_tensor_dense(data, d, sample->in[i].shape);
+}
+
+static weft_value strided_input(weft_graph *g, const char *name, const weft_tensor *t)
+{
+    weft_shape wide = t->shape;
+    if (wide.rank == WEFT_MAX_RANK) return weft_input(g, name, t->dtype, t->shape);
+    wide.dim[wide.rank++] = 2;
+    weft_value x = weft_slice(g, weft_input(g, name, t->dtype, wide), -1, 0, 1, 1);
+    return weft_reshape(g, x, t->shape);
+}
+
+static bool feed_input(weft_session *s, weft_value x, const weft_tensor *t, bool strided)
+{
+    size_t size = weft_dtype_bytes(t->dtype), n = (size_t)weft_shape_numel(t->shape);
+    if (!strided) return weft_feed(s, x, t->data, n * size) == WEFT_OK;
+    char *wide = calloc(2 * n + 1, size);
+    for (size_t i = 0; i < n; i++) memcpy(wide + 2 * i * size, (char *)t->data + i * size, size);
+    bool good = weft_feed(s, x, wide, 2 * n * size) == WEFT_OK;
+    free(wide);
+    return good;
+}
+
+/* Builds a graph of the sample's one node, runs it, and takes the outputs. */
+static bool run_sample(const weft_op *op, const weft_sample *sample, variant v, outputs *out,
+                       weft_error *error)
+{
+    weft_graph *g = weft_graph_new();
+    weft_params *params = weft_params_new();
+    weft_value in[WEFT_SAMPLE_INPUTS], results[WEFT_MAX_OUTPUTS] = {{0, 0}};
+    weft_tensor data[WEFT_SAMPLE_INPUTS];
+    memset(out, 0, sizeof *out);
+    memset(error, 0, sizeof *error);
+    for (size_t i = 0; i < sample->n_in; i++) {
+        char name[32];
+        weft_tensor t;
+        snprintf(name, sizeof name, "x%zu", i);
+        data[i] = input_data(sample, i, v.dtype);
+        if (i < op->updates) {
+            in[i] = weft_state(g, name, data[i].dtype, data[i].shape, WEFT_INIT_ZEROS);
+            weft_params_add(params, name, data[i].dtype, data[i].shape, &t, NULL);
+            memcpy(t.data, data[i].data,
+                   (size_t)weft_shape_numel(t.shape) * weft_dtype_bytes(t.dtype));
+        } else {
+            in[i] = v.strided ? strided_input(g, name, &data[i])
+                              : weft_input(g, name, data[i].dtype, data[i].shape);
+        }
+    }
+    if (v.expanded) {
+        weft_expand e = {g, sample->attr, sample->n_in, op->n_out, in, results};
+        op->expand(&e);
+    } else {
+        weft_apply(g, op, sample->attr, in, sample->n_in, results);
+    }
+    weft_plan *plan =
+        weft_plan_new(g, results, op->n_out, &(weft_plan_options){.verify = true}, error);
+    weft_session *s = NULL;
+    if (plan)
+        s = weft_session_new(plan, params,
+                             &(weft_session_options){.threads = v.threads, .poison = true}, error);
+    bool good = s != NULL;
+    for (size_t i = op->updates; i < sample->n_in && good; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "x%zu", i);
+        good = feed_input(s, weft_find(g, name), &data[i], v.strided);
+    }
+    if (good && weft_run(s) != WEFT_OK) {
+        *error = *weft_session_error(s);
+        good = false;
+    }
+    for (size_t i = 0; i < op->n_out && good; i++) {
+        weft_tensor t;
+        good = weft_session_tensor(s, results[i], &t);
+        if (!good) break;
+        size_t bytes = (size_t)weft_shape_numel(t.shape) * weft_dtype_bytes(t.dtype);
+        void *copy = malloc(bytes + 1);
+        memcpy(copy, t.data, bytes);
+        out->tensor[out->n++] = weft_tensor_dense(copy, t.dtype, t.shape);
+    }
+    for (size_t i = 0; i < sample->n_in; i++) free(data[i].data);
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_params_free(params);
+    weft_graph_free(g);
+    return good;
+}
+
+static double element(const weft_tensor *t, int64_t i)
+{
+    switch (t->dtype) {
+    case WEFT_F32: return (double)((float *)t->data)[i];
+    case WEFT_F64: return ((double *)t->data)[i];
+    case WEFT_I32: return ((int32_t *)t->data)[i];
+    default: return ((uint8_t *)t->data)[i];
+    }
+}
+
+/* Largest difference over all outputs, relative to max(1, |b|); infinite for other shapes. */
+static double distance(const outputs *a, const outputs *b)
+{
+    double worst = 0;
+    if (a->n != b->n) return INFINITY;
+    for (size_t k = 0; k < a->n; k++) {
+        if (!weft_shape_equal(a->tensor[k].shape, b->tensor[k].shape)) return INFINITY;
+        for (int64_t i = 0; i < weft_shape_numel(a->tensor[k].shape); i++) {
+            double x = element(&a->tensor[k], i), y = element(&b->tensor[k], i);
+            double off = isnan(x) && isnan(y) ? 0 : fabs(x - y) / fmax(1, fabs(y));
+            if (!(off <= worst)) worst = isnan(off) ? INFINITY : off;
+        }
+    }
+    return worst;
+}
+
+static bool same_bits(const outputs *a, const outputs *b)
+{
+    if (a->n != b->n) return false;
+    for (size_t k = 0; k < a->n; k++)
+        if (memcmp(a->tensor[k].data, b->tensor[k].data,
+                   (size_t)weft_shape_numel(a->tensor[k].shape) *
+                       weft_dtype_bytes(a->tensor[k].dtype)) != 0)
+            return false;
+    return true;
+}
+
+static void report(const weft_op *op, size_t sample, const char *what, double got)
+{
+    fprintf(stderr, "\n    %s, sample %zu: %s: %g\n", op->name, sample, what, got);
+    CU_FAIL("an op differs");
+}
+
+static void expect_near(const weft_op *op, size_t sample, const char *what, double got, double limit)
+{
+    if (got <= limit) {
+        CU_PASS("near");
+    } else {
+        report(op, sample, what, got);
+    }
+}
+
+/* Calls `test` on every sample of every op. */
+static void each_sample(void (*test)(const weft_op *op, size_t index, const weft_sample *sample))
+{
+    for (size_t i = 0; i < weft_op_count(); i++)
+        for (size_t s = 0; s < weft_op_at(i)->n_samples; s++)
+            test(weft_op_at(i), s, &weft_op_at(i)->samples[s]);
+}
+
+static const variant plain = {WEFT_F64, 1, false, false};
+
+static bool run_or_report(const weft_op *op, size_t index, const weft_sample *sample, variant v,
+                          outputs *out)
+{
+    weft_error error;
+    if (run_sample(op, sample, v, out, &error)) return true;
+    fprintf(stderr, "\n    %s, sample %zu: %s: %s\n", op->name, index, error.where, error.message);
+    CU_FAIL("an op does not run");
+    free_outputs(out);
+    return false;
+}
+
+/* ---- The tests ---- */
+
+static void test_descriptors(void)
+{
+    for (size_t i = 0; i < weft_op_count(); i++) {
+        const weft_op *op = weft_op_at(i);
+        bool leaf = i < 4, kernel = weft_op_kernel(op, WEFT_ISA_BASE, WEFT_F64) ||
+                                    weft_op_kernel(op, WEFT_ISA_BASE, WEFT_BOOL);
+        CU_ASSERT_TRUE(op->doc && strlen(op->doc) > 4);
+        CU_ASSERT_PTR_EQUAL(weft_op_find(op->name), op);
+        CU_ASSERT_TRUE(leaf || kernel || op->alias || op->expand);
+        CU_ASSERT_TRUE(leaf || op->n_samples > 0);
+        CU_ASSERT_TRUE((op->gradient == WEFT_GRADIENT_VJP) == (op->vjp || op->expand));
+    }
+    CU_ASSERT_TRUE(weft_op_count() > 80);
+    CU_ASSERT_PTR_NULL(weft_op_find("no such op"));
+    CU_ASSERT_PTR_NULL(weft_op_at(weft_op_count()));
+}
+
+static void against_reference(const weft_op *op, size_t index, const weft_sample *sample)
+{
+    reference_function *compute = reference_find(op->name);
+    outputs got, expected = {0};
+    weft_tensor in[WEFT_SAMPLE_INPUTS];
+    if (op->expand && !compute) return; /* held against its expansion instead */
+    if (!compute) {
+        report(op, index, "there is no reference", 0);
+        return;
+    }
+    if (!run_or_report(op, index, sample, plain, &got)) return;
+    for (size_t i = 0; i < sample->n_in; i++) in[i] = input_data(sample, i, WEFT_F64);
+    for (size_t i = 0; i < got.n; i++) {
+        void *data = calloc((size_t)weft_shape_numel(got.tensor[i].shape) + 1, 8);
+        expected.tensor[expected.n++] =
+            weft_tensor_dense(data, got.tensor[i].dtype, got.tensor[i].shape);
+    }
+    compute(sample->attr, in, sample->n_in, expected.tensor);
+    expect_near(op, index, "differs from the reference by", distance(&got, &expected), 1e-12);
+    for (size_t i = 0; i < sample->n_in; i++) free(in[i].data);
+    free_outputs(&got);
+    free_outputs(&expected);
+}
+
+static void test_reference(void)
+{
+    each_sample(against_reference);
+}
+
+static void against_expansion(const weft_op *op, size_t index, const weft_sample *sample)
+{
+    outputs a, b;
+    variant v = plain;
+    if (!op->expand) return;
+    if (!run_or_report(op, index, sample, v, &a)) return;
+    v.expanded = true;
+    if (run_or_report(op, index, sample, v, &b)) {
+        expect_near(op, index, "differs from its expansion by", distance(&a, &b), 1e-12);
+        free_outputs(&b);
+    }
+    free_outputs(&a);
+}
+
+static void test_expansion(void)
+{
+    each_sample(against_expansion);
+}
+
+static bool has_float(const weft_sample *sample)
+{
+    for (size_t i = 0; i < sample->n_in; i++)
+        if (sample->in[i].dtype == WEFT_FLOAT) return true;
+    return false;
+}
+
+static void against_single(const weft_op *op, size_t index, const weft_sample *sample)
+{
+    outputs a, b;
+    variant v = plain;
+    if (!has_float(sample)) return;
+    v.dtype = WEFT_F32;
+    if (!run_or_report(op, index, sample, v, &a)) return;
+    if (run_or_report(op, index, sample, plain, &b)) {
+        expect_near(op, index, "f32 differs from f64 by", distance(&a, &b), 3e-5);
+        free_outputs(&b);
+    }
+    free_outputs(&a);
+}
+
+static void test_single(void)
+{
+    each_sample(against_single);
+}
+
+static void with_strides(const weft_op *op, size_t index, const weft_sample *sample)
+{
+    outputs a, b;
+    variant v = plain;
+    if (!sample->n_in || !run_or_report(op, index, sample, v, &a)) return;
+    v.strided = true;
+    if (run_or_report(op, index, sample, v, &b)) {
+        expect_near(op, index, "strided inputs change the result by", distance(&a, &b), 1e-13);
+        free_outputs(&b);
+    }
+    free_outputs(&a);
+}
+
+static void test_strided(void)
+{
+    each_sample(with_strides);
+}
+
+static void with_threads(const weft_op *op, size_t index, const weft_sample *sample)
+{
+    static const int threads[] = {2, 3, 4, 8};
+    outputs a, b;
+    variant v = plain;
+    v.dtype = WEFT_F32;
+    if (!run_or_report(op, index, sample, v, &a)) return;
+    for (size_t i = 0; i < 4; i++) {
+        v.threads = threads[i];
+        if (!run_or_report(op, index, sample, v, &b)) break;
+        if (!same_bits(&a, &b)) report(op, index, "other bits at threads", threads[i]);
+        free_outputs(&b);
+    }
+    free_outputs(&a);
+}
+
+static void test_threads(void)
+{
+    each_sample(with_threads);
+    CU_PASS("same bits");
+}
+
+/* Each instruction set that this processor has agrees with the reference build. */
+static void with_isas(const weft_op *op, size_t index, const weft_sample *sample)
+{
+    static const char *const names[] = {"base", "v3", "v4"};
+    outputs a, b;
+    const char *old = getenv("WEFT_ISA");
+    char *kept = old ? strdup(old) : NULL;
+    setenv("WEFT_ISA", "base", 1);
+    bool good = run_or_report(op, index, sample, plain, &a);
+    for (int isa = 1; good && isa < WEFT_ISAS; isa++) {
+        setenv("WEFT_ISA", names[isa], 1);
+        if (!run_or_report(op, index, sample, plain, &b)) break;
+        expect_near(op, index, names[isa], distance(&b, &a), 1e-12);
+        free_outputs(&b);
+    }
+    if (good) free_outputs(&a);
+    unsetenv("WEFT_ISA");
+    if (kept) setenv("WEFT_ISA", kept, 1);
+    free(kept);
+}
+
+static void test_isas(void)
+{
+    if (weft_isa_best() != WEFT_ISA_V4)
+        test_skip("some instruction sets", "this processor has no AVX-512");
+    each_sample(with_isas);
+}
+
+static void gradients(const weft_op *op, size_t index, const weft_sample *sample)
+{
+    static const double limits[] = {1e-6, 1e-4};
+    (void)sample;
+    for (int order = 1; order <= 2; order++)
+        for (uint64_t seed = 1; seed <= 3; seed++) {
+            weft_check_result r;
+            weft_error error = {0};
+            if (weft_check_op(op, index, order, -1, seed, &r, &error) != WEFT_OK) {
+                fprintf(stderr, "\n    %s: %s: %s\n", op->name, error.where, error.message);
+                report(op, index, "the gradient cannot be checked, order", order);
+            } else {
+                expect_near(op, index, r.where, r.worst_error, limits[order - 1]);
+            }
+        }
+}
+
+static void test_gradients(void)
+{
+    each_sample(gradients);
+}
+
+/* A sign turned in any one gradient must fail the check, unless the gradient is zero. */
+static void test_flipped(void)
+{
+    size_t caught = 0;
+    for (size_t i = 0; i < weft_op_count(); i++) {
+        const weft_op *op = weft_op_at(i);
+        if (op->gradient != WEFT_GRADIENT_VJP || !op->n_samples) continue;
+        for (size_t k = 0; k < op->samples[0].n_in; k++) {
+            weft_check_result r;
+            if (op->samples[0].in[k].dtype != WEFT_FLOAT) continue;
+            CU_ASSERT_EQUAL(weft_check_op(op, 0, 1, (int)k, 1, &r, NULL), WEFT_OK);
+            if (r.worst_error > 1e-3) {
+                caught++;
+            } else {
+                report(op, 0, "a flipped gradient passes, input", (double)k);
+            }
+        }
+    }
+    CU_ASSERT_TRUE(caught > 60);
+}
+
+/* Wrong calls of every op: a status and a message that names the op; never a crash. */
+static void test_wrong_calls(void)
+{
+    for (size_t i = 4; i < weft_op_count(); i++) {
+        const weft_op *op = weft_op_at(i);
+        const weft_sample *sample = &op->samples[0];
+        weft_value in[WEFT_SAMPLE_INPUTS + 1] = {{0, 0}};
+        for (int wrong = 0; wrong < 4; wrong++) {
+            weft_graph *g = weft_graph_new(), *other = weft_graph_new();
+            size_t n = sample->n_in;
+            if (n == 0 && wrong > 0) {
+                weft_graph_free(g);
+                weft_graph_free(other);
+                continue;
+            }
+            for (size_t k = 0; k < n; k++) {
+                char name[32];
+                snprintf(name, sizeof name, "x%zu", k);
+                weft_dtype d = input_dtype(sample, k, WEFT_F32);
+                weft_graph *home = wrong == 2 && k == n - 1 ? other : g;
+                in[k] = weft_state(home, name, d, sample->in[k].shape, WEFT_INIT_ZEROS);
+            }
+            if (wrong == 0) n = op->min_in ? op->min_in - 1u : op->max_in + 1u;
+            if (wrong == 1) in[n - 1] = WEFT_NO_VALUE;
+            if (wrong == 3) {
+                weft_shape huge = {7, {3, 1, 4, 1, 5, 9, 2}};
+                in[0] = weft_state(g, "odd", WEFT_BOOL, huge, WEFT_INIT_ZEROS);
+            }
+            for (size_t k = sample->n_in; k < n; k++) in[k] = in[0];
+            weft_value y = weft_apply(g, op, sample->attr, in, n, NULL);
+            const weft_error *e = weft_graph_error(g);
+            bool refused = e->status != WEFT_OK && !weft_is_value(y);
+            if (refused ? !strstr(e->where, op->name) || !e->message[0] : wrong < 3)
+                report(op, 0, "a wrong call is not refused properly, kind", wrong);
+            weft_graph_free(g);
+            weft_graph_free(other);
+        }
+    }
+    CU_PASS("refused");
+}
+
+/* What the header promises at the edges. */
+static void test_edges(void)
+{
+    weft_graph *g = weft_graph_new();
+    weft_value low = weft_fill(g, WEFT_F32, WEFT_SHAPE(2, 3), -INFINITY);
+    weft_value none = weft_fill(g, WEFT_F32, WEFT_SHAPE(0, 3), 1);
+    weft_value targets[] = {weft_softmax(g, low, -1),
+                            weft_logsumexp(g, low, WEFT_AXES(1), false),
+                            weft_sum(g, none, WEFT_AXES(0), false),
+                            weft_max(g, none, WEFT_AXES(0), false),
+                            weft_mean(g, none, WEFT_AXES(0), false)};
+    static const float expected[] = {0, -INFINITY, 0, -INFINITY, NAN};
+    weft_error error;
+    weft_plan *plan = weft_plan_new(g, targets, 5, NULL, &error);
+    weft_session *s = weft_session_new(plan, NULL, NULL, &error);
+    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    for (size_t i = 0; i < 5; i++) {
+        weft_tensor t;
+        CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, targets[i], &t));
+        float x = *(float *)t.data;
+        CU_ASSERT_TRUE(x == expected[i] || (isnan(x) && isnan(expected[i])));
+    }
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+}
+
+void ops_tests(void)
+{
+    CU_pSuite suite = CU_add_suite("ops", NULL, NULL);
+    CU_add_test(suite, "descriptors are complete", test_descriptors);
+    CU_add_test(suite, "f64 kernels equal naive references", test_reference);
+    CU_add_test(suite, "kernels equal expansions", test_expansion);
+    CU_add_test(suite, "f32 equals f64", test_single);
+    CU_add_test(suite, "strided inputs", test_strided);
+    CU_add_test(suite, "same bits at 1, 2, 3, 4, 8 threads", test_threads);
+    CU_add_test(suite, "instruction sets agree", test_isas);
+    CU_add_test(suite, "gradients of first and second order", test_gradients);
+    CU_add_test(suite, "a flipped gradient is seen", test_flipped);
+    CU_add_test(suite, "wrong calls are refused", test_wrong_calls);
+    CU_add_test(suite, "edges", test_edges);
+}

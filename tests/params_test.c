@@ -1,0 +1,213 @@
+/* The parameter store and its files: round trips, and files that lie. */
+#include "tests.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+static char path[128];
+
+static weft_params *small_store(void)
+{
+    weft_params *p = weft_params_new();
+    weft_tensor t;
+    weft_params_add(p, "enc.weight", WEFT_F32, WEFT_SHAPE(2, 3), &t, NULL);
+    for (int i = 0; i < 6; i++) ((float *)t.data)[i] = (float)i * 0.1f;
+    weft_params_add(p, "step", WEFT_F64, WEFT_SCALAR, &t, NULL);
+    *(double *)t.data = M_PI;
+    weft_params_add(p, "empty", WEFT_I32, WEFT_SHAPE(0, 4), &t, NULL);
+    weft_params_set_meta(p, "model", "a \"quoted\" name\n");
+    return p;
+}
+
+static void test_round_trip(void)
+{
+    weft_error error = {0};
+    weft_params *p = small_store(), *q = weft_params_new();
+    weft_tensor a, b;
+    CU_ASSERT_EQUAL(weft_params_save(p, path, &error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_params_load(q, path, &error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_params_count(q), 3);
+    CU_ASSERT_STRING_EQUAL(weft_params_name(q, 0), "enc.weight");
+    CU_ASSERT_STRING_EQUAL(weft_params_meta(q, "model"), "a \"quoted\" name\n");
+    CU_ASSERT_TRUE(weft_params_get(p, "enc.weight", &a) && weft_params_get(q, "enc.weight", &b));
+    CU_ASSERT_EQUAL(memcmp(a.data, b.data, 24), 0);
+    CU_ASSERT_TRUE(weft_params_get(q, "step", &b) && *(double *)b.data == M_PI);
+    CU_ASSERT_FALSE(weft_params_get(q, "nothing", &b));
+    weft_params_free(p);
+    weft_params_free(q);
+}
+
+/* A file of the given header and data bytes must be refused with a message that says `part`. */
+static void refuse(uint64_t header_length, const char *header, size_t data_bytes, const char *part)
+{
+    weft_error error = {0};
+    weft_params *p = weft_params_new();
+    FILE *file = fopen(path, "wb");
+    if (header_length == 0) header_length = strlen(header);
+    fwrite(&header_length, 8, 1, file);
+    fputs(header, file);
+    for (size_t i = 0; i < data_bytes; i++) fputc(1, file);
+    fclose(file);
+    CU_ASSERT_EQUAL(weft_params_load(p, path, &error), WEFT_BAD_FILE);
+    CU_ASSERT_STRING_EQUAL(error.where, path);
+    if (!strstr(error.message, part)) {
+        fprintf(stderr, "\n    got \"%s\", expected \"%s\"\n", error.message, part);
+        CU_FAIL("another message");
+    }
+    CU_ASSERT_EQUAL(weft_params_count(p), 0);
+    weft_params_free(p);
+}
+
+static void test_lying_files(void)
+{
+    refuse(1000, "{}", 0, "longer than the file");
+    refuse(UINT64_MAX, "{}", 0, "longer than the file");
+    refuse(0, "{nonsense", 0, "not JSON");
+    refuse(0, "[]", 0, "not a JSON object");
+    refuse(0, "{\"a\":3}", 0, "a: is no object");
+    refuse(0, "{\"a\":{\"dtype\":\"F99\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "its dtype");
+    refuse(0, "{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "dtype is missing");
+    refuse(0, "{\"a\":{\"dtype\":\"F32\",\"shape\":[1.5],\"data_offsets\":[0,4]}}", 4, "bad number");
+    refuse(0, "{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}", 4, "bad number");
+    refuse(0, "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4, "not of the size");
+    refuse(0, "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 4, "outside the file");
+    refuse(0, "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}}", 4, "outside the file");
+    refuse(0, "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}", 4, "data_offsets");
+    refuse(0,
+           "{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,4]}}", 4,
+           "overflows");
+    refuse(0, "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 9, "holes");
+    refuse(0,
+           "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+           "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
+           8, "appears twice");
+    refuse(0,
+           "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+           "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",
+           4, "overlap");
+    refuse(0, "{\"__metadata__\":{\"k\":1}}", 0, "something else than text");
+}
+
+/* Every prefix of a good file, and every file with one byte changed, is refused or read; the store
+ * is unchanged when it is refused. */
+static void test_damaged_files(void)
+{
+    weft_params *p = small_store();
+    weft_error error = {0};
+    char bytes[2048];
+    CU_ASSERT_EQUAL(weft_params_save(p, path, &error), WEFT_OK);
+    FILE *file = fopen(path, "rb");
+    size_t n = fread(bytes, 1, sizeof bytes, file);
+    fclose(file);
+    for (size_t cut = 0; cut < 2 * n; cut++) {
+        weft_params *q = weft_params_new();
+        char changed[2048];
+        memcpy(changed, bytes, n);
+        if (cut >= n) changed[cut - n] ^= 0x15;
+        file = fopen(path, "wb");
+        fwrite(changed, 1, cut < n ? cut : n, file);
+        fclose(file);
+        weft_status status = weft_params_load(q, path, NULL);
+        if (cut < n) CU_ASSERT_NOT_EQUAL(status, WEFT_OK);
+        if (status != WEFT_OK) CU_ASSERT_EQUAL(weft_params_count(q), 0);
+        weft_params_free(q);
+    }
+    weft_params_free(p);
+}
+
+/* A full disk: one error, the old file whole, no temporary file left. */
+static void test_full_disk(void)
+{
+    weft_error error = {0};
+    weft_params *p = small_store(), *big = weft_params_new(), *back = weft_params_new();
+    struct rlimit old, limit;
+    char temporary[160];
+    CU_ASSERT_EQUAL(weft_params_save(p, path, &error), WEFT_OK);
+    weft_params_add(big, "big", WEFT_F32, WEFT_SHAPE(1 << 16), NULL, NULL);
+    getrlimit(RLIMIT_FSIZE, &old);
+    limit = old;
+    limit.rlim_cur = 100000;
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &limit);
+    weft_status status = weft_params_save(big, path, &error);
+    setrlimit(RLIMIT_FSIZE, &old);
+    signal(SIGXFSZ, SIG_DFL);
+    CU_ASSERT_EQUAL(status, WEFT_IO);
+    CU_ASSERT_STRING_EQUAL(error.where, path);
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "cannot be written: File too large"));
+    snprintf(temporary, sizeof temporary, "%s.tmp", path);
+    CU_ASSERT_NOT_EQUAL(access(temporary, F_OK), 0);
+    CU_ASSERT_EQUAL(weft_params_load(back, path, &error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_params_count(back), 3);
+    memset(&error, 0, sizeof error);
+    CU_ASSERT_EQUAL(weft_params_save(p, "/no/such/folder/x", &error), WEFT_IO);
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "No such file"));
+    memset(&error, 0, sizeof error);
+    CU_ASSERT_EQUAL(weft_params_load(p, "/no/such/file", &error), WEFT_NOT_FOUND);
+    weft_params_free(p);
+    weft_params_free(big);
+    weft_params_free(back);
+}
+
+/* First contents: right moments, and independent of the order of declaration. */
+static void test_init(void)
+{
+    weft_error error = {0};
+    weft_init normal = {WEFT_INIT_NORMAL, 2, 0.5};
+    weft_graph *g = weft_graph_new(), *h = weft_graph_new();
+    weft_params *a = weft_params_new(), *b = weft_params_new();
+    weft_tensor x, y, z;
+    weft_param(g, "n", WEFT_F64, WEFT_SHAPE(100, 100), normal);
+    weft_param(g, "w", WEFT_F64, WEFT_SHAPE(100, 50), WEFT_INIT_XAVIER);
+    weft_param(h, "w", WEFT_F64, WEFT_SHAPE(100, 50), WEFT_INIT_XAVIER);
+    weft_param(h, "n", WEFT_F64, WEFT_SHAPE(100, 100), normal);
+    CU_ASSERT_EQUAL(weft_params_init(a, g, 7, &error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_params_init(b, h, 7, &error), WEFT_OK);
+    CU_ASSERT_TRUE_FATAL(weft_params_get(a, "n", &x) && weft_params_get(b, "n", &y) &&
+                         weft_params_get(a, "w", &z));
+    CU_ASSERT_EQUAL(memcmp(x.data, y.data, 80000), 0);
+    double sum = 0, square = 0, most = 0;
+    for (int i = 0; i < 10000; i++) {
+        sum += ((double *)x.data)[i];
+        square += pow(((double *)x.data)[i] - 2, 2);
+    }
+    CU_ASSERT_DOUBLE_EQUAL(sum / 10000, 2, 0.02);
+    CU_ASSERT_DOUBLE_EQUAL(sqrt(square / 10000), 0.5, 0.02);
+    for (int i = 0; i < 5000; i++) most = fmax(most, fabs(((double *)z.data)[i]));
+    CU_ASSERT_TRUE(most <= sqrt(6.0 / 150) && most > 0.99 * sqrt(6.0 / 150));
+
+    weft_param(h, "other", WEFT_F32, WEFT_SHAPE(3), WEFT_INIT_ZEROS);
+    weft_params_add(a, "other", WEFT_F32, WEFT_SHAPE(4), NULL, NULL);
+    CU_ASSERT_EQUAL(weft_params_init(a, h, 7, &error), WEFT_BAD_SHAPE);
+    CU_ASSERT_STRING_EQUAL(error.where, "other");
+    weft_params_free(a);
+    weft_params_free(b);
+    weft_graph_free(g);
+    weft_graph_free(h);
+}
+
+static int make_path(void)
+{
+    snprintf(path, sizeof path, "/tmp/weft-params-%ld.safetensors", (long)getpid());
+    return 0;
+}
+
+static int remove_path(void)
+{
+    unlink(path);
+    return 0;
+}
+
+void params_tests(void)
+{
+    CU_pSuite suite = CU_add_suite("params", make_path, remove_path);
+    CU_add_test(suite, "round trip", test_round_trip);
+    CU_add_test(suite, "lying files", test_lying_files);
+    CU_add_test(suite, "damaged files", test_damaged_files);
+    CU_add_test(suite, "full disk", test_full_disk);
+    CU_add_test(suite, "first contents", test_init);
+}
