@@ -1,7 +1,7 @@
 /* Gradient checks in f64 against central differences of fourth order,
  *     f'(x) = (8 (f(x+h) - f(x-h)) - (f(x+2h) - f(x-2h))) / 12h + O(h^4),
- * of a loss that weighs every output with a random cotangent: a plain sum would be blind for softmax
- * and layer norm, whose outputs sum to a constant. */
+ * of a loss that weighs every output with a random cotangent: a plain sum would be blind for
+ * softmax and layer norm, whose outputs sum to a constant. */
 #include <weft/autograd.h>
 
 #include <math.h>
@@ -48,10 +48,18 @@ void weft_sample_fill(const weft_sample_input *input, weft_dtype dtype, uint64_t
         double u = uniform(seed, (uint64_t)i), x = input->low + (input->high - input->low) * u;
         if (input->distinct) x = distinct_value(input, seed, i, n);
         switch (d) {
-        case WEFT_F32: ((float *)data)[i] = (float)x; break;
-        case WEFT_F64: ((double *)data)[i] = x; break;
-        case WEFT_I32: ((int32_t *)data)[i] = (int32_t)floor(x); break;
-        default: ((uint8_t *)data)[i] = u < input->high; break;
+        case WEFT_F32:
+            ((float *)data)[i] = (float)x;
+            break;
+        case WEFT_F64:
+            ((double *)data)[i] = x;
+            break;
+        case WEFT_I32:
+            ((int32_t *)data)[i] = (int32_t)floor(x);
+            break;
+        default:
+            ((uint8_t *)data)[i] = u < input->high;
+            break;
         }
     }
 }
@@ -149,7 +157,8 @@ static bool check_value(checker *c, size_t i, const double *analytic, size_t per
 }
 
 /* Runs once for the analytic gradients, keeps them, then takes differences. */
-static bool compare(checker *c, size_t per_value, uint64_t seed, int flip, weft_check_result *result)
+static bool compare(checker *c, size_t per_value, uint64_t seed, int flip,
+                    weft_check_result *result)
 {
     double loss;
     if (!loss_at(c, &loss)) return false;
@@ -224,7 +233,8 @@ weft_status weft_check_gradient(weft_graph *graph, weft_value loss, const weft_v
         if (weft_dtype_of(graph, wrt[i]) != WEFT_F64)
             return weft_error_set(error, WEFT_BAD_DTYPE, weft_name_of(graph, wrt[i]),
                                   "gradients are checked in f64 only");
-    return run_check(graph, loss, wrt, n, params, feeds, n_feeds, per_value, seed, -1, result, error);
+    return run_check(graph, loss, wrt, n, params, feeds, n_feeds, per_value, seed, -1, result,
+                     error);
 }
 
 /* ---- One op on one sample ---- */
@@ -250,8 +260,8 @@ static weft_value weigh(weft_graph *g, const weft_value *values, size_t n, uint6
     return loss;
 }
 
-weft_status weft_check_op(const weft_op *op, size_t sample_index, int order, int flip, uint64_t seed,
-                          weft_check_result *result, weft_error *error)
+weft_status weft_check_op(const weft_op *op, size_t sample_index, int order, int flip,
+                          uint64_t seed, weft_check_result *result, weft_error *error)
 {
     if (!op || !result || sample_index >= op->n_samples || order < 1 || order > 2)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "check", "no such op, sample or order");
@@ -270,7 +280,8 @@ weft_status weft_check_op(const weft_op *op, size_t sample_index, int order, int
         weft_dtype dtype = sample->in[i].dtype == WEFT_FLOAT ? WEFT_F64 : sample->in[i].dtype;
         snprintf(name, sizeof name, "x%zu", i);
         in[i] = weft_state(g, name, dtype, sample->in[i].shape, WEFT_INIT_ZEROS);
-        if (params && weft_params_add(params, name, dtype, sample->in[i].shape, &t, NULL) == WEFT_OK)
+        if (params &&
+            weft_params_add(params, name, dtype, sample->in[i].shape, &t, NULL) == WEFT_OK)
             weft_sample_fill(&sample->in[i], WEFT_F64, seed + 100 * i, t.data);
         if (!weft_dtype_is_float(dtype)) continue;
         if ((int)i == flip) flip_wrt = (int)n_wrt;

@@ -1,7 +1,7 @@
 /* Reverse-mode differentiation: walks the nodes between the wanted values and the outputs backwards
- * and asks each op for its vector-Jacobian product, which it builds as nodes of the same graph. What
- * arrives at a value over several ways is summed by one n-ary node, in the order of the readers.
- * O(nodes between). (Griewank & Walther, "Evaluating Derivatives", ch. 3.) */
+ * and asks each op for its vector-Jacobian product, which it builds as nodes of the same graph.
+ * What arrives at a value over several ways is summed by one n-ary node, in the order of the
+ * readers. O(nodes between). (Griewank & Walther, "Evaluating Derivatives", ch. 3.) */
 #include <weft/autograd.h>
 
 #include <stdlib.h>
@@ -90,8 +90,7 @@ static void accept(walk *w, const weft_op *op, uint32_t input, weft_value gradie
         return;
     }
     weft_graph_fail(w->graph, WEFT_INTERNAL, "the gradient rule of %s gives %s for an input of %s",
-                    op->name,
-                    weft_shape_text(weft_shape_of(w->graph, gradient), have, sizeof have),
+                    op->name, weft_shape_text(weft_shape_of(w->graph, gradient), have, sizeof have),
                     weft_shape_text(shape, want, sizeof want));
 }
 
@@ -104,8 +103,8 @@ typedef struct node_lists {
     bool *wanted;
 } node_lists;
 
-/* The rule of an op that has none of its own: differentiates its expansion into plainer ops, and not
- * a node further: its inputs may depend on each other. */
+/* The rule of an op that has none of its own: differentiates its expansion into plainer ops, and
+ * not a node further: its inputs may depend on each other. */
 static void differentiate_expansion(walk *w, const weft_op *op, const void *attr, size_t n_in,
                                     const weft_value *grad_out, node_lists *l)
 {
@@ -168,8 +167,7 @@ static void differentiate_node(walk *w, size_t index, node_lists *l)
         differentiate_expansion(w, op, node.attr, node.n_in, grad_out, l);
     }
     for (size_t i = 0; i < node.n_in && !failed(w); i++)
-        if (l->wanted[i] && weft_is_value(l->grad_in[i]))
-            accept(w, op, l->in[i].id, l->grad_in[i]);
+        if (l->wanted[i] && weft_is_value(l->grad_in[i])) accept(w, op, l->in[i].id, l->grad_in[i]);
     weft_scope_pop(w->graph);
 }
 
@@ -187,8 +185,7 @@ static void mark(walk *w, const weft_value *outputs, size_t n_outputs, const wef
             if (weft_dtype_is_float(weft_dtype_of(w->graph, out))) w->from_wrt[out.id] = 1;
         }
     }
-    for (size_t i = 0; i < n_outputs; i++)
-        w->to_output[weft_producer(w->graph, outputs[i])] = 1;
+    for (size_t i = 0; i < n_outputs; i++) w->to_output[weft_producer(w->graph, outputs[i])] = 1;
     for (size_t k = w->n_nodes; k-- > w->first_node;) {
         weft_node_info node = weft_graph_node(w->graph, k);
         for (size_t i = 0; w->to_output[k] && i < node.n_in; i++)
@@ -208,7 +205,8 @@ static bool check_arguments(weft_graph *g, const weft_value *outputs, const weft
         if (v.id && weft_value_from_id(g, v.id).graph == v.graph &&
             weft_dtype_is_float(weft_dtype_of(g, v)))
             continue;
-        weft_graph_fail(g, WEFT_BAD_ARGUMENT, "weft_grad: %s %zu is no floating value of this graph",
+        weft_graph_fail(g, WEFT_BAD_ARGUMENT,
+                        "weft_grad: %s %zu is no floating value of this graph",
                         i < n_outputs ? "output" : "wrt", i < n_outputs ? i : i - n_outputs);
         return false;
     }

@@ -20,15 +20,27 @@ static void attribute(FILE *file, const weft_attr_field *field, const void *attr
     char text[128];
     fprintf(file, "\\n%s ", field->name);
     switch (field->kind) {
-    case WEFT_ATTR_INT: fprintf(file, "%d", *(const int32_t *)at); break;
-    case WEFT_ATTR_INT64: fprintf(file, "%lld", (long long)*(const int64_t *)at); break;
-    case WEFT_ATTR_BOOL: fprintf(file, "%s", *(const bool *)at ? "yes" : "no"); break;
-    case WEFT_ATTR_DOUBLE: fprintf(file, "%g", *(const double *)at); break;
-    case WEFT_ATTR_TEXT: quoted(file, at); break;
+    case WEFT_ATTR_INT:
+        fprintf(file, "%d", *(const int32_t *)at);
+        break;
+    case WEFT_ATTR_INT64:
+        fprintf(file, "%lld", (long long)*(const int64_t *)at);
+        break;
+    case WEFT_ATTR_BOOL:
+        fprintf(file, "%s", *(const bool *)at ? "yes" : "no");
+        break;
+    case WEFT_ATTR_DOUBLE:
+        fprintf(file, "%g", *(const double *)at);
+        break;
+    case WEFT_ATTR_TEXT:
+        quoted(file, at);
+        break;
     case WEFT_ATTR_SHAPE:
         fputs(weft_shape_text(*(const weft_shape *)at, text, sizeof text), file);
         break;
-    case WEFT_ATTR_DTYPE: fputs(weft_dtype_name(*(const weft_dtype *)at), file); break;
+    case WEFT_ATTR_DTYPE:
+        fputs(weft_dtype_name(*(const weft_dtype *)at), file);
+        break;
     }
 }
 

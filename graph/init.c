@@ -1,5 +1,5 @@
-/* First contents of states. Element i of a tensor depends on the seed, the tensor's name and i alone,
- * through the counter-based generator: not on the order of anything. */
+/* First contents of states. Element i of a tensor depends on the seed, the tensor's name and i
+ * alone, through the counter-based generator: not on the order of anything. */
 #include "internal.h"
 
 #include <math.h>
@@ -32,12 +32,18 @@ static double element(const weft_init *init, double fan_in, double fan_out, uint
     /* Box & Muller 1958 */
     double normal = sqrt(-2 * log(1 - u[0])) * cos(6.283185307179586 * u[1]);
     switch (init->kind) {
-    case WEFT_INIT_UNIFORM: return init->a + (init->b - init->a) * u[0];
-    case WEFT_INIT_NORMAL: return init->a + init->b * normal;
-    case WEFT_INIT_XAVIER_UNIFORM: return spread * sqrt(6 / sum) * (2 * u[0] - 1);
-    case WEFT_INIT_XAVIER_NORMAL: return spread * sqrt(2 / sum) * normal;
-    case WEFT_INIT_KAIMING_UNIFORM: return spread * sqrt(3 / fan_in) * (2 * u[0] - 1);
-    default: return spread / sqrt(fan_in) * normal;
+    case WEFT_INIT_UNIFORM:
+        return init->a + (init->b - init->a) * u[0];
+    case WEFT_INIT_NORMAL:
+        return init->a + init->b * normal;
+    case WEFT_INIT_XAVIER_UNIFORM:
+        return spread * sqrt(6 / sum) * (2 * u[0] - 1);
+    case WEFT_INIT_XAVIER_NORMAL:
+        return spread * sqrt(2 / sum) * normal;
+    case WEFT_INIT_KAIMING_UNIFORM:
+        return spread * sqrt(3 / fan_in) * (2 * u[0] - 1);
+    default:
+        return spread / sqrt(fan_in) * normal;
     }
 }
 
@@ -51,10 +57,18 @@ void weft_init_fill(const weft_init *init, weft_dtype dtype, weft_shape shape, u
     for (int64_t i = 0; i < n; i++) {
         double x = element(init, fan_in, fan_out, key, (uint64_t)i);
         switch (dtype) {
-        case WEFT_F32: ((float *)data)[i] = (float)x; break;
-        case WEFT_F64: ((double *)data)[i] = x; break;
-        case WEFT_I32: ((int32_t *)data)[i] = (int32_t)x; break;
-        default: ((uint8_t *)data)[i] = x != 0; break;
+        case WEFT_F32:
+            ((float *)data)[i] = (float)x;
+            break;
+        case WEFT_F64:
+            ((double *)data)[i] = x;
+            break;
+        case WEFT_I32:
+            ((int32_t *)data)[i] = (int32_t)x;
+            break;
+        default:
+            ((uint8_t *)data)[i] = x != 0;
+            break;
         }
     }
 }

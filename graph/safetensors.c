@@ -26,7 +26,8 @@ static const char *const file_dtypes[] = {
 static bool describe(cJSON *root, const param *p, size_t begin)
 {
     cJSON *entry = cJSON_AddObjectToObject(root, p->name);
-    if (!entry || !cJSON_AddStringToObject(entry, "dtype", file_dtypes[p->tensor.dtype])) return false;
+    if (!entry || !cJSON_AddStringToObject(entry, "dtype", file_dtypes[p->tensor.dtype]))
+        return false;
     cJSON *shape = cJSON_AddArrayToObject(entry, "shape");
     cJSON *offsets = shape ? cJSON_AddArrayToObject(entry, "data_offsets") : NULL;
     if (!offsets) return false;
@@ -78,8 +79,8 @@ static bool write_file(int file, const weft_params *params, const char *header)
     bool good = write_all(file, prefix, sizeof prefix) && write_all(file, header, length) &&
                 write_all(file, "        ", padded - length);
     for (size_t i = 0; good && i < params->n; i++)
-        good = write_all(file, params->params[i].tensor.data,
-                         param_bytes(&params->params[i].tensor));
+        good =
+            write_all(file, params->params[i].tensor.data, param_bytes(&params->params[i].tensor));
     return good && fsync(file) == 0;
 }
 
@@ -158,8 +159,8 @@ static bool read_at(int file, void *data, size_t bytes, uint64_t offset)
 /* A number of JSON that is a whole one in [0, 2^53). */
 static bool whole(const cJSON *item, uint64_t *out)
 {
-    if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0) || item->valuedouble >= 9007199254740992.0 ||
-        floor(item->valuedouble) != item->valuedouble)
+    if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0) ||
+        item->valuedouble >= 9007199254740992.0 || floor(item->valuedouble) != item->valuedouble)
         return false;
     *out = (uint64_t)item->valuedouble;
     return true;
@@ -242,7 +243,8 @@ static weft_status read_all(reader *r, const cJSON *root, weft_params *into)
     }
     return covered == r->data_bytes
                ? WEFT_OK
-               : bad(r, NULL, "the tensors do not cover the data exactly: they overlap or leave holes");
+               : bad(r, NULL,
+                     "the tensors do not cover the data exactly: they overlap or leave holes");
 }
 
 static weft_status read_file(reader *r, weft_params *into)
@@ -294,8 +296,8 @@ static weft_status commit(weft_params *params, const weft_params *from, reader *
     }
     for (size_t i = 0; i < from->n; i++) {
         const param *p = &from->params[i];
-        weft_status status = weft_params_add(params, p->name, p->tensor.dtype, p->tensor.shape, NULL,
-                                             r->error);
+        weft_status status =
+            weft_params_add(params, p->name, p->tensor.dtype, p->tensor.shape, NULL, r->error);
         if (status == WEFT_OK) continue;
         params_truncate(params, before);
         return status;
@@ -323,8 +325,8 @@ weft_status weft_params_load(weft_params *params, const char *path, weft_error *
         return weft_error_set(error, errno == ENOENT ? WEFT_NOT_FOUND : WEFT_IO, path,
                               "cannot be opened: %s", strerror(errno));
     weft_params *read = weft_params_new();
-    weft_status status = read ? read_file(&r, read)
-                              : weft_error_set(error, WEFT_NO_MEMORY, path, "no memory");
+    weft_status status =
+        read ? read_file(&r, read) : weft_error_set(error, WEFT_NO_MEMORY, path, "no memory");
     if (status == WEFT_OK) status = commit(params, read, &r);
     weft_params_free(read);
     close(r.file);

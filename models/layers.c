@@ -9,8 +9,8 @@ weft_value weft_layer_linear(weft_graph *graph, const char *name, weft_value x, 
 {
     weft_dtype dtype = weft_dtype_of(graph, x);
     weft_scope_push(graph, "%s", name);
-    weft_value weight = weft_param(graph, "weight", dtype, WEFT_SHAPE(weft_dim(graph, x, -1), features),
-                                   WEFT_INIT_XAVIER);
+    weft_value weight = weft_param(graph, "weight", dtype,
+                                   WEFT_SHAPE(weft_dim(graph, x, -1), features), WEFT_INIT_XAVIER);
     weft_value y = weft_matmul(graph, x, weight);
     if (bias)
         y = weft_add(graph, y,
@@ -67,8 +67,8 @@ weft_value weft_layer_attention(weft_graph *graph, const char *name, weft_value 
     int64_t d_model = weft_dim(g, query, -1), kv_heads = o->kv_heads ? o->kv_heads : o->heads;
     if (o->heads < 1 || kv_heads < 1 || d_model % o->heads || o->heads % kv_heads) {
         weft_graph_fail(g, WEFT_BAD_ARGUMENT,
-                        "attention \"%s\": %lld heads (%lld for keys) do not divide d_model %lld", name,
-                        (long long)o->heads, (long long)kv_heads, (long long)d_model);
+                        "attention \"%s\": %lld heads (%lld for keys) do not divide d_model %lld",
+                        name, (long long)o->heads, (long long)kv_heads, (long long)d_model);
         return WEFT_NO_VALUE;
     }
     int64_t head_dim = d_model / o->heads, repeat = o->heads / kv_heads;
@@ -84,8 +84,8 @@ weft_value weft_layer_attention(weft_graph *graph, const char *name, weft_value 
     if (weft_is_value(o->mask)) scores = weft_masked_fill(g, scores, o->mask, -INFINITY);
     weft_value weights = weft_name(g, weft_softmax(g, scores, -1), "weights");
     weft_value context = weft_matmul(g, weft_dropout(g, weights, o->dropout), v);
-    context = weft_reshape(g, weft_permute(g, context, WEFT_AXES(0, 2, 1, 3)),
-                           weft_shape_of(g, query));
+    context =
+        weft_reshape(g, weft_permute(g, context, WEFT_AXES(0, 2, 1, 3)), weft_shape_of(g, query));
     weft_value y = weft_layer_linear(g, "out", context, d_model, o->bias);
     weft_scope_pop(g);
     return y;

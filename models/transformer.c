@@ -35,8 +35,7 @@ static weft_value attend(builder *b, const char *name, const char *norm, weft_va
 static weft_value transform(builder *b, weft_value x)
 {
     weft_value y = normed(b, "norm_ffn", x);
-    return join(b, "norm_ffn", x,
-                weft_layer_feed_forward(b->g, "ffn", y, b->c->d_ff, b->dropout));
+    return join(b, "norm_ffn", x, weft_layer_feed_forward(b->g, "ffn", y, b->c->d_ff, b->dropout));
 }
 
 /* Rows of the table times sqrt(d_model), plus positions, dropped out. */
@@ -92,7 +91,8 @@ weft_status weft_transformer(weft_graph *graph, const weft_transformer_config *c
     if (!c || !io) return WEFT_BAD_ARGUMENT;
     *io = (weft_model_io){.loss = WEFT_NO_VALUE};
     if (c->tied && c->source_vocab != c->target_vocab) {
-        weft_graph_fail(g, WEFT_BAD_ARGUMENT, "tied embeddings need one vocabulary, got %lld and %lld",
+        weft_graph_fail(g, WEFT_BAD_ARGUMENT,
+                        "tied embeddings need one vocabulary, got %lld and %lld",
                         (long long)c->source_vocab, (long long)c->target_vocab);
         return WEFT_BAD_ARGUMENT;
     }
@@ -100,12 +100,14 @@ weft_status weft_transformer(weft_graph *graph, const weft_transformer_config *c
     io->source = weft_input(g, "source", WEFT_I32, WEFT_SHAPE(c->batch, c->source_len));
     io->target_in = weft_input(g, "target_in", WEFT_I32, WEFT_SHAPE(c->batch, c->target_len));
     io->target_out = weft_input(g, "target_out", WEFT_I32, WEFT_SHAPE(c->batch, c->target_len));
-    weft_value source_table = table_of(&b, c->tied ? "embedding" : "source_embedding", c->source_vocab);
-    weft_value target_table = c->tied ? source_table : table_of(&b, "target_embedding", c->target_vocab);
+    weft_value source_table =
+        table_of(&b, c->tied ? "embedding" : "source_embedding", c->source_vocab);
+    weft_value target_table =
+        c->tied ? source_table : table_of(&b, "target_embedding", c->target_vocab);
 
     weft_value pad = weft_cast(g, weft_scalar(g, WEFT_F64, (double)c->pad_id), WEFT_I32);
-    weft_value source_pad = weft_reshape(g, weft_equal(g, io->source, pad),
-                                         WEFT_SHAPE(c->batch, 1, 1, c->source_len));
+    weft_value source_pad =
+        weft_reshape(g, weft_equal(g, io->source, pad), WEFT_SHAPE(c->batch, 1, 1, c->source_len));
     weft_value causal = weft_causal_mask(g, c->target_len, c->target_len);
     weft_value memory = encoder(&b, embed(&b, source_table, io->source), source_pad);
     weft_value x = decoder(&b, embed(&b, target_table, io->target_in), memory, causal, source_pad);

@@ -140,14 +140,19 @@ static void vjp_extreme(weft_vjp *v)
 #define BINARY_OP(op, text, expression, from, to)                                                  \
     DECLARE_KERNELS(op);                                                                           \
     static const weft_sample samples_##op[] = {                                                    \
-        {NULL, 2, {{WEFT_FLOAT, {2, {3, 5}}, from, to, true},                                      \
-                   {WEFT_FLOAT, {2, {3, 5}}, from, to, true}}},                                    \
-        {NULL, 2, {{WEFT_FLOAT, {3, {2, 1, 5}}, from, to, true},                                   \
-                   {WEFT_FLOAT, {2, {3, 1}}, from, to, true}}},                                    \
-        {NULL, 2, {{WEFT_FLOAT, {0, {0}}, from, to, true},                                         \
-                   {WEFT_FLOAT, {1, {4}}, from, to, true}}},                                       \
-        {NULL, 2, {{WEFT_FLOAT, {2, {0, 3}}, from, to, true},                                      \
-                   {WEFT_FLOAT, {1, {3}}, from, to, true}}},                                       \
+        {NULL,                                                                                     \
+         2,                                                                                        \
+         {{WEFT_FLOAT, {2, {3, 5}}, from, to, true}, {WEFT_FLOAT, {2, {3, 5}}, from, to, true}}},  \
+        {NULL,                                                                                     \
+         2,                                                                                        \
+         {{WEFT_FLOAT, {3, {2, 1, 5}}, from, to, true},                                            \
+          {WEFT_FLOAT, {2, {3, 1}}, from, to, true}}},                                             \
+        {NULL,                                                                                     \
+         2,                                                                                        \
+         {{WEFT_FLOAT, {0, {0}}, from, to, true}, {WEFT_FLOAT, {1, {4}}, from, to, true}}},        \
+        {NULL,                                                                                     \
+         2,                                                                                        \
+         {{WEFT_FLOAT, {2, {0, 3}}, from, to, true}, {WEFT_FLOAT, {1, {3}}, from, to, true}}},     \
     };                                                                                             \
     extern const weft_op weft_op_##op;                                                             \
     const weft_op weft_op_##op = {                                                                 \

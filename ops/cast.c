@@ -28,10 +28,14 @@ KERNEL(cast)
     for (walk w = walk_begin(call, part); walk_next(&w);) {
         const T *in = (const T *)call->in[0].data + w.offset[1];
         switch (call->out[0].dtype) {
-        case WEFT_F32: CAST_TO(float, (float)x)
-        case WEFT_F64: CAST_TO(double, (double)x)
-        case WEFT_I32: CAST_TO(int32_t, to_i32((double)x))
-        default: CAST_TO(uint8_t, x != 0)
+        case WEFT_F32:
+            CAST_TO(float, (float)x)
+        case WEFT_F64:
+            CAST_TO(double, (double)x)
+        case WEFT_I32:
+            CAST_TO(int32_t, to_i32((double)x))
+        default:
+            CAST_TO(uint8_t, x != 0)
         }
     }
 }

@@ -76,7 +76,9 @@ static bool infer_not(weft_infer *infer)
 #define SAMPLES(op, kind, from, to)                                                                \
     static const weft_sample samples_##op[] = {                                                    \
         {NULL, 2, {{kind, {2, {3, 5}}, from, to, false}, {kind, {2, {3, 5}}, from, to, false}}},   \
-        {NULL, 2, {{kind, {3, {2, 1, 5}}, from, to, false}, {kind, {2, {3, 1}}, from, to, false}}},\
+        {NULL,                                                                                     \
+         2,                                                                                        \
+         {{kind, {3, {2, 1, 5}}, from, to, false}, {kind, {2, {3, 1}}, from, to, false}}},         \
         {NULL, 2, {{WEFT_I32, {1, {20}}, 0, 3, false}, {WEFT_I32, {1, {1}}, 0, 3, false}}},        \
     }
 
@@ -106,7 +108,12 @@ static bool infer_not(weft_infer *infer)
     BOOL_OP(op, text, (bools) ? infer_pair : infer_order, ANY_KERNELS(op), 3)
 COMPARE_OPS(COMPARE_OP)
 
-#define BOOL_KERNELS(name) {{[WEFT_BOOL] = WEFT_JOIN(name, b8, base)}}
+#define BOOL_KERNELS(name)                                                                         \
+    {                                                                                              \
+        {                                                                                          \
+            [WEFT_BOOL] = WEFT_JOIN(name, b8, base)                                                \
+        }                                                                                          \
+    }
 #define LOGIC_OP(op, text, expression)                                                             \
     void WEFT_JOIN(op, b8, base)(const weft_call *, int64_t);                                      \
     SAMPLES(op, WEFT_BOOL, 0, 0.5);                                                                \

@@ -206,8 +206,14 @@ static void vjp_cross_entropy(weft_vjp *v)
     v->grad_in[0] = whole;
 }
 
-#define F(...) {WEFT_FLOAT, __VA_ARGS__, -2, 2, false}
-#define TARGETS(...) {WEFT_I32, __VA_ARGS__, 0, 5, false}
+#define F(...)                                                                                     \
+    {                                                                                              \
+        WEFT_FLOAT, __VA_ARGS__, -2, 2, false                                                      \
+    }
+#define TARGETS(...)                                                                               \
+    {                                                                                              \
+        WEFT_I32, __VA_ARGS__, 0, 5, false                                                         \
+    }
 static const cross_entropy_attr ce_plain = {-1, 0, 0}, ce_smooth = {2, 0.1, 0},
                                 ce_sum = {-1, 0.2, 1};
 static const weft_sample samples_cross_entropy[] = {
@@ -257,8 +263,9 @@ const weft_op weft_op_cross_entropy = {
 };
 const weft_op weft_op_cross_entropy_grad = {
     .name = "cross_entropy_grad",
-    .doc = "dlogits = dloss / count (e^(logits - lse) - (1-e) onehot(target) - e/C) on counted rows, "
-           "0 on the others: cross_entropy backward.",
+    .doc =
+        "dlogits = dloss / count (e^(logits - lse) - (1-e) onehot(target) - e/C) on counted rows, "
+        "0 on the others: cross_entropy backward.",
     .min_in = 4,
     .max_in = 4,
     .n_out = 1,

@@ -1,7 +1,7 @@
 /* einsum of two operands: subscripts become permutations, reshapes and one matmul.
  *
- * Letters fall into four sorts: batch (in both operands and the result), contracted (in both, not in
- * the result), and free (in one operand and the result); one that is in a single operand only is
+ * Letters fall into four sorts: batch (in both operands and the result), contracted (in both, not
+ * in the result), and free (in one operand and the result); one that is in a single operand only is
  * summed away first. Then a is brought to [batch, free_a, contracted], b to [batch, contracted,
  * free_b], and the product to the order of the result. */
 #include <weft/ops.h>
@@ -71,8 +71,9 @@ static bool infer_einsum(weft_infer *infer)
     weft_shape a = infer->in[0].shape, b = infer->in[1].shape;
     weft_shape out = {(int32_t)strlen(t.out), {0}};
     if ((size_t)a.rank != strlen(t.a) || (size_t)b.rank != strlen(t.b))
-        return weft_infer_fail(infer, WEFT_BAD_SHAPE, "\"%s\" is for ranks %zu and %zu, got %d and %d",
-                               text, strlen(t.a), strlen(t.b), a.rank, b.rank);
+        return weft_infer_fail(infer, WEFT_BAD_SHAPE,
+                               "\"%s\" is for ranks %zu and %zu, got %d and %d", text, strlen(t.a),
+                               strlen(t.b), a.rank, b.rank);
     for (size_t i = 0; t.a[i]; i++) {
         const char *in_b = strchr(t.b, t.a[i]);
         if (in_b && b.dim[in_b - t.b] != a.dim[i])
@@ -160,9 +161,11 @@ static void expand_einsum(weft_expand *e)
 }
 
 static const einsum_attr ein_attention = {"nqhd,nkhd->nhqk"}, ein_matrix = {"ij,jk->ki"},
-                         ein_outer = {"i,j->ij"}, ein_dot = {"ij,ij->"},
-                         ein_alone = {"bij,bk->bk"};
-#define F(...) {WEFT_FLOAT, __VA_ARGS__, -1, 1, false}
+                         ein_outer = {"i,j->ij"}, ein_dot = {"ij,ij->"}, ein_alone = {"bij,bk->bk"};
+#define F(...)                                                                                     \
+    {                                                                                              \
+        WEFT_FLOAT, __VA_ARGS__, -1, 1, false                                                      \
+    }
 static const weft_sample samples_einsum[] = {
     {&ein_attention, 2, {F({4, {2, 2, 2, 3}}), F({4, {2, 3, 2, 3}})}},
     {&ein_matrix, 2, {F({2, {3, 4}}), F({2, {4, 2}})}},
@@ -177,9 +180,10 @@ static const weft_attr_field einsum_fields[] = {
 extern const weft_op weft_op_einsum;
 const weft_op weft_op_einsum = {
     .name = "einsum",
-    .doc = "Einstein summation of two operands: the product of their elements at each assignment of "
-           "the letters, summed over the letters that the result does not have. Becomes permute, "
-           "reshape and matmul.",
+    .doc =
+        "Einstein summation of two operands: the product of their elements at each assignment of "
+        "the letters, summed over the letters that the result does not have. Becomes permute, "
+        "reshape and matmul.",
     .min_in = 2,
     .max_in = 2,
     .n_out = 1,
@@ -196,7 +200,8 @@ weft_value weft_einsum(weft_graph *graph, const char *subscripts, weft_value a, 
     einsum_attr attr;
     memset(&attr, 0, sizeof attr);
     if (!subscripts || strlen(subscripts) >= sizeof attr.subscripts) {
-        weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "einsum: the subscripts are NULL or over %zu bytes",
+        weft_graph_fail(graph, WEFT_BAD_ARGUMENT,
+                        "einsum: the subscripts are NULL or over %zu bytes",
                         sizeof attr.subscripts - 1);
         return WEFT_NO_VALUE;
     }

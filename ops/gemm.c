@@ -1,10 +1,11 @@
 /* Matrix products by OpenBLAS, loaded at run time.
  *
- * OpenBLAS picks its kernels when it is loaded, by a list of processors that it knows; one that came
- * after its release falls back to AVX2 kernels, half the speed on a processor with AVX-512. So the
- * library is loaded here, with OPENBLAS_CORETYPE set to SkylakeX where the processor has AVX-512 -
- * unless the user has set the variable, or the program has loaded OpenBLAS before. The OpenMP build
- * runs on one thread when called from within a parallel region, as the executor does. */
+ * OpenBLAS picks its kernels when it is loaded, by a list of processors that it knows; one that
+ * came after its release falls back to AVX2 kernels, half the speed on a processor with AVX-512. So
+ * the library is loaded here, with OPENBLAS_CORETYPE set to SkylakeX where the processor has
+ * AVX-512 - unless the user has set the variable, or the program has loaded OpenBLAS before. The
+ * OpenMP build runs on one thread when called from within a parallel region, as the executor does.
+ */
 #include "gemm.h"
 
 #include <weft/op.h>

@@ -25,8 +25,7 @@ KERNEL(tril_mask)
     const weft_shape *s = &call->out[0].shape;
     int64_t n = numel_of(s), end = (part + 1) * TILE < n ? (part + 1) * TILE : n;
     for (int64_t i = part * TILE; i < end; i++)
-        ((T *)call->out[0].data)[i] =
-            i % s->dim[1] <= i / s->dim[1] + (int64_t)attr->start;
+        ((T *)call->out[0].data)[i] = i % s->dim[1] <= i / s->dim[1] + (int64_t)attr->start;
 }
 #endif
 
@@ -75,7 +74,12 @@ static const weft_attr_field generate_fields[] = {
     };
 DECLARE_ANY_KERNELS(arange);
 void WEFT_JOIN(tril_mask, b8, base)(const weft_call *, int64_t);
-#define TRIL_KERNELS {{[WEFT_BOOL] = WEFT_JOIN(tril_mask, b8, base)}}
+#define TRIL_KERNELS                                                                               \
+    {                                                                                              \
+        {                                                                                          \
+            [WEFT_BOOL] = WEFT_JOIN(tril_mask, b8, base)                                           \
+        }                                                                                          \
+    }
 GENERATE_OP(fill, "A scalar of the given value; as a tensor it is broadcast and takes no room.",
             ANY_KERNELS(arange))
 GENERATE_OP(arange, "y[i] = start + i step.", ANY_KERNELS(arange))
@@ -123,7 +127,8 @@ weft_value weft_causal_mask(weft_graph *graph, int64_t query_len, int64_t key_le
 
 weft_value weft_tril(weft_graph *graph, weft_value x, int64_t diagonal)
 {
-    weft_value keep = weft_tril_mask(graph, weft_dim(graph, x, -2), weft_dim(graph, x, -1), diagonal);
+    weft_value keep =
+        weft_tril_mask(graph, weft_dim(graph, x, -2), weft_dim(graph, x, -1), diagonal);
     return weft_masked_fill(graph, x, weft_logical_not(graph, keep), 0.0);
 }
 

@@ -76,7 +76,10 @@ static void vjp_global_norm(weft_vjp *v)
         if (v->wanted[i]) v->grad_in[i] = weft_mul(g, v->in[i], slope);
 }
 
-#define F(...) {WEFT_FLOAT, __VA_ARGS__, -2, 2, false}
+#define F(...)                                                                                     \
+    {                                                                                              \
+        WEFT_FLOAT, __VA_ARGS__, -2, 2, false                                                      \
+    }
 static const weft_sample samples_global_norm[] = {
     {NULL, 3, {F({2, {3, 4}}), F({1, {5}}), F({0, {0}})}},
     {NULL, 1, {F({1, {1}})}},

@@ -1,5 +1,6 @@
 /* Reading and writing at indices: embedding, gather, scatter_add, one_hot. Sums at repeated indices
- * run in the order of the indices: a part owns columns (or lines) of the result and walks them all. */
+ * run in the order of the indices: a part owns columns (or lines) of the result and walks them all.
+ */
 #include "kernel.h"
 
 typedef struct embedding_attr {
@@ -94,8 +95,9 @@ KERNEL(scatter_add)
     int64_t outer, inner, size = y->shape.dim[axis], count = updates->shape.dim[axis];
     around(y, axis, &outer, &inner);
     (void)outer;
-    if (x != out) memcpy(out + part * size * inner, x + part * size * inner,
-                         (size_t)(size * inner) * sizeof *out);
+    if (x != out)
+        memcpy(out + part * size * inner, x + part * size * inner,
+               (size_t)(size * inner) * sizeof *out);
     for (int64_t k = 0; k < count; k++)
         for (int64_t i = 0; i < inner; i++) {
             int64_t at = (part * count + k) * inner + i, to = index[at];
@@ -123,8 +125,14 @@ KERNEL(one_hot)
 
 #include <weft/ops.h>
 
-#define F(...) {WEFT_FLOAT, __VA_ARGS__, -2, 2, false}
-#define INDICES(high, ...) {WEFT_I32, __VA_ARGS__, 0, high, false}
+#define F(...)                                                                                     \
+    {                                                                                              \
+        WEFT_FLOAT, __VA_ARGS__, -2, 2, false                                                      \
+    }
+#define INDICES(high, ...)                                                                         \
+    {                                                                                              \
+        WEFT_I32, __VA_ARGS__, 0, high, false                                                      \
+    }
 
 /* ---- embedding ---- */
 
@@ -153,9 +161,9 @@ static bool infer_embedding_grad(weft_infer *infer)
         return weft_infer_fail(infer, WEFT_BAD_SHAPE, "indices %s do not fit dy %s",
                                weft_shape_text(indices, a, sizeof a),
                                weft_shape_text(dy, b, sizeof b));
-    infer->out[0] = (weft_type){
-        infer->in[1].dtype,
-        WEFT_SHAPE(((const embedding_attr *)infer->attr)->rows, dy.dim[dy.rank - 1])};
+    infer->out[0] =
+        (weft_type){infer->in[1].dtype,
+                    WEFT_SHAPE(((const embedding_attr *)infer->attr)->rows, dy.dim[dy.rank - 1])};
     return true;
 }
 
@@ -173,8 +181,8 @@ static int64_t parts_embedding_grad(const weft_call *call)
 static void cost_embedding(const weft_call *call, weft_cost *cost)
 {
     cost->flops = 0;
-    cost->bytes = 2.0 * (double)numel_of(&call->out[0].shape) *
-                  (double)weft_dtype_bytes(call->out[0].dtype);
+    cost->bytes =
+        2.0 * (double)numel_of(&call->out[0].shape) * (double)weft_dtype_bytes(call->out[0].dtype);
 }
 
 static embedding_attr embedding_of(int64_t rows, int64_t padding_index)
@@ -201,7 +209,8 @@ static void vjp_embedding_grad(weft_vjp *v)
     weft_graph *g = v->graph;
     weft_value rows = weft_embedding(g, v->grad_out[0], v->in[0], attr->padding_index);
     if (attr->padding_index >= 0) {
-        weft_value pad = weft_cast(g, weft_scalar(g, WEFT_F64, (double)attr->padding_index), WEFT_I32);
+        weft_value pad =
+            weft_cast(g, weft_scalar(g, WEFT_F64, (double)attr->padding_index), WEFT_I32);
         weft_value mask = weft_expand_dims(g, weft_equal(g, v->in[0], pad), -1);
         rows = weft_masked_fill(g, rows, mask, 0.0);
     }
@@ -325,8 +334,8 @@ static void vjp_scatter_add(weft_vjp *v)
 {
     if (v->wanted[0]) v->grad_in[0] = v->grad_out[0];
     if (v->wanted[2])
-        v->grad_in[2] = weft_gather(v->graph, v->grad_out[0], v->in[1],
-                                    ((const gather_attr *)v->attr)->axis);
+        v->grad_in[2] =
+            weft_gather(v->graph, v->grad_out[0], v->in[1], ((const gather_attr *)v->attr)->axis);
 }
 
 static const gather_attr gather_0 = {0}, gather_1 = {1};
@@ -362,7 +371,8 @@ const weft_op weft_op_gather = {
 DECLARE_KERNELS(scatter_add);
 const weft_op weft_op_scatter_add = {
     .name = "scatter_add",
-    .doc = "y = x, then y[.., indices[.., i, ..], ..] += updates[.., i, ..] along an axis, in order.",
+    .doc =
+        "y = x, then y[.., indices[.., i, ..], ..] += updates[.., i, ..] along an axis, in order.",
     .min_in = 3,
     .max_in = 3,
     .n_out = 1,
@@ -390,8 +400,8 @@ weft_value weft_gather(weft_graph *graph, weft_value x, weft_value indices, int 
     return at_axis(graph, &weft_op_gather, (weft_value[]){x, indices}, 2, axis);
 }
 
-weft_value weft_scatter_add(weft_graph *graph, weft_value x, weft_value indices,
-                            weft_value updates, int axis)
+weft_value weft_scatter_add(weft_graph *graph, weft_value x, weft_value indices, weft_value updates,
+                            int axis)
 {
     return at_axis(graph, &weft_op_scatter_add, (weft_value[]){x, indices, updates}, 3, axis);
 }

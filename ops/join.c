@@ -94,7 +94,10 @@ static void vjp_concat(weft_vjp *v)
     }
 }
 
-#define F(...) {WEFT_FLOAT, __VA_ARGS__, -2, 2, false}
+#define F(...)                                                                                     \
+    {                                                                                              \
+        WEFT_FLOAT, __VA_ARGS__, -2, 2, false                                                      \
+    }
 static const concat_attr concat_0 = {0}, concat_1 = {1};
 static const weft_sample samples_concat[] = {
     {&concat_1, 3, {F({2, {3, 2}}), F({2, {3, 1}}), F({2, {3, 4}})}},

@@ -47,12 +47,12 @@ static inline int64_t ceil_div(int64_t a, int64_t b)
 /* The element type of this build. Bool tensors hold bytes 0 and 1. */
 #define T KERNEL_TYPE_(WEFT_KERNEL_DTYPE)
 
-#define KERNEL_IS_f32_f32   1
-#define KERNEL_IS_f64_f64   1
-#define KERNEL_IS_i32_i32   1
-#define KERNEL_IS_b8_b8     1
-#define KERNEL_IS__(a, b)   KERNEL_IS_##a##_##b
-#define KERNEL_IS_(a, b)    KERNEL_IS__(a, b)
+#define KERNEL_IS_f32_f32 1
+#define KERNEL_IS_f64_f64 1
+#define KERNEL_IS_i32_i32 1
+#define KERNEL_IS_b8_b8   1
+#define KERNEL_IS__(a, b) KERNEL_IS_##a##_##b
+#define KERNEL_IS_(a, b)  KERNEL_IS__(a, b)
 /* For `#if`: 1 for the dtype of this build, else 0. */
 #define KERNEL_IS(dtype) KERNEL_IS_(WEFT_KERNEL_DTYPE, dtype)
 #define KERNEL_IS_FLOAT  (KERNEL_IS(f32) || KERNEL_IS(f64))
@@ -152,18 +152,18 @@ static inline bool walk_next(walk *w)
 #define FLOAT_KERNELS(name)                                                                        \
     {                                                                                              \
         {KERNEL_ROW_(name, base, WEFT_F32, f32), KERNEL_ROW_(name, base, WEFT_F64, f64)},          \
-        {KERNEL_ROW_(name, v3, WEFT_F32, f32), KERNEL_ROW_(name, v3, WEFT_F64, f64)},              \
-        {KERNEL_ROW_(name, v4, WEFT_F32, f32), KERNEL_ROW_(name, v4, WEFT_F64, f64)},              \
+            {KERNEL_ROW_(name, v3, WEFT_F32, f32), KERNEL_ROW_(name, v3, WEFT_F64, f64)},          \
+            {KERNEL_ROW_(name, v4, WEFT_F32, f32), KERNEL_ROW_(name, v4, WEFT_F64, f64)},          \
     }
 #define ANY_KERNELS(name)                                                                          \
     {                                                                                              \
         {KERNEL_ROW_(name, base, WEFT_F32, f32), KERNEL_ROW_(name, base, WEFT_F64, f64),           \
-         KERNEL_ROW_(name, base, WEFT_I32, i32), KERNEL_ROW_(name, base, WEFT_BOOL, b8)},        \
-        {KERNEL_ROW_(name, v3, WEFT_F32, f32), KERNEL_ROW_(name, v3, WEFT_F64, f64)},              \
-        {KERNEL_ROW_(name, v4, WEFT_F32, f32), KERNEL_ROW_(name, v4, WEFT_F64, f64)},              \
+         KERNEL_ROW_(name, base, WEFT_I32, i32), KERNEL_ROW_(name, base, WEFT_BOOL, b8)},          \
+            {KERNEL_ROW_(name, v3, WEFT_F32, f32), KERNEL_ROW_(name, v3, WEFT_F64, f64)},          \
+            {KERNEL_ROW_(name, v4, WEFT_F32, f32), KERNEL_ROW_(name, v4, WEFT_F64, f64)},          \
     }
 #else
-#define DECLARE_KERNEL_(name, dtype) void WEFT_JOIN(name, dtype, base)(const weft_call *, int64_t)
+#define DECLARE_KERNEL_(name, dtype)         void WEFT_JOIN(name, dtype, base)(const weft_call *, int64_t)
 #define KERNEL_ROW_(name, isa, DTYPE, dtype) [DTYPE] = WEFT_JOIN(name, dtype, isa)
 #define FLOAT_KERNELS(name)                                                                        \
     {                                                                                              \
@@ -172,7 +172,7 @@ static inline bool walk_next(walk *w)
 #define ANY_KERNELS(name)                                                                          \
     {                                                                                              \
         {KERNEL_ROW_(name, base, WEFT_F32, f32), KERNEL_ROW_(name, base, WEFT_F64, f64),           \
-         KERNEL_ROW_(name, base, WEFT_I32, i32), KERNEL_ROW_(name, base, WEFT_BOOL, b8)},        \
+         KERNEL_ROW_(name, base, WEFT_I32, i32), KERNEL_ROW_(name, base, WEFT_BOOL, b8)},          \
     }
 #endif
 /* For a file under `float` and one under `any`. An `any` file's kernel that makes sense for some

@@ -36,8 +36,14 @@ static void expand_bce(weft_expand *e)
     e->out[0] = reduced(e, weft_sub(e->graph, weft_softplus(e->graph, e->in[0]), product));
 }
 
-#define F(...) {WEFT_FLOAT, __VA_ARGS__, -2, 2, false}
-#define UNIT(...) {WEFT_FLOAT, __VA_ARGS__, 0, 1, false}
+#define F(...)                                                                                     \
+    {                                                                                              \
+        WEFT_FLOAT, __VA_ARGS__, -2, 2, false                                                      \
+    }
+#define UNIT(...)                                                                                  \
+    {                                                                                              \
+        WEFT_FLOAT, __VA_ARGS__, 0, 1, false                                                       \
+    }
 static const loss_attr loss_mean = {0}, loss_sum = {1};
 static const weft_sample samples_mse[] = {
     {&loss_mean, 2, {F({2, {3, 4}}), F({2, {3, 4}})}},

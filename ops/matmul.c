@@ -1,6 +1,6 @@
 /* Batched matrix products. The batch is laid out as a list of [m, k] x [k, n] products; where b has
- * no batch of its own and the rows of a lie at one stride, the batch of a becomes rows. Each product
- * is cut into tiles of rows and columns, each one BLAS call on one thread. */
+ * no batch of its own and the rows of a lie at one stride, the batch of a becomes rows. Each
+ * product is cut into tiles of rows and columns, each one BLAS call on one thread. */
 #include "gemm.h"
 
 #include <weft/ops.h>
@@ -29,8 +29,7 @@ static bool rows_join(const weft_tensor *a, const weft_tensor *b)
     int64_t rank = a->shape.rank, expected = a->stride[rank - 2] * a->shape.dim[rank - 2];
     if (a->shape.dim[rank - 1] != 1 && a->stride[rank - 1] != 1) return false;
     for (int64_t d = rank - 3; d >= 0; d--) {
-        if (a->shape.dim[d] != 1 &&
-            (a->stride[d] != expected || expected < a->shape.dim[rank - 1]))
+        if (a->shape.dim[d] != 1 && (a->stride[d] != expected || expected < a->shape.dim[rank - 1]))
             return false;
         expected = a->shape.dim[d] * expected;
     }
@@ -181,7 +180,8 @@ static bool infer_matmul(weft_infer *infer)
     out.dim[out.rank++] = n;
     infer->out[0] = (weft_type){infer->in[0].dtype, out};
     weft_error error = {0};
-    return gemm_load(&error) == WEFT_OK || weft_infer_fail(infer, error.status, "%s", error.message);
+    return gemm_load(&error) == WEFT_OK ||
+           weft_infer_fail(infer, error.status, "%s", error.message);
 }
 
 /* [..., m, k] as one matrix of all its rows. */
@@ -205,7 +205,10 @@ static void vjp_matmul(weft_vjp *v)
     v->grad_in[1] = weft_matmul(g, weft_transpose(g, a, -1, -2), dy);
 }
 
-#define F(...) {WEFT_FLOAT, __VA_ARGS__, -1, 1, false}
+#define F(...)                                                                                     \
+    {                                                                                              \
+        WEFT_FLOAT, __VA_ARGS__, -1, 1, false                                                      \
+    }
 static const weft_sample samples_matmul[] = {
     {NULL, 2, {F({2, {3, 4}}), F({2, {4, 5}})}},
     {NULL, 2, {F({3, {2, 3, 4}}), F({2, {4, 2}})}},

@@ -77,8 +77,8 @@ KERNEL(rms_norm)
 }
 
 /* Stage 0 of backward: dx of the part's rows, and the part's sums [dgamma | dbeta] in scratch. */
-static inline void backward_rows(const weft_call *call, int64_t part, const T *means, const T *rstds,
-                                 const T *dys, const T *gamma)
+static inline void backward_rows(const weft_call *call, int64_t part, const T *means,
+                                 const T *rstds, const T *dys, const T *gamma)
 {
     const int64_t n = features_of(call), rows = rows_of(call), each = rows_per_part(call);
     T *dgamma = (T *)call->scratch + part * 2 * n, *dbeta = dgamma + n;
@@ -137,7 +137,8 @@ KERNEL(rms_norm_grad)
         backward_rows(call, part, NULL, call->in[1].data, call->in[2].data,
                       attr->gamma ? call->in[3].data : NULL);
     else
-        add_parts(call, part, ceil_div(rows_of(call), rows_per_part(call)), call->out[1].data, NULL);
+        add_parts(call, part, ceil_div(rows_of(call), rows_per_part(call)), call->out[1].data,
+                  NULL);
 }
 
 #else
@@ -173,7 +174,8 @@ static bool infer_norm(weft_infer *infer)
     weft_type x = infer->in[0];
     weft_shape features = WEFT_SHAPE(x.shape.dim[x.shape.rank - 1]);
     for (size_t i = 1; i < infer->n_in; i++)
-        if (!check_vector(infer, i, i == 1 && attr->gamma ? "gamma" : "beta", features)) return false;
+        if (!check_vector(infer, i, i == 1 && attr->gamma ? "gamma" : "beta", features))
+            return false;
     infer->out[0] = x;
     for (size_t i = 1; i < infer->n_out; i++)
         infer->out[i] = (weft_type){x.dtype, stats_shape(x.shape)};
@@ -266,8 +268,8 @@ static void add_statistics(weft_vjp *v)
     double n = (double)weft_dim(g, x, -1);
     weft_shape shape = weft_shape_of(g, x);
     if (weft_is_value(dmean))
-        v->grad_in[0] = plus(g, v->grad_in[0],
-                             weft_broadcast_to(g, weft_scale(g, dmean, 1.0 / n), shape));
+        v->grad_in[0] =
+            plus(g, v->grad_in[0], weft_broadcast_to(g, weft_scale(g, dmean, 1.0 / n), shape));
     if (weft_is_value(drstd)) {
         weft_value centred = attr->rms ? x : weft_sub(g, x, v->out[1]);
         weft_value cube = weft_mul(g, weft_square(g, rstd), rstd);
@@ -285,8 +287,8 @@ static void vjp_norm(weft_vjp *v)
         for (size_t i = 1; i <= stats; i++) in[n++] = v->out[i];
         in[n++] = v->grad_out[0];
         if (attr->gamma) in[n++] = v->in[1];
-        weft_apply(v->graph, attr->rms ? &weft_op_rms_norm_grad : &weft_op_layer_norm_grad, attr, in,
-                   n, out);
+        weft_apply(v->graph, attr->rms ? &weft_op_rms_norm_grad : &weft_op_layer_norm_grad, attr,
+                   in, n, out);
         v->grad_in[0] = out[0];
         if (attr->gamma) v->grad_in[1] = out[1];
         if (attr->beta) v->grad_in[attr->gamma ? 2 : 1] = out[2];
@@ -296,8 +298,14 @@ static void vjp_norm(weft_vjp *v)
 
 /* ---- Descriptors and builders ---- */
 
-#define F(...) {WEFT_FLOAT, __VA_ARGS__, -2, 2, false}
-#define POSITIVE(...) {WEFT_FLOAT, __VA_ARGS__, 0.5, 1.5, false}
+#define F(...)                                                                                     \
+    {                                                                                              \
+        WEFT_FLOAT, __VA_ARGS__, -2, 2, false                                                      \
+    }
+#define POSITIVE(...)                                                                              \
+    {                                                                                              \
+        WEFT_FLOAT, __VA_ARGS__, 0.5, 1.5, false                                                   \
+    }
 static const norm_attr ln_full = {1e-5, false, true, true}, ln_plain = {1e-5, false, false, false},
                        rms_full = {1e-6, true, true, false}, rms_plain = {1e-6, true, false, false};
 static const weft_sample samples_layer_norm[] = {
@@ -310,7 +318,9 @@ static const weft_sample samples_rms_norm[] = {
     {&rms_plain, 1, {F({3, {2, 2, 5}})}},
 };
 static const weft_sample samples_layer_norm_grad[] = {
-    {&ln_full, 5, {F({2, {4, 6}}), F({2, {4, 1}}), POSITIVE({2, {4, 1}}), F({2, {4, 6}}), F({1, {6}})}},
+    {&ln_full,
+     5,
+     {F({2, {4, 6}}), F({2, {4, 1}}), POSITIVE({2, {4, 1}}), F({2, {4, 6}}), F({1, {6}})}},
     {&ln_plain, 4, {F({1, {5}}), F({1, {1}}), POSITIVE({1, {1}}), F({1, {5}})}},
 };
 static const weft_sample samples_rms_norm_grad[] = {
@@ -326,32 +336,30 @@ static const weft_attr_field norm_fields[] = {
 
 #define NORM_OP(op, text, least, most, outputs, shape_rule, ...)                                   \
     DECLARE_KERNELS(op);                                                                           \
-    const weft_op weft_op_##op = {                                                                 \
-        .name = #op,                                                                               \
-        .doc = text,                                                                               \
-        .min_in = least,                                                                           \
-        .max_in = most,                                                                            \
-        .n_out = outputs,                                                                          \
-        .attr_size = sizeof(norm_attr),                                                            \
-        .attrs = norm_fields,                                                                      \
-        .infer = shape_rule,                                                                       \
-        .kernel = FLOAT_KERNELS(op),                                                               \
-        .takes = WEFT_TAKES_DENSE,                                                                 \
-        .parts = parts_norm,                                                                       \
-        .cost = cost_norm,                                                                         \
-        .samples = samples_##op,                                                                   \
-        .n_samples = sizeof samples_##op / sizeof *samples_##op,                                   \
-        __VA_ARGS__};
+    const weft_op weft_op_##op = {.name = #op,                                                     \
+                                  .doc = text,                                                     \
+                                  .min_in = least,                                                 \
+                                  .max_in = most,                                                  \
+                                  .n_out = outputs,                                                \
+                                  .attr_size = sizeof(norm_attr),                                  \
+                                  .attrs = norm_fields,                                            \
+                                  .infer = shape_rule,                                             \
+                                  .kernel = FLOAT_KERNELS(op),                                     \
+                                  .takes = WEFT_TAKES_DENSE,                                       \
+                                  .parts = parts_norm,                                             \
+                                  .cost = cost_norm,                                               \
+                                  .samples = samples_##op,                                         \
+                                  .n_samples = sizeof samples_##op / sizeof *samples_##op,         \
+                                  __VA_ARGS__};
 NORM_OP(layer_norm,
         "y = (x - mean) rstd gamma + beta over the last dimension, rstd = (variance + eps)^(-1/2); "
         "also gives mean and rstd.",
         1, 3, 3, infer_norm, .vjp = vjp_norm)
 NORM_OP(rms_norm,
-        "y = x r gamma over the last dimension, r = (mean x^2 + eps)^(-1/2); also gives r.", 1, 2, 2,
-        infer_norm, .vjp = vjp_norm)
-NORM_OP(layer_norm_grad,
-        "dx, dgamma, dbeta from x, mean, rstd, dy and gamma: layer_norm backward.", 4, 5, 3,
-        infer_norm_grad, .stages = 2, .scratch = scratch_norm, .expand = expand_grad)
+        "y = x r gamma over the last dimension, r = (mean x^2 + eps)^(-1/2); also gives r.", 1, 2,
+        2, infer_norm, .vjp = vjp_norm)
+NORM_OP(layer_norm_grad, "dx, dgamma, dbeta from x, mean, rstd, dy and gamma: layer_norm backward.",
+        4, 5, 3, infer_norm_grad, .stages = 2, .scratch = scratch_norm, .expand = expand_grad)
 NORM_OP(rms_norm_grad, "dx, dgamma from x, r, dy and gamma: rms_norm backward.", 3, 4, 2,
         infer_norm_grad, .stages = 2, .scratch = scratch_norm, .expand = expand_grad)
 

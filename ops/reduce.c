@@ -317,8 +317,7 @@ static void vjp_extreme(weft_vjp *v)
 {
     weft_graph *g = v->graph;
     weft_value x = v->in[0];
-    weft_value best =
-        weft_cast(g, weft_equal(g, x, kept(v, v->out[0])), weft_dtype_of(g, x));
+    weft_value best = weft_cast(g, weft_equal(g, x, kept(v, v->out[0])), weft_dtype_of(g, x));
     weft_value ties = weft_sum(g, best, axes_of(v->attr), true);
     v->grad_in[0] = weft_mul(g, best, weft_div(g, kept(v, v->grad_out[0]), ties));
 }

@@ -50,8 +50,8 @@ KERNEL(argmax)
         const T *in = (const T *)x->data + line_of(x, attr->axis, line);
         int32_t best = 0;
         for (int64_t i = 1; i < length; i++)
-            if (in[i * step] > in[best * step] || (in[i * step] != in[i * step] &&
-                                                   in[best * step] == in[best * step]))
+            if (in[i * step] > in[best * step] ||
+                (in[i * step] != in[i * step] && in[best * step] == in[best * step]))
                 best = (int32_t)i;
         ((int32_t *)call->out[0].data)[line] = best;
     }
@@ -95,7 +95,8 @@ static bool infer_argmax(weft_infer *infer)
     if (in.dim[attr->axis] == 0)
         return weft_infer_fail(infer, WEFT_BAD_SHAPE, "axis %d is empty", attr->axis);
     for (int d = 0; d < in.rank; d++)
-        if (d != attr->axis || attr->keepdims) out.dim[out.rank++] = d == attr->axis ? 1 : in.dim[d];
+        if (d != attr->axis || attr->keepdims)
+            out.dim[out.rank++] = d == attr->axis ? 1 : in.dim[d];
     infer->out[0] = (weft_type){WEFT_I32, out};
     return true;
 }
@@ -127,21 +128,20 @@ static const weft_attr_field scan_fields[] = {
 #define SCAN_OP(op, text, ...)                                                                     \
     DECLARE_KERNELS(op);                                                                           \
     extern const weft_op weft_op_##op;                                                             \
-    const weft_op weft_op_##op = {                                                                 \
-        .name = #op,                                                                               \
-        .doc = text,                                                                               \
-        .min_in = 1,                                                                               \
-        .max_in = 1,                                                                               \
-        .n_out = 1,                                                                                \
-        .attr_size = sizeof(scan_attr),                                                            \
-        .attrs = scan_fields,                                                                      \
-        .infer = infer_##op,                                                                       \
-        .kernel = FLOAT_KERNELS(op),                                                               \
-        .takes = WEFT_TAKES_ANY,                                                                   \
-        .parts = parts_scan,                                                                       \
-        .samples = samples_scan,                                                                   \
-        .n_samples = sizeof samples_scan / sizeof *samples_scan,                                   \
-        __VA_ARGS__};
+    const weft_op weft_op_##op = {.name = #op,                                                     \
+                                  .doc = text,                                                     \
+                                  .min_in = 1,                                                     \
+                                  .max_in = 1,                                                     \
+                                  .n_out = 1,                                                      \
+                                  .attr_size = sizeof(scan_attr),                                  \
+                                  .attrs = scan_fields,                                            \
+                                  .infer = infer_##op,                                             \
+                                  .kernel = FLOAT_KERNELS(op),                                     \
+                                  .takes = WEFT_TAKES_ANY,                                         \
+                                  .parts = parts_scan,                                             \
+                                  .samples = samples_scan,                                         \
+                                  .n_samples = sizeof samples_scan / sizeof *samples_scan,         \
+                                  __VA_ARGS__};
 SCAN_OP(argmax, "y = index of the first largest x along the axis (the first NaN, if there is one).",
         .gradient = WEFT_GRADIENT_ZERO)
 SCAN_OP(cumsum, "y[i] = x[0] + ... + x[i] along the axis, or from the end (reverse).",

@@ -26,8 +26,8 @@ KERNEL(slice_scatter)
         T *out = (T *)dx->data + at;
         bool hit = steps % attr->step == 0 && place >= 0 && place < attr->count;
         if (hit) {
-            const T *from = (const T *)dy->data +
-                            ((line / attr->size) * attr->count + place) * inner + within;
+            const T *from =
+                (const T *)dy->data + ((line / attr->size) * attr->count + place) * inner + within;
             memcpy(out, from, (size_t)run * sizeof *out);
         } else {
             memset(out, 0, (size_t)run * sizeof *out);
@@ -75,8 +75,7 @@ static bool alias_slice(const void *attribute, const weft_type *in, const weft_l
 
 static void vjp_slice(weft_vjp *v)
 {
-    v->grad_in[0] =
-        weft_apply(v->graph, &weft_op_slice_scatter, v->attr, v->grad_out, 1, NULL);
+    v->grad_in[0] = weft_apply(v->graph, &weft_op_slice_scatter, v->attr, v->grad_out, 1, NULL);
 }
 
 static bool infer_slice_scatter(weft_infer *infer)
@@ -100,7 +99,10 @@ static void vjp_slice_scatter(weft_vjp *v)
 
 static const slice_attr slice_a = {1, 1, 2, 3, 7}, slice_b = {0, 3, -1, 4, 4},
                         slice_c = {1, 2, 1, 0, 5};
-#define F(...) {WEFT_FLOAT, __VA_ARGS__, -2, 2, false}
+#define F(...)                                                                                     \
+    {                                                                                              \
+        WEFT_FLOAT, __VA_ARGS__, -2, 2, false                                                      \
+    }
 static const weft_sample samples_slice[] = {
     {&slice_a, 1, {F({2, {3, 7}})}},
     {&slice_b, 1, {F({3, {4, 2, 2}})}},

@@ -183,21 +183,20 @@ static const weft_sample samples_grad[] = {
 
 #define ROW_OP(op, text, inputs, shape_rule, sample_list, ...)                                     \
     DECLARE_KERNELS(op);                                                                           \
-    const weft_op weft_op_##op = {                                                                 \
-        .name = #op,                                                                               \
-        .doc = text,                                                                               \
-        .min_in = inputs,                                                                          \
-        .max_in = inputs,                                                                          \
-        .n_out = 1,                                                                                \
-        .infer = shape_rule,                                                                       \
-        .kernel = FLOAT_KERNELS(op),                                                               \
-        .takes = WEFT_TAKES_ROWS,                                                                  \
-        .parts = parts_rows,                                                                       \
-        .cost = cost_rows,                                                                         \
-        .inplace = (1 << (inputs)) - 1,                                                            \
-        .samples = sample_list,                                                                    \
-        .n_samples = sizeof sample_list / sizeof *sample_list,                                     \
-        __VA_ARGS__};
+    const weft_op weft_op_##op = {.name = #op,                                                     \
+                                  .doc = text,                                                     \
+                                  .min_in = inputs,                                                \
+                                  .max_in = inputs,                                                \
+                                  .n_out = 1,                                                      \
+                                  .infer = shape_rule,                                             \
+                                  .kernel = FLOAT_KERNELS(op),                                     \
+                                  .takes = WEFT_TAKES_ROWS,                                        \
+                                  .parts = parts_rows,                                             \
+                                  .cost = cost_rows,                                               \
+                                  .inplace = (1 << (inputs)) - 1,                                  \
+                                  .samples = sample_list,                                          \
+                                  .n_samples = sizeof sample_list / sizeof *sample_list,           \
+                                  __VA_ARGS__};
 ROW_OP(softmax, "y = e^x / sum e^x over the last dimension; zeros where every x is -inf.", 1,
        infer_rows, samples_rows, .vjp = vjp_softmax)
 ROW_OP(log_softmax, "y = x - ln sum e^x over the last dimension.", 1, infer_rows, samples_rows,

@@ -16,41 +16,42 @@ enum { PLAIN, ATTR, ZERO }; /* ATTR: uses the attributes; ZERO: its gradient is 
 
 /* name, kind, doc, expression, range of samples, keep them apart and away from 0? */
 #define UNARY_OPS(X)                                                                               \
-    X(neg, PLAIN, "y = -x", -x, -2, 2, false)                                                          \
-    X(abs, PLAIN, "y = |x|; the gradient at 0 is 0", x < 0 ? -x : x, -2, 2, true)                      \
-    X(sign, ZERO, "y = -1, 0 or 1", T_((x > 0) - (x < 0)), -2, 2, true)                               \
-    X(exp, PLAIN, "y = e^x", vm_exp(x), -2, 2, false)                                                  \
-    X(log, PLAIN, "y = ln x", vm_log(x), 0.5, 3, false)                                                \
-    X(sqrt, PLAIN, "y = x^(1/2)", T_(sqrt((T)x)), 0.5, 3, false)                                       \
-    X(rsqrt, PLAIN, "y = x^(-1/2)", T_(1 / sqrt((T)x)), 0.5, 3, false)                                 \
-    X(square, PLAIN, "y = x^2", x *x, -2, 2, false)                                                    \
-    X(reciprocal, PLAIN, "y = 1 / x", 1 / x, 0.5, 3, false)                                            \
-    X(sin, PLAIN, "y = sin x, x in radians", T_(sin((double)x)), -4, 4, false)                         \
-    X(cos, PLAIN, "y = cos x, x in radians", T_(cos((double)x)), -4, 4, false)                         \
-    X(tanh, PLAIN, "y = (e^x - e^-x) / (e^x + e^-x)", vm_tanh(x), -3, 3, false)                        \
-    X(sigmoid, PLAIN, "y = 1 / (1 + e^-x)", vm_sigmoid(x), -4, 4, false)                               \
-    X(relu, PLAIN, "y = max(x, 0), NaN for NaN; the gradient at 0 is 0", x < 0 ? 0 : x, -2, 2, true)   \
-    X(leaky_relu, ATTR, "y = x if x > 0, else slope x", x > 0 ? x : a * x, -2, 2, true)               \
-    X(gelu, PLAIN, "y = x (1 + erf(x / sqrt 2)) / 2",                                                  \
+    X(neg, PLAIN, "y = -x", -x, -2, 2, false)                                                      \
+    X(abs, PLAIN, "y = |x|; the gradient at 0 is 0", x < 0 ? -x : x, -2, 2, true)                  \
+    X(sign, ZERO, "y = -1, 0 or 1", T_((x > 0) - (x < 0)), -2, 2, true)                            \
+    X(exp, PLAIN, "y = e^x", vm_exp(x), -2, 2, false)                                              \
+    X(log, PLAIN, "y = ln x", vm_log(x), 0.5, 3, false)                                            \
+    X(sqrt, PLAIN, "y = x^(1/2)", T_(sqrt((T)x)), 0.5, 3, false)                                   \
+    X(rsqrt, PLAIN, "y = x^(-1/2)", T_(1 / sqrt((T)x)), 0.5, 3, false)                             \
+    X(square, PLAIN, "y = x^2", x *x, -2, 2, false)                                                \
+    X(reciprocal, PLAIN, "y = 1 / x", 1 / x, 0.5, 3, false)                                        \
+    X(sin, PLAIN, "y = sin x, x in radians", T_(sin((double)x)), -4, 4, false)                     \
+    X(cos, PLAIN, "y = cos x, x in radians", T_(cos((double)x)), -4, 4, false)                     \
+    X(tanh, PLAIN, "y = (e^x - e^-x) / (e^x + e^-x)", vm_tanh(x), -3, 3, false)                    \
+    X(sigmoid, PLAIN, "y = 1 / (1 + e^-x)", vm_sigmoid(x), -4, 4, false)                           \
+    X(relu, PLAIN, "y = max(x, 0), NaN for NaN; the gradient at 0 is 0", x < 0 ? 0 : x, -2, 2,     \
+      true)                                                                                        \
+    X(leaky_relu, ATTR, "y = x if x > 0, else slope x", x > 0 ? x : a * x, -2, 2, true)            \
+    X(gelu, PLAIN, "y = x (1 + erf(x / sqrt 2)) / 2",                                              \
       T_((T)0.5 * x * (1 + T_(erf((double)x * 0.70710678118654752)))), -3, 3, false)               \
-    X(gelu_tanh, PLAIN, "y = x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2",                         \
-      (T)0.5 * x *(1 + vm_tanh((T)0.79788456080286536 * (x + (T)0.044715 * x * x * x))), -3, 3,    \
+    X(gelu_tanh, PLAIN, "y = x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2",                     \
+      (T)0.5 * x * (1 + vm_tanh((T)0.79788456080286536 * (x + (T)0.044715 * x * x * x))), -3, 3,   \
       false)                                                                                       \
-    X(silu, PLAIN, "y = x / (1 + e^-x)", x *vm_sigmoid(x), -4, 4, false)                               \
-    X(softplus, PLAIN, "y = ln(1 + e^x), computed as max(x, 0) + ln(1 + e^-|x|)",                      \
+    X(silu, PLAIN, "y = x / (1 + e^-x)", x *vm_sigmoid(x), -4, 4, false)                           \
+    X(softplus, PLAIN, "y = ln(1 + e^x), computed as max(x, 0) + ln(1 + e^-|x|)",                  \
       (x > 0 ? x : 0) + T_(log1p((double)vm_exp(x > 0 ? -x : x))), -4, 4, false)                   \
-    X(erf, PLAIN, "y = 2 / sqrt(pi) times the integral of e^(-t^2) from 0 to x", T_(erf((double)x)),   \
-      -2, 2, false)                                                                                \
-    X(clamp, ATTR, "y = min(max(x, low), high); the gradient outside is 0",                           \
-      x < a ? a : x > b ? b : x, -2, 2, true)
+    X(erf, PLAIN, "y = 2 / sqrt(pi) times the integral of e^(-t^2) from 0 to x",                   \
+      T_(erf((double)x)), -2, 2, false)                                                            \
+    X(clamp, ATTR, "y = min(max(x, low), high); the gradient outside is 0",                        \
+      x<a ? a : x> b ? b : x, -2, 2, true)
 
 #ifdef WEFT_KERNEL_ISA
 
-#define UNARY_KERNEL(name, kind, doc, expression, low, high, away)                                \
+#define UNARY_KERNEL(name, kind, doc, expression, low, high, away)                                 \
     KERNEL(name)                                                                                   \
     {                                                                                              \
         const unary_attr *attr = call->attr;                                                       \
-        const T a = (kind) == ATTR ? (T)attr->a : 0, b = (kind) == ATTR ? (T)attr->b : 0;                            \
+        const T a = (kind) == ATTR ? (T)attr->a : 0, b = (kind) == ATTR ? (T)attr->b : 0;          \
         (void)a;                                                                                   \
         (void)b;                                                                                   \
         for (walk w = walk_begin(call, part); walk_next(&w);) {                                    \
@@ -174,9 +175,9 @@ VJP(gelu)
     weft_value cdf = weft_add_scalar(
         graph, weft_scale(graph, weft_erf(graph, weft_scale(graph, x, 0.70710678118654752)), 0.5),
         0.5);
-    weft_value density = weft_scale(
-        graph, weft_exp(graph, weft_scale(graph, weft_square(graph, x), -0.5)),
-        0.39894228040143268);
+    weft_value density =
+        weft_scale(graph, weft_exp(graph, weft_scale(graph, weft_square(graph, x), -0.5)),
+                   0.39894228040143268);
     return weft_mul(graph, g, weft_add(graph, cdf, weft_mul(graph, x, density)));
 }
 /* With u = c (x + d x^3) and t = tanh u: (1 + t)/2 + x (1 - t^2) c (1 + 3 d x^2) / 2. */
@@ -190,8 +191,7 @@ VJP(gelu_tanh)
     weft_value left = weft_add_scalar(graph, weft_scale(graph, t, 0.5), 0.5);
     weft_value slope = weft_add_scalar(graph, weft_scale(graph, xx, 3 * d), 1.0);
     weft_value bell = weft_add_scalar(graph, weft_neg(graph, weft_square(graph, t)), 1.0);
-    weft_value right =
-        weft_scale(graph, weft_mul(graph, weft_mul(graph, x, bell), slope), 0.5 * c);
+    weft_value right = weft_scale(graph, weft_mul(graph, weft_mul(graph, x, bell), slope), 0.5 * c);
     return weft_mul(graph, g, weft_add(graph, left, right));
 }
 VJP(silu)
@@ -228,8 +228,9 @@ VJP(clamp)
         v->grad_in[0] = grad_##name(v->graph, v->grad_out[0], v->in[0], v->out[0], v->attr);       \
     }
 #define UNARY_DIFFERENTIABLE(X)                                                                    \
-    X(neg) X(abs) X(exp) X(log) X(sqrt) X(rsqrt) X(square) X(reciprocal) X(sin) X(cos) X(tanh)     \
-    X(sigmoid) X(relu) X(leaky_relu) X(gelu) X(gelu_tanh) X(silu) X(softplus) X(erf) X(clamp)
+    X(neg)                                                                                         \
+    X(abs) X(exp) X(log) X(sqrt) X(rsqrt) X(square) X(reciprocal) X(sin) X(cos) X(tanh) X(sigmoid) \
+        X(relu) X(leaky_relu) X(gelu) X(gelu_tanh) X(silu) X(softplus) X(erf) X(clamp)
 UNARY_DIFFERENTIABLE(UNARY_VJP)
 #define vjp_sign NULL
 
@@ -242,13 +243,13 @@ static const weft_attr_field unary_fields[] = {
     {NULL, WEFT_ATTR_INT, 0},
 };
 
-#define UNARY_OP(op, kind, text, expression, from, to, away)                                 \
+#define UNARY_OP(op, kind, text, expression, from, to, away)                                       \
     DECLARE_KERNELS(op);                                                                           \
     static const weft_sample samples_##op[] = {                                                    \
-        {(kind) == ATTR ? &sample_attr : NULL, 1, {{WEFT_FLOAT, {2, {3, 7}}, from, to, away}}},      \
-        {(kind) == ATTR ? &sample_attr : NULL, 1, {{WEFT_FLOAT, {3, {2, 1, 5}}, from, to, away}}},   \
-        {(kind) == ATTR ? &sample_attr : NULL, 1, {{WEFT_FLOAT, {0, {0}}, from, to, away}}},         \
-        {(kind) == ATTR ? &sample_attr : NULL, 1, {{WEFT_FLOAT, {2, {0, 4}}, from, to, away}}},      \
+        {(kind) == ATTR ? &sample_attr : NULL, 1, {{WEFT_FLOAT, {2, {3, 7}}, from, to, away}}},    \
+        {(kind) == ATTR ? &sample_attr : NULL, 1, {{WEFT_FLOAT, {3, {2, 1, 5}}, from, to, away}}}, \
+        {(kind) == ATTR ? &sample_attr : NULL, 1, {{WEFT_FLOAT, {0, {0}}, from, to, away}}},       \
+        {(kind) == ATTR ? &sample_attr : NULL, 1, {{WEFT_FLOAT, {2, {0, 4}}, from, to, away}}},    \
     };                                                                                             \
     extern const weft_op weft_op_##op;                                                             \
     const weft_op weft_op_##op = {                                                                 \
@@ -257,8 +258,8 @@ static const weft_attr_field unary_fields[] = {
         .min_in = 1,                                                                               \
         .max_in = 1,                                                                               \
         .n_out = 1,                                                                                \
-        .attr_size = (kind) == ATTR ? sizeof(unary_attr) : 0,                                        \
-        .attrs = (kind) == ATTR ? unary_fields : NULL,                                               \
+        .attr_size = (kind) == ATTR ? sizeof(unary_attr) : 0,                                      \
+        .attrs = (kind) == ATTR ? unary_fields : NULL,                                             \
         .infer = infer_unary,                                                                      \
         .kernel = FLOAT_KERNELS(op),                                                               \
         .takes = WEFT_TAKES_ANY,                                                                   \

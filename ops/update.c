@@ -79,8 +79,7 @@ KERNEL(adam_update)
         const T g = scale * grad[i] + decay * param[i];
         m[i] = b1 * m[i] + a1 * g;
         v[i] = b2 * v[i] + a2 * g * g;
-        param[i] = shrink * param[i] -
-                   lr * (m[i] * correct_m) / ((T)sqrt(v[i] * correct_v) + eps);
+        param[i] = shrink * param[i] - lr * (m[i] * correct_m) / ((T)sqrt(v[i] * correct_v) + eps);
     }
 }
 #endif
@@ -116,9 +115,18 @@ static void cost_update(const weft_call *call, weft_cost *cost)
     cost->bytes = n * (double)((2 * call->n_out + 1) * weft_dtype_bytes(call->out[0].dtype));
 }
 
-#define F(...) {WEFT_FLOAT, __VA_ARGS__, -1, 1, false}
-#define POSITIVE(...) {WEFT_FLOAT, __VA_ARGS__, 0.1, 1, false}
-#define COUNT {WEFT_FLOAT, {0, {0}}, 3, 3, false}
+#define F(...)                                                                                     \
+    {                                                                                              \
+        WEFT_FLOAT, __VA_ARGS__, -1, 1, false                                                      \
+    }
+#define POSITIVE(...)                                                                              \
+    {                                                                                              \
+        WEFT_FLOAT, __VA_ARGS__, 0.1, 1, false                                                     \
+    }
+#define COUNT                                                                                      \
+    {                                                                                              \
+        WEFT_FLOAT, {0, {0}}, 3, 3, false                                                          \
+    }
 static const sgd_attr sgd_plain = {{0, 0.1, false}, true}, sgd_nesterov = {{0.9, 0.1, true}, false};
 static const adam_attr adam_plain = {{0.9, 0.98, 1e-9, 0.01, false}, true},
                        adam_decoupled = {{0.9, 0.999, 1e-8, 0.1, true}, false};

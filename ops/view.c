@@ -16,7 +16,10 @@ static const weft_attr_field shape_fields[] = {
     {NULL, WEFT_ATTR_INT, 0},
 };
 
-#define F(...) {WEFT_FLOAT, __VA_ARGS__, -2, 2, false}
+#define F(...)                                                                                     \
+    {                                                                                              \
+        WEFT_FLOAT, __VA_ARGS__, -2, 2, false                                                      \
+    }
 #define VIEW_OP(op, text, attribute, fields, shape_rule, alias_rule, vjp_rule)                     \
     extern const weft_op weft_op_##op;                                                             \
     const weft_op weft_op_##op = {                                                                 \
@@ -59,10 +62,9 @@ static bool infer_reshape(weft_infer *infer)
         if (good) out.dim[open] = numel / known;
     }
     if (!good || weft_shape_numel(out) != numel)
-        return weft_infer_fail(infer, WEFT_BAD_SHAPE, "%s does not reshape to %s",
-                               weft_shape_text(in, a, sizeof a),
-                               weft_shape_text(((const reshape_attr *)infer->attr)->shape, b,
-                                               sizeof b));
+        return weft_infer_fail(
+            infer, WEFT_BAD_SHAPE, "%s does not reshape to %s", weft_shape_text(in, a, sizeof a),
+            weft_shape_text(((const reshape_attr *)infer->attr)->shape, b, sizeof b));
     infer->out[0] = (weft_type){infer->in[0].dtype, out};
     return true;
 }
@@ -143,7 +145,8 @@ weft_value weft_expand_dims(weft_graph *graph, weft_value x, int axis)
     weft_shape s = weft_shape_of(graph, x), r = {s.rank + 1, {0}};
     if (axis < 0) axis += r.rank;
     if (axis < 0 || axis > s.rank || r.rank > WEFT_MAX_RANK) {
-        weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "expand_dims: no axis %d in rank %d", axis, r.rank);
+        weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "expand_dims: no axis %d in rank %d", axis,
+                        r.rank);
         return WEFT_NO_VALUE;
     }
     for (int d = 0; d < r.rank; d++) r.dim[d] = d == axis ? 1 : s.dim[d - (d > axis)];

@@ -4,9 +4,10 @@
  * factors, so that results below the smallest normal number come out too.
  * log: x = 2^n m with m in [sqrt(1/2), sqrt 2), log m = 2 artanh((m-1)/(m+1)) by its series.
  * tanh: from e^2|x| - 1, which keeps small arguments exact.
- * tests/vmath_test.c holds each against libm over the whole range; the errors it allows, in units in
- * the last place of f32 and f64 alike: exp 1.2, log 2, tanh 3, sigmoid 2.5 (the largest found: 1.05,
- * 1.92, 2.46, 2.34). Infinities, NaN, overflow and subnormal results behave as in libm. */
+ * tests/vmath_test.c holds each against libm over the whole range; the errors it allows, in units
+ * in the last place of f32 and f64 alike: exp 1.2, log 2, tanh 3, sigmoid 2.5 (the largest
+ * found: 1.05, 1.92, 2.46, 2.34). Infinities, NaN, overflow and subnormal results behave as in
+ * libm. */
 #ifndef WEFT_OPS_VMATH_H
 #define WEFT_OPS_VMATH_H
 
@@ -128,8 +129,8 @@ static inline double vm_log_f64(double x)
     p = p * z + 1.0 / 7;
     p = p * z + 1.0 / 5;
     p = p * z + 1.0 / 3;
-    double y = 2.0 * (s + s * (p * z)) + n * 1.90821492927058770002e-10 +
-               n * 6.93147180369123816490e-01;
+    double y =
+        2.0 * (s + s * (p * z)) + n * 1.90821492927058770002e-10 + n * 6.93147180369123816490e-01;
     y = x == 0.0 ? -INFINITY : y;
     y = x < 0.0 ? NAN : y;
     return x > 1.7976931348623157e308 || x != x ? x + x : y;

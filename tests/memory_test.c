@@ -1,6 +1,6 @@
-/* Memory: every allocation of a small training step made to fail once, in turn. Each time there must
- * be a status, no crash, and nothing left allocated. The linker sends the library's allocations
- * through the wrappers below (--wrap). */
+/* Memory: every allocation of a small training step made to fail once, in turn. Each time there
+ * must be a status, no crash, and nothing left allocated. The linker sends the library's
+ * allocations through the wrappers below (--wrap). */
 #include "tests.h"
 
 #include <math.h>
@@ -71,8 +71,8 @@ static weft_status small_train_step(const char *path)
     weft_value table =
         weft_param(g, "table", WEFT_F32, WEFT_SHAPE(8, 6), (weft_init){WEFT_INIT_NORMAL, 0, 1});
     weft_value w = weft_param(g, "w", WEFT_F32, WEFT_SHAPE(6, 8), WEFT_INIT_XAVIER);
-    weft_value h = weft_layer_norm(g, weft_embedding(g, table, ids, -1), WEFT_NO_VALUE,
-                                   WEFT_NO_VALUE, 1e-5);
+    weft_value h =
+        weft_layer_norm(g, weft_embedding(g, table, ids, -1), WEFT_NO_VALUE, WEFT_NO_VALUE, 1e-5);
     weft_value logits = weft_einsum(g, "ij,jk->ik", weft_gelu(g, h), w);
     weft_cross_entropy_options ce = {.ignore_index = -1};
     weft_value loss = weft_cross_entropy(g, logits, targets, &ce);

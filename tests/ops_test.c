@@ -127,10 +127,14 @@ static bool run_sample(const weft_op *op, const weft_sample *sample, variant v, 
 static double element(const weft_tensor *t, int64_t i)
 {
     switch (t->dtype) {
-    case WEFT_F32: return (double)((float *)t->data)[i];
-    case WEFT_F64: return ((double *)t->data)[i];
-    case WEFT_I32: return ((int32_t *)t->data)[i];
-    default: return ((uint8_t *)t->data)[i];
+    case WEFT_F32:
+        return (double)((float *)t->data)[i];
+    case WEFT_F64:
+        return ((double *)t->data)[i];
+    case WEFT_I32:
+        return ((int32_t *)t->data)[i];
+    default:
+        return ((uint8_t *)t->data)[i];
     }
 }
 
@@ -167,7 +171,8 @@ static void report(const weft_op *op, size_t sample, const char *what, double go
     CU_FAIL("an op differs");
 }
 
-static void expect_near(const weft_op *op, size_t sample, const char *what, double got, double limit)
+static void expect_near(const weft_op *op, size_t sample, const char *what, double got,
+                        double limit)
 {
     if (got <= limit) {
         CU_PASS("near");
@@ -448,8 +453,7 @@ static void test_edges(void)
     weft_graph *g = weft_graph_new();
     weft_value low = weft_fill(g, WEFT_F32, WEFT_SHAPE(2, 3), -INFINITY);
     weft_value none = weft_fill(g, WEFT_F32, WEFT_SHAPE(0, 3), 1);
-    weft_value targets[] = {weft_softmax(g, low, -1),
-                            weft_logsumexp(g, low, WEFT_AXES(1), false),
+    weft_value targets[] = {weft_softmax(g, low, -1), weft_logsumexp(g, low, WEFT_AXES(1), false),
                             weft_sum(g, none, WEFT_AXES(0), false),
                             weft_max(g, none, WEFT_AXES(0), false),
                             weft_mean(g, none, WEFT_AXES(0), false)};

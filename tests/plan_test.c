@@ -29,20 +29,31 @@ static weft_value grow(random_graph *r, uint64_t *seed)
     weft_value a = pick(r, seed), b = pick(r, seed), parts[2];
     weft_shape s = weft_shape_of(g, a), t = weft_shape_of(g, b), joint;
     switch (test_random(seed) % 14) {
-    case 0: return weft_transpose(g, a, 0, 1);
-    case 1: return weft_slice(g, a, (int)(test_random(seed) % 2), 0, WEFT_END, 2);
-    case 2: return weft_flip(g, a, (int)(test_random(seed) % 2));
-    case 3: return weft_reshape(g, a, (weft_shape){2, {s.dim[1], s.dim[0]}});
-    case 4: return weft_softmax(g, a, 1);
-    case 5: return weft_tanh(g, a);
-    case 6: return weft_relu(g, a);
-    case 7: return weft_sum(g, a, WEFT_AXES((int)(test_random(seed) % 2)), true);
+    case 0:
+        return weft_transpose(g, a, 0, 1);
+    case 1:
+        return weft_slice(g, a, (int)(test_random(seed) % 2), 0, WEFT_END, 2);
+    case 2:
+        return weft_flip(g, a, (int)(test_random(seed) % 2));
+    case 3:
+        return weft_reshape(g, a, (weft_shape){2, {s.dim[1], s.dim[0]}});
+    case 4:
+        return weft_softmax(g, a, 1);
+    case 5:
+        return weft_tanh(g, a);
+    case 6:
+        return weft_relu(g, a);
+    case 7:
+        return weft_sum(g, a, WEFT_AXES((int)(test_random(seed) % 2)), true);
     case 8:
         parts[0] = parts[1] = a;
         return s.dim[0] > 40 ? weft_neg(g, a) : weft_concat(g, parts, 2, 0);
-    case 9: return weft_layer_norm(g, a, WEFT_NO_VALUE, WEFT_NO_VALUE, 1e-5);
-    case 10: return s.dim[1] == t.dim[0] ? weft_matmul(g, a, b) : weft_scale(g, a, 0.5);
-    case 11: return weft_dropout(g, a, 0.3);
+    case 9:
+        return weft_layer_norm(g, a, WEFT_NO_VALUE, WEFT_NO_VALUE, 1e-5);
+    case 10:
+        return s.dim[1] == t.dim[0] ? weft_matmul(g, a, b) : weft_scale(g, a, 0.5);
+    case 11:
+        return weft_dropout(g, a, 0.3);
     default:
         if (!weft_shape_broadcast(s, t, &joint)) return weft_sigmoid(g, a);
         return test_random(seed) % 2 ? weft_add(g, a, b) : weft_mul(g, a, b);

@@ -22,23 +22,36 @@ static int64_t numel(const weft_tensor *t)
 static double get(const weft_tensor *t, int64_t i)
 {
     switch (t->dtype) {
-    case WEFT_F32: return ((const float *)t->data)[i];
-    case WEFT_F64: return ((const double *)t->data)[i];
-    case WEFT_I32: return ((const int32_t *)t->data)[i];
-    default: return ((const uint8_t *)t->data)[i];
+    case WEFT_F32:
+        return ((const float *)t->data)[i];
+    case WEFT_F64:
+        return ((const double *)t->data)[i];
+    case WEFT_I32:
+        return ((const int32_t *)t->data)[i];
+    default:
+        return ((const uint8_t *)t->data)[i];
     }
 }
 static void put(weft_tensor *t, int64_t i, double x)
 {
     switch (t->dtype) {
-    case WEFT_F32: ((float *)t->data)[i] = (float)x; break;
-    case WEFT_F64: ((double *)t->data)[i] = x; break;
-    case WEFT_I32: ((int32_t *)t->data)[i] = (int32_t)x; break;
-    default: ((uint8_t *)t->data)[i] = x != 0; break;
+    case WEFT_F32:
+        ((float *)t->data)[i] = (float)x;
+        break;
+    case WEFT_F64:
+        ((double *)t->data)[i] = x;
+        break;
+    case WEFT_I32:
+        ((int32_t *)t->data)[i] = (int32_t)x;
+        break;
+    default:
+        ((uint8_t *)t->data)[i] = x != 0;
+        break;
     }
 }
 
-/* The coordinates of element i, and the element of t (which broadcasts to `shape`) at coordinates. */
+/* The coordinates of element i, and the element of t (which broadcasts to `shape`) at coordinates.
+ */
 static void coordinates(weft_shape shape, int64_t i, int64_t *at)
 {
     for (int d = shape.rank - 1; d >= 0; d--) {
@@ -116,13 +129,13 @@ BINARY(add, x + y)
 BINARY(sub, x - y)
 BINARY(mul, x *y)
 BINARY(div, x / y)
-BINARY(pow, exp(y * log(x)))
+BINARY(pow, exp(y *log(x)))
 BINARY(maximum, fmax(x, y))
 BINARY(minimum, fmin(x, y))
 BINARY(equal, x == y)
 BINARY(less, x < y)
 BINARY(greater, x > y)
-BINARY(logical_and, x && y)
+BINARY(logical_and, x &&y)
 BINARY(logical_or, x || y)
 BINARY(masked_fill, y ? A : x)
 
@@ -301,9 +314,9 @@ REFERENCE(norm)
         if (!a->rms) data(&out[1])[r] = mean;
         data(stat)[r] = 1 / sqrt(square + a->eps);
         for (int64_t i = 0; i < n; i++)
-            data(out)[r * n + i] = (x[i] - mean) * data(stat)[r] *
-                                       (a->gamma ? data(&in[1])[i] : 1) +
-                                   (a->beta ? data(&in[a->gamma ? 2 : 1])[i] : 0);
+            data(out)[r * n + i] =
+                (x[i] - mean) * data(stat)[r] * (a->gamma ? data(&in[1])[i] : 1) +
+                (a->beta ? data(&in[a->gamma ? 2 : 1])[i] : 0);
     }
 }
 
@@ -629,25 +642,94 @@ REFERENCE(adam_update)
     }
 }
 
-#define SAME(name) {#name, ref_##name}
+#define SAME(name)                                                                                 \
+    {                                                                                              \
+#name, ref_##name                                                                          \
+    }
 static const struct {
     const char *op;
     reference_function *compute;
 } references[] = {
-    SAME(neg), SAME(abs), SAME(sign), SAME(exp), SAME(log), SAME(sqrt), SAME(rsqrt), SAME(square),
-    SAME(reciprocal), SAME(sin), SAME(cos), SAME(tanh), SAME(sigmoid), SAME(relu), SAME(leaky_relu),
-    SAME(gelu), SAME(gelu_tanh), SAME(silu), SAME(softplus), SAME(erf), SAME(clamp),
-    SAME(contiguous), SAME(cast), SAME(logical_not), SAME(add), SAME(sub), SAME(mul), SAME(div),
-    SAME(pow), SAME(maximum), SAME(minimum), SAME(equal), SAME(less), SAME(greater),
-    SAME(logical_and), SAME(logical_or), SAME(masked_fill), SAME(where), SAME(add_n),
-    SAME(global_norm), SAME(sum), SAME(mean), SAME(max), SAME(min), SAME(variance), SAME(logsumexp),
-    SAME(argmax), SAME(cumsum), SAME(softmax), SAME(log_softmax), SAME(softmax_grad),
-    SAME(log_softmax_grad), {"layer_norm", ref_norm}, {"rms_norm", ref_norm}, SAME(matmul),
-    SAME(einsum), {"reshape", ref_contiguous}, SAME(permute), SAME(broadcast_to), SAME(slice),
-    SAME(slice_scatter), SAME(concat), SAME(pad), SAME(embedding), SAME(embedding_grad),
-    SAME(gather), SAME(scatter_add), SAME(one_hot), {"fill", ref_arange}, SAME(arange),
-    SAME(tril_mask), SAME(dropout), SAME(cross_entropy), SAME(cross_entropy_grad), SAME(mse),
-    SAME(bce_with_logits), SAME(assign), SAME(sgd_update), SAME(momentum_update), SAME(adam_update),
+    SAME(neg),
+    SAME(abs),
+    SAME(sign),
+    SAME(exp),
+    SAME(log),
+    SAME(sqrt),
+    SAME(rsqrt),
+    SAME(square),
+    SAME(reciprocal),
+    SAME(sin),
+    SAME(cos),
+    SAME(tanh),
+    SAME(sigmoid),
+    SAME(relu),
+    SAME(leaky_relu),
+    SAME(gelu),
+    SAME(gelu_tanh),
+    SAME(silu),
+    SAME(softplus),
+    SAME(erf),
+    SAME(clamp),
+    SAME(contiguous),
+    SAME(cast),
+    SAME(logical_not),
+    SAME(add),
+    SAME(sub),
+    SAME(mul),
+    SAME(div),
+    SAME(pow),
+    SAME(maximum),
+    SAME(minimum),
+    SAME(equal),
+    SAME(less),
+    SAME(greater),
+    SAME(logical_and),
+    SAME(logical_or),
+    SAME(masked_fill),
+    SAME(where),
+    SAME(add_n),
+    SAME(global_norm),
+    SAME(sum),
+    SAME(mean),
+    SAME(max),
+    SAME(min),
+    SAME(variance),
+    SAME(logsumexp),
+    SAME(argmax),
+    SAME(cumsum),
+    SAME(softmax),
+    SAME(log_softmax),
+    SAME(softmax_grad),
+    SAME(log_softmax_grad),
+    {"layer_norm", ref_norm},
+    {"rms_norm", ref_norm},
+    SAME(matmul),
+    SAME(einsum),
+    {"reshape", ref_contiguous},
+    SAME(permute),
+    SAME(broadcast_to),
+    SAME(slice),
+    SAME(slice_scatter),
+    SAME(concat),
+    SAME(pad),
+    SAME(embedding),
+    SAME(embedding_grad),
+    SAME(gather),
+    SAME(scatter_add),
+    SAME(one_hot),
+    {"fill", ref_arange},
+    SAME(arange),
+    SAME(tril_mask),
+    SAME(dropout),
+    SAME(cross_entropy),
+    SAME(cross_entropy_grad),
+    SAME(mse),
+    SAME(bce_with_logits),
+    SAME(assign),
+    SAME(sgd_update),
+    SAME(momentum_update),
+    SAME(adam_update),
 };
 
 reference_function *reference_find(const char *op)

@@ -5,7 +5,8 @@
 
 #include <weft/op.h>
 
-/* Inputs and outputs are contiguous; floating ones are f64. Output shapes are set, data are zero. */
+/* Inputs and outputs are contiguous; floating ones are f64. Output shapes are set, data are zero.
+ */
 typedef void reference_function(const void *attr, const weft_tensor *in, size_t n_in,
                                 weft_tensor *out);
 

@@ -40,8 +40,8 @@ int main(void)
     weft_graph *g = weft_graph_new();
     const weft_model *model = weft_model_find("transformer");
     weft_model_io io;
-    const char *options[] = {"d_model=64", "d_ff=128", "vocab=200", "batch=4", "source_len=12",
-                             "target_len=12"};
+    const char *options[] = {"d_model=64", "d_ff=128",      "vocab=200",
+                             "batch=4",    "source_len=12", "target_len=12"};
     if (!model || weft_model_build_text(g, model, options, 6, true, &io, &error) != WEFT_OK) {
         fprintf(stderr, "%s: %s\n", error.where, error.message);
         return 1;

@@ -20,14 +20,22 @@ static error_t parse(int key, char *text, struct argp_state *state)
 {
     arguments *a = state->input;
     switch (key) {
-    case KEY_JSON: a->json = true; return 0;
-    case KEY_OP: a->op = text; return 0;
-    case ARGP_KEY_ARG: tool_take_model_arg(&a->model, text, state); return 0;
+    case KEY_JSON:
+        a->json = true;
+        return 0;
+    case KEY_OP:
+        a->op = text;
+        return 0;
+    case ARGP_KEY_ARG:
+        tool_take_model_arg(&a->model, text, state);
+        return 0;
     case ARGP_KEY_END:
         if (a->op && a->model.model) argp_error(state, "either --op or MODEL");
-        if (a->op && !weft_op_find(a->op)) argp_error(state, "no op \"%s\" (see `weft ops`)", a->op);
+        if (a->op && !weft_op_find(a->op))
+            argp_error(state, "no op \"%s\" (see `weft ops`)", a->op);
         return 0;
-    default: return ARGP_ERR_UNKNOWN;
+    default:
+        return ARGP_ERR_UNKNOWN;
     }
 }
 
@@ -58,11 +66,11 @@ static int check_ops(const arguments *a)
         if (a->op && strcmp(a->op, op->name) != 0) continue;
         bool ran = check_op(op, worst, &checked, &error);
         bool good = ran && worst[0] <= FIRST_ORDER_LIMIT && worst[1] <= SECOND_ORDER_LIMIT;
-        const char *verdict = !ran ? error.message
-                              : op->gradient == WEFT_GRADIENT_ZERO   ? "zero by definition"
-                              : op->gradient == WEFT_GRADIENT_NONE   ? "none by design"
-                              : good                                 ? "ok"
-                                                                     : "FAILED";
+        const char *verdict = !ran                                 ? error.message
+                              : op->gradient == WEFT_GRADIENT_ZERO ? "zero by definition"
+                              : op->gradient == WEFT_GRADIENT_NONE ? "none by design"
+                              : good                               ? "ok"
+                                                                   : "FAILED";
         failures += !good;
         cJSON *item = cJSON_CreateObject();
         cJSON_AddStringToObject(item, "op", op->name);
@@ -113,7 +121,8 @@ static weft_status run_model_check(built_model *m, weft_check_result *result, we
     if (status == WEFT_OK) status = weft_params_init(store, g, 1, error);
     if (status == WEFT_OK) {
         weft_graph_params(g, params, n);
-        status = weft_check_gradient(g, m->io.loss, params, n, store, feeds, 3, 6, 1, result, error);
+        status =
+            weft_check_gradient(g, m->io.loss, params, n, store, feeds, 3, 6, 1, result, error);
     }
     for (int i = 0; i < 3; i++) free(ids[i]);
     free(params);
@@ -125,8 +134,8 @@ static int check_model(const arguments *a)
 {
     /* Small, in f64; what the command line says comes last and wins. */
     const char *options[WEFT_MODEL_OPTIONS + 10] = {
-        "f64=1",   "vocab=13",     "d_model=8",    "heads=2",          "d_ff=12", "batch=2",
-        "source_len=5", "target_len=4", "encoder_layers=1", "decoder_layers=1"};
+        "f64=1",   "vocab=13",     "d_model=8",    "heads=2",          "d_ff=12",
+        "batch=2", "source_len=5", "target_len=4", "encoder_layers=1", "decoder_layers=1"};
     size_t n = 10;
     for (size_t i = 0; i < a->model.n_options; i++) options[n++] = a->model.options[i];
     weft_error error = {0};
@@ -156,16 +165,20 @@ static int check_model(const arguments *a)
 
 int cmd_check(int argc, char **argv)
 {
-    static const struct argp_option options[] = {
-        {"op", KEY_OP, "NAME", 0, "this op only", 0},
-        {"json", KEY_JSON, NULL, 0, "print JSON", 0},
-        {0}};
+    static const struct argp_option options[] = {{"op", KEY_OP, "NAME", 0, "this op only", 0},
+                                                 {"json", KEY_JSON, NULL, 0, "print JSON", 0},
+                                                 {0}};
     arguments a = {0};
-    struct argp argp = {options, parse, "[MODEL [OPTION=NUMBER...]]",
-                        "Checks gradients in f64 against central differences, weighing outputs with "
-                        "random cotangents: of all ops, first and second order, or of a whole model "
-                        "at a small size. Errors are relative; the limits are 1e-6 and 1e-4.",
-                        NULL, NULL, NULL};
+    struct argp argp = {
+        options,
+        parse,
+        "[MODEL [OPTION=NUMBER...]]",
+        "Checks gradients in f64 against central differences, weighing outputs with "
+        "random cotangents: of all ops, first and second order, or of a whole model "
+        "at a small size. Errors are relative; the limits are 1e-6 and 1e-4.",
+        NULL,
+        NULL,
+        NULL};
     argp_parse(&argp, argc, argv, 0, NULL, &a);
     return a.model.model ? check_model(&a) : check_ops(&a);
 }

@@ -21,9 +21,15 @@ static error_t parse(int key, char *text, struct argp_state *state)
 {
     arguments *a = state->input;
     switch (key) {
-    case KEY_JSON: a->json = true; return 0;
-    case KEY_TRAIN: a->train = true; return 0;
-    case 'o': a->output = text; return 0;
+    case KEY_JSON:
+        a->json = true;
+        return 0;
+    case KEY_TRAIN:
+        a->train = true;
+        return 0;
+    case 'o':
+        a->output = text;
+        return 0;
     case ARGP_KEY_ARG:
         if (!a->needs_model) return ARGP_ERR_UNKNOWN;
         tool_take_model_arg(&a->model, text, state);
@@ -31,12 +37,12 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case ARGP_KEY_END:
         if (a->needs_model && !a->model.model) argp_error(state, "MODEL is missing");
         return 0;
-    default: return ARGP_ERR_UNKNOWN;
+    default:
+        return ARGP_ERR_UNKNOWN;
     }
 }
 
-static const struct argp_option json_option[] = {
-    {"json", KEY_JSON, NULL, 0, "print JSON", 0}, {0}};
+static const struct argp_option json_option[] = {{"json", KEY_JSON, NULL, 0, "print JSON", 0}, {0}};
 
 /* ---- ops ---- */
 
@@ -49,8 +55,9 @@ static const char *gradient_text(const weft_op *op)
 int cmd_ops(int argc, char **argv)
 {
     arguments a = {0};
-    struct argp argp = {json_option, parse, NULL,
-                        "Lists the ops: name, inputs, gradient, what they compute.", NULL, NULL, NULL};
+    struct argp argp = {
+        json_option, parse, NULL, "Lists the ops: name, inputs, gradient, what they compute.",
+        NULL,        NULL,  NULL};
     argp_parse(&argp, argc, argv, 0, NULL, &a);
     cJSON *list = cJSON_CreateArray();
     for (size_t i = 0; i < weft_op_count(); i++) {
@@ -96,9 +103,11 @@ static double count_parameters(const weft_model *model)
 int cmd_models(int argc, char **argv)
 {
     arguments a = {0};
-    struct argp argp = {json_option, parse, NULL,
-                        "Lists the models, their parameters and their options with the defaults.",
-                        NULL, NULL, NULL};
+    struct argp argp = {
+        json_option, parse,
+        NULL,        "Lists the models, their parameters and their options with the defaults.",
+        NULL,        NULL,
+        NULL};
     argp_parse(&argp, argc, argv, 0, NULL, &a);
     cJSON *list = cJSON_CreateArray();
     for (size_t i = 0; i < weft_model_count(); i++) {
@@ -157,7 +166,7 @@ int cmd_dot(int argc, char **argv)
         {0}};
     arguments a = {.needs_model = true};
     struct argp argp = {options, parse, "MODEL [OPTION=NUMBER...]", "Draws a model's graph.", NULL,
-                        NULL, NULL};
+                        NULL,    NULL};
     argp_parse(&argp, argc, argv, 0, NULL, &a);
     if (!a.output) {
         fprintf(stderr, "weft dot: -o FILE is missing\n");
@@ -165,7 +174,8 @@ int cmd_dot(int argc, char **argv)
     }
     weft_error error = {0};
     built_model m;
-    if (tool_build(a.model.model, a.model.options, a.model.n_options, a.train, &m, &error) != WEFT_OK)
+    if (tool_build(a.model.model, a.model.options, a.model.n_options, a.train, &m, &error) !=
+        WEFT_OK)
         return tool_fail(&error);
     bool picture = ends_with(a.output, ".svg") || ends_with(a.output, ".png");
     char *text = NULL;
@@ -221,14 +231,19 @@ int cmd_plan(int argc, char **argv)
         {"json", KEY_JSON, NULL, 0, "print JSON", 0},
         {0}};
     arguments a = {.needs_model = true};
-    struct argp argp = {options, parse, "MODEL [OPTION=NUMBER...]",
+    struct argp argp = {options,
+                        parse,
+                        "MODEL [OPTION=NUMBER...]",
                         "Plans a model: the memory of all buffers apart (sum), with reuse (arena), "
                         "the peak of live bytes that no plan can go below, and arena / peak.",
-                        NULL, NULL, NULL};
+                        NULL,
+                        NULL,
+                        NULL};
     argp_parse(&argp, argc, argv, 0, NULL, &a);
     weft_error error = {0};
     built_model m;
-    if (tool_build(a.model.model, a.model.options, a.model.n_options, a.train, &m, &error) != WEFT_OK)
+    if (tool_build(a.model.model, a.model.options, a.model.n_options, a.train, &m, &error) !=
+        WEFT_OK)
         return tool_fail(&error);
     weft_value targets[2] = {a.train ? m.io.loss : m.io.logits, m.step};
     weft_plan *plan = weft_plan_new(m.graph, targets, a.train ? 2 : 1, NULL, &error);

@@ -69,21 +69,51 @@ static error_t parse(int key, char *text, struct argp_state *state)
 {
     settings *s = state->input;
     switch (key) {
-    case KEY_SOURCE: s->source = text; return 0;
-    case KEY_TARGET: s->target = text; return 0;
-    case KEY_VALID_SOURCE: s->valid_source = text; return 0;
-    case KEY_VALID_TARGET: s->valid_target = text; return 0;
-    case KEY_OUT: s->out = text; return 0;
-    case KEY_MINUTES: s->minutes = number(text, 0, 1e6, state); return 0;
-    case KEY_STEPS: s->steps = (long)number(text, 1, 1e9, state); return 0;
-    case KEY_LR: s->lr = number(text, 0, 10, state); return 0;
-    case KEY_WARMUP: s->warmup = (long)number(text, 1, 1e9, state); return 0;
-    case KEY_VOCAB: s->vocab = (long)number(text, 10, 1e6, state); return 0;
-    case KEY_BATCH_TOKENS: s->batch_tokens = (long)number(text, 1, 1e6, state); return 0;
-    case KEY_THREADS: s->threads = (long)number(text, 0, 1024, state); return 0;
-    case KEY_SEED: s->seed = (long)number(text, 0, 1e15, state); return 0;
-    case KEY_RESUME: s->resume = true; return 0;
-    case KEY_JSON: s->json = true; return 0;
+    case KEY_SOURCE:
+        s->source = text;
+        return 0;
+    case KEY_TARGET:
+        s->target = text;
+        return 0;
+    case KEY_VALID_SOURCE:
+        s->valid_source = text;
+        return 0;
+    case KEY_VALID_TARGET:
+        s->valid_target = text;
+        return 0;
+    case KEY_OUT:
+        s->out = text;
+        return 0;
+    case KEY_MINUTES:
+        s->minutes = number(text, 0, 1e6, state);
+        return 0;
+    case KEY_STEPS:
+        s->steps = (long)number(text, 1, 1e9, state);
+        return 0;
+    case KEY_LR:
+        s->lr = number(text, 0, 10, state);
+        return 0;
+    case KEY_WARMUP:
+        s->warmup = (long)number(text, 1, 1e9, state);
+        return 0;
+    case KEY_VOCAB:
+        s->vocab = (long)number(text, 10, 1e6, state);
+        return 0;
+    case KEY_BATCH_TOKENS:
+        s->batch_tokens = (long)number(text, 1, 1e6, state);
+        return 0;
+    case KEY_THREADS:
+        s->threads = (long)number(text, 0, 1024, state);
+        return 0;
+    case KEY_SEED:
+        s->seed = (long)number(text, 0, 1e15, state);
+        return 0;
+    case KEY_RESUME:
+        s->resume = true;
+        return 0;
+    case KEY_JSON:
+        s->json = true;
+        return 0;
     case ARGP_KEY_ARG:
         if (!s->model.model && strchr(text, '=')) s->model.model = weft_model_find("transformer");
         tool_take_model_arg(&s->model, text, state);
@@ -93,7 +123,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
             argp_error(state,
                        "--source, --target, --valid-source, --valid-target and --out are needed");
         return 0;
-    default: return ARGP_ERR_UNKNOWN;
+    default:
+        return ARGP_ERR_UNKNOWN;
     }
 }
 
@@ -229,7 +260,8 @@ static bool train_batch(trainer *t, const corpus *c, const epoch *e, const batch
         return take_session_error(t, k->train_session);
     weft_fetch(k->train_session, k->train.io.loss, loss, sizeof *loss);
     if (isfinite(*loss)) return true;
-    weft_error_set(&t->error, WEFT_INTERNAL, "train", "the loss of step %ld is not finite", t->step);
+    weft_error_set(&t->error, WEFT_INTERNAL, "train", "the loss of step %ld is not finite",
+                   t->step);
     return false;
 }
 
@@ -418,7 +450,8 @@ static bool prepare_corpus(trainer *t)
         corpus_load(&t->valid, s->valid_source, s->valid_target, t->vocabulary, most, &t->error) !=
             WEFT_OK)
         return false;
-    fprintf(stderr, "%zu training pairs, %zu for validation; left out: %zu over %d tokens, %zu empty\n",
+    fprintf(stderr,
+            "%zu training pairs, %zu for validation; left out: %zu over %d tokens, %zu empty\n",
             t->train.n, t->valid.n, t->train.too_long + t->valid.too_long, most - 1,
             t->train.empty + t->valid.empty);
     for (size_t i = 0; i < t->train.n; i++) t->used[bucket_of(&t->train.pairs[i])] = true;
@@ -466,17 +499,17 @@ static void free_trainer(trainer *t)
 
 int cmd_train(int argc, char **argv)
 {
-    settings s = {.minutes = 5,
-                  .lr = 1.5e-3,
-                  .warmup = 200,
-                  .vocab = 4000,
-                  .batch_tokens = 1536,
-                  .seed = 1};
-    struct argp argp = {options, parse, "[MODEL] [OPTION=NUMBER...]",
+    settings s = {
+        .minutes = 5, .lr = 1.5e-3, .warmup = 200, .vocab = 4000, .batch_tokens = 1536, .seed = 1};
+    struct argp argp = {options,
+                        parse,
+                        "[MODEL] [OPTION=NUMBER...]",
                         "Trains a translation model (default: transformer) with Adam; the learning "
                         "rate rises to its peak and falls linearly to the end. Ctrl-C finishes the "
                         "step, saves and leaves.",
-                        NULL, NULL, NULL};
+                        NULL,
+                        NULL,
+                        NULL};
     argp_parse(&argp, argc, argv, 0, NULL, &s);
     if (!s.model.model) s.model.model = weft_model_find("transformer");
     trainer t = {.s = &s, .terminal = isatty(s.json ? STDERR_FILENO : STDOUT_FILENO) == 1};

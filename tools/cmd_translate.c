@@ -19,7 +19,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
 {
     arguments *a = state->input;
     switch (key) {
-    case KEY_THREADS: a->threads = atoi(text); return 0;
+    case KEY_THREADS:
+        a->threads = atoi(text);
+        return 0;
     case ARGP_KEY_ARG:
         if (a->folder) argp_error(state, "one folder only");
         a->folder = text;
@@ -27,7 +29,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case ARGP_KEY_END:
         if (!a->folder) argp_error(state, "FOLDER is missing");
         return 0;
-    default: return ARGP_ERR_UNKNOWN;
+    default:
+        return ARGP_ERR_UNKNOWN;
     }
 }
 
@@ -173,10 +176,14 @@ int cmd_translate(int argc, char **argv)
     static const struct argp_option options[] = {
         {"threads", KEY_THREADS, "N", 0, "threads (default: all)", 0}, {0}};
     arguments a = {0};
-    struct argp argp = {options, parse, "FOLDER",
+    struct argp argp = {options,
+                        parse,
+                        "FOLDER",
                         "Translates lines from standard input, greedily, with the model that `weft "
                         "train --out FOLDER` made.",
-                        NULL, NULL, NULL};
+                        NULL,
+                        NULL,
+                        NULL};
     argp_parse(&argp, argc, argv, 0, NULL, &a);
     translator *t = calloc(1, sizeof *t);
     if (!t) return tool_fail_text("translate", "out of memory");

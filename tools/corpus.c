@@ -108,8 +108,8 @@ weft_status corpus_load(corpus *c, const char *source_path, const char *target_p
         fclose(source);
         return WEFT_IO;
     }
-    weft_status status = read_pairs(c, source, target, source_path, target_path, vocabulary,
-                                    most_len, error);
+    weft_status status =
+        read_pairs(c, source, target, source_path, target_path, vocabulary, most_len, error);
     fclose(source);
     fclose(target);
     if (status != WEFT_OK) corpus_free(c);
@@ -161,7 +161,8 @@ static void shuffle(uint32_t *order, size_t n, uint64_t seed)
 }
 
 /* The pairs of class b, shuffled and filled up to whole batches, after e->order[*used]. */
-static void add_bucket(epoch *e, const corpus *c, int b, int64_t tokens, uint64_t seed, size_t *used)
+static void add_bucket(epoch *e, const corpus *c, int b, int64_t tokens, uint64_t seed,
+                       size_t *used)
 {
     size_t first = *used, size = (size_t)bucket_batch(b, tokens);
     for (uint32_t i = 0; i < c->n; i++)
@@ -173,8 +174,7 @@ static void add_bucket(epoch *e, const corpus *c, int b, int64_t tokens, uint64_
         e->order[*used] = e->order[first + (*used - first) % n];
         (*used)++;
     }
-    for (size_t at = first; at < *used; at += size)
-        e->batches[e->n_batches++] = (batch){b, at};
+    for (size_t at = first; at < *used; at += size) e->batches[e->n_batches++] = (batch){b, at};
 }
 
 weft_status epoch_make(epoch *e, const corpus *c, int64_t tokens, uint64_t seed)

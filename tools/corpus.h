@@ -32,8 +32,8 @@ int bucket_of(const pair *p);
 /* Sentences of a batch of a class that holds about `tokens` target tokens. */
 int64_t bucket_batch(int bucket, int64_t tokens);
 
-/* An epoch: batches of pairs of one class in an order shuffled by the seed. A batch that the pairs of
- * its class do not fill is filled up from the start of the class. */
+/* An epoch: batches of pairs of one class in an order shuffled by the seed. A batch that the pairs
+ * of its class do not fill is filled up from the start of the class. */
 typedef struct batch {
     int bucket;
     size_t first; /* in epoch.order */

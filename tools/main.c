@@ -86,8 +86,8 @@ weft_status tool_build(const weft_model *model, const char *const *options, size
 {
     memset(out, 0, sizeof *out);
     out->graph = weft_graph_new();
-    weft_status status = weft_model_build_text(out->graph, model, options, n_options, training,
-                                               &out->io, error);
+    weft_status status =
+        weft_model_build_text(out->graph, model, options, n_options, training, &out->io, error);
     if (status == WEFT_OK && training && build_step(out) != WEFT_OK) {
         const weft_error *e = weft_graph_error(out->graph);
         status = weft_error_set(error, e->status, e->where, "%s", e->message);

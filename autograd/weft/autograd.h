@@ -42,8 +42,8 @@ typedef struct weft_check_feed {
 WEFT_API weft_status weft_check_gradient(weft_graph *graph, weft_value loss, const weft_value *wrt,
                                          size_t n, weft_params *params,
                                          const weft_check_feed *feeds, size_t n_feeds,
-                                         size_t per_value, uint64_t seed,
-                                         weft_check_result *result, weft_error *error);
+                                         size_t per_value, uint64_t seed, weft_check_result *result,
+                                         weft_error *error);
 
 /* Checks one op on one of its samples in f64: the gradient of sum(output * random cotangent) of
  * order 1, or the gradient of such a sum of those gradients (order 2). `checked` is 0 where the op
@@ -69,8 +69,7 @@ typedef struct weft_optimizer {
 
 /* beta 0.9, 0.98, eps 1e-9 as in "Attention Is All You Need", no decay, clipping at 1. */
 #define WEFT_ADAM_DEFAULT                                                                          \
-    ((weft_optimizer){                                                                             \
-        .kind = WEFT_ADAM, .adam = {0.9, 0.98, 1e-9, 0.0, false}, .max_norm = 1.0})
+    ((weft_optimizer){.kind = WEFT_ADAM, .adam = {0.9, 0.98, 1e-9, 0.0, false}, .max_norm = 1.0})
 
 /* Adds gradients of the loss, clipping and updates of params[0..n-1]; returns the target that
  * stands for the whole step. `lr` is a scalar of the parameters' dtype, usually a weft_input.

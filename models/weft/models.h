@@ -81,8 +81,7 @@ typedef struct weft_model {
     const weft_model_option *options;
     size_t n_options;
     /* `values` are those of the options, in their order. */
-    weft_status (*build)(weft_graph *graph, const double *values, bool training,
-                         weft_model_io *io);
+    weft_status (*build)(weft_graph *graph, const double *values, bool training, weft_model_io *io);
 } weft_model;
 
 #define WEFT_MODEL_OPTIONS 32

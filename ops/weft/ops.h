@@ -17,7 +17,7 @@ extern "C" {
 /* ---- The list of ops ------------------------------------------------------------------------ */
 
 WEFT_API size_t weft_op_count(void);
-WEFT_API const weft_op *weft_op_at(size_t index);    /* NULL beyond the end */
+WEFT_API const weft_op *weft_op_at(size_t index);       /* NULL beyond the end */
 WEFT_API const weft_op *weft_op_find(const char *name); /* NULL if there is none */
 
 /* ---- Elementwise, one operand --------------------------------------------------------------- */
@@ -37,7 +37,7 @@ WEFT_API weft_value weft_tanh(weft_graph *graph, weft_value x);
 WEFT_API weft_value weft_sigmoid(weft_graph *graph, weft_value x); /* 1 / (1 + e^-x) */
 WEFT_API weft_value weft_relu(weft_graph *graph, weft_value x);    /* max(x, 0); gradient 0 at 0 */
 WEFT_API weft_value weft_leaky_relu(weft_graph *graph, weft_value x,
-                                    double slope); /* x > 0 ? x : slope x */
+                                    double slope);              /* x > 0 ? x : slope x */
 WEFT_API weft_value weft_gelu(weft_graph *graph, weft_value x); /* x (1 + erf(x / sqrt 2)) / 2 */
 /* x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2, Hendrycks & Gimpel 2016 */
 WEFT_API weft_value weft_gelu_tanh(weft_graph *graph, weft_value x);
@@ -74,8 +74,7 @@ WEFT_API weft_value weft_logical_and(weft_graph *graph, weft_value a, weft_value
 WEFT_API weft_value weft_logical_or(weft_graph *graph, weft_value a, weft_value b);
 WEFT_API weft_value weft_logical_not(weft_graph *graph, weft_value a);
 /* condition (bool) ? a : b; the three broadcast together; a and b of any one dtype. */
-WEFT_API weft_value weft_where(weft_graph *graph, weft_value condition, weft_value a,
-                               weft_value b);
+WEFT_API weft_value weft_where(weft_graph *graph, weft_value condition, weft_value a, weft_value b);
 /* mask ? value : x; the bool mask broadcasts to the shape of x. `value` may be -INFINITY. */
 WEFT_API weft_value weft_masked_fill(weft_graph *graph, weft_value x, weft_value mask,
                                      double value);
@@ -219,7 +218,8 @@ WEFT_API weft_value weft_bce_with_logits(weft_graph *graph, weft_value logits, w
 /* sqrt(sum of squares over all elements of all values). One pass, fixed order. */
 WEFT_API weft_value weft_global_norm(weft_graph *graph, const weft_value *x, size_t n);
 
-/* ---- Update nodes: they write states, after every reader of the old contents ------------------ */
+/* ---- Update nodes: they write states, after every reader of the old contents ------------------
+ */
 
 /* state becomes `value` (same dtype and shape). Returns the new state. */
 WEFT_API weft_value weft_assign(weft_graph *graph, weft_value state, weft_value value);

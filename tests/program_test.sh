@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# The program from outside: exit statuses, messages, JSON, a small training run from corpus to
+# translation, resuming, SIGINT. Usage: program_test.sh PATH_OF_WEFT
+set -uo pipefail
+weft=$(realpath "$1")
+data=$(realpath "$(dirname "$0")/../tools/data/bible-en-es")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+failures=0
+
+# expect STATUS TEXT COMMAND...: the exit status, and a text somewhere in what it prints.
+expect()
+{
+    local status=$1 text=$2 got
+    shift 2
+    got=$("$@" 2>&1 </dev/null)
+    local was=$?
+    if [ $was -ne "$status" ] || ! grep -qF -- "$text" <<<"$got"; then
+        echo "failed: $* gave status $was, expected $status and \"$text\"; it printed:"
+        head -n 5 <<<"$got"
+        failures=$((failures + 1))
+    fi
+}
+
+expect 2 "Usage: weft" "$weft"
+expect 0 "Usage: weft" "$weft" --help
+expect 2 'no command "nonsense"' "$weft" nonsense
+for command in ops models dot plan check train translate; do
+    expect 0 "Usage: weft $command" "$weft" $command --help
+    expect 2 "unrecognized option" "$weft" $command --no-such-option
+done
+expect 0 '"name":	"matmul"' "$weft" ops --json
+expect 0 "layer_norm" "$weft" ops
+expect 0 "parameters" "$weft" models
+expect 2 'no model "none"' "$weft" plan none
+expect 1 'no option "colour"' "$weft" plan transformer colour=3
+expect 1 "do not divide" "$weft" plan transformer heads=7
+expect 0 '"ratio"' "$weft" plan transformer --train --json
+expect 0 "ok" "$weft" check --op softmax
+expect 2 'no op "none"' "$weft" check --op none
+expect 0 "worst error" "$weft" check transformer
+expect 0 "" "$weft" dot transformer encoder_layers=1 decoder_layers=1 --train -o graph.dot
+grep -q "digraph weft" graph.dot || { echo "failed: no DOT text"; failures=$((failures + 1)); }
+expect 1 "cannot be written" "$weft" dot transformer -o /no/such/folder/x.dot
+
+head -n 400 "$data/train.en" >a.en
+head -n 400 "$data/train.es" >a.es
+head -n 399 "$data/train.es" >short.es
+: >empty.en
+train=("$weft" train --source a.en --target a.es --valid-source a.en --valid-target a.es --vocab 500
+    --batch-tokens 256 --warmup 5 d_model=32 heads=2 d_ff=64 encoder_layers=1 decoder_layers=1)
+expect 0 "unigram entropy" "${train[@]}" --out run --steps 12
+expect 1 "is there already" "${train[@]}" --out run --steps 12
+expect 0 "after 20 steps" "${train[@]}" --out run --steps 8 --resume
+expect 0 '"validation_loss"' "${train[@]}" --out run2 --steps 3 --json
+expect 1 "missing.en: cannot be read" "${train[@]}" --source missing.en --out run3 --steps 3
+expect 1 "ends after 399 lines" "${train[@]}" --target short.es --out run4 --steps 3
+expect 1 "empty.en" "${train[@]}" --valid-source empty.en --valid-target empty.en --out run5 --steps 3
+expect 1 "cannot be made" "${train[@]}" --out /no/such/folder/run --steps 3
+if [ "$(head -n 11 a.en | "$weft" translate run | wc -l)" -ne 11 ]; then
+    echo "failed: 11 lines in, another number out"
+    failures=$((failures + 1))
+fi
+expect 1 "none/vocab.model" "$weft" translate none
+head -c 1000 run/model.safetensors >cut && mkdir cutrun && cp run/vocab.model cutrun &&
+    mv cut cutrun/model.safetensors
+expect 1 "longer than the file" "$weft" translate cutrun
+
+# SIGINT finishes the step, saves and leaves with 0.
+"${train[@]}" --out run6 --minutes 5 >log 2>&1 &
+pid=$!
+for _ in $(seq 100); do grep -q "^step" log && break; sleep 0.1; done
+kill -INT $pid
+if ! wait $pid || ! grep -q "stopped after" log || [ ! -s run6/model.safetensors ]; then
+    echo "failed: SIGINT"
+    cat log
+    failures=$((failures + 1))
+fi
+[ $failures -eq 0 ] && echo "the program: all as expected"
+exit $((failures > 0))
