@@ -18,11 +18,6 @@ typedef struct adam_attr {
     const int64_t n = numel_of(&call->out[0].shape), begin = part * TILE;                          \
     const int64_t end = begin + TILE < n ? begin + TILE : n;
 
-static inline T scalar_in(const weft_call *call, size_t i)
-{
-    return *(const T *)call->in[i].data;
-}
-
 KERNEL(assign)
 {
     TILE_RANGE
@@ -31,6 +26,11 @@ KERNEL(assign)
 }
 
 #if KERNEL_IS_FLOAT
+static inline T scalar_in(const weft_call *call, size_t i)
+{
+    return *(const T *)call->in[i].data;
+}
+
 /* Inputs: param, grad, lr[, scale]. */
 KERNEL(sgd_update)
 {

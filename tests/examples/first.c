@@ -1,0 +1,35 @@
+#include <weft/weft.h>
+
+int main(void)
+{
+    weft_graph *g = weft_graph_new();
+    weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(4, 2));
+    weft_value y = weft_input(g, "y", WEFT_F32, WEFT_SHAPE(4, 1));
+    weft_value lr = weft_input(g, "lr", WEFT_F32, WEFT_SCALAR);
+    weft_value h = weft_tanh(g, weft_layer_linear(g, "hidden", x, 8, true));
+    weft_value out = weft_layer_linear(g, "out", h, 1, true);
+    weft_value loss = weft_bce_with_logits(g, out, y, WEFT_REDUCE_MEAN);
+
+    weft_value params[8];
+    size_t n = weft_graph_params(g, params, 8);
+    weft_optimizer adam = WEFT_ADAM_DEFAULT;
+    weft_value step = weft_train_step(g, loss, params, n, lr, &adam, NULL);
+
+    weft_error error = {0};
+    weft_params *store = weft_params_new();
+    weft_plan *plan = weft_plan_new(g, (weft_value[]){loss, step}, 2, NULL, &error);
+    if (!plan || weft_params_init(store, g, 1, &error) != WEFT_OK)
+        return fprintf(stderr, "%s: %s\n", error.where, error.message), 1;
+    weft_session *s = weft_session_new(plan, store, NULL, &error);
+
+    const float xs[] = {0, 0, 0, 1, 1, 0, 1, 1}, ys[] = {0, 1, 1, 0}, rate = 0.05f;
+    weft_feed(s, x, xs, sizeof xs);
+    weft_feed(s, y, ys, sizeof ys);
+    weft_feed(s, lr, &rate, sizeof rate);
+    float value = 0;
+    for (int i = 0; i < 200 && weft_run(s) == WEFT_OK; i++)
+        weft_fetch(s, loss, &value, sizeof value);
+    printf("loss of XOR after 200 steps: %.4f\n", value);
+    weft_session_free(s), weft_plan_free(plan), weft_params_free(store), weft_graph_free(g);
+    return value > 0.1f;
+}
