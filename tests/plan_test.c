@@ -131,7 +131,8 @@ static bool run_once(const random_graph *r, const weft_value *targets, size_t n,
 static bool same_results(const result *a, const result *b, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (a->bytes[i] != b->bytes[i] || memcmp(a->data[i], b->data[i], a->bytes[i]) != 0)
+        if (a->bytes[i] != b->bytes[i] ||
+            (a->bytes[i] && memcmp(a->data[i], b->data[i], a->bytes[i]) != 0))
             return false;
     return memcmp(a->state, b->state, sizeof a->state) == 0;
 }
