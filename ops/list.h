@@ -1,20 +1,20 @@
 /* The one list of ops: everything that needs all of them walks it. To add an op, copy an op's file,
  * add it to ops/meson.build and its name here. */
-#define WEFT_OP_LIST(X)                                                                            \
-    X(input)                                                                                       \
-    X(state) X(constant) X(group) X(contiguous) X(neg) X(abs) X(sign) X(exp) X(log) X(sqrt)        \
-        X(rsqrt) X(square) X(reciprocal) X(sin) X(cos) X(tanh) X(sigmoid) X(relu) X(leaky_relu)    \
-            X(gelu) X(gelu_tanh) X(silu) X(softplus) X(erf) X(clamp) X(cast) X(add) X(sub) X(mul)  \
-                X(div) X(pow) X(maximum) X(minimum) X(add_n) X(equal) X(less) X(greater)           \
-                    X(logical_and) X(logical_or) X(logical_not) X(where) X(masked_fill) X(sum)     \
-                        X(mean) X(max) X(min) X(variance) X(logsumexp) X(argmax) X(cumsum)         \
-                            X(matmul) X(einsum) X(softmax) X(log_softmax) X(softmax_grad)          \
-                                X(log_softmax_grad) X(layer_norm) X(rms_norm) X(layer_norm_grad)   \
-                                    X(rms_norm_grad) X(reshape) X(permute) X(broadcast_to)         \
-                                        X(slice) X(slice_scatter) X(concat) X(pad) X(embedding)    \
-                                            X(embedding_grad) X(gather) X(scatter_add) X(one_hot)  \
-                                                X(fill) X(arange) X(tril_mask) X(dropout)          \
-                                                    X(cross_entropy) X(cross_entropy_grad) X(mse)  \
-                                                        X(bce_with_logits) X(global_norm)          \
-                                                            X(assign) X(sgd_update)                \
-                                                                X(momentum_update) X(adam_update)
+/* clang-format off */
+#define WEFT_OP_LIST(X) \
+    X(input) X(state) X(constant) X(group) X(contiguous) \
+    X(neg) X(abs) X(sign) X(exp) X(log) X(sqrt) X(rsqrt) X(square) X(reciprocal) X(sin) X(cos) \
+    X(tanh) X(sigmoid) X(relu) X(leaky_relu) X(gelu) X(gelu_tanh) X(silu) X(softplus) X(erf) \
+    X(clamp) X(cast) \
+    X(add) X(sub) X(mul) X(div) X(pow) X(maximum) X(minimum) X(add_n) \
+    X(equal) X(less) X(greater) X(logical_and) X(logical_or) X(logical_not) X(where) X(masked_fill) \
+    X(sum) X(mean) X(max) X(min) X(variance) X(logsumexp) X(argmax) X(cumsum) \
+    X(matmul) X(einsum) \
+    X(softmax) X(log_softmax) X(softmax_grad) X(log_softmax_grad) \
+    X(layer_norm) X(rms_norm) X(layer_norm_grad) X(rms_norm_grad) \
+    X(reshape) X(permute) X(broadcast_to) X(slice) X(slice_scatter) X(concat) X(pad) \
+    X(embedding) X(embedding_grad) X(gather) X(scatter_add) X(one_hot) \
+    X(fill) X(arange) X(tril_mask) \
+    X(dropout) X(cross_entropy) X(cross_entropy_grad) X(mse) X(bce_with_logits) X(global_norm) \
+    X(assign) X(sgd_update) X(momentum_update) X(adam_update)
+/* clang-format on */

@@ -229,8 +229,10 @@ VJP(clamp)
     }
 #define UNARY_DIFFERENTIABLE(X)                                                                    \
     X(neg)                                                                                         \
-    X(abs) X(exp) X(log) X(sqrt) X(rsqrt) X(square) X(reciprocal) X(sin) X(cos) X(tanh) X(sigmoid) \
-        X(relu) X(leaky_relu) X(gelu) X(gelu_tanh) X(silu) X(softplus) X(erf) X(clamp)
+    X(abs)                                                                                         \
+    X(exp)                                                                                         \
+    X(log) X(sqrt) X(rsqrt) X(square) X(reciprocal) X(sin) X(cos) X(tanh) X(sigmoid) X(relu)       \
+        X(leaky_relu) X(gelu) X(gelu_tanh) X(silu) X(softplus) X(erf) X(clamp)
 UNARY_DIFFERENTIABLE(UNARY_VJP)
 #define vjp_sign NULL
 

@@ -1,256 +1,268 @@
-#!/usr/bin/python3
-"""Makes the golden files: values and gradients computed by PyTorch (Debian's python3-torch).
+#!/usr/bin/env python3
+"""Writes the golden files beside it: what PyTorch computes, in f64 and rounded to f32, for single ops
+and for a small Transformer restated here in plain tensor operations. Run it with a Python that has
+torch; the files are kept in the repository, so that the tests need neither.
 
-Needed only to make the files again: run it in this folder. Everything is computed in f64 from inputs
-that are f32 numbers, and stored as f32. ops.safetensors has, for each case of golden_test.c, CASE.x0 ...
-(inputs), CASE.out, CASE.cotangent and CASE.grad0 ...; the transformer files have the parameters under
-weft's names, the batch, logits, loss, nll, the gradient of every parameter as grad.NAME, and the losses
-and gradient norms of 50 Adam steps.
-"""
+ops.safetensors holds for each case its inputs CASE.x0, CASE.x1, ..., the output CASE.out, a random
+CASE.cotangent, and the gradients CASE.grad0, ... of the floating inputs. The transformer files hold
+weights by weft's names, inputs, logits, loss, nll, grad.NAME, and losses and norms of Adam steps."""
 import json
 import math
+import os
 import struct
 
 import torch
 import torch.nn.functional as F
 
+HERE = os.path.dirname(os.path.abspath(__file__))
 
-def save(path, tensors):
+
+def save(name, tensors):
+    """The safetensors format: length of the header, header in JSON, data."""
     header, data = {}, b""
-    for name, t in tensors.items():
-        t = t.detach()
-        t = t.float() if t.is_floating_point() else t.int()
-        raw = t.contiguous().numpy().tobytes()
-        header[name] = {"dtype": "F32" if t.is_floating_point() else "I32", "shape": list(t.shape),
-                        "data_offsets": [len(data), len(data) + len(raw)]}
+    for key, t in tensors.items():
+        floating = t.is_floating_point()
+        raw = t.detach().to(torch.float32 if floating else torch.int32).contiguous().numpy().tobytes()
+        header[key] = {
+            "dtype": "F32" if floating else "I32",
+            "shape": list(t.shape),
+            "data_offsets": [len(data), len(data) + len(raw)],
+        }
         data += raw
-    text = json.dumps(header).encode()
+    text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    with open(path, "wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text + data)
+    with open(os.path.join(HERE, name), "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + data)
 
 
-def randn(*shape):
-    return torch.randn(shape).double()
+def rounded(t):
+    """What a reader of the file will see."""
+    return t.float().double()
 
 
-def positive(*shape):
-    return (torch.rand(*shape) + 0.5).double()
+def uniform(*shape, low=-2.0, high=2.0):
+    return rounded(low + (high - low) * torch.rand(*shape, dtype=torch.float64))
 
 
-def mask(*shape):
-    return (torch.rand(*shape) < 0.4).double()
+def distinct(*shape):
+    """No ties, and nothing near a kink: a shuffled grid around, but not on, zero."""
+    n = math.prod(shape)
+    return rounded((torch.randperm(n).double() - n / 2 + 0.5).reshape(shape) * (4.0 / n))
 
 
-def ids(high, *shape):
-    return torch.randint(0, high, shape)
+def ints(*shape, below):
+    return torch.randint(0, below, shape)
 
 
-def ops():
-    torch.manual_seed(1)
-    cases = {
-        "exp": ([randn(4, 5)], torch.exp),
-        "log": ([positive(4, 5)], torch.log),
-        "sqrt": ([positive(4, 5)], torch.sqrt),
-        "rsqrt": ([positive(4, 5)], torch.rsqrt),
-        "reciprocal": ([positive(4, 5)], torch.reciprocal),
-        "sin": ([randn(4, 5)], torch.sin),
-        "cos": ([randn(4, 5)], torch.cos),
-        "tanh": ([randn(4, 5)], torch.tanh),
-        "sigmoid": ([randn(4, 5)], torch.sigmoid),
-        "erf": ([randn(4, 5)], torch.erf),
-        "abs": ([randn(4, 5)], torch.abs),
-        "relu": ([randn(4, 5)], torch.relu),
-        "leaky_relu": ([randn(4, 5)], lambda x: F.leaky_relu(x, 0.1)),
-        "clamp": ([randn(4, 5)], lambda x: x.clamp(-0.95, 1.25)),
-        "gelu": ([randn(4, 5)], F.gelu),
-        "gelu_tanh": ([randn(4, 5)], lambda x: 0.5 * x * (1 + torch.tanh(
-            math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3)))),
-        "silu": ([randn(4, 5)], F.silu),
-        "softplus": ([randn(4, 5)], F.softplus),
-        "div": ([randn(4, 5), positive(5)], torch.div),
-        "pow": ([positive(4, 5), randn(4, 1)], torch.pow),
-        "pow_scalar": ([positive(4, 5)], lambda x: x ** 2.5),
-        "maximum": ([randn(4, 5), randn(5)], torch.maximum),
-        "minimum": ([randn(4, 5), randn(4, 1)], torch.minimum),
-        "where": ([mask(4, 5), randn(4, 5), randn(5)], lambda m, a, b: torch.where(m > 0, a, b)),
-        "sum": ([randn(3, 4, 5)], lambda x: x.sum(1)),
-        "mean": ([randn(3, 4, 5)], lambda x: x.mean((0, 2), keepdim=True)),
-        "max": ([randn(4, 6)], lambda x: x.amax(1)),
-        "min": ([randn(4, 6)], lambda x: x.amin(0, keepdim=True)),
-        "variance": ([randn(4, 6)], lambda x: x.var(1, unbiased=False)),
-        "variance_sample": ([randn(4, 6)], lambda x: x.var(unbiased=True)),
-        "logsumexp": ([randn(3, 4, 5)], lambda x: x.logsumexp((0, 2))),
-        "cumsum": ([randn(3, 4)], lambda x: x.cumsum(1)),
-        "cumsum_reverse": ([randn(3, 4)], lambda x: x.flip(0).cumsum(0).flip(0)),
-        "softmax": ([randn(4, 7)], lambda x: x.softmax(-1)),
-        "softmax_middle": ([randn(2, 5, 3)], lambda x: x.softmax(1)),
-        "softmax_masked": ([randn(4, 7), mask(4, 7)],
-                           lambda x, m: x.masked_fill(m > 0, -math.inf).softmax(-1)),
-        "log_softmax": ([randn(4, 7)], lambda x: x.log_softmax(-1)),
-        "layer_norm": ([randn(3, 2, 8), randn(8), randn(8)],
-                       lambda x, g, b: F.layer_norm(x, (8,), g, b, 1e-5)),
-        "rms_norm": ([randn(3, 8), randn(8)],
-                     lambda x, g: x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-6) * g),
-        "matmul": ([randn(2, 1, 3, 4), randn(3, 4, 5)], torch.matmul),
-        "matmul_weight": ([randn(2, 3, 4), randn(4, 5)], torch.matmul),
-        "matmul_transposed": ([randn(2, 4, 3), randn(2, 5, 4)],
-                              lambda a, b: a.transpose(-1, -2) @ b.transpose(-1, -2)),
-        "einsum": ([randn(2, 3, 2, 4), randn(2, 5, 2, 4)],
-                   lambda q, k: torch.einsum("nqhd,nkhd->nhqk", q, k)),
-        "embedding": ([randn(6, 4), ids(6, 3, 5)],
-                      lambda t, i: F.embedding(i, t, padding_idx=2)),
-        "gather": ([randn(3, 5), ids(5, 3, 4)], lambda x, i: x.gather(1, i)),
-        "scatter_add": ([randn(3, 5), ids(5, 3, 4), randn(3, 4)],
-                        lambda x, i, u: x.scatter_add(1, i, u)),
-        "slice": ([randn(3, 7)], lambda x: x.flip(1)[:, ::2]),
-        "permute": ([randn(2, 3, 4)], lambda x: x.permute(2, 0, 1)),
-        "concat": ([randn(3, 2), randn(3, 4)], lambda a, b: torch.cat([a, b], 1)),
-        "pad": ([randn(3, 4)], lambda x: F.pad(x, (2, 1, 0, 3), value=0.5)),
-        "tril": ([randn(2, 4, 5)], lambda x: x.tril(1)),
-        "cross_entropy": ([randn(6, 5), torch.tensor([1, 3, 0, 4, 3, 2])],
-                          lambda x, t: F.cross_entropy(x, t, ignore_index=3, label_smoothing=0.1)),
-        "cross_entropy_sum": ([randn(6, 5), ids(5, 6)],
-                              lambda x, t: F.cross_entropy(x, t, reduction="sum")),
-        "mse": ([randn(4, 5), randn(4, 5)], F.mse_loss),
-        "bce_with_logits": ([randn(4, 5), torch.rand(4, 5).double()],
-                            lambda x, t: F.binary_cross_entropy_with_logits(x, t, reduction="sum")),
-        "global_norm": ([randn(4, 5), randn(3)], lambda a, b: torch.sqrt((a * a).sum() + (b * b).sum())),
-    }
-    out = {}
-    for name, (inputs, function) in cases.items():
-        for x in inputs:
-            if x.is_floating_point():
-                x.requires_grad_(True)
-        y = function(*inputs)
-        cotangent = randn(*y.shape)
-        (y * cotangent).sum().backward()
-        for i, x in enumerate(inputs):
-            out[f"{name}.x{i}"] = x
-            if x.is_floating_point():
-                out[f"{name}.grad{i}"] = torch.zeros_like(x) if x.grad is None else x.grad
-        out[f"{name}.out"] = y
-        out[f"{name}.cotangent"] = cotangent
-    save("ops.safetensors", out)
+# ---- Single ops ----
 
 
-D, HEADS, FF, LAYERS, VOCAB, BATCH, SOURCE, TARGET = 32, 4, 64, 2, 50, 3, 7, 6
+def op_cases():
+    x = uniform(3, 5)
+    positive = uniform(3, 5, low=0.3, high=3.0)
+    d = distinct(4, 5)
+    mask = torch.rand(3, 5) < 0.4
+    mask[:, 0] = False
+    targets = ints(6, below=7)
+    targets[2] = 3
+    table, rows = uniform(6, 4), ints(2, 5, below=6)
+    yield "exp", torch.exp, [x]
+    yield "log", torch.log, [positive]
+    yield "sqrt", torch.sqrt, [positive]
+    yield "rsqrt", torch.rsqrt, [positive]
+    yield "reciprocal", torch.reciprocal, [positive]
+    yield "sin", torch.sin, [x]
+    yield "cos", torch.cos, [x]
+    yield "tanh", torch.tanh, [x]
+    yield "sigmoid", torch.sigmoid, [x]
+    yield "erf", torch.erf, [x]
+    yield "abs", torch.abs, [d]
+    yield "relu", torch.relu, [d]
+    yield "leaky_relu", lambda a: F.leaky_relu(a, 0.1), [d]
+    yield "clamp", lambda a: torch.clamp(a, -0.95, 1.25), [d]
+    yield "gelu", F.gelu, [x]
+    yield "gelu_tanh", lambda a: F.gelu(a, approximate="tanh"), [x]
+    yield "silu", F.silu, [x]
+    yield "softplus", F.softplus, [uniform(3, 5, low=-8.0, high=8.0)]
+    yield "div", torch.div, [uniform(2, 1, 5), uniform(3, 1, low=0.5, high=2.0)]
+    yield "pow", torch.pow, [positive, uniform(5)]
+    yield "pow_scalar", lambda a: a**2.5, [positive]
+    yield "maximum", torch.maximum, [distinct(3, 4), distinct(3, 4) + 0.05]
+    yield "minimum", torch.minimum, [distinct(3, 4), distinct(4) + 0.05]
+    yield "where", lambda m, a, b: torch.where(m != 0, a, b), [mask.int(), x, uniform(5)]
+    yield "sum", lambda a: a.sum(1), [uniform(2, 3, 4)]
+    yield "mean", lambda a: a.mean((0, 2), keepdim=True), [uniform(2, 3, 4)]
+    yield "max", lambda a: a.amax(1), [d]
+    yield "min", lambda a: a.amin(0, keepdim=True), [d]
+    yield "variance", lambda a: a.var(1, unbiased=False), [x]
+    yield "variance_sample", lambda a: a.var((0, 1), unbiased=True), [x]
+    yield "logsumexp", lambda a: a.logsumexp((0, 2)), [uniform(2, 3, 4, low=-9.0, high=90.0)]
+    yield "cumsum", lambda a: a.cumsum(1), [uniform(2, 5, 3)]
+    yield "cumsum_reverse", lambda a: a.flip(0).cumsum(0).flip(0), [x]
+    yield "softmax", lambda a: a.softmax(-1), [x]
+    yield "softmax_middle", lambda a: a.softmax(1), [uniform(2, 5, 3)]
+    yield "softmax_masked", lambda a, m: a.masked_fill(m != 0, -math.inf).softmax(-1), [x, mask.int()]
+    yield "log_softmax", lambda a: a.log_softmax(-1), [uniform(3, 5, low=-30.0, high=30.0)]
+    yield "layer_norm", lambda a, g, b: F.layer_norm(a, (17,), g, b, 1e-5), [
+        uniform(2, 3, 17), uniform(17), uniform(17)]
+    yield "rms_norm", lambda a, g: a * (a.square().mean(-1, keepdim=True) + 1e-6).rsqrt() * g, [
+        uniform(2, 3, 17), uniform(17)]
+    yield "matmul", torch.matmul, [uniform(2, 1, 3, 4), uniform(5, 4, 6)]
+    yield "matmul_weight", torch.matmul, [uniform(2, 3, 4), uniform(4, 6)]
+    yield "matmul_transposed", lambda a, b: a.mT @ b.mT, [uniform(2, 4, 3), uniform(2, 6, 4)]
+    yield "einsum", lambda a, b: torch.einsum("nqhd,nkhd->nhqk", a, b), [
+        uniform(2, 3, 2, 4), uniform(2, 5, 2, 4)]
+    yield "embedding", lambda t, i: F.embedding(i.long(), t, padding_idx=2), [table, rows]
+    yield "gather", lambda a, i: a.gather(1, i.long()), [uniform(3, 6), ints(3, 4, below=6)]
+    yield "scatter_add", lambda a, i, u: a.scatter_add(1, i.long(), u), [
+        uniform(3, 4), ints(3, 6, below=4), uniform(3, 6)]
+    yield "slice", lambda a: a.flip(1)[:, ::2], [x]
+    yield "permute", lambda a: a.permute(2, 0, 1), [uniform(2, 3, 4)]
+    yield "concat", lambda a, b: torch.cat((a, b), 1), [x, uniform(3, 2)]
+    yield "pad", lambda a: F.pad(a, (2, 1, 0, 3), value=0.5), [x]
+    yield "tril", lambda a: a.tril(1), [uniform(2, 4, 4)]
+    yield "cross_entropy", lambda a, t: F.cross_entropy(
+        a, t.long(), ignore_index=3, label_smoothing=0.1), [uniform(6, 7), targets]
+    yield "cross_entropy_sum", lambda a, t: F.cross_entropy(
+        a.flatten(0, 1), t.long().flatten(), reduction="sum"), [
+            uniform(2, 3, 7, low=-20.0, high=20.0), ints(2, 3, below=7)]
+    yield "mse", F.mse_loss, [x, uniform(3, 5)]
+    yield "bce_with_logits", lambda a, t: F.binary_cross_entropy_with_logits(a, t, reduction="sum"), [
+        uniform(3, 5, low=-9.0, high=9.0), uniform(3, 5, low=0.0, high=1.0)]
+    yield "global_norm", lambda a, b: (a.square().sum() + b.square().sum()).sqrt(), [x, uniform(4)]
+
+
+def make_ops():
+    file = {}
+    for name, function, inputs in op_cases():
+        inputs = [rounded(t) if t.is_floating_point() else t for t in inputs]
+        inputs = [t.clone().requires_grad_(t.is_floating_point()) for t in inputs]
+        out = function(*inputs)
+        cotangent = uniform(*out.shape) if out.dim() else rounded(torch.tensor(1.7))
+        wanted = [i for i, t in enumerate(inputs) if t.requires_grad]
+        grads = torch.autograd.grad(out, [inputs[i] for i in wanted], cotangent)
+        for i, t in enumerate(inputs):
+            file[f"{name}.x{i}"] = t
+        file[f"{name}.out"] = out
+        file[f"{name}.cotangent"] = cotangent
+        for i, grad in zip(wanted, grads):
+            file[f"{name}.grad{i}"] = grad
+    save("ops.safetensors", file)
+
+
+# ---- The Transformer ----
+
+WIDTH, HEADS, HIDDEN, LAYERS, VOCAB, PAD = 32, 4, 64, 2, 50, 0
+BATCH, SOURCE_LEN, TARGET_LEN = 3, 7, 6
 
 
 class Transformer:
-    """The encoder-decoder of the paper, restated with plain tensors."""
+    """Weights in a dictionary, made as they are asked for; no torch.nn."""
 
-    def __init__(self, pre):
-        self.pre = pre
-        torch.manual_seed(2 + pre)
-        p = self.p = {}
-        tables = ["source_embedding", "target_embedding"] if pre else ["embedding"]
-        for table in tables:
-            p[table] = torch.randn(VOCAB, D) / math.sqrt(D)
-        for stack, attentions in (("enc", ["attn"]), ("dec", ["attn", "cross"])):
-            for i in range(LAYERS):
-                for a in attentions:
-                    self.add_norm(f"{stack}.{i}.norm_{a}")
-                    for part in "q k v out".split():
-                        self.add_linear(f"{stack}.{i}.{a}.{part}", D, D)
-                self.add_norm(f"{stack}.{i}.norm_ffn")
-                self.add_linear(f"{stack}.{i}.ffn.in", D, FF)
-                self.add_linear(f"{stack}.{i}.ffn.out", FF, D)
-            if pre:
-                self.add_norm(f"{stack}.norm")
-        if pre:
-            self.add_linear("output", D, VOCAB)
-        self.p = {name: t.double().requires_grad_(True) for name, t in p.items()}
+    def __init__(self, pre_norm, tied):
+        self.pre_norm, self.tied, self.weights = pre_norm, tied, {}
 
-    def add_linear(self, name, inside, outside):
-        self.p[name + ".weight"] = torch.randn(inside, outside) / math.sqrt(inside)
-        self.p[name + ".bias"] = 0.1 * torch.randn(outside)
+    def weight(self, name, *shape, around=0.0, spread=None):
+        if name not in self.weights:
+            spread = spread or 1 / math.sqrt(shape[0])
+            w = rounded(around + spread * torch.randn(*shape, dtype=torch.float64))
+            self.weights[name] = w.requires_grad_(True)
+        return self.weights[name]
 
-    def add_norm(self, name):
-        self.p[name + ".gamma"] = 1 + 0.1 * torch.randn(D)
-        self.p[name + ".beta"] = 0.1 * torch.randn(D)
-
-    def linear(self, name, x):
-        return x @ self.p[name + ".weight"] + self.p[name + ".bias"]
+    def linear(self, name, x, features):
+        w = self.weight(f"{name}.weight", x.shape[-1], features)
+        return x @ w + self.weight(f"{name}.bias", features, spread=0.1)
 
     def norm(self, name, x):
-        return F.layer_norm(x, (D,), self.p[name + ".gamma"], self.p[name + ".beta"], 1e-5)
+        gamma = self.weight(f"{name}.gamma", WIDTH, around=1.0, spread=0.1)
+        beta = self.weight(f"{name}.beta", WIDTH, spread=0.1)
+        centred = x - x.mean(-1, keepdim=True)
+        return centred / (centred.square().mean(-1, keepdim=True) + 1e-5).sqrt() * gamma + beta
 
-    def attention(self, name, x, memory, mask):
-        q, k, v = (self.linear(f"{name}.{part}", m).view(BATCH, -1, HEADS, D // HEADS).transpose(1, 2)
-                   for part, m in (("q", x), ("k", memory), ("v", memory)))
-        scores = (q @ k.transpose(2, 3) / math.sqrt(D // HEADS)).masked_fill(mask, -math.inf)
-        context = (scores.softmax(-1) @ v).transpose(1, 2).reshape(BATCH, -1, D)
-        return self.linear(name + ".out", context)
+    def attention(self, name, query, memory, forbidden):
+        def heads(x):
+            return x.view(x.shape[0], x.shape[1], HEADS, -1).transpose(1, 2)
 
-    def residual(self, norm, x, f):
-        return x + f(self.norm(norm, x)) if self.pre else self.norm(norm, x + f(x))
+        q = heads(self.linear(f"{name}.q", query, WIDTH))
+        k = heads(self.linear(f"{name}.k", memory, WIDTH))
+        v = heads(self.linear(f"{name}.v", memory, WIDTH))
+        scores = q @ k.transpose(-1, -2) / math.sqrt(WIDTH // HEADS)
+        context = scores.masked_fill(forbidden, -math.inf).softmax(-1) @ v
+        return self.linear(f"{name}.out", context.transpose(1, 2).flatten(2), WIDTH)
+
+    def sublayer(self, norm, x, function):
+        if self.pre_norm:
+            return x + function(self.norm(norm, x))
+        return self.norm(norm, x + function(x))
 
     def feed_forward(self, name, x):
-        return self.linear(name + ".out", self.linear(name + ".in", x).relu())
+        return self.linear(f"{name}.out", self.linear(f"{name}.in", x, HIDDEN).relu(), WIDTH)
 
     def embed(self, table, ids):
-        n = ids.shape[1]
-        position = torch.arange(n, dtype=torch.float64)[:, None]
-        angle = position / 10000 ** (torch.arange(0, D, 2, dtype=torch.float64) / D)
-        pe = torch.stack([angle.sin(), angle.cos()], 2).view(n, D)
-        return self.p[table][ids] * math.sqrt(D) + pe
-
-    def stack(self, name, x, mask, memory=None, memory_mask=None):
-        for i in range(LAYERS):
-            n = f"{name}.{i}"
-            x = self.residual(f"{n}.norm_attn", x, lambda y: self.attention(f"{n}.attn", y, y, mask))
-            if memory is not None:
-                x = self.residual(f"{n}.norm_cross", x, lambda y: self.attention(
-                    f"{n}.cross", y, memory, memory_mask))
-            x = self.residual(f"{n}.norm_ffn", x, lambda y: self.feed_forward(f"{n}.ffn", y))
-        return self.norm(f"{name}.norm", x) if self.pre else x
+        position = torch.arange(ids.shape[1], dtype=torch.float64)[:, None]
+        angle = position / 10000 ** (torch.arange(0, WIDTH, 2, dtype=torch.float64) / WIDTH)
+        positions = torch.stack((angle.sin(), angle.cos()), -1).flatten(1)
+        return table[ids] * math.sqrt(WIDTH) + positions
 
     def logits(self, source, target_in):
-        pad = (source == 0)[:, None, None, :]
-        causal = torch.ones(TARGET, TARGET, dtype=torch.bool).triu(1)
-        tables = ["source_embedding", "target_embedding"] if self.pre else ["embedding"] * 2
-        memory = self.stack("enc", self.embed(tables[0], source), pad)
-        x = self.stack("dec", self.embed(tables[1], target_in), causal, memory, pad)
-        return self.linear("output", x) if self.pre else x @ self.p["embedding"].T
+        names = ["embedding"] * 2 if self.tied else ["source_embedding", "target_embedding"]
+        tables = [self.weight(n, VOCAB, WIDTH, spread=WIDTH**-0.5) for n in names]
+        padding = (source == PAD)[:, None, None, :]
+        later = torch.ones(TARGET_LEN, TARGET_LEN, dtype=torch.bool).triu(1)
+        x = self.embed(tables[0], source)
+        for i in range(LAYERS):
+            n = f"enc.{i}"
+            x = self.sublayer(f"{n}.norm_attn", x, lambda y: self.attention(f"{n}.attn", y, y, padding))
+            x = self.sublayer(f"{n}.norm_ffn", x, lambda y: self.feed_forward(f"{n}.ffn", y))
+        memory = self.norm("enc.norm", x) if self.pre_norm else x
+        x = self.embed(tables[1], target_in)
+        for i in range(LAYERS):
+            n = f"dec.{i}"
+            x = self.sublayer(f"{n}.norm_attn", x, lambda y: self.attention(f"{n}.attn", y, y, later))
+            x = self.sublayer(
+                f"{n}.norm_cross", x, lambda y: self.attention(f"{n}.cross", y, memory, padding))
+            x = self.sublayer(f"{n}.norm_ffn", x, lambda y: self.feed_forward(f"{n}.ffn", y))
+        x = self.norm("dec.norm", x) if self.pre_norm else x
+        return x @ tables[1].T if self.tied else self.linear("output", x, VOCAB)
 
 
-def transformer(path, pre):
-    model = Transformer(pre)
-    source = torch.randint(4, VOCAB, (BATCH, SOURCE))
-    source[1, 5:] = 0
-    target = torch.randint(4, VOCAB, (BATCH, TARGET))
-    target_in = torch.cat([torch.full((BATCH, 1), 2), target[:, :-1]], 1)
-    target_out = target.clone()
-    target_out[2, 4:] = 0
+def make_transformer(file_name, pre_norm, tied, steps):
+    source = torch.randint(1, VOCAB, (BATCH, SOURCE_LEN))
+    target = torch.randint(1, VOCAB, (BATCH, TARGET_LEN + 1))
+    source[0, 5:], source[1, 3:] = PAD, PAD
+    target[1, 4:], target[2, 6:] = PAD, PAD
+    target_in, target_out = target[:, :-1], target[:, 1:]
+    model = Transformer(pre_norm, tied)
 
-    def losses_of(logits):
-        return (F.cross_entropy(logits.view(-1, VOCAB), target_out.view(-1), ignore_index=0,
-                                label_smoothing=s) for s in (0.1, 0.0))
+    def losses(smoothing):
+        logits = model.logits(source, target_in)
+        loss = F.cross_entropy(logits.flatten(0, 1), target_out.flatten(), ignore_index=PAD,
+                               label_smoothing=smoothing)
+        return logits, loss
 
-    out = {name: t.detach().clone() for name, t in model.p.items()}
-    out.update(source=source, target_in=target_in, target_out=target_out)
-    out["logits"] = model.logits(source, target_in)
-    out["loss"], out["nll"] = losses_of(out["logits"])
-    out["loss"].backward()
-    for name, t in model.p.items():
-        out["grad." + name] = t.grad.clone()
-    adam = torch.optim.Adam(model.p.values(), lr=1e-3, betas=(0.9, 0.98), eps=1e-9)
-    losses, norms = [], []
-    for _ in range(50):
+    logits, loss = losses(0.1)
+    file = {"source": source, "target_in": target_in, "target_out": target_out}
+    file.update(logits=logits, loss=loss, nll=losses(0)[1])
+    names, weights = list(model.weights), list(model.weights.values())
+    for name, weight, grad in zip(names, weights, torch.autograd.grad(loss, weights)):
+        file[name], file[f"grad.{name}"] = weight.detach().clone(), grad
+    adam = torch.optim.Adam(weights, lr=1e-3, betas=(0.9, 0.98), eps=1e-9)
+    curve, norms = [], []
+    for _ in range(steps):
         adam.zero_grad()
-        loss, _ = losses_of(model.logits(source, target_in))
+        loss = losses(0.1)[1]
         loss.backward()
-        norm = math.sqrt(sum((t.grad ** 2).sum().item() for t in model.p.values()))
-        for t in model.p.values():
-            t.grad *= min(1.0, 1.0 / (norm + 1e-6))
+        curve.append(loss.item())
+        norms.append(torch.nn.utils.clip_grad_norm_(weights, 1.0).item())
         adam.step()
-        losses.append(loss.item())
-        norms.append(norm)
-    out["losses"], out["norms"] = torch.tensor(losses), torch.tensor(norms)
-    save(path, out)
+    file["losses"], file["norms"] = torch.tensor(curve), torch.tensor(norms)
+    print(file_name, "loss", curve[0], "to", curve[-1], "norm", norms[0], "to", norms[-1])
+    save(file_name, file)
 
 
-ops()
-transformer("transformer.safetensors", False)
-transformer("transformer_pre_norm.safetensors", True)
+if __name__ == "__main__":
+    torch.manual_seed(20170612)
+    torch.set_num_threads(1)
+    make_ops()
+    make_transformer("transformer.safetensors", pre_norm=False, tied=True, steps=50)
+    make_transformer("transformer_pre_norm.safetensors", pre_norm=True, tied=False, steps=50)
