@@ -227,12 +227,11 @@ VJP(clamp)
     {                                                                                              \
         v->grad_in[0] = grad_##name(v->graph, v->grad_out[0], v->in[0], v->out[0], v->attr);       \
     }
-#define UNARY_DIFFERENTIABLE(X)                                                                    \
-    X(neg)                                                                                         \
-    X(abs)                                                                                         \
-    X(exp)                                                                                         \
-    X(log) X(sqrt) X(rsqrt) X(square) X(reciprocal) X(sin) X(cos) X(tanh) X(sigmoid) X(relu)       \
-        X(leaky_relu) X(gelu) X(gelu_tanh) X(silu) X(softplus) X(erf) X(clamp)
+/* clang-format off */
+#define UNARY_DIFFERENTIABLE(X) \
+    X(neg) X(abs) X(exp) X(log) X(sqrt) X(rsqrt) X(square) X(reciprocal) X(sin) X(cos) X(tanh) \
+    X(sigmoid) X(relu) X(leaky_relu) X(gelu) X(gelu_tanh) X(silu) X(softplus) X(erf) X(clamp)
+/* clang-format on */
 UNARY_DIFFERENTIABLE(UNARY_VJP)
 #define vjp_sign NULL
 
