@@ -473,6 +473,57 @@ static void test_edges(void)
     weft_graph_free(g);
 }
 
+/* The builders that are made of other ops, on 0, 1, 2, ... */
+static void test_composites(void)
+{
+    weft_graph *g = weft_graph_new();
+    weft_value x = weft_reshape(g, weft_arange(g, WEFT_F32, 6, 0, 1), WEFT_SHAPE(2, 3)), piece[3];
+    weft_value chunk[2], pair[2] = {x, weft_neg(g, x)};
+    weft_split(g, x, 1, (const int64_t[]){1, 0, 2}, 3, piece);
+    weft_chunk(g, x, 0, 2, chunk);
+    const struct {
+        weft_value value;
+        weft_shape shape;
+        float first[6];
+    } rows[] = {
+        {piece[0], {2, {2, 1}}, {0, 3}},
+        {piece[1], {2, {2, 0}}, {0}},
+        {piece[2], {2, {2, 2}}, {1, 2, 4, 5}},
+        {chunk[1], {2, {1, 3}}, {3, 4, 5}},
+        {weft_flip(g, x, -1), {2, {2, 3}}, {2, 1, 0, 5, 4, 3}},
+        {weft_slice(g, x, 1, -1, 0, -2), {2, {2, 1}}, {2, 5}},
+        {weft_slice(g, x, 1, 1, 100, 1), {2, {2, 2}}, {1, 2, 4, 5}},
+        {weft_stack(g, pair, 2, 1), {3, {2, 2, 3}}, {0, 1, 2, 0, -1, -2}},
+        {weft_stack(g, pair, 2, -1), {3, {2, 3, 2}}, {0, 0, 1, -1, 2, -2}},
+        {weft_squeeze(g, weft_expand_dims(g, x, 0), 0), {2, {2, 3}}, {0, 1, 2, 3, 4, 5}},
+        {weft_transpose(g, x, 0, 1), {2, {3, 2}}, {0, 3, 1, 4, 2, 5}},
+        {weft_tril(g, x, 0), {2, {2, 3}}, {0, 0, 0, 3, 4, 0}},
+        {weft_cast(g, weft_causal_mask(g, 2, 3), WEFT_F32), {2, {2, 3}}, {0, 1, 1, 0, 0, 1}},
+        {weft_sum_to(g, x, WEFT_SHAPE(1, 3)), {2, {1, 3}}, {3, 5, 7}},
+        {weft_pow_scalar(g, x, 2), {2, {2, 3}}, {0, 1, 4, 9, 16, 25}},
+        {weft_softmax(g, weft_fill(g, WEFT_F32, WEFT_SHAPE(2, 3), 7), 0), {2, {2, 3}}, {.5f, .5f}},
+    };
+    const size_t n = sizeof rows / sizeof *rows;
+    weft_value targets[32];
+    weft_error error = {0};
+    for (size_t i = 0; i < n; i++) targets[i] = rows[i].value;
+    weft_plan *plan = weft_plan_new(g, targets, n, &(weft_plan_options){.verify = true}, &error);
+    weft_session *s = weft_session_new(plan, NULL, NULL, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    for (size_t i = 0; i < n; i++) {
+        weft_tensor t;
+        CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, targets[i], &t));
+        CU_ASSERT_TRUE(weft_shape_equal(t.shape, rows[i].shape));
+        int64_t count = weft_shape_numel(t.shape) < 6 ? weft_shape_numel(t.shape) : 6;
+        if (i == n - 1) count = 2;
+        for (int64_t k = 0; k < count; k++) CU_ASSERT_EQUAL(((float *)t.data)[k], rows[i].first[k]);
+    }
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+}
+
 void ops_tests(void)
 {
     CU_pSuite suite = CU_add_suite("ops", NULL, NULL);
@@ -487,4 +538,5 @@ void ops_tests(void)
     CU_add_test(suite, "a flipped gradient is seen", test_flipped);
     CU_add_test(suite, "wrong calls are refused", test_wrong_calls);
     CU_add_test(suite, "edges", test_edges);
+    CU_add_test(suite, "builders made of other ops", test_composites);
 }

@@ -10,6 +10,12 @@
 #include <string>
 #include <vector>
 
+// Exported by the library, but in none of its installed headers.
+namespace sentencepiece::logging
+{
+void SetMinLogLevel(int level);
+}
+
 struct spm {
     sentencepiece::SentencePieceProcessor processor;
 };
@@ -27,11 +33,13 @@ void say(char *message, size_t capacity, const std::string &text)
 bool spm_train(const char *files, const char *prefix, int size, char *message, size_t capacity)
 {
     try {
+        const int errors_only = 2;
+        sentencepiece::logging::SetMinLogLevel(errors_only);
         const std::string arguments =
             "--input=" + std::string(files) + " --model_prefix=" + prefix +
             " --vocab_size=" + std::to_string(size) +
             " --model_type=bpe --character_coverage=1.0 --pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3"
-            " --num_threads=1 --minloglevel=4 --hard_vocab_limit=false";
+            " --num_threads=1 --minloglevel=2 --hard_vocab_limit=false";
         const auto status = sentencepiece::SentencePieceTrainer::Train(arguments);
         if (status.ok()) return true;
         say(message, capacity, status.ToString());
