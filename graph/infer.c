@@ -47,8 +47,9 @@ bool weft_infer_min_rank(weft_infer *infer, size_t i, int rank)
 
 bool weft_infer_axis(weft_infer *infer, int rank, int axis, int *out)
 {
-    if (axis < -rank || axis >= rank)
-        return weft_infer_fail(infer, WEFT_BAD_ARGUMENT, "axis %d is outside rank %d", axis, rank);
-    *out = axis < 0 ? axis + rank : axis;
+    if (axis < 0 || axis >= rank)
+        return weft_infer_fail(infer, WEFT_BAD_ARGUMENT,
+                               "axis %d, counted from the front, is outside [0, %d)", axis, rank);
+    *out = axis;
     return true;
 }

@@ -99,6 +99,51 @@ static void test_bad_input(void)
     CU_ASSERT_EQUAL(weft_run(NULL), WEFT_BAD_ARGUMENT);
 }
 
+/* Axes outside [-rank, rank) are refused by every builder that takes one. */
+static void test_bad_axes(void)
+{
+    static const int axes[] = {3, 7, -4, -5, -6, -7};
+    for (size_t i = 0; i < sizeof axes / sizeof *axes; i++)
+        for (int op = 0; op < 9; op++) {
+            weft_graph *g = weft_graph_new();
+            const int axis = axes[i];
+            weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(2, 3, 4)), y = WEFT_NO_VALUE;
+            weft_value ids = weft_input(g, "ids", WEFT_I32, WEFT_SHAPE(2, 3, 4));
+            switch (op) {
+            case 0:
+                y = weft_sum(g, x, WEFT_AXES(axis), false);
+                break;
+            case 1:
+                y = weft_argmax(g, x, axis, false);
+                break;
+            case 2:
+                y = weft_cumsum(g, x, axis, false);
+                break;
+            case 3:
+                y = weft_gather(g, x, ids, axis);
+                break;
+            case 4:
+                y = weft_scatter_add(g, x, ids, x, axis);
+                break;
+            case 5:
+                y = weft_slice(g, x, axis, 0, 1, 1);
+                break;
+            case 6:
+                y = weft_concat(g, &x, 1, axis);
+                break;
+            case 7:
+                y = weft_softmax(g, x, axis);
+                break;
+            default:
+                y = weft_transpose(g, x, axis, 0);
+                break;
+            }
+            CU_ASSERT_FALSE(weft_is_value(y));
+            CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_ARGUMENT);
+            weft_graph_free(g);
+        }
+}
+
 /* y = x * x + 1 in a session, fed, run and fetched; and what feeds and fetches refuse. */
 static void test_session(void)
 {
@@ -243,6 +288,7 @@ void graph_tests(void)
     CU_add_test(suite, "names, scopes, shared parameters", test_names);
     CU_add_test(suite, "errors are sticky", test_sticky);
     CU_add_test(suite, "bad input", test_bad_input);
+    CU_add_test(suite, "axes out of range", test_bad_axes);
     CU_add_test(suite, "feed, run, fetch", test_session);
     CU_add_test(suite, "updates come after readers", test_update_order);
     CU_add_test(suite, "a fault in the data stops the run", test_fault);

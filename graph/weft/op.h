@@ -46,7 +46,8 @@ WEFT_API bool weft_infer_same_dtype(weft_infer *infer, size_t i, size_t j);
 WEFT_API bool weft_infer_float(weft_infer *infer, size_t i);
 WEFT_API bool weft_infer_dtype(weft_infer *infer, size_t i, weft_dtype dtype);
 WEFT_API bool weft_infer_min_rank(weft_infer *infer, size_t i, int rank);
-/* Makes a negative axis positive; fails outside [-rank, rank). */
+/* Fails outside [0, rank): builders have turned axes that count from the end before the attribute
+ * is made, so that kernels never see a negative one. */
 WEFT_API bool weft_infer_axis(weft_infer *infer, int rank, int axis, int *out);
 
 /* What a kernel, or a function that sizes one, sees of a node. When sizing, data are NULL. */

@@ -122,7 +122,9 @@ WEFT_API weft_value weft_einsum(weft_graph *graph, const char *subscripts, weft_
 
 /* e^x / sum e^x along an axis. Where every element is -inf: zeros, and a zero gradient. */
 WEFT_API weft_value weft_softmax(weft_graph *graph, weft_value x, int axis);
-WEFT_API weft_value weft_log_softmax(weft_graph *graph, weft_value x, int axis); /* x - logsumexp */
+/* x - logsumexp along an axis. Where every element is -inf: -inf, and the gradient passes as it is.
+ */
+WEFT_API weft_value weft_log_softmax(weft_graph *graph, weft_value x, int axis);
 /* (x - mean) / sqrt(variance + eps) * gamma + beta over the last dimension (Ba et al. 2016,
  * population variance); gamma and beta are [features], either may be WEFT_NO_VALUE. */
 WEFT_API weft_value weft_layer_norm(weft_graph *graph, weft_value x, weft_value gamma,
