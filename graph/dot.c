@@ -1,17 +1,24 @@
 /* DOT export: nodes with their attributes and shapes, name scopes as nested clusters. */
 #include "internal.h"
 
+#include <errno.h>
 #include <string.h>
+
+/* The first n bytes of a text, for inside a quoted string. */
+static void quoted_part(FILE *file, const char *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (text[i] == '"' || text[i] == '\\') fputc('\\', file);
+        if (text[i] == '\n')
+            fputs("\\n", file);
+        else
+            fputc(text[i], file);
+    }
+}
 
 static void quoted(FILE *file, const char *text)
 {
-    for (; *text; text++) {
-        if (*text == '"' || *text == '\\') fputc('\\', file);
-        if (*text == '\n')
-            fputs("\\n", file);
-        else
-            fputc(*text, file);
-    }
+    quoted_part(file, text, strlen(text));
 }
 
 static void attribute(FILE *file, const weft_attr_field *field, const void *attr)
@@ -53,11 +60,12 @@ static void draw_node(FILE *file, const weft_graph *g, size_t index)
 {
     const node_record *node = &g->nodes[index];
     const value_record *value = &g->values[node->first_out];
-    const char *style = node->op == &weft_op_input   ? "shape=ellipse, fillcolor=\"#cfe3f5\""
-                        : node->op == &weft_op_state ? "shape=box3d, fillcolor=\"#f3e2c0\""
-                        : node->op->updates          ? "shape=box, fillcolor=\"#f5d0cc\""
-                        : node->op->alias            ? "shape=box, fillcolor=\"#f2f2f2\""
-                                                     : "shape=box, fillcolor=\"#dcefd8\"";
+    const char *style = node->op == &weft_op_input      ? "shape=ellipse, fillcolor=\"#cfe3f5\""
+                        : node->op == &weft_op_state    ? "shape=box3d, fillcolor=\"#f3e2c0\""
+                        : node->op == &weft_op_constant ? "shape=note, fillcolor=\"#e6dff0\""
+                        : node->op->updates             ? "shape=box, fillcolor=\"#f5d0cc\""
+                        : node->op->alias               ? "shape=box, fillcolor=\"#f2f2f2\""
+                                                        : "shape=box, fillcolor=\"#dcefd8\"";
     char text[128];
     fprintf(file, "n%zu [%s, label=\"", index, style);
     if (value->name) {
@@ -68,13 +76,17 @@ static void draw_node(FILE *file, const weft_graph *g, size_t index)
     }
     for (const weft_attr_field *f = node->op->attrs; f && f->name && !is_leaf(node->op); f++)
         attribute(file, f, node->attr);
-    fprintf(file, "\\n%s %s\"];\n", weft_dtype_name(value->type.dtype),
-            weft_shape_text(value->type.shape, text, sizeof text));
+    for (int k = 0; k < node->op->n_out; k++)
+        fprintf(file, "\\n%s %s", weft_dtype_name(value[k].type.dtype),
+                weft_shape_text(value[k].type.shape, text, sizeof text));
+    fputs("\"];\n", file);
 }
 
-/* Goes from the cluster of one scope to that of the next: closes what ends, opens what begins. */
-static void change_scope(FILE *file, const char *from, const char *to, size_t *clusters)
+/* Goes from the cluster of one scope to that of the next: closes what ends, opens what begins. A
+ * cluster is known by its whole scope, so that a scope entered again goes on with its cluster. */
+static void change_scope(FILE *file, const char *from, const char *to)
 {
+    const char *whole = to;
     /* Past the components that both have. */
     for (;;) {
         size_t n = strcspn(from, "."), m = strcspn(to, ".");
@@ -88,11 +100,10 @@ static void change_scope(FILE *file, const char *from, const char *to, size_t *c
     }
     for (; *to; to += *to == '.') {
         size_t n = strcspn(to, ".");
-        fprintf(file, "subgraph cluster_%zu { color=\"#999999\"; label=\"", (*clusters)++);
-        for (size_t i = 0; i < n; i++) {
-            if (to[i] == '"' || to[i] == '\\') fputc('\\', file);
-            fputc(to[i], file);
-        }
+        fputs("subgraph \"cluster_", file);
+        quoted_part(file, whole, (size_t)(to - whole) + n);
+        fputs("\" { color=\"#999999\"; label=\"", file);
+        quoted_part(file, to, n);
         fputs("\";\n", file);
         to += n;
     }
@@ -103,21 +114,23 @@ weft_status weft_graph_dot(const weft_graph *graph, FILE *file, weft_error *erro
     const weft_error *e = weft_graph_error(graph);
     if (e->status != WEFT_OK) return weft_error_set(error, e->status, e->where, "%s", e->message);
     if (!file) return weft_error_set(error, WEFT_BAD_ARGUMENT, "dot", "the file is NULL");
-    size_t clusters = 0;
     const char *scope = "";
     fputs("digraph weft {\nrankdir=TB;\nnode [style=filled, fontname=\"Helvetica\", fontsize=10];\n"
           "edge [color=\"#666666\"];\n",
           file);
     for (size_t n = 0; n < graph->n_nodes; n++) {
-        change_scope(file, scope, graph->nodes[n].scope, &clusters);
+        change_scope(file, scope, graph->nodes[n].scope);
         scope = graph->nodes[n].scope;
         draw_node(file, graph, n);
     }
-    change_scope(file, scope, "", &clusters);
+    change_scope(file, scope, "");
     for (size_t n = 0; n < graph->n_nodes; n++)
         for (size_t i = 0; i < graph->nodes[n].n_in; i++)
             fprintf(file, "n%u -> n%zu;\n", graph->values[graph->nodes[n].in[i]].node, n);
     fputs("}\n", file);
-    if (ferror(file)) return weft_error_set(error, WEFT_IO, "dot", "the file cannot be written");
+    /* Only flushing tells of a full disk. */
+    if (fflush(file) != 0 || ferror(file))
+        return weft_error_set(error, WEFT_IO, "dot", "the file cannot be written: %s",
+                              strerror(errno));
     return WEFT_OK;
 }

@@ -23,27 +23,31 @@ static void fans(weft_shape shape, double *fan_in, double *fan_out)
     *fan_out = receptive * (shape.rank > 0 ? (double)shape.dim[shape.rank - 1] : 1);
 }
 
+/* Box & Muller 1958: N(0, 1) from two uniform numbers. */
+static double normal(const double u[2])
+{
+    return sqrt(-2 * log(1 - u[0])) * cos(6.283185307179586 * u[1]);
+}
+
 static double element(const weft_init *init, double fan_in, double fan_out, uint64_t key,
                       uint64_t i)
 {
     double u[2], spread = init->a, sum = fan_in + fan_out;
     if (init->kind == WEFT_INIT_CONSTANT) return init->a;
     uniforms(key, i, u);
-    /* Box & Muller 1958 */
-    double normal = sqrt(-2 * log(1 - u[0])) * cos(6.283185307179586 * u[1]);
     switch (init->kind) {
     case WEFT_INIT_UNIFORM:
         return init->a + (init->b - init->a) * u[0];
     case WEFT_INIT_NORMAL:
-        return init->a + init->b * normal;
+        return init->a + init->b * normal(u);
     case WEFT_INIT_XAVIER_UNIFORM:
         return spread * sqrt(6 / sum) * (2 * u[0] - 1);
     case WEFT_INIT_XAVIER_NORMAL:
-        return spread * sqrt(2 / sum) * normal;
+        return spread * sqrt(2 / sum) * normal(u);
     case WEFT_INIT_KAIMING_UNIFORM:
         return spread * sqrt(3 / fan_in) * (2 * u[0] - 1);
     default:
-        return spread / sqrt(fan_in) * normal;
+        return spread / sqrt(fan_in) * normal(u);
     }
 }
 
@@ -64,7 +68,7 @@ void weft_init_fill(const weft_init *init, weft_dtype dtype, weft_shape shape, u
             ((double *)data)[i] = x;
             break;
         case WEFT_I32:
-            ((int32_t *)data)[i] = (int32_t)x;
+            ((int32_t *)data)[i] = (int32_t)fmax(fmin(x, INT32_MAX), INT32_MIN);
             break;
         default:
             ((uint8_t *)data)[i] = x != 0;

@@ -85,9 +85,12 @@ weft_status weft_params_add(weft_params *params, const char *name, weft_dtype dt
 {
     char have[128], want[128];
     int64_t numel = weft_shape_numel(shape);
-    if (!params || !name || !name[0] || numel < 0 || (size_t)dtype >= WEFT_DTYPES)
+    /* __metadata__ is what the files call something else. */
+    if (!params || !name || !name[0] || !strcmp(name, "__metadata__") || numel < 0 ||
+        (size_t)dtype >= WEFT_DTYPES)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, name ? name : "params",
-                              "a tensor of the store needs a name, a dtype and a valid shape");
+                              "a tensor of the store needs a name other than __metadata__, a "
+                              "dtype and a valid shape");
     weft_tensor old;
     if (weft_params_get(params, name, &old)) {
         if (old.dtype != dtype || !weft_shape_equal(old.shape, shape))

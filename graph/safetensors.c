@@ -166,14 +166,24 @@ static bool whole(const cJSON *item, uint64_t *out)
     return true;
 }
 
+/* What the header says of one tensor: its data are bytes [begin, end) of the data. */
+typedef struct entry {
+    const char *name;
+    weft_type type;
+    uint64_t begin, end;
+    size_t position; /* in the header */
+} entry;
+
 /* Reads dtype, shape and offsets of one entry and holds them against each other. */
-static weft_status read_entry(reader *r, const cJSON *entry, weft_type *type, uint64_t *begin)
+static weft_status read_entry(reader *r, const cJSON *json, entry *e)
 {
-    const char *name = entry->string;
-    const cJSON *dtype = cJSON_GetObjectItemCaseSensitive(entry, "dtype");
-    const cJSON *shape = cJSON_GetObjectItemCaseSensitive(entry, "shape");
-    const cJSON *offsets = cJSON_GetObjectItemCaseSensitive(entry, "data_offsets"), *item;
-    uint64_t number, end;
+    const char *name = e->name = json->string;
+    const cJSON *dtype = cJSON_GetObjectItemCaseSensitive(json, "dtype");
+    const cJSON *shape = cJSON_GetObjectItemCaseSensitive(json, "shape");
+    const cJSON *offsets = cJSON_GetObjectItemCaseSensitive(json, "data_offsets"), *item;
+    weft_type *type = &e->type;
+    uint64_t number;
+    if (!cJSON_IsObject(json)) return bad(r, name, "is no object");
     if (!name[0]) return bad(r, "a tensor", "has no name");
     if (!cJSON_IsString(dtype)) return bad(r, name, "dtype is missing");
     type->dtype = WEFT_DTYPES;
@@ -189,13 +199,14 @@ static weft_status read_entry(reader *r, const cJSON *entry, weft_type *type, ui
         type->shape.dim[type->shape.rank++] = (int64_t)number;
     }
     if (!cJSON_IsArray(offsets) || cJSON_GetArraySize(offsets) != 2 ||
-        !whole(cJSON_GetArrayItem(offsets, 0), begin) ||
-        !whole(cJSON_GetArrayItem(offsets, 1), &end))
+        !whole(cJSON_GetArrayItem(offsets, 0), &e->begin) ||
+        !whole(cJSON_GetArrayItem(offsets, 1), &e->end))
         return bad(r, name, "data_offsets are not two whole numbers");
     int64_t numel = weft_shape_numel(type->shape);
     if (numel < 0) return bad(r, name, "its shape overflows");
-    if (*begin > end || end > r->data_bytes) return bad(r, name, "its data lie outside the file");
-    if (end - *begin != (uint64_t)numel * weft_dtype_bytes(type->dtype))
+    if (e->begin > e->end || e->end > r->data_bytes)
+        return bad(r, name, "its data lie outside the file");
+    if (e->end - e->begin != (uint64_t)numel * weft_dtype_bytes(type->dtype))
         return bad(r, name, "its data are not of the size that dtype and shape give");
     return WEFT_OK;
 }
@@ -213,38 +224,77 @@ static weft_status read_metadata(reader *r, const cJSON *metas, weft_params *int
     return WEFT_OK;
 }
 
-/* All tensors of the file into a store of their own. */
+static int by_offset(const void *left, const void *right)
+{
+    const entry *a = left, *b = right;
+    if (a->begin != b->begin) return a->begin < b->begin ? -1 : 1;
+    if (a->end != b->end) return a->end < b->end ? -1 : 1;
+    return a->position < b->position ? -1 : 1;
+}
+
+/* Fills `entries`, in order of their data, which must cover the data without overlap or hole. */
+static weft_status read_entries(reader *r, const cJSON *root, weft_params *into, entry *entries,
+                                size_t *count)
+{
+    const cJSON *json;
+    size_t n = 0;
+    uint64_t covered = 0;
+    cJSON_ArrayForEach(json, root)
+    {
+        weft_status status;
+        if (strcmp(json->string, "__metadata__") != 0) {
+            entries[n].position = n;
+            status = read_entry(r, json, &entries[n++]);
+        } else if (json != cJSON_GetObjectItemCaseSensitive(root, "__metadata__")) {
+            status = bad(r, json->string, "appears twice");
+        } else {
+            status = read_metadata(r, json, into);
+        }
+        if (status != WEFT_OK) return status;
+    }
+    qsort(entries, n, sizeof *entries, by_offset);
+    for (size_t i = 0; i < n; i++) {
+        if (entries[i].begin != covered)
+            return bad(r, entries[i].name, "its data overlap another tensor's, or leave holes");
+        covered = entries[i].end;
+    }
+    if (covered != r->data_bytes) return bad(r, NULL, "the tensors leave holes at the data's end");
+    *count = n;
+    return WEFT_OK;
+}
+
+/* All tensors of the file into a store of their own. No memory is taken for data before the whole
+ * header is known to be true, so that a lying file cannot ask for more than its own size. */
 static weft_status read_all(reader *r, const cJSON *root, weft_params *into)
 {
-    const cJSON *entry;
-    uint64_t covered = 0;
     if (!cJSON_IsObject(root)) return bad(r, NULL, "the header is not a JSON object");
-    cJSON_ArrayForEach(entry, root)
-    {
-        weft_type type = {WEFT_F32, WEFT_SCALAR};
+    size_t n = 0;
+    entry *entries = calloc((size_t)cJSON_GetArraySize(root) + 1, sizeof *entries);
+    if (!entries) return weft_error_set(r->error, WEFT_NO_MEMORY, r->path, "no memory");
+    weft_status status = read_entries(r, root, into, entries, &n);
+    for (size_t i = 0; status == WEFT_OK && i < n; i++) {
+        const entry *e = &entries[i];
         weft_tensor tensor;
-        uint64_t begin = 0;
-        weft_status status;
-        if (!strcmp(entry->string, "__metadata__")) {
-            status = read_metadata(r, entry, into);
-            if (status != WEFT_OK) return status;
-            continue;
+        if (weft_params_get(into, e->name, NULL)) {
+            status = bad(r, e->name, "appears twice");
+            break;
         }
-        if (!cJSON_IsObject(entry)) return bad(r, entry->string, "is no object");
-        status = read_entry(r, entry, &type, &begin);
-        if (status != WEFT_OK) return status;
-        if (weft_params_get(into, entry->string, NULL))
-            return bad(r, entry->string, "appears twice");
-        status = weft_params_add(into, entry->string, type.dtype, type.shape, &tensor, r->error);
-        if (status != WEFT_OK) return status;
-        covered += param_bytes(&tensor);
-        if (!read_at(r->file, tensor.data, param_bytes(&tensor), r->data_begin + begin))
-            return weft_error_set(r->error, WEFT_IO, r->path, "%s cannot be read", entry->string);
+        status = weft_params_add(into, e->name, e->type.dtype, e->type.shape, &tensor, r->error);
+        if (status == WEFT_OK &&
+            !read_at(r->file, tensor.data, e->end - e->begin, r->data_begin + e->begin))
+            status = weft_error_set(r->error, WEFT_IO, r->path, "%s cannot be read", e->name);
     }
-    return covered == r->data_bytes
-               ? WEFT_OK
-               : bad(r, NULL,
-                     "the tensors do not cover the data exactly: they overlap or leave holes");
+    free(entries);
+    return status;
+}
+
+/* cJSON takes any control character for white space and ends at a zero byte; JSON does not. */
+static bool has_control(const char *text, uint64_t length)
+{
+    for (uint64_t i = 0; i < length; i++)
+        if ((unsigned char)text[i] < ' ' && text[i] != '\n' && text[i] != '\r' && text[i] != '\t')
+            return true;
+    return false;
 }
 
 static weft_status read_file(reader *r, weft_params *into)
@@ -270,7 +320,8 @@ static weft_status read_file(reader *r, weft_params *into)
     if (!read_at(r->file, text, length, 8)) {
         status = weft_error_set(r->error, WEFT_IO, r->path, "cannot be read");
     } else {
-        root = cJSON_ParseWithLength(text, length);
+        if (!has_control(text, length))
+            root = cJSON_ParseWithLengthOpts(text, length + 1, NULL, true);
         status = root ? read_all(r, root, into) : bad(r, NULL, "the header is not JSON");
     }
     cJSON_Delete(root);
@@ -278,8 +329,22 @@ static weft_status read_file(reader *r, weft_params *into)
     return status;
 }
 
+/* Moves the metadata of one store into another that has room for them. */
+static void move_metas(weft_params *to, weft_params *from)
+{
+    for (size_t i = 0; i < from->n_meta; i++) {
+        meta *m = &from->metas[i];
+        size_t at = 0;
+        while (at < to->n_meta && strcmp(to->metas[at].key, m->key) != 0) at++;
+        if (at == to->n_meta) to->metas[to->n_meta++] = (meta){NULL, NULL};
+        meta old = to->metas[at];
+        to->metas[at] = *m;
+        *m = old;
+    }
+}
+
 /* Moves what was read into the store: sizes were checked, so only memory can fail. */
-static weft_status commit(weft_params *params, const weft_params *from, reader *r)
+static weft_status commit(weft_params *params, weft_params *from, reader *r)
 {
     char have[128], want[128];
     size_t before = params->n;
@@ -302,11 +367,16 @@ static weft_status commit(weft_params *params, const weft_params *from, reader *
         params_truncate(params, before);
         return status;
     }
-    for (size_t i = 0; i < from->n_meta; i++)
-        if (weft_params_set_meta(params, from->metas[i].key, from->metas[i].text) != WEFT_OK) {
+    if (from->n_meta) {
+        meta *room =
+            realloc(params->metas, (params->n_meta + from->n_meta) * sizeof *params->metas);
+        if (!room) {
             params_truncate(params, before);
             return weft_error_set(r->error, WEFT_NO_MEMORY, r->path, "no memory");
         }
+        params->metas = room;
+        move_metas(params, from);
+    }
     for (size_t i = 0; i < from->n; i++) {
         weft_tensor to;
         weft_params_get(params, from->params[i].name, &to);
@@ -320,7 +390,7 @@ weft_status weft_params_load(weft_params *params, const char *path, weft_error *
     if (!params || !path)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, path ? path : "params",
                               "loading needs a store and a path");
-    reader r = {path, open(path, O_RDONLY | O_CLOEXEC), 0, 0, error};
+    reader r = {path, open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC), 0, 0, error};
     if (r.file < 0)
         return weft_error_set(error, errno == ENOENT ? WEFT_NOT_FOUND : WEFT_IO, path,
                               "cannot be opened: %s", strerror(errno));

@@ -3,7 +3,9 @@
  * With p = softmax(logits), C classes, smoothing e and target t, a row's loss is
  *     lse - (1 - e) logits[t] - e / C sum logits,    lse = ln sum e^logits
  * and its gradient p - (1 - e) onehot(t) - e / C. Forward keeps lse, so that backward needs no
- * second pass for the sum. Row losses are summed in row order in a second stage. */
+ * second pass for the sum. Row losses are summed in row order in a second stage; backward counts
+ * the rows in a first one. A row whose every logit is -inf has no probabilities: its lse is -inf,
+ * its loss inf and its gradient zero, as softmax has it. */
 #include "kernel.h"
 
 typedef struct cross_entropy_attr {
@@ -46,8 +48,11 @@ static inline T row_loss(const cross_entropy_attr *attr, const T *x, int64_t n, 
         total += x[i];
     }
     *lse = shift + (T)log((double)sum);
+    if (top == (T)-INFINITY) return (T)INFINITY;
+    /* A weight of 0 takes no part: 0 times -inf would be NaN. */
+    T hard = attr->smoothing < 1 ? (T)(1 - attr->smoothing) * x[target] : 0;
     T smooth = attr->smoothing > 0 ? (T)(attr->smoothing / (double)n) * total : 0;
-    return *lse - (T)(1 - attr->smoothing) * x[target] - smooth;
+    return *lse - hard - smooth;
 }
 
 KERNEL(cross_entropy)
@@ -82,14 +87,20 @@ KERNEL(cross_entropy_grad)
     const int32_t *target = call->in[1].data;
     const int64_t n = classes_of(call), rows = numel_of(&call->in[1].shape);
     const int64_t each = rows_per_part(call);
-    const int64_t counted = count_targets(target, rows, attr->ignore_index);
+    int64_t *count = call->scratch;
+    if (call->stage == 0) {
+        *count = count_targets(target, rows, attr->ignore_index);
+        return;
+    }
+    const int64_t counted = *count;
     const T dloss = *(const T *)call->in[3].data;
     const T scale = attr->sum || !counted ? dloss : dloss / (T)counted;
     const T even = (T)(attr->smoothing / (double)n);
     for (int64_t r = part * each; r < rows && r < (part + 1) * each; r++) {
         const T *x = (const T *)call->in[0].data + r * n, lse = ((const T *)call->in[2].data)[r];
         T *dx = (T *)call->out[0].data + r * n;
-        if (target[r] == attr->ignore_index || target[r] < 0 || target[r] >= n) {
+        bool counts = target[r] != attr->ignore_index && target[r] >= 0 && target[r] < n;
+        if (!counts || lse == (T)-INFINITY) {
             memset(dx, 0, (size_t)n * sizeof *dx);
             continue;
         }
@@ -134,19 +145,35 @@ static bool infer_cross_entropy(weft_infer *infer)
 
 static bool infer_cross_entropy_grad(weft_infer *infer)
 {
+    char a[128], b[128], c[128];
     weft_shape rows;
     if (!infer_rows(infer, &rows) || !weft_infer_same_dtype(infer, 0, 2) ||
         !weft_infer_same_dtype(infer, 0, 3))
         return false;
     infer->out[0] = infer->in[0];
     return (weft_shape_equal(infer->in[2].shape, rows) && infer->in[3].shape.rank == 0) ||
-           weft_infer_fail(infer, WEFT_BAD_SHAPE, "lse or dloss are of another shape");
+           weft_infer_fail(infer, WEFT_BAD_SHAPE, "lse must be %s and dloss [], got %s and %s",
+                           weft_shape_text(rows, a, sizeof a),
+                           weft_shape_text(infer->in[2].shape, b, sizeof b),
+                           weft_shape_text(infer->in[3].shape, c, sizeof c));
 }
 
 static int64_t parts_rows(const weft_call *call)
 {
     if (call->stage == 1) return 1;
     return ceil_div(numel_of(&call->in[1].shape), rows_per_part(call));
+}
+
+static int64_t parts_grad(const weft_call *call)
+{
+    if (call->stage == 0) return 1;
+    return ceil_div(numel_of(&call->in[1].shape), rows_per_part(call));
+}
+
+static size_t scratch_count(const weft_call *call)
+{
+    (void)call;
+    return sizeof(int64_t);
 }
 
 static size_t scratch_losses(const weft_call *call)
@@ -173,6 +200,19 @@ static weft_value counted_rows(weft_graph *g, const cross_entropy_attr *attr, we
     return weft_cast(g, weft_logical_not(g, weft_equal(g, targets, ignore)), dtype);
 }
 
+/* True for the rows whose every logit is -inf. */
+static weft_value dead_rows(weft_graph *g, weft_value lse)
+{
+    return weft_equal(g, lse, weft_scalar(g, weft_dtype_of(g, lse), -INFINITY));
+}
+
+/* e^(logits - lse); zeros in dead rows. */
+static weft_value probabilities(weft_graph *g, weft_value logits, weft_value lse)
+{
+    weft_value finite = weft_masked_fill(g, lse, dead_rows(g, lse), 0.0);
+    return weft_exp(g, weft_sub(g, logits, weft_expand_dims(g, finite, -1)));
+}
+
 /* dlogits = dloss / count * counted * (e^(logits - lse) - (1 - e) onehot - e / C) */
 static void expand_cross_entropy_grad(weft_expand *e)
 {
@@ -181,14 +221,15 @@ static void expand_cross_entropy_grad(weft_expand *e)
     weft_dtype dtype = weft_dtype_of(g, e->in[0]);
     int64_t classes = weft_dim(g, e->in[0], -1);
     weft_value counted = counted_rows(g, attr, e->in[1], dtype), scale = e->in[3];
-    weft_value p = weft_exp(g, weft_sub(g, e->in[0], weft_expand_dims(g, e->in[2], -1)));
+    weft_value alive = weft_masked_fill(g, counted, dead_rows(g, e->in[2]), 0.0);
+    weft_value p = probabilities(g, e->in[0], e->in[2]);
     weft_value hot = weft_scale(g, weft_one_hot(g, e->in[1], classes, dtype), 1 - attr->smoothing);
     weft_value row = weft_add_scalar(g, weft_sub(g, p, hot), -attr->smoothing / (double)classes);
     if (!attr->sum) {
         weft_value n = weft_sum(g, counted, WEFT_ALL_AXES, false);
         scale = weft_div(g, scale, weft_maximum(g, n, weft_scalar(g, dtype, 1.0)));
     }
-    e->out[0] = weft_mul(g, row, weft_mul(g, weft_expand_dims(g, counted, -1), scale));
+    e->out[0] = weft_mul(g, row, weft_mul(g, weft_expand_dims(g, alive, -1), scale));
 }
 
 static void vjp_cross_entropy(weft_vjp *v)
@@ -199,7 +240,7 @@ static void vjp_cross_entropy(weft_vjp *v)
         whole = weft_apply(g, &weft_op_cross_entropy_grad, v->attr,
                            (weft_value[]){v->in[0], v->in[1], v->out[1], v->grad_out[0]}, 4, NULL);
     if (weft_is_value(v->grad_out[1])) { /* d lse / d logits = softmax */
-        weft_value p = weft_exp(g, weft_sub(g, v->in[0], weft_expand_dims(g, v->out[1], -1)));
+        weft_value p = probabilities(g, v->in[0], v->out[1]);
         weft_value part = weft_mul(g, p, weft_expand_dims(g, v->grad_out[1], -1));
         whole = weft_is_value(whole) ? weft_add(g, whole, part) : part;
     }
@@ -221,6 +262,7 @@ static const weft_sample samples_cross_entropy[] = {
     {&ce_smooth, 2, {F({3, {2, 4, 5}}), TARGETS({2, {2, 4}})}},
     {&ce_sum, 2, {F({2, {3, 5}}), TARGETS({1, {3}})}},
     {&ce_plain, 2, {F({2, {0, 5}}), TARGETS({1, {0}})}},
+    {&ce_plain, 2, {F({1, {5}}), TARGETS({0, {0}})}},
 };
 static const weft_sample samples_cross_entropy_grad[] = {
     {&ce_plain,
@@ -232,6 +274,9 @@ static const weft_sample samples_cross_entropy_grad[] = {
     {&ce_sum,
      4,
      {F({2, {3, 5}}), TARGETS({1, {3}}), {WEFT_FLOAT, {1, {3}}, 1, 3, false}, F({0, {0}})}},
+    {&ce_plain,
+     4,
+     {F({2, {0, 5}}), TARGETS({1, {0}}), {WEFT_FLOAT, {1, {0}}, 1, 3, false}, F({0, {0}})}},
 };
 static const weft_attr_field cross_entropy_fields[] = {
     {"ignore_index", WEFT_ATTR_INT64, offsetof(cross_entropy_attr, ignore_index)},
@@ -274,7 +319,9 @@ const weft_op weft_op_cross_entropy_grad = {
     .infer = infer_cross_entropy_grad,
     .kernel = FLOAT_KERNELS(cross_entropy_grad),
     .takes = WEFT_TAKES_DENSE,
-    .parts = parts_rows,
+    .stages = 2,
+    .parts = parts_grad,
+    .scratch = scratch_count,
     .cost = cost_rows,
     .inplace = 1,
     .expand = expand_cross_entropy_grad,

@@ -9,13 +9,25 @@ typedef struct generate_attr {
 
 #ifdef WEFT_KERNEL_ISA
 
+/* A number as an element, as cast does it: bool is 0 or 1, i32 saturates and takes NaN for 0. */
+static inline T element(double x)
+{
+#if KERNEL_IS(b8)
+    return x != 0;
+#elif KERNEL_IS(i32)
+    return x != x ? 0 : x >= INT32_MAX ? INT32_MAX : x <= INT32_MIN ? INT32_MIN : (int32_t)x;
+#else
+    return (T)x;
+#endif
+}
+
 /* fill is arange of one element. */
 KERNEL(arange)
 {
     const generate_attr *attr = call->attr;
     int64_t n = numel_of(&call->out[0].shape), end = (part + 1) * TILE < n ? (part + 1) * TILE : n;
     for (int64_t i = part * TILE; i < end; i++)
-        ((T *)call->out[0].data)[i] = (T)(attr->start + (double)i * attr->step);
+        ((T *)call->out[0].data)[i] = element(attr->start + (double)i * attr->step);
 }
 
 #if KERNEL_IS(b8)
@@ -43,12 +55,27 @@ static bool infer_generate(weft_infer *infer)
 static const generate_attr fill_f64 = {WEFT_F64, {0, {0}}, 2.5, 0},
                            fill_int = {WEFT_I32, {0, {0}}, 7, 0},
                            range_f64 = {WEFT_F64, {1, {5}}, 1.0, 0.5},
+                           fill_bool = {WEFT_BOOL, {0, {0}}, 2, 0},
                            range_int = {WEFT_I32, {1, {4}}, 3, -1},
+                           range_empty = {WEFT_F64, {1, {0}}, 3, -1},
+                           tril_empty = {WEFT_BOOL, {2, {0, 4}}, 0, 0},
                            tril_wide = {WEFT_BOOL, {2, {3, 5}}, 1, 0},
                            tril_tall = {WEFT_BOOL, {2, {4, 2}}, -1, 0};
-static const weft_sample samples_fill[] = {{&fill_f64, 0, {{0}}}, {&fill_int, 0, {{0}}}};
-static const weft_sample samples_arange[] = {{&range_f64, 0, {{0}}}, {&range_int, 0, {{0}}}};
-static const weft_sample samples_tril_mask[] = {{&tril_wide, 0, {{0}}}, {&tril_tall, 0, {{0}}}};
+static const weft_sample samples_fill[] = {
+    {&fill_f64, 0, {{0}}},
+    {&fill_int, 0, {{0}}},
+    {&fill_bool, 0, {{0}}},
+};
+static const weft_sample samples_arange[] = {
+    {&range_f64, 0, {{0}}},
+    {&range_int, 0, {{0}}},
+    {&range_empty, 0, {{0}}},
+};
+static const weft_sample samples_tril_mask[] = {
+    {&tril_wide, 0, {{0}}},
+    {&tril_tall, 0, {{0}}},
+    {&tril_empty, 0, {{0}}},
+};
 static const weft_attr_field generate_fields[] = {
     {"dtype", WEFT_ATTR_DTYPE, offsetof(generate_attr, dtype)},
     {"shape", WEFT_ATTR_SHAPE, offsetof(generate_attr, shape)},
@@ -116,6 +143,9 @@ weft_value weft_arange(weft_graph *graph, weft_dtype dtype, int64_t count, doubl
 
 weft_value weft_tril_mask(weft_graph *graph, int64_t rows, int64_t columns, int64_t diagonal)
 {
+    /* Diagonals beyond the corners are all alike; these are exact as double. */
+    if (rows >= 0 && diagonal < -rows) diagonal = -rows;
+    if (columns >= 0 && diagonal > columns) diagonal = columns;
     return generate(graph, &weft_op_tril_mask, WEFT_BOOL, WEFT_SHAPE(rows, columns),
                     (double)diagonal, 0);
 }
@@ -127,6 +157,11 @@ weft_value weft_causal_mask(weft_graph *graph, int64_t query_len, int64_t key_le
 
 weft_value weft_tril(weft_graph *graph, weft_value x, int64_t diagonal)
 {
+    if (weft_is_value(x) && weft_rank(graph, x) < 2) {
+        weft_graph_fail(graph, WEFT_BAD_SHAPE, "tril: x needs rank 2 or more, got rank %d",
+                        weft_rank(graph, x));
+        return WEFT_NO_VALUE;
+    }
     weft_value keep =
         weft_tril_mask(graph, weft_dim(graph, x, -2), weft_dim(graph, x, -1), diagonal);
     return weft_masked_fill(graph, x, weft_logical_not(graph, keep), 0.0);

@@ -83,6 +83,7 @@ static void vjp_global_norm(weft_vjp *v)
 static const weft_sample samples_global_norm[] = {
     {NULL, 3, {F({2, {3, 4}}), F({1, {5}}), F({0, {0}})}},
     {NULL, 1, {F({1, {1}})}},
+    {NULL, 2, {F({2, {0, 3}}), F({1, {4}})}},
 };
 DECLARE_KERNELS(global_norm);
 extern const weft_op weft_op_global_norm;

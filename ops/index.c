@@ -185,6 +185,13 @@ static void cost_embedding(const weft_call *call, weft_cost *cost)
         2.0 * (double)numel_of(&call->out[0].shape) * (double)weft_dtype_bytes(call->out[0].dtype);
 }
 
+static void cost_embedding_grad(const weft_call *call, weft_cost *cost)
+{
+    double dy = (double)numel_of(&call->in[1].shape), table = (double)numel_of(&call->out[0].shape);
+    cost->flops = dy;
+    cost->bytes = (dy + table) * (double)weft_dtype_bytes(call->out[0].dtype);
+}
+
 static embedding_attr embedding_of(int64_t rows, int64_t padding_index)
 {
     embedding_attr attr;
@@ -265,7 +272,7 @@ const weft_op weft_op_embedding_grad = {
     .key_output = true,
     .takes = WEFT_TAKES_DENSE,
     .parts = parts_embedding_grad,
-    .cost = cost_embedding,
+    .cost = cost_embedding_grad,
     .vjp = vjp_embedding_grad,
     .samples = samples_embedding_grad,
     .n_samples = sizeof samples_embedding_grad / sizeof *samples_embedding_grad,
@@ -391,7 +398,7 @@ const weft_op weft_op_scatter_add = {
 static weft_value at_axis(weft_graph *graph, const weft_op *op, const weft_value *in, size_t n,
                           int axis)
 {
-    gather_attr attr = {axis < 0 ? axis + weft_rank(graph, in[0]) : axis};
+    gather_attr attr = {axis_from_front(axis, weft_rank(graph, in[0]))};
     return weft_apply(graph, op, &attr, in, n, NULL);
 }
 

@@ -60,6 +60,8 @@ KERNEL(pad)
 
 #include <weft/ops.h>
 
+#include <stdlib.h>
+
 static bool infer_concat(weft_infer *infer)
 {
     char a[128], b[128];
@@ -130,27 +132,26 @@ const weft_op weft_op_concat = {
 weft_value weft_concat(weft_graph *graph, const weft_value *x, size_t n, int axis)
 {
     concat_attr attr = {axis};
-    if (axis < 0 && x && n) attr.axis += weft_rank(graph, x[0]);
+    if (x && n) attr.axis = axis_from_front(axis, weft_rank(graph, x[0]));
     return weft_apply(graph, &weft_op_concat, &attr, x, n, NULL);
 }
 
+/* Along the new axis each value is one element, so concat checks that all shapes are equal. */
 weft_value weft_stack(weft_graph *graph, const weft_value *x, size_t n, int axis)
 {
     if (!x || !n) {
         weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "stack: no values");
         return WEFT_NO_VALUE;
     }
-    int rank = weft_rank(graph, x[0]);
-    if (axis < 0) axis += rank + 1;
-    weft_shape joined = weft_shape_of(graph, weft_expand_dims(graph, x[0], axis));
-    weft_value all = weft_concat(graph, x, n, 0);
-    /* [n d0, d1, ...] is [n, d0, d1, ...], whose first dimension then moves to its place. */
-    weft_shape flat = {joined.rank, {(int64_t)n}};
-    weft_axes order = {joined.rank, {0}};
-    if (weft_graph_status(graph) != WEFT_OK) return WEFT_NO_VALUE;
-    for (int d = 0; d < rank; d++) flat.dim[d + 1] = weft_dim(graph, x[0], d);
-    for (int d = 0; d < joined.rank; d++) order.axis[d] = d == axis ? 0 : d < axis ? d + 1 : d;
-    return weft_permute(graph, weft_reshape(graph, all, flat), order);
+    weft_value *layers = calloc(n, sizeof *layers);
+    if (!layers) {
+        weft_graph_fail(graph, WEFT_NO_MEMORY, "stack: no memory for %zu values", n);
+        return WEFT_NO_VALUE;
+    }
+    for (size_t i = 0; i < n; i++) layers[i] = weft_expand_dims(graph, x[i], axis);
+    weft_value stacked = weft_concat(graph, layers, n, axis);
+    free(layers);
+    return stacked;
 }
 
 /* ---- pad ---- */

@@ -31,6 +31,13 @@ static inline int64_t numel_of(const weft_shape *shape)
     return n;
 }
 
+/* A builder's axis as counted from the front; one outside [-rank, rank) stays as it is, for
+ * weft_infer_axis to refuse. */
+static inline int axis_from_front(int axis, int rank)
+{
+    return axis < 0 && axis >= -rank ? axis + rank : axis;
+}
+
 static inline int64_t ceil_div(int64_t a, int64_t b)
 {
     return (a + b - 1) / b;

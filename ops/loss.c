@@ -48,10 +48,12 @@ static const loss_attr loss_mean = {0}, loss_sum = {1};
 static const weft_sample samples_mse[] = {
     {&loss_mean, 2, {F({2, {3, 4}}), F({2, {3, 4}})}},
     {&loss_sum, 2, {F({1, {5}}), F({1, {5}})}},
+    {&loss_sum, 2, {F({2, {0, 3}}), F({2, {0, 3}})}},
 };
 static const weft_sample samples_bce[] = {
     {&loss_mean, 2, {F({2, {3, 4}}), UNIT({2, {3, 4}})}},
     {&loss_sum, 2, {F({1, {5}}), UNIT({1, {5}})}},
+    {&loss_sum, 2, {F({2, {0, 3}}), UNIT({2, {0, 3}})}},
 };
 static const weft_attr_field loss_fields[] = {
     {"sum", WEFT_ATTR_INT, offsetof(loss_attr, sum)},

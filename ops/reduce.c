@@ -401,7 +401,7 @@ static weft_value reduce(weft_graph *graph, const weft_op *op, weft_value x, wef
     attr.correction = correction;
     int rank = weft_rank(graph, x);
     for (int i = 0; i < axes.count && i < WEFT_MAX_RANK; i++)
-        attr.axis[i] = axes.axis[i] < 0 ? axes.axis[i] + rank : axes.axis[i];
+        attr.axis[i] = axis_from_front(axes.axis[i], rank);
     return weft_apply(graph, op, &attr, &x, 1, NULL);
 }
 

@@ -42,16 +42,24 @@ KERNEL(slice_scatter)
 
 extern const weft_op weft_op_slice, weft_op_slice_scatter;
 
+/* Whether the first and the last element lie in the axis, without overflow for any attribute. */
+static bool slice_fits(const slice_attr *attr)
+{
+    if (attr->step == 0 || attr->count < 0) return false;
+    if (attr->count == 0) return true;
+    if (attr->begin < 0 || attr->begin >= attr->size) return false;
+    int64_t more = attr->count - 1;
+    if (attr->step > 0) return more <= (attr->size - 1 - attr->begin) / attr->step;
+    return attr->step == INT64_MIN ? more == 0 : more <= attr->begin / -attr->step;
+}
+
 static bool infer_slice(weft_infer *infer)
 {
     const slice_attr *attr = infer->attr;
     weft_shape shape = infer->in[0].shape;
     int axis;
     if (!weft_infer_axis(infer, shape.rank, attr->axis, &axis)) return false;
-    int64_t last = attr->begin + (attr->count - 1) * attr->step;
-    if (attr->step == 0 || attr->count < 0 || attr->size != shape.dim[axis] ||
-        (attr->count > 0 && (attr->begin < 0 || attr->begin >= shape.dim[axis] || last < 0 ||
-                             last >= shape.dim[axis])))
+    if (attr->size != shape.dim[axis] || !slice_fits(attr))
         return weft_infer_fail(infer, WEFT_BAD_ARGUMENT,
                                "%lld elements from %lld by %lld do not lie in axis %d of size %lld",
                                (long long)attr->count, (long long)attr->begin,
@@ -67,9 +75,11 @@ static bool alias_slice(const void *attribute, const weft_type *in, const weft_l
     const slice_attr *attr = attribute;
     (void)in;
     *out_layout = *in_layout;
-    if (out->shape.dim[attr->axis] > 0)
+    /* An empty tensor has no first element, and a step that is never taken, of any size, must not
+     * become a stride. */
+    if (weft_shape_numel(out->shape) > 0)
         out_layout->offset += attr->begin * in_layout->stride[attr->axis];
-    out_layout->stride[attr->axis] *= attr->step;
+    if (attr->count > 1) out_layout->stride[attr->axis] *= attr->step;
     return true;
 }
 
@@ -167,17 +177,18 @@ weft_value weft_slice(weft_graph *graph, weft_value x, int axis, int64_t begin, 
     int rank = weft_rank(graph, x);
     slice_attr attr;
     memset(&attr, 0, sizeof attr);
-    attr.axis = axis < 0 ? axis + rank : axis;
+    attr.axis = axis_from_front(axis, rank);
     attr.size = weft_dim(graph, x, attr.axis);
     attr.step = step;
     if (step > 0) {
         attr.begin = begin == WEFT_END ? 0 : clip(begin, attr.size, step);
         end = end == WEFT_END ? attr.size : clip(end, attr.size, step);
-        attr.count = end > attr.begin ? (end - attr.begin + step - 1) / step : 0;
-    } else if (step < 0 && step > INT64_MIN) {
+        attr.count = end > attr.begin ? (end - attr.begin - 1) / step + 1 : 0;
+    } else if (step < 0) {
+        if (step == INT64_MIN) attr.step = step = -INT64_MAX; /* as far, and can be negated */
         attr.begin = begin == WEFT_END ? attr.size - 1 : clip(begin, attr.size, step);
         end = end == WEFT_END ? -1 : clip(end, attr.size, step);
-        attr.count = attr.begin > end ? (attr.begin - end - step - 1) / -step : 0;
+        attr.count = attr.begin > end ? (attr.begin - end - 1) / -step + 1 : 0;
     }
     return weft_apply(graph, &weft_op_slice, &attr, &x, 1, NULL);
 }
@@ -191,11 +202,11 @@ void weft_split(weft_graph *graph, weft_value x, int axis, const int64_t *sizes,
                 weft_value *pieces)
 {
     int64_t begin = 0, size = weft_dim(graph, x, axis);
+    for (size_t i = 0; pieces && i < count; i++) pieces[i] = WEFT_NO_VALUE;
     if (!sizes || !pieces) {
         weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "split: sizes or pieces are NULL");
         return;
     }
-    for (size_t i = 0; i < count; i++) pieces[i] = WEFT_NO_VALUE;
     for (size_t i = 0; i < count; i++) {
         if (sizes[i] < 0 || sizes[i] > size - begin) break;
         pieces[i] = weft_slice(graph, x, axis, begin, begin + sizes[i], 1);
@@ -209,6 +220,7 @@ void weft_split(weft_graph *graph, weft_value x, int axis, const int64_t *sizes,
 void weft_chunk(weft_graph *graph, weft_value x, int axis, size_t count, weft_value *pieces)
 {
     int64_t size = weft_dim(graph, x, axis);
+    for (size_t i = 0; pieces && i < count; i++) pieces[i] = WEFT_NO_VALUE;
     if (!pieces || count == 0 || size % (int64_t)count) {
         weft_graph_fail(graph, WEFT_BAD_SHAPE, "chunk: %lld elements do not make %zu equal pieces",
                         (long long)size, count);

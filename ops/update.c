@@ -21,8 +21,9 @@ typedef struct adam_attr {
 KERNEL(assign)
 {
     TILE_RANGE
-    memcpy((T *)call->out[0].data + begin, (const T *)call->in[1].data + begin,
-           (size_t)(end - begin) * sizeof(T));
+    T *to = (T *)call->out[0].data + begin;
+    const T *from = (const T *)call->in[1].data + begin;
+    if (to != from) memcpy(to, from, (size_t)(end - begin) * sizeof(T));
 }
 
 #if KERNEL_IS_FLOAT
@@ -39,7 +40,8 @@ KERNEL(sgd_update)
     T *param = call->out[0].data;
     const T *grad = call->in[1].data, lr = scalar_in(call, 2), decay = (T)attr->o.weight_decay;
     const T scale = attr->scaled ? scalar_in(call, 3) : 1;
-    for (int64_t i = begin; i < end; i++) param[i] -= lr * (scale * grad[i] + decay * param[i]);
+    _Pragma("omp simd") for (int64_t i = begin; i < end; i++) param[i] -=
+        lr * (scale * grad[i] + decay * param[i]);
 }
 
 /* Inputs: param, buf, grad, lr[, scale]. */
@@ -127,18 +129,26 @@ static void cost_update(const weft_call *call, weft_cost *cost)
     {                                                                                              \
         WEFT_FLOAT, {0, {0}}, 3, 3, false                                                          \
     }
-static const sgd_attr sgd_plain = {{0, 0.1, false}, true}, sgd_nesterov = {{0.9, 0.1, true}, false};
+static const sgd_attr sgd_plain = {{0, 0.1, false}, true}, sgd_bare = {{0, 0, false}, false},
+                      sgd_heavy = {{0.8, 0.1, false}, true},
+                      sgd_nesterov = {{0.9, 0.1, true}, false};
 static const adam_attr adam_plain = {{0.9, 0.98, 1e-9, 0.01, false}, true},
                        adam_decoupled = {{0.9, 0.999, 1e-8, 0.1, true}, false};
 static const weft_sample samples_assign[] = {
     {NULL, 2, {F({2, {3, 4}}), F({2, {3, 4}})}},
     {NULL, 2, {{WEFT_I32, {1, {3}}, 0, 9, false}, {WEFT_I32, {1, {3}}, 0, 9, false}}},
+    {NULL, 2, {{WEFT_BOOL, {1, {3}}, 0, 0.5, false}, {WEFT_BOOL, {1, {3}}, 0, 0.5, false}}},
+    {NULL, 2, {F({2, {0, 4}}), F({2, {0, 4}})}},
 };
 static const weft_sample samples_sgd_update[] = {
     {&sgd_plain, 4, {F({2, {3, 4}}), F({2, {3, 4}}), POSITIVE({0, {0}}), POSITIVE({0, {0}})}},
+    {&sgd_bare, 3, {F({2, {1, 5}}), F({2, {1, 5}}), POSITIVE({0, {0}})}},
 };
 static const weft_sample samples_momentum_update[] = {
     {&sgd_nesterov, 4, {F({1, {7}}), F({1, {7}}), F({1, {7}}), POSITIVE({0, {0}})}},
+    {&sgd_heavy,
+     5,
+     {F({2, {3, 2}}), F({2, {3, 2}}), F({2, {3, 2}}), POSITIVE({0, {0}}), POSITIVE({0, {0}})}},
 };
 static const weft_sample samples_adam_update[] = {
     {&adam_plain,
@@ -153,6 +163,7 @@ static const weft_sample samples_adam_update[] = {
 static const weft_attr_field sgd_fields[] = {
     {"momentum", WEFT_ATTR_DOUBLE, offsetof(sgd_attr, o.momentum)},
     {"weight_decay", WEFT_ATTR_DOUBLE, offsetof(sgd_attr, o.weight_decay)},
+    {"nesterov", WEFT_ATTR_BOOL, offsetof(sgd_attr, o.nesterov)},
     {NULL, WEFT_ATTR_INT, 0},
 };
 static const weft_attr_field adam_fields[] = {
@@ -160,6 +171,7 @@ static const weft_attr_field adam_fields[] = {
     {"beta2", WEFT_ATTR_DOUBLE, offsetof(adam_attr, o.beta2)},
     {"eps", WEFT_ATTR_DOUBLE, offsetof(adam_attr, o.eps)},
     {"weight_decay", WEFT_ATTR_DOUBLE, offsetof(adam_attr, o.weight_decay)},
+    {"decoupled", WEFT_ATTR_BOOL, offsetof(adam_attr, o.decoupled)},
     {NULL, WEFT_ATTR_INT, 0},
 };
 
@@ -217,6 +229,11 @@ weft_value weft_sgd_update(weft_graph *graph, weft_value param, weft_value buf, 
     sgd_attr attr;
     memset(&attr, 0, sizeof attr);
     if (!has_options(graph, options, "sgd_update")) return WEFT_NO_VALUE;
+    if (options->momentum != 0 && !weft_is_value(buf)) {
+        weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "sgd_update: momentum %g needs a buffer",
+                        options->momentum);
+        return WEFT_NO_VALUE;
+    }
     attr.o.momentum = options->momentum;
     attr.o.weight_decay = options->weight_decay;
     attr.o.nesterov = options->nesterov;

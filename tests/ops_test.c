@@ -453,16 +453,26 @@ static void test_edges(void)
     weft_graph *g = weft_graph_new();
     weft_value low = weft_fill(g, WEFT_F32, WEFT_SHAPE(2, 3), -INFINITY);
     weft_value none = weft_fill(g, WEFT_F32, WEFT_SHAPE(0, 3), 1);
-    weft_value targets[] = {weft_softmax(g, low, -1), weft_logsumexp(g, low, WEFT_AXES(1), false),
+    weft_value targets[] = {weft_softmax(g, low, -1),
+                            weft_logsumexp(g, low, WEFT_AXES(1), false),
                             weft_sum(g, none, WEFT_AXES(0), false),
                             weft_max(g, none, WEFT_AXES(0), false),
-                            weft_mean(g, none, WEFT_AXES(0), false)};
-    static const float expected[] = {0, -INFINITY, 0, -INFINITY, NAN};
+                            weft_mean(g, none, WEFT_AXES(0), false),
+                            WEFT_NO_VALUE,
+                            WEFT_NO_VALUE};
+    static const float expected[] = {0, -INFINITY, 0, -INFINITY, NAN, INFINITY, 0};
+    /* A row without probabilities: an infinite loss, but no gradient. */
+    weft_value p = weft_input(g, "p", WEFT_F32, WEFT_SHAPE(2, 3));
+    weft_value first = weft_fill(g, WEFT_I32, WEFT_SHAPE(2), 0);
+    targets[5] = weft_cross_entropy(g, p, first, &(weft_cross_entropy_options){.ignore_index = -1});
+    weft_grad(g, targets[5], &p, 1, &targets[6]);
+    static const float dead[6] = {-INFINITY, -INFINITY, -INFINITY, 0, -INFINITY, -INFINITY};
     weft_error error;
-    weft_plan *plan = weft_plan_new(g, targets, 5, NULL, &error);
+    weft_plan *plan = weft_plan_new(g, targets, 7, NULL, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
+    CU_ASSERT_EQUAL(weft_feed(s, p, dead, sizeof dead), WEFT_OK);
     CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
-    for (size_t i = 0; i < 5; i++) {
+    for (size_t i = 0; i < 7; i++) {
         weft_tensor t;
         CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, targets[i], &t));
         float x = *(float *)t.data;
@@ -499,6 +509,14 @@ static void test_composites(void)
         {weft_transpose(g, x, 0, 1), {2, {3, 2}}, {0, 3, 1, 4, 2, 5}},
         {weft_tril(g, x, 0), {2, {2, 3}}, {0, 0, 0, 3, 4, 0}},
         {weft_cast(g, weft_causal_mask(g, 2, 3), WEFT_F32), {2, {2, 3}}, {0, 1, 1, 0, 0, 1}},
+        {weft_cast(g, weft_fill(g, WEFT_I32, WEFT_SHAPE(1), 1e12), WEFT_F32),
+         {1, {1}},
+         {2147483648.0f}},
+        {weft_cast(g, weft_fill(g, WEFT_BOOL, WEFT_SHAPE(2), 0.5), WEFT_F32), {1, {2}}, {1, 1}},
+        {weft_cast(g, weft_tril_mask(g, 2, 3, INT64_MAX), WEFT_F32),
+         {2, {2, 3}},
+         {1, 1, 1, 1, 1, 1}},
+        {weft_cast(g, weft_tril_mask(g, 2, 3, INT64_MIN), WEFT_F32), {2, {2, 3}}, {0}},
         {weft_sum_to(g, x, WEFT_SHAPE(1, 3)), {2, {1, 3}}, {3, 5, 7}},
         {weft_pow_scalar(g, x, 2), {2, {2, 3}}, {0, 1, 4, 9, 16, 25}},
         {weft_softmax(g, weft_fill(g, WEFT_F32, WEFT_SHAPE(2, 3), 7), 0), {2, {2, 3}}, {.5f, .5f}},
@@ -524,6 +542,57 @@ static void test_composites(void)
     weft_graph_free(g);
 }
 
+/* Builders refuse what their shape rules cannot see, or see too late. */
+static void test_refusals(void)
+{
+    enum { ARGMAX, CUMSUM, SUM, CONCAT, STACK, SLICE, GATHER, SCATTER, TRIL, MOMENTUM, CASES };
+    static const int axes[] = {-4, -3, 3, INT32_MIN, INT32_MAX};
+    for (size_t k = 0; k < sizeof axes / sizeof *axes; k++)
+        for (int i = 0; i < CASES; i++) {
+            weft_graph *g = weft_graph_new();
+            const int axis = i == STACK && axes[k] == -3 ? -5 : axes[k];
+            weft_value x = weft_fill(g, WEFT_F32, WEFT_SHAPE(2, 3), 1), y = WEFT_NO_VALUE;
+            weft_value at = weft_fill(g, WEFT_I32, WEFT_SHAPE(2, 3), 1), one[2] = {x, x};
+            weft_value p = weft_param(g, "p", WEFT_F32, WEFT_SHAPE(3), WEFT_INIT_ONES);
+            weft_value lr = weft_scalar(g, WEFT_F32, 1);
+            switch (i) {
+            case ARGMAX:
+                y = weft_argmax(g, x, axis, false);
+                break;
+            case CUMSUM:
+                y = weft_cumsum(g, x, axis, false);
+                break;
+            case SUM:
+                y = weft_sum(g, x, WEFT_AXES(axis), false);
+                break;
+            case CONCAT:
+                y = weft_concat(g, one, 2, axis);
+                break;
+            case STACK:
+                y = weft_stack(g, one, 2, axis);
+                break;
+            case SLICE:
+                y = weft_slice(g, x, axis, 0, 1, 1);
+                break;
+            case GATHER:
+                y = weft_gather(g, x, at, axis);
+                break;
+            case SCATTER:
+                y = weft_scatter_add(g, x, at, x, axis);
+                break;
+            case TRIL:
+                y = weft_tril(g, p, 0);
+                break;
+            default:
+                y = weft_sgd_update(g, p, WEFT_NO_VALUE, p, lr, WEFT_NO_VALUE,
+                                    &(weft_sgd_options){.momentum = 0.9});
+            }
+            CU_ASSERT_FALSE(weft_is_value(y));
+            CU_ASSERT_NOT_EQUAL(weft_graph_status(g), WEFT_OK);
+            weft_graph_free(g);
+        }
+}
+
 void ops_tests(void)
 {
     CU_pSuite suite = CU_add_suite("ops", NULL, NULL);
@@ -539,4 +608,5 @@ void ops_tests(void)
     CU_add_test(suite, "wrong calls are refused", test_wrong_calls);
     CU_add_test(suite, "edges", test_edges);
     CU_add_test(suite, "builders made of other ops", test_composites);
+    CU_add_test(suite, "builders refuse axes outside the rank", test_refusals);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static char path[128];
@@ -93,7 +94,17 @@ static void test_lying_files(void)
            "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
            "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",
            4, "overlap");
+    /* Sizes that add up to the data's although two tensors share bytes and others belong to none.
+     */
+    refuse(0,
+           "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+           "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",
+           8, "b: its data overlap");
+    refuse(0, "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8, "leave holes");
     refuse(0, "{\"__metadata__\":{\"k\":1}}", 0, "something else than text");
+    refuse(0, "{\"__metadata__\":{},\"__metadata__\":{}}", 0, "__metadata__: appears twice");
+    refuse(0, "{} more", 0, "not JSON");
+    refuse(3, "{}", 1, "not JSON");
 }
 
 /* Every prefix of a good file, and every file with one byte changed, is refused or read; the store
@@ -157,6 +168,71 @@ static void test_full_disk(void)
     weft_params_free(back);
 }
 
+/* A file that does not fit the store changes nothing of it, metadata and contents included; one
+ * that fits replaces what is there, at the same address, and adds the rest. */
+static void test_load_into_store(void)
+{
+    weft_error error = {0};
+    weft_params *file = small_store(), *p = weft_params_new();
+    weft_tensor step, weight, found;
+    weft_params_add(p, "step", WEFT_F64, WEFT_SCALAR, &step, NULL);
+    weft_params_add(p, "enc.weight", WEFT_F32, WEFT_SHAPE(3, 2), &weight, NULL);
+    *(double *)step.data = 1;
+    weft_params_set_meta(p, "model", "mine");
+    CU_ASSERT_EQUAL(weft_params_save(file, path, &error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_params_load(p, path, &error), WEFT_BAD_SHAPE);
+    CU_ASSERT_STRING_EQUAL(error.where, path);
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "enc.weight is f32 [2, 3] in the file"));
+    CU_ASSERT_EQUAL(weft_params_count(p), 2);
+    CU_ASSERT_EQUAL(*(double *)step.data, 1);
+    CU_ASSERT_STRING_EQUAL(weft_params_meta(p, "model"), "mine");
+    weft_params_free(p);
+
+    p = weft_params_new();
+    weft_params_add(p, "step", WEFT_F64, WEFT_SCALAR, &step, NULL);
+    weft_params_set_meta(p, "model", "mine");
+    weft_params_set_meta(p, "other", "kept");
+    CU_ASSERT_EQUAL(weft_params_load(p, path, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_params_count(p), 3);
+    CU_ASSERT_TRUE(weft_params_get(p, "step", &found) && found.data == step.data);
+    CU_ASSERT_EQUAL(*(double *)step.data, M_PI);
+    CU_ASSERT_STRING_EQUAL(weft_params_meta(p, "model"), "a \"quoted\" name\n");
+    CU_ASSERT_STRING_EQUAL(weft_params_meta(p, "other"), "kept");
+    weft_params_free(p);
+    weft_params_free(file);
+}
+
+/* Names that a file could not hold are refused before they are in the store. */
+static void test_reserved_name(void)
+{
+    weft_error error = {0};
+    weft_params *p = weft_params_new();
+    CU_ASSERT_EQUAL(weft_params_add(p, "__metadata__", WEFT_F32, WEFT_SHAPE(1), NULL, &error),
+                    WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_params_add(p, "", WEFT_F32, WEFT_SHAPE(1), NULL, NULL), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_params_count(p), 0);
+    weft_params_free(p);
+}
+
+static void test_read_only_folder(void)
+{
+    weft_error error = {0};
+    char folder[] = "/tmp/weft-folder-XXXXXX", inside[64];
+    if (geteuid() == 0) {
+        test_skip("saving into a read-only folder", "root may write anywhere");
+        return;
+    }
+    CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(folder));
+    snprintf(inside, sizeof inside, "%s/x", folder);
+    chmod(folder, 0500);
+    weft_params *p = small_store();
+    CU_ASSERT_EQUAL(weft_params_save(p, inside, &error), WEFT_IO);
+    CU_ASSERT_STRING_EQUAL(error.where, inside);
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "Permission denied"));
+    weft_params_free(p);
+    rmdir(folder);
+}
+
 /* First contents: right moments, and independent of the order of declaration. */
 static void test_init(void)
 {
@@ -213,5 +289,8 @@ void params_tests(void)
     CU_add_test(suite, "lying files", test_lying_files);
     CU_add_test(suite, "damaged files", test_damaged_files);
     CU_add_test(suite, "full disk", test_full_disk);
+    CU_add_test(suite, "loading into a store", test_load_into_store);
+    CU_add_test(suite, "reserved name", test_reserved_name);
+    CU_add_test(suite, "read-only folder", test_read_only_folder);
     CU_add_test(suite, "first contents", test_init);
 }

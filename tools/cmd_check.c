@@ -47,7 +47,9 @@ static bool check_op(const weft_op *op, double worst[2], size_t *checked, weft_e
         for (int order = 1; order <= 2; order++) {
             weft_check_result r;
             if (weft_check_op(op, s, order, -1, 1, &r, error) != WEFT_OK) return false;
-            if (!(r.worst_error <= worst[order - 1])) worst[order - 1] = r.worst_error;
+            /* Once NaN, always NaN. */
+            if (!isnan(worst[order - 1]) && !(r.worst_error <= worst[order - 1]))
+                worst[order - 1] = r.worst_error;
             *checked += r.checked;
         }
     return true;
@@ -65,10 +67,12 @@ static int check_ops(const arguments *a)
         size_t checked = 0;
         if (a->op && strcmp(a->op, op->name) != 0) continue;
         bool ran = check_op(op, worst, &checked, &error);
-        bool good = ran && worst[0] <= FIRST_ORDER_LIMIT && worst[1] <= SECOND_ORDER_LIMIT;
+        bool idle = op->gradient == WEFT_GRADIENT_VJP && !checked;
+        bool good = ran && !idle && worst[0] <= FIRST_ORDER_LIMIT && worst[1] <= SECOND_ORDER_LIMIT;
         const char *verdict = !ran                                 ? error.message
                               : op->gradient == WEFT_GRADIENT_ZERO ? "zero by definition"
                               : op->gradient == WEFT_GRADIENT_NONE ? "none by design"
+                              : idle                               ? "FAILED: nothing checked"
                               : good                               ? "ok"
                                                                    : "FAILED";
         failures += !good;

@@ -139,19 +139,40 @@ static bool ends_with(const char *text, const char *end)
     return n >= m && !strcmp(text + n - m, end);
 }
 
+/* Returns the exit status. */
+static int write_file(const char *path, const char *data, size_t bytes)
+{
+    FILE *file = fopen(path, "wb");
+    bool good = file && fwrite(data, 1, bytes, file) == bytes && fflush(file) == 0;
+    int why = errno;
+    if (file && fclose(file) != 0 && good) {
+        good = false;
+        why = errno;
+    }
+    return good ? EXIT_GOOD : tool_fail_text(path, "cannot be written: %s", strerror(why));
+}
+
+/* Drawn into memory: libgvc ends the program when a file cannot be written. */
 static int render(const char *text, const char *path)
 {
 #ifdef WEFT_HAVE_GRAPHVIZ
+    char *data = NULL;
+    size_t bytes = 0;
+    FILE *memory = open_memstream(&data, &bytes);
     GVC_t *gvc = gvContext();
     graph_t *graph = gvc ? agmemread(text) : NULL;
-    int failed = !graph || gvLayout(gvc, graph, "dot") != 0 ||
-                 gvRenderFilename(gvc, graph, ends_with(path, ".png") ? "png" : "svg", path) != 0;
+    bool failed = !memory || !graph || gvLayout(gvc, graph, "dot") != 0 ||
+                  gvRender(gvc, graph, ends_with(path, ".png") ? "png" : "svg", memory) != 0;
     if (graph) {
         gvFreeLayout(gvc, graph);
         agclose(graph);
     }
     if (gvc) gvFreeContext(gvc);
-    return failed ? tool_fail_text(path, "Graphviz could not draw it") : EXIT_GOOD;
+    if (memory && fclose(memory) != 0) failed = true;
+    int status =
+        failed ? tool_fail_text(path, "Graphviz could not draw it") : write_file(path, data, bytes);
+    free(data);
+    return status;
 #else
     (void)text;
     return tool_fail_text(path, "this build has no Graphviz: write a .dot file instead");
@@ -180,15 +201,16 @@ int cmd_dot(int argc, char **argv)
     bool picture = ends_with(a.output, ".svg") || ends_with(a.output, ".png");
     char *text = NULL;
     size_t bytes = 0;
-    FILE *file = picture ? open_memstream(&text, &bytes) : fopen(a.output, "w");
+    FILE *file = open_memstream(&text, &bytes);
     int status = EXIT_GOOD;
     if (!file)
-        status = tool_fail_text(a.output, "cannot be written: %s", strerror(errno));
+        status = tool_fail_text("dot", "out of memory");
     else if (weft_graph_dot(m.graph, file, &error) != WEFT_OK)
         status = tool_fail(&error);
     if (file && fclose(file) != 0 && status == EXIT_GOOD)
-        status = tool_fail_text(a.output, "cannot be written: %s", strerror(errno));
-    if (status == EXIT_GOOD && picture) status = render(text, a.output);
+        status = tool_fail_text("dot", "out of memory");
+    if (status == EXIT_GOOD)
+        status = picture ? render(text, a.output) : write_file(a.output, text, bytes);
     free(text);
     weft_graph_free(m.graph);
     return status;

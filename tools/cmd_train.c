@@ -152,6 +152,9 @@ typedef struct trainer {
     double start, spent_before, smooth_loss, valid_loss;
     bool terminal;
     char model_path[4096], vocabulary_path[4096];
+    char options[TOOL_OPTIONS_TEXT]; /* of the model: what the checkpoint tells */
+    char stored[TOOL_OPTIONS_TEXT];  /* those of the checkpoint resumed, cut into words */
+    bool made_vocabulary;
     weft_error error;
 } trainer;
 
@@ -251,8 +254,8 @@ static bool train_batch(trainer *t, const corpus *c, const epoch *e, const batch
     int32_t len = bucket_lengths[batch_info->bucket];
     int64_t size = bucket_batch(batch_info->bucket, t->s->batch_tokens);
     float lr = (float)learning_rate(t, share);
-    t->target_tokens +=
-        batch_fill(c, e->order + batch_info->first, size, len, t->ids[0], t->ids[1], t->ids[2]);
+    t->target_tokens += batch_fill(c, e->order + batch_info->first, size, size, len, t->ids[0],
+                                   t->ids[1], t->ids[2]);
     weft_session_set_step(k->train_session, (uint64_t)t->step);
     if (!feed_ids(t, k->train_session, &k->train.io, (size_t)(size * len))) return false;
     if (weft_feed(k->train_session, k->train.lr, &lr, sizeof lr) != WEFT_OK ||
@@ -279,8 +282,8 @@ static bool validate(trainer *t, size_t most, double *out)
         bucket *k = &t->buckets[e.batches[i].bucket];
         int32_t len = bucket_lengths[e.batches[i].bucket];
         int64_t size = bucket_batch(e.batches[i].bucket, t->s->batch_tokens);
-        double n = (double)batch_fill(&t->valid, e.order + e.batches[i].first, size, len, t->ids[0],
-                                      t->ids[1], t->ids[2]);
+        double n = (double)batch_fill(&t->valid, e.order + e.batches[i].first, e.batches[i].unique,
+                                      size, len, t->ids[0], t->ids[1], t->ids[2]);
         float nll = 0;
         good = feed_ids(t, k->eval_session, &k->eval.io, (size_t)(size * len));
         if (good && weft_run(k->eval_session) != WEFT_OK)
@@ -296,14 +299,10 @@ static bool validate(trainer *t, size_t most, double *out)
 
 static bool save(trainer *t)
 {
-    char text[1024], *at = text;
+    char text[32];
     snprintf(text, sizeof text, "%ld", t->step);
     weft_status status = weft_params_set_meta(t->params, "step", text);
-    text[0] = 0;
-    for (size_t i = 0; i < t->s->model.n_options; i++)
-        at += snprintf(at, sizeof text - (size_t)(at - text), "%s%s", i ? " " : "",
-                       t->s->model.options[i]);
-    if (status == WEFT_OK) status = weft_params_set_meta(t->params, "model_options", text);
+    if (status == WEFT_OK) status = weft_params_set_meta(t->params, "model_options", t->options);
     if (status == WEFT_OK)
         status = weft_params_set_meta(t->params, "model", t->s->model.model->name);
     if (status != WEFT_OK) {
@@ -405,6 +404,82 @@ static bool exists(const char *path)
     return access(path, F_OK) == 0;
 }
 
+/* The options of the checkpoint hold; the command line may repeat them, not change them. */
+static bool resume_options(trainer *t)
+{
+    model_args *given = &t->s->model;
+    const char *name = weft_params_meta(t->params, "model");
+    const char *text = weft_params_meta(t->params, "model_options");
+    const weft_model *model = weft_model_find(name);
+    const char *texts[2 * WEFT_MODEL_OPTIONS];
+    double was[WEFT_MODEL_OPTIONS], wanted[WEFT_MODEL_OPTIONS];
+    size_t n = 0;
+    if (!model || !text || strlen(text) >= sizeof t->stored) {
+        weft_error_set(&t->error, WEFT_BAD_FILE, t->model_path,
+                       "does not say which model it is of");
+        return false;
+    }
+    if (given->model && given->model != model) {
+        weft_error_set(&t->error, WEFT_BAD_ARGUMENT, t->model_path, "is of the model %s, not of %s",
+                       model->name, given->model->name);
+        return false;
+    }
+    strcpy(t->stored, text);
+    char *rest = NULL;
+    for (char *o = strtok_r(t->stored, " ", &rest); o && n < WEFT_MODEL_OPTIONS;
+         o = strtok_r(NULL, " ", &rest))
+        texts[n++] = o;
+    if (weft_model_parse(model, texts, n, was, &t->error) != WEFT_OK) return false;
+    size_t n_stored = n;
+    for (size_t i = 0; i < given->n_options; i++) texts[n++] = given->options[i];
+    if (weft_model_parse(model, texts, n, wanted, &t->error) != WEFT_OK) return false;
+    for (size_t i = 0; i < model->n_options; i++) {
+        if (was[i] == wanted[i]) continue;
+        weft_error_set(&t->error, WEFT_BAD_ARGUMENT, t->model_path, "was made with %s=%g, not %g",
+                       model->options[i].name, was[i], wanted[i]);
+        return false;
+    }
+    given->model = model;
+    given->n_options = n_stored;
+    memcpy(given->options, texts, n_stored * sizeof *texts);
+    return true;
+}
+
+/* What --resume goes on with: parameters and optimiser state, and the vocabulary beside them. */
+static bool open_checkpoint(trainer *t)
+{
+    if (!exists(t->vocabulary_path)) {
+        weft_error_set(&t->error, WEFT_IO, t->vocabulary_path, "cannot be opened: %s",
+                       strerror(errno));
+        return false;
+    }
+    t->params = weft_params_new();
+    return weft_params_load(t->params, t->model_path, &t->error) == WEFT_OK && resume_options(t);
+}
+
+/* The model, and every option of it by name and value, so that a checkpoint does not depend on
+ * defaults. */
+static bool choose_model(trainer *t)
+{
+    if (!t->s->model.model) t->s->model.model = weft_model_find("transformer");
+    const model_args *m = &t->s->model;
+    double values[WEFT_MODEL_OPTIONS];
+    size_t used = 0;
+    if (weft_model_parse(m->model, m->options, m->n_options, values, &t->error) != WEFT_OK)
+        return false;
+    for (size_t i = 0; i < m->model->n_options; i++) {
+        size_t room = sizeof t->options - used;
+        int n = snprintf(t->options + used, room, "%s%s=%.17g", i ? " " : "",
+                         m->model->options[i].name, values[i]);
+        if (n < 0 || (size_t)n >= room) {
+            weft_error_set(&t->error, WEFT_TOO_LARGE, m->model->name, "its options are too long");
+            return false;
+        }
+        used += (size_t)n;
+    }
+    return true;
+}
+
 static bool prepare_folder(trainer *t)
 {
     if (mkdir(t->s->out, 0777) != 0 && errno != EEXIST) {
@@ -413,7 +488,8 @@ static bool prepare_folder(trainer *t)
     }
     snprintf(t->model_path, sizeof t->model_path, "%s/model.safetensors", t->s->out);
     snprintf(t->vocabulary_path, sizeof t->vocabulary_path, "%s/vocab.model", t->s->out);
-    if (t->s->resume || !exists(t->model_path)) return true;
+    if (t->s->resume) return open_checkpoint(t);
+    if (!exists(t->model_path)) return true;
     weft_error_set(&t->error, WEFT_BAD_ARGUMENT, t->model_path,
                    "is there already: --resume goes on with it, another --out keeps it");
     return false;
@@ -421,7 +497,7 @@ static bool prepare_folder(trainer *t)
 
 static bool prepare_vocabulary(trainer *t)
 {
-    char message[256] = "", files[8192], prefix[4096];
+    char message[256] = "";
     const char *texts[4] = {t->s->source, t->s->target, t->s->valid_source, t->s->valid_target};
     for (int i = 0; i < 4; i++)
         if (access(texts[i], R_OK) != 0) {
@@ -430,12 +506,11 @@ static bool prepare_vocabulary(trainer *t)
         }
     if (!exists(t->vocabulary_path)) {
         fprintf(stderr, "making a vocabulary of %ld pieces ...\n", t->s->vocab);
-        snprintf(files, sizeof files, "%s,%s", t->s->source, t->s->target);
-        snprintf(prefix, sizeof prefix, "%s/vocab", t->s->out);
-        if (!spm_train(files, prefix, (int)t->s->vocab, message, sizeof message)) {
+        if (!spm_train(texts, 2, t->vocabulary_path, (int)t->s->vocab, message, sizeof message)) {
             weft_error_set(&t->error, WEFT_BAD_FILE, "vocabulary", "%s", message);
             return false;
         }
+        t->made_vocabulary = true;
     }
     t->vocabulary = spm_load(t->vocabulary_path, message, sizeof message);
     if (!t->vocabulary) weft_error_set(&t->error, WEFT_BAD_FILE, t->vocabulary_path, "%s", message);
@@ -448,8 +523,11 @@ static bool prepare_corpus(trainer *t)
     const settings *s = t->s;
     if (corpus_load(&t->train, s->source, s->target, t->vocabulary, most, &t->error) != WEFT_OK ||
         corpus_load(&t->valid, s->valid_source, s->valid_target, t->vocabulary, most, &t->error) !=
-            WEFT_OK)
+            WEFT_OK) {
+        /* It would be taken for good when the corpus has been put right. */
+        if (t->made_vocabulary) unlink(t->vocabulary_path);
         return false;
+    }
     fprintf(stderr,
             "%zu training pairs, %zu for validation; left out: %zu over %d tokens, %zu empty\n",
             t->train.n, t->valid.n, t->train.too_long + t->valid.too_long, most - 1,
@@ -462,10 +540,7 @@ static bool prepare_corpus(trainer *t)
 static bool prepare_model(trainer *t)
 {
     size_t most = (size_t)t->s->batch_tokens + (size_t)bucket_lengths[BUCKETS - 1];
-    t->params = weft_params_new();
-    if (t->params && t->s->resume &&
-        weft_params_load(t->params, t->model_path, &t->error) != WEFT_OK)
-        return false;
+    if (!t->params) t->params = weft_params_new();
     const char *step = weft_params_meta(t->params, "step");
     t->step = t->first_step = step ? strtol(step, NULL, 10) : 0;
     for (int i = 0; i < 3; i++) t->ids[i] = malloc(most * sizeof **t->ids);
@@ -511,13 +586,12 @@ int cmd_train(int argc, char **argv)
                         NULL,
                         NULL};
     argp_parse(&argp, argc, argv, 0, NULL, &s);
-    if (!s.model.model) s.model.model = weft_model_find("transformer");
     trainer t = {.s = &s, .terminal = isatty(s.json ? STDERR_FILENO : STDOUT_FILENO) == 1};
     struct sigaction action = {.sa_handler = on_signal};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    bool good = prepare_folder(&t) && prepare_vocabulary(&t) && prepare_corpus(&t) &&
-                prepare_model(&t) && train_loop(&t);
+    bool good = prepare_folder(&t) && choose_model(&t) && prepare_vocabulary(&t) &&
+                prepare_corpus(&t) && prepare_model(&t) && train_loop(&t);
     int status = good ? finish(&t) : tool_fail(&t.error);
     free_trainer(&t);
     return status;

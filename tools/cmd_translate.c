@@ -2,6 +2,7 @@
 #include "spm.h"
 #include "tool.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,9 +20,14 @@ static error_t parse(int key, char *text, struct argp_state *state)
 {
     arguments *a = state->input;
     switch (key) {
-    case KEY_THREADS:
-        a->threads = atoi(text);
+    case KEY_THREADS: {
+        char *end;
+        long n = strtol(text, &end, 10);
+        if (end == text || *end || n < 0 || n > 1024)
+            argp_error(state, "\"%s\" is not a number of threads from 0 to 1024", text);
+        a->threads = (int)n;
         return 0;
+    }
     case ARGP_KEY_ARG:
         if (a->folder) argp_error(state, "one folder only");
         a->folder = text;
@@ -50,7 +56,7 @@ static bool build(translator *t, int threads)
     const char *name = weft_params_meta(t->params, "model");
     const char *stored = weft_params_meta(t->params, "model_options");
     const weft_model *model = weft_model_find(name);
-    char texts[1024] = "", sizes[4][32], *rest = NULL;
+    char texts[TOOL_OPTIONS_TEXT] = "", sizes[4][32], *rest = NULL;
     const char *options[WEFT_MODEL_OPTIONS + 4];
     size_t n = 0;
     if (!model || !stored) {
@@ -151,7 +157,9 @@ static bool translate_lines(translator *t, char **lines, int n)
             return false;
         }
     }
-    return fflush(stdout) == 0;
+    if (fflush(stdout) == 0) return true;
+    weft_error_set(&t->error, WEFT_IO, "output", "cannot be written: %s", strerror(errno));
+    return false;
 }
 
 static bool translate_all(translator *t)
@@ -166,6 +174,10 @@ static bool translate_all(translator *t)
             n++;
         }
         if (n) good = translate_lines(t, lines, n);
+    }
+    if (good && ferror(stdin)) {
+        weft_error_set(&t->error, WEFT_IO, "input", "cannot be read: %s", strerror(errno));
+        good = false;
     }
     for (int i = 0; i < MOST_LINES; i++) free(lines[i]);
     return good;

@@ -76,7 +76,7 @@ static weft_status read_pairs(corpus *c, FILE *source, FILE *target, const char 
     weft_status status = WEFT_OK;
     for (;;) {
         bool more_a = read_line(source, &a, &a_size), more_b = read_line(target, &b, &b_size);
-        if (more_a != more_b)
+        if (more_a != more_b && !ferror(source) && !ferror(target))
             status = weft_error_set(error, WEFT_BAD_FILE, more_a ? target_path : source_path,
                                     "ends after %zu lines, %s goes on", line,
                                     more_a ? source_path : target_path);
@@ -89,6 +89,9 @@ static weft_status read_pairs(corpus *c, FILE *source, FILE *target, const char 
     }
     free(a);
     free(b);
+    if (ferror(source) || ferror(target))
+        return weft_error_set(error, WEFT_IO, ferror(source) ? source_path : target_path,
+                              "cannot be read: %s", strerror(errno));
     if (status == WEFT_OK && c->n == 0)
         status = weft_error_set(error, WEFT_BAD_FILE, source_path,
                                 "gives no pair of sentences of 1 to %d tokens", most - 1);
@@ -174,7 +177,10 @@ static void add_bucket(epoch *e, const corpus *c, int b, int64_t tokens, uint64_
         e->order[*used] = e->order[first + (*used - first) % n];
         (*used)++;
     }
-    for (size_t at = first; at < *used; at += size) e->batches[e->n_batches++] = (batch){b, at};
+    for (size_t at = first; at < *used; at += size) {
+        size_t left = first + n - at;
+        e->batches[e->n_batches++] = (batch){b, at, (int64_t)(left < size ? left : size)};
+    }
 }
 
 weft_status epoch_make(epoch *e, const corpus *c, int64_t tokens, uint64_t seed)
@@ -206,11 +212,14 @@ void epoch_free(epoch *e)
     memset(e, 0, sizeof *e);
 }
 
-size_t batch_fill(const corpus *c, const uint32_t *order, int64_t size, int32_t len,
+size_t batch_fill(const corpus *c, const uint32_t *order, int64_t rows, int64_t size, int32_t len,
                   int32_t *source, int32_t *target_in, int32_t *target_out)
 {
-    size_t tokens = 0;
-    for (int64_t row = 0; row < size; row++) {
+    size_t tokens = 0, rest = (size_t)((size - rows) * len) * sizeof *source;
+    memset(source + rows * len, SPM_PAD, rest);
+    memset(target_in + rows * len, SPM_PAD, rest);
+    memset(target_out + rows * len, SPM_PAD, rest);
+    for (int64_t row = 0; row < rows; row++) {
         const pair *p = &c->pairs[order[row]];
         int32_t *s = source + row * len, *in = target_in + row * len, *out = target_out + row * len;
         for (int32_t i = 0; i < len; i++) {

@@ -36,7 +36,8 @@ int64_t bucket_batch(int bucket, int64_t tokens);
  * of its class do not fill is filled up from the start of the class. */
 typedef struct batch {
     int bucket;
-    size_t first; /* in epoch.order */
+    size_t first;   /* in epoch.order */
+    int64_t unique; /* rows before the filling up */
 } batch;
 typedef struct epoch {
     uint32_t *order;
@@ -46,9 +47,9 @@ typedef struct epoch {
 weft_status epoch_make(epoch *e, const corpus *c, int64_t tokens, uint64_t seed);
 void epoch_free(epoch *e);
 
-/* Fills ids of [size, len] each: source, target_in (BOS first), target_out; the rest is padding.
- * Returns the target tokens that are not padding. */
-size_t batch_fill(const corpus *c, const uint32_t *order, int64_t size, int32_t len,
+/* Fills ids of [size, len] each: source, target_in (BOS first), target_out; the rest, and rows from
+ * `rows` on, is padding. Returns the target tokens that are not padding. */
+size_t batch_fill(const corpus *c, const uint32_t *order, int64_t rows, int64_t size, int32_t len,
                   int32_t *source, int32_t *target_in, int32_t *target_out);
 
 /* Entropy in nats of the unigram distribution of `counted` (with add-one smoothing over the

@@ -119,7 +119,10 @@ int main(int argc, char **argv)
         char name[64];
         snprintf(name, sizeof name, "weft %s", argv[1]);
         argv[1] = name;
-        return commands[i].run(argc - 1, argv + 1);
+        int status = commands[i].run(argc - 1, argv + 1);
+        if ((fflush(stdout) != 0 || ferror(stdout)) && status == EXIT_GOOD)
+            return tool_fail_text("output", "cannot be written");
+        return status;
     }
     fprintf(stderr, "weft: no command \"%s\" (see `weft --help`)\n", argv[1]);
     return EXIT_USAGE;

@@ -5,10 +5,15 @@
 #include <sentencepiece_trainer.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
+
+#include <unistd.h>
 
 // Exported by the library, but in none of its installed headers.
 namespace sentencepiece::logging
@@ -28,21 +33,64 @@ void say(char *message, size_t capacity, const std::string &text)
     std::replace(line.begin(), line.end(), '\n', ' ');
     std::snprintf(message, capacity, "%s", line.c_str());
 }
+
+// A CSV field: the list of input files is one, and a file's name may hold a comma.
+std::string quoted(const std::string &text)
+{
+    std::string out = "\"";
+    for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
+    return out + "\"";
+}
+
+// Written beside, synced and renamed, so that a full disk leaves no half vocabulary.
+bool write_whole(const std::string &path, const std::string &bytes)
+{
+    const std::string beside = path + ".tmp";
+    std::FILE *file = std::fopen(beside.c_str(), "wb");
+    if (!file) return false;
+    bool good = std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size() &&
+                std::fflush(file) == 0 && fsync(fileno(file)) == 0;
+    int why = errno;
+    if (std::fclose(file) != 0 && good) {
+        good = false;
+        why = errno;
+    }
+    if (good && std::rename(beside.c_str(), path.c_str()) == 0) return true;
+    if (good) why = errno;
+    std::remove(beside.c_str());
+    errno = why;
+    return false;
+}
 } // namespace
 
-bool spm_train(const char *files, const char *prefix, int size, char *message, size_t capacity)
+bool spm_train(const char *const *files, size_t n, const char *path, int size, char *message,
+               size_t capacity)
 {
     try {
         const int errors_only = 2;
         sentencepiece::logging::SetMinLogLevel(errors_only);
-        const std::string arguments =
-            "--input=" + std::string(files) + " --model_prefix=" + prefix +
-            " --vocab_size=" + std::to_string(size) +
-            " --model_type=bpe --character_coverage=1.0 --pad_id=0 --unk_id=1 --bos_id=2 --eos_id=3"
-            " --num_threads=1 --minloglevel=2 --hard_vocab_limit=false";
-        const auto status = sentencepiece::SentencePieceTrainer::Train(arguments);
-        if (status.ok()) return true;
-        say(message, capacity, status.ToString());
+        std::string input, model;
+        for (size_t i = 0; i < n; i++) input += (i ? "," : "") + quoted(files[i]);
+        const std::unordered_map<std::string, std::string> arguments = {
+            {"input", input},
+            {"vocab_size", std::to_string(size)},
+            {"model_type", "bpe"},
+            {"character_coverage", "1.0"},
+            {"pad_id", "0"},
+            {"unk_id", "1"},
+            {"bos_id", "2"},
+            {"eos_id", "3"},
+            {"num_threads", "1"},
+            {"minloglevel", "2"},
+            {"hard_vocab_limit", "false"}};
+        const auto status = sentencepiece::SentencePieceTrainer::Train(arguments, nullptr, &model);
+        if (!status.ok())
+            say(message, capacity, status.ToString());
+        else if (!write_whole(path, model))
+            say(message, capacity,
+                std::string(path) + " cannot be written: " + std::strerror(errno));
+        else
+            return true;
     } catch (const std::exception &e) {
         say(message, capacity, e.what());
     }

@@ -14,9 +14,10 @@ enum { SPM_PAD = 0, SPM_UNK = 1, SPM_BOS = 2, SPM_EOS = 3 };
 
 typedef struct spm spm;
 
-/* Trains a BPE vocabulary of `size` pieces on text files (comma separated) and writes
- * PREFIX.model. False, and one line in `message`, on failure. */
-bool spm_train(const char *files, const char *prefix, int size, char *message, size_t capacity);
+/* Trains a BPE vocabulary of `size` pieces on `n` text files and writes it to `path`, which is
+ * either a whole file or not touched. False, and one line in `message`, on failure. */
+bool spm_train(const char *const *files, size_t n, const char *path, int size, char *message,
+               size_t capacity);
 /* NULL, and one line in `message`, on failure. */
 spm *spm_load(const char *path, char *message, size_t capacity);
 void spm_free(spm *s);

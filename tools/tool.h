@@ -34,6 +34,9 @@ typedef struct model_args {
 /* Takes MODEL, then options; for the key ARGP_KEY_ARG. Ends the program on a usage error. */
 void tool_take_model_arg(model_args *args, const char *text, struct argp_state *state);
 
+/* Room for the options of a model as a checkpoint keeps them: all of them, "key=value ...". */
+#define TOOL_OPTIONS_TEXT (WEFT_MODEL_OPTIONS * 64)
+
 /* Builds the model and, for training, its whole Adam step over all parameters. */
 typedef struct built_model {
     weft_graph *graph;

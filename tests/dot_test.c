@@ -1,0 +1,142 @@
+/* DOT export: escaping, scopes as clusters, and that Graphviz, where it is there, takes it. */
+#include "tests.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char text[16384];
+
+/* The DOT text of a graph; "" if it cannot be had. */
+static const char *dot_of(const weft_graph *graph)
+{
+    weft_error error = {0};
+    FILE *file = tmpfile();
+    text[0] = 0;
+    if (!file) return text;
+    CU_ASSERT_EQUAL(weft_graph_dot(graph, file, &error), WEFT_OK);
+    rewind(file);
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    return text;
+}
+
+static size_t occurrences(const char *in, const char *what)
+{
+    size_t n = 0;
+    while ((in = strstr(in, what))) {
+        n++;
+        in += strlen(what);
+    }
+    return n;
+}
+
+/* Scopes a, b.c, b, a again: every leaf kind, a name that needs escaping, a braced name. */
+static weft_graph *scoped_graph(void)
+{
+    const float bias[3] = {1, 2, 3};
+    weft_graph *g = weft_graph_new();
+    weft_scope_push(g, "a");
+    weft_value x = weft_input(g, "x\"q\\{", WEFT_F32, WEFT_SHAPE(2, 3));
+    weft_scope_pop(g);
+    weft_scope_push(g, "b");
+    weft_scope_push(g, "c");
+    weft_value w = weft_param(g, "weight", WEFT_F32, WEFT_SHAPE(3, 3), WEFT_INIT_XAVIER);
+    x = weft_matmul(g, x, w);
+    weft_scope_pop(g);
+    x = weft_relu(g, x);
+    weft_scope_pop(g);
+    weft_scope_push(g, "a");
+    x = weft_add(g, x, weft_constant_data(g, WEFT_F32, WEFT_SHAPE(3), bias));
+    weft_name(g, x, "out");
+    weft_scope_pop(g);
+    CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_OK);
+    return g;
+}
+
+static void test_labels(void)
+{
+    weft_graph *g = scoped_graph();
+    const char *dot = dot_of(g);
+    CU_ASSERT_PTR_NOT_NULL(strstr(dot, "label=\"a.x\\\"q\\\\{\\nf32 [2, 3]\""));
+    CU_ASSERT_PTR_NOT_NULL(strstr(dot, "label=\"b.c.weight\\nf32 [3, 3]\""));
+    CU_ASSERT_PTR_NOT_NULL(strstr(dot, "label=\"a.out\\nadd\\nf32 [2, 3]\""));
+    CU_ASSERT_EQUAL(occurrences(dot, "shape=ellipse"), 1);
+    CU_ASSERT_EQUAL(occurrences(dot, "shape=box3d"), 1);
+    CU_ASSERT_EQUAL(occurrences(dot, "shape=note"), 1);
+    CU_ASSERT_EQUAL(occurrences(dot, "shape="), weft_graph_node_count(g));
+    CU_ASSERT_EQUAL(occurrences(dot, " -> "), 5);
+    weft_graph_free(g);
+}
+
+/* A scope that is entered twice goes by one name; one in another scope lies in its cluster. */
+static void test_clusters(void)
+{
+    weft_graph *g = scoped_graph();
+    const char *dot = dot_of(g);
+    CU_ASSERT_EQUAL(occurrences(dot, "subgraph \"cluster_a\" {"), 2);
+    CU_ASSERT_EQUAL(occurrences(dot, "subgraph \"cluster_b\" {"), 1);
+    CU_ASSERT_EQUAL(occurrences(dot, "subgraph \"cluster_b.c\" {"), 1);
+    const char *outer = strstr(dot, "cluster_b\""), *inner = strstr(dot, "cluster_b.c\"");
+    CU_ASSERT_TRUE(outer && inner && outer < inner && !memchr(outer, '}', (size_t)(inner - outer)));
+    CU_ASSERT_EQUAL(occurrences(dot, "subgraph "), 4);
+    CU_ASSERT_EQUAL(occurrences(dot, "\n}"), 5);
+    weft_graph_free(g);
+}
+
+static void test_failures(void)
+{
+    weft_error error = {0};
+    weft_graph *g = scoped_graph();
+    CU_ASSERT_EQUAL(weft_graph_dot(g, NULL, &error), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_NOT_EQUAL(weft_graph_dot(NULL, stdout, NULL), WEFT_OK);
+    FILE *full = fopen("/dev/full", "w");
+    if (full) {
+        memset(&error, 0, sizeof error);
+        CU_ASSERT_EQUAL(weft_graph_dot(g, full, &error), WEFT_IO);
+        CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "No space left"));
+        fclose(full);
+    } else {
+        test_skip("dot to a full disk", "there is no /dev/full");
+    }
+    weft_graph_fail(g, WEFT_BAD_SHAPE, "made to fail");
+    memset(&error, 0, sizeof error);
+    CU_ASSERT_EQUAL(weft_graph_dot(g, stdout, &error), WEFT_BAD_SHAPE);
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "made to fail"));
+    weft_graph_free(g);
+}
+
+/* Graphviz reads the text back, and then has three clusters. */
+static void test_graphviz(void)
+{
+    char path[] = "/tmp/weft-dot-XXXXXX", command[128], canon[16384];
+    if (system("command -v dot >/dev/null 2>&1") != 0) {
+        test_skip("dot -Tcanon", "the program dot is not installed");
+        return;
+    }
+    weft_error error = {0};
+    weft_graph *g = scoped_graph();
+    int descriptor = mkstemp(path);
+    FILE *file = descriptor >= 0 ? fdopen(descriptor, "w") : NULL;
+    CU_ASSERT_PTR_NOT_NULL_FATAL(file);
+    CU_ASSERT_EQUAL(weft_graph_dot(g, file, &error), WEFT_OK);
+    fclose(file);
+    snprintf(command, sizeof command, "dot -Tcanon %s 2>&1", path);
+    FILE *pipe = popen(command, "r");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(pipe);
+    canon[fread(canon, 1, sizeof canon - 1, pipe)] = 0;
+    CU_ASSERT_EQUAL(pclose(pipe), 0);
+    CU_ASSERT_EQUAL(occurrences(canon, "subgraph "), 3);
+    CU_ASSERT_EQUAL(occurrences(canon, "rror"), 0);
+    unlink(path);
+    weft_graph_free(g);
+}
+
+void dot_tests(void)
+{
+    CU_pSuite suite = CU_add_suite("dot", NULL, NULL);
+    CU_add_test(suite, "labels", test_labels);
+    CU_add_test(suite, "clusters", test_clusters);
+    CU_add_test(suite, "failures", test_failures);
+    CU_add_test(suite, "graphviz", test_graphviz);
+}
