@@ -19,99 +19,152 @@ weft_value weft_layer_linear(weft_graph *graph, const char *name, weft_value x, 
     return y;
 }
 
-weft_value weft_layer_layer_norm(weft_graph *graph, const char *name, weft_value x)
+weft_value weft_layer_layer_norm(weft_graph *graph, const char *name, weft_value x, double eps)
 {
     weft_dtype dtype = weft_dtype_of(graph, x);
     weft_shape features = WEFT_SHAPE(weft_dim(graph, x, -1));
     weft_scope_push(graph, "%s", name);
     weft_value gamma = weft_param(graph, "gamma", dtype, features, WEFT_INIT_ONES);
     weft_value beta = weft_param(graph, "beta", dtype, features, WEFT_INIT_ZEROS);
-    weft_value y = weft_layer_norm(graph, x, gamma, beta, 1e-5);
+    weft_value y = weft_layer_norm(graph, x, gamma, beta, eps);
     weft_scope_pop(graph);
     return y;
 }
 
-weft_value weft_layer_feed_forward(weft_graph *graph, const char *name, weft_value x, int64_t d_ff,
-                                   double dropout)
+weft_value weft_layer_rms_norm(weft_graph *graph, const char *name, weft_value x, double eps)
 {
     weft_scope_push(graph, "%s", name);
-    weft_value h = weft_relu(graph, weft_layer_linear(graph, "in", x, d_ff, true));
-    h = weft_dropout(graph, h, dropout);
-    weft_value y = weft_layer_linear(graph, "out", h, weft_dim(graph, x, -1), true);
+    weft_value gamma = weft_param(graph, "gamma", weft_dtype_of(graph, x),
+                                  WEFT_SHAPE(weft_dim(graph, x, -1)), WEFT_INIT_ONES);
+    weft_value y = weft_rms_norm(graph, x, gamma, eps);
     weft_scope_pop(graph);
     return y;
 }
 
-/* [batch, length, heads * head_dim] as [batch, heads, length, head_dim]. */
-static weft_value split_heads(weft_graph *g, weft_value x, int64_t heads)
+weft_value weft_layer_table(weft_graph *graph, const char *name, weft_dtype dtype, int64_t vocab,
+                            int64_t width)
 {
-    int64_t batch = weft_dim(g, x, 0), length = weft_dim(g, x, 1), width = weft_dim(g, x, 2);
-    x = weft_reshape(g, x, WEFT_SHAPE(batch, length, heads, width / heads));
-    return weft_permute(g, x, WEFT_AXES(0, 2, 1, 3));
+    weft_init init = {WEFT_INIT_NORMAL, 0, width > 0 ? 1 / sqrt((double)width) : 0};
+    return weft_param(graph, name, dtype, WEFT_SHAPE(vocab, width), init);
 }
 
-/* Each of the [batch, kv_heads, ...] heads stands for `repeat` neighbouring query heads. */
-static weft_value repeat_heads(weft_graph *g, weft_value x, int64_t repeat)
+static weft_value activate(weft_graph *g, weft_value x, weft_activation activation)
 {
-    if (repeat == 1) return x;
-    weft_shape s = weft_shape_of(g, x);
-    x = weft_expand_dims(g, x, 2);
-    x = weft_broadcast_to(g, x, WEFT_SHAPE(s.dim[0], s.dim[1], repeat, s.dim[2], s.dim[3]));
-    return weft_reshape(g, x, WEFT_SHAPE(s.dim[0], s.dim[1] * repeat, s.dim[2], s.dim[3]));
+    switch (activation) {
+    case WEFT_RELU:
+        return weft_relu(g, x);
+    case WEFT_GELU:
+        return weft_gelu(g, x);
+    case WEFT_GELU_TANH:
+        return weft_gelu_tanh(g, x);
+    case WEFT_SILU:
+        return weft_silu(g, x);
+    case WEFT_TANH:
+        return weft_tanh(g, x);
+    }
+    weft_graph_fail(g, WEFT_BAD_ARGUMENT, "%d is no activation", (int)activation);
+    return WEFT_NO_VALUE;
 }
 
-weft_value weft_layer_attention(weft_graph *graph, const char *name, weft_value query,
-                                weft_value memory, const weft_attention_options *o)
+weft_value weft_layer_feed_forward(weft_graph *graph, const char *name, weft_value x,
+                                   const weft_feed_forward_options *o)
 {
     weft_graph *g = graph;
-    int64_t d_model = weft_dim(g, query, -1), kv_heads = o->kv_heads ? o->kv_heads : o->heads;
-    if (o->heads < 1 || kv_heads < 1 || d_model % o->heads || o->heads % kv_heads) {
-        weft_graph_fail(g, WEFT_BAD_ARGUMENT,
-                        "attention \"%s\": %lld heads (%lld for keys) do not divide d_model %lld",
-                        name, (long long)o->heads, (long long)kv_heads, (long long)d_model);
+    if (!o) {
+        weft_graph_fail(g, WEFT_BAD_ARGUMENT, "feed-forward \"%s\": the options are NULL", name);
         return WEFT_NO_VALUE;
     }
-    int64_t head_dim = d_model / o->heads, repeat = o->heads / kv_heads;
     weft_scope_push(g, "%s", name);
-    weft_value q = weft_layer_linear(g, "q", query, d_model, o->bias);
-    weft_value k = weft_layer_linear(g, "k", memory, kv_heads * head_dim, o->bias);
-    weft_value v = weft_layer_linear(g, "v", memory, kv_heads * head_dim, o->bias);
-    q = split_heads(g, weft_scale(g, q, 1 / sqrt((double)head_dim)), o->heads);
-    k = repeat_heads(g, split_heads(g, k, kv_heads), repeat);
-    v = repeat_heads(g, split_heads(g, v, kv_heads), repeat);
-    /* [batch, heads, query_len, key_len] */
-    weft_value scores = weft_matmul(g, q, weft_transpose(g, k, -1, -2));
-    if (weft_is_value(o->mask)) scores = weft_masked_fill(g, scores, o->mask, -INFINITY);
-    weft_value weights = weft_name(g, weft_softmax(g, scores, -1), "weights");
-    weft_value context = weft_matmul(g, weft_dropout(g, weights, o->dropout), v);
-    context =
-        weft_reshape(g, weft_permute(g, context, WEFT_AXES(0, 2, 1, 3)), weft_shape_of(g, query));
-    weft_value y = weft_layer_linear(g, "out", context, d_model, o->bias);
+    weft_value h = weft_layer_linear(g, o->gated ? "gate" : "in", x, o->d_ff, o->bias);
+    h = activate(g, h, o->activation);
+    if (o->gated) h = weft_mul(g, h, weft_layer_linear(g, "in", x, o->d_ff, o->bias));
+    h = weft_dropout(g, h, o->dropout);
+    weft_value y = weft_layer_linear(g, "out", h, weft_dim(g, x, -1), o->bias);
     weft_scope_pop(g);
     return y;
+}
+
+/* ---- Positions ---- */
+
+/* A table of f64 [rows, columns] as a constant of the graph; NULL after failing. The caller fills
+ * it and gives it to table_value, which frees it. */
+static double *new_table(weft_graph *g, const char *layer, int64_t rows, int64_t columns)
+{
+    double *table = NULL;
+    if (rows < 0 || columns < 1 || rows > INT32_MAX / columns)
+        weft_graph_fail(g, WEFT_BAD_ARGUMENT, "%s: no table of [%lld, %lld]", layer,
+                        (long long)rows, (long long)columns);
+    else if (!(table = malloc((size_t)(rows * columns + 1) * sizeof *table)))
+        weft_graph_fail(g, WEFT_NO_MEMORY, "%s: no memory", layer);
+    return table;
+}
+
+static weft_value table_value(weft_graph *g, weft_dtype dtype, weft_shape shape, double *table)
+{
+    weft_value value = weft_constant_data(g, WEFT_F64, shape, table);
+    free(table);
+    return weft_cast(g, value, dtype);
 }
 
 weft_value weft_layer_sinusoids(weft_graph *graph, weft_dtype dtype, int64_t length,
                                 int64_t features)
 {
-    if (length < 0 || features < 2 || features % 2 || length > INT32_MAX / features) {
-        weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "sinusoids: no [%lld, %lld] of an even width",
-                        (long long)length, (long long)features);
+    if (features < 2 || features % 2) {
+        weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "sinusoids: the width must be even, got %lld",
+                        (long long)features);
         return WEFT_NO_VALUE;
     }
-    size_t n = (size_t)(length * features);
-    double *table = malloc((n + 1) * sizeof *table);
-    if (!table) {
-        weft_graph_fail(graph, WEFT_NO_MEMORY, "sinusoids: no memory");
-        return WEFT_NO_VALUE;
-    }
+    double *table = new_table(graph, "sinusoids", length, features);
+    if (!table) return WEFT_NO_VALUE;
     for (int64_t at = 0; at < length; at++)
         for (int64_t i = 0; i < features; i += 2) {
             double angle = (double)at / pow(10000, (double)i / (double)features);
             table[at * features + i] = sin(angle);
             table[at * features + i + 1] = cos(angle);
         }
-    weft_value value = weft_constant_data(graph, WEFT_F64, WEFT_SHAPE(length, features), table);
-    free(table);
-    return weft_cast(graph, value, dtype);
+    return table_value(graph, dtype, WEFT_SHAPE(length, features), table);
+}
+
+weft_value weft_layer_positions(weft_graph *graph, const char *name, weft_dtype dtype,
+                                int64_t length, int64_t most, int64_t features)
+{
+    if (length > most) {
+        weft_graph_fail(graph, WEFT_BAD_SHAPE,
+                        "positions \"%s\": a length of %lld, a table of %lld", name,
+                        (long long)length, (long long)most);
+        return WEFT_NO_VALUE;
+    }
+    weft_init init = {WEFT_INIT_NORMAL, 0, 0.02};
+    weft_value table = weft_param(graph, name, dtype, WEFT_SHAPE(most, features), init);
+    return weft_slice(graph, table, 0, 0, length, 1);
+}
+
+weft_value weft_layer_rotary(weft_graph *graph, weft_value x, double base)
+{
+    weft_graph *g = graph;
+    int64_t length = weft_dim(g, x, 1), width = weft_dim(g, x, -1), half = width / 2;
+    if (weft_rank(g, x) != 4 || width % 2 || !(base > 0)) {
+        weft_graph_fail(g, WEFT_BAD_SHAPE,
+                        "rotary: x must be [batch, length, heads, an even width] and the base > 0");
+        return WEFT_NO_VALUE;
+    }
+    double *cosines = new_table(g, "rotary", length, half), *sines = NULL;
+    if (cosines) sines = new_table(g, "rotary", length, half);
+    if (!sines) {
+        free(cosines);
+        return WEFT_NO_VALUE;
+    }
+    for (int64_t at = 0; at < length; at++)
+        for (int64_t i = 0; i < half; i++) {
+            double angle = (double)at * pow(base, -2 * (double)i / (double)width);
+            cosines[at * half + i] = cos(angle);
+            sines[at * half + i] = sin(angle);
+        }
+    weft_dtype dtype = weft_dtype_of(g, x);
+    weft_value c = table_value(g, dtype, WEFT_SHAPE(length, 1, half), cosines);
+    weft_value s = table_value(g, dtype, WEFT_SHAPE(length, 1, half), sines);
+    weft_value a = weft_slice(g, x, -1, 0, half, 1), b = weft_slice(g, x, -1, half, width, 1);
+    weft_value turned[2] = {weft_sub(g, weft_mul(g, a, c), weft_mul(g, b, s)),
+                            weft_add(g, weft_mul(g, b, c), weft_mul(g, a, s))};
+    return weft_concat(g, turned, 2, -1);
 }

@@ -1,75 +1,14 @@
 /* The list of models, with options as "key=value" texts. */
-#include <weft/models.h>
+#include "registry.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* name, default of the demo's model, default of the paper's base model, documentation */
-#define TRANSFORMER_OPTIONS(X)                                                                     \
-    X(vocab, 4000, 8000, "tokens of the vocabulary that both languages share")                     \
-    X(d_model, 256, 512, "width")                                                                  \
-    X(heads, 4, 8, "attention heads")                                                              \
-    X(d_ff, 1024, 2048, "width inside the feed-forward layers")                                    \
-    X(encoder_layers, 3, 6, "layers of the encoder")                                               \
-    X(decoder_layers, 3, 6, "layers of the decoder")                                               \
-    X(dropout, 0.1, 0.1, "probability of dropping, while training")                                \
-    X(label_smoothing, 0.1, 0.1, "share of the target spread over all tokens")                     \
-    X(pre_norm, 1, 0, "1: norm before each sub-layer, 0: after it, as in the paper")               \
-    X(tied, 1, 1, "1: one embedding table for source, target and output")                          \
-    X(batch, 32, 16, "sentences")                                                                  \
-    X(source_len, 32, 64, "tokens of a source sentence")                                           \
-    X(target_len, 32, 64, "tokens of a target sentence")                                           \
-    X(pad_id, 0, 0, "token that fills up")                                                         \
-    X(f64, 0, 0, "1: in double precision")
-
-enum {
-#define ID(name, small, base, doc) AT_##name,
-    TRANSFORMER_OPTIONS(ID)
-#undef ID
-        N_OPTIONS
-};
-
-static const weft_model_option small_options[] = {
-#define ROW(name, small, base, doc) {#name, doc, small},
-    TRANSFORMER_OPTIONS(ROW)
+static const weft_model *const models[] = {
+#define ROW(name) &model_##name,
+    MODELS(ROW)
 #undef ROW
-};
-static const weft_model_option base_options[] = {
-#define ROW(name, small, base, doc) {#name, doc, base},
-    TRANSFORMER_OPTIONS(ROW)
-#undef ROW
-};
-
-static weft_status build_transformer(weft_graph *graph, const double *v, bool training,
-                                     weft_model_io *io)
-{
-    weft_transformer_config config = {
-        .dtype = v[AT_f64] != 0 ? WEFT_F64 : WEFT_F32,
-        .source_vocab = (int64_t)v[AT_vocab],
-        .target_vocab = (int64_t)v[AT_vocab],
-        .tied = v[AT_tied] != 0,
-        .d_model = (int64_t)v[AT_d_model],
-        .heads = (int64_t)v[AT_heads],
-        .d_ff = (int64_t)v[AT_d_ff],
-        .encoder_layers = (int64_t)v[AT_encoder_layers],
-        .decoder_layers = (int64_t)v[AT_decoder_layers],
-        .dropout = v[AT_dropout],
-        .label_smoothing = v[AT_label_smoothing],
-        .pre_norm = v[AT_pre_norm] != 0,
-        .batch = (int64_t)v[AT_batch],
-        .source_len = (int64_t)v[AT_source_len],
-        .target_len = (int64_t)v[AT_target_len],
-        .pad_id = (int64_t)v[AT_pad_id],
-        .training = training,
-    };
-    return weft_transformer(graph, &config, io);
-}
-
-static const weft_model models[] = {
-    {"transformer", "encoder-decoder Transformer, small: 3+3 layers, width 256, pre-norm",
-     small_options, N_OPTIONS, build_transformer},
-    {"transformer-base", "encoder-decoder Transformer, the paper's base: 6+6 layers, width 512",
-     base_options, N_OPTIONS, build_transformer},
 };
 
 size_t weft_model_count(void)
@@ -79,14 +18,43 @@ size_t weft_model_count(void)
 
 const weft_model *weft_model_at(size_t index)
 {
-    return index < weft_model_count() ? &models[index] : NULL;
+    return index < weft_model_count() ? models[index] : NULL;
 }
 
 const weft_model *weft_model_find(const char *name)
 {
     for (size_t i = 0; name && i < weft_model_count(); i++)
-        if (!strcmp(models[i].name, name)) return &models[i];
+        if (!strcmp(models[i]->name, name)) return models[i];
     return NULL;
+}
+
+/* The i-th of "one|other"; NULL beyond the last. */
+static const char *choice_at(const char *choices, double i, size_t *length)
+{
+    for (; i >= 1; i--) {
+        choices = strchr(choices, '|');
+        if (!choices) return NULL;
+        choices++;
+    }
+    *length = strcspn(choices, "|");
+    return choices;
+}
+
+static bool parse_value(const weft_model_option *o, const char *text, double *value)
+{
+    char *end;
+    if (!o->choices) {
+        *value = strtod(text, &end);
+        return end != text && !*end && *value >= 0 && *value <= 1e9;
+    }
+    size_t length;
+    const char *choice;
+    for (double i = 0; (choice = choice_at(o->choices, i, &length)); i++)
+        if (strlen(text) == length && !strncmp(text, choice, length)) {
+            *value = i;
+            return true;
+        }
+    return false;
 }
 
 weft_status weft_model_parse(const weft_model *model, const char *const *texts, size_t n,
@@ -100,21 +68,34 @@ weft_status weft_model_parse(const weft_model *model, const char *const *texts, 
         size_t length = equals ? (size_t)(equals - texts[t]) : 0, i = 0;
         if (!length)
             return weft_error_set(error, WEFT_BAD_ARGUMENT, model->name,
-                                  "\"%s\" is not of the form option=number", texts[t]);
+                                  "\"%s\" is not of the form option=value", texts[t]);
         while (i < model->n_options && (strlen(model->options[i].name) != length ||
                                         strncmp(model->options[i].name, texts[t], length) != 0))
             i++;
         if (i == model->n_options)
             return weft_error_set(error, WEFT_NOT_FOUND, model->name, "has no option \"%.*s\"",
                                   (int)length, texts[t]);
-        char *end;
-        values[i] = strtod(equals + 1, &end);
-        if (end == equals + 1 || *end || !(values[i] >= 0 && values[i] <= 1e9))
+        const weft_model_option *o = &model->options[i];
+        if (!parse_value(o, equals + 1, &values[i]))
             return weft_error_set(error, WEFT_BAD_ARGUMENT, model->name,
-                                  "option %s: \"%s\" is not a number from 0 to 1e9",
-                                  model->options[i].name, equals + 1);
+                                  "option %s: \"%s\" is not %s%s", o->name, equals + 1,
+                                  o->choices ? "one of " : "a number from 0 to 1e9",
+                                  o->choices ? o->choices : "");
     }
     return WEFT_OK;
+}
+
+const char *weft_model_value_text(const weft_model *model, size_t i, double value, char *text,
+                                  size_t capacity)
+{
+    size_t length = 0;
+    const char *choices = model && i < model->n_options ? model->options[i].choices : NULL;
+    const char *choice = choices && value >= 0 ? choice_at(choices, value, &length) : NULL;
+    if (choice)
+        snprintf(text, capacity, "%.*s", (int)length, choice);
+    else
+        snprintf(text, capacity, "%.17g", value);
+    return text;
 }
 
 weft_status weft_model_build_text(weft_graph *graph, const weft_model *model,

@@ -1,121 +1,154 @@
-/* The encoder-decoder Transformer of Vaswani et al., "Attention Is All You Need", 2017. */
-#include <weft/models.h>
+/* The encoder-decoder Transformer: Vaswani et al., "Attention Is All You Need", 2017, and variants
+ * of it. */
+#include "registry.h"
+#include "text.h"
 
 #include <math.h>
 
-typedef struct builder {
-    weft_graph *g;
-    const weft_transformer_config *c;
-    double dropout;
-} builder;
-
-/* x + dropout(y), and the norm where it belongs. */
-static weft_value join(builder *b, const char *norm, weft_value x, weft_value y)
-{
-    weft_value sum = weft_add(b->g, x, weft_dropout(b->g, y, b->dropout));
-    return b->c->pre_norm ? sum : weft_layer_layer_norm(b->g, norm, sum);
-}
-
-static weft_value normed(builder *b, const char *norm, weft_value x)
-{
-    return b->c->pre_norm ? weft_layer_layer_norm(b->g, norm, x) : x;
-}
-
-/* One sub-layer of attention; memory WEFT_NO_VALUE: over x itself. */
-static weft_value attend(builder *b, const char *name, const char *norm, weft_value x,
-                         weft_value memory, weft_value mask)
-{
-    weft_attention_options o = {
-        .heads = b->c->heads, .bias = true, .dropout = b->dropout, .mask = mask};
-    weft_value q = normed(b, norm, x);
-    weft_value y = weft_layer_attention(b->g, name, q, weft_is_value(memory) ? memory : q, &o);
-    return join(b, norm, x, y);
-}
-
-static weft_value transform(builder *b, weft_value x)
-{
-    weft_value y = normed(b, "norm_ffn", x);
-    return join(b, "norm_ffn", x, weft_layer_feed_forward(b->g, "ffn", y, b->c->d_ff, b->dropout));
-}
-
-/* Rows of the table times sqrt(d_model), plus positions, dropped out. */
-static weft_value embed(builder *b, weft_value table, weft_value ids)
-{
-    weft_value x = weft_embedding(b->g, table, ids, -1);
-    x = weft_scale(b->g, x, sqrt((double)b->c->d_model));
-    weft_value positions =
-        weft_layer_sinusoids(b->g, b->c->dtype, weft_dim(b->g, ids, 1), b->c->d_model);
-    return weft_dropout(b->g, weft_add(b->g, x, positions), b->dropout);
-}
-
-static weft_value encoder(builder *b, weft_value x, weft_value mask)
-{
-    for (int64_t i = 0; i < b->c->encoder_layers; i++) {
-        weft_scope_push(b->g, "enc.%lld", (long long)i);
-        x = attend(b, "attn", "norm_attn", x, WEFT_NO_VALUE, mask);
-        x = transform(b, x);
-        weft_scope_pop(b->g);
-    }
-    return normed(b, "enc.norm", x);
-}
-
-static weft_value decoder(builder *b, weft_value x, weft_value memory, weft_value causal,
-                          weft_value memory_mask)
-{
-    for (int64_t i = 0; i < b->c->decoder_layers; i++) {
-        weft_scope_push(b->g, "dec.%lld", (long long)i);
-        x = attend(b, "attn", "norm_attn", x, WEFT_NO_VALUE, causal);
-        x = attend(b, "cross", "norm_cross", x, memory, memory_mask);
-        x = transform(b, x);
-        weft_scope_pop(b->g);
-    }
-    return normed(b, "dec.norm", x);
-}
-
-static weft_value table_of(builder *b, const char *name, int64_t vocab)
-{
-    weft_init init = {WEFT_INIT_NORMAL, 0, 1 / sqrt((double)b->c->d_model)};
-    return weft_param(b->g, name, b->c->dtype, WEFT_SHAPE(vocab, b->c->d_model), init);
-}
-
-static weft_value loss_of(builder *b, const weft_model_io *io, double smoothing)
-{
-    weft_cross_entropy_options o = {
-        .ignore_index = b->c->pad_id, .label_smoothing = smoothing, .reduction = WEFT_REDUCE_MEAN};
-    return weft_cross_entropy(b->g, io->logits, io->target_out, &o);
-}
-
-weft_status weft_transformer(weft_graph *graph, const weft_transformer_config *c, weft_model_io *io)
+weft_status weft_transformer(weft_graph *graph, const weft_transformer_config *config,
+                             weft_model_io *io)
 {
     weft_graph *g = graph;
-    if (!c || !io) return WEFT_BAD_ARGUMENT;
-    *io = (weft_model_io){.loss = WEFT_NO_VALUE};
-    if (c->tied && c->source_vocab != c->target_vocab) {
+    if (!config || !io) return WEFT_BAD_ARGUMENT;
+    const weft_transformer_config *c = config;
+    weft_text_config text = text_config(&c->text);
+    *io = (weft_model_io){.vocab = c->source_vocab < c->target_vocab ? c->source_vocab
+                                                                     : c->target_vocab};
+    if (text.tied && c->source_vocab != c->target_vocab) {
         weft_graph_fail(g, WEFT_BAD_ARGUMENT,
                         "tied embeddings need one vocabulary, got %lld and %lld",
                         (long long)c->source_vocab, (long long)c->target_vocab);
         return WEFT_BAD_ARGUMENT;
     }
-    builder b = {g, c, c->training ? c->dropout : 0};
-    io->source = weft_input(g, "source", WEFT_I32, WEFT_SHAPE(c->batch, c->source_len));
-    io->target_in = weft_input(g, "target_in", WEFT_I32, WEFT_SHAPE(c->batch, c->target_len));
-    io->target_out = weft_input(g, "target_out", WEFT_I32, WEFT_SHAPE(c->batch, c->target_len));
-    weft_value source_table =
-        table_of(&b, c->tied ? "embedding" : "source_embedding", c->source_vocab);
-    weft_value target_table =
-        c->tied ? source_table : table_of(&b, "target_embedding", c->target_vocab);
+    weft_shape source = WEFT_SHAPE(text.batch, c->source_len);
+    weft_shape target = WEFT_SHAPE(text.batch, c->target_len);
+    io->source = weft_input(g, "source", WEFT_I32, source);
+    io->target_in = weft_input(g, "target_in", WEFT_I32, target);
+    io->target_out = weft_input(g, "target_out", WEFT_I32, target);
+    weft_value from = weft_layer_table(g, text.tied ? "embedding" : "source_embedding", text.dtype,
+                                       c->source_vocab, text.d_model);
+    weft_value to = from;
+    if (!text.tied)
+        to = weft_layer_table(g, "target_embedding", text.dtype, c->target_vocab, text.d_model);
 
-    weft_value pad = weft_cast(g, weft_scalar(g, WEFT_F64, (double)c->pad_id), WEFT_I32);
-    weft_value source_pad =
-        weft_reshape(g, weft_equal(g, io->source, pad), WEFT_SHAPE(c->batch, 1, 1, c->source_len));
-    weft_value causal = weft_causal_mask(g, c->target_len, c->target_len);
-    weft_value memory = encoder(&b, embed(&b, source_table, io->source), source_pad);
-    weft_value x = decoder(&b, embed(&b, target_table, io->target_in), memory, causal, source_pad);
-    io->logits = c->tied ? weft_matmul(g, x, weft_transpose(g, target_table, 0, 1))
-                         : weft_layer_linear(g, "output", x, c->target_vocab, true);
-    io->logits = weft_name(g, io->logits, "logits");
-    io->nll = weft_name(g, loss_of(&b, io, 0), "nll");
-    io->loss = c->label_smoothing > 0 ? weft_name(g, loss_of(&b, io, c->label_smoothing), "loss")
-                                      : io->nll;
+    weft_block_options encoder = text.block, decoder = text.block;
+    weft_value padding = text_padding(g, &text, io->source);
+    encoder.attention.mask = padding;
+    decoder.attention.causal = true;
+    weft_value x = text_embed(g, &text, from, io->source, "source_positions");
+    weft_value memory =
+        weft_layer_stack(g, "enc", c->encoder_layers, weft_dropout(g, x, text.dropout),
+                         WEFT_NO_VALUE, WEFT_NO_VALUE, &encoder);
+    x = text_embed(g, &text, to, io->target_in, "target_positions");
+    x = weft_layer_stack(g, "dec", c->decoder_layers, weft_dropout(g, x, text.dropout), memory,
+                         padding, &decoder);
+    text_losses(g, &text, text_logits(g, &text, "output", x, to, c->target_vocab), io);
     return weft_graph_status(g);
 }
+
+/* ---- In the list of models ---- */
+
+#define NORM_PLACES "pre|post|post-dropped"
+#define POSITIONS   "none|sinusoidal|learned"
+#define PROJECTIONS "separate|fused|shared"
+#define SCALES      "head-width|width"
+
+/* name, defaults of transformer, transformer-base and transformer-shared, choices, documentation */
+#define OPTIONS(X)                                                                                 \
+    X(vocab, 4000, 8000, 10, NULL, "tokens of each language's vocabulary")                         \
+    X(d_model, 256, 512, 256, NULL, "width")                                                       \
+    X(heads, 4, 8, 8, NULL, "attention heads")                                                     \
+    X(d_ff, 1024, 2048, 1024, NULL, "width inside the feed-forward layers")                        \
+    X(encoder_layers, 3, 6, 6, NULL, "layers of the encoder")                                      \
+    X(decoder_layers, 3, 6, 6, NULL, "layers of the decoder")                                      \
+    X(dropout, 0.1, 0.1, 0.1, NULL, "probability of dropping, while training")                     \
+    X(inner_dropout, 1, 1, 0, NULL, "1: attention weights and hidden units are dropped, too")      \
+    X(label_smoothing, 0.1, 0.1, 0, NULL, "share of the target spread over all tokens")            \
+    X(norm, 0, 1, 2, NORM_PLACES, "before each sub-layer, after it, or after it and dropped out")  \
+    X(tied, 1, 1, 0, NULL, "1: one embedding table for source, target and output")                 \
+    X(scaled_embeddings, 1, 1, 0, NULL, "1: embeddings times sqrt(d_model)")                       \
+    X(positions, 1, 1, 2, POSITIONS, "what tells the positions")                                   \
+    X(most_positions, 1024, 1024, 100, NULL, "rows of the learned positions")                      \
+    X(projection, 0, 0, 2, PROJECTIONS, "of q, k and v: one matrix each, or one for all heads")    \
+    X(score_scale, 0, 0, 1, SCALES, "scores are divided by the square root of it")                 \
+    X(attention_bias, 1, 1, 0, NULL, "1: q, k, v and out have biases")                             \
+    X(batch, 32, 16, 2, NULL, "sentences")                                                         \
+    X(source_len, 32, 64, 9, NULL, "tokens of a source sentence")                                  \
+    X(target_len, 32, 64, 7, NULL, "tokens of a target sentence")                                  \
+    X(pad_id, 0, 0, 0, NULL, "token that fills up")                                                \
+    X(f64, 0, 0, 0, NULL, "1: in double precision")
+
+enum {
+#define ID(name, small, base, shared, choices, doc) AT_##name,
+    OPTIONS(ID)
+#undef ID
+        N_OPTIONS
+};
+
+#define ROW_SMALL(name, small, base, shared, choices, doc)  {#name, doc, small, choices},
+#define ROW_BASE(name, small, base, shared, choices, doc)   {#name, doc, base, choices},
+#define ROW_SHARED(name, small, base, shared, choices, doc) {#name, doc, shared, choices},
+static const weft_model_option small_options[] = {OPTIONS(ROW_SMALL)};
+static const weft_model_option base_options[] = {OPTIONS(ROW_BASE)};
+static const weft_model_option shared_options[] = {OPTIONS(ROW_SHARED)};
+
+static weft_status build(weft_graph *graph, const double *v, bool training, weft_model_io *io)
+{
+    double inner = v[AT_inner_dropout] != 0 ? v[AT_dropout] : 0;
+    weft_transformer_config c = {
+        .text = {.dtype = v[AT_f64] != 0 ? WEFT_F64 : WEFT_F32,
+                 .d_model = (int64_t)v[AT_d_model],
+                 .batch = (int64_t)v[AT_batch],
+                 .tied = v[AT_tied] != 0,
+                 .scaled_embeddings = v[AT_scaled_embeddings] != 0,
+                 .positions = (weft_positions)v[AT_positions],
+                 .most_positions = (int64_t)v[AT_most_positions],
+                 .dropout = v[AT_dropout],
+                 .label_smoothing = v[AT_label_smoothing],
+                 .pad_id = (int64_t)v[AT_pad_id],
+                 .block = {.attention = {.heads = (int64_t)v[AT_heads],
+                                         .projection = (weft_projection)v[AT_projection],
+                                         .bias = v[AT_attention_bias] != 0,
+                                         .out_bias = v[AT_attention_bias] != 0,
+                                         .dropout = inner},
+                           .feed_forward = {.d_ff = (int64_t)v[AT_d_ff],
+                                            .activation = WEFT_RELU,
+                                            .bias = true,
+                                            .dropout = inner},
+                           .place = (weft_norm_place)v[AT_norm],
+                           .eps = 1e-5,
+                           .dropout = v[AT_dropout]},
+                 .training = training},
+        .source_vocab = (int64_t)v[AT_vocab],
+        .target_vocab = (int64_t)v[AT_vocab],
+        .encoder_layers = (int64_t)v[AT_encoder_layers],
+        .decoder_layers = (int64_t)v[AT_decoder_layers],
+        .source_len = (int64_t)v[AT_source_len],
+        .target_len = (int64_t)v[AT_target_len],
+    };
+    if (v[AT_score_scale] != 0) c.text.block.attention.scale = 1 / sqrt(v[AT_d_model]);
+    return weft_transformer(graph, &c, io);
+}
+
+#define SMALL                                                                                      \
+    "vocab=13 d_model=8 heads=2 d_ff=12 batch=2 source_len=5 target_len=4 encoder_layers=1 "       \
+    "decoder_layers=1 most_positions=8"
+
+const weft_model model_transformer = {
+    "transformer", "encoder-decoder Transformer, small: 3+3 layers, width 256, pre-norm",
+    small_options, N_OPTIONS,
+    SMALL,         build};
+const weft_model model_transformer_base = {
+    "transformer-base",
+    "encoder-decoder Transformer, the paper's base: 6+6 layers, width 512",
+    base_options,
+    N_OPTIONS,
+    SMALL,
+    build};
+const weft_model model_transformer_shared = {
+    "transformer-shared",
+    "encoder-decoder Transformer whose heads share one projection, with learned positions",
+    shared_options,
+    N_OPTIONS,
+    SMALL,
+    build};

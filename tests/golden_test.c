@@ -295,21 +295,27 @@ static void rig_close(rig *r)
 
 static void rig_build(rig *r, const char *path, bool post_norm, weft_dtype dtype)
 {
-    weft_transformer_config c = {.dtype = dtype,
-                                 .source_vocab = 50,
-                                 .target_vocab = 50,
-                                 .tied = post_norm,
-                                 .d_model = 32,
-                                 .heads = 4,
-                                 .d_ff = 64,
-                                 .encoder_layers = 2,
-                                 .decoder_layers = 2,
-                                 .dropout = 0.3,
-                                 .label_smoothing = 0.1,
-                                 .pre_norm = !post_norm,
-                                 .batch = 3,
-                                 .source_len = 7,
-                                 .target_len = 6};
+    const weft_transformer_config c = {
+        .text =
+            {.dtype = dtype,
+             .d_model = 32,
+             .batch = 3,
+             .tied = post_norm,
+             .scaled_embeddings = true,
+             .positions = WEFT_POSITIONS_SINUSOIDAL,
+             .dropout = 0.3,
+             .label_smoothing = 0.1,
+             .block = {.attention = {.heads = 4, .bias = true, .out_bias = true, .dropout = 0.3},
+                       .feed_forward = {.d_ff = 64, .bias = true, .dropout = 0.3},
+                       .place = post_norm ? WEFT_POST_NORM : WEFT_PRE_NORM,
+                       .eps = 1e-5,
+                       .dropout = 0.3}},
+        .source_vocab = 50,
+        .target_vocab = 50,
+        .encoder_layers = 2,
+        .decoder_layers = 2,
+        .source_len = 7,
+        .target_len = 6};
     *r = (rig){.g = weft_graph_new(), .store = load(path, dtype)};
     CU_ASSERT_EQUAL_FATAL(weft_transformer(r->g, &c, &r->io), WEFT_OK);
     r->n = weft_graph_params(r->g, r->params, MOST_PARAMS);
@@ -326,7 +332,7 @@ static void check_gradients(const char *path, bool post_norm, weft_dtype dtype, 
     rig_build(&r, path, post_norm, dtype);
     weft_grad(r.g, r.io.loss, r.params, r.n, r.grads);
     for (size_t i = 0; i < r.n; i++) targets[i] = weft_contiguous(r.g, r.grads[i]);
-    const weft_value results[] = {r.io.logits, r.io.loss, r.io.nll};
+    const weft_value results[] = {r.io.output, r.io.loss, r.io.nll};
     static const char *const result_names[] = {"logits", "loss", "nll"};
     memcpy(targets + r.n, results, sizeof results);
     rig_open(&r, targets, r.n + 3);

@@ -103,7 +103,7 @@ static float scalar_of(const rig *r, weft_value value)
 static void run_logits(rig *r, float *logits, size_t n)
 {
     CU_ASSERT_EQUAL_FATAL(weft_run(r->session), WEFT_OK);
-    CU_ASSERT_EQUAL_FATAL(weft_fetch(r->session, r->io.logits, logits, n * sizeof *logits),
+    CU_ASSERT_EQUAL_FATAL(weft_fetch(r->session, r->io.output, logits, n * sizeof *logits),
                           WEFT_OK);
 }
 
@@ -117,7 +117,7 @@ static void test_causality(void)
     float before[N], after[N];
     int32_t ids[BATCH * LENGTH];
     rig_build(&r, NULL, 0, false);
-    rig_open(&r, &r.io.logits, 1, r.store, 0);
+    rig_open(&r, &r.io.output, 1, r.store, 0);
     feed_random(&r, VOCAB);
     fill_ids(ids, BATCH * LENGTH, VOCAB, 2);
     feed(&r, r.io.target_in, ids);
@@ -153,7 +153,7 @@ static void test_padding(void)
     fill_ids(source, BATCH * SHORT, VOCAB, 1);
     for (int i = 0; i < BATCH; i++)
         memcpy(padded + (size_t)i * LONG, source + (size_t)i * SHORT, SHORT * sizeof *source);
-    const weft_value a_targets[] = {a.io.logits, a.io.nll}, b_targets[] = {b.io.logits, b.io.nll};
+    const weft_value a_targets[] = {a.io.output, a.io.nll}, b_targets[] = {b.io.output, b.io.nll};
     rig_open(&a, a_targets, 2, a.store, 0);
     rig_open(&b, b_targets, 2, a.store, 0);
     feed_random(&a, VOCAB);
@@ -227,8 +227,9 @@ static void test_shared_key_heads(void)
         store[i] = weft_params_new();
         weft_init normal = {WEFT_INIT_NORMAL, 0, 1};
         weft_value x = weft_param(g[i], "x", WEFT_F64, WEFT_SHAPE(2, 3, 16), normal);
-        weft_attention_options o = {.heads = 4, .kv_heads = i ? 0 : 2, .bias = true};
-        y[i] = weft_layer_attention(g[i], "a", x, x, &o);
+        weft_attention_options o = {
+            .heads = 4, .kv_heads = i ? 0 : 2, .bias = true, .out_bias = true};
+        y[i] = weft_layer_attention(g[i], "a", x, x, &o, NULL);
         CU_ASSERT_EQUAL_FATAL(weft_graph_status(g[i]), WEFT_OK);
     }
     evaluate(g[0], y[0], store[0], shared, N);
@@ -254,9 +255,10 @@ static void test_nothing_to_see(void)
     weft_value memory = weft_param(g, "memory", WEFT_F64, WEFT_SHAPE(1, 2, 8), normal);
     weft_attention_options o = {.heads = 2,
                                 .bias = true,
+                                .out_bias = true,
                                 .mask =
                                     weft_constant_data(g, WEFT_BOOL, WEFT_SHAPE(3, 2), forbidden)};
-    weft_value out = weft_layer_attention(g, "a", x, memory, &o);
+    weft_value out = weft_layer_attention(g, "a", x, memory, &o, NULL);
     evaluate(g, out, store, y, 3 * 8);
     for (int i = 0; i < 3 * 8; i++) {
         CU_ASSERT_TRUE(isfinite(y[i]));
@@ -286,7 +288,7 @@ static void test_refusals(void)
     weft_graph *g = weft_graph_new();
     weft_value x = weft_fill(g, WEFT_F32, WEFT_SHAPE(1, 3, 10), 1);
     weft_attention_options o = {.heads = 3};
-    CU_ASSERT_FALSE(weft_is_value(weft_layer_attention(g, "a", x, x, &o)));
+    CU_ASSERT_FALSE(weft_is_value(weft_layer_attention(g, "a", x, x, &o, NULL)));
     CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_ARGUMENT);
     CU_ASSERT_PTR_NOT_NULL(strstr(weft_graph_error(g)->message, "3 heads"));
     weft_graph_free(g);
@@ -298,7 +300,7 @@ static void test_refusals(void)
 
     g = weft_graph_new();
     weft_model_io io;
-    weft_transformer_config c = {.source_vocab = 5, .target_vocab = 6, .tied = true};
+    weft_transformer_config c = {.text = {.tied = true}, .source_vocab = 5, .target_vocab = 6};
     CU_ASSERT_EQUAL(weft_transformer(g, &c, &io), WEFT_BAD_ARGUMENT);
     CU_ASSERT_EQUAL(weft_transformer(g, NULL, &io), WEFT_BAD_ARGUMENT);
     weft_graph_free(g);
@@ -325,9 +327,9 @@ static void test_overfit(void)
     rig_close(&r);
 }
 
-static void check_gradient(const char *pre_norm, const char *tied)
+static void check_gradient(const char *norm, const char *tied)
 {
-    const char *const options[] = {pre_norm,
+    const char *const options[] = {norm,
                                    tied,
                                    "f64=1",
                                    "d_model=8",
@@ -355,7 +357,7 @@ static void check_gradient(const char *pre_norm, const char *tied)
     CU_ASSERT_EQUAL(status, WEFT_OK);
     CU_ASSERT_TRUE(result.checked >= r.n * 5);
     if (!(result.worst_error < 1e-7))
-        printf("\n    %s %s: off by %g at %s\n", pre_norm, tied, result.worst_error, result.where);
+        printf("\n    %s %s: off by %g at %s\n", norm, tied, result.worst_error, result.where);
     CU_ASSERT_TRUE(result.worst_error < 1e-7);
     rig_close(&r);
 }
@@ -363,8 +365,8 @@ static void check_gradient(const char *pre_norm, const char *tied)
 /* With dropout: its mask is the same in each of the check's runs. */
 static void test_gradient(void)
 {
-    check_gradient("pre_norm=1", "tied=1");
-    check_gradient("pre_norm=0", "tied=0");
+    check_gradient("norm=pre", "tied=1");
+    check_gradient("norm=post", "tied=0");
 }
 
 static bool same_stores(const weft_params *a, const weft_params *b)
@@ -428,8 +430,8 @@ static void test_options(void)
     } bad[] = {
         {"d_modell=3", "\"d_modell\"", WEFT_NOT_FOUND},
         {"d_mode=3", "\"d_mode\"", WEFT_NOT_FOUND},
-        {"d_model", "option=number", WEFT_BAD_ARGUMENT},
-        {"=3", "option=number", WEFT_BAD_ARGUMENT},
+        {"d_model", "option=value", WEFT_BAD_ARGUMENT},
+        {"=3", "option=value", WEFT_BAD_ARGUMENT},
         {"d_model=", "not a number", WEFT_BAD_ARGUMENT},
         {"d_model=3x", "\"3x\"", WEFT_BAD_ARGUMENT},
         {"d_model=-8", "\"-8\"", WEFT_BAD_ARGUMENT},

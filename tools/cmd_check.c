@@ -94,59 +94,52 @@ static int check_ops(const arguments *a)
 
 /* ---- A model ---- */
 
-/* Ids for the i32 inputs: small enough for every vocabulary, with some padding at the end. */
-static void fill_ids(int32_t *ids, int64_t n, uint64_t seed)
-{
-    for (int64_t i = 0; i < n; i++) {
-        const uint32_t counter[4] = {(uint32_t)i, 0, 0, 0};
-        uint32_t r[4];
-        weft_philox(counter, seed, r);
-        ids[i] = i == n - 1 ? 0 : 1 + (int32_t)(r[0] % 10);
-    }
-}
-
 static weft_status run_model_check(built_model *m, weft_check_result *result, weft_error *error)
 {
     weft_graph *g = m->graph;
-    weft_value inputs[3] = {m->io.source, m->io.target_in, m->io.target_out};
-    weft_check_feed feeds[3];
-    int32_t *ids[3] = {NULL, NULL, NULL};
+    examples e = {NULL, 0};
     size_t n = weft_graph_params(g, NULL, 0);
-    weft_value *params = calloc(n + 1, sizeof *params);
+    weft_value *wrt = calloc(n + 2, sizeof *wrt);
     weft_params *store = weft_params_new();
-    weft_status status = params && store ? WEFT_OK : WEFT_NO_MEMORY;
-    for (int i = 0; i < 3 && status == WEFT_OK; i++) {
-        int64_t numel = weft_shape_numel(weft_shape_of(g, inputs[i]));
-        ids[i] = calloc((size_t)numel + 1, sizeof **ids);
-        if (!ids[i]) status = WEFT_NO_MEMORY;
-        if (ids[i]) fill_ids(ids[i], numel, (uint64_t)i + 1);
-        feeds[i] = (weft_check_feed){inputs[i], ids[i], (size_t)numel * sizeof **ids};
-    }
+    weft_status status = tool_examples(m, &e, error);
+    if (status == WEFT_OK && (!wrt || !store))
+        status = weft_error_set(error, WEFT_NO_MEMORY, "check", "no memory");
     if (status == WEFT_OK) status = weft_params_init(store, g, 1, error);
     if (status == WEFT_OK) {
-        weft_graph_params(g, params, n);
+        weft_graph_params(g, wrt, n);
+        if (weft_is_value(m->io.input)) wrt[n++] = m->io.input;
+        if (weft_is_value(m->io.memory)) wrt[n++] = m->io.memory;
         status =
-            weft_check_gradient(g, m->io.loss, params, n, store, feeds, 3, 6, 1, result, error);
+            weft_check_gradient(g, m->io.loss, wrt, n, store, e.feed, e.n, 6, 1, result, error);
     }
-    for (int i = 0; i < 3; i++) free(ids[i]);
-    free(params);
+    examples_free(&e);
+    free(wrt);
     weft_params_free(store);
-    return status == WEFT_OK ? status : weft_error_set(error, status, "check", "no memory");
+    return status;
+}
+
+/* The model's small size, in f64; what the command line says comes last and wins. */
+static weft_status build_small(const model_args *a, built_model *m, weft_error *error)
+{
+    const char *options[2 * WEFT_MODEL_OPTIONS + 1] = {"f64=1"};
+    char *small = strdup(a->model->small), *rest = NULL;
+    size_t n = 1;
+    if (!small) return weft_error_set(error, WEFT_NO_MEMORY, "check", "no memory");
+    for (char *o = strtok_r(small, " ", &rest); o && n <= WEFT_MODEL_OPTIONS;
+         o = strtok_r(NULL, " ", &rest))
+        options[n++] = o;
+    for (size_t i = 0; i < a->n_options; i++) options[n++] = a->options[i];
+    weft_status status = weft_model_build_text(m->graph, a->model, options, n, true, &m->io, error);
+    free(small);
+    return status;
 }
 
 static int check_model(const arguments *a)
 {
-    /* Small, in f64; what the command line says comes last and wins. */
-    const char *options[WEFT_MODEL_OPTIONS + 10] = {
-        "f64=1",   "vocab=13",     "d_model=8",    "heads=2",          "d_ff=12",
-        "batch=2", "source_len=5", "target_len=4", "encoder_layers=1", "decoder_layers=1"};
-    size_t n = 10;
-    for (size_t i = 0; i < a->model.n_options; i++) options[n++] = a->model.options[i];
     weft_error error = {0};
     built_model m = {.graph = weft_graph_new()};
     weft_check_result r;
-    weft_status status =
-        weft_model_build_text(m.graph, a->model.model, options, n, true, &m.io, &error);
+    weft_status status = build_small(&a->model, &m, &error);
     if (status == WEFT_OK) status = run_model_check(&m, &r, &error);
     weft_graph_free(m.graph);
     if (status != WEFT_OK) return tool_fail(&error);
@@ -176,7 +169,7 @@ int cmd_check(int argc, char **argv)
     struct argp argp = {
         options,
         parse,
-        "[MODEL [OPTION=NUMBER...]]",
+        "[MODEL [OPTION=VALUE...]]",
         "Checks gradients in f64 against central differences, weighing outputs with "
         "random cotangents: of all ops, first and second order, or of a whole model "
         "at a small size. Errors are relative; the limits are 1e-6 and 1e-4.",

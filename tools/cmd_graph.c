@@ -119,10 +119,18 @@ int cmd_models(int argc, char **argv)
         cJSON_AddNumberToObject(item, "parameters", parameters);
         if (!a.json) printf("%s: %s; %.0f parameters\n", model->name, model->doc, parameters);
         for (size_t k = 0; k < model->n_options; k++) {
-            cJSON_AddNumberToObject(options, model->options[k].name, model->options[k].value);
-            if (!a.json)
-                printf("    %-16s %-8g %s\n", model->options[k].name, model->options[k].value,
-                       model->options[k].doc);
+            const weft_model_option *o = &model->options[k];
+            char value[64];
+            weft_model_value_text(model, k, o->value, value, sizeof value);
+            if (o->choices)
+                cJSON_AddStringToObject(options, o->name, value);
+            else
+                cJSON_AddNumberToObject(options, o->name, o->value);
+            if (a.json) continue;
+            snprintf(value, sizeof value, "%g", o->value);
+            if (o->choices) weft_model_value_text(model, k, o->value, value, sizeof value);
+            printf("    %-18s %-12s %s%s%s%s\n", o->name, value, o->doc, o->choices ? " (" : "",
+                   o->choices ? o->choices : "", o->choices ? ")" : "");
         }
         cJSON_AddItemToArray(list, item);
     }
@@ -186,7 +194,7 @@ int cmd_dot(int argc, char **argv)
         {"train", KEY_TRAIN, NULL, 0, "the whole training step", 0},
         {0}};
     arguments a = {.needs_model = true};
-    struct argp argp = {options, parse, "MODEL [OPTION=NUMBER...]", "Draws a model's graph.", NULL,
+    struct argp argp = {options, parse, "MODEL [OPTION=VALUE...]", "Draws a model's graph.", NULL,
                         NULL,    NULL};
     argp_parse(&argp, argc, argv, 0, NULL, &a);
     if (!a.output) {
@@ -255,7 +263,7 @@ int cmd_plan(int argc, char **argv)
     arguments a = {.needs_model = true};
     struct argp argp = {options,
                         parse,
-                        "MODEL [OPTION=NUMBER...]",
+                        "MODEL [OPTION=VALUE...]",
                         "Plans a model: the memory of all buffers apart (sum), with reuse (arena), "
                         "the peak of live bytes that no plan can go below, and arena / peak.",
                         NULL,
@@ -267,7 +275,7 @@ int cmd_plan(int argc, char **argv)
     if (tool_build(a.model.model, a.model.options, a.model.n_options, a.train, &m, &error) !=
         WEFT_OK)
         return tool_fail(&error);
-    weft_value targets[2] = {a.train ? m.io.loss : m.io.logits, m.step};
+    weft_value targets[2] = {a.train ? m.io.loss : m.io.output, m.step};
     weft_plan *plan = weft_plan_new(m.graph, targets, a.train ? 2 : 1, NULL, &error);
     int status = EXIT_ERROR;
     if (!plan || weft_plan_check(plan, &error) != WEFT_OK) {

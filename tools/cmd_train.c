@@ -469,8 +469,10 @@ static bool choose_model(trainer *t)
         return false;
     for (size_t i = 0; i < m->model->n_options; i++) {
         size_t room = sizeof t->options - used;
-        int n = snprintf(t->options + used, room, "%s%s=%.17g", i ? " " : "",
-                         m->model->options[i].name, values[i]);
+        char value[64];
+        int n =
+            snprintf(t->options + used, room, "%s%s=%s", i ? " " : "", m->model->options[i].name,
+                     weft_model_value_text(m->model, i, values[i], value, sizeof value));
         if (n < 0 || (size_t)n >= room) {
             weft_error_set(&t->error, WEFT_TOO_LARGE, m->model->name, "its options are too long");
             return false;
@@ -578,7 +580,7 @@ int cmd_train(int argc, char **argv)
         .minutes = 5, .lr = 1.5e-3, .warmup = 200, .vocab = 4000, .batch_tokens = 1536, .seed = 1};
     struct argp argp = {options,
                         parse,
-                        "[MODEL] [OPTION=NUMBER...]",
+                        "[MODEL] [OPTION=VALUE...]",
                         "Trains a translation model (default: transformer) with Adam; the learning "
                         "rate rises to its peak and falls linearly to the end. Ctrl-C finishes the "
                         "step, saves and leaves.",

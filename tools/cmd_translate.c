@@ -73,7 +73,7 @@ static bool build(translator *t, int threads)
     snprintf(sizes[3], 32, "vocab=%d", spm_size(t->vocabulary));
     for (int i = 0; i < 4; i++) options[n++] = sizes[i];
     if (tool_build(model, options, n, false, &t->model, &t->error) != WEFT_OK) return false;
-    t->plan = weft_plan_new(t->model.graph, &t->model.io.logits, 1, NULL, &t->error);
+    t->plan = weft_plan_new(t->model.graph, &t->model.io.output, 1, NULL, &t->error);
     weft_session_options o = {.threads = threads};
     if (t->plan) t->session = weft_session_new(t->plan, t->params, &o, &t->error);
     return t->session != NULL;
@@ -116,7 +116,7 @@ static bool decode(translator *t, int lines)
         weft_tensor logits;
         weft_feed(t->session, t->model.io.target_in, t->target, sizeof t->target);
         if (weft_run(t->session) != WEFT_OK ||
-            !weft_session_tensor(t->session, t->model.io.logits, &logits)) {
+            !weft_session_tensor(t->session, t->model.io.output, &logits)) {
             t->error = *weft_session_error(t->session);
             return false;
         }

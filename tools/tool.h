@@ -46,4 +46,13 @@ typedef struct built_model {
 weft_status tool_build(const weft_model *model, const char *const *options, size_t n_options,
                        bool training, built_model *out, weft_error *error);
 
+/* Made-up data for every input of a model's graph; the caller frees them. */
+typedef struct examples {
+    weft_check_feed *feed;
+    size_t n;
+} examples;
+weft_status tool_examples(const built_model *m, examples *out, weft_error *error);
+weft_status examples_feed(const examples *e, weft_session *session, weft_error *error);
+void examples_free(examples *e);
+
 #endif

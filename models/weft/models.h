@@ -1,5 +1,6 @@
 /* weft/models.h - layers, and the architectures made of them. A layer is a function that declares
- * its parameters in a name scope and returns its output; models are graphs of layers. */
+ * its parameters in a name scope and returns its output; models are graphs of layers. The numbers
+ * are of the dtype of the values that a layer is given. */
 #ifndef WEFT_MODELS_H
 #define WEFT_MODELS_H
 
@@ -15,82 +16,212 @@ extern "C" {
  * uniform) and NAME.bias [features] (zeros). */
 WEFT_API weft_value weft_layer_linear(weft_graph *graph, const char *name, weft_value x,
                                       int64_t features, bool bias);
-/* Layer norm with parameters NAME.gamma (ones) and NAME.beta (zeros), each [features], eps 1e-5. */
-WEFT_API weft_value weft_layer_layer_norm(weft_graph *graph, const char *name, weft_value x);
-/* linear (d_ff), ReLU, dropout, linear (back): parameters NAME.in.*, NAME.out.* */
-WEFT_API weft_value weft_layer_feed_forward(weft_graph *graph, const char *name, weft_value x,
-                                            int64_t d_ff, double dropout);
+/* Layer norm with parameters NAME.gamma (ones) and NAME.beta (zeros), each [features]. */
+WEFT_API weft_value weft_layer_layer_norm(weft_graph *graph, const char *name, weft_value x,
+                                          double eps);
+/* RMS norm with the parameter NAME.gamma (ones) [features]. */
+WEFT_API weft_value weft_layer_rms_norm(weft_graph *graph, const char *name, weft_value x,
+                                        double eps);
+/* The parameter NAME [vocab, width], normal with deviation 1 / sqrt(width), for weft_embedding and,
+ * transposed, for logits. */
+WEFT_API weft_value weft_layer_table(weft_graph *graph, const char *name, weft_dtype dtype,
+                                     int64_t vocab, int64_t width);
 
-/* Multi-head attention ("Attention Is All You Need", 3.2): softmax(q k^T / sqrt(head_dim)) v.
- * query [batch, query_len, d_model], memory [batch, key_len, d_model] (the query itself for
- * self-attention); the result is [batch, query_len, d_model]. */
+typedef enum weft_activation {
+    WEFT_RELU,
+    WEFT_GELU,
+    WEFT_GELU_TANH,
+    WEFT_SILU,
+    WEFT_TANH
+} weft_activation;
+
+/* linear (d_ff), activation, dropout, linear (back): parameters NAME.in.*, NAME.out.*; gated
+ * (Shazeer 2020): activation(linear) times another linear, NAME.gate.* and NAME.in.* */
+typedef struct weft_feed_forward_options {
+    int64_t d_ff;
+    weft_activation activation;
+    bool gated, bias;
+    double dropout;
+} weft_feed_forward_options;
+WEFT_API weft_value weft_layer_feed_forward(weft_graph *graph, const char *name, weft_value x,
+                                            const weft_feed_forward_options *options);
+
+/* [length, features]: PE(pos, 2i) = sin(pos / 10000^(2i / features)), PE(pos, 2i+1) = cos of the
+ * same; features must be even. "Attention Is All You Need", 3.5. */
+WEFT_API weft_value weft_layer_sinusoids(weft_graph *graph, weft_dtype dtype, int64_t length,
+                                         int64_t features);
+/* The first `length` rows of the parameter NAME [most, features] (normal, 0.02). */
+WEFT_API weft_value weft_layer_positions(weft_graph *graph, const char *name, weft_dtype dtype,
+                                         int64_t length, int64_t most, int64_t features);
+/* Rotary positions (Su et al. 2021): x [batch, length, heads, head_dim], head_dim even. The pair
+ * (x[i], x[i + head_dim/2]) at position p is turned by the angle p base^(-2i / head_dim). */
+WEFT_API weft_value weft_layer_rotary(weft_graph *graph, weft_value x, double base);
+
+/* ---- Attention ------------------------------------------------------------------------------ */
+
+typedef enum weft_projection {
+    WEFT_PROJECT_SEPARATE, /* NAME.q, NAME.k, NAME.v */
+    WEFT_PROJECT_FUSED,    /* NAME.qkv: the columns of head 0's q, its k, its v, then head 1's, ...;
+                              for self-attention with as many key heads as heads */
+    WEFT_PROJECT_SHARED,   /* NAME.q, .k, .v are [head_dim, head_dim], the same for every head */
+    WEFT_PROJECT_NONE      /* q, k and v are slices of the inputs themselves */
+} weft_projection;
+
+/* Multi-head attention ("Attention Is All You Need", 3.2): softmax(scale q k^T) v by heads, which
+ * are then concatenated and projected by NAME.out. */
 typedef struct weft_attention_options {
     int64_t heads;    /* must divide d_model */
     int64_t kv_heads; /* of keys and values, each shared by heads / kv_heads; 0: as heads */
-    bool bias;        /* in the four projections NAME.q, .k, .v, .out */
-    double dropout;   /* of the attention weights */
+    weft_projection projection;
+    bool bias;          /* of the projections to q, k and v */
+    bool out_bias;      /* of NAME.out */
+    bool no_out;        /* without NAME.out */
+    bool merge_as_rows; /* concatenates [batch, heads, length, head_dim] as it lies, without moving
+                           the heads behind the positions: a common mistake that mixes positions;
+                           offered because trained models exist that make it */
+    double scale;       /* of the scores; 0: 1 / sqrt(head_dim) */
+    double rotary_base; /* rotary positions of q and k, usually 10000; 0: none */
+    double dropout;     /* of the attention weights */
+    bool causal;        /* query i looks at keys 0 .. i + key_len - query_len only */
     /* Bool, broadcasts to [batch, heads, query_len, key_len]: true where a query may NOT look.
      * WEFT_NO_VALUE: it may look everywhere. */
     weft_value mask;
 } weft_attention_options;
+
+/* What happens inside, for those who want to look. */
+typedef struct weft_attention_parts {
+    weft_value q, k, v; /* [batch, heads or kv_heads, length, head_dim] */
+    weft_value scores;  /* q k^T, [batch, heads, query_len, key_len] */
+    weft_value scaled;  /* times the scale; the masked ones are -inf */
+    weft_value weights; /* softmax of these, before dropout; zeros where every key is masked */
+    weft_value dropped; /* after dropout: what v is weighed with */
+    weft_value context; /* [batch, heads, query_len, head_dim] */
+} weft_attention_parts;
+
+/* query [batch, query_len, d_model], memory [batch, key_len, d_model] (the query itself for
+ * self-attention); the result is [batch, query_len, d_model]. *parts is filled if not NULL. */
 WEFT_API weft_value weft_layer_attention(weft_graph *graph, const char *name, weft_value query,
-                                         weft_value memory, const weft_attention_options *options);
+                                         weft_value memory, const weft_attention_options *options,
+                                         weft_attention_parts *parts);
 
-/* [length, features]: PE(pos, 2i) = sin(pos / 10000^(2i / features)), PE(pos, 2i+1) = cos of the
- * same; features must be even. Section 3.5 of the paper. */
-WEFT_API weft_value weft_layer_sinusoids(weft_graph *graph, weft_dtype dtype, int64_t length,
-                                         int64_t features);
+/* ---- Transformer blocks --------------------------------------------------------------------- */
 
-/* ---- The reference Transformer -------------------------------------------------------------- */
+typedef enum weft_norm { WEFT_LAYER_NORM, WEFT_RMS_NORM } weft_norm;
+typedef enum weft_norm_place {
+    WEFT_PRE_NORM,         /* x + dropout(f(norm(x))), and a norm at the end of a stack */
+    WEFT_POST_NORM,        /* norm(x + dropout(f(x))), as in the paper */
+    WEFT_POST_NORM_DROPPED /* dropout(norm(x + f(x))) */
+} weft_norm_place;
 
-typedef struct weft_transformer_config {
-    weft_dtype dtype;
-    int64_t source_vocab, target_vocab; /* equal if tied */
-    bool tied; /* one table for source, target and output, [vocab, d_model] (section 3.4) */
-    int64_t d_model, heads, d_ff, encoder_layers, decoder_layers;
-    double dropout, label_smoothing;
-    bool pre_norm; /* x + f(norm(x)) and a norm at the end of each stack; else norm(x + f(x)) */
-    int64_t batch, source_len, target_len;
-    int64_t pad_id; /* masked as a source, ignored in the loss */
-    bool training;  /* with dropout */
-} weft_transformer_config;
+/* One layer of an encoder or decoder: self-attention, attention to a memory if there is one,
+ * feed-forward, each with residual connection, norm and dropout. */
+typedef struct weft_block_options {
+    weft_attention_options attention; /* of both attentions; `causal` and `mask` of the first */
+    weft_feed_forward_options feed_forward;
+    weft_norm norm;
+    weft_norm_place place;
+    double eps;     /* of the norms */
+    double dropout; /* of the sub-layers' results */
+} weft_block_options;
+/* x [batch, length, d_model]; memory [batch, memory_len, d_model] or WEFT_NO_VALUE; memory_mask as
+ * in weft_attention_options. Parameters attn.*, norm_attn.*, cross.*, norm_cross.*, ffn.*,
+ * norm_ffn.* of the current scope. */
+WEFT_API weft_value weft_layer_block(weft_graph *graph, weft_value x, weft_value memory,
+                                     weft_value memory_mask, const weft_block_options *options);
+/* Blocks SCOPE.0, SCOPE.1, ..., and SCOPE.norm at the end if they are pre-norm. */
+WEFT_API weft_value weft_layer_stack(weft_graph *graph, const char *scope, int64_t layers,
+                                     weft_value x, weft_value memory, weft_value memory_mask,
+                                     const weft_block_options *options);
 
-/* What a model gives to those who train it. Values that it does not have are WEFT_NO_VALUE. */
+/* ---- Architectures -------------------------------------------------------------------------- */
+
+/* What a model gives to those who run and train it. Values that it does not have are
+ * WEFT_NO_VALUE. Token models have logits as output, models of vectors have vectors. */
 typedef struct weft_model_io {
     weft_value source;     /* i32 [batch, source_len], input */
-    weft_value target_in;  /* i32 [batch, target_len], input: shifted right */
+    weft_value target_in;  /* i32 [batch, target_len], input: what is read to predict target_out */
     weft_value target_out; /* i32 [batch, target_len], input: what the logits should say */
-    weft_value logits;     /* [batch, target_len, target_vocab] */
-    weft_value loss;       /* scalar, nats: mean over targets that are not pad, with smoothing */
-    weft_value nll;        /* the same without smoothing */
+    weft_value input;      /* [batch, length, width], input of a model of vectors */
+    weft_value memory;     /* [batch, memory_len, width], input: what is attended to, if another */
+    weft_value target;     /* of the shape of the output, input: what it should be */
+    weft_value output;     /* [batch, target_len, vocab] logits, or [batch, length, width] */
+    weft_value loss; /* scalar. Tokens: nats, mean over targets that are not pad, with smoothing;
+                        vectors: mean squared error */
+    weft_value nll;  /* the same without smoothing */
+    int64_t vocab;   /* ids must be below it; 0 without ids */
 } weft_model_io;
 
-/* Encoder and decoder over token ids. Parameters are named enc.0.attn.q.weight and so on. */
+typedef enum weft_positions {
+    WEFT_POSITIONS_NONE, /* or rotary, which is the attention's */
+    WEFT_POSITIONS_SINUSOIDAL,
+    WEFT_POSITIONS_LEARNED
+} weft_positions;
+
+/* What the token models share. */
+typedef struct weft_text_config {
+    weft_dtype dtype;
+    int64_t d_model, batch;
+    bool tied;              /* the output's weight is the embedding table (section 3.4) */
+    bool scaled_embeddings; /* times sqrt(d_model) (section 3.4) */
+    weft_positions positions;
+    int64_t most_positions; /* learned: rows of their table */
+    double dropout;         /* of embeddings plus positions */
+    double label_smoothing;
+    int64_t pad_id;           /* masked as a source, ignored in the loss */
+    weft_block_options block; /* of every layer */
+    bool training;            /* with dropout; without, every probability is taken as 0 */
+} weft_text_config;
+
+/* The encoder-decoder Transformer of Vaswani et al., "Attention Is All You Need", 2017. With
+ * `tied`, source and target share one table, named embedding; else source_embedding,
+ * target_embedding and output.*. Layers are enc.0.*, dec.0.*, ... */
+typedef struct weft_transformer_config {
+    weft_text_config text;
+    int64_t source_vocab, target_vocab; /* equal if tied */
+    int64_t encoder_layers, decoder_layers, source_len, target_len;
+} weft_transformer_config;
 WEFT_API weft_status weft_transformer(weft_graph *graph, const weft_transformer_config *config,
                                       weft_model_io *io);
+
+/* One stack over one sequence of tokens: a decoder-only language model if the block's attention is
+ * causal (target_out is target_in one to the left); a masked language model if not (target_out has
+ * pad_id except where a token was hidden; padding in target_in is masked). */
+typedef struct weft_language_config {
+    weft_text_config text;
+    int64_t vocab, layers, length;
+    bool norm_embeddings; /* a layer norm over embeddings plus positions, as BERT has */
+    bool transform_head;  /* linear, activation, norm before the logits, as BERT has */
+} weft_language_config;
+WEFT_API weft_status weft_language_model(weft_graph *graph, const weft_language_config *config,
+                                         weft_model_io *io);
 
 /* ---- The list of models --------------------------------------------------------------------- */
 
 typedef struct weft_model_option {
     const char *name, *doc;
-    double value; /* the default */
+    double value;        /* the default; of an option with choices, the index of one */
+    const char *choices; /* "one|other": texts instead of numbers; NULL: a number */
 } weft_model_option;
 
 typedef struct weft_model {
     const char *name, *doc;
     const weft_model_option *options;
     size_t n_options;
+    const char *small; /* "key=value key=value": a size at which its gradient can be checked */
     /* `values` are those of the options, in their order. */
     weft_status (*build)(weft_graph *graph, const double *values, bool training, weft_model_io *io);
 } weft_model;
 
-#define WEFT_MODEL_OPTIONS 32
+#define WEFT_MODEL_OPTIONS 40
 WEFT_API size_t weft_model_count(void);
 WEFT_API const weft_model *weft_model_at(size_t index);       /* NULL beyond the end */
 WEFT_API const weft_model *weft_model_find(const char *name); /* NULL if there is none */
 /* Starts from the defaults and applies "key=value" texts to values[model->n_options]. */
 WEFT_API weft_status weft_model_parse(const weft_model *model, const char *const *texts, size_t n,
                                       double *values, weft_error *error);
+/* Writes the value of option i as weft_model_parse reads it. Returns `text`. */
+WEFT_API const char *weft_model_value_text(const weft_model *model, size_t i, double value,
+                                           char *text, size_t capacity);
 /* Parses and builds; *error tells what was wrong with an option or in the graph. */
 WEFT_API weft_status weft_model_build_text(weft_graph *graph, const weft_model *model,
                                            const char *const *texts, size_t n, bool training,

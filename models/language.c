@@ -1,0 +1,155 @@
+/* Language models of one stack: BERT, GPT, LLaMA. */
+#include "registry.h"
+#include "text.h"
+
+/* The layers between the last block and the logits of a masked language model (Devlin et al. 2019,
+ * as its code has it): linear, activation, norm. */
+static weft_value transform(weft_graph *g, const weft_text_config *c, weft_value x)
+{
+    weft_scope_push(g, "head");
+    x = weft_layer_linear(g, "linear", x, c->d_model, true);
+    x = weft_layer_layer_norm(g, "norm", weft_gelu(g, x), c->block.eps);
+    weft_scope_pop(g);
+    return x;
+}
+
+weft_status weft_language_model(weft_graph *graph, const weft_language_config *config,
+                                weft_model_io *io)
+{
+    weft_graph *g = graph;
+    if (!config || !io) return WEFT_BAD_ARGUMENT;
+    const weft_language_config *c = config;
+    weft_text_config text = text_config(&c->text);
+    weft_block_options block = text.block;
+    *io = (weft_model_io){.vocab = c->vocab};
+    io->target_in = weft_input(g, "target_in", WEFT_I32, WEFT_SHAPE(text.batch, c->length));
+    io->target_out = weft_input(g, "target_out", WEFT_I32, WEFT_SHAPE(text.batch, c->length));
+    weft_value table = weft_layer_table(g, "embedding", text.dtype, c->vocab, text.d_model);
+    weft_value x = text_embed(g, &text, table, io->target_in, "positions");
+    if (c->norm_embeddings) x = weft_layer_layer_norm(g, "norm_embedding", x, block.eps);
+    if (!block.attention.causal) block.attention.mask = text_padding(g, &text, io->target_in);
+    x = weft_layer_stack(g, "layer", c->layers, weft_dropout(g, x, text.dropout), WEFT_NO_VALUE,
+                         WEFT_NO_VALUE, &block);
+    if (c->transform_head) x = transform(g, &text, x);
+    text_losses(g, &text, text_logits(g, &text, "output", x, table, c->vocab), io);
+    return weft_graph_status(g);
+}
+
+/* ---- In the list of models ---- */
+
+#define NORM_PLACES "pre|post|post-dropped"
+#define POSITIONS   "none|sinusoidal|learned"
+#define ACTIVATIONS "relu|gelu|gelu-tanh|silu"
+
+/* name, defaults of bert, gpt and llama, choices, documentation */
+#define OPTIONS(X)                                                                                 \
+    X(vocab, 8000, 8000, 8000, NULL, "tokens of the vocabulary")                                   \
+    X(d_model, 256, 256, 256, NULL, "width")                                                       \
+    X(heads, 4, 4, 8, NULL, "attention heads")                                                     \
+    X(kv_heads, 0, 0, 4, NULL, "heads of keys and values, each for several; 0: as many")           \
+    X(d_ff, 1024, 1024, 688, NULL, "width inside the feed-forward layers")                         \
+    X(layers, 4, 4, 4, NULL, "layers")                                                             \
+    X(dropout, 0.1, 0.1, 0, NULL, "probability of dropping, while training")                       \
+    X(label_smoothing, 0, 0, 0, NULL, "share of the target spread over all tokens")                \
+    X(norm, 1, 0, 0, NORM_PLACES, "before each sub-layer, after it, or after it and dropped out")  \
+    X(activation, 1, 1, 3, ACTIVATIONS, "of the feed-forward layers")                              \
+    X(tied, 1, 1, 0, NULL, "1: the embedding table gives the logits, too")                         \
+    X(positions, 2, 2, 0, POSITIONS, "what is added for the positions")                            \
+    X(most_positions, 512, 512, 512, NULL, "rows of the learned positions")                        \
+    X(rotary_base, 0, 0, 10000, NULL, "of rotary positions; 0: none")                              \
+    X(batch, 16, 16, 16, NULL, "sequences")                                                        \
+    X(length, 64, 64, 64, NULL, "tokens of a sequence")                                            \
+    X(pad_id, 0, 0, 0, NULL, "token that fills up, and target that counts nothing")                \
+    X(f64, 0, 0, 0, NULL, "1: in double precision")
+
+enum {
+#define ID(name, bert, gpt, llama, choices, doc) AT_##name,
+    OPTIONS(ID)
+#undef ID
+        N_OPTIONS
+};
+
+#define ROW_BERT(name, bert, gpt, llama, choices, doc)  {#name, doc, bert, choices},
+#define ROW_GPT(name, bert, gpt, llama, choices, doc)   {#name, doc, gpt, choices},
+#define ROW_LLAMA(name, bert, gpt, llama, choices, doc) {#name, doc, llama, choices},
+static const weft_model_option bert_options[] = {OPTIONS(ROW_BERT)};
+static const weft_model_option gpt_options[] = {OPTIONS(ROW_GPT)};
+static const weft_model_option llama_options[] = {OPTIONS(ROW_LLAMA)};
+
+static weft_language_config configure(const double *v, bool training)
+{
+    return (weft_language_config){
+        .text = {.dtype = v[AT_f64] != 0 ? WEFT_F64 : WEFT_F32,
+                 .d_model = (int64_t)v[AT_d_model],
+                 .batch = (int64_t)v[AT_batch],
+                 .tied = v[AT_tied] != 0,
+                 .positions = (weft_positions)v[AT_positions],
+                 .most_positions = (int64_t)v[AT_most_positions],
+                 .dropout = v[AT_dropout],
+                 .label_smoothing = v[AT_label_smoothing],
+                 .pad_id = (int64_t)v[AT_pad_id],
+                 .block = {.attention = {.heads = (int64_t)v[AT_heads],
+                                         .kv_heads = (int64_t)v[AT_kv_heads],
+                                         .bias = true,
+                                         .out_bias = true,
+                                         .rotary_base = v[AT_rotary_base],
+                                         .dropout = v[AT_dropout],
+                                         .causal = true},
+                           .feed_forward = {.d_ff = (int64_t)v[AT_d_ff],
+                                            .activation = (weft_activation)v[AT_activation],
+                                            .bias = true},
+                           .place = (weft_norm_place)v[AT_norm],
+                           .eps = 1e-5,
+                           .dropout = v[AT_dropout]},
+                 .training = training},
+        .vocab = (int64_t)v[AT_vocab],
+        .layers = (int64_t)v[AT_layers],
+        .length = (int64_t)v[AT_length],
+    };
+}
+
+static weft_status build_bert(weft_graph *graph, const double *v, bool training, weft_model_io *io)
+{
+    weft_language_config c = configure(v, training);
+    c.text.block.attention.causal = false;
+    c.text.block.eps = 1e-12;
+    c.norm_embeddings = c.transform_head = true;
+    return weft_language_model(graph, &c, io);
+}
+
+static weft_status build_gpt(weft_graph *graph, const double *v, bool training, weft_model_io *io)
+{
+    weft_language_config c = configure(v, training);
+    return weft_language_model(graph, &c, io);
+}
+
+static weft_status build_llama(weft_graph *graph, const double *v, bool training, weft_model_io *io)
+{
+    weft_language_config c = configure(v, training);
+    weft_block_options *block = &c.text.block;
+    block->attention.bias = block->attention.out_bias = block->feed_forward.bias = false;
+    block->feed_forward.gated = true;
+    block->norm = WEFT_RMS_NORM;
+    return weft_language_model(graph, &c, io);
+}
+
+#define SMALL "vocab=13 d_model=8 heads=2 d_ff=12 batch=2 length=5 layers=1 most_positions=8"
+
+const weft_model model_bert = {
+    "bert",
+    "encoder with a head that predicts masked tokens: post-norm, GELU, learned positions",
+    bert_options,
+    N_OPTIONS,
+    SMALL,
+    build_bert};
+const weft_model model_gpt = {
+    "gpt",       "decoder-only language model: pre-norm, GELU, learned positions, tied embeddings",
+    gpt_options, N_OPTIONS,
+    SMALL,       build_gpt};
+const weft_model model_llama = {
+    "llama",
+    "decoder-only language model: RMS norm, rotary positions, SwiGLU, grouped-query attention",
+    llama_options,
+    N_OPTIONS,
+    SMALL " kv_heads=1",
+    build_llama};

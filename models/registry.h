@@ -1,0 +1,16 @@
+/* The models that registry.c lists, each declared in the file of its architecture. */
+#ifndef WEFT_MODELS_REGISTRY_H
+#define WEFT_MODELS_REGISTRY_H
+
+#include <weft/models.h>
+
+#define MODELS(X)                                                                                  \
+    X(transformer)                                                                                 \
+    X(transformer_base) X(transformer_shared) X(encoder) X(attention) X(feed_forward) X(bert)      \
+        X(gpt) X(llama)
+
+#define DECLARE_MODEL(name) extern const weft_model model_##name;
+MODELS(DECLARE_MODEL)
+#undef DECLARE_MODEL
+
+#endif

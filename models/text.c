@@ -1,0 +1,52 @@
+/* Embeddings, masks, logits and losses of the architectures over tokens. */
+#include "text.h"
+
+#include <math.h>
+
+weft_text_config text_config(const weft_text_config *config)
+{
+    weft_text_config c = *config;
+    if (!c.training) {
+        c.dropout = c.block.dropout = 0;
+        c.block.attention.dropout = c.block.feed_forward.dropout = 0;
+    }
+    return c;
+}
+
+weft_value text_embed(weft_graph *g, const weft_text_config *c, weft_value table, weft_value ids,
+                      const char *positions)
+{
+    int64_t length = weft_dim(g, ids, 1);
+    weft_value x = weft_embedding(g, table, ids, -1), at = WEFT_NO_VALUE;
+    if (c->scaled_embeddings) x = weft_scale(g, x, sqrt((double)c->d_model));
+    if (c->positions == WEFT_POSITIONS_SINUSOIDAL)
+        at = weft_layer_sinusoids(g, c->dtype, length, c->d_model);
+    else if (c->positions == WEFT_POSITIONS_LEARNED)
+        at = weft_layer_positions(g, positions, c->dtype, length, c->most_positions, c->d_model);
+    return c->positions == WEFT_POSITIONS_NONE ? x : weft_add(g, x, at);
+}
+
+weft_value text_padding(weft_graph *g, const weft_text_config *c, weft_value ids)
+{
+    weft_value pad = weft_cast(g, weft_scalar(g, WEFT_F64, (double)c->pad_id), WEFT_I32);
+    return weft_reshape(g, weft_equal(g, ids, pad),
+                        WEFT_SHAPE(weft_dim(g, ids, 0), 1, 1, weft_dim(g, ids, 1)));
+}
+
+weft_value text_logits(weft_graph *g, const weft_text_config *c, const char *name, weft_value x,
+                       weft_value table, int64_t vocab)
+{
+    return c->tied ? weft_matmul(g, x, weft_transpose(g, table, 0, 1))
+                   : weft_layer_linear(g, name, x, vocab, true);
+}
+
+void text_losses(weft_graph *g, const weft_text_config *c, weft_value logits, weft_model_io *io)
+{
+    weft_cross_entropy_options o = {.ignore_index = c->pad_id, .reduction = WEFT_REDUCE_MEAN};
+    io->output = weft_name(g, logits, "logits");
+    io->nll = weft_name(g, weft_cross_entropy(g, io->output, io->target_out, &o), "nll");
+    io->loss = io->nll;
+    o.label_smoothing = c->label_smoothing;
+    if (o.label_smoothing != 0)
+        io->loss = weft_name(g, weft_cross_entropy(g, io->output, io->target_out, &o), "loss");
+}

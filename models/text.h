@@ -1,0 +1,20 @@
+/* What the architectures over tokens share. */
+#ifndef WEFT_MODELS_TEXT_H
+#define WEFT_MODELS_TEXT_H
+
+#include <weft/models.h>
+
+/* The configuration with every probability 0 unless it is for training. */
+weft_text_config text_config(const weft_text_config *config);
+/* Rows of the table, plus positions; before dropout. `positions` names the learned table. */
+weft_value text_embed(weft_graph *g, const weft_text_config *c, weft_value table, weft_value ids,
+                      const char *positions);
+/* Bool [batch, 1, 1, length]: true where ids are pad_id. */
+weft_value text_padding(weft_graph *g, const weft_text_config *c, weft_value ids);
+/* Logits [batch, length, vocab] over x: the table transposed, or a layer of its own, NAME.*. */
+weft_value text_logits(weft_graph *g, const weft_text_config *c, const char *name, weft_value x,
+                       weft_value table, int64_t vocab);
+/* Fills output, nll and loss of io, whose target_out is set. */
+void text_losses(weft_graph *g, const weft_text_config *c, weft_value logits, weft_model_io *io);
+
+#endif

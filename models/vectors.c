@@ -1,0 +1,188 @@
+/* Models of vectors: one attention, one feed-forward layer, an encoder. Their loss is the mean
+ * squared error to the input `target`. */
+#include "registry.h"
+
+#include <math.h>
+
+static weft_status finish(weft_graph *g, weft_value output, weft_model_io *io)
+{
+    io->output = weft_name(g, output, "output");
+    io->target = weft_input(g, "target", weft_dtype_of(g, output), weft_shape_of(g, output));
+    io->loss = weft_name(g, weft_mse(g, io->output, io->target, WEFT_REDUCE_MEAN), "loss");
+    io->nll = io->loss;
+    return weft_graph_status(g);
+}
+
+static weft_value vectors(weft_graph *g, const char *name, double f64, double batch, double length,
+                          double width)
+{
+    return weft_input(g, name, f64 != 0 ? WEFT_F64 : WEFT_F32,
+                      WEFT_SHAPE((int64_t)batch, (int64_t)length, (int64_t)width));
+}
+
+#define PROJECTIONS "separate|fused|shared|none"
+#define MERGES      "correct|as-written"
+
+/* ---- One attention ---- */
+
+#define MASKS "none|causal|padding|both"
+
+#define ATTENTION_OPTIONS(X)                                                                       \
+    X(d_model, 512, NULL, "width")                                                                 \
+    X(heads, 8, NULL, "attention heads")                                                           \
+    X(kv_heads, 0, NULL, "heads of keys and values, each for several; 0: as many")                 \
+    X(projection, 0, PROJECTIONS, "of q, k and v")                                                 \
+    X(bias, 1, NULL, "1: q, k and v have biases")                                                  \
+    X(out, 2, NULL, "projection of the concatenated heads: 0 none, 1 without bias, 2 with")        \
+    X(merge, 0, MERGES, "how heads are concatenated: as-written mixes positions")                  \
+    X(mask, 0, MASKS, "what may not be seen; padding is the bool input `hidden` [batch, keys]")    \
+    X(rotary_base, 0, NULL, "of rotary positions; 0: none")                                        \
+    X(dropout, 0.1, NULL, "of the weights, while training")                                        \
+    X(batch, 2, NULL, "sequences")                                                                 \
+    X(length, 10, NULL, "positions of the queries")                                                \
+    X(memory_len, 0, NULL, "positions of keys and values; 0: they are of the queries themselves")  \
+    X(f64, 0, NULL, "1: in double precision")
+
+enum {
+#define ID(name, value, choices, doc) ATTENTION_##name,
+    ATTENTION_OPTIONS(ID)
+#undef ID
+        N_ATTENTION
+};
+#define ROW(name, value, choices, doc) {#name, doc, value, choices},
+static const weft_model_option attention_options[] = {ATTENTION_OPTIONS(ROW)};
+
+enum { MASK_CAUSAL = 1, MASK_PADDING = 2 };
+
+static weft_status build_attention(weft_graph *g, const double *v, bool training, weft_model_io *io)
+{
+#define V(name) v[ATTENTION_##name]
+    *io = (weft_model_io){.vocab = 0};
+    bool cross = V(memory_len) != 0;
+    io->input = vectors(g, "input", V(f64), V(batch), V(length), V(d_model));
+    if (cross) io->memory = vectors(g, "memory", V(f64), V(batch), V(memory_len), V(d_model));
+    weft_value memory = cross ? io->memory : io->input;
+    int mask = (int)V(mask);
+    weft_attention_options o = {.heads = (int64_t)V(heads),
+                                .kv_heads = (int64_t)V(kv_heads),
+                                .projection = (weft_projection)V(projection),
+                                .bias = V(bias) != 0,
+                                .out_bias = V(out) > 1,
+                                .no_out = V(out) == 0,
+                                .merge_as_rows = V(merge) != 0,
+                                .rotary_base = V(rotary_base),
+                                .dropout = training ? V(dropout) : 0,
+                                .causal = mask & MASK_CAUSAL};
+    if (mask & MASK_PADDING) {
+        int64_t batch = (int64_t)V(batch), keys = weft_dim(g, memory, 1);
+        weft_value hidden = weft_input(g, "hidden", WEFT_BOOL, WEFT_SHAPE(batch, keys));
+        o.mask = weft_reshape(g, hidden, WEFT_SHAPE(batch, 1, 1, keys));
+    }
+#undef V
+    return finish(g, weft_layer_attention(g, "attn", io->input, memory, &o, NULL), io);
+}
+
+const weft_model model_attention = {
+    "attention",
+    "one multi-head attention over vectors: self or cross, any mask, any projection",
+    attention_options,
+    N_ATTENTION,
+    "d_model=8 heads=2 length=5",
+    build_attention};
+
+/* ---- One feed-forward layer ---- */
+
+#define ACTIVATIONS "relu|gelu|gelu-tanh|silu"
+
+#define FEED_FORWARD_OPTIONS(X)                                                                    \
+    X(d_model, 512, NULL, "width")                                                                 \
+    X(d_ff, 2048, NULL, "width inside")                                                            \
+    X(activation, 0, ACTIVATIONS, "between the two linear layers")                                 \
+    X(gated, 0, NULL, "1: times another linear layer (with silu: SwiGLU)")                         \
+    X(dropout, 0.1, NULL, "of the hidden units, while training")                                   \
+    X(batch, 2, NULL, "sequences")                                                                 \
+    X(length, 5, NULL, "positions")                                                                \
+    X(f64, 0, NULL, "1: in double precision")
+
+enum {
+#define ID(name, value, choices, doc) FEED_FORWARD_##name,
+    FEED_FORWARD_OPTIONS(ID)
+#undef ID
+        N_FEED_FORWARD
+};
+static const weft_model_option feed_forward_options[] = {FEED_FORWARD_OPTIONS(ROW)};
+
+static weft_status build_feed_forward(weft_graph *g, const double *v, bool training,
+                                      weft_model_io *io)
+{
+#define V(name) v[FEED_FORWARD_##name]
+    *io = (weft_model_io){.vocab = 0};
+    weft_feed_forward_options o = {.d_ff = (int64_t)V(d_ff),
+                                   .activation = (weft_activation)V(activation),
+                                   .gated = V(gated) != 0,
+                                   .bias = true,
+                                   .dropout = training ? V(dropout) : 0};
+    io->input = vectors(g, "input", V(f64), V(batch), V(length), V(d_model));
+#undef V
+    return finish(g, weft_layer_feed_forward(g, "ffn", io->input, &o), io);
+}
+
+const weft_model model_feed_forward = {
+    "feed-forward",       "one position-wise feed-forward layer over vectors",
+    feed_forward_options, N_FEED_FORWARD,
+    "d_model=6 d_ff=10",  build_feed_forward};
+
+/* ---- An encoder ---- */
+
+#define NORM_PLACES "pre|post|post-dropped"
+
+#define ENCODER_OPTIONS(X)                                                                         \
+    X(d_model, 512, NULL, "width")                                                                 \
+    X(heads, 8, NULL, "attention heads")                                                           \
+    X(d_ff, 2048, NULL, "width inside the feed-forward layers")                                    \
+    X(layers, 5, NULL, "layers")                                                                   \
+    X(projection, 1, PROJECTIONS, "of q, k and v; fused: one matrix, columns grouped by head")     \
+    X(merge, 0, MERGES, "how heads are concatenated: as-written mixes positions")                  \
+    X(norm, 1, NORM_PLACES, "before each sub-layer, after it, or after it and dropped out")        \
+    X(dropout, 0.1, NULL, "of sub-layers' results and hidden units, while training")               \
+    X(batch, 30, NULL, "sequences")                                                                \
+    X(length, 200, NULL, "positions")                                                              \
+    X(f64, 0, NULL, "1: in double precision")
+
+enum {
+#define ID(name, value, choices, doc) ENCODER_##name,
+    ENCODER_OPTIONS(ID)
+#undef ID
+        N_ENCODER
+};
+static const weft_model_option encoder_options[] = {ENCODER_OPTIONS(ROW)};
+
+static weft_status build_encoder(weft_graph *g, const double *v, bool training, weft_model_io *io)
+{
+#define V(name) v[ENCODER_##name]
+    *io = (weft_model_io){.vocab = 0};
+    double dropout = training ? V(dropout) : 0;
+    weft_block_options block = {
+        .attention = {.heads = (int64_t)V(heads),
+                      .projection = (weft_projection)V(projection),
+                      .bias = true,
+                      .out_bias = true,
+                      .merge_as_rows = V(merge) != 0},
+        .feed_forward = {.d_ff = (int64_t)V(d_ff), .bias = true, .dropout = dropout},
+        .place = (weft_norm_place)V(norm),
+        .eps = 1e-5,
+        .dropout = dropout};
+    io->input = vectors(g, "input", V(f64), V(batch), V(length), V(d_model));
+    weft_value y = weft_layer_stack(g, "layer", (int64_t)V(layers), io->input, WEFT_NO_VALUE,
+                                    WEFT_NO_VALUE, &block);
+#undef V
+    return finish(g, y, io);
+}
+
+const weft_model model_encoder = {
+    "encoder",
+    "Transformer encoder over vectors: fused q, k, v, post-norm, ReLU",
+    encoder_options,
+    N_ENCODER,
+    "d_model=8 heads=2 d_ff=12 layers=1 batch=2 length=4",
+    build_encoder};
