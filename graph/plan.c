@@ -292,6 +292,8 @@ static bool make_steps(planner *p)
                 node->op->parts ? node->op->parts(&call) : elementwise_parts(&call);
         call.stage = 0;
         if (node->op->scratch) step->scratch = node->op->scratch(&call); /* bytes, until placed */
+        size_t workspace = node->op->workspace ? (node->op->workspace(&call) + 63) / 64 * 64 : 0;
+        if (workspace > plan->stats.workspace_bytes) plan->stats.workspace_bytes = workspace;
     }
     return true;
 }

@@ -25,7 +25,7 @@ struct weft_session {
     weft_params *params;
     weft_tensor *tensors; /* the plan's, with data */
     weft_call *calls;     /* two for each step: one a stage */
-    char *arena;
+    char *arena, *workspace;
     bool owns_arena, poison;
     int threads;
     weft_run_state run;
@@ -46,6 +46,12 @@ void weft_call_fail(const weft_call *call, int64_t index, int64_t limit)
         atomic_store(&f->step, call->node);
     }
     atomic_flag_clear_explicit(&f->lock, memory_order_release);
+}
+
+void *weft_call_workspace(const weft_call *call)
+{
+    const weft_run_state *run = call->run;
+    return run->workspace + (size_t)omp_get_thread_num() * run->workspace_bytes;
 }
 
 /* ---- Binding ---- */
@@ -128,6 +134,19 @@ static bool take_arena(weft_session *s, const weft_session_options *o, weft_erro
     return true;
 }
 
+static bool take_workspace(weft_session *s, weft_error *error)
+{
+    size_t each = s->plan->stats.workspace_bytes, bytes = each * (size_t)s->threads;
+    if (!bytes) return true;
+    s->workspace = aligned_alloc(64, bytes);
+    s->run.workspace = s->workspace;
+    s->run.workspace_bytes = each;
+    if (s->workspace) return true;
+    weft_error_set(error, WEFT_NO_MEMORY, "session", "no memory for %d workspaces of %zu bytes",
+                   s->threads, each);
+    return false;
+}
+
 weft_session *weft_session_new(const weft_plan *plan, weft_params *params,
                                const weft_session_options *options, weft_error *error)
 {
@@ -145,7 +164,7 @@ weft_session *weft_session_new(const weft_plan *plan, weft_params *params,
         s->params = params;
         s->threads = o->threads ? o->threads : omp_get_max_threads();
         s->poison = o->poison;
-        s->run = (weft_run_state){o->seed, 0, &s->fault};
+        s->run = (weft_run_state){.seed = o->seed, .fault = &s->fault};
         atomic_flag_clear(&s->fault.lock);
         s->tensors = calloc(plan->n_operands + 1, sizeof *s->tensors);
         s->calls = calloc(2 * plan->n_steps + 1, sizeof *s->calls);
@@ -154,7 +173,7 @@ weft_session *weft_session_new(const weft_plan *plan, weft_params *params,
     if (!good)
         weft_error_set(error, WEFT_NO_MEMORY, "session", "no memory for the session");
     else
-        good = take_arena(s, o, error) && bind_operands(s, error);
+        good = take_arena(s, o, error) && take_workspace(s, error) && bind_operands(s, error);
     if (good) return s;
     weft_session_free(s);
     return NULL;
@@ -164,6 +183,7 @@ void weft_session_free(weft_session *session)
 {
     if (!session) return;
     if (session->owns_arena) free(session->arena);
+    free(session->workspace);
     free(session->tensors);
     free(session->calls);
     free(session);

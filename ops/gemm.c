@@ -13,6 +13,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 };
 
@@ -56,6 +57,21 @@ static void load(void)
         set_threads(1);
     symbol(library, "cblas_sgemm", &sgemm);
     symbol(library, "cblas_dgemm", &dgemm);
+}
+
+static gemm_backend chosen;
+
+static void choose(void)
+{
+    const char *wanted = getenv("WEFT_GEMM");
+    chosen = wanted && !strcmp(wanted, "openblas") ? GEMM_OPENBLAS : GEMM_WEFT;
+}
+
+gemm_backend gemm_chosen(void)
+{
+    static pthread_once_t choice = PTHREAD_ONCE_INIT;
+    pthread_once(&choice, choose);
+    return chosen;
 }
 
 weft_status gemm_load(weft_error *error)

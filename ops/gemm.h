@@ -1,8 +1,13 @@
-/* The one door to BLAS. */
+/* Products of matrices: the choice of a backend, and the one door to BLAS. */
 #ifndef WEFT_OPS_GEMM_H
 #define WEFT_OPS_GEMM_H
 
 #include <weft/graph.h>
+
+/* Whose kernels multiply: weft's own, or those of a library, by the environment variable WEFT_GEMM
+ * (weft, openblas); weft's own by default. */
+typedef enum gemm_backend { GEMM_WEFT, GEMM_OPENBLAS } gemm_backend;
+gemm_backend gemm_chosen(void);
 
 /* Loads OpenBLAS once for the process; WEFT_NO_BACKEND with one line where that fails. */
 weft_status gemm_load(weft_error *error);

@@ -1,29 +1,32 @@
 /* Batched matrix products. The batch is laid out as a list of [m, k] x [k, n] products; where b has
  * no batch of its own and the rows of a lie at one stride, the batch of a becomes rows. Each
- * product is cut into tiles of rows and columns, each one BLAS call on one thread. */
+ * product is cut into tiles of rows and columns, each done by one thread. */
 #include "gemm.h"
+#include "gemm_kernel.h"
 
-#include <weft/ops.h>
-
-#include <string.h>
-
-/* About the flops of one tile: enough to hide the packing that BLAS does for each call. */
-#define TILE_FLOPS 8e6
-#define MOST_TILES 32
+/* Tiles for a library: about so many flops, enough to hide the packing that each call does. */
+#define LIBRARY_TILE_FLOPS 8e6
+#define LIBRARY_TILES      32
+/* Tiles for our own kernels: at least so many flops; so many tiles; columns whose sums stay in the
+ * second-level cache while k goes on beyond GEMM_DEPTH. */
+#define LEAST_TILE_FLOPS 1e6
+#define WANTED_TILES     32
+#define DEEP_COLUMNS     512
+/* The most elements of B that are packed once for all tiles, and panels that one part packs. */
+#define MOST_SHARED  (8 << 20)
+#define SHARED_WIDTH 128
+/* With fewer rows it does not pay to pack B. */
+#define PACKING_ROWS 48
 
 typedef struct product {
     int64_t m, n, k, batches;
     int64_t tile_m, tile_n, tiles_m, tiles_n;
     bool rows_joined; /* the batch of a is part of m */
+    bool shared;      /* B is packed in the first stage, for all tiles */
 } product;
 
-static int64_t divide_up(int64_t a, int64_t b)
-{
-    return (a + b - 1) / b;
-}
-
 /* a's stride from row to row if all its leading dimensions lie at multiples of it, else 0. */
-static bool rows_join(const weft_tensor *a, const weft_tensor *b)
+static inline bool rows_join(const weft_tensor *a, const weft_tensor *b)
 {
     if (b->shape.rank != 2) return false;
     int64_t rank = a->shape.rank, expected = a->stride[rank - 2] * a->shape.dim[rank - 2];
@@ -36,13 +39,13 @@ static bool rows_join(const weft_tensor *a, const weft_tensor *b)
     return true;
 }
 
-/* Cuts the larger of rows and columns in two until there are enough tiles; edges at multiples of 64
- * or 48 rows keep BLAS's own blocks whole. */
-static void cut(product *p)
+/* Cuts the larger of rows and columns in two until there are enough tiles; edges at multiples of 32
+ * keep the library's own blocks whole. */
+static inline void cut_for_library(product *p)
 {
     double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k;
-    double wanted = flops / TILE_FLOPS;
-    int64_t most = divide_up(MOST_TILES, p->batches < MOST_TILES ? p->batches : MOST_TILES);
+    double wanted = flops / LIBRARY_TILE_FLOPS;
+    int64_t most = ceil_div(LIBRARY_TILES, p->batches < LIBRARY_TILES ? p->batches : LIBRARY_TILES);
     int64_t tiles = wanted < 1 ? 1 : wanted > (double)most ? most : (int64_t)wanted;
     p->tiles_m = p->tiles_n = 1;
     while (p->tiles_m * p->tiles_n * 2 <= tiles) {
@@ -53,13 +56,25 @@ static void cut(product *p)
         else
             p->tiles_n *= 2;
     }
-    p->tile_m = divide_up(divide_up(p->m, p->tiles_m), 32) * 32;
-    p->tile_n = divide_up(divide_up(p->n, p->tiles_n), 32) * 32;
-    p->tiles_m = divide_up(p->m, p->tile_m);
-    p->tiles_n = divide_up(p->n, p->tile_n);
+    p->tile_m = ceil_div(ceil_div(p->m, p->tiles_m), 32) * 32;
+    p->tile_n = ceil_div(ceil_div(p->n, p->tiles_n), 32) * 32;
 }
 
-static product product_of(const weft_call *call)
+static inline void cut_for_kernels(product *p)
+{
+    double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k;
+    int64_t rows = ceil_div(p->m, GEMM_TILE_ROWS);
+    double affordable = flops / LEAST_TILE_FLOPS / (double)rows;
+    int64_t wanted = ceil_div(WANTED_TILES, rows * p->batches);
+    int64_t columns = p->k > GEMM_DEPTH ? ceil_div(p->n, DEEP_COLUMNS) : 1;
+    if ((double)wanted > affordable) wanted = (int64_t)affordable;
+    if (columns < wanted) columns = wanted;
+    p->tile_m = ceil_div(ceil_div(p->m, rows), 2) * 2;
+    p->tile_n = ceil_div(ceil_div(p->n, columns), 32) * 32;
+    p->shared = p->batches == 1 && p->m > GEMM_TILE_ROWS && p->k <= MOST_SHARED / p->n;
+}
+
+static inline product product_of(const weft_call *call)
 {
     const weft_tensor *a = &call->in[0], *b = &call->in[1], *c = &call->out[0];
     int rank = c->shape.rank;
@@ -69,9 +84,17 @@ static product product_of(const weft_call *call)
                  .batches = 1};
     p.rows_joined = rows_join(a, b);
     for (int d = 0; d < rank - 2; d++) *(p.rows_joined ? &p.m : &p.batches) *= c->shape.dim[d];
-    if (p.m > 0 && p.n > 0 && p.batches > 0) cut(&p);
+    if (p.m == 0 || p.n == 0 || p.batches == 0) return p;
+    if (gemm_chosen() == GEMM_WEFT)
+        cut_for_kernels(&p);
+    else
+        cut_for_library(&p);
+    p.tiles_m = ceil_div(p.m, p.tile_m);
+    p.tiles_n = ceil_div(p.n, p.tile_n);
     return p;
 }
+
+#ifdef WEFT_KERNEL_ISA
 
 /* Offset of batch `index` of c's batch dimensions in operand t, which broadcasts to them. */
 static int64_t batch_offset(const weft_tensor *t, const weft_tensor *c, int64_t index)
@@ -86,65 +109,99 @@ static int64_t batch_offset(const weft_tensor *t, const weft_tensor *c, int64_t 
     return offset;
 }
 
-/* A matrix as BLAS takes it: transposed if its rows, not its columns, lie at stride 1. */
-typedef struct matrix {
-    bool transposed;
-    int64_t leading, row, column; /* strides */
-} matrix;
-
-static matrix matrix_of(const weft_tensor *t)
+/* One of the strides becomes 1, also where a dimension of 1 has any. */
+static gemm_matrix matrix_of(const weft_tensor *t)
 {
     int rank = t->shape.rank;
     int64_t m = t->shape.dim[rank - 2], n = t->shape.dim[rank - 1];
     int64_t row = t->stride[rank - 2], column = t->stride[rank - 1];
     bool plain = (n == 1 || column == 1) && (m == 1 || row >= n);
-    if (plain) return (matrix){false, m == 1 ? n : row, m == 1 ? n : row, 1};
-    return (matrix){true, n == 1 ? m : column, 1, n == 1 ? m : column};
+    if (plain) return (gemm_matrix){t->data, m == 1 ? n : row, 1};
+    return (gemm_matrix){t->data, 1, n == 1 ? m : column};
 }
 
-static void multiply(const weft_call *call, int64_t part)
+/* The stride that all rows share. */
+static int64_t joined_stride(const weft_tensor *a, int64_t k)
 {
-    const weft_tensor *a = &call->in[0], *b = &call->in[1], *c = &call->out[0];
-    product p = product_of(call);
+    int64_t stride = k;
+    for (int d = a->shape.rank - 2; d >= 0; d--)
+        if (a->shape.dim[d] != 1) return a->stride[d] < k ? k : a->stride[d];
+    return stride;
+}
+
+static void call_library(const product *p, int64_t m, int64_t n, const gemm_matrix *a,
+                         const gemm_matrix *b, T *c)
+{
+    bool ta = a->column != 1, tb = b->column != 1;
+    int64_t lda = ta ? a->column : a->row, ldb = tb ? b->column : b->row;
+#if KERNEL_IS(f32)
+    gemm_f32(ta, tb, m, n, p->k, a->data, lda, b->data, ldb, c, p->n);
+#else
+    gemm_f64(ta, tb, m, n, p->k, a->data, lda, b->data, ldb, c, p->n);
+#endif
+}
+
+static void pack_shared(const weft_call *call, const product *p, int64_t part)
+{
+    const gemm_matrix b = matrix_of(&call->in[1]);
+    int64_t end = (part + 1) * SHARED_WIDTH < p->n ? (part + 1) * SHARED_WIDTH : p->n;
+    for (int64_t j = part * SHARED_WIDTH; j < end; j += GEMM_COLUMNS)
+        gemm_pack_panel(&b, p->n, p->k, j, (T *)call->scratch + j * p->k);
+}
+
+KERNEL(matmul)
+{
+    const weft_tensor *ta = &call->in[0], *tb = &call->in[1], *tc = &call->out[0];
+    const product p = product_of(call);
+    if (call->stage == 0) {
+        pack_shared(call, &p, part);
+        return;
+    }
     int64_t tiles = p.tiles_m * p.tiles_n, batch = part / tiles, tile = part % tiles;
     int64_t row = tile / p.tiles_n * p.tile_m, column = tile % p.tiles_n * p.tile_n;
     int64_t m = row + p.tile_m < p.m ? p.tile_m : p.m - row;
     int64_t n = column + p.tile_n < p.n ? p.tile_n : p.n - column;
-    matrix ma = matrix_of(a), mb = matrix_of(b);
-    if (p.rows_joined) {
-        /* One matrix of all rows, at the stride that they share. */
-        int64_t stride = a->stride[a->shape.rank - 2];
-        for (int d = a->shape.rank - 3; a->shape.dim[a->shape.rank - 2] == 1 && d >= 0; d--)
-            if (a->shape.dim[d] != 1) {
-                stride = a->stride[d];
-                break;
-            }
-        ma = (matrix){false, stride < p.k ? p.k : stride, stride, 1};
+    gemm_matrix a = matrix_of(ta), b = matrix_of(tb);
+    if (p.rows_joined)
+        a = (gemm_matrix){ta->data, joined_stride(ta, p.k), 1};
+    else {
+        a.data += batch_offset(ta, tc, batch);
+        b.data += batch_offset(tb, tc, batch);
     }
-    int64_t at_a = (p.rows_joined ? 0 : batch_offset(a, c, batch)) + row * ma.row;
-    int64_t at_b = (p.rows_joined ? 0 : batch_offset(b, c, batch)) + column * mb.column;
-    int64_t at_c = (batch * p.m + row) * p.n + column;
-    if (c->dtype == WEFT_F32) {
-        float *out = (float *)c->data + at_c;
-        if (p.k == 0)
-            for (int64_t i = 0; i < m; i++) memset(out + i * p.n, 0, (size_t)n * sizeof *out);
-        else
-            gemm_f32(ma.transposed, mb.transposed, m, n, p.k, (const float *)a->data + at_a,
-                     ma.leading, (const float *)b->data + at_b, mb.leading, out, p.n);
-    } else {
-        double *out = (double *)c->data + at_c;
-        if (p.k == 0)
-            for (int64_t i = 0; i < m; i++) memset(out + i * p.n, 0, (size_t)n * sizeof *out);
-        else
-            gemm_f64(ma.transposed, mb.transposed, m, n, p.k, (const double *)a->data + at_a,
-                     ma.leading, (const double *)b->data + at_b, mb.leading, out, p.n);
-    }
+    a.data += row * a.row;
+    b.data += column * b.column;
+    T *c = (T *)tc->data + (batch * p.m + row) * p.n + column;
+    if (p.k == 0)
+        for (int64_t i = 0; i < m; i++) memset(c + i * p.n, 0, (size_t)n * sizeof *c);
+    else if (gemm_chosen() != GEMM_WEFT)
+        call_library(&p, m, n, &a, &b, c);
+    else
+        gemm_tile(m, n, p.k, &a, &b, p.shared ? (T *)call->scratch + column * p.k : NULL,
+                  b.column == 1 && m < PACKING_ROWS, c, p.n, weft_call_workspace(call));
 }
+
+#else
+
+#include <weft/ops.h>
 
 static int64_t parts_matmul(const weft_call *call)
 {
     product p = product_of(call);
+    if (call->stage == 0) return p.shared ? ceil_div(p.n, SHARED_WIDTH) : 0;
     return p.batches * p.tiles_m * p.tiles_n;
+}
+
+static size_t scratch_matmul(const weft_call *call)
+{
+    product p = product_of(call);
+    return p.shared ? (size_t)(ceil_div(p.n, SHARED_WIDTH) * SHARED_WIDTH * p.k) *
+                          weft_dtype_bytes(call->out[0].dtype)
+                    : 0;
+}
+
+static size_t workspace_matmul(const weft_call *call)
+{
+    return gemm_chosen() == GEMM_WEFT ? GEMM_WORKSPACE * weft_dtype_bytes(call->out[0].dtype) : 0;
 }
 
 static void cost_matmul(const weft_call *call, weft_cost *cost)
@@ -180,7 +237,7 @@ static bool infer_matmul(weft_infer *infer)
     out.dim[out.rank++] = n;
     infer->out[0] = (weft_type){infer->in[0].dtype, out};
     weft_error error = {0};
-    return gemm_load(&error) == WEFT_OK ||
+    return gemm_chosen() == GEMM_WEFT || gemm_load(&error) == WEFT_OK ||
            weft_infer_fail(infer, error.status, "%s", error.message);
 }
 
@@ -217,6 +274,7 @@ static const weft_sample samples_matmul[] = {
     {NULL, 2, {F({2, {3, 0}}), F({2, {0, 2}})}},
     {NULL, 2, {F({3, {0, 2, 3}}), F({2, {3, 2}})}},
 };
+DECLARE_KERNELS(matmul);
 extern const weft_op weft_op_matmul;
 const weft_op weft_op_matmul = {
     .name = "matmul",
@@ -226,9 +284,12 @@ const weft_op weft_op_matmul = {
     .max_in = 2,
     .n_out = 1,
     .infer = infer_matmul,
-    .kernel = {{[WEFT_F32] = multiply, [WEFT_F64] = multiply}},
+    .kernel = FLOAT_KERNELS(matmul),
     .takes = WEFT_TAKES_MATRIX,
+    .stages = 2,
     .parts = parts_matmul,
+    .scratch = scratch_matmul,
+    .workspace = workspace_matmul,
     .cost = cost_matmul,
     .broadcasts = true,
     .vjp = vjp_matmul,
@@ -240,3 +301,5 @@ weft_value weft_matmul(weft_graph *graph, weft_value a, weft_value b)
 {
     return weft_apply(graph, &weft_op_matmul, NULL, (weft_value[]){a, b}, 2, NULL);
 }
+
+#endif

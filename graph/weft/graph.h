@@ -270,6 +270,7 @@ typedef struct weft_plan_stats {
     size_t arena_bytes;       /* with reuse */
     size_t lower_bound_bytes; /* peak of live bytes: no arena for this schedule is smaller */
     size_t state_bytes;       /* parameters and other state that the plan uses */
+    size_t workspace_bytes;   /* that a session has for each thread, beside the arena */
     double ratio;             /* arena_bytes / lower_bound_bytes; 1 if there are no buffers */
     double flops;             /* of one run */
     double bytes;             /* that one run must move between memory and processor */

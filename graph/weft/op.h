@@ -65,7 +65,9 @@ typedef struct weft_call {
 /* What changes from run to run. */
 typedef struct weft_run_state {
     uint64_t seed, step;
-    void *fault; /* the executor's: see weft_call_fail */
+    void *fault;            /* the executor's: see weft_call_fail */
+    char *workspace;        /* the executor's: see weft_call_workspace */
+    size_t workspace_bytes; /* of each thread */
 } weft_run_state;
 
 /* Computes part `part` of call->parts. Parts run in any order, on any thread: each writes elements
@@ -75,6 +77,10 @@ typedef void (*weft_kernel)(const weft_call *call, int64_t part);
 /* For a kernel that finds data it cannot use (an index out of range): the run ends after this group
  * and returns WEFT_BAD_INDEX with the node's name. The kernel must still write its outputs. */
 WEFT_API void weft_call_fail(const weft_call *call, int64_t index, int64_t limit);
+
+/* The calling thread's own memory, of the bytes that the op's workspace() asked for at least,
+ * 64-byte aligned. What is in it does not last from part to part. */
+WEFT_API void *weft_call_workspace(const weft_call *call);
 
 /* The work of a node, for plans, profiles and rooflines. */
 typedef struct weft_cost {
@@ -176,9 +182,10 @@ struct weft_op {
     weft_kernel kernel[WEFT_ISAS][WEFT_DTYPES];
     bool key_output; /* the kernel is chosen by output 0's dtype instead of input 0's */
     weft_takes takes;
-    uint8_t stages;                           /* 0 means 1; a barrier between two stages */
-    int64_t (*parts)(const weft_call *call);  /* of call->stage; NULL: elementwise tiles */
-    size_t (*scratch)(const weft_call *call); /* NULL: none */
+    uint8_t stages;                             /* 0 means 1; a barrier between two stages */
+    int64_t (*parts)(const weft_call *call);    /* of call->stage; NULL: elementwise tiles */
+    size_t (*scratch)(const weft_call *call);   /* NULL: none */
+    size_t (*workspace)(const weft_call *call); /* bytes for each thread; NULL: none */
     void (*cost)(const weft_call *call, weft_cost *cost); /* NULL: one flop an output element */
 
     /* A view: sets the layout of the output over the input's storage. Returns false if only a

@@ -1,0 +1,225 @@
+/* Products of matrices, on one thread: C = A B, with what follows done while C is in the cache.
+ *
+ * After Goto & van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008. A block of
+ * rows of A is packed into the second-level cache, columns of B into panels as wide as two vectors,
+ * and a kernel keeps GEMM_ROWS x GEMM_COLUMNS sums in registers: per step of k it reads two vectors
+ * of B and one element for each row of A. k is cut into pieces of GEMM_DEPTH, whose sums meet in C
+ * in their order, so that the result does not depend on how C is cut into tiles. */
+#ifndef WEFT_OPS_GEMM_KERNEL_H
+#define WEFT_OPS_GEMM_KERNEL_H
+
+#include "kernel.h"
+
+/* Rows of a tile that fill the second-level cache with GEMM_DEPTH columns of A. */
+#define GEMM_TILE_ROWS 112
+#define GEMM_DEPTH     512
+/* Elements that gemm_tile works in: the packed block of A, at the least efficient height, a panel
+ * of B, and a corner of C. */
+#define GEMM_WORKSPACE ((GEMM_TILE_ROWS / 6 + 2) * 8 * GEMM_DEPTH + 40 * GEMM_DEPTH + 14 * 32)
+
+#ifdef WEFT_KERNEL_ISA
+
+#if defined(__AVX512F__)
+#define GEMM_BYTES   64
+#define GEMM_ROWS    14
+#define GEMM_EACH(X) X(1) X(2) X(4) X(6) X(8) X(10) X(12) X(14)
+#elif defined(__AVX2__)
+#define GEMM_BYTES   32
+#define GEMM_ROWS    6
+#define GEMM_EACH(X) X(1) X(2) X(4) X(6)
+#else
+#define GEMM_BYTES   16
+#define GEMM_ROWS    6
+#define GEMM_EACH(X) X(1) X(2) X(4) X(6)
+#endif
+#define GEMM_VECTOR  ((int)(GEMM_BYTES / sizeof(T)))
+#define GEMM_COLUMNS (2 * GEMM_VECTOR)
+/* From one step of k to the next in a packed block of A. */
+#define GEMM_STEP ((GEMM_ROWS + 3) / 4 * 4)
+
+typedef T gemm_vector __attribute__((vector_size(GEMM_BYTES), aligned(sizeof(T)), may_alias));
+typedef T gemm_four __attribute__((vector_size(4 * sizeof(T)), aligned(sizeof(T)), may_alias));
+
+/* Element (i, j) lies at data[i row + j column]; one of the two is 1. */
+typedef struct gemm_matrix {
+    const T *data;
+    int64_t row, column;
+} gemm_matrix;
+
+/* C[0 .. height-1][0 .. GEMM_COLUMNS-1] (+)= a block of A times a panel of B. */
+static inline __attribute__((always_inline)) void gemm_sums(const int height, int64_t k, const T *a,
+                                                            const T *b, int64_t b_step, T *c,
+                                                            int64_t c_row, bool add)
+{
+    gemm_vector sum[GEMM_ROWS][2];
+#pragma GCC unroll 16
+    for (int i = 0; i < height; i++) sum[i][0] = sum[i][1] = (gemm_vector){0};
+    for (int64_t p = 0; p < k; p++) {
+        gemm_vector b0 = *(const gemm_vector *)b, b1 = *(const gemm_vector *)(b + GEMM_VECTOR);
+        __builtin_prefetch(b + 16 * b_step);
+        __builtin_prefetch(b + 16 * b_step + GEMM_VECTOR);
+#pragma GCC unroll 16
+        for (int i = 0; i < height; i++) {
+            gemm_vector x = a[i] - (gemm_vector){0};
+            sum[i][0] += x * b0;
+            sum[i][1] += x * b1;
+        }
+        a += GEMM_STEP;
+        b += b_step;
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < height; i++) {
+        gemm_vector *out = (gemm_vector *)(c + i * c_row);
+        gemm_vector *next = (gemm_vector *)(c + i * c_row + GEMM_VECTOR);
+        if (add) {
+            sum[i][0] += *out;
+            sum[i][1] += *next;
+        }
+        *out = sum[i][0];
+        *next = sum[i][1];
+    }
+}
+
+typedef void gemm_function(int64_t k, const T *a, const T *b, int64_t b_step, T *c, int64_t c_row,
+                           bool add);
+#define GEMM_DEFINE(height)                                                                        \
+    static __attribute__((noinline)) void gemm_sums_##height(                                      \
+        int64_t k, const T *a, const T *b, int64_t b_step, T *c, int64_t c_row, bool add)          \
+    {                                                                                              \
+        gemm_sums(height, k, a, b, b_step, c, c_row, add);                                         \
+    }
+GEMM_EACH(GEMM_DEFINE)
+#undef GEMM_DEFINE
+
+/* The lowest kernel of at least so many rows, and its height. */
+static inline gemm_function *gemm_of_height(int64_t rows)
+{
+#define GEMM_FIND(height)                                                                          \
+    if (rows <= height) return gemm_sums_##height;
+    GEMM_EACH(GEMM_FIND)
+#undef GEMM_FIND
+    return NULL;
+}
+
+static inline int64_t gemm_height(int64_t rows)
+{
+#define GEMM_FIND(height)                                                                          \
+    if (rows <= height) return height;
+    GEMM_EACH(GEMM_FIND)
+#undef GEMM_FIND
+    return 0;
+}
+
+/* out[p][i] = x[i][p] for `rows` rows of stride `row`: four by four, so that both are vectors. */
+static inline void gemm_transpose(const T *x, int64_t row, int64_t rows, int64_t k, T *out,
+                                  int64_t step)
+{
+    for (int64_t next = 0; next < rows; next += 4) {
+        /* The last four overlap those before. */
+        int64_t i = rows >= 4 && rows - next < 4 ? rows - 4 : next;
+        if (rows < 4) {
+            for (; i < rows; i++)
+                for (int64_t p = 0; p < k; p++) out[p * step + i] = x[i * row + p];
+            return;
+        }
+        const T *from = x + i * row;
+        int64_t p = 0;
+        for (; p + 4 <= k; p += 4) {
+            gemm_four a = *(const gemm_four *)(from + p), b = *(const gemm_four *)(from + row + p);
+            gemm_four c = *(const gemm_four *)(from + 2 * row + p);
+            gemm_four d = *(const gemm_four *)(from + 3 * row + p);
+            gemm_four ab0 = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+            gemm_four ab1 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+            gemm_four cd0 = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+            gemm_four cd1 = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+            T *to = out + p * step + i;
+            *(gemm_four *)to = __builtin_shufflevector(ab0, cd0, 0, 1, 4, 5);
+            *(gemm_four *)(to + step) = __builtin_shufflevector(ab0, cd0, 2, 3, 6, 7);
+            *(gemm_four *)(to + 2 * step) = __builtin_shufflevector(ab1, cd1, 0, 1, 4, 5);
+            *(gemm_four *)(to + 3 * step) = __builtin_shufflevector(ab1, cd1, 2, 3, 6, 7);
+        }
+        for (; p < k; p++)
+            for (int64_t q = 0; q < 4; q++) out[p * step + i + q] = from[q * row + p];
+    }
+}
+
+static inline __attribute__((always_inline)) void gemm_copy(const T *x, int64_t outer, size_t rows,
+                                                            int64_t k, T *out, int64_t step)
+{
+    for (int64_t p = 0; p < k; p++) memcpy(out + p * step, x + p * outer, rows * sizeof *out);
+}
+
+/* out[p][i] = x[i inner + p outer] for i < rows; what lies between rows and step is not written. */
+static inline void gemm_pack(const T *x, int64_t inner, int64_t outer, int64_t rows, int64_t k,
+                             T *out, int64_t step)
+{
+    if (inner == 1 && rows == GEMM_ROWS)
+        gemm_copy(x, outer, GEMM_ROWS, k, out, step);
+    else if (inner == 1 && rows == GEMM_COLUMNS)
+        gemm_copy(x, outer, GEMM_COLUMNS, k, out, step);
+    else if (inner == 1)
+        gemm_copy(x, outer, (size_t)rows, k, out, step);
+    else
+        gemm_transpose(x, inner, rows, k, out, step);
+}
+
+/* Columns [column, column + GEMM_COLUMNS) of b, those that exist. */
+static inline void gemm_pack_panel(const gemm_matrix *b, int64_t n, int64_t k, int64_t column,
+                                   T *out)
+{
+    int64_t width = n - column < GEMM_COLUMNS ? n - column : GEMM_COLUMNS;
+    gemm_pack(b->data + column * b->column, b->column, b->row, width, k, out, GEMM_COLUMNS);
+}
+
+/* C [m, n] = A [m, k] B [k, n] for m <= GEMM_TILE_ROWS; rows of C lie c_row apart. `panels`, if not
+ * NULL, is all of B in panels of k x GEMM_COLUMNS, as gemm_pack_panel makes them; if it is NULL and
+ * B's rows are dense and `direct`, B is read as it lies. */
+static inline void gemm_tile(int64_t m, int64_t n, int64_t k, const gemm_matrix *a,
+                             const gemm_matrix *b, const T *panels, bool direct, T *c,
+                             int64_t c_row, T *workspace)
+{
+    int64_t blocks = ceil_div(m, GEMM_ROWS), height = ceil_div(m, blocks);
+    T *packed_a = workspace, *panel = packed_a + blocks * GEMM_STEP * GEMM_DEPTH;
+    T *corner = panel + GEMM_COLUMNS * GEMM_DEPTH;
+    gemm_function *whole = gemm_of_height(height),
+                  *last = gemm_of_height(m - (blocks - 1) * height);
+    for (int64_t p = 0; p < k; p += GEMM_DEPTH) {
+        int64_t depth = k - p < GEMM_DEPTH ? k - p : GEMM_DEPTH;
+        for (int64_t i = 0; i < m; i += height)
+            gemm_pack(a->data + i * a->row + p * a->column, a->row, a->column,
+                      m - i < height ? m - i : height, depth,
+                      packed_a + i / height * GEMM_STEP * depth, GEMM_STEP);
+        for (int64_t j = 0; j < n; j += GEMM_COLUMNS) {
+            int64_t width = n - j < GEMM_COLUMNS ? n - j : GEMM_COLUMNS, b_step = GEMM_COLUMNS;
+            const T *columns = panel;
+            if (panels) {
+                columns = panels + j * k + p * GEMM_COLUMNS;
+            } else if (direct && width == GEMM_COLUMNS) {
+                columns = b->data + p * b->row + j;
+                b_step = b->row;
+            } else {
+                const gemm_matrix rest = {b->data + p * b->row, b->row, b->column};
+                gemm_pack_panel(&rest, n, depth, j, panel);
+            }
+            for (int64_t i = 0; i < m; i += height) {
+                int64_t rows = m - i < height ? m - i : height;
+                const T *block = packed_a + i / height * GEMM_STEP * depth;
+                gemm_function *sums = rows == height ? whole : last;
+                /* Kernels write whole panels, and as many rows as they have. */
+                if (width == GEMM_COLUMNS && gemm_height(rows) == rows) {
+                    sums(depth, block, columns, b_step, c + i * c_row + j, c_row, p > 0);
+                    continue;
+                }
+                sums(depth, block, columns, b_step, corner, GEMM_COLUMNS, false);
+                for (int64_t r = 0; r < rows; r++)
+                    for (int64_t q = 0; q < width; q++) {
+                        T *out = &c[(i + r) * c_row + j + q], x = corner[r * GEMM_COLUMNS + q];
+                        *out = p > 0 ? *out + x : x;
+                    }
+            }
+        }
+    }
+}
+
+#endif
+#endif
