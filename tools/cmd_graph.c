@@ -213,7 +213,7 @@ int cmd_dot(int argc, char **argv)
     int status = EXIT_GOOD;
     if (!file)
         status = tool_fail_text("dot", "out of memory");
-    else if (weft_graph_dot(m.graph, file, &error) != WEFT_OK)
+    else if (weft_graph_dot(m.graph, file, NULL, &error) != WEFT_OK)
         status = tool_fail(&error);
     if (file && fclose(file) != 0 && status == EXIT_GOOD)
         status = tool_fail_text("dot", "out of memory");
