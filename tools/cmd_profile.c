@@ -207,8 +207,7 @@ static int write_trace(const weft_profile *profile, const char *path)
 static weft_status measure(trial *t, report *r, weft_error *error)
 {
     const arguments *a = r->a;
-    weft_dtype dtype =
-        weft_dtype_of(t->m.graph, weft_is_value(t->m.io.loss) ? t->m.io.loss : t->m.io.logits);
+    weft_dtype dtype = weft_dtype_of(t->m.graph, t->m.io.output);
     long traced = !a->trace ? 0 : a->runs < MOST_TRACED ? a->runs : MOST_TRACED;
     weft_status status = weft_measure_peaks(dtype, (int)a->threads, &r->peaks, error);
     if (status == WEFT_OK) status = trial_profile(t, a->runs, traced, &r->measured_seconds, error);
@@ -236,7 +235,7 @@ int cmd_profile(int argc, char **argv)
     struct argp argp = {
         options,
         parse,
-        "MODEL [OPTION=NUMBER...]",
+        "MODEL [OPTION=VALUE...]",
         "Runs a model on made-up inputs and tells where the time goes. Milliseconds are of one "
         "run, "
         "and of all threads divided by their number, so that the rows add up to the duration of a "
