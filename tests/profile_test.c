@@ -466,7 +466,9 @@ static void test_trace_escapes(void)
     weft_scope_push(g, "a\"\\\t");
     weft_value y = weft_name(g, weft_apply(g, &slow, NULL, &x, 1, NULL), "\"}\x01");
     weft_scope_pop(g);
-    weft_plan *plan = weft_plan_new(g, &y, 1, NULL, NULL);
+    weft_value other = weft_input(g, "other", WEFT_F32, WEFT_SHAPE(8));
+    const weft_value targets[2] = {y, weft_apply(g, &slow, NULL, &other, 1, NULL)};
+    weft_plan *plan = weft_plan_new(g, targets, 2, NULL, NULL);
     weft_session *s =
         weft_session_new(plan, NULL, &(weft_session_options){.threads = THREADS}, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
@@ -474,7 +476,7 @@ static void test_trace_escapes(void)
     CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
     cJSON *json = trace_of(weft_session_get_profile(s));
     const cJSON *events = cJSON_GetObjectItemCaseSensitive(json, "traceEvents");
-    CU_ASSERT_EQUAL_FATAL(cJSON_GetArraySize(events), 1 + THREADS + 1);
+    CU_ASSERT_EQUAL_FATAL(cJSON_GetArraySize(events), 1 + THREADS + 2);
     const cJSON *event = cJSON_GetArrayItem(events, 1 + THREADS);
     CU_ASSERT_STRING_EQUAL(text_of(event, "name"), slow.name);
     CU_ASSERT_STRING_EQUAL(text_of(cJSON_GetObjectItemCaseSensitive(event, "args"), "node"),
