@@ -56,18 +56,27 @@ static bool is_leaf(const weft_op *op)
     return op == &weft_op_input || op == &weft_op_state || op == &weft_op_constant;
 }
 
-static void draw_node(FILE *file, const weft_graph *g, size_t index)
+static void draw_node(FILE *file, const weft_graph *g, size_t index,
+                      const weft_dot_options *options)
 {
+    weft_dot_node extra = {"", ""};
     const node_record *node = &g->nodes[index];
     const value_record *value = &g->values[node->first_out];
-    const char *style = node->op == &weft_op_input      ? "shape=ellipse, fillcolor=\"#cfe3f5\""
-                        : node->op == &weft_op_state    ? "shape=box3d, fillcolor=\"#f3e2c0\""
-                        : node->op == &weft_op_constant ? "shape=note, fillcolor=\"#e6dff0\""
-                        : node->op->updates             ? "shape=box, fillcolor=\"#f5d0cc\""
-                        : node->op->alias               ? "shape=box, fillcolor=\"#f2f2f2\""
-                                                        : "shape=box, fillcolor=\"#dcefd8\"";
+    const char *shape = node->op == &weft_op_input      ? "ellipse"
+                        : node->op == &weft_op_state    ? "box3d"
+                        : node->op == &weft_op_constant ? "note"
+                                                        : "box";
+    const char *color = node->op == &weft_op_input      ? "#cfe3f5"
+                        : node->op == &weft_op_state    ? "#f3e2c0"
+                        : node->op == &weft_op_constant ? "#e6dff0"
+                        : node->op->updates             ? "#f5d0cc"
+                        : node->op->alias               ? "#f2f2f2"
+                                                        : "#dcefd8";
     char text[128];
-    fprintf(file, "n%zu [%s, label=\"", index, style);
+    if (options && options->decorate) options->decorate(options->user, g, index, &extra);
+    fprintf(file, "n%zu [shape=%s, fillcolor=\"", index, shape);
+    quoted(file, extra.color[0] ? extra.color : color);
+    fputs("\", label=\"", file);
     if (value->name) {
         quoted(file, value->name);
         if (!is_leaf(node->op)) fprintf(file, "\\n%s", node->op->name);
@@ -79,6 +88,10 @@ static void draw_node(FILE *file, const weft_graph *g, size_t index)
     for (int k = 0; k < node->op->n_out; k++)
         fprintf(file, "\\n%s %s", weft_dtype_name(value[k].type.dtype),
                 weft_shape_text(value[k].type.shape, text, sizeof text));
+    if (extra.line[0]) {
+        fputs("\\n", file);
+        quoted(file, extra.line);
+    }
     fputs("\"];\n", file);
 }
 
@@ -109,7 +122,8 @@ static void change_scope(FILE *file, const char *from, const char *to)
     }
 }
 
-weft_status weft_graph_dot(const weft_graph *graph, FILE *file, weft_error *error)
+weft_status weft_graph_dot(const weft_graph *graph, FILE *file, const weft_dot_options *options,
+                           weft_error *error)
 {
     const weft_error *e = weft_graph_error(graph);
     if (e->status != WEFT_OK) return weft_error_set(error, e->status, e->where, "%s", e->message);
@@ -121,7 +135,7 @@ weft_status weft_graph_dot(const weft_graph *graph, FILE *file, weft_error *erro
     for (size_t n = 0; n < graph->n_nodes; n++) {
         change_scope(file, scope, graph->nodes[n].scope);
         scope = graph->nodes[n].scope;
-        draw_node(file, graph, n);
+        draw_node(file, graph, n, options);
     }
     change_scope(file, scope, "");
     for (size_t n = 0; n < graph->n_nodes; n++)

@@ -168,4 +168,7 @@ struct weft_plan {
     weft_plan_stats stats;
 };
 
+/* The work of one call of a step. */
+weft_cost plan_step_cost(const weft_plan *plan, const plan_step *step);
+
 #endif

@@ -298,12 +298,12 @@ static bool make_steps(planner *p)
     return true;
 }
 
-static double step_work(planner *p, const plan_step *step)
+weft_cost plan_step_cost(const weft_plan *plan, const plan_step *step)
 {
-    const weft_op *op = p->g->nodes[step->node].op;
+    const weft_op *op = plan->graph->nodes[step->node].op;
     weft_call call;
-    weft_cost cost = {0};
-    fill_call(p->plan, step, &call);
+    weft_cost cost = {0, 0};
+    fill_call(plan, step, &call);
     if (op->cost) {
         op->cost(&call, &cost);
     } else {
@@ -312,6 +312,12 @@ static double step_work(planner *p, const plan_step *step)
                           (double)weft_dtype_bytes(call.in[i].dtype);
         cost.flops = (double)weft_shape_numel(call.out[0].shape);
     }
+    return cost;
+}
+
+static double step_work(planner *p, const plan_step *step)
+{
+    weft_cost cost = plan_step_cost(p->plan, step);
     p->plan->stats.flops += cost.flops;
     p->plan->stats.bytes += cost.bytes;
     return cost.bytes + cost.flops;

@@ -4,7 +4,7 @@
  * to end and each thread takes an equal stretch; a barrier separates segments. The tiles come from
  * shapes alone and each computes the same wherever it runs, so the results do not depend on the
  * number of threads. Everything a run needs was made when the session was: it allocates nothing. */
-#include "internal.h"
+#include "profile.h"
 
 #include <omp.h>
 #include <stdatomic.h>
@@ -30,6 +30,8 @@ struct weft_session {
     int threads;
     weft_run_state run;
     fault fault;
+    weft_profile *profile; /* NULL if there never was one */
+    bool profiling;
     weft_error error;
 };
 
@@ -186,6 +188,7 @@ void weft_session_free(weft_session *session)
     free(session->workspace);
     free(session->tensors);
     free(session->calls);
+    profile_free(session->profile);
     free(session);
 }
 
@@ -273,11 +276,39 @@ weft_status weft_fetch(const weft_session *session, weft_value target, void *dat
     return WEFT_OK;
 }
 
+/* ---- The profile ---- */
+
+weft_status weft_session_profile(weft_session *session, bool on,
+                                 const weft_profile_options *options)
+{
+    if (!session) return WEFT_BAD_ARGUMENT;
+    memset(&session->error, 0, sizeof session->error);
+    if (on) {
+        size_t trace_runs = options ? options->trace_runs : 0;
+        weft_profile *profile = profile_new(session->plan, session->threads, trace_runs);
+        if (!profile)
+            return weft_error_set(&session->error, WEFT_NO_MEMORY, "profile",
+                                  "no memory for a profile with %zu runs traced", trace_runs);
+        profile_free(session->profile);
+        session->profile = profile;
+    }
+    session->profiling = on;
+    return WEFT_OK;
+}
+
+const weft_profile *weft_session_get_profile(const weft_session *session)
+{
+    return session ? session->profile : NULL;
+}
+
 /* ---- The executor ---- */
 
+/* What follows is compiled twice: with `notes`, and for NULL without a trace of them. */
+#define INLINE static inline __attribute__((always_inline))
+
 /* Runs parts [begin, end) of the group's parts, laid end to end. */
-static void run_parts(const weft_session *s, const plan_group *group, int stage, int64_t begin,
-                      int64_t end)
+INLINE void run_parts(const weft_session *s, profile_thread *notes, const plan_group *group,
+                      int stage, int64_t begin, int64_t end)
 {
     int64_t before = 0;
     for (uint32_t i = group->first_step; i < group->first_step + group->n_steps && before < end;
@@ -289,6 +320,7 @@ static void run_parts(const weft_session *s, const plan_group *group, int stage,
         int64_t to = end - before < parts ? end - before : parts;
         const weft_call *call = &s->calls[2 * (size_t)i + (size_t)stage];
         for (int64_t part = from; part < to; part++) step->kernel(call, part);
+        if (notes && from < to) profile_computed(notes, i, stage);
         before += parts;
     }
 }
@@ -314,7 +346,7 @@ static void poison_group(const weft_session *s, uint32_t g)
 
 /* What each thread does. Every thread passes the same barriers: whether to stop is asked only just
  * after one, of steps that ran before it. */
-static void run_thread(weft_session *s)
+INLINE void run_groups(weft_session *s, profile_thread *notes)
 {
     const weft_plan *plan = s->plan;
     int thread = omp_get_thread_num(), threads = omp_get_num_threads();
@@ -325,6 +357,7 @@ static void run_thread(weft_session *s)
         const plan_group *group = &plan->groups[g];
         if (g && group->segment != plan->groups[g - 1].segment) {
 #pragma omp barrier
+            if (notes) profile_waited(notes);
             unsigned failed = atomic_load(&s->fault.step);
             if (failed != NO_FAULT && plan->steps[failed].segment < group->segment) break;
         }
@@ -332,19 +365,47 @@ static void run_thread(weft_session *s)
 #pragma omp barrier
             if (thread == 0) poison_group(s, g);
 #pragma omp barrier
+            if (notes) profile_waited(notes);
         }
+        if (notes) profile_enter(notes, s->profile, g);
         for (int stage = 0; stage < group->stages; stage++) {
             if (group->serial) {
-                if (thread == 0) run_parts(s, group, stage, 0, INT64_MAX);
+                if (thread == 0) run_parts(s, notes, group, stage, 0, INT64_MAX);
                 continue;
             }
             if (stage) {
 #pragma omp barrier
+                if (notes) profile_waited(notes);
             }
             int64_t total = count_parts(s, group, stage);
-            run_parts(s, group, stage, total * thread / threads, total * (thread + 1) / threads);
+            run_parts(s, notes, group, stage, total * thread / threads,
+                      total * (thread + 1) / threads);
         }
     }
+}
+
+static void run_thread(weft_session *s)
+{
+    run_groups(s, NULL);
+}
+
+static void run_thread_profiled(weft_session *s)
+{
+    run_groups(s, profile_thread_begin(s->profile, omp_get_thread_num(), omp_get_num_threads()));
+}
+
+static void run_profiled(weft_session *s)
+{
+    profile_run_begin(s->profile);
+#pragma omp parallel num_threads(s->threads)
+    run_thread_profiled(s);
+    profile_run_end(s->profile);
+}
+
+static void run_plain(weft_session *s)
+{
+#pragma omp parallel num_threads(s->threads)
+    run_thread(s);
 }
 
 weft_status weft_run(weft_session *session)
@@ -354,8 +415,10 @@ weft_status weft_run(weft_session *session)
     memset(&session->error, 0, sizeof session->error);
     atomic_store(&f->step, NO_FAULT);
     f->index = f->limit = 0;
-#pragma omp parallel num_threads(session->threads)
-    run_thread(session);
+    if (session->profiling)
+        run_profiled(session);
+    else
+        run_plain(session);
     session->run.step++;
     unsigned failed = atomic_load(&f->step);
     if (failed == NO_FAULT) return WEFT_OK;

@@ -14,7 +14,7 @@ static const char *dot_of(const weft_graph *graph)
     FILE *file = tmpfile();
     text[0] = 0;
     if (!file) return text;
-    CU_ASSERT_EQUAL(weft_graph_dot(graph, file, &error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_graph_dot(graph, file, NULL, &error), WEFT_OK);
     rewind(file);
     text[fread(text, 1, sizeof text - 1, file)] = 0;
     fclose(file);
@@ -88,12 +88,12 @@ static void test_failures(void)
 {
     weft_error error = {0};
     weft_graph *g = scoped_graph();
-    CU_ASSERT_EQUAL(weft_graph_dot(g, NULL, &error), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_NOT_EQUAL(weft_graph_dot(NULL, stdout, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_graph_dot(g, NULL, NULL, &error), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_NOT_EQUAL(weft_graph_dot(NULL, stdout, NULL, NULL), WEFT_OK);
     FILE *full = fopen("/dev/full", "w");
     if (full) {
         memset(&error, 0, sizeof error);
-        CU_ASSERT_EQUAL(weft_graph_dot(g, full, &error), WEFT_IO);
+        CU_ASSERT_EQUAL(weft_graph_dot(g, full, NULL, &error), WEFT_IO);
         CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "No space left"));
         fclose(full);
     } else {
@@ -101,7 +101,7 @@ static void test_failures(void)
     }
     weft_graph_fail(g, WEFT_BAD_SHAPE, "made to fail");
     memset(&error, 0, sizeof error);
-    CU_ASSERT_EQUAL(weft_graph_dot(g, stdout, &error), WEFT_BAD_SHAPE);
+    CU_ASSERT_EQUAL(weft_graph_dot(g, stdout, NULL, &error), WEFT_BAD_SHAPE);
     CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "made to fail"));
     weft_graph_free(g);
 }
@@ -119,7 +119,7 @@ static void test_graphviz(void)
     int descriptor = mkstemp(path);
     FILE *file = descriptor >= 0 ? fdopen(descriptor, "w") : NULL;
     CU_ASSERT_PTR_NOT_NULL_FATAL(file);
-    CU_ASSERT_EQUAL(weft_graph_dot(g, file, &error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_graph_dot(g, file, NULL, &error), WEFT_OK);
     fclose(file);
     snprintf(command, sizeof command, "dot -Tcanon %s 2>&1", path);
     FILE *pipe = popen(command, "r");

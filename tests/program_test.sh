@@ -26,7 +26,7 @@ expect()
 expect 2 "Usage: weft" "$weft"
 expect 0 "Usage: weft" "$weft" --help
 expect 2 'no command "nonsense"' "$weft" nonsense
-for command in ops models dot plan check train translate; do
+for command in ops models dot plan profile check train translate; do
     expect 0 "Usage: weft $command" "$weft" $command --help
     expect 2 "unrecognized option" "$weft" $command --no-such-option
 done
@@ -42,6 +42,23 @@ expect 2 'no op "none"' "$weft" check --op none
 expect 0 "worst error" "$weft" check transformer
 expect 0 "" "$weft" dot transformer encoder_layers=1 decoder_layers=1 --train -o graph.dot
 grep -q "digraph weft" graph.dot || { echo "failed: no DOT text"; failures=$((failures + 1)); }
+small=(transformer vocab=50 d_model=16 heads=2 d_ff=32 encoder_layers=1 decoder_layers=1 batch=2)
+expect 0 "" "$weft" dot "${small[@]}" --planned -o planned.dot
+expect 0 "" "$weft" dot "${small[@]}" --train --overlay time --runs 2 -o times.dot
+if ! grep -q " ms, " times.dot || grep -q " ms, " planned.dot; then
+    echo "failed: times in the graph"
+    failures=$((failures + 1))
+fi
+expect 2 'no overlay "heat"' "$weft" dot transformer --overlay heat -o x.dot
+expect 0 "matmul" "$weft" profile "${small[@]}" --runs 2
+expect 0 "Peaks measured" "$weft" profile "${small[@]}" --train --runs 2 --by scope --depth 1
+expect 0 "dec.0.norm_ffn/layer_norm" "$weft" profile "${small[@]}" --runs 1 --by node --threads 1
+expect 0 '"waiting_seconds"' "$weft" profile "${small[@]}" --runs 2 --json --trace trace.json
+grep -q '"thread_name"' trace.json || { echo "failed: no trace"; failures=$((failures + 1)); }
+expect 2 'not "colour"' "$weft" profile transformer --by colour
+expect 2 "--runs must be" "$weft" profile transformer --runs 0
+expect 2 "MODEL is missing" "$weft" profile --runs 1
+expect 1 "cannot be written" "$weft" profile "${small[@]}" --runs 1 --trace /no/such/folder/x
 expect 1 "cannot be written" "$weft" dot transformer -o /no/such/folder/x.dot
 
 head -n 400 "$data/train.en" >a.en

@@ -1,5 +1,6 @@
-/* After the first run, running a plan allocates nothing: not the library, not OpenMP's, not BLAS.
- * The program's own malloc counts every allocation of the process. */
+/* After the first run, running a plan allocates nothing, with a profile or without: not the
+ * library, not OpenMP's, not BLAS. The program's own malloc counts every allocation of the process.
+ */
 #include <weft/weft.h>
 
 #include <stdatomic.h>
@@ -64,9 +65,15 @@ int main(void)
     for (int i = 0; i < 10; i++) weft_run(s);
     long made = atomic_load(&allocations) - before;
     printf("allocations in 10 runs: %ld (and %ld before them)\n", made, before);
+    if (weft_session_profile(s, true, &(weft_profile_options){.trace_runs = 3}) != WEFT_OK)
+        return 1;
+    long taken = atomic_load(&allocations) - before;
+    for (int i = 0; i < 10; i++) weft_run(s);
+    long profiled = atomic_load(&allocations) - before - taken;
+    printf("allocations in 10 measured runs: %ld (and %ld to switch that on)\n", profiled, taken);
     weft_session_free(s);
     weft_plan_free(plan);
     weft_params_free(store);
     weft_graph_free(g);
-    return made != 0 || before == 0;
+    return made != 0 || profiled != 0 || before == 0 || taken == 0;
 }

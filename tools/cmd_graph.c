@@ -11,11 +11,12 @@
 
 typedef struct arguments {
     model_args model;
-    bool json, train, needs_model;
+    bool json, train, needs_model, planned, overlay;
+    long runs;
     const char *output;
 } arguments;
 
-enum { KEY_JSON = 256, KEY_TRAIN };
+enum { KEY_JSON = 256, KEY_TRAIN, KEY_PLANNED, KEY_OVERLAY, KEY_RUNS };
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
@@ -29,6 +30,16 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case 'o':
         a->output = text;
+        return 0;
+    case KEY_PLANNED:
+        a->planned = true;
+        return 0;
+    case KEY_OVERLAY:
+        if (strcmp(text, "time") != 0) argp_error(state, "no overlay \"%s\": there is time", text);
+        a->overlay = true;
+        return 0;
+    case KEY_RUNS:
+        a->runs = tool_number(text, "--runs", 1, 1000000, state);
         return 0;
     case ARGP_KEY_ARG:
         if (!a->needs_model) return ARGP_ERR_UNKNOWN;
@@ -187,13 +198,51 @@ static int render(const char *text, const char *path)
 #endif
 }
 
+/* Writes the graph that is run, with its times. */
+static weft_status draw_times(const arguments *a, FILE *file, weft_error *error)
+{
+    trial t;
+    double seconds;
+    weft_status status = trial_open(&t, &a->model, a->train, 0, error);
+    if (status != WEFT_OK) return status;
+    status = trial_profile(&t, a->runs, 0, &seconds, error);
+    if (status == WEFT_OK)
+        status = weft_profile_dot(weft_session_get_profile(t.session), file, error);
+    trial_close(&t);
+    return status;
+}
+
+/* Writes the graph as it was built, or as the passes leave it. */
+static weft_status draw_graph(const arguments *a, FILE *file, weft_error *error)
+{
+    built_model m;
+    weft_status status =
+        tool_build(a->model.model, a->model.options, a->model.n_options, a->train, &m, error);
+    if (status != WEFT_OK) return status;
+    weft_value targets[2];
+    weft_plan *plan = NULL;
+    if (a->planned) plan = weft_plan_new(m.graph, targets, tool_targets(&m, targets), NULL, error);
+    if (a->planned && !plan)
+        status = error->status;
+    else
+        status = weft_graph_dot(plan ? weft_plan_graph(plan) : m.graph, file, NULL, error);
+    weft_plan_free(plan);
+    weft_graph_free(m.graph);
+    return status;
+}
+
 int cmd_dot(int argc, char **argv)
 {
     static const struct argp_option options[] = {
         {"output", 'o', "FILE", 0, "FILE.dot, or FILE.svg or FILE.png (with Graphviz)", 0},
         {"train", KEY_TRAIN, NULL, 0, "the whole training step", 0},
+        {"planned", KEY_PLANNED, NULL, 0, "the graph that is run, after the passes", 0},
+        {"overlay", KEY_OVERLAY, "time", 0,
+         "run it, and colour the nodes that compute by their share of the time (implies --planned)",
+         0},
+        {"runs", KEY_RUNS, "N", 0, "runs to measure for the overlay, after one to warm up (5)", 0},
         {0}};
-    arguments a = {.needs_model = true};
+    arguments a = {.needs_model = true, .runs = 5};
     struct argp argp = {options, parse, "MODEL [OPTION=VALUE...]", "Draws a model's graph.", NULL,
                         NULL,    NULL};
     argp_parse(&argp, argc, argv, 0, NULL, &a);
@@ -202,25 +251,17 @@ int cmd_dot(int argc, char **argv)
         return EXIT_USAGE;
     }
     weft_error error = {0};
-    built_model m;
-    if (tool_build(a.model.model, a.model.options, a.model.n_options, a.train, &m, &error) !=
-        WEFT_OK)
-        return tool_fail(&error);
     bool picture = ends_with(a.output, ".svg") || ends_with(a.output, ".png");
     char *text = NULL;
     size_t bytes = 0;
     FILE *file = open_memstream(&text, &bytes);
-    int status = EXIT_GOOD;
-    if (!file)
-        status = tool_fail_text("dot", "out of memory");
-    else if (weft_graph_dot(m.graph, file, &error) != WEFT_OK)
-        status = tool_fail(&error);
-    if (file && fclose(file) != 0 && status == EXIT_GOOD)
-        status = tool_fail_text("dot", "out of memory");
+    if (!file) return tool_fail_text("dot", "out of memory");
+    weft_status drawn = a.overlay ? draw_times(&a, file, &error) : draw_graph(&a, file, &error);
+    int status = drawn == WEFT_OK ? EXIT_GOOD : tool_fail(&error);
+    if (fclose(file) != 0 && status == EXIT_GOOD) status = tool_fail_text("dot", "out of memory");
     if (status == EXIT_GOOD)
         status = picture ? render(text, a.output) : write_file(a.output, text, bytes);
     free(text);
-    weft_graph_free(m.graph);
     return status;
 }
 
@@ -275,8 +316,8 @@ int cmd_plan(int argc, char **argv)
     if (tool_build(a.model.model, a.model.options, a.model.n_options, a.train, &m, &error) !=
         WEFT_OK)
         return tool_fail(&error);
-    weft_value targets[2] = {a.train ? m.io.loss : m.io.output, m.step};
-    weft_plan *plan = weft_plan_new(m.graph, targets, a.train ? 2 : 1, NULL, &error);
+    weft_value targets[2];
+    weft_plan *plan = weft_plan_new(m.graph, targets, tool_targets(&m, targets), NULL, &error);
     int status = EXIT_ERROR;
     if (!plan || weft_plan_check(plan, &error) != WEFT_OK) {
         tool_fail(&error);

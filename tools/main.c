@@ -1,6 +1,7 @@
 /* The program `weft`: a table of commands. */
 #include "tool.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,6 +13,7 @@ static const struct {
     {"models", "list the models and their options", cmd_models},
     {"dot", "draw a model's graph", cmd_dot},
     {"plan", "plan a model and print what it takes", cmd_plan},
+    {"profile", "tell where the time of a model goes", cmd_profile},
     {"check", "check gradients of ops or of a model", cmd_check},
     {"train", "train a translation model on a pair of text files", cmd_train},
     {"translate", "translate lines from standard input", cmd_translate},
@@ -62,6 +64,18 @@ void tool_take_model_arg(model_args *args, const char *text, struct argp_state *
     }
     if (args->n_options == WEFT_MODEL_OPTIONS) argp_error(state, "too many model options");
     args->options[args->n_options++] = text;
+}
+
+long tool_number(const char *text, const char *what, long least, long most,
+                 struct argp_state *state)
+{
+    char *end;
+    errno = 0;
+    long number = strtol(text, &end, 10);
+    if (errno || end == text || *end || number < least || number > most)
+        argp_error(state, "%s must be a whole number from %ld to %ld, not \"%s\"", what, least,
+                   most, text);
+    return number;
 }
 
 static weft_status build_step(built_model *m)

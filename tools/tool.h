@@ -15,6 +15,7 @@ int cmd_ops(int argc, char **argv);
 int cmd_models(int argc, char **argv);
 int cmd_dot(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
+int cmd_profile(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_train(int argc, char **argv);
 int cmd_translate(int argc, char **argv);
@@ -45,6 +46,9 @@ typedef struct built_model {
 } built_model;
 weft_status tool_build(const weft_model *model, const char *const *options, size_t n_options,
                        bool training, built_model *out, weft_error *error);
+/* What a run of it is to compute: the loss and the step if training, else the output. Returns how
+ * many. */
+size_t tool_targets(const built_model *model, weft_value targets[2]);
 
 /* Made-up data for every input of a model's graph; the caller frees them. */
 typedef struct examples {
@@ -54,5 +58,26 @@ typedef struct examples {
 weft_status tool_examples(const built_model *m, examples *out, weft_error *error);
 weft_status examples_feed(const examples *e, weft_session *session, weft_error *error);
 void examples_free(examples *e);
+
+/* A model with its first parameters and made-up inputs, ready to run. */
+typedef struct trial {
+    built_model m;
+    weft_plan *plan;
+    weft_params *params;
+    weft_session *session;
+} trial;
+/* Must be closed if that was WEFT_OK. `threads` 0: OpenMP's default. */
+weft_status trial_open(trial *trial, const model_args *model, bool training, int threads,
+                       weft_error *error);
+void trial_close(trial *trial);
+/* Runs it once, then `runs` times with the session's profile on; *seconds is the time around these.
+ * Shows its progress on stderr when that takes long. */
+weft_status trial_profile(trial *trial, long runs, long trace_runs, double *seconds,
+                          weft_error *error);
+
+/* A whole number of [least, most] from an argument of the command line; ends the program with a
+ * usage error if it is none. */
+long tool_number(const char *text, const char *what, long least, long most,
+                 struct argp_state *state);
 
 #endif

@@ -333,10 +333,101 @@ WEFT_API bool weft_session_tensor(const weft_session *session, weft_value value,
 WEFT_API void weft_session_set_step(weft_session *session, uint64_t step);
 WEFT_API const weft_error *weft_session_error(const weft_session *session);
 
+/* ---- The profile ---------------------------------------------------------------------------- */
+
+/* Where the time of a session's runs went. A thread reads the clock at the end of each stretch of a
+ * step that it computed and after each barrier, so that all its time from the beginning of weft_run
+ * to its end is one of
+ *   compute: inside the kernels of a step;
+ *   waiting: at the barrier behind a step (the end of the run is one), until the last thread came.
+ *            Steps with no barrier between them share it in proportion to their compute time;
+ *   start:   from the call of weft_run until the thread came to the first step.
+ * Added up over the threads the three are exactly threads x duration, run by run. */
+typedef struct weft_profile weft_profile;
+
+typedef struct weft_profile_options {
+    size_t trace_runs; /* runs, the latest ones, of which each stretch is kept for the trace */
+} weft_profile_options;
+
+/* Switches measuring on, from zero, or off. All memory is taken here and none in a run; switched
+ * off a run does nothing for it. The results of runs are the same bits. `options` may be NULL. Not
+ * while the session runs. WEFT_NO_MEMORY leaves all as it was; weft_session_error tells more. */
+WEFT_API weft_status weft_session_profile(weft_session *session, bool on,
+                                          const weft_profile_options *options);
+/* What was measured; NULL if it was never switched on. It is the session's, until that is freed or
+ * measuring is switched on again; read it between runs. */
+WEFT_API const weft_profile *weft_session_get_profile(const weft_session *session);
+
+/* Sums over all runs. compute + waiting + start = thread_seconds. */
+typedef struct weft_profile_totals {
+    size_t runs;           /* failed ones included */
+    int threads;           /* of the last run */
+    double wall_seconds;   /* of the runs, from the call of weft_run to its end */
+    double thread_seconds; /* the same times the threads */
+    double compute_seconds, waiting_seconds, start_seconds; /* over all threads */
+    double flops, bytes;                                    /* as the ops count them */
+} weft_profile_totals;
+WEFT_API weft_profile_totals weft_profile_get_totals(const weft_profile *profile);
+
+/* What the machine reaches at best on all threads: see <weft/measure.h>. */
+typedef struct weft_peaks {
+    double flops_per_second, bytes_per_second;
+} weft_peaks;
+
+typedef enum weft_profile_by {
+    WEFT_PROFILE_BY_NODE, /* a row for each node of weft_plan_graph that computes */
+    WEFT_PROFILE_BY_OP,
+    WEFT_PROFILE_BY_SCOPE
+} weft_profile_by;
+
+typedef struct weft_profile_row {
+    const char
+        *name; /* of the node's value, or scope/op; of the op; of the scope, which may be "" */
+    const char *op, *scope; /* of a node; "" in other rows, but for the one that gives the name */
+    const char *shape;      /* of a node: of its first output, "f32 [2, 3]"; else "" */
+    size_t node;            /* of a node: its index in weft_plan_graph; else SIZE_MAX */
+    size_t nodes;           /* in this row */
+    uint64_t calls;         /* runs of its nodes */
+    double compute_seconds, waiting_seconds; /* over all threads */
+    double flops, bytes;                     /* of all calls, as the ops count them */
+    /* What all calls would take with all threads at the peaks: of each the longer of flops and
+     * bytes over its rate (the roofline, Williams et al. 2009). 0 without peaks. */
+    double roofline_seconds;
+} weft_profile_row;
+
+/* Rows in order of first appearance in the schedule. `depth` > 0 keeps that many components of a
+ * scope ("enc.0" of "enc.0.attn.q" for 2). `peaks` may be NULL. The rows and their texts are one
+ * block of memory, the caller's, to be given back to weft_profile_free_rows; they do not need the
+ * profile any more. */
+WEFT_API weft_status weft_profile_rows(const weft_profile *profile, weft_profile_by by, int depth,
+                                       const weft_peaks *peaks, weft_profile_row **rows,
+                                       size_t *count, weft_error *error);
+WEFT_API void weft_profile_free_rows(weft_profile_row *rows);
+
+/* Writes the kept runs as a trace for Perfetto or chrome://tracing: JSON of the Trace Event Format,
+ * a track for each thread, an event for each stretch of a step. Gaps are waiting. */
+WEFT_API weft_status weft_profile_trace(const weft_profile *profile, FILE *file, weft_error *error);
+
 /* ---- DOT export ----------------------------------------------------------------------------- */
 
-/* Writes the graph as Graphviz's DOT text, name scopes as clusters. */
-WEFT_API weft_status weft_graph_dot(const weft_graph *graph, FILE *file, weft_error *error);
+/* How one node is drawn; what stays empty is drawn as usual. */
+typedef struct weft_dot_node {
+    char color[16]; /* to fill it with, "#rrggbb" */
+    char line[96];  /* one more line of its label */
+} weft_dot_node;
+
+typedef struct weft_dot_options {
+    /* Called for each node with a zeroed *node; may be NULL. */
+    void (*decorate)(void *user, const weft_graph *graph, size_t index, weft_dot_node *node);
+    void *user;
+} weft_dot_options;
+
+/* Writes the graph as Graphviz's DOT text, name scopes as clusters. `options` may be NULL. */
+WEFT_API weft_status weft_graph_dot(const weft_graph *graph, FILE *file,
+                                    const weft_dot_options *options, weft_error *error);
+/* Draws the graph that was run: nodes that compute are the redder the larger their share of the
+ * time (compute and waiting), and say time a run and share. */
+WEFT_API weft_status weft_profile_dot(const weft_profile *profile, FILE *file, weft_error *error);
 
 #ifdef __cplusplus
 }

@@ -4,6 +4,7 @@
 #include <weft/graph.h>
 #include <weft/op.h>
 #include <weft/ops.h>
+#include <weft/measure.h>
 #include <weft/autograd.h>
 #include <weft/models.h>
 #endif

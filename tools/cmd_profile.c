@@ -1,0 +1,265 @@
+/* weft profile: where the time of a model's runs goes, beside what the machine could do. */
+#include "tool.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Of a trace: 50 runs of a large model are some hundred megabytes of text. */
+#define MOST_TRACED 50
+
+typedef struct arguments {
+    model_args model;
+    bool train, json;
+    long runs, threads, depth;
+    weft_profile_by by;
+    const char *trace;
+} arguments;
+
+enum { KEY_TRAIN = 256, KEY_RUNS, KEY_THREADS, KEY_BY, KEY_DEPTH, KEY_JSON, KEY_TRACE };
+
+static const char *const by_names[] = {"node", "op", "scope"};
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    arguments *a = state->input;
+    switch (key) {
+    case KEY_TRAIN:
+        a->train = true;
+        return 0;
+    case KEY_RUNS:
+        a->runs = tool_number(text, "--runs", 1, 1000000, state);
+        return 0;
+    case KEY_THREADS:
+        a->threads = tool_number(text, "--threads", 0, 1024, state);
+        return 0;
+    case KEY_BY:
+        for (unsigned i = 0; i < 3; i++)
+            if (!strcmp(text, by_names[i])) {
+                a->by = (weft_profile_by)i;
+                return 0;
+            }
+        argp_error(state, "rows are by op, scope or node, not \"%s\"", text);
+        return 0;
+    case KEY_DEPTH:
+        a->depth = tool_number(text, "--depth", 0, 64, state);
+        return 0;
+    case KEY_JSON:
+        a->json = true;
+        return 0;
+    case KEY_TRACE:
+        a->trace = text;
+        return 0;
+    case ARGP_KEY_ARG:
+        tool_take_model_arg(&a->model, text, state);
+        return 0;
+    case ARGP_KEY_END:
+        if (!a->model.model) argp_error(state, "MODEL is missing");
+        if (a->depth && a->by != WEFT_PROFILE_BY_SCOPE)
+            argp_error(state, "--depth is of --by scope");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+typedef struct report {
+    const arguments *a;
+    weft_profile_row *rows;
+    size_t n;
+    weft_profile_totals total;
+    weft_peaks peaks;
+    double measured_seconds; /* around the runs, by this program */
+} report;
+
+static double row_seconds(const weft_profile_row *row)
+{
+    return row->compute_seconds + row->waiting_seconds;
+}
+
+/* The longest first; equal ones as in the schedule. */
+static int compare_rows(const void *a, const void *b)
+{
+    double x = row_seconds(a), y = row_seconds(b);
+    return x > y ? -1 : x < y ? 1 : 0;
+}
+
+static double ratio(double a, double b)
+{
+    return b > 0 ? a / b : 0;
+}
+
+/* Share of the roofline: the time that all threads would need at the peaks, by what they needed. */
+static double roofline(const report *r, double roofline_seconds, double compute_seconds)
+{
+    return ratio(roofline_seconds * r->total.threads, compute_seconds);
+}
+
+static void print_row(const report *r, int width, const weft_profile_row *row)
+{
+    /* Thread seconds to milliseconds of a run that all threads share. */
+    const double ms = 1e3 / ((double)r->total.runs * r->total.threads);
+    double busy = row->compute_seconds / r->total.threads;
+    printf("%-*s %9llu %10.3f %6.1f%% %10.3f %10.3f %9.1f %8.1f %7.1f%%", width, row->name,
+           (unsigned long long)row->calls, ms * row_seconds(row),
+           100 * ratio(row_seconds(row), r->total.thread_seconds), ms * row->compute_seconds,
+           ms * row->waiting_seconds, 1e-9 * ratio(row->flops, busy),
+           1e-9 * ratio(row->bytes, busy),
+           100 * roofline(r, row->roofline_seconds, row->compute_seconds));
+    if (row->shape[0]) printf("  %s %s", row->op, row->shape);
+    putchar('\n');
+}
+
+static weft_profile_row sum_rows(const report *r)
+{
+    weft_profile_row sum = {.name = "total", .op = "", .scope = "", .shape = ""};
+    for (size_t i = 0; i < r->n; i++) {
+        const weft_profile_row *row = &r->rows[i];
+        sum.calls += row->calls;
+        sum.compute_seconds += row->compute_seconds;
+        sum.waiting_seconds += row->waiting_seconds;
+        sum.flops += row->flops;
+        sum.bytes += row->bytes;
+        sum.roofline_seconds += row->roofline_seconds;
+    }
+    return sum;
+}
+
+static int print_text(const report *r)
+{
+    int width = 12;
+    const char *by = by_names[r->a->by];
+    for (size_t i = 0; i < r->n; i++) {
+        if (!r->rows[i].name[0]) r->rows[i].name = "(no scope)";
+        if ((int)strlen(r->rows[i].name) > width) width = (int)strlen(r->rows[i].name);
+    }
+    printf("%-*s %9s %10s %7s %10s %10s %9s %8s %8s\n", width, by, "calls", "ms a run", "share",
+           "compute", "waiting", "GFLOP/s", "GB/s", "roofline");
+    for (size_t i = 0; i < r->n; i++) print_row(r, width, &r->rows[i]);
+    const weft_profile_row start = {
+        .name = "(start)", .shape = "", .waiting_seconds = r->total.start_seconds};
+    print_row(r, width, &start);
+    weft_profile_row whole = sum_rows(r);
+    whole.waiting_seconds += r->total.start_seconds;
+    print_row(r, width, &whole);
+    printf("\n%zu runs on %d threads took %.3f ms each, measured around them; the rows are %.2f %% "
+           "of it.\nPeaks measured on these threads: %.1f GFLOP/s in products, %.1f GB/s of "
+           "memory.\n",
+           r->total.runs, r->total.threads, 1e3 * r->measured_seconds / (double)r->total.runs,
+           100 * ratio(row_seconds(&whole), r->measured_seconds * r->total.threads),
+           1e-9 * r->peaks.flops_per_second, 1e-9 * r->peaks.bytes_per_second);
+    return EXIT_GOOD;
+}
+
+static cJSON *row_json(const report *r, const weft_profile_row *row)
+{
+    cJSON *item = cJSON_CreateObject();
+    cJSON_AddStringToObject(item, "name", row->name);
+    if (row->shape[0]) {
+        cJSON_AddStringToObject(item, "op", row->op);
+        cJSON_AddStringToObject(item, "scope", row->scope);
+        cJSON_AddStringToObject(item, "shape", row->shape);
+    }
+    cJSON_AddNumberToObject(item, "nodes", (double)row->nodes);
+    cJSON_AddNumberToObject(item, "calls", (double)row->calls);
+    cJSON_AddNumberToObject(item, "compute_seconds", row->compute_seconds);
+    cJSON_AddNumberToObject(item, "waiting_seconds", row->waiting_seconds);
+    cJSON_AddNumberToObject(item, "share", ratio(row_seconds(row), r->total.thread_seconds));
+    cJSON_AddNumberToObject(item, "flops", row->flops);
+    cJSON_AddNumberToObject(item, "bytes", row->bytes);
+    cJSON_AddNumberToObject(item, "roofline",
+                            roofline(r, row->roofline_seconds, row->compute_seconds));
+    return item;
+}
+
+static int print_json(const report *r)
+{
+    cJSON *json = cJSON_CreateObject(), *rows;
+    cJSON_AddStringToObject(json, "model", r->a->model.model->name);
+    cJSON_AddBoolToObject(json, "train", r->a->train);
+    cJSON_AddStringToObject(json, "by", by_names[r->a->by]);
+    cJSON_AddNumberToObject(json, "runs", (double)r->total.runs);
+    cJSON_AddNumberToObject(json, "threads", r->total.threads);
+    cJSON_AddNumberToObject(json, "measured_seconds", r->measured_seconds);
+    cJSON_AddNumberToObject(json, "thread_seconds", r->total.thread_seconds);
+    cJSON_AddNumberToObject(json, "compute_seconds", r->total.compute_seconds);
+    cJSON_AddNumberToObject(json, "waiting_seconds", r->total.waiting_seconds);
+    cJSON_AddNumberToObject(json, "start_seconds", r->total.start_seconds);
+    cJSON_AddNumberToObject(json, "peak_flops_per_second", r->peaks.flops_per_second);
+    cJSON_AddNumberToObject(json, "peak_bytes_per_second", r->peaks.bytes_per_second);
+    rows = cJSON_AddArrayToObject(json, "rows");
+    for (size_t i = 0; i < r->n; i++) cJSON_AddItemToArray(rows, row_json(r, &r->rows[i]));
+    return tool_print_json(json);
+}
+
+static int write_trace(const weft_profile *profile, const char *path)
+{
+    weft_error error = {0};
+    FILE *file = fopen(path, "w");
+    if (!file) return tool_fail_text(path, "cannot be written: %s", strerror(errno));
+    weft_status status = weft_profile_trace(profile, file, &error);
+    if (fclose(file) != 0 && status == WEFT_OK)
+        return tool_fail_text(path, "cannot be written: %s", strerror(errno));
+    return status == WEFT_OK ? EXIT_GOOD : tool_fail_text(path, "%s", error.message);
+}
+
+/* Measures the peaks first, then runs; leaves the rows to be freed in *r. */
+static weft_status measure(trial *t, report *r, weft_error *error)
+{
+    const arguments *a = r->a;
+    weft_dtype dtype = weft_dtype_of(t->m.graph, t->m.io.output);
+    long traced = !a->trace ? 0 : a->runs < MOST_TRACED ? a->runs : MOST_TRACED;
+    weft_status status = weft_measure_peaks(dtype, (int)a->threads, &r->peaks, error);
+    if (status == WEFT_OK) status = trial_profile(t, a->runs, traced, &r->measured_seconds, error);
+    if (status != WEFT_OK) return status;
+    const weft_profile *profile = weft_session_get_profile(t->session);
+    r->total = weft_profile_get_totals(profile);
+    status = weft_profile_rows(profile, a->by, (int)a->depth, &r->peaks, &r->rows, &r->n, error);
+    if (status == WEFT_OK) qsort(r->rows, r->n, sizeof *r->rows, compare_rows);
+    return status;
+}
+
+int cmd_profile(int argc, char **argv)
+{
+    static const struct argp_option options[] = {
+        {"train", KEY_TRAIN, NULL, 0, "the whole training step: gradients, clipping, Adam", 0},
+        {"runs", KEY_RUNS, "N", 0, "runs to measure, after one to warm up (10)", 0},
+        {"threads", KEY_THREADS, "N", 0, "threads (0: OpenMP's default)", 0},
+        {"by", KEY_BY, "WHAT", 0, "a row for each op, scope or node (op)", 0},
+        {"depth", KEY_DEPTH, "N", 0, "components of a scope that make a row (0: all)", 0},
+        {"json", KEY_JSON, NULL, 0, "print JSON", 0},
+        {"trace", KEY_TRACE, "FILE", 0,
+         "write a trace of the last runs, 50 at most, for Perfetto or chrome://tracing", 0},
+        {0}};
+    arguments a = {.runs = 10, .by = WEFT_PROFILE_BY_OP};
+    struct argp argp = {
+        options,
+        parse,
+        "MODEL [OPTION=VALUE...]",
+        "Runs a model on made-up inputs and tells where the time goes. Milliseconds are of one "
+        "run, "
+        "and of all threads divided by their number, so that the rows add up to the duration of a "
+        "run: compute is time in kernels, waiting is time at the barrier behind a row's nodes, "
+        "start "
+        "is waking the threads. Rates and roofline are of the compute time alone: the work, over "
+        "it, "
+        "and the least time that the work takes at the peaks that are measured first, over it.",
+        NULL,
+        NULL,
+        NULL};
+    argp_parse(&argp, argc, argv, 0, NULL, &a);
+    weft_error error = {0};
+    report r = {.a = &a};
+    trial t;
+    if (trial_open(&t, &a.model, a.train, (int)a.threads, &error) != WEFT_OK)
+        return tool_fail(&error);
+    int status = EXIT_GOOD;
+    if (measure(&t, &r, &error) != WEFT_OK)
+        status = tool_fail(&error);
+    else if (a.trace)
+        status = write_trace(weft_session_get_profile(t.session), a.trace);
+    if (status == EXIT_GOOD) status = a.json ? print_json(&r) : print_text(&r);
+    weft_profile_free_rows(r.rows);
+    trial_close(&t);
+    return status;
+}

@@ -1,0 +1,91 @@
+/* Models run on made-up inputs: what is needed to profile them and to draw them with times. */
+#include "tool.h"
+
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+size_t tool_targets(const built_model *m, weft_value targets[2])
+{
+    bool training = weft_is_value(m->step);
+    targets[0] = training ? m->io.loss : m->io.output;
+    targets[1] = m->step;
+    return training ? 2 : 1;
+}
+
+static weft_status take_session_error(const weft_session *session, weft_error *error)
+{
+    const weft_error *e = weft_session_error(session);
+    return weft_error_set(error, e->status, e->where, "%s", e->message);
+}
+
+static weft_status feed_all(trial *t, weft_error *error)
+{
+    examples e;
+    weft_status status = tool_examples(&t->m, &e, error);
+    if (status != WEFT_OK) return status;
+    status = examples_feed(&e, t->session, error);
+    examples_free(&e);
+    return status;
+}
+
+weft_status trial_open(trial *t, const model_args *model, bool training, int threads,
+                       weft_error *error)
+{
+    weft_value targets[2];
+    memset(t, 0, sizeof *t);
+    weft_status status =
+        tool_build(model->model, model->options, model->n_options, training, &t->m, error);
+    if (status != WEFT_OK) return status;
+    t->plan = weft_plan_new(t->m.graph, targets, tool_targets(&t->m, targets), NULL, error);
+    t->params = weft_params_new();
+    if (!t->params) weft_error_set(error, WEFT_NO_MEMORY, "parameters", "no memory");
+    if (t->plan && t->params && weft_params_init(t->params, t->m.graph, 1, error) == WEFT_OK)
+        t->session = weft_session_new(
+            t->plan, t->params, &(weft_session_options){.threads = threads, .seed = 1}, error);
+    if (t->session && feed_all(t, error) == WEFT_OK) return WEFT_OK;
+    trial_close(t);
+    return error->status;
+}
+
+void trial_close(trial *t)
+{
+    weft_session_free(t->session);
+    weft_plan_free(t->plan);
+    weft_params_free(t->params);
+    weft_graph_free(t->m.graph);
+    memset(t, 0, sizeof *t);
+}
+
+static double now_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+weft_status trial_profile(trial *t, long runs, long trace_runs, double *seconds, weft_error *error)
+{
+    bool terminal = isatty(STDERR_FILENO) == 1, shown = false;
+    weft_profile_options options = {.trace_runs = (size_t)trace_runs};
+    *seconds = 0;
+    /* The first run touches memory and starts threads. */
+    if (weft_run(t->session) != WEFT_OK ||
+        weft_session_profile(t->session, true, &options) != WEFT_OK)
+        return take_session_error(t->session, error);
+    double last = now_seconds();
+    for (long i = 0; i < runs; i++) {
+        double begin = now_seconds();
+        if (begin - last > (terminal ? 0.5 : 10)) {
+            fprintf(stderr, "%srun %ld of %ld%s", terminal ? "\r\033[K" : "", i + 1, runs,
+                    terminal ? "" : "\n");
+            last = begin;
+            shown = terminal;
+        }
+        begin = now_seconds();
+        if (weft_run(t->session) != WEFT_OK) return take_session_error(t->session, error);
+        *seconds += now_seconds() - begin;
+    }
+    if (shown) fputs("\r\033[K", stderr);
+    return WEFT_OK;
+}
