@@ -97,6 +97,8 @@ bool graph_owns(const weft_graph *graph, weft_value value);
 /* The dtype that chooses a node's kernel. */
 weft_dtype graph_key_dtype(const weft_graph *graph, const node_record *node);
 weft_layout layout_dense(weft_shape shape);
+/* The value as an operand, without data. */
+weft_tensor graph_tensor(const weft_graph *graph, uint32_t id);
 bool layout_taken(weft_takes takes, weft_shape shape, const weft_layout *layout);
 
 void weft_init_fill(const weft_init *init, weft_dtype dtype, weft_shape shape, uint64_t seed,
@@ -119,6 +121,31 @@ size_t pack_offsets(weft_plan_buffer *buffers, size_t n, size_t lower_bound);
 /* Peak over time of the bytes alive: no packing is smaller. SIZE_MAX when memory is out. */
 size_t pack_lower_bound(const weft_plan_buffer *buffers, size_t n, uint32_t n_groups);
 
+/* Whether a comma-separated list of names, which may be NULL, has this one. */
+bool passes_skip(const char *list, const char *name);
+
+/* ---- Chains (chain.c) -------------------------------------------------------------------------
+ */
+
+/* An operand of a chained step as a matrix: element [r, c] lies at r row + c column. */
+typedef struct plan_matrix {
+    int64_t row, column;
+} plan_matrix;
+
+/* Moves nodes that can run on the blocks of a node before them up behind it. links[i] becomes the
+ * number of nodes behind order[i] that are chained to it. False when memory is out. */
+bool chains_make(const weft_graph *g, uint32_t *order, size_t n_order, uint32_t *links);
+/* The rows and columns of a node's output 0. */
+void chain_size(const weft_graph *g, uint32_t node, int64_t *rows, int64_t *columns);
+/* Value `id` as an operand of a chain of that size; false if it is no such matrix. */
+bool chain_matrix(const weft_graph *g, uint32_t id, weft_shape out, plan_matrix *matrix);
+/* Elements of a block that a chain cuts itself: as of an elementwise op's tile. */
+#define CHAIN_BLOCK 16384
+/* Inputs and outputs of a chained node at most. */
+#define CHAIN_OPERANDS 8
+/* Whether every element of a matrix of that size lies where it does in a dense one. */
+bool chain_is_dense(const plan_matrix *matrix, int64_t rows, int64_t columns);
+
 /* ---- The plan (plan.c) ------------------------------------------------------------------------
  */
 
@@ -139,6 +166,11 @@ typedef struct plan_step {
     int64_t parts[2];
     uint32_t first_operand; /* of plan->tensors and ->places: inputs, then outputs */
     size_t scratch;         /* offset in the arena */
+    /* A chain: the steps after this one that run on each block of its output as soon as that is
+     * made; they have no parts of their own. */
+    uint32_t links;
+    bool linked, whole_rows; /* linked to a step before; of a head: a link needs whole rows */
+    int64_t rows, columns, block_rows, block_columns; /* of the chain, if blocks are not the op's */
 } plan_step;
 
 typedef struct plan_group {
@@ -157,6 +189,7 @@ struct weft_plan {
     size_t n_groups;
     weft_tensor *tensors; /* data NULL */
     place *places;
+    plan_matrix *matrices; /* of the operands of chained steps */
     size_t n_operands;
     weft_plan_buffer *buffers;
     size_t n_buffers;

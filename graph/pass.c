@@ -135,7 +135,7 @@ static const pass passes[] = {
 
 /* ---- Running them ---- */
 
-static bool listed(const char *list, const char *name)
+bool passes_skip(const char *list, const char *name)
 {
     size_t length = strlen(name);
     for (const char *at = list; at && *at; at += *at == ',') {
@@ -228,7 +228,7 @@ weft_graph *passes_run(const weft_graph *graph, weft_value *targets, size_t n_ta
     weft_graph *owned = NULL;
     for (size_t i = 0; i < graph->n_values; i++) map[i] = (uint32_t)i;
     for (size_t p = 0; p < sizeof passes / sizeof *passes; p++) {
-        if (!passes[p].required && listed(skip, passes[p].name)) continue;
+        if (!passes[p].required && passes_skip(skip, passes[p].name)) continue;
         int rounds = 0;
         do {
             if (passes[p].visit == visit_expand && !needs_expansion(src)) break;

@@ -2,6 +2,7 @@
  *
  * 1. the passes (pass.c) give a smaller graph;
  * 2. order: topological by id, updates after every reader of the old state (a heap of ready nodes);
+ *    nodes that can follow another block by block are chained to it (chain.c);
  * 3. storages: views lie in their root's storage; an op may take over the storage of an input of
  *    which it is the last reader;
  * 4. groups: neighbours in the order that touch no storage that another of the group writes run
@@ -25,7 +26,7 @@ typedef struct planner {
     size_t n_targets;
     uint32_t *order; /* nodes with kernels, in order of execution */
     size_t n_order;
-    uint32_t *position;  /* by node: index in order + 1, or 0 */
+    uint32_t *links;     /* by position: nodes behind it that are chained to it */
     uint32_t *storage;   /* by value: the value id that stands for its storage */
     uint32_t *last_read; /* by storage: position + 1 of its last reader so far */
     uint8_t *pinned;     /* by storage: never taken over */
@@ -131,7 +132,6 @@ static bool topological_order(planner *p, edges *e, uint32_t *heap)
         done++;
         if (op_has_kernel(g->nodes[n].op)) {
             p->order[p->n_order++] = n;
-            p->position[n] = (uint32_t)p->n_order;
         }
         for (uint32_t k = e->first[n]; k; k = e->next[k])
             if (!--e->waits[e->to[k]]) heap_push(heap, &in_heap, e->to[k]);
@@ -174,8 +174,30 @@ static size_t storage_bytes(const weft_graph *g, uint32_t id)
     return (bytes + 63) / 64 * 64;
 }
 
-/* The input whose storage output 0 takes over, or -1. */
-static int inplace_input(const planner *p, uint32_t position)
+/* May the node at a position write a storage that a node of its chain, from `head` on, reads? What
+ * a block of it is written over must have been read, by blocks in the same place. */
+static bool chain_has_read(const planner *p, uint32_t head, uint32_t position, uint32_t storage)
+{
+    const weft_graph *g = p->g;
+    int64_t rows, columns;
+    chain_size(g, p->order[head], &rows, &columns);
+    for (uint32_t at = head; at < position; at++) {
+        const node_record *node = &g->nodes[p->order[at]];
+        weft_shape out = g->values[node->first_out].type.shape;
+        for (size_t i = 0; i < node->n_in; i++) {
+            plan_matrix m;
+            if (p->storage[node->in[i]] != storage) continue;
+            if (node->op->block || g->values[node->in[i]].layout.offset != 0 ||
+                !chain_matrix(g, node->in[i], out, &m) || !chain_is_dense(&m, rows, columns))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* The input whose storage output 0 takes over, or -1. `head` is the position where its chain
+ * begins. */
+static int inplace_input(const planner *p, uint32_t head, uint32_t position)
 {
     const weft_graph *g = p->g;
     const node_record *node = &g->nodes[p->order[position]];
@@ -194,7 +216,7 @@ static int inplace_input(const planner *p, uint32_t position)
         bool elsewhere = false; /* does another input read the same storage? */
         for (size_t k = 0; k < node->n_in; k++)
             if (k != i && p->storage[node->in[k]] == s) elsewhere = true;
-        if (!elsewhere) return (int)i;
+        if (!elsewhere && chain_has_read(p, head, position, s)) return (int)i;
     }
     return -1;
 }
@@ -213,9 +235,10 @@ static void unite_storages(planner *p)
         const node_record *node = &g->nodes[p->order[at]];
         for (size_t i = 0; i < node->n_in; i++) p->last_read[g->values[node->in[i]].root] = at + 1;
     }
-    for (uint32_t at = 0; at < p->n_order && !p->no_reuse; at++) {
+    for (uint32_t at = 0, head = 0; at < p->n_order && !p->no_reuse; at++) {
         const node_record *node = &g->nodes[p->order[at]];
-        int i = inplace_input(p, at);
+        if (at > head + p->links[head]) head = at;
+        int i = inplace_input(p, head, at);
         if (i < 0) continue;
         uint32_t out = node->first_out, s = p->storage[node->in[i]];
         /* The output, and all that view it, lie where the input lay. A target pins its storage from
@@ -247,12 +270,48 @@ static int64_t elementwise_parts(const weft_call *call)
     return (weft_shape_numel(call->out[0].shape) + 16383) / 16384;
 }
 
-static weft_tensor tensor_of(const weft_graph *g, uint32_t id)
+weft_tensor graph_tensor(const weft_graph *g, uint32_t id)
 {
     const value_record *v = &g->values[id];
     weft_tensor t = {NULL, v->type.dtype, v->type.shape, {0}};
     memcpy(t.stride, v->layout.stride, sizeof t.stride);
     return t;
+}
+
+/* What the executor needs to show the step at `at` a block: its operands as matrices. */
+static void set_matrices(planner *p, const plan_step *step, int64_t columns)
+{
+    const node_record *node = &p->g->nodes[step->node];
+    weft_shape out = p->g->values[node->first_out].type.shape;
+    plan_matrix *m = p->plan->matrices + step->first_operand;
+    for (size_t i = 0; i < node->n_in; i++, m++) chain_matrix(p->g, node->in[i], out, m);
+    for (size_t k = 0; k < node->op->n_out; k++, m++) {
+        weft_shape shape = p->g->values[node->first_out + k].type.shape;
+        bool whole = weft_shape_numel(shape) == weft_shape_numel(out);
+        *m = whole ? (plan_matrix){columns, 1} : (plan_matrix){1, 0};
+    }
+}
+
+static void set_chain(planner *p, uint32_t head)
+{
+    plan_step *steps = p->plan->steps, *first = &steps[head];
+    const weft_op *op = p->g->nodes[first->node].op;
+    first->links = p->links[head];
+    if (!first->links) return;
+    chain_size(p->g, first->node, &first->rows, &first->columns);
+    for (uint32_t i = head; i <= head + first->links; i++) {
+        if (i > head || !op->block) set_matrices(p, &steps[i], first->columns);
+        if (i == head) continue;
+        steps[i].linked = true;
+        steps[i].parts[0] = 0;
+        if (p->g->nodes[steps[i].node].op->rowwise) first->whole_rows = true;
+    }
+    if (op->block) return;
+    bool wide = !op->rowwise && !first->whole_rows && first->columns > CHAIN_BLOCK;
+    first->block_columns = wide ? CHAIN_BLOCK : first->columns;
+    first->block_rows = first->columns < CHAIN_BLOCK ? CHAIN_BLOCK / first->columns : 1;
+    first->parts[0] = (first->rows + first->block_rows - 1) / first->block_rows *
+                      ((first->columns + first->block_columns - 1) / first->block_columns);
 }
 
 static bool make_steps(planner *p)
@@ -265,7 +324,8 @@ static bool make_steps(planner *p)
     plan->steps = arena_alloc(&plan->arena, (p->n_order + 1) * sizeof *plan->steps);
     plan->tensors = arena_alloc(&plan->arena, (plan->n_operands + 1) * sizeof *plan->tensors);
     plan->places = arena_alloc(&plan->arena, (plan->n_operands + 1) * sizeof *plan->places);
-    if (!plan->steps || !plan->tensors || !plan->places) return no_memory(p);
+    plan->matrices = arena_alloc(&plan->arena, (plan->n_operands + 1) * sizeof *plan->matrices);
+    if (!plan->steps || !plan->tensors || !plan->places || !plan->matrices) return no_memory(p);
     uint32_t operand = 0;
     weft_isa isa = weft_isa_best();
     for (size_t i = 0; i < p->n_order; i++) {
@@ -273,9 +333,9 @@ static bool make_steps(planner *p)
         plan_step *step = &plan->steps[i];
         *step = (plan_step){.node = p->order[i], .first_operand = operand};
         for (size_t k = 0; k < node->n_in; k++)
-            plan->tensors[operand++] = tensor_of(g, node->in[k]);
+            plan->tensors[operand++] = graph_tensor(g, node->in[k]);
         for (size_t k = 0; k < node->op->n_out; k++)
-            plan->tensors[operand++] = tensor_of(g, node->first_out + (uint32_t)k);
+            plan->tensors[operand++] = graph_tensor(g, node->first_out + (uint32_t)k);
         step->kernel = weft_op_kernel(node->op, isa, graph_key_dtype(g, node));
         step->stages = node->op->stages ? node->op->stages : 1;
         if (!step->kernel || step->stages > 2) {
@@ -295,6 +355,7 @@ static bool make_steps(planner *p)
         size_t workspace = node->op->workspace ? (node->op->workspace(&call) + 63) / 64 * 64 : 0;
         if (workspace > plan->stats.workspace_bytes) plan->stats.workspace_bytes = workspace;
     }
+    for (uint32_t i = 0; i < p->n_order; i += p->links[i] + 1) set_chain(p, i);
     return true;
 }
 
@@ -323,17 +384,19 @@ static double step_work(planner *p, const plan_step *step)
     return cost.bytes + cost.flops;
 }
 
-/* May the step join the group that began at `since`? written[] and read[] hold, by storage, the
- * position + 1 of the last step that did so. */
+/* May the step, and its chain, join the group that began at `since`? written[] and read[] hold, by
+ * storage, the position + 1 of the last step that did so. */
 static bool joins_group(const planner *p, const plan_step *step, uint32_t since,
                         const uint32_t *written, const uint32_t *read)
 {
-    const node_record *node = &p->g->nodes[step->node];
-    for (size_t i = 0; i < node->n_in; i++)
-        if (written[p->storage[node->in[i]]] > since) return false;
-    for (size_t i = 0; i < node->op->n_out; i++) {
-        uint32_t s = p->storage[node->first_out + i];
-        if (written[s] > since || read[s] > since) return false;
+    for (uint32_t link = 0; link <= step->links; link++) {
+        const node_record *node = &p->g->nodes[step[link].node];
+        for (size_t i = 0; i < node->n_in; i++)
+            if (written[p->storage[node->in[i]]] > since) return false;
+        for (size_t i = 0; i < node->op->n_out; i++) {
+            uint32_t s = p->storage[node->first_out + i];
+            if (written[s] > since || read[s] > since) return false;
+        }
     }
     return true;
 }
@@ -355,7 +418,8 @@ static bool make_groups(planner *p)
         const plan_step *step = &plan->steps[i];
         const node_record *node = &p->g->nodes[step->node];
         bool is_update = node->op->updates > 0;
-        if (!group || is_update != updates || !joins_group(p, step, since, written, read)) {
+        if (!group || (!step->linked &&
+                       (is_update != updates || !joins_group(p, step, since, written, read)))) {
             group = &plan->groups[plan->n_groups++];
             *group = (plan_group){.first_step = i};
             since = i;
@@ -510,13 +574,14 @@ static bool compile(planner *p, const weft_graph *graph, const weft_plan_options
     if (!plan->graph) return false;
     const weft_graph *g = p->g = plan->graph;
     p->order = calloc(g->n_nodes + 1, 4);
-    p->position = calloc(g->n_nodes + 1, 4);
+    p->links = calloc(g->n_nodes + 1, 4);
     p->storage = calloc(g->n_values, 4);
     p->last_read = calloc(g->n_values, 4);
     p->pinned = calloc(g->n_values, 1);
-    if (!p->order || !p->position || !p->storage || !p->last_read || !p->pinned)
-        return no_memory(p);
+    if (!p->order || !p->links || !p->storage || !p->last_read || !p->pinned) return no_memory(p);
     if (!make_order(p)) return false;
+    if (!passes_skip(options->skip, "chain") && !chains_make(g, p->order, p->n_order, p->links))
+        return no_memory(p);
     p->no_reuse = options->no_reuse;
     unite_storages(p);
     return make_steps(p) && make_groups(p) && make_buffers(p) && place_buffers(p);
@@ -564,7 +629,7 @@ weft_plan *weft_plan_new(const weft_graph *graph, const weft_value *targets, siz
     for (size_t i = 0; good && i < count; i++) p.plan->map[targets[i].id] = p.targets[i].id;
     free(p.targets);
     free(p.order);
-    free(p.position);
+    free(p.links);
     free(p.storage);
     free(p.last_read);
     free(p.pinned);

@@ -155,17 +155,67 @@ static bool independent(checker *c, const plan_step *a, const plan_step *b)
     return true;
 }
 
+/* Whether the elements of an operand lie one behind the other, but for dimensions of 1. */
+static bool lies_dense(const weft_tensor *t)
+{
+    int64_t expected = 1;
+    for (int d = t->shape.rank - 1; d >= 0; d--) {
+        if (t->shape.dim[d] != 1 && t->stride[d] != expected) return false;
+        expected *= t->shape.dim[d];
+    }
+    return true;
+}
+
+/* Steps of a chain run block by block: where one writes what an earlier one reads or writes, or
+ * reads what it writes, both must have their elements in the same places. */
+static bool in_step(const checker *c, const plan_step *earlier, const plan_step *later)
+{
+    const weft_plan *plan = c->plan;
+    const node_record *a = &plan->graph->nodes[earlier->node];
+    const node_record *b = &plan->graph->nodes[later->node];
+    for (size_t i = 0; i < a->n_in + a->op->n_out; i++)
+        for (size_t k = 0; k < b->n_in + b->op->n_out; k++) {
+            size_t x = earlier->first_operand + i, y = later->first_operand + k;
+            if (i < a->n_in && k < b->n_in) continue;
+            if (plan->places[x].kind != STORAGE_ARENA || plan->places[y].kind != STORAGE_ARENA)
+                continue;
+            const weft_tensor *t = &plan->tensors[x], *u = &plan->tensors[y];
+            if (!meets(extent(t, plan->places[x].offset), extent(u, plan->places[y].offset)))
+                continue;
+            if (plan->places[x].offset != plan->places[y].offset || !lies_dense(t) ||
+                !lies_dense(u) || weft_shape_numel(t->shape) != weft_shape_numel(u->shape))
+                return false;
+            /* A head with blocks of its own reads beyond them. */
+            if (i < a->n_in && a->op->block) return false;
+        }
+    return true;
+}
+
+static bool check_pair(checker *c, const plan_step *steps, uint32_t i, uint32_t k, bool same_chain)
+{
+    if (!same_chain)
+        return independent(c, &steps[i], &steps[k]) ||
+               wrong(c, steps[i].node, "touches what another node of its group writes");
+    return i > k || in_step(c, &steps[i], &steps[k]) ||
+           wrong(c, steps[k].node, "does not follow the blocks of its chain");
+}
+
 static bool check_group(checker *c, const plan_group *group)
 {
     const weft_plan *plan = c->plan;
     const plan_step *steps = plan->steps + group->first_step;
+    uint32_t chain_end = 0, chain_begin = 0;
     for (uint32_t i = 0; i < group->n_steps; i++) {
+        if (!steps[i].linked) {
+            chain_begin = i;
+            chain_end = i + steps[i].links;
+        }
+        if (i > chain_end || chain_end >= group->n_steps)
+            return wrong(c, steps[i].node, "is linked to no chain of its group");
         if (!check_reads(c, &steps[i])) return false;
         for (uint32_t k = 0; k < group->n_steps; k++)
-            if (k != i && !independent(c, &steps[i], &steps[k]))
-                return wrong(c, steps[i].node, "touches what another node of its group writes");
-    }
-    for (uint32_t i = 0; i < group->n_steps; i++) {
+            if (k != i && !check_pair(c, steps, i, k, k >= chain_begin && k <= chain_end))
+                return false;
         const node_record *node = &plan->graph->nodes[steps[i].node];
         stretch writes[WEFT_MAX_OUTPUTS + 1];
         size_t n = step_writes(c, &steps[i], writes);

@@ -71,6 +71,21 @@ static inline void profile_computed(profile_thread *t, uint32_t step, int stage)
     t->now_ns = now;
 }
 
+/* The same for one of the nodes that take turns in a chain, without an event of its own... */
+static inline void profile_took_turn(profile_thread *t, uint32_t step)
+{
+    uint64_t now = profile_clock();
+    t->compute_ns[step] += now - t->now_ns;
+    t->now_ns = now;
+}
+
+/* ... and the event of the chain, which began at `begin`. */
+static inline void profile_chained(profile_thread *t, uint32_t head, int stage, uint64_t begin)
+{
+    if (t->run && begin < t->now_ns)
+        t->run->events[t->run->n++] = (profile_event){begin, t->now_ns, head, (uint8_t)stage};
+}
+
 /* Charges the time since the last reading to the barrier of the segment that the thread is in. */
 static inline void profile_waited_until(profile_thread *t, uint64_t now)
 {

@@ -306,6 +306,75 @@ const weft_profile *weft_session_get_profile(const weft_session *session)
 /* What follows is compiled twice: with `notes`, and for NULL without a trace of them. */
 #define INLINE static inline __attribute__((always_inline))
 
+/* Shows a linked step, or a head without blocks of its own, one block, and runs it there. */
+static void run_block(const weft_session *s, const plan_step *step, const weft_block *b)
+{
+    const weft_plan *plan = s->plan;
+    const weft_op *op = plan->graph->nodes[step->node].op;
+    const plan_matrix *m = plan->matrices + step->first_operand;
+    weft_call call = s->calls[2 * (step - plan->steps)];
+    weft_tensor t[CHAIN_OPERANDS];
+    for (size_t i = 0; i < call.n_in + call.n_out; i++) {
+        const weft_tensor *whole = &call.in[i];
+        if (op->rowwise && i < call.n_in && !(op->rowwise >> i & 1)) {
+            t[i] = *whole;
+            continue;
+        }
+        int64_t at = b->row * m[i].row + b->column * m[i].column;
+        t[i] = (weft_tensor){.data =
+                                 (char *)whole->data + at * (int64_t)weft_dtype_bytes(whole->dtype),
+                             .dtype = whole->dtype,
+                             .shape = {2, {b->rows, b->columns}},
+                             .stride = {m[i].row, m[i].column}};
+    }
+    call.in = t;
+    call.out = t + call.n_in;
+    call.first = b->row * m[call.n_in].row + b->column;
+    call.parts = op->parts ? op->parts(&call) : (b->rows * b->columns + 16383) / 16384;
+    for (int64_t part = 0; part < call.parts; part++) step->kernel(&call, part);
+}
+
+/* The block that a part of a chain is. */
+static weft_block chain_block(const plan_step *head, const weft_op *op, const weft_call *call,
+                              int64_t part)
+{
+    weft_block b;
+    if (op->block) {
+        op->block(call, part, &b);
+        return b;
+    }
+    int64_t across = (head->columns + head->block_columns - 1) / head->block_columns;
+    b.row = part / across * head->block_rows;
+    b.column = part % across * head->block_columns;
+    b.rows = head->rows - b.row < head->block_rows ? head->rows - b.row : head->block_rows;
+    b.columns = head->columns - b.column < head->block_columns ? head->columns - b.column
+                                                               : head->block_columns;
+    return b;
+}
+
+/* Parts [from, to) of a chain's head, and on each block all that is linked to it. */
+INLINE void run_chain(const weft_session *s, profile_thread *notes, uint32_t head, int stage,
+                      int64_t from, int64_t to)
+{
+    const plan_step *steps = s->plan->steps, *first = &steps[head];
+    const weft_op *op = s->plan->graph->nodes[first->node].op;
+    const weft_call *call = &s->calls[2 * (size_t)head + (size_t)stage];
+    const uint64_t begin = notes ? notes->now_ns : 0;
+    for (int64_t part = from; part < to; part++) {
+        weft_block b = chain_block(first, op, call, part);
+        if (op->block)
+            first->kernel(call, part);
+        else
+            run_block(s, first, &b);
+        if (notes) profile_took_turn(notes, head);
+        for (uint32_t i = head + 1; i <= head + first->links; i++) {
+            run_block(s, &steps[i], &b);
+            if (notes) profile_took_turn(notes, i);
+        }
+    }
+    if (notes) profile_chained(notes, head, stage, begin);
+}
+
 /* Runs parts [begin, end) of the group's parts, laid end to end. */
 INLINE void run_parts(const weft_session *s, profile_thread *notes, const plan_group *group,
                       int stage, int64_t begin, int64_t end)
@@ -319,8 +388,12 @@ INLINE void run_parts(const weft_session *s, profile_thread *notes, const plan_g
         int64_t from = begin > before ? begin - before : 0;
         int64_t to = end - before < parts ? end - before : parts;
         const weft_call *call = &s->calls[2 * (size_t)i + (size_t)stage];
-        for (int64_t part = from; part < to; part++) step->kernel(call, part);
-        if (notes && from < to) profile_computed(notes, i, stage);
+        if (step->links && stage == step->stages - 1) {
+            run_chain(s, notes, i, stage, from, to);
+        } else {
+            for (int64_t part = from; part < to; part++) step->kernel(call, part);
+            if (notes && from < to) profile_computed(notes, i, stage);
+        }
         before += parts;
     }
 }

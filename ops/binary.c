@@ -47,14 +47,17 @@ BINARY_OPS(BINARY_KERNEL)
 
 KERNEL(add_n)
 {
-    for (int64_t i = part * TILE, n = numel_of(&call->out[0].shape), end = 0; end == 0; end = 1) {
-        int64_t count = i + TILE < n ? TILE : n - i;
-        T *out = (T *)call->out[0].data + i;
-        const T *first = (const T *)call->in[0].data + i;
-        for (int64_t k = 0; k < count; k++) out[k] = first[k];
+    /* Inputs and output lie alike, so that one walk tells of all. */
+    const weft_tensor *out_only[1] = {&call->out[0]};
+    const int64_t n = numel_of(&call->out[0].shape), begin = part * TILE;
+    walk w = walk_range(out_only, 1, begin, begin + TILE < n ? begin + TILE : n);
+    while (walk_next(&w)) {
+        T *out = (T *)call->out[0].data + w.offset[0];
+        const T *first = (const T *)call->in[0].data + w.offset[0];
+        for (int64_t k = 0; k < w.count; k++) out[k] = first[k];
         for (size_t j = 1; j < call->n_in; j++) {
-            const T *x = (const T *)call->in[j].data + i;
-            for (int64_t k = 0; k < count; k++) out[k] += x[k];
+            const T *x = (const T *)call->in[j].data + w.offset[0];
+            for (int64_t k = 0; k < w.count; k++) out[k] += x[k];
         }
     }
 }
@@ -163,6 +166,7 @@ static void vjp_extreme(weft_vjp *v)
         .n_out = 1,                                                                                \
         .infer = infer_binary,                                                                     \
         .kernel = FLOAT_KERNELS(op),                                                               \
+        .elementwise = true,                                                                       \
         .takes = WEFT_TAKES_ANY,                                                                   \
         .inplace = 3,                                                                              \
         .broadcasts = true,                                                                        \
@@ -231,6 +235,7 @@ const weft_op weft_op_add_n = {
     .n_out = 1,
     .infer = infer_add_n,
     .kernel = FLOAT_KERNELS(add_n),
+    .elementwise = true,
     .takes = WEFT_TAKES_DENSE,
     .inplace = 1,
     .vjp = vjp_add_n,

@@ -83,6 +83,7 @@ const weft_op weft_op_cast = {
     .attrs = cast_fields,
     .infer = infer_cast,
     .kernel = ANY_KERNELS(cast),
+    .elementwise = true,
     .takes = WEFT_TAKES_ANY,
     .vjp = vjp_cast,
     .samples = samples_cast,

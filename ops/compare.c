@@ -92,6 +92,7 @@ static bool infer_not(weft_infer *infer)
         .n_out = 1,                                                                                \
         .infer = shape_rule,                                                                       \
         .kernel = kernels,                                                                         \
+        .elementwise = true,                                                                       \
         .takes = WEFT_TAKES_ANY,                                                                   \
         .gradient = WEFT_GRADIENT_ZERO,                                                            \
         .samples = samples_##op,                                                                   \
@@ -131,6 +132,7 @@ const weft_op weft_op_logical_not = {
     .n_out = 1,
     .infer = infer_not,
     .kernel = BOOL_KERNELS(logical_not),
+    .elementwise = true,
     .takes = WEFT_TAKES_ANY,
     .gradient = WEFT_GRADIENT_ZERO,
     .samples = samples_not,

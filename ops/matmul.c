@@ -191,6 +191,19 @@ static int64_t parts_matmul(const weft_call *call)
     return p.batches * p.tiles_m * p.tiles_n;
 }
 
+static void block_matmul(const weft_call *call, int64_t part, weft_block *block)
+{
+    product p = product_of(call);
+    *block = (weft_block){0, 0, 0, 0};
+    if (!p.tiles_m) return;
+    int64_t tiles = p.tiles_m * p.tiles_n, tile = part % tiles;
+    int64_t row = tile / p.tiles_n * p.tile_m, column = tile % p.tiles_n * p.tile_n;
+    block->row = part / tiles * p.m + row;
+    block->rows = row + p.tile_m < p.m ? p.tile_m : p.m - row;
+    block->column = column;
+    block->columns = column + p.tile_n < p.n ? p.tile_n : p.n - column;
+}
+
 static size_t scratch_matmul(const weft_call *call)
 {
     product p = product_of(call);
@@ -289,6 +302,7 @@ const weft_op weft_op_matmul = {
     .stages = 2,
     .parts = parts_matmul,
     .scratch = scratch_matmul,
+    .block = block_matmul,
     .workspace = workspace_matmul,
     .cost = cost_matmul,
     .broadcasts = true,

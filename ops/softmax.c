@@ -194,6 +194,7 @@ static const weft_sample samples_grad[] = {
                                   .parts = parts_rows,                                             \
                                   .cost = cost_rows,                                               \
                                   .inplace = (1 << (inputs)) - 1,                                  \
+                                  .rowwise = (1 << (inputs)) - 1,                                  \
                                   .samples = sample_list,                                          \
                                   .n_samples = sizeof sample_list / sizeof *sample_list,           \
                                   __VA_ARGS__};

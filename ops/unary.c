@@ -263,6 +263,7 @@ static const weft_attr_field unary_fields[] = {
         .attrs = (kind) == ATTR ? unary_fields : NULL,                                             \
         .infer = infer_unary,                                                                      \
         .kernel = FLOAT_KERNELS(op),                                                               \
+        .elementwise = true,                                                                       \
         .takes = WEFT_TAKES_ANY,                                                                   \
         .inplace = 1,                                                                              \
         .vjp = vjp_##op,                                                                           \

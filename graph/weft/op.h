@@ -57,6 +57,8 @@ typedef struct weft_call {
     size_t n_in, n_out;
     void *scratch; /* of scratch() bytes, 64-byte aligned, shared by all parts and stages */
     int64_t parts; /* of this stage */
+    int64_t first; /* index of out[0]'s first element in the whole tensor, of which the executor may
+                      show a block only: 0 but in blocks of elementwise ops */
     int stage;     /* 0 .. stages-1 */
     const struct weft_run_state *run;
     uint32_t node;
@@ -69,6 +71,11 @@ typedef struct weft_run_state {
     char *workspace;        /* the executor's: see weft_call_workspace */
     size_t workspace_bytes; /* of each thread */
 } weft_run_state;
+
+/* A block of a tensor as the matrix [all leading dimensions, last dimension]. */
+typedef struct weft_block {
+    int64_t row, rows, column, columns;
+} weft_block;
 
 /* Computes part `part` of call->parts. Parts run in any order, on any thread: each writes elements
  * of its own, and the split depends on shapes only, so that results do not depend on threads. */
@@ -192,6 +199,15 @@ struct weft_op {
      * contiguous input can be viewed so; then a copy is inserted. Views have no kernel. */
     bool (*alias)(const void *attr, const weft_type *in, const weft_layout *in_layout,
                   const weft_type *out, weft_layout *out_layout);
+
+    /* How the op can run on a block of its output while that is in the cache, right after the node
+     * that made its input. An elementwise op's kernel takes inputs and output of any layout. */
+    bool elementwise; /* an element of the output needs that element of the inputs, which broadcast */
+    uint8_t rowwise;  /* bit i: a row of the last dimension of the outputs needs that row of input i,
+                         and the whole of the inputs without a bit */
+    /* For an op that others may follow so: the block of output 0 that a part of the last stage
+     * writes. */
+    void (*block)(const weft_call *call, int64_t part, weft_block *block);
 
     uint8_t inplace; /* bit i: output 0 may take input i's storage, if of equal shape and dtype */
     uint8_t updates; /* the first `updates` inputs are states; output i is the new state i */
