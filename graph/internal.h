@@ -177,7 +177,8 @@ typedef struct plan_group {
     uint32_t first_step, n_steps;
     uint32_t segment; /* groups of one segment have no barrier between them */
     uint8_t stages;
-    bool serial; /* so little work that one thread does it */
+    int64_t parts[2]; /* of each stage; a barrier stands between two stages that both have some */
+    bool serial;      /* so little work that one thread does it */
 } plan_group;
 
 struct weft_plan {

@@ -441,7 +441,11 @@ static bool make_groups(planner *p)
         plan->groups[g].segment = segment;
         for (uint32_t k = 0; k < plan->groups[g].n_steps; k++)
             plan->steps[plan->groups[g].first_step + k].segment = segment;
-        if (!plan->groups[g].serial) plan->stats.barriers += plan->groups[g].stages - 1u;
+        plan_group *now = &plan->groups[g];
+        for (uint32_t k = now->first_step; k < now->first_step + now->n_steps; k++)
+            for (int stage = 0; stage < plan->steps[k].stages; stage++)
+                now->parts[stage] += plan->steps[k].parts[stage];
+        if (!now->serial && now->parts[0] && now->parts[1]) plan->stats.barriers++;
     }
     plan->stats.barriers += segment;
     free(written);

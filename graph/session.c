@@ -398,14 +398,6 @@ INLINE void run_parts(const weft_session *s, profile_thread *notes, const plan_g
     }
 }
 
-static int64_t count_parts(const weft_session *s, const plan_group *group, int stage)
-{
-    int64_t total = 0;
-    for (uint32_t i = group->first_step; i < group->first_step + group->n_steps; i++)
-        if (stage < s->plan->steps[i].stages) total += s->plan->steps[i].parts[stage];
-    return total;
-}
-
 /* Fills the buffers that begin to live in this group, so that a read before the write shows. */
 static void poison_group(const weft_session *s, uint32_t g)
 {
@@ -446,11 +438,11 @@ INLINE void run_groups(weft_session *s, profile_thread *notes)
                 if (thread == 0) run_parts(s, notes, group, stage, 0, INT64_MAX);
                 continue;
             }
-            if (stage) {
+            int64_t total = group->parts[stage];
+            if (stage && total && group->parts[0]) {
 #pragma omp barrier
                 if (notes) profile_waited(notes);
             }
-            int64_t total = count_parts(s, group, stage);
             run_parts(s, notes, group, stage, total * thread / threads,
                       total * (thread + 1) / threads);
         }
