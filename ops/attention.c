@@ -24,6 +24,8 @@ enum { Q, K, V, OUT, LSE, DOUT, REST };
 
 #define LANE_BYTES 256 /* of a row of a block: 64 queries of f32, 32 of f64 */
 #define KEY_BLOCK  64
+#define DRAW_KEYS  32 /* whose random words are held at a time */
+#define WORD_ROWS  (DRAW_KEYS + 4)
 #define MOST_PARTS 64
 /* Backward cuts the keys of a head into chunks where there are few heads; each chunk has its own
  * dQ, and a second stage adds them. */
@@ -81,7 +83,7 @@ static inline int64_t parts_of(int64_t units)
  * of scores, three statistics, and the random words of a block. */
 static inline int64_t rows_of_part(const sizes *z, const sdpa_attr *attr, bool backward)
 {
-    const int64_t words = attr->p > 0 ? KEY_BLOCK + 8 : 0;
+    const int64_t words = attr->p > 0 ? WORD_ROWS : 0;
     return backward ? 2 * z->dim + z->value_dim + 2 * KEY_BLOCK + 2 + words
                     : z->dim + z->value_dim + KEY_BLOCK + 3 + words;
 }
@@ -190,25 +192,26 @@ static inline void load_transposed(const block *b, const weft_tensor *x, T facto
 
 /* ---- What a query may not see ---- */
 
-/* How many of the block's [keys, queries] places the mask hides: 0 none, 1 some, 2 all. */
+/* How many of the block's places at keys [key, key + n) the mask hides: 0 none, 1 some, 2 all. */
 static inline int hidden_places(const block *b, int64_t key, int64_t n)
 {
     if (!b->hide) return 0;
+    const int64_t step = b->hide_key;
     uint8_t any = 0, all = 1;
     for (int64_t i = 0; i < (b->hide_query ? b->n : 1); i++) {
-        const uint8_t *row = b->hide + i * b->hide_query + key * b->hide_key;
-        if (b->hide_key == 1) {
-            SIMD for (int64_t j = 0; j < n; j++)
+        const uint8_t *row = b->hide + i * b->hide_query + key * step;
+        if (step == 1)
+            _Pragma("omp simd reduction(| : any) reduction(& : all)") for (int64_t j = 0; j < n;
+                                                                           j++)
             {
                 any |= row[j];
                 all &= row[j];
             }
-        } else {
+        else
             for (int64_t j = 0; j < n; j++) {
-                any |= row[j * b->hide_key];
-                all &= row[j * b->hide_key];
+                any |= row[j * step];
+                all &= row[j * step];
             }
-        }
     }
     return all ? 2 : any;
 }
@@ -218,20 +221,25 @@ static inline void hide_row(T *s, int64_t width)
     for (int64_t i = 0; i < width; i++) s[i] = (T)-INFINITY;
 }
 
-/* Puts -inf at the hidden places of the scores of keys [key, key + n). */
+/* Puts -inf at the places of keys [key, key + n) that the mask hides. */
 static inline void hide_places(const block *b, int64_t key, int64_t n, T *s)
 {
-    const uint8_t *hide = b->hide ? b->hide + key * b->hide_key : NULL;
-    if (hide && !b->hide_query) {
+    const uint8_t *hide = b->hide + key * b->hide_key;
+    uint8_t turned[KEY_BLOCK * LANES];
+    if (!b->hide_query) {
         for (int64_t j = 0; j < n; j++)
             if (hide[j * b->hide_key]) hide_row(s + j * LANES, b->width);
-    } else if (hide) {
-        for (int64_t i = 0; i < b->n; i++)
-            for (int64_t j = 0; j < n; j++) {
-                T *x = &s[j * LANES + i];
-                *x = hide[i * b->hide_query + j * b->hide_key] ? (T)-INFINITY : *x;
-            }
+        return;
     }
+    if (b->hide_key == 1)
+        tile_transpose_bytes(b->n, n, hide, b->hide_query, turned, LANES);
+    else
+        for (int64_t j = 0; j < n; j++)
+            for (int64_t i = 0; i < b->n; i++)
+                turned[j * LANES + i] = hide[i * b->hide_query + j * b->hide_key];
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = 0; i < b->n; i++)
+            s[j * LANES + i] = turned[j * LANES + i] ? (T)-INFINITY : s[j * LANES + i];
 }
 
 /* Query i sees keys up to i + keys - queries. */
@@ -261,47 +269,50 @@ static inline bool scores(const block *b, int64_t key, int64_t n, const T *q, T 
  * [batch, heads, queries, keys] in order and draws four words at a time, and a row of keys may
  * begin within a four. */
 typedef struct draws {
-    int64_t shift[LANES]; /* of a query's first word in its first four */
-    bool even;            /* the same in all */
+    uint64_t four[LANES];               /* of key 0 */
+    uint32_t odd[LANES], second[LANES]; /* all ones where it is word 1 or 3, word 2 or 3 */
+    bool even;                          /* word 0 everywhere */
+    uint32_t limit;
+    uint32_t row[LANES];
 } draws;
 
-/* Row e of words holds the word of key key + e - shift for each query. */
-static inline void draw(const block *b, int64_t key, int64_t n, draws *d)
+static inline void begin_draws(const block *b, draws *d)
 {
-    uint64_t four[LANES];
     const uint64_t row = (uint64_t)((b->batch * b->z.heads + b->head) * b->z.queries + b->first);
     d->even = b->z.keys % 4 == 0;
-    for (int64_t i = 0; i < b->width; i++) {
-        const uint64_t first = (row + (uint64_t)i) * (uint64_t)b->z.keys + (uint64_t)key;
-        four[i] = first / 4;
-        d->shift[i] = (int64_t)(first % 4);
-    }
-    for (int64_t f = 0; 4 * f < n + 3; f++) {
-        uint32_t *to = b->words + 4 * f * LANES;
-        SIMD for (int64_t i = 0; i < b->width; i++)
-        {
-            uint32_t out[4];
-            dropout_words(four[i] + (uint64_t)f, b->stream, b->step, out);
-            to[i] = out[0];
-            to[LANES + i] = out[1];
-            to[2 * LANES + i] = out[2];
-            to[3 * LANES + i] = out[3];
-        }
+    d->limit = dropout_limit(b->attr->p);
+    for (int64_t i = 0; i < LANES; i++) {
+        const uint64_t first = (row + (uint64_t)i) * (uint64_t)b->z.keys;
+        d->four[i] = first / 4;
+        d->odd[i] = first & 1 ? UINT32_MAX : 0;
+        d->second[i] = first & 2 ? UINT32_MAX : 0;
     }
 }
 
-/* The words of one key: a row as it lies, or gathered into `row`. */
-static inline const uint32_t *words_of(const block *b, const draws *d, int64_t j, uint32_t *row)
+/* Draws for n keys from `key`, a multiple of 4. */
+static inline void draw(const block *b, const draws *d, int64_t key, int64_t n)
+{
+    for (int64_t f = 0; 4 * f < (d->even ? n : n + 3); f++)
+        for (int64_t i = 0; i < b->width; i += DROPOUT_LANES) {
+            const dropout_wide four = *(const dropout_wide *)(d->four + i);
+            dropout_words_wide(four + (uint64_t)(key / 4 + f), b->stream, b->step,
+                               b->words + 4 * f * LANES + i, LANES);
+        }
+}
+
+/* The words of key j of those drawn: a row as it lies, or put together. */
+static inline const uint32_t *words_of(const block *b, draws *d, int64_t j)
 {
     const uint32_t *w = b->words + j * LANES;
-    if (d->even) return w + d->shift[0] * LANES;
-    for (int64_t i = 0; i < b->width; i++) {
-        const int64_t shift = d->shift[i];
-        const uint32_t low = shift & 1 ? w[LANES + i] : w[i];
-        const uint32_t high = shift & 1 ? w[3 * LANES + i] : w[2 * LANES + i];
-        row[i] = shift & 2 ? high : low;
+    if (d->even) return w;
+    SIMD for (int64_t i = 0; i < b->width; i++)
+    {
+        const uint32_t odd = d->odd[i], second = d->second[i];
+        const uint32_t low = (w[i] & ~odd) | (w[LANES + i] & odd);
+        const uint32_t high = (w[2 * LANES + i] & ~odd) | (w[3 * LANES + i] & odd);
+        d->row[i] = (low & ~second) | (high & second);
     }
-    return row;
+    return d->row;
 }
 
 /* ---- Forward ---- */
@@ -350,14 +361,13 @@ static inline void weigh(const block *b, int64_t n, T *s, running *r)
 /* Dropped weights become zero; the others are scaled when the sum divides. */
 static inline void drop_weights(const block *b, int64_t key, int64_t n, T *s)
 {
-    const uint32_t limit = dropout_limit(b->attr->p);
-    uint32_t room[LANES];
     draws d;
-    draw(b, key, n, &d);
+    begin_draws(b, &d);
     for (int64_t j = 0; j < n; j++) {
-        const uint32_t *w = words_of(b, &d, j, room);
+        if (j % DRAW_KEYS == 0) draw(b, &d, key + j, least(DRAW_KEYS, n - j));
+        const uint32_t *w = words_of(b, &d, j % DRAW_KEYS);
         T *x = s + j * LANES;
-        for (int64_t i = 0; i < b->width; i++) x[i] = w[i] >= limit ? x[i] : 0;
+        SIMD for (int64_t i = 0; i < b->width; i++) x[i] = w[i] >= d.limit ? x[i] : 0;
     }
 }
 
@@ -407,7 +417,7 @@ KERNEL(sdpa)
     const int64_t rows = rows_of_part(&z, attr, false);
     T *room = (T *)call->scratch + part * rows * LANES;
     /* The words lie at the end of the part's room. */
-    uint32_t *words = (uint32_t *)(void *)(room + (rows - KEY_BLOCK - 8) * LANES);
+    uint32_t *words = (uint32_t *)(void *)(room + (rows - WORD_ROWS) * LANES);
     const weft_tensor *mask = attr->mask ? &call->in[3] : NULL;
     for (int64_t u = units * part / parts; u < units * (part + 1) / parts; u++) {
         const int64_t row = u / z.blocks, at = u % z.blocks;
@@ -472,16 +482,15 @@ static inline void weigh_back(const block *b, int64_t n, const gradients *g)
 static inline void weigh_back_dropped(const block *b, int64_t key, int64_t n, const gradients *g)
 {
     const T scale = (T)b->attr->scale, keep = (T)(1 / (1 - b->attr->p));
-    const uint32_t limit = dropout_limit(b->attr->p);
-    uint32_t room[LANES];
     draws d;
-    draw(b, key, n, &d);
+    begin_draws(b, &d);
     for (int64_t j = 0; j < n; j++) {
-        const uint32_t *w = words_of(b, &d, j, room);
+        if (j % DRAW_KEYS == 0) draw(b, &d, key + j, least(DRAW_KEYS, n - j));
+        const uint32_t *w = words_of(b, &d, j % DRAW_KEYS);
         T *s = g->s + j * LANES, *ds = g->ds + j * LANES;
         SIMD for (int64_t i = 0; i < b->width; i++)
         {
-            const T p = vm_exp(s[i] - g->lse[i]), kept = w[i] >= limit ? keep : 0;
+            const T p = vm_exp(s[i] - g->lse[i]), kept = w[i] >= d.limit ? keep : 0;
             s[i] = kept * p;
             ds[i] = scale * p * (kept * ds[i] - g->delta[i]);
         }
@@ -578,7 +587,7 @@ KERNEL(sdpa_grad)
     const int64_t units = units_backward(&z), parts = parts_of(units);
     const int64_t rows = rows_of_part(&z, attr, true);
     T *room = (T *)call->scratch + partial_elements(&z) + part * rows * LANES;
-    uint32_t *words = (uint32_t *)(void *)(room + (rows - KEY_BLOCK - 8) * LANES);
+    uint32_t *words = (uint32_t *)(void *)(room + (rows - WORD_ROWS) * LANES);
     gradients g = {.q = room};
     g.dq = g.q + z.dim * LANES;
     g.dout = g.dq + z.dim * LANES;

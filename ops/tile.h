@@ -173,5 +173,37 @@ static inline void tile_transpose(int64_t m, int64_t n, const T *x, int64_t x_ro
         for (int64_t j = i < whole_m ? whole_n : 0; j < n; j++) y[j * y_row + i] = x[i * x_row + j];
 }
 
+/* 16 x 16 bytes transposed: four times over, row i is interleaved with row i + 8. */
+typedef uint8_t tile_bytes __attribute__((vector_size(16), aligned(1), may_alias));
+
+TILE_INLINE void tile_transpose_square_bytes(const uint8_t *x, int64_t x_row, uint8_t *y,
+                                             int64_t y_row)
+{
+    tile_bytes row[16], next[16];
+    for (int i = 0; i < 16; i++) row[i] = *(const tile_bytes *)(x + i * x_row);
+    for (int time = 0; time < 4; time++) {
+        for (int i = 0; i < 8; i++) {
+            next[2 * i] = __builtin_shufflevector(row[i], row[i + 8], 0, 16, 1, 17, 2, 18, 3, 19, 4,
+                                                  20, 5, 21, 6, 22, 7, 23);
+            next[2 * i + 1] = __builtin_shufflevector(row[i], row[i + 8], 8, 24, 9, 25, 10, 26, 11,
+                                                      27, 12, 28, 13, 29, 14, 30, 15, 31);
+        }
+        for (int i = 0; i < 16; i++) row[i] = next[i];
+    }
+    for (int i = 0; i < 16; i++) *(tile_bytes *)(y + i * y_row) = row[i];
+}
+
+/* As tile_transpose, of bytes. */
+static inline void tile_transpose_bytes(int64_t m, int64_t n, const uint8_t *x, int64_t x_row,
+                                        uint8_t *y, int64_t y_row)
+{
+    const int64_t whole_m = m - m % 16, whole_n = n - n % 16;
+    for (int64_t i = 0; i < whole_m; i += 16)
+        for (int64_t j = 0; j < whole_n; j += 16)
+            tile_transpose_square_bytes(x + i * x_row + j, x_row, y + j * y_row + i, y_row);
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = i < whole_m ? whole_n : 0; j < n; j++) y[j * y_row + i] = x[i * x_row + j];
+}
+
 #endif
 #endif
