@@ -26,7 +26,6 @@ enum { Q, K, V, OUT, LSE, DOUT, REST };
 #define KEY_BLOCK  64
 #define DRAW_KEYS  32 /* whose random words are held at a time */
 #define WORD_ROWS  (DRAW_KEYS + 4)
-#define MOST_PARTS 64
 /* Backward cuts the keys of a head into chunks where there are few heads; each chunk has its own
  * dQ, and a second stage adds them. */
 #define FEW_HEADS   16
@@ -62,37 +61,30 @@ static inline sizes sizes_of(const weft_call *call)
     return z;
 }
 
-/* Forward works by blocks of queries, backward by chunks of keys of a head of keys; a part takes a
- * stretch of them. */
-static inline int64_t units_forward(const sizes *z)
+/* A part is a block of queries of a head; in backward a chunk of keys of a head of keys. */
+static inline int64_t parts_forward(const sizes *z)
 {
     return z->batch * z->heads * z->blocks;
 }
 
-static inline int64_t units_backward(const sizes *z)
+static inline int64_t parts_backward(const sizes *z)
 {
     return z->batch * z->kv_heads * z->chunks;
 }
 
-static inline int64_t parts_of(int64_t units)
-{
-    return units < MOST_PARTS ? units : MOST_PARTS;
-}
-
-/* Rows of LANE_BYTES that a part needs: transposed blocks of q, out, dout or dq, one or two blocks
- * of scores, three statistics, and the random words of a block. */
-static inline int64_t rows_of_part(const sizes *z, const sdpa_attr *attr, bool backward)
+/* Rows of LANE_BYTES that a part works in: transposed blocks of q, out, dout or dq, one or two
+ * blocks of scores, three statistics, and the random words of a block. */
+static inline int64_t rows_of_work(const sizes *z, const sdpa_attr *attr, bool backward)
 {
     const int64_t words = attr->p > 0 ? WORD_ROWS : 0;
     return backward ? 2 * z->dim + z->value_dim + 2 * KEY_BLOCK + 2 + words
                     : z->dim + z->value_dim + KEY_BLOCK + 3 + words;
 }
 
-/* Elements of the dq of all chunks, which come first in the scratch; rounded to 64 bytes. */
+/* Elements of the dq of all chunks. */
 static inline int64_t partial_elements(const sizes *z)
 {
-    return z->chunks > 1 ? ceil_div(z->chunks * z->batch * z->queries * z->heads * z->dim, 16) * 16
-                         : 0;
+    return z->chunks > 1 ? z->chunks * z->batch * z->queries * z->heads * z->dim : 0;
 }
 
 #ifdef WEFT_KERNEL_ISA
@@ -413,19 +405,15 @@ KERNEL(sdpa)
 {
     const sdpa_attr *attr = call->attr;
     const sizes z = sizes_of(call);
-    const int64_t units = units_forward(&z), parts = parts_of(units);
-    const int64_t rows = rows_of_part(&z, attr, false);
-    T *room = (T *)call->scratch + part * rows * LANES;
-    /* The words lie at the end of the part's room. */
-    uint32_t *words = (uint32_t *)(void *)(room + (rows - WORD_ROWS) * LANES);
-    const weft_tensor *mask = attr->mask ? &call->in[3] : NULL;
-    for (int64_t u = units * part / parts; u < units * (part + 1) / parts; u++) {
-        const int64_t row = u / z.blocks, at = u % z.blocks;
-        /* Later blocks see more: from both ends in turn, neighbours weigh about the same. */
-        const int64_t index = !attr->causal ? at : at % 2 ? z.blocks - 1 - at / 2 : at / 2;
-        block b = block_at(call, &z, row / z.heads, row % z.heads, index, mask, words);
-        forward_block(call, &b, room);
-    }
+    T *room = weft_call_workspace(call);
+    uint32_t *words =
+        (uint32_t *)(void *)(room + (rows_of_work(&z, attr, false) - WORD_ROWS) * LANES);
+    const int64_t row = part / z.blocks, at = part % z.blocks;
+    /* Later blocks see more: from both ends in turn, neighbours weigh about the same. */
+    const int64_t index = !attr->causal ? at : at % 2 ? z.blocks - 1 - at / 2 : at / 2;
+    const block b = block_at(call, &z, row / z.heads, row % z.heads, index,
+                             attr->mask ? &call->in[3] : NULL, words);
+    forward_block(call, &b, room);
 }
 
 /* ---- Backward ---- */
@@ -584,10 +572,9 @@ KERNEL(sdpa_grad)
         add_chunks(call, &z, part);
         return;
     }
-    const int64_t units = units_backward(&z), parts = parts_of(units);
-    const int64_t rows = rows_of_part(&z, attr, true);
-    T *room = (T *)call->scratch + partial_elements(&z) + part * rows * LANES;
-    uint32_t *words = (uint32_t *)(void *)(room + (rows - WORD_ROWS) * LANES);
+    T *room = weft_call_workspace(call);
+    uint32_t *words =
+        (uint32_t *)(void *)(room + (rows_of_work(&z, attr, true) - WORD_ROWS) * LANES);
     gradients g = {.q = room};
     g.dq = g.q + z.dim * LANES;
     g.dout = g.dq + z.dim * LANES;
@@ -595,10 +582,8 @@ KERNEL(sdpa_grad)
     g.ds = g.s + KEY_BLOCK * LANES;
     g.lse = g.ds + KEY_BLOCK * LANES;
     g.delta = g.lse + LANES;
-    for (int64_t u = units * part / parts; u < units * (part + 1) / parts; u++) {
-        const int64_t row = u / z.chunks;
-        backward_chunk(call, &z, row / z.kv_heads, row % z.kv_heads, u % z.chunks, &g, words);
-    }
+    const int64_t row = part / z.chunks;
+    backward_chunk(call, &z, row / z.kv_heads, row % z.kv_heads, part % z.chunks, &g, words);
 }
 
 #else
@@ -696,7 +681,7 @@ static bool infer_sdpa_grad(weft_infer *infer)
 static int64_t parts_sdpa(const weft_call *call)
 {
     sizes z = sizes_of(call);
-    return parts_of(units_forward(&z));
+    return parts_forward(&z);
 }
 
 static int64_t parts_sdpa_grad(const weft_call *call)
@@ -704,21 +689,19 @@ static int64_t parts_sdpa_grad(const weft_call *call)
     sizes z = sizes_of(call);
     if (call->stage == 1)
         return z.chunks > 1 ? ceil_div(z.batch * z.queries * z.heads * z.dim, TILE) : 0;
-    return parts_of(units_backward(&z));
-}
-
-static size_t scratch_sdpa(const weft_call *call)
-{
-    sizes z = sizes_of(call);
-    return (size_t)(parts_of(units_forward(&z)) * rows_of_part(&z, call->attr, false) * LANE_BYTES);
+    return parts_backward(&z);
 }
 
 static size_t scratch_sdpa_grad(const weft_call *call)
 {
     sizes z = sizes_of(call);
-    return (size_t)(parts_of(units_backward(&z)) * rows_of_part(&z, call->attr, true) *
-                    LANE_BYTES) +
-           (size_t)partial_elements(&z) * weft_dtype_bytes(call->in[Q].dtype);
+    return (size_t)partial_elements(&z) * weft_dtype_bytes(call->in[Q].dtype);
+}
+
+static size_t workspace_sdpa(const weft_call *call)
+{
+    sizes z = sizes_of(call);
+    return (size_t)rows_of_work(&z, call->attr, call->n_in >= REST) * LANE_BYTES;
 }
 
 static void cost_sdpa(const weft_call *call, weft_cost *cost)
@@ -940,7 +923,7 @@ static const weft_attr_field sdpa_fields[] = {
                                   .kernel = FLOAT_KERNELS(op),                                     \
                                   .takes = WEFT_TAKES_ROWS,                                        \
                                   .parts = parts_##op,                                             \
-                                  .scratch = scratch_##op,                                         \
+                                  .workspace = workspace_sdpa,                                     \
                                   .cost = cost_sdpa,                                               \
                                   .random = true,                                                  \
                                   .expand = expand_##op,                                           \
@@ -954,7 +937,7 @@ SDPA_OP(sdpa,
 SDPA_OP(sdpa_grad,
         "dq, dk, dv from q, k, v, out, lse, dout, the mask and dlse, the weights recomputed: sdpa "
         "backward.",
-        6, 8, 3, .stages = 2)
+        6, 8, 3, .stages = 2, .scratch = scratch_sdpa_grad)
 
 weft_value weft_sdpa(weft_graph *graph, weft_value q, weft_value k, weft_value v,
                      const weft_sdpa_options *options)
