@@ -1,11 +1,7 @@
 /* dropout: the mask of element i comes from the counter-based generator at (key, seed, step, i), so
  * that forward, backward and any split into tiles see the same mask and none is stored. */
+#include "dropout.h"
 #include "kernel.h"
-
-typedef struct dropout_attr {
-    double p;
-    uint64_t key;
-} dropout_attr;
 
 #ifdef WEFT_KERNEL_ISA
 
@@ -13,10 +9,8 @@ KERNEL(dropout)
 {
     const dropout_attr *attr = call->attr;
     const T scale = (T)(1 / (1 - attr->p));
-    /* Kept where the 32 random bits are at or above p 2^32. */
-    const uint32_t limit = (uint32_t)(attr->p * 4294967296.0);
-    const uint64_t key = attr->key ^ (call->run->seed * 0xD1342543DE82EF95u);
-    const uint64_t step = call->run->step;
+    const uint32_t limit = dropout_limit(attr->p);
+    const uint64_t stream = dropout_stream(attr->key, call->run), step = call->run->step;
     const T *x = call->in[0].data;
     T *y = call->out[0].data;
     int64_t n = numel_of(&call->out[0].shape), end = (part + 1) * TILE < n ? (part + 1) * TILE : n;
@@ -25,11 +19,8 @@ KERNEL(dropout)
         uint32_t bits[GROUP];
         _Pragma("omp simd") for (int j = 0; j < GROUP / 4; j++)
         {
-            uint64_t index = (uint64_t)at / 4 + (uint64_t)j;
-            const uint32_t counter[4] = {(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)step,
-                                         (uint32_t)(step >> 32)};
             uint32_t out[4];
-            weft_philox(counter, key, out);
+            dropout_words((uint64_t)at / 4 + (uint64_t)j, stream, step, out);
             bits[4 * j] = out[0];
             bits[4 * j + 1] = out[1];
             bits[4 * j + 2] = out[2];

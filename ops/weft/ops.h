@@ -118,6 +118,26 @@ WEFT_API weft_value weft_matmul(weft_graph *graph, weft_value a, weft_value b);
 WEFT_API weft_value weft_einsum(weft_graph *graph, const char *subscripts, weft_value a,
                                 weft_value b);
 
+/* ---- Attention ------------------------------------------------------------------------------ */
+
+typedef struct weft_sdpa_options {
+    double scale;    /* of the scores; 0: 1 / sqrt(head_dim) */
+    double dropout;  /* of the weights, as weft_dropout; in [0, 1) */
+    bool causal;     /* query i sees keys j <= i + key_len - query_len */
+    weft_value mask; /* bool, broadcasts to [batch, heads, query_len, key_len]: true where a query
+                        may NOT look; or WEFT_NO_VALUE */
+} weft_sdpa_options;
+/* Scaled dot-product attention, softmax(scale q k^T) v for each head (Vaswani et al. 2017), without
+ * ever storing the scores: memory linear in query_len + key_len, forward and backward.
+ * q [batch, query_len, heads, head_dim], k [batch, key_len, kv_heads, head_dim],
+ * v [batch, key_len, kv_heads, value_dim] give [batch, query_len, heads, value_dim]; kv_heads
+ * divides heads, and head h of the queries reads head h kv_heads / heads of keys and values.
+ * A query that may look nowhere gives zeros, and a zero gradient. Heads split out of a projection
+ * [batch, len, heads head_dim] by weft_reshape, or sliced from a larger one, are read as they lie.
+ * `options` may be NULL: no mask, no dropout. */
+WEFT_API weft_value weft_sdpa(weft_graph *graph, weft_value q, weft_value k, weft_value v,
+                              const weft_sdpa_options *options);
+
 /* ---- Normalisation -------------------------------------------------------------------------- */
 
 /* e^x / sum e^x along an axis. Where every element is -inf: zeros, and a zero gradient. */

@@ -1,0 +1,84 @@
+/* The mask of dropout, for the op itself and for ops that drop inside: element i of a value is kept
+ * where word i % 4 of philox(counter (i / 4, step), stream) is at or above p 2^32. */
+#ifndef WEFT_OPS_DROPOUT_H
+#define WEFT_OPS_DROPOUT_H
+
+#include <weft/op.h>
+
+typedef struct dropout_attr {
+    double p;
+    uint64_t key;
+} dropout_attr;
+
+static inline uint64_t dropout_stream(uint64_t key, const weft_run_state *run)
+{
+    return key ^ (run->seed * 0xD1342543DE82EF95u);
+}
+
+static inline uint32_t dropout_limit(double p)
+{
+    return (uint32_t)(p * 4294967296.0);
+}
+
+/* The words of elements 4 index .. 4 index + 3. */
+static inline void dropout_words(uint64_t index, uint64_t stream, uint64_t step, uint32_t out[4])
+{
+    const uint32_t counter[4] = {(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)step,
+                                 (uint32_t)(step >> 32)};
+    weft_philox(counter, stream, out);
+}
+
+#ifdef WEFT_KERNEL_ISA
+#ifdef __SSE2__
+#include <immintrin.h>
+#endif
+
+/* Counters side by side, each in 64 bits of which the low half counts: a product of two halves is
+ * then one instruction, and nothing needs to be packed between rounds. */
+#if defined __AVX512F__
+#define DROPOUT_LANES 8
+#elif defined __AVX2__
+#define DROPOUT_LANES 4
+#else
+#define DROPOUT_LANES 2
+#endif
+typedef uint64_t dropout_wide
+    __attribute__((vector_size(8 * DROPOUT_LANES), aligned(8), may_alias));
+typedef uint32_t dropout_half
+    __attribute__((vector_size(4 * DROPOUT_LANES), aligned(4), may_alias));
+
+static inline dropout_wide dropout_product(dropout_wide a, dropout_wide b)
+{
+#if defined __AVX512F__
+    return (dropout_wide)_mm512_mul_epu32((__m512i)a, (__m512i)b);
+#elif defined __AVX2__
+    return (dropout_wide)_mm256_mul_epu32((__m256i)a, (__m256i)b);
+#elif defined __SSE2__
+    return (dropout_wide)_mm_mul_epu32((__m128i)a, (__m128i)b);
+#else
+    return (a & 0xFFFFFFFFu) * (b & 0xFFFFFFFFu);
+#endif
+}
+
+/* dropout_words of DROPOUT_LANES indices: word w of lane i goes to out[w row + i]. */
+static inline void dropout_words_wide(dropout_wide index, uint64_t stream, uint64_t step,
+                                      uint32_t *out, int64_t row)
+{
+    const dropout_wide zero = {0}, m0 = zero + 0xD2511F53u, m1 = zero + 0xCD9E8D57u;
+    dropout_wide c[4] = {index, index >> 32, zero + step, zero + (step >> 32)};
+    uint32_t k0 = (uint32_t)stream, k1 = (uint32_t)(stream >> 32);
+    for (int round = 0; round < 10; round++) {
+        const dropout_wide p0 = dropout_product(c[0], m0), p1 = dropout_product(c[2], m1);
+        c[0] = (p1 >> 32) ^ c[1] ^ k0;
+        c[1] = p1;
+        c[2] = (p0 >> 32) ^ c[3] ^ k1;
+        c[3] = p0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    for (int w = 0; w < 4; w++)
+        *(dropout_half *)(out + w * row) = __builtin_convertvector(c[w], dropout_half);
+}
+#endif
+
+#endif
