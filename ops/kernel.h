@@ -43,6 +43,76 @@ static inline int64_t ceil_div(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
+/* Lines of a tensor along one axis, for ops that walk an axis in order. Where the last dimension is
+ * another and has stride 1, neighbouring lines are columns: a part walks a stretch of them
+ * together, row by row, so that memory is read in its own order. Else lines are walked one by one.
+ */
+#define LEAST_COLUMNS 64
+#define MOST_COLUMNS  256
+
+typedef struct lines {
+    int axis;
+    bool columns;
+    int64_t length, count; /* of a line; of lines */
+    int64_t width, run;    /* lines walked together; lines that are neighbours */
+    int64_t each;          /* lines of a part */
+} lines;
+
+static inline lines lines_of(const weft_tensor *t, int axis)
+{
+    const int last = t->shape.rank - 1;
+    lines l = {.axis = axis, .length = 1, .count = 1, .width = 1, .run = 1};
+    for (int d = 0; d <= last; d++) {
+        if (d == axis)
+            l.length = t->shape.dim[d];
+        else
+            l.count *= t->shape.dim[d];
+    }
+    l.each = TILE / (l.length ? l.length : 1);
+    l.columns = axis < last && t->stride[last] == 1;
+    if (l.columns) {
+        l.run = t->shape.dim[last];
+        l.width = l.each < LEAST_COLUMNS  ? LEAST_COLUMNS
+                  : l.each > MOST_COLUMNS ? MOST_COLUMNS
+                                          : l.each;
+    }
+    if (l.each < l.width) l.each = l.width;
+    return l;
+}
+
+static inline int64_t lines_parts(const lines *l)
+{
+    return ceil_div(l->count, l->each);
+}
+
+/* Lines from `line` on that a part walks together: up to its end and the end of the run. */
+static inline int64_t lines_together(const lines *l, int64_t part, int64_t line)
+{
+    int64_t end = (part + 1) * l->each < l->count ? (part + 1) * l->each : l->count;
+    int64_t n = l->run - line % l->run;
+    if (n > l->width) n = l->width;
+    return n < end - line ? n : end - line;
+}
+
+/* Offset of the first element of line `index` of t. */
+static inline int64_t line_offset(const weft_tensor *t, int axis, int64_t index)
+{
+    int64_t offset = 0;
+    for (int d = t->shape.rank - 1; d >= 0; d--) {
+        if (d == axis) continue;
+        offset += index % t->shape.dim[d] * t->stride[d];
+        index /= t->shape.dim[d];
+    }
+    return offset;
+}
+
+/* The stretches of lines of one part: `n` lines from `line` on. */
+#define EACH_LINES(l, part, line, n)                                                               \
+    for (int64_t line = (part) * (l).each, n;                                                      \
+         line < (l).count && line < ((part) + 1) * (l).each &&                                     \
+         (n = lines_together(&(l), part, line)) > 0;                                               \
+         line += n)
+
 #ifdef WEFT_KERNEL_ISA
 
 #define KERNEL_TYPE_f32  float
