@@ -157,7 +157,7 @@ typedef struct walk {
     /* private */
     int rank, n;
     int64_t position, end;
-    int64_t dim[WEFT_MAX_RANK];
+    int64_t dim[WEFT_MAX_RANK], index[WEFT_MAX_RANK]; /* index of the run's first element */
     int64_t stride[WALK_OPERANDS][WEFT_MAX_RANK];
 } walk;
 
@@ -188,6 +188,11 @@ static inline walk walk_range(const weft_tensor *const *t, int n, int64_t begin,
         w.dim[0] = 1;
     }
     for (int k = 0; k < n; k++) w.step[k] = w.stride[k][w.rank - 1];
+    for (int64_t d = w.rank - 1, rest = begin; d >= 0; d--) {
+        w.index[d] = d == 0 ? rest : rest % w.dim[d];
+        rest = w.dim[d] ? rest / w.dim[d] : 0;
+        for (int k = 0; k < n; k++) w.offset[k] += w.index[d] * w.stride[k][d];
+    }
     return w;
 }
 
@@ -202,21 +207,45 @@ static inline walk walk_begin(const weft_call *call, int64_t part)
 
 static inline bool walk_next(walk *w)
 {
+    const int last = w->rank - 1;
     if (w->position >= w->end) return false;
-    int64_t rest = w->position;
-    for (int k = 0; k < w->n; k++) w->offset[k] = 0;
-    int last = w->rank - 1;
-    int64_t in_row = rest % w->dim[last];
-    for (int d = last; d >= 0; d--) {
-        int64_t index = d == 0 ? rest : rest % w->dim[d];
-        rest /= w->dim[d];
-        for (int k = 0; k < w->n; k++) w->offset[k] += index * w->stride[k][d];
+    if (w->count) { /* on from the run before, which ended with its row */
+        for (int k = 0; k < w->n; k++) w->offset[k] -= w->index[last] * w->step[k];
+        w->index[last] = 0;
+        for (int d = last - 1; d >= 0; d--) {
+            const bool carries = ++w->index[d] == w->dim[d];
+            if (carries) w->index[d] = 0;
+            for (int k = 0; k < w->n; k++)
+                w->offset[k] += w->stride[k][d] * (carries ? 1 - w->dim[d] : 1);
+            if (!carries) break;
+        }
     }
-    w->count = w->dim[last] - in_row;
+    w->count = w->dim[last] - w->index[last];
     if (w->count > w->end - w->position) w->count = w->end - w->position;
     w->position += w->count;
     return true;
 }
+
+/* One loop over a run for each way that two operands usually lie: both dense, or one of them
+ * repeated, whose element is then read once. The body sees x and y. */
+#define PAIR_LOOP(first, second, ...)                                                              \
+    _Pragma("omp simd") for (int64_t i = 0; i < w.count; i++)                                      \
+    {                                                                                              \
+        const T x = first, y = second;                                                             \
+        __VA_ARGS__;                                                                               \
+    }
+#define EACH_PAIR(p, ps, q, qs, ...)                                                               \
+    if ((ps) == 1 && (qs) == 1) {                                                                  \
+        PAIR_LOOP((p)[i], (q)[i], __VA_ARGS__)                                                     \
+    } else if ((ps) == 1 && (qs) == 0) {                                                           \
+        const T only = (q)[0];                                                                     \
+        PAIR_LOOP((p)[i], only, __VA_ARGS__)                                                       \
+    } else if ((ps) == 0 && (qs) == 1) {                                                           \
+        const T only = (p)[0];                                                                     \
+        PAIR_LOOP(only, (q)[i], __VA_ARGS__)                                                       \
+    } else {                                                                                       \
+        PAIR_LOOP((p)[i * (ps)], (q)[i * (qs)], __VA_ARGS__)                                       \
+    }
 
 #else /* the plain build */
 
