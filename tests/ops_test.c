@@ -447,7 +447,7 @@ static void test_wrong_calls(void)
     CU_PASS("refused");
 }
 
-/* Attributes as ops/reduce.c, ops/scan.c and ops/softmax.c have them. */
+/* Attributes as the ops' files have them. */
 typedef struct reduce_attr {
     int32_t count, axis[WEFT_MAX_RANK];
     bool keepdims;
@@ -457,6 +457,10 @@ typedef struct scan_attr {
     int32_t axis;
     bool keepdims, reverse;
 } scan_attr;
+typedef struct dropout_attr {
+    double p;
+    uint64_t key;
+} dropout_attr;
 static const reduce_attr over_first = {1, {0}, false, 1}, over_all = {0, {0}, false, 1},
                          over_outer = {2, {0, 2}, false, 0}, over_middle = {1, {1}, false, 1};
 static const scan_attr scan_forward = {0, false, false}, scan_reverse = {1, false, true},
@@ -483,17 +487,27 @@ static const weft_sample large_softmax[] = {
     {&second_last, 2, {LARGE(3, {3, 90, 300}), LARGE(3, {3, 90, 300})}},
     {&third_last, 2, {LARGE(3, {40, 7, 80}), LARGE(3, {40, 7, 80})}},
 };
+static const weft_sample large_dropout[] = {
+    {&(const dropout_attr){0.3, 0x123456789ABCDEF}, 1, {LARGE(2, {7, 5011})}},
+};
 static const struct {
     const char *op;
     const weft_sample *samples;
     size_t n_samples, n_in;
 } large[] = {
-    {"sum", large_reductions, 6, 1},       {"mean", large_reductions, 6, 1},
-    {"max", large_reductions, 6, 1},       {"min", large_reductions, 6, 1},
-    {"variance", large_reductions, 6, 1},  {"logsumexp", large_reductions, 6, 1},
-    {"argmax", large_scans, 3, 1},         {"cumsum", large_scans, 3, 1},
-    {"softmax", large_softmax, 2, 1},      {"log_softmax", large_softmax, 2, 1},
-    {"softmax_grad", large_softmax, 2, 2}, {"log_softmax_grad", large_softmax, 2, 2},
+    {"dropout", large_dropout, 1, 1},
+    {"sum", large_reductions, 6, 1},
+    {"mean", large_reductions, 6, 1},
+    {"max", large_reductions, 6, 1},
+    {"min", large_reductions, 6, 1},
+    {"variance", large_reductions, 6, 1},
+    {"logsumexp", large_reductions, 6, 1},
+    {"argmax", large_scans, 3, 1},
+    {"cumsum", large_scans, 3, 1},
+    {"softmax", large_softmax, 2, 1},
+    {"log_softmax", large_softmax, 2, 1},
+    {"softmax_grad", large_softmax, 2, 2},
+    {"log_softmax_grad", large_softmax, 2, 2},
 };
 
 static void test_large(void)
@@ -718,7 +732,7 @@ void ops_tests(void)
     CU_add_test(suite, "gradients of first and second order", test_gradients);
     CU_add_test(suite, "a flipped gradient is seen", test_flipped);
     CU_add_test(suite, "wrong calls are refused", test_wrong_calls);
-    CU_add_test(suite, "reductions, scans and softmax in several parts", test_large);
+    CU_add_test(suite, "large tensors, in several parts", test_large);
     CU_add_test(suite, "infinities and NaN in far parts", test_far_specials);
     CU_add_test(suite, "edges", test_edges);
     CU_add_test(suite, "builders made of other ops", test_composites);
