@@ -82,7 +82,7 @@ static bool shows_blocks(const weft_graph *g, uint32_t index)
     if (node->n_in + node->op->n_out > CHAIN_OPERANDS) return false;
     for (size_t i = 0; i < node->n_in; i++) {
         plan_matrix m;
-        if (node->op->elementwise || node->op->rowwise >> i & 1)
+        if (node->op->elementwise || node_rows(node) >> i & 1)
             if (!chain_matrix(g, node->in[i], out, &m)) return false;
     }
     return weft_shape_numel(out) > 0;
@@ -114,7 +114,7 @@ static bool begins_chain(const weft_graph *g, uint32_t index, chain *c)
         return b.rows > 0;
     }
     c->whole_rows = true;
-    return (op->elementwise || op->rowwise) && single_stage(op) && shows_blocks(g, index);
+    return (op->elementwise || node_rows(node)) && single_stage(op) && shows_blocks(g, index);
 }
 
 /* Where output k of a member of the chain lies: a dense matrix, or one number a row. */
@@ -137,7 +137,7 @@ static bool may_read(const maker *m, const chain *c, const node_record *node, si
     for (size_t k = 0; k < c->n; k++) {
         if (c->node[k] != maker_node) continue;
         plan_matrix made, read;
-        if (!node->op->elementwise && !(node->op->rowwise >> i & 1)) return false;
+        if (!node->op->elementwise && !(node_rows(node) >> i & 1)) return false;
         return v->layout.offset == 0 &&
                output_matrix(m, c, maker_node, v->version - g->nodes[maker_node].first_out,
                              &made) &&
@@ -155,7 +155,7 @@ static bool may_link(const maker *m, const chain *c, uint32_t index)
     int64_t rows, columns;
     plan_matrix out;
     if (m->placed[index] || !op_has_kernel(node->op) || !single_stage(node->op)) return false;
-    if (!node->op->elementwise && !(node->op->rowwise && c->whole_rows)) return false;
+    if (!node->op->elementwise && !(node_rows(node) && c->whole_rows)) return false;
     chain_size(g, index, &rows, &columns);
     if (rows != c->rows || columns != c->columns || !shows_blocks(g, index)) return false;
     for (size_t k = 0; k < node->op->n_out; k++)

@@ -86,6 +86,11 @@ static inline bool op_has_kernel(const weft_op *op)
     return false;
 }
 
+static inline unsigned node_rows(const node_record *node)
+{
+    return node->op->rowwise ? node->op->rowwise(node->attr) : 0;
+}
+
 /* Takes over a scope, as text, for the nodes that follow. */
 void graph_set_scope(weft_graph *graph, const char *scope);
 /* Names a value by its full name; fails if another value has it. */

@@ -304,10 +304,11 @@ static void set_chain(planner *p, uint32_t head)
         if (i == head) continue;
         steps[i].linked = true;
         steps[i].parts[0] = 0;
-        if (p->g->nodes[steps[i].node].op->rowwise) first->whole_rows = true;
+        if (node_rows(&p->g->nodes[steps[i].node])) first->whole_rows = true;
     }
     if (op->block) return;
-    bool wide = !op->rowwise && !first->whole_rows && first->columns > CHAIN_BLOCK;
+    bool wide =
+        !node_rows(&p->g->nodes[first->node]) && !first->whole_rows && first->columns > CHAIN_BLOCK;
     first->block_columns = wide ? CHAIN_BLOCK : first->columns;
     first->block_rows = first->columns < CHAIN_BLOCK ? CHAIN_BLOCK / first->columns : 1;
     first->parts[0] = (first->rows + first->block_rows - 1) / first->block_rows *

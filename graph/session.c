@@ -310,13 +310,15 @@ const weft_profile *weft_session_get_profile(const weft_session *session)
 static void run_block(const weft_session *s, const plan_step *step, const weft_block *b)
 {
     const weft_plan *plan = s->plan;
-    const weft_op *op = plan->graph->nodes[step->node].op;
+    const node_record *node = &plan->graph->nodes[step->node];
+    const weft_op *op = node->op;
+    const unsigned by_row = op->elementwise ? ~0u : node_rows(node);
     const plan_matrix *m = plan->matrices + step->first_operand;
     weft_call call = s->calls[2 * (step - plan->steps)];
     weft_tensor t[CHAIN_OPERANDS];
     for (size_t i = 0; i < call.n_in + call.n_out; i++) {
         const weft_tensor *whole = &call.in[i];
-        if (op->rowwise && i < call.n_in && !(op->rowwise >> i & 1)) {
+        if (i < call.n_in && !(by_row >> i & 1)) {
             t[i] = *whole;
             continue;
         }

@@ -15,13 +15,6 @@
 
 #ifdef WEFT_KERNEL_ISA
 
-#define BINARY_LOOP(expression, first, second)                                                     \
-    _Pragma("omp simd") for (int64_t i = 0; i < w.count; i++)                                      \
-    {                                                                                              \
-        const T x = first, y = second;                                                             \
-        out[i] = expression;                                                                       \
-    }
-
 #define BINARY_KERNEL(name, doc, expression, low, high)                                            \
     KERNEL(name)                                                                                   \
     {                                                                                              \
@@ -30,17 +23,7 @@
             const T *q = (const T *)call->in[1].data + w.offset[2];                                \
             T *out = (T *)call->out[0].data + w.offset[0];                                         \
             const int64_t ps = w.step[1], qs = w.step[2];                                          \
-            if (ps == 1 && qs == 1) {                                                              \
-                BINARY_LOOP(expression, p[i], q[i])                                                \
-            } else if (ps == 1 && qs == 0) {                                                       \
-                const T c = q[0];                                                                  \
-                BINARY_LOOP(expression, p[i], c)                                                   \
-            } else if (ps == 0 && qs == 1) {                                                       \
-                const T c = p[0];                                                                  \
-                BINARY_LOOP(expression, c, q[i])                                                   \
-            } else {                                                                               \
-                BINARY_LOOP(expression, p[i * ps], q[i * qs])                                      \
-            }                                                                                      \
+            EACH_PAIR(p, ps, q, qs, out[i] = expression)                                           \
         }                                                                                          \
     }
 BINARY_OPS(BINARY_KERNEL)

@@ -16,8 +16,17 @@ static inline int32_t to_i32(double x)
 #define CAST_TO(type, expression)                                                                  \
     {                                                                                              \
         type *out = (type *)call->out[0].data + w.offset[0];                                       \
+        const int64_t step = w.step[1];                                                            \
+        if (step == 1) {                                                                           \
+            _Pragma("omp simd") for (int64_t i = 0; i < w.count; i++)                              \
+            {                                                                                      \
+                const T x = in[i];                                                                 \
+                out[i] = expression;                                                               \
+            }                                                                                      \
+            break;                                                                                 \
+        }                                                                                          \
         for (int64_t i = 0; i < w.count; i++) {                                                    \
-            const T x = in[i * w.step[1]];                                                         \
+            const T x = in[i * step];                                                              \
             out[i] = expression;                                                                   \
         }                                                                                          \
         break;                                                                                     \

@@ -19,10 +19,8 @@
             const T *p = (const T *)call->in[0].data + w.offset[1];                                \
             const T *q = (const T *)call->in[1].data + w.offset[2];                                \
             uint8_t *out = (uint8_t *)call->out[0].data + w.offset[0];                             \
-            for (int64_t i = 0; i < w.count; i++) {                                                \
-                const T x = p[i * w.step[1]], y = q[i * w.step[2]];                                \
-                out[i] = expression;                                                               \
-            }                                                                                      \
+            const int64_t ps = w.step[1], qs = w.step[2];                                          \
+            EACH_PAIR(p, ps, q, qs, out[i] = expression)                                           \
         }                                                                                          \
     }
 #define COMPARE_KERNEL(name, doc, expression, bools) BOOL_KERNEL(name, expression)

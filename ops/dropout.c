@@ -4,6 +4,8 @@
 #include "kernel.h"
 
 #ifdef WEFT_KERNEL_ISA
+/* Elements whose bits are made at a time: whole groups of any width. */
+#define DROPOUT_BLOCK 1024
 
 KERNEL(dropout)
 {
@@ -11,23 +13,18 @@ KERNEL(dropout)
     const T scale = (T)(1 / (1 - attr->p));
     const uint32_t limit = dropout_limit(attr->p);
     const uint64_t stream = dropout_stream(attr->key, call->run), step = call->run->step;
-    const T *x = call->in[0].data;
-    T *y = call->out[0].data;
-    int64_t n = numel_of(&call->out[0].shape), end = (part + 1) * TILE < n ? (part + 1) * TILE : n;
-    enum { GROUP = 64 }; /* elements at a time: 16 counters side by side */
-    for (int64_t at = part * TILE; at < end; at += GROUP) {
-        uint32_t bits[GROUP];
-        _Pragma("omp simd") for (int j = 0; j < GROUP / 4; j++)
-        {
-            uint32_t out[4];
-            dropout_words((uint64_t)at / 4 + (uint64_t)j, stream, step, out);
-            bits[4 * j] = out[0];
-            bits[4 * j + 1] = out[1];
-            bits[4 * j + 2] = out[2];
-            bits[4 * j + 3] = out[3];
+    for (walk w = walk_begin(call, part); walk_next(&w);) {
+        const T *x = (const T *)call->in[0].data + w.offset[1];
+        T *y = (T *)call->out[0].data + w.offset[0];
+        /* Where the run lies in the whole tensor; its first elements may be a group's last. */
+        const int64_t first = call->first + w.offset[0], skip = first % 4;
+        for (int64_t at = 0; at < w.count; at += DROPOUT_BLOCK - 4) {
+            uint32_t bits[DROPOUT_BLOCK];
+            int64_t count = w.count - at < DROPOUT_BLOCK - 4 ? w.count - at : DROPOUT_BLOCK - 4;
+            dropout_bits((uint64_t)(first + at) / 4, count + skip, stream, step, bits);
+            _Pragma("omp simd") for (int64_t i = 0; i < count; i++) y[at + i] =
+                bits[skip + i] >= limit ? x[at + i] * scale : 0;
         }
-        int64_t count = end - at < GROUP ? end - at : GROUP;
-        for (int64_t i = 0; i < count; i++) y[at + i] = bits[i] >= limit ? x[at + i] * scale : 0;
     }
 }
 
@@ -80,6 +77,7 @@ const weft_op weft_op_dropout = {
     .attrs = dropout_fields,
     .infer = infer_dropout,
     .kernel = FLOAT_KERNELS(dropout),
+    .elementwise = true,
     .takes = WEFT_TAKES_DENSE,
     .cost = cost_dropout,
     .inplace = 1,

@@ -60,13 +60,16 @@ static inline dropout_wide dropout_product(dropout_wide a, dropout_wide b)
 #endif
 }
 
-/* dropout_words of DROPOUT_LANES indices: word w of lane i goes to out[w row + i]. */
-static inline void dropout_words_wide(dropout_wide index, uint64_t stream, uint64_t step,
-                                      uint32_t *out, int64_t row)
+/* The words c[0 .. 3] of DROPOUT_LANES indices, in the low halves. */
+static inline void dropout_rounds(dropout_wide index, uint64_t stream, uint64_t step,
+                                  dropout_wide c[4])
 {
     const dropout_wide zero = {0}, m0 = zero + 0xD2511F53u, m1 = zero + 0xCD9E8D57u;
-    dropout_wide c[4] = {index, index >> 32, zero + step, zero + (step >> 32)};
     uint32_t k0 = (uint32_t)stream, k1 = (uint32_t)(stream >> 32);
+    c[0] = index;
+    c[1] = index >> 32;
+    c[2] = zero + step;
+    c[3] = zero + (step >> 32);
     for (int round = 0; round < 10; round++) {
         const dropout_wide p0 = dropout_product(c[0], m0), p1 = dropout_product(c[2], m1);
         c[0] = (p1 >> 32) ^ c[1] ^ k0;
@@ -76,8 +79,50 @@ static inline void dropout_words_wide(dropout_wide index, uint64_t stream, uint6
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
     }
+}
+
+/* dropout_words of DROPOUT_LANES indices: word w of lane i goes to out[w row + i]. */
+static inline void dropout_words_wide(dropout_wide index, uint64_t stream, uint64_t step,
+                                      uint32_t *out, int64_t row)
+{
+    dropout_wide c[4];
+    dropout_rounds(index, stream, step, c);
     for (int w = 0; w < 4; w++)
         *(dropout_half *)(out + w * row) = __builtin_convertvector(c[w], dropout_half);
+}
+
+#if DROPOUT_LANES == 8
+#define DROPOUT_FIRST  0, 8, 1, 9, 2, 10, 3, 11
+#define DROPOUT_SECOND 4, 12, 5, 13, 6, 14, 7, 15
+#elif DROPOUT_LANES == 4
+#define DROPOUT_FIRST  0, 4, 1, 5
+#define DROPOUT_SECOND 2, 6, 3, 7
+#else
+#define DROPOUT_FIRST  0, 2
+#define DROPOUT_SECOND 1, 3
+#endif
+
+/* The words of elements 4 index .. 4 index + count - 1 in their order. `bits` has room for whole
+ * groups of 4 DROPOUT_LANES. */
+static inline void dropout_bits(uint64_t index, int64_t count, uint64_t stream, uint64_t step,
+                                uint32_t *bits)
+{
+    dropout_wide lanes = {0};
+    for (int j = 0; j < DROPOUT_LANES; j++) lanes[j] = index + (uint64_t)j;
+    for (int64_t i = 0; i < count; i += 4 * DROPOUT_LANES, lanes += DROPOUT_LANES) {
+        dropout_wide c[4];
+        dropout_rounds(lanes, stream, step, c);
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+        const dropout_wide a = c[0] << 32 | (c[1] & 0xFFFFFFFFu);
+        const dropout_wide b = c[2] << 32 | (c[3] & 0xFFFFFFFFu);
+#else
+        const dropout_wide a = (c[0] & 0xFFFFFFFFu) | c[1] << 32;
+        const dropout_wide b = (c[2] & 0xFFFFFFFFu) | c[3] << 32;
+#endif
+        *(dropout_wide *)(bits + i) = __builtin_shufflevector(a, b, DROPOUT_FIRST);
+        *(dropout_wide *)(bits + i + 2 * DROPOUT_LANES) =
+            __builtin_shufflevector(a, b, DROPOUT_SECOND);
+    }
 }
 #endif
 

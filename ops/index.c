@@ -14,7 +14,7 @@ typedef struct one_hot_attr {
     weft_dtype dtype;
 } one_hot_attr;
 
-#define GRAD_COLUMNS 32
+#define GRAD_COLUMNS 64
 
 #ifdef WEFT_KERNEL_ISA
 
@@ -76,11 +76,19 @@ KERNEL(gather)
     int64_t outer, inner, size = x->shape.dim[axis], count = y->shape.dim[axis];
     around(y, axis, &outer, &inner);
     int64_t n = numel_of(&y->shape), end = (part + 1) * TILE < n ? (part + 1) * TILE : n;
-    for (int64_t at = part * TILE; at < end; at++) {
-        int64_t o = at / (inner * count), i = at % inner, k = index[at];
-        bool good = k >= 0 && k < size;
-        if (!good) weft_call_fail(call, k, size);
-        ((T *)y->data)[at] = good ? ((const T *)x->data)[(o * size + k) * inner + i] : 0;
+    /* A run keeps to one line of `inner` elements or, where inner is 1, to one row of indices. */
+    const int64_t line = inner > 1 ? inner : count, across = inner > 1;
+    for (int64_t at = part * TILE; at < end;) {
+        const int64_t run = line - at % line < end - at ? line - at % line : end - at;
+        const T *from = (const T *)x->data + at / (inner * count) * size * inner + at % inner;
+        T *to = (T *)y->data + at;
+        for (int64_t i = 0; i < run; i++) {
+            const int64_t k = index[at + i];
+            const bool good = k >= 0 && k < size;
+            if (!good) weft_call_fail(call, k, size);
+            to[i] = good ? from[k * inner + i * across] : 0;
+        }
+        at += run;
     }
 }
 

@@ -37,22 +37,37 @@ KERNEL(concat)
     }
 }
 
+/* Run by run along the last dimension: what is in front of x, x, what is behind. */
 KERNEL(pad)
 {
     const pad_attr *attr = call->attr;
     const weft_tensor *x = &call->in[0], *y = &call->out[0];
     const T value = (T)attr->value;
-    int64_t n = numel_of(&y->shape), end = (part + 1) * TILE < n ? (part + 1) * TILE : n;
-    for (int64_t at = part * TILE; at < end; at++) {
-        int64_t rest = at, from = 0;
+    const int last = y->shape.rank - 1;
+    const int64_t row = last < 0 ? 1 : y->shape.dim[last],
+                  width = last < 0 ? 1 : x->shape.dim[last];
+    const int64_t before = last < 0 ? 0 : attr->before[last], step = last < 0 ? 1 : x->stride[last];
+    const int64_t n = numel_of(&y->shape), end = (part + 1) * TILE < n ? (part + 1) * TILE : n;
+    for (int64_t at = part * TILE; at < end;) {
+        int64_t rest = at / row, from = 0;
         bool inside = true;
-        for (int d = y->shape.rank - 1; d >= 0; d--) {
-            int64_t i = rest % y->shape.dim[d] - attr->before[d];
+        for (int d = last - 1; d >= 0; d--) {
+            const int64_t i = rest % y->shape.dim[d] - attr->before[d];
             rest /= y->shape.dim[d];
             inside &= i >= 0 && i < x->shape.dim[d];
             from += i * x->stride[d];
         }
-        ((T *)y->data)[at] = inside ? ((const T *)x->data)[from] : value;
+        /* Elements [low, high) of the row, of which those in [first, behind) are x's. */
+        const int64_t low = at % row, high = row - low < end - at ? row : low + end - at;
+        int64_t first = before > low ? before : low;
+        int64_t behind = before + width < high ? before + width : high;
+        if (!inside || first >= behind) first = behind = high;
+        T *to = (T *)y->data + (at - low);
+        for (int64_t i = low; i < first; i++) to[i] = value;
+        for (int64_t i = first; i < behind; i++)
+            to[i] = ((const T *)x->data)[from + (i - before) * step];
+        for (int64_t i = behind; i < high; i++) to[i] = value;
+        at += high - low;
     }
 }
 

@@ -43,6 +43,76 @@ static inline int64_t ceil_div(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
+/* Lines of a tensor along one axis, for ops that walk an axis in order. Where the last dimension is
+ * another and has stride 1, neighbouring lines are columns: a part walks a stretch of them
+ * together, row by row, so that memory is read in its own order. Else lines are walked one by one.
+ */
+#define LEAST_COLUMNS 64
+#define MOST_COLUMNS  256
+
+typedef struct lines {
+    int axis;
+    bool columns;
+    int64_t length, count; /* of a line; of lines */
+    int64_t width, run;    /* lines walked together; lines that are neighbours */
+    int64_t each;          /* lines of a part */
+} lines;
+
+static inline lines lines_of(const weft_tensor *t, int axis)
+{
+    const int last = t->shape.rank - 1;
+    lines l = {.axis = axis, .length = 1, .count = 1, .width = 1, .run = 1};
+    for (int d = 0; d <= last; d++) {
+        if (d == axis)
+            l.length = t->shape.dim[d];
+        else
+            l.count *= t->shape.dim[d];
+    }
+    l.each = TILE / (l.length ? l.length : 1);
+    l.columns = axis < last && t->stride[last] == 1;
+    if (l.columns) {
+        l.run = t->shape.dim[last];
+        l.width = l.each < LEAST_COLUMNS  ? LEAST_COLUMNS
+                  : l.each > MOST_COLUMNS ? MOST_COLUMNS
+                                          : l.each;
+    }
+    if (l.each < l.width) l.each = l.width;
+    return l;
+}
+
+static inline int64_t lines_parts(const lines *l)
+{
+    return ceil_div(l->count, l->each);
+}
+
+/* Lines from `line` on that a part walks together: up to its end and the end of the run. */
+static inline int64_t lines_together(const lines *l, int64_t part, int64_t line)
+{
+    int64_t end = (part + 1) * l->each < l->count ? (part + 1) * l->each : l->count;
+    int64_t n = l->run - line % l->run;
+    if (n > l->width) n = l->width;
+    return n < end - line ? n : end - line;
+}
+
+/* Offset of the first element of line `index` of t. */
+static inline int64_t line_offset(const weft_tensor *t, int axis, int64_t index)
+{
+    int64_t offset = 0;
+    for (int d = t->shape.rank - 1; d >= 0; d--) {
+        if (d == axis) continue;
+        offset += index % t->shape.dim[d] * t->stride[d];
+        index /= t->shape.dim[d];
+    }
+    return offset;
+}
+
+/* The stretches of lines of one part: `n` lines from `line` on. */
+#define EACH_LINES(l, part, line, n)                                                               \
+    for (int64_t line = (part) * (l).each, n;                                                      \
+         line < (l).count && line < ((part) + 1) * (l).each &&                                     \
+         (n = lines_together(&(l), part, line)) > 0;                                               \
+         line += n)
+
 #ifdef WEFT_KERNEL_ISA
 
 #define KERNEL_TYPE_f32  float
@@ -87,7 +157,7 @@ typedef struct walk {
     /* private */
     int rank, n;
     int64_t position, end;
-    int64_t dim[WEFT_MAX_RANK];
+    int64_t dim[WEFT_MAX_RANK], index[WEFT_MAX_RANK]; /* index of the run's first element */
     int64_t stride[WALK_OPERANDS][WEFT_MAX_RANK];
 } walk;
 
@@ -118,6 +188,11 @@ static inline walk walk_range(const weft_tensor *const *t, int n, int64_t begin,
         w.dim[0] = 1;
     }
     for (int k = 0; k < n; k++) w.step[k] = w.stride[k][w.rank - 1];
+    for (int64_t d = w.rank - 1, rest = begin; d >= 0; d--) {
+        w.index[d] = d == 0 ? rest : rest % w.dim[d];
+        rest = w.dim[d] ? rest / w.dim[d] : 0;
+        for (int k = 0; k < n; k++) w.offset[k] += w.index[d] * w.stride[k][d];
+    }
     return w;
 }
 
@@ -132,21 +207,45 @@ static inline walk walk_begin(const weft_call *call, int64_t part)
 
 static inline bool walk_next(walk *w)
 {
+    const int last = w->rank - 1;
     if (w->position >= w->end) return false;
-    int64_t rest = w->position;
-    for (int k = 0; k < w->n; k++) w->offset[k] = 0;
-    int last = w->rank - 1;
-    int64_t in_row = rest % w->dim[last];
-    for (int d = last; d >= 0; d--) {
-        int64_t index = d == 0 ? rest : rest % w->dim[d];
-        rest /= w->dim[d];
-        for (int k = 0; k < w->n; k++) w->offset[k] += index * w->stride[k][d];
+    if (w->count) { /* on from the run before, which ended with its row */
+        for (int k = 0; k < w->n; k++) w->offset[k] -= w->index[last] * w->step[k];
+        w->index[last] = 0;
+        for (int d = last - 1; d >= 0; d--) {
+            const bool carries = ++w->index[d] == w->dim[d];
+            if (carries) w->index[d] = 0;
+            for (int k = 0; k < w->n; k++)
+                w->offset[k] += w->stride[k][d] * (carries ? 1 - w->dim[d] : 1);
+            if (!carries) break;
+        }
     }
-    w->count = w->dim[last] - in_row;
+    w->count = w->dim[last] - w->index[last];
     if (w->count > w->end - w->position) w->count = w->end - w->position;
     w->position += w->count;
     return true;
 }
+
+/* One loop over a run for each way that two operands usually lie: both dense, or one of them
+ * repeated, whose element is then read once. The body sees x and y. */
+#define PAIR_LOOP(first, second, ...)                                                              \
+    _Pragma("omp simd") for (int64_t i = 0; i < w.count; i++)                                      \
+    {                                                                                              \
+        const T x = first, y = second;                                                             \
+        __VA_ARGS__;                                                                               \
+    }
+#define EACH_PAIR(p, ps, q, qs, ...)                                                               \
+    if ((ps) == 1 && (qs) == 1) {                                                                  \
+        PAIR_LOOP((p)[i], (q)[i], __VA_ARGS__)                                                     \
+    } else if ((ps) == 1 && (qs) == 0) {                                                           \
+        const T only = (q)[0];                                                                     \
+        PAIR_LOOP((p)[i], only, __VA_ARGS__)                                                       \
+    } else if ((ps) == 0 && (qs) == 1) {                                                           \
+        const T only = (p)[0];                                                                     \
+        PAIR_LOOP(only, (q)[i], __VA_ARGS__)                                                       \
+    } else {                                                                                       \
+        PAIR_LOOP((p)[i * (ps)], (q)[i * (qs)], __VA_ARGS__)                                       \
+    }
 
 #else /* the plain build */
 

@@ -1,7 +1,13 @@
 /* Reductions over any axes of any layout. The dimensions are split into kept and reduced ones,
  * those that lie behind each other joined. If the last kept dimension has stride 1 and the last
- * reduced one has not, sums run over whole stretches of columns at a time (column path); else each
- * output folds its own elements. f32 sums run in blocks, which are summed in f64. */
+ * reduced one has not, a stretch of neighbouring outputs is folded together, its rows streaming by
+ * (column path); else each output folds its own elements (row path).
+ *
+ * Elements are folded in blocks, which stay in the second-level cache, so that an op may pass over
+ * one twice; a block gives a state of one or two f64 numbers, and states are merged in order. An op
+ * is the four functions of a `fold`. Where outputs are too few to occupy the processor, pieces of
+ * the blocks become parts of their own, their states go to scratch, and a second stage merges them;
+ * the pieces come from the shape alone. */
 #include "kernel.h"
 
 typedef struct reduce_attr {
@@ -11,7 +17,11 @@ typedef struct reduce_attr {
     int32_t correction;
 } reduce_attr;
 
-#define COLUMNS 64
+#define COLUMNS      256  /* outputs folded together in the column path */
+#define BLOCK_ROWS   256  /* elements of each in a block there */
+#define BLOCK        4096 /* elements of a block of the row path */
+#define WANTED_PARTS 64   /* that outputs are cut into pieces for */
+#define NUMBERS      2    /* of a state */
 
 /* The dimensions of x, kept and reduced, outermost first. */
 typedef struct split {
@@ -63,11 +73,30 @@ static inline bool by_columns(const split *s)
            s->folded_stride[s->n_folded - 1] != 1;
 }
 
-/* Outputs of one part. */
-static inline int64_t outputs_per_part(const split *s)
+/* How the work is cut: parts are stretches of outputs times pieces of their blocks. */
+typedef struct cut {
+    int64_t outputs, width, stretches; /* all, of a stretch, and how many stretches */
+    int64_t length, block, per_row;    /* of a row of folded elements, of a block; blocks a row */
+    int64_t blocks, pieces;
+} cut;
+
+static inline cut cut_of(const split *s, int64_t outputs)
 {
-    int64_t wanted = TILE / (s->count ? s->count : 1), least = by_columns(s) ? COLUMNS : 4;
-    return wanted < least ? least : wanted;
+    const bool columns = by_columns(s);
+    const int64_t count = s->count ? s->count : 1, least = columns ? COLUMNS : 1;
+    cut c = {.outputs = outputs, .width = TILE / count, .length = 1};
+    if (c.width < least) c.width = least;
+    c.stretches = ceil_div(outputs, c.width);
+    if (s->n_folded) c.length = s->folded[s->n_folded - 1];
+    c.block = columns ? BLOCK_ROWS : BLOCK;
+    c.per_row = ceil_div(c.length, c.block);
+    c.blocks = s->count ? s->count / c.length * c.per_row : 0;
+    c.pieces = c.stretches ? ceil_div(WANTED_PARTS, c.stretches) : 1;
+    const int64_t by_size = (outputs < c.width ? outputs : c.width) * s->count / TILE;
+    if (c.pieces > by_size) c.pieces = by_size;
+    if (c.pieces > c.blocks) c.pieces = c.blocks;
+    if (c.pieces < 1) c.pieces = 1;
+    return c;
 }
 
 #ifdef WEFT_KERNEL_ISA
@@ -95,142 +124,332 @@ static inline int64_t row_of(const split *s, int64_t index)
     return offset;
 }
 
-#define EACH_ROW(x)                                                                                \
-    int64_t length = s->n_folded ? s->folded[s->n_folded - 1] : 1;                                 \
-    int64_t step = s->n_folded ? s->folded_stride[s->n_folded - 1] : 1;                            \
-    int64_t rows = s->count == 0 ? 0 : s->count / length;                                          \
-    for (int64_t r = 0; r < rows; r++)                                                             \
-        for (const T *row = (x) + row_of(s, r), *once = row; once; once = NULL)
+/* States are arrays of NUMBERS * n numbers: the first of every output, then the second. */
+typedef struct fold {
+    /* The state of n elements, `step` apart; of none, what changes nothing when merged. */
+    void (*row)(const T *x, int64_t n, int64_t step, double *state);
+    /* The states of n neighbouring columns over `rows` rows, `step` apart; n <= COLUMNS. */
+    void (*columns)(const T *x, int64_t rows, int64_t step, int64_t n, double *state);
+    /* Adds to n states of `before` elements each those of `count` elements. */
+    void (*merge)(double *state, int64_t before, const double *more, int64_t count, int64_t n);
+    /* Writes n results. */
+    void (*finish)(const double *state, int64_t count, const reduce_attr *attr, int64_t n, T *y);
+} fold;
 
-/* The sum of f(v) over one output's elements, v each element. */
-#define FOLD_SUM(x, total, f)                                                                      \
-    EACH_ROW(x)                                                                                    \
-    {                                                                                              \
-        for (int64_t from = 0; from < length; from += 4096) {                                      \
-            int64_t to = from + 4096 < length ? from + 4096 : length;                              \
-            T block = 0;                                                                           \
-            if (step == 1) {                                                                       \
-                _Pragma("omp simd reduction(+ : block)") for (int64_t i = from; i < to; i++)       \
-                {                                                                                  \
-                    const T v = row[i];                                                            \
-                    block += f;                                                                    \
-                }                                                                                  \
-            } else {                                                                               \
-                for (int64_t i = from; i < to; i++) {                                              \
-                    const T v = row[i * step];                                                     \
-                    block += f;                                                                    \
-                }                                                                                  \
-            }                                                                                      \
-            total += (double)block;                                                                \
+#define SIMD           _Pragma("omp simd")
+#define PRAGMA(text)   _Pragma(#text)
+#define SIMD_FOLD(...) PRAGMA(omp simd reduction(__VA_ARGS__))
+
+/* Statements for each v of a row; the loop over neighbours is the one that is vectorised. */
+#define EACH_IN_ROW(reduction, statement)                                                          \
+    if (step == 1) {                                                                               \
+        reduction for (int64_t i = 0; i < n; i++)                                                  \
+        {                                                                                          \
+            const T v = x[i];                                                                      \
+            statement;                                                                             \
+        }                                                                                          \
+    } else {                                                                                       \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            const T v = x[i * step];                                                               \
+            statement;                                                                             \
         }                                                                                          \
     }
 
-static inline double fold_sum(const split *s, const T *x)
-{
-    double total = 0;
-    FOLD_SUM(x, total, v)
-    return total;
-}
-
-static inline double fold_variance(const split *s, const T *x, int correction)
-{
-    double total = 0;
-    T mean = (T)(fold_sum(s, x) / (double)s->count);
-    FOLD_SUM(x, total, (v - mean) * (v - mean))
-    return total / (double)(s->count - correction);
-}
-
-static inline T fold_max(const split *s, const T *x)
-{
-    T best = (T)-INFINITY;
-    bool nan = false;
-    EACH_ROW(x)
-    {
-        for (int64_t i = 0; i < length; i++) {
-            T v = row[i * step];
-            best = v > best ? v : best;
-            nan |= v != v;
-        }
+#define EACH_IN_COLUMNS(statement)                                                                 \
+    for (int64_t i = 0; i < rows; i++) {                                                           \
+        const T *row = x + i * step;                                                               \
+        SIMD for (int64_t c = 0; c < n; c++)                                                       \
+        {                                                                                          \
+            const T v = row[c];                                                                    \
+            statement;                                                                             \
+        }                                                                                          \
     }
-    return nan ? (T)NAN : best;
+
+#define EACH_COLUMN SIMD for (int64_t c = 0; c < n; c++)
+
+/* ---- sum, mean: the sum ---- */
+
+static void sum_row(const T *x, int64_t n, int64_t step, double *state)
+{
+    T sum = 0;
+    EACH_IN_ROW(SIMD_FOLD(+ : sum), sum += v)
+    state[0] = (double)sum;
 }
 
-static inline T fold_min(const split *s, const T *x)
+static void sum_columns(const T *x, int64_t rows, int64_t step, int64_t n, double *state)
 {
-    T best = (T)INFINITY;
-    bool nan = false;
-    EACH_ROW(x)
-    {
-        for (int64_t i = 0; i < length; i++) {
-            T v = row[i * step];
-            best = v < best ? v : best;
-            nan |= v != v;
-        }
+    T sum[COLUMNS] = {0};
+    EACH_IN_COLUMNS(sum[c] += v)
+    EACH_COLUMN state[c] = (double)sum[c];
+}
+
+static void sum_merge(double *state, int64_t before, const double *more, int64_t count, int64_t n)
+{
+    (void)before;
+    (void)count;
+    EACH_COLUMN state[c] += more[c];
+}
+
+static void sum_finish(const double *state, int64_t count, const reduce_attr *attr, int64_t n, T *y)
+{
+    (void)count;
+    (void)attr;
+    EACH_COLUMN y[c] = (T)state[c];
+}
+
+static void mean_finish(const double *state, int64_t count, const reduce_attr *attr, int64_t n,
+                        T *y)
+{
+    (void)attr;
+    EACH_COLUMN y[c] = (T)(state[c] / (double)count);
+}
+
+/* ---- max, min: the extreme, NaN once there was one ---- */
+
+#define EXTREME(name, kind, beats, worst)                                                          \
+    static T name##_of_row(const T *x, int64_t n, int64_t step)                                    \
+    {                                                                                              \
+        T best = worst;                                                                            \
+        int nan = 0;                                                                               \
+        EACH_IN_ROW(PRAGMA(omp simd reduction(kind                                                 \
+                                              : best) reduction(|                                  \
+                                                                : nan)),                           \
+                    best = v beats best ? v : best;                                                \
+                    nan |= v != v)                                                                 \
+        return nan ? (T)NAN : best;                                                                \
+    }                                                                                              \
+    static void name##_of_columns(const T *x, int64_t rows, int64_t step, int64_t n, T *best)      \
+    {                                                                                              \
+        EACH_COLUMN best[c] = worst;                                                               \
+        EACH_IN_COLUMNS(best[c] = (v beats best[c]) | (v != v) ? v : best[c])                      \
+    }                                                                                              \
+    static void name##_row(const T *x, int64_t n, int64_t step, double *state)                     \
+    {                                                                                              \
+        state[0] = (double)name##_of_row(x, n, step);                                              \
+    }                                                                                              \
+    static void name##_columns(const T *x, int64_t rows, int64_t step, int64_t n, double *state)   \
+    {                                                                                              \
+        T best[COLUMNS];                                                                           \
+        name##_of_columns(x, rows, step, n, best);                                                 \
+        EACH_COLUMN state[c] = (double)best[c];                                                    \
+    }                                                                                              \
+    static void name##_merge(double *state, int64_t before, const double *more, int64_t count,     \
+                             int64_t n)                                                            \
+    {                                                                                              \
+        (void)before;                                                                              \
+        (void)count;                                                                               \
+        EACH_COLUMN state[c] =                                                                     \
+            (more[c] beats state[c]) | (more[c] != more[c]) ? more[c] : state[c];                  \
     }
-    return nan ? (T)NAN : best;
+EXTREME(max, max, >, (T)-INFINITY)
+EXTREME(min, min, <, (T)INFINITY)
+
+/* ---- variance: mean and sum of squared deviations, of a block by two passes with the correction
+ * for a rounded mean, of blocks by the rule of Chan, Golub & LeVeque (1983) ---- */
+
+static void variance_row(const T *x, int64_t n, int64_t step, double *state)
+{
+    T sum = 0, rest = 0, square = 0;
+    EACH_IN_ROW(SIMD_FOLD(+ : sum), sum += v)
+    const T mean = n ? sum / (T)n : 0;
+    EACH_IN_ROW(SIMD_FOLD(+ : rest, square), rest += v - mean; square += (v - mean) * (v - mean))
+    const double miss = n ? (double)rest / (double)n : 0;
+    state[0] = (double)mean + miss;
+    state[1] = (double)square - miss * (double)rest;
 }
 
-static inline T fold_logsumexp(const split *s, const T *x)
+static void variance_columns(const T *x, int64_t rows, int64_t step, int64_t n, double *state)
 {
-    T top = fold_max(s, x);
-    double total = 0;
-    if (top == (T)-INFINITY || top == (T)INFINITY || top != top) return top;
-    FOLD_SUM(x, total, vm_exp(v - top))
-    return top + (T)log(total);
+    T mean[COLUMNS] = {0}, rest[COLUMNS] = {0}, square[COLUMNS] = {0};
+    EACH_IN_COLUMNS(mean[c] += v)
+    EACH_COLUMN mean[c] = rows ? mean[c] / (T)rows : 0;
+    EACH_IN_COLUMNS(rest[c] += v - mean[c]; square[c] += (v - mean[c]) * (v - mean[c]))
+    EACH_COLUMN
+    {
+        const double miss = rows ? (double)rest[c] / (double)rows : 0;
+        state[c] = (double)mean[c] + miss;
+        state[n + c] = (double)square[c] - miss * (double)rest[c];
+    }
 }
 
-/* Sums of outputs [begin, end), columns of one stretch at a time. */
-static inline void column_sums(const split *s, const T *x, T *y, int64_t begin, int64_t end,
-                               double scale)
+static void variance_merge(double *state, int64_t before, const double *more, int64_t count,
+                           int64_t n)
 {
-    int64_t width = s->kept[s->n_kept - 1], length = s->folded[s->n_folded - 1];
-    int64_t step = s->folded_stride[s->n_folded - 1], rows = s->count == 0 ? 0 : s->count / length;
-    while (begin < end) {
-        int64_t n = width - begin % width;
+    const double all = (double)(before + count), share = all > 0 ? (double)count / all : 0;
+    EACH_COLUMN
+    {
+        const double apart = more[c] - state[c];
+        state[c] += apart * share;
+        state[n + c] += more[n + c] + apart * apart * ((double)before * share);
+    }
+}
+
+static void variance_finish(const double *state, int64_t count, const reduce_attr *attr, int64_t n,
+                            T *y)
+{
+    EACH_COLUMN y[c] = (T)(state[n + c] / (double)(count - attr->correction));
+}
+
+/* ---- logsumexp: the largest element and the sum of e^(v - it) ---- */
+
+/* An infinite or NaN maximum is the result; no exponential of it is needed. */
+static inline T shift_of(T top)
+{
+    return top - top == 0 ? top : 0;
+}
+
+static void logsumexp_row(const T *x, int64_t n, int64_t step, double *state)
+{
+    const T top = max_of_row(x, n, step), shift = shift_of(top);
+    T sum = 0;
+    EACH_IN_ROW(SIMD_FOLD(+ : sum), sum += vm_exp(v - shift))
+    state[0] = (double)top;
+    state[1] = (double)sum;
+}
+
+static void logsumexp_columns(const T *x, int64_t rows, int64_t step, int64_t n, double *state)
+{
+    T top[COLUMNS], shift[COLUMNS], sum[COLUMNS] = {0};
+    max_of_columns(x, rows, step, n, top);
+    EACH_COLUMN shift[c] = shift_of(top[c]);
+    EACH_IN_COLUMNS(sum[c] += vm_exp(v - shift[c]))
+    EACH_COLUMN
+    {
+        state[c] = (double)top[c];
+        state[n + c] = (double)sum[c];
+    }
+}
+
+static void logsumexp_merge(double *state, int64_t before, const double *more, int64_t count,
+                            int64_t n)
+{
+    (void)before;
+    (void)count;
+    EACH_COLUMN
+    {
+        const double a = state[c], b = more[c], top = (b > a) | (b != b) ? b : a;
+        const double shift = top - top == 0 ? top : 0;
+        state[n + c] = state[n + c] * vm_exp_f64(a - shift) + more[n + c] * vm_exp_f64(b - shift);
+        state[c] = top;
+    }
+}
+
+static void logsumexp_finish(const double *state, int64_t count, const reduce_attr *attr, int64_t n,
+                             T *y)
+{
+    (void)count;
+    (void)attr;
+    for (int64_t c = 0; c < n; c++)
+        y[c] = (T)(state[c] - state[c] == 0 ? state[c] + log(state[n + c]) : state[c]);
+}
+
+/* ---- The walk, the same for all ---- */
+
+/* Elements of one output in blocks before block `index`. */
+static inline int64_t count_before(const cut *c, int64_t index)
+{
+    int64_t within = index % c->per_row * c->block;
+    return index / c->per_row * c->length + within;
+}
+
+static inline int64_t count_between(const cut *c, const split *s, int64_t begin, int64_t end)
+{
+    return c->blocks == 0
+               ? 0
+               : (end == c->blocks ? s->count : count_before(c, end)) - count_before(c, begin);
+}
+
+/* The state of one block of n outputs (1 in the row path), whose first element is at x. */
+static inline void fold_block(const fold *f, const split *s, const cut *c, const T *x, int64_t n,
+                              int64_t index, double *state)
+{
+    const int64_t from = index % c->per_row * c->block, rest = c->length - from;
+    const int64_t step = s->n_folded ? s->folded_stride[s->n_folded - 1] : 1;
+    const int64_t count = rest < c->block ? rest : c->block;
+    const T *block = x + row_of(s, index / c->per_row) + from * step;
+    if (by_columns(s))
+        f->columns(block, count, step, n, state);
+    else
+        f->row(block, count, step, state);
+}
+
+/* The states of n outputs over one piece of their blocks. */
+static void fold_piece(const fold *f, const split *s, const cut *c, const T *x, int64_t n,
+                       int64_t piece, double *state)
+{
+    const int64_t begin = c->blocks * piece / c->pieces, end = c->blocks * (piece + 1) / c->pieces;
+    double more[NUMBERS * COLUMNS];
+    if (begin < end)
+        fold_block(f, s, c, x, n, begin, state);
+    else if (by_columns(s))
+        f->columns(x, 0, 0, n, state);
+    else
+        f->row(x, 0, 1, state);
+    for (int64_t k = begin + 1; k < end; k++) {
+        fold_block(f, s, c, x, n, k, more);
+        f->merge(state, count_between(c, s, begin, k), more, count_between(c, s, k, k + 1), n);
+    }
+}
+
+/* Stage 1: merges the pieces of n outputs from `first` on. A piece's states lie in scratch one
+ * number after the other, outputs side by side. */
+static void merge_pieces(const weft_call *call, const fold *f, const split *s, const cut *c,
+                         int64_t first, int64_t n)
+{
+    double state[NUMBERS * COLUMNS], more[NUMBERS * COLUMNS];
+    for (int64_t p = 0; p < c->pieces; p++) {
+        const int64_t begin = c->blocks * p / c->pieces, end = c->blocks * (p + 1) / c->pieces;
+        for (int64_t k = 0; k < NUMBERS; k++)
+            memcpy((p ? more : state) + k * n,
+                   (const double *)call->scratch + (p * NUMBERS + k) * c->outputs + first,
+                   (size_t)n * sizeof *more);
+        if (p)
+            f->merge(state, count_between(c, s, 0, begin), more, count_between(c, s, begin, end),
+                     n);
+    }
+    f->finish(state, s->count, call->attr, n, (T *)call->out[0].data + first);
+}
+
+static void reduce_part(const weft_call *call, int64_t part, const fold *f)
+{
+    const split s = split_of(call);
+    const cut c = cut_of(&s, numel_of(&call->out[0].shape));
+    const int64_t each = call->stage ? COLUMNS : c.width;
+    const int64_t begin = (call->stage ? part : part / c.pieces) * each, piece = part % c.pieces;
+    const int64_t end = begin + each < c.outputs ? begin + each : c.outputs;
+    if (call->stage) {
+        merge_pieces(call, f, &s, &c, begin, end - begin);
+        return;
+    }
+    const int64_t run = by_columns(&s) ? s.kept[s.n_kept - 1] : 1;
+    double state[NUMBERS * COLUMNS];
+    for (int64_t o = begin, n; o < end; o += n) {
+        n = run - o % run;
         if (n > COLUMNS) n = COLUMNS;
-        if (n > end - begin) n = end - begin;
-        double total[COLUMNS] = {0};
-        const T *base = x + base_of(s, begin);
-        for (int64_t r = 0; r < rows; r++) {
-            const T *row = base + row_of(s, r);
-            for (int64_t from = 0; from < length; from += 512) {
-                int64_t to = from + 512 < length ? from + 512 : length;
-                T block[COLUMNS] = {0};
-                for (int64_t i = from; i < to; i++)
-                    for (int64_t c = 0; c < n; c++) block[c] += row[i * step + c];
-                for (int64_t c = 0; c < n; c++) total[c] += (double)block[c];
-            }
-        }
-        for (int64_t c = 0; c < n; c++) y[begin + c] = (T)(total[c] * scale);
-        begin += n;
+        if (n > end - o) n = end - o;
+        fold_piece(f, &s, &c, (const T *)call->in[0].data + base_of(&s, o), n, piece, state);
+        if (c.pieces == 1)
+            f->finish(state, s.count, call->attr, n, (T *)call->out[0].data + o);
+        else
+            for (int64_t k = 0; k < NUMBERS; k++)
+                memcpy((double *)call->scratch + (piece * NUMBERS + k) * c.outputs + o,
+                       state + k * n, (size_t)n * sizeof *state);
     }
 }
 
-#define REDUCE_KERNEL(name, columns, scale, expression)                                            \
+#define REDUCE_KERNEL(name, folding, ending)                                                       \
     KERNEL(name)                                                                                   \
     {                                                                                              \
-        const split split_all = split_of(call), *s = &split_all;                                   \
-        const reduce_attr *attr = call->attr;                                                      \
-        const T *x = call->in[0].data;                                                             \
-        T *y = call->out[0].data;                                                                  \
-        int64_t each = outputs_per_part(s), n = numel_of(&call->out[0].shape);                     \
-        int64_t begin = part * each, end = begin + each < n ? begin + each : n;                    \
-        (void)attr;                                                                                \
-        if ((columns) && by_columns(s) && s->count) {                                              \
-            column_sums(s, x, y, begin, end, scale);                                               \
-            return;                                                                                \
-        }                                                                                          \
-        for (int64_t o = begin; o < end; o++) {                                                    \
-            const T *from = x + base_of(s, o);                                                     \
-            y[o] = (T)(expression);                                                                \
-        }                                                                                          \
+        static const fold f = {folding##_row, folding##_columns, folding##_merge,                  \
+                               ending##_finish};                                                   \
+        reduce_part(call, part, &f);                                                               \
     }
-REDUCE_KERNEL(sum, true, 1.0, fold_sum(s, from))
-REDUCE_KERNEL(mean, true, 1.0 / (double)s->count, fold_sum(s, from) / (double)s->count)
-REDUCE_KERNEL(max, false, 1.0, fold_max(s, from))
-REDUCE_KERNEL(min, false, 1.0, fold_min(s, from))
-REDUCE_KERNEL(variance, false, 1.0, fold_variance(s, from, attr->correction))
-REDUCE_KERNEL(logsumexp, false, 1.0, fold_logsumexp(s, from))
+REDUCE_KERNEL(sum, sum, sum)
+REDUCE_KERNEL(mean, sum, mean)
+REDUCE_KERNEL(max, max, sum)
+REDUCE_KERNEL(min, min, sum)
+REDUCE_KERNEL(variance, variance, variance)
+REDUCE_KERNEL(logsumexp, logsumexp, logsumexp)
 
 #else
 
@@ -263,8 +482,17 @@ static bool infer_reduce(weft_infer *infer)
 
 static int64_t parts_reduce(const weft_call *call)
 {
-    split s = split_of(call);
-    return ceil_div(numel_of(&call->out[0].shape), outputs_per_part(&s));
+    const split s = split_of(call);
+    const cut c = cut_of(&s, numel_of(&call->out[0].shape));
+    if (call->stage) return c.pieces == 1 ? 0 : ceil_div(c.outputs, COLUMNS);
+    return c.stretches * c.pieces;
+}
+
+static size_t scratch_reduce(const weft_call *call)
+{
+    const split s = split_of(call);
+    const cut c = cut_of(&s, numel_of(&call->out[0].shape));
+    return c.pieces == 1 ? 0 : (size_t)(c.pieces * c.outputs * NUMBERS) * sizeof(double);
 }
 
 static void cost_reduce(const weft_call *call, weft_cost *cost)
@@ -377,7 +605,9 @@ static const weft_attr_field reduce_fields[] = {
         .infer = infer_reduce,                                                                     \
         .kernel = FLOAT_KERNELS(op),                                                               \
         .takes = WEFT_TAKES_ANY,                                                                   \
+        .stages = 2,                                                                               \
         .parts = parts_reduce,                                                                     \
+        .scratch = scratch_reduce,                                                                 \
         .cost = cost_reduce,                                                                       \
         .vjp = vjp_##op,                                                                           \
         .broadcasts = true,                                                                        \

@@ -1,4 +1,4 @@
-/* Along one axis: argmax and cumsum. A part is a stretch of lines, one line at a time. */
+/* Along one axis: argmax and cumsum. A part is a stretch of lines. */
 #include "kernel.h"
 
 typedef struct scan_attr {
@@ -6,71 +6,114 @@ typedef struct scan_attr {
     bool keepdims, reverse;
 } scan_attr;
 
-/* Lines of one part. */
-static inline int64_t lines_per_part(const weft_call *call)
+static inline lines lines_of_scan(const weft_call *call)
 {
-    int64_t length = call->in[0].shape.dim[((const scan_attr *)call->attr)->axis];
-    int64_t n = TILE / (length ? length : 1);
-    return n ? n : 1;
-}
-
-static inline int64_t count_lines(const weft_call *call)
-{
-    int64_t n = 1;
-    for (int d = 0; d < call->in[0].shape.rank; d++)
-        if (d != ((const scan_attr *)call->attr)->axis) n *= call->in[0].shape.dim[d];
-    return n;
+    return lines_of(&call->in[0], ((const scan_attr *)call->attr)->axis);
 }
 
 #ifdef WEFT_KERNEL_ISA
 
-/* Offset of the first element of line `index` of t. */
-static inline int64_t line_of(const weft_tensor *t, int axis, int64_t index)
+/* Along the last dimension: the first place of the largest element, which is sought block by block
+ * once it is known. */
+static inline int32_t argmax_row(const T *x, int64_t length, int64_t step)
 {
-    int64_t offset = 0;
-    for (int d = t->shape.rank - 1; d >= 0; d--) {
-        if (d == axis) continue;
-        offset += index % t->shape.dim[d] * t->stride[d];
-        index /= t->shape.dim[d];
+    T best = (T)-INFINITY;
+    int nan = 0;
+    int64_t at = 0;
+    _Pragma("omp simd reduction(max : best) reduction(| : nan)") for (int64_t i = 0; i < length;
+                                                                      i++)
+    {
+        const T v = x[i * step];
+        best = v > best ? v : best;
+        nan |= v != v;
     }
-    return offset;
+    for (int64_t from = 0, hits = 0; from < length && !hits; from += 64) {
+        const int64_t to = from + 64 < length ? from + 64 : length;
+        _Pragma("omp simd reduction(+ : hits)") for (int64_t i = from; i < to; i++)
+        {
+            const T v = x[i * step];
+            hits += nan ? v != v : v == best;
+        }
+        at = from;
+    }
+    while (nan ? x[at * step] == x[at * step] : x[at * step] != best) at++;
+    return (int32_t)at;
 }
 
-#define EACH_LINE                                                                                  \
-    const scan_attr *attr = call->attr;                                                            \
-    const weft_tensor *x = &call->in[0];                                                           \
-    const int64_t length = x->shape.dim[attr->axis], step = x->stride[attr->axis];                 \
-    const int64_t each = lines_per_part(call), lines = count_lines(call);                          \
-    for (int64_t line = part * each; line < lines && line < (part + 1) * each; line++)
+/* n neighbouring columns, their elements `step` apart. */
+static inline void argmax_columns(const T *x, int64_t length, int64_t step, int64_t n,
+                                  int32_t *index)
+{
+    T best[MOST_COLUMNS];
+    for (int64_t c = 0; c < n; c++) {
+        best[c] = x[c];
+        index[c] = 0;
+    }
+    for (int32_t i = 1; i < length; i++) {
+        const T *row = x + i * step;
+        _Pragma("omp simd") for (int64_t c = 0; c < n; c++)
+        {
+            const T v = row[c];
+            const bool wins = (v > best[c]) | ((v != v) & (best[c] == best[c]));
+            best[c] = wins ? v : best[c];
+            index[c] = wins ? i : index[c];
+        }
+    }
+}
 
 KERNEL(argmax)
 {
-    EACH_LINE
+    const lines l = lines_of_scan(call);
+    const weft_tensor *x = &call->in[0];
+    const int64_t step = x->stride[l.axis];
+    EACH_LINES(l, part, line, n)
     {
-        const T *in = (const T *)x->data + line_of(x, attr->axis, line);
-        int32_t best = 0;
-        for (int64_t i = 1; i < length; i++)
-            if (in[i * step] > in[best * step] ||
-                (in[i * step] != in[i * step] && in[best * step] == in[best * step]))
-                best = (int32_t)i;
-        ((int32_t *)call->out[0].data)[line] = best;
+        const T *in = (const T *)x->data + line_offset(x, l.axis, line);
+        int32_t *out = (int32_t *)call->out[0].data + line;
+        if (l.columns)
+            argmax_columns(in, l.length, step, n, out);
+        else
+            *out = argmax_row(in, l.length, step);
+    }
+}
+
+static inline void cumsum_row(const T *x, T *y, int64_t length, int64_t step, int64_t out_step)
+{
+    double total = 0;
+    for (int64_t i = 0; i < length; i++) {
+        total += (double)x[i * step];
+        y[i * out_step] = (T)total;
+    }
+}
+
+static inline void cumsum_columns(const T *x, T *y, int64_t length, int64_t step, int64_t out_step,
+                                  int64_t n)
+{
+    double total[MOST_COLUMNS] = {0};
+    for (int64_t i = 0; i < length; i++) {
+        _Pragma("omp simd") for (int64_t c = 0; c < n; c++)
+        {
+            total[c] += (double)x[i * step + c];
+            y[i * out_step + c] = (T)total[c];
+        }
     }
 }
 
 KERNEL(cumsum)
 {
-    const weft_tensor *y = &call->out[0];
-    EACH_LINE
+    const lines l = lines_of_scan(call);
+    const weft_tensor *x = &call->in[0], *y = &call->out[0];
+    const bool reverse = ((const scan_attr *)call->attr)->reverse;
+    const int64_t first = reverse && l.length ? l.length - 1 : 0, sign = reverse ? -1 : 1;
+    const int64_t step = x->stride[l.axis], out_step = y->stride[l.axis];
+    EACH_LINES(l, part, line, n)
     {
-        const T *in = (const T *)x->data + line_of(x, attr->axis, line);
-        T *out = (T *)y->data + line_of(y, attr->axis, line);
-        const int64_t out_step = y->stride[attr->axis];
-        double total = 0;
-        for (int64_t k = 0; k < length; k++) {
-            int64_t i = attr->reverse ? length - 1 - k : k;
-            total += (double)in[i * step];
-            out[i * out_step] = (T)total;
-        }
+        const T *in = (const T *)x->data + line_offset(x, l.axis, line) + first * step;
+        T *out = (T *)y->data + line_offset(y, l.axis, line) + first * out_step;
+        if (l.columns)
+            cumsum_columns(in, out, l.length, sign * step, sign * out_step, n);
+        else
+            cumsum_row(in, out, l.length, sign * step, sign * out_step);
     }
 }
 
@@ -103,7 +146,8 @@ static bool infer_argmax(weft_infer *infer)
 
 static int64_t parts_scan(const weft_call *call)
 {
-    return ceil_div(count_lines(call), lines_per_part(call));
+    const lines l = lines_of_scan(call);
+    return lines_parts(&l);
 }
 
 static void vjp_cumsum(weft_vjp *v)

@@ -7,36 +7,50 @@ typedef struct masked_fill_attr {
 
 #ifdef WEFT_KERNEL_ISA
 
+/* Where the mask repeats one element all of the run is a copy; else y = mask ? a : b, with loops
+ * of their own for operands that lie dense or repeat one element. */
+static inline void copy_run(T *out, const T *from, int64_t step, int64_t n)
+{
+    if (step == 1)
+        memmove(out, from, (size_t)n * sizeof *out);
+    else
+        for (int64_t i = 0; i < n; i++) out[i] = from[i * step];
+}
+
+static inline void select_run(T *out, const uint8_t *mask, int64_t ms, const T *a, int64_t as,
+                              const T *b, int64_t bs, int64_t n)
+{
+    if (ms == 0) {
+        copy_run(out, mask[0] ? a : b, mask[0] ? as : bs, n);
+    } else if (ms == 1 && as == 1 && bs == 1) {
+        _Pragma("omp simd") for (int64_t i = 0; i < n; i++) out[i] = mask[i] ? a[i] : b[i];
+    } else if (ms == 1 && as == 1 && bs == 0) {
+        const T other = b[0];
+        _Pragma("omp simd") for (int64_t i = 0; i < n; i++) out[i] = mask[i] ? a[i] : other;
+    } else if (ms == 1 && as == 0 && bs == 1) {
+        const T other = a[0];
+        _Pragma("omp simd") for (int64_t i = 0; i < n; i++) out[i] = mask[i] ? other : b[i];
+    } else {
+        for (int64_t i = 0; i < n; i++) out[i] = mask[i * ms] ? a[i * as] : b[i * bs];
+    }
+}
+
 KERNEL(where)
 {
-    for (walk w = walk_begin(call, part); walk_next(&w);) {
-        const uint8_t *c = (const uint8_t *)call->in[0].data + w.offset[1];
-        const T *a = (const T *)call->in[1].data + w.offset[2];
-        const T *b = (const T *)call->in[2].data + w.offset[3];
-        T *out = (T *)call->out[0].data + w.offset[0];
-        const int64_t cs = w.step[1], as = w.step[2], bs = w.step[3];
-        if (cs == 1 && as == 1 && bs == 0) {
-            const T other = b[0];
-            for (int64_t i = 0; i < w.count; i++) out[i] = c[i] ? a[i] : other;
-        } else {
-            for (int64_t i = 0; i < w.count; i++) out[i] = c[i * cs] ? a[i * as] : b[i * bs];
-        }
-    }
+    for (walk w = walk_begin(call, part); walk_next(&w);)
+        select_run((T *)call->out[0].data + w.offset[0],
+                   (const uint8_t *)call->in[0].data + w.offset[1], w.step[1],
+                   (const T *)call->in[1].data + w.offset[2], w.step[2],
+                   (const T *)call->in[2].data + w.offset[3], w.step[3], w.count);
 }
 
 KERNEL(masked_fill)
 {
     const T value = (T)((const masked_fill_attr *)call->attr)->value;
-    for (walk w = walk_begin(call, part); walk_next(&w);) {
-        const T *x = (const T *)call->in[0].data + w.offset[1];
-        const uint8_t *m = (const uint8_t *)call->in[1].data + w.offset[2];
-        T *out = (T *)call->out[0].data + w.offset[0];
-        const int64_t xs = w.step[1], ms = w.step[2];
-        if (xs == 1 && ms == 1)
-            for (int64_t i = 0; i < w.count; i++) out[i] = m[i] ? value : x[i];
-        else
-            for (int64_t i = 0; i < w.count; i++) out[i] = m[i * ms] ? value : x[i * xs];
-    }
+    for (walk w = walk_begin(call, part); walk_next(&w);)
+        select_run((T *)call->out[0].data + w.offset[0],
+                   (const uint8_t *)call->in[1].data + w.offset[2], w.step[2], &value, 0,
+                   (const T *)call->in[0].data + w.offset[1], w.step[1], w.count);
 }
 
 #else

@@ -10,29 +10,41 @@ typedef struct slice_attr {
 
 #ifdef WEFT_KERNEL_ISA
 
-/* Output elements gather: each is zero or the one element of dy that lies there. */
+/* Copies elements [from, to) of a row, laid out in stretches of `inner`, from the slice's row. */
+static inline void put_stretches(const slice_attr *attr, int64_t inner, const T *dy, T *row,
+                                 int64_t from, int64_t to)
+{
+    if (attr->step == 1) { /* one stretch */
+        int64_t low = attr->begin * inner, high = low + attr->count * inner;
+        low = from > low ? from : low;
+        high = to < high ? to : high;
+        if (low < high)
+            memcpy(row + low, dy + (low - attr->begin * inner), (size_t)(high - low) * sizeof *row);
+        return;
+    }
+    for (int64_t k = 0; k < attr->count; k++) {
+        int64_t start = (attr->begin + k * attr->step) * inner;
+        int64_t low = from > start ? from : start, high = to < start + inner ? to : start + inner;
+        for (int64_t i = low; i < high; i++) row[i] = dy[k * inner + (i - start)];
+    }
+}
+
+/* Row by row (an index of the dimensions in front of the axis): zeros, then the slice's elements.
+ */
 KERNEL(slice_scatter)
 {
     const slice_attr *attr = call->attr;
-    const weft_tensor *dy = &call->in[0], *dx = &call->out[0];
+    const weft_tensor *dx = &call->out[0];
     int64_t n = numel_of(&dx->shape), end = (part + 1) * TILE < n ? (part + 1) * TILE : n;
     int64_t inner = 1;
     for (int d = attr->axis + 1; d < dx->shape.rank; d++) inner *= dx->shape.dim[d];
+    const int64_t row = attr->size * inner, dy_row = attr->count * inner;
+    memset((T *)dx->data + part * TILE, 0, (size_t)(end - part * TILE) * sizeof(T));
     for (int64_t at = part * TILE; at < end;) {
-        /* One stretch of `inner` elements at one index of the axis. */
-        int64_t line = at / inner, within = at % inner, index = line % attr->size;
-        int64_t run = inner - within < end - at ? inner - within : end - at;
-        int64_t steps = index - attr->begin, place = steps / attr->step;
-        T *out = (T *)dx->data + at;
-        bool hit = steps % attr->step == 0 && place >= 0 && place < attr->count;
-        if (hit) {
-            const T *from =
-                (const T *)dy->data + ((line / attr->size) * attr->count + place) * inner + within;
-            memcpy(out, from, (size_t)run * sizeof *out);
-        } else {
-            memset(out, 0, (size_t)run * sizeof *out);
-        }
-        at += run;
+        const int64_t r = at / row, from = at % row, to = row < end - r * row ? row : end - r * row;
+        put_stretches(attr, inner, (const T *)call->in[0].data + r * dy_row,
+                      (T *)dx->data + r * row, from, to);
+        at = r * row + to;
     }
 }
 

@@ -1,37 +1,33 @@
-/* softmax and log_softmax over the last dimension, and their backward passes as ops of their own. A
- * part is a stretch of rows. */
+/* softmax and log_softmax along one axis, and their backward passes as ops of their own. A part is
+ * a stretch of lines: rows along the last dimension, else columns that are walked together. */
 #include "kernel.h"
 
-static inline int64_t row_length(const weft_call *call)
-{
-    const weft_shape *s = &call->out[0].shape;
-    return s->rank ? s->dim[s->rank - 1] : 1;
-}
+typedef struct softmax_attr {
+    int32_t back; /* the axis, counted from the last: 0 is the last */
+} softmax_attr;
 
-static inline int64_t rows_per_part(const weft_call *call)
+static inline lines lines_of_softmax(const weft_call *call)
 {
-    int64_t length = row_length(call), n = TILE / (length ? length : 1);
-    return n ? n : 1;
+    const weft_tensor *y = &call->out[0];
+    return lines_of(y, y->shape.rank - 1 - ((const softmax_attr *)call->attr)->back);
 }
 
 #ifdef WEFT_KERNEL_ISA
 #include "vmath.h"
 
-/* The first element of row `index` of t, whose last dimension has stride 1. */
-static inline T *row_at(const weft_tensor *t, int64_t index)
+static inline T *line_at(const weft_tensor *t, const lines *l, int64_t index)
 {
-    int64_t offset = 0;
-    for (int d = t->shape.rank - 2; d >= 0; d--) {
-        offset += index % t->shape.dim[d] * t->stride[d];
-        index /= t->shape.dim[d];
-    }
-    return (T *)t->data + offset;
+    return (T *)t->data + line_offset(t, l->axis, index);
 }
 
-#define EACH_ROW                                                                                   \
-    const int64_t n = row_length(call), each = rows_per_part(call);                                \
-    const int64_t rows = n ? numel_of(&call->out[0].shape) / n : 0;                                \
-    for (int64_t r = part * each; r < rows && r < (part + 1) * each; r++)
+/* What to subtract from the exponents of a line with this maximum. Where all are -inf it is 0, so
+ * that each e^(-inf - 0) = 0. */
+static inline T shift_of(T top)
+{
+    return top == (T)-INFINITY ? 0 : top;
+}
+
+/* ---- Rows ---- */
 
 static inline T row_max(const T *x, int64_t n)
 {
@@ -41,72 +37,135 @@ static inline T row_max(const T *x, int64_t n)
     return top;
 }
 
-/* y = e^(x - top); returns the sum. */
-static inline T row_exp(const T *x, T *y, int64_t n, T top)
+static inline void softmax_row(const T *x, T *y, int64_t n)
 {
+    const T shift = shift_of(row_max(x, n));
     T sum = 0;
     _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < n; i++)
     {
-        const T e = vm_exp(x[i] - top);
+        const T e = vm_exp(x[i] - shift);
         y[i] = e;
         sum += e;
     }
-    return sum;
+    /* A sum of 0 (all masked) must not divide. */
+    const T scale = sum == 0 ? 0 : 1 / sum;
+    for (int64_t i = 0; i < n; i++) y[i] *= scale;
 }
 
-static inline T dot(const T *a, const T *b, int64_t n)
+static inline void log_softmax_row(const T *x, T *y, int64_t n)
+{
+    const T top = shift_of(row_max(x, n));
+    T sum = 0;
+    _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < n; i++) sum +=
+        vm_exp(x[i] - top);
+    const T shift = sum == 0 ? 0 : top + (T)log((double)sum);
+    for (int64_t i = 0; i < n; i++) y[i] = x[i] - shift;
+}
+
+static inline void softmax_grad_row(const T *y, const T *dy, T *dx, int64_t n)
 {
     T sum = 0;
-    _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < n; i++) sum += a[i] * b[i];
-    return sum;
+    _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < n; i++) sum += y[i] * dy[i];
+    for (int64_t i = 0; i < n; i++) dx[i] = y[i] * (dy[i] - sum);
 }
 
-KERNEL(softmax)
+static inline void log_softmax_grad_row(const T *y, const T *dy, T *dx, int64_t n)
 {
-    EACH_ROW
-    {
-        const T *x = row_at(&call->in[0], r);
-        T *y = row_at(&call->out[0], r), top = row_max(x, n);
-        /* All masked: e^(-inf - 0) = 0 everywhere, and the sum 0 must not divide. */
-        T sum = row_exp(x, y, n, top == (T)-INFINITY ? 0 : top), scale = sum == 0 ? 0 : 1 / sum;
-        for (int64_t i = 0; i < n; i++) y[i] *= scale;
-    }
+    T sum = 0;
+    _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < n; i++) sum += dy[i];
+    for (int64_t i = 0; i < n; i++) dx[i] = dy[i] - vm_exp(y[i]) * sum;
 }
 
-KERNEL(log_softmax)
-{
-    EACH_ROW
-    {
-        const T *x = row_at(&call->in[0], r);
-        T *y = row_at(&call->out[0], r), top = row_max(x, n), sum = 0;
-        if (top == (T)-INFINITY) top = 0;
-        _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < n; i++) sum +=
-            vm_exp(x[i] - top);
-        T shift = sum == 0 ? 0 : top + (T)log((double)sum);
-        for (int64_t i = 0; i < n; i++) y[i] = x[i] - shift;
+/* ---- Columns: n of them, rows xs, ys, ... apart ---- */
+
+#define EACH_COLUMN _Pragma("omp simd") for (int64_t c = 0; c < n; c++)
+#define EACH_ROW(...)                                                                              \
+    for (int64_t i = 0; i < length; i++) {                                                         \
+        EACH_COLUMN                                                                                \
+        {                                                                                          \
+            __VA_ARGS__;                                                                           \
+        }                                                                                          \
     }
+
+static inline void column_shifts(const T *x, int64_t xs, int64_t length, int64_t n, T *shift)
+{
+    EACH_COLUMN shift[c] = (T)-INFINITY;
+    EACH_ROW(const T v = x[i * xs + c]; shift[c] = v > shift[c] ? v : shift[c])
+    EACH_COLUMN shift[c] = shift_of(shift[c]);
 }
 
-KERNEL(softmax_grad)
+static inline void softmax_columns(const T *x, int64_t xs, T *y, int64_t ys, int64_t length,
+                                   int64_t n)
 {
-    EACH_ROW
-    {
-        const T *y = row_at(&call->in[0], r), *dy = row_at(&call->in[1], r);
-        T *dx = row_at(&call->out[0], r), sum = dot(y, dy, n);
-        for (int64_t i = 0; i < n; i++) dx[i] = y[i] * (dy[i] - sum);
-    }
+    T shift[MOST_COLUMNS], sum[MOST_COLUMNS] = {0};
+    column_shifts(x, xs, length, n, shift);
+    EACH_ROW(const T e = vm_exp(x[i * xs + c] - shift[c]); y[i * ys + c] = e; sum[c] += e)
+    EACH_COLUMN sum[c] = sum[c] == 0 ? 0 : 1 / sum[c];
+    EACH_ROW(y[i * ys + c] *= sum[c])
 }
 
-KERNEL(log_softmax_grad)
+static inline void log_softmax_columns(const T *x, int64_t xs, T *y, int64_t ys, int64_t length,
+                                       int64_t n)
 {
-    EACH_ROW
-    {
-        const T *y = row_at(&call->in[0], r), *dy = row_at(&call->in[1], r);
-        T *dx = row_at(&call->out[0], r), sum = 0;
-        _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < n; i++) sum += dy[i];
-        for (int64_t i = 0; i < n; i++) dx[i] = dy[i] - vm_exp(y[i]) * sum;
-    }
+    T shift[MOST_COLUMNS], sum[MOST_COLUMNS] = {0};
+    column_shifts(x, xs, length, n, shift);
+    EACH_ROW(sum[c] += vm_exp(x[i * xs + c] - shift[c]))
+    EACH_COLUMN shift[c] = sum[c] == 0 ? 0 : shift[c] + vm_log(sum[c]);
+    EACH_ROW(y[i * ys + c] = x[i * xs + c] - shift[c])
 }
+
+static inline void softmax_grad_columns(const T *y, int64_t ys, const T *dy, int64_t dys, T *dx,
+                                        int64_t dxs, int64_t length, int64_t n)
+{
+    T sum[MOST_COLUMNS] = {0};
+    EACH_ROW(sum[c] += y[i * ys + c] * dy[i * dys + c])
+    EACH_ROW(dx[i * dxs + c] = y[i * ys + c] * (dy[i * dys + c] - sum[c]))
+}
+
+static inline void log_softmax_grad_columns(const T *y, int64_t ys, const T *dy, int64_t dys, T *dx,
+                                            int64_t dxs, int64_t length, int64_t n)
+{
+    T sum[MOST_COLUMNS] = {0};
+    EACH_ROW(sum[c] += dy[i * dys + c])
+    EACH_ROW(dx[i * dxs + c] = dy[i * dys + c] - vm_exp(y[i * ys + c]) * sum[c])
+}
+
+#define FORWARD_KERNEL(name)                                                                       \
+    KERNEL(name)                                                                                   \
+    {                                                                                              \
+        const lines l = lines_of_softmax(call);                                                    \
+        const weft_tensor *in = &call->in[0], *out = &call->out[0];                                \
+        EACH_LINES(l, part, line, n)                                                               \
+        {                                                                                          \
+            const T *x = line_at(in, &l, line);                                                    \
+            T *y = line_at(out, &l, line);                                                         \
+            if (l.columns)                                                                         \
+                name##_columns(x, in->stride[l.axis], y, out->stride[l.axis], l.length, n);        \
+            else                                                                                   \
+                name##_row(x, y, l.length);                                                        \
+        }                                                                                          \
+    }
+FORWARD_KERNEL(softmax)
+FORWARD_KERNEL(log_softmax)
+
+#define BACKWARD_KERNEL(name)                                                                      \
+    KERNEL(name)                                                                                   \
+    {                                                                                              \
+        const lines l = lines_of_softmax(call);                                                    \
+        const weft_tensor *in = call->in, *out = &call->out[0];                                    \
+        EACH_LINES(l, part, line, n)                                                               \
+        {                                                                                          \
+            const T *y = line_at(&in[0], &l, line), *dy = line_at(&in[1], &l, line);               \
+            T *dx = line_at(out, &l, line);                                                        \
+            if (l.columns)                                                                         \
+                name##_columns(y, in[0].stride[l.axis], dy, in[1].stride[l.axis], dx,              \
+                               out->stride[l.axis], l.length, n);                                  \
+            else                                                                                   \
+                name##_row(y, dy, dx, l.length);                                                   \
+        }                                                                                          \
+    }
+BACKWARD_KERNEL(softmax_grad)
+BACKWARD_KERNEL(log_softmax_grad)
 
 #else
 
@@ -114,8 +173,11 @@ KERNEL(log_softmax_grad)
 
 static bool infer_rows(weft_infer *infer)
 {
+    int ignored;
     infer->out[0] = infer->in[0];
-    return weft_infer_float(infer, 0) && weft_infer_min_rank(infer, 0, 1);
+    return weft_infer_float(infer, 0) && weft_infer_min_rank(infer, 0, 1) &&
+           weft_infer_axis(infer, infer->in[0].shape.rank,
+                           ((const softmax_attr *)infer->attr)->back, &ignored);
 }
 
 static bool infer_grad(weft_infer *infer)
@@ -130,8 +192,8 @@ static bool infer_grad(weft_infer *infer)
 
 static int64_t parts_rows(const weft_call *call)
 {
-    int64_t n = row_length(call);
-    return n ? ceil_div(numel_of(&call->out[0].shape) / n, rows_per_part(call)) : 0;
+    const lines l = lines_of_softmax(call);
+    return l.length ? lines_parts(&l) : 0;
 }
 
 static void cost_rows(const weft_call *call, weft_cost *cost)
@@ -146,40 +208,60 @@ extern const weft_op weft_op_softmax, weft_op_softmax_grad, weft_op_log_softmax,
 
 static void vjp_softmax(weft_vjp *v)
 {
-    v->grad_in[0] = weft_apply(v->graph, &weft_op_softmax_grad, NULL,
+    v->grad_in[0] = weft_apply(v->graph, &weft_op_softmax_grad, v->attr,
                                (weft_value[]){v->out[0], v->grad_out[0]}, 2, NULL);
 }
 
 static void vjp_log_softmax(weft_vjp *v)
 {
-    v->grad_in[0] = weft_apply(v->graph, &weft_op_log_softmax_grad, NULL,
+    v->grad_in[0] = weft_apply(v->graph, &weft_op_log_softmax_grad, v->attr,
                                (weft_value[]){v->out[0], v->grad_out[0]}, 2, NULL);
+}
+
+static weft_axes axes_of(const weft_expand *e)
+{
+    return WEFT_AXES(-1 - ((const softmax_attr *)e->attr)->back);
 }
 
 static void expand_softmax_grad(weft_expand *e)
 {
     weft_value y = e->in[0], dy = e->in[1];
-    weft_value sum = weft_sum(e->graph, weft_mul(e->graph, y, dy), WEFT_AXES(-1), true);
+    weft_value sum = weft_sum(e->graph, weft_mul(e->graph, y, dy), axes_of(e), true);
     e->out[0] = weft_mul(e->graph, y, weft_sub(e->graph, dy, sum));
 }
 
 static void expand_log_softmax_grad(weft_expand *e)
 {
-    weft_value sum = weft_sum(e->graph, e->in[1], WEFT_AXES(-1), true);
+    weft_value sum = weft_sum(e->graph, e->in[1], axes_of(e), true);
     weft_value p = weft_exp(e->graph, e->in[0]);
     e->out[0] = weft_sub(e->graph, e->in[1], weft_mul(e->graph, p, sum));
 }
 
+static const softmax_attr last = {0}, second_last = {1};
+static const weft_attr_field softmax_fields[] = {
+    {"back", WEFT_ATTR_INT, offsetof(softmax_attr, back)},
+    {NULL, WEFT_ATTR_INT, 0},
+};
 static const weft_sample samples_rows[] = {
-    {NULL, 1, {{WEFT_FLOAT, {2, {3, 7}}, -3, 3, false}}},
-    {NULL, 1, {{WEFT_FLOAT, {3, {2, 3, 1}}, -3, 3, false}}},
-    {NULL, 1, {{WEFT_FLOAT, {1, {5}}, -3, 3, false}}},
-    {NULL, 1, {{WEFT_FLOAT, {2, {0, 4}}, -3, 3, false}}},
+    {&second_last, 1, {{WEFT_FLOAT, {3, {2, 4, 3}}, -3, 3, false}}},
+    {&last, 1, {{WEFT_FLOAT, {2, {3, 7}}, -3, 3, false}}},
+    {&last, 1, {{WEFT_FLOAT, {3, {2, 3, 1}}, -3, 3, false}}},
+    {&last, 1, {{WEFT_FLOAT, {1, {5}}, -3, 3, false}}},
+    {&last, 1, {{WEFT_FLOAT, {2, {0, 4}}, -3, 3, false}}},
 };
 static const weft_sample samples_grad[] = {
-    {NULL, 2, {{WEFT_FLOAT, {2, {3, 7}}, -1, 1, false}, {WEFT_FLOAT, {2, {3, 7}}, -1, 1, false}}},
-    {NULL, 2, {{WEFT_FLOAT, {1, {4}}, -1, 1, false}, {WEFT_FLOAT, {1, {4}}, -1, 1, false}}},
+    {&second_last,
+     2,
+     {{WEFT_FLOAT, {3, {2, 3, 4}}, -1, 1, false}, {WEFT_FLOAT, {3, {2, 3, 4}}, -1, 1, false}}},
+    {&last, 2, {{WEFT_FLOAT, {2, {3, 7}}, -1, 1, false}, {WEFT_FLOAT, {2, {3, 7}}, -1, 1, false}}},
+    {&last, 2, {{WEFT_FLOAT, {1, {4}}, -1, 1, false}, {WEFT_FLOAT, {1, {4}}, -1, 1, false}}},
 };
+
+/* Along the last axis only; all inputs are rows. */
+static unsigned rowwise_softmax(const void *attr)
+{
+    return ((const softmax_attr *)attr)->back == 0 ? ~0u : 0;
+}
 
 #define ROW_OP(op, text, inputs, shape_rule, sample_list, ...)                                     \
     DECLARE_KERNELS(op);                                                                           \
@@ -188,32 +270,32 @@ static const weft_sample samples_grad[] = {
                                   .min_in = inputs,                                                \
                                   .max_in = inputs,                                                \
                                   .n_out = 1,                                                      \
+                                  .attr_size = sizeof(softmax_attr),                               \
+                                  .attrs = softmax_fields,                                         \
                                   .infer = shape_rule,                                             \
                                   .kernel = FLOAT_KERNELS(op),                                     \
                                   .takes = WEFT_TAKES_ROWS,                                        \
                                   .parts = parts_rows,                                             \
                                   .cost = cost_rows,                                               \
                                   .inplace = (1 << (inputs)) - 1,                                  \
-                                  .rowwise = (1 << (inputs)) - 1,                                  \
+                                  .rowwise = rowwise_softmax,                                      \
                                   .samples = sample_list,                                          \
                                   .n_samples = sizeof sample_list / sizeof *sample_list,           \
                                   __VA_ARGS__};
-ROW_OP(softmax, "y = e^x / sum e^x over the last dimension; zeros where every x is -inf.", 1,
-       infer_rows, samples_rows, .vjp = vjp_softmax)
-ROW_OP(log_softmax, "y = x - ln sum e^x over the last dimension.", 1, infer_rows, samples_rows,
+ROW_OP(softmax, "y = e^x / sum e^x along the axis; zeros where every x is -inf.", 1, infer_rows,
+       samples_rows, .vjp = vjp_softmax)
+ROW_OP(log_softmax, "y = x - ln sum e^x along the axis.", 1, infer_rows, samples_rows,
        .vjp = vjp_log_softmax)
-ROW_OP(softmax_grad, "dx = y (dy - sum y dy) over the last dimension: softmax backward.", 2,
-       infer_grad, samples_grad, .expand = expand_softmax_grad)
-ROW_OP(log_softmax_grad, "dx = dy - e^y sum dy over the last dimension: log_softmax backward.", 2,
+ROW_OP(softmax_grad, "dx = y (dy - sum y dy) along the axis: softmax backward.", 2, infer_grad,
+       samples_grad, .expand = expand_softmax_grad)
+ROW_OP(log_softmax_grad, "dx = dy - e^y sum dy along the axis: log_softmax backward.", 2,
        infer_grad, samples_grad, .expand = expand_log_softmax_grad)
 
-/* The op works on the last dimension: another is moved there and back. */
 static weft_value along(weft_graph *graph, const weft_op *op, weft_value x, int axis)
 {
-    int rank = weft_rank(graph, x);
-    if (axis == -1 || axis == rank - 1) return weft_apply(graph, op, NULL, &x, 1, NULL);
-    x = weft_transpose(graph, x, axis, -1);
-    return weft_transpose(graph, weft_apply(graph, op, NULL, &x, 1, NULL), axis, -1);
+    const int rank = weft_rank(graph, x);
+    const softmax_attr attr = {rank - 1 - axis_from_front(axis, rank)};
+    return weft_apply(graph, op, &attr, &x, 1, NULL);
 }
 
 weft_value weft_softmax(weft_graph *graph, weft_value x, int axis)

@@ -25,27 +25,38 @@ enum { PLAIN, ATTR, ZERO }; /* ATTR: uses the attributes; ZERO: its gradient is 
     X(rsqrt, PLAIN, "y = x^(-1/2)", T_(1 / sqrt((T)x)), 0.5, 3, false)                             \
     X(square, PLAIN, "y = x^2", x *x, -2, 2, false)                                                \
     X(reciprocal, PLAIN, "y = 1 / x", 1 / x, 0.5, 3, false)                                        \
-    X(sin, PLAIN, "y = sin x, x in radians", T_(sin((double)x)), -4, 4, false)                     \
-    X(cos, PLAIN, "y = cos x, x in radians", T_(cos((double)x)), -4, 4, false)                     \
     X(tanh, PLAIN, "y = (e^x - e^-x) / (e^x + e^-x)", vm_tanh(x), -3, 3, false)                    \
     X(sigmoid, PLAIN, "y = 1 / (1 + e^-x)", vm_sigmoid(x), -4, 4, false)                           \
     X(relu, PLAIN, "y = max(x, 0), NaN for NaN; the gradient at 0 is 0", x < 0 ? 0 : x, -2, 2,     \
       true)                                                                                        \
     X(leaky_relu, ATTR, "y = x if x > 0, else slope x", x > 0 ? x : a * x, -2, 2, true)            \
     X(gelu, PLAIN, "y = x (1 + erf(x / sqrt 2)) / 2",                                              \
-      T_((T)0.5 * x * (1 + T_(erf((double)x * 0.70710678118654752)))), -3, 3, false)               \
+      (T)0.5 * x * (1 + vm_erf(x * (T)0.70710678118654752)), -3, 3, false)                         \
     X(gelu_tanh, PLAIN, "y = x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2",                     \
       (T)0.5 * x * (1 + vm_tanh((T)0.79788456080286536 * (x + (T)0.044715 * x * x * x))), -3, 3,   \
       false)                                                                                       \
     X(silu, PLAIN, "y = x / (1 + e^-x)", x *vm_sigmoid(x), -4, 4, false)                           \
     X(softplus, PLAIN, "y = ln(1 + e^x), computed as max(x, 0) + ln(1 + e^-|x|)",                  \
-      (x > 0 ? x : 0) + T_(log1p((double)vm_exp(x > 0 ? -x : x))), -4, 4, false)                   \
-    X(erf, PLAIN, "y = 2 / sqrt(pi) times the integral of e^(-t^2) from 0 to x",                   \
-      T_(erf((double)x)), -2, 2, false)                                                            \
+      (x > 0 ? x : 0) + vm_log1p(vm_exp(x > 0 ? -x : x)), -4, 4, false)                            \
+    X(erf, PLAIN, "y = 2 / sqrt(pi) times the integral of e^(-t^2) from 0 to x", vm_erf(x), -2, 2, \
+      false)                                                                                       \
     X(clamp, ATTR, "y = min(max(x, low), high); the gradient outside is 0",                        \
       x<a ? a : x> b ? b : x, -2, 2, true)
 
+/* The same, but the expression holds for |x| <= VM_SIN_LIMIT only; elsewhere libm's function of
+ * this name is called. */
+#define PERIODIC_OPS(X)                                                                            \
+    X(sin, PLAIN, "y = sin x, x in radians", x == 0 ? x : vm_sin_quarters(x, 0), -4, 4, false)     \
+    X(cos, PLAIN, "y = cos x, x in radians", vm_sin_quarters(x, 1), -4, 4, false)
+
 #ifdef WEFT_KERNEL_ISA
+
+#define UNARY_RUN(first, expression)                                                               \
+    _Pragma("omp simd") for (int64_t i = 0; i < w.count; i++)                                      \
+    {                                                                                              \
+        const T x = first;                                                                         \
+        out[i] = expression;                                                                       \
+    }
 
 #define UNARY_KERNEL(name, kind, doc, expression, low, high, away)                                 \
     KERNEL(name)                                                                                   \
@@ -58,20 +69,38 @@ enum { PLAIN, ATTR, ZERO }; /* ATTR: uses the attributes; ZERO: its gradient is 
             const T *in = (const T *)call->in[0].data + w.offset[1];                               \
             T *out = (T *)call->out[0].data + w.offset[0];                                         \
             if (w.step[1] == 1) {                                                                  \
-                _Pragma("omp simd") for (int64_t i = 0; i < w.count; i++)                          \
-                {                                                                                  \
-                    const T x = in[i];                                                             \
-                    out[i] = expression;                                                           \
-                }                                                                                  \
-                continue;                                                                          \
-            }                                                                                      \
-            for (int64_t i = 0; i < w.count; i++) {                                                \
-                const T x = in[i * w.step[1]];                                                     \
-                out[i] = expression;                                                               \
+                UNARY_RUN(in[i], expression)                                                       \
+            } else {                                                                               \
+                UNARY_RUN(in[i * w.step[1]], expression)                                           \
             }                                                                                      \
         }                                                                                          \
     }
 UNARY_OPS(UNARY_KERNEL)
+
+static inline bool is_near(T x)
+{
+    return x >= (T)-VM_SIN_LIMIT && x <= (T)VM_SIN_LIMIT;
+}
+
+#define PERIODIC_KERNEL(name, kind, doc, expression, low, high, away)                              \
+    KERNEL(name)                                                                                   \
+    {                                                                                              \
+        for (walk w = walk_begin(call, part); walk_next(&w);) {                                    \
+            const T *in = (const T *)call->in[0].data + w.offset[1];                               \
+            T *out = (T *)call->out[0].data + w.offset[0];                                         \
+            int64_t n_near = 0;                                                                    \
+            for (int64_t i = 0; i < w.count; i++) n_near += is_near(in[i * w.step[1]]);            \
+            if (n_near == w.count && w.step[1] == 1) {                                             \
+                UNARY_RUN(in[i], expression)                                                       \
+                continue;                                                                          \
+            }                                                                                      \
+            for (int64_t i = 0; i < w.count; i++) {                                                \
+                const T x = in[i * w.step[1]];                                                     \
+                out[i] = is_near(x) ? expression : (T)name((double)x);                             \
+            }                                                                                      \
+        }                                                                                          \
+    }
+PERIODIC_OPS(PERIODIC_KERNEL)
 
 #else
 
@@ -272,6 +301,7 @@ static const weft_attr_field unary_fields[] = {
         .n_samples = sizeof samples_##op / sizeof *samples_##op,                                   \
     };
 UNARY_OPS(UNARY_OP)
+PERIODIC_OPS(UNARY_OP)
 
 #define UNARY_BUILDER(op)                                                                          \
     weft_value weft_##op(weft_graph *graph, weft_value x)                                          \

@@ -4,10 +4,15 @@
  * factors, so that results below the smallest normal number come out too.
  * log: x = 2^n m with m in [sqrt(1/2), sqrt 2), log m = 2 artanh((m-1)/(m+1)) by its series.
  * tanh: from e^2|x| - 1, which keeps small arguments exact.
+ * log1p, of [0, 1] only: the same series, from 1 + x or (1 + x) / 2.
+ * erf: x + x P(x^2) up to 1, and 1 - e^Q(|x| - 1) beyond, Q approximating ln erfc; P and Q are
+ * minimax polynomials found by Remez exchange, their errors in erf below 2e-9 (f32), 1e-17 (f64).
+ * sin, cos: x = n pi/2 + r, |r| <= pi/4 (Cody & Waite; f32 in double), Taylor polynomials in r;
+ * only up to VM_SIN_LIMIT, beyond which callers ask libm.
  * tests/vmath_test.c holds each against libm over the whole range; the errors it allows, in units
- * in the last place of f32 and f64 alike: exp 1.2, log 2, tanh 3, sigmoid 2.5 (the largest
- * found: 1.05, 1.92, 2.46, 2.34). Infinities, NaN, overflow and subnormal results behave as in
- * libm. */
+ * in the last place of f32 and f64 alike: exp 1.2, log 2, tanh 3, sigmoid 2.5, erf 1.3, sin and cos
+ * 2.5, softplus by exp and log1p 3 (the largest found: 1.05, 1.92, 2.46, 2.34, 1.23, 2.34, 2.69).
+ * Infinities, NaN, overflow and subnormal results behave as in libm. */
 #ifndef WEFT_OPS_VMATH_H
 #define WEFT_OPS_VMATH_H
 
@@ -72,6 +77,22 @@ static inline double vm_expm1_poly_f64(double r)
 #define VM_MAGIC_F32 12582912.0f
 #define VM_MAGIC_F64 6755399441055744.0
 
+/* e^x where it is a normal number: f32 from -87 to 88, f64 from -708 to 709. */
+static inline float vm_exp_normal_f32(float x)
+{
+    float k = x * 1.44269504f + VM_MAGIC_F32, n = k - VM_MAGIC_F32;
+    float r = (x - n * 0.693145752f) - n * 1.42860677e-6f;
+    int32_t e = vm_bits_f32(k) - vm_bits_f32(VM_MAGIC_F32);
+    return (1.0f + vm_expm1_poly_f32(r)) * vm_from_bits_f32((int32_t)((uint32_t)(e + 127) << 23));
+}
+static inline double vm_exp_normal_f64(double x)
+{
+    double k = x * 1.4426950408889634 + VM_MAGIC_F64, n = k - VM_MAGIC_F64;
+    double r = (x - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10;
+    int64_t e = vm_bits_f64(k) - vm_bits_f64(VM_MAGIC_F64);
+    return (1.0 + vm_expm1_poly_f64(r)) * vm_from_bits_f64((int64_t)((uint64_t)(e + 1023) << 52));
+}
+
 static inline float vm_exp_f32(float x)
 {
     x = x < -104.0f ? -104.0f : x;
@@ -95,6 +116,27 @@ static inline double vm_exp_f64(double x)
            vm_from_bits_f64((int64_t)((uint64_t)(e - half + 1023) << 52));
 }
 
+/* artanh(s) / s - 1 with z = s^2, |s| <= 3 - 2 sqrt 2. */
+static inline float vm_artanh_poly_f32(float z)
+{
+    return ((((z * (1.0f / 9) + 1.0f / 7) * z + 1.0f / 5) * z) + 1.0f / 3) * z;
+}
+static inline double vm_artanh_poly_f64(double z)
+{
+    double p = 1.0 / 23;
+    p = p * z + 1.0 / 21;
+    p = p * z + 1.0 / 19;
+    p = p * z + 1.0 / 17;
+    p = p * z + 1.0 / 15;
+    p = p * z + 1.0 / 13;
+    p = p * z + 1.0 / 11;
+    p = p * z + 1.0 / 9;
+    p = p * z + 1.0 / 7;
+    p = p * z + 1.0 / 5;
+    p = p * z + 1.0 / 3;
+    return p * z;
+}
+
 static inline float vm_log_f32(float x)
 {
     float scaled = x < 1.17549435e-38f ? x * 33554432.0f : x;
@@ -103,8 +145,7 @@ static inline float vm_log_f32(float x)
     int32_t e = (int32_t)((uint32_t)bits - 0x3f3504f3u) >> 23;
     float m = vm_from_bits_f32((int32_t)((uint32_t)bits - ((uint32_t)e << 23)));
     float n = (float)e - (x < 1.17549435e-38f ? 25.0f : 0.0f);
-    float s = (m - 1.0f) / (m + 1.0f), z = s * s;
-    float p = ((((z / 9 + 1.0f / 7) * z + 1.0f / 5) * z) + 1.0f / 3) * z;
+    float s = (m - 1.0f) / (m + 1.0f), p = vm_artanh_poly_f32(s * s);
     float y = 2.0f * (s + s * p) + n * 1.42860677e-6f + n * 0.693145752f;
     y = x == 0.0f ? -INFINITY : y;
     y = x < 0.0f ? NAN : y;
@@ -117,20 +158,8 @@ static inline double vm_log_f64(double x)
     int64_t e = (int64_t)((uint64_t)bits - 0x3fe6a09e667f3bcdu) >> 52;
     double m = vm_from_bits_f64((int64_t)((uint64_t)bits - ((uint64_t)e << 52)));
     double n = (double)e - (x < 2.2250738585072014e-308 ? 54.0 : 0.0);
-    double s = (m - 1.0) / (m + 1.0), z = s * s;
-    double p = 1.0 / 23;
-    p = p * z + 1.0 / 21;
-    p = p * z + 1.0 / 19;
-    p = p * z + 1.0 / 17;
-    p = p * z + 1.0 / 15;
-    p = p * z + 1.0 / 13;
-    p = p * z + 1.0 / 11;
-    p = p * z + 1.0 / 9;
-    p = p * z + 1.0 / 7;
-    p = p * z + 1.0 / 5;
-    p = p * z + 1.0 / 3;
-    double y =
-        2.0 * (s + s * (p * z)) + n * 1.90821492927058770002e-10 + n * 6.93147180369123816490e-01;
+    double s = (m - 1.0) / (m + 1.0), p = vm_artanh_poly_f64(s * s);
+    double y = 2.0 * (s + s * p) + n * 1.90821492927058770002e-10 + n * 6.93147180369123816490e-01;
     y = x == 0.0 ? -INFINITY : y;
     y = x < 0.0 ? NAN : y;
     return x > 1.7976931348623157e308 || x != x ? x + x : y;
@@ -170,6 +199,122 @@ static inline double vm_sigmoid_f64(double x)
     return (x < 0 ? e : 1.0) / (1.0 + e);
 }
 
+/* ln(1 + x) for 0 <= x <= 1. */
+static inline float vm_log1p_f32(float x)
+{
+    const float n = x > 0.41421356f ? 1.0f : 0.0f;
+    const float s = (x - n) / (x + 2.0f + n);
+    return 2.0f * (s + s * vm_artanh_poly_f32(s * s)) + n * 0.693147181f;
+}
+static inline double vm_log1p_f64(double x)
+{
+    const double n = x > 0.41421356237309505 ? 1.0 : 0.0;
+    const double s = (x - n) / (x + 2.0 + n);
+    return 2.0 * (s + s * vm_artanh_poly_f64(s * s)) + n * 0.69314718055994531;
+}
+
+static inline float vm_erf_f32(float x)
+{
+    float a = x < 0 ? -x : x, z = x * x, p = 7.853852147e-5f;
+    p = p * z - 8.010191758e-4f;
+    p = p * z + 0.005188327606f;
+    p = p * z - 0.02685381199f;
+    p = p * z + 0.1128358515f;
+    p = p * z - 0.3761262583f;
+    p = p * z + 0.128379166f;
+    float t = (a > 4.0f ? 4.0f : a) - 1.0f, q = 1.863753204e-4f;
+    q = q * t - 0.001829370219f;
+    q = q * t + 0.009895443476f;
+    q = q * t - 0.04150348725f;
+    q = q * t - 0.8431176105f;
+    q = q * t - 2.63896688f;
+    q = q * t - 1.849605516f;
+    float far = 1.0f - vm_exp_normal_f32(q);
+    return a < 1.0f ? x + x * p : x < 0 ? -far : far;
+}
+static inline double vm_erf_f64(double x)
+{
+    double a = x < 0 ? -x : x, z = x * x, p = -7.779448129042074014e-10;
+    p = p * z + 1.371096948098857979e-8;
+    p = p * z - 1.620631124155474378e-7;
+    p = p * z + 1.644713124501019136e-6;
+    p = p * z - 1.492471227590706209e-5;
+    p = p * z + 1.205529357556957217e-4;
+    p = p * z - 8.548325929271419381e-4;
+    p = p * z + 0.005223977606117625411;
+    p = p * z - 0.02686617064311137612;
+    p = p * z + 0.1128379167094418434;
+    p = p * z - 0.3761263890318351954;
+    p = p * z + 0.128379167095512566;
+    double t = (a > 6.0 ? 6.0 : a) - 1.0, q = -4.926802613790786655e-12;
+    q = q * t + 1.206720383359281574e-10;
+    q = q * t - 1.332266208544315835e-9;
+    q = q * t + 8.595216309981137607e-9;
+    q = q * t - 3.368532600334118662e-8;
+    q = q * t + 5.880294584536022707e-8;
+    q = q * t + 2.032781228203285985e-7;
+    q = q * t - 2.129767735232083442e-6;
+    q = q * t + 9.66912056563203532e-6;
+    q = q * t - 2.719726116790327328e-5;
+    q = q * t + 2.629539129857262764e-5;
+    q = q * t + 2.373167951645423076e-4;
+    q = q * t - 0.001977901310248889428;
+    q = q * t + 0.01003382519508501828;
+    q = q * t - 0.04156109802667997602;
+    q = q * t - 0.8431072563593302407;
+    q = q * t - 2.638967514234777416;
+    q = q * t - 1.849605509933248285;
+    double far = 1.0 - vm_exp_normal_f64(q);
+    return a < 1.0 ? x + x * p : x < 0 ? -far : far;
+}
+
+/* Up to here n below takes at most 20 bits, so that n times a part of pi/2 is exact. */
+#define VM_SIN_LIMIT 1e6
+
+/* sin(x + quarters pi/2) for |x| <= VM_SIN_LIMIT. */
+static inline float vm_sin_quarters_f32(float x, int32_t quarters)
+{
+    double k = (double)x * 0.63661977236758134 + VM_MAGIC_F64, n = k - VM_MAGIC_F64;
+    float r = (float)(((double)x - n * 1.570796326734125614166) - n * 6.077100506506192e-11);
+    int32_t turn = (int32_t)n + quarters;
+    float z = r * r, s = 1.0f / 362880, c = -1.0f / 3628800;
+    s = s * z - 1.0f / 5040;
+    s = s * z + 1.0f / 120;
+    s = s * z - 1.0f / 6;
+    c = c * z + 1.0f / 40320;
+    c = c * z - 1.0f / 720;
+    c = c * z + 1.0f / 24;
+    s = s * z * r + r;
+    c = c * z * z + (1.0f - 0.5f * z);
+    float y = turn & 1 ? c : s;
+    return turn & 2 ? -y : y;
+}
+static inline double vm_sin_quarters_f64(double x, int64_t quarters)
+{
+    double k = x * 0.63661977236758134 + VM_MAGIC_F64, n = k - VM_MAGIC_F64;
+    double r = ((x - n * 1.570796326734125614166) - n * 6.077100506303965976596e-11) -
+               n * 2.0222662487959507324e-21;
+    int64_t turn = vm_bits_f64(k) - vm_bits_f64(VM_MAGIC_F64) + quarters;
+    double z = r * r, s = 1.0 / 355687428096000.0, c = 1.0 / 20922789888000.0;
+    s = s * z - 1.0 / 1307674368000.0;
+    s = s * z + 1.0 / 6227020800.0;
+    s = s * z - 1.0 / 39916800.0;
+    s = s * z + 1.0 / 362880.0;
+    s = s * z - 1.0 / 5040.0;
+    s = s * z + 1.0 / 120.0;
+    s = s * z - 1.0 / 6.0;
+    c = c * z - 1.0 / 87178291200.0;
+    c = c * z + 1.0 / 479001600.0;
+    c = c * z - 1.0 / 3628800.0;
+    c = c * z + 1.0 / 40320.0;
+    c = c * z - 1.0 / 720.0;
+    c = c * z + 1.0 / 24.0;
+    s = s * z * r + r;
+    c = c * z * z + (1.0 - 0.5 * z);
+    double y = turn & 1 ? c : s;
+    return turn & 2 ? -y : y;
+}
+
 /* The functions of the dtype under way. */
 #define VM_JOIN__(name, dtype) name##_##dtype
 #define VM_JOIN_(name, dtype)  VM_JOIN__(name, dtype)
@@ -177,5 +322,8 @@ static inline double vm_sigmoid_f64(double x)
 #define vm_log                 VM_JOIN_(vm_log, WEFT_KERNEL_DTYPE)
 #define vm_tanh                VM_JOIN_(vm_tanh, WEFT_KERNEL_DTYPE)
 #define vm_sigmoid             VM_JOIN_(vm_sigmoid, WEFT_KERNEL_DTYPE)
+#define vm_log1p               VM_JOIN_(vm_log1p, WEFT_KERNEL_DTYPE)
+#define vm_erf                 VM_JOIN_(vm_erf, WEFT_KERNEL_DTYPE)
+#define vm_sin_quarters        VM_JOIN_(vm_sin_quarters, WEFT_KERNEL_DTYPE)
 
 #endif

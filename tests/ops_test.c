@@ -447,6 +447,132 @@ static void test_wrong_calls(void)
     CU_PASS("refused");
 }
 
+/* Attributes as the ops' files have them. */
+typedef struct reduce_attr {
+    int32_t count, axis[WEFT_MAX_RANK];
+    bool keepdims;
+    int32_t correction;
+} reduce_attr;
+typedef struct scan_attr {
+    int32_t axis;
+    bool keepdims, reverse;
+} scan_attr;
+typedef struct dropout_attr {
+    double p;
+    uint64_t key;
+} dropout_attr;
+static const reduce_attr over_first = {1, {0}, false, 1}, over_all = {0, {0}, false, 1},
+                         over_outer = {2, {0, 2}, false, 0}, over_middle = {1, {1}, false, 1};
+static const scan_attr scan_forward = {0, false, false}, scan_reverse = {1, false, true},
+                       scan_last = {2, false, false};
+static const int32_t second_last = 1, third_last = 2;
+
+/* Samples large enough for what the descriptors' small ones do not reach: several parts, pieces
+ * that a second stage merges, stretches of columns that end within a row. */
+#define LARGE(...)                                                                                 \
+    {                                                                                              \
+        WEFT_FLOAT, {__VA_ARGS__}, -2, 2, false                                                    \
+    }
+static const weft_sample large_reductions[] = {
+    {&over_first, 1, {LARGE(2, {700, 300})}},    {&over_all, 1, {LARGE(1, {70001})}},
+    {&over_outer, 1, {LARGE(3, {9, 5, 4100})}},  {&over_middle, 1, {LARGE(3, {2, 600, 70})}},
+    {&over_middle, 1, {LARGE(3, {40, 50, 33})}}, {&over_first, 1, {LARGE(3, {1300, 7, 1})}},
+};
+static const weft_sample large_scans[] = {
+    {&scan_forward, 1, {LARGE(2, {300, 400})}},
+    {&scan_reverse, 1, {LARGE(3, {3, 90, 300})}},
+    {&scan_last, 1, {LARGE(3, {30, 2, 1000})}},
+};
+static const weft_sample large_softmax[] = {
+    {&second_last, 2, {LARGE(3, {3, 90, 300}), LARGE(3, {3, 90, 300})}},
+    {&third_last, 2, {LARGE(3, {40, 7, 80}), LARGE(3, {40, 7, 80})}},
+};
+static const weft_sample large_dropout[] = {
+    {&(const dropout_attr){0.3, 0x123456789ABCDEF}, 1, {LARGE(2, {7, 5011})}},
+};
+static const struct {
+    const char *op;
+    const weft_sample *samples;
+    size_t n_samples, n_in;
+} large[] = {
+    {"dropout", large_dropout, 1, 1},
+    {"sum", large_reductions, 6, 1},
+    {"mean", large_reductions, 6, 1},
+    {"max", large_reductions, 6, 1},
+    {"min", large_reductions, 6, 1},
+    {"variance", large_reductions, 6, 1},
+    {"logsumexp", large_reductions, 6, 1},
+    {"argmax", large_scans, 3, 1},
+    {"cumsum", large_scans, 3, 1},
+    {"softmax", large_softmax, 2, 1},
+    {"log_softmax", large_softmax, 2, 1},
+    {"softmax_grad", large_softmax, 2, 2},
+    {"log_softmax_grad", large_softmax, 2, 2},
+};
+
+static void test_large(void)
+{
+    for (size_t i = 0; i < sizeof large / sizeof *large; i++) {
+        const weft_op *op = weft_op_find(large[i].op);
+        for (size_t k = 0; k < large[i].n_samples; k++) {
+            weft_sample sample = large[i].samples[k];
+            sample.n_in = large[i].n_in;
+            against_reference(op, 100 + k, &sample);
+            with_threads(op, 100 + k, &sample);
+            with_isas(op, 100 + k, &sample);
+            if (strcmp(op->name, "argmax")) with_strides(op, 100 + k, &sample);
+        }
+    }
+}
+
+/* Infinities and NaN in the last of many pieces and rows, of which x has 3000. */
+static void test_far_specials(void)
+{
+    enum { ROWS = 3000, COLUMNS = 300, CASES = 10 };
+    static float data[ROWS * COLUMNS];
+    weft_graph *g = weft_graph_new();
+    weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(ROWS, COLUMNS)), last[CASES];
+    const weft_axes first = WEFT_AXES(0), all = {0, {0}};
+    /* Column 0 is -inf but for a 3 in the last row, the last column has one NaN, the others +inf.
+     */
+    for (int64_t i = 0; i < ROWS * COLUMNS; i++) data[i] = i % COLUMNS ? 1 : -INFINITY;
+    data[(ROWS - 1) * COLUMNS] = 3;
+    data[ROWS * COLUMNS - 1] = NAN;
+    data[(ROWS - 1) * COLUMNS + 1] = INFINITY;
+    weft_value columns[5] = {weft_max(g, x, first, false), weft_logsumexp(g, x, first, false),
+                             weft_min(g, x, first, false), weft_variance(g, x, first, false, 1),
+                             weft_cast(g, weft_argmax(g, x, 0, false), WEFT_F32)};
+    static const float expected[5][3] = {{3, INFINITY, NAN},
+                                         {3, INFINITY, NAN},
+                                         {-INFINITY, 1, NAN},
+                                         {NAN, NAN, NAN},
+                                         {ROWS - 1, ROWS - 1, ROWS - 1}};
+    memcpy(last, columns, sizeof columns);
+    last[5] = weft_max(g, x, all, false);
+    last[6] = weft_min(g, x, all, false);
+    last[7] = weft_logsumexp(g, x, all, false);
+    last[8] = weft_sum(g, x, all, false);
+    last[9] = weft_variance(g, x, all, false, 0);
+    weft_error error;
+    weft_plan *plan = weft_plan_new(g, last, CASES, NULL, &error);
+    weft_session *s = weft_session_new(plan, NULL, NULL, &error);
+    CU_ASSERT_EQUAL_FATAL(weft_feed(s, x, data, sizeof data), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    for (int i = 0; i < CASES; i++) {
+        weft_tensor t;
+        CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, last[i], &t));
+        const float *y = t.data;
+        for (int k = 0; k < (i < 5 ? 3 : 1); k++) {
+            const float want = i < 5 ? expected[i][k] : NAN, got = y[k == 2 ? COLUMNS - 1 : k];
+            CU_ASSERT_TRUE(got == want || (isnan(got) && isnan(want)));
+        }
+        if (i < 2) CU_ASSERT_TRUE(i ? fabs((double)y[2] - log(ROWS) - 1) < 1e-6 : y[2] == 1);
+    }
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+}
+
 /* What the header promises at the edges. */
 static void test_edges(void)
 {
@@ -606,6 +732,8 @@ void ops_tests(void)
     CU_add_test(suite, "gradients of first and second order", test_gradients);
     CU_add_test(suite, "a flipped gradient is seen", test_flipped);
     CU_add_test(suite, "wrong calls are refused", test_wrong_calls);
+    CU_add_test(suite, "large tensors, in several parts", test_large);
+    CU_add_test(suite, "infinities and NaN in far parts", test_far_specials);
     CU_add_test(suite, "edges", test_edges);
     CU_add_test(suite, "builders made of other ops", test_composites);
     CU_add_test(suite, "builders refuse axes outside the rank", test_refusals);

@@ -261,14 +261,26 @@ static int64_t row_length(const weft_tensor *t)
     return t->shape.rank ? t->shape.dim[t->shape.rank - 1] : 1;
 }
 #define ROWS(n) for (int64_t n = row_length(in), r = 0; n && r < numel(in) / n; r++)
+
+typedef struct softmax_attr {
+    int32_t back;
+} softmax_attr;
+/* Line `r` of n elements along the axis: element i is at base + i * inner. */
+#define LINES                                                                                      \
+    const int axis = in->shape.rank - 1 - ((const softmax_attr *)attr)->back;                      \
+    int64_t inner = 1, n = in->shape.dim[axis];                                                    \
+    for (int d = axis + 1; d < in->shape.rank; d++) inner *= in->shape.dim[d];                     \
+    for (int64_t r = 0, base = 0; n && r < numel(in) / n;                                          \
+         r++, base = r / inner * inner * n + r % inner)
 REFERENCE(log_softmax)
 {
     UNUSED;
-    ROWS(n)
+    LINES
     {
         double sum = 0;
-        for (int64_t i = 0; i < n; i++) sum += exp(data(in)[r * n + i]);
-        for (int64_t i = 0; i < n; i++) data(out)[r * n + i] = data(in)[r * n + i] - log(sum);
+        for (int64_t i = 0; i < n; i++) sum += exp(data(in)[base + i * inner]);
+        for (int64_t i = 0; i < n; i++)
+            data(out)[base + i * inner] = data(in)[base + i * inner] - log(sum);
     }
 }
 REFERENCE(softmax)
@@ -279,21 +291,23 @@ REFERENCE(softmax)
 REFERENCE(softmax_grad)
 {
     UNUSED;
-    const double *y = data(&in[0]), *dy = data(&in[1]);
-    ROWS(n)
+    LINES
     for (int64_t i = 0; i < n; i++) /* the Jacobian, row by row */
-        for (int64_t k = 0; k < n; k++)
-            data(out)[r * n + i] +=
-                dy[r * n + k] * ((i == k) * y[r * n + i] - y[r * n + i] * y[r * n + k]);
+        for (int64_t k = 0; k < n; k++) {
+            const double *y = data(&in[0]) + base, *dy = data(&in[1]) + base;
+            data(out)[base + i * inner] +=
+                dy[k * inner] * ((i == k) * y[i * inner] - y[i * inner] * y[k * inner]);
+        }
 }
 REFERENCE(log_softmax_grad)
 {
     UNUSED;
-    const double *y = data(&in[0]), *dy = data(&in[1]);
-    ROWS(n)
+    LINES
     for (int64_t i = 0; i < n; i++)
-        for (int64_t k = 0; k < n; k++)
-            data(out)[r * n + i] += dy[r * n + k] * ((i == k) - exp(y[r * n + i]));
+        for (int64_t k = 0; k < n; k++) {
+            const double *y = data(&in[0]) + base, *dy = data(&in[1]) + base;
+            data(out)[base + i * inner] += dy[k * inner] * ((i == k) - exp(y[i * inner]));
+        }
 }
 
 typedef struct norm_attr {

@@ -202,9 +202,11 @@ struct weft_op {
 
     /* How the op can run on a block of its output while that is in the cache, right after the node
      * that made its input. An elementwise op's kernel takes inputs and output of any layout. */
-    bool elementwise; /* an element of the output needs that element of the inputs, which broadcast */
-    uint8_t rowwise;  /* bit i: a row of the last dimension of the outputs needs that row of input i,
-                         and the whole of the inputs without a bit */
+    bool elementwise; /* an element of the output needs that element of the inputs, which broadcast
+                       */
+    /* Bit i: a row of the last dimension of the outputs needs that row of input i, and the whole of
+     * the inputs without a bit. NULL, or 0: the op does not work row by row. */
+    unsigned (*rowwise)(const void *attr);
     /* For an op that others may follow so: the block of output 0 that a part of the last stage
      * writes. */
     void (*block)(const weft_call *call, int64_t part, weft_block *block);
