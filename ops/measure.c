@@ -1,7 +1,6 @@
 /* What the machine reaches: the rate of matrix products, and the bandwidth of memory. */
-#include "gemm.h"
-
 #include <weft/measure.h>
+#include <weft/ops.h>
 
 #include <omp.h>
 #include <stdlib.h>
@@ -16,7 +15,83 @@
 
 enum { ROWS = 6000, COLUMNS = 2048, INNER = 512 };
 
-/* The array's share of a thread: [*begin, *end). */
+/* The least seconds that a repetition took, after one that warms up. */
+static weft_status best_time(weft_status (*run)(void *), void *work, double *seconds)
+{
+    double best = 0, sum = 0;
+    for (int i = -1; i < LEAST_REPEATS || sum < LEAST_SECONDS; i++) {
+        double begin = omp_get_wtime();
+        weft_status status = run(work);
+        double took = omp_get_wtime() - begin;
+        if (status != WEFT_OK) return status;
+        if (i < 0) continue;
+        sum += took;
+        if (i == 0 || took < best) best = took;
+    }
+    *seconds = best > 0 ? best : 1e-9;
+    return WEFT_OK;
+}
+
+/* ---- Products ---- */
+
+static weft_status run_session(void *session)
+{
+    return weft_run(session);
+}
+
+static void fill(weft_session *session, weft_value input)
+{
+    weft_tensor t;
+    if (!weft_session_tensor(session, input, &t)) return;
+    int64_t n = weft_shape_numel(t.shape);
+    for (int64_t i = 0; i < n; i++)
+        if (t.dtype == WEFT_F32)
+            ((float *)t.data)[i] = (float)(1 + i % 7);
+        else
+            ((double *)t.data)[i] = (double)(1 + i % 7);
+}
+
+weft_status weft_measure_gemm(weft_dtype dtype, int threads, double *flops_per_second,
+                              weft_error *error)
+{
+    weft_error own = {0};
+    double seconds = 0;
+    if (!flops_per_second || threads < 0 || !weft_dtype_is_float(dtype))
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "measure",
+                              "products are measured in f32 or f64, into a number, on 0 threads "
+                              "or more");
+    weft_graph *g = weft_graph_new();
+    weft_value a = weft_input(g, "a", dtype, WEFT_SHAPE(ROWS, INNER));
+    weft_value b = weft_input(g, "b", dtype, WEFT_SHAPE(INNER, COLUMNS)), c = weft_matmul(g, a, b);
+    weft_plan *plan = weft_plan_new(g, &c, 1, NULL, &own);
+    weft_session *session = NULL;
+    if (plan)
+        session = weft_session_new(plan, NULL, &(weft_session_options){.threads = threads}, &own);
+    weft_status status = own.status;
+    if (session) {
+        fill(session, a);
+        fill(session, b);
+        status = best_time(run_session, session, &seconds);
+    }
+    weft_session_free(session);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+    if (status != WEFT_OK)
+        return weft_error_set(error, status, "measure", "%s",
+                              own.message[0] ? own.message : "the product failed");
+    *flops_per_second = 2.0 * ROWS * COLUMNS * INNER / seconds;
+    return WEFT_OK;
+}
+
+/* ---- Memory ---- */
+
+typedef struct arrays {
+    float *a, *b, *c;
+    int64_t n;
+    int threads;
+} arrays;
+
+/* A thread's share of the arrays: [*begin, *end). */
 static void share(int64_t n, int64_t *begin, int64_t *end)
 {
     int64_t thread = omp_get_thread_num(), threads = omp_get_num_threads();
@@ -24,87 +99,33 @@ static void share(int64_t n, int64_t *begin, int64_t *end)
     *end = n * (thread + 1) / threads;
 }
 
-typedef struct work {
-    weft_dtype dtype;
-    char *a, *b, *c; /* of a product, or of the triad */
-    int64_t n;       /* elements of an array of the triad */
-} work;
-
-static void product(const work *w)
-{
-    int64_t begin, end, size = (int64_t)weft_dtype_bytes(w->dtype);
-    share(ROWS, &begin, &end);
-    /* BLAS does not take a region of one thread for a parallel one. */
-    if (omp_get_num_threads() == 1) omp_set_num_threads(1);
-    if (begin == end) return;
-    const char *a = w->a + begin * INNER * size;
-    char *c = w->c + begin * COLUMNS * size;
-    if (w->dtype == WEFT_F32)
-        gemm_f32(false, false, end - begin, COLUMNS, INNER, (const float *)a, INNER,
-                 (const float *)w->b, COLUMNS, (float *)c, COLUMNS);
-    else
-        gemm_f64(false, false, end - begin, COLUMNS, INNER, (const double *)a, INNER,
-                 (const double *)w->b, COLUMNS, (double *)c, COLUMNS);
-}
-
-static void triad(const work *w)
+static void triad(const arrays *w)
 {
     int64_t begin, end;
-    float *restrict a = (float *)w->a;
-    const float *restrict b = (const float *)w->b, *restrict c = (const float *)w->c;
+    float *restrict a = w->a;
+    const float *restrict b = w->b, *restrict c = w->c;
     share(w->n, &begin, &end);
     for (int64_t i = begin; i < end; i++) a[i] = b[i] + SCALAR_OF_TRIAD * c[i];
 }
 
-/* The least seconds that a repetition took, after one that warms up. */
-static double best_time(void (*run)(const work *), const work *w, int threads)
+static weft_status run_triad(void *work)
 {
-    double best = 0, sum = 0;
-    for (int i = -1; i < LEAST_REPEATS || sum < LEAST_SECONDS; i++) {
-        double begin = omp_get_wtime();
-#pragma omp parallel num_threads(threads)
-        run(w);
-        double took = omp_get_wtime() - begin;
-        if (i < 0) continue;
-        sum += took;
-        if (i == 0 || took < best) best = took;
-    }
-    return best > 0 ? best : 1e-9;
+    arrays *w = work;
+#pragma omp parallel num_threads(w->threads)
+    triad(w);
+    return WEFT_OK;
 }
 
 /* Each thread touches its share first, so that it lies in its own part of memory. */
-static void fill(char *array, int64_t n, weft_dtype dtype)
+static void touch(const arrays *w)
 {
     int64_t begin, end;
-    share(n, &begin, &end);
-    for (int64_t i = begin; i < end; i++)
-        if (dtype == WEFT_F32)
-            ((float *)array)[i] = 1.0f + (float)(i % 7);
-        else
-            ((double *)array)[i] = 1.0 + (double)(i % 7);
-}
-
-static char *array(int64_t n, weft_dtype dtype, int threads)
-{
-    size_t bytes = (size_t)n * weft_dtype_bytes(dtype);
-    char *memory = aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
-    if (!memory) return NULL;
-#pragma omp parallel num_threads(threads)
-    fill(memory, n, dtype);
-    return memory;
-}
-
-/* Gives work->a, b, c and runs; returns the best seconds, or 0 when memory is out. */
-static double measure(void (*run)(const work *), work *w, const int64_t n[3], int threads)
-{
-    w->a = array(n[0], w->dtype, threads);
-    w->b = array(n[1], w->dtype, threads);
-    w->c = array(n[2], w->dtype, threads);
-    double seconds = w->a && w->b && w->c ? best_time(run, w, threads) : 0;
-    free(w->a);
-    free(w->b);
-    free(w->c);
-    return seconds;
+    share(w->n, &begin, &end);
+    for (int64_t i = begin; i < end; i++) {
+        w->a[i] = 0;
+        w->b[i] = (float)(i % 7);
+        w->c[i] = (float)(i % 5);
+    }
 }
 
 /* The first number in a file of Linux's description of processor `cpu`'s third-level cache; -1 if
@@ -137,40 +158,33 @@ static size_t last_level_cache(int threads)
     return bytes > LEAST_CACHE ? bytes : LEAST_CACHE;
 }
 
-static weft_status no_memory(weft_error *error)
-{
-    return weft_error_set(error, WEFT_NO_MEMORY, "measure", "no memory for the arrays");
-}
-
-weft_status weft_measure_gemm(weft_dtype dtype, int threads, double *flops_per_second,
-                              weft_error *error)
-{
-    static const int64_t n[3] = {(int64_t)ROWS * INNER, (int64_t)INNER * COLUMNS,
-                                 (int64_t)ROWS * COLUMNS};
-    if (!flops_per_second || threads < 0 || !weft_dtype_is_float(dtype))
-        return weft_error_set(error, WEFT_BAD_ARGUMENT, "measure",
-                              "products are measured in f32 or f64, into a number, on 0 threads "
-                              "or more");
-    weft_status status = gemm_load(error);
-    if (status != WEFT_OK) return status;
-    work w = {.dtype = dtype};
-    double seconds = measure(product, &w, n, threads ? threads : omp_get_max_threads());
-    if (seconds <= 0) return no_memory(error);
-    *flops_per_second = 2.0 * ROWS * COLUMNS * INNER / seconds;
-    return WEFT_OK;
-}
-
 weft_status weft_measure_triad(int threads, double *bytes_per_second, weft_error *error)
 {
+    double seconds = 0;
     if (!bytes_per_second || threads < 0)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "measure",
                               "the triad is measured into a number, on 0 threads or more");
-    if (!threads) threads = omp_get_max_threads();
-    size_t cache = last_level_cache(threads);
-    work w = {.dtype = WEFT_F32, .n = (int64_t)(2 * cache / sizeof(float))};
-    double seconds = measure(triad, &w, (const int64_t[]){w.n, w.n, w.n}, threads);
-    if (seconds <= 0) return no_memory(error);
-    *bytes_per_second = 3.0 * sizeof(float) * (double)w.n / seconds;
+    arrays w = {.threads = threads ? threads : omp_get_max_threads()};
+    size_t bytes = 2 * last_level_cache(w.threads) / ALIGNMENT * ALIGNMENT;
+    w.n = (int64_t)(bytes / sizeof(float));
+    w.a = aligned_alloc(ALIGNMENT, bytes);
+    w.b = aligned_alloc(ALIGNMENT, bytes);
+    w.c = aligned_alloc(ALIGNMENT, bytes);
+    bool good = w.a && w.b && w.c;
+    if (good) {
+#pragma omp parallel num_threads(w.threads)
+        touch(&w);
+        best_time(run_triad, &w, &seconds);
+    }
+    free(w.a);
+    free(w.b);
+    free(w.c);
+    if (!good)
+        return weft_error_set(error, WEFT_NO_MEMORY, "measure",
+                              "no memory for three arrays of "
+                              "%zu bytes",
+                              bytes);
+    *bytes_per_second = 3.0 * (double)bytes / seconds;
     return WEFT_OK;
 }
 

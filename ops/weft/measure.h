@@ -13,8 +13,8 @@ extern "C" {
  * the best of several repetitions. They must not be called from a parallel region. On an error the
  * result is left alone. */
 
-/* Floating-point operations per second of BLAS: C [6000, 2048] = A [6000, 512] B [512, 2048], the
- * rows of C divided among the threads. WEFT_F32 or WEFT_F64. */
+/* Floating-point operations per second of weft_matmul, with the backend that it uses:
+ * C [6000, 2048] = A [6000, 512] B [512, 2048]. WEFT_F32 or WEFT_F64. */
 WEFT_API weft_status weft_measure_gemm(weft_dtype dtype, int threads, double *flops_per_second,
                                        weft_error *error);
 /* Bytes per second between memory and processor: a = b + s c over f32 arrays that together are six
