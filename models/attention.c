@@ -29,7 +29,8 @@ static heads project(weft_graph *g, weft_value query, weft_value memory,
     int64_t d_model = weft_dim(g, query, 2), head_dim = d_model / o->heads;
     if (o->projection == WEFT_PROJECT_FUSED) {
         weft_value parts[3];
-        weft_value all = weft_layer_linear(g, "qkv", query, 3 * d_model, o->bias);
+        weft_value all =
+            weft_name(g, weft_layer_linear(g, "qkv", query, 3 * d_model, o->bias), "qkv");
         weft_chunk(g, split(g, all, o->heads), -1, 3, parts);
         return (heads){parts[0], parts[1], parts[2]};
     }
@@ -130,7 +131,8 @@ weft_value weft_layer_attention(weft_graph *graph, const char *name, weft_value 
     }
     weft_value y = attend(g, &h, o, scale, parts);
     y = weft_reshape(g, o->merge_as_rows ? y : swap_heads(g, y), shape);
-    if (!o->no_out) y = weft_layer_linear(g, "out", y, shape.dim[2], o->out_bias);
+    if (!o->no_out)
+        y = weft_layer_linear(g, "out", weft_name(g, y, "merged"), shape.dim[2], o->out_bias);
     weft_scope_pop(g);
     return y;
 }
