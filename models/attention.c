@@ -60,7 +60,8 @@ static weft_value causal_and(weft_graph *g, const weft_attention_options *o, int
                              int64_t key_len)
 {
     if (!o->causal) return o->mask;
-    weft_value causal = weft_causal_mask(g, query_len, key_len);
+    weft_value seen = weft_tril_mask(g, query_len, key_len, key_len - query_len);
+    weft_value causal = weft_logical_not(g, seen);
     return weft_is_value(o->mask) ? weft_logical_or(g, o->mask, causal) : causal;
 }
 

@@ -1,0 +1,5 @@
+#include "tests.h"
+void seeds_tests(void)
+{
+    CU_add_suite("seeds", NULL, NULL);
+}
