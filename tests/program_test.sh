@@ -42,7 +42,8 @@ expect 2 'no op "none"' "$weft" check --op none
 expect 0 "worst error" "$weft" check transformer
 # The seeds' data travel in the program.
 cp "$weft" copy && expect 0 "every figure as in the documents" ./copy seeds
-expect 0 '"verdict":	"ok"' "$weft" seeds --json
+expect 0 '"verdict":	"ok"' "$weft" seeds --json 000 003
+expect 2 'no document "005"' "$weft" seeds 005
 expect 0 "" "$weft" dot transformer encoder_layers=1 decoder_layers=1 --train -o graph.dot
 grep -q "digraph weft" graph.dot || { echo "failed: no DOT text"; failures=$((failures + 1)); }
 small=(transformer vocab=50 d_model=16 heads=2 d_ff=32 encoder_layers=1 decoder_layers=1 batch=2)
