@@ -29,7 +29,8 @@ static heads project(weft_graph *g, weft_value query, weft_value memory,
     int64_t d_model = weft_dim(g, query, 2), head_dim = d_model / o->heads;
     if (o->projection == WEFT_PROJECT_FUSED) {
         weft_value parts[3];
-        weft_value all = weft_layer_linear(g, "qkv", query, 3 * d_model, o->bias);
+        weft_value all =
+            weft_name(g, weft_layer_linear(g, "qkv", query, 3 * d_model, o->bias), "qkv");
         weft_chunk(g, split(g, all, o->heads), -1, 3, parts);
         return (heads){parts[0], parts[1], parts[2]};
     }
@@ -59,7 +60,8 @@ static weft_value causal_and(weft_graph *g, const weft_attention_options *o, int
                              int64_t key_len)
 {
     if (!o->causal) return o->mask;
-    weft_value causal = weft_causal_mask(g, query_len, key_len);
+    weft_value seen = weft_tril_mask(g, query_len, key_len, key_len - query_len);
+    weft_value causal = weft_logical_not(g, seen);
     return weft_is_value(o->mask) ? weft_logical_or(g, o->mask, causal) : causal;
 }
 
@@ -130,7 +132,8 @@ weft_value weft_layer_attention(weft_graph *graph, const char *name, weft_value 
     }
     weft_value y = attend(g, &h, o, scale, parts);
     y = weft_reshape(g, o->merge_as_rows ? y : swap_heads(g, y), shape);
-    if (!o->no_out) y = weft_layer_linear(g, "out", y, shape.dim[2], o->out_bias);
+    if (!o->no_out)
+        y = weft_layer_linear(g, "out", weft_name(g, y, "merged"), shape.dim[2], o->out_bias);
     weft_scope_pop(g);
     return y;
 }

@@ -78,7 +78,7 @@ weft_value weft_layer_feed_forward(weft_graph *graph, const char *name, weft_val
     weft_value h = weft_layer_linear(g, o->gated ? "gate" : "in", x, o->d_ff, o->bias);
     h = activate(g, h, o->activation);
     if (o->gated) h = weft_mul(g, h, weft_layer_linear(g, "in", x, o->d_ff, o->bias));
-    h = weft_dropout(g, h, o->dropout);
+    h = weft_dropout(g, weft_name(g, h, "hidden"), o->dropout);
     weft_value y = weft_layer_linear(g, "out", h, weft_dim(g, x, -1), o->bias);
     weft_scope_pop(g);
     return y;

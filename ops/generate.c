@@ -119,7 +119,8 @@ static weft_value generate(weft_graph *graph, const weft_op *op, weft_dtype dtyp
     generate_attr attr;
     memset(&attr, 0, sizeof attr);
     attr.dtype = dtype;
-    attr.shape = shape;
+    attr.shape.rank = shape.rank; /* field by field: equal nodes have equal bytes, gaps too */
+    memcpy(attr.shape.dim, shape.dim, sizeof shape.dim);
     attr.start = start;
     attr.step = step;
     return weft_apply(graph, op, &attr, NULL, 0, NULL);

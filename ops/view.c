@@ -135,7 +135,8 @@ weft_value weft_reshape(weft_graph *graph, weft_value x, weft_shape shape)
 {
     reshape_attr attr;
     memset(&attr, 0, sizeof attr);
-    attr.shape = shape;
+    attr.shape.rank = shape.rank; /* field by field: equal nodes have equal bytes, gaps too */
+    memcpy(attr.shape.dim, shape.dim, sizeof shape.dim);
     if (weft_is_value(x) && weft_shape_equal(weft_shape_of(graph, x), shape)) return x;
     return weft_apply(graph, &weft_op_reshape, &attr, &x, 1, NULL);
 }
@@ -283,7 +284,8 @@ weft_value weft_broadcast_to(weft_graph *graph, weft_value x, weft_shape shape)
 {
     reshape_attr attr;
     memset(&attr, 0, sizeof attr);
-    attr.shape = shape;
+    attr.shape.rank = shape.rank; /* field by field: equal nodes have equal bytes, gaps too */
+    memcpy(attr.shape.dim, shape.dim, sizeof shape.dim);
     if (weft_is_value(x) && weft_shape_equal(weft_shape_of(graph, x), shape)) return x;
     return weft_apply(graph, &weft_op_broadcast_to, &attr, &x, 1, NULL);
 }

@@ -1,20 +1,15 @@
 /* Holds ops and a whole Transformer against what PyTorch computed (golden/make_golden.py): outputs,
  * the gradient of every input and parameter, and the losses of 50 Adam steps, in f32 and in f64.
  * Errors are relative and norm-wise: |a - b| <= limit |b|. */
-#include "tests.h"
+#include "golden.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define PATH(file) WEFT_GOLDEN_DIR "/" file
+const golden_precision golden_precisions[2] = {{WEFT_F32, 1e-4}, {WEFT_F64, 5e-7}};
 
-static const struct {
-    weft_dtype dtype;
-    double limit; /* the files are f32, so f64 cannot agree better than rounding to it allows */
-} precisions[] = {{WEFT_F32, 1e-4}, {WEFT_F64, 5e-7}};
-
-static double element(const weft_tensor *t, int64_t i)
+double golden_element(const weft_tensor *t, int64_t i)
 {
     return t->dtype == WEFT_F32 ? (double)((const float *)t->data)[i]
                                 : ((const double *)t->data)[i];
@@ -24,12 +19,11 @@ static double norm_of(const weft_tensor *t)
 {
     double sum = 0;
     for (int64_t i = 0, n = weft_shape_numel(t->shape); i < n; i++)
-        sum += element(t, i) * element(t, i);
+        sum += golden_element(t, i) * golden_element(t, i);
     return sqrt(sum);
 }
 
-/* |got - wanted| <= limit |wanted| + floor; false for other shapes and for any NaN. */
-static bool agrees(const char *what, const weft_tensor *got, const weft_tensor *wanted,
+bool golden_agrees(const char *what, const weft_tensor *got, const weft_tensor *wanted,
                    double limit, double floor)
 {
     double sum = 0;
@@ -38,7 +32,7 @@ static bool agrees(const char *what, const weft_tensor *got, const weft_tensor *
         return false;
     }
     for (int64_t i = 0, n = weft_shape_numel(got->shape); i < n; i++) {
-        double off = element(got, i) - element(wanted, i);
+        double off = golden_element(got, i) - golden_element(wanted, i);
         sum += off * off;
     }
     double off = sqrt(sum), size = norm_of(wanted);
@@ -49,29 +43,46 @@ static bool agrees(const char *what, const weft_tensor *got, const weft_tensor *
     return good;
 }
 
-/* Loads a file, and copies it into a store whose floating tensors are of `dtype`. */
-static weft_params *load(const char *path, weft_dtype dtype)
+static weft_status copy_to(weft_params *store, const char *name, const weft_tensor *from,
+                           weft_dtype dtype, weft_error *error)
+{
+    weft_tensor to;
+    weft_dtype d = weft_dtype_is_float(from->dtype) ? dtype : from->dtype;
+    weft_status status = weft_params_add(store, name, d, from->shape, &to, error);
+    if (status != WEFT_OK) return status;
+    size_t n = (size_t)weft_shape_numel(from->shape);
+    if (d == from->dtype)
+        memcpy(to.data, from->data, n * weft_dtype_bytes(d));
+    else
+        for (size_t k = 0; k < n; k++) ((double *)to.data)[k] = ((const float *)from->data)[k];
+    return WEFT_OK;
+}
+
+weft_params *golden_load(const char *path, const char *prefix, weft_dtype dtype)
 {
     weft_error error = {0};
     weft_params *file = weft_params_new(), *store = weft_params_new();
     weft_status status = weft_params_load(file, path, &error);
     for (size_t i = 0; status == WEFT_OK && i < weft_params_count(file); i++) {
-        weft_tensor from, to;
+        weft_tensor from;
         const char *name = weft_params_name(file, i);
+        if (strncmp(name, prefix, strlen(prefix)) != 0) continue;
         weft_params_get(file, name, &from);
-        weft_dtype d = weft_dtype_is_float(from.dtype) ? dtype : from.dtype;
-        status = weft_params_add(store, name, d, from.shape, &to, &error);
-        if (status != WEFT_OK) break;
-        size_t n = (size_t)weft_shape_numel(from.shape);
-        if (d == from.dtype)
-            memcpy(to.data, from.data, n * weft_dtype_bytes(d));
-        else
-            for (size_t k = 0; k < n; k++) ((double *)to.data)[k] = ((const float *)from.data)[k];
+        status = copy_to(store, name + strlen(prefix), &from, dtype, &error);
     }
     weft_params_free(file);
     if (status != WEFT_OK) printf("\n    %s: %s: %s\n", path, error.where, error.message);
     CU_ASSERT_EQUAL_FATAL(status, WEFT_OK);
     return store;
+}
+
+void golden_target(const weft_session *s, const weft_params *store, weft_value value,
+                   const char *name, double limit, double floor)
+{
+    weft_tensor got, wanted;
+    bool found = weft_params_get(store, name, &wanted) && weft_session_tensor(s, value, &got);
+    if (!found) printf("\n    %s is not there\n", name);
+    CU_ASSERT_TRUE(found && golden_agrees(name, &got, &wanted, limit, floor));
 }
 
 /* ---- Single ops ---- */
@@ -184,15 +195,6 @@ static bool state_of(weft_graph *g, const weft_params *store, const char *name, 
     return true;
 }
 
-static void check_target(const weft_session *s, const weft_params *store, weft_value value,
-                         const char *name, double limit)
-{
-    weft_tensor got, wanted;
-    bool found = weft_params_get(store, name, &wanted) && weft_session_tensor(s, value, &got);
-    if (!found) printf("\n    %s is not there\n", name);
-    CU_ASSERT_TRUE(found && agrees(name, &got, &wanted, limit, 0));
-}
-
 static void check_case(const op_case *c, weft_params *store, double limit)
 {
     char name[96];
@@ -221,10 +223,10 @@ static void check_case(const op_case *c, weft_params *store, double limit)
         CU_FAIL("a case does not run");
     } else {
         snprintf(name, sizeof name, "%s.out", c->name);
-        check_target(s, store, targets[0], name, limit);
+        golden_target(s, store, targets[0], name, limit, 0);
         for (size_t i = 0; i < n_wrt; i++) {
             snprintf(name, sizeof name, "%s.grad%d", c->name, of[i]);
-            check_target(s, store, targets[i + 1], name, limit);
+            golden_target(s, store, targets[i + 1], name, limit, 0);
         }
     }
     weft_session_free(s);
@@ -234,10 +236,10 @@ static void check_case(const op_case *c, weft_params *store, double limit)
 
 static void test_ops(void)
 {
-    for (size_t p = 0; p < sizeof precisions / sizeof *precisions; p++) {
-        weft_params *store = load(PATH("ops.safetensors"), precisions[p].dtype);
+    for (size_t p = 0; p < sizeof golden_precisions / sizeof *golden_precisions; p++) {
+        weft_params *store = golden_load(GOLDEN("ops.safetensors"), "", golden_precisions[p].dtype);
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-            check_case(&cases[i], store, precisions[p].limit);
+            check_case(&cases[i], store, golden_precisions[p].limit);
         weft_params_free(store);
     }
 }
@@ -245,7 +247,7 @@ static void test_ops(void)
 /* Every case of the file has its row above. */
 static void test_no_case_left_out(void)
 {
-    weft_params *store = load(PATH("ops.safetensors"), WEFT_F32);
+    weft_params *store = golden_load(GOLDEN("ops.safetensors"), "", WEFT_F32);
     size_t in_file = 0;
     for (size_t i = 0; i < weft_params_count(store); i++)
         in_file += strstr(weft_params_name(store, i), ".out") != NULL;
@@ -316,7 +318,7 @@ static void rig_build(rig *r, const char *path, bool post_norm, weft_dtype dtype
         .decoder_layers = 2,
         .source_len = 7,
         .target_len = 6};
-    *r = (rig){.g = weft_graph_new(), .store = load(path, dtype)};
+    *r = (rig){.g = weft_graph_new(), .store = golden_load(path, "", dtype)};
     CU_ASSERT_EQUAL_FATAL(weft_transformer(r->g, &c, &r->io), WEFT_OK);
     r->n = weft_graph_params(r->g, r->params, MOST_PARAMS);
     CU_ASSERT_TRUE_FATAL(r->n > 0 && r->n <= MOST_PARAMS);
@@ -338,7 +340,7 @@ static void check_gradients(const char *path, bool post_norm, weft_dtype dtype, 
     rig_open(&r, targets, r.n + 3);
     CU_ASSERT_EQUAL_FATAL(weft_run(r.session), WEFT_OK);
     for (int i = 0; i < 3; i++)
-        check_target(r.session, r.store, results[i], result_names[i], limit);
+        golden_target(r.session, r.store, results[i], result_names[i], limit, 0);
     weft_tensor norms;
     CU_ASSERT_TRUE_FATAL(weft_params_get(r.store, "norms", &norms));
     size_t in_file = 0;
@@ -346,13 +348,9 @@ static void check_gradients(const char *path, bool post_norm, weft_dtype dtype, 
         in_file += !strncmp(weft_params_name(r.store, i), "grad.", 5);
     CU_ASSERT_EQUAL(in_file, r.n);
     for (size_t i = 0; i < r.n; i++) {
-        weft_tensor got, wanted;
         snprintf(name, sizeof name, "grad.%s", weft_name_of(r.g, r.params[i]));
-        bool found = weft_params_get(r.store, name, &wanted) &&
-                     weft_session_tensor(r.session, targets[i], &got);
-        if (!found) printf("\n    %s is not there\n", name);
-        CU_ASSERT_TRUE(found &&
-                       agrees(name, &got, &wanted, limit, 1e-3 * limit * element(&norms, 0)));
+        golden_target(r.session, r.store, targets[i], name, limit,
+                      1e-3 * limit * golden_element(&norms, 0));
     }
     rig_close(&r);
 }
@@ -377,34 +375,36 @@ static void check_training(const char *path, bool post_norm, weft_dtype dtype, d
         CU_ASSERT_EQUAL_FATAL(weft_run(r.session), WEFT_OK);
         CU_ASSERT_TRUE_FATAL(weft_session_tensor(r.session, r.io.loss, &loss));
         CU_ASSERT_TRUE_FATAL(weft_session_tensor(r.session, r.norm, &norm));
-        losses[i] = element(&loss, 0);
-        norms[i] = element(&norm, 0);
+        losses[i] = golden_element(&loss, 0);
+        norms[i] = golden_element(&norm, 0);
     }
     weft_tensor wanted, got = weft_tensor_dense(losses, WEFT_F64, WEFT_SHAPE(STEPS));
     CU_ASSERT_TRUE(weft_params_get(r.store, "losses", &wanted));
-    CU_ASSERT_TRUE(agrees("losses", &got, &wanted, limit, 0));
-    CU_ASSERT_TRUE(element(&wanted, STEPS - 1) < element(&wanted, 0) / 2);
+    CU_ASSERT_TRUE(golden_agrees("losses", &got, &wanted, limit, 0));
+    CU_ASSERT_TRUE(golden_element(&wanted, STEPS - 1) < golden_element(&wanted, 0) / 2);
     got.data = norms;
     CU_ASSERT_TRUE(weft_params_get(r.store, "norms", &wanted));
-    CU_ASSERT_TRUE(agrees("norms", &got, &wanted, limit * 10, 0));
+    CU_ASSERT_TRUE(golden_agrees("norms", &got, &wanted, limit * 10, 0));
     rig_close(&r);
 }
 
-static const char *const files[] = {PATH("transformer_pre_norm.safetensors"),
-                                    PATH("transformer.safetensors")};
+static const char *const files[] = {GOLDEN("transformer_pre_norm.safetensors"),
+                                    GOLDEN("transformer.safetensors")};
 
 static void test_transformer_gradients(void)
 {
-    for (size_t p = 0; p < sizeof precisions / sizeof *precisions; p++)
+    for (size_t p = 0; p < sizeof golden_precisions / sizeof *golden_precisions; p++)
         for (int post = 0; post < 2; post++)
-            check_gradients(files[post], post, precisions[p].dtype, precisions[p].limit);
+            check_gradients(files[post], post, golden_precisions[p].dtype,
+                            golden_precisions[p].limit);
 }
 
 static void test_transformer_training(void)
 {
-    for (size_t p = 0; p < sizeof precisions / sizeof *precisions; p++)
+    for (size_t p = 0; p < sizeof golden_precisions / sizeof *golden_precisions; p++)
         for (int post = 0; post < 2; post++)
-            check_training(files[post], post, precisions[p].dtype, precisions[p].limit);
+            check_training(files[post], post, golden_precisions[p].dtype,
+                           golden_precisions[p].limit);
 }
 
 void golden_tests(void)

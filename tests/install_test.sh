@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Installs into a prefix of its own, then builds and runs a small program there with nothing but what
-# pkg-config says. Usage: install_test.sh BUILD_FOLDER SOURCE_FOLDER
+# Installs into a prefix of its own, then builds and runs programs there with nothing but what
+# pkg-config says: a small one, and those that stand in documents, as they stand there.
+# Usage: install_test.sh BUILD_FOLDER
 set -euo pipefail
 build=$1
+source=$(realpath "$(dirname "$0")/..")
 prefix=$(mktemp -d)
 trap 'rm -rf "$prefix"' EXIT
 DESTDIR="$prefix" meson install -C "$build" --no-rebuild >/dev/null
@@ -29,3 +31,14 @@ library=$(dirname "$(find "$prefix" -name 'libweft.so')")
 got=$(LD_LIBRARY_PATH=$library "$prefix/first")
 [ "$got" = 144 ] || { echo "the installed program printed '$got', not 144"; exit 1; }
 echo "installed, linked and run: $got"
+
+# The first block of C in a document.
+cd "$prefix"
+for document in README.md models/docs/new-architecture.md; do
+    sed -n '/^```c$/,/^```$/p' "$source/$document" | sed -e '1d' -e '/^```$/,$d' >document.c
+    [ -s document.c ] || { echo "$document has no program"; exit 1; }
+    # shellcheck disable=SC2046
+    ${CC:-cc} -Wall -Wextra -Werror document.c $(pkg-config --cflags --libs weft) -o document
+    LD_LIBRARY_PATH=$library ./document || { echo "the program of $document failed"; exit 1; }
+done
+grep -q "digraph weft" mixer.dot || { echo "the mixer is not drawn"; exit 1; }

@@ -26,7 +26,7 @@ expect()
 expect 2 "Usage: weft" "$weft"
 expect 0 "Usage: weft" "$weft" --help
 expect 2 'no command "nonsense"' "$weft" nonsense
-for command in ops models dot plan profile check train translate; do
+for command in ops models dot plan profile check seeds train translate; do
     expect 0 "Usage: weft $command" "$weft" $command --help
     expect 2 "unrecognized option" "$weft" $command --no-such-option
 done
@@ -40,6 +40,10 @@ expect 0 '"ratio"' "$weft" plan transformer --train --json
 expect 0 "ok" "$weft" check --op softmax
 expect 2 'no op "none"' "$weft" check --op none
 expect 0 "worst error" "$weft" check transformer
+# The seeds' data travel in the program.
+cp "$weft" copy && expect 0 "every figure as in the documents" ./copy seeds
+expect 0 '"verdict":	"ok"' "$weft" seeds --json 000 003
+expect 2 'no document "005"' "$weft" seeds 005
 expect 0 "" "$weft" dot transformer encoder_layers=1 decoder_layers=1 --train -o graph.dot
 grep -q "digraph weft" graph.dot || { echo "failed: no DOT text"; failures=$((failures + 1)); }
 small=(transformer vocab=50 d_model=16 heads=2 d_ff=32 encoder_layers=1 decoder_layers=1 batch=2)

@@ -17,9 +17,9 @@ import torch.nn.functional as F
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def save(name, tensors):
+def save(name, tensors, metadata=None):
     """The safetensors format: length of the header, header in JSON, data."""
-    header, data = {}, b""
+    header, data = {"__metadata__": metadata} if metadata else {}, b""
     for key, t in tensors.items():
         floating = t.is_floating_point()
         raw = t.detach().to(torch.float32 if floating else torch.int32).contiguous().numpy().tobytes()

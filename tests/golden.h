@@ -1,0 +1,30 @@
+/* What the suites that hold weft against PyTorch's numbers share; see golden_test.c. */
+#ifndef WEFT_TESTS_GOLDEN_H
+#define WEFT_TESTS_GOLDEN_H
+
+#include "tests.h"
+
+#define GOLDEN(file) WEFT_GOLDEN_DIR "/" file
+
+/* Norm-wise relative errors that are let pass. The files are f32, so that f64 cannot agree better
+ * than rounding to it allows. */
+typedef struct golden_precision {
+    weft_dtype dtype;
+    double limit;
+} golden_precision;
+extern const golden_precision golden_precisions[2];
+
+/* A new store with the tensors of the file whose names begin with `prefix`, without it, floating
+ * ones in `dtype`. */
+weft_params *golden_load(const char *path, const char *prefix, weft_dtype dtype);
+/* Element i of a contiguous floating tensor. */
+double golden_element(const weft_tensor *t, int64_t i);
+/* |got - wanted| <= limit |wanted| + floor; false, with a line that says so, for other shapes and
+ * for any NaN. */
+bool golden_agrees(const char *what, const weft_tensor *got, const weft_tensor *wanted,
+                   double limit, double floor);
+/* The same for a target of a session and a tensor of the store, which must be there. */
+void golden_target(const weft_session *s, const weft_params *store, weft_value value,
+                   const char *name, double limit, double floor);
+
+#endif

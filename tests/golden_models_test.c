@@ -1,0 +1,178 @@
+/* Holds whole models of the list against what PyTorch computed (golden/make_models.py): the output,
+ * the loss, the gradient of every weight and of every input of vectors, in f32 and in f64. A file
+ * says in its metadata which cases it has, and with which model and options weft builds each. */
+#include "golden.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_WRT 256
+#define TEXT     512
+
+typedef struct rig {
+    weft_graph *g;
+    weft_model_io io;
+    weft_value wrt[MOST_WRT];
+    size_t n; /* parameters, then inputs of vectors */
+    weft_params *store;
+} rig;
+
+/* Builds what "MODEL key=value key=value" says. */
+static void rig_build(rig *r, const char *what, weft_dtype dtype)
+{
+    char text[TEXT], *rest = NULL;
+    const char *options[WEFT_MODEL_OPTIONS];
+    weft_error error = {0};
+    size_t n = 0;
+    CU_ASSERT_TRUE_FATAL(strlen(what) < sizeof text);
+    memcpy(text, what, strlen(what) + 1);
+    const weft_model *model = weft_model_find(strtok_r(text, " ", &rest));
+    CU_ASSERT_PTR_NOT_NULL_FATAL(model);
+    for (char *o; n < WEFT_MODEL_OPTIONS - 1 && (o = strtok_r(NULL, " ", &rest));) options[n++] = o;
+    options[n++] = dtype == WEFT_F64 ? "f64=1" : "f64=0";
+    r->g = weft_graph_new();
+    weft_status status = weft_model_build_text(r->g, model, options, n, false, &r->io, &error);
+    if (status != WEFT_OK) printf("\n    %s: %s: %s\n", what, error.where, error.message);
+    CU_ASSERT_EQUAL_FATAL(status, WEFT_OK);
+    r->n = weft_graph_params(r->g, r->wrt, MOST_WRT - 2);
+    CU_ASSERT_TRUE_FATAL(r->n <= MOST_WRT - 2);
+    if (weft_is_value(r->io.input)) r->wrt[r->n++] = r->io.input;
+    if (weft_is_value(r->io.memory)) r->wrt[r->n++] = r->io.memory;
+}
+
+/* Feeds every input of the graph with the tensor of its name. */
+static void feed_all(const rig *r, weft_session *s)
+{
+    static const char *const names[] = {"source", "target_in", "target_out", "input",
+                                        "memory", "target",    "hidden"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        weft_tensor t;
+        weft_value input = weft_find(r->g, names[i]);
+        if (!weft_is_value(input)) continue;
+        CU_ASSERT_TRUE_FATAL(weft_params_get(r->store, names[i], &t));
+        CU_ASSERT_TRUE_FATAL(weft_shape_equal(t.shape, weft_shape_of(r->g, input)));
+        size_t n = (size_t)weft_shape_numel(t.shape);
+        uint8_t truth[64];
+        const void *data = t.data;
+        if (weft_dtype_of(r->g, input) == WEFT_BOOL) {
+            CU_ASSERT_TRUE_FATAL(n <= sizeof truth);
+            for (size_t k = 0; k < n; k++) truth[k] = ((const int32_t *)t.data)[k] != 0;
+            data = truth;
+        }
+        size_t bytes = n * weft_dtype_bytes(weft_dtype_of(r->g, input));
+        CU_ASSERT_EQUAL_FATAL(weft_feed(s, input, data, bytes), WEFT_OK);
+    }
+}
+
+/* Some gradients are zero but for rounding (that of a key's bias), so that a part of the norm of
+ * the whole gradient is let pass, too. */
+static double whole_gradient(const rig *r)
+{
+    double sum = 0;
+    size_t in_file = 0;
+    for (size_t i = 0; i < weft_params_count(r->store); i++) {
+        weft_tensor t;
+        const char *name = weft_params_name(r->store, i);
+        if (strncmp(name, "grad.", 5) != 0) continue;
+        in_file++;
+        weft_params_get(r->store, name, &t);
+        for (int64_t k = 0, n = weft_shape_numel(t.shape); k < n; k++)
+            sum += golden_element(&t, k) * golden_element(&t, k);
+    }
+    CU_ASSERT_EQUAL(in_file, r->n);
+    return sqrt(sum);
+}
+
+static void check_case(const char *path, const char *name, const char *what, golden_precision p)
+{
+    char prefix[64], text[160];
+    weft_error error = {0};
+    weft_value targets[MOST_WRT + 2], grads[MOST_WRT];
+    rig r;
+    int failures = (int)CU_get_number_of_failures();
+    snprintf(prefix, sizeof prefix, "%s/", name);
+    rig_build(&r, what, p.dtype);
+    r.store = golden_load(path, prefix, p.dtype);
+    double floor = 1e-3 * p.limit * whole_gradient(&r);
+    for (size_t i = 0; i < r.n; i++) {
+        weft_tensor t;
+        bool found = weft_params_get(r.store, weft_name_of(r.g, r.wrt[i]), &t);
+        if (!found) printf("\n    %s has no %s\n", name, weft_name_of(r.g, r.wrt[i]));
+        CU_ASSERT_TRUE(found);
+    }
+    weft_grad(r.g, r.io.loss, r.wrt, r.n, grads);
+    for (size_t i = 0; i < r.n; i++) targets[i] = weft_contiguous(r.g, grads[i]);
+    targets[r.n] = weft_contiguous(r.g, r.io.output);
+    targets[r.n + 1] = r.io.loss;
+    weft_plan_options verify = {.verify = true};
+    weft_plan *plan = weft_plan_new(r.g, targets, r.n + 2, &verify, &error);
+    weft_session *s = NULL;
+    if (plan && weft_params_init(r.store, r.g, 1, &error) == WEFT_OK)
+        s = weft_session_new(plan, r.store, NULL, &error);
+    if (!s) printf("\n    %s: %s: %s\n", name, error.where, error.message);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+    feed_all(&r, s);
+    CU_ASSERT_EQUAL_FATAL(weft_run(s), WEFT_OK);
+    golden_target(s, r.store, targets[r.n], "output", p.limit, 0);
+    golden_target(s, r.store, targets[r.n + 1], "loss", p.limit, 0);
+    for (size_t i = 0; i < r.n; i++) {
+        snprintf(text, sizeof text, "grad.%s", weft_name_of(r.g, r.wrt[i]));
+        golden_target(s, r.store, targets[i], text, p.limit, floor);
+    }
+    if ((int)CU_get_number_of_failures() != failures) printf("    case %s of %s\n", name, path);
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_params_free(r.store);
+    weft_graph_free(r.g);
+}
+
+static void check_file(const char *path, int at_least)
+{
+    char text[2048], *rest = NULL;
+    int n = 0;
+    weft_error error = {0};
+    weft_params *file = weft_params_new();
+    CU_ASSERT_EQUAL_FATAL(weft_params_load(file, path, &error), WEFT_OK);
+    const char *names = weft_params_meta(file, "cases");
+    CU_ASSERT_TRUE_FATAL(names && strlen(names) < sizeof text);
+    memcpy(text, names, strlen(names) + 1);
+    for (char *name = strtok_r(text, " ", &rest); name; name = strtok_r(NULL, " ", &rest), n++) {
+        const char *what = weft_params_meta(file, name);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(what);
+        for (int p = 0; p < 2; p++) check_case(path, name, what, golden_precisions[p]);
+    }
+    CU_ASSERT_TRUE(n >= at_least);
+    weft_params_free(file);
+}
+
+static void test_attention(void)
+{
+    check_file(GOLDEN("model_attention.safetensors"), 18);
+}
+static void test_feed_forward(void)
+{
+    check_file(GOLDEN("model_feed_forward.safetensors"), 4);
+}
+static void test_encoder(void)
+{
+    check_file(GOLDEN("model_encoder.safetensors"), 6);
+}
+static void test_shared(void)
+{
+    check_file(GOLDEN("model_shared.safetensors"), 1);
+}
+static void test_language(void)
+{
+    check_file(GOLDEN("model_language.safetensors"), 3);
+}
+
+void golden_models_tests(void)
+{
+    CU_pSuite suite = CU_add_suite("models as PyTorch has them", NULL, NULL);
+    CU_add_test(suite, "attention", test_attention);
+    CU_add_test(suite, "feed-forward", test_feed_forward);
+    CU_add_test(suite, "encoder", test_encoder);
+    CU_add_test(suite, "Transformer with shared heads", test_shared);
+    CU_add_test(suite, "BERT, GPT, LLaMA", test_language);
+}

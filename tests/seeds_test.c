@@ -1,0 +1,418 @@
+/* What the systems of the seed documents must keep: exact zeros under masks, rows that sum to 1,
+ * dropout that keeps the mean, masks of every shape, who may see whom; and, of every model of the
+ * list, gradients, a run and a training step at its small size. `weft seeds` holds the documents'
+ * numbers. */
+#include "tests.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- A model of the list with data ---- */
+
+#define MOST_FEEDS  8
+#define MOST_PARAMS 128
+
+typedef struct rig {
+    weft_graph *g;
+    weft_model_io io;
+    weft_check_feed feed[MOST_FEEDS];
+    size_t n_feeds, n_params;
+    weft_value params[MOST_PARAMS];
+    weft_value lr, step;
+    weft_params *store;
+    weft_plan *plan;
+    weft_session *session;
+} rig;
+
+static void fill(void *data, weft_dtype dtype, int64_t n, int64_t vocab, uint64_t *state)
+{
+    for (int64_t i = 0; i < n; i++) {
+        double x = test_uniform(state, -1, 1);
+        if (dtype == WEFT_F32) ((float *)data)[i] = (float)x;
+        if (dtype == WEFT_F64) ((double *)data)[i] = x;
+        if (dtype == WEFT_BOOL) ((uint8_t *)data)[i] = i % 5 == 3;
+        if (dtype == WEFT_I32)
+            ((int32_t *)data)[i] =
+                i == n - 1 ? 0 : 1 + (int32_t)(test_random(state) % (uint64_t)(vocab - 1));
+    }
+}
+
+/* Random contents for each input of the graph: vectors, ids with one padded place, truth values. */
+static void make_feeds(rig *r)
+{
+    uint64_t state = 3;
+    for (size_t i = 0; i < weft_graph_node_count(r->g); i++) {
+        weft_node_info node = weft_graph_node(r->g, i);
+        if (node.op != &weft_op_input) continue;
+        weft_value input = weft_value_from_id(r->g, node.first_out);
+        weft_dtype dtype = weft_dtype_of(r->g, input);
+        int64_t n = weft_shape_numel(weft_shape_of(r->g, input));
+        size_t bytes = (size_t)n * weft_dtype_bytes(dtype);
+        void *data = calloc(1, bytes);
+        CU_ASSERT_TRUE_FATAL(data && r->n_feeds < MOST_FEEDS);
+        fill(data, dtype, n, r->io.vocab, &state);
+        r->feed[r->n_feeds++] = (weft_check_feed){input, data, bytes};
+    }
+}
+
+/* `text` is "key=value key=value", options of the model. */
+static void rig_build(rig *r, const char *name, const char *text, const char *more, bool training)
+{
+    char copy[512], *rest = NULL;
+    const char *options[WEFT_MODEL_OPTIONS];
+    size_t n = 0;
+    weft_error error = {0};
+    *r = (rig){.g = weft_graph_new(), .store = weft_params_new()};
+    snprintf(copy, sizeof copy, "%s %s", text, more);
+    for (char *o = strtok_r(copy, " ", &rest); o && n < WEFT_MODEL_OPTIONS;
+         o = strtok_r(NULL, " ", &rest))
+        options[n++] = o;
+    weft_status status =
+        weft_model_build_text(r->g, weft_model_find(name), options, n, training, &r->io, &error);
+    if (status != WEFT_OK) printf("\n    %s: %s: %s\n", name, error.where, error.message);
+    CU_ASSERT_EQUAL_FATAL(status, WEFT_OK);
+    make_feeds(r);
+    r->n_params = weft_graph_params(r->g, r->params, MOST_PARAMS);
+    CU_ASSERT_TRUE_FATAL(r->n_params <= MOST_PARAMS);
+}
+
+static void rig_open(rig *r, const weft_value *targets, size_t n)
+{
+    weft_error error = {0};
+    weft_plan_options verify = {.verify = true};
+    r->plan = weft_plan_new(r->g, targets, n, &verify, &error);
+    if (r->plan && weft_params_init(r->store, r->g, 1, &error) == WEFT_OK)
+        r->session = weft_session_new(r->plan, r->store, NULL, &error);
+    if (!r->session) printf("\n    %s: %s\n", error.where, error.message);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(r->session);
+    for (size_t i = 0; i < r->n_feeds; i++)
+        CU_ASSERT_EQUAL_FATAL(
+            weft_feed(r->session, r->feed[i].input, r->feed[i].data, r->feed[i].bytes), WEFT_OK);
+}
+
+/* Opens with the step of Adam: targets are the loss and the step. */
+static void rig_train(rig *r, float rate)
+{
+    weft_optimizer adam = WEFT_ADAM_DEFAULT;
+    r->lr = weft_scalar(r->g, weft_dtype_of(r->g, r->io.loss), (double)rate);
+    r->step = weft_train_step(r->g, r->io.loss, r->params, r->n_params, r->lr, &adam, NULL);
+    const weft_value targets[] = {r->io.loss, r->step};
+    rig_open(r, targets, 2);
+}
+
+static void rig_close(rig *r)
+{
+    for (size_t i = 0; i < r->n_feeds; i++) free((void *)(uintptr_t)r->feed[i].data);
+    weft_session_free(r->session);
+    weft_plan_free(r->plan);
+    weft_params_free(r->store);
+    weft_graph_free(r->g);
+}
+
+static float run_loss(rig *r)
+{
+    float loss = NAN;
+    CU_ASSERT_EQUAL_FATAL(weft_run(r->session), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_fetch(r->session, r->io.loss, &loss, sizeof loss), WEFT_OK);
+    return loss;
+}
+
+/* ---- Every model of the list ---- */
+
+static weft_check_result check_at(const weft_model *model, uint64_t seed)
+{
+    rig r;
+    weft_error error = {0};
+    weft_check_result result = {.worst_error = NAN};
+    weft_value wrt[MOST_PARAMS + 2];
+    rig_build(&r, model->name, model->small, "f64=1", true);
+    size_t n = weft_graph_params(r.g, wrt, MOST_PARAMS);
+    if (weft_is_value(r.io.input)) wrt[n++] = r.io.input;
+    if (weft_is_value(r.io.memory)) wrt[n++] = r.io.memory;
+    CU_ASSERT_EQUAL_FATAL(weft_params_init(r.store, r.g, seed, &error), WEFT_OK);
+    weft_status status = weft_check_gradient(r.g, r.io.loss, wrt, n, r.store, r.feed, r.n_feeds, 5,
+                                             1, &result, &error);
+    if (status != WEFT_OK) printf("\n    %s: %s: %s\n", model->name, error.where, error.message);
+    CU_ASSERT_EQUAL(status, WEFT_OK);
+    CU_ASSERT_TRUE(result.checked >= n);
+    rig_close(&r);
+    return result;
+}
+
+/* A kink of ReLU within a step of the differences spoils them at some parameters; a wrong gradient
+ * spoils them at all. */
+static void test_gradients(void)
+{
+    for (size_t i = 0; i < weft_model_count(); i++) {
+        const weft_model *model = weft_model_at(i);
+        weft_check_result result = check_at(model, 1);
+        for (uint64_t seed = 2; seed <= 5 && !(result.worst_error <= 1e-6); seed++)
+            result = check_at(model, seed);
+        if (!(result.worst_error <= 1e-6))
+            printf("\n    %s: off by %g at %s\n", model->name, result.worst_error, result.where);
+        CU_ASSERT_TRUE(result.worst_error <= 1e-6);
+    }
+}
+
+/* Forward alone, then twenty steps with dropout off: the loss is finite and falls. */
+static void test_runs(void)
+{
+    for (size_t i = 0; i < weft_model_count(); i++) {
+        const weft_model *model = weft_model_at(i);
+        rig r;
+        rig_build(&r, model->name, model->small, "", false);
+        const weft_value targets[] = {r.io.output, r.io.loss};
+        weft_tensor output;
+        rig_open(&r, targets, 2);
+        float forward = run_loss(&r);
+        CU_ASSERT_TRUE(isfinite(forward));
+        CU_ASSERT_TRUE(weft_session_tensor(r.session, r.io.output, &output));
+        CU_ASSERT_EQUAL(output.shape.rank, 3);
+        rig_close(&r);
+
+        rig_build(&r, model->name, model->small, "dropout=0", true);
+        rig_train(&r, 1e-2f);
+        float first = run_loss(&r), last = first;
+        for (int step = 0; step < 20; step++) last = run_loss(&r);
+        if (!(last < first))
+            printf("\n    %s: from %g to %g\n", model->name, (double)first, (double)last);
+        CU_ASSERT_TRUE(isfinite(first) && last < first);
+        rig_close(&r);
+    }
+}
+
+/* ---- Attention: its parts ---- */
+
+enum { BATCH = 2, HEADS = 4, LENGTH = 6, KEYS = 7, WIDTH = 16 };
+#define WEIGHTS (BATCH * HEADS * LENGTH * KEYS)
+
+/* Runs values of a graph in f64 with parameters from a seed. */
+static void evaluate(weft_graph *g, const weft_value *values, size_t n, double *const *out)
+{
+    weft_error error = {0};
+    weft_params *store = weft_params_new();
+    weft_value dense[8];
+    for (size_t i = 0; i < n; i++) dense[i] = weft_contiguous(g, values[i]);
+    weft_plan *plan = weft_plan_new(g, dense, n, NULL, &error);
+    weft_session *s = NULL;
+    if (plan && weft_params_init(store, g, 5, &error) == WEFT_OK)
+        s = weft_session_new(plan, store, NULL, &error);
+    if (!s) printf("\n    %s: %s\n", error.where, error.message);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+    CU_ASSERT_EQUAL_FATAL(weft_run(s), WEFT_OK);
+    for (size_t i = 0; i < n; i++) {
+        size_t bytes = (size_t)weft_shape_numel(weft_shape_of(g, dense[i])) * sizeof(double);
+        CU_ASSERT_EQUAL_FATAL(weft_fetch(s, dense[i], out[i], bytes), WEFT_OK);
+    }
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_params_free(store);
+}
+
+static weft_value normal(weft_graph *g, const char *name, weft_shape shape)
+{
+    return weft_state(g, name, WEFT_F64, shape, (weft_init){WEFT_INIT_NORMAL, 0, 1});
+}
+
+static bool hidden_key(int b, int key)
+{
+    return key >= KEYS - 1 - b;
+}
+
+/* Cross-attention with keys of padding masked and half of the weights dropped. */
+static void test_parts(void)
+{
+    const double p = 0.5;
+    static double weights[WEIGHTS], dropped[WEIGHTS], scores[WEIGHTS], scaled[WEIGHTS];
+    uint8_t hidden[BATCH * KEYS];
+    int gone = 0, seen = 0;
+    for (int i = 0; i < BATCH * KEYS; i++) hidden[i] = hidden_key(i / KEYS, i % KEYS);
+    weft_graph *g = weft_graph_new();
+    weft_attention_parts parts;
+    weft_attention_options o = {
+        .heads = HEADS,
+        .bias = true,
+        .dropout = p,
+        .mask = weft_constant_data(g, WEFT_BOOL, WEFT_SHAPE(BATCH, 1, 1, KEYS), hidden)};
+    weft_value x = normal(g, "x", WEFT_SHAPE(BATCH, LENGTH, WIDTH));
+    weft_value memory = normal(g, "memory", WEFT_SHAPE(BATCH, KEYS, WIDTH));
+    weft_layer_attention(g, "a", x, memory, &o, &parts);
+    const weft_value values[] = {parts.weights, parts.dropped, parts.scores, parts.scaled};
+    evaluate(g, values, 4, (double *const[]){weights, dropped, scores, scaled});
+    for (int row = 0; row < WEIGHTS / KEYS; row++) {
+        double sum = 0;
+        for (int key = 0; key < KEYS; key++) {
+            int i = row * KEYS + key;
+            bool masked = hidden_key(row / (HEADS * LENGTH), key);
+            sum += weights[i];
+            CU_ASSERT_EQUAL(weights[i] == 0, masked);
+            CU_ASSERT_TRUE(masked ? scaled[i] == -INFINITY
+                                  : fabs(scaled[i] - scores[i] / 2) < 1e-12); /* head width 4 */
+            CU_ASSERT_TRUE(dropped[i] == 0 || fabs(dropped[i] - weights[i] / (1 - p)) < 1e-15);
+            seen += !masked;
+            gone += !masked && dropped[i] == 0;
+        }
+        CU_ASSERT_DOUBLE_EQUAL(sum, 1, 1e-14);
+    }
+    CU_ASSERT_TRUE(gone > seen / 3 && gone < seen * 2 / 3);
+    weft_graph_free(g);
+}
+
+/* Weights of self-attention and of a cross-attention whose queries end where its keys end. */
+static void check_causal(int keys)
+{
+    static double weights[WEIGHTS];
+    weft_graph *g = weft_graph_new();
+    weft_attention_parts parts;
+    weft_attention_options o = {.heads = HEADS, .causal = true};
+    weft_value x = normal(g, "x", WEFT_SHAPE(BATCH, LENGTH, WIDTH));
+    weft_value memory = keys == LENGTH ? x : normal(g, "memory", WEFT_SHAPE(BATCH, keys, WIDTH));
+    weft_layer_attention(g, "a", x, memory, &o, &parts);
+    evaluate(g, &parts.weights, 1, (double *const[]){weights});
+    for (int i = 0; i < BATCH * HEADS * LENGTH * keys; i++)
+        CU_ASSERT_EQUAL(weights[i] == 0, i % keys > i / keys % LENGTH + keys - LENGTH);
+    weft_graph_free(g);
+}
+
+static void test_causal_weights(void)
+{
+    check_causal(LENGTH);
+    check_causal(KEYS);
+}
+
+/* Each shape of mask gives the bits of the same mask written out. */
+static void test_mask_shapes(void)
+{
+    static const weft_shape shapes[] = {{4, {BATCH, 1, 1, KEYS}},
+                                        {4, {1, 1, LENGTH, KEYS}},
+                                        {4, {BATCH, 1, LENGTH, KEYS}},
+                                        {2, {LENGTH, KEYS}},
+                                        {1, {KEYS}},
+                                        {3, {HEADS, LENGTH, KEYS}},
+                                        {4, {1, HEADS, 1, KEYS}},
+                                        {4, {BATCH, HEADS, LENGTH, KEYS}},
+                                        {4, {BATCH, 1, LENGTH, 1}}};
+    enum { N = BATCH * LENGTH * WIDTH };
+    static uint8_t pattern[WEIGHTS], whole[WEIGHTS];
+    static double y[2][N];
+    uint64_t state = 9;
+    for (int i = 0; i < WEIGHTS; i++) pattern[i] = test_random(&state) % 3 == 0;
+    const weft_shape full = {4, {BATCH, HEADS, LENGTH, KEYS}};
+    for (size_t k = 0; k < sizeof shapes / sizeof *shapes; k++) {
+        for (int i = 0; i < WEIGHTS; i++) {
+            int64_t at = 0, rest = i, index[4];
+            for (int a = 3; a >= 0; a--) {
+                index[a] = rest % full.dim[a];
+                rest /= full.dim[a];
+            }
+            for (int a = 0; a < shapes[k].rank; a++) {
+                int64_t size = shapes[k].dim[a];
+                at = at * size + (size == 1 ? 0 : index[a + 4 - shapes[k].rank]);
+            }
+            whole[i] = pattern[at];
+        }
+        for (int form = 0; form < 2; form++) {
+            weft_graph *g = weft_graph_new();
+            weft_attention_options o = {
+                .heads = HEADS,
+                .out_bias = true,
+                .mask = form ? weft_constant_data(g, WEFT_BOOL, full, whole)
+                             : weft_constant_data(g, WEFT_BOOL, shapes[k], pattern)};
+            weft_value x = normal(g, "x", WEFT_SHAPE(BATCH, LENGTH, WIDTH));
+            weft_value memory = normal(g, "memory", WEFT_SHAPE(BATCH, KEYS, WIDTH));
+            weft_value out = weft_layer_attention(g, "a", x, memory, &o, NULL);
+            CU_ASSERT_EQUAL_FATAL(weft_graph_status(g), WEFT_OK);
+            evaluate(g, &out, 1, (double *const[]){y[form]});
+            weft_graph_free(g);
+        }
+        CU_ASSERT_EQUAL(memcmp(y[0], y[1], sizeof y[0]), 0);
+        for (int i = 0; i < N; i++) CU_ASSERT_TRUE(isfinite(y[0][i]));
+    }
+}
+
+/* ---- The Transformer whose heads share a projection, on the document's two pairs ---- */
+
+enum { SOURCE = 9, TARGET = 7, VOCAB = 10, LOGITS = 2 * TARGET * VOCAB };
+static const int32_t source[2 * SOURCE] = {1, 5, 6, 4, 3, 9, 5, 2, 0, 1, 8, 7, 3, 4, 5, 6, 7, 2};
+static const int32_t target_in[2 * TARGET] = {1, 7, 4, 3, 5, 9, 2, 1, 5, 6, 2, 4, 7, 6};
+static const int32_t target_out[2 * TARGET] = {7, 4, 3, 5, 9, 2, 0, 5, 6, 2, 4, 7, 6, 2};
+
+#define NARROW "d_model=32 heads=4 d_ff=64 encoder_layers=2 decoder_layers=2"
+
+static void feed_pairs(rig *r, const int32_t *in)
+{
+    CU_ASSERT_EQUAL(weft_feed(r->session, r->io.source, source, sizeof source), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_feed(r->session, r->io.target_in, in, sizeof target_in), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_feed(r->session, r->io.target_out, target_out, sizeof target_out),
+                    WEFT_OK);
+}
+
+static void run_logits(rig *r, float *logits)
+{
+    CU_ASSERT_EQUAL_FATAL(weft_run(r->session), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_fetch(r->session, r->io.output, logits, LOGITS * sizeof *logits),
+                          WEFT_OK);
+}
+
+static void test_shared(void)
+{
+    rig r;
+    float before[LOGITS], after[LOGITS];
+    rig_build(&r, "transformer-shared", NARROW, "", false);
+    CU_ASSERT_TRUE(weft_shape_equal(weft_shape_of(r.g, r.io.output), WEFT_SHAPE(2, TARGET, VOCAB)));
+    rig_open(&r, &r.io.output, 1);
+    feed_pairs(&r, target_in);
+    run_logits(&r, before);
+    for (int place = 0; place < TARGET; place++) {
+        int32_t in[2 * TARGET];
+        memcpy(in, target_in, sizeof in);
+        in[place] = in[place] % 9 + 1; /* of the first pair */
+        feed_pairs(&r, in);
+        run_logits(&r, after);
+        for (int i = 0; i < LOGITS; i++) {
+            bool may = i / VOCAB < TARGET && i / VOCAB >= place;
+            if (!may) CU_ASSERT_EQUAL(memcmp(&before[i], &after[i], sizeof *after), 0);
+        }
+        CU_ASSERT_NOT_EQUAL(
+            memcmp(before + place * VOCAB, after + place * VOCAB, VOCAB * sizeof *after), 0);
+    }
+    /* What stands in the row of the padding changes nothing; in the row of a token, something. */
+    weft_tensor table;
+    feed_pairs(&r, target_in);
+    CU_ASSERT_TRUE_FATAL(weft_params_get(r.store, "source_embedding", &table));
+    int64_t width = table.shape.dim[1];
+    for (int64_t i = 0; i < width; i++) ((float *)table.data)[i] += 1;
+    run_logits(&r, after);
+    CU_ASSERT_EQUAL(memcmp(before, after, sizeof after), 0);
+    for (int64_t i = 0; i < width; i++) ((float *)table.data)[5 * width + i] *= -1;
+    run_logits(&r, after);
+    CU_ASSERT_NOT_EQUAL(memcmp(before, after, sizeof after), 0);
+    rig_close(&r);
+}
+
+static void test_shared_by_heart(void)
+{
+    rig r;
+    rig_build(&r, "transformer-shared", NARROW, "dropout=0", true);
+    rig_train(&r, 3e-3f);
+    feed_pairs(&r, target_in);
+    float first = run_loss(&r), last = first;
+    for (int step = 0; step < 300 && !(last < 0.01f); step++) last = run_loss(&r);
+    if (!(last < 0.01f)) printf("\n    from %g to %g\n", (double)first, (double)last);
+    CU_ASSERT_TRUE(first > 1 && last < 0.01f);
+    rig_close(&r);
+}
+
+void seeds_tests(void)
+{
+    CU_pSuite suite = CU_add_suite("systems of the seeds, and every model", NULL, NULL);
+    CU_add_test(suite, "masked weights are zero, rows sum to 1, dropout divides by 1 - p",
+                test_parts);
+    CU_add_test(suite, "no weight above the diagonal", test_causal_weights);
+    CU_add_test(suite, "masks of every shape", test_mask_shapes);
+    CU_add_test(suite, "shared heads: what may see what", test_shared);
+    CU_add_test(suite, "shared heads: two pairs are learnt by heart", test_shared_by_heart);
+    CU_add_test(suite, "gradients of every model", test_gradients);
+    CU_add_test(suite, "every model runs and learns", test_runs);
+}

@@ -1,0 +1,183 @@
+/* 003: from recurrent networks to a Transformer layer, in NumPy. */
+#include "seeds.h"
+
+#include <math.h>
+
+static void decoder_state(report *r)
+{
+    lab l = lab_open(r, "003 attention of a decoder", WEFT_F64);
+    weft_value states = lab_given(&l, "003.decoder.states", WEFT_SHAPE(5, 4));
+    weft_value state = lab_given(&l, "003.decoder.state", WEFT_SHAPE(1, 4));
+    attended a = seeds_attend(l.g, state, states, states, WEFT_NO_VALUE, 1, 0);
+    lab_figure(&l, "scores", a.scores, "003.decoder.scores");
+    lab_figure(&l, "weights", a.weights, "003.decoder.weights");
+    lab_figure(&l, "sum of the weights", weft_sum(l.g, a.weights, WEFT_ALL_AXES, false),
+               "003.decoder.sum");
+    lab_figure(&l, "context", a.context, "003.decoder.context");
+    lab_shape(&l, "context", weft_squeeze(l.g, a.context, 0), WEFT_SHAPE(4));
+    lab_close(&l);
+}
+
+static void step_by_step(report *r)
+{
+    lab l = lab_open(r, "003 self-attention", WEFT_F64);
+    weft_graph *g = l.g;
+    weft_attention_parts p;
+    weft_attention_options o = {.heads = 1, .no_out = true};
+    weft_value x = lab_given(&l, "003.steps.x", WEFT_SHAPE(1, 3, 4));
+    weft_value y = weft_layer_attention(g, "attn", x, x, &o, &p);
+    lab_load(&l, "attn.q.weight", (const char *[]){"003.steps.w_q"}, 1);
+    lab_load(&l, "attn.k.weight", (const char *[]){"003.steps.w_k"}, 1);
+    lab_load(&l, "attn.v.weight", (const char *[]){"003.steps.w_v"}, 1);
+    weft_value ends[2] = {weft_min(g, p.scaled, WEFT_ALL_AXES, false),
+                          weft_max(g, p.scaled, WEFT_ALL_AXES, false)};
+    lab_figure(&l, "raw scores", p.scores, "003.steps.scores");
+    lab_figure(&l, "range of the scaled scores", weft_stack(g, ends, 2, 0), "003.steps.range");
+    lab_figure(&l, "weights (cut off; NumPy)", p.weights, "003.steps.weights");
+    lab_figure(&l, "output (not printed; NumPy)", y, "003.steps.output");
+    lab_shape(&l, "Q", weft_squeeze(g, weft_squeeze(g, p.q, 0), 0), WEFT_SHAPE(3, 4));
+    lab_shape(&l, "scores", weft_squeeze(g, weft_squeeze(g, p.scores, 0), 0), WEFT_SHAPE(3, 3));
+    lab_close(&l);
+}
+
+static void positions(report *r)
+{
+    lab l = lab_open(r, "003 sinusoidal positions", WEFT_F64);
+    weft_value table = weft_layer_sinusoids(l.g, WEFT_F64, 50, 64);
+    weft_value corner = weft_slice(l.g, weft_slice(l.g, table, 0, 0, 3, 1), 1, 0, 8, 1);
+    lab_shape(&l, "table", table, WEFT_SHAPE(50, 64));
+    lab_figure(&l, "three positions, 8 columns", corner, "003.positions");
+    lab_close(&l);
+}
+
+/* [length, heads * width] as [heads, length, width]. */
+static weft_value by_heads(weft_graph *g, weft_value x, int64_t heads)
+{
+    int64_t length = weft_dim(g, x, 0), width = weft_dim(g, x, 1) / heads;
+    return weft_permute(g, weft_reshape(g, x, WEFT_SHAPE(length, heads, width)),
+                        WEFT_AXES(1, 0, 2));
+}
+
+static void slices(report *r)
+{
+    lab l = lab_open(r, "003 heads as slices", WEFT_F64);
+    weft_graph *g = l.g;
+    weft_value q = lab_given(&l, "003.slices.q", WEFT_SHAPE(5, 16));
+    weft_value k = lab_given(&l, "003.slices.k", WEFT_SHAPE(5, 16));
+    weft_value v = lab_given(&l, "003.slices.v", WEFT_SHAPE(5, 16));
+    attended a = seeds_attend(g, by_heads(g, q, 4), by_heads(g, k, 4), by_heads(g, v, 4),
+                              WEFT_NO_VALUE, 0.5, 0);
+    weft_value y =
+        weft_reshape(g, weft_permute(g, a.context, WEFT_AXES(1, 0, 2)), WEFT_SHAPE(5, 16));
+    weft_attention_options o = {.heads = 4, .projection = WEFT_PROJECT_NONE, .no_out = true};
+    weft_value x = weft_expand_dims(g, q, 0);
+    lab_shape(&l, "output", y, WEFT_SHAPE(5, 16));
+    lab_figure(&l, "output (not printed; NumPy)", y, "003.slices.output");
+    lab_figure(&l, "the layer on Q alone (NumPy)", weft_layer_attention(g, "attn", x, x, &o, NULL),
+               "003.slices.self");
+    lab_close(&l);
+}
+
+static void feed_forward(report *r)
+{
+    lab l = lab_open(r, "003 feed-forward", WEFT_F64);
+    weft_feed_forward_options o = {.d_ff = 256, .bias = true};
+    weft_value x = lab_normal(&l, "x", WEFT_SHAPE(5, 64));
+    weft_value y = weft_layer_feed_forward(l.g, "ffn", x, &o);
+    lab_shape(&l, "hidden", weft_find(l.g, "ffn.hidden"), WEFT_SHAPE(5, 256));
+    lab_shape(&l, "output", y, WEFT_SHAPE(5, 64));
+    lab_close(&l);
+}
+
+/* The norm without parameters. */
+static weft_value plain_norm(weft_graph *g, weft_value x)
+{
+    weft_shape features = WEFT_SHAPE(weft_dim(g, x, -1));
+    weft_dtype dtype = weft_dtype_of(g, x);
+    return weft_layer_norm(g, x, weft_fill(g, dtype, features, 1), weft_fill(g, dtype, features, 0),
+                           1e-6);
+}
+
+static void norm_and_residual(report *r)
+{
+    lab l = lab_open(r, "003 layer norm", WEFT_F64);
+    weft_graph *g = l.g;
+    weft_value y = plain_norm(g, lab_given(&l, "003.norm.x", WEFT_SHAPE(2, 4)));
+    weft_value variance = weft_variance(g, y, WEFT_AXES(-1), false, 0);
+    lab_figure(&l, "normed (NumPy)", y, "003.norm.output");
+    lab_figure(&l, "means (cut off; NumPy)", weft_abs(g, weft_mean(g, y, WEFT_AXES(-1), false)),
+               "003.norm.mean");
+    lab_figure(&l, "deviations (cut off; NumPy)", weft_sqrt(g, variance), "003.norm.deviation");
+    lab_close(&l);
+
+    l = lab_open(r, "003 residual", WEFT_F64);
+    weft_value x = lab_given(&l, "003.residual.x", WEFT_SHAPE(1, 4));
+    lab_figure(&l, "x + 0.1 x (cut off; NumPy)", weft_add(l.g, x, weft_scale(l.g, x, 0.1)),
+               "003.residual.output");
+    lab_close(&l);
+}
+
+static void masked(report *r)
+{
+    const weft_shape shape = WEFT_SHAPE(4, 8);
+    lab l = lab_open(r, "003 masked self-attention", WEFT_F64);
+    weft_value hidden = weft_causal_mask(l.g, 4, 4);
+    weft_value q = lab_given(&l, "003.masked.q", shape), k = lab_given(&l, "003.masked.k", shape);
+    weft_value v = lab_given(&l, "003.masked.v", shape);
+    attended a = seeds_attend(l.g, q, k, v, hidden, 1 / sqrt(8), 0);
+    lab_figure(&l, "weights", a.weights, "003.masked.weights");
+    lab_figure(&l, "output (not printed; NumPy)", a.context, "003.masked.output");
+    lab_weights(&l, a.weights, a.dropped, hidden, 0);
+    lab_close(&l);
+}
+
+/* Its scores are over the full width and scaled by the width of a head; its norms have no
+ * parameters. */
+static void transformer_layer(report *r)
+{
+    lab l = lab_open(r, "003 Transformer layer", WEFT_F64);
+    weft_graph *g = l.g;
+    weft_attention_parts p;
+    weft_attention_options o = {.heads = 1, .scale = 1 / sqrt(8)};
+    weft_feed_forward_options f = {.d_ff = 256};
+    weft_value x = lab_normal(&l, "x", WEFT_SHAPE(1, 5, 64));
+    weft_value y = plain_norm(g, weft_add(g, x, weft_layer_attention(g, "attn", x, x, &o, &p)));
+    y = plain_norm(g, weft_add(g, y, weft_layer_feed_forward(g, "ffn", y, &f)));
+    lab_shape(&l, "weights", weft_squeeze(g, weft_squeeze(g, p.weights, 0), 0), WEFT_SHAPE(5, 5));
+    lab_shape(&l, "output", weft_squeeze(g, y, 0), WEFT_SHAPE(5, 64));
+    lab_number(&l, "mean of every position", weft_mean(g, y, WEFT_AXES(-1), false), 0, 1e-14);
+    lab_number(&l, "variance of every position", weft_variance(g, y, WEFT_AXES(-1), false, 0), 1,
+               1e-5);
+    lab_close(&l);
+}
+
+/* What is left of a gradient after N steps that each take 0.45 of it. */
+static void vanishing(report *r)
+{
+    static const int steps[6] = {1, 5, 10, 20, 50, 100};
+    lab l = lab_open(r, "003 gradient through time", WEFT_F64);
+    weft_graph *g = l.g;
+    weft_value x = lab_normal(&l, "x", WEFT_SCALAR), y = x, grads[6];
+    for (int n = 1, i = 0; n <= 100; n++) {
+        y = weft_scale(g, y, 0.45);
+        if (n == steps[i]) weft_grad(g, y, &x, 1, &grads[i++]);
+    }
+    lab_figure(&l, "after 1, 5, 10, 20, 50, 100 steps", weft_stack(g, grads, 6, 0),
+               "003.vanishing");
+    lab_close(&l);
+}
+
+/* One function a system, in the order of the document; recurrent cells come first there. */
+void seeds_003(report *r)
+{
+    vanishing(r);
+    decoder_state(r);
+    step_by_step(r);
+    positions(r);
+    slices(r);
+    feed_forward(r);
+    norm_and_residual(r);
+    masked(r);
+    transformer_layer(r);
+    report_left_out(r, "003 RNN, LSTM", "states and gates", "left out: no seed stated");
+}
