@@ -1,78 +1,11 @@
 /* Holds ops and a whole Transformer against what PyTorch computed (golden/make_golden.py): outputs,
  * the gradient of every input and parameter, and the losses of 50 Adam steps, in f32 and in f64.
  * Errors are relative and norm-wise: |a - b| <= limit |b|. */
-#include "tests.h"
+#include "golden.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define PATH(file) WEFT_GOLDEN_DIR "/" file
-
-static const struct {
-    weft_dtype dtype;
-    double limit; /* the files are f32, so f64 cannot agree better than rounding to it allows */
-} precisions[] = {{WEFT_F32, 1e-4}, {WEFT_F64, 5e-7}};
-
-static double element(const weft_tensor *t, int64_t i)
-{
-    return t->dtype == WEFT_F32 ? (double)((const float *)t->data)[i]
-                                : ((const double *)t->data)[i];
-}
-
-static double norm_of(const weft_tensor *t)
-{
-    double sum = 0;
-    for (int64_t i = 0, n = weft_shape_numel(t->shape); i < n; i++)
-        sum += element(t, i) * element(t, i);
-    return sqrt(sum);
-}
-
-/* |got - wanted| <= limit |wanted| + floor; false for other shapes and for any NaN. */
-static bool agrees(const char *what, const weft_tensor *got, const weft_tensor *wanted,
-                   double limit, double floor)
-{
-    double sum = 0;
-    if (!weft_shape_equal(got->shape, wanted->shape)) {
-        printf("\n    %s: the shapes differ\n", what);
-        return false;
-    }
-    for (int64_t i = 0, n = weft_shape_numel(got->shape); i < n; i++) {
-        double off = element(got, i) - element(wanted, i);
-        sum += off * off;
-    }
-    double off = sqrt(sum), size = norm_of(wanted);
-    bool good = off <= limit * size + floor;
-    if (!good)
-        printf("\n    %s (%s): off by %.3g of %.3g\n", what, weft_dtype_name(got->dtype), off,
-               size);
-    return good;
-}
-
-/* Loads a file, and copies it into a store whose floating tensors are of `dtype`. */
-static weft_params *load(const char *path, weft_dtype dtype)
-{
-    weft_error error = {0};
-    weft_params *file = weft_params_new(), *store = weft_params_new();
-    weft_status status = weft_params_load(file, path, &error);
-    for (size_t i = 0; status == WEFT_OK && i < weft_params_count(file); i++) {
-        weft_tensor from, to;
-        const char *name = weft_params_name(file, i);
-        weft_params_get(file, name, &from);
-        weft_dtype d = weft_dtype_is_float(from.dtype) ? dtype : from.dtype;
-        status = weft_params_add(store, name, d, from.shape, &to, &error);
-        if (status != WEFT_OK) break;
-        size_t n = (size_t)weft_shape_numel(from.shape);
-        if (d == from.dtype)
-            memcpy(to.data, from.data, n * weft_dtype_bytes(d));
-        else
-            for (size_t k = 0; k < n; k++) ((double *)to.data)[k] = ((const float *)from.data)[k];
-    }
-    weft_params_free(file);
-    if (status != WEFT_OK) printf("\n    %s: %s: %s\n", path, error.where, error.message);
-    CU_ASSERT_EQUAL_FATAL(status, WEFT_OK);
-    return store;
-}
 
 /* ---- Single ops ---- */
 
@@ -175,24 +108,6 @@ static const op_case cases[] = {
 
 #define MOST_INPUTS 4
 
-/* The tensor CASE.PART<i> of the store as a state of the graph. */
-static bool state_of(weft_graph *g, const weft_params *store, const char *name, weft_value *value)
-{
-    weft_tensor t;
-    if (!weft_params_get(store, name, &t)) return false;
-    *value = weft_state(g, name, t.dtype, t.shape, WEFT_INIT_ZEROS);
-    return true;
-}
-
-static void check_target(const weft_session *s, const weft_params *store, weft_value value,
-                         const char *name, double limit)
-{
-    weft_tensor got, wanted;
-    bool found = weft_params_get(store, name, &wanted) && weft_session_tensor(s, value, &got);
-    if (!found) printf("\n    %s is not there\n", name);
-    CU_ASSERT_TRUE(found && agrees(name, &got, &wanted, limit, 0));
-}
-
 static void check_case(const op_case *c, weft_params *store, double limit)
 {
     char name[96];
@@ -203,13 +118,13 @@ static void check_case(const op_case *c, weft_params *store, double limit)
     weft_graph *g = weft_graph_new();
     for (; n < MOST_INPUTS; n++) {
         snprintf(name, sizeof name, "%s.x%zu", c->name, n);
-        if (!state_of(g, store, name, &x[n])) break;
+        if (!golden_state(g, store, name, &x[n])) break;
         if (!weft_dtype_is_float(weft_dtype_of(g, x[n]))) continue;
         of[n_wrt] = (int)n;
         wrt[n_wrt++] = x[n];
     }
     snprintf(name, sizeof name, "%s.cotangent", c->name);
-    CU_ASSERT_TRUE_FATAL(n > 0 && state_of(g, store, name, &cotangent));
+    CU_ASSERT_TRUE_FATAL(n > 0 && golden_state(g, store, name, &cotangent));
     targets[0] = weft_contiguous(g, c->build(g, x));
     weft_grad_of(g, targets, &cotangent, 1, wrt, n_wrt, targets + 1);
     for (size_t i = 0; i < n_wrt; i++) targets[i + 1] = weft_contiguous(g, targets[i + 1]);
@@ -221,10 +136,10 @@ static void check_case(const op_case *c, weft_params *store, double limit)
         CU_FAIL("a case does not run");
     } else {
         snprintf(name, sizeof name, "%s.out", c->name);
-        check_target(s, store, targets[0], name, limit);
+        golden_check(s, store, targets[0], name, limit);
         for (size_t i = 0; i < n_wrt; i++) {
             snprintf(name, sizeof name, "%s.grad%d", c->name, of[i]);
-            check_target(s, store, targets[i + 1], name, limit);
+            golden_check(s, store, targets[i + 1], name, limit);
         }
     }
     weft_session_free(s);
@@ -234,10 +149,10 @@ static void check_case(const op_case *c, weft_params *store, double limit)
 
 static void test_ops(void)
 {
-    for (size_t p = 0; p < sizeof precisions / sizeof *precisions; p++) {
-        weft_params *store = load(PATH("ops.safetensors"), precisions[p].dtype);
+    for (size_t p = 0; p < GOLDEN_PRECISIONS; p++) {
+        weft_params *store = golden_load(GOLDEN("ops.safetensors"), golden_precisions[p].dtype);
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-            check_case(&cases[i], store, precisions[p].limit);
+            check_case(&cases[i], store, golden_precisions[p].limit);
         weft_params_free(store);
     }
 }
@@ -245,7 +160,7 @@ static void test_ops(void)
 /* Every case of the file has its row above. */
 static void test_no_case_left_out(void)
 {
-    weft_params *store = load(PATH("ops.safetensors"), WEFT_F32);
+    weft_params *store = golden_load(GOLDEN("ops.safetensors"), WEFT_F32);
     size_t in_file = 0;
     for (size_t i = 0; i < weft_params_count(store); i++)
         in_file += strstr(weft_params_name(store, i), ".out") != NULL;
@@ -316,7 +231,7 @@ static void rig_build(rig *r, const char *path, bool post_norm, weft_dtype dtype
         .decoder_layers = 2,
         .source_len = 7,
         .target_len = 6};
-    *r = (rig){.g = weft_graph_new(), .store = load(path, dtype)};
+    *r = (rig){.g = weft_graph_new(), .store = golden_load(path, dtype)};
     CU_ASSERT_EQUAL_FATAL(weft_transformer(r->g, &c, &r->io), WEFT_OK);
     r->n = weft_graph_params(r->g, r->params, MOST_PARAMS);
     CU_ASSERT_TRUE_FATAL(r->n > 0 && r->n <= MOST_PARAMS);
@@ -338,7 +253,7 @@ static void check_gradients(const char *path, bool post_norm, weft_dtype dtype, 
     rig_open(&r, targets, r.n + 3);
     CU_ASSERT_EQUAL_FATAL(weft_run(r.session), WEFT_OK);
     for (int i = 0; i < 3; i++)
-        check_target(r.session, r.store, results[i], result_names[i], limit);
+        golden_check(r.session, r.store, results[i], result_names[i], limit);
     weft_tensor norms;
     CU_ASSERT_TRUE_FATAL(weft_params_get(r.store, "norms", &norms));
     size_t in_file = 0;
@@ -351,8 +266,8 @@ static void check_gradients(const char *path, bool post_norm, weft_dtype dtype, 
         bool found = weft_params_get(r.store, name, &wanted) &&
                      weft_session_tensor(r.session, targets[i], &got);
         if (!found) printf("\n    %s is not there\n", name);
-        CU_ASSERT_TRUE(found &&
-                       agrees(name, &got, &wanted, limit, 1e-3 * limit * element(&norms, 0)));
+        CU_ASSERT_TRUE(found && golden_agrees(name, &got, &wanted, limit,
+                                              1e-3 * limit * golden_element(&norms, 0)));
     }
     rig_close(&r);
 }
@@ -377,34 +292,36 @@ static void check_training(const char *path, bool post_norm, weft_dtype dtype, d
         CU_ASSERT_EQUAL_FATAL(weft_run(r.session), WEFT_OK);
         CU_ASSERT_TRUE_FATAL(weft_session_tensor(r.session, r.io.loss, &loss));
         CU_ASSERT_TRUE_FATAL(weft_session_tensor(r.session, r.norm, &norm));
-        losses[i] = element(&loss, 0);
-        norms[i] = element(&norm, 0);
+        losses[i] = golden_element(&loss, 0);
+        norms[i] = golden_element(&norm, 0);
     }
     weft_tensor wanted, got = weft_tensor_dense(losses, WEFT_F64, WEFT_SHAPE(STEPS));
     CU_ASSERT_TRUE(weft_params_get(r.store, "losses", &wanted));
-    CU_ASSERT_TRUE(agrees("losses", &got, &wanted, limit, 0));
-    CU_ASSERT_TRUE(element(&wanted, STEPS - 1) < element(&wanted, 0) / 2);
+    CU_ASSERT_TRUE(golden_agrees("losses", &got, &wanted, limit, 0));
+    CU_ASSERT_TRUE(golden_element(&wanted, STEPS - 1) < golden_element(&wanted, 0) / 2);
     got.data = norms;
     CU_ASSERT_TRUE(weft_params_get(r.store, "norms", &wanted));
-    CU_ASSERT_TRUE(agrees("norms", &got, &wanted, limit * 10, 0));
+    CU_ASSERT_TRUE(golden_agrees("norms", &got, &wanted, limit * 10, 0));
     rig_close(&r);
 }
 
-static const char *const files[] = {PATH("transformer_pre_norm.safetensors"),
-                                    PATH("transformer.safetensors")};
+static const char *const files[] = {GOLDEN("transformer_pre_norm.safetensors"),
+                                    GOLDEN("transformer.safetensors")};
 
 static void test_transformer_gradients(void)
 {
-    for (size_t p = 0; p < sizeof precisions / sizeof *precisions; p++)
+    for (size_t p = 0; p < GOLDEN_PRECISIONS; p++)
         for (int post = 0; post < 2; post++)
-            check_gradients(files[post], post, precisions[p].dtype, precisions[p].limit);
+            check_gradients(files[post], post, golden_precisions[p].dtype,
+                            golden_precisions[p].limit);
 }
 
 static void test_transformer_training(void)
 {
-    for (size_t p = 0; p < sizeof precisions / sizeof *precisions; p++)
+    for (size_t p = 0; p < GOLDEN_PRECISIONS; p++)
         for (int post = 0; post < 2; post++)
-            check_training(files[post], post, precisions[p].dtype, precisions[p].limit);
+            check_training(files[post], post, golden_precisions[p].dtype,
+                           golden_precisions[p].limit);
 }
 
 void golden_tests(void)
