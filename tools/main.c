@@ -15,6 +15,7 @@ static const struct {
     {"plan", "plan a model and print what it takes", cmd_plan},
     {"profile", "tell where the time of a model goes", cmd_profile},
     {"check", "check gradients of ops or of a model", cmd_check},
+    {"demo", "show something, computed on the spot", cmd_demo},
     {"train", "train a translation model on a pair of text files", cmd_train},
     {"translate", "translate lines from standard input", cmd_translate},
 };
