@@ -43,7 +43,9 @@ weft_recurrent weft_recurrent_declare(weft_graph *graph, const char *name, weft_
 
 weft_value weft_recurrent_project(weft_graph *graph, const weft_recurrent *layer, weft_value x)
 {
-    return weft_add(graph, weft_matmul(graph, x, layer->weight_x), layer->bias);
+    weft_value product = weft_rank(graph, x) == 2 ? weft_matmul_shared(graph, x, layer->weight_x)
+                                                  : weft_matmul(graph, x, layer->weight_x);
+    return weft_add(graph, product, layer->bias);
 }
 
 static weft_recurrent_state lstm_step(weft_graph *g, weft_value x, weft_value h, weft_value c)
@@ -75,7 +77,7 @@ static weft_value gru_step(weft_graph *g, const weft_recurrent *layer, weft_valu
 weft_recurrent_state weft_recurrent_step(weft_graph *graph, const weft_recurrent *layer,
                                          weft_value projected, weft_recurrent_state state)
 {
-    weft_value hw = weft_matmul(graph, state.h, layer->weight_h);
+    weft_value hw = weft_matmul_shared(graph, state.h, layer->weight_h);
     weft_recurrent_state next = {.c = WEFT_NO_VALUE};
     if (layer->kind == WEFT_LSTM)
         next = lstm_step(graph, projected, hw, state.c);

@@ -167,7 +167,7 @@ static weft_value decode_looking(seq2seq *m, weft_value x)
     for (int64_t t = 0; t < len; t++) {
         contexts[t] = look(m, &a, states[c->layers - 1].h, &weights[t]);
         weft_value token = weft_slice(g, tokens, 0, t * batch, (t + 1) * batch, 1);
-        take_step(m, &a, weft_add(g, token, weft_matmul(g, contexts[t], by_use[1])), states);
+        take_step(m, &a, weft_add(g, token, weft_matmul_shared(g, contexts[t], by_use[1])), states);
         all[t] = states[c->layers - 1].h;
     }
     weft_name(g, weft_concat(g, weights, (size_t)len, 1), "attention");

@@ -624,6 +624,53 @@ static void test_products(void)
     }
 }
 
+/* Products that share a matrix: what matmul gives, for every number of rows that the kernels treat
+ * apart and for both sides of an edge of a panel; a row has the same bits whatever is beside it. */
+static void check_shared(weft_dtype dtype, int64_t k, int64_t n)
+{
+    enum { MOST = 30 };
+    weft_error error = {0};
+    double limit = dtype == WEFT_F32 ? 1e-5 : 1e-13;
+    weft_tensor all = {0};
+    weft_graph *g = weft_graph_new();
+    const weft_init spread = {WEFT_INIT_UNIFORM, -1, 1};
+    weft_value a = weft_param(g, "a", dtype, WEFT_SHAPE(MOST, k), spread), targets[2 * MOST];
+    weft_value w = weft_param(g, "w", dtype, WEFT_SHAPE(k, n), spread);
+    for (int64_t m = 1; m <= MOST; m++) {
+        weft_value rows = weft_slice(g, a, 0, 0, m, 1);
+        targets[2 * m - 2] = weft_matmul_shared(g, rows, w);
+        targets[2 * m - 1] = weft_matmul(g, rows, w);
+    }
+    weft_params *params = weft_params_new();
+    weft_plan *plan = weft_plan_new(g, targets, 2 * MOST, NULL, &error);
+    CU_ASSERT_EQUAL_FATAL(weft_params_init(params, g, 4, &error), WEFT_OK);
+    weft_session *s = weft_session_new(plan, params, NULL, &error);
+    CU_ASSERT_TRUE_FATAL(s && weft_run(s) == WEFT_OK);
+    CU_ASSERT_EQUAL(count_nodes(plan, "panels"), 1);
+    CU_ASSERT_TRUE(weft_session_tensor(s, targets[2 * MOST - 2], &all));
+    for (int64_t m = 1; m <= MOST; m++) {
+        weft_tensor got, wanted;
+        CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, targets[2 * m - 2], &got) &&
+                             weft_session_tensor(s, targets[2 * m - 1], &wanted));
+        CU_ASSERT_TRUE(golden_agrees("shared", &got, &wanted, limit, 0));
+        CU_ASSERT_EQUAL(memcmp(got.data, all.data, (size_t)(m * n) * weft_dtype_bytes(dtype)), 0);
+    }
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_params_free(params);
+    weft_graph_free(g);
+}
+
+static void test_shared(void)
+{
+    static const int64_t widths[] = {1, 31, 32, 33, 100};
+    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
+        check_shared(WEFT_F32, 17, widths[i]);
+        check_shared(WEFT_F64, 17, widths[i]);
+    }
+    check_shared(WEFT_F32, 1, 40);
+}
+
 /* What weft_add_n refuses, this refuses. */
 static void test_bad_terms(void)
 {
@@ -655,4 +702,5 @@ void recurrent_tests(void)
     CU_add_test(suite, "gradients of slices laid side by side", test_slices);
     CU_add_test(suite, "sums of products as one product", test_products);
     CU_add_test(suite, "terms that do not fit", test_bad_terms);
+    CU_add_test(suite, "products that share a matrix", test_shared);
 }

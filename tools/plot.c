@@ -38,7 +38,7 @@ static void write_script(const plot *p, FILE *f)
 {
     fprintf(f, "set encoding utf8\n"
                "set terminal svg size 800,500 noenhanced background rgb 'white'\n"
-               "set grid\nset key outside bottom center horizontal\n");
+               "set grid\nset tics nomirror\nset key outside bottom center horizontal\n");
     set(f, "title", p->title);
     set(f, "xlabel", p->x_label);
     set(f, "ylabel", p->y_label);

@@ -118,6 +118,9 @@ WEFT_API weft_value weft_sum_to(weft_graph *graph, weft_value x, weft_shape shap
 /* a [..., m, k] times b [..., k, n] gives [..., m, n]; leading dimensions broadcast. Transposed
  * operands (weft_transpose) cost nothing. */
 WEFT_API weft_value weft_matmul(weft_graph *graph, weft_value a, weft_value b);
+/* a [m, k] times w [k, n] for a matrix w that many products of few rows share (the steps of a
+ * recurrent layer): its columns are laid out for them once a run, not once a product. */
+WEFT_API weft_value weft_matmul_shared(weft_graph *graph, weft_value a, weft_value w);
 /* Einstein summation of two operands, NumPy's notation without ellipsis: "nqhd,nkhd->nhqk". A
  * letter may not repeat within one operand. */
 WEFT_API weft_value weft_einsum(weft_graph *graph, const char *subscripts, weft_value a,
