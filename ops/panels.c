@@ -1,6 +1,6 @@
 /* Products of few rows with one matrix that many products share, as the steps of a recurrent layer
- * do. BLAS packs that matrix into its own order in every call, which for 32 rows takes as long as
- * half of the arithmetic. Here the packing is a node of its own, computed once a run:
+ * do. For one such product it does not pay to pack the matrix, for a hundred it does: here the
+ * packing is a node of its own, computed once a run:
  *
  *     panels[p, i, j] = w[i, p PANEL + j], zeros beyond the last column.
  *
@@ -95,7 +95,7 @@ KERNEL(matmul_panels)
 
 #include <weft/ops.h>
 
-/* From this many rows on BLAS wins: its packing then is a small part. */
+/* With more rows matmul packs for itself, and blocks k, too. */
 #define MOST_ROWS 192
 
 extern const weft_op weft_op_panels, weft_op_matmul_panels, weft_op_matmul_shared;
