@@ -10,10 +10,9 @@
 #define TEST_SUITES(X)                                                                             \
     X(graph)                                                                                       \
     X(plan)                                                                                        \
-    X(plan)                                                                                        \
     X(vmath)                                                                                       \
-    X(ops) X(attention) X(autograd) X(params) X(dot) X(models) X(golden) X(recurrent) X(profile)   \
-        X(memory)
+    X(ops)                                                                                         \
+    X(attention) X(autograd) X(params) X(dot) X(models) X(golden) X(recurrent) X(profile) X(memory)
 #define TEST_DECLARE(name) void name##_tests(void);
 TEST_SUITES(TEST_DECLARE)
 #undef TEST_DECLARE
