@@ -6,8 +6,9 @@
 
 #define MODELS(X)                                                                                  \
     X(transformer)                                                                                 \
-    X(transformer_base) X(transformer_shared) X(encoder) X(attention) X(feed_forward) X(bert)      \
-        X(gpt) X(llama)
+    X(transformer_base)                                                                            \
+    X(transformer_shared)                                                                          \
+    X(encoder) X(attention) X(feed_forward) X(bert) X(gpt) X(llama) X(rnn) X(lstm) X(gru) X(seq2seq)
 
 #define DECLARE_MODEL(name) extern const weft_model model_##name;
 MODELS(DECLARE_MODEL)

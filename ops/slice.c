@@ -1,12 +1,7 @@
 /* slice: every step-th element of a range along one axis, a view; slice_scatter, its gradient: the
  * slice's elements put back among zeros. Splitting and flipping are slices. */
 #include "kernel.h"
-
-typedef struct slice_attr {
-    int32_t axis;
-    int64_t begin, step, count; /* element i of the result is element begin + i step of x */
-    int64_t size;               /* of the axis in x */
-} slice_attr;
+#include "slice.h"
 
 #ifdef WEFT_KERNEL_ISA
 

@@ -1,4 +1,4 @@
-/* What the suites that hold weft against PyTorch's numbers share; see golden_test.c. */
+/* What the suites that hold weft against PyTorch's numbers share. */
 #ifndef WEFT_TESTS_GOLDEN_H
 #define WEFT_TESTS_GOLDEN_H
 
@@ -12,11 +12,14 @@ typedef struct golden_precision {
     weft_dtype dtype;
     double limit;
 } golden_precision;
-extern const golden_precision golden_precisions[2];
+#define GOLDEN_PRECISIONS 2
+extern const golden_precision golden_precisions[GOLDEN_PRECISIONS];
 
 /* A new store with the tensors of the file whose names begin with `prefix`, without it, floating
  * ones in `dtype`. */
 weft_params *golden_load(const char *path, const char *prefix, weft_dtype dtype);
+/* A tensor of the store as a state of the graph; false if there is none of that name. */
+bool golden_state(weft_graph *g, const weft_params *store, const char *name, weft_value *value);
 /* Element i of a contiguous floating tensor. */
 double golden_element(const weft_tensor *t, int64_t i);
 /* |got - wanted| <= limit |wanted| + floor; false, with a line that says so, for other shapes and

@@ -7,84 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-const golden_precision golden_precisions[2] = {{WEFT_F32, 1e-4}, {WEFT_F64, 5e-7}};
-
-double golden_element(const weft_tensor *t, int64_t i)
-{
-    return t->dtype == WEFT_F32 ? (double)((const float *)t->data)[i]
-                                : ((const double *)t->data)[i];
-}
-
-static double norm_of(const weft_tensor *t)
-{
-    double sum = 0;
-    for (int64_t i = 0, n = weft_shape_numel(t->shape); i < n; i++)
-        sum += golden_element(t, i) * golden_element(t, i);
-    return sqrt(sum);
-}
-
-bool golden_agrees(const char *what, const weft_tensor *got, const weft_tensor *wanted,
-                   double limit, double floor)
-{
-    double sum = 0;
-    if (!weft_shape_equal(got->shape, wanted->shape)) {
-        printf("\n    %s: the shapes differ\n", what);
-        return false;
-    }
-    for (int64_t i = 0, n = weft_shape_numel(got->shape); i < n; i++) {
-        double off = golden_element(got, i) - golden_element(wanted, i);
-        sum += off * off;
-    }
-    double off = sqrt(sum), size = norm_of(wanted);
-    bool good = off <= limit * size + floor;
-    if (!good)
-        printf("\n    %s (%s): off by %.3g of %.3g\n", what, weft_dtype_name(got->dtype), off,
-               size);
-    return good;
-}
-
-static weft_status copy_to(weft_params *store, const char *name, const weft_tensor *from,
-                           weft_dtype dtype, weft_error *error)
-{
-    weft_tensor to;
-    weft_dtype d = weft_dtype_is_float(from->dtype) ? dtype : from->dtype;
-    weft_status status = weft_params_add(store, name, d, from->shape, &to, error);
-    if (status != WEFT_OK) return status;
-    size_t n = (size_t)weft_shape_numel(from->shape);
-    if (d == from->dtype)
-        memcpy(to.data, from->data, n * weft_dtype_bytes(d));
-    else
-        for (size_t k = 0; k < n; k++) ((double *)to.data)[k] = ((const float *)from->data)[k];
-    return WEFT_OK;
-}
-
-weft_params *golden_load(const char *path, const char *prefix, weft_dtype dtype)
-{
-    weft_error error = {0};
-    weft_params *file = weft_params_new(), *store = weft_params_new();
-    weft_status status = weft_params_load(file, path, &error);
-    for (size_t i = 0; status == WEFT_OK && i < weft_params_count(file); i++) {
-        weft_tensor from;
-        const char *name = weft_params_name(file, i);
-        if (strncmp(name, prefix, strlen(prefix)) != 0) continue;
-        weft_params_get(file, name, &from);
-        status = copy_to(store, name + strlen(prefix), &from, dtype, &error);
-    }
-    weft_params_free(file);
-    if (status != WEFT_OK) printf("\n    %s: %s: %s\n", path, error.where, error.message);
-    CU_ASSERT_EQUAL_FATAL(status, WEFT_OK);
-    return store;
-}
-
-void golden_target(const weft_session *s, const weft_params *store, weft_value value,
-                   const char *name, double limit, double floor)
-{
-    weft_tensor got, wanted;
-    bool found = weft_params_get(store, name, &wanted) && weft_session_tensor(s, value, &got);
-    if (!found) printf("\n    %s is not there\n", name);
-    CU_ASSERT_TRUE(found && golden_agrees(name, &got, &wanted, limit, floor));
-}
-
 /* ---- Single ops ---- */
 
 static weft_value on_mask(weft_graph *g, weft_value x)
@@ -186,15 +108,6 @@ static const op_case cases[] = {
 
 #define MOST_INPUTS 4
 
-/* The tensor CASE.PART<i> of the store as a state of the graph. */
-static bool state_of(weft_graph *g, const weft_params *store, const char *name, weft_value *value)
-{
-    weft_tensor t;
-    if (!weft_params_get(store, name, &t)) return false;
-    *value = weft_state(g, name, t.dtype, t.shape, WEFT_INIT_ZEROS);
-    return true;
-}
-
 static void check_case(const op_case *c, weft_params *store, double limit)
 {
     char name[96];
@@ -205,13 +118,13 @@ static void check_case(const op_case *c, weft_params *store, double limit)
     weft_graph *g = weft_graph_new();
     for (; n < MOST_INPUTS; n++) {
         snprintf(name, sizeof name, "%s.x%zu", c->name, n);
-        if (!state_of(g, store, name, &x[n])) break;
+        if (!golden_state(g, store, name, &x[n])) break;
         if (!weft_dtype_is_float(weft_dtype_of(g, x[n]))) continue;
         of[n_wrt] = (int)n;
         wrt[n_wrt++] = x[n];
     }
     snprintf(name, sizeof name, "%s.cotangent", c->name);
-    CU_ASSERT_TRUE_FATAL(n > 0 && state_of(g, store, name, &cotangent));
+    CU_ASSERT_TRUE_FATAL(n > 0 && golden_state(g, store, name, &cotangent));
     targets[0] = weft_contiguous(g, c->build(g, x));
     weft_grad_of(g, targets, &cotangent, 1, wrt, n_wrt, targets + 1);
     for (size_t i = 0; i < n_wrt; i++) targets[i + 1] = weft_contiguous(g, targets[i + 1]);

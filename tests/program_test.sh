@@ -26,7 +26,7 @@ expect()
 expect 2 "Usage: weft" "$weft"
 expect 0 "Usage: weft" "$weft" --help
 expect 2 'no command "nonsense"' "$weft" nonsense
-for command in ops models dot plan profile check seeds train translate; do
+for command in ops models dot plan profile check seeds demo train translate; do
     expect 0 "Usage: weft $command" "$weft" $command --help
     expect 2 "unrecognized option" "$weft" $command --no-such-option
 done
@@ -64,6 +64,40 @@ expect 2 "--runs must be" "$weft" profile transformer --runs 0
 expect 2 "MODEL is missing" "$weft" profile --runs 1
 expect 1 "cannot be written" "$weft" profile "${small[@]}" --runs 1 --trace /no/such/folder/x
 expect 1 "cannot be written" "$weft" dot transformer -o /no/such/folder/x.dot
+for model in rnn lstm gru seq2seq "seq2seq attention=dot cell=lstm"; do
+    # shellcheck disable=SC2086 # a model and its options
+    expect 0 "worst error" "$weft" check $model
+done
+
+# The gradient vanishes in the RNN and lives in the LSTM whose gates are open.
+expect 0 "vanishing" "$weft" demo --help
+expect 2 "which one" "$weft" demo
+expect 2 'no demonstration "nothing"' "$weft" demo nothing
+expect 2 "not a whole number" "$weft" demo vanishing --len 0
+expect 0 '"steps_back":	4' "$weft" demo vanishing --len 5 --hidden 3 --json
+if ! "$weft" demo vanishing --hidden 12 --seed 3 | awk '
+    $2 == 0 && NF == 9 { rnn = $3; gates = $7 }
+    $2 == 100 && NF == 9 { seen = $3 < 1e-5 * rnn && $7 > 1e-3 * gates && $9 == "2.10e-35" }
+    END { exit !seen }'; then
+    echo "failed: the table of demo vanishing"
+    failures=$((failures + 1))
+fi
+demo=("$weft" demo vanishing --len 8 --hidden 4)
+expect 1 "cannot be written" "${demo[@]}" -o /no/such/folder/v.svg
+mkdir bare
+expect 1 "gnuplot is not installed" env PATH="$work/bare" "${demo[@]}" -o v.svg
+expect 1 "T-t" env PATH="$work/bare" "${demo[@]}" -o v.svg
+if command -v gnuplot >/dev/null; then
+    expect 0 "T-t" "${demo[@]}" -o v.svg
+    grep -q "</svg>" v.svg || { echo "failed: no SVG"; failures=$((failures + 1)); }
+    printf '#!/bin/sh\nexit 3\n' >bare/gnuplot && chmod +x bare/gnuplot
+    before=$(cksum v.svg)
+    expect 1 "gnuplot failed" env PATH="$work/bare" "${demo[@]}" -o v.svg
+    [ "$before" = "$(cksum v.svg)" ] || { echo "failed: a plot spoilt"; failures=$((failures + 1)); }
+else
+    echo "skipped: pictures of demo: gnuplot is not installed"
+fi
+[ -e v.svg.tmp ] && { echo "failed: a temporary file is left"; failures=$((failures + 1)); }
 
 head -n 400 "$data/train.en" >a.en
 head -n 400 "$data/train.es" >a.es

@@ -357,6 +357,26 @@ REFERENCE(matmul)
         }
     }
 }
+REFERENCE(panels)
+{
+    UNUSED;
+    int64_t k = in[0].shape.dim[0], n = in[0].shape.dim[1];
+    for (int64_t i = 0; i < numel(out); i++) {
+        int64_t at[WEFT_MAX_RANK];
+        coordinates(out->shape, i, at);
+        int64_t column = at[0] * 32 + at[2], place[2] = {at[1], column};
+        data(out)[i] = column < n ? get(&in[0], index_at(&in[0], WEFT_SHAPE(k, n), place)) : 0;
+    }
+}
+REFERENCE(matmul_panels)
+{
+    UNUSED;
+    int64_t k = in[0].shape.dim[1], n = out->shape.dim[1];
+    for (int64_t i = 0; i < numel(out); i++)
+        for (int64_t c = 0; c < k; c++)
+            data(out)[i] +=
+                get(&in[0], i / n * k + c) * get(&in[1], (i % n / 32 * k + c) * 32 + i % n % 32);
+}
 /* All assignments of values to the letters of both operands. */
 REFERENCE(einsum)
 {
@@ -719,6 +739,9 @@ static const struct {
     {"layer_norm", ref_norm},
     {"rms_norm", ref_norm},
     SAME(matmul),
+    {"matmul_shared", ref_matmul},
+    SAME(panels),
+    SAME(matmul_panels),
     SAME(einsum),
     {"reshape", ref_contiguous},
     SAME(permute),

@@ -13,7 +13,8 @@
     X(vmath)                                                                                       \
     X(ops)                                                                                         \
     X(attention)                                                                                   \
-    X(autograd) X(params) X(dot) X(models) X(golden) X(golden_models) X(seeds) X(profile) X(memory)
+    X(autograd) X(params) X(dot) X(models) X(golden) X(golden_models) X(recurrent) X(seeds)        \
+        X(profile) X(memory)
 #define TEST_DECLARE(name) void name##_tests(void);
 TEST_SUITES(TEST_DECLARE)
 #undef TEST_DECLARE

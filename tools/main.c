@@ -16,6 +16,7 @@ static const struct {
     {"profile", "tell where the time of a model goes", cmd_profile},
     {"check", "check gradients of ops or of a model", cmd_check},
     {"seeds", "hold the systems of the seed documents against their numbers", cmd_seeds},
+    {"demo", "show something, computed on the spot", cmd_demo},
     {"train", "train a translation model on a pair of text files", cmd_train},
     {"translate", "translate lines from standard input", cmd_translate},
 };

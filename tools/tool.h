@@ -18,6 +18,7 @@ int cmd_plan(int argc, char **argv);
 int cmd_profile(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_seeds(int argc, char **argv);
+int cmd_demo(int argc, char **argv);
 int cmd_train(int argc, char **argv);
 int cmd_translate(int argc, char **argv);
 

@@ -133,6 +133,76 @@ WEFT_API weft_value weft_layer_stack(weft_graph *graph, const char *scope, int64
                                      weft_value x, weft_value memory, weft_value memory_mask,
                                      const weft_block_options *options);
 
+/* ---- Recurrent layers ----------------------------------------------------------------------- */
+
+/* One step, from x_t [batch, in] and the state h_(t-1) [batch, hidden] (LSTM: and c_(t-1)):
+ *   RNN:  h_t = tanh(x W_x + h W_h + b)                                        Elman 1990
+ *   LSTM: f, i, c~, o = sigmoid, sigmoid, tanh, sigmoid of x W_x + h W_h + b,
+ *         c_t = f c_(t-1) + i c~,  h_t = o tanh(c_t)     Hochreiter & Schmidhuber 1997, Gers 2000
+ *   GRU:  r, z = sigmoid(x W_x + h W_h + b),  n = tanh(x W_x + b + r (h W_h + b_h)),
+ *         h_t = (1 - z) n + z h_(t-1)   Cho et al. 2014, in the variant of cuDNN and PyTorch: the
+ *         reset gate acts after the product
+ * Parameters: NAME.weight_x [in, gates * hidden], NAME.weight_h [hidden, gates * hidden], NAME.bias
+ * [gates * hidden], for a GRU also NAME.bias_h [hidden]. The gates lie side by side in the order
+ * above: f, i, c~, o; r, z, n. Weights start normal with variance 1 / (in + hidden), those of an
+ * RNN with 1 / in and 1 / hidden; biases are zero. */
+typedef enum weft_recurrent_kind { WEFT_RNN, WEFT_LSTM, WEFT_GRU } weft_recurrent_kind;
+
+/* What a step leaves for the next. `c` is WEFT_NO_VALUE unless the kind is WEFT_LSTM. */
+typedef struct weft_recurrent_state {
+    weft_value h, c; /* [batch, hidden] */
+} weft_recurrent_state;
+
+/* A layer whose steps a model takes itself (a decoder with attention). */
+typedef struct weft_recurrent {
+    weft_recurrent_kind kind;
+    int64_t in, hidden;
+    weft_value weight_x, weight_h, bias, bias_h;
+} weft_recurrent;
+WEFT_API weft_recurrent weft_recurrent_declare(weft_graph *graph, const char *name,
+                                               weft_recurrent_kind kind, weft_dtype dtype,
+                                               int64_t in, int64_t hidden);
+/* x [..., in] gives x W_x + b, [..., gates * hidden]: the part of all steps that one product can
+ * give before the first. */
+WEFT_API weft_value weft_recurrent_project(weft_graph *graph, const weft_recurrent *layer,
+                                           weft_value x);
+/* One step from the projection of x_t, [batch, gates * hidden]. */
+WEFT_API weft_recurrent_state weft_recurrent_step(weft_graph *graph, const weft_recurrent *layer,
+                                                  weft_value projected, weft_recurrent_state state);
+/* The state of zeros. */
+WEFT_API weft_recurrent_state weft_recurrent_zeros(weft_graph *graph, weft_recurrent_kind kind,
+                                                   weft_dtype dtype, int64_t batch, int64_t hidden);
+
+typedef struct weft_recurrent_options {
+    bool reverse;                 /* from the last step to the first; h_t stays at place t */
+    weft_recurrent_state initial; /* h or c WEFT_NO_VALUE: zeros */
+    weft_value mask; /* bool [batch, len]: true where a step leaves the state as it was (padding);
+                        WEFT_NO_VALUE: nowhere */
+} weft_recurrent_options;
+/* x [batch, len, in] gives all h_t [batch, len, hidden], unrolled. *last (may be NULL) becomes the
+ * state after the last step taken. options may be NULL. */
+WEFT_API weft_value weft_layer_recurrent(weft_graph *graph, const char *name,
+                                         weft_recurrent_kind kind, weft_value x, int64_t hidden,
+                                         const weft_recurrent_options *options,
+                                         weft_recurrent_state *last);
+
+#define WEFT_RECURRENT_LAYERS 16
+typedef struct weft_recurrent_stack_options {
+    int64_t layers;     /* 1 .. WEFT_RECURRENT_LAYERS: NAME.0, NAME.1, ... */
+    bool bidirectional; /* each layer a pair of half the width, NAME.0.forward and NAME.0.backward,
+                           side by side; hidden must be even (Schuster & Paliwal 1997) */
+    double dropout;     /* between layers */
+    weft_value mask;    /* as above */
+    const weft_recurrent_state *initial; /* [layers]; NULL: zeros. Halves for the two directions */
+} weft_recurrent_stack_options;
+/* Layers one on another, from x [batch, len, in] to [batch, len, hidden]. Fills last[layers] (may
+ * be NULL); a pair's last states lie side by side too. */
+WEFT_API weft_value weft_layer_recurrent_stack(weft_graph *graph, const char *name,
+                                               weft_recurrent_kind kind, weft_value x,
+                                               int64_t hidden,
+                                               const weft_recurrent_stack_options *options,
+                                               weft_recurrent_state *last);
+
 /* ---- Architectures -------------------------------------------------------------------------- */
 
 /* What a model gives to those who run and train it. Values that it does not have are
@@ -194,6 +264,47 @@ typedef struct weft_language_config {
 } weft_language_config;
 WEFT_API weft_status weft_language_model(weft_graph *graph, const weft_language_config *config,
                                          weft_model_io *io);
+
+/* Recurrent language model: embedding, layers rnn.0, rnn.1, ..., logits, with dropout in front of
+ * each layer and of the logits (Zaremba et al. 2014). */
+typedef struct weft_recurrent_language_config {
+    weft_dtype dtype;
+    weft_recurrent_kind kind;
+    int64_t vocab, width, hidden; /* width: of the embedding; as hidden if tied */
+    int64_t layers, batch, length, pad_id;
+    double dropout, label_smoothing;
+    bool tied, training;
+} weft_recurrent_language_config;
+WEFT_API weft_status weft_recurrent_language_model(weft_graph *graph,
+                                                   const weft_recurrent_language_config *config,
+                                                   weft_model_io *io);
+
+/* How a decoder state s looks at the encoder's states k. */
+typedef enum weft_alignment {
+    WEFT_ALIGN_NONE,     /* not at all: only the first state tells of the source */
+    WEFT_ALIGN_ADDITIVE, /* v^T tanh(W_q s + W_k k), of the state before the step, and what it finds
+                            is read by the step (Bahdanau et al. 2015) */
+    WEFT_ALIGN_DOT,      /* s^T k, of the state after the step (Luong et al. 2015) */
+    WEFT_ALIGN_GENERAL   /* s^T W k, likewise */
+} weft_alignment;
+
+/* Encoder and decoder of recurrent layers enc.0, ..., dec.0, ...: the decoder starts from the last
+ * states of the encoder; logits come from tanh(W [s; context]) (Luong et al. 2015, eq. 5), or from
+ * s without attention. The weights of the attention are the value named `attention`, [batch,
+ * target_len, source_len], zero at padding. */
+typedef struct weft_seq2seq_config {
+    weft_dtype dtype;
+    weft_recurrent_kind kind;
+    weft_alignment attention;
+    bool bidirectional; /* the encoder: half of hidden for each direction */
+    bool tied;          /* one table for source, target and logits; else source_embedding, ... */
+    int64_t source_vocab, target_vocab, width, hidden, layers; /* tied: width as hidden */
+    int64_t batch, source_len, target_len, pad_id;
+    double dropout, label_smoothing;
+    bool training;
+} weft_seq2seq_config;
+WEFT_API weft_status weft_seq2seq(weft_graph *graph, const weft_seq2seq_config *config,
+                                  weft_model_io *io);
 
 /* ---- The list of models --------------------------------------------------------------------- */
 

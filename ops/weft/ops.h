@@ -65,6 +65,11 @@ WEFT_API weft_value weft_add_scalar(weft_graph *graph, weft_value x, double adde
 WEFT_API weft_value weft_pow_scalar(weft_graph *graph, weft_value x, double exponent);
 /* The sum of n >= 1 values of one shape, in their order. */
 WEFT_API weft_value weft_add_n(weft_graph *graph, const weft_value *x, size_t n);
+/* The same sum up to rounding, for terms that come from many uses of one value, as gradients do:
+ * slices put back among zeros are joined by concat, and products whose factors are smaller than
+ * they are become one product of the factors joined along the inner dimension. The order of the
+ * sum depends on the terms only. */
+WEFT_API weft_value weft_accumulate(weft_graph *graph, const weft_value *x, size_t n);
 
 /* Comparisons of f32, f64, i32 (equal: bool too) give bool; logic takes and gives bool. */
 WEFT_API weft_value weft_equal(weft_graph *graph, weft_value a, weft_value b);
@@ -113,6 +118,9 @@ WEFT_API weft_value weft_sum_to(weft_graph *graph, weft_value x, weft_shape shap
 /* a [..., m, k] times b [..., k, n] gives [..., m, n]; leading dimensions broadcast. Transposed
  * operands (weft_transpose) cost nothing. */
 WEFT_API weft_value weft_matmul(weft_graph *graph, weft_value a, weft_value b);
+/* a [m, k] times w [k, n] for a matrix w that many products of few rows share (the steps of a
+ * recurrent layer): its columns are laid out for them once a run, not once a product. */
+WEFT_API weft_value weft_matmul_shared(weft_graph *graph, weft_value a, weft_value w);
 /* Einstein summation of two operands, NumPy's notation without ellipsis: "nqhd,nkhd->nhqk". A
  * letter may not repeat within one operand. */
 WEFT_API weft_value weft_einsum(weft_graph *graph, const char *subscripts, weft_value a,

@@ -1,0 +1,240 @@
+/* Recurrent layers, unrolled step by step in the graph.
+ *
+ * Inside, time comes first: the input product of all steps is one GEMM [len * batch, in] x W_x, and
+ * the rows of step t are one dense stretch of its result. A step then is h W_h and the elementwise
+ * rest. Backward, the gradients of the steps are laid side by side once, and W_x, W_h and x get one
+ * product each over all steps (weft_accumulate). */
+#include <weft/models.h>
+
+#include <math.h>
+#include <stdlib.h>
+
+static int64_t gates_of(weft_recurrent_kind kind)
+{
+    static const int64_t gates[] = {[WEFT_RNN] = 1, [WEFT_LSTM] = 4, [WEFT_GRU] = 3};
+    return gates[kind];
+}
+
+/* ---- One step ---- */
+
+weft_recurrent weft_recurrent_declare(weft_graph *graph, const char *name, weft_recurrent_kind kind,
+                                      weft_dtype dtype, int64_t in, int64_t hidden)
+{
+    weft_recurrent layer = {.kind = kind, .in = in, .hidden = hidden};
+    if ((unsigned)kind > WEFT_GRU || in < 1 || hidden < 1 || hidden > INT32_MAX) {
+        weft_graph_fail(graph, WEFT_BAD_ARGUMENT,
+                        "recurrent layer \"%s\": no layer of kind %d from width %lld to %lld", name,
+                        (int)kind, (long long)in, (long long)hidden);
+        return layer;
+    }
+    int64_t width = gates_of(kind) * hidden;
+    bool simple = kind == WEFT_RNN;
+    weft_init init_x = {WEFT_INIT_NORMAL, 0, 1 / sqrt((double)(simple ? in : in + hidden))};
+    weft_init init_h = {WEFT_INIT_NORMAL, 0, 1 / sqrt((double)(simple ? hidden : in + hidden))};
+    weft_scope_push(graph, "%s", name);
+    layer.weight_x = weft_param(graph, "weight_x", dtype, WEFT_SHAPE(in, width), init_x);
+    layer.weight_h = weft_param(graph, "weight_h", dtype, WEFT_SHAPE(hidden, width), init_h);
+    layer.bias = weft_param(graph, "bias", dtype, WEFT_SHAPE(width), WEFT_INIT_ZEROS);
+    if (kind == WEFT_GRU)
+        layer.bias_h = weft_param(graph, "bias_h", dtype, WEFT_SHAPE(hidden), WEFT_INIT_ZEROS);
+    weft_scope_pop(graph);
+    return layer;
+}
+
+weft_value weft_recurrent_project(weft_graph *graph, const weft_recurrent *layer, weft_value x)
+{
+    weft_value product = weft_rank(graph, x) == 2 ? weft_matmul_shared(graph, x, layer->weight_x)
+                                                  : weft_matmul(graph, x, layer->weight_x);
+    return weft_add(graph, product, layer->bias);
+}
+
+static weft_recurrent_state lstm_step(weft_graph *g, weft_value x, weft_value h, weft_value c)
+{
+    weft_value gates[4];
+    weft_chunk(g, weft_add(g, x, h), -1, 4, gates);
+    weft_value forget = weft_sigmoid(g, gates[0]), input = weft_sigmoid(g, gates[1]);
+    weft_value candidate = weft_tanh(g, gates[2]), output = weft_sigmoid(g, gates[3]);
+    weft_recurrent_state next;
+    next.c = weft_add(g, weft_mul(g, forget, c), weft_mul(g, input, candidate));
+    next.h = weft_mul(g, output, weft_tanh(g, next.c));
+    return next;
+}
+
+/* (1 - z) n + z h = n + z (h - n) */
+static weft_value gru_step(weft_graph *g, const weft_recurrent *layer, weft_value x, weft_value hw,
+                           weft_value h)
+{
+    weft_value from_x[2], from_h[2], gates[2];
+    const int64_t sizes[2] = {2 * layer->hidden, layer->hidden};
+    weft_split(g, x, -1, sizes, 2, from_x);
+    weft_split(g, hw, -1, sizes, 2, from_h);
+    weft_chunk(g, weft_sigmoid(g, weft_add(g, from_x[0], from_h[0])), -1, 2, gates);
+    weft_value reset = weft_mul(g, gates[0], weft_add(g, from_h[1], layer->bias_h));
+    weft_value candidate = weft_tanh(g, weft_add(g, from_x[1], reset));
+    return weft_add(g, candidate, weft_mul(g, gates[1], weft_sub(g, h, candidate)));
+}
+
+weft_recurrent_state weft_recurrent_step(weft_graph *graph, const weft_recurrent *layer,
+                                         weft_value projected, weft_recurrent_state state)
+{
+    weft_value hw = weft_matmul_shared(graph, state.h, layer->weight_h);
+    weft_recurrent_state next = {.c = WEFT_NO_VALUE};
+    if (layer->kind == WEFT_LSTM)
+        next = lstm_step(graph, projected, hw, state.c);
+    else if (layer->kind == WEFT_GRU)
+        next.h = gru_step(graph, layer, projected, hw, state.h);
+    else
+        next.h = weft_tanh(graph, weft_add(graph, projected, hw));
+    return next;
+}
+
+weft_recurrent_state weft_recurrent_zeros(weft_graph *graph, weft_recurrent_kind kind,
+                                          weft_dtype dtype, int64_t batch, int64_t hidden)
+{
+    weft_value zeros = weft_fill(graph, dtype, WEFT_SHAPE(batch, hidden), 0.0);
+    return (weft_recurrent_state){zeros, kind == WEFT_LSTM ? zeros : WEFT_NO_VALUE};
+}
+
+/* ---- All steps ---- */
+
+/* Axes 0 and 1 exchanged: a view. */
+static weft_value time_and_batch(weft_graph *g, weft_value x)
+{
+    return weft_transpose(g, x, 0, 1);
+}
+
+static weft_recurrent_state first_state(weft_graph *g, const weft_recurrent *layer,
+                                        weft_dtype dtype, int64_t batch,
+                                        const weft_recurrent_options *o)
+{
+    weft_recurrent_state state = o->initial;
+    weft_recurrent_state zeros = weft_recurrent_zeros(g, layer->kind, dtype, batch, layer->hidden);
+    if (!weft_is_value(state.h)) state.h = zeros.h;
+    if (!weft_is_value(state.c) || layer->kind != WEFT_LSTM) state.c = zeros.c;
+    return state;
+}
+
+/* Takes the steps in their order, and puts h_t into all[t]. */
+static weft_recurrent_state unroll(weft_graph *g, const weft_recurrent *layer, weft_value projected,
+                                   int64_t len, int64_t batch, weft_recurrent_state state,
+                                   const weft_recurrent_options *o, weft_value *all)
+{
+    for (int64_t step = 0; step < len; step++) {
+        int64_t t = o->reverse ? len - 1 - step : step;
+        weft_value x = weft_slice(g, projected, 0, t * batch, (t + 1) * batch, 1);
+        weft_recurrent_state next = weft_recurrent_step(g, layer, x, state);
+        if (weft_is_value(o->mask)) {
+            weft_value stays = weft_slice(g, o->mask, 1, t, t + 1, 1); /* [batch, 1] */
+            next.h = weft_where(g, stays, state.h, next.h);
+            if (layer->kind == WEFT_LSTM) next.c = weft_where(g, stays, state.c, next.c);
+        }
+        state = next;
+        all[t] = state.h;
+    }
+    return state;
+}
+
+weft_value weft_layer_recurrent(weft_graph *graph, const char *name, weft_recurrent_kind kind,
+                                weft_value x, int64_t hidden, const weft_recurrent_options *options,
+                                weft_recurrent_state *last)
+{
+    static const weft_recurrent_options defaults = {0};
+    const weft_recurrent_options *o = options ? options : &defaults;
+    weft_recurrent_state state = {WEFT_NO_VALUE, WEFT_NO_VALUE};
+    if (last) *last = state;
+    weft_graph *g = graph;
+    int64_t batch = weft_dim(g, x, 0), len = weft_dim(g, x, 1), in = weft_dim(g, x, 2);
+    if (weft_graph_status(g) != WEFT_OK) return WEFT_NO_VALUE;
+    if (weft_rank(g, x) != 3 || len < 1 || batch < 1) {
+        char text[128];
+        weft_graph_fail(g, WEFT_BAD_SHAPE,
+                        "recurrent layer \"%s\": takes [batch, len, in] with a step, got %s", name,
+                        weft_shape_text(weft_shape_of(g, x), text, sizeof text));
+        return WEFT_NO_VALUE;
+    }
+    weft_value *all = calloc((size_t)len, sizeof *all);
+    if (!all) {
+        weft_graph_fail(g, WEFT_NO_MEMORY, "recurrent layer \"%s\": no memory for %lld steps", name,
+                        (long long)len);
+        return WEFT_NO_VALUE;
+    }
+    weft_dtype dtype = weft_dtype_of(g, x);
+    weft_recurrent layer = weft_recurrent_declare(g, name, kind, dtype, in, hidden);
+    weft_scope_push(g, "%s", name);
+    weft_value rows = weft_reshape(g, time_and_batch(g, x), WEFT_SHAPE(len * batch, in));
+    weft_value projected = weft_recurrent_project(g, &layer, rows);
+    state =
+        unroll(g, &layer, projected, len, batch, first_state(g, &layer, dtype, batch, o), o, all);
+    weft_value stacked =
+        weft_reshape(g, weft_concat(g, all, (size_t)len, 0), WEFT_SHAPE(len, batch, hidden));
+    weft_value y = time_and_batch(g, stacked);
+    weft_scope_pop(g);
+    free(all);
+    if (last) *last = state;
+    return y;
+}
+
+/* ---- Stacks ---- */
+
+static weft_value beside(weft_graph *g, weft_value a, weft_value b)
+{
+    return weft_is_value(a) ? weft_concat(g, (weft_value[]){a, b}, 2, -1) : WEFT_NO_VALUE;
+}
+
+static void halves(weft_graph *g, weft_value x, weft_value *left, weft_value *right)
+{
+    weft_value pieces[2] = {WEFT_NO_VALUE, WEFT_NO_VALUE};
+    if (weft_is_value(x)) weft_chunk(g, x, -1, 2, pieces);
+    *left = pieces[0];
+    *right = pieces[1];
+}
+
+/* Both directions at half the width, in a scope that is open. */
+static weft_value both_ways(weft_graph *g, weft_recurrent_kind kind, weft_value x, int64_t hidden,
+                            const weft_recurrent_options *options, weft_recurrent_state *last)
+{
+    weft_recurrent_state ends[2];
+    weft_recurrent_options there = *options, back = *options;
+    back.reverse = true;
+    halves(g, options->initial.h, &there.initial.h, &back.initial.h);
+    halves(g, options->initial.c, &there.initial.c, &back.initial.c);
+    weft_value a = weft_layer_recurrent(g, "forward", kind, x, hidden / 2, &there, &ends[0]);
+    weft_value b = weft_layer_recurrent(g, "backward", kind, x, hidden / 2, &back, &ends[1]);
+    *last =
+        (weft_recurrent_state){beside(g, ends[0].h, ends[1].h), beside(g, ends[0].c, ends[1].c)};
+    /* Joined with time in front, as they lie. */
+    return time_and_batch(g, beside(g, time_and_batch(g, a), time_and_batch(g, b)));
+}
+
+weft_value weft_layer_recurrent_stack(weft_graph *graph, const char *name, weft_recurrent_kind kind,
+                                      weft_value x, int64_t hidden,
+                                      const weft_recurrent_stack_options *o,
+                                      weft_recurrent_state *last)
+{
+    if (o->layers < 1 || o->layers > WEFT_RECURRENT_LAYERS || (o->bidirectional && hidden % 2)) {
+        weft_graph_fail(graph, WEFT_BAD_ARGUMENT,
+                        "recurrent stack \"%s\": takes 1 to %d layers of an even width if they go "
+                        "both ways, got %lld of %lld",
+                        name, WEFT_RECURRENT_LAYERS, (long long)o->layers, (long long)hidden);
+        return WEFT_NO_VALUE;
+    }
+    weft_scope_push(graph, "%s", name);
+    for (int64_t i = 0; i < o->layers; i++) {
+        char layer[24];
+        weft_recurrent_state end = {WEFT_NO_VALUE, WEFT_NO_VALUE};
+        weft_recurrent_options one = {.mask = o->mask};
+        if (o->initial) one.initial = o->initial[i];
+        snprintf(layer, sizeof layer, "%lld", (long long)i);
+        if (i) x = weft_dropout(graph, x, o->dropout);
+        if (o->bidirectional) {
+            weft_scope_push(graph, "%s", layer);
+            x = both_ways(graph, kind, x, hidden, &one, &end);
+            weft_scope_pop(graph);
+        } else {
+            x = weft_layer_recurrent(graph, layer, kind, x, hidden, &one, &end);
+        }
+        if (last) last[i] = end;
+    }
+    weft_scope_pop(graph);
+    return x;
+}

@@ -1,0 +1,350 @@
+/* Models of recurrent layers: language models, and encoder and decoder with attention. */
+#include "registry.h"
+#include "text.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- Language models ---- */
+
+static bool tied_fits(weft_graph *g, bool tied, int64_t width, int64_t hidden)
+{
+    if (tied && width != hidden)
+        weft_graph_fail(g, WEFT_BAD_ARGUMENT,
+                        "a tied table needs as wide embeddings as states, got %lld and %lld",
+                        (long long)width, (long long)hidden);
+    return weft_graph_status(g) == WEFT_OK;
+}
+
+/* Rows of the table for ids [batch, length], [batch, length, width] over time-major memory, as the
+ * recurrent layers read it. */
+static weft_value embed_by_time(weft_graph *g, weft_value table, weft_value ids)
+{
+    return weft_transpose(g, weft_embedding(g, table, weft_transpose(g, ids, 0, 1), -1), 0, 1);
+}
+
+weft_status weft_recurrent_language_model(weft_graph *graph,
+                                          const weft_recurrent_language_config *c,
+                                          weft_model_io *io)
+{
+    weft_graph *g = graph;
+    if (!c || !io) return WEFT_BAD_ARGUMENT;
+    *io = (weft_model_io){.vocab = c->vocab};
+    if (!tied_fits(g, c->tied, c->width, c->hidden)) return weft_graph_status(g);
+    weft_text_config text = {.dtype = c->dtype,
+                             .tied = c->tied,
+                             .label_smoothing = c->label_smoothing,
+                             .pad_id = c->pad_id};
+    double dropout = c->training ? c->dropout : 0;
+    weft_recurrent_stack_options o = {.layers = c->layers, .dropout = dropout};
+    io->target_in = weft_input(g, "target_in", WEFT_I32, WEFT_SHAPE(c->batch, c->length));
+    io->target_out = weft_input(g, "target_out", WEFT_I32, WEFT_SHAPE(c->batch, c->length));
+    weft_value table = weft_layer_table(g, "embedding", c->dtype, c->vocab, c->width);
+    weft_value x = weft_dropout(g, embed_by_time(g, table, io->target_in), dropout);
+    x = weft_layer_recurrent_stack(g, "rnn", c->kind, x, c->hidden, &o, NULL);
+    x = weft_contiguous(g, weft_dropout(g, x, dropout));
+    text_losses(g, &text, text_logits(g, &text, "output", x, table, c->vocab), io);
+    return weft_graph_status(g);
+}
+
+/* ---- Encoder and decoder ---- */
+
+typedef struct seq2seq {
+    weft_graph *g;
+    const weft_seq2seq_config *c;
+    double dropout;
+    weft_value memory;  /* [batch, source_len, hidden] */
+    weft_value padding; /* bool [batch, source_len] */
+    weft_recurrent_state first[WEFT_RECURRENT_LAYERS];
+} seq2seq;
+
+static void encode(seq2seq *m, weft_value x)
+{
+    weft_recurrent_stack_options o = {.layers = m->c->layers,
+                                      .bidirectional = m->c->bidirectional,
+                                      .dropout = m->dropout,
+                                      .mask = m->padding};
+    x = weft_layer_recurrent_stack(m->g, "enc", m->c->kind, x, m->c->hidden, &o, m->first);
+    m->memory = weft_contiguous(m->g, weft_dropout(m->g, x, m->dropout));
+}
+
+/* scores [batch, queries, source_len] to weights of their shape; zeros if all of it is padding. */
+static weft_value align(seq2seq *m, weft_value scores)
+{
+    weft_value mask = weft_expand_dims(m->g, m->padding, 1);
+    return weft_softmax(m->g, weft_masked_fill(m->g, scores, mask, -INFINITY), -1);
+}
+
+/* The weights of the source, and what the decoder's states become by them. */
+static weft_value read_out(seq2seq *m, weft_value states, weft_value context)
+{
+    weft_value both = weft_concat(m->g, (weft_value[]){states, context}, 2, -1);
+    return weft_tanh(m->g, weft_layer_linear(m->g, "readout", both, m->c->hidden, false));
+}
+
+/* The decoder looks after all its steps: they can be taken at once. */
+static weft_value decode_first(seq2seq *m, weft_value x)
+{
+    weft_graph *g = m->g;
+    weft_recurrent_stack_options o = {
+        .layers = m->c->layers, .dropout = m->dropout, .initial = m->first};
+    weft_value states = weft_layer_recurrent_stack(g, "dec", m->c->kind, x, m->c->hidden, &o, NULL);
+    states = weft_contiguous(g, states);
+    if (m->c->attention == WEFT_ALIGN_NONE) return states;
+    weft_value query = states;
+    if (m->c->attention == WEFT_ALIGN_GENERAL)
+        query = weft_layer_linear(g, "attn.query", query, m->c->hidden, false);
+    weft_value scores = weft_matmul(g, query, weft_transpose(g, m->memory, -1, -2));
+    weft_value weights = weft_name(g, align(m, scores), "attention");
+    return read_out(m, states, weft_matmul(g, weights, m->memory));
+}
+
+/* What additive attention has before the first step. */
+typedef struct additive {
+    weft_value keys, v; /* [batch, source_len, hidden], [hidden, 1] */
+    weft_recurrent layers[WEFT_RECURRENT_LAYERS];
+} additive;
+
+/* The context [batch, hidden] of one step; *weights becomes [batch, 1, source_len]. */
+static weft_value look(seq2seq *m, const additive *a, weft_value state, weft_value *weights)
+{
+    weft_graph *g = m->g;
+    const weft_seq2seq_config *c = m->c;
+    weft_value query = weft_layer_linear(g, "attn.query", state, c->hidden, false);
+    weft_value sum = weft_tanh(g, weft_add(g, a->keys, weft_expand_dims(g, query, 1)));
+    weft_value scores =
+        weft_reshape(g, weft_matmul(g, sum, a->v), WEFT_SHAPE(c->batch, 1, c->source_len));
+    *weights = align(m, scores);
+    return weft_reshape(g, weft_matmul(g, *weights, m->memory), WEFT_SHAPE(c->batch, c->hidden));
+}
+
+static void declare_decoder(seq2seq *m, additive *a)
+{
+    const weft_seq2seq_config *c = m->c;
+    for (int64_t i = 0; i < c->layers; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "dec.%lld", (long long)i);
+        a->layers[i] = weft_recurrent_declare(m->g, name, c->kind, c->dtype,
+                                              i ? c->hidden : c->width + c->hidden, c->hidden);
+    }
+    a->keys = weft_layer_linear(m->g, "attn.key", m->memory, c->hidden, true);
+    a->v = weft_param(m->g, "attn.v", c->dtype, WEFT_SHAPE(c->hidden, 1), WEFT_INIT_XAVIER);
+}
+
+/* One step through all layers, from what the first one reads. */
+static void take_step(seq2seq *m, const additive *a, weft_value projected,
+                      weft_recurrent_state *states)
+{
+    for (int64_t i = 0; i < m->c->layers; i++) {
+        if (i) {
+            weft_value below = weft_dropout(m->g, states[i - 1].h, m->dropout);
+            projected = weft_recurrent_project(m->g, &a->layers[i], below);
+        }
+        states[i] = weft_recurrent_step(m->g, &a->layers[i], projected, states[i]);
+    }
+}
+
+/* Each step first looks, then reads the token and what it found. The part of the token in the first
+ * layer's product is taken for all steps at once; W_x is [tokens; context]. */
+static weft_value decode_looking(seq2seq *m, weft_value x)
+{
+    weft_graph *g = m->g;
+    const weft_seq2seq_config *c = m->c;
+    int64_t len = c->target_len, batch = c->batch;
+    additive a;
+    weft_recurrent_state *states = m->first;
+    weft_value *all = calloc((size_t)(3 * len), sizeof *all), by_use[2];
+    if (!all) {
+        weft_graph_fail(g, WEFT_NO_MEMORY, "no memory for %lld steps", (long long)len);
+        return WEFT_NO_VALUE;
+    }
+    weft_value *weights = all + len, *contexts = weights + len;
+    declare_decoder(m, &a);
+    weft_split(g, a.layers[0].weight_x, 0, (const int64_t[]){c->width, c->hidden}, 2, by_use);
+    weft_value rows =
+        weft_reshape(g, weft_transpose(g, x, 0, 1), WEFT_SHAPE(len * batch, c->width));
+    weft_value tokens = weft_add(g, weft_matmul(g, rows, by_use[0]), a.layers[0].bias);
+    for (int64_t t = 0; t < len; t++) {
+        contexts[t] = look(m, &a, states[c->layers - 1].h, &weights[t]);
+        weft_value token = weft_slice(g, tokens, 0, t * batch, (t + 1) * batch, 1);
+        take_step(m, &a, weft_add(g, token, weft_matmul_shared(g, contexts[t], by_use[1])), states);
+        all[t] = states[c->layers - 1].h;
+    }
+    weft_name(g, weft_concat(g, weights, (size_t)len, 1), "attention");
+    x = read_out(m, weft_stack(g, all, (size_t)len, 1), weft_stack(g, contexts, (size_t)len, 1));
+    free(all);
+    return x;
+}
+
+static bool config_fits(weft_graph *g, const weft_seq2seq_config *c)
+{
+    if (c->target_len < 1 || c->target_len > INT32_MAX || c->layers > WEFT_RECURRENT_LAYERS)
+        weft_graph_fail(g, WEFT_BAD_ARGUMENT, "no sequence of %lld by %lld layers (at most %d)",
+                        (long long)c->target_len, (long long)c->layers, WEFT_RECURRENT_LAYERS);
+    if (c->tied && c->source_vocab != c->target_vocab)
+        weft_graph_fail(g, WEFT_BAD_ARGUMENT,
+                        "a tied table needs one vocabulary, got %lld and %lld",
+                        (long long)c->source_vocab, (long long)c->target_vocab);
+    return tied_fits(g, c->tied, c->width, c->hidden);
+}
+
+weft_status weft_seq2seq(weft_graph *graph, const weft_seq2seq_config *c, weft_model_io *io)
+{
+    weft_graph *g = graph;
+    if (!c || !io) return WEFT_BAD_ARGUMENT;
+    *io = (weft_model_io){.vocab = c->source_vocab < c->target_vocab ? c->source_vocab
+                                                                     : c->target_vocab};
+    if (!config_fits(g, c)) return weft_graph_status(g);
+    weft_text_config text = {.dtype = c->dtype,
+                             .tied = c->tied,
+                             .label_smoothing = c->label_smoothing,
+                             .pad_id = c->pad_id};
+    seq2seq m = {.g = g, .c = c, .dropout = c->training ? c->dropout : 0};
+    io->source = weft_input(g, "source", WEFT_I32, WEFT_SHAPE(c->batch, c->source_len));
+    io->target_in = weft_input(g, "target_in", WEFT_I32, WEFT_SHAPE(c->batch, c->target_len));
+    io->target_out = weft_input(g, "target_out", WEFT_I32, WEFT_SHAPE(c->batch, c->target_len));
+    weft_value source_table = weft_layer_table(g, c->tied ? "embedding" : "source_embedding",
+                                               c->dtype, c->source_vocab, c->width);
+    weft_value target_table =
+        c->tied ? source_table
+                : weft_layer_table(g, "target_embedding", c->dtype, c->target_vocab, c->width);
+    m.padding =
+        weft_reshape(g, text_padding(g, &text, io->source), WEFT_SHAPE(c->batch, c->source_len));
+    encode(&m, weft_dropout(g, embed_by_time(g, source_table, io->source), m.dropout));
+    weft_value x = weft_dropout(g, embed_by_time(g, target_table, io->target_in), m.dropout);
+    x = c->attention == WEFT_ALIGN_ADDITIVE ? decode_looking(&m, x) : decode_first(&m, x);
+    x = weft_dropout(g, x, m.dropout);
+    text_losses(g, &text, text_logits(g, &text, "output", x, target_table, c->target_vocab), io);
+    return weft_graph_status(g);
+}
+
+/* ---- In the list of models ---- */
+
+/* name, default, choices, documentation */
+#define SHARED_OPTIONS(X)                                                                          \
+    X(vocab, 8000, NULL, "tokens of the vocabulary")                                               \
+    X(width, 256, NULL, "width of the embeddings")                                                 \
+    X(hidden, 256, NULL, "width of the states")                                                    \
+    X(layers, 2, NULL, "recurrent layers one on another")                                          \
+    X(dropout, 0.1, NULL, "probability of dropping between layers, while training")                \
+    X(label_smoothing, 0, NULL, "share of the target spread over all tokens")                      \
+    X(tied, 1, NULL, "1: one embedding table also gives the logits; width as hidden")              \
+    X(batch, 16, NULL, "sequences")                                                                \
+    X(pad_id, 0, NULL, "token that fills up, and target that counts nothing")                      \
+    X(f64, 0, NULL, "1: in double precision")
+#define LANGUAGE_OPTIONS(X)                                                                        \
+    SHARED_OPTIONS(X)                                                                              \
+    X(length, 64, NULL, "tokens of a sequence")
+#define SEQ2SEQ_OPTIONS(X)                                                                         \
+    SHARED_OPTIONS(X)                                                                              \
+    X(cell, 2, "rnn|lstm|gru", "kind of the recurrent layers")                                     \
+    X(attention, 1, "none|additive|dot|general", "how the decoder looks at the source")            \
+    X(bidirectional, 1, NULL, "1: the encoder reads both ways, half of hidden each")               \
+    X(source_len, 32, NULL, "tokens of a source sentence")                                         \
+    X(target_len, 32, NULL, "tokens of a target sentence")
+
+enum {
+#define ID(name, value, choices, doc) AT_##name,
+    LANGUAGE_OPTIONS(ID)
+#undef ID
+        N_LANGUAGE_OPTIONS
+};
+enum {
+#define ID(name, value, choices, doc) S2S_##name,
+    SEQ2SEQ_OPTIONS(ID)
+#undef ID
+        N_SEQ2SEQ_OPTIONS
+};
+
+#define ROW(name, value, choices, doc) {#name, doc, value, choices},
+static const weft_model_option language_options[] = {LANGUAGE_OPTIONS(ROW)};
+static const weft_model_option seq2seq_options[] = {SEQ2SEQ_OPTIONS(ROW)};
+
+static weft_status build_language(weft_graph *graph, weft_recurrent_kind kind, const double *v,
+                                  bool training, weft_model_io *io)
+{
+    weft_recurrent_language_config c = {
+        .dtype = v[AT_f64] != 0 ? WEFT_F64 : WEFT_F32,
+        .kind = kind,
+        .vocab = (int64_t)v[AT_vocab],
+        .width = (int64_t)v[AT_width],
+        .hidden = (int64_t)v[AT_hidden],
+        .layers = (int64_t)v[AT_layers],
+        .batch = (int64_t)v[AT_batch],
+        .length = (int64_t)v[AT_length],
+        .pad_id = (int64_t)v[AT_pad_id],
+        .dropout = v[AT_dropout],
+        .label_smoothing = v[AT_label_smoothing],
+        .tied = v[AT_tied] != 0,
+        .training = training,
+    };
+    return weft_recurrent_language_model(graph, &c, io);
+}
+
+static weft_status build_rnn(weft_graph *graph, const double *v, bool training, weft_model_io *io)
+{
+    return build_language(graph, WEFT_RNN, v, training, io);
+}
+
+static weft_status build_lstm(weft_graph *graph, const double *v, bool training, weft_model_io *io)
+{
+    return build_language(graph, WEFT_LSTM, v, training, io);
+}
+
+static weft_status build_gru(weft_graph *graph, const double *v, bool training, weft_model_io *io)
+{
+    return build_language(graph, WEFT_GRU, v, training, io);
+}
+
+static weft_status build_seq2seq(weft_graph *graph, const double *v, bool training,
+                                 weft_model_io *io)
+{
+    weft_seq2seq_config c = {
+        .dtype = v[S2S_f64] != 0 ? WEFT_F64 : WEFT_F32,
+        .kind = (weft_recurrent_kind)v[S2S_cell],
+        .attention = (weft_alignment)v[S2S_attention],
+        .bidirectional = v[S2S_bidirectional] != 0,
+        .tied = v[S2S_tied] != 0,
+        .source_vocab = (int64_t)v[S2S_vocab],
+        .target_vocab = (int64_t)v[S2S_vocab],
+        .width = (int64_t)v[S2S_width],
+        .hidden = (int64_t)v[S2S_hidden],
+        .layers = (int64_t)v[S2S_layers],
+        .batch = (int64_t)v[S2S_batch],
+        .source_len = (int64_t)v[S2S_source_len],
+        .target_len = (int64_t)v[S2S_target_len],
+        .pad_id = (int64_t)v[S2S_pad_id],
+        .dropout = v[S2S_dropout],
+        .label_smoothing = v[S2S_label_smoothing],
+        .training = training,
+    };
+    return weft_seq2seq(graph, &c, io);
+}
+
+#define SMALL "vocab=13 width=6 hidden=6 layers=2 batch=2"
+
+const weft_model model_rnn = {"rnn",
+                              "language model of simple recurrent layers (tanh)",
+                              language_options,
+                              N_LANGUAGE_OPTIONS,
+                              SMALL " length=5",
+                              build_rnn};
+const weft_model model_lstm = {"lstm",
+                               "language model of LSTM layers",
+                               language_options,
+                               N_LANGUAGE_OPTIONS,
+                               SMALL " length=5",
+                               build_lstm};
+const weft_model model_gru = {"gru",
+                              "language model of GRU layers",
+                              language_options,
+                              N_LANGUAGE_OPTIONS,
+                              SMALL " length=5",
+                              build_gru};
+const weft_model model_seq2seq = {
+    "seq2seq",
+    "recurrent encoder and decoder with additive, dot, general or no attention",
+    seq2seq_options,
+    N_SEQ2SEQ_OPTIONS,
+    SMALL " source_len=5 target_len=4",
+    build_seq2seq};

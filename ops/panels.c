@@ -1,0 +1,267 @@
+/* Products of few rows with one matrix that many products share, as the steps of a recurrent layer
+ * do. For one such product it does not pay to pack the matrix, for a hundred it does: here the
+ * packing is a node of its own, computed once a run:
+ *
+ *     panels[p, i, j] = w[i, p PANEL + j], zeros beyond the last column.
+ *
+ * A part of the product is one panel [k, PANEL], which stays in the second-level cache while all
+ * rows of a pass over it, a few at a time, with their sums in registers. Each sum runs over k in
+ * order, so that the bits depend on neither threads nor rows. */
+#include "kernel.h"
+
+#define PANEL 32
+
+typedef struct panels_attr {
+    int64_t columns; /* of the product */
+} panels_attr;
+
+#ifdef WEFT_KERNEL_ISA
+
+#if defined(__AVX512F__)
+#define VECTOR_BYTES 64
+#define SUMS         24 /* registers for sums: three quarters of all */
+#elif defined(__AVX2__)
+#define VECTOR_BYTES 32
+#define SUMS         12
+#else
+#define VECTOR_BYTES 16
+#define SUMS         12
+#endif
+typedef T vector __attribute__((vector_size(VECTOR_BYTES)));
+#define VECTORS ((int)(PANEL * sizeof(T) / VECTOR_BYTES)) /* of a row of a panel */
+#define ROWS    (SUMS / VECTORS > 1 ? SUMS / VECTORS : 1)
+
+KERNEL(panels)
+{
+    const weft_tensor *w = &call->in[0];
+    const int64_t k = w->shape.dim[0], n = w->shape.dim[1], first = part * PANEL;
+    const int64_t columns = n - first < PANEL ? n - first : PANEL;
+    const int64_t row = w->stride[0], column = w->stride[1];
+    const T *from = (const T *)w->data + first * column;
+    T *to = (T *)call->out[0].data + part * k * PANEL;
+    if (columns < PANEL) memset(to, 0, (size_t)(k * PANEL) * sizeof *to);
+    /* A few columns at a time: of a transposed matrix each is a stretch of its own. */
+    for (int64_t j = 0; j < columns; j += 8) {
+        const int64_t end = j + 8 < columns ? j + 8 : columns;
+        for (int64_t i = 0; i < k; i++)
+            for (int64_t c = j; c < end; c++) to[i * PANEL + c] = from[i * row + c * column];
+    }
+}
+
+/* `rows` is a constant where this is called, so that the sums are registers. */
+static inline __attribute__((always_inline)) void multiply_rows(const int rows, int64_t k,
+                                                                const T *a, int64_t stride,
+                                                                const T *panel, T *out,
+                                                                int64_t out_stride, int64_t columns)
+{
+    vector sum[ROWS][VECTORS];
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < VECTORS; v++) sum[r][v] = (vector){0};
+    for (int64_t i = 0; i < k; i++) {
+        const vector *b = (const vector *)(const void *)(panel + i * PANEL);
+        for (int r = 0; r < rows; r++)
+            for (int v = 0; v < VECTORS; v++) sum[r][v] += a[r * stride + i] * b[v];
+    }
+    for (int r = 0; r < rows; r++)
+        memcpy(out + r * out_stride, sum[r], (size_t)columns * sizeof *out);
+}
+
+KERNEL(matmul_panels)
+{
+    const weft_tensor *a = &call->in[0], *c = &call->out[0];
+    const int64_t m = a->shape.dim[0], k = a->shape.dim[1], n = c->shape.dim[1];
+    const int64_t first = part * PANEL, columns = n - first < PANEL ? n - first : PANEL;
+    const int64_t stride = a->stride[0];
+    const T *panel = (const T *)call->in[1].data + part * k * PANEL;
+    for (int64_t r = 0; r < m;) {
+        const T *rows = (const T *)a->data + r * stride;
+        T *out = (T *)c->data + r * n + first;
+#define TAKE(count)                                                                                \
+    if ((count) <= ROWS && m - r >= (count)) {                                                     \
+        multiply_rows((count) <= ROWS ? (count) : ROWS, k, rows, stride, panel, out, n, columns);  \
+        r += (count);                                                                              \
+        continue;                                                                                  \
+    }
+        TAKE(ROWS)
+        TAKE(8)
+        TAKE(4)
+        TAKE(2)
+        TAKE(1)
+#undef TAKE
+    }
+}
+
+#else
+
+#include <weft/ops.h>
+
+/* With more rows matmul packs for itself, and blocks k, too. */
+#define MOST_ROWS 192
+
+extern const weft_op weft_op_panels, weft_op_matmul_panels, weft_op_matmul_shared;
+
+static int64_t panels_of(int64_t columns)
+{
+    return ceil_div(columns, PANEL);
+}
+
+static bool infer_panels(weft_infer *infer)
+{
+    char text[128];
+    weft_shape w = infer->in[0].shape;
+    if (!weft_infer_float(infer, 0)) return false;
+    if (w.rank != 2)
+        return weft_infer_fail(infer, WEFT_BAD_SHAPE, "takes a matrix, got %s",
+                               weft_shape_text(w, text, sizeof text));
+    infer->out[0] =
+        (weft_type){infer->in[0].dtype, WEFT_SHAPE(panels_of(w.dim[1]), w.dim[0], PANEL)};
+    return true;
+}
+
+static int64_t parts_panels(const weft_call *call)
+{
+    return panels_of(call->in[0].shape.dim[1]);
+}
+
+static bool infer_matmul_panels(weft_infer *infer)
+{
+    char a[128], b[128];
+    const panels_attr *attr = infer->attr;
+    weft_shape x = infer->in[0].shape, panels = infer->in[1].shape;
+    if (!weft_infer_float(infer, 0) || !weft_infer_same_dtype(infer, 0, 1)) return false;
+    if (x.rank != 2 || panels.rank != 3 || panels.dim[1] != x.dim[1] || panels.dim[2] != PANEL ||
+        attr->columns < 0 || panels_of(attr->columns) != panels.dim[0])
+        return weft_infer_fail(infer, WEFT_BAD_SHAPE, "%s times panels %s of %lld columns",
+                               weft_shape_text(x, a, sizeof a),
+                               weft_shape_text(panels, b, sizeof b), (long long)attr->columns);
+    infer->out[0] = (weft_type){infer->in[0].dtype, WEFT_SHAPE(x.dim[0], attr->columns)};
+    return true;
+}
+
+static int64_t parts_matmul_panels(const weft_call *call)
+{
+    return call->in[1].shape.dim[0];
+}
+
+static void cost_matmul_panels(const weft_call *call, weft_cost *cost)
+{
+    double m = (double)call->in[0].shape.dim[0], k = (double)call->in[0].shape.dim[1];
+    double n = (double)call->out[0].shape.dim[1];
+    cost->flops = 2 * m * k * n;
+    cost->bytes = (m * k + k * n + m * n) * (double)weft_dtype_bytes(call->out[0].dtype);
+}
+
+/* ---- The product as models have it ---- */
+
+static bool infer_shared(weft_infer *infer)
+{
+    char ta[128], tb[128];
+    weft_shape a = infer->in[0].shape, w = infer->in[1].shape;
+    if (!weft_infer_float(infer, 0) || !weft_infer_same_dtype(infer, 0, 1)) return false;
+    if (a.rank != 2 || w.rank != 2 || a.dim[1] != w.dim[0])
+        return weft_infer_fail(infer, WEFT_BAD_SHAPE, "%s times %s: takes two matrices that fit",
+                               weft_shape_text(a, ta, sizeof ta),
+                               weft_shape_text(w, tb, sizeof tb));
+    infer->out[0] = (weft_type){infer->in[0].dtype, WEFT_SHAPE(a.dim[0], w.dim[1])};
+    return true;
+}
+
+static void expand_shared(weft_expand *e)
+{
+    weft_graph *g = e->graph;
+    weft_value a = e->in[0], w = e->in[1];
+    if (weft_dim(g, a, 0) > MOST_ROWS) {
+        e->out[0] = weft_matmul(g, a, w);
+        return;
+    }
+    const panels_attr attr = {weft_dim(g, w, 1)};
+    weft_value in[2] = {a, weft_apply(g, &weft_op_panels, NULL, &w, 1, NULL)};
+    e->out[0] = weft_apply(g, &weft_op_matmul_panels, &attr, in, 2, NULL);
+}
+
+static void vjp_shared(weft_vjp *v)
+{
+    weft_graph *g = v->graph;
+    weft_value a = v->in[0], w = v->in[1], dy = v->grad_out[0];
+    if (v->wanted[0]) v->grad_in[0] = weft_matmul_shared(g, dy, weft_transpose(g, w, 0, 1));
+    if (v->wanted[1]) v->grad_in[1] = weft_matmul(g, weft_transpose(g, a, 0, 1), dy);
+}
+
+#define F(...)                                                                                     \
+    {                                                                                              \
+        WEFT_FLOAT, __VA_ARGS__, -1, 1, false                                                      \
+    }
+static const panels_attr columns_40 = {40}, columns_3 = {3};
+static const weft_sample samples_panels[] = {
+    {NULL, 1, {F({2, {3, 40}})}},
+    {NULL, 1, {F({2, {2, 32}})}},
+    {NULL, 1, {F({2, {0, 5}})}},
+};
+static const weft_sample samples_matmul_panels[] = {
+    {&columns_40, 2, {F({2, {27, 5}}), F({3, {2, 5, PANEL}})}},
+    {&columns_3, 2, {F({2, {2, 4}}), F({3, {1, 4, PANEL}})}},
+    {&columns_3, 2, {F({2, {2, 0}}), F({3, {1, 0, PANEL}})}},
+};
+static const weft_sample samples_matmul_shared[] = {
+    {NULL, 2, {F({2, {5, 4}}), F({2, {4, 35}})}},
+    {NULL, 2, {F({2, {193, 2}}), F({2, {2, 3}})}},
+    {NULL, 2, {F({2, {0, 2}}), F({2, {2, 3}})}},
+};
+static const weft_attr_field matmul_panels_fields[] = {
+    {"columns", WEFT_ATTR_INT64, offsetof(panels_attr, columns)},
+    {NULL, WEFT_ATTR_INT, 0},
+};
+DECLARE_KERNELS(panels);
+const weft_op weft_op_panels = {
+    .name = "panels",
+    .doc = "y [panels, k, 32] from w [k, n]: 32 columns side by side, zeros beyond the last; what "
+           "matmul_shared becomes.",
+    .min_in = 1,
+    .max_in = 1,
+    .n_out = 1,
+    .infer = infer_panels,
+    .kernel = FLOAT_KERNELS(panels),
+    .takes = WEFT_TAKES_ANY,
+    .parts = parts_panels,
+    .gradient = WEFT_GRADIENT_NONE,
+    .samples = samples_panels,
+    .n_samples = sizeof samples_panels / sizeof *samples_panels,
+};
+DECLARE_KERNELS(matmul_panels);
+const weft_op weft_op_matmul_panels = {
+    .name = "matmul_panels",
+    .doc = "y [m, n] = a [m, k] times the matrix [k, n] whose panels are given.",
+    .min_in = 2,
+    .max_in = 2,
+    .n_out = 1,
+    .attr_size = sizeof(panels_attr),
+    .attrs = matmul_panels_fields,
+    .infer = infer_matmul_panels,
+    .kernel = FLOAT_KERNELS(matmul_panels),
+    .takes = WEFT_TAKES_ROWS,
+    .parts = parts_matmul_panels,
+    .cost = cost_matmul_panels,
+    .gradient = WEFT_GRADIENT_NONE,
+    .samples = samples_matmul_panels,
+    .n_samples = sizeof samples_matmul_panels / sizeof *samples_matmul_panels,
+};
+const weft_op weft_op_matmul_shared = {
+    .name = "matmul_shared",
+    .doc = "y [m, n] = a [m, k] w [k, n], for a w that many products of few rows share: it is laid "
+           "out for them once a run.",
+    .min_in = 2,
+    .max_in = 2,
+    .n_out = 1,
+    .infer = infer_shared,
+    .expand = expand_shared,
+    .vjp = vjp_shared,
+    .samples = samples_matmul_shared,
+    .n_samples = sizeof samples_matmul_shared / sizeof *samples_matmul_shared,
+};
+
+weft_value weft_matmul_shared(weft_graph *graph, weft_value a, weft_value w)
+{
+    return weft_apply(graph, &weft_op_matmul_shared, NULL, (weft_value[]){a, w}, 2, NULL);
+}
+
+#endif

@@ -1,0 +1,315 @@
+/* weft demo: small demonstrations, computed when they are shown.
+ *
+ * vanishing: how much the last state h_T of a recurrent layer still depends on an early input x_t,
+ * by the Frobenius norm of the Jacobian d h_T / d x_t. It is exact: the batch holds the same
+ * sequence `hidden` times, and sequence i gets the i-th unit vector as cotangent of its h_T, so
+ * that one backward pass gives row i of every Jacobian. */
+#include "plot.h"
+#include "tool.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct arguments {
+    const char *name, *output;
+    int64_t len, hidden;
+    uint64_t seed;
+    double forget_bias;
+    bool json;
+} arguments;
+
+enum { KEY_JSON = 256, KEY_LEN, KEY_HIDDEN, KEY_SEED, KEY_FORGET_BIAS };
+
+/* name, one line about it */
+#define DEMOS(X) X(vanishing, "gradients that vanish over time, in an RNN and in an LSTM")
+
+/* What the shrinking of a gradient is often illustrated with: tanh' = 0.5, weights of 0.9. */
+#define MODEL_FACTOR 0.45
+
+/* ---- The norms of one layer ---- */
+
+typedef struct subject {
+    const char *key, *name;
+    weft_recurrent_kind kind;
+    bool remembers; /* with the forget gates' bias of the command line instead of 0 */
+} subject;
+
+static const subject subjects[] = {
+    {"rnn", "RNN", WEFT_RNN, false},
+    {"lstm", "LSTM", WEFT_LSTM, false},
+    {"lstm_open", "LSTM, open", WEFT_LSTM, true},
+};
+#define N_SUBJECTS (sizeof subjects / sizeof *subjects)
+
+/* sqrt(sum of squares) over batch and features, scaled by the largest so that nothing underflows.
+ */
+static weft_value norms_by_step(weft_graph *g, weft_value x)
+{
+    const weft_axes axes = WEFT_AXES(0, 2);
+    weft_value most = weft_max(g, weft_abs(g, x), axes, true);
+    most = weft_maximum(g, most, weft_scalar(g, WEFT_F64, 1e-300));
+    weft_value sum = weft_sum(g, weft_square(g, weft_div(g, x, most)), axes, true);
+    return weft_reshape(g, weft_mul(g, weft_sqrt(g, sum), most), WEFT_SHAPE(-1));
+}
+
+/* The graph whose value returned is |d h_T / d x_t| for t = 1 .. T, [len], from the input x. */
+static weft_value build_norms(weft_graph *g, const arguments *a, weft_recurrent_kind kind)
+{
+    int64_t hidden = a->hidden;
+    weft_recurrent_state last;
+    weft_value x = weft_input(g, "x", WEFT_F64, WEFT_SHAPE(hidden, a->len, hidden)), gradient;
+    weft_layer_recurrent(g, "layer", kind, x, hidden, NULL, &last);
+    weft_value index = weft_arange(g, WEFT_I32, hidden, 0, 1);
+    weft_value unit_vectors = weft_one_hot(g, index, hidden, WEFT_F64);
+    weft_grad_of(g, &last.h, &unit_vectors, 1, &x, 1, &gradient);
+    return norms_by_step(g, gradient);
+}
+
+static void open_forget_gates(weft_params *params, const arguments *a)
+{
+    weft_tensor bias;
+    if (!weft_params_get(params, "layer.bias", &bias)) return;
+    for (int64_t i = 0; i < a->hidden; i++) ((double *)bias.data)[i] = a->forget_bias;
+}
+
+/* The same sequence for each of the batch: normal numbers of deviation 0.5. */
+static void fill_sequences(double *x, const arguments *a)
+{
+    int64_t n = a->len * a->hidden;
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t counter[4] = {(uint32_t)i, (uint32_t)(i >> 32), 1, 0};
+        uint32_t r[4];
+        weft_philox(counter, a->seed, r);
+        double u = ((double)r[0] + 0.5) * 0x1p-32, v = (double)r[1] * 0x1p-32;
+        x[i] = 0.5 * sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
+    }
+    for (int64_t copy = 1; copy < a->hidden; copy++) memcpy(x + copy * n, x, (size_t)n * sizeof *x);
+}
+
+static weft_status run_norms(weft_graph *g, weft_value norms, const arguments *a, const double *x,
+                             bool remembers, double *out, weft_error *error)
+{
+    const weft_error *e = weft_graph_error(g);
+    if (e->status != WEFT_OK) return weft_error_set(error, e->status, e->where, "%s", e->message);
+    weft_params *params = weft_params_new();
+    weft_plan *plan = weft_plan_new(g, &norms, 1, NULL, error);
+    weft_status status = plan ? weft_params_init(params, g, a->seed, error) : error->status;
+    if (status == WEFT_OK && remembers) open_forget_gates(params, a);
+    weft_session *s = status == WEFT_OK ? weft_session_new(plan, params, NULL, error) : NULL;
+    status = s ? WEFT_OK : error->status;
+    size_t bytes = (size_t)(a->hidden * a->len * a->hidden) * sizeof *x;
+    if (s) status = weft_feed(s, weft_find(g, "x"), x, bytes);
+    if (s && status == WEFT_OK) status = weft_run(s);
+    if (s && status == WEFT_OK) status = weft_fetch(s, norms, out, (size_t)a->len * sizeof *out);
+    if (s && status != WEFT_OK) weft_error_set(error, status, "demo", "the run failed");
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_params_free(params);
+    return status;
+}
+
+/* norms[subject * len + t - 1] */
+static weft_status compute(const arguments *a, double *norms, weft_error *error)
+{
+    weft_status status = WEFT_OK;
+    double *x = malloc((size_t)(a->hidden * a->len * a->hidden) * sizeof *x);
+    if (!x) return weft_error_set(error, WEFT_NO_MEMORY, "demo", "no memory for the sequences");
+    fill_sequences(x, a);
+    for (size_t i = 0; i < N_SUBJECTS && status == WEFT_OK; i++) {
+        weft_graph *g = weft_graph_new();
+        weft_value value = build_norms(g, a, subjects[i].kind);
+        status =
+            run_norms(g, value, a, x, subjects[i].remembers, norms + (int64_t)i * a->len, error);
+        weft_graph_free(g);
+    }
+    free(x);
+    return status;
+}
+
+/* ---- Showing them ---- */
+
+/* The factor by which a step back shrinks the norm, on average since T. */
+static double per_step(const double *norms, int64_t len, int64_t back)
+{
+    return back ? pow(norms[len - 1 - back] / norms[len - 1], 1 / (double)back) : 1;
+}
+
+static void print_table(const arguments *a, const double *norms)
+{
+    printf("|d h_T / d x_t| (Frobenius norm of the Jacobian, by autograd, f64), T = %lld, width "
+           "%lld.\nWeights as they start: RNN N(0, 1/in), N(0, 1/hidden); LSTM N(0, 1/(in + "
+           "hidden)).\nLSTM: forget gates with bias 0, half open. LSTM, open: with bias %g, as of "
+           "a gate that\nhas learnt to remember. A step: the mean factor a step since T. The last "
+           "column is the\nrule of thumb %.2f^(T-t).\n\n",
+           (long long)a->len, (long long)a->hidden, a->forget_bias, MODEL_FACTOR);
+    printf("%6s %6s", "t", "T-t");
+    for (size_t i = 0; i < N_SUBJECTS; i++) printf(" %12s %7s", subjects[i].name, "a step");
+    printf(" %10s\n", "model");
+    /* 0, 1, 2, 5, 10, 20, 50, ... steps back, and all of them. */
+    const int64_t ladder[] = {1, 2, 5};
+    for (int64_t back = 0, rung = 0, ten = 1; back < a->len;) {
+        printf("%6lld %6lld", (long long)(a->len - back), (long long)back);
+        for (size_t i = 0; i < N_SUBJECTS; i++) {
+            const double *own = norms + (int64_t)i * a->len;
+            printf(" %12.2e %7.3f", own[a->len - 1 - back], per_step(own, a->len, back));
+        }
+        printf(" %10.2e\n", pow(MODEL_FACTOR, (double)back));
+        if (back == a->len - 1) break;
+        back = ladder[rung] * ten;
+        if (++rung == 3) {
+            rung = 0;
+            ten *= 10;
+        }
+        if (back > a->len - 1) back = a->len - 1;
+    }
+}
+
+static int print_json(const arguments *a, const double *norms)
+{
+    cJSON *json = cJSON_CreateObject(), *rows = cJSON_AddArrayToObject(json, "rows");
+    cJSON_AddStringToObject(json, "demo", a->name);
+    cJSON_AddNumberToObject(json, "len", (double)a->len);
+    cJSON_AddNumberToObject(json, "hidden", (double)a->hidden);
+    cJSON_AddNumberToObject(json, "seed", (double)a->seed);
+    cJSON_AddNumberToObject(json, "forget_bias", a->forget_bias);
+    for (int64_t t = 0; t < a->len; t++) {
+        cJSON *row = cJSON_CreateObject();
+        cJSON_AddNumberToObject(row, "t", (double)(t + 1));
+        cJSON_AddNumberToObject(row, "steps_back", (double)(a->len - 1 - t));
+        for (size_t i = 0; i < N_SUBJECTS; i++)
+            cJSON_AddNumberToObject(row, subjects[i].key, norms[(int64_t)i * a->len + t]);
+        cJSON_AddNumberToObject(row, "model", pow(MODEL_FACTOR, (double)(a->len - 1 - t)));
+        cJSON_AddItemToArray(rows, row);
+    }
+    return tool_print_json(json);
+}
+
+static int draw(const arguments *a, const double *norms)
+{
+    char title[96];
+    double *t = malloc((size_t)a->len * sizeof *t);
+    plot_series series[N_SUBJECTS];
+    if (!t) return tool_fail_text("demo", "out of memory");
+    for (int64_t i = 0; i < a->len; i++) t[i] = (double)(i + 1);
+    for (size_t i = 0; i < N_SUBJECTS; i++)
+        series[i] = (plot_series){subjects[i].name, t, norms + (int64_t)i * a->len, (size_t)a->len};
+    snprintf(title, sizeof title, "The gradient of the last state, T = %lld, width %lld",
+             (long long)a->len, (long long)a->hidden);
+    plot p = {.title = title,
+              .x_label = "t",
+              .y_label = "|d h_T / d x_t|",
+              .log_y = true,
+              .series = series,
+              .n_series = N_SUBJECTS};
+    int status = plot_svg(&p, a->output);
+    free(t);
+    return status;
+}
+
+static int demo_vanishing(const arguments *a)
+{
+    weft_error error = {0};
+    double *norms = calloc(N_SUBJECTS * (size_t)a->len, sizeof *norms);
+    if (!norms) return tool_fail_text("demo", "out of memory");
+    int status = EXIT_GOOD;
+    if (compute(a, norms, &error) != WEFT_OK) {
+        status = tool_fail(&error);
+    } else {
+        if (a->json)
+            status = print_json(a, norms);
+        else
+            print_table(a, norms);
+        if (a->output && status == EXIT_GOOD) status = draw(a, norms);
+    }
+    free(norms);
+    return status;
+}
+
+/* ---- The command ---- */
+
+static const struct {
+    const char *name;
+    int (*run)(const arguments *a);
+} demos[] = {
+#define ROW(name, doc) {#name, demo_##name},
+    DEMOS(ROW)
+#undef ROW
+};
+#define N_DEMOS (sizeof demos / sizeof *demos)
+
+static int64_t whole_number(const char *text, const char *what, int64_t low, int64_t high,
+                            struct argp_state *state)
+{
+    char *end;
+    long long value = strtoll(text, &end, 10);
+    if (end == text || *end || value < low || value > high)
+        argp_error(state, "%s: \"%s\" is not a whole number from %lld to %lld", what, text,
+                   (long long)low, (long long)high);
+    return value;
+}
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    arguments *a = state->input;
+    char *end;
+    switch (key) {
+    case KEY_JSON:
+        a->json = true;
+        return 0;
+    case KEY_LEN:
+        a->len = whole_number(text, "--len", 1, 5000, state);
+        return 0;
+    case KEY_HIDDEN:
+        a->hidden = whole_number(text, "--hidden", 1, 256, state);
+        return 0;
+    case KEY_SEED:
+        a->seed = (uint64_t)whole_number(text, "--seed", 0, INT32_MAX, state);
+        return 0;
+    case KEY_FORGET_BIAS:
+        a->forget_bias = strtod(text, &end);
+        if (end == text || *end || !isfinite(a->forget_bias))
+            argp_error(state, "--forget-bias: \"%s\" is not a number", text);
+        return 0;
+    case 'o':
+        a->output = text;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (a->name) argp_error(state, "one demonstration at a time");
+        a->name = text;
+        return 0;
+    case ARGP_KEY_END:
+        if (!a->name) argp_error(state, "which one? (see --help)");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+int cmd_demo(int argc, char **argv)
+{
+    static const struct argp_option options[] = {
+        {"len", KEY_LEN, "N", 0, "steps T of the sequence (101)", 0},
+        {"hidden", KEY_HIDDEN, "N", 0, "width of inputs and states (32)", 0},
+        {"seed", KEY_SEED, "N", 0, "of weights and inputs (1)", 0},
+        {"forget-bias", KEY_FORGET_BIAS, "X", 0, "of the open forget gates (5)", 0},
+        {"output", 'o', "FILE.svg", 0, "draw it, too (by gnuplot)", 0},
+        {"json", KEY_JSON, NULL, 0, "print JSON, all steps", 0},
+        {0}};
+#define LINE(name, doc) "  " #name "  " doc "\n"
+    arguments a = {.len = 101, .hidden = 32, .seed = 1, .forget_bias = 5};
+    struct argp argp = {
+        options,
+        parse,
+        "DEMONSTRATION",
+        "Shows something with numbers computed on the spot.\vDemonstrations:\n" DEMOS(LINE),
+        NULL,
+        NULL,
+        NULL};
+#undef LINE
+    argp_parse(&argp, argc, argv, 0, NULL, &a);
+    for (size_t i = 0; i < N_DEMOS; i++)
+        if (!strcmp(demos[i].name, a.name)) return demos[i].run(&a);
+    fprintf(stderr, "weft demo: no demonstration \"%s\" (see `weft demo --help`)\n", a.name);
+    return EXIT_USAGE;
+}

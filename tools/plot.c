@@ -1,0 +1,134 @@
+/* The script with its data goes to gnuplot's standard input, the SVG comes from its standard output
+ * straight into the file. */
+#include "plot.h"
+
+#include "tool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+
+/* gnuplot's quoting: within '...' only the quote itself is special, and is doubled. */
+static void quote(FILE *f, const char *text)
+{
+    fputc('\'', f);
+    for (; *text; text++) {
+        if (*text == '\'') fputc('\'', f);
+        fputc((unsigned char)*text < ' ' ? ' ' : *text, f);
+    }
+    fputc('\'', f);
+}
+
+static void set(FILE *f, const char *what, const char *text)
+{
+    fprintf(f, "set %s ", what);
+    quote(f, text ? text : "");
+    fputc('\n', f);
+}
+
+static void write_script(const plot *p, FILE *f)
+{
+    fprintf(f, "set encoding utf8\n"
+               "set terminal svg size 800,500 noenhanced background rgb 'white'\n"
+               "set grid\nset tics nomirror\nset key outside bottom center horizontal\n");
+    set(f, "title", p->title);
+    set(f, "xlabel", p->x_label);
+    set(f, "ylabel", p->y_label);
+    if (p->log_y) fprintf(f, "set logscale y\nset format y '%%.0e'\n");
+    for (size_t i = 0; i < p->n_series; i++) {
+        const plot_series *s = &p->series[i];
+        fprintf(f, "$series%zu << END\n", i);
+        for (size_t k = 0; k < s->n; k++)
+            if (isfinite(s->x[k]) && isfinite(s->y[k]) && (!p->log_y || s->y[k] > 0))
+                fprintf(f, "%.9g %.9g\n", s->x[k], s->y[k]);
+        fprintf(f, "END\n");
+    }
+    for (size_t i = 0; i < p->n_series; i++) {
+        fprintf(f, "%s$series%zu with lines linewidth 2 title ", i ? ", " : "plot ", i);
+        quote(f, p->series[i].name);
+    }
+    fputc('\n', f);
+}
+
+/* Starts gnuplot between the two ends; returns an error number. What it has to say about its
+ * script is of no use to who asked for a picture: stderr is closed off. */
+static int start(pid_t *pid, int in, int out, int unused)
+{
+    char *argv[] = {(char *)(uintptr_t) "gnuplot", NULL};
+    posix_spawn_file_actions_t actions;
+    int failed = posix_spawn_file_actions_init(&actions);
+    if (failed) return failed;
+    failed = posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO);
+    if (!failed) failed = posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
+    if (!failed) failed = posix_spawn_file_actions_addclose(&actions, unused);
+    if (!failed)
+        failed =
+            posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+    if (!failed) failed = posix_spawnp(pid, "gnuplot", &actions, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    return failed;
+}
+
+/* Runs gnuplot into the open file; its failure is told here. */
+static int draw(const plot *p, const char *path, int out)
+{
+    int ends[2], status = 0;
+    pid_t pid;
+    if (pipe2(ends, O_CLOEXEC) != 0) return tool_fail_text(path, "%s", strerror(errno));
+    int failed = start(&pid, ends[0], out, ends[1]);
+    close(ends[0]);
+    if (failed) {
+        close(ends[1]);
+        return failed == ENOENT
+                   ? tool_fail_text(path, "cannot be drawn: gnuplot is not installed (Debian "
+                                          "package gnuplot-nox)")
+                   : tool_fail_text(path, "gnuplot does not start: %s", strerror(failed));
+    }
+    /* Should gnuplot end early, the write fails instead of ending this program. */
+    struct sigaction ignore = {.sa_handler = SIG_IGN}, before;
+    sigaction(SIGPIPE, &ignore, &before);
+    FILE *script = fdopen(ends[1], "w");
+    bool sent = false;
+    if (script) {
+        write_script(p, script);
+        sent = fclose(script) == 0;
+    } else {
+        close(ends[1]);
+    }
+    sigaction(SIGPIPE, &before, NULL);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (sent && WIFEXITED(status) && WEXITSTATUS(status) == 0) return EXIT_GOOD;
+    return tool_fail_text(path, "gnuplot failed (status %d)", status);
+}
+
+int plot_svg(const plot *p, const char *path)
+{
+    size_t size = strlen(path) + 5;
+    char *temporary = malloc(size);
+    if (!temporary) return tool_fail_text(path, "out of memory");
+    snprintf(temporary, size, "%s.tmp", path);
+    int out = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int status = EXIT_ERROR;
+    if (out < 0) {
+        tool_fail_text(temporary, "cannot be written: %s", strerror(errno));
+        free(temporary);
+        return status;
+    }
+    status = draw(p, path, out);
+    bool kept = fsync(out) == 0;
+    kept = close(out) == 0 && kept;
+    if (status == EXIT_GOOD && (!kept || rename(temporary, path) != 0))
+        status = tool_fail_text(path, "cannot be written: %s", strerror(errno));
+    if (status != EXIT_GOOD) unlink(temporary);
+    free(temporary);
+    return status;
+}

@@ -1,0 +1,25 @@
+/* Line plots as SVG files, drawn by the program gnuplot (Debian package gnuplot-nox). */
+#ifndef WEFT_TOOLS_PLOT_H
+#define WEFT_TOOLS_PLOT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct plot_series {
+    const char *name; /* in the legend */
+    const double *x, *y;
+    size_t n; /* points; one that is not finite, or not positive on a log scale, is left out */
+} plot_series;
+
+typedef struct plot {
+    const char *title, *x_label, *y_label; /* plain text, UTF-8 */
+    bool log_y;
+    const plot_series *series;
+    size_t n_series;
+} plot;
+
+/* Draws into PATH.tmp and renames it: PATH is a whole file, or as it was. Returns the exit status;
+ * a failure, also that gnuplot is not installed, is told on stderr in one line. */
+int plot_svg(const plot *p, const char *path);
+
+#endif
