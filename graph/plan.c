@@ -19,6 +19,8 @@
  */
 #define SERIAL_WORK 16384.0
 
+#define PACK_NODES 2000 /* of the search for offsets */
+
 typedef struct planner {
     weft_plan *plan;
     const weft_graph *g;
@@ -524,6 +526,28 @@ static place place_of(const planner *p, uint32_t id)
     return (place){STORAGE_ARENA, v->root, base + offset};
 }
 
+static bool pack_buffers(planner *p)
+{
+    weft_plan *plan = p->plan;
+    weft_plan_stats *stats = &plan->stats;
+    weft_pack_item *items = calloc(plan->n_buffers + 1, sizeof *items);
+    if (!items) return no_memory(p);
+    for (size_t i = 0; i < plan->n_buffers; i++) {
+        const weft_plan_buffer *b = &plan->buffers[i];
+        items[i] = (weft_pack_item){b->first, (int64_t)b->last + 1, b->bytes, 0};
+    }
+    /* No limit in seconds: a plan is the same on every machine. */
+    const weft_pack_options options = {.alignment = 64, .node_budget = PACK_NODES};
+    weft_pack_result result;
+    bool good = weft_pack(items, plan->n_buffers, &options, &result, p->error) == WEFT_OK;
+    for (size_t i = 0; good && i < plan->n_buffers; i++) plan->buffers[i].offset = items[i].offset;
+    stats->arena_bytes = result.arena_bytes;
+    stats->lower_bound_bytes = result.lower_bound_bytes;
+    stats->packed = result.end;
+    free(items);
+    return good;
+}
+
 static bool place_buffers(planner *p)
 {
     weft_plan *plan = p->plan;
@@ -535,11 +559,7 @@ static bool place_buffers(planner *p)
         }
         stats->sum_bytes += plan->buffers[i].bytes;
     }
-    stats->lower_bound_bytes =
-        pack_lower_bound(plan->buffers, plan->n_buffers, (uint32_t)plan->n_groups);
-    if (stats->lower_bound_bytes == SIZE_MAX) return no_memory(p);
-    stats->arena_bytes = pack_offsets(plan->buffers, plan->n_buffers, stats->lower_bound_bytes);
-    if (stats->arena_bytes == SIZE_MAX) return no_memory(p);
+    if (!pack_buffers(p)) return false;
     for (size_t i = 0; i < plan->n_steps; i++) {
         plan_step *step = &plan->steps[i];
         const node_record *node = &p->g->nodes[step->node];

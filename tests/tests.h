@@ -9,9 +9,10 @@
 /* name of the suite, its function */
 #define TEST_SUITES(X)                                                                             \
     X(graph)                                                                                       \
+    X(pack)                                                                                        \
     X(plan)                                                                                        \
-    X(vmath) X(ops) X(attention) X(autograd) X(params) X(dot) X(models) X(golden) X(profile)       \
-        X(memory)
+    X(vmath)                                                                                       \
+    X(ops) X(attention) X(autograd) X(params) X(dot) X(models) X(golden) X(profile) X(memory)
 #define TEST_DECLARE(name) void name##_tests(void);
 TEST_SUITES(TEST_DECLARE)
 #undef TEST_DECLARE

@@ -1,0 +1,511 @@
+/* A search for offsets with which no item ends above a given height. It may prove that there are
+ * none.
+ *
+ * Items are dropped on a skyline, one height for each section of time. Any packing can be pushed
+ * down until every item lies on the floor or on another one; so it is enough to look, in a valley
+ * (neighbouring sections of one height between higher ones), at one section and ask which item
+ * begins there:
+ *
+ *           height|  ____         one of the items that are alive in the section and only inside
+ *                 | |    |  ___   the valley, or none: then the section rises to the least height
+ *                 | |    |_|_s_|  at which one can begin, and what it rises by is wasted
+ *       time ->   |
+ *
+ * These branches exclude each other and are complete. What cuts the tree:
+ * - every item has a height that it cannot begin below, the skyline over its lifetime; the items
+ *   of a section, taken by that height, must end in time one after the other (as jobs with release
+ *   times on one machine), which also bounds the waste;
+ * - stretches of time that no waiting item connects are solved one after the other, and one without
+ *   a solution ends both;
+ * - an item over the whole of such a stretch goes first; equal items go in order of their index;
+ * - the section asked is the one with the fewest answers for its weight. A section's weight grows
+ *   whenever it is where a branch dies;
+ * - it starts anew after a number of nodes (Luby's sequence), with the weights kept and the order
+ * of the answers changed: by area, by lifetime or by size, later with some randomness, which comes
+ *   from constants.
+ * A node takes O(items alive x sections) at worst; memory is O(items x sections). */
+#include "internal.h"
+
+#include <stdlib.h>
+
+#define RESTART_NODES 500
+#define MAX_DEPTH     4096       /* of the recursion */
+#define MAX_CELLS     (1u << 24) /* of items x the sections they live in */
+#define PLACED        SIZE_MAX
+#define NONE          UINT32_MAX
+
+typedef struct search_item {
+    size_t low;    /* it cannot begin below this; or PLACED */
+    double key;    /* greater keys are tried first */
+    uint32_t twin; /* the equal item that goes before this one, or NONE */
+} search_item;
+
+typedef struct section {
+    uint32_t *items; /* that are alive in it, nearly sorted by low */
+    uint32_t n_items;
+    uint32_t waiting;  /* items that are not placed yet */
+    uint32_t crossing; /* of which live in the next section too */
+    size_t waiting_bytes;
+    size_t height;
+    bool solid;  /* an item or the floor ends at this height: something may lie on it */
+    bool queued; /* its bounds must be looked at */
+    double weight;
+} section;
+
+typedef enum change_kind { HEIGHT, LOW, PLACE } change_kind;
+
+typedef struct change {
+    change_kind kind;
+    uint32_t index;
+    size_t old;
+    bool solid;
+} change;
+
+typedef struct search {
+    pack_item *packed;
+    search_item *items;
+    uint32_t n_items;
+    section *sections;
+    uint32_t n_sections;
+    uint32_t *cells;
+    uint32_t *queue, n_queue;
+    change *changes; /* to be taken back */
+    size_t n_changes, capacity;
+    size_t height;
+    const pack_limits *limits;
+    uint64_t nodes, run_end; /* searched; at which the run ends */
+    uint32_t depth;
+    bool stopped; /* the run; */
+    pack_outcome why;
+} search;
+
+/* ---- The state, and taking it back ---- */
+
+static void record(search *s, change c)
+{
+    if (s->n_changes == s->capacity) {
+        size_t capacity = s->capacity ? 2 * s->capacity : 1024;
+        change *grown = realloc(s->changes, capacity * sizeof *grown);
+        if (!grown) {
+            s->stopped = true;
+            s->why = PACK_NO_MEMORY;
+            return;
+        }
+        s->changes = grown;
+        s->capacity = capacity;
+    }
+    s->changes[s->n_changes++] = c;
+}
+
+static void enqueue(search *s, uint32_t at)
+{
+    section *c = &s->sections[at];
+    if (c->queued || !c->waiting) return;
+    c->queued = true;
+    s->queue[s->n_queue++] = at;
+}
+
+static void empty_queue(search *s)
+{
+    while (s->n_queue) s->sections[s->queue[--s->n_queue]].queued = false;
+}
+
+static void raise_section(search *s, uint32_t at, size_t height, bool solid)
+{
+    section *c = &s->sections[at];
+    record(s, (change){HEIGHT, at, c->height, c->solid});
+    c->height = height;
+    c->solid = solid;
+    for (uint32_t k = 0; k < c->n_items; k++) {
+        uint32_t i = c->items[k];
+        if (s->items[i].low >= height) continue;
+        record(s, (change){LOW, i, s->items[i].low, false});
+        s->items[i].low = height;
+        for (uint32_t t = s->packed[i].first; t <= s->packed[i].last; t++) enqueue(s, t);
+    }
+    enqueue(s, at);
+}
+
+/* Adds an item to what waits in its sections (sign 1), or takes it away (-1). */
+static void count_item(search *s, uint32_t i, int sign)
+{
+    const pack_item *item = &s->packed[i];
+    for (uint32_t t = item->first; t <= item->last; t++) {
+        section *c = &s->sections[t];
+        c->waiting += (uint32_t)sign;
+        c->crossing += t < item->last ? (uint32_t)sign : 0;
+        c->waiting_bytes += sign > 0 ? item->size : -item->size;
+    }
+}
+
+static void place_item(search *s, uint32_t i)
+{
+    pack_item *item = &s->packed[i];
+    item->offset = s->items[i].low;
+    record(s, (change){PLACE, i, item->offset, false});
+    s->items[i].low = PLACED;
+    count_item(s, i, -1);
+    for (uint32_t t = item->first; t <= item->last; t++)
+        raise_section(s, t, item->offset + item->size, true);
+}
+
+static void take_back(search *s, size_t n_changes)
+{
+    while (s->n_changes > n_changes) {
+        const change *c = &s->changes[--s->n_changes];
+        if (c->kind == HEIGHT) {
+            s->sections[c->index].height = c->old;
+            s->sections[c->index].solid = c->solid;
+        } else {
+            s->items[c->index].low = c->old;
+            if (c->kind == PLACE) count_item(s, c->index, 1);
+        }
+    }
+}
+
+/* ---- Bounds ---- */
+
+static void sort_by_low(const search *s, section *c)
+{
+    for (uint32_t k = 1; k < c->n_items; k++) {
+        uint32_t i = c->items[k], at = k;
+        size_t low = s->items[i].low;
+        while (at > 0 && s->items[c->items[at - 1]].low > low) {
+            c->items[at] = c->items[at - 1];
+            at--;
+        }
+        c->items[at] = i;
+    }
+}
+
+/* Can all that wait in the section still end in time? Raises it to where the first can begin. */
+static bool section_holds(search *s, uint32_t at)
+{
+    section *c = &s->sections[at];
+    sort_by_low(s, c);
+    size_t low = s->items[c->items[0]].low;
+    if (low > c->height) {
+        if (low + c->waiting_bytes > s->height) return false;
+        raise_section(s, at, low, false);
+    }
+    size_t end = c->height;
+    for (uint32_t k = 0; k < c->waiting; k++) {
+        uint32_t i = c->items[k];
+        if (s->items[i].low > end) end = s->items[i].low;
+        end += s->packed[i].size;
+    }
+    return end <= s->height;
+}
+
+static bool all_hold(search *s)
+{
+    while (s->n_queue) {
+        uint32_t at = s->queue[--s->n_queue];
+        section *c = &s->sections[at];
+        c->queued = false;
+        if (!c->waiting || section_holds(s, at)) continue;
+        c->weight += 1;
+        empty_queue(s);
+        return false;
+    }
+    return true;
+}
+
+/* ---- Branching ---- */
+
+/* May item i begin at the height of the section that it is alive in? */
+static bool may_begin(const search *s, uint32_t i, const section *c)
+{
+    if (s->items[i].low != c->height) return false;
+    if (s->items[i].twin != NONE && s->items[s->items[i].twin].low != PLACED) return false;
+    if (c->solid) return true;
+    for (uint32_t t = s->packed[i].first; t <= s->packed[i].last; t++)
+        if (s->sections[t].solid && s->sections[t].height == c->height) return true;
+    return false;
+}
+
+typedef struct question {
+    uint32_t at;          /* the section */
+    uint32_t first, last; /* its valley */
+    double cost;
+} question;
+
+/* The least height at which an item can begin in the section if none does at its present height;
+ * SIZE_MAX if the waste would be too much. The lowest that begins there later either begins at a
+ * height that it cannot begin below now, or lies on an item that lives beside the section. */
+static size_t next_height(const search *s, const question *q)
+{
+    const section *c = &s->sections[q->at];
+    size_t next = SIZE_MAX;
+    bool inside = false;
+    for (uint32_t k = 0; k < c->n_items; k++) {
+        size_t low = s->items[c->items[k]].low;
+        if (low == c->height)
+            inside = true;
+        else if (low < next) /* or PLACED */
+            next = low;
+    }
+    for (uint32_t t = q->first; t <= q->last && inside; t++)
+        for (uint32_t k = 0; k < s->sections[t].n_items; k++) {
+            uint32_t i = s->sections[t].items[k];
+            const pack_item *item = &s->packed[i];
+            bool beside = item->last < q->at || item->first > q->at;
+            if (beside && s->items[i].low < next && s->items[i].low + item->size < next)
+                next = s->items[i].low + item->size;
+        }
+    if (next == SIZE_MAX || next + c->waiting_bytes > s->height) return SIZE_MAX;
+    return next;
+}
+
+/* Looks at the sections of one valley; false if one has no answer. */
+static bool ask_valley(search *s, uint32_t first, uint32_t last, question *best)
+{
+    for (uint32_t at = first; at <= last; at++) {
+        section *c = &s->sections[at];
+        question q = {at, first, last, 0};
+        uint32_t answers = 0;
+        for (uint32_t k = 0; k < c->n_items; k++) answers += may_begin(s, c->items[k], c);
+        if (c->height + c->waiting_bytes < s->height && next_height(s, &q) != SIZE_MAX) answers++;
+        if (!answers) {
+            c->weight += 1;
+            return false;
+        }
+        q.cost = answers == 1 ? 0 : answers / c->weight;
+        if (best->at == NONE || q.cost < best->cost) *best = q;
+        if (!q.cost) return true;
+    }
+    return true;
+}
+
+/* The question with the fewest answers in the stretch; false if one has none. */
+static bool choose(search *s, uint32_t first, uint32_t last, question *best)
+{
+    best->at = NONE;
+    const section *c = s->sections;
+    for (uint32_t begin = first, end; begin <= last; begin = end + 1) {
+        end = begin;
+        if (!c[begin].waiting) continue;
+        while (end < last && c[end + 1].waiting && c[end + 1].height == c[begin].height) end++;
+        bool left =
+            begin == first || !c[begin - 1].waiting || c[begin - 1].height > c[begin].height;
+        bool right = end == last || !c[end + 1].waiting || c[end + 1].height > c[begin].height;
+        if (!left || !right) continue;
+        if (!ask_valley(s, begin, end, best)) return false;
+        if (best->at != NONE && !best->cost) return true;
+    }
+    return best->at != NONE;
+}
+
+/* The answer that follows `previous` (NONE: the first) in order of the keys, or NONE. */
+static uint32_t next_answer(const search *s, const section *c, uint32_t previous)
+{
+    uint32_t best = NONE;
+    double limit = previous == NONE ? 0 : s->items[previous].key;
+    for (uint32_t k = 0; k < c->n_items; k++) {
+        uint32_t i = c->items[k];
+        double key = s->items[i].key;
+        if (previous != NONE && (key > limit || (key == limit && i <= previous))) continue;
+        if (best != NONE && (key < s->items[best].key || (key == s->items[best].key && i > best)))
+            continue;
+        if (may_begin(s, i, c)) best = i;
+    }
+    return best;
+}
+
+static bool over_whole(const search *s, uint32_t i, uint32_t first, uint32_t last)
+{
+    return s->packed[i].first == first && s->packed[i].last == last;
+}
+
+static bool stop(search *s, pack_outcome why)
+{
+    s->stopped = true;
+    s->why = why;
+    return false;
+}
+
+static bool solve(search *s, uint32_t first, uint32_t last);
+
+static bool solve_below(search *s, uint32_t first, uint32_t last, size_t n_changes)
+{
+    if (!s->stopped && solve(s, first, last)) return true;
+    empty_queue(s);
+    take_back(s, n_changes);
+    return false;
+}
+
+/* Solves a stretch of time that waiting items connect. */
+static bool branch(search *s, uint32_t first, uint32_t last)
+{
+    question q;
+    if (s->nodes >= s->run_end || s->depth >= MAX_DEPTH) return stop(s, PACK_SPENT);
+    if (s->limits->deadline > 0 && s->nodes % 64 == 0 && pack_clock() >= s->limits->deadline)
+        return stop(s, PACK_SPENT);
+    s->nodes++;
+    if (!choose(s, first, last, &q)) return false;
+    const section *c = &s->sections[q.at];
+    size_t n_changes = s->n_changes;
+    bool whole = q.first == first && q.last == last;
+    for (uint32_t k = 0; whole && k < c->n_items; k++) {
+        uint32_t i = c->items[k];
+        if (!over_whole(s, i, first, last) || !may_begin(s, i, c)) continue;
+        place_item(s, i);
+        return solve_below(s, first, last, n_changes);
+    }
+    for (uint32_t i = next_answer(s, c, NONE); i != NONE; i = next_answer(s, c, i)) {
+        place_item(s, i);
+        if (solve_below(s, first, last, n_changes)) return true;
+        if (s->stopped) return false;
+    }
+    size_t next = next_height(s, &q);
+    if (next == SIZE_MAX) return false;
+    raise_section(s, q.at, next, false);
+    return solve_below(s, first, last, n_changes);
+}
+
+static bool solve(search *s, uint32_t first, uint32_t last)
+{
+    if (!all_hold(s)) return false;
+    s->depth++;
+    bool good = true;
+    for (uint32_t begin = first, end; good && begin <= last; begin = end + 1) {
+        end = begin;
+        while (end < last && s->sections[end].crossing) end++;
+        if (s->sections[begin].waiting) good = branch(s, begin, end);
+    }
+    s->depth--;
+    return good;
+}
+
+/* ---- Runs ---- */
+
+/* Luby's sequence 1 1 2 1 1 2 4 1 1 2 ... of run 1, 2, ... */
+static uint64_t luby(uint64_t run)
+{
+    uint64_t size = 1;
+    while (size < run) size = 2 * size + 1;
+    while (size != run) {
+        size /= 2;
+        if (run > size) run -= size;
+    }
+    return (size + 1) / 2;
+}
+
+static double random_unit(uint64_t *state) /* splitmix64 */
+{
+    uint64_t z = (*state += 0x9E3779B97F4A7C15u);
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return (double)((z ^ (z >> 31)) >> 11) * 0x1p-53;
+}
+
+static void set_keys(search *s, uint64_t run, uint64_t *random)
+{
+    for (uint32_t i = 0; i < s->n_items; i++) {
+        double size = (double)s->packed[i].size / (double)s->height;
+        double length =
+            (double)(s->packed[i].last - s->packed[i].first + 1) / (double)s->n_sections;
+        const double keys[] = {size * length, length + size * 1e-6, size + length * 1e-6};
+        double noise = run <= 3 ? 0 : 0.5 * (double)(run % 5) * random_unit(random);
+        s->items[i].key = keys[(run - 1) % 3] * (1 + noise);
+    }
+}
+
+static pack_outcome run_all(search *s)
+{
+    uint64_t random = 0;
+    for (uint64_t run = 1;; run++) {
+        set_keys(s, run, &random);
+        uint64_t nodes = RESTART_NODES * luby(run);
+        uint64_t left = s->limits->nodes - s->nodes;
+        s->run_end = s->nodes + (nodes < left ? nodes : left);
+        s->stopped = false;
+        for (uint32_t t = 0; t < s->n_sections; t++) enqueue(s, t);
+        if (solve(s, 0, s->n_sections - 1)) return PACK_FOUND;
+        if (!s->stopped) return PACK_IMPOSSIBLE;
+        if (s->why == PACK_NO_MEMORY) return s->why;
+        if (s->nodes >= s->limits->nodes) return PACK_SPENT;
+        if (s->limits->deadline > 0 && pack_clock() >= s->limits->deadline) return PACK_SPENT;
+        take_back(s, 0);
+    }
+}
+
+typedef struct shape {
+    pack_item item;
+    uint32_t index;
+} shape;
+
+static int compare_shapes(const void *a, const void *b)
+{
+    const shape *x = a, *y = b;
+    if (x->item.first != y->item.first) return x->item.first < y->item.first ? -1 : 1;
+    if (x->item.last != y->item.last) return x->item.last < y->item.last ? -1 : 1;
+    if (x->item.size != y->item.size) return x->item.size < y->item.size ? -1 : 1;
+    return x->index < y->index ? -1 : x->index > y->index;
+}
+
+static bool find_twins(search *s)
+{
+    shape *shapes = calloc(s->n_items, sizeof *shapes);
+    if (!shapes) return false;
+    for (uint32_t i = 0; i < s->n_items; i++) shapes[i] = (shape){s->packed[i], i};
+    qsort(shapes, s->n_items, sizeof *shapes, compare_shapes);
+    for (uint32_t i = 0; i < s->n_items; i++) {
+        const shape *a = &shapes[i ? i - 1 : 0], *b = &shapes[i];
+        bool twins = i && a->item.first == b->item.first && a->item.last == b->item.last &&
+                     a->item.size == b->item.size;
+        s->items[b->index].twin = twins ? a->index : NONE;
+    }
+    free(shapes);
+    return true;
+}
+
+static void fill_sections(search *s)
+{
+    for (uint32_t i = 0; i < s->n_items; i++)
+        for (uint32_t t = s->packed[i].first; t <= s->packed[i].last; t++) s->sections[t].n_items++;
+    uint32_t *cells = s->cells;
+    for (uint32_t t = 0; t < s->n_sections; t++) {
+        section *c = &s->sections[t];
+        c->items = cells;
+        cells += c->n_items;
+        c->n_items = 0;
+        c->solid = true;
+        c->weight = 1;
+    }
+    for (uint32_t i = 0; i < s->n_items; i++) {
+        for (uint32_t t = s->packed[i].first; t <= s->packed[i].last; t++)
+            s->sections[t].items[s->sections[t].n_items++] = i;
+        count_item(s, i, 1);
+    }
+}
+
+pack_outcome pack_search(pack_item *items, size_t n, uint32_t sections, size_t height,
+                         const pack_limits *limits, uint64_t *nodes)
+{
+    size_t cells = 0;
+    for (size_t i = 0; i < n; i++) cells += items[i].last - items[i].first + 1;
+    *nodes = 0;
+    if (cells > MAX_CELLS) return PACK_SPENT;
+    search s = {.packed = items,
+                .items = calloc(n + 1, sizeof *s.items),
+                .n_items = (uint32_t)n,
+                .sections = calloc(sections + 1, sizeof *s.sections),
+                .n_sections = sections,
+                .cells = calloc(cells + 1, sizeof *s.cells),
+                .queue = calloc(sections + 1, sizeof *s.queue),
+                .height = height,
+                .limits = limits};
+    pack_outcome outcome = PACK_NO_MEMORY;
+    if (s.items && s.sections && s.cells && s.queue && find_twins(&s)) {
+        fill_sections(&s);
+        outcome = run_all(&s);
+    }
+    *nodes = s.nodes;
+    free(s.items);
+    free(s.sections);
+    free(s.cells);
+    free(s.queue);
+    free(s.changes);
+    return outcome;
+}
