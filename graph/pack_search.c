@@ -41,7 +41,7 @@ typedef struct search_item {
 } search_item;
 
 typedef struct section {
-    uint32_t *items; /* that are alive in it, nearly sorted by low */
+    uint32_t *items; /* that are alive in it */
     uint32_t n_items;
     uint32_t waiting;  /* items that are not placed yet */
     uint32_t crossing; /* of which live in the next section too */
@@ -49,6 +49,7 @@ typedef struct section {
     size_t height;
     bool solid;  /* an item or the floor ends at this height: something may lie on it */
     bool queued; /* its bounds must be looked at */
+    bool sorted; /* its items are in order of low: the first `waiting` are those not placed */
     double weight;
 } section;
 
@@ -69,7 +70,8 @@ typedef struct search {
     uint32_t n_sections;
     uint32_t *cells;
     uint32_t *queue, n_queue;
-    change *changes; /* to be taken back */
+    size_t *before, *after; /* by section: see measure_valley */
+    change *changes;        /* to be taken back */
     size_t n_changes, capacity;
     size_t height;
     const pack_limits *limits;
@@ -116,12 +118,16 @@ static void raise_section(search *s, uint32_t at, size_t height, bool solid)
     record(s, (change){HEIGHT, at, c->height, c->solid});
     c->height = height;
     c->solid = solid;
-    for (uint32_t k = 0; k < c->n_items; k++) {
+    uint32_t n = c->sorted ? c->waiting : c->n_items;
+    for (uint32_t k = 0; k < n; k++) {
         uint32_t i = c->items[k];
         if (s->items[i].low >= height) continue;
         record(s, (change){LOW, i, s->items[i].low, false});
         s->items[i].low = height;
-        for (uint32_t t = s->packed[i].first; t <= s->packed[i].last; t++) enqueue(s, t);
+        for (uint32_t t = s->packed[i].first; t <= s->packed[i].last; t++) {
+            s->sections[t].sorted = false;
+            enqueue(s, t);
+        }
     }
     enqueue(s, at);
 }
@@ -135,6 +141,7 @@ static void count_item(search *s, uint32_t i, int sign)
         c->waiting += (uint32_t)sign;
         c->crossing += t < item->last ? (uint32_t)sign : 0;
         c->waiting_bytes += sign > 0 ? item->size : -item->size;
+        c->sorted = false;
     }
 }
 
@@ -157,7 +164,9 @@ static void take_back(search *s, size_t n_changes)
             s->sections[c->index].height = c->old;
             s->sections[c->index].solid = c->solid;
         } else {
+            const pack_item *item = &s->packed[c->index];
             s->items[c->index].low = c->old;
+            for (uint32_t t = item->first; t <= item->last; t++) s->sections[t].sorted = false;
             if (c->kind == PLACE) count_item(s, c->index, 1);
         }
     }
@@ -167,6 +176,8 @@ static void take_back(search *s, size_t n_changes)
 
 static void sort_by_low(const search *s, section *c)
 {
+    if (c->sorted) return;
+    c->sorted = true;
     for (uint32_t k = 1; k < c->n_items; k++) {
         uint32_t i = c->items[k], at = k;
         size_t low = s->items[i].low;
@@ -182,12 +193,19 @@ static void sort_by_low(const search *s, section *c)
 static bool section_holds(search *s, uint32_t at)
 {
     section *c = &s->sections[at];
-    sort_by_low(s, c);
-    size_t low = s->items[c->items[0]].low;
+    size_t low = PLACED, high = 0;
+    for (uint32_t k = 0; k < c->n_items; k++) {
+        size_t item_low = s->items[c->items[k]].low;
+        if (item_low == PLACED) continue;
+        if (item_low < low) low = item_low;
+        if (item_low > high) high = item_low;
+    }
     if (low > c->height) {
         if (low + c->waiting_bytes > s->height) return false;
         raise_section(s, at, low, false);
     }
+    if (high + c->waiting_bytes <= s->height) return true;
+    sort_by_low(s, c);
     size_t end = c->height;
     for (uint32_t k = 0; k < c->waiting; k++) {
         uint32_t i = c->items[k];
@@ -227,45 +245,59 @@ static bool may_begin(const search *s, uint32_t i, const section *c)
 typedef struct question {
     uint32_t at;          /* the section */
     uint32_t first, last; /* its valley */
+    size_t next;          /* where it rises to if no item begins, or SIZE_MAX: it may not */
     double cost;
 } question;
+
+/* For each section of a valley the least height at which an item that lives before it, or after it,
+ * can end. */
+static void measure_valley(search *s, uint32_t first, uint32_t last)
+{
+    size_t *before = s->before, *after = s->after;
+    for (uint32_t t = first; t <= last + 1; t++) before[t] = after[t] = SIZE_MAX;
+    for (uint32_t t = first; t <= last; t++) {
+        section *c = &s->sections[t];
+        sort_by_low(s, c);
+        for (uint32_t k = 0; k < c->waiting; k++) {
+            const pack_item *item = &s->packed[c->items[k]];
+            size_t end = s->items[c->items[k]].low + item->size;
+            if (item->last == t && end < before[t + 1]) before[t + 1] = end;
+            if (item->first == t && t > first && end < after[t - 1]) after[t - 1] = end;
+        }
+    }
+    for (uint32_t t = first; t < last; t++)
+        if (before[t] < before[t + 1]) before[t + 1] = before[t];
+    for (uint32_t t = last; t > first; t--)
+        if (after[t] < after[t - 1]) after[t - 1] = after[t];
+}
 
 /* The least height at which an item can begin in the section if none does at its present height;
  * SIZE_MAX if the waste would be too much. The lowest that begins there later either begins at a
  * height that it cannot begin below now, or lies on an item that lives beside the section. */
-static size_t next_height(const search *s, const question *q)
+static size_t next_height(const search *s, uint32_t at)
 {
-    const section *c = &s->sections[q->at];
+    const section *c = &s->sections[at];
     size_t next = SIZE_MAX;
-    bool inside = false;
-    for (uint32_t k = 0; k < c->n_items; k++) {
-        size_t low = s->items[c->items[k]].low;
-        if (low == c->height)
-            inside = true;
-        else if (low < next) /* or PLACED */
-            next = low;
-    }
-    for (uint32_t t = q->first; t <= q->last && inside; t++)
-        for (uint32_t k = 0; k < s->sections[t].n_items; k++) {
-            uint32_t i = s->sections[t].items[k];
-            const pack_item *item = &s->packed[i];
-            bool beside = item->last < q->at || item->first > q->at;
-            if (beside && s->items[i].low < next && s->items[i].low + item->size < next)
-                next = s->items[i].low + item->size;
-        }
-    if (next == SIZE_MAX || next + c->waiting_bytes > s->height) return SIZE_MAX;
-    return next;
+    uint32_t k = 0;
+    while (k < c->waiting && s->items[c->items[k]].low == c->height) k++;
+    if (k < c->waiting) next = s->items[c->items[k]].low;
+    if (k > 0 && s->before[at] < next) next = s->before[at];
+    if (k > 0 && s->after[at] < next) next = s->after[at];
+    return next == SIZE_MAX || next + c->waiting_bytes > s->height ? SIZE_MAX : next;
 }
 
 /* Looks at the sections of one valley; false if one has no answer. */
 static bool ask_valley(search *s, uint32_t first, uint32_t last, question *best)
 {
+    measure_valley(s, first, last);
     for (uint32_t at = first; at <= last; at++) {
         section *c = &s->sections[at];
-        question q = {at, first, last, 0};
+        question q = {at, first, last, SIZE_MAX, 0};
         uint32_t answers = 0;
-        for (uint32_t k = 0; k < c->n_items; k++) answers += may_begin(s, c->items[k], c);
-        if (c->height + c->waiting_bytes < s->height && next_height(s, &q) != SIZE_MAX) answers++;
+        for (uint32_t k = 0; k < c->waiting && s->items[c->items[k]].low == c->height; k++)
+            answers += may_begin(s, c->items[k], c);
+        if (c->height + c->waiting_bytes < s->height) q.next = next_height(s, at);
+        answers += q.next != SIZE_MAX;
         if (!answers) {
             c->weight += 1;
             return false;
@@ -357,9 +389,8 @@ static bool branch(search *s, uint32_t first, uint32_t last)
         if (solve_below(s, first, last, n_changes)) return true;
         if (s->stopped) return false;
     }
-    size_t next = next_height(s, &q);
-    if (next == SIZE_MAX) return false;
-    raise_section(s, q.at, next, false);
+    if (q.next == SIZE_MAX) return false;
+    raise_section(s, q.at, q.next, false);
     return solve_below(s, first, last, n_changes);
 }
 
@@ -494,10 +525,12 @@ pack_outcome pack_search(pack_item *items, size_t n, uint32_t sections, size_t h
                 .n_sections = sections,
                 .cells = calloc(cells + 1, sizeof *s.cells),
                 .queue = calloc(sections + 1, sizeof *s.queue),
+                .before = calloc(sections + 1, sizeof *s.before),
+                .after = calloc(sections + 1, sizeof *s.after),
                 .height = height,
                 .limits = limits};
     pack_outcome outcome = PACK_NO_MEMORY;
-    if (s.items && s.sections && s.cells && s.queue && find_twins(&s)) {
+    if (s.items && s.sections && s.cells && s.queue && s.before && s.after && find_twins(&s)) {
         fill_sections(&s);
         outcome = run_all(&s);
     }
@@ -506,6 +539,8 @@ pack_outcome pack_search(pack_item *items, size_t n, uint32_t sections, size_t h
     free(s.sections);
     free(s.cells);
     free(s.queue);
+    free(s.before);
+    free(s.after);
     free(s.changes);
     return outcome;
 }
