@@ -447,7 +447,7 @@ static pack_outcome run_all(search *s)
     uint64_t random = 0;
     for (uint64_t run = 1;; run++) {
         set_keys(s, run, &random);
-        uint64_t nodes = RESTART_NODES * luby(run);
+        uint64_t nodes = (RESTART_NODES + s->n_items) * luby(run);
         uint64_t left = s->limits->nodes - s->nodes;
         s->run_end = s->nodes + (nodes < left ? nodes : left);
         s->stopped = false;
