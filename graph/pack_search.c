@@ -26,6 +26,7 @@
  * A node takes O(items alive x sections) at worst; memory is O(items x sections). */
 #include "internal.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #define RESTART_NODES 500
@@ -35,22 +36,23 @@
 #define NONE          UINT32_MAX
 
 typedef struct search_item {
-    size_t low;    /* it cannot begin below this; or PLACED */
-    double key;    /* greater keys are tried first */
-    uint32_t twin; /* the equal item that goes before this one, or NONE */
+    size_t low;                     /* it cannot begin below this; or PLACED */
+    double key;                     /* greater keys are tried first */
+    uint32_t twin;                  /* the equal item that goes before this one, or NONE */
+    uint32_t next_first, next_last; /* in the lists of its first and last section */
 } search_item;
 
 typedef struct section {
-    uint32_t *items; /* that are alive in it */
-    uint32_t n_items;
-    uint32_t waiting;  /* items that are not placed yet */
+    uint32_t *items;   /* that are alive in it: those that wait, then the placed, last one first */
+    uint32_t waiting;  /* number of items that are not placed yet */
     uint32_t crossing; /* of which live in the next section too */
     size_t waiting_bytes;
     size_t height;
     bool solid;  /* an item or the floor ends at this height: something may lie on it */
     bool queued; /* its bounds must be looked at */
-    bool sorted; /* its items are in order of low: the first `waiting` are those not placed */
+    bool sorted; /* the waiting ones are in order of low */
     double weight;
+    uint32_t firsts, lasts; /* lists of the items whose first, last section this is; end at NONE */
 } section;
 
 typedef enum change_kind { HEIGHT, LOW, PLACE } change_kind;
@@ -118,10 +120,13 @@ static void raise_section(search *s, uint32_t at, size_t height, bool solid)
     record(s, (change){HEIGHT, at, c->height, c->solid});
     c->height = height;
     c->solid = solid;
-    uint32_t n = c->sorted ? c->waiting : c->n_items;
-    for (uint32_t k = 0; k < n; k++) {
+    bool sorted = c->sorted;
+    for (uint32_t k = 0; k < c->waiting; k++) {
         uint32_t i = c->items[k];
-        if (s->items[i].low >= height) continue;
+        if (s->items[i].low >= height) {
+            if (sorted) break;
+            continue;
+        }
         record(s, (change){LOW, i, s->items[i].low, false});
         s->items[i].low = height;
         for (uint32_t t = s->packed[i].first; t <= s->packed[i].last; t++) {
@@ -132,17 +137,21 @@ static void raise_section(search *s, uint32_t at, size_t height, bool solid)
     enqueue(s, at);
 }
 
-/* Adds an item to what waits in its sections (sign 1), or takes it away (-1). */
-static void count_item(search *s, uint32_t i, int sign)
+static void take_from_section(section *c, uint32_t i, const pack_item *item)
 {
-    const pack_item *item = &s->packed[i];
-    for (uint32_t t = item->first; t <= item->last; t++) {
-        section *c = &s->sections[t];
-        c->waiting += (uint32_t)sign;
-        c->crossing += t < item->last ? (uint32_t)sign : 0;
-        c->waiting_bytes += sign > 0 ? item->size : -item->size;
-        c->sorted = false;
-    }
+    uint32_t at = 0;
+    while (c->items[at] != i) at++;
+    for (c->waiting--; at < c->waiting; at++) c->items[at] = c->items[at + 1];
+    c->items[at] = i;
+    c->waiting_bytes -= item->size;
+}
+
+/* Of all that were taken from the section the last is the first to come back, to where it is. */
+static void give_to_section(section *c, const pack_item *item)
+{
+    c->waiting++;
+    c->waiting_bytes += item->size;
+    c->sorted = false;
 }
 
 static void place_item(search *s, uint32_t i)
@@ -151,7 +160,10 @@ static void place_item(search *s, uint32_t i)
     item->offset = s->items[i].low;
     record(s, (change){PLACE, i, item->offset, false});
     s->items[i].low = PLACED;
-    count_item(s, i, -1);
+    for (uint32_t t = item->first; t <= item->last; t++) {
+        take_from_section(&s->sections[t], i, item);
+        s->sections[t].crossing -= t < item->last;
+    }
     for (uint32_t t = item->first; t <= item->last; t++)
         raise_section(s, t, item->offset + item->size, true);
 }
@@ -166,8 +178,12 @@ static void take_back(search *s, size_t n_changes)
         } else {
             const pack_item *item = &s->packed[c->index];
             s->items[c->index].low = c->old;
-            for (uint32_t t = item->first; t <= item->last; t++) s->sections[t].sorted = false;
-            if (c->kind == PLACE) count_item(s, c->index, 1);
+            for (uint32_t t = item->first; t <= item->last; t++) {
+                s->sections[t].sorted = false;
+                if (c->kind != PLACE) continue;
+                give_to_section(&s->sections[t], item);
+                s->sections[t].crossing += t < item->last;
+            }
         }
     }
 }
@@ -178,7 +194,7 @@ static void sort_by_low(const search *s, section *c)
 {
     if (c->sorted) return;
     c->sorted = true;
-    for (uint32_t k = 1; k < c->n_items; k++) {
+    for (uint32_t k = 1; k < c->waiting; k++) {
         uint32_t i = c->items[k], at = k;
         size_t low = s->items[i].low;
         while (at > 0 && s->items[c->items[at - 1]].low > low) {
@@ -194,9 +210,8 @@ static bool section_holds(search *s, uint32_t at)
 {
     section *c = &s->sections[at];
     size_t low = PLACED, high = 0;
-    for (uint32_t k = 0; k < c->n_items; k++) {
+    for (uint32_t k = 0; k < c->waiting; k++) {
         size_t item_low = s->items[c->items[k]].low;
-        if (item_low == PLACED) continue;
         if (item_low < low) low = item_low;
         if (item_low > high) high = item_low;
     }
@@ -255,14 +270,15 @@ static void measure_valley(search *s, uint32_t first, uint32_t last)
 {
     size_t *before = s->before, *after = s->after;
     for (uint32_t t = first; t <= last + 1; t++) before[t] = after[t] = SIZE_MAX;
+    const search_item *items = s->items;
     for (uint32_t t = first; t <= last; t++) {
-        section *c = &s->sections[t];
-        sort_by_low(s, c);
-        for (uint32_t k = 0; k < c->waiting; k++) {
-            const pack_item *item = &s->packed[c->items[k]];
-            size_t end = s->items[c->items[k]].low + item->size;
-            if (item->last == t && end < before[t + 1]) before[t + 1] = end;
-            if (item->first == t && t > first && end < after[t - 1]) after[t - 1] = end;
+        for (uint32_t i = s->sections[t].lasts; i != NONE; i = items[i].next_last) {
+            size_t end = items[i].low == PLACED ? PLACED : items[i].low + s->packed[i].size;
+            if (end < before[t + 1]) before[t + 1] = end;
+        }
+        for (uint32_t i = s->sections[t].firsts; i != NONE && t > first; i = items[i].next_first) {
+            size_t end = items[i].low == PLACED ? PLACED : items[i].low + s->packed[i].size;
+            if (end < after[t - 1]) after[t - 1] = end;
         }
     }
     for (uint32_t t = first; t < last; t++)
@@ -293,9 +309,14 @@ static bool ask_valley(search *s, uint32_t first, uint32_t last, question *best)
     for (uint32_t at = first; at <= last; at++) {
         section *c = &s->sections[at];
         question q = {at, first, last, SIZE_MAX, 0};
+        double most = best->at == NONE ? INFINITY : best->cost * c->weight;
         uint32_t answers = 0;
-        for (uint32_t k = 0; k < c->waiting && s->items[c->items[k]].low == c->height; k++)
+        sort_by_low(s, c);
+        for (uint32_t k = 0; k < c->waiting && s->items[c->items[k]].low == c->height; k++) {
             answers += may_begin(s, c->items[k], c);
+            if (answers > 1 && answers >= most) break;
+        }
+        if (answers > 1 && answers >= most) continue;
         if (c->height + c->waiting_bytes < s->height) q.next = next_height(s, at);
         answers += q.next != SIZE_MAX;
         if (!answers) {
@@ -333,7 +354,7 @@ static uint32_t next_answer(const search *s, const section *c, uint32_t previous
 {
     uint32_t best = NONE;
     double limit = previous == NONE ? 0 : s->items[previous].key;
-    for (uint32_t k = 0; k < c->n_items; k++) {
+    for (uint32_t k = 0; k < c->waiting; k++) {
         uint32_t i = c->items[k];
         double key = s->items[i].key;
         if (previous != NONE && (key > limit || (key == limit && i <= previous))) continue;
@@ -378,7 +399,7 @@ static bool branch(search *s, uint32_t first, uint32_t last)
     const section *c = &s->sections[q.at];
     size_t n_changes = s->n_changes;
     bool whole = q.first == first && q.last == last;
-    for (uint32_t k = 0; whole && k < c->n_items; k++) {
+    for (uint32_t k = 0; whole && k < c->waiting; k++) {
         uint32_t i = c->items[k];
         if (!over_whole(s, i, first, last) || !may_begin(s, i, c)) continue;
         place_item(s, i);
@@ -494,20 +515,25 @@ static bool find_twins(search *s)
 static void fill_sections(search *s)
 {
     for (uint32_t i = 0; i < s->n_items; i++)
-        for (uint32_t t = s->packed[i].first; t <= s->packed[i].last; t++) s->sections[t].n_items++;
+        for (uint32_t t = s->packed[i].first; t <= s->packed[i].last; t++) s->sections[t].waiting++;
     uint32_t *cells = s->cells;
     for (uint32_t t = 0; t < s->n_sections; t++) {
         section *c = &s->sections[t];
-        c->items = cells;
-        cells += c->n_items;
-        c->n_items = 0;
-        c->solid = true;
-        c->weight = 1;
+        uint32_t n = c->waiting;
+        *c = (section){.items = cells, .solid = true, .weight = 1, .firsts = NONE, .lasts = NONE};
+        cells += n;
     }
     for (uint32_t i = 0; i < s->n_items; i++) {
-        for (uint32_t t = s->packed[i].first; t <= s->packed[i].last; t++)
-            s->sections[t].items[s->sections[t].n_items++] = i;
-        count_item(s, i, 1);
+        const pack_item *item = &s->packed[i];
+        section *first = &s->sections[item->first], *last = &s->sections[item->last];
+        s->items[i].next_first = first->firsts;
+        s->items[i].next_last = last->lasts;
+        first->firsts = last->lasts = i;
+        for (section *c = first; c <= last; c++) {
+            c->items[c->waiting++] = i;
+            c->waiting_bytes += item->size;
+            c->crossing += c < last;
+        }
     }
 }
 
