@@ -177,7 +177,8 @@ static void best_fit(packing *p, size_t wanted)
 /* One search for a packing no higher than `height`, with a share of the budget that is left. */
 static pack_outcome try_height(packing *p, size_t height, double share)
 {
-    pack_limits limits = {.nodes = (uint64_t)((double)p->nodes_left * share)};
+    pack_limits limits = {.nodes = p->nodes_left};
+    if (share < 1) limits.nodes = (uint64_t)((double)p->nodes_left * share);
     if (p->deadline > 0) {
         double now = pack_clock();
         limits.deadline = now + (p->deadline - now) * share;
