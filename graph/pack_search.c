@@ -75,7 +75,8 @@ typedef struct search {
     size_t *before, *after; /* by section: see measure_valley */
     change *changes;        /* to be taken back */
     size_t n_changes, capacity;
-    size_t height;
+    size_t height; /* that no item may end above */
+    size_t top;    /* nothing waits that cannot begin there */
     const pack_limits *limits;
     uint64_t nodes, run_end; /* searched; at which the run ends */
     uint32_t depth;
@@ -101,10 +102,11 @@ static void record(search *s, change c)
     s->changes[s->n_changes++] = c;
 }
 
+/* Queues a section whose bounds may be hurt: not one whose items could all begin at the top. */
 static void enqueue(search *s, uint32_t at)
 {
     section *c = &s->sections[at];
-    if (c->queued || !c->waiting) return;
+    if (c->queued || !c->waiting || s->top + c->waiting_bytes <= s->height) return;
     c->queued = true;
     s->queue[s->n_queue++] = at;
 }
@@ -114,27 +116,34 @@ static void empty_queue(search *s)
     while (s->n_queue) s->sections[s->queue[--s->n_queue]].queued = false;
 }
 
-static void raise_section(search *s, uint32_t at, size_t height, bool solid)
+static void set_height(search *s, uint32_t at, size_t height, bool solid)
 {
     section *c = &s->sections[at];
     record(s, (change){HEIGHT, at, c->height, c->solid});
     c->height = height;
     c->solid = solid;
-    bool sorted = c->sorted;
-    for (uint32_t k = 0; k < c->waiting; k++) {
-        uint32_t i = c->items[k];
-        if (s->items[i].low >= height) {
-            if (sorted) break;
-            continue;
+}
+
+/* Raises sections to one height, and with them the items alive in them. */
+static void raise_sections(search *s, uint32_t first, uint32_t last, size_t height, bool solid)
+{
+    if (height > s->top) s->top = height;
+    for (uint32_t at = first; at <= last; at++) {
+        section *c = &s->sections[at];
+        set_height(s, at, height, solid);
+        for (uint32_t k = 0; k < c->waiting; k++) {
+            uint32_t i = c->items[k];
+            if (s->items[i].low >= height) continue;
+            record(s, (change){LOW, i, s->items[i].low, false});
+            s->items[i].low = height;
+            for (uint32_t t = s->packed[i].first; t <= s->packed[i].last; t++) {
+                /* In order where all that lay lower lies now at the same height. */
+                if (t < first || t > last) s->sections[t].sorted = false;
+                enqueue(s, t);
+            }
         }
-        record(s, (change){LOW, i, s->items[i].low, false});
-        s->items[i].low = height;
-        for (uint32_t t = s->packed[i].first; t <= s->packed[i].last; t++) {
-            s->sections[t].sorted = false;
-            enqueue(s, t);
-        }
+        enqueue(s, at);
     }
-    enqueue(s, at);
 }
 
 static void take_from_section(section *c, uint32_t i, const pack_item *item)
@@ -164,8 +173,7 @@ static void place_item(search *s, uint32_t i)
         take_from_section(&s->sections[t], i, item);
         s->sections[t].crossing -= t < item->last;
     }
-    for (uint32_t t = item->first; t <= item->last; t++)
-        raise_section(s, t, item->offset + item->size, true);
+    raise_sections(s, item->first, item->last, item->offset + item->size, true);
 }
 
 static void take_back(search *s, size_t n_changes)
@@ -190,38 +198,29 @@ static void take_back(search *s, size_t n_changes)
 
 /* ---- Bounds ---- */
 
-static void sort_by_low(const search *s, section *c)
-{
-    if (c->sorted) return;
-    c->sorted = true;
-    for (uint32_t k = 1; k < c->waiting; k++) {
-        uint32_t i = c->items[k], at = k;
-        size_t low = s->items[i].low;
-        while (at > 0 && s->items[c->items[at - 1]].low > low) {
-            c->items[at] = c->items[at - 1];
-            at--;
-        }
-        c->items[at] = i;
-    }
-}
-
-/* Can all that wait in the section still end in time? Raises it to where the first can begin. */
-static bool section_holds(search *s, uint32_t at)
+/* Sorts what waits in a section, and raises it to where the first item can begin. */
+static void settle(search *s, uint32_t at)
 {
     section *c = &s->sections[at];
-    size_t low = PLACED, high = 0;
-    for (uint32_t k = 0; k < c->waiting; k++) {
-        size_t item_low = s->items[c->items[k]].low;
-        if (item_low < low) low = item_low;
-        if (item_low > high) high = item_low;
+    for (uint32_t k = 1; k < c->waiting && !c->sorted; k++) {
+        uint32_t i = c->items[k], to = k;
+        size_t low = s->items[i].low;
+        for (; to > 0 && s->items[c->items[to - 1]].low > low; to--)
+            c->items[to] = c->items[to - 1];
+        c->items[to] = i;
     }
-    if (low > c->height) {
-        if (low + c->waiting_bytes > s->height) return false;
-        raise_section(s, at, low, false);
-    }
-    if (high + c->waiting_bytes <= s->height) return true;
-    sort_by_low(s, c);
+    c->sorted = true;
+    size_t low = s->items[c->items[0]].low;
+    if (low > c->height) set_height(s, at, low, false);
+}
+
+/* Can all that wait in the section still end in time? */
+static bool section_holds(search *s, uint32_t at)
+{
+    const section *c = &s->sections[at];
+    settle(s, at);
     size_t end = c->height;
+    if (s->items[c->items[c->waiting - 1]].low + c->waiting_bytes <= s->height) return true;
     for (uint32_t k = 0; k < c->waiting; k++) {
         uint32_t i = c->items[k];
         if (s->items[i].low > end) end = s->items[i].low;
@@ -311,7 +310,6 @@ static bool ask_valley(search *s, uint32_t first, uint32_t last, question *best)
         question q = {at, first, last, SIZE_MAX, 0};
         double most = best->at == NONE ? INFINITY : best->cost * c->weight;
         uint32_t answers = 0;
-        sort_by_low(s, c);
         for (uint32_t k = 0; k < c->waiting && s->items[c->items[k]].low == c->height; k++) {
             answers += may_begin(s, c->items[k], c);
             if (answers > 1 && answers >= most) break;
@@ -330,21 +328,50 @@ static bool ask_valley(search *s, uint32_t first, uint32_t last, question *best)
     return true;
 }
 
+/* Finds the next valley from section *begin on; *end is its last section. What rises when it is
+ * settled may be none, or less of one: then it is looked for again. */
+static bool next_valley(search *s, uint32_t first, uint32_t last, uint32_t *begin, uint32_t *end)
+{
+    const section *c = s->sections;
+    for (; *begin <= last; *begin = *end + 1) {
+        uint32_t b = *begin, e = b;
+        *end = e;
+        if (!c[b].waiting) continue;
+        while (e < last && c[e + 1].waiting && c[e + 1].height == c[b].height) e++;
+        *end = e;
+        bool left = b == first || !c[b - 1].waiting || c[b - 1].height > c[b].height;
+        bool right = e == last || !c[e + 1].waiting || c[e + 1].height > c[b].height;
+        if (left && right) return true;
+    }
+    return false;
+}
+
+/* True if a section of the valley has risen. */
+static bool settle_valley(search *s, uint32_t first, uint32_t last)
+{
+    size_t height = s->sections[first].height;
+    bool risen = false;
+    for (uint32_t at = first; at <= last; at++) {
+        settle(s, at);
+        risen |= s->sections[at].height != height;
+    }
+    return risen;
+}
+
 /* The question with the fewest answers in the stretch; false if one has none. */
 static bool choose(search *s, uint32_t first, uint32_t last, question *best)
 {
     best->at = NONE;
-    const section *c = s->sections;
-    for (uint32_t begin = first, end; begin <= last; begin = end + 1) {
-        end = begin;
-        if (!c[begin].waiting) continue;
-        while (end < last && c[end + 1].waiting && c[end + 1].height == c[begin].height) end++;
-        bool left =
-            begin == first || !c[begin - 1].waiting || c[begin - 1].height > c[begin].height;
-        bool right = end == last || !c[end + 1].waiting || c[end + 1].height > c[begin].height;
-        if (!left || !right) continue;
+    uint32_t begin = first, end;
+    while (next_valley(s, first, last, &begin, &end)) {
+        if (settle_valley(s, begin, end)) {
+            best->at = NONE;
+            begin = first;
+            continue;
+        }
         if (!ask_valley(s, begin, end, best)) return false;
         if (best->at != NONE && !best->cost) return true;
+        begin = end + 1;
     }
     return best->at != NONE;
 }
@@ -411,7 +438,7 @@ static bool branch(search *s, uint32_t first, uint32_t last)
         if (s->stopped) return false;
     }
     if (q.next == SIZE_MAX) return false;
-    raise_section(s, q.at, q.next, false);
+    raise_sections(s, q.at, q.at, q.next, false);
     return solve_below(s, first, last, n_changes);
 }
 
@@ -472,6 +499,7 @@ static pack_outcome run_all(search *s)
         uint64_t left = s->limits->nodes - s->nodes;
         s->run_end = s->nodes + (nodes < left ? nodes : left);
         s->stopped = false;
+        s->top = 0;
         for (uint32_t t = 0; t < s->n_sections; t++) enqueue(s, t);
         if (solve(s, 0, s->n_sections - 1)) return PACK_FOUND;
         if (!s->stopped) return PACK_IMPOSSIBLE;
