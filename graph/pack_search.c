@@ -124,25 +124,28 @@ static void set_height(search *s, uint32_t at, size_t height, bool solid)
     c->solid = solid;
 }
 
-/* Raises sections to one height, and with them the items alive in them. */
+/* Raises sections to one height, and with them the items alive in them. Their lifetimes cover a
+ * stretch of time without a gap, whose bounds may be hurt. */
 static void raise_sections(search *s, uint32_t first, uint32_t last, size_t height, bool solid)
 {
+    uint32_t from = first, to = last;
     if (height > s->top) s->top = height;
     for (uint32_t at = first; at <= last; at++) {
-        section *c = &s->sections[at];
+        const section *c = &s->sections[at];
         set_height(s, at, height, solid);
         for (uint32_t k = 0; k < c->waiting; k++) {
             uint32_t i = c->items[k];
             if (s->items[i].low >= height) continue;
             record(s, (change){LOW, i, s->items[i].low, false});
             s->items[i].low = height;
-            for (uint32_t t = s->packed[i].first; t <= s->packed[i].last; t++) {
-                /* In order where all that lay lower lies now at the same height. */
-                if (t < first || t > last) s->sections[t].sorted = false;
-                enqueue(s, t);
-            }
+            if (s->packed[i].first < from) from = s->packed[i].first;
+            if (s->packed[i].last > to) to = s->packed[i].last;
         }
-        enqueue(s, at);
+    }
+    for (uint32_t t = from; t <= to; t++) {
+        /* In the raised ones, all that was lower is now equal: their order holds. */
+        if (t < first || t > last) s->sections[t].sorted = false;
+        enqueue(s, t);
     }
 }
 
@@ -160,7 +163,6 @@ static void give_to_section(section *c, const pack_item *item)
 {
     c->waiting++;
     c->waiting_bytes += item->size;
-    c->sorted = false;
 }
 
 static void place_item(search *s, uint32_t i)
@@ -178,22 +180,24 @@ static void place_item(search *s, uint32_t i)
 
 static void take_back(search *s, size_t n_changes)
 {
+    uint32_t from = s->n_sections, to = 0;
     while (s->n_changes > n_changes) {
         const change *c = &s->changes[--s->n_changes];
         if (c->kind == HEIGHT) {
             s->sections[c->index].height = c->old;
             s->sections[c->index].solid = c->solid;
-        } else {
-            const pack_item *item = &s->packed[c->index];
-            s->items[c->index].low = c->old;
-            for (uint32_t t = item->first; t <= item->last; t++) {
-                s->sections[t].sorted = false;
-                if (c->kind != PLACE) continue;
-                give_to_section(&s->sections[t], item);
-                s->sections[t].crossing += t < item->last;
-            }
+            continue;
+        }
+        const pack_item *item = &s->packed[c->index];
+        s->items[c->index].low = c->old;
+        if (item->first < from) from = item->first;
+        if (item->last > to) to = item->last;
+        for (uint32_t t = item->first; t <= item->last && c->kind == PLACE; t++) {
+            give_to_section(&s->sections[t], item);
+            s->sections[t].crossing += t < item->last;
         }
     }
+    for (uint32_t t = from; t <= to && t < s->n_sections; t++) s->sections[t].sorted = false;
 }
 
 /* ---- Bounds ---- */
