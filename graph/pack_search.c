@@ -20,9 +20,9 @@
  * - an item over the whole of such a stretch goes first; equal items go in order of their index;
  * - the section asked is the one with the fewest answers for its weight. A section's weight grows
  *   whenever it is where a branch dies;
- * - it starts anew after a number of nodes (Luby's sequence), with the weights kept and the order
- * of the answers changed: by area, by lifetime or by size, later with some randomness, which comes
- *   from constants.
+ * - it starts anew after a number of nodes (Luby's sequence); the weights are kept, the answers
+ *   tried in another order: by area, by lifetime or by size, later with some randomness, which
+ *   comes from constants.
  * A node takes O(items alive x sections) at worst; memory is O(items x sections). */
 #include "internal.h"
 
@@ -80,11 +80,18 @@ typedef struct search {
     const pack_limits *limits;
     uint64_t nodes, run_end; /* searched; at which the run ends */
     uint32_t depth;
-    bool stopped; /* the run; */
+    bool stopped; /* the run, before its end, for this reason: */
     pack_outcome why;
 } search;
 
 /* ---- The state, and taking it back ---- */
+
+static bool stop(search *s, pack_outcome why)
+{
+    if (!s->stopped) s->why = why;
+    s->stopped = true;
+    return false;
+}
 
 static void record(search *s, change c)
 {
@@ -92,8 +99,7 @@ static void record(search *s, change c)
         size_t capacity = s->capacity ? 2 * s->capacity : 1024;
         change *grown = realloc(s->changes, capacity * sizeof *grown);
         if (!grown) {
-            s->stopped = true;
-            s->why = PACK_NO_MEMORY;
+            stop(s, PACK_NO_MEMORY);
             return;
         }
         s->changes = grown;
@@ -267,6 +273,11 @@ typedef struct question {
     double cost;
 } question;
 
+static size_t least_end(const search *s, uint32_t i)
+{
+    return s->items[i].low == PLACED ? SIZE_MAX : s->items[i].low + s->packed[i].size;
+}
+
 /* For each section of a valley the least height at which an item that lives before it, or after it,
  * can end. */
 static void measure_valley(search *s, uint32_t first, uint32_t last)
@@ -276,11 +287,11 @@ static void measure_valley(search *s, uint32_t first, uint32_t last)
     const search_item *items = s->items;
     for (uint32_t t = first; t <= last; t++) {
         for (uint32_t i = s->sections[t].lasts; i != NONE; i = items[i].next_last) {
-            size_t end = items[i].low == PLACED ? PLACED : items[i].low + s->packed[i].size;
+            size_t end = least_end(s, i);
             if (end < before[t + 1]) before[t + 1] = end;
         }
         for (uint32_t i = s->sections[t].firsts; i != NONE && t > first; i = items[i].next_first) {
-            size_t end = items[i].low == PLACED ? PLACED : items[i].low + s->packed[i].size;
+            size_t end = least_end(s, i);
             if (end < after[t - 1]) after[t - 1] = end;
         }
     }
@@ -399,13 +410,6 @@ static uint32_t next_answer(const search *s, const section *c, uint32_t previous
 static bool over_whole(const search *s, uint32_t i, uint32_t first, uint32_t last)
 {
     return s->packed[i].first == first && s->packed[i].last == last;
-}
-
-static bool stop(search *s, pack_outcome why)
-{
-    s->stopped = true;
-    s->why = why;
-    return false;
 }
 
 static bool solve(search *s, uint32_t first, uint32_t last);

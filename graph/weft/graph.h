@@ -263,7 +263,8 @@ typedef struct weft_pack_item {
 typedef struct weft_pack_options {
     size_t capacity;      /* an arena of this size will do; 0: the smallest is wanted */
     size_t alignment;     /* of the offsets; sizes are rounded up to it; 0: 1 */
-    uint64_t node_budget; /* of the search; 0: best fit alone */
+    uint64_t node_budget; /* of the search, whose nodes take from 1 us for some hundred items to
+                             some 100 us for thousands; 0: best fit alone */
     double seconds;       /* of the search; 0: no limit. With one, the result depends on the speed
                              of the machine */
 } weft_pack_options;
