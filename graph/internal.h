@@ -117,14 +117,29 @@ void weft_init_fill(const weft_init *init, weft_dtype dtype, weft_shape shape, u
 weft_graph *passes_run(const weft_graph *graph, weft_value *targets, size_t n_targets,
                        const char *skip, bool verify, uint32_t *map, weft_error *error);
 
-/* ---- Offsets (pack.c) -------------------------------------------------------------------------
+/* ---- Offsets (pack.c, pack_search.c) ----------------------------------------------------------
  */
 
-/* Sets the offset of each buffer so that those whose [first, last] meet do not overlap; returns the
- * bytes of the arena. Bytes are multiples of 64. NULL scratch memory gives SIZE_MAX. */
-size_t pack_offsets(weft_plan_buffer *buffers, size_t n, size_t lower_bound);
-/* Peak over time of the bytes alive: no packing is smaller. SIZE_MAX when memory is out. */
-size_t pack_lower_bound(const weft_plan_buffer *buffers, size_t n, uint32_t n_groups);
+/* An item that takes room, alive in the sections first..last. */
+typedef struct pack_item {
+    size_t size, offset;
+    uint32_t first, last;
+    uint32_t id; /* among the caller's */
+} pack_item;
+
+typedef enum pack_outcome { PACK_FOUND, PACK_IMPOSSIBLE, PACK_SPENT, PACK_NO_MEMORY } pack_outcome;
+
+typedef struct pack_limits {
+    uint64_t nodes;
+    double deadline; /* in seconds of pack_clock(), or 0 */
+} pack_limits;
+
+double pack_clock(void); /* seconds since some moment */
+
+/* Looks for offsets with which no item ends above `height`, and sets them when it found some.
+ * *nodes: how many it has searched. */
+pack_outcome pack_search(pack_item *items, size_t n, uint32_t sections, size_t height,
+                         const pack_limits *limits, uint64_t *nodes);
 
 /* Whether a comma-separated list of names, which may be NULL, has this one. */
 bool passes_skip(const char *list, const char *name);

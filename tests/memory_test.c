@@ -115,6 +115,11 @@ static weft_status small_train_step(const char *path)
         session = weft_session_new(plan, store, NULL, &error);
         if (!session) status = error.status;
     }
+    /* Items whose packing takes a search. */
+    weft_pack_item items[7] = {{0, 3, 2, 0}, {0, 1, 2, 0},  {1, 9, 1, 0}, {2, 7, 1, 0},
+                               {3, 9, 1, 0}, {7, 11, 2, 0}, {9, 13, 2, 0}};
+    weft_pack_result packed;
+    if (status == WEFT_OK) status = weft_pack(items, 7, NULL, &packed, &error);
     if (status == WEFT_OK) status = weft_feed(session, ids, data, sizeof data);
     if (status == WEFT_OK) status = weft_feed(session, targets, data, sizeof data);
     for (int i = 0; i < 2 && status == WEFT_OK; i++) status = weft_run(session);

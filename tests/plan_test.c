@@ -217,36 +217,9 @@ static void test_corrupted_plans(void)
     weft_graph_free(g);
 }
 
-/* Packing on lists of lifetimes: no overlap, and never below the lower bound. */
-static void test_packing(void)
-{
-    uint64_t seed = 9;
-    for (int round = 0; round < 200; round++) {
-        weft_plan_buffer b[60];
-        size_t n = 1 + test_random(&seed) % 60;
-        for (size_t i = 0; i < n; i++) {
-            uint32_t first = (uint32_t)(test_random(&seed) % 30);
-            b[i] = (weft_plan_buffer){0, 64 * (1 + test_random(&seed) % 50), first,
-                                      first + (uint32_t)(test_random(&seed) % 8)};
-        }
-        size_t bound = pack_lower_bound(b, n, 40), bytes = pack_offsets(b, n, bound);
-        CU_ASSERT_TRUE(bytes >= bound);
-        for (size_t i = 0; i < n; i++) {
-            CU_ASSERT_TRUE(b[i].offset + b[i].bytes <= bytes);
-            for (size_t k = 0; k < i; k++) {
-                bool together = b[i].first <= b[k].last && b[k].first <= b[i].last;
-                bool overlap = b[i].offset < b[k].offset + b[k].bytes &&
-                               b[k].offset < b[i].offset + b[i].bytes;
-                if (together && overlap) CU_FAIL("two live buffers overlap");
-            }
-        }
-    }
-}
-
 void plan_tests(void)
 {
     CU_pSuite suite = CU_add_suite("plan", NULL, NULL);
-    CU_add_test(suite, "packing of random lifetimes", test_packing);
     CU_add_test(suite, "3000 random graphs, planned = unplanned", test_random_graphs);
     CU_add_test(suite, "corrupted plans fail the check", test_corrupted_plans);
 }

@@ -37,6 +37,37 @@ expect 2 'no model "none"' "$weft" plan none
 expect 1 'no option "colour"' "$weft" plan transformer colour=3
 expect 1 "must divide d_model" "$weft" plan transformer heads=7
 expect 0 '"ratio"' "$weft" plan transformer --train --json
+expect 0 "proved optimal" "$weft" plan transformer
+mkdir lists
+expect 1 "there are no .csv files" "$weft" plan --instances lists
+expect 1 "none: cannot be read" "$weft" plan --instances none
+expect 2 "takes no model" "$weft" plan --instances lists transformer
+expect 2 "is for --instances" "$weft" plan --seconds 3 transformer
+expect 2 "a number above 0" "$weft" plan --instances lists --seconds 3x
+printf 'size,id,upper,lower\r\n3,a,5,0\r\n\r\n4,b,9,5\n' >lists/two.4.csv
+expect 0 "two.4.csv                 2            4            4            4  1.000000  yes" \
+    "$weft" plan --instances lists
+expect 0 '"fits":	true' "$weft" plan --instances lists --json --seconds 5
+mv lists/two.4.csv lists/two.3.csv
+expect 1 "  no " "$weft" plan --instances lists
+expect 1 '"fits":	false' "$weft" plan --instances lists --json
+rm lists/*
+# bad_list TEXT MESSAGE: the list as printf would write it, what is said about it
+bad_list()
+{
+    printf "$1" >lists/bad.csv
+    expect 1 "bad.csv: $2" "$weft" plan --instances lists
+    expect 1 "bad.csv: $2" "$weft" plan --instances lists --json
+}
+bad_list '' 'empty'
+bad_list 'id,lower,size\n1,2,3\n' 'there is no column "upper"'
+bad_list 'lower,upper,size\n0,4,1\n1,2\n' 'line 3: 2 cells, the header has 3'
+bad_list 'lower,upper,size\n0,4,-1\n' 'line 2: size is "-1", expected a whole number from 0'
+bad_list 'lower,upper,size\n0,4x,1\n' 'line 2: upper is "4x"'
+bad_list 'lower,upper,size\n0,4,99999999999999999999\n' 'line 2: size is "99999999999999999999"'
+bad_list 'lower,upper,size\n0,4,\n' 'line 2: size is ""'
+bad_list 'lower,upper,size\n4,4,1\n' 'line 2: upper is 4, not above lower, 4'
+bad_list 'lower,upper,size\n0,4,9000000000000000000\n' 'the sum of the sizes overflows at item 0'
 expect 0 "ok" "$weft" check --op softmax
 expect 2 'no op "none"' "$weft" check --op none
 expect 0 "worst error" "$weft" check transformer

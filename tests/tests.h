@@ -6,15 +6,26 @@
 
 #include <CUnit/CUnit.h>
 
-/* name of the suite, its function */
-#define TEST_SUITES(X)                                                                             \
-    X(graph)                                                                                       \
-    X(plan)                                                                                        \
-    X(vmath)                                                                                       \
-    X(ops)                                                                                         \
-    X(attention)                                                                                   \
-    X(autograd) X(params) X(dot) X(models) X(golden) X(golden_models) X(recurrent) X(seeds)        \
-        X(profile) X(memory)
+/* Suites; each is a function NAME_tests. */
+// clang-format off
+#define TEST_SUITES(X) \
+    X(graph) \
+    X(pack) \
+    X(plan) \
+    X(vmath) \
+    X(ops) \
+    X(attention) \
+    X(autograd) \
+    X(params) \
+    X(dot) \
+    X(models) \
+    X(golden) \
+    X(golden_models) \
+    X(recurrent) \
+    X(seeds) \
+    X(profile) \
+    X(memory)
+// clang-format on
 #define TEST_DECLARE(name) void name##_tests(void);
 TEST_SUITES(TEST_DECLARE)
 #undef TEST_DECLARE

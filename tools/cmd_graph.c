@@ -14,9 +14,11 @@ typedef struct arguments {
     bool json, train, needs_model, planned, overlay;
     long runs;
     const char *output;
+    const char *instances; /* folder */
+    double seconds;
 } arguments;
 
-enum { KEY_JSON = 256, KEY_TRAIN, KEY_PLANNED, KEY_OVERLAY, KEY_RUNS };
+enum { KEY_JSON = 256, KEY_TRAIN, KEY_PLANNED, KEY_OVERLAY, KEY_RUNS, KEY_INSTANCES, KEY_SECONDS };
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
@@ -28,6 +30,16 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case KEY_TRAIN:
         a->train = true;
         return 0;
+    case KEY_INSTANCES:
+        a->instances = text;
+        return 0;
+    case KEY_SECONDS: {
+        char *end;
+        a->seconds = strtod(text, &end);
+        if (end == text || *end || !(a->seconds > 0 && a->seconds < 1e9))
+            argp_error(state, "--seconds takes a number above 0, not \"%s\"", text);
+        return 0;
+    }
     case 'o':
         a->output = text;
         return 0;
@@ -46,7 +58,11 @@ static error_t parse(int key, char *text, struct argp_state *state)
         tool_take_model_arg(&a->model, text, state);
         return 0;
     case ARGP_KEY_END:
-        if (a->needs_model && !a->model.model) argp_error(state, "MODEL is missing");
+        if (a->instances && (a->model.model || a->train))
+            argp_error(state, "--instances takes no model");
+        if (a->seconds > 0 && !a->instances) argp_error(state, "--seconds is for --instances");
+        if (a->needs_model && !a->model.model && !a->instances)
+            argp_error(state, "MODEL is missing");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -275,6 +291,7 @@ static int print_plan(const arguments *a, const weft_plan_stats *s)
     } rows[] = {{"nodes", "", (double)s->nodes},
                 {"groups", "", (double)s->groups},
                 {"barriers", "", (double)s->barriers},
+                {"chained", " nodes", (double)s->chained},
                 {"buffers", "", (double)s->buffers},
                 {"sum_bytes", " bytes", (double)s->sum_bytes},
                 {"arena_bytes", " bytes", (double)s->arena_bytes},
@@ -290,6 +307,8 @@ static int print_plan(const arguments *a, const weft_plan_stats *s)
         cJSON_AddNumberToObject(json, rows[i].name, rows[i].value);
         if (!a->json) printf("%-18s %.10g%s\n", rows[i].name, rows[i].value, rows[i].unit);
     }
+    cJSON_AddStringToObject(json, "packing", weft_pack_end_text(s->packed));
+    if (!a->json) printf("%-18s %s\n", "packing", weft_pack_end_text(s->packed));
     if (a->json) return tool_print_json(json);
     cJSON_Delete(json);
     return EXIT_GOOD;
@@ -299,18 +318,24 @@ int cmd_plan(int argc, char **argv)
 {
     static const struct argp_option options[] = {
         {"train", KEY_TRAIN, NULL, 0, "the whole training step: gradients, clipping, Adam", 0},
+        {"instances", KEY_INSTANCES, "DIR", 0,
+         "pack the lists of buffers in DIR/NAME.CAPACITY.csv, with the columns lower, upper "
+         "(exclusive) and size, instead of a model's",
+         0},
+        {"seconds", KEY_SECONDS, "S", 0, "limit of the search for each list", 0},
         {"json", KEY_JSON, NULL, 0, "print JSON", 0},
         {0}};
     arguments a = {.needs_model = true};
     struct argp argp = {options,
                         parse,
-                        "MODEL [OPTION=VALUE...]",
+                        "MODEL [OPTION=VALUE...]\n--instances DIR",
                         "Plans a model: the memory of all buffers apart (sum), with reuse (arena), "
                         "the peak of live bytes that no plan can go below, and arena / peak.",
                         NULL,
                         NULL,
                         NULL};
     argp_parse(&argp, argc, argv, 0, NULL, &a);
+    if (a.instances) return tool_pack_instances(a.instances, a.seconds, a.json);
     weft_error error = {0};
     built_model m;
     if (tool_build(a.model.model, a.model.options, a.model.n_options, a.train, &m, &error) !=

@@ -37,6 +37,10 @@ typedef struct model_args {
 /* Takes MODEL, then options; for the key ARGP_KEY_ARG. Ends the program on a usage error. */
 void tool_take_model_arg(model_args *args, const char *text, struct argp_state *state);
 
+/* Packs every NAME.CAPACITY.csv of a folder (columns lower, upper, size); prints a row for each.
+ * 0 seconds: no limit of time. EXIT_GOOD only if all fit. */
+int tool_pack_instances(const char *folder, double seconds, bool json);
+
 /* Room for the options of a model as a checkpoint keeps them: all of them, "key=value ...". */
 #define TOOL_OPTIONS_TEXT (WEFT_MODEL_OPTIONS * 64)
 

@@ -251,6 +251,55 @@ WEFT_API weft_status weft_params_save(const weft_params *params, const char *pat
                                       weft_error *error);
 WEFT_API weft_status weft_params_load(weft_params *params, const char *path, weft_error *error);
 
+/* ---- Packing -------------------------------------------------------------------------------- */
+
+/* Something that needs `size` bytes while time is in [lower, upper). */
+typedef struct weft_pack_item {
+    int64_t lower, upper;
+    size_t size;
+    size_t offset; /* from weft_pack */
+} weft_pack_item;
+
+typedef struct weft_pack_options {
+    size_t capacity;      /* an arena of this size will do; 0: the smallest is wanted */
+    size_t alignment;     /* of the offsets; sizes are rounded up to it; 0: 1 */
+    uint64_t node_budget; /* of the search, whose nodes take from 1 us for some hundred items to
+                             some 100 us for thousands; 0: best fit alone */
+    double seconds;       /* of the search; 0: no limit. With one, the result depends on the speed
+                             of the machine */
+} weft_pack_options;
+#define WEFT_PACK_DEFAULT                                                                          \
+    {                                                                                              \
+        0, 1, 100000, 0                                                                            \
+    }
+
+/* How the search ended, and its text. */
+#define WEFT_PACK_END_MAP(X)                                                                       \
+    X(OPTIMAL, "proved optimal")                                                                   \
+    X(CAPACITY, "within capacity")                                                                 \
+    X(BUDGET, "budget spent")
+
+typedef enum weft_pack_end {
+#define WEFT_PACK_ENUM(name, text) WEFT_PACK_##name,
+    WEFT_PACK_END_MAP(WEFT_PACK_ENUM)
+#undef WEFT_PACK_ENUM
+} weft_pack_end;
+
+WEFT_API const char *weft_pack_end_text(weft_pack_end end);
+
+typedef struct weft_pack_result {
+    size_t arena_bytes;       /* where the highest item ends */
+    size_t lower_bound_bytes; /* the largest sum of sizes alive at one time */
+    weft_pack_end end;
+    uint64_t nodes; /* of the search; 0 if best fit was good enough */
+} weft_pack_result;
+
+/* Gives every item an offset so that no two that live at the same time overlap: best fit in a few
+ * orders, then a search for less. NULL options are WEFT_PACK_DEFAULT; `error` may be NULL. Without
+ * a limit in seconds the same items get the same offsets on every machine. */
+WEFT_API weft_status weft_pack(weft_pack_item *items, size_t n, const weft_pack_options *options,
+                               weft_pack_result *result, weft_error *error);
+
 /* ---- The plan ------------------------------------------------------------------------------- */
 
 typedef struct weft_plan weft_plan;
@@ -265,6 +314,7 @@ typedef struct weft_plan_stats {
     size_t nodes;             /* after the passes */
     size_t groups;            /* sets of nodes that run side by side */
     size_t barriers;          /* of one run */
+    size_t chained;           /* nodes that follow another block by block */
     size_t buffers;           /* placed in the arena */
     size_t sum_bytes;         /* of all buffers: the arena without reuse */
     size_t arena_bytes;       /* with reuse */
@@ -272,6 +322,7 @@ typedef struct weft_plan_stats {
     size_t state_bytes;       /* parameters and other state that the plan uses */
     size_t workspace_bytes;   /* that a session has for each thread, beside the arena */
     double ratio;             /* arena_bytes / lower_bound_bytes; 1 if there are no buffers */
+    weft_pack_end packed;     /* how the search for the smallest arena ended */
     double flops;             /* of one run */
     double bytes;             /* that one run must move between memory and processor */
 } weft_plan_stats;

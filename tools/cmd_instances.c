@@ -1,0 +1,211 @@
+/* weft plan --instances: packs lists of buffers from CSV files, a row for each. */
+#include "tool.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* Without a limit in seconds: some ten seconds on a list that resists. */
+#define NODE_BUDGET 2000000
+
+enum { LOWER, UPPER, SIZE, COLUMNS };
+static const char *const column_names[COLUMNS] = {"lower", "upper", "size"};
+
+typedef struct instance {
+    weft_pack_item *items;
+    size_t n, capacity; /* of items[]; */
+    size_t bytes;       /* that the items must fit, from the file's name; 0: the lower bound */
+} instance;
+
+/* Cuts the text at commas in place; returns the number of cells, of which `most` are kept. */
+static size_t split(char *text, char **cells, size_t most)
+{
+    size_t n = 0;
+    text[strcspn(text, "\r\n")] = '\0';
+    for (char *cell; (cell = strsep(&text, ","));) {
+        if (n < most) cells[n] = cell;
+        n++;
+    }
+    return n;
+}
+
+#define MOST_CELLS 64
+
+/* Finds the three columns in the header. */
+static bool read_header(const char *path, char *line, size_t *columns, size_t *n_cells)
+{
+    char *cells[MOST_CELLS];
+    *n_cells = split(line, cells, MOST_CELLS);
+    if (*n_cells > MOST_CELLS)
+        return tool_fail_text(path, "more than %d columns", MOST_CELLS), false;
+    for (int c = 0; c < COLUMNS; c++) {
+        columns[c] = SIZE_MAX;
+        for (size_t i = 0; i < *n_cells; i++)
+            if (!strcmp(cells[i], column_names[c])) columns[c] = i;
+        if (columns[c] == SIZE_MAX)
+            return tool_fail_text(path, "there is no column \"%s\"", column_names[c]), false;
+    }
+    return true;
+}
+
+static bool read_row(const char *path, size_t line_number, char *line, const size_t *columns,
+                     size_t n_cells, weft_pack_item *item)
+{
+    char *cells[MOST_CELLS];
+    int64_t values[COLUMNS];
+    size_t n = split(line, cells, MOST_CELLS);
+    if (n != n_cells) {
+        tool_fail_text(path, "line %zu: %zu cells, the header has %zu", line_number, n, n_cells);
+        return false;
+    }
+    for (int c = 0; c < COLUMNS; c++) {
+        const char *text = cells[columns[c]];
+        char *end;
+        errno = 0;
+        long long value = strtoll(text, &end, 10);
+        if (end == text || *end || errno || value < 0) {
+            tool_fail_text(path, "line %zu: %s is \"%s\", expected a whole number from 0",
+                           line_number, column_names[c], text);
+            return false;
+        }
+        values[c] = value;
+    }
+    if (values[LOWER] >= values[UPPER]) {
+        tool_fail_text(path, "line %zu: upper is %" PRId64 ", not above lower, %" PRId64,
+                       line_number, values[UPPER], values[LOWER]);
+        return false;
+    }
+    *item = (weft_pack_item){values[LOWER], values[UPPER], (size_t)values[SIZE], 0};
+    return true;
+}
+
+static bool add_item(instance *in, weft_pack_item item)
+{
+    if (in->n == in->capacity) {
+        size_t capacity = in->capacity ? 2 * in->capacity : 256;
+        weft_pack_item *grown = realloc(in->items, capacity * sizeof *grown);
+        if (!grown) return false;
+        in->items = grown;
+        in->capacity = capacity;
+    }
+    in->items[in->n++] = item;
+    return true;
+}
+
+static bool read_lines(const char *path, FILE *file, instance *in)
+{
+    char *line = NULL;
+    size_t room = 0, columns[COLUMNS], n_cells = 0;
+    bool good = true;
+    if (getline(&line, &room, file) < 0)
+        good = (tool_fail_text(path, "empty, or cannot be read"), false);
+    good = good && read_header(path, line, columns, &n_cells);
+    for (size_t number = 2; good && getline(&line, &room, file) >= 0; number++) {
+        weft_pack_item item;
+        if (!line[strspn(line, "\r\n")]) continue;
+        good = read_row(path, number, line, columns, n_cells, &item);
+        if (good && !add_item(in, item)) good = (tool_fail_text(path, "out of memory"), false);
+    }
+    if (good && ferror(file)) good = (tool_fail_text(path, "cannot be read"), false);
+    free(line);
+    return good;
+}
+
+/* NAME.CAPACITY.csv, as the published instances are called; any other name has no capacity. */
+static size_t capacity_of(const char *name)
+{
+    const char *digits = name + strlen(name) - strlen(".csv");
+    while (digits > name && digits[-1] >= '0' && digits[-1] <= '9') digits--;
+    return digits > name && digits[-1] == '.' ? (size_t)strtoull(digits, NULL, 10) : 0;
+}
+
+static double seconds_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void print_row(const char *name, const instance *in, const weft_pack_result *r,
+                      double seconds, cJSON *list)
+{
+    size_t bytes = in->bytes ? in->bytes : r->lower_bound_bytes;
+    double ratio = r->lower_bound_bytes ? (double)r->arena_bytes / (double)r->lower_bound_bytes : 1;
+    bool fits = r->arena_bytes <= bytes;
+    if (!list) {
+        printf("%-20s %6zu %12zu %12zu %12zu %9.6f  %-4s %8.3f %9" PRIu64 "  %s\n", name, in->n,
+               r->lower_bound_bytes, bytes, r->arena_bytes, ratio, fits ? "yes" : "no", seconds,
+               r->nodes, weft_pack_end_text(r->end));
+        fflush(stdout);
+        return;
+    }
+    cJSON *row = cJSON_CreateObject();
+    cJSON_AddStringToObject(row, "name", name);
+    cJSON_AddNumberToObject(row, "items", (double)in->n);
+    cJSON_AddNumberToObject(row, "lower_bound_bytes", (double)r->lower_bound_bytes);
+    cJSON_AddNumberToObject(row, "capacity_bytes", (double)bytes);
+    cJSON_AddNumberToObject(row, "arena_bytes", (double)r->arena_bytes);
+    cJSON_AddNumberToObject(row, "ratio", ratio);
+    cJSON_AddBoolToObject(row, "fits", fits);
+    cJSON_AddNumberToObject(row, "seconds", seconds);
+    cJSON_AddNumberToObject(row, "nodes", (double)r->nodes);
+    cJSON_AddStringToObject(row, "end", weft_pack_end_text(r->end));
+    cJSON_AddItemToArray(list, row);
+}
+
+/* Packs one file and prints its row. *fits turns false if it does not fit. */
+static bool pack_file(const char *folder, const char *name, double seconds, cJSON *list, bool *fits)
+{
+    char path[4096];
+    instance in = {.bytes = capacity_of(name)};
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "r");
+    if (!file) return tool_fail_text(path, "cannot be read: %s", strerror(errno)), false;
+    bool good = read_lines(path, file, &in);
+    fclose(file);
+    weft_pack_options options = WEFT_PACK_DEFAULT;
+    weft_pack_result result;
+    weft_error error = {0};
+    options.capacity = in.bytes;
+    options.seconds = seconds;
+    options.node_budget = seconds > 0 ? UINT64_MAX : NODE_BUDGET;
+    double start = seconds_now();
+    if (good && weft_pack(in.items, in.n, &options, &result, &error) != WEFT_OK)
+        good = (tool_fail_text(path, "%s", error.message), false);
+    if (good) {
+        print_row(name, &in, &result, seconds_now() - start, list);
+        *fits &= result.arena_bytes <= (in.bytes ? in.bytes : result.lower_bound_bytes);
+    }
+    free(in.items);
+    return good;
+}
+
+static int is_csv(const struct dirent *entry)
+{
+    size_t n = strlen(entry->d_name);
+    return n > 4 && !strcmp(entry->d_name + n - 4, ".csv");
+}
+
+int tool_pack_instances(const char *folder, double seconds, bool json)
+{
+    struct dirent **names = NULL;
+    int n = scandir(folder, &names, is_csv, alphasort);
+    if (n < 0) return tool_fail_text(folder, "cannot be read: %s", strerror(errno));
+    cJSON *list = json ? cJSON_CreateArray() : NULL;
+    bool good = n > 0, fits = true;
+    if (!n) tool_fail_text(folder, "there are no .csv files");
+    if (good && !json)
+        printf("%-20s %6s %12s %12s %12s %9s  %-4s %8s %9s\n", "name", "items", "lower bound",
+               "capacity", "arena", "ratio", "fits", "seconds", "nodes");
+    for (int i = 0; i < n; i++) {
+        good = good && pack_file(folder, names[i]->d_name, seconds, list, &fits);
+        free(names[i]);
+    }
+    free(names);
+    if (json && good && tool_print_json(list) != EXIT_GOOD) return EXIT_ERROR;
+    if (json && !good) cJSON_Delete(list);
+    return good && fits ? EXIT_GOOD : EXIT_ERROR;
+}
