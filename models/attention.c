@@ -65,7 +65,7 @@ static weft_value causal_and(weft_graph *g, const weft_attention_options *o, int
     return weft_is_value(o->mask) ? weft_logical_or(g, o->mask, causal) : causal;
 }
 
-/* softmax(scale q k^T) v: [batch, heads, query_len, head_dim]. */
+/* softmax(scale q k^T) v of plain ops: [batch, heads, query_len, head_dim]. */
 static weft_value attend(weft_graph *g, const heads *h, const weft_attention_options *o,
                          double scale, weft_attention_parts *parts)
 {
@@ -130,8 +130,14 @@ weft_value weft_layer_attention(weft_graph *graph, const char *name, weft_value 
         h.q = weft_layer_rotary(g, h.q, o->rotary_base);
         h.k = weft_layer_rotary(g, h.k, o->rotary_base);
     }
-    weft_value y = attend(g, &h, o, scale, parts);
-    y = weft_reshape(g, o->merge_as_rows ? y : swap_heads(g, y), shape);
+    weft_value y; /* [batch, query_len, heads, head_dim] */
+    if (parts) {
+        y = swap_heads(g, attend(g, &h, o, scale, parts));
+    } else {
+        const weft_sdpa_options fused = {scale, o->dropout, o->causal, o->mask};
+        y = weft_sdpa(g, h.q, h.k, h.v, &fused);
+    }
+    y = weft_reshape(g, o->merge_as_rows ? swap_heads(g, y) : y, shape);
     if (!o->no_out)
         y = weft_layer_linear(g, "out", weft_name(g, y, "merged"), shape.dim[2], o->out_bias);
     weft_scope_pop(g);

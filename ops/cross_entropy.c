@@ -50,9 +50,10 @@ static inline T row_loss(const cross_entropy_attr *attr, const T *x, int64_t n, 
     *lse = shift + (T)log((double)sum);
     if (top == (T)-INFINITY) return (T)INFINITY;
     /* A weight of 0 takes no part: 0 times -inf would be NaN. */
-    T hard = attr->smoothing < 1 ? (T)(1 - attr->smoothing) * x[target] : 0;
-    T smooth = attr->smoothing > 0 ? (T)(attr->smoothing / (double)n) * total : 0;
-    return *lse - hard - smooth;
+    T loss = *lse;
+    if (attr->smoothing < 1) loss -= (T)(1 - attr->smoothing) * x[target];
+    if (attr->smoothing > 0) loss -= (T)(attr->smoothing / (double)n) * total;
+    return loss;
 }
 
 KERNEL(cross_entropy)

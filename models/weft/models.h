@@ -99,7 +99,8 @@ typedef struct weft_attention_parts {
 } weft_attention_parts;
 
 /* query [batch, query_len, d_model], memory [batch, key_len, d_model] (the query itself for
- * self-attention); the result is [batch, query_len, d_model]. *parts is filled if not NULL. */
+ * self-attention); the result is [batch, query_len, d_model]. *parts is filled if not NULL: then
+ * attention is made of plain ops, else it is one op that never stores the scores. */
 WEFT_API weft_value weft_layer_attention(weft_graph *graph, const char *name, weft_value query,
                                          weft_value memory, const weft_attention_options *options,
                                          weft_attention_parts *parts);
