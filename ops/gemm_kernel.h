@@ -32,8 +32,17 @@
 #define GEMM_ROWS    6
 #define GEMM_EACH(X) X(1) X(2) X(4) X(6)
 #endif
+/* Rows and columns whose dot products are summed side by side. */
+#if defined(__AVX512F__)
+#define GEMM_DOTS 4
+#else
+#define GEMM_DOTS 2
+#endif
 #define GEMM_VECTOR  ((int)(GEMM_BYTES / sizeof(T)))
 #define GEMM_COLUMNS (2 * GEMM_VECTOR)
+/* Steps of k that B is fetched ahead of its use: rows that lie pages apart, as those of an unpacked
+ * matrix do, are fetched by nobody else. */
+#define GEMM_AHEAD 32
 /* From one step of k to the next in a packed block of A. */
 #define GEMM_STEP ((GEMM_ROWS + 3) / 4 * 4)
 
@@ -56,8 +65,8 @@ static inline __attribute__((always_inline)) void gemm_sums(const int height, in
     for (int i = 0; i < height; i++) sum[i][0] = sum[i][1] = (gemm_vector){0};
     for (int64_t p = 0; p < k; p++) {
         gemm_vector b0 = *(const gemm_vector *)b, b1 = *(const gemm_vector *)(b + GEMM_VECTOR);
-        __builtin_prefetch(b + 16 * b_step);
-        __builtin_prefetch(b + 16 * b_step + GEMM_VECTOR);
+        __builtin_prefetch(b + GEMM_AHEAD * b_step);
+        __builtin_prefetch(b + GEMM_AHEAD * b_step + GEMM_VECTOR);
 #pragma GCC unroll 16
         for (int i = 0; i < height; i++) {
             gemm_vector x = a[i] - (gemm_vector){0};
@@ -169,6 +178,43 @@ static inline void gemm_pack_panel(const gemm_matrix *b, int64_t n, int64_t k, i
 {
     int64_t width = n - column < GEMM_COLUMNS ? n - column : GEMM_COLUMNS;
     gemm_pack(b->data + column * b->column, b->column, b->row, width, k, out, GEMM_COLUMNS);
+}
+
+/* C [m, n] = A [m, k] B [k, n] where rows of A and columns of B are dense: each element is a dot
+ * product of two of them. For so few rows that packing B would cost more than it gains. */
+static inline void gemm_dots(int64_t m, int64_t n, int64_t k, const gemm_matrix *a,
+                             const gemm_matrix *b, T *c, int64_t c_row)
+{
+    for (int64_t j = 0; j < n; j += GEMM_DOTS)
+        for (int64_t i = 0; i < m; i += GEMM_DOTS) {
+            const T *rows[GEMM_DOTS], *columns[GEMM_DOTS];
+            gemm_vector sum[GEMM_DOTS][GEMM_DOTS];
+            int64_t p = 0;
+            /* At the edges the last row or column stands in for those that are not there. */
+            for (int q = 0; q < GEMM_DOTS; q++) {
+                rows[q] = a->data + (i + q < m ? i + q : m - 1) * a->row;
+                columns[q] = b->data + (j + q < n ? j + q : n - 1) * b->column;
+                for (int r = 0; r < GEMM_DOTS; r++) sum[q][r] = (gemm_vector){0};
+            }
+            for (; p + GEMM_VECTOR <= k; p += GEMM_VECTOR) {
+                gemm_vector y[GEMM_DOTS];
+#pragma GCC unroll 4
+                for (int r = 0; r < GEMM_DOTS; r++) y[r] = *(const gemm_vector *)(columns[r] + p);
+#pragma GCC unroll 4
+                for (int q = 0; q < GEMM_DOTS; q++) {
+                    const gemm_vector x = *(const gemm_vector *)(rows[q] + p);
+#pragma GCC unroll 4
+                    for (int r = 0; r < GEMM_DOTS; r++) sum[q][r] += x * y[r];
+                }
+            }
+            for (int64_t q = 0; q < GEMM_DOTS && i + q < m; q++)
+                for (int64_t r = 0; r < GEMM_DOTS && j + r < n; r++) {
+                    T total = 0;
+                    for (int lane = 0; lane < GEMM_VECTOR; lane++) total += sum[q][r][lane];
+                    for (int64_t t = p; t < k; t++) total += rows[q][t] * columns[r][t];
+                    c[(i + q) * c_row + j + r] = total;
+                }
+        }
 }
 
 /* C [m, n] = A [m, k] B [k, n] for m <= GEMM_TILE_ROWS; rows of C lie c_row apart. `panels`, if not

@@ -175,6 +175,8 @@ KERNEL(matmul)
         for (int64_t i = 0; i < m; i++) memset(c + i * p.n, 0, (size_t)n * sizeof *c);
     else if (gemm_chosen() != GEMM_WEFT)
         call_library(&p, m, n, &a, &b, c);
+    else if (!p.shared && m < PACKING_ROWS && b.row == 1 && b.column != 1 && a.column == 1)
+        gemm_dots(m, n, p.k, &a, &b, c, p.n);
     else
         gemm_tile(m, n, p.k, &a, &b, p.shared ? (T *)call->scratch + column * p.k : NULL,
                   b.column == 1 && m < PACKING_ROWS, c, p.n, weft_call_workspace(call));
