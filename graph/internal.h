@@ -141,8 +141,14 @@ double pack_clock(void); /* seconds since some moment */
 pack_outcome pack_search(pack_item *items, size_t n, uint32_t sections, size_t height,
                          const pack_limits *limits, uint64_t *nodes);
 
-/* Whether a comma-separated list of names, which may be NULL, has this one. */
+/* Whether a comma-separated list of names, which may be NULL, or the environment variable WEFT_SKIP
+ * has this one. */
 bool passes_skip(const char *list, const char *name);
+
+/* Computes a node whose inputs in[] of `graph` are constants, and gives its outputs, of these
+ * types, as constants; false if it is not to be folded (fold.c). */
+bool fold_node(weft_graph *graph, const node_record *node, const weft_type *types,
+               const weft_value *in, weft_value *out);
 
 /* ---- Chains (chain.c) -------------------------------------------------------------------------
  */

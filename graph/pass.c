@@ -99,6 +99,16 @@ static bool visit_cse(rewrite *r, const node_record *node, weft_value *out)
     return true;
 }
 
+/* ---- fold: what depends on constants only is computed now ---- */
+
+static bool visit_fold(rewrite *r, const node_record *node, weft_value *out)
+{
+    weft_type types[WEFT_MAX_OUTPUTS];
+    for (size_t i = 0; i < node->op->n_out; i++)
+        types[i] = r->src->values[node->first_out + i].type;
+    return fold_node(r->dst, node, types, r->in, out);
+}
+
 /* ---- layout: a dense copy goes in front of an op that cannot take a view ---- */
 
 static weft_value dense(weft_graph *graph, weft_value value)
@@ -130,12 +140,13 @@ static bool visit_layout(rewrite *r, const node_record *node, weft_value *out)
 static const pass passes[] = {
     {"expand", true, visit_expand},
     {"cse", false, visit_cse},
+    {"fold", false, visit_fold},
     {"layout", true, visit_layout},
 };
 
 /* ---- Running them ---- */
 
-bool passes_skip(const char *list, const char *name)
+static bool listed(const char *list, const char *name)
 {
     size_t length = strlen(name);
     for (const char *at = list; at && *at; at += *at == ',') {
@@ -144,6 +155,11 @@ bool passes_skip(const char *list, const char *name)
         at += n;
     }
     return false;
+}
+
+bool passes_skip(const char *list, const char *name)
+{
+    return listed(list, name) || listed(getenv("WEFT_SKIP"), name);
 }
 
 /* Marks in alive[] the nodes that the targets need, by walking back through them all. */
@@ -174,15 +190,17 @@ static void rewrite_nodes(rewrite *r, const pass *p, const uint8_t *alive)
     }
 }
 
-/* A target must be dense, and must not be a view of a state that an update could change. */
+/* A target must be dense, and must not be a view of a state, which an update could change, or of a
+ * constant, which has no buffer. */
 static void settle_targets(weft_graph *graph, weft_value *targets, size_t n_targets)
 {
     for (size_t i = 0; i < n_targets && weft_graph_status(graph) == WEFT_OK; i++) {
         const value_record *v = &graph->values[targets[i].id];
         const node_record *node = &graph->nodes[v->node];
-        bool of_state = graph->nodes[graph->values[v->root].node].op == &weft_op_state;
+        const weft_op *root = graph->nodes[graph->values[v->root].node].op;
+        bool outside = root == &weft_op_state || root == &weft_op_constant;
         graph_set_scope(graph, node->scope);
-        if (!weft_layout_is_dense(v->type.shape, &v->layout) || (of_state && node->op->alias))
+        if (!weft_layout_is_dense(v->type.shape, &v->layout) || (outside && node->op->alias))
             targets[i] = dense(graph, targets[i]);
     }
 }

@@ -217,9 +217,51 @@ static void test_corrupted_plans(void)
     weft_graph_free(g);
 }
 
+/* What depends on constants only is computed in the plan, to the same bits; what is random, or may
+ * find an index out of range, is not. */
+static void test_folding(void)
+{
+    float got[2][6];
+    weft_graph *g = weft_graph_new();
+    const float data[6] = {1, -2, 3, 0.5f, 7, -4};
+    weft_value c = weft_constant_data(g, WEFT_F32, WEFT_SHAPE(2, 3), data);
+    weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(2, 3));
+    weft_value product = weft_matmul(g, c, weft_transpose(g, c, 0, 1));
+    weft_value y = weft_matmul(g, weft_softmax(g, product, -1), weft_add(g, x, weft_gelu(g, c)));
+    weft_plan_options plain = {.skip = "fold", .verify = true}, folds = {.verify = true};
+    for (int i = 0; i < 2; i++) {
+        weft_error error = {0};
+        weft_plan *plan = weft_plan_new(g, &y, 1, i ? &folds : &plain, &error);
+        weft_session *s = weft_session_new(plan, NULL, NULL, &error);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+        weft_feed(s, x, data, sizeof data);
+        CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_fetch(s, y, got[i], sizeof got[i]), WEFT_OK);
+        size_t kernels = 0;
+        for (size_t n = 0; n < weft_plan_graph(plan)->n_nodes; n++)
+            kernels += op_has_kernel(weft_graph_node(weft_plan_graph(plan), n).op);
+        CU_ASSERT_EQUAL(kernels, i ? 2 : 5);
+        weft_session_free(s);
+        weft_plan_free(plan);
+    }
+    CU_ASSERT_EQUAL(memcmp(got[0], got[1], sizeof got[0]), 0);
+
+    weft_value index = weft_fill(g, WEFT_I32, WEFT_SHAPE(2), 9); /* out of range */
+    weft_value kept[2] = {weft_dropout(g, c, 0.5), weft_embedding(g, c, index, -1)};
+    weft_error error = {0};
+    weft_plan *plan = weft_plan_new(g, kept, 2, NULL, &error);
+    weft_session *s = weft_session_new(plan, NULL, NULL, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+    CU_ASSERT_EQUAL(weft_run(s), WEFT_BAD_INDEX);
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+}
+
 void plan_tests(void)
 {
     CU_pSuite suite = CU_add_suite("plan", NULL, NULL);
+    CU_add_test(suite, "constants are folded", test_folding);
     CU_add_test(suite, "3000 random graphs, planned = unplanned", test_random_graphs);
     CU_add_test(suite, "corrupted plans fail the check", test_corrupted_plans);
 }

@@ -305,9 +305,12 @@ WEFT_API weft_status weft_pack(weft_pack_item *items, size_t n, const weft_pack_
 typedef struct weft_plan weft_plan;
 
 typedef struct weft_plan_options {
-    bool no_reuse;    /* every buffer gets its own place (to test the planner) */
-    const char *skip; /* names of optional passes to leave out, comma separated; may be NULL */
-    bool verify;      /* run weft_graph_verify after each pass and weft_plan_check at the end */
+    bool no_reuse; /* every buffer gets its own place (to test the planner) */
+    /* Names of optional passes to leave out, comma separated; may be NULL: cse (equal nodes become
+     * one), fold (what constants give is computed in the plan), chain (nodes follow others block by
+     * block). The environment variable WEFT_SKIP adds to them. */
+    const char *skip;
+    bool verify; /* run weft_graph_verify after each pass and weft_plan_check at the end */
 } weft_plan_options;
 
 typedef struct weft_plan_stats {

@@ -1,0 +1,114 @@
+/* Constant folding: a node whose inputs are all constants is computed when the plan is made. */
+#include "internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Bytes that a folded output may have, unless its inputs have as many. */
+#define MOST_BYTES ((size_t)1 << 20)
+/* Inputs and outputs of a node that is folded at most. */
+#define MOST_OPERANDS 12
+
+typedef struct folding {
+    weft_tensor t[MOST_OPERANDS]; /* inputs, then outputs */
+    size_t n_in, n_out;
+    void *memory[WEFT_MAX_OUTPUTS]; /* of the outputs */
+    void *scratch, *workspace;
+} folding;
+
+static size_t type_bytes(const weft_type *type)
+{
+    return (size_t)weft_shape_numel(type->shape) * weft_dtype_bytes(type->dtype);
+}
+
+/* Indices out of range are found while a plan runs, so that nodes that read any are left to it. */
+static bool is_constant(const weft_graph *g, uint32_t id, const weft_op *op)
+{
+    const value_record *v = &g->values[id];
+    return g->nodes[g->values[v->root].node].op == &weft_op_constant && v->type.dtype != WEFT_I32 &&
+           layout_taken(op->takes, v->type.shape, &v->layout);
+}
+
+static bool may_fold(const weft_graph *g, const weft_op *op, const weft_value *in, size_t n_in,
+                     const weft_type *out)
+{
+    size_t bytes_in = 0, bytes_out = 0;
+    if (!op_has_kernel(op) || op->alias || op->random || op->updates ||
+        n_in + op->n_out > MOST_OPERANDS)
+        return false;
+    for (size_t i = 0; i < n_in; i++) {
+        if (!graph_owns(g, in[i]) || !is_constant(g, in[i].id, op)) return false;
+        bytes_in += type_bytes(&g->values[in[i].id].type);
+    }
+    for (size_t k = 0; k < op->n_out; k++) bytes_out += type_bytes(&out[k]);
+    return bytes_out <= MOST_BYTES || bytes_out <= bytes_in;
+}
+
+static bool take_memory(folding *f, const weft_op *op, weft_call *call)
+{
+    size_t scratch = op->scratch ? op->scratch(call) : 0;
+    size_t workspace = op->workspace ? op->workspace(call) : 0;
+    f->scratch = aligned_alloc(64, (scratch + 64) / 64 * 64);
+    f->workspace = aligned_alloc(64, (workspace + 64) / 64 * 64);
+    bool good = f->scratch && f->workspace;
+    for (size_t k = 0; k < f->n_out; k++) {
+        weft_tensor *t = &f->t[f->n_in + k];
+        size_t bytes = (size_t)weft_shape_numel(t->shape) * weft_dtype_bytes(t->dtype);
+        t->data = f->memory[k] = aligned_alloc(64, (bytes + 64) / 64 * 64);
+        good = good && t->data;
+    }
+    call->scratch = f->scratch;
+    return good;
+}
+
+static void compute(folding *f, const weft_op *op, const void *attr, weft_kernel kernel)
+{
+    /* One workspace, whichever thread this is. */
+    weft_run_state run = {.workspace = f->workspace, .workspace_bytes = 0};
+    weft_call call = {.attr = attr,
+                      .in = f->t,
+                      .out = f->t + f->n_in,
+                      .n_in = f->n_in,
+                      .n_out = f->n_out,
+                      .scratch = f->scratch,
+                      .run = &run};
+    int stages = op->stages ? op->stages : 1;
+    for (call.stage = 0; call.stage < stages; call.stage++) {
+        call.parts =
+            op->parts ? op->parts(&call) : (weft_shape_numel(call.out[0].shape) + 16383) / 16384;
+        for (int64_t part = 0; part < call.parts; part++) kernel(&call, part);
+    }
+}
+
+bool fold_node(weft_graph *g, const node_record *node, const weft_type *types, const weft_value *in,
+               weft_value *out)
+{
+    const weft_op *op = node->op;
+    folding f = {.n_in = node->n_in, .n_out = op->n_out};
+    if (!may_fold(g, op, in, node->n_in, types)) return false;
+    weft_dtype key =
+        op->key_output || !node->n_in ? types[0].dtype : g->values[in[0].id].type.dtype;
+    weft_kernel kernel = weft_op_kernel(op, weft_isa_best(), key);
+    for (size_t i = 0; i < f.n_in; i++) {
+        const value_record *v = &g->values[in[i].id];
+        const weft_constant_attr *c = g->nodes[g->values[v->root].node].attr;
+        f.t[i] = graph_tensor(g, in[i].id);
+        f.t[i].data = (char *)(uintptr_t)c->data +
+                      v->layout.offset * (int64_t)weft_dtype_bytes(v->type.dtype);
+    }
+    for (size_t k = 0; k < f.n_out; k++)
+        f.t[f.n_in + k] = weft_tensor_dense(NULL, types[k].dtype, types[k].shape);
+    weft_call sizes = {
+        .attr = node->attr, .in = f.t, .out = f.t + f.n_in, .n_in = f.n_in, .n_out = f.n_out};
+    if (!kernel) return false;
+    if (take_memory(&f, op, &sizes))
+        compute(&f, op, node->attr, kernel);
+    else
+        weft_graph_fail(g, WEFT_NO_MEMORY, "no memory to fold a constant");
+    for (size_t k = 0; weft_graph_status(g) == WEFT_OK && k < f.n_out; k++)
+        out[k] = weft_constant_data(g, types[k].dtype, types[k].shape, f.memory[k]);
+    for (size_t k = 0; k < f.n_out; k++) free(f.memory[k]);
+    free(f.scratch);
+    free(f.workspace);
+    return true;
+}
