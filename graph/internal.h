@@ -190,6 +190,7 @@ typedef struct plan_step {
     uint32_t segment; /* of its group */
     uint8_t stages;
     int64_t parts[2];
+    int64_t part_work[2];   /* of one part, with all that is linked: about its nanoseconds */
     uint32_t first_operand; /* of plan->tensors and ->places: inputs, then outputs */
     size_t scratch;         /* offset in the arena */
     /* A chain: the steps after this one that run on each block of its output as soon as that is
@@ -203,8 +204,8 @@ typedef struct plan_group {
     uint32_t first_step, n_steps;
     uint32_t segment; /* groups of one segment have no barrier between them */
     uint8_t stages;
-    int64_t parts[2]; /* of each stage; a barrier stands between two stages that both have some */
-    bool serial;      /* so little work that one thread does it */
+    int64_t work[2]; /* of all parts of a stage; a barrier stands between two that both have some */
+    bool serial;     /* so little work that one thread does it */
 } plan_group;
 
 struct weft_plan {

@@ -391,6 +391,31 @@ static double step_work(planner *p, const plan_step *step)
     return cost.bytes + cost.flops;
 }
 
+/* What a core does in a nanosecond, so that threads can share out parts of different nodes evenly.
+ */
+#define FLOPS_PER_NS 150.0
+#define BYTES_PER_NS 15.0
+
+/* Adds up a group's work, stage by stage. */
+static void weigh_group(weft_plan *plan, plan_group *group)
+{
+    for (uint32_t i = group->first_step; i < group->first_step + group->n_steps; i++) {
+        plan_step *step = &plan->steps[i];
+        double ns = 0;
+        if (step->linked) continue;
+        for (uint32_t link = 0; link <= step->links; link++) {
+            weft_cost cost = plan_step_cost(plan, step + link);
+            ns += cost.flops / FLOPS_PER_NS + cost.bytes / BYTES_PER_NS;
+        }
+        /* The last stage is the main one; one before it prepares. */
+        for (int stage = step->stages - 1; stage >= 0; stage--, ns /= 8) {
+            if (!step->parts[stage]) continue;
+            step->part_work[stage] = 1 + (int64_t)(ns / (double)step->parts[stage]);
+            group->work[stage] += step->part_work[stage] * step->parts[stage];
+        }
+    }
+}
+
 /* May the step, and its chain, join the group that began at `since`? written[] and read[] hold, by
  * storage, the position + 1 of the last step that did so. */
 static bool joins_group(const planner *p, const plan_step *step, uint32_t since,
@@ -449,10 +474,8 @@ static bool make_groups(planner *p)
         for (uint32_t k = 0; k < plan->groups[g].n_steps; k++)
             plan->steps[plan->groups[g].first_step + k].segment = segment;
         plan_group *now = &plan->groups[g];
-        for (uint32_t k = now->first_step; k < now->first_step + now->n_steps; k++)
-            for (int stage = 0; stage < plan->steps[k].stages; stage++)
-                now->parts[stage] += plan->steps[k].parts[stage];
-        if (!now->serial && now->parts[0] && now->parts[1]) plan->stats.barriers++;
+        weigh_group(plan, now);
+        if (!now->serial && now->work[0] && now->work[1]) plan->stats.barriers++;
     }
     plan->stats.barriers += segment;
     free(written);

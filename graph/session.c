@@ -1,9 +1,10 @@
 /* Sessions: a plan bound to memory, and the executor.
  *
  * One parallel region a run. All threads walk the groups; the tiles of a group's nodes are laid end
- * to end and each thread takes an equal stretch; a barrier separates segments. The tiles come from
- * shapes alone and each computes the same wherever it runs, so the results do not depend on the
- * number of threads. Everything a run needs was made when the session was: it allocates nothing. */
+ * to end and each thread takes a stretch of equal work; a barrier separates segments. The tiles
+ * come from shapes alone and each computes the same wherever it runs, so the results do not depend
+ * on the number of threads. Everything a run needs was made when the session was: it allocates
+ * nothing. */
 #include "profile.h"
 
 #include <omp.h>
@@ -377,7 +378,16 @@ INLINE void run_chain(const weft_session *s, profile_thread *notes, uint32_t hea
     if (notes) profile_chained(notes, head, stage, begin);
 }
 
-/* Runs parts [begin, end) of the group's parts, laid end to end. */
+/* The first part of a step that begins at or after `work`, where part 0 begins at `before`. */
+static inline int64_t part_after(const plan_step *step, int stage, int64_t before, int64_t work)
+{
+    if (work <= before) return 0;
+    int64_t each = step->part_work[stage], part = (work - before + each - 1) / each;
+    return part < step->parts[stage] ? part : step->parts[stage];
+}
+
+/* The parts of a group lie end to end, each as long as its work: runs those that begin in
+ * [begin, end). */
 INLINE void run_parts(const weft_session *s, profile_thread *notes, const plan_group *group,
                       int stage, int64_t begin, int64_t end)
 {
@@ -385,10 +395,9 @@ INLINE void run_parts(const weft_session *s, profile_thread *notes, const plan_g
     for (uint32_t i = group->first_step; i < group->first_step + group->n_steps && before < end;
          i++) {
         const plan_step *step = &s->plan->steps[i];
-        if (stage >= step->stages) continue;
-        int64_t parts = step->parts[stage];
-        int64_t from = begin > before ? begin - before : 0;
-        int64_t to = end - before < parts ? end - before : parts;
+        if (stage >= step->stages || step->linked) continue;
+        int64_t from = part_after(step, stage, before, begin);
+        int64_t to = part_after(step, stage, before, end);
         const weft_call *call = &s->calls[2 * (size_t)i + (size_t)stage];
         if (step->links && stage == step->stages - 1) {
             run_chain(s, notes, i, stage, from, to);
@@ -396,7 +405,7 @@ INLINE void run_parts(const weft_session *s, profile_thread *notes, const plan_g
             for (int64_t part = from; part < to; part++) step->kernel(call, part);
             if (notes && from < to) profile_computed(notes, i, stage);
         }
-        before += parts;
+        before += step->part_work[stage] * step->parts[stage];
     }
 }
 
@@ -437,11 +446,11 @@ INLINE void run_groups(weft_session *s, profile_thread *notes)
         if (notes) profile_enter(notes, s->profile, g);
         for (int stage = 0; stage < group->stages; stage++) {
             if (group->serial) {
-                if (thread == 0) run_parts(s, notes, group, stage, 0, INT64_MAX);
+                if (thread == 0) run_parts(s, notes, group, stage, 0, group->work[stage]);
                 continue;
             }
-            int64_t total = group->parts[stage];
-            if (stage && total && group->parts[0]) {
+            int64_t total = group->work[stage];
+            if (stage && total && group->work[0]) {
 #pragma omp barrier
                 if (notes) profile_waited(notes);
             }
