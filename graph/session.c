@@ -381,7 +381,7 @@ INLINE void run_chain(const weft_session *s, profile_thread *notes, uint32_t hea
 /* The first part of a step that begins at or after `work`, where part 0 begins at `before`. */
 static inline int64_t part_after(const plan_step *step, int stage, int64_t before, int64_t work)
 {
-    if (work <= before) return 0;
+    if (work <= before || !step->parts[stage]) return 0;
     int64_t each = step->part_work[stage], part = (work - before + each - 1) / each;
     return part < step->parts[stage] ? part : step->parts[stage];
 }
