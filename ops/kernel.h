@@ -188,9 +188,9 @@ static inline walk walk_range(const weft_tensor *const *t, int n, int64_t begin,
         w.dim[0] = 1;
     }
     for (int k = 0; k < n; k++) w.step[k] = w.stride[k][w.rank - 1];
-    for (int64_t d = w.rank - 1, rest = begin; d >= 0; d--) {
+    for (int64_t d = w.rank - 1, rest = begin; begin < end && d >= 0; d--) {
         w.index[d] = d == 0 ? rest : rest % w.dim[d];
-        rest = w.dim[d] ? rest / w.dim[d] : 0;
+        rest /= w.dim[d];
         for (int k = 0; k < n; k++) w.offset[k] += w.index[d] * w.stride[k][d];
     }
     return w;

@@ -5,8 +5,9 @@
  * Bytes are those that must move: each operand read once, each result written once. The triad
  * a = b + s c over arrays larger than the caches runs between any two runs of a case, and the least
  * time of either counts, so that both see the same machine. Names given select the cases that
- * contain one. On a machine that other programs use too, OMP_WAIT_POLICY=passive keeps a waiting
- * thread from holding the processor. Not a test: nothing here fails because it is slow. */
+ * contain one ("=add": that case alone). On a machine that other programs use too,
+ * OMP_WAIT_POLICY=passive keeps a waiting thread from holding the processor. Not a test: nothing
+ * here fails because it is slow. */
 #include <weft/weft.h>
 
 #include <omp.h>
@@ -368,7 +369,8 @@ static bool run_case(size_t index)
 static bool is_wanted(const char *name, int argc, char **argv)
 {
     for (int i = 1; i < argc; i++)
-        if (strstr(name, argv[i])) return true;
+        if (argv[i][0] == '=' ? !strcmp(name, argv[i] + 1) : strstr(name, argv[i]) != NULL)
+            return true;
     return argc < 2;
 }
 
