@@ -108,6 +108,7 @@ for model in $models; do
     expect 0 ": ok" "$weft" check "$model"
 done
 expect 0 ": ok" "$weft" check seq2seq attention=dot cell=lstm
+expect 0 ": ok" "$weft" check transformer projection=fused
 
 # The gradient vanishes in the RNN and lives in the LSTM whose gates are open.
 expect 0 "vanishing" "$weft" demo --help
