@@ -183,6 +183,7 @@ weft_value weft_layer_block(weft_graph *graph, weft_value x, weft_value memory,
     if (weft_is_value(memory)) {
         weft_attention_options cross = o->attention;
         cross.causal = false;
+        if (cross.projection == WEFT_PROJECT_FUSED) cross.projection = WEFT_PROJECT_SEPARATE;
         cross.mask = memory_mask;
         y = before(g, "norm_cross", x, o);
         y = weft_layer_attention(g, "cross", y, memory, &cross, NULL);

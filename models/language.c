@@ -37,10 +37,6 @@ weft_status weft_language_model(weft_graph *graph, const weft_language_config *c
 
 /* ---- In the list of models ---- */
 
-#define NORM_PLACES "pre|post|post-dropped"
-#define POSITIONS   "none|sinusoidal|learned"
-#define ACTIVATIONS "relu|gelu|gelu-tanh|silu"
-
 /* name, defaults of bert, gpt and llama, choices, documentation */
 #define OPTIONS(X)                                                                                 \
     X(vocab, 8000, 8000, 8000, NULL, "tokens of the vocabulary")                                   \

@@ -86,8 +86,8 @@ weft_value weft_layer_feed_forward(weft_graph *graph, const char *name, weft_val
 
 /* ---- Positions ---- */
 
-/* A table of f64 [rows, columns] as a constant of the graph; NULL after failing. The caller fills
- * it and gives it to table_value, which frees it. */
+/* Room for f64 [rows, columns]; NULL after failing. The caller fills it and gives it to
+ * table_value, which makes a constant of it and frees it. */
 static double *new_table(weft_graph *g, const char *layer, int64_t rows, int64_t columns)
 {
     double *table = NULL;

@@ -208,9 +208,15 @@ static weft_value both_ways(weft_graph *g, weft_recurrent_kind kind, weft_value 
 
 weft_value weft_layer_recurrent_stack(weft_graph *graph, const char *name, weft_recurrent_kind kind,
                                       weft_value x, int64_t hidden,
-                                      const weft_recurrent_stack_options *o,
+                                      const weft_recurrent_stack_options *options,
                                       weft_recurrent_state *last)
 {
+    const weft_recurrent_stack_options *o = options;
+    if (!o) {
+        weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "recurrent stack \"%s\": the options are NULL",
+                        name);
+        return WEFT_NO_VALUE;
+    }
     if (o->layers < 1 || o->layers > WEFT_RECURRENT_LAYERS || (o->bidirectional && hidden % 2)) {
         weft_graph_fail(graph, WEFT_BAD_ARGUMENT,
                         "recurrent stack \"%s\": takes 1 to %d layers of an even width if they go "

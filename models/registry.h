@@ -10,6 +10,11 @@
     X(transformer_shared)                                                                          \
     X(encoder) X(attention) X(feed_forward) X(bert) X(gpt) X(llama) X(rnn) X(lstm) X(gru) X(seq2seq)
 
+/* The choices of options that several models have, in the order of the enums of models.h. */
+#define NORM_PLACES "pre|post|post-dropped"
+#define POSITIONS   "none|sinusoidal|learned"
+#define ACTIVATIONS "relu|gelu|gelu-tanh|silu"
+
 #define DECLARE_MODEL(name) extern const weft_model model_##name;
 MODELS(DECLARE_MODEL)
 #undef DECLARE_MODEL

@@ -75,7 +75,7 @@ static weft_value align(seq2seq *m, weft_value scores)
     return weft_softmax(m->g, weft_masked_fill(m->g, scores, mask, -INFINITY), -1);
 }
 
-/* The weights of the source, and what the decoder's states become by them. */
+/* tanh(W [states; context]), [batch, target_len, hidden]: what the logits are made of. */
 static weft_value read_out(seq2seq *m, weft_value states, weft_value context)
 {
     weft_value both = weft_concat(m->g, (weft_value[]){states, context}, 2, -1);
@@ -178,9 +178,12 @@ static weft_value decode_looking(seq2seq *m, weft_value x)
 
 static bool config_fits(weft_graph *g, const weft_seq2seq_config *c)
 {
-    if (c->target_len < 1 || c->target_len > INT32_MAX || c->layers > WEFT_RECURRENT_LAYERS)
-        weft_graph_fail(g, WEFT_BAD_ARGUMENT, "no sequence of %lld by %lld layers (at most %d)",
-                        (long long)c->target_len, (long long)c->layers, WEFT_RECURRENT_LAYERS);
+    if (c->target_len < 1 || c->target_len > INT32_MAX)
+        weft_graph_fail(g, WEFT_BAD_ARGUMENT, "target_len must be 1 to %d, got %lld", INT32_MAX,
+                        (long long)c->target_len);
+    if (c->layers < 1 || c->layers > WEFT_RECURRENT_LAYERS)
+        weft_graph_fail(g, WEFT_BAD_ARGUMENT, "takes 1 to %d layers, got %lld",
+                        WEFT_RECURRENT_LAYERS, (long long)c->layers);
     if (c->tied && c->source_vocab != c->target_vocab)
         weft_graph_fail(g, WEFT_BAD_ARGUMENT,
                         "a tied table needs one vocabulary, got %lld and %lld",

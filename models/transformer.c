@@ -48,8 +48,6 @@ weft_status weft_transformer(weft_graph *graph, const weft_transformer_config *c
 
 /* ---- In the list of models ---- */
 
-#define NORM_PLACES "pre|post|post-dropped"
-#define POSITIONS   "none|sinusoidal|learned"
 #define PROJECTIONS "separate|fused|shared"
 #define SCALES      "head-width|width"
 

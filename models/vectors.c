@@ -92,8 +92,6 @@ const weft_model model_attention = {
 
 /* ---- One feed-forward layer ---- */
 
-#define ACTIVATIONS "relu|gelu|gelu-tanh|silu"
-
 #define FEED_FORWARD_OPTIONS(X)                                                                    \
     X(d_model, 512, NULL, "width")                                                                 \
     X(d_ff, 2048, NULL, "width inside")                                                            \
@@ -133,8 +131,6 @@ const weft_model model_feed_forward = {
     "d_model=6 d_ff=10",  build_feed_forward};
 
 /* ---- An encoder ---- */
-
-#define NORM_PLACES "pre|post|post-dropped"
 
 #define ENCODER_OPTIONS(X)                                                                         \
     X(d_model, 512, NULL, "width")                                                                 \

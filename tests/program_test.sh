@@ -70,7 +70,6 @@ bad_list 'lower,upper,size\n4,4,1\n' 'line 2: upper is 4, not above lower, 4'
 bad_list 'lower,upper,size\n0,4,9000000000000000000\n' 'the sum of the sizes overflows at item 0'
 expect 0 "ok" "$weft" check --op softmax
 expect 2 'no op "none"' "$weft" check --op none
-expect 0 "worst error" "$weft" check transformer
 # The seeds' data travel in the program.
 cp "$weft" copy && expect 0 "every figure as in the documents" ./copy seeds
 expect 0 '"verdict":	"ok"' "$weft" seeds --json 000 003
@@ -95,10 +94,21 @@ expect 2 "--runs must be" "$weft" profile transformer --runs 0
 expect 2 "MODEL is missing" "$weft" profile --runs 1
 expect 1 "cannot be written" "$weft" profile "${small[@]}" --runs 1 --trace /no/such/folder/x
 expect 1 "cannot be written" "$weft" dot transformer -o /no/such/folder/x.dot
-for model in rnn lstm gru seq2seq "seq2seq attention=dot cell=lstm"; do
-    # shellcheck disable=SC2086 # a model and its options
-    expect 0 "worst error" "$weft" check $model
+# Every model of the list is drawn, planned and checked, the check at the model's own small size.
+models=$("$weft" models --json | sed -n 's/^\t*"name":\t"\(.*\)",$/\1/p')
+if [ "$(wc -w <<<"$models")" -ne "$("$weft" models | grep -c '^[a-z].*parameters$')" ]; then
+    echo "failed: weft models and weft models --json list other models"
+    failures=$((failures + 1))
+fi
+for model in $models; do
+    expect 0 "" "$weft" dot "$model" -o "$model.dot"
+    grep -q "digraph weft" "$model.dot" || { echo "failed: $model.dot"; failures=$((failures + 1)); }
+    expect 0 "arena" "$weft" plan "$model"
+    expect 0 "arena" "$weft" plan "$model" --train
+    expect 0 ": ok" "$weft" check "$model"
 done
+expect 0 ": ok" "$weft" check seq2seq attention=dot cell=lstm
+expect 0 ": ok" "$weft" check transformer projection=fused
 
 # The gradient vanishes in the RNN and lives in the LSTM whose gates are open.
 expect 0 "vanishing" "$weft" demo --help

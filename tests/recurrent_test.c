@@ -503,13 +503,19 @@ static void test_refusals(void)
     refused("lstm", "layers=0", "1 to 16 layers");
     refused("gru", "layers=17", "1 to 16 layers");
     refused("rnn", "length=0", "takes [batch, len, in]");
-    refused("seq2seq", "layers=99", "layers");
-    refused("seq2seq", "target_len=0", "no sequence of 0");
+    refused("seq2seq", "layers=99", "1 to 16 layers");
+    refused("seq2seq", "layers=0", "1 to 16 layers");
+    refused("seq2seq", "target_len=0", "must be 1 to 2147483647, got 0");
     refused("seq2seq", "attention=sideways", "not one of none|additive|dot|general");
     weft_graph *g = weft_graph_new();
     weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(2, 3));
     weft_layer_recurrent(g, "l", WEFT_LSTM, x, 4, NULL, NULL);
     CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_SHAPE);
+    weft_graph_free(g);
+    g = weft_graph_new();
+    x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(2, 3, 4));
+    CU_ASSERT_FALSE(weft_is_value(weft_layer_recurrent_stack(g, "s", WEFT_GRU, x, 4, NULL, NULL)));
+    CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_ARGUMENT);
     weft_graph_free(g);
 }
 

@@ -3,6 +3,101 @@
 
 #include <math.h>
 
+/* ---- Recurrent cells ---- */
+
+/* How far numbers that tanh made lie outside [-1, 1]. */
+static weft_value beyond_one(weft_graph *g, weft_value x)
+{
+    return weft_relu(g, weft_sub(g, weft_abs(g, x), weft_scalar(g, WEFT_F64, 1)));
+}
+
+static void count_parameters(lab *l, double expected)
+{
+    weft_value params[8];
+    size_t n = weft_graph_params(l->g, params, 8);
+    int64_t count = 0;
+    for (size_t i = 0; i < n && i < 8; i++)
+        count += weft_shape_numel(weft_shape_of(l->g, params[i]));
+    lab_number(l, "parameters", weft_scalar(l->g, WEFT_F64, (double)count), expected, 0);
+}
+
+static weft_value first_of_batch(weft_graph *g, weft_value x)
+{
+    return weft_squeeze(g, weft_slice(g, x, 0, 0, 1, 1), 0);
+}
+
+/* All states of a cell of width 3 over the sequence x [1, len, 4], and, beside it in the batch,
+ * over a hundred times x, which takes tanh to its ends. Returns [len, 3], those of x. */
+static weft_value cell_states(lab *l, weft_recurrent_kind kind, weft_value x,
+                              weft_recurrent_state *last)
+{
+    weft_graph *g = l->g;
+    weft_value both = weft_concat(g, (weft_value[]){x, weft_scale(g, x, 100)}, 2, 0);
+    weft_value states = weft_layer_recurrent(g, "cell", kind, both, 3, NULL, last);
+    lab_number(l, "states beyond [-1, 1]", beyond_one(g, states), 0, 0);
+    return first_of_batch(g, states);
+}
+
+static void simple_rnn(report *r)
+{
+    lab l = lab_open(r, "003 RNN", WEFT_F64);
+    weft_graph *g = l.g;
+    weft_recurrent_state last;
+    weft_value x = lab_given(&l, "003.rnn.x", WEFT_SHAPE(1, 3, 4));
+    weft_value states = cell_states(&l, WEFT_RNN, x, &last);
+    lab_load(&l, "cell.weight_x", (const char *[]){"003.rnn.w_x"}, 1);
+    lab_load(&l, "cell.weight_h", (const char *[]){"003.rnn.w_h"}, 1);
+    count_parameters(&l, 24);
+    lab_shape(&l, "W_xh (ours transposed)", weft_transpose(g, weft_find(g, "cell.weight_x"), 0, 1),
+              WEFT_SHAPE(3, 4));
+    lab_shape(&l, "W_hh", weft_find(g, "cell.weight_h"), WEFT_SHAPE(3, 3));
+    lab_shape(&l, "last state", first_of_batch(g, last.h), WEFT_SHAPE(3));
+    lab_figure(&l, "states (weights of NumPy)", states, "003.rnn.states");
+    lab_close(&l);
+    report_left_out(r, "003 RNN", "ranges of states", "left out: cut off, no seed stated");
+}
+
+static void lstm(report *r)
+{
+    static const char *const from_h[] = {"003.lstm.f_h", "003.lstm.i_h", "003.lstm.c_h",
+                                         "003.lstm.o_h"};
+    static const char *const from_x[] = {"003.lstm.f_x", "003.lstm.i_x", "003.lstm.c_x",
+                                         "003.lstm.o_x"};
+    lab l = lab_open(r, "003 LSTM", WEFT_F64);
+    weft_graph *g = l.g;
+    weft_recurrent_state last;
+    weft_value x = lab_given(&l, "003.lstm.x", WEFT_SHAPE(1, 10, 4));
+    weft_value states = cell_states(&l, WEFT_LSTM, x, &last);
+    lab_load(&l, "cell.weight_x", from_x, 4);
+    lab_load(&l, "cell.weight_h", from_h, 4);
+    count_parameters(&l, 96);
+    lab_shape(&l, "hidden states", states, WEFT_SHAPE(10, 3));
+    lab_shape(&l, "cell state", first_of_batch(g, last.c), WEFT_SHAPE(3));
+    lab_figure(&l, "hidden states (weights of NumPy)", states, "003.lstm.states");
+    lab_figure(&l, "last cell state (weights of NumPy)", first_of_batch(g, last.c),
+               "003.lstm.cell");
+    lab_close(&l);
+    report_left_out(r, "003 LSTM", "gates and ranges of states", "left out: no seed stated");
+}
+
+/* What is left of a gradient after N steps that each take 0.45 of it. */
+static void vanishing(report *r)
+{
+    static const int steps[6] = {1, 5, 10, 20, 50, 100};
+    lab l = lab_open(r, "003 gradient through time", WEFT_F64);
+    weft_graph *g = l.g;
+    weft_value x = lab_normal(&l, "x", WEFT_SCALAR), y = x, grads[6];
+    for (int n = 1, i = 0; n <= 100; n++) {
+        y = weft_scale(g, y, 0.45);
+        if (n == steps[i]) weft_grad(g, y, &x, 1, &grads[i++]);
+    }
+    lab_figure(&l, "after 1, 5, 10, 20, 50, 100 steps", weft_stack(g, grads, 6, 0),
+               "003.vanishing");
+    lab_close(&l);
+}
+
+/* ---- Attention and the Transformer's layers ---- */
+
 static void decoder_state(report *r)
 {
     lab l = lab_open(r, "003 attention of a decoder", WEFT_F64);
@@ -151,26 +246,12 @@ static void transformer_layer(report *r)
     lab_close(&l);
 }
 
-/* What is left of a gradient after N steps that each take 0.45 of it. */
-static void vanishing(report *r)
-{
-    static const int steps[6] = {1, 5, 10, 20, 50, 100};
-    lab l = lab_open(r, "003 gradient through time", WEFT_F64);
-    weft_graph *g = l.g;
-    weft_value x = lab_normal(&l, "x", WEFT_SCALAR), y = x, grads[6];
-    for (int n = 1, i = 0; n <= 100; n++) {
-        y = weft_scale(g, y, 0.45);
-        if (n == steps[i]) weft_grad(g, y, &x, 1, &grads[i++]);
-    }
-    lab_figure(&l, "after 1, 5, 10, 20, 50, 100 steps", weft_stack(g, grads, 6, 0),
-               "003.vanishing");
-    lab_close(&l);
-}
-
-/* One function a system, in the order of the document; recurrent cells come first there. */
+/* One function a system, in the order of the document. */
 void seeds_003(report *r)
 {
+    simple_rnn(r);
     vanishing(r);
+    lstm(r);
     decoder_state(r);
     step_by_step(r);
     positions(r);
@@ -179,5 +260,4 @@ void seeds_003(report *r)
     norm_and_residual(r);
     masked(r);
     transformer_layer(r);
-    report_left_out(r, "003 RNN, LSTM", "states and gates", "left out: no seed stated");
 }

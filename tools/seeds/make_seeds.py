@@ -115,6 +115,38 @@ printed("000.heads.output", np.concatenate(heads, -1) @ w_o, """
 -0.54703288 -13.21881224  -4.27016997   1.56102634  15.01944641
 6.81842512  11.39998488""", 8)
 
+# ---- 003: recurrent cells. The document sets no seed in front of them, so its digits cannot be had
+# again; these are its formulas on weights of seed 42. Weights are given transposed, [in, hidden]. ----
+
+x = give("003.rnn.x", [[0.1, 0.2, 0.3, 0.4], [0.5, 0.6, 0.7, 0.8], [0.2, 0.1, 0.4, 0.3]])
+seed(42)
+w_x, w_h = randn(3, 4) * np.sqrt(1 / 4), randn(3, 3) * np.sqrt(1 / 3)
+give("003.rnn.w_x", w_x.T), give("003.rnn.w_h", w_h.T)
+h, states = np.zeros((3, 1)), []
+for x_t in x:
+    h = np.tanh(w_x @ x_t[:, None] + w_h @ h)
+    states.append(h[:, 0])
+from_numpy("003.rnn.states", states, ".10e")
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+seed(42)
+gates = {n: randn(3, 7) * np.sqrt(1 / 7) for n in "fico"}
+for n, w in gates.items():
+    give(f"003.lstm.{n}_h", w[:, :3].T), give(f"003.lstm.{n}_x", w[:, 3:].T)
+x = give("003.lstm.x", randn(10, 4) * 0.5)
+h, c, states = np.zeros((3, 1)), np.zeros((3, 1)), []
+for x_t in x:
+    f, i, candidate, o = (w @ np.vstack([h, x_t[:, None]]) for w in gates.values())
+    c = sigmoid(f) * c + sigmoid(i) * np.tanh(candidate)
+    h = sigmoid(o) * np.tanh(c)
+    states.append(h[:, 0])
+from_numpy("003.lstm.states", states, ".10e")
+from_numpy("003.lstm.cell", c[:, 0], ".10e")
+
 # ---- 003: a decoder's state over an encoder's states ----
 
 states = give("003.decoder.states", [[0.8, 0.1, 0.1, 0.0], [0.1, 0.9, 0.1, 0.1], [0.1, 0.1, 0.8, 0.1],
