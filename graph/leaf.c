@@ -89,7 +89,7 @@ const weft_op weft_op_group = {
 
 /* ---- contiguous ---- */
 
-#define COPY_TILE 16384
+#define COPY_TILE 65536
 
 static bool infer_contiguous(weft_infer *infer)
 {
@@ -102,24 +102,44 @@ static int64_t parts_contiguous(const weft_call *call)
     return (weft_shape_numel(call->out[0].shape) + COPY_TILE - 1) / COPY_TILE;
 }
 
-/* Copies elements [begin, end) of row-major order, run by run along the last dimension. */
+/* Columns of a transposed copy that are read together, so that a line of memory is used whole. */
+#define COPY_COLUMNS 16
+
+/* Copies elements [begin, end) of row-major order, run by run along the last dimension; whole rows
+ * of a transposed matrix several at a time. */
 #define COPY_RUNS(type)                                                                            \
+    static void copy_rows_##type(const type *x, int64_t step, type *y, int64_t row, int64_t rows)  \
+    {                                                                                              \
+        for (int64_t c = 0; c < row; c += COPY_COLUMNS)                                            \
+            for (int64_t r = 0; r < rows; r++)                                                     \
+                for (int64_t i = c; i < row && i < c + COPY_COLUMNS; i++)                          \
+                    y[r * row + i] = x[i * step + r];                                              \
+    }                                                                                              \
     static void copy_##type(const weft_tensor *x, type *y, int64_t begin, int64_t end)             \
     {                                                                                              \
         int last = x->shape.rank - 1;                                                              \
         int64_t row = last < 0 ? 1 : x->shape.dim[last], step = last < 0 ? 0 : x->stride[last];    \
+        bool transposed = last > 0 && step != 1 && x->stride[last - 1] == 1;                       \
         while (begin < end) {                                                                      \
-            int64_t column = begin % row, rest = begin / row, from = column * step;                \
+            int64_t column = begin % row, rest = begin / row, from = column * step, rows = 0;      \
+            if (transposed && column == 0) {                                                       \
+                rows = x->shape.dim[last - 1] - rest % x->shape.dim[last - 1];                     \
+                if (rows > (end - begin) / row) rows = (end - begin) / row;                        \
+            }                                                                                      \
             for (int d = last - 1; d >= 0; d--) {                                                  \
                 from += rest % x->shape.dim[d] * x->stride[d];                                     \
                 rest /= x->shape.dim[d];                                                           \
             }                                                                                      \
             int64_t n = row - column < end - begin ? row - column : end - begin;                   \
             const type *source = (const type *)x->data + from;                                     \
-            if (step == 1)                                                                         \
+            if (rows > 1) {                                                                        \
+                n = rows * row;                                                                    \
+                copy_rows_##type(source, step, y + begin, row, rows);                              \
+            } else if (step == 1) {                                                                \
                 memcpy(y + begin, source, (size_t)n * sizeof *y);                                  \
-            else                                                                                   \
+            } else {                                                                               \
                 for (int64_t i = 0; i < n; i++) y[begin + i] = source[i * step];                   \
+            }                                                                                      \
             begin += n;                                                                            \
         }                                                                                          \
     }
