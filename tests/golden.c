@@ -89,3 +89,19 @@ bool golden_state(weft_graph *g, const weft_params *store, const char *name, wef
     *value = weft_state(g, name, t.dtype, t.shape, WEFT_INIT_ZEROS);
     return true;
 }
+
+double golden_gradient_norm(const weft_params *store, size_t n)
+{
+    double sum = 0;
+    size_t in_file = 0;
+    for (size_t i = 0; i < weft_params_count(store); i++) {
+        weft_tensor t;
+        const char *name = weft_params_name(store, i);
+        if (strncmp(name, "grad.", 5) != 0 || !weft_params_get(store, name, &t)) continue;
+        in_file++;
+        for (int64_t k = 0; k < weft_shape_numel(t.shape); k++)
+            sum += golden_element(&t, k) * golden_element(&t, k);
+    }
+    CU_ASSERT_EQUAL(in_file, n);
+    return sqrt(sum);
+}

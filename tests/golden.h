@@ -22,6 +22,10 @@ weft_params *golden_load(const char *path, const char *prefix, weft_dtype dtype)
 bool golden_state(weft_graph *g, const weft_params *store, const char *name, weft_value *value);
 /* Element i of a contiguous floating tensor. */
 double golden_element(const weft_tensor *t, int64_t i);
+/* The norm of all tensors grad.* of the store, of which there must be `n`. Some gradients are zero
+ * but for rounding (softmax does not see a bias of the keys), so that tests let a part of it pass.
+ */
+double golden_gradient_norm(const weft_params *store, size_t n);
 /* |got - wanted| <= limit |wanted| + floor; false, with a line that says so, for other shapes and
  * for any NaN. */
 bool golden_agrees(const char *what, const weft_tensor *got, const weft_tensor *wanted,

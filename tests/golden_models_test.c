@@ -18,23 +18,14 @@ typedef struct rig {
     weft_params *store;
 } rig;
 
-/* Builds what "MODEL key=value key=value" says. */
+/* Builds "MODEL key=value ..." in that dtype. */
 static void rig_build(rig *r, const char *what, weft_dtype dtype)
 {
-    char text[TEXT], *rest = NULL;
-    const char *options[WEFT_MODEL_OPTIONS];
-    weft_error error = {0};
-    size_t n = 0;
-    CU_ASSERT_TRUE_FATAL(strlen(what) < sizeof text);
-    memcpy(text, what, strlen(what) + 1);
-    const weft_model *model = weft_model_find(strtok_r(text, " ", &rest));
-    CU_ASSERT_PTR_NOT_NULL_FATAL(model);
-    for (char *o; n < WEFT_MODEL_OPTIONS - 1 && (o = strtok_r(NULL, " ", &rest));) options[n++] = o;
-    options[n++] = dtype == WEFT_F64 ? "f64=1" : "f64=0";
+    char text[TEXT];
+    int length = snprintf(text, sizeof text, "%s f64=%d", what, dtype == WEFT_F64);
+    CU_ASSERT_TRUE_FATAL(length < TEXT);
     r->g = weft_graph_new();
-    weft_status status = weft_model_build_text(r->g, model, options, n, false, &r->io, &error);
-    if (status != WEFT_OK) printf("\n    %s: %s: %s\n", what, error.where, error.message);
-    CU_ASSERT_EQUAL_FATAL(status, WEFT_OK);
+    test_build_model(r->g, text, false, &r->io);
     r->n = weft_graph_params(r->g, r->wrt, MOST_WRT - 2);
     CU_ASSERT_TRUE_FATAL(r->n <= MOST_WRT - 2);
     if (weft_is_value(r->io.input)) r->wrt[r->n++] = r->io.input;
@@ -65,25 +56,6 @@ static void feed_all(const rig *r, weft_session *s)
     }
 }
 
-/* Some gradients are zero but for rounding (that of a key's bias), so that a part of the norm of
- * the whole gradient is let pass, too. */
-static double whole_gradient(const rig *r)
-{
-    double sum = 0;
-    size_t in_file = 0;
-    for (size_t i = 0; i < weft_params_count(r->store); i++) {
-        weft_tensor t;
-        const char *name = weft_params_name(r->store, i);
-        if (strncmp(name, "grad.", 5) != 0) continue;
-        in_file++;
-        weft_params_get(r->store, name, &t);
-        for (int64_t k = 0, n = weft_shape_numel(t.shape); k < n; k++)
-            sum += golden_element(&t, k) * golden_element(&t, k);
-    }
-    CU_ASSERT_EQUAL(in_file, r->n);
-    return sqrt(sum);
-}
-
 static void check_case(const char *path, const char *name, const char *what, golden_precision p)
 {
     char prefix[64], text[160];
@@ -94,7 +66,7 @@ static void check_case(const char *path, const char *name, const char *what, gol
     snprintf(prefix, sizeof prefix, "%s/", name);
     rig_build(&r, what, p.dtype);
     r.store = golden_load(path, prefix, p.dtype);
-    double floor = 1e-3 * p.limit * whole_gradient(&r);
+    double floor = 1e-3 * p.limit * golden_gradient_norm(r.store, r.n);
     for (size_t i = 0; i < r.n; i++) {
         weft_tensor t;
         bool found = weft_params_get(r.store, weft_name_of(r.g, r.wrt[i]), &t);

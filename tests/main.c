@@ -14,6 +14,25 @@ void test_skip(const char *what, const char *reason)
     printf("\n    skipped: %s: %s\n", what, reason);
 }
 
+void test_build_model(weft_graph *graph, const char *text, bool training, weft_model_io *io)
+{
+    char copy[512], *rest = NULL;
+    const char *options[WEFT_MODEL_OPTIONS];
+    size_t n = 0;
+    weft_error error = {0};
+    CU_ASSERT_TRUE_FATAL(strlen(text) < sizeof copy);
+    memcpy(copy, text, strlen(text) + 1);
+    const weft_model *model = weft_model_find(strtok_r(copy, " ", &rest));
+    CU_ASSERT_PTR_NOT_NULL_FATAL(model);
+    for (char *o; (o = strtok_r(NULL, " ", &rest));) {
+        CU_ASSERT_TRUE_FATAL(n < WEFT_MODEL_OPTIONS);
+        options[n++] = o;
+    }
+    weft_status status = weft_model_build_text(graph, model, options, n, training, io, &error);
+    if (status != WEFT_OK) printf("\n    %s: %s: %s\n", text, error.where, error.message);
+    CU_ASSERT_EQUAL_FATAL(status, WEFT_OK);
+}
+
 static const struct {
     const char *name;
     void (*add)(void);

@@ -59,19 +59,10 @@ static void make_feeds(rig *r)
 /* `text` is "key=value key=value", options of the model. */
 static void rig_build(rig *r, const char *name, const char *text, const char *more, bool training)
 {
-    char copy[512], *rest = NULL;
-    const char *options[WEFT_MODEL_OPTIONS];
-    size_t n = 0;
-    weft_error error = {0};
+    char all[512];
     *r = (rig){.g = weft_graph_new(), .store = weft_params_new()};
-    snprintf(copy, sizeof copy, "%s %s", text, more);
-    for (char *o = strtok_r(copy, " ", &rest); o && n < WEFT_MODEL_OPTIONS;
-         o = strtok_r(NULL, " ", &rest))
-        options[n++] = o;
-    weft_status status =
-        weft_model_build_text(r->g, weft_model_find(name), options, n, training, &r->io, &error);
-    if (status != WEFT_OK) printf("\n    %s: %s: %s\n", name, error.where, error.message);
-    CU_ASSERT_EQUAL_FATAL(status, WEFT_OK);
+    snprintf(all, sizeof all, "%s %s %s", name, text, more);
+    test_build_model(r->g, all, training, &r->io);
     make_feeds(r);
     r->n_params = weft_graph_params(r->g, r->params, MOST_PARAMS);
     CU_ASSERT_TRUE_FATAL(r->n_params <= MOST_PARAMS);

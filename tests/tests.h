@@ -33,6 +33,9 @@ TEST_SUITES(TEST_DECLARE)
 /* Says that a test, or a part of it, cannot run here and why; counted and listed at the end. */
 void test_skip(const char *what, const char *reason);
 
+/* Builds the model of the list that "MODEL key=value key=value" names; fails the test fatally. */
+void test_build_model(weft_graph *graph, const char *text, bool training, weft_model_io *io);
+
 /* A small generator for tests, of 64 bits from a state (splitmix64). */
 static inline uint64_t test_random(uint64_t *state)
 {

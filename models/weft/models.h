@@ -117,8 +117,8 @@ typedef enum weft_norm_place {
 /* One layer of an encoder or decoder: self-attention, attention to a memory if there is one,
  * feed-forward, each with residual connection, norm and dropout. */
 typedef struct weft_block_options {
-    /* Of both attentions; `causal` and `mask` of the first. Fused projections are of the first, too:
-     * the one to a memory then has separate ones. */
+    /* Of both attentions; `causal` and `mask` of the first. Fused projections are of the first,
+     * too: the one to a memory then has separate ones. */
     weft_attention_options attention;
     weft_feed_forward_options feed_forward;
     weft_norm norm;
