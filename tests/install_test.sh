@@ -34,7 +34,7 @@ echo "installed, linked and run: $got"
 
 # The first block of C in a document.
 cd "$prefix"
-for document in README.md models/docs/new-architecture.md; do
+for document in README.md docs/new-architecture.md; do
     sed -n '/^```c$/,/^```$/p' "$source/$document" | sed -e '1d' -e '/^```$/,$d' >document.c
     [ -s document.c ] || { echo "$document has no program"; exit 1; }
     # shellcheck disable=SC2046
