@@ -208,6 +208,10 @@ typedef struct plan_group {
     bool serial;     /* so little work that one thread does it */
 } plan_group;
 
+/* Runs the steps again one by one, without the updates, until one makes a number that is not
+ * finite, and tells which; `calls` are the session's, two a step (nonfinite.c). */
+weft_status nonfinite_find(const weft_plan *plan, const weft_call *calls, weft_error *error);
+
 struct weft_plan {
     weft_graph *graph;
     arena arena;

@@ -18,7 +18,7 @@
 typedef struct fault {
     atomic_flag lock;
     atomic_uint step;
-    int64_t index, limit;
+    int64_t index, limit; /* limit -1: input `index` is not finite */
 } fault;
 
 struct weft_session {
@@ -49,6 +49,11 @@ void weft_call_fail(const weft_call *call, int64_t index, int64_t limit)
         atomic_store(&f->step, call->node);
     }
     atomic_flag_clear_explicit(&f->lock, memory_order_release);
+}
+
+void weft_call_not_finite(const weft_call *call, size_t input)
+{
+    weft_call_fail(call, (int64_t)input, -1);
 }
 
 void *weft_call_workspace(const weft_call *call)
@@ -484,6 +489,16 @@ static void run_plain(weft_session *s)
     run_thread(s);
 }
 
+static weft_status report_not_finite(weft_session *s, unsigned step, const char *where)
+{
+    const weft_graph *g = s->plan->graph;
+    uint32_t id = g->nodes[s->plan->steps[step].node].in[s->fault.index];
+    char producer[256];
+    const char *name = g->values[id].name;
+    if (!name) name = graph_node_where(g, g->values[id].node, producer, sizeof producer);
+    return weft_error_set(&s->error, WEFT_NOT_FINITE, where, "%s is not finite", name);
+}
+
 weft_status weft_run(weft_session *session)
 {
     if (!session) return WEFT_BAD_ARGUMENT;
@@ -500,6 +515,23 @@ weft_status weft_run(weft_session *session)
     if (failed == NO_FAULT) return WEFT_OK;
     char where[256];
     graph_node_where(session->plan->graph, session->plan->steps[failed].node, where, sizeof where);
+    if (f->limit < 0) return report_not_finite(session, failed, where);
     return weft_error_set(&session->error, WEFT_BAD_INDEX, where, "index %lld is outside [0, %lld)",
                           (long long)f->index, (long long)f->limit);
+}
+
+weft_status weft_session_find_nonfinite(weft_session *session, weft_error *found)
+{
+    if (!session) return WEFT_BAD_ARGUMENT;
+    weft_error none = {0};
+    weft_status status = WEFT_OK;
+    if (found) *found = none;
+    session->run.step--; /* the run that went wrong has counted already */
+#pragma omp parallel num_threads(1)
+    {
+        omp_set_num_threads(1); /* see run_thread */
+        status = nonfinite_find(session->plan, session->calls, found);
+    }
+    session->run.step++;
+    return status;
 }

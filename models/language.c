@@ -21,7 +21,7 @@ weft_status weft_language_model(weft_graph *graph, const weft_language_config *c
     const weft_language_config *c = config;
     weft_text_config text = text_config(&c->text);
     weft_block_options block = text.block;
-    *io = (weft_model_io){.vocab = c->vocab};
+    *io = (weft_model_io){.vocab = c->vocab, .masked = !block.attention.causal};
     io->target_in = weft_input(g, "target_in", WEFT_I32, WEFT_SHAPE(text.batch, c->length));
     io->target_out = weft_input(g, "target_out", WEFT_I32, WEFT_SHAPE(text.batch, c->length));
     weft_value table = weft_layer_table(g, "embedding", text.dtype, c->vocab, text.d_model);

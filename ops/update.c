@@ -32,6 +32,20 @@ static inline T scalar_in(const weft_call *call, size_t i)
     return *(const T *)call->in[i].data;
 }
 
+/* Inputs: state, value, keep, share. */
+KERNEL(blend)
+{
+    TILE_RANGE
+    T *state = call->out[0].data;
+    const T *value = call->in[1].data, keep = scalar_in(call, 2), share = scalar_in(call, 3);
+    if (keep == 0) {
+        _Pragma("omp simd") for (int64_t i = begin; i < end; i++) state[i] = share * value[i];
+        return;
+    }
+    _Pragma("omp simd") for (int64_t i = begin; i < end; i++) state[i] =
+        keep * state[i] + share * value[i];
+}
+
 /* Inputs: param, grad, lr[, scale]. */
 KERNEL(sgd_update)
 {
@@ -140,6 +154,10 @@ static const weft_sample samples_assign[] = {
     {NULL, 2, {{WEFT_BOOL, {1, {3}}, 0, 0.5, false}, {WEFT_BOOL, {1, {3}}, 0, 0.5, false}}},
     {NULL, 2, {F({2, {0, 4}}), F({2, {0, 4}})}},
 };
+static const weft_sample samples_blend[] = {
+    {NULL, 4, {F({2, {3, 4}}), F({2, {3, 4}}), POSITIVE({0, {0}}), POSITIVE({0, {0}})}},
+    {NULL, 4, {F({1, {5}}), F({1, {5}}), {WEFT_FLOAT, {0, {0}}, 0, 0, false}, F({0, {0}})}},
+};
 static const weft_sample samples_sgd_update[] = {
     {&sgd_plain, 4, {F({2, {3, 4}}), F({2, {3, 4}}), POSITIVE({0, {0}}), POSITIVE({0, {0}})}},
     {&sgd_bare, 3, {F({2, {1, 5}}), F({2, {1, 5}}), POSITIVE({0, {0}})}},
@@ -195,10 +213,13 @@ static const weft_attr_field adam_fields[] = {
         .n_samples = sizeof samples_##op / sizeof *samples_##op,                                   \
     };
 DECLARE_ANY_KERNELS(assign);
+DECLARE_KERNELS(blend);
 DECLARE_KERNELS(sgd_update);
 DECLARE_KERNELS(momentum_update);
 DECLARE_KERNELS(adam_update);
 UPDATE_OP(assign, "state = value.", 1, 2, 2, 0, NULL, infer_update, ANY_KERNELS(assign))
+UPDATE_OP(blend, "state = keep state + share value.", 1, 4, 4, 0, NULL, infer_float_update,
+          FLOAT_KERNELS(blend))
 UPDATE_OP(sgd_update, "param -= lr (scale grad + weight_decay param).", 1, 3, 4, sizeof(sgd_attr),
           sgd_fields, infer_float_update, FLOAT_KERNELS(sgd_update))
 UPDATE_OP(momentum_update,
@@ -213,6 +234,13 @@ UPDATE_OP(adam_update,
 weft_value weft_assign(weft_graph *graph, weft_value state, weft_value value)
 {
     return weft_apply(graph, &weft_op_assign, NULL, (weft_value[]){state, value}, 2, NULL);
+}
+
+weft_value weft_blend(weft_graph *graph, weft_value state, weft_value value, weft_value keep,
+                      weft_value share)
+{
+    return weft_apply(graph, &weft_op_blend, NULL, (weft_value[]){state, value, keep, share}, 4,
+                      NULL);
 }
 
 static bool has_options(weft_graph *graph, const void *options, const char *op)

@@ -65,11 +65,20 @@ typedef struct weft_optimizer {
     weft_sgd_options sgd;   /* for WEFT_SGD */
     weft_adam_options adam; /* for the others; `decoupled` is set by the kind */
     double max_norm;        /* clips the global norm of the gradients to this; 0: no clipping */
+    bool guard;             /* a step whose loss or gradient norm is not finite ends with
+                               WEFT_NOT_FINITE before any update */
+    /* Patterns of names that weight decay leaves alone, comma separated; `*` stands for any text:
+     * "*.bias,*.gamma". NULL: none. Read while the graph is built. */
+    const char *no_decay;
 } weft_optimizer;
 
-/* beta 0.9, 0.98, eps 1e-9 as in "Attention Is All You Need", no decay, clipping at 1. */
+/* Biases, gains and shifts of norms, and tables of embeddings and positions. */
+#define WEFT_NO_DECAY_DEFAULT "*.bias,*.gamma,*.beta,*embedding,*positions"
+
+/* beta 0.9, 0.98, eps 1e-9 as in "Attention Is All You Need", no decay, clipping at 1, guarded. */
 #define WEFT_ADAM_DEFAULT                                                                          \
-    ((weft_optimizer){.kind = WEFT_ADAM, .adam = {0.9, 0.98, 1e-9, 0.0, false}, .max_norm = 1.0})
+    ((weft_optimizer){                                                                             \
+        .kind = WEFT_ADAM, .adam = {0.9, 0.98, 1e-9, 0.0, false}, .max_norm = 1.0, .guard = true})
 
 /* Adds gradients of the loss, clipping and updates of params[0..n-1]; returns the target that
  * stands for the whole step. `lr` is a scalar of the parameters' dtype, usually a weft_input.
@@ -78,6 +87,15 @@ typedef struct weft_optimizer {
 WEFT_API weft_value weft_train_step(weft_graph *graph, weft_value loss, const weft_value *params,
                                     size_t n, weft_value lr, const weft_optimizer *optimizer,
                                     weft_value *norm);
+/* The same from gradients that are there already, as sums over several batches are: clipping and
+ * updates. `loss` (or WEFT_NO_VALUE) is only guarded; updated[0..n-1] (may be NULL) become the new
+ * contents of the parameters, for what is computed from them. */
+WEFT_API weft_value weft_apply_gradients(weft_graph *graph, const weft_value *params,
+                                         const weft_value *grads, size_t n, weft_value loss,
+                                         weft_value lr, const weft_optimizer *optimizer,
+                                         weft_value *norm, weft_value *updated);
+/* Does one of the comma-separated patterns match the whole name? `*` stands for any text. */
+WEFT_API bool weft_name_matches(const char *patterns, const char *name);
 
 #ifdef __cplusplus
 }

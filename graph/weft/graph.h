@@ -44,6 +44,7 @@ extern "C" {
     X(NO_KERNEL, "no kernel for this dtype")                                                       \
     X(NO_BACKEND, "a shared library could not be loaded")                                          \
     X(BAD_INDEX, "an index is out of range")                                                       \
+    X(NOT_FINITE, "a number is not finite")                                                        \
     X(NOT_FOUND, "not found")                                                                      \
     X(BAD_FILE, "malformed file")                                                                  \
     X(IO, "input or output failed")                                                                \
@@ -383,6 +384,13 @@ WEFT_API weft_status weft_fetch(const weft_session *session, weft_value target, 
 /* The same without a copy: valid until the next run. False if the value is none of them. */
 WEFT_API bool weft_session_tensor(const weft_session *session, weft_value value,
                                   weft_tensor *tensor);
+/* Finds out where numbers stop being finite: runs the plan again on the same feeds and step, node
+ * by node and without its updates, and looks at what each node reads of states and what it writes.
+ * WEFT_OK if all is finite; WEFT_NOT_FINITE, and in *found (may be NULL) the first node's name and
+ * the element, or the state's. Infinities that an attribute asks for, and what comes of them, are
+ * allowed; NaN never. What targets held is lost. For use after a run that went wrong: it is slow.
+ */
+WEFT_API weft_status weft_session_find_nonfinite(weft_session *session, weft_error *found);
 /* The number that random ops take their stream from: 0 at first, one more after each run. */
 WEFT_API void weft_session_set_step(weft_session *session, uint64_t step);
 WEFT_API const weft_error *weft_session_error(const weft_session *session);

@@ -85,6 +85,10 @@ typedef void (*weft_kernel)(const weft_call *call, int64_t part);
  * and returns WEFT_BAD_INDEX with the node's name. The kernel must still write its outputs. */
 WEFT_API void weft_call_fail(const weft_call *call, int64_t index, int64_t limit);
 
+/* The same for a floating scalar, input number `input`, that should be finite and is not; the run
+ * returns WEFT_NOT_FINITE with its name. */
+WEFT_API void weft_call_not_finite(const weft_call *call, size_t input);
+
 /* The calling thread's own memory, of the bytes that the op's workspace() asked for at least,
  * 64-byte aligned. What is in it does not last from part to part. */
 WEFT_API void *weft_call_workspace(const weft_call *call);

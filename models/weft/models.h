@@ -222,6 +222,7 @@ typedef struct weft_model_io {
                         vectors: mean squared error */
     weft_value nll;  /* the same without smoothing */
     int64_t vocab;   /* ids must be below it; 0 without ids */
+    bool masked;     /* target_out are hidden tokens of target_in, not the next ones */
 } weft_model_io;
 
 typedef enum weft_positions {

@@ -247,12 +247,22 @@ WEFT_API weft_value weft_bce_with_logits(weft_graph *graph, weft_value logits, w
 
 /* sqrt(sum of squares over all elements of all values). One pass, fixed order. */
 WEFT_API weft_value weft_global_norm(weft_graph *graph, const weft_value *x, size_t n);
+/* x itself, which can only be had while each of the scalars is finite: otherwise the run ends
+ * there with WEFT_NOT_FINITE and the scalar's name, before any update that depends on the result.
+ * The scalars are of the dtype of x. */
+WEFT_API weft_value weft_require_finite(weft_graph *graph, weft_value x, const weft_value *scalars,
+                                        size_t n);
 
 /* ---- Update nodes: they write states, after every reader of the old contents ------------------
  */
 
 /* state becomes `value` (same dtype and shape). Returns the new state. */
 WEFT_API weft_value weft_assign(weft_graph *graph, weft_value state, weft_value value);
+/* state = keep state + share value, element by element; keep and share are scalars of its dtype.
+ * With keep 0 the old contents are not read, so that they may be anything. Sums over several runs
+ * (keep 1), moving averages (share 1 - keep). Returns the new state. */
+WEFT_API weft_value weft_blend(weft_graph *graph, weft_value state, weft_value value,
+                               weft_value keep, weft_value share);
 /* SGD with momentum: buf = momentum buf + g; param -= lr (nesterov ? g + momentum buf : buf),
  * where g = scale grad + weight_decay param. lr and scale are scalars of the parameter's dtype;
  * buf may be WEFT_NO_VALUE if momentum is 0, scale may be WEFT_NO_VALUE (1). */

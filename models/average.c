@@ -1,0 +1,118 @@
+/* The mean of the models of several checkpoints: tensors of training are left out. */
+#include <weft/train.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool of_training(const char *name)
+{
+    static const char *const prefixes[] = {"opt.", "sum.", "ema."};
+    for (int i = 0; i < 3; i++)
+        if (!strncmp(name, prefixes[i], strlen(prefixes[i]))) return true;
+    return false;
+}
+
+static bool same_text(const char *a, const char *b)
+{
+    return a && b ? !strcmp(a, b) : a == b;
+}
+
+/* Mean of a floating tensor over the files, by way of `sum`, room for its elements; others are the
+ * last file's. */
+static void average(weft_tensor *to, const char *name, weft_params *const *files, size_t n,
+                    double *sum)
+{
+    weft_tensor from;
+    int64_t numel = weft_shape_numel(to->shape);
+    if (!weft_dtype_is_float(to->dtype)) {
+        weft_params_get(files[n - 1], name, &from);
+        memcpy(to->data, from.data, (size_t)numel * weft_dtype_bytes(to->dtype));
+        return;
+    }
+    for (int64_t i = 0; i < numel; i++) sum[i] = 0;
+    for (size_t k = 0; k < n; k++) {
+        weft_params_get(files[k], name, &from);
+        for (int64_t i = 0; i < numel; i++)
+            sum[i] += from.dtype == WEFT_F32 ? (double)((const float *)from.data)[i]
+                                             : ((const double *)from.data)[i];
+    }
+    for (int64_t i = 0; i < numel; i++)
+        if (to->dtype == WEFT_F32)
+            ((float *)to->data)[i] = (float)(sum[i] / (double)n);
+        else
+            ((double *)to->data)[i] = sum[i] / (double)n;
+}
+
+/* Is file k of the same model as the last? Every tensor of the model must be in both. */
+static weft_status compare(const weft_params *file, const weft_params *last, const char *path,
+                           weft_error *error)
+{
+    static const char *const metas[] = {"model", "model_options"};
+    size_t count = 0, wanted = 0;
+    for (int i = 0; i < 2; i++)
+        if (!same_text(weft_params_meta(file, metas[i]), weft_params_meta(last, metas[i])))
+            return weft_error_set(error, WEFT_BAD_ARGUMENT, path,
+                                  "is of another model than the last file");
+    for (size_t i = 0; i < weft_params_count(file); i++)
+        count += !of_training(weft_params_name(file, i));
+    for (size_t i = 0; i < weft_params_count(last); i++) {
+        const char *name = weft_params_name(last, i);
+        weft_tensor a, b;
+        if (of_training(name)) continue;
+        wanted++;
+        weft_params_get(last, name, &a);
+        if (!weft_params_get(file, name, &b) || a.dtype != b.dtype ||
+            !weft_shape_equal(a.shape, b.shape))
+            return weft_error_set(error, WEFT_BAD_SHAPE, path, "%s is not as in the last file",
+                                  name);
+    }
+    if (count == wanted) return WEFT_OK;
+    return weft_error_set(error, WEFT_BAD_ARGUMENT, path,
+                          "has %zu tensors of the model, the last file %zu", count, wanted);
+}
+
+static weft_status average_all(weft_params *params, weft_params *const *files, size_t n,
+                               weft_error *error)
+{
+    static const char *const metas[] = {"model", "model_options", "step"};
+    weft_params *last = files[n - 1];
+    for (size_t i = 0; i < weft_params_count(last); i++) {
+        const char *name = weft_params_name(last, i);
+        weft_tensor was, to;
+        if (of_training(name)) continue;
+        weft_params_get(last, name, &was);
+        weft_status status = weft_params_add(params, name, was.dtype, was.shape, &to, error);
+        if (status != WEFT_OK) return status;
+        double *sum = malloc((size_t)weft_shape_numel(to.shape) * sizeof *sum + 1);
+        if (!sum) return weft_error_set(error, WEFT_NO_MEMORY, "average", "out of memory");
+        average(&to, name, files, n, sum);
+        free(sum);
+    }
+    for (int i = 0; i < 3; i++) {
+        const char *text = weft_params_meta(last, metas[i]);
+        if (text && weft_params_set_meta(params, metas[i], text) != WEFT_OK)
+            return weft_error_set(error, WEFT_NO_MEMORY, "average", "out of memory");
+    }
+    return WEFT_OK;
+}
+
+weft_status weft_params_average(weft_params *params, const char *const *paths, size_t n,
+                                weft_error *error)
+{
+    if (!params || !paths || !n)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "average", "there is no file");
+    weft_params **files = calloc(n, sizeof *files);
+    weft_status status =
+        files ? WEFT_OK : weft_error_set(error, WEFT_NO_MEMORY, "average", "out of memory");
+    for (size_t i = 0; status == WEFT_OK && i < n; i++) {
+        files[i] = weft_params_new();
+        status = files[i] ? weft_params_load(files[i], paths[i], error)
+                          : weft_error_set(error, WEFT_NO_MEMORY, "average", "out of memory");
+    }
+    for (size_t i = 0; status == WEFT_OK && i + 1 < n; i++)
+        status = compare(files[i], files[n - 1], paths[i], error);
+    if (status == WEFT_OK) status = average_all(params, files, n, error);
+    for (size_t i = 0; files && i < n; i++) weft_params_free(files[i]);
+    free(files);
+    return status;
+}

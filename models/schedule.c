@@ -1,0 +1,52 @@
+/* Schedules of the learning rate: pure functions of the number of the update. */
+#include <weft/train.h>
+
+#include <math.h>
+
+static const char *const names[] = {
+#define NAME(name, text) text,
+    WEFT_SCHEDULE_MAP(NAME)
+#undef NAME
+};
+
+const char *weft_schedule_name(weft_schedule_kind kind)
+{
+    return (size_t)kind < sizeof names / sizeof *names ? names[kind] : NULL;
+}
+
+/* The share of the decay that is done. */
+static double progress(const weft_schedule *s, double steps, double share)
+{
+    double warmup = (double)s->warmup, total = (double)s->total, p = share;
+    if (s->total) p = total > warmup ? (steps - warmup) / (total - warmup) : steps >= total;
+    return p > 0 ? fmin(p, 1) : 0;
+}
+
+static double decayed(const weft_schedule *s, double steps, double share)
+{
+    double warmup = s->warmup ? (double)s->warmup : 1;
+    switch (s->kind) {
+    case WEFT_SCHEDULE_LINEAR:
+        return s->floor + (s->peak - s->floor) * (1 - progress(s, steps, share));
+    case WEFT_SCHEDULE_COSINE:
+        return s->floor + (s->peak - s->floor) *
+                              (1 + cos(3.14159265358979323846 * progress(s, steps, share))) / 2;
+    case WEFT_SCHEDULE_INVERSE_SQRT:
+        return fmax(s->floor, s->peak * fmin(1, sqrt(warmup / (steps + 1))));
+    default:
+        return s->peak;
+    }
+}
+
+double weft_schedule_rate(const weft_schedule *schedule, uint64_t steps, double share)
+{
+    if (!schedule) return 0;
+    double rate = decayed(schedule, (double)steps, share);
+    if (steps + 1 >= schedule->warmup) return rate;
+    return fmin(rate, schedule->peak * (double)(steps + 1) / (double)schedule->warmup);
+}
+
+double weft_schedule_paper_peak(int64_t d_model, uint64_t warmup)
+{
+    return 1 / sqrt((double)d_model * (double)(warmup ? warmup : 1));
+}

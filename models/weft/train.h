@@ -1,0 +1,207 @@
+/* weft/train.h - training: schedules, batches of token sequences, and a trainer that steps a model
+ * of the list over them, evaluates it, and saves and resumes it bit for bit.
+ *
+ * A program makes a weft_corpus of token ids, weft_batches of it, a parameter store and a
+ * weft_trainer; then calls weft_trainer_step as often as it likes. See models/docs/training.md.
+ */
+#ifndef WEFT_TRAIN_H
+#define WEFT_TRAIN_H
+
+#include <weft/models.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Schedules of the learning rate --------------------------------------------------------- */
+
+/* name */
+#define WEFT_SCHEDULE_MAP(X)                                                                       \
+    X(CONSTANT, "constant")                                                                        \
+    X(LINEAR, "linear")                                                                            \
+    X(COSINE, "cosine")                                                                            \
+    X(INVERSE_SQRT, "inverse-sqrt")
+
+typedef enum weft_schedule_kind {
+#define WEFT_SCHEDULE_ENUM(name, text) WEFT_SCHEDULE_##name,
+    WEFT_SCHEDULE_MAP(WEFT_SCHEDULE_ENUM)
+#undef WEFT_SCHEDULE_ENUM
+} weft_schedule_kind;
+
+/* With s = 1, 2, ... the number of the update, w = warmup and p the share of the decay done:
+ *
+ *     lr = peak s / w                                                       while s < w
+ *     constant:     lr = peak
+ *     linear:       lr = floor + (peak - floor) (1 - p)
+ *     cosine:       lr = floor + (peak - floor) (1 + cos(pi p)) / 2         (Loshchilov & Hutter
+ * 2017) inverse-sqrt: lr = max(floor, peak sqrt(w / s))          ("Attention Is All You Need", 5.3)
+ *
+ * p = (s - 1 - w) / (total - w) within [0, 1] if total steps are set; if they are not, p is the
+ * share of a time budget that the caller gives, and lr is the lesser of warm-up and decay. */
+typedef struct weft_schedule {
+    weft_schedule_kind kind;
+    double peak, floor;
+    uint64_t warmup; /* 0: none (inverse-sqrt: 1) */
+    uint64_t total;  /* 0: by time */
+} weft_schedule;
+
+/* The rate of the update that follows `steps` others. `share` of the time budget, in [0, 1], is
+ * read only if `total` is 0. */
+WEFT_API double weft_schedule_rate(const weft_schedule *schedule, uint64_t steps, double share);
+/* d_model^(-1/2) warmup^(-1/2): the peak that gives the paper's schedule. */
+WEFT_API double weft_schedule_paper_peak(int64_t d_model, uint64_t warmup);
+/* The kind's name; NULL if there is none such. */
+WEFT_API const char *weft_schedule_name(weft_schedule_kind kind);
+
+/* ---- Corpora -------------------------------------------------------------------------------- */
+
+/* Token sequences without special tokens, or pairs of them. */
+typedef struct weft_corpus weft_corpus;
+WEFT_API weft_corpus *weft_corpus_new(void); /* NULL only when memory is out */
+WEFT_API void weft_corpus_free(weft_corpus *corpus);
+/* Copies a sequence; for a pair, with its source in front (otherwise source NULL, n_source 0). */
+WEFT_API weft_status weft_corpus_add(weft_corpus *corpus, const int32_t *source, size_t n_source,
+                                     const int32_t *target, size_t n_target);
+WEFT_API size_t weft_corpus_count(const weft_corpus *corpus);
+/* Entropy in nats a token, of the unigram distribution of the targets of `counted` (add-one
+ * smoothing over `vocab` ids, an end of sequence after each) on those of `measured`: what a model
+ * without any context reaches. */
+WEFT_API double weft_unigram_entropy(const weft_corpus *counted, const weft_corpus *measured,
+                                     int64_t vocab, int32_t eos);
+
+/* ---- Batches -------------------------------------------------------------------------------- */
+
+typedef enum weft_batch_mode {
+    WEFT_BATCH_PAIRS,  /* source + EOS; BOS + target predicts target + EOS */
+    WEFT_BATCH_LINES,  /* BOS + sequence predicts sequence + EOS, one a row */
+    WEFT_BATCH_BLOCKS, /* the same, all sequences laid end to end and cut into rows of one length */
+    WEFT_BATCH_MASKED  /* BOS + sequence + EOS with hidden tokens predicts those (Devlin et al.
+                          2019):  of the share that is chosen 80 % become the mask token, 10 % a
+                          random  token, 10 % stay; a row without a chosen one gets one */
+} weft_batch_mode;
+
+#define WEFT_MOST_LENGTHS 32
+typedef struct weft_batch_options {
+    weft_batch_mode mode;
+    int64_t tokens; /* of a batch at most, padding included (but one row there always is) */
+    /* Ascending lengths of rows, special tokens included: each sequence (for pairs, the longer
+     * side) goes with others of its class into rows of the least length that takes it. Blocks have
+     * the last length. */
+    int32_t lengths[WEFT_MOST_LENGTHS];
+    size_t n_lengths;
+    bool truncate;          /* what is longer than the last length is cut, else left out */
+    int32_t pad, bos, eos;  /* special tokens */
+    int32_t mask, first_id; /* masked: the mask token; random tokens are first_id .. vocab-1 */
+    int64_t vocab;          /* ids must be below it */
+    double mask_share;      /* 0: 0.15 */
+    uint64_t seed;          /* of order and masks */
+} weft_batch_options;
+
+typedef struct weft_batch_shape {
+    int64_t rows, source_len, target_len; /* source_len 0 unless they are pairs */
+} weft_batch_shape;
+
+typedef struct weft_batch_counts {
+    size_t rows;     /* of an epoch */
+    size_t batches;  /* of an epoch */
+    size_t tokens;   /* target tokens of an epoch; masked: those that are shown */
+    size_t left_out; /* sequences over the limit */
+    size_t cut;      /* sequences over the limit, with `truncate` */
+    size_t empty;    /* sequences, or pairs with a side, without a token: left out */
+} weft_batch_counts;
+
+typedef struct weft_batches weft_batches;
+/* The corpus must outlive the batches. Fails if no row is left, with a line that says why. */
+WEFT_API weft_batches *weft_batches_new(const weft_corpus *corpus,
+                                        const weft_batch_options *options, weft_error *error);
+WEFT_API void weft_batches_free(weft_batches *batches);
+WEFT_API weft_batch_counts weft_batches_counts(const weft_batches *batches);
+/* The largest rows * length of any batch: elements that weft_batches_fill may write. */
+WEFT_API size_t weft_batches_most(const weft_batches *batches);
+/* Puts rows and batches in the order of an epoch, which depends on (seed, epoch) only: a
+ * Fisher-Yates shuffle of each class, and one of the batches, by Philox. Allocates nothing. */
+WEFT_API void weft_batches_start(weft_batches *batches, uint64_t epoch);
+/* The shape of batch `index` of the epoch. */
+WEFT_API weft_batch_shape weft_batches_shape(const weft_batches *batches, size_t index);
+/* Fills source [rows, source_len] (may be NULL without pairs), target_in and target_out
+ * [rows, target_len] with ids, the rest with padding. Returns how many targets are not padding. */
+WEFT_API size_t weft_batches_fill(const weft_batches *batches, size_t index, int32_t *source,
+                                  int32_t *target_in, int32_t *target_out);
+
+/* ---- The trainer ---------------------------------------------------------------------------- */
+
+typedef struct weft_trainer_options {
+    const weft_model *model;          /* with target_in, target_out and loss */
+    const char *const *model_options; /* "key=value"; sizes of batches are the trainer's affair */
+    size_t n_model_options;
+    weft_optimizer optimizer; /* the guard is always on */
+    weft_schedule schedule;
+    /* Batches whose gradients are summed for one update, weighed by their numbers of targets: the
+     * update of all their rows in one batch, but for rounding. 0 is 1. */
+    uint32_t accumulate;
+    /* Decay of an exponential moving average of the parameters, kept as states `ema.NAME` and used
+     * to evaluate and in snapshots; 0: none. The decay of update s is min(ema, (s-1) / (s+9)), so
+     * that the start is forgotten soon. */
+    double ema;
+    uint64_t seed; /* of parameters and dropout */
+    int threads;
+} weft_trainer_options;
+
+/* Where a training stands. All of it is kept in checkpoints. */
+typedef struct weft_trainer_state {
+    uint64_t step;             /* updates done */
+    uint64_t epoch, batch;     /* the next batch */
+    double smoothed;           /* loss, an exponential mean of 0.98; NAN at first */
+    double best;               /* evaluation so far; NAN if none */
+    uint64_t best_step, stale; /* stale: evaluations since the best */
+} weft_trainer_state;
+
+typedef struct weft_step_report {
+    double loss; /* nats a target token */
+    double norm; /* of the gradient before clipping */
+    double lr;
+    size_t tokens; /* targets */
+    double flops;  /* of the plans that ran */
+} weft_step_report;
+
+typedef struct weft_trainer weft_trainer;
+/* Trains `params`, which may be new or what weft_params_load read from a checkpoint of the same
+ * model: then the training goes on where it stood, with the same bits as if it had never stopped.
+ * `batches` and `params` must outlive the trainer; the options are copied, but for the model. One
+ * plan for each shape of batch is made when it is first needed; all share one arena. NULL on
+ * failure. */
+WEFT_API weft_trainer *weft_trainer_new(const weft_trainer_options *options, weft_batches *batches,
+                                        weft_params *params, weft_error *error);
+WEFT_API void weft_trainer_free(weft_trainer *trainer);
+WEFT_API const weft_error *weft_trainer_error(const weft_trainer *trainer);
+WEFT_API weft_trainer_state weft_trainer_get_state(const weft_trainer *trainer);
+
+/* One update. `share` is that of the time budget (see weft_schedule_rate). If a loss or a gradient
+ * is not finite no parameter is touched, and the error (WEFT_NOT_FINITE) names the first node whose
+ * result was not. */
+WEFT_API weft_status weft_trainer_step(weft_trainer *trainer, double share,
+                                       weft_step_report *report);
+/* Mean nll in nats a target token of at most `most` batches (0: all) of another set, without
+ * dropout, with the averaged parameters if there are. Changes nothing of the training. */
+WEFT_API weft_status weft_trainer_evaluate(weft_trainer *trainer, weft_batches *batches,
+                                           size_t most, double *nll, size_t *tokens);
+/* Counts an evaluation for `best` and `stale`; true if it is the best so far. */
+WEFT_API bool weft_trainer_judge(weft_trainer *trainer, double nll);
+
+/* Saves everything that training goes on with (weft_params_save). Metadata: "model",
+ * "model_options" (all of them), "step", "train.state", and what the program has set. */
+WEFT_API weft_status weft_trainer_save(weft_trainer *trainer, const char *path);
+/* Saves what is needed to use the model: its states, averaged ones if there are, and the metadata
+ * but for "train.*". */
+WEFT_API weft_status weft_trainer_save_model(weft_trainer *trainer, const char *path);
+
+/* The mean of the models of several checkpoints, computed in f64: states of training (`opt.`,
+ * `sum.`, `ema.`) are left out, metadata are those of the last. Files of different models are
+ * refused. Adds to `params`, which should be new. */
+WEFT_API weft_status weft_params_average(weft_params *params, const char *const *paths, size_t n,
+                                         weft_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

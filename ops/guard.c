@@ -1,0 +1,94 @@
+/* require_finite: a value that can only be had while others are finite numbers. */
+#include "kernel.h"
+
+#ifdef WEFT_KERNEL_ISA
+
+/* Inputs: x, then the scalars that must be finite. Every part copies its tile; the first one looks
+ * at the scalars. */
+KERNEL(require_finite)
+{
+    const int64_t n = numel_of(&call->out[0].shape), begin = part * TILE;
+    const int64_t end = begin + TILE < n ? begin + TILE : n;
+    T *to = (T *)call->out[0].data + begin;
+    const T *from = (const T *)call->in[0].data + begin;
+    if (to != from && end > begin) memcpy(to, from, (size_t)(end - begin) * sizeof(T));
+    if (part) return;
+    for (size_t i = 1; i < call->n_in; i++)
+        if (!isfinite(*(const T *)call->in[i].data)) weft_call_not_finite(call, i);
+}
+
+#else
+
+#include <weft/ops.h>
+
+#include <stdlib.h>
+
+static bool infer_require_finite(weft_infer *infer)
+{
+    char text[128];
+    for (size_t i = 0; i < infer->n_in; i++) {
+        if (!weft_infer_float(infer, i) || !weft_infer_same_dtype(infer, 0, i)) return false;
+        if (i && infer->in[i].shape.rank)
+            return weft_infer_fail(infer, WEFT_BAD_SHAPE, "input %zu must be a scalar, got %s", i,
+                                   weft_shape_text(infer->in[i].shape, text, sizeof text));
+    }
+    infer->out[0] = infer->in[0];
+    return true;
+}
+
+static void vjp_require_finite(weft_vjp *v)
+{
+    if (v->wanted[0]) v->grad_in[0] = v->grad_out[0];
+}
+
+/* At least one part, so that the scalars are looked at beside an empty x, too. */
+static int64_t parts_require_finite(const weft_call *call)
+{
+    int64_t tiles = ceil_div(numel_of(&call->out[0].shape), TILE);
+    return tiles ? tiles : 1;
+}
+
+#define F(...)                                                                                     \
+    {                                                                                              \
+        WEFT_FLOAT, __VA_ARGS__, -2, 2, false                                                      \
+    }
+static const weft_sample samples_require_finite[] = {
+    {NULL, 3, {F({2, {3, 4}}), F({0, {0}}), F({0, {0}})}},
+    {NULL, 2, {F({0, {0}}), F({0, {0}})}},
+    {NULL, 2, {F({2, {0, 3}}), F({0, {0}})}},
+};
+DECLARE_KERNELS(require_finite);
+extern const weft_op weft_op_require_finite;
+const weft_op weft_op_require_finite = {
+    .name = "require_finite",
+    .doc = "y = x, while every further input is a finite number; else the run ends here.",
+    .min_in = 2,
+    .max_in = WEFT_VARIADIC,
+    .n_out = 1,
+    .infer = infer_require_finite,
+    .kernel = FLOAT_KERNELS(require_finite),
+    .takes = WEFT_TAKES_DENSE,
+    .parts = parts_require_finite,
+    .inplace = 1,
+    .vjp = vjp_require_finite,
+    .samples = samples_require_finite,
+    .n_samples = sizeof samples_require_finite / sizeof *samples_require_finite,
+};
+
+weft_value weft_require_finite(weft_graph *graph, weft_value x, const weft_value *scalars, size_t n)
+{
+    weft_value *in = calloc(n + 1, sizeof *in);
+    if (!in || (n && !scalars)) {
+        weft_graph_fail(graph, in ? WEFT_BAD_ARGUMENT : WEFT_NO_MEMORY, "require_finite: %s",
+                        in ? "no scalars" : "no memory");
+        free(in);
+        return WEFT_NO_VALUE;
+    }
+    in[0] = x;
+    for (size_t i = 0; i < n; i++) in[i + 1] = scalars[i];
+    weft_value y = weft_apply(graph, &weft_op_require_finite, NULL, in, n + 1, NULL);
+    free(in);
+    return y;
+}
+
+#endif
