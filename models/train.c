@@ -39,6 +39,7 @@ struct weft_trainer {
     weft_params *averaged; /* the model's states as evaluated; NULL without an average */
     planned **plans;
     size_t n_plans;
+    bool planned; /* since the step began */
     char *arena;
     size_t arena_bytes;
     int32_t *ids[3]; /* source, target_in, target_out */
@@ -262,6 +263,7 @@ static planned *need(weft_trainer *t, plan_kind kind, weft_batch_shape shape)
         free_planned(p);
         return NULL;
     }
+    t->planned = true;
     return t->plans[t->n_plans++] = p;
 }
 
@@ -385,7 +387,7 @@ static weft_status compare_model(weft_trainer *t, const char *name, const char *
 
 #define STATE_FORMAT                                                                               \
     "epoch=%" PRIu64 " batch=%" PRIu64 " smoothed=%a best=%a best_step=%" PRIu64 " stale=%" PRIu64 \
-    " seed=%" PRIu64 " batches=%" PRIu64 " accumulate=%" PRIu64
+    " judged_step=%" PRIu64 " seed=%" PRIu64 " batches=%" PRIu64 " accumulate=%" PRIu64
 
 /* Reads "key=value" of a text of such; false if it is not there. */
 static bool read_field(const char *text, const char *key, double *real, uint64_t *whole)
@@ -425,8 +427,9 @@ static weft_status resume(weft_trainer *t)
         !read_field(text, "smoothed", &s->smoothed, NULL) ||
         !read_field(text, "best", &s->best, NULL) ||
         !read_field(text, "best_step", NULL, &s->best_step) ||
-        !read_field(text, "stale", NULL, &s->stale) || !read_field(text, "seed", NULL, &seed) ||
-        !read_field(text, "batches", NULL, &batches) ||
+        !read_field(text, "stale", NULL, &s->stale) ||
+        !read_field(text, "judged_step", NULL, &s->judged_step) ||
+        !read_field(text, "seed", NULL, &seed) || !read_field(text, "batches", NULL, &batches) ||
         !read_field(text, "accumulate", NULL, &accumulate))
         return fail(t, WEFT_BAD_FILE, "checkpoint", "\"train.state\" is incomplete");
     s->step = strtoull(step, NULL, 10);
@@ -442,7 +445,8 @@ static weft_status write_meta(weft_trainer *t)
     char step[32], text[512], options[OPTIONS_TEXT];
     snprintf(step, sizeof step, "%" PRIu64, s->step);
     snprintf(text, sizeof text, STATE_FORMAT, s->epoch, s->batch, s->smoothed, s->best,
-             s->best_step, s->stale, t->o.seed, (uint64_t)t->n_batches, (uint64_t)t->o.accumulate);
+             s->best_step, s->stale, s->judged_step, t->o.seed, (uint64_t)t->n_batches,
+             (uint64_t)t->o.accumulate);
     if (!options_text(t->o.model, t->values, options, sizeof options))
         return fail(t, WEFT_TOO_LARGE, t->o.model->name, "its options are too long");
     const char *metas[][2] = {{"model", t->o.model->name},
@@ -656,8 +660,10 @@ weft_status weft_trainer_step(weft_trainer *trainer, double share, weft_step_rep
     weft_step_report r = {0};
     weft_trainer_state s = t->state;
     memset(&t->error, 0, sizeof t->error);
+    t->planned = false;
     weft_status status =
         t->o.accumulate > 1 ? step_by_sums(t, &s, share, &r) : step_at_once(t, &s, share, &r);
+    r.planned = t->planned;
     if (report) *report = r;
     if (status != WEFT_OK) {
         if (s.epoch != t->state.epoch) weft_batches_start(t->batches, t->state.epoch);
@@ -709,6 +715,7 @@ bool weft_trainer_judge(weft_trainer *trainer, double nll)
 {
     if (!trainer) return false;
     weft_trainer_state *s = &trainer->state;
+    s->judged_step = s->step;
     bool best = nll < s->best || (isnan(s->best) && !isnan(nll));
     if (best) {
         s->best = nll;

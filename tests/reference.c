@@ -630,6 +630,17 @@ REFERENCE(assign)
     UNUSED;
     for (int64_t i = 0; i < numel(out); i++) put(out, i, get(&in[1], i));
 }
+REFERENCE(blend)
+{
+    UNUSED;
+    for (int64_t i = 0; i < numel(out); i++)
+        data(out)[i] = *data(&in[2]) * data(in)[i] + *data(&in[3]) * data(&in[1])[i];
+}
+REFERENCE(require_finite)
+{
+    UNUSED;
+    for (int64_t i = 0; i < numel(out); i++) data(out)[i] = data(in)[i];
+}
 typedef struct sgd_attr {
     weft_sgd_options o;
     bool scaled;
@@ -724,6 +735,7 @@ static const struct {
     SAME(where),
     SAME(add_n),
     SAME(global_norm),
+    SAME(require_finite),
     SAME(sum),
     SAME(mean),
     SAME(max),
@@ -764,6 +776,7 @@ static const struct {
     SAME(mse),
     SAME(bce_with_logits),
     SAME(assign),
+    SAME(blend),
     SAME(sgd_update),
     SAME(momentum_update),
     SAME(adam_update),

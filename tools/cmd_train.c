@@ -1,162 +1,154 @@
-/* weft train: a translation model on a pair of text files. One graph, plan and session for each
- * class of length, all on one parameter store and one arena. */
-#include "corpus.h"
-#include "tool.h"
+/* weft train: trains a model of the list on text files, as a recipe and the command line say. */
+#include "training.h"
+
+#include <weft/measure.h>
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
-typedef struct settings {
-    model_args model;
-    const char *source, *target, *valid_source, *valid_target, *out;
-    double minutes, lr;
-    long steps, warmup, vocab, batch_tokens, threads, seed;
-    bool json, resume;
-} settings;
+/* ---- The command line ---- */
 
-enum {
-    KEY_SOURCE = 256,
-    KEY_TARGET,
-    KEY_VALID_SOURCE,
-    KEY_VALID_TARGET,
-    KEY_OUT,
-    KEY_MINUTES,
-    KEY_STEPS,
-    KEY_LR,
-    KEY_WARMUP,
-    KEY_VOCAB,
-    KEY_BATCH_TOKENS,
-    KEY_THREADS,
-    KEY_SEED,
-    KEY_RESUME,
-    KEY_JSON
-};
+enum { KEY_RESUME = 256, KEY_JSON, MOST_OPTIONS = 96 };
 
-static const struct argp_option options[] = {
-    {"source", KEY_SOURCE, "FILE", 0, "training sentences, one a line", 0},
-    {"target", KEY_TARGET, "FILE", 0, "their translations", 0},
-    {"valid-source", KEY_VALID_SOURCE, "FILE", 0, "validation sentences", 0},
-    {"valid-target", KEY_VALID_TARGET, "FILE", 0, "their translations", 0},
-    {"out", KEY_OUT, "FOLDER", 0, "where the checkpoint and the vocabulary go", 0},
-    {"minutes", KEY_MINUTES, "M", 0, "train for so long (default 5)", 0},
-    {"steps", KEY_STEPS, "N", 0, "train for so many steps instead", 0},
-    {"lr", KEY_LR, "X", 0, "peak learning rate (default 1.5e-3)", 0},
-    {"warmup", KEY_WARMUP, "N", 0, "steps up to the peak (default 200)", 0},
-    {"vocab", KEY_VOCAB, "N", 0, "pieces of a new vocabulary (default 4000)", 0},
-    {"batch-tokens", KEY_BATCH_TOKENS, "N", 0, "target tokens of a batch (default 1536)", 0},
-    {"threads", KEY_THREADS, "N", 0, "threads (default: all)", 0},
-    {"seed", KEY_SEED, "N", 0, "of parameters, shuffling and dropout (default 1)", 0},
-    {"resume", KEY_RESUME, NULL, 0, "go on from the checkpoint in the folder", 0},
-    {"json", KEY_JSON, NULL, 0, "print the result as JSON, progress on stderr", 0},
-    {0}};
+/* It is read twice: first for what decides which recipe is read, then over that recipe. */
+typedef struct arguments {
+    training *t;
+    bool first;
+    const char *recipe;
+    recipe early; /* of the first reading: run.out and data.folder are wanted */
+} arguments;
 
-static double number(const char *text, double low, double high, struct argp_state *state)
+static bool is_recipe(const char *text)
 {
-    char *end;
-    double x = strtod(text, &end);
-    if (end == text || *end || !(x >= low && x <= high))
-        argp_error(state, "\"%s\" is not a number from %g to %g", text, low, high);
-    return x;
+    size_t n = strlen(text);
+    return n > 5 && !strcmp(text + n - 5, ".json");
+}
+
+static error_t take_argument(arguments *a, const char *text, struct argp_state *state)
+{
+    recipe *r = a->first ? &a->early : &a->t->r;
+    if (is_recipe(text)) {
+        if (a->first && a->recipe) argp_error(state, "one recipe only");
+        a->recipe = text;
+    } else if (!strchr(text, '=')) {
+        r->model = weft_model_find(text);
+        if (!r->model) argp_error(state, "no model \"%s\" (see `weft models`)", text);
+    } else if (!recipe_take_model_option(r, text)) {
+        argp_error(state, "too many model options");
+    }
+    return 0;
 }
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
-    settings *s = state->input;
+    arguments *a = state->input;
     switch (key) {
-    case KEY_SOURCE:
-        s->source = text;
-        return 0;
-    case KEY_TARGET:
-        s->target = text;
-        return 0;
-    case KEY_VALID_SOURCE:
-        s->valid_source = text;
-        return 0;
-    case KEY_VALID_TARGET:
-        s->valid_target = text;
-        return 0;
-    case KEY_OUT:
-        s->out = text;
-        return 0;
-    case KEY_MINUTES:
-        s->minutes = number(text, 0, 1e6, state);
-        return 0;
-    case KEY_STEPS:
-        s->steps = (long)number(text, 1, 1e9, state);
-        return 0;
-    case KEY_LR:
-        s->lr = number(text, 0, 10, state);
-        return 0;
-    case KEY_WARMUP:
-        s->warmup = (long)number(text, 1, 1e9, state);
-        return 0;
-    case KEY_VOCAB:
-        s->vocab = (long)number(text, 10, 1e6, state);
-        return 0;
-    case KEY_BATCH_TOKENS:
-        s->batch_tokens = (long)number(text, 1, 1e6, state);
-        return 0;
-    case KEY_THREADS:
-        s->threads = (long)number(text, 0, 1024, state);
-        return 0;
-    case KEY_SEED:
-        s->seed = (long)number(text, 0, 1e15, state);
-        return 0;
     case KEY_RESUME:
-        s->resume = true;
+        a->t->resume = true;
         return 0;
     case KEY_JSON:
-        s->json = true;
+        a->t->json = true;
         return 0;
     case ARGP_KEY_ARG:
-        if (!s->model.model && strchr(text, '=')) s->model.model = weft_model_find("transformer");
-        tool_take_model_arg(&s->model, text, state);
-        return 0;
-    case ARGP_KEY_END:
-        if (!s->source || !s->target || !s->valid_source || !s->valid_target || !s->out)
-            argp_error(state,
-                       "--source, --target, --valid-source, --valid-target and --out are needed");
-        return 0;
+        return take_argument(a, text, state);
     default:
-        return ARGP_ERR_UNKNOWN;
+        return recipe_take(a->first ? &a->early : &a->t->r, key, text, state) ? 0
+                                                                              : ARGP_ERR_UNKNOWN;
     }
+}
+
+/* What a run was made with is what it goes on with, unless a recipe is given. */
+static bool load_recipe(arguments *a)
+{
+    char path[4096];
+    training *t = a->t;
+    const char *folder = a->early.data_folder[0] ? a->early.data_folder : NULL;
+    if (a->recipe) return recipe_load(&t->r, a->recipe, folder, &t->error);
+    snprintf(path, sizeof path, "%s/recipe.json", a->early.run_out);
+    if (!t->resume || !a->early.run_out[0] || access(path, F_OK) != 0) return true;
+    return recipe_load(&t->r, path, folder, &t->error);
+}
+
+static bool check_recipe(training *t)
+{
+    recipe *r = &t->r;
+    if (!r->model) r->model = weft_model_find("transformer");
+    if (!r->run_out[0])
+        return training_fail(t, WEFT_BAD_ARGUMENT, "train", "no folder for the run (--out FOLDER)");
+    if (!training_choose_mode(t)) return false;
+    bool pairs = t->mode == WEFT_BATCH_PAIRS;
+    if (pairs ? !r->data_source[0] || !r->data_target[0] : !r->data_text[0])
+        return training_fail(t, WEFT_BAD_ARGUMENT, r->model->name,
+                             pairs ? "needs a pair of text files (--source, --target)"
+                                   : "needs a text file (--text)");
+    if (pairs && !r->data_valid_source[0] != !r->data_valid_target[0])
+        return training_fail(t, WEFT_BAD_ARGUMENT, "train",
+                             "validation needs both --valid-source and --valid-target");
+    return recipe_resolve(r, &t->error);
+}
+
+/* Every option of the model by its value, with the vocabulary's size. */
+static bool fix_model_options(training *t)
+{
+    recipe *r = &t->r;
+    char text[64];
+    double values[WEFT_MODEL_OPTIONS];
+    snprintf(text, sizeof text, "vocab=%lld", (long long)training_vocab_size(t));
+    if (!recipe_take_model_option(r, text))
+        return training_fail(t, WEFT_TOO_LARGE, r->model->name, "too many options");
+    return weft_model_parse(r->model, (const char *const *)r->model_options, r->n_model_options,
+                            values, &t->error) == WEFT_OK;
 }
 
 /* ---- The trainer ---- */
 
-/* A class of length: the training step, and the loss alone without dropout. */
-typedef struct bucket {
-    built_model train, eval;
-    weft_plan *train_plan, *eval_plan;
-    weft_session *train_session, *eval_session;
-} bucket;
+static double d_model(const recipe *r)
+{
+    double values[WEFT_MODEL_OPTIONS];
+    weft_model_parse(r->model, (const char *const *)r->model_options, r->n_model_options, values,
+                     NULL);
+    for (size_t i = 0; i < r->model->n_options; i++)
+        if (!strcmp(r->model->options[i].name, "d_model")) return values[i];
+    return 0;
+}
 
-typedef struct trainer {
-    settings *s;
-    spm *vocabulary;
-    corpus train, valid;
-    bucket buckets[BUCKETS];
-    bool used[BUCKETS];
-    weft_params *params;
-    void *arena;
-    size_t arena_bytes;
-    int32_t *ids[3];
-    long step, first_step;
-    size_t target_tokens;
-    double start, spent_before, smooth_loss, valid_loss;
-    bool terminal;
-    char model_path[4096], vocabulary_path[4096];
-    char options[TOOL_OPTIONS_TEXT]; /* of the model: what the checkpoint tells */
-    char stored[TOOL_OPTIONS_TEXT];  /* those of the checkpoint resumed, cut into words */
-    bool made_vocabulary;
-    weft_error error;
-} trainer;
+static bool make_trainer(training *t)
+{
+    const recipe *r = &t->r;
+    weft_trainer_options o = {
+        .model = r->model,
+        .model_options = (const char *const *)r->model_options,
+        .n_model_options = r->n_model_options,
+        .optimizer = {.kind = (weft_optimizer_kind)r->optimizer_kind,
+                      .sgd = {r->optimizer_momentum, r->optimizer_weight_decay,
+                              r->optimizer_nesterov},
+                      .adam = {r->optimizer_beta1, r->optimizer_beta2, r->optimizer_eps,
+                               r->optimizer_weight_decay, false},
+                      .max_norm = r->optimizer_clip,
+                      .no_decay = r->optimizer_no_decay},
+        .schedule = {(weft_schedule_kind)r->schedule_kind, r->schedule_lr, r->schedule_floor,
+                     (uint64_t)r->schedule_warmup, (uint64_t)r->schedule_steps},
+        .accumulate = (uint32_t)r->batches_accumulate,
+        .ema = r->optimizer_ema,
+        .seed = (uint64_t)r->run_seed,
+        .threads = (int)r->run_threads};
+    if (o.schedule.peak == 0) {
+        if (d_model(r) < 1)
+            return training_fail(t, WEFT_BAD_ARGUMENT, r->model->name,
+                                 "has no d_model, which the paper's learning rate (0) needs");
+        o.schedule.peak = weft_schedule_paper_peak((int64_t)d_model(r), o.schedule.warmup);
+    }
+    t->trainer = weft_trainer_new(&o, t->train, t->params, &t->error);
+    return t->trainer != NULL;
+}
+
+/* ---- The loop ---- */
 
 static volatile sig_atomic_t interrupted;
 
@@ -173,428 +165,327 @@ static double now_seconds(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static bool plan_bucket(trainer *t, int b)
+typedef struct loop {
+    training *t;
+    bool terminal;
+    FILE *out;
+    double gemm;                /* flops per second of large products; 0: not measured */
+    double begin, spent_before; /* seconds */
+    uint64_t first_step;        /* of this run */
+    double computing, flops;    /* of steps, since the last line */
+    size_t tokens, since;       /* the same; and in all */
+    double all_computing;
+    double last_line, last_valid, last_save;
+    double rate, share; /* of the last line: tokens/s, share of the GEMM rate */
+    double valid;
+    weft_step_report report;
+    const char *end; /* why it ended */
+} loop;
+
+static double elapsed(const loop *l)
 {
-    bucket *k = &t->buckets[b];
-    char texts[4][48];
-    const char *model_options[WEFT_MODEL_OPTIONS + 4];
-    size_t n = 0;
-    for (; n < t->s->model.n_options; n++) model_options[n] = t->s->model.options[n];
-    snprintf(texts[0], 48, "batch=%lld", (long long)bucket_batch(b, t->s->batch_tokens));
-    snprintf(texts[1], 48, "source_len=%d", bucket_lengths[b]);
-    snprintf(texts[2], 48, "target_len=%d", bucket_lengths[b]);
-    snprintf(texts[3], 48, "vocab=%d", spm_size(t->vocabulary));
-    for (int i = 0; i < 4; i++) model_options[n++] = texts[i];
-    if (tool_build(t->s->model.model, model_options, n, true, &k->train, &t->error) != WEFT_OK ||
-        tool_build(t->s->model.model, model_options, n, false, &k->eval, &t->error) != WEFT_OK)
-        return false;
-    weft_value targets[2] = {k->train.io.loss, k->train.step};
-    k->train_plan = weft_plan_new(k->train.graph, targets, 2, NULL, &t->error);
-    if (!k->train_plan) return false;
-    k->eval_plan = weft_plan_new(k->eval.graph, &k->eval.io.nll, 1, NULL, &t->error);
-    if (!k->eval_plan) return false;
-    size_t bytes = weft_plan_get_stats(k->train_plan).arena_bytes;
-    size_t eval_bytes = weft_plan_get_stats(k->eval_plan).arena_bytes;
-    if (bytes > t->arena_bytes) t->arena_bytes = bytes;
-    if (eval_bytes > t->arena_bytes) t->arena_bytes = eval_bytes;
-    return weft_params_init(t->params, k->train.graph, (uint64_t)t->s->seed, &t->error) == WEFT_OK;
+    return now_seconds() - l->begin;
 }
 
-static bool open_sessions(trainer *t)
+/* The share of the run that is done. */
+static double share_done(const loop *l)
 {
-    t->arena_bytes = (t->arena_bytes + 63) / 64 * 64;
-    t->arena = aligned_alloc(64, t->arena_bytes);
-    if (!t->arena) {
-        weft_error_set(&t->error, WEFT_NO_MEMORY, "train", "no memory for an arena of %zu bytes",
-                       t->arena_bytes);
-        return false;
-    }
-    weft_session_options o = {.threads = (int)t->s->threads,
-                              .seed = (uint64_t)t->s->seed,
-                              .arena = t->arena,
-                              .arena_bytes = t->arena_bytes};
-    for (int b = 0; b < BUCKETS; b++) {
-        bucket *k = &t->buckets[b];
-        if (!t->used[b]) continue;
-        k->train_session = weft_session_new(k->train_plan, t->params, &o, &t->error);
-        if (!k->train_session) return false;
-        k->eval_session = weft_session_new(k->eval_plan, t->params, &o, &t->error);
-        if (!k->eval_session) return false;
-    }
-    return true;
+    const recipe *r = &l->t->r;
+    if (r->schedule_steps)
+        return (double)weft_trainer_get_state(l->t->trainer).step / (double)r->schedule_steps;
+    return fmin((l->spent_before + elapsed(l)) / (60 * r->schedule_minutes), 1);
 }
 
-static bool take_session_error(trainer *t, const weft_session *session)
+static double seconds_left(const loop *l)
 {
-    t->error = *weft_session_error(session);
+    const recipe *r = &l->t->r;
+    uint64_t step = weft_trainer_get_state(l->t->trainer).step;
+    if (!r->schedule_steps) return fmax(60 * r->schedule_minutes - l->spent_before - elapsed(l), 0);
+    double done = (double)(step - l->first_step);
+    return done > 0 ? ((double)r->schedule_steps - (double)step) * elapsed(l) / done : 0;
+}
+
+static void progress(loop *l, bool end)
+{
+    weft_trainer_state s = weft_trainer_get_state(l->t->trainer);
+    int left = (int)fmin(seconds_left(l), 1e8);
+    if (l->computing > 0) {
+        l->rate = (double)l->since / l->computing;
+        l->share = l->gemm > 0 ? l->flops / l->computing / l->gemm : 0;
+    }
+    l->computing = l->flops = 0;
+    l->since = 0;
+    fprintf(l->out, "%sstep %" PRIu64 "  loss %.3f (%.3f)", l->terminal ? "\r\033[K" : "", s.step,
+            l->report.loss, s.smoothed);
+    if (isfinite(l->valid)) fprintf(l->out, "  validation %.3f", l->valid);
+    fprintf(l->out, "  lr %.2e  norm %.2f", l->report.lr, l->report.norm);
+    if (l->rate > 0) fprintf(l->out, "  %.0f tokens/s", l->rate);
+    if (l->rate > 0 && l->gemm > 0) fprintf(l->out, " (%.0f %% of GEMM)", 100 * l->share);
+    fprintf(l->out, "  %d:%02d:%02d left%s", left / 3600, left / 60 % 60, left % 60,
+            l->terminal && !end ? "" : "\n");
+    fflush(l->out);
+    l->last_line = elapsed(l);
+}
+
+static bool add(cJSON *json, const char *key, double x)
+{
+    return cJSON_AddNumberToObject(json, key, x) != NULL;
+}
+
+static bool log_step(loop *l, double seconds)
+{
+    weft_trainer_state s = weft_trainer_get_state(l->t->trainer);
+    const weft_step_report *r = &l->report;
+    if (s.step % (uint64_t)l->t->r.run_log_every) return true;
+    cJSON *line = cJSON_CreateObject();
+    bool good = line && add(line, "step", (double)s.step) && add(line, "epoch", (double)s.epoch) &&
+                add(line, "loss", r->loss) && add(line, "smoothed", s.smoothed) &&
+                add(line, "lr", r->lr) && add(line, "norm", r->norm) &&
+                add(line, "tokens", (double)r->tokens) &&
+                add(line, "seconds", l->spent_before + elapsed(l)) &&
+                add(line, "tokens_per_second", (double)r->tokens / fmax(seconds, 1e-9));
+    if (!good) {
+        cJSON_Delete(line);
+        line = NULL;
+    }
+    return training_write_metrics(l->t, line);
+}
+
+static bool take_trainer_error(training *t)
+{
+    t->error = *weft_trainer_error(t->trainer);
     return false;
 }
 
-static bool feed_ids(trainer *t, weft_session *session, const weft_model_io *io, size_t numel)
+static bool validate(loop *l)
 {
-    weft_value inputs[3] = {io->source, io->target_in, io->target_out};
-    for (int i = 0; i < 3; i++)
-        if (weft_feed(session, inputs[i], t->ids[i], numel * sizeof **t->ids) != WEFT_OK)
-            return take_session_error(t, session);
+    training *t = l->t;
+    if (!t->valid) return true;
+    if (weft_trainer_evaluate(t->trainer, t->valid, (size_t)t->r.run_valid_batches, &l->valid,
+                              NULL) != WEFT_OK)
+        return take_trainer_error(t);
+    bool best = weft_trainer_judge(t->trainer, l->valid);
+    uint64_t step = weft_trainer_get_state(t->trainer).step;
+    cJSON *line = cJSON_CreateObject();
+    if (!line || !add(line, "step", (double)step) || !add(line, "validation_loss", l->valid) ||
+        !cJSON_AddBoolToObject(line, "best", best) ||
+        !add(line, "seconds", l->spent_before + elapsed(l))) {
+        cJSON_Delete(line);
+        line = NULL;
+    }
+    t->saved = false;
+    l->last_valid = elapsed(l);
+    return training_write_metrics(t, line) && (!best || training_save_best(t));
+}
+
+/* Is the time of something that happens every so many steps, or seconds if those are 0? */
+static bool due(const loop *l, int64_t every, double seconds, double last)
+{
+    uint64_t step = weft_trainer_get_state(l->t->trainer).step;
+    if (every) return step % (uint64_t)every == 0;
+    return elapsed(l) - last >= seconds;
+}
+
+static bool validation_due(const loop *l)
+{
+    const recipe *r = &l->t->r;
+    int64_t every = r->run_valid_every;
+    if (!every && r->schedule_steps) every = r->schedule_steps >= 20 ? r->schedule_steps / 20 : 1;
+    return due(l, every, r->run_valid_seconds, l->last_valid);
+}
+
+static bool save(loop *l)
+{
+    l->t->spent = l->spent_before + elapsed(l);
+    l->last_save = elapsed(l);
+    return training_save(l->t);
+}
+
+static bool one_step(loop *l)
+{
+    training *t = l->t;
+    double before = now_seconds();
+    if (weft_trainer_step(t->trainer, share_done(l), &l->report) != WEFT_OK)
+        return take_trainer_error(t);
+    double seconds = now_seconds() - before;
+    t->saved = false;
+    if (!l->report.planned) {
+        l->computing += seconds;
+        l->all_computing += seconds;
+        l->flops += l->report.flops;
+        l->since += l->report.tokens;
+        l->tokens += l->report.tokens;
+    }
+    if (!log_step(l, seconds) || (validation_due(l) && !validate(l))) return false;
+    if (due(l, t->r.run_save_every, t->r.run_save_seconds, l->last_save) && !save(l)) return false;
+    if (elapsed(l) - l->last_line >= (l->terminal ? 0.5 : t->r.run_log_seconds) ||
+        weft_trainer_get_state(t->trainer).step == l->first_step + 1)
+        progress(l, false);
     return true;
 }
 
-/* Linear warm-up to the peak, then linear decay to nothing at the end of the time or the steps. */
-static double learning_rate(const trainer *t, double share)
+/* Why the training should end; NULL if it should go on. */
+static const char *ended(const loop *l)
 {
-    double warm = (double)(t->step + 1) / (double)t->s->warmup;
-    double rest = 1 - share;
-    return t->s->lr * fmin(fmin(warm, 1), fmax(rest, 0.02));
+    const recipe *r = &l->t->r;
+    weft_trainer_state s = weft_trainer_get_state(l->t->trainer);
+    if (interrupted) return "stopped by a signal";
+    if (share_done(l) >= 1) return "finished";
+    if (r->run_patience && s.stale >= (uint64_t)r->run_patience) return "stopped early";
+    return NULL;
 }
 
-static bool train_batch(trainer *t, const corpus *c, const epoch *e, const batch *batch_info,
-                        double share, float *loss)
+static bool run_loop(loop *l)
 {
-    bucket *k = &t->buckets[batch_info->bucket];
-    int32_t len = bucket_lengths[batch_info->bucket];
-    int64_t size = bucket_batch(batch_info->bucket, t->s->batch_tokens);
-    float lr = (float)learning_rate(t, share);
-    t->target_tokens += batch_fill(c, e->order + batch_info->first, size, size, len, t->ids[0],
-                                   t->ids[1], t->ids[2]);
-    weft_session_set_step(k->train_session, (uint64_t)t->step);
-    if (!feed_ids(t, k->train_session, &k->train.io, (size_t)(size * len))) return false;
-    if (weft_feed(k->train_session, k->train.lr, &lr, sizeof lr) != WEFT_OK ||
-        weft_run(k->train_session) != WEFT_OK)
-        return take_session_error(t, k->train_session);
-    weft_fetch(k->train_session, k->train.io.loss, loss, sizeof *loss);
-    if (isfinite(*loss)) return true;
-    weft_error_set(&t->error, WEFT_INTERNAL, "train", "the loss of step %ld is not finite",
-                   t->step);
-    return false;
+    training *t = l->t;
+    const char *spent = weft_params_meta(t->params, "train.seconds");
+    weft_trainer_state s = weft_trainer_get_state(t->trainer);
+    l->spent_before = spent ? strtod(spent, NULL) : 0;
+    l->begin = now_seconds();
+    l->first_step = s.step;
+    l->valid = NAN;
+    t->saved = t->resume;
+    if (!save(l)) return false;
+    while (!(l->end = ended(l)))
+        if (!one_step(l)) return false;
+    s = weft_trainer_get_state(t->trainer);
+    if (!interrupted && s.judged_step != s.step && !validate(l)) return false;
+    return save(l);
 }
 
-/* Mean loss a target token, in nats, over the validation set (at most `most` batches). */
-static bool validate(trainer *t, size_t most, double *out)
-{
-    epoch e = {0};
-    double sum = 0, tokens = 0;
-    if (epoch_make(&e, &t->valid, t->s->batch_tokens, 1) != WEFT_OK) {
-        weft_error_set(&t->error, WEFT_NO_MEMORY, "train", "no memory to validate");
-        return false;
-    }
-    bool good = true;
-    for (size_t i = 0; i < e.n_batches && i < most && good; i++) {
-        bucket *k = &t->buckets[e.batches[i].bucket];
-        int32_t len = bucket_lengths[e.batches[i].bucket];
-        int64_t size = bucket_batch(e.batches[i].bucket, t->s->batch_tokens);
-        double n = (double)batch_fill(&t->valid, e.order + e.batches[i].first, e.batches[i].unique,
-                                      size, len, t->ids[0], t->ids[1], t->ids[2]);
-        float nll = 0;
-        good = feed_ids(t, k->eval_session, &k->eval.io, (size_t)(size * len));
-        if (good && weft_run(k->eval_session) != WEFT_OK)
-            good = take_session_error(t, k->eval_session);
-        weft_fetch(k->eval_session, k->eval.io.nll, &nll, sizeof nll);
-        sum += n * (double)nll;
-        tokens += n;
-    }
-    epoch_free(&e);
-    *out = tokens ? sum / tokens : NAN;
-    return good;
-}
+/* ---- The end ---- */
 
-static bool save(trainer *t)
+static int report(loop *l)
 {
-    char text[32];
-    snprintf(text, sizeof text, "%ld", t->step);
-    weft_status status = weft_params_set_meta(t->params, "step", text);
-    if (status == WEFT_OK) status = weft_params_set_meta(t->params, "model_options", t->options);
-    if (status == WEFT_OK)
-        status = weft_params_set_meta(t->params, "model", t->s->model.model->name);
-    if (status != WEFT_OK) {
-        weft_error_set(&t->error, status, t->model_path, "no memory");
-        return false;
-    }
-    return weft_params_save(t->params, t->model_path, &t->error) == WEFT_OK;
-}
-
-static void progress(trainer *t, double share, double elapsed, bool end)
-{
-    FILE *file = t->s->json ? stderr : stdout;
-    double left = share > 0 ? elapsed * (1 - share) / share : 0;
-    fprintf(file, "%sstep %ld  loss %.3f  validation %.3f  %.0f tokens/s  %d:%02d left%s",
-            t->terminal ? "\r\033[K" : "", t->step, t->smooth_loss, t->valid_loss,
-            (double)t->target_tokens / fmax(elapsed, 1e-9), (int)left / 60, (int)left % 60,
-            t->terminal && !end ? "" : "\n");
-    fflush(file);
-}
-
-static double share_done(const trainer *t, double elapsed)
-{
-    if (t->s->steps) return (double)(t->step - t->first_step) / (double)t->s->steps;
-    return fmin(elapsed / (60 * t->s->minutes), 1);
-}
-
-static bool train_loop(trainer *t)
-{
-    double last_print = -100, last_valid = 0, last_save = 0;
-    uint64_t pass = 0;
-    bool good = true, done = false;
-    t->start = now_seconds();
-    t->valid_loss = NAN;
-    while (good && !done) {
-        epoch e = {0};
-        if (epoch_make(&e, &t->train, t->s->batch_tokens,
-                       (uint64_t)t->s->seed * 1000 + pass++ + (uint64_t)t->first_step) != WEFT_OK) {
-            weft_error_set(&t->error, WEFT_NO_MEMORY, "train", "no memory for the batches");
-            return false;
-        }
-        for (size_t i = 0; i < e.n_batches && good && !done; i++) {
-            float loss = 0;
-            double elapsed = now_seconds() - t->start, share = share_done(t, elapsed);
-            if (share >= 1 || interrupted) {
-                done = true;
-                break;
-            }
-            good = train_batch(t, &t->train, &e, &e.batches[i], share, &loss);
-            if (!good) break;
-            t->smooth_loss = t->step == t->first_step ? (double)loss
-                                                      : 0.98 * t->smooth_loss + 0.02 * (double)loss;
-            t->step++;
-            elapsed = now_seconds() - t->start;
-            if (elapsed - last_valid > 30 || t->step == t->first_step + 1) {
-                good = validate(t, 8, &t->valid_loss);
-                last_valid = elapsed;
-            }
-            if (good && elapsed - last_save > 120) {
-                good = save(t);
-                last_save = elapsed;
-            }
-            if (good && elapsed - last_print > (t->terminal ? 0.5 : 10)) {
-                progress(t, share_done(t, elapsed), elapsed, false);
-                last_print = elapsed;
-            }
-        }
-        epoch_free(&e);
-    }
-    return good;
-}
-
-static int finish(trainer *t)
-{
-    double elapsed = now_seconds() - t->start;
-    double entropy = unigram_entropy(&t->train, &t->valid, spm_size(t->vocabulary));
-    if (!validate(t, SIZE_MAX, &t->valid_loss) || !save(t)) return tool_fail(&t->error);
-    progress(t, 1, elapsed, true);
-    if (t->s->json) {
+    training *t = l->t;
+    weft_trainer_state s = weft_trainer_get_state(t->trainer);
+    double entropy = t->valid ? weft_unigram_entropy(t->train_text, t->valid_text,
+                                                     training_vocab_size(t), SPM_EOS)
+                              : NAN;
+    progress(l, true);
+    if (t->json) {
         cJSON *json = cJSON_CreateObject();
-        cJSON_AddNumberToObject(json, "steps", (double)t->step);
-        cJSON_AddNumberToObject(json, "seconds", elapsed);
-        cJSON_AddNumberToObject(json, "tokens_per_second", (double)t->target_tokens / elapsed);
-        cJSON_AddNumberToObject(json, "loss", t->smooth_loss);
-        cJSON_AddNumberToObject(json, "validation_loss", t->valid_loss);
+        cJSON_AddNumberToObject(json, "steps", (double)s.step);
+        cJSON_AddStringToObject(json, "end", l->end);
+        cJSON_AddNumberToObject(json, "seconds", l->spent_before + elapsed(l));
+        cJSON_AddNumberToObject(json, "tokens_per_second",
+                                (double)l->tokens / fmax(l->all_computing, 1e-9));
+        cJSON_AddNumberToObject(json, "loss", s.smoothed);
+        cJSON_AddNumberToObject(json, "validation_loss", l->valid);
+        cJSON_AddNumberToObject(json, "best_validation_loss", s.best);
+        cJSON_AddNumberToObject(json, "best_step", (double)s.best_step);
         cJSON_AddNumberToObject(json, "unigram_entropy", entropy);
         cJSON_AddStringToObject(json, "checkpoint", t->model_path);
-        return tool_print_json(json);
+        char *text = json ? cJSON_PrintUnformatted(json) : NULL;
+        cJSON_Delete(json);
+        if (!text) return tool_fail_text("train", "out of memory");
+        printf("%s\n", text);
+        cJSON_free(text);
+        return EXIT_GOOD;
     }
-    printf("%s after %ld steps: validation loss %.3f nats a token (unigram entropy of the target "
-           "text: %.3f)\nsaved %s\n",
-           interrupted ? "stopped" : "finished", t->step, t->valid_loss, entropy, t->model_path);
+    printf("%s after %" PRIu64 " steps: loss %.3f", l->end, s.step, s.smoothed);
+    if (t->valid && isfinite(l->valid))
+        printf(", validation loss %.3f nats a token (best %.3f at step %" PRIu64
+               "; unigram entropy of the target text: %.3f)",
+               l->valid, s.best, s.best_step, entropy);
+    printf("\nsaved %s\n", t->model_path);
     return EXIT_GOOD;
 }
 
-/* ---- Setting up ---- */
-
-static bool exists(const char *path)
+static bool print_recipe(const training *t)
 {
-    return access(path, F_OK) == 0;
+    if (!t->json) {
+        recipe_print(&t->r, stdout);
+        return fflush(stdout) == 0;
+    }
+    cJSON *json = cJSON_CreateObject();
+    cJSON_AddItemToObject(json, "recipe", recipe_json(&t->r, true));
+    char *text = json ? cJSON_PrintUnformatted(json) : NULL;
+    cJSON_Delete(json);
+    if (!text) return false;
+    printf("%s\n", text);
+    cJSON_free(text);
+    return fflush(stdout) == 0;
 }
 
-/* The options of the checkpoint hold; the command line may repeat them, not change them. */
-static bool resume_options(trainer *t)
+static bool measure(loop *l)
 {
-    model_args *given = &t->s->model;
-    const char *name = weft_params_meta(t->params, "model");
-    const char *text = weft_params_meta(t->params, "model_options");
-    const weft_model *model = weft_model_find(name);
-    const char *texts[2 * WEFT_MODEL_OPTIONS];
-    double was[WEFT_MODEL_OPTIONS], wanted[WEFT_MODEL_OPTIONS];
-    size_t n = 0;
-    if (!model || !text || strlen(text) >= sizeof t->stored) {
-        weft_error_set(&t->error, WEFT_BAD_FILE, t->model_path,
-                       "does not say which model it is of");
-        return false;
-    }
-    if (given->model && given->model != model) {
-        weft_error_set(&t->error, WEFT_BAD_ARGUMENT, t->model_path, "is of the model %s, not of %s",
-                       model->name, given->model->name);
-        return false;
-    }
-    strcpy(t->stored, text);
-    char *rest = NULL;
-    for (char *o = strtok_r(t->stored, " ", &rest); o && n < WEFT_MODEL_OPTIONS;
-         o = strtok_r(NULL, " ", &rest))
-        texts[n++] = o;
-    if (weft_model_parse(model, texts, n, was, &t->error) != WEFT_OK) return false;
-    size_t n_stored = n;
-    for (size_t i = 0; i < given->n_options; i++) texts[n++] = given->options[i];
-    if (weft_model_parse(model, texts, n, wanted, &t->error) != WEFT_OK) return false;
-    for (size_t i = 0; i < model->n_options; i++) {
-        if (was[i] == wanted[i]) continue;
-        weft_error_set(&t->error, WEFT_BAD_ARGUMENT, t->model_path, "was made with %s=%g, not %g",
-                       model->options[i].name, was[i], wanted[i]);
-        return false;
-    }
-    given->model = model;
-    given->n_options = n_stored;
-    memcpy(given->options, texts, n_stored * sizeof *texts);
+    weft_error error;
+    l->out = l->t->json ? stderr : stdout;
+    l->terminal = isatty(l->t->json ? STDERR_FILENO : STDOUT_FILENO) == 1;
+    /* Without it the line of progress lacks a number, no more. */
+    if (l->t->r.run_measure &&
+        weft_measure_gemm(WEFT_F32, (int)l->t->r.run_threads, &l->gemm, &error) != WEFT_OK)
+        l->gemm = 0;
     return true;
 }
 
-/* What --resume goes on with: parameters and optimiser state, and the vocabulary beside them. */
-static bool open_checkpoint(trainer *t)
+static int train(training *t)
 {
-    if (!exists(t->vocabulary_path)) {
-        weft_error_set(&t->error, WEFT_IO, t->vocabulary_path, "cannot be opened: %s",
-                       strerror(errno));
-        return false;
-    }
+    loop l = {.t = t};
     t->params = weft_params_new();
-    return weft_params_load(t->params, t->model_path, &t->error) == WEFT_OK && resume_options(t);
+    if (!t->params) return tool_fail_text("train", "out of memory");
+    bool good = check_recipe(t) && training_prepare_folder(t) &&
+                training_vocabularies(t, !t->resume) && training_texts(t) && fix_model_options(t) &&
+                training_write_recipe(t) && print_recipe(t) && make_trainer(t) &&
+                training_open_metrics(t, weft_trainer_get_state(t->trainer).step) && measure(&l) &&
+                run_loop(&l);
+    if (good) return report(&l);
+    if (l.terminal && l.last_line > 0) fputc('\n', l.out);
+    return tool_fail(&t->error);
 }
 
-/* The model, and every option of it by name and value, so that a checkpoint does not depend on
- * defaults. */
-static bool choose_model(trainer *t)
+static void free_training(training *t)
 {
-    if (!t->s->model.model) t->s->model.model = weft_model_find("transformer");
-    const model_args *m = &t->s->model;
-    double values[WEFT_MODEL_OPTIONS];
-    size_t used = 0;
-    if (weft_model_parse(m->model, m->options, m->n_options, values, &t->error) != WEFT_OK)
-        return false;
-    for (size_t i = 0; i < m->model->n_options; i++) {
-        size_t room = sizeof t->options - used;
-        char value[64];
-        int n =
-            snprintf(t->options + used, room, "%s%s=%s", i ? " " : "", m->model->options[i].name,
-                     weft_model_value_text(m->model, i, values[i], value, sizeof value));
-        if (n < 0 || (size_t)n >= room) {
-            weft_error_set(&t->error, WEFT_TOO_LARGE, m->model->name, "its options are too long");
-            return false;
-        }
-        used += (size_t)n;
-    }
-    return true;
-}
-
-static bool prepare_folder(trainer *t)
-{
-    if (mkdir(t->s->out, 0777) != 0 && errno != EEXIST) {
-        weft_error_set(&t->error, WEFT_IO, t->s->out, "cannot be made: %s", strerror(errno));
-        return false;
-    }
-    snprintf(t->model_path, sizeof t->model_path, "%s/model.safetensors", t->s->out);
-    snprintf(t->vocabulary_path, sizeof t->vocabulary_path, "%s/vocab.model", t->s->out);
-    if (t->s->resume) return open_checkpoint(t);
-    if (!exists(t->model_path)) return true;
-    weft_error_set(&t->error, WEFT_BAD_ARGUMENT, t->model_path,
-                   "is there already: --resume goes on with it, another --out keeps it");
-    return false;
-}
-
-static bool prepare_vocabulary(trainer *t)
-{
-    char message[256] = "";
-    const char *texts[4] = {t->s->source, t->s->target, t->s->valid_source, t->s->valid_target};
-    for (int i = 0; i < 4; i++)
-        if (access(texts[i], R_OK) != 0) {
-            weft_error_set(&t->error, WEFT_IO, texts[i], "cannot be read: %s", strerror(errno));
-            return false;
-        }
-    if (!exists(t->vocabulary_path)) {
-        fprintf(stderr, "making a vocabulary of %ld pieces ...\n", t->s->vocab);
-        if (!spm_train(texts, 2, t->vocabulary_path, (int)t->s->vocab, message, sizeof message)) {
-            weft_error_set(&t->error, WEFT_BAD_FILE, "vocabulary", "%s", message);
-            return false;
-        }
-        t->made_vocabulary = true;
-    }
-    t->vocabulary = spm_load(t->vocabulary_path, message, sizeof message);
-    if (!t->vocabulary) weft_error_set(&t->error, WEFT_BAD_FILE, t->vocabulary_path, "%s", message);
-    return t->vocabulary != NULL;
-}
-
-static bool prepare_corpus(trainer *t)
-{
-    int32_t most = bucket_lengths[BUCKETS - 1];
-    const settings *s = t->s;
-    if (corpus_load(&t->train, s->source, s->target, t->vocabulary, most, &t->error) != WEFT_OK ||
-        corpus_load(&t->valid, s->valid_source, s->valid_target, t->vocabulary, most, &t->error) !=
-            WEFT_OK) {
-        /* It would be taken for good when the corpus has been put right. */
-        if (t->made_vocabulary) unlink(t->vocabulary_path);
-        return false;
-    }
-    fprintf(stderr,
-            "%zu training pairs, %zu for validation; left out: %zu over %d tokens, %zu empty\n",
-            t->train.n, t->valid.n, t->train.too_long + t->valid.too_long, most - 1,
-            t->train.empty + t->valid.empty);
-    for (size_t i = 0; i < t->train.n; i++) t->used[bucket_of(&t->train.pairs[i])] = true;
-    for (size_t i = 0; i < t->valid.n; i++) t->used[bucket_of(&t->valid.pairs[i])] = true;
-    return true;
-}
-
-static bool prepare_model(trainer *t)
-{
-    size_t most = (size_t)t->s->batch_tokens + (size_t)bucket_lengths[BUCKETS - 1];
-    if (!t->params) t->params = weft_params_new();
-    const char *step = weft_params_meta(t->params, "step");
-    t->step = t->first_step = step ? strtol(step, NULL, 10) : 0;
-    for (int i = 0; i < 3; i++) t->ids[i] = malloc(most * sizeof **t->ids);
-    if (!t->params || !t->ids[0] || !t->ids[1] || !t->ids[2]) {
-        weft_error_set(&t->error, WEFT_NO_MEMORY, "train", "out of memory");
-        return false;
-    }
-    for (int b = 0; b < BUCKETS; b++)
-        if (t->used[b] && !plan_bucket(t, b)) return false;
-    return open_sessions(t);
-}
-
-static void free_trainer(trainer *t)
-{
-    for (int b = 0; b < BUCKETS; b++) {
-        bucket *k = &t->buckets[b];
-        weft_session_free(k->train_session);
-        weft_session_free(k->eval_session);
-        weft_plan_free(k->train_plan);
-        weft_plan_free(k->eval_plan);
-        weft_graph_free(k->train.graph);
-        weft_graph_free(k->eval.graph);
-    }
-    for (int i = 0; i < 3; i++) free(t->ids[i]);
-    free(t->arena);
+    if (t->metrics) fclose(t->metrics);
+    weft_trainer_free(t->trainer);
+    weft_batches_free(t->train);
+    weft_batches_free(t->valid);
+    weft_corpus_free(t->train_text);
+    weft_corpus_free(t->valid_text);
+    if (t->vocabulary[0] != t->vocabulary[1]) spm_free(t->vocabulary[0]);
+    spm_free(t->vocabulary[1]);
     weft_params_free(t->params);
-    corpus_free(&t->train);
-    corpus_free(&t->valid);
-    spm_free(t->vocabulary);
+    recipe_free(&t->r);
 }
 
 int cmd_train(int argc, char **argv)
 {
-    settings s = {
-        .minutes = 5, .lr = 1.5e-3, .warmup = 200, .vocab = 4000, .batch_tokens = 1536, .seed = 1};
+    struct argp_option options[MOST_OPTIONS] = {
+        {"resume", KEY_RESUME, NULL, 0, "go on from the checkpoint in the folder, if there is one",
+         0},
+        {"json", KEY_JSON, NULL, 0, "print recipe and result as lines of JSON, progress on stderr",
+         0}};
+    recipe_argp(options + 2, MOST_OPTIONS - 3);
     struct argp argp = {options,
                         parse,
-                        "[MODEL] [OPTION=VALUE...]",
-                        "Trains a translation model (default: transformer) with Adam; the learning "
-                        "rate rises to its peak and falls linearly to the end. Ctrl-C finishes the "
-                        "step, saves and leaves.",
+                        "[RECIPE.json] [MODEL] [OPTION=VALUE...]",
+                        "Trains a model on text files: a pair of them for a model with source and "
+                        "target (default: transformer), one for a language model. The options are "
+                        "those of a recipe; what is given here wins. Ctrl-C finishes the step, "
+                        "saves and leaves.",
                         NULL,
                         NULL,
                         NULL};
-    argp_parse(&argp, argc, argv, 0, NULL, &s);
-    trainer t = {.s = &s, .terminal = isatty(s.json ? STDERR_FILENO : STDOUT_FILENO) == 1};
-    struct sigaction action = {.sa_handler = on_signal};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    bool good = prepare_folder(&t) && choose_model(&t) && prepare_vocabulary(&t) &&
-                prepare_corpus(&t) && prepare_model(&t) && train_loop(&t);
-    int status = good ? finish(&t) : tool_fail(&t.error);
-    free_trainer(&t);
+    training t = {.vocabulary = {NULL, NULL}};
+    arguments a = {.t = &t, .first = true};
+    if (!recipe_init(&t.r) || !recipe_init(&a.early))
+        return tool_fail_text("train", "out of memory");
+    argp_parse(&argp, argc, argv, 0, NULL, &a);
+    a.first = false;
+    int status = EXIT_ERROR;
+    if (load_recipe(&a)) {
+        argp_parse(&argp, argc, argv, 0, NULL, &a);
+        struct sigaction action = {.sa_handler = on_signal}, ignore = {.sa_handler = SIG_IGN};
+        sigaction(SIGINT, &action, NULL);
+        sigaction(SIGTERM, &action, NULL);
+        /* Writing beyond a limit of the file size is an error like others. */
+        sigaction(SIGXFSZ, &ignore, NULL);
+        status = train(&t);
+    } else {
+        tool_fail(&t.error);
+    }
+    recipe_free(&a.early);
+    free_training(&t);
     return status;
 }

@@ -17,7 +17,8 @@ static const struct {
     {"check", "check gradients of ops or of a model", cmd_check},
     {"seeds", "hold the systems of the seed documents against their numbers", cmd_seeds},
     {"demo", "show something, computed on the spot", cmd_demo},
-    {"train", "train a translation model on a pair of text files", cmd_train},
+    {"train", "train a model on text files", cmd_train},
+    {"average", "average the parameters of checkpoints", cmd_average},
     {"translate", "translate lines from standard input", cmd_translate},
 };
 #define N_COMMANDS (sizeof commands / sizeof *commands)

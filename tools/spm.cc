@@ -63,8 +63,8 @@ bool write_whole(const std::string &path, const std::string &bytes)
 }
 } // namespace
 
-bool spm_train(const char *const *files, size_t n, const char *path, int size, char *message,
-               size_t capacity)
+bool spm_train(const char *const *files, size_t n, const char *path, const spm_options *options,
+               char *message, size_t capacity)
 {
     try {
         const int errors_only = 2;
@@ -73,9 +73,10 @@ bool spm_train(const char *const *files, size_t n, const char *path, int size, c
         for (size_t i = 0; i < n; i++) input += (i ? "," : "") + quoted(files[i]);
         const std::unordered_map<std::string, std::string> arguments = {
             {"input", input},
-            {"vocab_size", std::to_string(size)},
-            {"model_type", "bpe"},
+            {"vocab_size", std::to_string(options->size)},
+            {"model_type", options->type},
             {"character_coverage", "1.0"},
+            {"control_symbols", options->mask ? SPM_MASK : ""},
             {"pad_id", "0"},
             {"unk_id", "1"},
             {"bos_id", "2"},
@@ -118,6 +119,15 @@ void spm_free(spm *s)
 int spm_size(const spm *s)
 {
     return s->processor.GetPieceSize();
+}
+
+int32_t spm_id(const spm *s, const char *piece)
+{
+    try {
+        return s->processor.PieceToId(piece);
+    } catch (const std::exception &) {
+        return SPM_UNK;
+    }
 }
 
 size_t spm_encode(const spm *s, const char *text, int32_t *ids, size_t capacity)

@@ -14,14 +14,25 @@ enum { SPM_PAD = 0, SPM_UNK = 1, SPM_BOS = 2, SPM_EOS = 3 };
 
 typedef struct spm spm;
 
-/* Trains a BPE vocabulary of `size` pieces on `n` text files and writes it to `path`, which is
- * either a whole file or not touched. False, and one line in `message`, on failure. */
-bool spm_train(const char *const *files, size_t n, const char *path, int size, char *message,
-               size_t capacity);
+/* What stands for a hidden token in vocabularies of masked language models. */
+#define SPM_MASK "<mask>"
+
+typedef struct spm_options {
+    const char *type; /* "bpe", "unigram" or "char" */
+    int size;         /* pieces, special ones included; fewer if the text gives no more */
+    bool mask;        /* with SPM_MASK */
+} spm_options;
+
+/* Trains a vocabulary on `n` text files and writes it to `path`, which is either a whole file or
+ * not touched. False, and one line in `message`, on failure. */
+bool spm_train(const char *const *files, size_t n, const char *path, const spm_options *options,
+               char *message, size_t capacity);
 /* NULL, and one line in `message`, on failure. */
 spm *spm_load(const char *path, char *message, size_t capacity);
 void spm_free(spm *s);
 int spm_size(const spm *s);
+/* The id of a piece; that of the unknown piece if there is none such. */
+int32_t spm_id(const spm *s, const char *piece);
 /* The ids of a text, without BOS and EOS; at most `capacity` are written. Returns their number. */
 size_t spm_encode(const spm *s, const char *text, int32_t *ids, size_t capacity);
 /* The text of ids; specials are left out. Always terminated. */

@@ -154,6 +154,7 @@ typedef struct weft_trainer_state {
     double smoothed;           /* loss, an exponential mean of 0.98; NAN at first */
     double best;               /* evaluation so far; NAN if none */
     uint64_t best_step, stale; /* stale: evaluations since the best */
+    uint64_t judged_step;      /* of the last evaluation that was judged; 0 if none was */
 } weft_trainer_state;
 
 typedef struct weft_step_report {
@@ -162,6 +163,7 @@ typedef struct weft_step_report {
     double lr;
     size_t tokens; /* targets */
     double flops;  /* of the plans that ran */
+    bool planned;  /* a plan had to be made first, so that the step took longer than others */
 } weft_step_report;
 
 typedef struct weft_trainer weft_trainer;

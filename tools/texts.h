@@ -1,0 +1,22 @@
+/* Text files, line by line, as sequences of token ids. */
+#ifndef WEFT_TOOLS_TEXTS_H
+#define WEFT_TOOLS_TEXTS_H
+
+#include "spm.h"
+
+#include <weft/train.h>
+
+typedef struct texts_counts {
+    size_t lines; /* of each file */
+    size_t
+        invalid; /* lines, or pairs with a line, that are not UTF-8 or hold a zero byte: left out */
+} texts_counts;
+
+/* Adds the lines of a file, or of a pair of files (source_path NULL otherwise) to a corpus, without
+ * the line's end (LF or CRLF) and a byte order mark. Errors: a file that cannot be read or has no
+ * line, files of unequal numbers of lines. */
+weft_status texts_read(weft_corpus *corpus, const char *source_path, const spm *source_vocabulary,
+                       const char *target_path, const spm *target_vocabulary, texts_counts *counts,
+                       weft_error *error);
+
+#endif

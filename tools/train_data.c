@@ -1,0 +1,212 @@
+/* The vocabularies, texts and batches of a training. */
+#include "training.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- What the model is made for ---- */
+
+/* recipe's mode: auto, then those of weft_batch_mode in this order */
+static const weft_batch_mode modes[] = {WEFT_BATCH_PAIRS, WEFT_BATCH_PAIRS, WEFT_BATCH_BLOCKS,
+                                        WEFT_BATCH_LINES, WEFT_BATCH_MASKED};
+
+bool training_choose_mode(training *t)
+{
+    const weft_model *m = t->r.model;
+    char text[512], *rest = NULL;
+    const char *texts[WEFT_MODEL_OPTIONS];
+    size_t n = 0;
+    snprintf(text, sizeof text, "%s", m->small);
+    for (char *o = strtok_r(text, " ", &rest); o && n < WEFT_MODEL_OPTIONS;
+         o = strtok_r(NULL, " ", &rest))
+        texts[n++] = o;
+    weft_graph *g = weft_graph_new();
+    weft_model_io io = {0};
+    weft_status status = weft_model_build_text(g, m, texts, n, true, &io, &t->error);
+    weft_graph_free(g);
+    if (status != WEFT_OK) return false;
+    if (!weft_is_value(io.target_in) || !weft_is_value(io.target_out))
+        return training_fail(t, WEFT_BAD_ARGUMENT, m->name, "is no model of tokens");
+    bool pairs = weft_is_value(io.source);
+    t->mode = pairs ? WEFT_BATCH_PAIRS : io.masked ? WEFT_BATCH_MASKED : WEFT_BATCH_BLOCKS;
+    if (t->r.batches_mode == 0) return true;
+    weft_batch_mode asked = modes[t->r.batches_mode];
+    bool next_token = t->mode == WEFT_BATCH_BLOCKS && asked == WEFT_BATCH_LINES;
+    if (asked != t->mode && !next_token)
+        return training_fail(t, WEFT_BAD_ARGUMENT, m->name,
+                             pairs       ? "needs batches of pairs"
+                             : io.masked ? "needs batches of masked lines"
+                                         : "needs batches of blocks or lines");
+    t->mode = asked;
+    return true;
+}
+
+static bool is_pairs(const training *t)
+{
+    return t->mode == WEFT_BATCH_PAIRS;
+}
+
+/* ---- Vocabularies ---- */
+
+static bool copy_file(training *t, const char *from, const char *to)
+{
+    char buffer[65536], beside[4200];
+    snprintf(beside, sizeof beside, "%s.tmp", to);
+    FILE *in = fopen(from, "rb"), *out = in ? fopen(beside, "wb") : NULL;
+    bool good = in && out;
+    size_t n;
+    while (good && (n = fread(buffer, 1, sizeof buffer, in)) > 0)
+        good = fwrite(buffer, 1, n, out) == n;
+    if (good) good = !ferror(in) && fflush(out) == 0 && fsync(fileno(out)) == 0;
+    int why = errno;
+    if (in) fclose(in);
+    if (out && fclose(out) != 0 && good) {
+        good = false;
+        why = errno;
+    }
+    if (good && rename(beside, to) == 0) return true;
+    if (good) why = errno;
+    unlink(beside);
+    weft_error_set(&t->error, WEFT_IO, in ? to : from, "cannot be copied: %s", strerror(why));
+    return false;
+}
+
+/* Makes or copies one vocabulary from the texts `files`. */
+static bool make_vocabulary(training *t, const char *given, const char *const *files, size_t n,
+                            const char *path)
+{
+    static const char *const types[] = {"bpe", "unigram", "char"};
+    char message[256] = "";
+    if (given[0]) return copy_file(t, given, path);
+    for (size_t i = 0; i < n; i++)
+        if (access(files[i], R_OK) != 0) {
+            weft_error_set(&t->error, WEFT_IO, files[i], "cannot be read: %s", strerror(errno));
+            return false;
+        }
+    spm_options o = {types[t->r.vocabulary_type], (int)t->r.vocabulary_size,
+                     t->mode == WEFT_BATCH_MASKED};
+    fprintf(stderr, "making a vocabulary of %d pieces (%s) ...\n", o.size, o.type);
+    if (spm_train(files, n, path, &o, message, sizeof message)) return true;
+    return training_fail(t, WEFT_BAD_FILE, "vocabulary", message);
+}
+
+static spm *load_vocabulary(training *t, const char *path)
+{
+    char message[256] = "";
+    spm *s = spm_load(path, message, sizeof message);
+    if (!s) training_fail(t, WEFT_BAD_FILE, path, message);
+    return s;
+}
+
+bool training_vocabularies(training *t, bool make)
+{
+    const recipe *r = &t->r;
+    bool apart = is_pairs(t) && (!r->vocabulary_shared || r->vocabulary_source_file[0] ||
+                                 r->vocabulary_target_file[0]);
+    const char *files[2] = {r->data_source, r->data_target};
+    char(*paths)[4096] = t->vocabulary_path;
+    if (apart && (!training_path(t, paths[0], sizeof *paths, "vocab.source.model") ||
+                  !training_path(t, paths[1], sizeof *paths, "vocab.target.model")))
+        return false;
+    if (!apart && !training_path(t, paths[1], sizeof *paths, "vocab.model")) return false;
+    if (!is_pairs(t)) files[1] = r->data_text;
+    if (make && apart &&
+        (!make_vocabulary(t, r->vocabulary_source_file, &files[0], 1, paths[0]) ||
+         !make_vocabulary(t, r->vocabulary_target_file, &files[1], 1, paths[1])))
+        return false;
+    if (make && !apart &&
+        !make_vocabulary(t, r->vocabulary_file, is_pairs(t) ? files : files + 1,
+                         is_pairs(t) ? 2 : 1, paths[1]))
+        return false;
+    if (!(t->vocabulary[1] = load_vocabulary(t, paths[1]))) return false;
+    t->vocabulary[0] = apart ? load_vocabulary(t, paths[0]) : t->vocabulary[1];
+    if (!t->vocabulary[0]) return false;
+    if (t->mode == WEFT_BATCH_MASKED && spm_id(t->vocabulary[1], SPM_MASK) == SPM_UNK)
+        return training_fail(t, WEFT_BAD_ARGUMENT, paths[1], "has no piece " SPM_MASK);
+    return true;
+}
+
+int64_t training_vocab_size(const training *t)
+{
+    int source = spm_size(t->vocabulary[0]), target = spm_size(t->vocabulary[1]);
+    return source > target ? source : target;
+}
+
+/* ---- Texts ---- */
+
+static double model_option(const recipe *r, const char *name, double otherwise)
+{
+    double values[WEFT_MODEL_OPTIONS];
+    if (weft_model_parse(r->model, (const char *const *)r->model_options, r->n_model_options,
+                         values, NULL) == WEFT_OK)
+        for (size_t i = 0; i < r->model->n_options; i++)
+            if (!strcmp(r->model->options[i].name, name)) return values[i];
+    return otherwise;
+}
+
+static void choose_lengths(training *t)
+{
+    static const recipe_list lines = {{16, 24, 32, 40, 48, 64, 96}, 7};
+    recipe_list *list = &t->r.batches_lengths;
+    if (list->n) return;
+    *list = lines;
+    if (t->mode != WEFT_BATCH_BLOCKS) return;
+    list->n = 1;
+    list->at[0] = (int32_t)model_option(&t->r, "length", 64);
+}
+
+static void set_batch_options(training *t)
+{
+    const recipe *r = &t->r;
+    weft_batch_options *o = &t->batch_options;
+    choose_lengths(t);
+    *o = (weft_batch_options){.mode = t->mode,
+                              .tokens = r->batches_tokens,
+                              .n_lengths = r->batches_lengths.n,
+                              .truncate = r->batches_truncate,
+                              .pad = SPM_PAD,
+                              .bos = SPM_BOS,
+                              .eos = SPM_EOS,
+                              .mask = spm_id(t->vocabulary[1], SPM_MASK),
+                              .first_id = SPM_EOS + 1,
+                              .vocab = training_vocab_size(t),
+                              .mask_share = r->batches_mask_share,
+                              .seed = (uint64_t)r->run_seed};
+    memcpy(o->lengths, r->batches_lengths.at, sizeof o->lengths);
+}
+
+static bool read_texts(training *t, const char *source, const char *target, weft_corpus **corpus,
+                       weft_batches **batches)
+{
+    texts_counts counts;
+    *corpus = weft_corpus_new();
+    if (!*corpus) return training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
+    if (texts_read(*corpus, is_pairs(t) ? source : NULL, t->vocabulary[0], target, t->vocabulary[1],
+                   &counts, &t->error) != WEFT_OK)
+        return false;
+    weft_error error;
+    *batches = weft_batches_new(*corpus, &t->batch_options, &error);
+    if (!*batches) return training_fail(t, error.status, target, error.message);
+    weft_batch_counts c = weft_batches_counts(*batches);
+    fprintf(stderr,
+            "%s: %zu %s, %zu target tokens, %zu batches; left out: %zu empty, %zu not UTF-8, %zu "
+            "over %d tokens; cut: %zu\n",
+            target, counts.lines, is_pairs(t) ? "pairs" : "lines", c.tokens, c.batches, c.empty,
+            counts.invalid, c.left_out, t->batch_options.lengths[t->batch_options.n_lengths - 1],
+            c.cut);
+    return true;
+}
+
+bool training_texts(training *t)
+{
+    const recipe *r = &t->r;
+    bool pairs = is_pairs(t);
+    const char *valid = pairs ? r->data_valid_target : r->data_valid_text;
+    set_batch_options(t);
+    if (!read_texts(t, r->data_source, pairs ? r->data_target : r->data_text, &t->train_text,
+                    &t->train))
+        return false;
+    return !valid[0] || read_texts(t, r->data_valid_source, valid, &t->valid_text, &t->valid);
+}

@@ -1,0 +1,207 @@
+/* The folder of a run: recipe.json, metrics.jsonl, and the checkpoints model, best and step-N. */
+#include "training.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool cannot(training *t, const char *path, const char *what, int why)
+{
+    weft_error_set(&t->error, WEFT_IO, path, "cannot be %s: %s", what, strerror(why));
+    return false;
+}
+
+bool training_path(training *t, char *path, size_t size, const char *name)
+{
+    int n = snprintf(path, size, "%s/%s", t->r.run_out, name);
+    if (n > 0 && (size_t)n < size) return true;
+    return training_fail(t, WEFT_TOO_LARGE, t->r.run_out, "the path is too long");
+}
+
+/* Makes a folder and those that it lies in. */
+static bool make_folders(training *t, const char *path)
+{
+    char part[4096];
+    for (const char *at = path; at; at = strchr(at, '/')) {
+        while (*at == '/') at++;
+        const char *end = strchr(at, '/');
+        snprintf(part, sizeof part, "%.*s", end ? (int)(end - path) : (int)strlen(path), path);
+        if (part[0] && mkdir(part, 0777) != 0 && errno != EEXIST)
+            return cannot(t, path, "made", errno);
+    }
+    struct stat info;
+    if (stat(path, &info) == 0 && !S_ISDIR(info.st_mode)) return cannot(t, path, "made", ENOTDIR);
+    return true;
+}
+
+bool training_prepare_folder(training *t)
+{
+    if (!make_folders(t, t->r.run_out) ||
+        !training_path(t, t->model_path, sizeof t->model_path, "model.safetensors"))
+        return false;
+    bool there = access(t->model_path, F_OK) == 0;
+    if (there && !t->resume)
+        return training_fail(t, WEFT_BAD_ARGUMENT, t->model_path,
+                             "is there already: --resume goes on with it, another --out keeps it");
+    /* Nothing to go on from: a run that ended before its first checkpoint begins again. */
+    t->resume = there;
+    return !there || weft_params_load(t->params, t->model_path, &t->error) == WEFT_OK;
+}
+
+/* Writes a text beside, syncs it and renames it. */
+static bool write_whole(training *t, const char *path, const char *text, size_t length)
+{
+    char beside[4200];
+    snprintf(beside, sizeof beside, "%s.tmp", path);
+    FILE *file = fopen(beside, "w");
+    if (!file) return cannot(t, path, "written", errno);
+    bool good =
+        fwrite(text, 1, length, file) == length && fflush(file) == 0 && fsync(fileno(file)) == 0;
+    int why = errno;
+    if (fclose(file) != 0 && good) {
+        good = false;
+        why = errno;
+    }
+    if (good && rename(beside, path) == 0) return true;
+    if (good) why = errno;
+    unlink(beside);
+    return cannot(t, path, "written", why);
+}
+
+bool training_write_recipe(training *t)
+{
+    char path[4096];
+    cJSON *json = recipe_json(&t->r, true), *kept = recipe_json(&t->r, false);
+    char *text = json ? cJSON_Print(json) : NULL,
+         *meta = kept ? cJSON_PrintUnformatted(kept) : NULL;
+    bool good = text && meta && weft_params_set_meta(t->params, "recipe", meta) == WEFT_OK;
+    if (!good) training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
+    good = good && training_path(t, path, sizeof path, "recipe.json") &&
+           write_whole(t, path, text, strlen(text));
+    cJSON_free(text);
+    cJSON_free(meta);
+    cJSON_Delete(json);
+    cJSON_Delete(kept);
+    return good;
+}
+
+/* ---- Metrics ---- */
+
+/* The bytes of a file's first lines, as far as they are whole and of steps up to `step`. */
+static size_t lines_up_to(char *text, size_t length, uint64_t step)
+{
+    size_t kept = 0;
+    while (kept < length) {
+        char *line = text + kept, *end = memchr(line, '\n', length - kept);
+        if (!end) break;
+        cJSON *json = cJSON_ParseWithLength(line, (size_t)(end - line));
+        const cJSON *at = cJSON_GetObjectItemCaseSensitive(json, "step");
+        bool good = cJSON_IsNumber(at) && at->valuedouble <= (double)step;
+        cJSON_Delete(json);
+        if (!good) break;
+        kept = (size_t)(end - text) + 1;
+    }
+    return kept;
+}
+
+bool training_open_metrics(training *t, uint64_t step)
+{
+    char path[4096], *text = NULL;
+    size_t size = 0;
+    if (!training_path(t, path, sizeof path, "metrics.jsonl")) return false;
+    FILE *old = fopen(path, "r");
+    ssize_t length = old ? getdelim(&text, &size, 0, old) : 0;
+    if (old) fclose(old);
+    size_t kept = length > 0 && t->resume ? lines_up_to(text, (size_t)length, step) : 0;
+    bool good = write_whole(t, path, text ? text : "", kept);
+    free(text);
+    if (!good) return false;
+    t->metrics = fopen(path, "a");
+    return t->metrics || cannot(t, path, "opened", errno);
+}
+
+bool training_write_metrics(training *t, cJSON *line)
+{
+    char *text = line ? cJSON_PrintUnformatted(line) : NULL;
+    cJSON_Delete(line);
+    if (!text) return training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
+    bool good = fprintf(t->metrics, "%s\n", text) > 0 && fflush(t->metrics) == 0;
+    int why = errno;
+    cJSON_free(text);
+    return good || cannot(t, "metrics.jsonl", "written", why);
+}
+
+/* ---- Checkpoints ---- */
+
+/* The number of "step-N.safetensors"; false if the name is none such. */
+static bool step_of(const char *name, uint64_t *step)
+{
+    char *end;
+    if (strncmp(name, "step-", 5) != 0 || name[5] < '0' || name[5] > '9') return false;
+    *step = strtoull(name + 5, &end, 10);
+    return !strcmp(end, ".safetensors");
+}
+
+/* Removes the oldest kept checkpoints beyond those to keep, one by one. */
+static void forget_old(training *t)
+{
+    for (;;) {
+        DIR *folder = opendir(t->r.run_out);
+        uint64_t step, oldest = UINT64_MAX;
+        int64_t count = 0;
+        if (!folder) return;
+        for (const struct dirent *e = readdir(folder); e; e = readdir(folder)) {
+            if (!step_of(e->d_name, &step)) continue;
+            count++;
+            if (step < oldest) oldest = step;
+        }
+        closedir(folder);
+        if (count <= t->r.run_keep) return;
+        char name[64], path[4096];
+        snprintf(name, sizeof name, "step-%" PRIu64 ".safetensors", oldest);
+        if (!training_path(t, path, sizeof path, name) || unlink(path) != 0) return;
+    }
+}
+
+/* A second name for the checkpoint just written; where links cannot be had, a second file. */
+static bool keep(training *t, uint64_t step)
+{
+    char name[64], path[4096];
+    snprintf(name, sizeof name, "step-%" PRIu64 ".safetensors", step);
+    if (!training_path(t, path, sizeof path, name)) return false;
+    unlink(path);
+    if (link(t->model_path, path) != 0 && weft_params_save(t->params, path, &t->error) != WEFT_OK)
+        return false;
+    forget_old(t);
+    return true;
+}
+
+bool training_save(training *t)
+{
+    uint64_t step = weft_trainer_get_state(t->trainer).step;
+    if (t->saved) return true;
+    if (!t->r.schedule_steps) {
+        char text[64];
+        snprintf(text, sizeof text, "%.3f", t->spent);
+        weft_params_set_meta(t->params, "train.seconds", text);
+    }
+    if (weft_trainer_save(t->trainer, t->model_path) != WEFT_OK) {
+        t->error = *weft_trainer_error(t->trainer);
+        return false;
+    }
+    t->saved = true;
+    return t->r.run_keep == 0 || step == 0 || keep(t, step);
+}
+
+bool training_save_best(training *t)
+{
+    char path[4096];
+    if (!training_path(t, path, sizeof path, "best.safetensors")) return false;
+    if (weft_trainer_save_model(t->trainer, path) == WEFT_OK) return true;
+    t->error = *weft_trainer_error(t->trainer);
+    return false;
+}

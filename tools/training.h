@@ -1,0 +1,51 @@
+/* What the files of `weft train` share. */
+#ifndef WEFT_TOOLS_TRAINING_H
+#define WEFT_TOOLS_TRAINING_H
+
+#include "recipe.h"
+#include "texts.h"
+
+typedef struct training {
+    recipe r;
+    bool resume, json;
+    weft_batch_mode mode;
+    spm *vocabulary[2]; /* of source and target; source NULL or the same if there is one only */
+    weft_corpus *train_text, *valid_text;
+    weft_batches *train, *valid; /* valid NULL: no validation */
+    weft_batch_options batch_options;
+    weft_params *params;
+    weft_trainer *trainer;
+    FILE *metrics;
+    char vocabulary_path[2][4096], model_path[4096];
+    bool saved;   /* since then the trainer has not changed */
+    double spent; /* seconds of this run and those that it goes on with */
+    weft_error error;
+} training;
+
+static inline bool training_fail(training *t, weft_status status, const char *where,
+                                 const char *what)
+{
+    weft_error_set(&t->error, status, where, "%s", what);
+    return false;
+}
+
+/* train_data.c: vocabularies, corpora, batches; each false after an error in t->error. */
+bool training_choose_mode(training *t);
+bool training_vocabularies(training *t, bool make);
+bool training_texts(training *t);
+int64_t training_vocab_size(const training *t);
+
+/* train_files.c: the folder of a run. A path in it, in a buffer of its own. */
+bool training_path(training *t, char *path, size_t size, const char *name);
+/* Makes it, or loads its checkpoint if t->resume, which becomes false if there is none yet. */
+bool training_prepare_folder(training *t);
+bool training_write_recipe(training *t);
+/* Opens the metrics, without the lines of steps after `step`. */
+bool training_open_metrics(training *t, uint64_t step);
+/* Writes a line and frees it. */
+bool training_write_metrics(training *t, cJSON *line);
+/* Saves the checkpoint, and keeps it as step-N if it is one of those to keep. */
+bool training_save(training *t);
+bool training_save_best(training *t);
+
+#endif
