@@ -13,8 +13,12 @@ KERNEL(require_finite)
     const T *from = (const T *)call->in[0].data + begin;
     if (to != from && end > begin) memcpy(to, from, (size_t)(end - begin) * sizeof(T));
     if (part) return;
-    for (size_t i = 1; i < call->n_in; i++)
-        if (!isfinite(*(const T *)call->in[i].data)) weft_call_not_finite(call, i);
+    for (size_t i = 1; i < call->n_in; i++) {
+        const weft_tensor *x = &call->in[i];
+        if (x->dtype == WEFT_F32 ? !isfinite(*(const float *)x->data)
+                                 : !isfinite(*(const double *)x->data))
+            weft_call_not_finite(call, i);
+    }
 }
 
 #else
@@ -27,7 +31,7 @@ static bool infer_require_finite(weft_infer *infer)
 {
     char text[128];
     for (size_t i = 0; i < infer->n_in; i++) {
-        if (!weft_infer_float(infer, i) || !weft_infer_same_dtype(infer, 0, i)) return false;
+        if (!weft_infer_float(infer, i)) return false;
         if (i && infer->in[i].shape.rank)
             return weft_infer_fail(infer, WEFT_BAD_SHAPE, "input %zu must be a scalar, got %s", i,
                                    weft_shape_text(infer->in[i].shape, text, sizeof text));
@@ -52,8 +56,12 @@ static int64_t parts_require_finite(const weft_call *call)
     {                                                                                              \
         WEFT_FLOAT, __VA_ARGS__, -2, 2, false                                                      \
     }
+#define SCALAR(dtype)                                                                              \
+    {                                                                                              \
+        dtype, {0, {0}}, -2, 2, false                                                              \
+    }
 static const weft_sample samples_require_finite[] = {
-    {NULL, 3, {F({2, {3, 4}}), F({0, {0}}), F({0, {0}})}},
+    {NULL, 3, {F({2, {3, 4}}), SCALAR(WEFT_F32), SCALAR(WEFT_F64)}},
     {NULL, 2, {F({0, {0}}), F({0, {0}})}},
     {NULL, 2, {F({2, {0, 3}}), F({0, {0}})}},
 };

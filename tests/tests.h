@@ -17,6 +17,7 @@
     X(attention) \
     X(autograd) \
     X(params) \
+    X(train) \
     X(dot) \
     X(models) \
     X(golden) \

@@ -1,0 +1,778 @@
+/* Training: schedules against closed forms, batches row by row, accumulation against one large
+ * batch, the moving average by hand, resumed against uninterrupted trainings, steps that are not
+ * finite. */
+#include "tests.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- Schedules ---- */
+
+static bool near(double a, double b)
+{
+    return fabs(a - b) <= 1e-12 * fmax(fabs(b), 1e-3);
+}
+
+static void test_schedules(void)
+{
+    const double pi = 3.14159265358979323846;
+    weft_schedule s = {WEFT_SCHEDULE_CONSTANT, 2, 0.5, 10, 110};
+    for (uint64_t n = 0; n < 130; n++) {
+        double warm = 2 * (double)(n + 1) / 10;
+        double p = n < 10 ? 0 : n > 110 ? 1 : (double)(n - 10) / 100;
+        s.kind = WEFT_SCHEDULE_CONSTANT;
+        CU_ASSERT_TRUE(near(weft_schedule_rate(&s, n, 0), n < 10 ? warm : 2));
+        s.kind = WEFT_SCHEDULE_LINEAR;
+        CU_ASSERT_TRUE(near(weft_schedule_rate(&s, n, 0), n < 10 ? warm : 2 - 1.5 * p));
+        s.kind = WEFT_SCHEDULE_COSINE;
+        CU_ASSERT_TRUE(
+            near(weft_schedule_rate(&s, n, 0), n < 10 ? warm : 0.5 + 0.75 * (1 + cos(pi * p))));
+        s.kind = WEFT_SCHEDULE_INVERSE_SQRT;
+        CU_ASSERT_TRUE(near(weft_schedule_rate(&s, n, 0),
+                            n < 10 ? warm : fmax(0.5, 2 * sqrt(10.0 / (double)(n + 1)))));
+    }
+    /* The paper's formula: d^-0.5 min(step^-0.5, step warmup^-1.5). */
+    weft_schedule paper = {WEFT_SCHEDULE_INVERSE_SQRT, weft_schedule_paper_peak(512, 4000), 0, 4000,
+                           0};
+    for (uint64_t n = 1; n < 100000; n = n * 3 / 2 + 1) {
+        double step = (double)n;
+        double wanted = pow(512, -0.5) * fmin(pow(step, -0.5), step * pow(4000, -1.5));
+        CU_ASSERT_TRUE(near(weft_schedule_rate(&paper, n - 1, 0.7), wanted));
+    }
+    /* By time: the share says how far the decay is. */
+    weft_schedule timed = {WEFT_SCHEDULE_LINEAR, 1, 0, 4, 0};
+    CU_ASSERT_TRUE(near(weft_schedule_rate(&timed, 100, 0.25), 0.75));
+    CU_ASSERT_TRUE(near(weft_schedule_rate(&timed, 1, 0), 0.5));
+    CU_ASSERT_TRUE(near(weft_schedule_rate(&timed, 1, 0.9), 0.1));
+    CU_ASSERT_STRING_EQUAL(weft_schedule_name(WEFT_SCHEDULE_COSINE), "cosine");
+    CU_ASSERT_PTR_NULL(weft_schedule_name((weft_schedule_kind)99));
+    CU_ASSERT_EQUAL(weft_schedule_rate(NULL, 1, 0), 0);
+}
+
+/* ---- Batches ---- */
+
+enum { PAD = 0, BOS = 2, EOS = 3, MASK = 4, FIRST = 5, VOCAB = 40 };
+
+/* n sequences of 1 .. most tokens; the first token of sequence i is FIRST + i % (VOCAB - FIRST). */
+static weft_corpus *make_corpus(size_t n, size_t most, bool pairs, uint64_t seed)
+{
+    weft_corpus *c = weft_corpus_new();
+    for (size_t i = 0; i < n; i++) {
+        int32_t ids[2][64];
+        size_t length[2];
+        for (int side = 0; side < 2; side++) {
+            length[side] = 1 + test_random(&seed) % most;
+            for (size_t k = 0; k < length[side]; k++)
+                ids[side][k] = FIRST + (int32_t)(test_random(&seed) % (VOCAB - FIRST));
+        }
+        ids[1][0] = FIRST + (int32_t)(i % (VOCAB - FIRST));
+        weft_corpus_add(c, pairs ? ids[0] : NULL, pairs ? length[0] : 0, ids[1], length[1]);
+    }
+    return c;
+}
+
+static weft_batch_options batch_options(weft_batch_mode mode, int64_t tokens)
+{
+    return (weft_batch_options){.mode = mode,
+                                .tokens = tokens,
+                                .lengths = {8, 12, 16},
+                                .n_lengths = 3,
+                                .pad = PAD,
+                                .bos = BOS,
+                                .eos = EOS,
+                                .mask = MASK,
+                                .first_id = FIRST,
+                                .vocab = VOCAB,
+                                .seed = 7};
+}
+
+typedef struct rows {
+    int32_t source[4096], in[4096], out[4096];
+} rows;
+
+/* How often each first target token appears in an epoch, and a hash of the epoch's order. */
+static uint64_t walk_epoch(weft_batches *b, uint64_t epoch, size_t count[VOCAB], rows *r)
+{
+    uint64_t hash = 0;
+    size_t tokens = 0;
+    weft_batches_start(b, epoch);
+    for (size_t i = 0; i < weft_batches_counts(b).batches; i++) {
+        weft_batch_shape s = weft_batches_shape(b, i);
+        tokens += weft_batches_fill(b, i, r->source, r->in, r->out);
+        for (int64_t row = 0; row < s.rows; row++) {
+            const int32_t *source = r->source + row * s.target_len;
+            const int32_t *in = r->in + row * s.target_len, *out = r->out + row * s.target_len;
+            if (in[0] == PAD) {
+                CU_ASSERT_EQUAL(out[0], PAD);
+                CU_ASSERT_EQUAL(source[0], PAD);
+                continue;
+            }
+            CU_ASSERT_EQUAL(in[0], BOS);
+            count[out[0]]++;
+            hash = hash * 31 + (uint64_t)out[0];
+            bool ended = false;
+            for (int64_t k = 0; k < s.target_len; k++) {
+                CU_ASSERT_TRUE(!ended || (out[k] == PAD && in[k] == PAD));
+                if (k && !ended) CU_ASSERT_EQUAL(in[k], out[k - 1]);
+                if (out[k] == EOS) ended = true;
+            }
+            CU_ASSERT_TRUE(ended);
+            size_t ends = 0;
+            for (int64_t k = 0; k < s.source_len; k++) ends += source[k] == EOS;
+            CU_ASSERT_EQUAL(ends, 1);
+        }
+    }
+    CU_ASSERT_EQUAL(tokens, weft_batches_counts(b).tokens);
+    return hash;
+}
+
+static void test_batches_of_pairs(void)
+{
+    rows *r = malloc(sizeof *r);
+    weft_corpus *c = make_corpus(350, 15, true, 1);
+    weft_batch_options o = batch_options(WEFT_BATCH_PAIRS, 64);
+    weft_error error;
+    weft_batches *b = weft_batches_new(c, &o, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(b);
+    CU_ASSERT_EQUAL(weft_batches_counts(b).rows, 350);
+    CU_ASSERT_TRUE(weft_batches_most(b) <= 64);
+    uint64_t hashes[3];
+    for (uint64_t epoch = 0; epoch < 3; epoch++) {
+        size_t count[VOCAB] = {0};
+        hashes[epoch] = walk_epoch(b, epoch, count, r);
+        for (int id = FIRST; id < VOCAB; id++) CU_ASSERT_EQUAL(count[id], 10);
+    }
+    CU_ASSERT_TRUE(hashes[0] != hashes[1] && hashes[1] != hashes[2]);
+    size_t count[VOCAB] = {0};
+    CU_ASSERT_EQUAL(walk_epoch(b, 1, count, r), hashes[1]);
+    o.seed = 8;
+    weft_batches *other = weft_batches_new(c, &o, &error);
+    CU_ASSERT_TRUE(walk_epoch(other, 1, count, r) != hashes[1]);
+    weft_batches_free(b);
+    weft_batches_free(other);
+    weft_corpus_free(c);
+    free(r);
+}
+
+/* Every order of three rows is as likely as the others. */
+static void test_shuffle_is_even(void)
+{
+    weft_corpus *c = weft_corpus_new();
+    rows *r = malloc(sizeof *r);
+    size_t seen[3][3] = {{0}};
+    for (int32_t i = 0; i < 3; i++) weft_corpus_add(c, NULL, 0, (int32_t[]){FIRST + i}, 1);
+    weft_batch_options o = batch_options(WEFT_BATCH_LINES, 24);
+    weft_batches *b = weft_batches_new(c, &o, NULL);
+    for (uint64_t epoch = 0; epoch < 3000; epoch++) {
+        weft_batches_start(b, epoch);
+        weft_batches_fill(b, 0, NULL, r->in, r->out);
+        for (int i = 0; i < 3; i++) seen[i][r->out[8 * i] - FIRST]++;
+    }
+    for (int i = 0; i < 3; i++)
+        for (int k = 0; k < 3; k++) CU_ASSERT_TRUE(seen[i][k] > 900 && seen[i][k] < 1100);
+    weft_batches_free(b);
+    weft_corpus_free(c);
+    free(r);
+}
+
+static void test_long_and_empty(void)
+{
+    rows *r = malloc(sizeof *r);
+    weft_corpus *c = weft_corpus_new();
+    int32_t ids[20];
+    for (int32_t i = 0; i < 20; i++) ids[i] = FIRST + i;
+    weft_corpus_add(c, NULL, 0, ids, 20);
+    weft_corpus_add(c, NULL, 0, ids, 0);
+    weft_corpus_add(c, NULL, 0, ids, 15);
+    weft_batch_options o = batch_options(WEFT_BATCH_LINES, 16);
+    weft_batches *b = weft_batches_new(c, &o, NULL);
+    weft_batch_counts n = weft_batches_counts(b);
+    CU_ASSERT_EQUAL(n.rows, 1);
+    CU_ASSERT_EQUAL(n.left_out, 1);
+    CU_ASSERT_EQUAL(n.empty, 1);
+    CU_ASSERT_EQUAL(n.cut, 0);
+    weft_batches_free(b);
+    o.truncate = true;
+    b = weft_batches_new(c, &o, NULL);
+    n = weft_batches_counts(b);
+    CU_ASSERT_EQUAL(n.rows, 2);
+    CU_ASSERT_EQUAL(n.cut, 1);
+    CU_ASSERT_EQUAL(n.tokens, 32);
+    size_t ends = 0;
+    for (size_t i = 0; i < 2; i++) {
+        CU_ASSERT_EQUAL(weft_batches_fill(b, i, NULL, r->in, r->out), 16);
+        ends += r->out[15] == EOS; /* the one that was cut has no end */
+    }
+    CU_ASSERT_EQUAL(ends, 1);
+    weft_batches_free(b);
+    weft_error error;
+    o.truncate = false;
+    o.n_lengths = 1;
+    CU_ASSERT_PTR_NULL(weft_batches_new(c, &o, &error));
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "2 are longer, 1 empty"));
+    o.vocab = 10;
+    CU_ASSERT_PTR_NULL(weft_batches_new(c, &o, &error));
+    CU_ASSERT_EQUAL(error.status, WEFT_BAD_INDEX);
+    weft_corpus_free(c);
+    free(r);
+}
+
+/* Blocks laid in their order are the whole text. */
+static void test_blocks(void)
+{
+    rows *r = malloc(sizeof *r);
+    weft_corpus *c = make_corpus(40, 20, false, 3);
+    weft_batch_options o = batch_options(WEFT_BATCH_BLOCKS, 16);
+    weft_batches *b = weft_batches_new(c, &o, NULL);
+    weft_batch_counts n = weft_batches_counts(b);
+    size_t ends = 0, begins = 0, tokens = 0;
+    CU_ASSERT_EQUAL(n.rows, (n.tokens + 15) / 16);
+    for (size_t i = 0; i < n.batches; i++) {
+        tokens += weft_batches_fill(b, i, NULL, r->in, r->out);
+        for (int k = 0; k < 16; k++) {
+            ends += r->out[k] == EOS;
+            begins += r->in[k] == BOS;
+            if (k && r->in[k] != BOS && r->in[k] != PAD) CU_ASSERT_EQUAL(r->in[k], r->out[k - 1]);
+        }
+    }
+    CU_ASSERT_EQUAL(tokens, n.tokens);
+    CU_ASSERT_EQUAL(ends, 40);
+    CU_ASSERT_EQUAL(begins, 40);
+    weft_batches_free(b);
+    weft_corpus_free(c);
+    free(r);
+}
+
+static void test_masks(void)
+{
+    rows *r = malloc(sizeof *r), *again = malloc(sizeof *again);
+    weft_corpus *c = make_corpus(2000, 14, false, 5);
+    weft_batch_options o = batch_options(WEFT_BATCH_MASKED, 256);
+    weft_batches *b = weft_batches_new(c, &o, NULL);
+    double shown = 0, hidden = 0, masked = 0, same = 0;
+    for (uint64_t epoch = 0; epoch < 2; epoch++) {
+        weft_batches_start(b, epoch);
+        for (size_t i = 0; i < weft_batches_counts(b).batches; i++) {
+            weft_batch_shape s = weft_batches_shape(b, i);
+            size_t n = weft_batches_fill(b, i, NULL, r->in, r->out);
+            size_t bytes = (size_t)(s.rows * s.target_len) * sizeof *r->in;
+            weft_batches_fill(b, i, NULL, again->in, again->out);
+            CU_ASSERT_EQUAL(memcmp(r->in, again->in, bytes), 0);
+            hidden += (double)n;
+            for (int64_t row = 0; row < s.rows; row++) {
+                size_t in_row = 0;
+                const int32_t *in = r->in + row * s.target_len, *out = r->out + row * s.target_len;
+                for (int64_t k = 0; k < s.target_len; k++) {
+                    shown += in[k] >= MASK;
+                    in_row += out[k] != PAD;
+                    if (out[k] == PAD) continue;
+                    CU_ASSERT_TRUE(out[k] >= FIRST && in[k] >= MASK);
+                    masked += in[k] == MASK;
+                    same += in[k] == out[k];
+                }
+                CU_ASSERT_TRUE(in[0] == PAD || in_row > 0);
+            }
+        }
+    }
+    /* Short rows without a chosen token get one, hence a little over 15 %. */
+    CU_ASSERT_TRUE(hidden / shown > 0.15 && hidden / shown < 0.21);
+    CU_ASSERT_TRUE(fabs(masked / hidden - 0.8) < 0.03);
+    CU_ASSERT_TRUE(fabs(same / hidden - (0.1 + 0.1 / (VOCAB - FIRST))) < 0.02);
+    weft_batches_free(b);
+    weft_corpus_free(c);
+    free(r);
+    free(again);
+}
+
+static void test_entropy(void)
+{
+    weft_corpus *c = weft_corpus_new();
+    weft_corpus_add(c, NULL, 0, (int32_t[]){5, 5, 6}, 3);
+    /* Counts with one added: 5: 3, 6: 2, EOS: 2, seven others 1 each, of 14. */
+    double wanted = -(2 * log(3 / 14.0) + log(2 / 14.0) + log(2 / 14.0)) / 4;
+    CU_ASSERT_TRUE(near(weft_unigram_entropy(c, c, 10, EOS), wanted));
+    CU_ASSERT_TRUE(isnan(weft_unigram_entropy(NULL, c, 10, EOS)));
+    weft_corpus_free(c);
+}
+
+/* ---- The trainer ---- */
+
+typedef struct rig {
+    weft_corpus *corpus;
+    weft_batches *batches;
+    weft_params *params;
+    weft_trainer *trainer;
+} rig;
+
+static const char *const tiny[] = {"vocab=40", "d_model=8",        "heads=2",
+                                   "d_ff=12",  "encoder_layers=1", "decoder_layers=1",
+                                   "f64=1",    "dropout=0.1"};
+#define N_TINY (sizeof tiny / sizeof *tiny)
+
+static weft_trainer_options trainer_options(void)
+{
+    return (weft_trainer_options){.model = weft_model_find("transformer"),
+                                  .model_options = tiny,
+                                  .n_model_options = N_TINY,
+                                  .optimizer = WEFT_ADAM_DEFAULT,
+                                  .schedule = {WEFT_SCHEDULE_INVERSE_SQRT, 1e-2, 0, 4, 0},
+                                  .seed = 3};
+}
+
+/* On rows of one length, `rows` of them a batch; `load`: a checkpoint to go on with, or NULL. */
+static rig open_rig(const weft_trainer_options *o, int64_t batch_rows, size_t sequences,
+                    const char *load)
+{
+    weft_error error = {0};
+    rig r = {.corpus = make_corpus(sequences, 11, true, 2), .params = weft_params_new()};
+    weft_batch_options b = batch_options(WEFT_BATCH_PAIRS, 12 * batch_rows);
+    b.lengths[0] = 12;
+    b.n_lengths = 1;
+    r.batches = weft_batches_new(r.corpus, &b, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(r.batches);
+    if (load) CU_ASSERT_EQUAL_FATAL(weft_params_load(r.params, load, &error), WEFT_OK);
+    r.trainer = weft_trainer_new(o, r.batches, r.params, &error);
+    if (!r.trainer) printf("\n    %s: %s\n", error.where, error.message);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(r.trainer);
+    return r;
+}
+
+static void close_rig(rig *r)
+{
+    weft_trainer_free(r->trainer);
+    weft_batches_free(r->batches);
+    weft_corpus_free(r->corpus);
+    weft_params_free(r->params);
+}
+
+static void take_steps(rig *r, int n)
+{
+    for (int i = 0; i < n; i++)
+        CU_ASSERT_EQUAL_FATAL(weft_trainer_step(r->trainer, 0, NULL), WEFT_OK);
+}
+
+/* The largest difference of any element of the first store's tensors whose names do not begin so.
+ */
+static double difference(const weft_params *a, const weft_params *b, const char *without)
+{
+    double worst = 0;
+    for (size_t i = 0; i < weft_params_count(a); i++) {
+        weft_tensor x, y;
+        const char *name = weft_params_name(a, i);
+        if (without && !strncmp(name, without, strlen(without))) continue;
+        weft_params_get(a, name, &x);
+        if (!weft_params_get(b, name, &y)) return INFINITY;
+        for (int64_t k = 0; k < weft_shape_numel(x.shape); k++)
+            worst = fmax(worst, fabs(((double *)x.data)[k] - ((double *)y.data)[k]));
+    }
+    return worst;
+}
+
+static void test_accumulation(void)
+{
+    static const char *const still[] = {"vocab=40", "d_model=8",        "heads=2",
+                                        "d_ff=12",  "encoder_layers=1", "decoder_layers=1",
+                                        "f64=1",    "dropout=0"};
+    weft_trainer_options o = trainer_options();
+    o.model_options = still;
+    for (int kind = 0; kind < 2; kind++) {
+        weft_step_report whole, parts;
+        o.optimizer.kind = kind ? WEFT_ADAMW : WEFT_SGD;
+        o.optimizer.sgd.momentum = 0.9;
+        o.accumulate = 0;
+        rig once = open_rig(&o, 12, 12, NULL);
+        o.accumulate = 4;
+        rig often = open_rig(&o, 3, 12, NULL);
+        CU_ASSERT_EQUAL(weft_batches_counts(once.batches).batches, 1);
+        CU_ASSERT_EQUAL(weft_batches_counts(often.batches).batches, 4);
+        for (int i = 0; i < 3; i++) {
+            CU_ASSERT_EQUAL_FATAL(weft_trainer_step(once.trainer, 0, &whole), WEFT_OK);
+            CU_ASSERT_EQUAL_FATAL(weft_trainer_step(often.trainer, 0, &parts), WEFT_OK);
+            CU_ASSERT_EQUAL(whole.tokens, parts.tokens);
+            CU_ASSERT_TRUE(fabs(whole.loss - parts.loss) < 1e-10);
+            CU_ASSERT_TRUE(fabs(whole.norm - parts.norm) < 1e-9);
+        }
+        /* Adam divides by the root of the second moment, which amplifies rounding near zero. */
+        double off = difference(once.params, often.params, NULL);
+        CU_ASSERT_TRUE(off < (kind ? 1e-5 : 1e-12));
+        CU_ASSERT_EQUAL(weft_trainer_get_state(often.trainer).step, 3);
+        close_rig(&once);
+        close_rig(&often);
+    }
+}
+
+static void test_moving_average(void)
+{
+    weft_trainer_options o = trainer_options();
+    o.ema = 0.25;
+    rig r = open_rig(&o, 4, 20, NULL);
+    const char *name = "enc.0.ffn.in.weight";
+    weft_tensor p, ema;
+    double mine = 0;
+    for (int i = 0; i < 8; i++) {
+        take_steps(&r, 1);
+        weft_params_get(r.params, name, &p);
+        CU_ASSERT_TRUE_FATAL(weft_params_get(r.params, "ema.enc.0.ffn.in.weight", &ema));
+        double keep = fmin(0.25, (double)i / (i + 10));
+        mine = keep * mine + (1 - keep) * ((double *)p.data)[5];
+        CU_ASSERT_TRUE(near(((double *)ema.data)[5], mine));
+    }
+    /* What is evaluated and saved to be used is the average. */
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/weft-train-%ld.safetensors", (long)getpid());
+    CU_ASSERT_EQUAL(weft_trainer_save_model(r.trainer, path), WEFT_OK);
+    weft_params *model = weft_params_new();
+    CU_ASSERT_EQUAL(weft_params_load(model, path, NULL), WEFT_OK);
+    weft_tensor saved;
+    CU_ASSERT_TRUE_FATAL(weft_params_get(model, name, &saved));
+    CU_ASSERT_EQUAL(((double *)saved.data)[5], ((double *)ema.data)[5]);
+    CU_ASSERT_FALSE(weft_params_get(model, "opt.step", NULL));
+    CU_ASSERT_PTR_NULL(weft_params_meta(model, "train.state"));
+    CU_ASSERT_STRING_EQUAL(weft_params_meta(model, "model"), "transformer");
+    CU_ASSERT_STRING_EQUAL(weft_params_meta(model, "step"), "8");
+    double averaged, raw, tokens_of_raw;
+    size_t tokens;
+    CU_ASSERT_EQUAL(weft_trainer_evaluate(r.trainer, r.batches, 0, &averaged, &tokens), WEFT_OK);
+    CU_ASSERT_EQUAL(tokens, weft_batches_counts(r.batches).tokens);
+    weft_trainer_options plain = trainer_options();
+    rig other = open_rig(&plain, 4, 20, path);
+    CU_ASSERT_EQUAL(weft_trainer_evaluate(other.trainer, other.batches, 0, &raw, &tokens), WEFT_OK);
+    tokens_of_raw = (double)tokens;
+    CU_ASSERT_TRUE(tokens_of_raw > 0 && near(raw, averaged));
+    unlink(path);
+    weft_params_free(model);
+    close_rig(&other);
+    close_rig(&r);
+}
+
+static bool same_files(const char *a, const char *b)
+{
+    FILE *x = fopen(a, "rb"), *y = fopen(b, "rb");
+    bool same = x && y;
+    size_t n = 0;
+    while (same) {
+        int c = getc(x), d = getc(y);
+        same = c == d;
+        if (c == EOF || d == EOF) break;
+        n++;
+    }
+    if (x) fclose(x);
+    if (y) fclose(y);
+    return same && n > 1000;
+}
+
+/* Stopped at every step and taken up by a new trainer, and with evaluations in between. */
+static void test_resume(void)
+{
+    char whole[64], parts[64];
+    double nll;
+    snprintf(whole, sizeof whole, "/tmp/weft-whole-%ld.safetensors", (long)getpid());
+    snprintf(parts, sizeof parts, "/tmp/weft-parts-%ld.safetensors", (long)getpid());
+    for (uint32_t accumulate = 1; accumulate <= 3; accumulate += 2) {
+        weft_trainer_options o = trainer_options();
+        o.accumulate = accumulate;
+        o.ema = 0.9;
+        o.threads = 1;
+        rig r = open_rig(&o, 4, 30, NULL);
+        take_steps(&r, 9);
+        weft_trainer_judge(r.trainer, 1.5);
+        CU_ASSERT_EQUAL(weft_trainer_save(r.trainer, whole), WEFT_OK);
+        weft_trainer_state wanted = weft_trainer_get_state(r.trainer);
+        CU_ASSERT_TRUE(wanted.epoch > 0);
+        close_rig(&r);
+        for (int i = 0; i < 9; i++) {
+            o.threads = 1 + i % 3;
+            r = open_rig(&o, 4, 30, i ? parts : NULL);
+            CU_ASSERT_EQUAL(weft_trainer_evaluate(r.trainer, r.batches, 2, &nll, NULL), WEFT_OK);
+            take_steps(&r, 1);
+            CU_ASSERT_EQUAL(weft_trainer_evaluate(r.trainer, r.batches, 0, &nll, NULL), WEFT_OK);
+            if (i == 8) weft_trainer_judge(r.trainer, 1.5);
+            CU_ASSERT_EQUAL(weft_trainer_save(r.trainer, parts), WEFT_OK);
+            close_rig(&r);
+        }
+        CU_ASSERT_TRUE(same_files(whole, parts));
+        /* What it was trained with holds. */
+        weft_error error;
+        weft_params *params = weft_params_new();
+        weft_corpus *c = make_corpus(30, 11, true, 2);
+        weft_batch_options b = batch_options(WEFT_BATCH_PAIRS, 48);
+        b.lengths[0] = 12;
+        b.n_lengths = 1;
+        weft_batches *batches = weft_batches_new(c, &b, &error);
+        CU_ASSERT_EQUAL(weft_params_load(params, whole, &error), WEFT_OK);
+        o.seed = 4;
+        CU_ASSERT_PTR_NULL(weft_trainer_new(&o, batches, params, &error));
+        CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "with seed 3, not 4"));
+        o.seed = 3;
+        o.model_options = (const char *const[]){"vocab=40", "d_model=16"};
+        o.n_model_options = 2;
+        CU_ASSERT_PTR_NULL(weft_trainer_new(&o, batches, params, &error));
+        CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "with d_model=8, not 16"));
+        weft_batches_free(batches);
+        weft_corpus_free(c);
+        weft_params_free(params);
+    }
+    unlink(whole);
+    unlink(parts);
+}
+
+static void test_judging(void)
+{
+    weft_trainer_options o = trainer_options();
+    rig r = open_rig(&o, 4, 20, NULL);
+    CU_ASSERT_TRUE(isnan(weft_trainer_get_state(r.trainer).best));
+    CU_ASSERT_FALSE(weft_trainer_judge(r.trainer, NAN));
+    CU_ASSERT_TRUE(weft_trainer_judge(r.trainer, 2));
+    CU_ASSERT_FALSE(weft_trainer_judge(r.trainer, 2));
+    CU_ASSERT_FALSE(weft_trainer_judge(r.trainer, 3));
+    CU_ASSERT_EQUAL(weft_trainer_get_state(r.trainer).stale, 2);
+    CU_ASSERT_TRUE(weft_trainer_judge(r.trainer, 1));
+    CU_ASSERT_EQUAL(weft_trainer_get_state(r.trainer).stale, 0);
+    CU_ASSERT_EQUAL(weft_trainer_get_state(r.trainer).best, 1);
+    close_rig(&r);
+}
+
+/* ---- What is not finite ---- */
+
+static weft_params *copy_store(const weft_params *params)
+{
+    weft_params *copy = weft_params_new();
+    for (size_t i = 0; i < weft_params_count(params); i++) {
+        weft_tensor from, to;
+        weft_params_get(params, weft_params_name(params, i), &from);
+        weft_params_add(copy, weft_params_name(params, i), from.dtype, from.shape, &to, NULL);
+        memcpy(to.data, from.data,
+               (size_t)weft_shape_numel(from.shape) * weft_dtype_bytes(from.dtype));
+    }
+    return copy;
+}
+
+static bool same_stores(const weft_params *a, const weft_params *b, const char *without)
+{
+    for (size_t i = 0; i < weft_params_count(a); i++) {
+        weft_tensor x, y;
+        const char *name = weft_params_name(a, i);
+        if (!strncmp(name, without, strlen(without))) continue;
+        weft_params_get(a, name, &x);
+        if (!weft_params_get(b, name, &y)) return false;
+        if (memcmp(x.data, y.data, (size_t)weft_shape_numel(x.shape) * weft_dtype_bytes(x.dtype)))
+            return false;
+    }
+    return true;
+}
+
+static void test_infinite_parameter(void)
+{
+    for (uint32_t accumulate = 1; accumulate <= 2; accumulate++) {
+        weft_trainer_options o = trainer_options();
+        o.accumulate = accumulate;
+        o.ema = 0.5;
+        rig r = open_rig(&o, 4, 20, NULL);
+        weft_tensor w;
+        take_steps(&r, 3);
+        CU_ASSERT_TRUE_FATAL(weft_params_get(r.params, "enc.0.ffn.in.weight", &w));
+        double was = ((double *)w.data)[17];
+        ((double *)w.data)[17] = INFINITY;
+        weft_params *before = copy_store(r.params);
+        weft_trainer_state state = weft_trainer_get_state(r.trainer);
+        CU_ASSERT_EQUAL(weft_trainer_step(r.trainer, 0, NULL), WEFT_NOT_FINITE);
+        const weft_error *e = weft_trainer_error(r.trainer);
+        CU_ASSERT_STRING_EQUAL(e->where, "enc.0.ffn.in.weight");
+        CU_ASSERT_PTR_NOT_NULL(strstr(e->message, "holds an infinity at [1, 5] of [8, 12]"));
+        CU_ASSERT_PTR_NOT_NULL(strstr(e->message, "step 4 was not made"));
+        CU_ASSERT_TRUE(same_stores(before, r.params, accumulate > 1 ? "sum." : "none."));
+        CU_ASSERT_EQUAL(weft_trainer_get_state(r.trainer).step, state.step);
+        CU_ASSERT_EQUAL(weft_trainer_get_state(r.trainer).batch, state.batch);
+        /* Put right, it goes on as if nothing had been. */
+        ((double *)w.data)[17] = was;
+        take_steps(&r, 5);
+        rig straight = open_rig(&o, 4, 20, NULL);
+        take_steps(&straight, 8);
+        CU_ASSERT_TRUE(same_stores(straight.params, r.params, "none."));
+        weft_params_free(before);
+        close_rig(&straight);
+        close_rig(&r);
+    }
+}
+
+/* The first node is named, not one that passes it on; infinities that are meant are not. */
+static void test_first_node(void)
+{
+    weft_graph *g = weft_graph_new();
+    weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(2, 3));
+    weft_value mask = weft_input(g, "mask", WEFT_BOOL, WEFT_SHAPE(2, 3));
+    weft_value hidden = weft_softmax(g, weft_masked_fill(g, x, mask, -INFINITY), -1);
+    weft_scope_push(g, "enc.0.ffn");
+    weft_value root = weft_sqrt(g, weft_add_scalar(g, x, -1.5));
+    weft_scope_pop(g);
+    weft_value y = weft_sum(g, weft_mul(g, weft_exp(g, root), hidden), WEFT_AXES(0, 1), false);
+    weft_value counter = weft_state(g, "counter", WEFT_F32, WEFT_SCALAR, WEFT_INIT_ZEROS);
+    weft_value more = weft_require_finite(g, weft_add_scalar(g, counter, 1), &y, 1);
+    weft_value counted = weft_assign(g, counter, more);
+    weft_error error = {0};
+    weft_params *params = weft_params_new();
+    weft_plan *plan = weft_plan_new(g, (weft_value[]){y, counted}, 2, NULL, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(plan);
+    weft_params_init(params, g, 1, &error);
+    weft_session *s = weft_session_new(plan, params, NULL, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+    float good[6] = {2, 3, 4, 5, 6, 7}, bad[6] = {2, 3, 4, 5, 1, 0}, count = -1;
+    const uint8_t masked[6] = {0, 1, 0, 1, 1, 0};
+    weft_feed(s, mask, masked, sizeof masked);
+    weft_feed(s, x, good, sizeof good);
+    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_session_find_nonfinite(s, &error), WEFT_OK);
+    weft_feed(s, x, bad, sizeof bad);
+    CU_ASSERT_EQUAL(weft_run(s), WEFT_NOT_FINITE);
+    CU_ASSERT_PTR_NOT_NULL(strstr(weft_session_error(s)->message, "is not finite"));
+    CU_ASSERT_EQUAL(weft_session_find_nonfinite(s, &error), WEFT_NOT_FINITE);
+    CU_ASSERT_STRING_EQUAL(error.where, "enc.0.ffn/sqrt");
+    CU_ASSERT_STRING_EQUAL(error.message, "produced NaN at [1, 1] of [2, 3]");
+    weft_fetch(s, counter, &count, sizeof count);
+    CU_ASSERT_EQUAL(count, 1); /* the one good run */
+    good[2] = 1e4f;            /* overflows in exp */
+    weft_feed(s, x, good, sizeof good);
+    CU_ASSERT_EQUAL(weft_run(s), WEFT_NOT_FINITE);
+    CU_ASSERT_EQUAL(weft_session_find_nonfinite(s, &error), WEFT_NOT_FINITE);
+    CU_ASSERT_STRING_EQUAL(error.where, "exp");
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "an infinity at [0, 2]"));
+    CU_ASSERT_EQUAL(weft_session_find_nonfinite(NULL, &error), WEFT_BAD_ARGUMENT);
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_params_free(params);
+    weft_graph_free(g);
+}
+
+/* ---- Decay, averages ---- */
+
+static void test_names(void)
+{
+    CU_ASSERT_TRUE(weft_name_matches(WEFT_NO_DECAY_DEFAULT, "enc.0.ffn.in.bias"));
+    CU_ASSERT_TRUE(weft_name_matches(WEFT_NO_DECAY_DEFAULT, "enc.0.norm_ffn.gamma"));
+    CU_ASSERT_TRUE(weft_name_matches(WEFT_NO_DECAY_DEFAULT, "target_embedding"));
+    CU_ASSERT_FALSE(weft_name_matches(WEFT_NO_DECAY_DEFAULT, "enc.0.ffn.in.weight"));
+    CU_ASSERT_TRUE(weft_name_matches("a*b*c", "a.b.b.c"));
+    CU_ASSERT_FALSE(weft_name_matches("a*b*c", "a.b.b.cd"));
+    CU_ASSERT_TRUE(weft_name_matches("x,*", ""));
+    CU_ASSERT_FALSE(weft_name_matches("", "x"));
+    CU_ASSERT_FALSE(weft_name_matches(NULL, "x"));
+}
+
+/* Without gradients AdamW only shrinks, and what no_decay names stays. */
+static void test_decay(void)
+{
+    weft_graph *g = weft_graph_new();
+    weft_value p[2] = {weft_param(g, "w.weight", WEFT_F64, WEFT_SHAPE(3), WEFT_INIT_ONES),
+                       weft_param(g, "w.bias", WEFT_F64, WEFT_SHAPE(3), WEFT_INIT_ONES)};
+    weft_value zero = weft_fill(g, WEFT_F64, WEFT_SHAPE(3), 0.0);
+    weft_optimizer o = WEFT_ADAM_DEFAULT;
+    o.kind = WEFT_ADAMW;
+    o.adam.weight_decay = 0.5;
+    o.no_decay = WEFT_NO_DECAY_DEFAULT;
+    weft_value step = weft_apply_gradients(g, p, (weft_value[]){zero, zero}, 2, WEFT_NO_VALUE,
+                                           weft_scalar(g, WEFT_F64, 0.1), &o, NULL, NULL);
+    weft_error error = {0};
+    weft_params *params = weft_params_new();
+    weft_plan *plan = weft_plan_new(g, &step, 1, NULL, &error);
+    weft_params_init(params, g, 1, &error);
+    weft_session *s = weft_session_new(plan, params, NULL, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    double x[3];
+    weft_fetch(s, p[0], x, sizeof x);
+    CU_ASSERT_TRUE(near(x[1], 0.95));
+    weft_fetch(s, p[1], x, sizeof x);
+    CU_ASSERT_EQUAL(x[1], 1);
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_params_free(params);
+    weft_graph_free(g);
+}
+
+static void test_checkpoint_average(void)
+{
+    char paths[2][64];
+    weft_tensor a, b, mean;
+    weft_trainer_options o = trainer_options();
+    rig r = open_rig(&o, 4, 20, NULL);
+    const char *list[2] = {paths[0], paths[1]};
+    weft_params *stores[2];
+    for (int i = 0; i < 2; i++) {
+        snprintf(paths[i], sizeof paths[i], "/tmp/weft-mean%d-%ld.safetensors", i, (long)getpid());
+        take_steps(&r, 2);
+        CU_ASSERT_EQUAL(weft_trainer_save(r.trainer, paths[i]), WEFT_OK);
+        stores[i] = copy_store(r.params);
+    }
+    weft_error error = {0};
+    weft_params *average = weft_params_new();
+    CU_ASSERT_EQUAL(weft_params_average(average, list, 2, &error), WEFT_OK);
+    weft_params_get(stores[0], "embedding", &a);
+    weft_params_get(stores[1], "embedding", &b);
+    CU_ASSERT_TRUE_FATAL(weft_params_get(average, "embedding", &mean));
+    for (int i = 0; i < 40 * 8; i++)
+        CU_ASSERT_TRUE(
+            near(((double *)mean.data)[i], (((double *)a.data)[i] + ((double *)b.data)[i]) / 2));
+    CU_ASSERT_FALSE(weft_params_get(average, "opt.m.embedding", NULL));
+    CU_ASSERT_STRING_EQUAL(weft_params_meta(average, "step"), "4");
+    weft_params *other = weft_params_new();
+    weft_params_set_meta(r.params, "model_options", "vocab=1");
+    CU_ASSERT_EQUAL(weft_params_save(r.params, paths[1], &error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_params_average(other, list, 2, &error), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_STRING_EQUAL(error.where, paths[0]);
+    for (int i = 0; i < 2; i++) {
+        unlink(paths[i]);
+        weft_params_free(stores[i]);
+    }
+    weft_params_free(average);
+    weft_params_free(other);
+    close_rig(&r);
+}
+
+static void test_refusals(void)
+{
+    weft_error error;
+    rig r = {.corpus = make_corpus(5, 5, false, 1), .params = weft_params_new()};
+    weft_batch_options b = batch_options(WEFT_BATCH_LINES, 64);
+    weft_trainer_options o = trainer_options();
+    r.batches = weft_batches_new(r.corpus, &b, &error);
+    CU_ASSERT_PTR_NULL(weft_trainer_new(&o, r.batches, r.params, &error));
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "has a source"));
+    o.model = weft_model_find("attention");
+    o.n_model_options = 0;
+    CU_ASSERT_PTR_NULL(weft_trainer_new(&o, r.batches, r.params, &error));
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "no model of tokens"));
+    o.model = weft_model_find("gpt");
+    o.ema = 1;
+    CU_ASSERT_PTR_NULL(weft_trainer_new(&o, r.batches, r.params, &error));
+    CU_ASSERT_PTR_NULL(weft_trainer_new(NULL, r.batches, r.params, &error));
+    CU_ASSERT_EQUAL(weft_trainer_step(NULL, 0, NULL), WEFT_BAD_ARGUMENT);
+    b.lengths[1] = 8;
+    CU_ASSERT_PTR_NULL(weft_batches_new(r.corpus, &b, &error));
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "ascend"));
+    CU_ASSERT_EQUAL(weft_corpus_add(NULL, NULL, 0, NULL, 0), WEFT_BAD_ARGUMENT);
+    close_rig(&r);
+}
+
+void train_tests(void)
+{
+    CU_pSuite suite = CU_add_suite("train", NULL, NULL);
+    CU_add_test(suite, "schedules equal their formulas", test_schedules);
+    CU_add_test(suite, "an epoch has every pair once, in its own order", test_batches_of_pairs);
+    CU_add_test(suite, "shuffling is even", test_shuffle_is_even);
+    CU_add_test(suite, "long and empty sequences are counted", test_long_and_empty);
+    CU_add_test(suite, "blocks are the whole text", test_blocks);
+    CU_add_test(suite, "hidden tokens", test_masks);
+    CU_add_test(suite, "unigram entropy", test_entropy);
+    CU_add_test(suite, "accumulated gradients equal one large batch", test_accumulation);
+    CU_add_test(suite, "moving average", test_moving_average);
+    CU_add_test(suite, "a resumed training has the same bits", test_resume);
+    CU_add_test(suite, "best and stale evaluations", test_judging);
+    CU_add_test(suite, "an infinite parameter stops the step", test_infinite_parameter);
+    CU_add_test(suite, "the first node that is not finite", test_first_node);
+    CU_add_test(suite, "patterns of names", test_names);
+    CU_add_test(suite, "weight decay by name", test_decay);
+    CU_add_test(suite, "average of checkpoints", test_checkpoint_average);
+    CU_add_test(suite, "refusals", test_refusals);
+}
