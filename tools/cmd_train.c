@@ -108,16 +108,6 @@ static bool fix_model_options(training *t)
 
 /* ---- The trainer ---- */
 
-static double d_model(const recipe *r)
-{
-    double values[WEFT_MODEL_OPTIONS];
-    weft_model_parse(r->model, (const char *const *)r->model_options, r->n_model_options, values,
-                     NULL);
-    for (size_t i = 0; i < r->model->n_options; i++)
-        if (!strcmp(r->model->options[i].name, "d_model")) return values[i];
-    return 0;
-}
-
 static bool make_trainer(training *t)
 {
     const recipe *r = &t->r;
@@ -139,10 +129,11 @@ static bool make_trainer(training *t)
         .seed = (uint64_t)r->run_seed,
         .threads = (int)r->run_threads};
     if (o.schedule.peak == 0) {
-        if (d_model(r) < 1)
+        double width = training_model_option(r, "d_model", 0);
+        if (width < 1)
             return training_fail(t, WEFT_BAD_ARGUMENT, r->model->name,
                                  "has no d_model, which the paper's learning rate (0) needs");
-        o.schedule.peak = weft_schedule_paper_peak((int64_t)d_model(r), o.schedule.warmup);
+        o.schedule.peak = weft_schedule_paper_peak((int64_t)width, o.schedule.warmup);
     }
     t->trainer = weft_trainer_new(&o, t->train, t->params, &t->error);
     return t->trainer != NULL;

@@ -19,6 +19,7 @@ static const struct {
     {"demo", "show something, computed on the spot", cmd_demo},
     {"train", "train a model on text files", cmd_train},
     {"average", "average the parameters of checkpoints", cmd_average},
+    {"plot", "draw the losses of training runs", cmd_plot},
     {"translate", "translate lines from standard input", cmd_translate},
 };
 #define N_COMMANDS (sizeof commands / sizeof *commands)

@@ -20,6 +20,7 @@ int cmd_check(int argc, char **argv);
 int cmd_seeds(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 int cmd_average(int argc, char **argv);
+int cmd_plot(int argc, char **argv);
 int cmd_train(int argc, char **argv);
 int cmd_translate(int argc, char **argv);
 

@@ -48,6 +48,16 @@ static bool is_pairs(const training *t)
     return t->mode == WEFT_BATCH_PAIRS;
 }
 
+double training_model_option(const recipe *r, const char *name, double otherwise)
+{
+    double values[WEFT_MODEL_OPTIONS];
+    if (weft_model_parse(r->model, (const char *const *)r->model_options, r->n_model_options,
+                         values, NULL) == WEFT_OK)
+        for (size_t i = 0; i < r->model->n_options; i++)
+            if (!strcmp(r->model->options[i].name, name)) return values[i];
+    return otherwise;
+}
+
 /* ---- Vocabularies ---- */
 
 static bool copy_file(training *t, const char *from, const char *to)
@@ -105,6 +115,9 @@ bool training_vocabularies(training *t, bool make)
     const recipe *r = &t->r;
     bool apart = is_pairs(t) && (!r->vocabulary_shared || r->vocabulary_source_file[0] ||
                                  r->vocabulary_target_file[0]);
+    if (apart && training_model_option(r, "tied", 0) != 0)
+        return training_fail(t, WEFT_BAD_ARGUMENT, r->model->name,
+                             "two vocabularies need two tables: tied=0");
     const char *files[2] = {r->data_source, r->data_target};
     char(*paths)[4096] = t->vocabulary_path;
     if (apart && (!training_path(t, paths[0], sizeof *paths, "vocab.source.model") ||
@@ -136,16 +149,6 @@ int64_t training_vocab_size(const training *t)
 
 /* ---- Texts ---- */
 
-static double model_option(const recipe *r, const char *name, double otherwise)
-{
-    double values[WEFT_MODEL_OPTIONS];
-    if (weft_model_parse(r->model, (const char *const *)r->model_options, r->n_model_options,
-                         values, NULL) == WEFT_OK)
-        for (size_t i = 0; i < r->model->n_options; i++)
-            if (!strcmp(r->model->options[i].name, name)) return values[i];
-    return otherwise;
-}
-
 static void choose_lengths(training *t)
 {
     static const recipe_list lines = {{16, 24, 32, 40, 48, 64, 96}, 7};
@@ -154,7 +157,7 @@ static void choose_lengths(training *t)
     *list = lines;
     if (t->mode != WEFT_BATCH_BLOCKS) return;
     list->n = 1;
-    list->at[0] = (int32_t)model_option(&t->r, "length", 64);
+    list->at[0] = (int32_t)training_model_option(&t->r, "length", 64);
 }
 
 static void set_batch_options(training *t)

@@ -33,6 +33,8 @@ static inline bool training_fail(training *t, weft_status status, const char *wh
 bool training_choose_mode(training *t);
 bool training_vocabularies(training *t, bool make);
 bool training_texts(training *t);
+/* The value of an option of the model; `otherwise` if it has none such. */
+double training_model_option(const recipe *r, const char *name, double otherwise);
 int64_t training_vocab_size(const training *t);
 
 /* train_files.c: the folder of a run. A path in it, in a buffer of its own. */

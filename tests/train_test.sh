@@ -1,0 +1,231 @@
+#!/usr/bin/env bash
+# Training from outside: recipes, every kind of model, metrics and plots, killed and resumed runs,
+# signals, full disks, losses that are not finite, the line of progress on a terminal.
+# Usage: train_test.sh PATH_OF_WEFT
+set -uo pipefail
+weft=$(realpath "$1")
+source_root=$(realpath "$(dirname "$0")/..")
+data=$source_root/tools/data/bible-en-es
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+export OMP_WAIT_POLICY=passive
+failures=0
+skipped=()
+
+fail()
+{
+    echo "failed: $*"
+    failures=$((failures + 1))
+}
+
+# expect STATUS TEXT COMMAND...: the exit status, and a text somewhere in what it prints.
+expect()
+{
+    local status=$1 text=$2 got
+    shift 2
+    got=$("$@" 2>&1 </dev/null)
+    local was=$?
+    if [ $was -ne "$status" ] || ! grep -qF -- "$text" <<<"$got"; then
+        fail "$* gave status $was, expected $status and \"$text\"; it printed:"
+        head -n 12 <<<"$got"
+    fi
+}
+
+for l in en es; do
+    head -n 300 "$data/train.$l" >"train.$l"
+    head -n 40 "$data/valid.$l" >"valid.$l"
+done
+files=(--source train.en --target train.es --valid-source valid.en --valid-target valid.es)
+small=(d_model=16 heads=2 d_ff=32 --vocab 300 --batch-tokens 256 --warmup 5 --measure=false)
+pair=("$weft" train "${files[@]}" "${small[@]}" encoder_layers=1 decoder_layers=1)
+text=("$weft" train --text train.en --valid-text valid.en "${small[@]}")
+
+# ---- Recipes ----
+mkdir recipes && cat >recipes/small.json <<'END'
+{
+    "about": "a small one",
+    "model": "transformer",
+    "model_options": {"d_model": 16, "heads": 2, "d_ff": 32, "encoder_layers": 1, "decoder_layers": 1},
+    "data": {"folder": "..", "source": "train.en", "target": "train.es",
+             "valid_source": "valid.en", "valid_target": "valid.es"},
+    "vocabulary": {"size": 300, "type": "unigram"},
+    "batches": {"tokens": 256, "lengths": [16, 32, 64], "truncate": true},
+    "optimizer": {"kind": "adamw", "weight_decay": 0.1, "ema": 0.9},
+    "schedule": {"kind": "cosine", "lr": 0.01, "warmup": 5, "steps": 9},
+    "run": {"out": "from-recipe", "measure": false, "keep": 2, "save_every": 2, "log_every": 1}
+}
+END
+expect 0 "steps=9" "$weft" train recipes/small.json
+ls from-recipe | tr '\n' ' ' >list
+[ "$(cat list)" = "best.safetensors metrics.jsonl model.safetensors recipe.json step-8.safetensors step-9.safetensors vocab.model " ] ||
+    fail "the folder has $(cat list)"
+grep -q '"cosine"' from-recipe/recipe.json || fail "recipe.json does not tell the schedule"
+[ "$(grep -c '"smoothed"' from-recipe/metrics.jsonl)" -eq 9 ] || fail "not one line a step"
+# The stored recipe makes the same run again, from anywhere.
+mkdir elsewhere
+(cd elsewhere && expect 0 "finished after 9" "$weft" train ../from-recipe/recipe.json --out again)
+cmp from-recipe/model.safetensors elsewhere/again/model.safetensors || fail "a repeated run differs"
+expect 0 "steps=3" "$weft" train recipes/small.json --out short --steps 3
+expect 0 '{"recipe":{"model":"transformer"' "$weft" train recipes/small.json --out json --steps 1 --json
+mkdir moved && cp train.* valid.* moved
+expect 0 "moved/train.en" "$weft" train recipes/small.json --data moved --out moved/run --steps 1
+
+bad()
+{
+    echo "$1" >bad.json
+    expect 1 "$2" "$weft" train bad.json --out bad
+}
+bad '{"model": "gpt", "schedul": {}}' '"schedul" is no key of a recipe'
+bad '{"model": "gpt", "schedule": {"rate": 1}}' 'schedule has no key "rate"'
+bad '{"model": "gpt", "schedule": {"lr": "fast"}}' "schedule.lr is not a number from 0 to 100"
+bad '{"model": "gpt", "schedule": {"warmup": 1.5}}' "schedule.warmup is not a whole number"
+bad '{"model": "gpt", "schedule": {"kind": "steep"}}' "schedule.kind is not one of constant|linear"
+bad '{"model": "gpt", "batches": {"lengths": [16, 8]}}' "batches.lengths is not"
+bad '{"model": "gpt", "batches": {"truncate": 1}}' "batches.truncate is not true or false"
+bad '{"model": "gtp"}' 'no model "gtp"'
+bad '{"model": "gpt", "model_options": {"width": 3}, "data": {"text": "train.en"}}' 'no option "width"'
+bad '{"model": "gpt",
+      "schedule": }' "is not JSON, near line 2"
+bad '[1]' "is not a JSON object"
+bad '{"model": "gpt"}' "needs a text file (--text)"
+bad '{"model": "transformer", "data": {"source": "train.en"}}' "needs a pair of text files"
+expect 1 "none.json: cannot be opened" "$weft" train none.json
+expect 2 "is not a number from 0 to 100" "$weft" train --lr fast
+expect 2 'no model "gtp"' "$weft" train gtp
+expect 1 "no model of tokens" "$weft" train attention --text train.en --out bad
+expect 1 "no folder for the run" "$weft" train --text train.en
+expect 1 "cannot be made" "${pair[@]}" --out train.en/run
+if [ -d /proc/self ]; then
+    expect 1 "cannot be made" "${pair[@]}" --out /proc/weft --steps 1
+    expect 1 "cannot be written" "${pair[@]}" --out /proc/self --steps 1
+fi
+expect 1 "tied=0" "${pair[@]}" --shared-vocab=false --out bad --steps 1
+
+# ---- Texts ----
+{ printf '\xEF\xBB\xBFone\r\n\r\nthree \xC3\x28\nfour\r\n'; cat train.en; } >odd.en
+{ printf 'uno\r\ndos\r\ntres\ncuatro\r\n'; cat train.es; } >odd.es
+expect 0 "304 pairs" "${pair[@]}" --source odd.en --target odd.es --out odd --steps 1
+expect 0 "left out: 1 empty, 1 not UTF-8" "${pair[@]}" --source odd.en --target odd.es --out odd2 --steps 1
+expect 0 "over 40 tokens; cut: 0" "${pair[@]}" --lengths 16,40 --out long --steps 1
+expect 0 "0 over 40 tokens; cut: " "${pair[@]}" --lengths 16,40 --truncate --out cut --steps 1
+expect 1 "are longer" "${pair[@]}" --lengths 3 --out none --steps 1
+
+# ---- Models and vocabularies ----
+expect 0 "finished after 12" "${text[@]}" gpt layers=1 --out gpt --steps 12
+expect 0 "finished after 4" "${text[@]}" gpt layers=1 --mode lines --vocab-type char --lengths 64,256 --out chars --steps 4
+expect 0 "finished after 4" "${text[@]}" llama kv_heads=1 layers=1 --vocab-file gpt/vocab.model --out llama --steps 4
+cmp gpt/vocab.model llama/vocab.model || fail "a vocabulary given is not the one used"
+expect 0 "finished after 4" "${text[@]}" bert layers=1 --out bert --steps 4
+expect 1 "has no piece <mask>" "${text[@]}" bert layers=1 --vocab-file gpt/vocab.model --out bert2 --steps 4
+expect 1 "needs batches of masked lines" "${text[@]}" bert layers=1 --mode blocks --out bert3
+expect 0 "finished after 4" "$weft" train "${files[@]}" seq2seq width=16 hidden=16 layers=1 \
+    --lengths 8,16 --truncate --vocab 300 --measure=false --out s2s --steps 4
+expect 0 "finished after 4" "${pair[@]}" --shared-vocab=false tied=0 --out apart --steps 4
+if [ ! -s apart/vocab.source.model ] || [ ! -s apart/vocab.target.model ]; then
+    fail "no two vocabularies"
+fi
+expect 0 "finished after 4" "${pair[@]}" --lr 0 --schedule inverse-sqrt --accumulate 2 --out paper --steps 4
+
+# ---- Killed and resumed ----
+resumed=("${pair[@]}" --steps 60 --save-every 3 --valid-every 10 --keep 2 --log-every 1 --ema 0.9
+    --accumulate 2)
+"${resumed[@]}" --out whole >log 2>&1 || { fail "the whole run"; tail -n 3 log; }
+for i in $(seq 0 9); do
+    "${resumed[@]}" --out parts --resume >log 2>&1 &
+    pid=$!
+    for _ in $(seq 500); do
+        lines=$(cat parts/metrics.jsonl 2>/dev/null | wc -l)
+        if [ "$lines" -ge $((i * 6 + RANDOM % 6)) ]; then break; fi
+        kill -0 $pid 2>/dev/null || break
+        sleep 0.01
+    done
+    kill -KILL $pid 2>/dev/null
+    wait $pid 2>/dev/null
+done
+expect 0 "finished after 60" "${resumed[@]}" --out parts --resume
+without_times()
+{
+    sed 's/,"seconds":.*//' "$1/metrics.jsonl"
+}
+cmp whole/model.safetensors parts/model.safetensors || fail "a killed and resumed run differs"
+cmp whole/best.safetensors parts/best.safetensors || fail "its best checkpoint differs"
+[ "$(without_times whole)" = "$(without_times parts)" ] || fail "its metrics differ"
+[ "$(ls parts | grep -c '^step-')" -eq 2 ] || fail "not two checkpoints are kept"
+expect 0 "finished after 60" "$weft" train --resume --out parts
+expect 0 "finished after 62" "$weft" train --resume --out parts --steps 62
+expect 1 "was made with d_model=16, not 32" "${resumed[@]}" --out parts --resume d_model=32
+expect 1 "is there already" "${resumed[@]}" --out parts
+
+# ---- Early stopping, average, plot ----
+expect 0 "stopped early after 6 steps" "${pair[@]}" --lr 1e-9 --steps 100 --valid-every 2 \
+    --patience 2 --floor 0 --warmup 1000000 --out early
+expect 0 "mean of 2" "$weft" average parts/step-*.safetensors -o mean.safetensors
+expect 1 "another model" "$weft" average gpt/best.safetensors mean.safetensors -o x.safetensors
+expect 2 "are needed" "$weft" average mean.safetensors
+if command -v gnuplot >/dev/null; then
+    expect 0 "" "$weft" plot whole parts -o loss.svg
+    grep -q "whole: validation" loss.svg || fail "no curve in the plot"
+else
+    skipped+=("the plot: no gnuplot")
+fi
+expect 1 "none/metrics.jsonl: cannot be opened" "$weft" plot none -o x.svg
+
+# ---- Signals ----
+for signal in INT TERM; do
+    "${pair[@]}" --minutes 5 --out "signal-$signal" >log 2>&1 &
+    pid=$!
+    for _ in $(seq 300); do grep -q "^step" log && break; sleep 0.02; done
+    kill -$signal $pid
+    if ! wait $pid || ! grep -q "stopped by a signal after" log; then
+        fail "SIG$signal"
+        cat log
+    fi
+    [ -s "signal-$signal/model.safetensors" ] || fail "no checkpoint after SIG$signal"
+done
+
+# ---- A full disk ----
+expect 0 "finished after 4" "${pair[@]}" --steps 4 --out full
+cp full/model.safetensors before
+limited()
+{
+    (ulimit -f 40 && "$@")
+}
+expect 1 "cannot be written: File too large" limited "${pair[@]}" --steps 8 --out full --resume
+cmp before full/model.safetensors || fail "a failed save has harmed the checkpoint"
+[ -z "$(ls full | grep tmp)" ] || fail "a failed save leaves a file"
+expect 0 "finished after 8" "${pair[@]}" --steps 8 --out full --resume
+
+# ---- Not finite ----
+expect 1 "was not made" "${pair[@]}" --optimizer sgd --clip 0 --lr 100 --warmup 0 --schedule constant \
+    --momentum 0.9 --steps 500 --save-every 1 --out wild
+expect 0 "mean of 1" "$weft" average wild/model.safetensors -o tame.safetensors
+
+# ---- A terminal ----
+if command -v script >/dev/null; then
+    script -qec "${pair[*]} --steps 5 --out terminal" /dev/null >log </dev/null
+    if ! grep -q $'\r\033\\[Kstep 5 .*left' log; then
+        fail "no line that updates itself on a terminal"
+        cat -v log
+    fi
+else
+    skipped+=("the line of progress on a terminal: no script(1)")
+fi
+[ "$(grep -c $'\r' <("${pair[@]}" --steps 3 --out plain 2>&1))" -eq 0 ] || fail "escapes without a terminal"
+
+for recipe in "$source_root"/models/recipes/*.json; do
+    folder=()
+    case $recipe in *multi30k*)
+        mkdir -p m30k
+        for l in en de; do cp train.en "m30k/train.$l" && cp valid.en "m30k/val.$l"; done
+        folder=(--data m30k)
+        ;;
+    esac
+    expect 0 "finished after 1" "$weft" train "$recipe" ${folder[@]+"${folder[@]}"} --steps 1 --threads 1 \
+        --vocab 260 --batch-tokens 128 --valid-batches 1 --measure=false d_model=16 heads=2 d_ff=32 \
+        --out "recipe-$(basename "$recipe" .json)"
+done
+
+for s in ${skipped[@]+"${skipped[@]}"}; do echo "skipped: $s"; done
+[ $failures -eq 0 ] && echo "training: all as expected"
+exit $((failures > 0))
