@@ -2,7 +2,7 @@
  * of the list over them, evaluates it, and saves and resumes it bit for bit.
  *
  * A program makes a weft_corpus of token ids, weft_batches of it, a parameter store and a
- * weft_trainer; then calls weft_trainer_step as often as it likes. See models/docs/training.md.
+ * weft_trainer; then calls weft_trainer_step as often as it likes. See docs/training.md.
  */
 #ifndef WEFT_TRAIN_H
 #define WEFT_TRAIN_H

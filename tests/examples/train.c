@@ -1,0 +1,56 @@
+/* Trains a small language model on sequences that count modulo 7, keeps the best, and resumes from
+ * the file that an earlier run of this program has left, if there is one. */
+#include <weft/weft.h>
+
+#include <stdio.h>
+
+enum { PAD, UNK, BOS, EOS, FIRST, VOCAB = FIRST + 7 };
+
+int main(int argc, char **argv)
+{
+    const char *path = argc > 1 ? argv[1] : "counting.safetensors";
+    weft_corpus *corpus = weft_corpus_new();
+    for (int start = 0; start < 7; start++) {
+        int32_t ids[12];
+        for (int i = 0; i < 12; i++) ids[i] = FIRST + (start + i) % 7;
+        weft_corpus_add(corpus, NULL, 0, ids, 12);
+    }
+    weft_error error = {0};
+    weft_batch_options rows = {.mode = WEFT_BATCH_LINES,
+                               .tokens = 64,
+                               .lengths = {13},
+                               .n_lengths = 1,
+                               .pad = PAD,
+                               .bos = BOS,
+                               .eos = EOS,
+                               .vocab = VOCAB,
+                               .seed = 1};
+    weft_batches *batches = weft_batches_new(corpus, &rows, &error);
+
+    const char *sizes[] = {"vocab=11", "d_model=32", "heads=2", "d_ff=64", "layers=1"};
+    weft_trainer_options options = {.model = weft_model_find("gpt"),
+                                    .model_options = sizes,
+                                    .n_model_options = 5,
+                                    .optimizer = WEFT_ADAM_DEFAULT,
+                                    .schedule = {WEFT_SCHEDULE_COSINE, 1e-2, 1e-4, 10, 100},
+                                    .seed = 1};
+    weft_params *params = weft_params_new();
+    weft_error none;
+    weft_params_load(params, path, &none); /* without such a file it begins */
+    weft_trainer *trainer = weft_trainer_new(&options, batches, params, &error);
+    if (!trainer) return fprintf(stderr, "%s: %s\n", error.where, error.message), 1;
+
+    weft_step_report report;
+    double nll = 0;
+    while (weft_trainer_get_state(trainer).step < 100)
+        if (weft_trainer_step(trainer, 0, &report) != WEFT_OK) {
+            const weft_error *e = weft_trainer_error(trainer);
+            return fprintf(stderr, "%s: %s\n", e->where, e->message), 1;
+        }
+    weft_trainer_evaluate(trainer, batches, 0, &nll, NULL);
+    weft_trainer_save(trainer, path);
+    printf("%.3f nats a token after %d steps\n", nll, (int)weft_trainer_get_state(trainer).step);
+    weft_trainer_free(trainer), weft_batches_free(batches), weft_corpus_free(corpus);
+    weft_params_free(params);
+    return !(nll < 0.35);
+}
