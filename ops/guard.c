@@ -40,11 +40,6 @@ static bool infer_require_finite(weft_infer *infer)
     return true;
 }
 
-static void vjp_require_finite(weft_vjp *v)
-{
-    if (v->wanted[0]) v->grad_in[0] = v->grad_out[0];
-}
-
 /* At least one part, so that the scalars are looked at beside an empty x, too. */
 static int64_t parts_require_finite(const weft_call *call)
 {
@@ -78,7 +73,7 @@ const weft_op weft_op_require_finite = {
     .takes = WEFT_TAKES_DENSE,
     .parts = parts_require_finite,
     .inplace = 1,
-    .vjp = vjp_require_finite,
+    .gradient = WEFT_GRADIENT_NONE,
     .samples = samples_require_finite,
     .n_samples = sizeof samples_require_finite / sizeof *samples_require_finite,
 };

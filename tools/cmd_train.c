@@ -9,6 +9,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -196,24 +197,44 @@ static double seconds_left(const loop *l)
     return done > 0 ? ((double)r->schedule_steps - (double)step) * elapsed(l) / done : 0;
 }
 
+/* Columns of the terminal, of which a line that updates itself leaves the last one free. */
+static int columns(const loop *l)
+{
+    struct winsize size = {0};
+    return ioctl(fileno(l->out), TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : 400;
+}
+
+static WEFT_PRINTF(3, 4) void append(char *line, size_t size, const char *format, ...)
+{
+    size_t used = strlen(line);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(line + used, size - used, format, arguments);
+    va_end(arguments);
+}
+
 static void progress(loop *l, bool end)
 {
     weft_trainer_state s = weft_trainer_get_state(l->t->trainer);
     int left = (int)fmin(seconds_left(l), 1e8);
+    char line[400] = "";
     if (l->computing > 0) {
         l->rate = (double)l->since / l->computing;
         l->share = l->gemm > 0 ? l->flops / l->computing / l->gemm : 0;
     }
     l->computing = l->flops = 0;
     l->since = 0;
-    fprintf(l->out, "%sstep %" PRIu64 "  loss %.3f (%.3f)", l->terminal ? "\r\033[K" : "", s.step,
-            l->report.loss, s.smoothed);
-    if (isfinite(l->valid)) fprintf(l->out, "  validation %.3f", l->valid);
-    fprintf(l->out, "  lr %.2e  norm %.2f", l->report.lr, l->report.norm);
-    if (l->rate > 0) fprintf(l->out, "  %.0f tokens/s", l->rate);
-    if (l->rate > 0 && l->gemm > 0) fprintf(l->out, " (%.0f %% of GEMM)", 100 * l->share);
-    fprintf(l->out, "  %d:%02d:%02d left%s", left / 3600, left / 60 % 60, left % 60,
-            l->terminal && !end ? "" : "\n");
+    append(line, sizeof line, "step %" PRIu64 "  loss %.3f (%.3f)", s.step, l->report.loss,
+           s.smoothed);
+    if (isfinite(l->valid)) append(line, sizeof line, "  validation %.3f", l->valid);
+    append(line, sizeof line, "  %d:%02d:%02d left", left / 3600, left / 60 % 60, left % 60);
+    if (l->rate > 0) append(line, sizeof line, "  %.0f tokens/s", l->rate);
+    if (l->rate > 0 && l->gemm > 0) append(line, sizeof line, " (%.0f %% of GEMM)", 100 * l->share);
+    append(line, sizeof line, "  lr %.2e  norm %.2f", l->report.lr, l->report.norm);
+    if (l->terminal)
+        fprintf(l->out, "\r\033[K%.*s%s", columns(l), line, end ? "\n" : "");
+    else
+        fprintf(l->out, "%s\n", line);
     fflush(l->out);
     l->last_line = elapsed(l);
 }

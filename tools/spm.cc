@@ -121,6 +121,13 @@ int spm_size(const spm *s)
     return s->processor.GetPieceSize();
 }
 
+bool spm_has_specials(const spm *s)
+{
+    const auto &p = s->processor;
+    return p.pad_id() == SPM_PAD && p.unk_id() == SPM_UNK && p.bos_id() == SPM_BOS &&
+           p.eos_id() == SPM_EOS;
+}
+
 int32_t spm_id(const spm *s, const char *piece)
 {
     try {

@@ -31,6 +31,8 @@ bool spm_train(const char *const *files, size_t n, const char *path, const spm_o
 spm *spm_load(const char *path, char *message, size_t capacity);
 void spm_free(spm *s);
 int spm_size(const spm *s);
+/* Are pad, unk, bos and eos the ids above? */
+bool spm_has_specials(const spm *s);
 /* The id of a piece; that of the unknown piece if there is none such. */
 int32_t spm_id(const spm *s, const char *piece);
 /* The ids of a text, without BOS and EOS; at most `capacity` are written. Returns their number. */

@@ -107,7 +107,10 @@ static spm *load_vocabulary(training *t, const char *path)
     char message[256] = "";
     spm *s = spm_load(path, message, sizeof message);
     if (!s) training_fail(t, WEFT_BAD_FILE, path, message);
-    return s;
+    if (!s || spm_has_specials(s)) return s;
+    training_fail(t, WEFT_BAD_ARGUMENT, path, "must have pad, unk, bos and eos as ids 0 to 3");
+    spm_free(s);
+    return NULL;
 }
 
 bool training_vocabularies(training *t, bool make)

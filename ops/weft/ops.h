@@ -249,7 +249,8 @@ WEFT_API weft_value weft_bce_with_logits(weft_graph *graph, weft_value logits, w
 WEFT_API weft_value weft_global_norm(weft_graph *graph, const weft_value *x, size_t n);
 /* x itself, which can only be had while each of the scalars is finite: otherwise the run ends
  * there with WEFT_NOT_FINITE and the scalar's name, before any update that depends on the result.
- * All are floating; the scalars may be of another dtype than x. */
+ * All are floating; the scalars may be of another dtype than x. It is meant
+ * for what updates read, and has no gradient. */
 WEFT_API weft_value weft_require_finite(weft_graph *graph, weft_value x, const weft_value *scalars,
                                         size_t n);
 
