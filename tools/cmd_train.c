@@ -207,10 +207,10 @@ static int columns(const loop *l)
 static WEFT_PRINTF(3, 4) void append(char *line, size_t size, const char *format, ...)
 {
     size_t used = strlen(line);
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(line + used, size - used, format, arguments);
-    va_end(arguments);
+    va_list list;
+    va_start(list, format);
+    vsnprintf(line + used, size - used, format, list);
+    va_end(list);
 }
 
 static void progress(loop *l, bool end)
