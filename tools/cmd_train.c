@@ -163,6 +163,7 @@ typedef struct loop {
     FILE *out;
     double gemm;                /* flops per second of large products; 0: not measured */
     double begin, spent_before; /* seconds */
+    uint64_t shown_step;        /* of the last line */
     uint64_t first_step;        /* of this run */
     double computing, flops;    /* of steps, since the last line */
     size_t tokens, since;       /* the same; and in all */
@@ -217,6 +218,8 @@ static void progress(loop *l, bool end)
 {
     weft_trainer_state s = weft_trainer_get_state(l->t->trainer);
     int left = (int)fmin(seconds_left(l), 1e8);
+    if (end && !l->terminal && l->shown_step == s.step) return;
+    l->shown_step = s.step;
     char line[400] = "";
     if (l->computing > 0) {
         l->rate = (double)l->since / l->computing;
