@@ -16,5 +16,5 @@
     X(embedding) X(embedding_grad) X(gather) X(scatter_add) X(one_hot) \
     X(fill) X(arange) X(tril_mask) \
     X(dropout) X(cross_entropy) X(cross_entropy_grad) X(mse) X(bce_with_logits) X(global_norm) \
-    X(assign) X(sgd_update) X(momentum_update) X(adam_update)
+    X(assign) X(cache_write) X(cache_reorder) X(sgd_update) X(momentum_update) X(adam_update)
 /* clang-format on */
