@@ -183,8 +183,8 @@ static bool good_cached(weft_graph *g, const char *name, weft_value x,
     const char *problem = NULL;
     if (o->merge_as_rows)
         problem = "heads merged as rows mix positions, which come one at a time";
-    else if (cache->key_len < 1 || cache->key_len > cache->most_len)
-        problem = "the positions looked at must be 1 to the most";
+    else if (cache->key_len < 0 || cache->key_len > cache->most_len)
+        problem = "the positions looked at must not be more than the most";
     else if (cache->memories < 0 || cache->memory_len > cache->most_memory)
         problem = "the memory's positions must not be more than the most";
     if (problem)

@@ -19,6 +19,7 @@
     X(params) \
     X(dot) \
     X(models) \
+    X(decode) \
     X(golden) \
     X(golden_models) \
     X(recurrent) \

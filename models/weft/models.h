@@ -121,14 +121,15 @@ typedef struct weft_cache {
     int64_t most_len;    /* positions of the states NAME.cache.k and NAME.cache.v, [batch, most_len,
                             kv_heads, head_dim] */
     int64_t key_len;     /* of which this graph looks at the first so many */
-    int64_t memories;    /* of the attention to a memory, whose states are [memories, most_memory,
-                            kv_heads, head_dim]; row i looks at memory i / (batch / memories). 0: none */
+    int64_t
+        memories; /* of the attention to a memory, whose states are [memories, most_memory,
+                     kv_heads, head_dim]; row i looks at memory i / (batch / memories). 0: none */
     int64_t most_memory, memory_len; /* positions, and of which this graph looks at the first */
 } weft_cache;
 
-/* Self-attention of x [batch, 1, d_model] to itself and what is before it: what weft_layer_attention
- * with `causal` gives at that position, by the same parameters. `mask` and `causal` are not read.
- * Heads merged as rows cannot be taken a position at a time: an error. */
+/* Self-attention of x [batch, 1, d_model] to itself and what is before it: what
+ * weft_layer_attention with `causal` gives at that position, by the same parameters. `mask` and
+ * `causal` are not read. Heads merged as rows cannot be taken a position at a time: an error. */
 WEFT_API weft_value weft_layer_attention_step(weft_graph *graph, const char *name, weft_value x,
                                               const weft_attention_options *options,
                                               const weft_cache *cache);
@@ -162,8 +163,8 @@ typedef struct weft_block_options {
     weft_feed_forward_options feed_forward;
     weft_norm norm;
     weft_norm_place place;
-    double eps;     /* of the norms */
-    double dropout; /* of the sub-layers' results */
+    double eps;              /* of the norms */
+    double dropout;          /* of the sub-layers' results */
     const weft_cache *cache; /* a position at a time: x is [batch, 1, d_model], and a memory (if the
                                 cache has any) is that of weft_layer_stack_memorize. NULL: whole */
 } weft_block_options;
@@ -277,12 +278,12 @@ typedef struct weft_decode_io {
     int64_t sentences, beams;
     int64_t most_len, key_len;       /* positions of the states, and those that are looked at */
     int64_t most_source, source_len; /* likewise of the source; 0 without one */
-    weft_value source;  /* encoding: i32 [sentences, source_len], input */
-    weft_value encoded; /* encoding: what stands for all updates */
-    weft_value token;   /* a step: i32 [rows], input: the tokens at `position` */
+    weft_value source;               /* encoding: i32 [sentences, source_len], input */
+    weft_value encoded;              /* encoding: what stands for all updates */
+    weft_value token;                /* a step: i32 [rows], input: the tokens at `position` */
     weft_value position; /* i32 scalar, input: 0 in the first step, then one more each */
-    weft_value parents; /* i32 [rows], input: the rows of the step before that these go on from */
-    weft_value logits;  /* [rows, vocab] of the tokens at position + 1 */
+    weft_value parents;  /* i32 [rows], input: the rows of the step before that these go on from */
+    weft_value logits;   /* [rows, vocab] of the tokens at position + 1 */
     int64_t vocab;
 } weft_decode_io;
 

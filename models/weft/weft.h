@@ -7,4 +7,5 @@
 #include <weft/measure.h>
 #include <weft/autograd.h>
 #include <weft/models.h>
+#include <weft/decode.h>
 #endif
