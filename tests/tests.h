@@ -20,6 +20,7 @@
     X(dot) \
     X(models) \
     X(decode) \
+    X(score) \
     X(golden) \
     X(golden_models) \
     X(recurrent) \

@@ -19,6 +19,8 @@ static const struct {
     {"demo", "show something, computed on the spot", cmd_demo},
     {"train", "train a translation model on a pair of text files", cmd_train},
     {"translate", "translate lines from standard input", cmd_translate},
+    {"generate", "go on from a prompt with a language model", cmd_generate},
+    {"score", "BLEU and chrF of translations", cmd_score},
 };
 #define N_COMMANDS (sizeof commands / sizeof *commands)
 
