@@ -458,7 +458,7 @@ static void print_stats(const translator *t)
             "parameters and caches %.1f MB\n",
             t->lines, t->tokens, t->seconds, t->seconds > 0 ? (double)t->tokens / t->seconds : 0.0,
             info.plans, 1e-6 * (double)info.arena_bytes, 1e-6 * (double)info.state_bytes);
-    if (!info.has_steps)
+    if (!info.has_steps && !t->a->recompute)
         fprintf(stderr, "%s is run as a whole for each token: it has no steps over caches\n",
                 t->run.model->name);
 }

@@ -39,7 +39,7 @@ static bool load_vocabularies(trained_run *r, const char *folder, weft_error *er
     return r->target != NULL;
 }
 
-/* The model with the options that the checkpoint tells; the vocabulary's size if it does not. */
+/* The model with the options that the checkpoint tells, and the vocabulary's size. */
 static bool find_model(trained_run *r, const char *path, weft_error *error)
 {
     const char *stored = weft_params_meta(r->params, "model_options");
@@ -53,10 +53,10 @@ static bool find_model(trained_run *r, const char *path, weft_error *error)
     }
     snprintf(vocab, sizeof vocab, "vocab=%d", spm_size(r->target));
     snprintf(texts, sizeof texts, "%s", stored);
-    if (strncmp(stored, "vocab=", 6) != 0 && !strstr(stored, " vocab=")) options[n++] = vocab;
     for (char *o = strtok_r(texts, " ", &rest); o && n < WEFT_MODEL_OPTIONS;
          o = strtok_r(NULL, " ", &rest))
         options[n++] = o;
+    options[n++] = vocab;
     return weft_model_parse(r->model, options, n, r->values, error) == WEFT_OK;
 }
 
