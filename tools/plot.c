@@ -76,7 +76,7 @@ static void write_heat(const void *picture, FILE *f)
     fprintf(f,
             "set encoding utf8\n"
             "set terminal svg size %zu,%zu noenhanced background rgb 'white'\n"
-            "set palette defined (0 'white', 0.5 '#6baed6', 1 '#08306b')\nset cbrange [0:1]\n"
+            "set palette defined (0 'white', 0.5 '#6baed6', 1 '#08306b')\nset cbrange [0:*]\n"
             "set xrange [-0.5:%zu.5]\nset yrange [%zu.5:-0.5]\n"
             "set tics scale 0\nset xtics rotate by 90 right\nunset key\n",
             220 + 22 * m->n_columns, 200 + 18 * m->n_rows, m->n_columns - 1, m->n_rows - 1);
