@@ -370,6 +370,7 @@ static bool attention_of(translator *t, const text_line *l, const int32_t *targe
     set_value(t, values, "batch", 1);
     set_value(t, values, "source_len", l->n_ids);
     set_value(t, values, "target_len", length);
+    set_value(t, values, "keep_weights", 1);
     bool good = g && t->run.model->build(g, values, false, &io) == WEFT_OK;
     if (!good) fail(t, WEFT_INTERNAL, "attention", "the model cannot be built");
     weft_value weights = good ? find_weights(t, g) : WEFT_NO_VALUE;
