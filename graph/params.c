@@ -14,7 +14,7 @@ void weft_params_free(weft_params *params)
     if (!params) return;
     for (size_t i = 0; i < params->n; i++) {
         free(params->params[i].name);
-        free(params->params[i].tensor.data);
+        if (!params->params[i].shared) free(params->params[i].tensor.data);
     }
     for (size_t i = 0; i < params->n_meta; i++) {
         free(params->metas[i].key);
@@ -54,7 +54,7 @@ void params_truncate(weft_params *params, size_t n)
     while (params->n > n) {
         param *p = &params->params[--params->n];
         free(p->name);
-        free(p->tensor.data);
+        if (!p->shared) free(p->tensor.data);
     }
     rebuild_index(params);
 }
@@ -109,9 +109,29 @@ weft_status weft_params_add(weft_params *params, const char *name, weft_dtype dt
         return weft_error_set(error, WEFT_NO_MEMORY, name, "no memory for %zu bytes", bytes);
     }
     memset(data, 0, bytes);
-    params->params[params->n] = (param){copy, weft_tensor_dense(data, dtype, shape)};
+    params->params[params->n] = (param){copy, weft_tensor_dense(data, dtype, shape), false};
     *slot_of(params, copy) = (uint32_t)++params->n;
     if (tensor) *tensor = params->params[params->n - 1].tensor;
+    return WEFT_OK;
+}
+
+weft_status weft_params_share(weft_params *params, const weft_params *from, weft_error *error)
+{
+    if (!params || !from || params == from)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "params", "two stores are needed");
+    size_t before = params->n;
+    for (size_t i = 0; i < from->n; i++) {
+        const char *name = from->params[i].name;
+        bool there = weft_params_get(params, name, NULL);
+        char *copy = !there && grow(params) ? copy_text(name) : NULL;
+        if (!copy) {
+            params_truncate(params, before);
+            return there ? weft_error_set(error, WEFT_BAD_ARGUMENT, name, "is in both stores")
+                         : weft_error_set(error, WEFT_NO_MEMORY, name, "no memory");
+        }
+        params->params[params->n] = (param){copy, from->params[i].tensor, true};
+        *slot_of(params, copy) = (uint32_t)++params->n;
+    }
     return WEFT_OK;
 }
 

@@ -7,6 +7,7 @@
 typedef struct param {
     char *name;
     weft_tensor tensor; /* dense; data are 64-byte aligned and never move */
+    bool shared;        /* the data are another store's */
 } param;
 
 typedef struct meta {

@@ -2,6 +2,7 @@
 #include <weft/models.h>
 
 #include <math.h>
+#include <stdlib.h>
 
 /* ---- Attention ---- */
 
@@ -23,27 +24,49 @@ static weft_value swap_heads(weft_graph *g, weft_value x)
     return weft_permute(g, x, WEFT_AXES(0, 2, 1, 3));
 }
 
+/* Keys and values of a memory; the rest of heads stays. Not for a fused projection. */
+static void project_memory(weft_graph *g, weft_value memory, const weft_attention_options *o,
+                           int64_t kv_heads, heads *h)
+{
+    int64_t d_model = weft_dim(g, memory, 2), head_dim = d_model / o->heads;
+    if (o->projection == WEFT_PROJECT_SEPARATE) {
+        h->k = split(g, weft_layer_linear(g, "k", memory, kv_heads * head_dim, o->bias), kv_heads);
+        h->v = split(g, weft_layer_linear(g, "v", memory, kv_heads * head_dim, o->bias), kv_heads);
+        return;
+    }
+    h->k = h->v = split(g, memory, o->heads);
+    if (o->projection == WEFT_PROJECT_NONE) return;
+    h->k = weft_layer_linear(g, "k", h->k, head_dim, o->bias);
+    h->v = weft_layer_linear(g, "v", h->v, head_dim, o->bias);
+}
+
+static void project_query(weft_graph *g, weft_value query, const weft_attention_options *o,
+                          heads *h)
+{
+    int64_t d_model = weft_dim(g, query, 2);
+    if (o->projection == WEFT_PROJECT_SEPARATE) {
+        h->q = split(g, weft_layer_linear(g, "q", query, d_model, o->bias), o->heads);
+        return;
+    }
+    h->q = split(g, query, o->heads);
+    if (o->projection != WEFT_PROJECT_NONE)
+        h->q = weft_layer_linear(g, "q", h->q, d_model / o->heads, o->bias);
+}
+
 static heads project(weft_graph *g, weft_value query, weft_value memory,
                      const weft_attention_options *o, int64_t kv_heads)
 {
-    int64_t d_model = weft_dim(g, query, 2), head_dim = d_model / o->heads;
+    heads h = {WEFT_NO_VALUE, WEFT_NO_VALUE, WEFT_NO_VALUE};
     if (o->projection == WEFT_PROJECT_FUSED) {
         weft_value parts[3];
-        weft_value all =
-            weft_name(g, weft_layer_linear(g, "qkv", query, 3 * d_model, o->bias), "qkv");
+        weft_value all = weft_layer_linear(g, "qkv", query, 3 * weft_dim(g, query, 2), o->bias);
+        weft_name(g, all, "qkv");
         weft_chunk(g, split(g, all, o->heads), -1, 3, parts);
         return (heads){parts[0], parts[1], parts[2]};
     }
-    if (o->projection == WEFT_PROJECT_SEPARATE)
-        return (heads){
-            split(g, weft_layer_linear(g, "q", query, d_model, o->bias), o->heads),
-            split(g, weft_layer_linear(g, "k", memory, kv_heads * head_dim, o->bias), kv_heads),
-            split(g, weft_layer_linear(g, "v", memory, kv_heads * head_dim, o->bias), kv_heads)};
-    weft_value q = split(g, query, o->heads), m = split(g, memory, o->heads);
-    if (o->projection == WEFT_PROJECT_NONE) return (heads){q, m, m};
-    return (heads){weft_layer_linear(g, "q", q, head_dim, o->bias),
-                   weft_layer_linear(g, "k", m, head_dim, o->bias),
-                   weft_layer_linear(g, "v", m, head_dim, o->bias)};
+    project_query(g, query, o, &h);
+    project_memory(g, memory, o, kv_heads, &h);
+    return h;
 }
 
 /* Each of the [batch, kv_heads, ...] heads stands for `repeat` neighbouring query heads. */
@@ -110,6 +133,17 @@ static bool good_options(weft_graph *g, const char *name, weft_value query, weft
     return !problem;
 }
 
+/* softmax(scale q k^T) v: [batch, query_len, heads, head_dim]; one node, unless its inside is asked
+ * for. */
+static weft_value look(weft_graph *g, const heads *h, const weft_attention_options *o,
+                       int64_t d_model, weft_attention_parts *parts)
+{
+    double scale = o->scale != 0 ? o->scale : 1 / sqrt((double)(d_model / o->heads));
+    if (parts || o->keep_weights) return swap_heads(g, attend(g, h, o, scale, parts));
+    const weft_sdpa_options fused = {scale, o->dropout, o->causal, o->mask};
+    return weft_sdpa(g, h->q, h->k, h->v, &fused);
+}
+
 weft_value weft_layer_attention(weft_graph *graph, const char *name, weft_value query,
                                 weft_value memory, const weft_attention_options *options,
                                 weft_attention_parts *parts)
@@ -122,24 +156,138 @@ weft_value weft_layer_attention(weft_graph *graph, const char *name, weft_value 
     }
     if (!good_options(g, name, query, memory, o)) return WEFT_NO_VALUE;
     weft_shape shape = weft_shape_of(g, query);
-    double head_dim = (double)(shape.dim[2] / o->heads);
-    double scale = o->scale != 0 ? o->scale : 1 / sqrt(head_dim);
     weft_scope_push(g, "%s", name);
     heads h = project(g, query, memory, o, o->kv_heads ? o->kv_heads : o->heads);
     if (o->rotary_base != 0) {
         h.q = weft_layer_rotary(g, h.q, o->rotary_base);
         h.k = weft_layer_rotary(g, h.k, o->rotary_base);
     }
-    weft_value y; /* [batch, query_len, heads, head_dim] */
-    if (parts) {
-        y = swap_heads(g, attend(g, &h, o, scale, parts));
-    } else {
-        const weft_sdpa_options fused = {scale, o->dropout, o->causal, o->mask};
-        y = weft_sdpa(g, h.q, h.k, h.v, &fused);
-    }
+    weft_value y = look(g, &h, o, shape.dim[2], parts);
     y = weft_reshape(g, o->merge_as_rows ? swap_heads(g, y) : y, shape);
     if (!o->no_out)
         y = weft_layer_linear(g, "out", weft_name(g, y, "merged"), shape.dim[2], o->out_bias);
+    weft_scope_pop(g);
+    return y;
+}
+
+/* ---- Attention over states ---- */
+
+static bool good_cached(weft_graph *g, const char *name, weft_value x,
+                        const weft_attention_options *o, const weft_cache *cache)
+{
+    if (!o || !cache) {
+        weft_graph_fail(g, WEFT_BAD_ARGUMENT, "attention \"%s\": options or cache are NULL", name);
+        return false;
+    }
+    if (!good_options(g, name, x, x, o)) return false;
+    const char *problem = NULL;
+    if (o->merge_as_rows)
+        problem = "heads merged as rows mix positions, which come one at a time";
+    else if (cache->key_len < 0 || cache->key_len > cache->most_len)
+        problem = "the positions looked at must not be more than the most";
+    else if (cache->memories < 0 || cache->memory_len > cache->most_memory)
+        problem = "the memory's positions must not be more than the most";
+    if (problem)
+        weft_graph_fail(g, WEFT_BAD_ARGUMENT, "cached attention \"%s\": %s", name, problem);
+    return !problem;
+}
+
+static weft_value cache_state(weft_graph *g, const char *name, weft_dtype dtype, int64_t rows,
+                              int64_t most, int64_t kv_heads, int64_t head_dim)
+{
+    return weft_state(g, name, dtype, WEFT_SHAPE(rows, most, kv_heads, head_dim), WEFT_INIT_ZEROS);
+}
+
+/* The first `length` positions of the state after row x at the cache's position was written. */
+static weft_value remember(weft_graph *g, const char *name, weft_value x, const weft_cache *cache)
+{
+    weft_shape s = weft_shape_of(g, x);
+    weft_value state =
+        cache_state(g, name, weft_dtype_of(g, x), s.dim[0], cache->most_len, s.dim[2], s.dim[3]);
+    if (weft_is_value(cache->parents))
+        state = weft_cache_reorder(g, state, cache->parents, cache->position);
+    state = weft_cache_write(g, state, x, cache->position);
+    return weft_slice(g, state, 1, 0, cache->key_len, 1);
+}
+
+/* True where a key lies after the position: bool [key_len]. */
+static weft_value later_keys(weft_graph *g, const weft_cache *cache)
+{
+    return weft_less(g, cache->position, weft_arange(g, WEFT_I32, cache->key_len, 0, 1));
+}
+
+weft_value weft_layer_attention_step(weft_graph *graph, const char *name, weft_value x,
+                                     const weft_attention_options *options, const weft_cache *cache)
+{
+    weft_graph *g = graph;
+    if (!good_cached(g, name, x, options, cache)) return WEFT_NO_VALUE;
+    weft_attention_options o = *options;
+    weft_shape shape = weft_shape_of(g, x);
+    int64_t kv_heads = o.kv_heads ? o.kv_heads : o.heads;
+    o.causal = false;
+    o.mask = later_keys(g, cache);
+    weft_scope_push(g, "%s", name);
+    heads h = project(g, x, x, &o, kv_heads);
+    if (o.rotary_base != 0) {
+        h.q = weft_layer_rotary_at(g, h.q, o.rotary_base, cache->position, cache->key_len);
+        h.k = weft_layer_rotary_at(g, h.k, o.rotary_base, cache->position, cache->key_len);
+    }
+    h.k = remember(g, "cache.k", h.k, cache);
+    h.v = remember(g, "cache.v", h.v, cache);
+    weft_value y = look(g, &h, &o, shape.dim[2], NULL);
+    y = weft_reshape(g, y, shape);
+    if (!o.no_out) y = weft_layer_linear(g, "out", y, shape.dim[2], o.out_bias);
+    weft_scope_pop(g);
+    return y;
+}
+
+weft_value weft_layer_attention_memorize(weft_graph *graph, const char *name, weft_value memory,
+                                         const weft_attention_options *options,
+                                         const weft_cache *cache)
+{
+    weft_graph *g = graph;
+    if (!good_cached(g, name, memory, options, cache)) return WEFT_NO_VALUE;
+    const weft_attention_options *o = options;
+    heads h = {WEFT_NO_VALUE, WEFT_NO_VALUE, WEFT_NO_VALUE};
+    weft_scope_push(g, "%s", name);
+    project_memory(g, memory, o, o->kv_heads ? o->kv_heads : o->heads, &h);
+    if (o->rotary_base != 0) h.k = weft_layer_rotary(g, h.k, o->rotary_base);
+    weft_value zero = weft_cast(g, weft_scalar(g, WEFT_F64, 0), WEFT_I32), done[2];
+    const char *const names[2] = {"cache.k", "cache.v"};
+    for (int i = 0; i < 2; i++) {
+        weft_value x = i ? h.v : h.k;
+        weft_value state = cache_state(g, names[i], weft_dtype_of(g, x), cache->memories,
+                                       cache->most_memory, weft_dim(g, x, 2), weft_dim(g, x, 3));
+        done[i] = weft_cache_write(g, state, x, zero);
+    }
+    weft_scope_pop(g);
+    return weft_group(g, done, 2);
+}
+
+weft_value weft_layer_attention_recall(weft_graph *graph, const char *name, weft_value x,
+                                       const weft_attention_options *options,
+                                       const weft_cache *cache)
+{
+    weft_graph *g = graph;
+    if (!good_cached(g, name, x, options, cache)) return WEFT_NO_VALUE;
+    const weft_attention_options *o = options;
+    weft_shape shape = weft_shape_of(g, x);
+    int64_t kv_heads = o->kv_heads ? o->kv_heads : o->heads, head_dim = shape.dim[2] / o->heads;
+    int64_t beams = cache->memories ? shape.dim[0] / cache->memories : 0;
+    weft_dtype dtype = weft_dtype_of(g, x);
+    heads h = {WEFT_NO_VALUE, WEFT_NO_VALUE, WEFT_NO_VALUE};
+    weft_scope_push(g, "%s", name);
+    project_query(g, x, o, &h);
+    if (o->rotary_base != 0)
+        h.q = weft_layer_rotary_at(g, h.q, o->rotary_base, cache->position, cache->key_len);
+    /* The beams of a sentence look at one memory: they are queries of one row. */
+    h.q = weft_reshape(g, h.q, WEFT_SHAPE(cache->memories, beams, o->heads, head_dim));
+    h.k = cache_state(g, "cache.k", dtype, cache->memories, cache->most_memory, kv_heads, head_dim);
+    h.v = cache_state(g, "cache.v", dtype, cache->memories, cache->most_memory, kv_heads, head_dim);
+    h.k = weft_slice(g, h.k, 1, 0, cache->memory_len, 1);
+    h.v = weft_slice(g, h.v, 1, 0, cache->memory_len, 1);
+    weft_value y = weft_reshape(g, look(g, &h, o, shape.dim[2], NULL), shape);
+    if (!o->no_out) y = weft_layer_linear(g, "out", y, shape.dim[2], o->out_bias);
     weft_scope_pop(g);
     return y;
 }
@@ -168,6 +316,22 @@ static weft_value after(weft_graph *g, const char *name, weft_value x, weft_valu
     return o->place == WEFT_PRE_NORM ? sum : norm(g, name, sum, o);
 }
 
+/* The self-attention of a block, or the step of it. */
+static weft_value look_back(weft_graph *g, weft_value x, const weft_block_options *o)
+{
+    return o->cache ? weft_layer_attention_step(g, "attn", x, &o->attention, o->cache)
+                    : weft_layer_attention(g, "attn", x, x, &o->attention, NULL);
+}
+
+static weft_attention_options cross_options(const weft_block_options *o, weft_value memory_mask)
+{
+    weft_attention_options cross = o->attention;
+    cross.causal = false;
+    if (cross.projection == WEFT_PROJECT_FUSED) cross.projection = WEFT_PROJECT_SEPARATE;
+    cross.mask = memory_mask;
+    return cross;
+}
+
 weft_value weft_layer_block(weft_graph *graph, weft_value x, weft_value memory,
                             weft_value memory_mask, const weft_block_options *options)
 {
@@ -177,16 +341,14 @@ weft_value weft_layer_block(weft_graph *graph, weft_value x, weft_value memory,
         weft_graph_fail(g, WEFT_BAD_ARGUMENT, "block: the options are NULL");
         return WEFT_NO_VALUE;
     }
-    weft_value y = before(g, "norm_attn", x, o);
-    y = weft_layer_attention(g, "attn", y, y, &o->attention, NULL);
+    bool recalls = o->cache && o->cache->memories > 0;
+    weft_value y = look_back(g, before(g, "norm_attn", x, o), o);
     x = after(g, "norm_attn", x, y, o);
-    if (weft_is_value(memory)) {
-        weft_attention_options cross = o->attention;
-        cross.causal = false;
-        if (cross.projection == WEFT_PROJECT_FUSED) cross.projection = WEFT_PROJECT_SEPARATE;
-        cross.mask = memory_mask;
+    if (weft_is_value(memory) || recalls) {
+        weft_attention_options cross = cross_options(o, memory_mask);
         y = before(g, "norm_cross", x, o);
-        y = weft_layer_attention(g, "cross", y, memory, &cross, NULL);
+        y = recalls ? weft_layer_attention_recall(g, "cross", y, &cross, o->cache)
+                    : weft_layer_attention(g, "cross", y, memory, &cross, NULL);
         x = after(g, "norm_cross", x, y, o);
     }
     y = weft_layer_feed_forward(g, "ffn", before(g, "norm_ffn", x, o), &o->feed_forward);
@@ -207,4 +369,27 @@ weft_value weft_layer_stack(weft_graph *graph, const char *scope, int64_t layers
     x = norm(graph, "norm", x, options);
     weft_scope_pop(graph);
     return x;
+}
+
+weft_value weft_layer_stack_memorize(weft_graph *graph, const char *scope, int64_t layers,
+                                     weft_value memory, const weft_block_options *options)
+{
+    weft_graph *g = graph;
+    weft_value *done = layers > 0 ? calloc((size_t)layers, sizeof *done) : NULL;
+    if (!done || !options) {
+        weft_graph_fail(g, done ? WEFT_BAD_ARGUMENT : WEFT_NO_MEMORY,
+                        "stack \"%s\": no options or no memory for %lld layers", scope,
+                        (long long)layers);
+        free(done);
+        return WEFT_NO_VALUE;
+    }
+    weft_attention_options cross = cross_options(options, WEFT_NO_VALUE);
+    for (int64_t i = 0; i < layers; i++) {
+        weft_scope_push(g, "%s.%lld", scope, (long long)i);
+        done[i] = weft_layer_attention_memorize(g, "cross", memory, &cross, options->cache);
+        weft_scope_pop(g);
+    }
+    weft_value all = weft_group(g, done, (size_t)layers);
+    free(done);
+    return all;
 }

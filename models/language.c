@@ -35,6 +35,31 @@ weft_status weft_language_model(weft_graph *graph, const weft_language_config *c
     return weft_graph_status(g);
 }
 
+weft_status weft_language_step(weft_graph *graph, const weft_language_config *config,
+                               weft_decode_io *io)
+{
+    weft_graph *g = graph;
+    if (!config || !io) return WEFT_BAD_ARGUMENT;
+    const weft_language_config *c = config;
+    weft_text_config text = text_config(&c->text);
+    weft_block_options block = text.block;
+    if (!block.attention.causal)
+        weft_graph_fail(g, WEFT_BAD_ARGUMENT, "a model that looks ahead has no steps");
+    text_step_inputs(g, io);
+    weft_cache cache = text_cache(io);
+    block.cache = &cache;
+    io->vocab = c->vocab;
+    weft_value table = weft_layer_table(g, "embedding", text.dtype, c->vocab, text.d_model);
+    weft_value ids = weft_expand_dims(g, io->token, 1);
+    weft_value x = text_embed_at(g, &text, table, ids, "positions", io->position, io->key_len);
+    if (c->norm_embeddings) x = weft_layer_layer_norm(g, "norm_embedding", x, block.eps);
+    x = weft_layer_stack(g, "layer", c->layers, x, WEFT_NO_VALUE, WEFT_NO_VALUE, &block);
+    if (c->transform_head) x = transform(g, &text, x);
+    x = weft_squeeze(g, x, 1);
+    io->logits = weft_name(g, text_logits(g, &text, "output", x, table, c->vocab), "logits");
+    return weft_graph_status(g);
+}
+
 /* ---- In the list of models ---- */
 
 /* name, defaults of bert, gpt and llama, choices, documentation */
@@ -119,33 +144,61 @@ static weft_status build_gpt(weft_graph *graph, const double *v, bool training, 
     return weft_language_model(graph, &c, io);
 }
 
-static weft_status build_llama(weft_graph *graph, const double *v, bool training, weft_model_io *io)
+static weft_status step_gpt(weft_graph *graph, const double *v, weft_decode_io *io)
+{
+    weft_language_config c = configure(v, false);
+    return weft_language_step(graph, &c, io);
+}
+
+static weft_language_config configure_llama(const double *v, bool training)
 {
     weft_language_config c = configure(v, training);
     weft_block_options *block = &c.text.block;
     block->attention.bias = block->attention.out_bias = block->feed_forward.bias = false;
     block->feed_forward.gated = true;
     block->norm = WEFT_RMS_NORM;
+    return c;
+}
+
+static weft_status build_llama(weft_graph *graph, const double *v, bool training, weft_model_io *io)
+{
+    weft_language_config c = configure_llama(v, training);
     return weft_language_model(graph, &c, io);
+}
+
+static weft_status step_llama(weft_graph *graph, const double *v, weft_decode_io *io)
+{
+    weft_language_config c = configure_llama(v, false);
+    return weft_language_step(graph, &c, io);
 }
 
 #define SMALL "vocab=13 d_model=8 heads=2 d_ff=12 batch=2 length=5 layers=1 most_positions=8"
 
 const weft_model model_bert = {
-    "bert",
-    "encoder with a head that predicts masked tokens: post-norm, GELU, learned positions",
-    bert_options,
-    N_OPTIONS,
-    SMALL,
-    build_bert};
+    .name = "bert",
+    .doc = "encoder with a head that predicts masked tokens: post-norm, GELU, learned positions",
+    .options = bert_options,
+    .n_options = N_OPTIONS,
+    .small = SMALL,
+    .build = build_bert,
+    .looks_ahead = true,
+};
 const weft_model model_gpt = {
-    "gpt",       "decoder-only language model: pre-norm, GELU, learned positions, tied embeddings",
-    gpt_options, N_OPTIONS,
-    SMALL,       build_gpt};
+    .name = "gpt",
+    .doc = "decoder-only language model: pre-norm, GELU, learned positions, tied embeddings",
+    .options = gpt_options,
+    .n_options = N_OPTIONS,
+    .small = SMALL,
+    .build = build_gpt,
+    .step = step_gpt,
+};
 const weft_model model_llama = {
-    "llama",
-    "decoder-only language model: RMS norm, rotary positions, SwiGLU, grouped-query attention",
-    llama_options,
-    N_OPTIONS,
-    SMALL " kv_heads=1",
-    build_llama};
+    .name = "llama",
+    .doc = "decoder-only language model: RMS norm, rotary positions, SwiGLU, grouped-query "
+           "attention",
+    .options = llama_options,
+    .n_options = N_OPTIONS,
+    .small = SMALL " kv_heads=1",
+    .build = build_llama,
+    .step = step_llama,
+};

@@ -139,20 +139,31 @@ weft_value weft_layer_positions(weft_graph *graph, const char *name, weft_dtype 
     return weft_slice(graph, table, 0, 0, length, 1);
 }
 
-weft_value weft_layer_rotary(weft_graph *graph, weft_value x, double base)
+/* x [batch, length, heads, width], c and s [length, 1, width / 2]. */
+static weft_value turn(weft_graph *g, weft_value x, weft_value c, weft_value s)
 {
-    weft_graph *g = graph;
-    int64_t length = weft_dim(g, x, 1), width = weft_dim(g, x, -1), half = width / 2;
+    int64_t width = weft_dim(g, x, -1), half = width / 2;
+    weft_value a = weft_slice(g, x, -1, 0, half, 1), b = weft_slice(g, x, -1, half, width, 1);
+    weft_value turned[2] = {weft_sub(g, weft_mul(g, a, c), weft_mul(g, b, s)),
+                            weft_add(g, weft_mul(g, b, c), weft_mul(g, a, s))};
+    return weft_concat(g, turned, 2, -1);
+}
+
+/* Cosines and sines of the angles of `length` positions, [length, half] each. */
+static bool angles(weft_graph *g, weft_value x, double base, int64_t length, weft_value *c,
+                   weft_value *s)
+{
+    int64_t width = weft_dim(g, x, -1), half = width / 2;
     if (weft_rank(g, x) != 4 || width % 2 || !(base > 0)) {
         weft_graph_fail(g, WEFT_BAD_SHAPE,
                         "rotary: x must be [batch, length, heads, an even width] and the base > 0");
-        return WEFT_NO_VALUE;
+        return false;
     }
     double *cosines = new_table(g, "rotary", length, half), *sines = NULL;
     if (cosines) sines = new_table(g, "rotary", length, half);
     if (!sines) {
         free(cosines);
-        return WEFT_NO_VALUE;
+        return false;
     }
     for (int64_t at = 0; at < length; at++)
         for (int64_t i = 0; i < half; i++) {
@@ -160,11 +171,24 @@ weft_value weft_layer_rotary(weft_graph *graph, weft_value x, double base)
             cosines[at * half + i] = cos(angle);
             sines[at * half + i] = sin(angle);
         }
-    weft_dtype dtype = weft_dtype_of(g, x);
-    weft_value c = table_value(g, dtype, WEFT_SHAPE(length, 1, half), cosines);
-    weft_value s = table_value(g, dtype, WEFT_SHAPE(length, 1, half), sines);
-    weft_value a = weft_slice(g, x, -1, 0, half, 1), b = weft_slice(g, x, -1, half, width, 1);
-    weft_value turned[2] = {weft_sub(g, weft_mul(g, a, c), weft_mul(g, b, s)),
-                            weft_add(g, weft_mul(g, b, c), weft_mul(g, a, s))};
-    return weft_concat(g, turned, 2, -1);
+    *c = table_value(g, weft_dtype_of(g, x), WEFT_SHAPE(length, half), cosines);
+    *s = table_value(g, weft_dtype_of(g, x), WEFT_SHAPE(length, half), sines);
+    return true;
+}
+
+weft_value weft_layer_rotary(weft_graph *graph, weft_value x, double base)
+{
+    weft_value c, s;
+    if (!angles(graph, x, base, weft_dim(graph, x, 1), &c, &s)) return WEFT_NO_VALUE;
+    return turn(graph, x, weft_expand_dims(graph, c, 1), weft_expand_dims(graph, s, 1));
+}
+
+weft_value weft_layer_rotary_at(weft_graph *graph, weft_value x, double base, weft_value position,
+                                int64_t most)
+{
+    weft_graph *g = graph;
+    weft_value c, s;
+    if (!angles(g, x, base, most, &c, &s)) return WEFT_NO_VALUE;
+    weft_value at = weft_reshape(g, position, WEFT_SHAPE(1, 1));
+    return turn(g, x, weft_embedding(g, c, at, -1), weft_embedding(g, s, at, -1));
 }

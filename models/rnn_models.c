@@ -326,28 +326,35 @@ static weft_status build_seq2seq(weft_graph *graph, const double *v, bool traini
 
 #define SMALL "vocab=13 width=6 hidden=6 layers=2 batch=2"
 
-const weft_model model_rnn = {"rnn",
-                              "language model of simple recurrent layers (tanh)",
-                              language_options,
-                              N_LANGUAGE_OPTIONS,
-                              SMALL " length=5",
-                              build_rnn};
-const weft_model model_lstm = {"lstm",
-                               "language model of LSTM layers",
-                               language_options,
-                               N_LANGUAGE_OPTIONS,
-                               SMALL " length=5",
-                               build_lstm};
-const weft_model model_gru = {"gru",
-                              "language model of GRU layers",
-                              language_options,
-                              N_LANGUAGE_OPTIONS,
-                              SMALL " length=5",
-                              build_gru};
+const weft_model model_rnn = {
+    .name = "rnn",
+    .doc = "language model of simple recurrent layers (tanh)",
+    .options = language_options,
+    .n_options = N_LANGUAGE_OPTIONS,
+    .small = SMALL " length=5",
+    .build = build_rnn,
+};
+const weft_model model_lstm = {
+    .name = "lstm",
+    .doc = "language model of LSTM layers",
+    .options = language_options,
+    .n_options = N_LANGUAGE_OPTIONS,
+    .small = SMALL " length=5",
+    .build = build_lstm,
+};
+const weft_model model_gru = {
+    .name = "gru",
+    .doc = "language model of GRU layers",
+    .options = language_options,
+    .n_options = N_LANGUAGE_OPTIONS,
+    .small = SMALL " length=5",
+    .build = build_gru,
+};
 const weft_model model_seq2seq = {
-    "seq2seq",
-    "recurrent encoder and decoder with additive, dot, general or no attention",
-    seq2seq_options,
-    N_SEQ2SEQ_OPTIONS,
-    SMALL " source_len=5 target_len=4",
-    build_seq2seq};
+    .name = "seq2seq",
+    .doc = "recurrent encoder and decoder with additive, dot, general or no attention",
+    .options = seq2seq_options,
+    .n_options = N_SEQ2SEQ_OPTIONS,
+    .small = SMALL " source_len=5 target_len=4",
+    .build = build_seq2seq,
+};

@@ -26,6 +26,38 @@ weft_value text_embed(weft_graph *g, const weft_text_config *c, weft_value table
     return c->positions == WEFT_POSITIONS_NONE ? x : weft_add(g, x, at);
 }
 
+weft_value text_embed_at(weft_graph *g, const weft_text_config *c, weft_value table, weft_value ids,
+                         const char *positions, weft_value position, int64_t most)
+{
+    weft_value x = weft_embedding(g, table, ids, -1), rows = WEFT_NO_VALUE;
+    if (c->scaled_embeddings) x = weft_scale(g, x, sqrt((double)c->d_model));
+    if (c->positions == WEFT_POSITIONS_NONE) return x;
+    rows = c->positions == WEFT_POSITIONS_SINUSOIDAL
+               ? weft_layer_sinusoids(g, c->dtype, most, c->d_model)
+               : weft_layer_positions(g, positions, c->dtype, most, c->most_positions, c->d_model);
+    weft_value at = weft_reshape(g, position, WEFT_SHAPE(1));
+    return weft_add(g, x, weft_embedding(g, rows, at, -1));
+}
+
+void text_step_inputs(weft_graph *g, weft_decode_io *io)
+{
+    int64_t rows = io->sentences * io->beams;
+    io->token = weft_input(g, "token", WEFT_I32, WEFT_SHAPE(rows));
+    io->position = weft_input(g, "position", WEFT_I32, WEFT_SCALAR);
+    io->parents = weft_input(g, "parents", WEFT_I32, WEFT_SHAPE(rows));
+}
+
+weft_cache text_cache(const weft_decode_io *io)
+{
+    return (weft_cache){.position = io->position,
+                        .parents = io->parents,
+                        .most_len = io->most_len,
+                        .key_len = io->key_len,
+                        .memories = io->most_source ? io->sentences : 0,
+                        .most_memory = io->most_source,
+                        .memory_len = io->source_len};
+}
+
 weft_value text_padding(weft_graph *g, const weft_text_config *c, weft_value ids)
 {
     weft_value pad = weft_cast(g, weft_scalar(g, WEFT_F64, (double)c->pad_id), WEFT_I32);

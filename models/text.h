@@ -9,6 +9,13 @@ weft_text_config text_config(const weft_text_config *config);
 /* Rows of the table, plus positions; before dropout. `positions` names the learned table. */
 weft_value text_embed(weft_graph *g, const weft_text_config *c, weft_value table, weft_value ids,
                       const char *positions);
+/* The same for ids [batch, 1] at one position, an i32 scalar below `most`. */
+weft_value text_embed_at(weft_graph *g, const weft_text_config *c, weft_value table, weft_value ids,
+                         const char *positions, weft_value position, int64_t most);
+/* The inputs of a step: fills token, position and parents. */
+void text_step_inputs(weft_graph *g, weft_decode_io *io);
+/* What the blocks of a step need to know. */
+weft_cache text_cache(const weft_decode_io *io);
 /* Bool [batch, 1, 1, length]: true where ids are pad_id. */
 weft_value text_padding(weft_graph *g, const weft_text_config *c, weft_value ids);
 /* Logits [batch, length, vocab] over x: the table transposed, or a layer of its own, NAME.*. */

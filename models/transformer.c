@@ -5,6 +5,29 @@
 
 #include <math.h>
 
+/* The tables of embeddings: one and the same if tied. */
+static void declare_tables(weft_graph *g, const weft_transformer_config *c, weft_value *from,
+                           weft_value *to)
+{
+    const weft_text_config *text = &c->text;
+    *from = weft_layer_table(g, text->tied ? "embedding" : "source_embedding", text->dtype,
+                             c->source_vocab, text->d_model);
+    *to = *from;
+    if (!text->tied)
+        *to = weft_layer_table(g, "target_embedding", text->dtype, c->target_vocab, text->d_model);
+}
+
+static weft_value encode(weft_graph *g, const weft_transformer_config *c,
+                         const weft_text_config *text, weft_value table, weft_value source,
+                         weft_value padding)
+{
+    weft_block_options encoder = text->block;
+    encoder.attention.mask = padding;
+    weft_value x = text_embed(g, text, table, source, "source_positions");
+    return weft_layer_stack(g, "enc", c->encoder_layers, weft_dropout(g, x, text->dropout),
+                            WEFT_NO_VALUE, WEFT_NO_VALUE, &encoder);
+}
+
 weft_status weft_transformer(weft_graph *graph, const weft_transformer_config *config,
                              weft_model_io *io)
 {
@@ -25,24 +48,68 @@ weft_status weft_transformer(weft_graph *graph, const weft_transformer_config *c
     io->source = weft_input(g, "source", WEFT_I32, source);
     io->target_in = weft_input(g, "target_in", WEFT_I32, target);
     io->target_out = weft_input(g, "target_out", WEFT_I32, target);
-    weft_value from = weft_layer_table(g, text.tied ? "embedding" : "source_embedding", text.dtype,
-                                       c->source_vocab, text.d_model);
-    weft_value to = from;
-    if (!text.tied)
-        to = weft_layer_table(g, "target_embedding", text.dtype, c->target_vocab, text.d_model);
-
-    weft_block_options encoder = text.block, decoder = text.block;
+    weft_value from, to;
+    declare_tables(g, c, &from, &to);
+    weft_block_options decoder = text.block;
     weft_value padding = text_padding(g, &text, io->source);
-    encoder.attention.mask = padding;
     decoder.attention.causal = true;
-    weft_value x = text_embed(g, &text, from, io->source, "source_positions");
-    weft_value memory =
-        weft_layer_stack(g, "enc", c->encoder_layers, weft_dropout(g, x, text.dropout),
-                         WEFT_NO_VALUE, WEFT_NO_VALUE, &encoder);
-    x = text_embed(g, &text, to, io->target_in, "target_positions");
+    weft_value memory = encode(g, c, &text, from, io->source, padding);
+    weft_value x = text_embed(g, &text, to, io->target_in, "target_positions");
     x = weft_layer_stack(g, "dec", c->decoder_layers, weft_dropout(g, x, text.dropout), memory,
                          padding, &decoder);
     text_losses(g, &text, text_logits(g, &text, "output", x, to, c->target_vocab), io);
+    return weft_graph_status(g);
+}
+
+/* Where the ids of the sources wait, for their padding: i32 [sentences, most_source]. */
+static weft_value source_state(weft_graph *g, const weft_decode_io *io)
+{
+    return weft_state(g, "cache.source", WEFT_I32, WEFT_SHAPE(io->sentences, io->most_source),
+                      WEFT_INIT_ZEROS);
+}
+
+weft_status weft_transformer_encode(weft_graph *graph, const weft_transformer_config *config,
+                                    weft_decode_io *io)
+{
+    weft_graph *g = graph;
+    if (!config || !io) return WEFT_BAD_ARGUMENT;
+    const weft_transformer_config *c = config;
+    weft_text_config text = text_config(&c->text);
+    weft_cache cache = text_cache(io);
+    weft_block_options decoder = text.block;
+    decoder.cache = &cache;
+    io->vocab = c->target_vocab;
+    io->source = weft_input(g, "source", WEFT_I32, WEFT_SHAPE(io->sentences, io->source_len));
+    weft_value from, to, zero = weft_cast(g, weft_scalar(g, WEFT_F64, 0), WEFT_I32);
+    declare_tables(g, c, &from, &to);
+    weft_value memory = encode(g, c, &text, from, io->source, text_padding(g, &text, io->source));
+    weft_value done[2] = {weft_cache_write(g, source_state(g, io), io->source, zero),
+                          weft_layer_stack_memorize(g, "dec", c->decoder_layers, memory, &decoder)};
+    io->encoded = weft_group(g, done, 2);
+    return weft_graph_status(g);
+}
+
+weft_status weft_transformer_step(weft_graph *graph, const weft_transformer_config *config,
+                                  weft_decode_io *io)
+{
+    weft_graph *g = graph;
+    if (!config || !io) return WEFT_BAD_ARGUMENT;
+    const weft_transformer_config *c = config;
+    weft_text_config text = text_config(&c->text);
+    text_step_inputs(g, io);
+    weft_cache cache = text_cache(io);
+    weft_block_options decoder = text.block;
+    decoder.cache = &cache;
+    io->vocab = c->target_vocab;
+    weft_value from, to;
+    declare_tables(g, c, &from, &to);
+    weft_value source = weft_slice(g, source_state(g, io), 1, 0, io->source_len, 1);
+    weft_value x = text_embed_at(g, &text, to, weft_expand_dims(g, io->token, 1),
+                                 "target_positions", io->position, io->key_len);
+    x = weft_layer_stack(g, "dec", c->decoder_layers, x, WEFT_NO_VALUE,
+                         text_padding(g, &text, source), &decoder);
+    x = weft_squeeze(g, x, 1);
+    io->logits = weft_name(g, text_logits(g, &text, "output", x, to, c->target_vocab), "logits");
     return weft_graph_status(g);
 }
 
@@ -73,6 +140,7 @@ weft_status weft_transformer(weft_graph *graph, const weft_transformer_config *c
     X(batch, 32, 16, 2, NULL, "sentences")                                                         \
     X(source_len, 32, 64, 9, NULL, "tokens of a source sentence")                                  \
     X(target_len, 32, 64, 7, NULL, "tokens of a target sentence")                                  \
+    X(keep_weights, 0, 0, 0, NULL, "1: attention weights are values, ...weights, and take memory") \
     X(pad_id, 0, 0, 0, NULL, "token that fills up")                                                \
     X(f64, 0, 0, 0, NULL, "1: in double precision")
 
@@ -90,7 +158,7 @@ static const weft_model_option small_options[] = {OPTIONS(ROW_SMALL)};
 static const weft_model_option base_options[] = {OPTIONS(ROW_BASE)};
 static const weft_model_option shared_options[] = {OPTIONS(ROW_SHARED)};
 
-static weft_status build(weft_graph *graph, const double *v, bool training, weft_model_io *io)
+static weft_transformer_config configure(const double *v, bool training)
 {
     double inner = v[AT_inner_dropout] != 0 ? v[AT_dropout] : 0;
     weft_transformer_config c = {
@@ -108,7 +176,8 @@ static weft_status build(weft_graph *graph, const double *v, bool training, weft
                                          .projection = (weft_projection)v[AT_projection],
                                          .bias = v[AT_attention_bias] != 0,
                                          .out_bias = v[AT_attention_bias] != 0,
-                                         .dropout = inner},
+                                         .dropout = inner,
+                                         .keep_weights = v[AT_keep_weights] != 0},
                            .feed_forward = {.d_ff = (int64_t)v[AT_d_ff],
                                             .activation = WEFT_RELU,
                                             .bias = true,
@@ -125,7 +194,25 @@ static weft_status build(weft_graph *graph, const double *v, bool training, weft
         .target_len = (int64_t)v[AT_target_len],
     };
     if (v[AT_score_scale] != 0) c.text.block.attention.scale = 1 / sqrt(v[AT_d_model]);
+    return c;
+}
+
+static weft_status build(weft_graph *graph, const double *v, bool training, weft_model_io *io)
+{
+    weft_transformer_config c = configure(v, training);
     return weft_transformer(graph, &c, io);
+}
+
+static weft_status build_encode(weft_graph *graph, const double *v, weft_decode_io *io)
+{
+    weft_transformer_config c = configure(v, false);
+    return weft_transformer_encode(graph, &c, io);
+}
+
+static weft_status build_step(weft_graph *graph, const double *v, weft_decode_io *io)
+{
+    weft_transformer_config c = configure(v, false);
+    return weft_transformer_step(graph, &c, io);
 }
 
 #define SMALL                                                                                      \
@@ -133,20 +220,32 @@ static weft_status build(weft_graph *graph, const double *v, bool training, weft
     "decoder_layers=1 most_positions=8"
 
 const weft_model model_transformer = {
-    "transformer", "encoder-decoder Transformer, small: 3+3 layers, width 256, pre-norm",
-    small_options, N_OPTIONS,
-    SMALL,         build};
+    .name = "transformer",
+    .doc = "encoder-decoder Transformer, small: 3+3 layers, width 256, pre-norm",
+    .options = small_options,
+    .n_options = N_OPTIONS,
+    .small = SMALL,
+    .build = build,
+    .step = build_step,
+    .encode = build_encode,
+};
 const weft_model model_transformer_base = {
-    "transformer-base",
-    "encoder-decoder Transformer, the paper's base: 6+6 layers, width 512",
-    base_options,
-    N_OPTIONS,
-    SMALL,
-    build};
+    .name = "transformer-base",
+    .doc = "encoder-decoder Transformer, the paper's base: 6+6 layers, width 512",
+    .options = base_options,
+    .n_options = N_OPTIONS,
+    .small = SMALL,
+    .build = build,
+    .step = build_step,
+    .encode = build_encode,
+};
 const weft_model model_transformer_shared = {
-    "transformer-shared",
-    "encoder-decoder Transformer whose heads share one projection, with learned positions",
-    shared_options,
-    N_OPTIONS,
-    SMALL,
-    build};
+    .name = "transformer-shared",
+    .doc = "encoder-decoder Transformer whose heads share one projection, with learned positions",
+    .options = shared_options,
+    .n_options = N_OPTIONS,
+    .small = SMALL,
+    .build = build,
+    .step = build_step,
+    .encode = build_encode,
+};

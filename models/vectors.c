@@ -83,12 +83,13 @@ static weft_status build_attention(weft_graph *g, const double *v, bool training
 }
 
 const weft_model model_attention = {
-    "attention",
-    "one multi-head attention over vectors: self or cross, any mask, any projection",
-    attention_options,
-    N_ATTENTION,
-    "d_model=8 heads=2 length=5",
-    build_attention};
+    .name = "attention",
+    .doc = "one multi-head attention over vectors: self or cross, any mask, any projection",
+    .options = attention_options,
+    .n_options = N_ATTENTION,
+    .small = "d_model=8 heads=2 length=5",
+    .build = build_attention,
+};
 
 /* ---- One feed-forward layer ---- */
 
@@ -126,9 +127,13 @@ static weft_status build_feed_forward(weft_graph *g, const double *v, bool train
 }
 
 const weft_model model_feed_forward = {
-    "feed-forward",       "one position-wise feed-forward layer over vectors",
-    feed_forward_options, N_FEED_FORWARD,
-    "d_model=6 d_ff=10",  build_feed_forward};
+    .name = "feed-forward",
+    .doc = "one position-wise feed-forward layer over vectors",
+    .options = feed_forward_options,
+    .n_options = N_FEED_FORWARD,
+    .small = "d_model=6 d_ff=10",
+    .build = build_feed_forward,
+};
 
 /* ---- An encoder ---- */
 
@@ -176,9 +181,10 @@ static weft_status build_encoder(weft_graph *g, const double *v, bool training, 
 }
 
 const weft_model model_encoder = {
-    "encoder",
-    "Transformer encoder over vectors: fused q, k, v, post-norm, ReLU",
-    encoder_options,
-    N_ENCODER,
-    "d_model=8 heads=2 d_ff=12 layers=1 batch=2 length=4",
-    build_encoder};
+    .name = "encoder",
+    .doc = "Transformer encoder over vectors: fused q, k, v, post-norm, ReLU",
+    .options = encoder_options,
+    .n_options = N_ENCODER,
+    .small = "d_model=8 heads=2 d_ff=12 layers=1 batch=2 length=4",
+    .build = build_encoder,
+};

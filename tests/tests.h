@@ -20,6 +20,8 @@
     X(train) \
     X(dot) \
     X(models) \
+    X(decode) \
+    X(score) \
     X(golden) \
     X(golden_models) \
     X(recurrent) \

@@ -21,6 +21,8 @@ static const struct {
     {"average", "average the parameters of checkpoints", cmd_average},
     {"plot", "draw the losses of training runs", cmd_plot},
     {"translate", "translate lines from standard input", cmd_translate},
+    {"generate", "go on from a prompt with a language model", cmd_generate},
+    {"score", "BLEU and chrF of translations", cmd_score},
 };
 #define N_COMMANDS (sizeof commands / sizeof *commands)
 

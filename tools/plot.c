@@ -34,8 +34,9 @@ static void set(FILE *f, const char *what, const char *text)
     fputc('\n', f);
 }
 
-static void write_script(const plot *p, FILE *f)
+static void write_lines(const void *picture, FILE *f)
 {
+    const plot *p = picture;
     fprintf(f, "set encoding utf8\n"
                "set terminal svg size 800,500 noenhanced background rgb 'white'\n"
                "set grid\nset tics nomirror\nset key outside bottom center horizontal\n");
@@ -58,6 +59,40 @@ static void write_script(const plot *p, FILE *f)
     fputc('\n', f);
 }
 
+static void write_labels(FILE *f, const char *axis, const char *const *labels, size_t n)
+{
+    fprintf(f, "set %s (", axis);
+    for (size_t i = 0; i < n; i++) {
+        if (i) fputs(", ", f);
+        quote(f, labels[i]);
+        fprintf(f, " %zu", i);
+    }
+    fputs(")\n", f);
+}
+
+static void write_heat(const void *picture, FILE *f)
+{
+    const heat_map *m = picture;
+    fprintf(f,
+            "set encoding utf8\n"
+            "set terminal svg size %zu,%zu noenhanced background rgb 'white'\n"
+            "set palette defined (0 'white', 0.5 '#6baed6', 1 '#08306b')\nset cbrange [0:*]\n"
+            "set xrange [-0.5:%zu.5]\nset yrange [%zu.5:-0.5]\n"
+            "set tics scale 0\nset xtics rotate by 90 right\nunset key\n",
+            220 + 22 * m->n_columns, 200 + 18 * m->n_rows, m->n_columns - 1, m->n_rows - 1);
+    set(f, "title", m->title);
+    write_labels(f, "xtics", m->columns, m->n_columns);
+    write_labels(f, "ytics", m->rows, m->n_rows);
+    fprintf(f, "$cells << END\n");
+    for (size_t r = 0; r < m->n_rows; r++)
+        for (size_t c = 0; c < m->n_columns; c++)
+            fprintf(f, "%zu %zu %.6g\n", c, r, m->values[r * m->n_columns + c]);
+    fprintf(f, "END\nplot $cells using 1:2:3 with image pixels\n");
+}
+
+/* What a picture's script is. */
+typedef void script(const void *picture, FILE *f);
+
 /* Starts gnuplot between the two ends; returns an error number. What it has to say about its
  * script is of no use to who asked for a picture: stderr is closed off. */
 static int start(pid_t *pid, int in, int out, int unused)
@@ -78,7 +113,7 @@ static int start(pid_t *pid, int in, int out, int unused)
 }
 
 /* Runs gnuplot into the open file; its failure is told here. */
-static int draw(const plot *p, const char *path, int out)
+static int draw(script *write_script, const void *picture, const char *path, int out)
 {
     int ends[2], status = 0;
     pid_t pid;
@@ -95,11 +130,11 @@ static int draw(const plot *p, const char *path, int out)
     /* Should gnuplot end early, the write fails instead of ending this program. */
     struct sigaction ignore = {.sa_handler = SIG_IGN}, before;
     sigaction(SIGPIPE, &ignore, &before);
-    FILE *script = fdopen(ends[1], "w");
+    FILE *to = fdopen(ends[1], "w");
     bool sent = false;
-    if (script) {
-        write_script(p, script);
-        sent = fclose(script) == 0;
+    if (to) {
+        write_script(picture, to);
+        sent = fclose(to) == 0;
     } else {
         close(ends[1]);
     }
@@ -110,7 +145,7 @@ static int draw(const plot *p, const char *path, int out)
     return tool_fail_text(path, "gnuplot failed (status %d)", status);
 }
 
-int plot_svg(const plot *p, const char *path)
+static int draw_file(script *write_script, const void *picture, const char *path)
 {
     size_t size = strlen(path) + 5;
     char *temporary = malloc(size);
@@ -123,7 +158,7 @@ int plot_svg(const plot *p, const char *path)
         free(temporary);
         return status;
     }
-    status = draw(p, path, out);
+    status = draw(write_script, picture, path, out);
     bool kept = fsync(out) == 0;
     kept = close(out) == 0 && kept;
     if (status == EXIT_GOOD && (!kept || rename(temporary, path) != 0))
@@ -131,4 +166,14 @@ int plot_svg(const plot *p, const char *path)
     if (status != EXIT_GOOD) unlink(temporary);
     free(temporary);
     return status;
+}
+
+int plot_svg(const plot *p, const char *path)
+{
+    return draw_file(write_lines, p, path);
+}
+
+int plot_heat_svg(const heat_map *map, const char *path)
+{
+    return draw_file(write_heat, map, path);
 }

@@ -1,4 +1,5 @@
-/* Line plots as SVG files, drawn by the program gnuplot (Debian package gnuplot-nox). */
+/* Line plots and heat maps as SVG files, drawn by the program gnuplot (Debian package gnuplot-nox).
+ */
 #ifndef WEFT_TOOLS_PLOT_H
 #define WEFT_TOOLS_PLOT_H
 
@@ -21,5 +22,15 @@ typedef struct plot {
 /* Draws into PATH.tmp and renames it: PATH is a whole file, or as it was. Returns the exit status;
  * a failure, also that gnuplot is not installed, is told on stderr in one line. */
 int plot_svg(const plot *p, const char *path);
+
+/* Numbers from 0 to 1 as shades; the first row is at the top. */
+typedef struct heat_map {
+    const char *title;
+    const char *const *columns, *const *rows; /* labels, plain text, UTF-8 */
+    size_t n_columns, n_rows;
+    const double *values; /* [n_rows][n_columns] */
+} heat_map;
+/* As plot_svg. */
+int plot_heat_svg(const heat_map *map, const char *path);
 
 #endif

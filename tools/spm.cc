@@ -162,3 +162,9 @@ void spm_decode(const spm *s, const int32_t *ids, size_t n, char *text, size_t c
         return;
     }
 }
+
+const char *spm_piece(const spm *s, int32_t id)
+{
+    if (id < 0 || id >= s->processor.GetPieceSize()) return "";
+    return s->processor.IdToPiece(id).c_str();
+}

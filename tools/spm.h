@@ -40,6 +40,9 @@ size_t spm_encode(const spm *s, const char *text, int32_t *ids, size_t capacity)
 /* The text of ids; specials are left out. Always terminated. */
 void spm_decode(const spm *s, const int32_t *ids, size_t n, char *text, size_t capacity);
 
+/* The piece of an id, as long as `s` lives; "" if there is none. */
+const char *spm_piece(const spm *s, int32_t id);
+
 #ifdef __cplusplus
 }
 #endif

@@ -23,6 +23,8 @@ int cmd_average(int argc, char **argv);
 int cmd_plot(int argc, char **argv);
 int cmd_train(int argc, char **argv);
 int cmd_translate(int argc, char **argv);
+int cmd_generate(int argc, char **argv);
+int cmd_score(int argc, char **argv);
 
 /* Prints "weft: WHERE: MESSAGE" on stderr; returns EXIT_ERROR. */
 int tool_fail(const weft_error *error);

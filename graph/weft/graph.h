@@ -234,6 +234,11 @@ WEFT_API weft_status weft_params_init(weft_params *params, const weft_graph *gra
 /* Adds a zeroed tensor, or finds the one of that name if dtype and shape are equal. */
 WEFT_API weft_status weft_params_add(weft_params *params, const char *name, weft_dtype dtype,
                                      weft_shape shape, weft_tensor *tensor, weft_error *error);
+/* Adds all tensors of `from` without a copy: both stores then name the same data, which stay those
+ * of `from`; it must outlive `params`. A name that is in both is an error, and then nothing is
+ * added. For a store with states of its own (caches) beside the parameters of another. */
+WEFT_API weft_status weft_params_share(weft_params *params, const weft_params *from,
+                                       weft_error *error);
 /* False if there is none. The data stay the store's, at the same address while it lives. */
 WEFT_API bool weft_params_get(const weft_params *params, const char *name, weft_tensor *tensor);
 WEFT_API size_t weft_params_count(const weft_params *params);

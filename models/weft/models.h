@@ -56,6 +56,10 @@ WEFT_API weft_value weft_layer_positions(weft_graph *graph, const char *name, we
 /* Rotary positions (Su et al. 2021): x [batch, length, heads, head_dim], head_dim even. The pair
  * (x[i], x[i + head_dim/2]) at position p is turned by the angle p base^(-2i / head_dim). */
 WEFT_API weft_value weft_layer_rotary(weft_graph *graph, weft_value x, double base);
+/* The same of one position, x [batch, 1, heads, head_dim]: `position` is an i32 scalar below
+ * `most`. */
+WEFT_API weft_value weft_layer_rotary_at(weft_graph *graph, weft_value x, double base,
+                                         weft_value position, int64_t most);
 
 /* ---- Attention ------------------------------------------------------------------------------ */
 
@@ -86,6 +90,8 @@ typedef struct weft_attention_options {
     /* Bool, broadcasts to [batch, heads, query_len, key_len]: true where a query may NOT look.
      * WEFT_NO_VALUE: it may look everywhere. */
     weft_value mask;
+    bool keep_weights; /* the weights are a value, NAME.weights [batch, heads, query_len, key_len],
+                          and cost its memory */
 } weft_attention_options;
 
 /* What happens inside, for those who want to look. */
@@ -105,6 +111,40 @@ WEFT_API weft_value weft_layer_attention(weft_graph *graph, const char *name, we
                                          weft_value memory, const weft_attention_options *options,
                                          weft_attention_parts *parts);
 
+/* ---- Attention, a position at a time -------------------------------------------------------- */
+
+/* Keys and values of the positions before, in states of the graph that last from run to run. A run
+ * takes one new position of each of `batch` rows; its cost goes with key_len, not its square. */
+typedef struct weft_cache {
+    weft_value position; /* i32 scalar: of the new position, below key_len */
+    weft_value parents;  /* i32 [batch]: row i goes on from row parents[i]; WEFT_NO_VALUE: from i */
+    int64_t most_len;    /* positions of the states NAME.cache.k and NAME.cache.v, [batch, most_len,
+                            kv_heads, head_dim] */
+    int64_t key_len;     /* of which this graph looks at the first so many */
+    int64_t
+        memories; /* of the attention to a memory, whose states are [memories, most_memory,
+                     kv_heads, head_dim]; row i looks at memory i / (batch / memories). 0: none */
+    int64_t most_memory, memory_len; /* positions, and of which this graph looks at the first */
+} weft_cache;
+
+/* Self-attention of x [batch, 1, d_model] to itself and what is before it: what
+ * weft_layer_attention with `causal` gives at that position, by the same parameters. `mask` and
+ * `causal` are not read. Heads merged as rows cannot be taken a position at a time: an error. */
+WEFT_API weft_value weft_layer_attention_step(weft_graph *graph, const char *name, weft_value x,
+                                              const weft_attention_options *options,
+                                              const weft_cache *cache);
+/* Projects a memory [memories or fewer, memory_len, d_model] and writes its keys and values into
+ * the states NAME.cache.k and NAME.cache.v. Returns what stands for both updates. */
+WEFT_API weft_value weft_layer_attention_memorize(weft_graph *graph, const char *name,
+                                                  weft_value memory,
+                                                  const weft_attention_options *options,
+                                                  const weft_cache *cache);
+/* Attention of x [batch, 1, d_model] to those states; `mask` broadcasts to [memories, heads,
+ * batch / memories, memory_len]. */
+WEFT_API weft_value weft_layer_attention_recall(weft_graph *graph, const char *name, weft_value x,
+                                                const weft_attention_options *options,
+                                                const weft_cache *cache);
+
 /* ---- Transformer blocks --------------------------------------------------------------------- */
 
 typedef enum weft_norm { WEFT_LAYER_NORM, WEFT_RMS_NORM } weft_norm;
@@ -123,8 +163,10 @@ typedef struct weft_block_options {
     weft_feed_forward_options feed_forward;
     weft_norm norm;
     weft_norm_place place;
-    double eps;     /* of the norms */
-    double dropout; /* of the sub-layers' results */
+    double eps;              /* of the norms */
+    double dropout;          /* of the sub-layers' results */
+    const weft_cache *cache; /* a position at a time: x is [batch, 1, d_model], and a memory (if the
+                                cache has any) is that of weft_layer_stack_memorize. NULL: whole */
 } weft_block_options;
 /* x [batch, length, d_model]; memory [batch, memory_len, d_model] or WEFT_NO_VALUE; memory_mask as
  * in weft_attention_options. Parameters attn.*, norm_attn.*, cross.*, norm_cross.*, ffn.*,
@@ -135,6 +177,11 @@ WEFT_API weft_value weft_layer_block(weft_graph *graph, weft_value x, weft_value
 WEFT_API weft_value weft_layer_stack(weft_graph *graph, const char *scope, int64_t layers,
                                      weft_value x, weft_value memory, weft_value memory_mask,
                                      const weft_block_options *options);
+
+/* Keys and values of a memory for the attentions to it of a stack, as options->cache tells. Returns
+ * what stands for all updates. */
+WEFT_API weft_value weft_layer_stack_memorize(weft_graph *graph, const char *scope, int64_t layers,
+                                              weft_value memory, const weft_block_options *options);
 
 /* ---- Recurrent layers ----------------------------------------------------------------------- */
 
@@ -225,6 +272,22 @@ typedef struct weft_model_io {
     bool masked;     /* target_out are hidden tokens of target_in, not the next ones */
 } weft_model_io;
 
+/* The graphs of decoding, a position at a time, over states that keep what came before. Sizes are
+ * set by the caller, values by the model. `sentences` times `beams` rows are decoded at once; the
+ * rows of a sentence lie side by side. */
+typedef struct weft_decode_io {
+    int64_t sentences, beams;
+    int64_t most_len, key_len;       /* positions of the states, and those that are looked at */
+    int64_t most_source, source_len; /* likewise of the source; 0 without one */
+    weft_value source;               /* encoding: i32 [sentences, source_len], input */
+    weft_value encoded;              /* encoding: what stands for all updates */
+    weft_value token;                /* a step: i32 [rows], input: the tokens at `position` */
+    weft_value position; /* i32 scalar, input: 0 in the first step, then one more each */
+    weft_value parents;  /* i32 [rows], input: the rows of the step before that these go on from */
+    weft_value logits;   /* [rows, vocab] of the tokens at position + 1 */
+    int64_t vocab;
+} weft_decode_io;
+
 typedef enum weft_positions {
     WEFT_POSITIONS_NONE, /* or rotary, which is the attention's */
     WEFT_POSITIONS_SINUSOIDAL,
@@ -257,6 +320,15 @@ typedef struct weft_transformer_config {
 WEFT_API weft_status weft_transformer(weft_graph *graph, const weft_transformer_config *config,
                                       weft_model_io *io);
 
+/* Encodes sources into the states, and takes one step of the decoder; by the parameters of
+ * weft_transformer. Dropout is left out, `batch` and the lengths of the configuration are not read.
+ */
+WEFT_API weft_status weft_transformer_encode(weft_graph *graph,
+                                             const weft_transformer_config *config,
+                                             weft_decode_io *io);
+WEFT_API weft_status weft_transformer_step(weft_graph *graph, const weft_transformer_config *config,
+                                           weft_decode_io *io);
+
 /* One stack over one sequence of tokens: a decoder-only language model if the block's attention is
  * causal (target_out is target_in one to the left); a masked language model if not (target_out has
  * pad_id except where a token was hidden; padding in target_in is masked). */
@@ -268,6 +340,10 @@ typedef struct weft_language_config {
 } weft_language_config;
 WEFT_API weft_status weft_language_model(weft_graph *graph, const weft_language_config *config,
                                          weft_model_io *io);
+
+/* A step of a causal language model, by the parameters of weft_language_model. */
+WEFT_API weft_status weft_language_step(weft_graph *graph, const weft_language_config *config,
+                                        weft_decode_io *io);
 
 /* Recurrent language model: embedding, layers rnn.0, rnn.1, ..., logits, with dropout in front of
  * each layer and of the logits (Zaremba et al. 2014). */
@@ -325,6 +401,11 @@ typedef struct weft_model {
     const char *small; /* "key=value key=value": a size at which its gradient can be checked */
     /* `values` are those of the options, in their order. */
     weft_status (*build)(weft_graph *graph, const double *values, bool training, weft_model_io *io);
+    /* A step of decoding over states, and what fills them from a source; NULL if the model has none
+     * (then it is decoded by `build`, at the cost of a whole pass each step). */
+    weft_status (*step)(weft_graph *graph, const double *values, weft_decode_io *io);
+    weft_status (*encode)(weft_graph *graph, const double *values, weft_decode_io *io);
+    bool looks_ahead; /* logits depend on later tokens, too: it cannot be decoded left to right */
 } weft_model;
 
 #define WEFT_MODEL_OPTIONS 40

@@ -7,5 +7,6 @@
 #include <weft/measure.h>
 #include <weft/autograd.h>
 #include <weft/models.h>
+#include <weft/decode.h>
 #include <weft/train.h>
 #endif

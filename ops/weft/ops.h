@@ -264,6 +264,16 @@ WEFT_API weft_value weft_assign(weft_graph *graph, weft_value state, weft_value 
  * (keep 1), moving averages (share 1 - keep). Returns the new state. */
 WEFT_API weft_value weft_blend(weft_graph *graph, weft_value state, weft_value value,
                                weft_value keep, weft_value share);
+/* state [rows, most, ...] takes value [n <= rows, count, ...] at positions position .. position +
+ * count - 1 of its first n rows; position is an i32 scalar, and outside [0, most - count] an error
+ * of the run. Returns the new state. The cost is the value's, whatever the size of the state. */
+WEFT_API weft_value weft_cache_write(weft_graph *graph, weft_value state, weft_value value,
+                                     weft_value position);
+/* Row i of state [rows, most, ...] becomes what row parents[i] (i32 [n <= rows]) was, at the first
+ * `length` (i32 scalar) positions. Returns the new state. Rows that are their own parents cost
+ * nothing. */
+WEFT_API weft_value weft_cache_reorder(weft_graph *graph, weft_value state, weft_value parents,
+                                       weft_value length);
 /* SGD with momentum: buf = momentum buf + g; param -= lr (nesterov ? g + momentum buf : buf),
  * where g = scale grad + weight_decay param. lr and scale are scalars of the parameter's dtype;
  * buf may be WEFT_NO_VALUE if momentum is 0, scale may be WEFT_NO_VALUE (1). */

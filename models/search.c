@@ -1,0 +1,637 @@
+/* Searches over a model that gives log probabilities a token at a time.
+ *
+ * A step costs O(rows vocab) here: beam search keeps the 2 beams best continuations of a sentence
+ * in a sorted list while it passes over them (at most `beams` of these can be ends, so that `beams`
+ * others remain); sampling sorts what it may draw from. Everything is done in double precision and
+ * in order, so that results depend on the log probabilities alone. */
+#include <weft/decode.h>
+
+#include <weft/op.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- What all searches share ---- */
+
+typedef struct search {
+    const weft_search_model *model;
+    const weft_search_input *inputs;
+    const weft_search_options *o;
+    weft_error *error;
+    int64_t rows, vocab, n;    /* n: sentences that are there */
+    int64_t width;             /* most tokens of a sequence, prefix included */
+    int64_t position;          /* of the tokens that the next step reads */
+    int32_t *sequences;        /* [rows][width], prefix included */
+    int32_t *spare;            /* as much, to reorder into */
+    int32_t *tokens, *parents; /* [rows], fed */
+    bool *done;                /* [n] */
+    uint8_t *banned;           /* [vocab], always */
+    uint8_t *barred;           /* [vocab], for the row at hand */
+    double *log_probs;         /* [vocab], of the row at hand, -inf where barred */
+    weft_tensor logs;          /* of the last step */
+    weft_search_result *result;
+} search;
+
+static bool refuse(weft_error *error, const char *message)
+{
+    weft_error_set(error, WEFT_BAD_ARGUMENT, "search", "%s", message);
+    return false;
+}
+
+static int64_t nbest_of(const weft_search_options *o)
+{
+    return o->nbest ? o->nbest : 1;
+}
+
+static bool check(const weft_search_model *model, const weft_search_input *inputs, size_t n,
+                  const weft_search_options *o, weft_error *error)
+{
+    if (!model || !model->step || (n && !inputs) || !o)
+        return refuse(error, "the model, the inputs or the options are NULL");
+    if (model->sentences < 1 || model->beams < 1 || model->vocab < 1 ||
+        n > (size_t)model->sentences)
+        return refuse(error, "more inputs than the model takes sentences, or it takes none");
+    if (o->eos < -1 || o->eos >= model->vocab || (o->n_banned && !o->banned))
+        return refuse(error, "the end's id is not below the vocabulary");
+    if (o->min_len < 0 || o->no_repeat_ngram < 0 || o->nbest < 0 || nbest_of(o) > model->beams)
+        return refuse(error, "a number is below 0, or nbest is more than the beams");
+    if (!isfinite(o->alpha)) return refuse(error, "alpha is not finite");
+    for (size_t i = 0; i < o->n_banned; i++)
+        if (o->banned[i] < 0 || o->banned[i] >= model->vocab)
+            return refuse(error, "a banned id is not below the vocabulary");
+    for (size_t i = 0; i < n; i++) {
+        const weft_search_input *in = &inputs[i];
+        if (!in->prefix || !in->prefix_len || in->max_len < 1)
+            return refuse(error, "an input needs a token to begin with and a length of 1 or more");
+        if (in->prefix_len > (size_t)model->most_len ||
+            in->max_len > model->most_len + 1 - (int64_t)in->prefix_len) {
+            weft_error_set(error, WEFT_BAD_ARGUMENT, "search",
+                           "input %zu: a prefix of %zu and %lld tokens to find, the model has %lld "
+                           "positions",
+                           i, in->prefix_len, (long long)in->max_len, (long long)model->most_len);
+            return false;
+        }
+    }
+    return true;
+}
+
+static void *zeros(size_t count, size_t size)
+{
+    return calloc(count ? count : 1, size);
+}
+
+static void end_search(search *s)
+{
+    free(s->sequences);
+    free(s->spare);
+    free(s->tokens);
+    free(s->parents);
+    free(s->done);
+    free(s->banned);
+    free(s->barred);
+    free(s->log_probs);
+}
+
+static bool begin_search(search *s, const weft_search_model *model, const weft_search_input *inputs,
+                         size_t n, const weft_search_options *o, weft_error *error)
+{
+    *s = (search){.model = model, .inputs = inputs, .o = o, .error = error};
+    if (!check(model, inputs, n, o, error)) return false;
+    s->rows = model->sentences * model->beams;
+    s->vocab = model->vocab;
+    s->n = (int64_t)n;
+    for (size_t i = 0; i < n; i++) {
+        int64_t width = (int64_t)inputs[i].prefix_len + inputs[i].max_len;
+        if (width > s->width) s->width = width;
+    }
+    size_t rows = (size_t)s->rows, vocab = (size_t)s->vocab, cells = rows * (size_t)s->width;
+    size_t each = (size_t)nbest_of(o);
+    s->sequences = zeros(cells, sizeof *s->sequences);
+    s->spare = zeros(cells, sizeof *s->spare);
+    s->tokens = zeros(rows, sizeof *s->tokens);
+    s->parents = zeros(rows, sizeof *s->parents);
+    s->done = zeros(n, sizeof *s->done);
+    s->banned = zeros(vocab, 1);
+    s->barred = zeros(vocab, 1);
+    s->log_probs = zeros(vocab, sizeof *s->log_probs);
+    s->result = zeros(1, sizeof *s->result);
+    if (s->result) {
+        s->result->first = zeros(n + 1, sizeof *s->result->first);
+        s->result->hypotheses = zeros(n * each, sizeof *s->result->hypotheses);
+    }
+    if (!s->sequences || !s->spare || !s->tokens || !s->parents || !s->done || !s->banned ||
+        !s->barred || !s->log_probs || !s->result || !s->result->first || !s->result->hypotheses) {
+        weft_error_set(error, WEFT_NO_MEMORY, "search", "no memory");
+        return false;
+    }
+    for (size_t i = 0; i < o->n_banned; i++) s->banned[o->banned[i]] = 1;
+    for (int64_t i = 0; i < s->n; i++)
+        for (int64_t b = 0; b < model->beams; b++)
+            memcpy(s->sequences + (i * model->beams + b) * s->width, inputs[i].prefix,
+                   inputs[i].prefix_len * sizeof *inputs[i].prefix);
+    return true;
+}
+
+/* Reads the tokens at the position of all rows; rows of done sentences read what is there. */
+static bool take_step(search *s)
+{
+    for (int64_t row = 0; row < s->rows; row++) {
+        bool idle = row / s->model->beams >= s->n || s->done[row / s->model->beams];
+        s->tokens[row] = idle ? 0 : s->sequences[row * s->width + s->position];
+    }
+    if (s->model->step(s->model->context, s->tokens, s->parents, &s->logs, s->error) != WEFT_OK)
+        return false;
+    const weft_tensor *t = &s->logs;
+    if (!weft_dtype_is_float(t->dtype) || t->shape.rank != 2 || t->shape.dim[0] != s->rows ||
+        t->shape.dim[1] != s->vocab || t->stride[1] != 1)
+        return refuse(s->error, "a step must give log probabilities [rows, vocab]");
+    for (int64_t row = 0; row < s->rows; row++) s->parents[row] = (int32_t)row;
+    s->position++;
+    return true;
+}
+
+/* Tokens that a sentence has found before the one that the last step tells of. Below 0: the prefix
+ * goes on. */
+static int64_t found(const search *s, int64_t sentence)
+{
+    return s->position - (int64_t)s->inputs[sentence].prefix_len;
+}
+
+/* Bars what would repeat the last n - 1 tokens' continuation. */
+static void bar_repeats(search *s, int64_t row)
+{
+    int64_t n = s->o->no_repeat_ngram, length = s->position;
+    const int32_t *x = s->sequences + row * s->width;
+    for (int64_t i = 0; n > 0 && i + n <= length; i++)
+        if (!memcmp(x + i, x + length - n + 1, (size_t)(n - 1) * sizeof *x))
+            s->barred[x[i + n - 1]] = 1;
+}
+
+/* The row's log probabilities, -inf where barred, into s->log_probs. False if one is NaN or above
+ * what a probability can be. */
+static bool read_row(search *s, int64_t row)
+{
+    int64_t sentence = row / s->model->beams, bad = -1;
+    memcpy(s->barred, s->banned, (size_t)s->vocab);
+    bar_repeats(s, row);
+    if (s->o->eos >= 0 && found(s, sentence) < s->o->min_len) s->barred[s->o->eos] = 1;
+    const float *narrow = (const float *)s->logs.data + row * s->logs.stride[0];
+    const double *wide = (const double *)s->logs.data + row * s->logs.stride[0];
+    bool is_wide = s->logs.dtype == WEFT_F64;
+    for (int64_t i = 0; i < s->vocab; i++) {
+        double x = is_wide ? wide[i] : (double)narrow[i];
+        if (!(x <= 1e-3)) bad = i;
+        s->log_probs[i] = s->barred[i] ? -INFINITY : x;
+    }
+    if (bad < 0) return true;
+    double x = is_wide ? wide[bad] : (double)narrow[bad];
+    weft_error_set(s->error, WEFT_BAD_ARGUMENT, "search",
+                   "sentence %lld, token %lld: the log probability of id %lld is %g; the model is "
+                   "damaged or diverged in training",
+                   (long long)sentence, (long long)found(s, sentence), (long long)bad, x);
+    return false;
+}
+
+double weft_length_penalty_value(weft_length_penalty penalty, double alpha, size_t length)
+{
+    if (alpha == 0) return 1;
+    double x = penalty == WEFT_PENALTY_WU ? (5 + (double)length) / 6 : (double)length;
+    return pow(x, alpha);
+}
+
+/* Gives the sentence its next hypothesis: a copy of the tokens. Sentences come in order. */
+static bool give(search *s, int64_t sentence, const int32_t *tokens, int64_t length,
+                 double log_prob, double score, bool ended)
+{
+    weft_search_result *r = s->result;
+    int32_t *copy = zeros((size_t)length, sizeof *copy);
+    if (!copy) {
+        weft_error_set(s->error, WEFT_NO_MEMORY, "search", "no memory");
+        return false;
+    }
+    if (length) memcpy(copy, tokens, (size_t)length * sizeof *copy);
+    r->hypotheses[r->first[sentence + 1]++] =
+        (weft_hypothesis){copy, (size_t)length, log_prob, score, ended};
+    return true;
+}
+
+void weft_search_result_free(weft_search_result *result)
+{
+    if (!result) return;
+    size_t n = result->first ? result->first[result->sentences] : 0;
+    for (size_t i = 0; i < n; i++) free((void *)(uintptr_t)result->hypotheses[i].tokens);
+    free(result->first);
+    free(result->hypotheses);
+    free(result);
+}
+
+/* Takes the result if all went well. */
+static weft_search_result *take_result(search *s, bool good)
+{
+    weft_search_result *result = s->result;
+    end_search(s);
+    if (good) return result;
+    weft_search_result_free(result);
+    return NULL;
+}
+
+/* ---- Greedy and sampling: each row for itself ---- */
+
+typedef struct row_state {
+    double log_prob;
+    int64_t length; /* of tokens found */
+    bool ended, over;
+} row_state;
+
+static int64_t most_likely(const double *log_probs, int64_t n)
+{
+    int64_t best = 0;
+    for (int64_t i = 1; i < n; i++)
+        if (log_probs[i] > log_probs[best]) best = i;
+    return log_probs[best] > -INFINITY ? best : -1;
+}
+
+typedef struct candidate {
+    double log_prob;
+    int32_t id;
+} candidate;
+
+static int by_probability(const void *a, const void *b)
+{
+    const candidate *x = a, *y = b;
+    if (x->log_prob != y->log_prob) return x->log_prob > y->log_prob ? -1 : 1;
+    return (x->id > y->id) - (x->id < y->id);
+}
+
+/* Sorts ids by falling log probability; the tie goes to the lower id. */
+static size_t sort_ids(const double *log_probs, int32_t *ids, size_t n)
+{
+    candidate *sorted = malloc((n + 1) * sizeof *sorted);
+    if (!sorted) return 0;
+    for (size_t i = 0; i < n; i++) sorted[i] = (candidate){log_probs[ids[i]], ids[i]};
+    qsort(sorted, n, sizeof *sorted, by_probability);
+    for (size_t i = 0; i < n; i++) ids[i] = sorted[i].id;
+    free(sorted);
+    return n;
+}
+
+size_t weft_sample_candidates(const double *log_probs, size_t n, double temperature, int64_t top_k,
+                              double top_p, int32_t *ids, double *probs)
+{
+    size_t count = 0, kept = 0;
+    double most = -INFINITY, sum = 0, reached = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!(log_probs[i] > -INFINITY)) continue;
+        ids[count++] = (int32_t)i;
+        if (log_probs[i] > most) most = log_probs[i];
+    }
+    if (top_k > 0 || top_p < 1) count = sort_ids(log_probs, ids, count);
+    if (top_k > 0 && count > (size_t)top_k) count = (size_t)top_k;
+    for (size_t i = 0; i < count; i++)
+        sum += probs[i] = exp((log_probs[ids[i]] - most) / temperature);
+    while (kept < count && (top_p >= 1 || kept == 0 || reached < top_p * sum))
+        reached += probs[kept++];
+    for (size_t i = 0; i < kept; i++) probs[i] /= reached;
+    return kept;
+}
+
+/* A number in [0, 1) for token `at` of a row: the seed and the sentence's key tell it, not where
+ * the row lies. */
+static double uniform(const search *s, int64_t row, int64_t at)
+{
+    uint64_t key = s->inputs[row / s->model->beams].key;
+    uint32_t words[4];
+    const uint32_t counter[4] = {(uint32_t)at, (uint32_t)(row % s->model->beams), (uint32_t)key,
+                                 (uint32_t)(key >> 32)};
+    weft_philox(counter, s->o->seed, words);
+    return (double)(((uint64_t)words[0] << 21) ^ (words[1] >> 11)) * 0x1p-53;
+}
+
+static int64_t draw(const search *s, int64_t row, int32_t *ids, double *probs)
+{
+    size_t n = weft_sample_candidates(s->log_probs, (size_t)s->vocab, s->o->temperature,
+                                      s->o->top_k, s->o->top_p, ids, probs);
+    double u = uniform(s, row, found(s, row / s->model->beams)), sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        sum += probs[i];
+        if (u < sum) return ids[i];
+    }
+    return n ? ids[n - 1] : -1;
+}
+
+typedef struct row_search {
+    search s;
+    bool samples;
+    int64_t each;    /* rows of a sentence that are used */
+    row_state *rows; /* [rows] */
+    int32_t *ids;    /* [vocab] */
+    double *probs;   /* [vocab] */
+} row_search;
+
+/* Adds a token to a row, or ends it. Where no token is possible, the row is cut. */
+static bool choose(row_search *r, int64_t row)
+{
+    search *s = &r->s;
+    row_state *q = &r->rows[row];
+    if (!read_row(s, row)) return false;
+    int64_t token =
+        r->samples ? draw(s, row, r->ids, r->probs) : most_likely(s->log_probs, s->vocab);
+    if (token < 0) {
+        q->over = true;
+        return true;
+    }
+    q->log_prob += s->log_probs[token];
+    if (token == s->o->eos) {
+        q->ended = q->over = true;
+        return true;
+    }
+    s->sequences[row * s->width + s->position] = (int32_t)token;
+    q->over = ++q->length >= s->inputs[row / s->model->beams].max_len;
+    return true;
+}
+
+static bool run_rows(row_search *r)
+{
+    search *s = &r->s;
+    for (int64_t row = 0; row < s->rows; row++) s->parents[row] = (int32_t)row;
+    for (int64_t left = s->n; left > 0;) {
+        if (!take_step(s)) return false;
+        for (int64_t i = 0; i < s->n; i++) {
+            if (s->done[i] || found(s, i) < 0) continue;
+            bool open = false;
+            for (int64_t row = i * s->model->beams; row < i * s->model->beams + r->each; row++) {
+                if (!r->rows[row].over && !choose(r, row)) return false;
+                open |= !r->rows[row].over;
+            }
+            s->done[i] = !open;
+            left -= !open;
+        }
+    }
+    for (int64_t i = 0; i < s->n; i++) {
+        s->result->sentences = (size_t)i + 1;
+        s->result->first[i + 1] = s->result->first[i];
+        for (int64_t row = i * s->model->beams; row < i * s->model->beams + r->each; row++) {
+            const row_state *q = &r->rows[row];
+            double penalty = weft_length_penalty_value(s->o->penalty, s->o->alpha,
+                                                       (size_t)(q->length + q->ended));
+            const int32_t *tokens = s->sequences + row * s->width + s->inputs[i].prefix_len;
+            if (!give(s, i, tokens, q->length, q->log_prob, q->log_prob / penalty, q->ended))
+                return false;
+        }
+    }
+    return true;
+}
+
+static weft_search_result *search_rows(const weft_search_model *model,
+                                       const weft_search_input *inputs, size_t n,
+                                       const weft_search_options *o, bool samples,
+                                       weft_error *error)
+{
+    row_search r = {.samples = samples};
+    bool good = begin_search(&r.s, model, inputs, n, o, error);
+    if (good) {
+        r.each = samples ? nbest_of(o) : 1;
+        r.rows = zeros((size_t)r.s.rows, sizeof *r.rows);
+        r.ids = zeros((size_t)r.s.vocab, sizeof *r.ids);
+        r.probs = zeros((size_t)r.s.vocab, sizeof *r.probs);
+        good = r.rows && r.ids && r.probs;
+        if (!good) weft_error_set(error, WEFT_NO_MEMORY, "search", "no memory");
+    }
+    good = good && run_rows(&r);
+    free(r.rows);
+    free(r.ids);
+    free(r.probs);
+    return take_result(&r.s, good);
+}
+
+weft_search_result *weft_search_greedy(const weft_search_model *model,
+                                       const weft_search_input *inputs, size_t n,
+                                       const weft_search_options *options, weft_error *error)
+{
+    return search_rows(model, inputs, n, options, false, error);
+}
+
+weft_search_result *weft_search_sample(const weft_search_model *model,
+                                       const weft_search_input *inputs, size_t n,
+                                       const weft_search_options *options, weft_error *error)
+{
+    if (options && (!(options->temperature > 0) || !isfinite(options->temperature) ||
+                    !(options->top_p > 0) || options->top_p > 1 || options->top_k < 0)) {
+        refuse(error,
+               "sampling needs a temperature above 0, top_p in (0, 1] and top_k of 0 or more");
+        return NULL;
+    }
+    return search_rows(model, inputs, n, options, true, error);
+}
+
+/* ---- Beam search ---- */
+
+typedef struct finished {
+    double log_prob, score;
+    int64_t length;
+    bool ended;
+} finished;
+
+typedef struct extension {
+    double log_prob;
+    int64_t row;
+    int32_t token;
+} extension;
+
+typedef struct beam_search {
+    search s;
+    int64_t beams;
+    double *open;     /* [rows]: log probability; -inf: not open */
+    double *next;     /* [rows] */
+    finished *ends;   /* [n][beams], best score first */
+    int32_t *tokens;  /* [n][beams][width], theirs */
+    int64_t *n_ends;  /* [n]: kept */
+    int64_t *n_ended; /* [n]: ever */
+    extension *best;  /* [2 beams], most likely first */
+    int64_t n_best;
+} beam_search;
+
+/* Keeps x among the best; of equals the earlier stays ahead. */
+static void keep(beam_search *b, extension x)
+{
+    int64_t most = 2 * b->beams, at = b->n_best;
+    if (b->n_best == most && !(x.log_prob > b->best[most - 1].log_prob)) return;
+    if (b->n_best < most)
+        b->n_best++;
+    else
+        at--;
+    while (at > 0 && x.log_prob > b->best[at - 1].log_prob) {
+        b->best[at] = b->best[at - 1];
+        at--;
+    }
+    b->best[at] = x;
+}
+
+static bool extend_rows(beam_search *b, int64_t sentence)
+{
+    search *s = &b->s;
+    b->n_best = 0;
+    for (int64_t row = sentence * b->beams; row < (sentence + 1) * b->beams; row++) {
+        if (!(b->open[row] > -INFINITY)) continue;
+        if (!read_row(s, row)) return false;
+        double least = b->n_best == 2 * b->beams ? b->best[b->n_best - 1].log_prob : -INFINITY;
+        for (int64_t i = 0; i < s->vocab; i++) {
+            double sum = b->open[row] + s->log_probs[i];
+            if (!(sum > least)) continue;
+            keep(b, (extension){sum, row, (int32_t)i});
+            if (b->n_best == 2 * b->beams) least = b->best[b->n_best - 1].log_prob;
+        }
+    }
+    return true;
+}
+
+/* A hypothesis of `row` is finished. Keeps the best; of equals the earlier stays ahead. */
+static void finish(beam_search *b, int64_t sentence, const int32_t *sequence, int64_t length,
+                   double log_prob, bool ended)
+{
+    search *s = &b->s;
+    double score =
+        log_prob / weft_length_penalty_value(s->o->penalty, s->o->alpha, (size_t)(length + ended));
+    finished *ends = b->ends + sentence * b->beams;
+    int32_t *tokens = b->tokens + sentence * b->beams * s->width;
+    int64_t at = b->n_ends[sentence];
+    b->n_ended[sentence]++;
+    if (at == b->beams && !(score > ends[at - 1].score)) return;
+    if (at < b->beams)
+        b->n_ends[sentence]++;
+    else
+        at--;
+    while (at > 0 && score > ends[at - 1].score) {
+        ends[at] = ends[at - 1];
+        memcpy(tokens + at * s->width, tokens + (at - 1) * s->width,
+               (size_t)s->width * sizeof *tokens);
+        at--;
+    }
+    ends[at] = (finished){log_prob, score, length, ended};
+    if (length) memcpy(tokens + at * s->width, sequence, (size_t)length * sizeof *tokens);
+}
+
+/* The best score that an open hypothesis may reach yet. */
+static double bound(const beam_search *b, int64_t sentence, int64_t length)
+{
+    const search *s = &b->s;
+    double best = -INFINITY, most;
+    for (int64_t row = sentence * b->beams; row < (sentence + 1) * b->beams; row++)
+        if (b->open[row] > best) best = b->open[row];
+    int64_t last = s->inputs[sentence].max_len;
+    most = best / weft_length_penalty_value(s->o->penalty, s->o->alpha, (size_t)(length + 1));
+    double at_last = best / weft_length_penalty_value(s->o->penalty, s->o->alpha, (size_t)last);
+    return most > at_last ? most : at_last;
+}
+
+static bool is_done(const beam_search *b, int64_t sentence, int64_t length)
+{
+    const weft_search_options *o = b->s.o;
+    int64_t kept = b->n_ends[sentence], nbest = nbest_of(o);
+    if (length >= b->s.inputs[sentence].max_len) return true;
+    if (o->stop == WEFT_STOP_FIRST && b->n_ended[sentence] >= b->beams) return true;
+    return kept >= nbest &&
+           bound(b, sentence, length) <= b->ends[sentence * b->beams + nbest - 1].score;
+}
+
+/* From the best extensions to the beam of the next step. */
+static void advance(beam_search *b, int64_t sentence)
+{
+    search *s = &b->s;
+    const weft_search_input *in = &s->inputs[sentence];
+    int64_t before = found(s, sentence), length = before + 1, filled = 0;
+    int64_t first = sentence * b->beams;
+    for (int64_t row = first; row < first + b->beams; row++) b->next[row] = -INFINITY;
+    for (int64_t i = 0; i < b->n_best && filled < b->beams; i++) {
+        const extension *x = &b->best[i];
+        const int32_t *old = s->sequences + x->row * s->width;
+        if (x->token == s->o->eos) {
+            finish(b, sentence, old + in->prefix_len, before, x->log_prob, true);
+            continue;
+        }
+        int64_t row = first + filled++;
+        int32_t *new = s->spare + row * s->width;
+        memcpy(new, old, (size_t)s->position * sizeof *new);
+        new[s->position] = x->token;
+        s->parents[row] = (int32_t)x->row;
+        b->next[row] = x->log_prob;
+        if (length == in->max_len)
+            finish(b, sentence, new + in->prefix_len, length, x->log_prob, false);
+    }
+    /* Where nothing is possible, what was open is cut. */
+    for (int64_t row = first; row < first + b->beams && !b->n_best; row++)
+        if (b->open[row] > -INFINITY)
+            finish(b, sentence, s->sequences + row * s->width + in->prefix_len, before,
+                   b->open[row], false);
+    for (int64_t row = first; row < first + b->beams; row++) {
+        b->open[row] = b->next[row];
+        memcpy(s->sequences + row * s->width, s->spare + row * s->width,
+               (size_t)s->width * sizeof *s->spare);
+    }
+    s->done[sentence] = !filled || is_done(b, sentence, length);
+}
+
+static bool run_beams(beam_search *b)
+{
+    search *s = &b->s;
+    for (int64_t row = 0; row < s->rows; row++) {
+        s->parents[row] = (int32_t)row;
+        b->open[row] = row % b->beams ? -INFINITY : 0;
+    }
+    for (int64_t left = s->n; left > 0;) {
+        if (!take_step(s)) return false;
+        for (int64_t i = 0; i < s->n; i++) {
+            if (s->done[i] || found(s, i) < 0) continue;
+            if (!extend_rows(b, i)) return false;
+            advance(b, i);
+            left -= s->done[i];
+        }
+    }
+    for (int64_t i = 0; i < s->n; i++) {
+        int64_t each = nbest_of(s->o) < b->n_ends[i] ? nbest_of(s->o) : b->n_ends[i];
+        s->result->sentences = (size_t)i + 1;
+        s->result->first[i + 1] = s->result->first[i];
+        for (int64_t k = 0; k < each; k++) {
+            const finished *f = &b->ends[i * b->beams + k];
+            if (!give(s, i, b->tokens + (i * b->beams + k) * s->width, f->length, f->log_prob,
+                      f->score, f->ended))
+                return false;
+        }
+    }
+    return true;
+}
+
+static bool make_beams(beam_search *b)
+{
+    search *s = &b->s;
+    size_t rows = (size_t)s->rows, n = (size_t)s->n, kept = n * (size_t)b->beams;
+    b->open = zeros(rows, sizeof *b->open);
+    b->next = zeros(rows, sizeof *b->next);
+    b->ends = zeros(kept, sizeof *b->ends);
+    b->tokens = zeros(kept * (size_t)s->width, sizeof *b->tokens);
+    b->n_ends = zeros(n, sizeof *b->n_ends);
+    b->n_ended = zeros(n, sizeof *b->n_ended);
+    b->best = zeros(2 * (size_t)b->beams, sizeof *b->best);
+    if (b->open && b->next && b->ends && b->tokens && b->n_ends && b->n_ended && b->best)
+        return true;
+    weft_error_set(s->error, WEFT_NO_MEMORY, "search", "no memory");
+    return false;
+}
+
+weft_search_result *weft_search_beam(const weft_search_model *model,
+                                     const weft_search_input *inputs, size_t n,
+                                     const weft_search_options *options, weft_error *error)
+{
+    beam_search b = {.beams = model ? model->beams : 0};
+    bool good =
+        begin_search(&b.s, model, inputs, n, options, error) && make_beams(&b) && run_beams(&b);
+    free(b.open);
+    free(b.next);
+    free(b.ends);
+    free(b.tokens);
+    free(b.n_ends);
+    free(b.n_ended);
+    free(b.best);
+    return take_result(&b.s, good);
+}

@@ -1,0 +1,173 @@
+/* weft/decode.h - text from trained models: a decoder that takes one token of every row at a time,
+ * and searches over it: greedy, beam, sampling. */
+#ifndef WEFT_DECODE_H
+#define WEFT_DECODE_H
+
+#include <weft/models.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- The decoder ---------------------------------------------------------------------------- */
+
+/* Runs a model of the list over rows = sentences times beams at once. The keys and values of the
+ * tokens before lie in states, so that a step costs one position, and looks at as many positions as
+ * the next of a few lengths holds (32, 48, 64, 96, ...), for each of which a plan is made when it
+ * is first needed. A model without steps is run as a whole for each token instead. */
+typedef struct weft_decoder weft_decoder;
+
+typedef struct weft_decoder_options {
+    int64_t sentences,
+        beams;           /* at least 1; the rows of sentence i are i beams .. i beams + beams-1 */
+    int64_t most_len;    /* positions of the decoder, at least 1 */
+    int64_t most_source; /* tokens of a source; not read for a model without one */
+    int threads;         /* 0: OpenMP's default. The results do not depend on it. */
+    bool recompute;      /* run the whole model for each token, even if it has steps */
+} weft_decoder_options;
+
+/* `values` are those of the model's options, as weft_model_parse fills them; the sizes of batch and
+ * lengths among them are not read. The states are the decoder's own; `params`, which it reads only,
+ * must outlive it. NULL on failure: a model without a vocabulary or one that looks ahead, lengths
+ * beyond the model's learned positions, no memory. */
+WEFT_API weft_decoder *weft_decoder_new(const weft_model *model, const double *values,
+                                        const weft_params *params,
+                                        const weft_decoder_options *options, weft_error *error);
+WEFT_API void weft_decoder_free(weft_decoder *decoder);
+
+typedef struct weft_decoder_info {
+    int64_t rows, vocab;
+    bool has_source;                 /* it needs sources to start */
+    bool has_steps;                  /* false: each token costs a pass over all before it */
+    int64_t position;                /* of the next token */
+    size_t plans;                    /* made so far */
+    size_t arena_bytes, state_bytes; /* the shared arena; parameters and states of the last step */
+    weft_plan_stats step;            /* of the plan that ran last */
+} weft_decoder_info;
+WEFT_API weft_decoder_info weft_decoder_get_info(const weft_decoder *decoder);
+
+/* The most positions that a model of these options can tell apart (learned positions); INT64_MAX if
+ * there is no such limit. */
+WEFT_API int64_t weft_model_most_positions(const weft_model *model, const double *values);
+
+/* The length that sources of `length` tokens are padded to. Sentences of equal padded lengths that
+ * are started together give the same bits in any company. */
+WEFT_API int64_t weft_decoder_padded(const weft_decoder *decoder, int64_t length);
+
+/* Begins anew with n <= sentences sources (for a model without: `sources` and `lengths` NULL). Rows
+ * of missing sentences read padding. */
+WEFT_API weft_status weft_decoder_start(weft_decoder *decoder, const int32_t *const *sources,
+                                        const size_t *lengths, size_t n);
+/* Reads tokens[rows] at the next position. Row i goes on from what row parents[i] was after the
+ * step before, which must be of the same sentence; `parents` NULL: from itself. */
+WEFT_API weft_status weft_decoder_step(weft_decoder *decoder, const int32_t *tokens,
+                                       const int32_t *parents);
+/* What the step gave: [rows, vocab], of the model's dtype, valid until the next step. False before
+ * the first. */
+WEFT_API bool weft_decoder_logits(const weft_decoder *decoder, weft_tensor *logits);
+WEFT_API bool weft_decoder_log_probs(const weft_decoder *decoder, weft_tensor *log_probs);
+WEFT_API const weft_error *weft_decoder_error(const weft_decoder *decoder);
+
+/* ---- Searches ------------------------------------------------------------------------------- */
+
+/* What a search knows of a model. `step` works as weft_decoder_step and gives the natural
+ * logarithms of probabilities, [rows, vocab], f32 or f64; it is called first with position 0. */
+typedef struct weft_search_model {
+    weft_status (*step)(void *context, const int32_t *tokens, const int32_t *parents,
+                        weft_tensor *log_probs, weft_error *error);
+    void *context;
+    int64_t sentences, beams, vocab;
+    int64_t most_len; /* positions */
+} weft_search_model;
+/* A decoder, which must have been started. */
+WEFT_API weft_search_model weft_decoder_search_model(weft_decoder *decoder);
+
+/* One sentence to go on with. */
+typedef struct weft_search_input {
+    const int32_t *prefix; /* read first, at least one token: the beginning of sentence, a prompt */
+    size_t prefix_len;
+    int64_t max_len; /* most tokens to find, the end included */
+    uint64_t key;    /* sampling: names the sentence; its stream depends on seed and key alone */
+} weft_search_input;
+
+typedef enum weft_length_penalty {
+    WEFT_PENALTY_WU,   /* ((5 + length) / 6)^alpha, Wu et al. 2016, eq. 14 */
+    WEFT_PENALTY_POWER /* length^alpha */
+} weft_length_penalty;
+
+/* When a sentence is done, beside that nothing is left or the most tokens are reached. */
+typedef enum weft_beam_stop {
+    WEFT_STOP_FIRST, /* once as many hypotheses have ended as there are beams */
+    WEFT_STOP_BOUND  /* once no open hypothesis can still reach the `nbest` best: its log
+                        probability, which can only fall, divided by the penalty that favours it
+                        most,  at the most tokens or at one more. WEFT_STOP_FIRST stops then, too. */
+} weft_beam_stop;
+
+typedef struct weft_search_options {
+    int32_t eos;           /* ends a hypothesis; -1: none does */
+    const int32_t *banned; /* ids that are never chosen */
+    size_t n_banned;
+    int64_t min_len;         /* tokens before `eos` may come */
+    int64_t no_repeat_ngram; /* n: no n tokens in a row occur twice, prefix included; 0: may */
+    int64_t nbest;           /* hypotheses to give for each sentence, at most beams; 0: 1 */
+    /* beam search */
+    weft_length_penalty penalty;
+    double alpha; /* a hypothesis scores its log probability divided by the penalty; 0: just that */
+    weft_beam_stop stop;
+    /* sampling */
+    double temperature; /* > 0: logits are divided by it */
+    int64_t top_k;      /* > 0: only the k most likely */
+    double top_p;       /* in (0, 1]: only the fewest most likely whose probabilities, after
+                           temperature and top_k, reach it (Holtzman et al. 2020) */
+    uint64_t seed;
+} weft_search_options;
+
+typedef struct weft_hypothesis {
+    const int32_t *tokens; /* without prefix and end */
+    size_t length;
+    double log_prob; /* natural, of the tokens and the end */
+    double score;    /* divided by the penalty, whose length counts the end */
+    bool ended;      /* by `eos`, not by max_len */
+} weft_hypothesis;
+
+/* hypotheses[first[i] .. first[i + 1] - 1] are those of sentence i. */
+typedef struct weft_search_result {
+    size_t sentences;
+    size_t *first;
+    weft_hypothesis *hypotheses;
+} weft_search_result;
+WEFT_API void weft_search_result_free(weft_search_result *result);
+
+/* Each searches for n <= sentences; NULL on failure: options that do not fit, a step that fails,
+ * log probabilities that are NaN. Among equals the lower row and id come first.
+ *
+ * greedy: the most likely token each time; one hypothesis a sentence, from the first of its rows.
+ * beam: of all continuations of the open hypotheses of a sentence, best first, those by `eos` end
+ *   and the others stay open, until `beams` of these are found. Gives the nbest best scores, best
+ *   first; hypotheses cut at max_len count as they are.
+ * sample: each row draws its own; a sentence gets nbest of them, in the order of rows. */
+WEFT_API weft_search_result *weft_search_greedy(const weft_search_model *model,
+                                                const weft_search_input *inputs, size_t n,
+                                                const weft_search_options *options,
+                                                weft_error *error);
+WEFT_API weft_search_result *weft_search_beam(const weft_search_model *model,
+                                              const weft_search_input *inputs, size_t n,
+                                              const weft_search_options *options,
+                                              weft_error *error);
+WEFT_API weft_search_result *weft_search_sample(const weft_search_model *model,
+                                                const weft_search_input *inputs, size_t n,
+                                                const weft_search_options *options,
+                                                weft_error *error);
+
+/* What sampling draws from: fills ids[n] and probs[n] (summing to 1) and returns how many are kept.
+ * Most likely first if top_k or top_p choose among them, else in order of ids; those of -inf are
+ * left out. Temperature, top_k, top_p as above. */
+WEFT_API size_t weft_sample_candidates(const double *log_probs, size_t n, double temperature,
+                                       int64_t top_k, double top_p, int32_t *ids, double *probs);
+/* The penalty's value for a length. */
+WEFT_API double weft_length_penalty_value(weft_length_penalty penalty, double alpha, size_t length);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,231 @@
+/* Update nodes for states that grow by one position a run: keys and values of a decoder. Both work
+ * in place and touch what they change only. */
+#include "kernel.h"
+
+#include <weft/ops.h>
+
+/* A state is [rows, most, ...]: elements of one position of one row. */
+static inline int64_t position_elements(const weft_tensor *state)
+{
+    int64_t n = 1;
+    for (int d = 2; d < state->shape.rank; d++) n *= state->shape.dim[d];
+    return n;
+}
+
+static inline int64_t at_least_one(int64_t n)
+{
+    return n > 0 ? n : 1;
+}
+
+/* Rows of the value that one part of cache_write copies. */
+static inline int64_t rows_of_part(const weft_tensor *value)
+{
+    int64_t row = at_least_one(value->shape.dim[1] * position_elements(value));
+    return at_least_one(TILE / row);
+}
+
+/* Positions that one part of cache_reorder moves, of all rows. */
+static inline int64_t positions_of_part(const weft_tensor *state)
+{
+    return at_least_one(TILE / at_least_one(state->shape.dim[0] * position_elements(state)));
+}
+
+#ifdef WEFT_KERNEL_ISA
+
+KERNEL(cache_write)
+{
+    const weft_tensor *state = &call->out[0], *value = &call->in[1];
+    const int64_t position = *(const int32_t *)call->in[2].data, each = position_elements(state);
+    const int64_t most = state->shape.dim[1], rows = value->shape.dim[0];
+    const int64_t count = value->shape.dim[1], block = rows_of_part(value), row = part * block;
+    const int64_t end = row + block < rows ? row + block : rows;
+    if (position < 0 || position + count > most) {
+        weft_call_fail(call, position, most - count + 1);
+        return;
+    }
+    for (int64_t i = row; i < end; i++)
+        memcpy((T *)state->data + (i * most + position) * each,
+               (const T *)value->data + i * count * each, (size_t)(count * each) * sizeof(T));
+}
+
+/* A part owns a stretch of positions: rows that change are copied aside before any is written. */
+KERNEL(cache_reorder)
+{
+    const weft_tensor *state = &call->out[0];
+    const int32_t *parents = call->in[1].data;
+    const int64_t length = *(const int32_t *)call->in[2].data, n = call->in[1].shape.dim[0];
+    const int64_t rows = state->shape.dim[0], most = state->shape.dim[1];
+    const int64_t each = position_elements(state), block = positions_of_part(state);
+    const int64_t begin = part * block, whole = length < most ? length : most;
+    const int64_t end = begin + block < whole ? begin + block : whole;
+    if (part == 0 && (length < 0 || length > most)) weft_call_fail(call, length, most + 1);
+    for (int64_t i = 0; i < n; i++) {
+        if (parents[i] >= 0 && parents[i] < rows) continue;
+        weft_call_fail(call, parents[i], rows);
+        return;
+    }
+    if (end <= begin) return;
+    const size_t run = (size_t)((end - begin) * each);
+    T *data = (T *)state->data + begin * each, *aside = weft_call_workspace(call);
+    for (int64_t i = 0; i < n; i++)
+        if (parents[i] != i)
+            memcpy(aside + (size_t)i * run, data + parents[i] * most * each, run * sizeof(T));
+    for (int64_t i = 0; i < n; i++)
+        if (parents[i] != i)
+            memcpy(data + i * most * each, aside + (size_t)i * run, run * sizeof(T));
+}
+
+#else
+
+static bool infer_scalar_index(weft_infer *infer, size_t i)
+{
+    char text[128];
+    if (!weft_infer_dtype(infer, i, WEFT_I32)) return false;
+    if (infer->in[i].shape.rank == 0) return true;
+    return weft_infer_fail(infer, WEFT_BAD_SHAPE, "input %zu must be a scalar, got %s", i,
+                           weft_shape_text(infer->in[i].shape, text, sizeof text));
+}
+
+static bool infer_cache_write(weft_infer *infer)
+{
+    const weft_shape *state = &infer->in[0].shape, *value = &infer->in[1].shape;
+    char a[128], b[128];
+    if (!weft_infer_min_rank(infer, 0, 2) || !weft_infer_same_dtype(infer, 0, 1) ||
+        !infer_scalar_index(infer, 2))
+        return false;
+    bool fits = state->rank == value->rank && value->dim[0] <= state->dim[0] &&
+                value->dim[1] <= state->dim[1];
+    for (int d = 2; fits && d < state->rank; d++) fits = state->dim[d] == value->dim[d];
+    if (!fits)
+        return weft_infer_fail(
+            infer, WEFT_BAD_SHAPE,
+            "the value must have at most the rows and positions of the state, and its other "
+            "dimensions: a state %s, a value %s",
+            weft_shape_text(*state, a, sizeof a), weft_shape_text(*value, b, sizeof b));
+    infer->out[0] = infer->in[0];
+    return true;
+}
+
+static bool infer_cache_reorder(weft_infer *infer)
+{
+    const weft_shape *parents = &infer->in[1].shape;
+    char text[128];
+    if (!weft_infer_min_rank(infer, 0, 2) || !weft_infer_dtype(infer, 1, WEFT_I32) ||
+        !infer_scalar_index(infer, 2))
+        return false;
+    if (parents->rank != 1 || parents->dim[0] > infer->in[0].shape.dim[0])
+        return weft_infer_fail(infer, WEFT_BAD_SHAPE,
+                               "parents must be one for each of the first rows, at most %lld, "
+                               "got %s",
+                               (long long)infer->in[0].shape.dim[0],
+                               weft_shape_text(*parents, text, sizeof text));
+    infer->out[0] = infer->in[0];
+    return true;
+}
+
+static int64_t parts_cache_write(const weft_call *call)
+{
+    return ceil_div(call->in[1].shape.dim[0], rows_of_part(&call->in[1]));
+}
+
+static int64_t parts_cache_reorder(const weft_call *call)
+{
+    return ceil_div(call->in[0].shape.dim[1], positions_of_part(&call->in[0]));
+}
+
+static size_t workspace_cache_reorder(const weft_call *call)
+{
+    const weft_tensor *state = &call->in[0];
+    return (size_t)(call->in[1].shape.dim[0] * position_elements(state) *
+                    positions_of_part(state)) *
+           weft_dtype_bytes(state->dtype);
+}
+
+static void cost_cache_write(const weft_call *call, weft_cost *cost)
+{
+    cost->flops = 0;
+    cost->bytes =
+        2.0 * (double)numel_of(&call->in[1].shape) * (double)weft_dtype_bytes(call->in[1].dtype);
+}
+
+/* The most that it can move: the length is not known before the run. */
+static void cost_cache_reorder(const weft_call *call, weft_cost *cost)
+{
+    const weft_tensor *state = &call->in[0];
+    cost->flops = 0;
+    cost->bytes = 2.0 * (double)(call->in[1].shape.dim[0] * state->shape.dim[1]) *
+                  (double)position_elements(state) * (double)weft_dtype_bytes(state->dtype);
+}
+
+DECLARE_ANY_KERNELS(cache_write);
+DECLARE_ANY_KERNELS(cache_reorder);
+
+#define F(...)                                                                                     \
+    {                                                                                              \
+        WEFT_FLOAT, __VA_ARGS__, -1, 1, false                                                      \
+    }
+#define INDEX(below, ...)                                                                          \
+    {                                                                                              \
+        WEFT_I32, __VA_ARGS__, 0, below, false                                                     \
+    }
+static const weft_sample samples_cache_write[] = {
+    {NULL, 3, {F({4, {3, 5, 2, 3}}), F({4, {3, 1, 2, 3}}), INDEX(5, {0, {0}})}},
+    {NULL, 3, {F({3, {4, 6, 3}}), F({3, {2, 3, 3}}), INDEX(4, {0, {0}})}},
+    {NULL, 3, {INDEX(9, {2, {2, 4}}), INDEX(9, {2, {2, 2}}), INDEX(3, {0, {0}})}},
+};
+static const weft_sample samples_cache_reorder[] = {
+    {NULL, 3, {F({4, {4, 5, 2, 3}}), INDEX(4, {1, {4}}), INDEX(6, {0, {0}})}},
+    {NULL, 3, {F({3, {5, 300, 40}}), INDEX(5, {1, {3}}), INDEX(301, {0, {0}})}},
+    {NULL, 3, {INDEX(9, {2, {3, 4}}), INDEX(3, {1, {3}}), INDEX(5, {0, {0}})}},
+};
+
+extern const weft_op weft_op_cache_write, weft_op_cache_reorder;
+const weft_op weft_op_cache_write = {
+    .name = "cache_write",
+    .doc = "state[i, position + j, ...] = value[i, j, ...]; the rest of the state stays.",
+    .min_in = 3,
+    .max_in = 3,
+    .n_out = 1,
+    .infer = infer_cache_write,
+    .kernel = ANY_KERNELS(cache_write),
+    .takes = WEFT_TAKES_DENSE,
+    .parts = parts_cache_write,
+    .cost = cost_cache_write,
+    .updates = 1,
+    .gradient = WEFT_GRADIENT_NONE,
+    .samples = samples_cache_write,
+    .n_samples = sizeof samples_cache_write / sizeof *samples_cache_write,
+};
+const weft_op weft_op_cache_reorder = {
+    .name = "cache_reorder",
+    .doc = "state[i, j, ...] = old state[parents[i], j, ...] for j < length; the rest stays.",
+    .min_in = 3,
+    .max_in = 3,
+    .n_out = 1,
+    .infer = infer_cache_reorder,
+    .kernel = ANY_KERNELS(cache_reorder),
+    .takes = WEFT_TAKES_DENSE,
+    .parts = parts_cache_reorder,
+    .workspace = workspace_cache_reorder,
+    .cost = cost_cache_reorder,
+    .updates = 1,
+    .gradient = WEFT_GRADIENT_NONE,
+    .samples = samples_cache_reorder,
+    .n_samples = sizeof samples_cache_reorder / sizeof *samples_cache_reorder,
+};
+
+weft_value weft_cache_write(weft_graph *graph, weft_value state, weft_value value,
+                            weft_value position)
+{
+    return weft_apply(graph, &weft_op_cache_write, NULL, (weft_value[]){state, value, position}, 3,
+                      NULL);
+}
+
+weft_value weft_cache_reorder(weft_graph *graph, weft_value state, weft_value parents,
+                              weft_value length)
+{
+    return weft_apply(graph, &weft_op_cache_reorder, NULL, (weft_value[]){state, parents, length},
+                      3, NULL);
+}
+
+#endif

@@ -1,0 +1,102 @@
+#!/usr/bin/env bash
+# weft translate, generate and score from outside. Usage: decode_test.sh PATH_OF_WEFT MAKE_RUN
+set -uo pipefail
+weft=$(realpath "$1")
+make_run=$(realpath "$2")
+data=$(realpath "$(dirname "$0")/../tools/data/bible-en-es")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+failures=0
+
+# expect STATUS TEXT COMMAND...: the exit status, and a text somewhere in what it prints.
+expect()
+{
+    local status=$1 text=$2 got
+    shift 2
+    got=$("$@" 2>&1 <in)
+    local was=$?
+    if [ $was -ne "$status" ] || ! grep -qF -- "$text" <<<"$got"; then
+        echo "failed: $* gave status $was, expected $status and \"$text\"; it printed:"
+        head -n 5 <<<"$got"
+        failures=$((failures + 1))
+    fi
+}
+# equal WHAT A B: two outputs that must be one.
+equal()
+{
+    [ "$2" = "$3" ] && return
+    echo "failed: $1"
+    diff <(echo "$2") <(echo "$3") | head -n 5
+    failures=$((failures + 1))
+}
+
+head -n 300 "$data/train.en" >a.en
+head -n 300 "$data/train.es" >a.es
+: >in
+sizes="d_model=32 heads=2 d_ff=64"
+# shellcheck disable=SC2086
+expect 0 "saved" "$weft" train --source a.en --target a.es --valid-source a.en --valid-target a.es \
+    --vocab 400 --batch-tokens 256 --warmup 5 --steps 10 --out run $sizes encoder_layers=1 decoder_layers=1
+{ sed -n 301,309p "$data/train.en"; echo; echo "God."; } >in
+
+greedy=$("$weft" translate run <in)
+equal "a line out for each line in" "$(wc -l <<<"$greedy")" 11
+equal "the empty line stays empty" "$(sed -n 10p <<<"$greedy")" ""
+equal "a beam of one is greedy" "$("$weft" translate run --beam 1 --batch 3 --threads 1 <in)" "$greedy"
+equal "caches change nothing" "$("$weft" translate run --recompute <in)" "$greedy"
+equal "nor do chunks" "$("$weft" translate run --chunk 2 <in)" "$greedy"
+beam=$("$weft" translate run --beam 3 --length-penalty 1 <in)
+equal "beams in batches" "$("$weft" translate run --beam 3 --length-penalty 1 --batch 2 --threads 1 <in)" "$beam"
+best=$("$weft" translate run --beam 3 --length-penalty 1 --nbest 3 <in)
+equal "three for each line that is not empty" "$(wc -l <<<"$best")" 30
+equal "the best first" "$(awk -F ' [|][|][|] ' '$1 != l {print $2} {l = $1}' <<<"$best")" \
+    "$(grep . <<<"$beam")"
+sample=(translate run --sample --seed 5 --top-k 50 --top-p 0.9 --temperature 0.8)
+drawn=$("$weft" "${sample[@]}" <in)
+equal "a seed's text" "$("$weft" "${sample[@]}" --batch 2 --threads 1 <in)" "$drawn"
+[ "$("$weft" "${sample[@]}" --seed 6 <in)" != "$drawn" ] || equal "another seed's text" "the same" "another"
+expect 0 "tokens/s" "$weft" translate run --stats
+expect 0 "had more than 8 tokens and were cut" "$weft" translate run --max-source 8
+equal "at most three tokens" "$("$weft" translate run --max-length 3 <in | awk 'NF > 3' | wc -l)" 0
+expect 2 "a number of beams must be a whole number" "$weft" translate run --beam none
+expect 2 "is neither" "$weft" translate run --stop never
+expect 1 "no/such" "$weft" translate run --checkpoint no/such
+cp run/model.safetensors run/best.safetensors && head -c 500 run/model.safetensors >cut &&
+    mv cut run/model.safetensors
+equal "the best checkpoint is taken" "$("$weft" translate run <in)" "$greedy"
+expect 1 "model.safetensors" "$weft" translate run --checkpoint run/model.safetensors
+if command -v gnuplot >/dev/null; then
+    expect 0 "" "$weft" translate run --attention map.svg --layer 0 --head 1
+    grep -q "</svg>" map.svg || equal "a picture" "none" "one"
+    expect 1 "no such layer" "$weft" translate run --attention map.svg --layer 7
+    expect 1 "no such head" "$weft" translate run --attention map.svg --head 7
+fi
+
+for model in gpt llama; do
+    mkdir $model && cp run/vocab.model $model
+    # shellcheck disable=SC2086
+    "$make_run" $model/model.safetensors $model vocab=400 $sizes layers=1 kv_heads=1 || failures=$((failures + 1))
+    one=$("$weft" generate $model --prompt "In the beginning" --tokens 12 --seed 4 --n 2)
+    equal "two texts" "$(wc -l <<<"$one")" 2
+    equal "both from the prompt" "$(grep -c '^In the beginning' <<<"$one")" 2
+    equal "a seed's text" "$("$weft" generate $model --prompt "In the beginning" --tokens 12 --seed 4 --n 2 --threads 1)" "$one"
+    lines=$("$weft" generate $model --tokens 9 --temperature 0 <in)
+    equal "a line for each prompt" "$(wc -l <<<"$lines")" 11
+    equal "in any batch" "$("$weft" generate $model --tokens 9 --temperature 0 --batch 2 --recompute <in)" "$lines"
+    equal "by a beam" "$("$weft" generate $model --tokens 9 --beam 1 <in)" "$lines"
+    expect 1 "see \`weft generate\`" "$weft" translate $model
+done
+expect 1 "see \`weft translate\`" "$weft" generate run --prompt x
+expect 2 "is more than --beam" "$weft" generate gpt --beam 2 --n 3
+
+expect 0 "BLEU = 100.00 100.0/100.0/100.0/100.0 (BP = 1.000 ratio = 1.000" "$weft" score a.es a.es
+expect 0 "nrefs:2|case:lc|eff:no|tok:13a|smooth:exp|version:weft-" "$weft" score a.es a.es a.en --lowercase
+expect 0 "chrF2++ = 100.00" "$weft" score a.es a.es --plus
+expect 0 '"bleu":	100' "$weft" score a.es a.es --json
+equal "case counts, but not in lower case" "$("$weft" score <(tr a-z A-Z <a.es) a.es --json | grep -c '"bleu":	100')" 0
+expect 1 "has 299 lines, a.es has 300" "$weft" score a.es <(head -n 299 a.es)
+expect 1 "missing: cannot be read" "$weft" score a.es missing
+expect 2 "REFERENCES are needed" "$weft" score a.es
+[ $failures -eq 0 ] && echo "decoding: all as expected"
+exit $((failures > 0))

@@ -1,0 +1,177 @@
+/* weft score: BLEU and chrF of translations against references. */
+#include "score.h"
+#include "tool.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_REFERENCES 16
+
+typedef struct arguments {
+    const char *file[1 + MOST_REFERENCES]; /* hypotheses, then references */
+    size_t n;
+    bool lowercase, plus, json;
+} arguments;
+
+enum { KEY_JSON = 256, KEY_PLUS };
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    arguments *a = state->input;
+    switch (key) {
+    case 'l':
+        a->lowercase = true;
+        return 0;
+    case KEY_PLUS:
+        a->plus = true;
+        return 0;
+    case KEY_JSON:
+        a->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (a->n == 1 + MOST_REFERENCES)
+            argp_error(state, "at most %d references", MOST_REFERENCES);
+        a->file[a->n++] = text;
+        return 0;
+    case ARGP_KEY_END:
+        if (a->n < 2)
+            argp_error(state, "HYPOTHESES and at least one file of REFERENCES are needed");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+typedef struct scorer {
+    const arguments *a;
+    FILE *file[1 + MOST_REFERENCES];
+    char *line[1 + MOST_REFERENCES];
+    size_t capacity[1 + MOST_REFERENCES];
+    size_t lines[1 + MOST_REFERENCES];
+    bleu bleu;
+    chrf chrf;
+} scorer;
+
+static int open_files(scorer *s)
+{
+    for (size_t i = 0; i < s->a->n; i++) {
+        bool standard = !strcmp(s->a->file[i], "-");
+        s->file[i] = standard ? stdin : fopen(s->a->file[i], "r");
+        if (!s->file[i])
+            return tool_fail_text(s->a->file[i], "cannot be read: %s", strerror(errno));
+    }
+    return EXIT_GOOD;
+}
+
+/* Reads a line of each file; false at the end of any. */
+static bool read_lines(scorer *s)
+{
+    bool all = true;
+    for (size_t i = 0; i < s->a->n; i++) {
+        if (getline(&s->line[i], &s->capacity[i], s->file[i]) < 0) {
+            all = false;
+            continue;
+        }
+        s->line[i][strcspn(s->line[i], "\r\n")] = 0;
+        s->lines[i]++;
+    }
+    return all;
+}
+
+static bool lower_lines(scorer *s)
+{
+    for (size_t i = 0; i < s->a->n; i++) {
+        char *lower = score_lowercase(s->line[i]);
+        if (!lower) return false;
+        free(s->line[i]);
+        s->line[i] = lower;
+        s->capacity[i] = strlen(lower) + 1;
+    }
+    return true;
+}
+
+static int score_all(scorer *s)
+{
+    const char *const *lines = (const char *const *)s->line;
+    while (read_lines(s)) {
+        if ((s->a->lowercase && !lower_lines(s)) ||
+            !bleu_add(&s->bleu, lines[0], lines + 1, s->a->n - 1) ||
+            !chrf_add(&s->chrf, lines[0], lines + 1, s->a->n - 1))
+            return tool_fail_text("score", "out of memory");
+    }
+    for (size_t i = 0; i < s->a->n; i++) {
+        if (ferror(s->file[i]))
+            return tool_fail_text(s->a->file[i], "cannot be read: %s", strerror(errno));
+        while (getline(&s->line[i], &s->capacity[i], s->file[i]) >= 0) s->lines[i]++;
+    }
+    for (size_t i = 1; i < s->a->n; i++)
+        if (s->lines[i] != s->lines[0])
+            return tool_fail_text(s->a->file[i], "has %zu lines, %s has %zu", s->lines[i],
+                                  s->a->file[0], s->lines[0]);
+    return s->lines[0] ? EXIT_GOOD : tool_fail_text(s->a->file[0], "has no lines");
+}
+
+static int print_json(const scorer *s, const bleu_result *r, const char *signature)
+{
+    cJSON *json = cJSON_CreateObject(), *precisions = cJSON_CreateArray();
+    for (int k = 0; k < BLEU_ORDER; k++)
+        cJSON_AddItemToArray(precisions, cJSON_CreateNumber(r->precisions[k]));
+    cJSON_AddNumberToObject(json, "bleu", r->score);
+    cJSON_AddItemToObject(json, "precisions", precisions);
+    cJSON_AddNumberToObject(json, "brevity", r->brevity);
+    cJSON_AddNumberToObject(json, "length", (double)s->bleu.length);
+    cJSON_AddNumberToObject(json, "reference_length", (double)s->bleu.reference_length);
+    cJSON_AddNumberToObject(json, s->a->plus ? "chrf2++" : "chrf2", chrf_of(&s->chrf));
+    cJSON_AddStringToObject(json, "signature", signature);
+    return tool_print_json(json);
+}
+
+static int print(const scorer *s)
+{
+    const bleu_result r = bleu_of(&s->bleu);
+    const double *p = r.precisions;
+    char shared[64], signature[256];
+    double ratio =
+        s->bleu.reference_length ? (double)s->bleu.length / (double)s->bleu.reference_length : 0;
+    snprintf(shared, sizeof shared, "nrefs:%zu|case:%s|eff:", s->a->n - 1,
+             s->a->lowercase ? "lc" : "mixed");
+    snprintf(signature, sizeof signature, "%sno|tok:13a|smooth:exp|version:weft-0.1.0", shared);
+    if (s->a->json) return print_json(s, &r, signature);
+    printf("BLEU = %.2f %.1f/%.1f/%.1f/%.1f (BP = %.3f ratio = %.3f hyp_len = %zu ref_len = %zu)\n"
+           "  %s\n",
+           r.score, p[0], p[1], p[2], p[3], r.brevity, ratio, s->bleu.length,
+           s->bleu.reference_length, signature);
+    printf("chrF2%s = %.2f\n  %syes|nc:6|nw:%d|space:no|version:weft-0.1.0\n",
+           s->a->plus ? "++" : "", chrf_of(&s->chrf), shared, s->chrf.words);
+    return EXIT_GOOD;
+}
+
+int cmd_score(int argc, char **argv)
+{
+    static const struct argp_option options[] = {
+        {"lowercase", 'l', NULL, 0, "compare in lower case", 0},
+        {"plus", KEY_PLUS, NULL, 0, "chrF++: with n-grams of words, too", 0},
+        {"json", KEY_JSON, NULL, 0, "print JSON", 0},
+        {0}};
+    arguments a = {{NULL}, 0, false, false, false};
+    struct argp argp = {options,
+                        parse,
+                        "HYPOTHESES REFERENCES...",
+                        "BLEU (Papineni et al. 2002; tokens and smoothing as Post 2018) and chrF "
+                        "(Popovic 2015) of a file of translations, a line each, against one or "
+                        "more files of references. - is standard input.",
+                        NULL,
+                        NULL,
+                        NULL};
+    argp_parse(&argp, argc, argv, 0, NULL, &a);
+    scorer s = {.a = &a, .chrf = {.words = a.plus ? CHRF_MOST_WORDS : 0}};
+    int status = open_files(&s);
+    if (status == EXIT_GOOD) status = score_all(&s);
+    if (status == EXIT_GOOD) status = print(&s);
+    for (size_t i = 0; i < a.n; i++) {
+        free(s.line[i]);
+        if (s.file[i] && s.file[i] != stdin) fclose(s.file[i]);
+    }
+    return status;
+}
