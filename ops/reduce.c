@@ -221,7 +221,7 @@ static void mean_finish(const double *state, int64_t count, const reduce_attr *a
     static void name##_of_columns(const T *x, int64_t rows, int64_t step, int64_t n, T *best)      \
     {                                                                                              \
         EACH_COLUMN best[c] = worst;                                                               \
-        EACH_IN_COLUMNS(best[c] = (v beats best[c]) | (v != v) ? v : best[c])                      \
+        EACH_IN_COLUMNS(best[c] = ((v beats best[c]) | (v != v)) ? v : best[c])                    \
     }                                                                                              \
     static void name##_row(const T *x, int64_t n, int64_t step, double *state)                     \
     {                                                                                              \
@@ -239,7 +239,7 @@ static void mean_finish(const double *state, int64_t count, const reduce_attr *a
         (void)before;                                                                              \
         (void)count;                                                                               \
         EACH_COLUMN state[c] =                                                                     \
-            (more[c] beats state[c]) | (more[c] != more[c]) ? more[c] : state[c];                  \
+            ((more[c] beats state[c]) | (more[c] != more[c])) ? more[c] : state[c];                \
     }
 EXTREME(max, max, >, (T)-INFINITY)
 EXTREME(min, min, <, (T)INFINITY)
@@ -327,7 +327,7 @@ static void logsumexp_merge(double *state, int64_t before, const double *more, i
     (void)count;
     EACH_COLUMN
     {
-        const double a = state[c], b = more[c], top = (b > a) | (b != b) ? b : a;
+        const double a = state[c], b = more[c], top = ((b > a) | (b != b)) ? b : a;
         const double shift = top - top == 0 ? top : 0;
         state[n + c] = state[n + c] * vm_exp_f64(a - shift) + more[n + c] * vm_exp_f64(b - shift);
         state[c] = top;
