@@ -88,6 +88,23 @@ static bool shows_blocks(const weft_graph *g, uint32_t index)
     return weft_shape_numel(out) > 0;
 }
 
+/* Where output k of a member of the chain lies: a dense matrix, or one number a row. */
+static bool output_matrix(const weft_graph *g, const chain *c, uint32_t node, size_t k,
+                          plan_matrix *out)
+{
+    int64_t n = weft_shape_numel(g->values[g->nodes[node].first_out + k].type.shape);
+    *out = n == c->rows * c->columns ? (plan_matrix){c->columns, 1} : (plan_matrix){1, 0};
+    return n == c->rows * c->columns || n == c->rows;
+}
+
+static bool outputs_fit(const weft_graph *g, const chain *c, uint32_t node)
+{
+    plan_matrix out;
+    for (size_t k = 0; k < g->nodes[node].op->n_out; k++)
+        if (!output_matrix(g, c, node, k, &out)) return false;
+    return true;
+}
+
 static bool begins_chain(const weft_graph *g, uint32_t index, chain *c)
 {
     const node_record *node = &g->nodes[index];
@@ -114,16 +131,8 @@ static bool begins_chain(const weft_graph *g, uint32_t index, chain *c)
         return b.rows > 0;
     }
     c->whole_rows = true;
-    return (op->elementwise || node_rows(node)) && single_stage(op) && shows_blocks(g, index);
-}
-
-/* Where output k of a member of the chain lies: a dense matrix, or one number a row. */
-static bool output_matrix(const maker *m, const chain *c, uint32_t node, size_t k, plan_matrix *out)
-{
-    const weft_shape *s = &m->g->values[m->g->nodes[node].first_out + k].type.shape;
-    int64_t n = weft_shape_numel(*s);
-    *out = n == c->rows * c->columns ? (plan_matrix){c->columns, 1} : (plan_matrix){1, 0};
-    return n == c->rows * c->columns || n == c->rows;
+    return (op->elementwise || node_rows(node)) && single_stage(op) && shows_blocks(g, index) &&
+           outputs_fit(g, c, index);
 }
 
 /* May the node read value `id`, which is ready or made by the chain, on the chain's blocks? */
@@ -137,10 +146,11 @@ static bool may_read(const maker *m, const chain *c, const node_record *node, si
     for (size_t k = 0; k < c->n; k++) {
         if (c->node[k] != maker_node) continue;
         plan_matrix made, read;
+        uint32_t output = v->version - g->nodes[maker_node].first_out;
         if (!node->op->elementwise && !(node_rows(node) >> i & 1)) return false;
-        return v->layout.offset == 0 &&
-               output_matrix(m, c, maker_node, v->version - g->nodes[maker_node].first_out,
-                             &made) &&
+        /* An op tells of the blocks of its first output only. */
+        if (g->nodes[maker_node].op->block && output > 0) return false;
+        return v->layout.offset == 0 && output_matrix(g, c, maker_node, output, &made) &&
                chain_matrix(g, node->in[i], g->values[node->first_out].type.shape, &read) &&
                (c->rows == 1 || made.row == read.row) &&
                (c->columns == 1 || made.column == read.column);
@@ -153,13 +163,11 @@ static bool may_link(const maker *m, const chain *c, uint32_t index)
     const weft_graph *g = m->g;
     const node_record *node = &g->nodes[index];
     int64_t rows, columns;
-    plan_matrix out;
     if (m->placed[index] || !op_has_kernel(node->op) || !single_stage(node->op)) return false;
     if (!node->op->elementwise && !(node_rows(node) && c->whole_rows)) return false;
     chain_size(g, index, &rows, &columns);
-    if (rows != c->rows || columns != c->columns || !shows_blocks(g, index)) return false;
-    for (size_t k = 0; k < node->op->n_out; k++)
-        if (!output_matrix(m, c, index, k, &out)) return false;
+    if (rows != c->rows || columns != c->columns) return false;
+    if (!shows_blocks(g, index) || !outputs_fit(g, c, index)) return false;
     for (size_t i = 0; i < node->n_in; i++)
         if (!may_read(m, c, node, i)) return false;
     return true;

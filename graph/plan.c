@@ -189,10 +189,12 @@ static bool chain_has_read(const planner *p, uint32_t head, uint32_t position, u
     for (uint32_t at = head; at < position; at++) {
         const node_record *node = &g->nodes[p->order[at]];
         weft_shape out = g->values[node->first_out].type.shape;
+        const unsigned by_row = node->op->elementwise ? ~0u : node_rows(node);
         for (size_t i = 0; i < node->n_in; i++) {
             plan_matrix m;
             if (p->storage[node->in[i]] != storage) continue;
-            if (node->op->block || g->values[node->in[i]].layout.offset != 0 ||
+            if (node->op->block || !(by_row >> i & 1) ||
+                g->values[node->in[i]].layout.offset != 0 ||
                 !chain_matrix(g, node->in[i], out, &m) || !chain_is_dense(&m, rows, columns))
                 return false;
         }
