@@ -166,6 +166,28 @@ static bool lies_dense(const weft_tensor *t)
     return true;
 }
 
+/* What a block of a chain touches of an operand. */
+typedef enum reach { ANYWHERE, BY_ELEMENT, BY_ROW } reach;
+
+static reach reach_of(const checker *c, const plan_step *step, size_t operand)
+{
+    const node_record *node = &c->plan->graph->nodes[step->node];
+    const weft_op *op = node->op;
+    const weft_tensor *t = &c->plan->tensors[step->first_operand + operand];
+    const weft_shape *out = &c->plan->tensors[step->first_operand + node->n_in].shape;
+    const bool written = operand >= node->n_in;
+    /* A head with blocks of its own reads beyond them, and tells of its first output only. */
+    if (op->block ? operand != node->n_in
+                  : !written && !op->elementwise &&
+                        !(op->rowwise && op->rowwise(node->attr) >> operand & 1))
+        return ANYWHERE;
+    int64_t n = weft_shape_numel(t->shape), all = weft_shape_numel(*out);
+    if (!lies_dense(t) || !all) return ANYWHERE;
+    if (n == all) return BY_ELEMENT;
+    bool one_a_row = written || !t->shape.rank || t->shape.dim[t->shape.rank - 1] == 1;
+    return one_a_row && n == all / out->dim[out->rank - 1] ? BY_ROW : ANYWHERE;
+}
+
 /* Steps of a chain run block by block: where one writes what an earlier one reads or writes, or
  * reads what it writes, both must have their elements in the same places. */
 static bool in_step(const checker *c, const plan_step *earlier, const plan_step *later)
@@ -182,11 +204,11 @@ static bool in_step(const checker *c, const plan_step *earlier, const plan_step 
             const weft_tensor *t = &plan->tensors[x], *u = &plan->tensors[y];
             if (!meets(extent(t, plan->places[x].offset), extent(u, plan->places[y].offset)))
                 continue;
-            if (plan->places[x].offset != plan->places[y].offset || !lies_dense(t) ||
-                !lies_dense(u) || weft_shape_numel(t->shape) != weft_shape_numel(u->shape))
+            reach first = reach_of(c, earlier, i);
+            if (first == ANYWHERE || first != reach_of(c, later, k) ||
+                plan->places[x].offset != plan->places[y].offset ||
+                weft_dtype_bytes(t->dtype) != weft_dtype_bytes(u->dtype))
                 return false;
-            /* A head with blocks of its own reads beyond them. */
-            if (i < a->n_in && a->op->block) return false;
         }
     return true;
 }

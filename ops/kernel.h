@@ -142,11 +142,12 @@ static inline int64_t line_offset(const weft_tensor *t, int axis, int64_t index)
 /* A walk over one tile of an elementwise op: runs of `count` elements along the last dimension,
  * for output 0 (operand 0) and the inputs (operands 1 ..), which broadcast to its shape. Dimensions
  * that lie behind each other in every operand are joined first, so that dense operands give one
- * run a tile.
+ * run a tile. In a run the elements of the output lie side by side: a column, as a block of a
+ * larger output can be, is runs of one element.
  *
  *     for (walk w = walk_begin(call, part); walk_next(&w);)
  *         for (int64_t i = 0; i < w.count; i++)
- *             ((T *)call->out[0].data)[w.offset[0] + i * w.step[0]] = ...
+ *             ((T *)call->out[0].data)[w.offset[0] + i] = ...
  */
 #define WALK_OPERANDS 6
 
@@ -183,9 +184,10 @@ static inline walk walk_range(const weft_tensor *const *t, int n, int64_t begin,
         w.dim[w.rank - 1] = (joins ? w.dim[w.rank - 1] : 1) * shape->dim[d];
         for (int k = 0; k < n; k++) w.stride[k][w.rank - 1] = stride[k];
     }
-    if (w.rank == 0) {
-        w.rank = 1;
-        w.dim[0] = 1;
+    if (w.rank == 0 || (w.stride[0][w.rank - 1] != 1 && w.rank < WEFT_MAX_RANK)) {
+        w.dim[w.rank] = 1;
+        for (int k = 0; k < n; k++) w.stride[k][w.rank] = 1;
+        w.rank++;
     }
     for (int k = 0; k < n; k++) w.step[k] = w.stride[k][w.rank - 1];
     for (int64_t d = w.rank - 1, rest = begin; begin < end && d >= 0; d--) {

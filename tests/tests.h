@@ -12,6 +12,7 @@
     X(graph) \
     X(pack) \
     X(plan) \
+    X(chain) \
     X(vmath) \
     X(ops) \
     X(attention) \
