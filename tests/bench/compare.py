@@ -9,7 +9,8 @@ Parts:
           output, loss and gradients must agree with weft's within 1e-4. Then the programs run in turn,
           weft, peer, weft, peer, ...; each number is of the fastest run of all rounds, and a ratio is of
           two such numbers. Peers have their best settings: PyTorch OpenBLAS's AVX-512 kernels where the
-          processor has AVX-512, and a malloc that keeps its memory; ONNX Runtime all its optimisations.
+          processor has AVX-512, its own AVX2 and AVX-512 kernels in alternate rounds, and a malloc that keeps
+          its memory; ONNX Runtime all its optimisations.
           Peaks of memory are those of whole processes; PyTorch's with malloc as it comes.
   ops     single ops: op_bench and op_bench.py.
   growth  `weft bench --growth`.
@@ -77,7 +78,8 @@ class Bench:
                      str(self.o.threads), "--runs", str(self.o.runs), *more], env)
         return json.loads(text) if text else None
 
-    def peer(self, name, workload, dump, *more):
+    def peer(self, name, workload, dump, *more, turn=0):
+        """PyTorch's own kernels are for AVX2 unless it is told otherwise: either may be faster."""
         if name == "ONNX Runtime":
             model = os.path.join(self.o.cache, f"{workload}.onnx")
             if not os.path.exists(model) or os.path.getmtime(model) < os.path.getmtime(dump):
@@ -85,7 +87,10 @@ class Bench:
             return json.loads(call(["node", os.path.join(HERE, "peer_onnx.js"), model, dump,
                                     str(self.o.threads), str(self.o.runs)], self.env))
         fused = ["--fused"] if name == "nn.TransformerEncoder" else []
-        return self.torch(workload, dump, self.peer_env, *fused, *more)
+        env = dict(self.peer_env)
+        if turn % 2 == 1 and self.machine["isa"] == "v4":
+            env["ATEN_CPU_CAPABILITY"] = "avx512"
+        return self.torch(workload, dump, env, *fused, *more)
 
     def own(self, workload):
         text = call([self.weft, "bench", workload, "--runs", str(self.o.runs), "--rounds", "1",
@@ -126,7 +131,7 @@ class Bench:
             own.append(self.own(workload))
             for name, other in others.items():
                 other["seconds"].append(min(self.peer(name, workload, dump, *(
-                    [] if name == "ONNX Runtime" else ["--no-check"]))["seconds"]))
+                    [] if name == "ONNX Runtime" else ["--no-check"]), turn=i)["seconds"]))
         os.remove(dump)
         ms = min(r["min_ms"] for r in own)
         gemm = max(r["gemm_gflops"] for r in own)
