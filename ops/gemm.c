@@ -1,10 +1,11 @@
-/* Matrix products by OpenBLAS, loaded at run time.
+/* Matrix products by a library, loaded at run time: OpenBLAS or oneDNN.
  *
  * OpenBLAS picks its kernels when it is loaded, by a list of processors that it knows; one that
  * came after its release falls back to AVX2 kernels, half the speed on a processor with AVX-512. So
  * the library is loaded here, with OPENBLAS_CORETYPE set to SkylakeX where the processor has
  * AVX-512 - unless the user has set the variable, or the program has loaded OpenBLAS before. The
  * OpenMP build runs on one thread when called from within a parallel region, as the executor does.
+ * So does oneDNN, which asks the processor itself what it has.
  */
 #include "gemm.h"
 
@@ -17,18 +18,24 @@
 
 enum { ROW_MAJOR = 101, NO_TRANS = 111, TRANS = 112 };
 
-typedef void sgemm_function(int, int, int, int, int, int, float, const float *, int, const float *,
-                            int, float, float *, int);
-typedef void dgemm_function(int, int, int, int, int, int, double, const double *, int,
-                            const double *, int, double, double *, int);
-
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static sgemm_function *sgemm;
-static dgemm_function *dgemm;
-
 #ifndef WEFT_OPENBLAS_PATH
 #define WEFT_OPENBLAS_PATH "libopenblas.so.0"
 #endif
+
+typedef void cblas_sgemm_function(int, int, int, int, int, int, float, const float *, int,
+                                  const float *, int, float, float *, int);
+typedef void cblas_dgemm_function(int, int, int, int, int, int, double, const double *, int,
+                                  const double *, int, double, double *, int);
+typedef int dnnl_sgemm_function(char, char, int64_t, int64_t, int64_t, float, const float *,
+                                int64_t, const float *, int64_t, float, float *, int64_t);
+/* The beginning of dnnl_version_t. */
+typedef struct dnnl_version {
+    int major, minor, patch;
+} dnnl_version;
+
+static cblas_sgemm_function *cblas_sgemm;
+static cblas_dgemm_function *cblas_dgemm;
+static dnnl_sgemm_function *dnnl_sgemm;
 
 /* dlsym gives a data pointer; POSIX lets it be used as a function. */
 static void *symbol(void *library, const char *name, void *function)
@@ -38,61 +45,200 @@ static void *symbol(void *library, const char *name, void *function)
     return found;
 }
 
-static void load(void)
+static void *open_first(const char *const *names)
 {
-    static const char *const names[] = {WEFT_OPENBLAS_PATH, "libopenblas.so.0", "libopenblas.so"};
+    void *library = NULL;
+    for (; *names && !library; names++) library = dlopen(*names, RTLD_NOW | RTLD_LOCAL);
+    return library;
+}
+
+/* ---- The backends ---- */
+
+#define TEXT 128
+
+/* What loading a library found out. */
+typedef struct loaded {
+    pthread_once_t once;
+    bool good, core_chosen;
+    char path[256], version[TEXT], core[TEXT];
+} loaded;
+static loaded openblas = {.once = PTHREAD_ONCE_INIT}, onednn = {.once = PTHREAD_ONCE_INIT};
+
+static void note_path(loaded *l, void *function)
+{
+    Dl_info info;
+    if (dladdr(function, &info) && info.dli_fname)
+        snprintf(l->path, sizeof l->path, "%s", info.dli_fname);
+}
+
+static void load_openblas(void)
+{
+    static const char *const names[] = {WEFT_OPENBLAS_PATH, "libopenblas.so.0", "libopenblas.so",
+                                        NULL};
     static const char variable[] = "OPENBLAS_CORETYPE";
     bool steer = weft_isa_best() == WEFT_ISA_V4 && !getenv(variable);
-    void *library = NULL;
     if (steer) setenv(variable, "SkylakeX", 1);
-    for (size_t i = 0; i < sizeof names / sizeof *names && !library; i++)
-        library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+    void *library = open_first(names);
     if (steer) unsetenv(variable);
     if (!library) return;
     int (*parallel)(void);
     void (*set_threads)(int);
+    char *(*get_core)(void), *(*get_config)(void);
     const int openmp = 2;
     if (symbol(library, "openblas_get_parallel", &parallel) &&
         symbol(library, "openblas_set_num_threads", &set_threads) && parallel() != openmp)
         set_threads(1);
-    symbol(library, "cblas_sgemm", &sgemm);
-    symbol(library, "cblas_dgemm", &dgemm);
+    if (symbol(library, "openblas_get_corename", &get_core))
+        snprintf(openblas.core, sizeof openblas.core, "%s", get_core());
+    if (symbol(library, "openblas_get_config", &get_config))
+        snprintf(openblas.version, sizeof openblas.version, "%s", get_config());
+    void *sgemm = symbol(library, "cblas_sgemm", &cblas_sgemm);
+    openblas.good = symbol(library, "cblas_dgemm", &cblas_dgemm) && sgemm;
+    openblas.core_chosen = steer;
+    if (sgemm) note_path(&openblas, sgemm);
 }
 
-static gemm_backend chosen;
+static void load_onednn(void)
+{
+#ifdef WEFT_ONEDNN
+    static const char *const names[] = {"libdnnl.so.3", "libdnnl.so.2", "libdnnl.so", NULL};
+    void *library = open_first(names), *sgemm;
+    const dnnl_version *(*version)(void);
+    if (!library) return;
+    sgemm = symbol(library, "dnnl_sgemm", &dnnl_sgemm);
+    onednn.good = sgemm != NULL;
+    if (sgemm) note_path(&onednn, sgemm);
+    if (symbol(library, "dnnl_version", &version)) {
+        const dnnl_version *v = version();
+        snprintf(onednn.version, sizeof onednn.version, "oneDNN %d.%d.%d", v->major, v->minor,
+                 v->patch);
+    }
+#endif
+}
+
+#ifdef WEFT_ONEDNN
+#define ONEDNN_MISSING                                                                             \
+    "oneDNN could not be loaded (libdnnl.so.3 or libdnnl.so.2); on Debian it is in libdnnl2"
+#else
+#define ONEDNN_MISSING                                                                             \
+    "this build of weft is without oneDNN (it was configured with -Donednn=disabled)"
+#endif
+
+static const struct {
+    const char *name;
+    void (*load)(void); /* NULL: nothing to load */
+    loaded *loaded;
+    const char *missing;
+    bool has_f64;
+} backends[WEFT_GEMM_BACKENDS] = {
+    [WEFT_GEMM_WEFT] = {"weft", NULL, NULL, "", true},
+    [WEFT_GEMM_OPENBLAS] = {"openblas", load_openblas, &openblas,
+                            "OpenBLAS could not be loaded (libopenblas.so.0); on Debian it is in "
+                            "libopenblas0-openmp",
+                            true},
+    [WEFT_GEMM_ONEDNN] = {"onednn", load_onednn, &onednn, ONEDNN_MISSING, false},
+};
+
+static weft_status load_backend(weft_gemm_backend backend, weft_error *error)
+{
+    if (!backends[backend].load) return WEFT_OK;
+    pthread_once(&backends[backend].loaded->once, backends[backend].load);
+    if (backends[backend].loaded->good) return WEFT_OK;
+    return weft_error_set(error, WEFT_NO_BACKEND, "gemm", "%s", backends[backend].missing);
+}
+
+/* ---- The choice ---- */
+
+static weft_gemm_backend chosen; /* WEFT_GEMM_BACKENDS: the variable names none */
+static char unknown[32];         /* what it names */
 
 static void choose(void)
 {
     const char *wanted = getenv("WEFT_GEMM");
-    chosen = wanted && !strcmp(wanted, "openblas") ? GEMM_OPENBLAS : GEMM_WEFT;
+    if (!wanted || !*wanted) return;
+    int b = 0;
+    while (b < WEFT_GEMM_BACKENDS && strcmp(wanted, backends[b].name) != 0) b++;
+    chosen = (weft_gemm_backend)b;
+    snprintf(unknown, sizeof unknown, "%s", wanted);
 }
 
-gemm_backend gemm_chosen(void)
+/* Once for the process: plans made before and after must cut their products alike. */
+static weft_gemm_backend choice(void)
 {
-    static pthread_once_t choice = PTHREAD_ONCE_INIT;
-    pthread_once(&choice, choose);
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, choose);
     return chosen;
 }
 
-weft_status gemm_load(weft_error *error)
+weft_gemm_backend gemm_backend_of(weft_dtype dtype)
 {
-    pthread_once(&once, load);
-    if (sgemm && dgemm) return WEFT_OK;
-    return weft_error_set(error, WEFT_NO_BACKEND, "gemm",
-                          "OpenBLAS could not be loaded (libopenblas.so.0); on Debian it is in "
-                          "libopenblas0-openmp");
+    weft_gemm_backend wanted = choice();
+    if (wanted == WEFT_GEMM_BACKENDS || (dtype == WEFT_F64 && !backends[wanted].has_f64))
+        return WEFT_GEMM_WEFT;
+    return wanted;
+}
+
+weft_status weft_gemm_chosen(weft_dtype dtype, weft_gemm_backend *backend, weft_error *error)
+{
+    if (!weft_dtype_is_float(dtype))
+        return weft_error_set(error, WEFT_BAD_DTYPE, "gemm", "products are of f32 or f64, not %s",
+                              weft_dtype_name(dtype));
+    if (choice() == WEFT_GEMM_BACKENDS)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "gemm",
+                              "WEFT_GEMM is \"%s\"; expected weft, openblas or onednn", unknown);
+    weft_gemm_backend found = gemm_backend_of(dtype);
+    weft_status status = load_backend(found, error);
+    if (status == WEFT_OK && backend) *backend = found;
+    return status;
+}
+
+weft_status weft_gemm_get_info(weft_gemm_backend backend, weft_gemm_info *info, weft_error *error)
+{
+    if ((unsigned)backend >= WEFT_GEMM_BACKENDS || !info)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "gemm",
+                              "there is no such backend, or the result is NULL");
+    *info = (weft_gemm_info){.name = backends[backend].name, .path = "", .version = "", .core = ""};
+    weft_status status = load_backend(backend, error);
+    const loaded *l = backends[backend].loaded;
+    if (status != WEFT_OK || !l) return status;
+    info->path = l->path;
+    info->version = l->version;
+    info->core = l->core;
+    info->core_chosen = l->core_chosen;
+    return WEFT_OK;
+}
+
+/* ---- The calls ---- */
+
+/* oneDNN takes memory for each product and says so when there is none: the product is still made.
+ */
+static void plain_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const float *a,
+                      int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc)
+{
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = 0; j < n; j++) {
+            float sum = 0;
+            for (int64_t l = 0; l < k; l++)
+                sum += (trans_a ? a[l * lda + i] : a[i * lda + l]) *
+                       (trans_b ? b[j * ldb + l] : b[l * ldb + j]);
+            c[i * ldc + j] = sum;
+        }
 }
 
 void gemm_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const float *a,
               int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc)
 {
-    sgemm(ROW_MAJOR, trans_a ? TRANS : NO_TRANS, trans_b ? TRANS : NO_TRANS, (int)m, (int)n, (int)k,
-          1.0f, a, (int)lda, b, (int)ldb, 0.0f, c, (int)ldc);
+    if (chosen == WEFT_GEMM_OPENBLAS)
+        cblas_sgemm(ROW_MAJOR, trans_a ? TRANS : NO_TRANS, trans_b ? TRANS : NO_TRANS, (int)m,
+                    (int)n, (int)k, 1.0f, a, (int)lda, b, (int)ldb, 0.0f, c, (int)ldc);
+    else if (dnnl_sgemm(trans_a ? 'T' : 'N', trans_b ? 'T' : 'N', m, n, k, 1.0f, a, lda, b, ldb,
+                        0.0f, c, ldc) != 0)
+        plain_f32(trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc);
 }
 
 void gemm_f64(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const double *a,
               int64_t lda, const double *b, int64_t ldb, double *c, int64_t ldc)
 {
-    dgemm(ROW_MAJOR, trans_a ? TRANS : NO_TRANS, trans_b ? TRANS : NO_TRANS, (int)m, (int)n, (int)k,
-          1.0, a, (int)lda, b, (int)ldb, 0.0, c, (int)ldc);
+    cblas_dgemm(ROW_MAJOR, trans_a ? TRANS : NO_TRANS, trans_b ? TRANS : NO_TRANS, (int)m, (int)n,
+                (int)k, 1.0, a, (int)lda, b, (int)ldb, 0.0, c, (int)ldc);
 }

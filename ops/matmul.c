@@ -85,7 +85,7 @@ static inline product product_of(const weft_call *call)
     p.rows_joined = rows_join(a, b);
     for (int d = 0; d < rank - 2; d++) *(p.rows_joined ? &p.m : &p.batches) *= c->shape.dim[d];
     if (p.m == 0 || p.n == 0 || p.batches == 0) return p;
-    if (gemm_chosen() == GEMM_WEFT)
+    if (gemm_backend_of(c->dtype) == WEFT_GEMM_WEFT)
         cut_for_kernels(&p);
     else
         cut_for_library(&p);
@@ -173,7 +173,7 @@ KERNEL(matmul)
     T *c = (T *)tc->data + (batch * p.m + row) * p.n + column;
     if (p.k == 0)
         for (int64_t i = 0; i < m; i++) memset(c + i * p.n, 0, (size_t)n * sizeof *c);
-    else if (gemm_chosen() != GEMM_WEFT)
+    else if (gemm_backend_of(tc->dtype) != WEFT_GEMM_WEFT)
         call_library(&p, m, n, &a, &b, c);
     else if (!p.shared && m < PACKING_ROWS && b.row == 1 && b.column != 1 && a.column == 1)
         gemm_dots(m, n, p.k, &a, &b, c, p.n);
@@ -216,7 +216,8 @@ static size_t scratch_matmul(const weft_call *call)
 
 static size_t workspace_matmul(const weft_call *call)
 {
-    return gemm_chosen() == GEMM_WEFT ? GEMM_WORKSPACE * weft_dtype_bytes(call->out[0].dtype) : 0;
+    weft_dtype dtype = call->out[0].dtype;
+    return gemm_backend_of(dtype) == WEFT_GEMM_WEFT ? GEMM_WORKSPACE * weft_dtype_bytes(dtype) : 0;
 }
 
 static void cost_matmul(const weft_call *call, weft_cost *cost)
@@ -252,7 +253,7 @@ static bool infer_matmul(weft_infer *infer)
     out.dim[out.rank++] = n;
     infer->out[0] = (weft_type){infer->in[0].dtype, out};
     weft_error error = {0};
-    return gemm_chosen() == GEMM_WEFT || gemm_load(&error) == WEFT_OK ||
+    return weft_gemm_chosen(infer->in[0].dtype, NULL, &error) == WEFT_OK ||
            weft_infer_fail(infer, error.status, "%s", error.message);
 }
 

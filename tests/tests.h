@@ -28,6 +28,7 @@
     X(recurrent) \
     X(seeds) \
     X(profile) \
+    X(counts) \
     X(memory)
 // clang-format on
 #define TEST_DECLARE(name) void name##_tests(void);

@@ -14,6 +14,8 @@ static const struct {
     {"dot", "draw a model's graph", cmd_dot},
     {"plan", "plan a model and print what it takes", cmd_plan},
     {"profile", "tell where the time of a model goes", cmd_profile},
+    {"bench", "time the workloads that weft is measured by", cmd_bench},
+    {"info", "tell what weft uses on this machine", cmd_info},
     {"check", "check gradients of ops or of a model", cmd_check},
     {"seeds", "hold the systems of the seed documents against their numbers", cmd_seeds},
     {"demo", "show something, computed on the spot", cmd_demo},
@@ -121,7 +123,7 @@ weft_status tool_build(const weft_model *model, const char *const *options, size
 int main(int argc, char **argv)
 {
     argp_err_exit_status = EXIT_USAGE;
-    argp_program_version = "weft 0.1.0";
+    argp_program_version = "weft " TOOL_VERSION;
     if (argc < 2) {
         usage(stderr);
         return EXIT_USAGE;

@@ -10,6 +10,8 @@
 
 enum { EXIT_GOOD = 0, EXIT_ERROR = 1, EXIT_USAGE = 2 };
 
+#define TOOL_VERSION "0.1.0"
+
 /* Each command: its arguments are argv[0] = "weft NAME", argv[1 ..]. Returns the exit status. */
 int cmd_ops(int argc, char **argv);
 int cmd_models(int argc, char **argv);
@@ -17,6 +19,8 @@ int cmd_dot(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
 int cmd_profile(int argc, char **argv);
 int cmd_check(int argc, char **argv);
+int cmd_bench(int argc, char **argv);
+int cmd_info(int argc, char **argv);
 int cmd_seeds(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 int cmd_average(int argc, char **argv);
@@ -31,6 +35,10 @@ int tool_fail(const weft_error *error);
 int tool_fail_text(const char *where, const char *format, ...) WEFT_PRINTF(2, 3);
 /* Prints JSON on stdout and frees it; returns the exit status. */
 int tool_print_json(cJSON *json);
+
+/* Adds what weft uses on this machine: version, processor, threads, caches, instruction set, and
+ * the backends of products (an error if WEFT_GEMM's cannot be had). */
+weft_status tool_machine_json(cJSON *json, weft_error *error);
 
 /* A model of the list with its "key=value" options, as a command line names it. */
 typedef struct model_args {
@@ -80,6 +88,12 @@ typedef struct trial {
 weft_status trial_open(trial *trial, const model_args *model, bool training, int threads,
                        weft_error *error);
 void trial_close(trial *trial);
+/* Plans the targets of trial->m, which is built, and makes the rest ready to run. On an error what
+ * was made is left for trial_close. */
+weft_status trial_start(trial *trial, const weft_value *targets, size_t n, int threads,
+                        weft_error *error);
+/* Seconds of a clock that only goes forward. */
+double tool_seconds(void);
 /* Runs it once, then `runs` times with the session's profile on; *seconds is the time around these.
  * Shows its progress on stderr when that takes long. */
 weft_status trial_profile(trial *trial, long runs, long trace_runs, double *seconds,

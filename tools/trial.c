@@ -29,6 +29,20 @@ static weft_status feed_all(trial *t, weft_error *error)
     return status;
 }
 
+weft_status trial_start(trial *t, const weft_value *targets, size_t n, int threads,
+                        weft_error *error)
+{
+    t->plan = weft_plan_new(t->m.graph, targets, n, NULL, error);
+    if (!t->plan) return error->status;
+    t->params = weft_params_new();
+    if (!t->params) return weft_error_set(error, WEFT_NO_MEMORY, "parameters", "no memory");
+    weft_status status = weft_params_init(t->params, t->m.graph, 1, error);
+    if (status != WEFT_OK) return status;
+    t->session = weft_session_new(t->plan, t->params,
+                                  &(weft_session_options){.threads = threads, .seed = 1}, error);
+    return t->session ? feed_all(t, error) : error->status;
+}
+
 weft_status trial_open(trial *t, const model_args *model, bool training, int threads,
                        weft_error *error)
 {
@@ -37,15 +51,9 @@ weft_status trial_open(trial *t, const model_args *model, bool training, int thr
     weft_status status =
         tool_build(model->model, model->options, model->n_options, training, &t->m, error);
     if (status != WEFT_OK) return status;
-    t->plan = weft_plan_new(t->m.graph, targets, tool_targets(&t->m, targets), NULL, error);
-    t->params = weft_params_new();
-    if (!t->params) weft_error_set(error, WEFT_NO_MEMORY, "parameters", "no memory");
-    if (t->plan && t->params && weft_params_init(t->params, t->m.graph, 1, error) == WEFT_OK)
-        t->session = weft_session_new(
-            t->plan, t->params, &(weft_session_options){.threads = threads, .seed = 1}, error);
-    if (t->session && feed_all(t, error) == WEFT_OK) return WEFT_OK;
-    trial_close(t);
-    return error->status;
+    status = trial_start(t, targets, tool_targets(&t->m, targets), threads, error);
+    if (status != WEFT_OK) trial_close(t);
+    return status;
 }
 
 void trial_close(trial *t)
@@ -57,7 +65,7 @@ void trial_close(trial *t)
     memset(t, 0, sizeof *t);
 }
 
-static double now_seconds(void)
+double tool_seconds(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -73,18 +81,18 @@ weft_status trial_profile(trial *t, long runs, long trace_runs, double *seconds,
     if (weft_run(t->session) != WEFT_OK ||
         weft_session_profile(t->session, true, &options) != WEFT_OK)
         return take_session_error(t->session, error);
-    double last = now_seconds();
+    double last = tool_seconds();
     for (long i = 0; i < runs; i++) {
-        double begin = now_seconds();
+        double begin = tool_seconds();
         if (begin - last > (terminal ? 0.5 : 10)) {
             fprintf(stderr, "%srun %ld of %ld%s", terminal ? "\r\033[K" : "", i + 1, runs,
                     terminal ? "" : "\n");
             last = begin;
             shown = terminal;
         }
-        begin = now_seconds();
+        begin = tool_seconds();
         if (weft_run(t->session) != WEFT_OK) return take_session_error(t->session, error);
-        *seconds += now_seconds() - begin;
+        *seconds += tool_seconds() - begin;
     }
     if (shown) fputs("\r\033[K", stderr);
     return WEFT_OK;

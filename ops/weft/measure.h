@@ -1,5 +1,5 @@
-/* weft/measure.h - what this machine reaches: the peaks that profiles and benchmarks are held
- * against. */
+/* weft/measure.h - whose kernels multiply matrices, and what this machine reaches: the peaks that
+ * profiles and benchmarks are held against. */
 #ifndef WEFT_MEASURE_H
 #define WEFT_MEASURE_H
 
@@ -8,6 +8,39 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* ---- Products of matrices ------------------------------------------------------------------- */
+
+/* Whose kernels make the products of weft_matmul: weft's own, or those of a library that is loaded
+ * when first needed. The environment variable WEFT_GEMM chooses (weft, openblas, onednn), once for
+ * the process; weft's own if it is not set. oneDNN multiplies f32 only; beside it f64 is multiplied
+ * by weft's own. */
+typedef enum weft_gemm_backend {
+    WEFT_GEMM_WEFT,
+    WEFT_GEMM_OPENBLAS,
+    WEFT_GEMM_ONEDNN,
+    WEFT_GEMM_BACKENDS
+} weft_gemm_backend;
+
+/* *backend (may be NULL) becomes the one that multiplies `dtype`, which is then loaded.
+ * WEFT_BAD_ARGUMENT if WEFT_GEMM names none; WEFT_NO_BACKEND if its library cannot be loaded;
+ * WEFT_BAD_DTYPE unless f32 or f64. weft_matmul fails likewise. */
+WEFT_API weft_status weft_gemm_chosen(weft_dtype dtype, weft_gemm_backend *backend,
+                                      weft_error *error);
+
+/* Texts live as long as the process; "" where there is nothing to tell. */
+typedef struct weft_gemm_info {
+    const char *name;    /* as in WEFT_GEMM */
+    const char *path;    /* of the library */
+    const char *version; /* as the library tells it */
+    const char *core;    /* OpenBLAS: the processor for which it took its kernels */
+    bool core_chosen;    /* weft asked for AVX-512 kernels: OPENBLAS_CORETYPE was not set */
+} weft_gemm_info;
+/* Loads the library, chosen or not; WEFT_NO_BACKEND if it cannot be, then only the name is told. */
+WEFT_API weft_status weft_gemm_get_info(weft_gemm_backend backend, weft_gemm_info *info,
+                                        weft_error *error);
+
+/* ---- What the machine reaches --------------------------------------------------------------- */
 
 /* These measure on `threads` threads (0: OpenMP's default), take about half a second each, and give
  * the best of several repetitions. They must not be called from a parallel region. On an error the

@@ -2,10 +2,10 @@
 """The cases of op_bench in PyTorch, with weft beside it: op_bench.py [PATH/TO/op_bench] [name ...]
 
 Prints for each case that PyTorch has as one call (or one call and its backward pass) the least time
-of several runs and, if the program is given, weft's, measured right after, and PyTorch's time over
-weft's. Results go to memory that is there already where PyTorch takes `out`; elsewhere malloc is
-told to keep what it is given back, so that no time goes into fresh pages. Threads:
-OMP_NUM_THREADS, 2 if unset.
+of several runs and, if the program is given, weft's, measured right after, PyTorch's time over
+weft's, and the share of the memory's rate that weft reaches. Results go to memory that is there
+already where PyTorch takes `out`; elsewhere malloc is told to keep what it is given back, so that no
+time goes into fresh pages. Threads: OMP_NUM_THREADS, 2 if unset.
 """
 import os
 import subprocess
@@ -218,12 +218,13 @@ def least_ms(run):
     return best * 1e3
 
 
-def weft_ms(program, name):
+def weft_numbers(program, name):
+    """Milliseconds, and the share of the triad's rate."""
     lines = subprocess.run([program, "=" + name], capture_output=True, text=True, check=True).stdout
     for words in map(str.split, lines.splitlines()):
         if words[0] == name:
-            return float(words[3])
-    return float("nan")
+            return float(words[3]), float(words[7])
+    return float("nan"), float("nan")
 
 
 def main():
@@ -235,8 +236,8 @@ def main():
         torch_ms = least_ms(make())
         line = f"{name:22} PyTorch {torch_ms:9.4f} ms"
         if program:
-            ms = weft_ms(program, name)
-            line += f"  weft {ms:9.4f} ms  {torch_ms / ms:6.2f} times as fast"
+            ms, share = weft_numbers(program, name)
+            line += f"  weft {ms:9.4f} ms  {torch_ms / ms:6.2f} times as fast  {share:5.2f} of triad"
         print(line, flush=True)
 
 

@@ -1,0 +1,332 @@
+#!/usr/bin/env python3
+"""A workload of `weft bench` in PyTorch, on the parameters and inputs that weft dumped:
+
+    peer_torch.py WORKLOAD DUMP [--threads N] [--runs N] [--fused] [--export FILE.onnx] [--no-check]
+
+Layers are written as a user writes them: F.linear, torch.matmul, F.softmax, F.layer_norm, F.dropout.
+--fused takes nn.TransformerEncoder in their place, whose inference runs fused kernels. Prints JSON:
+times, memory, and how far the outputs and gradients are from weft's (norm of the difference over the
+norm, without dropout). Needs PyTorch and NumPy. tests/bench/compare runs it.
+"""
+import argparse
+import json
+import math
+import os
+import resource
+import struct
+import time
+
+import numpy
+import torch
+import torch.nn.functional as F
+
+LEAST_SECONDS = 0.1  # of a row of runs, and the most runs in one: as weft bench does
+MOST_RUNS = 50
+
+
+def load(path):
+    """The tensors of a safetensors file, copied."""
+    with open(path, "rb") as f:
+        (length,) = struct.unpack("<Q", f.read(8))
+        header, tensors = json.loads(f.read(length)), {}
+        for name, entry in header.items():
+            if name == "__metadata__":
+                continue
+            begin, end = entry["data_offsets"]
+            f.seek(8 + length + begin)
+            dtype = {"F32": numpy.float32, "I32": numpy.int32}[entry["dtype"]]
+            array = numpy.frombuffer(f.read(end - begin), dtype).reshape(entry["shape"]).copy()
+            tensors[name] = torch.from_numpy(array)
+    return tensors
+
+
+class Part(dict):
+    """Tensors by name, without a common beginning of the names."""
+
+    def __init__(self, tensors, prefix):
+        super().__init__((n[len(prefix):], t) for n, t in tensors.items() if n.startswith(prefix))
+
+
+def linear(p, name, x):
+    """Weights lie as nn.Linear has them, [out, in]: Model turns them once."""
+    return F.linear(x, p[f"{name}.weight"], p[f"{name}.bias"])
+
+
+def norm(p, name, x):
+    return F.layer_norm(x, x.shape[-1:], p[f"{name}.gamma"], p[f"{name}.beta"])
+
+
+def attend(q, k, v, mask, dropout, training):
+    """q, k, v [batch, heads, length, head_dim]; mask true where a query may not look."""
+    scores = torch.matmul(q, k.transpose(-1, -2)) / math.sqrt(q.shape[-1])
+    if mask is not None:
+        scores = scores.masked_fill(mask, -math.inf)
+    weights = F.dropout(F.softmax(scores, dim=-1), dropout, training)
+    values = torch.matmul(weights, v)
+    return values.transpose(1, 2).reshape(values.shape[0], values.shape[2], -1)
+
+
+def feed_forward(p, name, x, dropout, training):
+    return linear(p, f"{name}.out", F.dropout(F.relu(linear(p, f"{name}.in", x)), dropout, training))
+
+
+class Model(torch.nn.Module):
+    """Parameters by weft's names; matrices of linear layers turned to [out, in]."""
+
+    def __init__(self, params, dropout=0.1):
+        super().__init__()
+        self.names = {}
+        self.dropout = dropout
+        for name, tensor in params.items():
+            if name.endswith(".weight"):
+                tensor = tensor.t().contiguous()
+            self.names[name] = torch.nn.Parameter(tensor)
+            self.register_parameter(name.replace(".", "_"), self.names[name])
+
+    def drop(self, x):
+        return F.dropout(x, self.dropout, self.training)
+
+    def gradients(self):
+        return {n: p.grad.t() if n.endswith(".weight") else p.grad for n, p in self.names.items()}
+
+
+class Encoder(Model):
+    heads, layers = 8, 5
+
+    def forward(self, x):
+        p = self.names
+        for i in range(self.layers):
+            b, n, d = x.shape
+            qkv = linear(p, f"layer.{i}.attn.qkv", x).reshape(b, n, self.heads, 3 * d // self.heads)
+            q, k, v = qkv.permute(0, 2, 1, 3).chunk(3, dim=-1)
+            a = linear(p, f"layer.{i}.attn.out", attend(q, k, v, None, 0.0, self.training))
+            x = norm(p, f"layer.{i}.norm_attn", x + self.drop(a))
+            f = feed_forward(p, f"layer.{i}.ffn", x, self.dropout, self.training)
+            x = norm(p, f"layer.{i}.norm_ffn", x + self.drop(f))
+        return x
+
+
+class Attention(Model):
+    def forward(self, x):
+        p, (b, n, d) = self.names, x.shape
+        q, k, v = (linear(p, f"attn.{w}", x).view(b, n, 8, d // 8).transpose(1, 2) for w in "qkv")
+        return linear(p, "attn.out", attend(q, k, v, None, self.dropout, self.training))
+
+
+class Transformer(Model):
+    layers = 6
+
+    def attention(self, name, x, memory, mask):
+        p, (b, n, d) = self.names, x.shape
+        q, k, v = (linear(p, f"{name}.{w}", y).view(b, -1, 8, d // 8).transpose(1, 2)
+                   for w, y in (("q", x), ("k", memory), ("v", memory)))
+        return linear(p, f"{name}.out", attend(q, k, v, mask, self.dropout, self.training))
+
+    def embed(self, ids):
+        table = self.names["embedding"]
+        d = table.shape[1]
+        place = torch.arange(ids.shape[1])[:, None] / 10000 ** (torch.arange(0, d, 2) / d)
+        waves = torch.stack((place.sin(), place.cos()), -1).reshape(ids.shape[1], d)
+        return self.drop(F.embedding(ids, table) * math.sqrt(d) + waves)
+
+    def forward(self, source, target):
+        p = self.names
+        padding = (source == 0)[:, None, None, :]
+        later = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).triu(1)
+        x = self.embed(source)
+        for i in range(self.layers):
+            x = norm(p, f"enc.{i}.norm_attn", x + self.drop(self.attention(f"enc.{i}.attn", x, x, padding)))
+            f = feed_forward(p, f"enc.{i}.ffn", x, self.dropout, self.training)
+            x = norm(p, f"enc.{i}.norm_ffn", x + self.drop(f))
+        memory, x = x, self.embed(target)
+        for i in range(self.layers):
+            x = norm(p, f"dec.{i}.norm_attn", x + self.drop(self.attention(f"dec.{i}.attn", x, x, later)))
+            c = self.attention(f"dec.{i}.cross", x, memory, padding)
+            x = norm(p, f"dec.{i}.norm_cross", x + self.drop(c))
+            f = feed_forward(p, f"dec.{i}.ffn", x, self.dropout, self.training)
+            x = norm(p, f"dec.{i}.norm_ffn", x + self.drop(f))
+        return F.linear(x, p["embedding"])
+
+
+def fused_encoder(params):
+    """nn.TransformerEncoder, which has q, k and v of all heads one after another."""
+    layer = torch.nn.TransformerEncoderLayer(512, 8, 2048, 0.1, "relu", batch_first=True)
+    encoder = torch.nn.TransformerEncoder(layer, 5).eval()
+
+    def heads_apart(t):
+        return t.view(8, 3, 64, *t.shape[1:]).transpose(0, 1).reshape(t.shape)
+
+    names = {"self_attn.in_proj_weight": "attn.qkv.weight", "self_attn.in_proj_bias": "attn.qkv.bias",
+             "self_attn.out_proj.weight": "attn.out.weight", "self_attn.out_proj.bias": "attn.out.bias",
+             "linear1.weight": "ffn.in.weight", "linear1.bias": "ffn.in.bias",
+             "linear2.weight": "ffn.out.weight", "linear2.bias": "ffn.out.bias",
+             "norm1.weight": "norm_attn.gamma", "norm1.bias": "norm_attn.beta",
+             "norm2.weight": "norm_ffn.gamma", "norm2.bias": "norm_ffn.beta"}
+    state = {}
+    for i in range(5):
+        for theirs, ours in names.items():
+            t = params[f"layer.{i}.{ours}"]
+            t = t.t().contiguous() if ours.endswith("weight") else t
+            state[f"layers.{i}.{theirs}"] = heads_apart(t) if "qkv" in ours else t
+    encoder.load_state_dict(state)
+    return encoder
+
+
+class Lstm:
+    """nn.LSTM has the gates in the order i, f, g, o and two biases; weft f, i, g, o and one."""
+
+    def __init__(self, params):
+        self.lstm = torch.nn.LSTM(512, 512, batch_first=True)
+        self.lstm.weight_ih_l0.data = self.swapped(params["lstm.weight_x"].t())
+        self.lstm.weight_hh_l0.data = self.swapped(params["lstm.weight_h"].t())
+        self.lstm.bias_ih_l0.data = self.swapped(params["lstm.bias"])
+        self.lstm.bias_hh_l0.data = torch.zeros(2048)
+
+    @staticmethod
+    def swapped(t):
+        f, i, g, o = t.chunk(4, 0)
+        return torch.cat((i, f, g, o)).contiguous()
+
+    def gradients(self):
+        at = self.lstm
+        return {"lstm.weight_x": self.swapped(at.weight_ih_l0.grad).t(),
+                "lstm.weight_h": self.swapped(at.weight_hh_l0.grad).t(),
+                "lstm.bias": self.swapped(at.bias_ih_l0.grad)}
+
+
+class Work:
+    """run(): what is timed. check(): results to hold against the dump, made without dropout."""
+
+    def __init__(self, name, dump, fused):
+        self.name, self.dump = name, dump
+        self.inputs = {n: t.long() if t.dtype == torch.int32 else t
+                       for n, t in Part(dump, "input.").items()}
+        params = {n: t for n, t in Part(dump, "param.").items() if not n.startswith("opt.")}
+        self.forward_only = name.endswith("-forward")
+        if name == "lstm-step":
+            self.lstm = Lstm(params)
+            self.x = self.inputs["input"].requires_grad_()
+        elif fused:
+            self.model = fused_encoder(params)
+        else:
+            kind = {"encoder": Encoder, "attention": Attention}.get(name.split("-")[0], Transformer)
+            self.model = kind(params, 0.0 if kind is Attention else 0.1)
+        if name in ("transformer-step", "small-step"):
+            self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9)
+
+    def output(self):
+        if "source" in self.inputs:
+            return self.model(self.inputs["source"], self.inputs["target_in"])
+        return self.model(self.inputs["input"])
+
+    def loss(self, output):
+        if "source" in self.inputs:
+            return F.cross_entropy(output.flatten(0, 1), self.inputs["target_out"].flatten(),
+                                   ignore_index=0, label_smoothing=0.1)
+        return F.mse_loss(output, self.inputs["target"])
+
+    def backward(self):
+        if self.name == "lstm-step":
+            for t in (self.x, *self.lstm.lstm.parameters()):
+                t.grad = None
+            y = self.lstm.lstm(self.x)[0]
+            y.backward(self.inputs["cotangent"])
+            return y, None
+        for t in self.model.parameters():
+            t.grad = None
+        y = self.output()
+        loss = self.loss(y)
+        loss.backward()
+        return y, loss
+
+    def run(self):
+        if self.forward_only:
+            with torch.inference_mode():
+                self.output()
+            return
+        self.backward()
+        if hasattr(self, "optimizer"):
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+            self.optimizer.step()
+
+    def check(self):
+        if self.forward_only:
+            with torch.inference_mode():
+                return {"output": self.output()}
+        if self.name != "lstm-step":
+            self.model.eval()
+        y, loss = self.backward()
+        grads = self.lstm.gradients() if self.name == "lstm-step" else self.model.gradients()
+        if self.name == "lstm-step":
+            grads["input"] = self.x.grad
+        else:
+            self.model.train()
+        found = {"output": y.detach(), **{f"grad.{n}": g.clone() for n, g in grads.items()}}
+        return found if loss is None else {**found, "loss": loss.detach()}
+
+
+def difference(got, wanted, floor=1e-30):
+    norm_of = torch.linalg.vector_norm
+    return float(norm_of(got.double() - wanted.double()) / norm_of(wanted.double()).clamp_min(floor))
+
+
+def agreement(work):
+    """The results furthest from weft's, and how many were held against them. A gradient that is small
+    beside the others (that of a bias of keys, which moves all scores of a query alike, is nothing but
+    rounding) is held against a part of the largest one."""
+    worst = {"output": 0.0, "loss": 0.0, "grad": 0.0}
+    largest = max((float(t.norm()) for n, t in work.dump.items() if n.startswith("grad.")), default=0.0)
+    found = work.check()
+    for name, got in found.items():
+        key = name.split(".")[0]
+        floor = 1e-3 * largest if key == "grad" else 1e-30
+        worst[key] = max(worst[key], difference(got, work.dump[name], floor))
+    expected = [n for n in work.dump if n.split(".")[0] in worst and n not in found]
+    if expected:
+        raise SystemExit(f"{work.name}: nothing to hold against weft's {expected[0]}")
+    return {"compared": len(found), **worst}
+
+
+def rss_bytes():
+    with open("/proc/self/statm") as f:
+        return int(f.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("workload")
+    parser.add_argument("dump")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--fused", action="store_true")
+    parser.add_argument("--export", metavar="FILE")
+    parser.add_argument("--no-check", action="store_true", help="only time: the peak of memory is then that of the runs")
+    a = parser.parse_args()
+    torch.set_num_threads(a.threads)
+    base = rss_bytes()
+    dump = load(a.dump)
+    if a.no_check:  # keep nothing that the runs do not need
+        dump = {n: t for n, t in dump.items() if n.split(".")[0] in ("param", "input")}
+    work = Work(a.workload, dump, a.fused)
+    if work.forward_only:
+        work.model.eval()
+    if a.export:
+        torch.onnx.export(work.model, (work.inputs["input"],), a.export, input_names=["input"],
+                          output_names=["output"], opset_version=14, do_constant_folding=True)
+        return
+    result = {"torch": torch.__version__, "threads": torch.get_num_threads()}
+    if not a.no_check:
+        result["agreement"] = agreement(work)
+    work.run()
+    times = []
+    while len(times) < a.runs or (len(times) < MOST_RUNS and sum(times) < LEAST_SECONDS):
+        begin = time.perf_counter()
+        work.run()
+        times.append(time.perf_counter() - begin)
+    result["seconds"] = times
+    result["peak_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    result["base_bytes"] = base
+    print(json.dumps(result))
+
+
+main()

@@ -1,0 +1,315 @@
+/* The workloads that weft is measured by, and the timing of one. */
+#include "bench.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ROW_SECONDS 0.1
+#define MOST_IN_ROW 50
+
+/* ---- Workloads ---- */
+
+#define SMALL_TRANSFORMER                                                                          \
+    "vocab=10", "d_model=256", "heads=8", "d_ff=1024", "encoder_layers=6", "decoder_layers=6",     \
+        "norm=post", "batch=2", "source_len=9", "target_len=7"
+
+static void build_lstm(weft_graph *g, weft_model_io *io)
+{
+    io->input = weft_input(g, "input", WEFT_F32, WEFT_SHAPE(32, 100, 512));
+    io->output = weft_layer_recurrent(g, "lstm", WEFT_LSTM, io->input, 512, NULL, NULL);
+}
+
+static const workload workloads[] = {
+    {.name = "encoder-forward",
+     .doc = "encoder of 5 layers over [30, 200, 512], fused q, k, v, post-norm: the output",
+     .kind = BENCH_FORWARD,
+     .model = "encoder"},
+    {.name = "encoder-train",
+     .doc = "the same with dropout 0.1: mean squared error, gradients of all parameters",
+     .kind = BENCH_BACKWARD,
+     .model = "encoder"},
+    {.name = "transformer-step",
+     .doc = "transformer-base, vocabulary 8000, 16 x 64 tokens each: whole Adam step with dropout "
+            "and label smoothing 0.1",
+     .kind = BENCH_STEP,
+     .model = "transformer-base"},
+    {.name = "small-forward",
+     .doc = "transformer with norm=post, width 256, 6+6 layers, 2 x 9 and 2 x 7 tokens, vocabulary "
+            "10: the logits",
+     .kind = BENCH_FORWARD,
+     .model = "transformer",
+     .options = {SMALL_TRANSFORMER}},
+    {.name = "small-step",
+     .doc = "the same with dropout and label smoothing 0.1: whole Adam step",
+     .kind = BENCH_STEP,
+     .model = "transformer",
+     .options = {SMALL_TRANSFORMER}},
+    {.name = "lstm-step",
+     .doc = "LSTM 512 -> 512 over [32, 100, 512]: output, gradients of input and parameters",
+     .kind = BENCH_BACKWARD,
+     .build = build_lstm},
+    {.name = "attention-forward",
+     .doc = "one attention of 8 heads over [1, 1024, 512] with its projections: the output",
+     .kind = BENCH_FORWARD,
+     .model = "attention",
+     .options = {"batch=1", "length=1024", "dropout=0"}},
+    {.name = "attention-step",
+     .doc = "the same: mean squared error, gradients of all parameters",
+     .kind = BENCH_BACKWARD,
+     .model = "attention",
+     .options = {"batch=1", "length=1024", "dropout=0"}},
+};
+
+size_t workload_count(void)
+{
+    return sizeof workloads / sizeof *workloads;
+}
+
+const workload *workload_at(size_t index)
+{
+    return index < workload_count() ? &workloads[index] : NULL;
+}
+
+const workload *workload_find(const char *name)
+{
+    for (size_t i = 0; i < workload_count(); i++)
+        if (!strcmp(workloads[i].name, name)) return &workloads[i];
+    return NULL;
+}
+
+/* ---- Opening ---- */
+
+/* Positions of the sequences that the model reads: the first two dimensions of its inputs. */
+static double positions(const weft_graph *g, weft_value input)
+{
+    return weft_is_value(input) ? (double)(weft_dim(g, input, 0) * weft_dim(g, input, 1)) : 0;
+}
+
+static weft_status take_graph_error(const weft_graph *g, weft_error *error)
+{
+    const weft_error *e = weft_graph_error(g);
+    return e->status == WEFT_OK ? WEFT_OK
+                                : weft_error_set(error, e->status, e->where, "%s", e->message);
+}
+
+static weft_status build_model(bench *b, const bench_request *r, weft_error *error)
+{
+    const workload *w = b->workload;
+    const char *options[WEFT_MODEL_OPTIONS];
+    size_t n = 0;
+    while (n < BENCH_OPTIONS && w->options[n]) n++;
+    memcpy(options, w->options, n * sizeof *options);
+    for (size_t i = 0; i < r->n_options && n < WEFT_MODEL_OPTIONS; i++)
+        options[n++] = r->options[i];
+    built_model *m = &b->trial.m;
+    if (w->kind == BENCH_STEP && !r->exact)
+        return tool_build(weft_model_find(w->model), options, n, true, m, error);
+    /* Gradients alone: the model as it is trained, but no update. */
+    m->graph = weft_graph_new();
+    if (w->build)
+        w->build(m->graph, &m->io);
+    else
+        weft_model_build_text(m->graph, weft_model_find(w->model), options, n,
+                              w->kind != BENCH_FORWARD && !r->exact, &m->io, error);
+    return take_graph_error(m->graph, error);
+}
+
+/* Adds the backward pass: targets are loss or output, then the gradients of wrt. */
+static weft_status add_gradients(bench *b, weft_error *error)
+{
+    weft_graph *g = b->trial.m.graph;
+    weft_model_io *io = &b->trial.m.io;
+    bool loss = weft_is_value(io->loss);
+    size_t n = weft_graph_params(g, NULL, 0);
+    b->wrt = calloc(n + 1, sizeof *b->wrt);
+    b->targets = realloc(b->targets, (n + 3) * sizeof *b->targets);
+    if (!b->wrt || !b->targets) return weft_error_set(error, WEFT_NO_MEMORY, "bench", "no memory");
+    weft_graph_params(g, b->wrt, n);
+    b->n_wrt = n;
+    b->targets[0] = loss ? io->loss : io->output;
+    if (loss) {
+        weft_grad(g, io->loss, b->wrt, n, b->targets + 1);
+    } else {
+        b->wrt[b->n_wrt++] = io->input;
+        weft_value dy =
+            weft_input(g, "cotangent", weft_dtype_of(g, io->output), weft_shape_of(g, io->output));
+        weft_grad_of(g, &io->output, &dy, 1, b->wrt, b->n_wrt, b->targets + 1);
+    }
+    b->n_targets = 1 + b->n_wrt;
+    return take_graph_error(g, error);
+}
+
+static weft_status choose_targets(bench *b, const bench_request *r, weft_error *error)
+{
+    const workload *w = b->workload;
+    b->targets = calloc(3, sizeof *b->targets);
+    if (!b->targets) return weft_error_set(error, WEFT_NO_MEMORY, "bench", "no memory");
+    if (w->kind == BENCH_FORWARD || (w->kind == BENCH_STEP && !r->exact)) {
+        b->n_targets = tool_targets(&b->trial.m, b->targets);
+        return WEFT_OK;
+    }
+    weft_status status = add_gradients(b, error);
+    if (status == WEFT_OK && r->exact) b->targets[b->n_targets++] = b->trial.m.io.output;
+    return status;
+}
+
+weft_status bench_open(bench *b, const workload *w, const bench_request *request, weft_error *error)
+{
+    *b = (bench){.workload = w};
+    weft_status status = build_model(b, request, error);
+    if (status == WEFT_OK) status = choose_targets(b, request, error);
+    if (status == WEFT_OK)
+        status = trial_start(&b->trial, b->targets, b->n_targets, request->threads, error);
+    const weft_model_io *io = &b->trial.m.io;
+    if (status == WEFT_OK)
+        b->tokens = positions(b->trial.m.graph, io->source) +
+                    positions(b->trial.m.graph, io->target_in) +
+                    positions(b->trial.m.graph, io->input);
+    else
+        bench_close(b);
+    return status;
+}
+
+void bench_close(bench *b)
+{
+    trial_close(&b->trial);
+    free(b->targets);
+    free(b->wrt);
+    *b = (bench){0};
+}
+
+/* ---- Timing ---- */
+
+static weft_status run_once(bench *b, double *seconds, weft_error *error)
+{
+    double begin = tool_seconds();
+    if (weft_run(b->trial.session) != WEFT_OK) {
+        const weft_error *e = weft_session_error(b->trial.session);
+        return weft_error_set(error, e->status, e->where, "%s", e->message);
+    }
+    *seconds = tool_seconds() - begin;
+    return WEFT_OK;
+}
+
+weft_status bench_row(bench *b, long rounds, double **samples, size_t *n, weft_error *error)
+{
+    double sum = 0, seconds = 0;
+    weft_status status = run_once(b, &seconds, error);
+    double *more = realloc(*samples, (*n + MOST_IN_ROW + (size_t)rounds) * sizeof *more);
+    if (!more) return weft_error_set(error, WEFT_NO_MEMORY, "bench", "no memory");
+    *samples = more;
+    for (long i = 0; status == WEFT_OK && (i < rounds || (i < MOST_IN_ROW && sum < ROW_SECONDS));
+         i++) {
+        status = run_once(b, &seconds, error);
+        if (status == WEFT_OK) more[(*n)++] = seconds;
+        sum += seconds;
+    }
+    return status;
+}
+
+static int compare_seconds(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+bench_times bench_summary(double *samples, size_t n)
+{
+    if (!n) return (bench_times){0, 0, 0};
+    qsort(samples, n, sizeof *samples, compare_seconds);
+    double median = n % 2 ? samples[n / 2] : (samples[n / 2 - 1] + samples[n / 2]) / 2;
+    return (bench_times){n, median, samples[0]};
+}
+
+void bench_progress(const char *format, ...)
+{
+    bool terminal = isatty(STDERR_FILENO) == 1;
+    if (terminal) fputs("\r\033[K", stderr);
+    if (!format) return;
+    va_list arguments;
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    if (!terminal) fputc('\n', stderr);
+}
+
+/* ---- Dumping ---- */
+
+/* A copy of the tensor under PREFIX + NAME. */
+static weft_status put(weft_params *out, const char *prefix, const char *name,
+                       const weft_tensor *from, weft_error *error)
+{
+    char full[256];
+    weft_tensor to;
+    snprintf(full, sizeof full, "%s%s", prefix, name);
+    weft_status status = weft_params_add(out, full, from->dtype, from->shape, &to, error);
+    if (status == WEFT_OK)
+        memcpy(to.data, from->data,
+               (size_t)weft_shape_numel(from->shape) * weft_dtype_bytes(from->dtype));
+    return status;
+}
+
+static weft_status put_value(weft_params *out, const bench *b, const char *prefix, const char *name,
+                             weft_value value, weft_error *error)
+{
+    weft_graph *g = b->trial.m.graph;
+    weft_shape shape = weft_shape_of(g, value);
+    size_t bytes = (size_t)weft_shape_numel(shape) * weft_dtype_bytes(weft_dtype_of(g, value));
+    void *data = malloc(bytes + 1);
+    weft_status status = WEFT_NO_MEMORY;
+    if (data) status = weft_fetch(b->trial.session, value, data, bytes);
+    weft_tensor from = weft_tensor_dense(data, weft_dtype_of(g, value), shape);
+    if (status == WEFT_OK)
+        status = put(out, prefix, name, &from, error);
+    else
+        weft_error_set(error, status, name, "cannot be read after the run");
+    free(data);
+    return status;
+}
+
+static weft_status put_inputs(weft_params *out, const bench *b, weft_error *error)
+{
+    examples e;
+    const weft_graph *g = b->trial.m.graph;
+    weft_status status = tool_examples(&b->trial.m, &e, error);
+    for (size_t i = 0; i < e.n && status == WEFT_OK; i++) {
+        weft_value input = e.feed[i].input;
+        weft_tensor from = weft_tensor_dense((void *)(uintptr_t)e.feed[i].data,
+                                             weft_dtype_of(g, input), weft_shape_of(g, input));
+        status = put(out, "input.", weft_name_of(g, input), &from, error);
+    }
+    examples_free(&e);
+    return status;
+}
+
+static weft_status put_results(weft_params *out, const bench *b, weft_error *error)
+{
+    const weft_model_io *io = &b->trial.m.io;
+    weft_status status = put_value(out, b, "", "output", io->output, error);
+    if (status == WEFT_OK && b->n_wrt && weft_is_value(io->loss))
+        status = put_value(out, b, "", "loss", io->loss, error);
+    for (size_t i = 0; i < b->n_wrt && status == WEFT_OK; i++)
+        status = put_value(out, b, "grad.", weft_name_of(b->trial.m.graph, b->wrt[i]),
+                           b->targets[1 + i], error);
+    return status;
+}
+
+weft_status bench_dump(bench *b, const char *path, weft_error *error)
+{
+    double seconds;
+    weft_params *out = weft_params_new();
+    if (!out) return weft_error_set(error, WEFT_NO_MEMORY, "bench", "no memory");
+    weft_status status = run_once(b, &seconds, error);
+    for (size_t i = 0; status == WEFT_OK && i < weft_params_count(b->trial.params); i++) {
+        const char *name = weft_params_name(b->trial.params, i);
+        weft_tensor tensor;
+        weft_params_get(b->trial.params, name, &tensor);
+        status = put(out, "param.", name, &tensor, error);
+    }
+    if (status == WEFT_OK) status = put_inputs(out, b, error);
+    if (status == WEFT_OK) status = put_results(out, b, error);
+    if (status == WEFT_OK) status = weft_params_save(out, path, error);
+    weft_params_free(out);
+    return status;
+}

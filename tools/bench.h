@@ -1,0 +1,72 @@
+/* Benchmarks: the workloads, and how one is timed. */
+#ifndef WEFT_TOOLS_BENCH_H
+#define WEFT_TOOLS_BENCH_H
+
+#include "tool.h"
+
+#define BENCH_OPTIONS 12
+
+/* What a run computes. */
+typedef enum bench_kind {
+    BENCH_FORWARD,  /* the output, without dropout */
+    BENCH_BACKWARD, /* the loss and the gradients of it for all parameters; with a cotangent in
+                       place of a loss also that of the input */
+    BENCH_STEP      /* gradients, clipping, Adam */
+} bench_kind;
+
+typedef struct workload {
+    const char *name, *doc;
+    bench_kind kind;
+    const char *model;                  /* of the list of models; NULL: `build` */
+    const char *options[BENCH_OPTIONS]; /* of the model, NULL at the end */
+    /* Fills the input and the output of *io. */
+    void (*build)(weft_graph *graph, weft_model_io *io);
+} workload;
+
+size_t workload_count(void);
+const workload *workload_at(size_t index);
+const workload *workload_find(const char *name); /* NULL if there is none */
+
+/* What is asked for beside the workload's own. */
+typedef struct bench_request {
+    const char *const *options; /* of the model, after the workload's own; may be NULL */
+    size_t n_options;
+    int threads; /* 0: OpenMP's default */
+    bool exact;  /* without dropout, and a step only as far as its gradients: what others can
+                    compute, too */
+} bench_request;
+
+/* A workload ready to run. */
+typedef struct bench {
+    const workload *workload;
+    trial trial;
+    weft_value *targets, *wrt; /* wrt: what targets[1 ..] are the gradients of; NULL without any */
+    size_t n_targets, n_wrt;
+    double tokens; /* positions that a run reads */
+} bench;
+/* Must be closed if that was WEFT_OK. */
+weft_status bench_open(bench *b, const workload *w, const bench_request *request,
+                       weft_error *error);
+void bench_close(bench *b);
+
+typedef struct bench_times {
+    size_t n;
+    double median, least; /* seconds of a run */
+} bench_times;
+/* Runs it `rounds` times in a row or, where that takes less than a tenth of a second, about so
+ * long; the first run of a row is not counted. Adds to *samples, of *n; the caller frees them. */
+weft_status bench_row(bench *b, long rounds, double **samples, size_t *n, weft_error *error);
+/* Sorts the samples. */
+bench_times bench_summary(double *samples, size_t n);
+
+/* Writes parameters (param.NAME), inputs (input.NAME), output, loss and gradients (grad.NAME) of
+ * one run as a safetensors file. The bench must be `exact`. */
+weft_status bench_dump(bench *b, const char *path, weft_error *error);
+
+/* How time and arena grow with batch, length, layers and threads; returns the exit status. */
+int bench_growth(long rounds, bool json);
+
+/* Says what is being measured on stderr: one line that changes on a terminal. NULL: it is over. */
+void bench_progress(const char *format, ...) WEFT_PRINTF(1, 2);
+
+#endif

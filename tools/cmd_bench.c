@@ -1,0 +1,266 @@
+/* weft bench: how fast the workloads are, beside what the machine reaches in matrix products. */
+#include "bench.h"
+
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#define MOST_WORKLOADS 32
+
+typedef struct arguments {
+    const workload *workloads[MOST_WORKLOADS];
+    size_t n;
+    bool json, growth;
+    long runs, rounds, threads;
+    const char *dump;
+} arguments;
+
+enum { KEY_JSON = 256, KEY_RUNS, KEY_ROUNDS, KEY_THREADS, KEY_GROWTH, KEY_DUMP };
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    arguments *a = state->input;
+    switch (key) {
+    case KEY_JSON:
+        a->json = true;
+        return 0;
+    case KEY_GROWTH:
+        a->growth = true;
+        return 0;
+    case KEY_RUNS:
+        a->runs = tool_number(text, "--runs", 1, 100000, state);
+        return 0;
+    case KEY_ROUNDS:
+        a->rounds = tool_number(text, "--rounds", 1, 1000, state);
+        return 0;
+    case KEY_THREADS:
+        a->threads = tool_number(text, "--threads", 0, 1024, state);
+        return 0;
+    case KEY_DUMP:
+        a->dump = text;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (a->n == MOST_WORKLOADS) argp_error(state, "too many workloads");
+        a->workloads[a->n] = workload_find(text);
+        if (!a->workloads[a->n++])
+            argp_error(state, "no workload \"%s\" (see `weft bench --help`)", text);
+        return 0;
+    case ARGP_KEY_END:
+        if (a->growth && (a->n || a->threads || a->dump))
+            argp_error(state, "--growth has workloads and threads of its own");
+        if (a->dump && a->n != 1) argp_error(state, "--dump is of one workload");
+        for (size_t i = 0; !a->n && i < workload_count(); i++)
+            a->workloads[i] = workload_at(i);
+        if (!a->n) a->n = workload_count();
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+typedef struct result {
+    bench_times times;
+    weft_plan_stats plan;
+    double gemm; /* flops per second: the best of those measured around and between the runs */
+    double tokens, peak_bytes;
+    int threads;
+} result;
+
+/* Linux keeps the largest resident set of the process and forgets it when asked to. */
+static void forget_peak(void)
+{
+    malloc_trim(0);
+    FILE *file = fopen("/proc/self/clear_refs", "w");
+    if (!file) return;
+    fputs("5", file);
+    fclose(file);
+}
+
+static double peak_bytes(void)
+{
+    char line[128];
+    double kib = -1;
+    FILE *file = fopen("/proc/self/status", "r");
+    while (file && kib < 0 && fgets(line, sizeof line, file))
+        if (sscanf(line, "VmHWM: %lf kB", &kib) != 1) kib = -1;
+    if (file) fclose(file);
+    struct rusage usage;
+    if (kib < 0 && getrusage(RUSAGE_SELF, &usage) == 0) kib = (double)usage.ru_maxrss;
+    return kib * 1024;
+}
+
+static weft_status measure_gemm(const arguments *a, result *r, weft_error *error)
+{
+    double rate;
+    weft_status status = weft_measure_gemm(WEFT_F32, (int)a->threads, &rate, error);
+    if (status == WEFT_OK && rate > r->gemm) r->gemm = rate;
+    return status;
+}
+
+/* Rounds of runs, and products measured before, between and after them, so that both see the same
+ * machine. The peak of memory is that of building, planning and the first runs. */
+static weft_status measure(const arguments *a, const workload *w, result *r, weft_error *error)
+{
+    bench b;
+    double *samples = NULL;
+    size_t n = 0;
+    *r = (result){0};
+    weft_status status = measure_gemm(a, r, error);
+    if (status != WEFT_OK) return status;
+    forget_peak();
+    status = bench_open(&b, w, &(bench_request){.threads = (int)a->threads}, error);
+    if (status != WEFT_OK) return status;
+    for (long round = 0; round < a->rounds && status == WEFT_OK; round++) {
+        bench_progress("%s: round %ld of %ld", w->name, round + 1, a->rounds);
+        status = bench_row(&b, a->runs, &samples, &n, error);
+        if (round == 0) r->peak_bytes = peak_bytes();
+        if (status == WEFT_OK) status = measure_gemm(a, r, error);
+    }
+    bench_progress(NULL);
+    r->times = bench_summary(samples, n);
+    r->plan = weft_plan_get_stats(b.trial.plan);
+    r->tokens = b.tokens;
+    free(samples);
+    bench_close(&b);
+    return status;
+}
+
+/* Arena, states and the threads' workspaces. */
+static double plan_bytes(const result *r)
+{
+    return (double)r->plan.arena_bytes + (double)r->plan.state_bytes +
+           (double)r->plan.workspace_bytes * r->threads;
+}
+
+static cJSON *to_json(const workload *w, const result *r)
+{
+    const struct {
+        const char *name;
+        double value;
+    } numbers[] = {
+        {"runs", (double)r->times.n},
+        {"median_ms", 1e3 * r->times.median},
+        {"min_ms", 1e3 * r->times.least},
+        {"flops", r->plan.flops},
+        {"gflops", 1e-9 * r->plan.flops / r->times.least},
+        {"gemm_gflops", 1e-9 * r->gemm},
+        {"gemm_share", r->plan.flops / r->times.least / r->gemm},
+        {"tokens_per_second", r->tokens / r->times.least},
+        {"arena_bytes", (double)r->plan.arena_bytes},
+        {"state_bytes", (double)r->plan.state_bytes},
+        {"workspace_bytes", (double)r->plan.workspace_bytes * r->threads},
+        {"peak_bytes", r->peak_bytes},
+        {"barriers", (double)r->plan.barriers},
+        {"nodes", (double)r->plan.nodes},
+        {"chained", (double)r->plan.chained},
+    };
+    cJSON *json = cJSON_CreateObject();
+    cJSON_AddStringToObject(json, "workload", w->name);
+    cJSON_AddStringToObject(json, "doc", w->doc);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        cJSON_AddNumberToObject(json, numbers[i].name, numbers[i].value);
+    return json;
+}
+
+static void print_head(void)
+{
+    printf("%-18s %10s %10s %8s %7s %9s %9s %9s %8s %6s %7s\n", "workload", "median ms", "min ms",
+           "GFLOP/s", "of GEMM", "tokens/s", "plan MB", "peak MB", "barriers", "nodes", "chained");
+}
+
+static void print_result(const workload *w, const result *r)
+{
+    printf("%-18s %10.3f %10.3f %8.1f %7.2f %9.0f %9.1f %9.1f %8zu %6zu %7zu\n", w->name,
+           1e3 * r->times.median, 1e3 * r->times.least, 1e-9 * r->plan.flops / r->times.least,
+           r->plan.flops / r->times.least / r->gemm, r->tokens / r->times.least,
+           1e-6 * plan_bytes(r), 1e-6 * r->peak_bytes, r->plan.barriers, r->plan.nodes,
+           r->plan.chained);
+    fflush(stdout);
+}
+
+static int dump(const arguments *a)
+{
+    bench b;
+    weft_error error = {0};
+    const bench_request request = {.threads = (int)a->threads, .exact = true};
+    weft_status status = bench_open(&b, a->workloads[0], &request, &error);
+    if (status != WEFT_OK) return tool_fail(&error);
+    status = bench_dump(&b, a->dump, &error);
+    bench_close(&b);
+    return status == WEFT_OK ? EXIT_GOOD : tool_fail(&error);
+}
+
+static int run(const arguments *a)
+{
+    weft_error error = {0};
+    double gemm = 0;
+    cJSON *json = cJSON_CreateObject(), *list = cJSON_AddArrayToObject(json, "workloads");
+    weft_status status = tool_machine_json(json, &error);
+    if (status == WEFT_OK && !a->json) print_head();
+    for (size_t i = 0; i < a->n && status == WEFT_OK; i++) {
+        result r;
+        status = measure(a, a->workloads[i], &r, &error);
+        if (status != WEFT_OK) break;
+        r.threads = a->threads ? (int)a->threads
+                               : (int)cJSON_GetNumberValue(cJSON_GetObjectItem(json, "threads"));
+        if (r.gemm > gemm) gemm = r.gemm;
+        cJSON_AddItemToArray(list, to_json(a->workloads[i], &r));
+        if (!a->json) print_result(a->workloads[i], &r);
+    }
+    if (status == WEFT_OK && a->json) return tool_print_json(json);
+    cJSON_Delete(json);
+    if (status != WEFT_OK) return tool_fail(&error);
+    printf(
+        "\nRates are of the fastest run. GEMM: the best rate of C [6000, 2048] = A [6000, 512] B "
+        "[512, 2048]\nbefore, between and after the runs, %.1f GFLOP/s at most. plan: arena, "
+        "states and workspaces.\n",
+        1e-9 * gemm);
+    return EXIT_GOOD;
+}
+
+/* The list of workloads, at the end of the help. */
+static char *help(int key, const char *text, void *input)
+{
+    (void)input;
+    if (key != ARGP_KEY_HELP_POST_DOC) return (char *)(uintptr_t)text;
+    char *out = NULL;
+    size_t bytes;
+    FILE *file = open_memstream(&out, &bytes);
+    if (!file) return (char *)(uintptr_t)text;
+    fprintf(file, "Workloads (all of them if none is named):\n");
+    for (size_t i = 0; i < workload_count(); i++)
+        fprintf(file, "  %-18s %s\n", workload_at(i)->name, workload_at(i)->doc);
+    return fclose(file) == 0 ? out : NULL;
+}
+
+int cmd_bench(int argc, char **argv)
+{
+    static const struct argp_option options[] = {
+        {"runs", KEY_RUNS, "N", 0,
+         "runs in a round, after one that is not counted (3; more if they are short)", 0},
+        {"rounds", KEY_ROUNDS, "N", 0, "rounds, with products measured between them (3)", 0},
+        {"threads", KEY_THREADS, "N", 0, "threads (0: OpenMP's default)", 0},
+        {"growth", KEY_GROWTH, NULL, 0,
+         "how time and arena grow with batch, length, layers and threads", 0},
+        {"dump", KEY_DUMP, "FILE", 0,
+         "instead of timing, write parameters, inputs, outputs and gradients of one run, without "
+         "dropout, as a safetensors file",
+         0},
+        {"json", KEY_JSON, NULL, 0, "print JSON", 0},
+        {0}};
+    arguments a = {.runs = 3, .rounds = 3};
+    struct argp argp = {options,
+                        parse,
+                        "[WORKLOAD...]",
+                        "Times the workloads that weft is measured by, on made-up inputs: the "
+                        "median and the least time of a run, its rate and the share of the rate "
+                        "that matrix products reach on the same threads, memory, and the size of "
+                        "the plan.\v-",
+                        NULL,
+                        help,
+                        NULL};
+    argp_parse(&argp, argc, argv, 0, NULL, &a);
+    if (a.growth) return bench_growth(a.runs, a.json);
+    return a.dump ? dump(&a) : run(&a);
+}

@@ -1,0 +1,167 @@
+/* weft info: what weft uses on this machine. */
+#include "tool.h"
+
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    (void)text;
+    if (key != 'j') return key == ARGP_KEY_ARG ? ARGP_ERR_UNKNOWN : 0;
+    *(bool *)state->input = true;
+    return 0;
+}
+
+/* The model name that Linux gives; "" if it does not. */
+static const char *processor(char *text, size_t capacity)
+{
+    char line[256];
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    *text = '\0';
+    while (file && !*text && fgets(line, sizeof line, file)) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) != 0 || !colon) continue;
+        snprintf(text, capacity, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
+    }
+    if (file) fclose(file);
+    return text;
+}
+
+static bool read_cache(int index, const char *what, char *text, size_t capacity)
+{
+    char path[96];
+    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/%s", index, what);
+    FILE *file = fopen(path, "r");
+    bool good = file && fgets(text, (int)capacity, file);
+    if (good) text[strcspn(text, "\n")] = '\0';
+    if (file) fclose(file);
+    return good;
+}
+
+/* The caches of the first processor: "L1 Data 32K, L2 Unified 1M, ...". */
+static void add_caches(cJSON *json)
+{
+    cJSON *caches = cJSON_AddArrayToObject(json, "caches");
+    char level[16], type[32], size[32], text[96];
+    for (int i = 0; read_cache(i, "level", level, sizeof level); i++) {
+        if (!read_cache(i, "type", type, sizeof type) || !read_cache(i, "size", size, sizeof size))
+            continue;
+        snprintf(text, sizeof text, "L%s %s %s", level, type, size);
+        cJSON_AddItemToArray(caches, cJSON_CreateString(text));
+    }
+}
+
+static void add_libraries(cJSON *json)
+{
+    cJSON *list = cJSON_AddArrayToObject(json, "gemm_backends");
+    for (int b = 0; b < WEFT_GEMM_BACKENDS; b++) {
+        weft_gemm_info info;
+        weft_error error = {0};
+        cJSON *item = cJSON_CreateObject();
+        bool good = weft_gemm_get_info((weft_gemm_backend)b, &info, &error) == WEFT_OK;
+        cJSON_AddStringToObject(item, "name", info.name);
+        cJSON_AddBoolToObject(item, "available", good);
+        if (!good) cJSON_AddStringToObject(item, "error", error.message);
+        if (info.path[0]) cJSON_AddStringToObject(item, "path", info.path);
+        if (info.version[0]) cJSON_AddStringToObject(item, "version", info.version);
+        if (info.core[0]) cJSON_AddStringToObject(item, "core", info.core);
+        if (info.core[0]) cJSON_AddBoolToObject(item, "core_chosen", info.core_chosen);
+        cJSON_AddItemToArray(list, item);
+    }
+}
+
+static weft_status add_chosen(cJSON *json, weft_error *error)
+{
+    static const struct {
+        weft_dtype dtype;
+        const char *name;
+    } types[] = {{WEFT_F32, "gemm_f32"}, {WEFT_F64, "gemm_f64"}};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        weft_gemm_backend backend;
+        weft_gemm_info info;
+        weft_status status = weft_gemm_chosen(types[i].dtype, &backend, error);
+        if (status == WEFT_OK) status = weft_gemm_get_info(backend, &info, error);
+        if (status != WEFT_OK) return status;
+        cJSON_AddStringToObject(json, types[i].name, info.name);
+    }
+    return WEFT_OK;
+}
+
+weft_status tool_machine_json(cJSON *json, weft_error *error)
+{
+    char text[256];
+    cJSON_AddStringToObject(json, "version", TOOL_VERSION);
+    cJSON_AddStringToObject(json, "processor", processor(text, sizeof text));
+    cJSON_AddNumberToObject(json, "processors", (double)sysconf(_SC_NPROCESSORS_ONLN));
+    cJSON_AddNumberToObject(json, "threads", omp_get_max_threads());
+    add_caches(json);
+    cJSON_AddStringToObject(json, "isa", weft_isa_name(weft_isa_best()));
+    return add_chosen(json, error);
+}
+
+static void print_backend(const cJSON *item)
+{
+    const char *name = cJSON_GetStringValue(cJSON_GetObjectItem(item, "name"));
+    const char *why = cJSON_GetStringValue(cJSON_GetObjectItem(item, "error"));
+    const char *path = cJSON_GetStringValue(cJSON_GetObjectItem(item, "path"));
+    const char *version = cJSON_GetStringValue(cJSON_GetObjectItem(item, "version"));
+    const char *core = cJSON_GetStringValue(cJSON_GetObjectItem(item, "core"));
+    const char *set = getenv("OPENBLAS_CORETYPE");
+    printf("  %-10s %s\n", name, why ? why : path ? path : "weft's own kernels");
+    if (version) printf("  %-10s %s\n", "", version);
+    if (!core) return;
+    const char *by = cJSON_IsTrue(cJSON_GetObjectItem(item, "core_chosen"))
+                         ? "asked for by weft, as OPENBLAS_CORETYPE is not set"
+                     : set ? "OPENBLAS_CORETYPE is set"
+                           : "its own choice";
+    printf("  %-10s kernels for %s (%s)\n", "", core, by);
+}
+
+static int print_text(const cJSON *json)
+{
+    const cJSON *item;
+    cJSON_ArrayForEach(item, json)
+    {
+        if (cJSON_IsString(item))
+            printf("%-12s %s\n", item->string, cJSON_GetStringValue(item));
+        else if (cJSON_IsNumber(item))
+            printf("%-12s %g\n", item->string, cJSON_GetNumberValue(item));
+    }
+    printf("%-12s", "caches");
+    const cJSON *caches = cJSON_GetObjectItem(json, "caches");
+    cJSON_ArrayForEach(item, caches)
+        printf(" %s%s", cJSON_GetStringValue(item), item->next ? "," : "");
+    printf("\n\nBackends of matrix products (WEFT_GEMM):\n");
+    const cJSON *backends = cJSON_GetObjectItem(json, "gemm_backends");
+    cJSON_ArrayForEach(item, backends) print_backend(item);
+    return EXIT_GOOD;
+}
+
+int cmd_info(int argc, char **argv)
+{
+    static const struct argp_option options[] = {{"json", 'j', NULL, 0, "print JSON", 0}, {0}};
+    bool json_wanted = false;
+    struct argp argp = {options,
+                        parse,
+                        NULL,
+                        "Tells what weft uses on this machine: the instruction set of its kernels "
+                        "(WEFT_ISA limits it), the backend of matrix products (WEFT_GEMM), threads "
+                        "(OMP_NUM_THREADS), caches, and the libraries that could be loaded.",
+                        NULL,
+                        NULL,
+                        NULL};
+    argp_parse(&argp, argc, argv, 0, NULL, &json_wanted);
+    weft_error error = {0};
+    cJSON *json = cJSON_CreateObject();
+    if (tool_machine_json(json, &error) != WEFT_OK) {
+        cJSON_Delete(json);
+        return tool_fail(&error);
+    }
+    add_libraries(json);
+    if (json_wanted) return tool_print_json(json);
+    int status = print_text(json);
+    cJSON_Delete(json);
+    return status;
+}
