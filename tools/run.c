@@ -39,7 +39,8 @@ static bool load_vocabularies(trained_run *r, const char *folder, weft_error *er
     return r->target != NULL;
 }
 
-/* The model with the options that the checkpoint tells, and the vocabulary's size. */
+/* The model with the options that the checkpoint tells, and the vocabularies' size, of
+ * the larger one, as `weft train` has it. */
 static bool find_model(trained_run *r, const char *path, weft_error *error)
 {
     const char *stored = weft_params_meta(r->params, "model_options");
@@ -51,7 +52,8 @@ static bool find_model(trained_run *r, const char *path, weft_error *error)
         weft_error_set(error, WEFT_BAD_FILE, path, "does not say which model it is of");
         return false;
     }
-    snprintf(vocab, sizeof vocab, "vocab=%d", spm_size(r->target));
+    int source = spm_size(r->source), target = spm_size(r->target);
+    snprintf(vocab, sizeof vocab, "vocab=%d", source > target ? source : target);
     snprintf(texts, sizeof texts, "%s", stored);
     for (char *o = strtok_r(texts, " ", &rest); o && n < WEFT_MODEL_OPTIONS;
          o = strtok_r(NULL, " ", &rest))
