@@ -50,8 +50,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         if (a->growth && (a->n || a->threads || a->dump))
             argp_error(state, "--growth has workloads and threads of its own");
         if (a->dump && a->n != 1) argp_error(state, "--dump is of one workload");
-        for (size_t i = 0; !a->n && i < workload_count(); i++)
-            a->workloads[i] = workload_at(i);
+        for (size_t i = 0; !a->n && i < workload_count(); i++) a->workloads[i] = workload_at(i);
         if (!a->n) a->n = workload_count();
         return 0;
     default:
