@@ -63,15 +63,27 @@ static inline void cut_for_library(product *p)
 static inline void cut_for_kernels(product *p)
 {
     double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k;
-    int64_t rows = ceil_div(p->m, GEMM_TILE_ROWS);
+    p->shared = p->batches == 1 && p->m > GEMM_TILE_ROWS && p->k <= MOST_SHARED / p->n;
+    /* Where each tile packs its own columns of B, more rows share them. */
+    int64_t rows = ceil_div(p->m, p->shared ? GEMM_TILE_ROWS : GEMM_DEEP_ROWS);
     double affordable = flops / LEAST_TILE_FLOPS / (double)rows;
-    int64_t wanted = ceil_div(WANTED_TILES, rows * p->batches);
+    int64_t wanted = ceil_div(p->shared ? WANTED_TILES : WANTED_TILES / 2, rows * p->batches);
     int64_t columns = p->k > GEMM_DEPTH ? ceil_div(p->n, DEEP_COLUMNS) : 1;
     if ((double)wanted > affordable) wanted = (int64_t)affordable;
     if (columns < wanted) columns = wanted;
     p->tile_m = ceil_div(ceil_div(p->m, rows), 2) * 2;
     p->tile_n = ceil_div(ceil_div(p->n, columns), 32) * 32;
-    p->shared = p->batches == 1 && p->m > GEMM_TILE_ROWS && p->k <= MOST_SHARED / p->n;
+}
+
+/* Which rows and columns tile `index` of a product is. The tiles that share the larger operand are
+ * neighbours, so that it is read from memory once. */
+static inline void tile_at(const product *p, int64_t index, int64_t *row, int64_t *column)
+{
+    bool by_columns = !p->shared && p->n > p->m;
+    int64_t i = by_columns ? index % p->tiles_m : index / p->tiles_n;
+    int64_t j = by_columns ? index / p->tiles_m : index % p->tiles_n;
+    *row = i * p->tile_m;
+    *column = j * p->tile_n;
 }
 
 static inline product product_of(const weft_call *call)
@@ -157,8 +169,8 @@ KERNEL(matmul)
         pack_shared(call, &p, part);
         return;
     }
-    int64_t tiles = p.tiles_m * p.tiles_n, batch = part / tiles, tile = part % tiles;
-    int64_t row = tile / p.tiles_n * p.tile_m, column = tile % p.tiles_n * p.tile_n;
+    int64_t tiles = p.tiles_m * p.tiles_n, batch = part / tiles, row, column;
+    tile_at(&p, part % tiles, &row, &column);
     int64_t m = row + p.tile_m < p.m ? p.tile_m : p.m - row;
     int64_t n = column + p.tile_n < p.n ? p.tile_n : p.n - column;
     gemm_matrix a = matrix_of(ta), b = matrix_of(tb);
@@ -198,8 +210,8 @@ static void block_matmul(const weft_call *call, int64_t part, weft_block *block)
     product p = product_of(call);
     *block = (weft_block){0, 0, 0, 0};
     if (!p.tiles_m) return;
-    int64_t tiles = p.tiles_m * p.tiles_n, tile = part % tiles;
-    int64_t row = tile / p.tiles_n * p.tile_m, column = tile % p.tiles_n * p.tile_n;
+    int64_t tiles = p.tiles_m * p.tiles_n, row, column;
+    tile_at(&p, part % tiles, &row, &column);
     block->row = part / tiles * p.m + row;
     block->rows = row + p.tile_m < p.m ? p.tile_m : p.m - row;
     block->column = column;
