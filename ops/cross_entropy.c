@@ -6,6 +6,7 @@
  * second pass for the sum. Row losses are summed in row order in a second stage; backward counts
  * the rows in a first one. A row whose every logit is -inf has no probabilities: its lse is -inf,
  * its loss inf and its gradient zero, as softmax has it. */
+#include "extreme.h"
 #include "kernel.h"
 
 typedef struct cross_entropy_attr {
@@ -41,6 +42,7 @@ static inline T row_loss(const cross_entropy_attr *attr, const T *x, int64_t n, 
     T top = (T)-INFINITY, sum = 0, total = 0;
     _Pragma("omp simd reduction(max : top)") for (int64_t i = 0; i < n; i++) top =
         x[i] > top ? x[i] : top;
+    top = extreme_of(top, (T)-INFINITY, x, n, 1);
     const T shift = top == (T)-INFINITY ? 0 : top;
     _Pragma("omp simd reduction(+ : sum, total)") for (int64_t i = 0; i < n; i++)
     {

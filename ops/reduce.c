@@ -8,6 +8,7 @@
  * is the four functions of a `fold`. Where outputs are too few to occupy the processor, pieces of
  * the blocks become parts of their own, their states go to scratch, and a second stage merges them;
  * the pieces come from the shape alone. */
+#include "extreme.h"
 #include "kernel.h"
 
 typedef struct reduce_attr {
@@ -216,7 +217,7 @@ static void mean_finish(const double *state, int64_t count, const reduce_attr *a
                                                                 : nan)),                           \
                     best = v beats best ? v : best;                                                \
                     nan |= v != v)                                                                 \
-        return nan ? (T)NAN : best;                                                                \
+        return nan ? (T)NAN : extreme_of(best, worst, x, n, step);                                 \
     }                                                                                              \
     static void name##_of_columns(const T *x, int64_t rows, int64_t step, int64_t n, T *best)      \
     {                                                                                              \

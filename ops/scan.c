@@ -1,4 +1,5 @@
 /* Along one axis: argmax and cumsum. A part is a stretch of lines. */
+#include "extreme.h"
 #include "kernel.h"
 
 typedef struct scan_attr {
@@ -27,6 +28,7 @@ static inline int32_t argmax_row(const T *x, int64_t length, int64_t step)
         best = v > best ? v : best;
         nan |= v != v;
     }
+    best = extreme_of(best, (T)-INFINITY, x, length, step);
     for (int64_t from = 0, hits = 0; from < length && !hits; from += 64) {
         const int64_t to = from + 64 < length ? from + 64 : length;
         _Pragma("omp simd reduction(+ : hits)") for (int64_t i = from; i < to; i++)

@@ -1,5 +1,6 @@
 /* softmax and log_softmax along one axis, and their backward passes as ops of their own. A part is
  * a stretch of lines: rows along the last dimension, else columns that are walked together. */
+#include "extreme.h"
 #include "kernel.h"
 
 typedef struct softmax_attr {
@@ -34,7 +35,7 @@ static inline T row_max(const T *x, int64_t n)
     T top = (T)-INFINITY;
     _Pragma("omp simd reduction(max : top)") for (int64_t i = 0; i < n; i++) top =
         x[i] > top ? x[i] : top;
-    return top;
+    return extreme_of(top, (T)-INFINITY, x, n, 1);
 }
 
 static inline void softmax_row(const T *x, T *y, int64_t n)

@@ -2,6 +2,7 @@
 #include "reference.h"
 #include "tests.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -609,6 +610,44 @@ static void test_edges(void)
     weft_graph_free(g);
 }
 
+/* The extremes of rows in which nothing is finite, or the outermost finite number. */
+static void test_outermost(void)
+{
+    weft_graph *g = weft_graph_new();
+    weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(3, 40));
+    weft_value low = weft_max(g, x, WEFT_AXES(1), false), least = weft_argmax(g, x, 1, false);
+    weft_value high = weft_min(g, weft_neg(g, x), WEFT_AXES(1), false);
+    weft_value soft = weft_log_softmax(g, x, 1), targets[] = {low, least, high, soft};
+    float in[3][40], most[3], smallest[3], logs[3][40];
+    int32_t at[3];
+    for (int c = 0; c < 40; c++) {
+        in[0][c] = -INFINITY;
+        in[1][c] = c == 37 ? -FLT_MAX : -INFINITY;
+        in[2][c] = -FLT_MAX;
+    }
+    weft_error error;
+    weft_plan *plan = weft_plan_new(g, targets, 4, NULL, &error);
+    weft_session *s = weft_session_new(plan, NULL, NULL, &error);
+    CU_ASSERT_EQUAL(weft_feed(s, x, in, sizeof in), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_fetch(s, low, most, sizeof most), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_fetch(s, least, at, sizeof at), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_fetch(s, high, smallest, sizeof smallest), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_fetch(s, soft, logs, sizeof logs), WEFT_OK);
+    static const float expected[] = {-INFINITY, -FLT_MAX, -FLT_MAX};
+    static const int32_t places[] = {0, 37, 0};
+    for (int r = 0; r < 3; r++) {
+        CU_ASSERT_EQUAL(most[r], expected[r]);
+        CU_ASSERT_EQUAL(smallest[r], -expected[r]);
+        CU_ASSERT_EQUAL(at[r], places[r]);
+    }
+    CU_ASSERT_EQUAL(logs[1][37], 0.0f);
+    CU_ASSERT_EQUAL(logs[1][0], -INFINITY);
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+}
+
 /* The builders that are made of other ops, on 0, 1, 2, ... */
 static void test_composites(void)
 {
@@ -735,6 +774,7 @@ void ops_tests(void)
     CU_add_test(suite, "large tensors, in several parts", test_large);
     CU_add_test(suite, "infinities and NaN in far parts", test_far_specials);
     CU_add_test(suite, "edges", test_edges);
+    CU_add_test(suite, "the outermost numbers of rows", test_outermost);
     CU_add_test(suite, "builders made of other ops", test_composites);
     CU_add_test(suite, "builders refuse axes outside the rank", test_refusals);
 }
