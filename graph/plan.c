@@ -398,6 +398,36 @@ static double step_work(planner *p, const plan_step *step)
 #define FLOPS_PER_NS 150.0
 #define BYTES_PER_NS 15.0
 
+/* A step with all that is linked to it, and what one part of it takes. */
+typedef struct unit {
+    uint32_t first, n;
+    int64_t part_work;
+} unit;
+
+/* Puts the steps with the longest parts first, so that a group does not end in one of them while
+ * the other threads wait. The steps of a group do not depend on each other. */
+static bool sort_group(planner *p, const plan_group *group)
+{
+    plan_step *steps = p->plan->steps + group->first_step;
+    unit *units = malloc((group->n_steps + 1) * sizeof *units);
+    plan_step *sorted = malloc((group->n_steps + 1) * sizeof *sorted);
+    uint32_t n = 0, at = 0;
+    for (uint32_t i = 0; units && sorted && i < group->n_steps; i += steps[i].links + 1) {
+        const plan_step *s = &steps[i];
+        unit u = {i, s->links + 1, s->part_work[s->stages - 1]};
+        uint32_t k = n++;
+        for (; k > 0 && units[k - 1].part_work < u.part_work; k--) units[k] = units[k - 1];
+        units[k] = u;
+    }
+    for (uint32_t k = 0; k < n; at += units[k++].n)
+        memcpy(sorted + at, steps + units[k].first, units[k].n * sizeof *sorted);
+    bool good = units && sorted;
+    if (good) memcpy(steps, sorted, group->n_steps * sizeof *sorted);
+    free(units);
+    free(sorted);
+    return good || no_memory(p);
+}
+
 /* Adds up a group's work, stage by stage. */
 static void weigh_group(weft_plan *plan, plan_group *group)
 {
@@ -470,6 +500,7 @@ static bool make_groups(planner *p)
             written[p->storage[node->first_out + k]] = i + 1;
     }
     uint32_t segment = 0;
+    bool good = true;
     for (size_t g = 0; g < plan->n_groups; g++) {
         if (g && !(plan->groups[g].serial && plan->groups[g - 1].serial)) segment++;
         plan->groups[g].segment = segment;
@@ -477,12 +508,14 @@ static bool make_groups(planner *p)
             plan->steps[plan->groups[g].first_step + k].segment = segment;
         plan_group *now = &plan->groups[g];
         weigh_group(plan, now);
+        /* Insertion sort: for updates, of which there are many all alike, it is not worth it. */
+        if (now->n_steps > 1 && now->n_steps < 256) good = good && sort_group(p, now);
         if (!now->serial && now->work[0] && now->work[1]) plan->stats.barriers++;
     }
     plan->stats.barriers += segment;
     free(written);
     free(read);
-    return true;
+    return good;
 }
 
 /* ---- Buffers ---- */

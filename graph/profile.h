@@ -63,12 +63,25 @@ static inline void profile_enter(profile_thread *t, weft_profile *p, uint32_t gr
     if (t == p->threads[0]) p->group_runs[group]++;
 }
 
+/* A thread that comes back to a step goes on with its event. */
+static inline void profile_note(profile_thread *t, uint64_t begin, uint32_t step, int stage)
+{
+    profile_run *run = t->run;
+    if (!run) return;
+    profile_event *last = run->n ? &run->events[run->n - 1] : NULL;
+    if (last && last->step == step && last->stage == stage)
+        last->end_ns = t->now_ns;
+    else
+        run->events[run->n++] = (profile_event){begin, t->now_ns, step, (uint8_t)stage};
+}
+
 static inline void profile_computed(profile_thread *t, uint32_t step, int stage)
 {
     uint64_t now = profile_clock();
     t->compute_ns[step] += now - t->now_ns;
-    if (t->run) t->run->events[t->run->n++] = (profile_event){t->now_ns, now, step, (uint8_t)stage};
+    const uint64_t begin = t->now_ns;
     t->now_ns = now;
+    profile_note(t, begin, step, stage);
 }
 
 /* The same for one of the nodes that take turns in a chain, without an event of its own... */
@@ -82,8 +95,7 @@ static inline void profile_took_turn(profile_thread *t, uint32_t step)
 /* ... and the event of the chain, which began at `begin`. */
 static inline void profile_chained(profile_thread *t, uint32_t head, int stage, uint64_t begin)
 {
-    if (t->run && begin < t->now_ns)
-        t->run->events[t->run->n++] = (profile_event){begin, t->now_ns, head, (uint8_t)stage};
+    if (begin < t->now_ns) profile_note(t, begin, head, stage);
 }
 
 /* Charges the time since the last reading to the barrier of the segment that the thread is in. */

@@ -1,10 +1,10 @@
 /* Sessions: a plan bound to memory, and the executor.
  *
  * One parallel region a run. All threads walk the groups; the tiles of a group's nodes are laid end
- * to end and each thread takes a stretch of equal work; a barrier separates segments. The tiles
- * come from shapes alone and each computes the same wherever it runs, so the results do not depend
- * on the number of threads. Everything a run needs was made when the session was: it allocates
- * nothing. */
+ * to end and each thread takes a stretch of equal work, or slices of a long one as it gets free; a
+ * barrier separates segments. The tiles come from shapes alone and each computes the same wherever
+ * it runs, so the results do not depend on the number of threads. Everything a run needs was made
+ * when the session was: it allocates nothing. */
 #include "profile.h"
 
 #include <omp.h>
@@ -30,6 +30,7 @@ struct weft_session {
     bool owns_arena, poison;
     int threads;
     weft_run_state run;
+    atomic_llong *claimed; /* by group and stage: the work that threads have taken so far */
     fault fault;
     weft_profile *profile; /* NULL if there never was one */
     bool profiling;
@@ -176,7 +177,8 @@ weft_session *weft_session_new(const weft_plan *plan, weft_params *params,
         atomic_flag_clear(&s->fault.lock);
         s->tensors = calloc(plan->n_operands + 1, sizeof *s->tensors);
         s->calls = calloc(2 * plan->n_steps + 1, sizeof *s->calls);
-        good = s->tensors && s->calls;
+        s->claimed = calloc(2 * plan->n_groups + 1, sizeof *s->claimed);
+        good = s->tensors && s->calls && s->claimed;
     }
     if (!good)
         weft_error_set(error, WEFT_NO_MEMORY, "session", "no memory for the session");
@@ -194,6 +196,7 @@ void weft_session_free(weft_session *session)
     free(session->workspace);
     free(session->tensors);
     free(session->calls);
+    free(session->claimed);
     profile_free(session->profile);
     free(session);
 }
@@ -414,6 +417,30 @@ INLINE void run_parts(const weft_session *s, profile_thread *notes, const plan_g
     }
 }
 
+/* Work from which on threads take slices of a group as they get free, so that none waits long for
+ * another that met slower parts; below, each has its share from the start. In nanoseconds. */
+#define SLICED_WORK      200000
+#define SLICES_OF_THREAD 12
+
+/* One thread's share of a stage of a group. */
+INLINE void run_share(weft_session *s, profile_thread *notes, uint32_t g, int stage, int thread,
+                      int threads)
+{
+    const plan_group *group = &s->plan->groups[g];
+    const int64_t total = group->work[stage];
+    if (total < SLICED_WORK || threads == 1) {
+        run_parts(s, notes, group, stage, total * thread / threads, total * (thread + 1) / threads);
+        return;
+    }
+    const int64_t slice = total / (threads * SLICES_OF_THREAD) + 1;
+    atomic_llong *claimed = &s->claimed[2 * (size_t)g + (size_t)stage];
+    for (;;) {
+        int64_t begin = atomic_fetch_add_explicit(claimed, slice, memory_order_relaxed);
+        if (begin >= total) break;
+        run_parts(s, notes, group, stage, begin, begin + slice < total ? begin + slice : total);
+    }
+}
+
 /* Fills the buffers that begin to live in this group, so that a read before the write shows. */
 static void poison_group(const weft_session *s, uint32_t g)
 {
@@ -459,8 +486,7 @@ INLINE void run_groups(weft_session *s, profile_thread *notes)
 #pragma omp barrier
                 if (notes) profile_waited(notes);
             }
-            run_parts(s, notes, group, stage, total * thread / threads,
-                      total * (thread + 1) / threads);
+            run_share(s, notes, g, stage, thread, threads);
         }
     }
 }
@@ -506,6 +532,7 @@ weft_status weft_run(weft_session *session)
     memset(&session->error, 0, sizeof session->error);
     atomic_store(&f->step, NO_FAULT);
     f->index = f->limit = 0;
+    for (size_t i = 0; i < 2 * session->plan->n_groups; i++) atomic_init(&session->claimed[i], 0);
     if (session->profiling)
         run_profiled(session);
     else
