@@ -11,12 +11,14 @@
 #include "kernel.h"
 
 /* Rows of a tile that fill the second-level cache with GEMM_DEPTH columns of A. */
-#define GEMM_TILE_ROWS 112
-#define GEMM_DEEP_ROWS 224
+#define GEMM_TILE_ROWS 84
+#define GEMM_DEEP_ROWS 168
+/* Tiles have multiples of so many rows, which the kernels of the widest vectors take whole. */
+#define GEMM_EVEN_ROWS 14
 #define GEMM_DEPTH     512
 /* Elements that gemm_tile works in: the packed block of A, at the least efficient height, a panel
  * of B, and a corner of C. */
-#define GEMM_WORKSPACE ((GEMM_DEEP_ROWS / 6 + 2) * 8 * GEMM_DEPTH + 40 * GEMM_DEPTH + 14 * 32)
+#define GEMM_WORKSPACE ((GEMM_DEEP_ROWS * 3 / 2 / 6 + 4) * 8 * GEMM_DEPTH + 40 * GEMM_DEPTH + 14 * 32)
 
 #ifdef WEFT_KERNEL_ISA
 
@@ -223,7 +225,7 @@ static inline void gemm_dots(int64_t m, int64_t n, int64_t k, const gemm_matrix 
         }
 }
 
-/* C [m, n] = A [m, k] B [k, n] for m <= GEMM_TILE_ROWS; rows of C lie c_row apart. `panels`, if not
+/* C [m, n] = A [m, k] B [k, n] for m <= 3/2 GEMM_DEEP_ROWS; rows of C lie c_row apart. `panels`, if not
  * NULL, is all of B in panels of k x GEMM_COLUMNS, as gemm_pack_panel makes them; if it is NULL and
  * B's rows are dense and `direct`, B is read as it lies. */
 static inline void gemm_tile(int64_t m, int64_t n, int64_t k, const gemm_matrix *a,

@@ -65,13 +65,14 @@ static inline void cut_for_kernels(product *p)
     double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k;
     p->shared = p->batches == 1 && p->m > GEMM_TILE_ROWS && p->k <= MOST_SHARED / p->n;
     /* Where each tile packs its own columns of B, more rows share them. */
-    int64_t rows = ceil_div(p->m, p->shared ? GEMM_TILE_ROWS : GEMM_DEEP_ROWS);
+    int64_t most = p->shared ? GEMM_TILE_ROWS : GEMM_DEEP_ROWS;
+    int64_t rows = p->m > most ? (p->m + most / 2) / most : 1;
     double affordable = flops / LEAST_TILE_FLOPS / (double)rows;
     int64_t wanted = ceil_div(p->shared ? WANTED_TILES : WANTED_TILES / 2, rows * p->batches);
     int64_t columns = p->k > GEMM_DEPTH ? ceil_div(p->n, DEEP_COLUMNS) : 1;
     if ((double)wanted > affordable) wanted = (int64_t)affordable;
     if (columns < wanted) columns = wanted;
-    p->tile_m = ceil_div(ceil_div(p->m, rows), 2) * 2;
+    p->tile_m = ceil_div(ceil_div(p->m, rows), GEMM_EVEN_ROWS) * GEMM_EVEN_ROWS;
     p->tile_n = ceil_div(ceil_div(p->n, columns), 32) * 32;
 }
 
