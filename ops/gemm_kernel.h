@@ -15,7 +15,7 @@
 #define GEMM_DEEP_ROWS 168
 /* Tiles have multiples of so many rows, which the kernels of the widest vectors take whole. */
 #define GEMM_EVEN_ROWS 14
-#define GEMM_DEPTH     512
+#define GEMM_DEPTH     768
 /* Elements that gemm_tile works in: the packed block of A, at the least efficient height, a panel
  * of B, and a corner of C. */
 #define GEMM_WORKSPACE ((GEMM_DEEP_ROWS * 3 / 2 / 6 + 4) * 8 * GEMM_DEPTH + 40 * GEMM_DEPTH + 14 * 32)
