@@ -18,7 +18,8 @@
 #define GEMM_DEPTH     768
 /* Elements that gemm_tile works in: the packed block of A, at the least efficient height, a panel
  * of B, and a corner of C. */
-#define GEMM_WORKSPACE ((GEMM_DEEP_ROWS * 3 / 2 / 6 + 4) * 8 * GEMM_DEPTH + 40 * GEMM_DEPTH + 14 * 32)
+#define GEMM_WORKSPACE                                                                             \
+    ((GEMM_DEEP_ROWS * 3 / 2 / 6 + 4) * 8 * GEMM_DEPTH + 40 * GEMM_DEPTH + 14 * 32)
 
 #ifdef WEFT_KERNEL_ISA
 
@@ -225,9 +226,9 @@ static inline void gemm_dots(int64_t m, int64_t n, int64_t k, const gemm_matrix 
         }
 }
 
-/* C [m, n] = A [m, k] B [k, n] for m <= 3/2 GEMM_DEEP_ROWS; rows of C lie c_row apart. `panels`, if not
- * NULL, is all of B in panels of k x GEMM_COLUMNS, as gemm_pack_panel makes them; if it is NULL and
- * B's rows are dense and `direct`, B is read as it lies. */
+/* C [m, n] = A [m, k] B [k, n] for m <= 3/2 GEMM_DEEP_ROWS; rows of C lie c_row apart. `panels`, if
+ * not NULL, is all of B in panels of k x GEMM_COLUMNS, as gemm_pack_panel makes them; if it is NULL
+ * and B's rows are dense and `direct`, B is read as it lies. */
 static inline void gemm_tile(int64_t m, int64_t n, int64_t k, const gemm_matrix *a,
                              const gemm_matrix *b, const T *panels, bool direct, T *c,
                              int64_t c_row, T *workspace)
