@@ -12,9 +12,11 @@
 #define LEAST_TILE_FLOPS 1e6
 #define WANTED_TILES     32
 #define DEEP_COLUMNS     512
-/* The most elements of B that are packed once for all tiles, and panels that one part packs. */
-#define MOST_SHARED  (8 << 20)
-#define SHARED_WIDTH 128
+/* The most elements of B that are packed once for all tiles, the flops for which a stage of its own
+ * and its barrier pay, and the columns that one part packs. */
+#define MOST_SHARED        (8 << 20)
+#define LEAST_SHARED_FLOPS 5e7
+#define SHARED_WIDTH       128
 /* With fewer rows it does not pay to pack B. */
 #define PACKING_ROWS 48
 
@@ -63,7 +65,8 @@ static inline void cut_for_library(product *p)
 static inline void cut_for_kernels(product *p)
 {
     double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k;
-    p->shared = p->batches == 1 && p->m > GEMM_TILE_ROWS && p->k <= MOST_SHARED / p->n;
+    p->shared = p->batches == 1 && p->m > GEMM_TILE_ROWS && p->k <= MOST_SHARED / p->n &&
+                flops >= LEAST_SHARED_FLOPS;
     /* Where each tile packs its own columns of B, more rows share them. */
     int64_t most = p->shared ? GEMM_TILE_ROWS : GEMM_DEEP_ROWS;
     int64_t rows = p->m > most ? (p->m + most / 2) / most : 1;
