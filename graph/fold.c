@@ -74,8 +74,7 @@ static void compute(folding *f, const weft_op *op, const void *attr, weft_kernel
                       .run = &run};
     int stages = op->stages ? op->stages : 1;
     for (call.stage = 0; call.stage < stages; call.stage++) {
-        call.parts =
-            op->parts ? op->parts(&call) : (weft_shape_numel(call.out[0].shape) + 16383) / 16384;
+        call.parts = op_parts(op, &call);
         for (int64_t part = 0; part < call.parts; part++) kernel(&call, part);
     }
 }

@@ -86,6 +86,13 @@ static inline bool op_has_kernel(const weft_op *op)
     return false;
 }
 
+/* How many parts a call's stage has. */
+static inline int64_t op_parts(const weft_op *op, const weft_call *call)
+{
+    return op->parts ? op->parts(call)
+                     : (weft_shape_numel(call->out[0].shape) + WEFT_TILE - 1) / WEFT_TILE;
+}
+
 static inline unsigned node_rows(const node_record *node)
 {
     return node->op->rowwise ? node->op->rowwise(node->attr) : 0;
@@ -165,8 +172,6 @@ bool chains_make(const weft_graph *g, uint32_t *order, size_t n_order, uint32_t 
 void chain_size(const weft_graph *g, uint32_t node, int64_t *rows, int64_t *columns);
 /* Value `id` as an operand of a chain of that size; false if it is no such matrix. */
 bool chain_matrix(const weft_graph *g, uint32_t id, weft_shape out, plan_matrix *matrix);
-/* Elements of a block that a chain cuts itself: as of an elementwise op's tile. */
-#define CHAIN_BLOCK 16384
 /* Inputs and outputs of a chained node at most. */
 #define CHAIN_OPERANDS 8
 /* Whether every element of a matrix of that size lies where it does in a dense one. */

@@ -101,9 +101,7 @@ static void run_step(const weft_plan *plan, const plan_step *step, const weft_ca
     const weft_op *op = plan->graph->nodes[step->node].op;
     for (int stage = 0; stage < step->stages; stage++) {
         weft_call call = calls[stage];
-        if (step->links || step->linked)
-            call.parts = op->parts ? op->parts(&call)
-                                   : (weft_shape_numel(call.out[0].shape) + 16383) / 16384;
+        if (step->links || step->linked) call.parts = op_parts(op, &call);
         for (int64_t part = 0; part < call.parts; part++) step->kernel(&call, part);
     }
 }

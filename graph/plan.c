@@ -272,11 +272,6 @@ static void fill_call(const weft_plan *plan, const plan_step *step, weft_call *c
     call->node = (uint32_t)(step - plan->steps);
 }
 
-static int64_t elementwise_parts(const weft_call *call)
-{
-    return (weft_shape_numel(call->out[0].shape) + 16383) / 16384;
-}
-
 weft_tensor graph_tensor(const weft_graph *g, uint32_t id)
 {
     const value_record *v = &g->values[id];
@@ -316,9 +311,9 @@ static void set_chain(planner *p, uint32_t head)
     }
     if (op->block) return;
     bool wide =
-        !node_rows(&p->g->nodes[first->node]) && !first->whole_rows && first->columns > CHAIN_BLOCK;
-    first->block_columns = wide ? CHAIN_BLOCK : first->columns;
-    first->block_rows = first->columns < CHAIN_BLOCK ? CHAIN_BLOCK / first->columns : 1;
+        !node_rows(&p->g->nodes[first->node]) && !first->whole_rows && first->columns > WEFT_TILE;
+    first->block_columns = wide ? WEFT_TILE : first->columns;
+    first->block_rows = first->columns < WEFT_TILE ? WEFT_TILE / first->columns : 1;
     first->parts[0] = (first->rows + first->block_rows - 1) / first->block_rows *
                       ((first->columns + first->block_columns - 1) / first->block_columns);
 }
@@ -357,8 +352,7 @@ static bool make_steps(planner *p)
         weft_call call;
         fill_call(plan, step, &call);
         for (call.stage = 0; call.stage < step->stages; call.stage++)
-            step->parts[call.stage] =
-                node->op->parts ? node->op->parts(&call) : elementwise_parts(&call);
+            step->parts[call.stage] = op_parts(node->op, &call);
         call.stage = 0;
         if (node->op->scratch) step->scratch = node->op->scratch(&call); /* bytes, until placed */
         size_t workspace = node->op->workspace ? (node->op->workspace(&call) + 63) / 64 * 64 : 0;

@@ -341,7 +341,7 @@ static void run_block(const weft_session *s, const plan_step *step, const weft_b
     call.in = t;
     call.out = t + call.n_in;
     call.first = b->row * m[call.n_in].row + b->column;
-    call.parts = op->parts ? op->parts(&call) : (b->rows * b->columns + 16383) / 16384;
+    call.parts = op_parts(op, &call);
     for (int64_t part = 0; part < call.parts; part++) step->kernel(&call, part);
 }
 

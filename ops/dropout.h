@@ -20,14 +20,6 @@ static inline uint32_t dropout_limit(double p)
     return (uint32_t)(p * 4294967296.0);
 }
 
-/* The words of elements 4 index .. 4 index + 3. */
-static inline void dropout_words(uint64_t index, uint64_t stream, uint64_t step, uint32_t out[4])
-{
-    const uint32_t counter[4] = {(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)step,
-                                 (uint32_t)(step >> 32)};
-    weft_philox(counter, stream, out);
-}
-
 #ifdef WEFT_KERNEL_ISA
 #ifdef __SSE2__
 #include <immintrin.h>
@@ -81,7 +73,7 @@ static inline void dropout_rounds(dropout_wide index, uint64_t stream, uint64_t 
     }
 }
 
-/* dropout_words of DROPOUT_LANES indices: word w of lane i goes to out[w row + i]. */
+/* The words of DROPOUT_LANES indices: word w of lane i goes to out[w row + i]. */
 static inline void dropout_words_wide(dropout_wide index, uint64_t stream, uint64_t step,
                                       uint32_t *out, int64_t row)
 {

@@ -21,8 +21,7 @@
 #define WEFT_JOIN_(name, dtype, isa) weft_kernel_##name##_##dtype##_##isa
 #define WEFT_JOIN(name, dtype, isa)  WEFT_JOIN_(name, dtype, isa)
 
-/* Elements of a tile of an elementwise op: 64 KiB of f32, which stays in the second-level cache. */
-#define TILE 16384
+#define TILE WEFT_TILE
 
 static inline int64_t numel_of(const weft_shape *shape)
 {

@@ -4,24 +4,14 @@ set -uo pipefail
 weft=$(realpath "$1")
 make_run=$(realpath "$2")
 data=$(realpath "$(dirname "$0")/../tools/data/bible-en-es")
+tests=$(realpath "$(dirname "$0")")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
-failures=0
+# shellcheck source=tests/expect.sh
+. "$tests/expect.sh"
+input=in
 
-# expect STATUS TEXT COMMAND...: the exit status, and a text somewhere in what it prints.
-expect()
-{
-    local status=$1 text=$2 got
-    shift 2
-    got=$("$@" 2>&1 <in)
-    local was=$?
-    if [ $was -ne "$status" ] || ! grep -qF -- "$text" <<<"$got"; then
-        echo "failed: $* gave status $was, expected $status and \"$text\"; it printed:"
-        head -n 5 <<<"$got"
-        failures=$((failures + 1))
-    fi
-}
 # equal WHAT A B: two outputs that must be one.
 equal()
 {

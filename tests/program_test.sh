@@ -4,24 +4,12 @@
 set -uo pipefail
 weft=$(realpath "$1")
 data=$(realpath "$(dirname "$0")/../tools/data/bible-en-es")
+tests=$(realpath "$(dirname "$0")")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
-failures=0
-
-# expect STATUS TEXT COMMAND...: the exit status, and a text somewhere in what it prints.
-expect()
-{
-    local status=$1 text=$2 got
-    shift 2
-    got=$("$@" 2>&1 </dev/null)
-    local was=$?
-    if [ $was -ne "$status" ] || ! grep -qF -- "$text" <<<"$got"; then
-        echo "failed: $* gave status $was, expected $status and \"$text\"; it printed:"
-        head -n 5 <<<"$got"
-        failures=$((failures + 1))
-    fi
-}
+# shellcheck source=tests/expect.sh
+. "$tests/expect.sh"
 
 expect 2 "Usage: weft" "$weft"
 expect 0 "Usage: weft" "$weft" --help

@@ -6,31 +6,14 @@ set -uo pipefail
 weft=$(realpath "$1")
 source_root=$(realpath "$(dirname "$0")/..")
 data=$source_root/tools/data/bible-en-es
+tests=$(realpath "$(dirname "$0")")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
+# shellcheck source=tests/expect.sh
+. "$tests/expect.sh"
 export OMP_WAIT_POLICY=passive
-failures=0
 skipped=()
-
-fail()
-{
-    echo "failed: $*"
-    failures=$((failures + 1))
-}
-
-# expect STATUS TEXT COMMAND...: the exit status, and a text somewhere in what it prints.
-expect()
-{
-    local status=$1 text=$2 got
-    shift 2
-    got=$("$@" 2>&1 </dev/null)
-    local was=$?
-    if [ $was -ne "$status" ] || ! grep -qF -- "$text" <<<"$got"; then
-        fail "$* gave status $was, expected $status and \"$text\"; it printed:"
-        head -n 12 <<<"$got"
-    fi
-}
 
 for l in en es; do
     head -n 300 "$data/train.$l" >"train.$l"

@@ -6,27 +6,20 @@
 
 /* Ids are of [1, vocab), the last one is padding; truth values are seldom true; numbers are of
  * [-1, 1), scalars (a learning rate) 1e-4. */
-static void fill(void *data, weft_dtype dtype, int64_t n, int64_t vocab, uint64_t seed)
+static void fill(void *data, weft_type type, int64_t vocab, uint64_t seed)
 {
-    for (int64_t i = 0; i < n; i++) {
-        const uint32_t counter[4] = {(uint32_t)i, (uint32_t)(i >> 32), 0, 0};
-        uint32_t r[4];
-        weft_philox(counter, seed, r);
-        double x = n == 1 ? 1e-4 : (double)r[0] / 2147483648.0 - 1;
-        switch (dtype) {
-        case WEFT_F32:
-            ((float *)data)[i] = (float)x;
-            break;
-        case WEFT_F64:
-            ((double *)data)[i] = x;
-            break;
-        case WEFT_I32:
-            ((int32_t *)data)[i] = i == n - 1 || vocab < 2 ? 0 : 1 + (int32_t)(r[0] % (vocab - 1));
-            break;
-        default:
-            ((bool *)data)[i] = r[0] % 8 == 0;
-        }
+    int64_t n = weft_shape_numel(type.shape);
+    weft_sample_input like = {type.dtype, type.shape, -1, 1, false};
+    if (type.dtype == WEFT_I32) {
+        like.low = vocab > 1;
+        like.high = vocab > 1 ? (double)vocab : 1;
+    } else if (type.dtype == WEFT_BOOL) {
+        like.high = 0.125;
+    } else if (n == 1) {
+        like.low = like.high = 1e-4;
     }
+    weft_sample_fill(&like, type.dtype, seed, data);
+    if (type.dtype == WEFT_I32 && n > 0) ((int32_t *)data)[n - 1] = 0;
 }
 
 weft_status tool_examples(const built_model *m, examples *out, weft_error *error)
@@ -38,16 +31,15 @@ weft_status tool_examples(const built_model *m, examples *out, weft_error *error
         weft_node_info node = weft_graph_node(g, i);
         if (node.op != &weft_op_input) continue;
         weft_value input = weft_value_from_id(g, node.first_out);
-        weft_dtype dtype = weft_dtype_of(g, input);
-        int64_t n = weft_shape_numel(weft_shape_of(g, input));
-        size_t bytes = (size_t)n * weft_dtype_bytes(dtype);
+        weft_type type = {weft_dtype_of(g, input), weft_shape_of(g, input)};
+        size_t bytes = (size_t)weft_shape_numel(type.shape) * weft_dtype_bytes(type.dtype);
         void *data = calloc(1, bytes + 1);
         if (!data) {
             examples_free(out);
             return weft_error_set(error, WEFT_NO_MEMORY, "inputs", "no memory for %zu bytes",
                                   bytes);
         }
-        fill(data, dtype, n, m->io.vocab, i + 1);
+        fill(data, type, m->io.vocab, i + 1);
         out->feed[out->n++] = (weft_check_feed){input, data, bytes};
     }
     return WEFT_OK;

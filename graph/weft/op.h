@@ -181,6 +181,9 @@ typedef enum weft_gradient {
  * and v4 (AVX-512); where one is NULL the next lower one serves. */
 typedef enum weft_isa { WEFT_ISA_BASE, WEFT_ISA_V3, WEFT_ISA_V4, WEFT_ISAS } weft_isa;
 
+/* Elements of a tile of an elementwise op: 64 KiB of f32, which stays in the second-level cache. */
+#define WEFT_TILE 16384
+
 struct weft_op {
     const char *name;
     const char *doc;               /* one paragraph with the formula */
@@ -194,7 +197,7 @@ struct weft_op {
     bool key_output; /* the kernel is chosen by output 0's dtype instead of input 0's */
     weft_takes takes;
     uint8_t stages;                             /* 0 means 1; a barrier between two stages */
-    int64_t (*parts)(const weft_call *call);    /* of call->stage; NULL: elementwise tiles */
+    int64_t (*parts)(const weft_call *call);    /* of call->stage; NULL: WEFT_TILEs of output 0 */
     size_t (*scratch)(const weft_call *call);   /* NULL: none */
     size_t (*workspace)(const weft_call *call); /* bytes for each thread; NULL: none */
     void (*cost)(const weft_call *call, weft_cost *cost); /* NULL: one flop an output element */
