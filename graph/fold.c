@@ -48,6 +48,7 @@ static bool take_memory(folding *f, const weft_op *op, weft_call *call)
 {
     size_t scratch = op->scratch ? op->scratch(call) : 0;
     size_t workspace = op->workspace ? op->workspace(call) : 0;
+    workspace += NOTE_BYTES;
     f->scratch = aligned_alloc(64, (scratch + 64) / 64 * 64);
     f->workspace = aligned_alloc(64, (workspace + 64) / 64 * 64);
     bool good = f->scratch && f->workspace;
@@ -75,6 +76,7 @@ static void compute(folding *f, const weft_op *op, const void *attr, weft_kernel
     int stages = op->stages ? op->stages : 1;
     for (call.stage = 0; call.stage < stages; call.stage++) {
         call.parts = op_parts(op, &call);
+        *weft_call_note(&call) = 0;
         for (int64_t part = 0; part < call.parts; part++) kernel(&call, part);
     }
 }

@@ -86,6 +86,9 @@ static inline bool op_has_kernel(const weft_op *op)
     return false;
 }
 
+/* Before each thread's workspace; see weft_call_note. */
+#define NOTE_BYTES 64
+
 /* How many parts a call's stage has. */
 static inline int64_t op_parts(const weft_op *op, const weft_call *call)
 {

@@ -102,6 +102,7 @@ static void run_step(const weft_plan *plan, const plan_step *step, const weft_ca
     for (int stage = 0; stage < step->stages; stage++) {
         weft_call call = calls[stage];
         if (step->links || step->linked) call.parts = op_parts(op, &call);
+        if (op->workspace) *weft_call_note(&call) = 0;
         for (int64_t part = 0; part < call.parts; part++) step->kernel(&call, part);
     }
 }

@@ -355,7 +355,9 @@ static bool make_steps(planner *p)
             step->parts[call.stage] = op_parts(node->op, &call);
         call.stage = 0;
         if (node->op->scratch) step->scratch = node->op->scratch(&call); /* bytes, until placed */
-        size_t workspace = node->op->workspace ? (node->op->workspace(&call) + 63) / 64 * 64 : 0;
+        size_t workspace = 0;
+        if (node->op->workspace)
+            workspace = (node->op->workspace(&call) + 63) / 64 * 64 + NOTE_BYTES;
         if (workspace > plan->stats.workspace_bytes) plan->stats.workspace_bytes = workspace;
     }
     for (uint32_t i = 0; i < p->n_order; i += p->links[i] + 1) set_chain(p, i);

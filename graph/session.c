@@ -57,10 +57,15 @@ void weft_call_not_finite(const weft_call *call, size_t input)
     weft_call_fail(call, (int64_t)input, -1);
 }
 
-void *weft_call_workspace(const weft_call *call)
+int64_t *weft_call_note(const weft_call *call)
 {
     const weft_run_state *run = call->run;
-    return run->workspace + (size_t)omp_get_thread_num() * run->workspace_bytes;
+    return (int64_t *)(run->workspace + (size_t)omp_get_thread_num() * run->workspace_bytes);
+}
+
+void *weft_call_workspace(const weft_call *call)
+{
+    return (char *)weft_call_note(call) + NOTE_BYTES;
 }
 
 /* ---- Binding ---- */
@@ -407,6 +412,7 @@ INLINE void run_parts(const weft_session *s, profile_thread *notes, const plan_g
         int64_t from = part_after(step, stage, before, begin);
         int64_t to = part_after(step, stage, before, end);
         const weft_call *call = &s->calls[2 * (size_t)i + (size_t)stage];
+        if (s->workspace && from < to) *weft_call_note(call) = 0;
         if (step->links && stage == step->stages - 1) {
             run_chain(s, notes, i, stage, from, to);
         } else {
@@ -419,8 +425,8 @@ INLINE void run_parts(const weft_session *s, profile_thread *notes, const plan_g
 
 /* Work from which on threads take slices of a group as they get free, so that none waits long for
  * another that met slower parts; below, each has its share from the start. In nanoseconds. */
-#define SLICED_WORK      200000
-#define SLICES_OF_THREAD 12
+#define SLICED_WORK 200000
+#define LEAST_SLICE 10000
 
 /* One thread's share of a stage of a group. */
 INLINE void run_share(weft_session *s, profile_thread *notes, uint32_t g, int stage, int thread,
@@ -432,12 +438,16 @@ INLINE void run_share(weft_session *s, profile_thread *notes, uint32_t g, int st
         run_parts(s, notes, group, stage, total * thread / threads, total * (thread + 1) / threads);
         return;
     }
-    const int64_t slice = total / (threads * SLICES_OF_THREAD) + 1;
     atomic_llong *claimed = &s->claimed[2 * (size_t)g + (size_t)stage];
-    for (;;) {
-        int64_t begin = atomic_fetch_add_explicit(claimed, slice, memory_order_relaxed);
-        if (begin >= total) break;
-        run_parts(s, notes, group, stage, begin, begin + slice < total ? begin + slice : total);
+    long long begin = atomic_load_explicit(claimed, memory_order_relaxed);
+    while (begin < total) {
+        long long slice = (total - begin) / (2 * threads), end;
+        end = slice > LEAST_SLICE ? begin + slice : begin + LEAST_SLICE;
+        if (!atomic_compare_exchange_weak_explicit(claimed, &begin, end, memory_order_relaxed,
+                                                   memory_order_relaxed))
+            continue;
+        run_parts(s, notes, group, stage, begin, end < total ? end : total);
+        begin = atomic_load_explicit(claimed, memory_order_relaxed);
     }
 }
 

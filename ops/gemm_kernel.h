@@ -18,8 +18,8 @@
 #define GEMM_DEPTH     768
 /* Elements that gemm_tile works in: the packed block of A, at the least efficient height, a panel
  * of B, and a corner of C. */
-#define GEMM_WORKSPACE                                                                             \
-    ((GEMM_DEEP_ROWS * 3 / 2 / 6 + 4) * 8 * GEMM_DEPTH + 40 * GEMM_DEPTH + 14 * 32)
+#define GEMM_PACKED    ((GEMM_DEEP_ROWS * 3 / 2 / 6 + 1) * 8 * GEMM_DEPTH)
+#define GEMM_WORKSPACE (GEMM_PACKED + 32 * GEMM_DEPTH + 14 * 32)
 
 #ifdef WEFT_KERNEL_ISA
 
@@ -47,6 +47,8 @@
 /* Steps of k that B is fetched ahead of its use: rows that lie pages apart, as those of an unpacked
  * matrix do, are fetched by nobody else. */
 #define GEMM_AHEAD 32
+/* The same, where rows are copied. */
+#define GEMM_COPY_AHEAD 16
 /* From one step of k to the next in a packed block of A. */
 #define GEMM_STEP ((GEMM_ROWS + 3) / 4 * 4)
 
@@ -127,6 +129,7 @@ static inline int64_t gemm_height(int64_t rows)
 static inline void gemm_transpose(const T *x, int64_t row, int64_t rows, int64_t k, T *out,
                                   int64_t step)
 {
+    const int64_t line = 64 / (int64_t)sizeof(T);
     for (int64_t next = 0; next < rows; next += 4) {
         /* The last four overlap those before. */
         int64_t i = rows >= 4 && rows - next < 4 ? rows - 4 : next;
@@ -138,6 +141,8 @@ static inline void gemm_transpose(const T *x, int64_t row, int64_t rows, int64_t
         const T *from = x + i * row;
         int64_t p = 0;
         for (; p + 4 <= k; p += 4) {
+            /* A line of one of the next four rows. */
+            __builtin_prefetch(from + (4 + p / 4 % 4) * row + p / line * line);
             gemm_four a = *(const gemm_four *)(from + p), b = *(const gemm_four *)(from + row + p);
             gemm_four c = *(const gemm_four *)(from + 2 * row + p);
             gemm_four d = *(const gemm_four *)(from + 3 * row + p);
@@ -156,37 +161,48 @@ static inline void gemm_transpose(const T *x, int64_t row, int64_t rows, int64_t
     }
 }
 
-static inline __attribute__((always_inline)) void gemm_copy(const T *x, int64_t outer, size_t rows,
-                                                            int64_t k, T *out, int64_t step)
+/* The same for x[p outer + i], blocks of `height` at once, so that a line of memory is read once.
+ */
+static inline __attribute__((always_inline)) void gemm_copy(const T *x, int64_t outer, int64_t rows,
+                                                            int64_t height, int64_t k, T *out,
+                                                            int64_t block, int64_t step)
 {
+    const int64_t line = 64 / (int64_t)sizeof(T);
     for (int64_t p = 0; p < k; p++) {
+        const T *from = x + p * outer, *ahead = from + GEMM_COPY_AHEAD * outer;
         /* Rows that lie pages apart are fetched by nobody else. */
-        __builtin_prefetch(x + (p + 16) * outer);
-        __builtin_prefetch(x + (p + 16) * outer + rows - 1);
-        memcpy(out + p * step, x + p * outer, rows * sizeof *out);
+        for (int64_t i = 0; i < rows + line - 1; i += line) __builtin_prefetch(ahead + i);
+        int64_t i = 0;
+        T *to = out + p * step;
+        for (; i + height <= rows; i += height, to += block)
+            memcpy(to, from + i, (size_t)height * sizeof *to);
+        if (i < rows) memcpy(to, from + i, (size_t)(rows - i) * sizeof *to);
     }
 }
 
-/* out[p][i] = x[i inner + p outer] for i < rows; what lies between rows and step is not written. */
-static inline void gemm_pack(const T *x, int64_t inner, int64_t outer, int64_t rows, int64_t k,
-                             T *out, int64_t step)
+/* out[i / height][p][i % height] = x[i inner + p outer] for i < rows; blocks lie `block` apart, and
+ * what lies between height and step is not written. */
+static inline void gemm_pack(const T *x, int64_t inner, int64_t outer, int64_t rows, int64_t height,
+                             int64_t k, T *out, int64_t block, int64_t step)
 {
-    if (inner == 1 && rows == GEMM_ROWS)
-        gemm_copy(x, outer, GEMM_ROWS, k, out, step);
-    else if (inner == 1 && rows == GEMM_COLUMNS)
-        gemm_copy(x, outer, GEMM_COLUMNS, k, out, step);
+    if (inner == 1 && height == GEMM_ROWS)
+        gemm_copy(x, outer, rows, GEMM_ROWS, k, out, block, step);
+    else if (inner == 1 && height == GEMM_COLUMNS)
+        gemm_copy(x, outer, rows, GEMM_COLUMNS, k, out, block, step);
     else if (inner == 1)
-        gemm_copy(x, outer, (size_t)rows, k, out, step);
+        gemm_copy(x, outer, rows, height, k, out, block, step);
     else
-        gemm_transpose(x, inner, rows, k, out, step);
+        for (int64_t i = 0; i < rows; i += height, out += block)
+            gemm_transpose(x + i * inner, inner, rows - i < height ? rows - i : height, k, out,
+                           step);
 }
 
-/* Columns [column, column + GEMM_COLUMNS) of b, those that exist. */
-static inline void gemm_pack_panel(const gemm_matrix *b, int64_t n, int64_t k, int64_t column,
-                                   T *out)
+/* Columns [first, last) of b, [k, *], as panels of GEMM_COLUMNS. */
+static inline void gemm_pack_panels(const gemm_matrix *b, int64_t first, int64_t last, int64_t k,
+                                    T *out)
 {
-    int64_t width = n - column < GEMM_COLUMNS ? n - column : GEMM_COLUMNS;
-    gemm_pack(b->data + column * b->column, b->column, b->row, width, k, out, GEMM_COLUMNS);
+    gemm_pack(b->data + first * b->column, b->column, b->row, last - first, GEMM_COLUMNS, k, out,
+              GEMM_COLUMNS * k, GEMM_COLUMNS);
 }
 
 /* C [m, n] = A [m, k] B [k, n] where rows of A and columns of B are dense: each element is a dot
@@ -226,26 +242,52 @@ static inline void gemm_dots(int64_t m, int64_t n, int64_t k, const gemm_matrix 
         }
 }
 
+/* Asks for the share [from, to) of `all` of a matrix that is to be packed soon, so that it comes
+ * while sums are made. */
+static inline void gemm_fetch(const T *x, int64_t rows, int64_t width, int64_t row, int64_t from,
+                              int64_t to, int64_t all)
+{
+    const int64_t line = 64 / (int64_t)sizeof(T), across = ceil_div(width, line);
+    int64_t at = rows * across * from / all, end = rows * across * to / all;
+    int64_t i = at / across, j = at % across;
+    for (; at < end; at++) {
+        __builtin_prefetch(x + i * row + j * line, 0, 2);
+        if (++j < across) continue;
+        j = 0;
+        i++;
+    }
+}
+
 /* C [m, n] = A [m, k] B [k, n] for m <= 3/2 GEMM_DEEP_ROWS; rows of C lie c_row apart. `panels`, if
- * not NULL, is all of B in panels of k x GEMM_COLUMNS, as gemm_pack_panel makes them; if it is NULL
- * and B's rows are dense and `direct`, B is read as it lies. */
+ * not NULL, is all of B in panels of k x GEMM_COLUMNS, as gemm_pack_panels makes them; if it is
+ * NULL and B's rows are dense and `direct`, B is read as it lies. `name`, not 0, is that of the
+ * rows of A in the packed form that `workspace` may still have, as `*note` tells; `next`, as many
+ * rows of A, are likely to be multiplied next. */
 static inline void gemm_tile(int64_t m, int64_t n, int64_t k, const gemm_matrix *a,
                              const gemm_matrix *b, const T *panels, bool direct, T *c,
-                             int64_t c_row, T *workspace)
+                             int64_t c_row, T *workspace, int64_t name, int64_t *note,
+                             const T *next)
 {
     int64_t blocks = ceil_div(m, GEMM_ROWS), height = ceil_div(m, blocks);
-    T *packed_a = workspace, *panel = packed_a + blocks * GEMM_STEP * GEMM_DEPTH;
-    T *corner = panel + GEMM_COLUMNS * GEMM_DEPTH;
+    T *panel = workspace, *corner = panel + GEMM_COLUMNS * GEMM_DEPTH;
+    T *packed_a = corner + GEMM_ROWS * GEMM_COLUMNS;
     gemm_function *whole = gemm_of_height(height),
                   *last = gemm_of_height(m - (blocks - 1) * height);
+    /* All pieces of A side by side where they fit, so that they last for the next tile. */
+    const int64_t fits = blocks * GEMM_STEP * k <= GEMM_PACKED, packed = fits && *note == name;
+    *note = fits ? name : 0;
     for (int64_t p = 0; p < k; p += GEMM_DEPTH) {
         int64_t depth = k - p < GEMM_DEPTH ? k - p : GEMM_DEPTH;
-        for (int64_t i = 0; i < m; i += height)
-            gemm_pack(a->data + i * a->row + p * a->column, a->row, a->column,
-                      m - i < height ? m - i : height, depth,
-                      packed_a + i / height * GEMM_STEP * depth, GEMM_STEP);
+        T *piece = packed_a + (fits ? p * blocks * GEMM_STEP : 0);
+        if (!packed)
+            gemm_pack(a->data + p * a->column, a->row, a->column, m, height, depth, piece,
+                      GEMM_STEP * depth, GEMM_STEP);
         for (int64_t j = 0; j < n; j += GEMM_COLUMNS) {
             int64_t width = n - j < GEMM_COLUMNS ? n - j : GEMM_COLUMNS, b_step = GEMM_COLUMNS;
+            if (next && a->column == 1)
+                gemm_fetch(next + p, m, depth, a->row, j, j + width, n);
+            else if (next)
+                gemm_fetch(next + p * a->column, depth, m, a->column, j, j + width, n);
             const T *columns = panel;
             if (panels) {
                 columns = panels + j * k + p * GEMM_COLUMNS;
@@ -254,11 +296,11 @@ static inline void gemm_tile(int64_t m, int64_t n, int64_t k, const gemm_matrix 
                 b_step = b->row;
             } else {
                 const gemm_matrix rest = {b->data + p * b->row, b->row, b->column};
-                gemm_pack_panel(&rest, n, depth, j, panel);
+                gemm_pack_panels(&rest, j, j + width, depth, panel);
             }
             for (int64_t i = 0; i < m; i += height) {
                 int64_t rows = m - i < height ? m - i : height;
-                const T *block = packed_a + i / height * GEMM_STEP * depth;
+                const T *block = piece + i / height * GEMM_STEP * depth;
                 gemm_function *sums = rows == height ? whole : last;
                 /* Kernels write whole panels, and as many rows as they have. */
                 if (width == GEMM_COLUMNS && gemm_height(rows) == rows) {

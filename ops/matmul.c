@@ -10,7 +10,7 @@
 /* Tiles for our own kernels: at least so many flops; so many tiles; columns whose sums stay in the
  * second-level cache while k goes on beyond GEMM_DEPTH. */
 #define LEAST_TILE_FLOPS 1e6
-#define WANTED_TILES     32
+#define WANTED_TILES     20
 #define DEEP_COLUMNS     512
 /* The most elements of B that are packed once for all tiles, the flops for which a stage of its own
  * and its barrier pay, and the columns that one part packs. */
@@ -160,9 +160,9 @@ static void call_library(const product *p, int64_t m, int64_t n, const gemm_matr
 static void pack_shared(const weft_call *call, const product *p, int64_t part)
 {
     const gemm_matrix b = matrix_of(&call->in[1]);
-    int64_t end = (part + 1) * SHARED_WIDTH < p->n ? (part + 1) * SHARED_WIDTH : p->n;
-    for (int64_t j = part * SHARED_WIDTH; j < end; j += GEMM_COLUMNS)
-        gemm_pack_panel(&b, p->n, p->k, j, (T *)call->scratch + j * p->k);
+    int64_t first = part * SHARED_WIDTH;
+    int64_t end = first + SHARED_WIDTH < p->n ? first + SHARED_WIDTH : p->n;
+    gemm_pack_panels(&b, first, end, p->k, (T *)call->scratch + first * p->k);
 }
 
 KERNEL(matmul)
@@ -195,7 +195,9 @@ KERNEL(matmul)
         gemm_dots(m, n, p.k, &a, &b, c, p.n);
     else
         gemm_tile(m, n, p.k, &a, &b, p.shared ? (T *)call->scratch + column * p.k : NULL,
-                  b.column == 1 && m < PACKING_ROWS, c, p.n, weft_call_workspace(call));
+                  b.column == 1 && m < PACKING_ROWS, c, p.n, weft_call_workspace(call),
+                  1 + batch * p.tiles_m + row / p.tile_m, weft_call_note(call),
+                  column + n == p.n && row + m < p.m ? a.data + m * a.row : NULL);
 }
 
 #else

@@ -90,8 +90,10 @@ WEFT_API void weft_call_fail(const weft_call *call, int64_t index, int64_t limit
 WEFT_API void weft_call_not_finite(const weft_call *call, size_t input);
 
 /* The calling thread's own memory, of the bytes that the op's workspace() asked for at least,
- * 64-byte aligned. What is in it does not last from part to part. */
+ * 64-byte aligned. What is in it lasts while the thread goes from part to part of one stage, and
+ * its note, a number that is 0 at first, with it: there a kernel says what a next part may find. */
 WEFT_API void *weft_call_workspace(const weft_call *call);
+WEFT_API int64_t *weft_call_note(const weft_call *call);
 
 /* The work of a node, for plans, profiles and rooflines. */
 typedef struct weft_cost {
