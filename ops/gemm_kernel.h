@@ -278,16 +278,21 @@ static inline void gemm_tile(int64_t m, int64_t n, int64_t k, const gemm_matrix 
     *note = fits ? name : 0;
     for (int64_t p = 0; p < k; p += GEMM_DEPTH) {
         int64_t depth = k - p < GEMM_DEPTH ? k - p : GEMM_DEPTH;
+        /* What is packed next: the next piece of these rows, or the first one of the next. */
+        bool more = !packed && p + GEMM_DEPTH < k;
+        int64_t at = more ? p + GEMM_DEPTH : 0;
+        int64_t soon_depth = k - at < GEMM_DEPTH ? k - at : GEMM_DEPTH;
+        const T *soon = more ? a->data + at * a->column : p + GEMM_DEPTH < k ? NULL : next;
         T *piece = packed_a + (fits ? p * blocks * GEMM_STEP : 0);
         if (!packed)
             gemm_pack(a->data + p * a->column, a->row, a->column, m, height, depth, piece,
                       GEMM_STEP * depth, GEMM_STEP);
         for (int64_t j = 0; j < n; j += GEMM_COLUMNS) {
             int64_t width = n - j < GEMM_COLUMNS ? n - j : GEMM_COLUMNS, b_step = GEMM_COLUMNS;
-            if (next && a->column == 1)
-                gemm_fetch(next + p, m, depth, a->row, j, j + width, n);
-            else if (next)
-                gemm_fetch(next + p * a->column, depth, m, a->column, j, j + width, n);
+            if (soon && a->column == 1)
+                gemm_fetch(soon, m, soon_depth, a->row, j, j + width, n);
+            else if (soon)
+                gemm_fetch(soon, soon_depth, m, a->column, j, j + width, n);
             const T *columns = panel;
             if (panels) {
                 columns = panels + j * k + p * GEMM_COLUMNS;
