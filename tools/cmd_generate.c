@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 typedef struct arguments {
@@ -108,13 +107,6 @@ static bool fail(generator *t, weft_status status, const char *where, const char
     return false;
 }
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static bool is_greedy(const arguments *a)
 {
     return !a->beams && a->sampling.temperature == 0;
@@ -174,7 +166,7 @@ static bool generate_batch(generator *t, text_line *const *lines, size_t n)
     weft_search_options o = sampling_options(&a->sampling);
     o.min_len = a->min_length;
     o.nbest = is_greedy(a) ? 1 : a->each;
-    double started = now();
+    double started = tool_seconds();
     for (size_t i = 0; inputs && i < n; i++) {
         int64_t room = t->most_len + 1 - (int64_t)lines[i]->n_ids;
         inputs[i] = (weft_search_input){lines[i]->ids, lines[i]->n_ids,
@@ -188,7 +180,7 @@ static bool generate_batch(generator *t, text_line *const *lines, size_t n)
                          : weft_search_sample(&model, inputs, n, &o, &t->error);
     }
     bool good = r != NULL;
-    t->seconds += now() - started;
+    t->seconds += tool_seconds() - started;
     for (size_t i = 0; good && i < n; i++) {
         good = text_line_keep(lines[i], r, i);
         for (size_t k = 0; k < lines[i]->n_found; k++)

@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 /* ---- The command line ---- */
@@ -150,13 +149,6 @@ static void on_signal(int signal_number)
     interrupted = 1;
 }
 
-static double now_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 typedef struct loop {
     training *t;
     bool terminal;
@@ -177,7 +169,7 @@ typedef struct loop {
 
 static double elapsed(const loop *l)
 {
-    return now_seconds() - l->begin;
+    return tool_seconds() - l->begin;
 }
 
 /* The share of the run that is done. */
@@ -319,10 +311,10 @@ static bool save(loop *l)
 static bool one_step(loop *l)
 {
     training *t = l->t;
-    double before = now_seconds();
+    double before = tool_seconds();
     if (weft_trainer_step(t->trainer, share_done(l), &l->report) != WEFT_OK)
         return take_trainer_error(t);
-    double seconds = now_seconds() - before;
+    double seconds = tool_seconds() - before;
     t->saved = false;
     if (!l->report.planned) {
         l->computing += seconds;
@@ -356,7 +348,7 @@ static bool run_loop(loop *l)
     const char *spent = weft_params_meta(t->params, "train.seconds");
     weft_trainer_state s = weft_trainer_get_state(t->trainer);
     l->spent_before = spent ? strtod(spent, NULL) : 0;
-    l->begin = now_seconds();
+    l->begin = tool_seconds();
     l->first_step = s.step;
     l->valid = NAN;
     t->saved = t->resume;

@@ -9,7 +9,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 typedef struct arguments {
@@ -173,13 +172,6 @@ typedef struct translator {
     weft_error error;
 } translator;
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static bool fail(translator *t, weft_status status, const char *where, const char *message)
 {
     weft_error_set(&t->error, status, where, "%s", message);
@@ -233,7 +225,7 @@ static bool translate_batch(translator *t, text_line *const *lines, size_t n)
     o.penalty = a->penalty;
     o.alpha = a->alpha;
     o.stop = a->stop;
-    double started = now();
+    double started = tool_seconds();
     if (sources && lengths && inputs) {
         for (size_t i = 0; i < n; i++) {
             double most = a->ratio * (double)lines[i]->n_ids + 10;
@@ -254,7 +246,7 @@ static bool translate_batch(translator *t, text_line *const *lines, size_t n)
             r = weft_search_beam(&model, inputs, n, &o, &t->error);
     }
     bool good = r != NULL;
-    t->seconds += now() - started;
+    t->seconds += tool_seconds() - started;
     for (size_t i = 0; good && i < n; i++) {
         good = text_line_keep(lines[i], r, i);
         for (size_t k = 0; k < lines[i]->n_found; k++)

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static const struct {
     const char *name, *doc;
@@ -61,6 +62,23 @@ int tool_print_json(cJSON *json)
     bool good = printf("%s\n", text) > 0 && fflush(stdout) == 0;
     cJSON_free(text);
     return good ? EXIT_GOOD : tool_fail_text("output", "cannot be written");
+}
+
+size_t tool_split_options(char *text, const char **options)
+{
+    char *rest = NULL;
+    size_t n = 0;
+    for (char *o = strtok_r(text, " ", &rest); o && n < WEFT_MODEL_OPTIONS;
+         o = strtok_r(NULL, " ", &rest))
+        options[n++] = o;
+    return n;
+}
+
+double tool_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 void tool_take_model_arg(model_args *args, const char *text, struct argp_state *state)

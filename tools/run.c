@@ -44,9 +44,8 @@ static bool load_vocabularies(trained_run *r, const char *folder, weft_error *er
 static bool find_model(trained_run *r, const char *path, weft_error *error)
 {
     const char *stored = weft_params_meta(r->params, "model_options");
-    char texts[TOOL_OPTIONS_TEXT], vocab[32], *rest = NULL;
+    char texts[TOOL_OPTIONS_TEXT], vocab[32];
     const char *options[WEFT_MODEL_OPTIONS + 1];
-    size_t n = 0;
     r->model = weft_model_find(weft_params_meta(r->params, "model"));
     if (!r->model || !stored) {
         weft_error_set(error, WEFT_BAD_FILE, path, "does not say which model it is of");
@@ -55,9 +54,7 @@ static bool find_model(trained_run *r, const char *path, weft_error *error)
     int source = spm_size(r->source), target = spm_size(r->target);
     snprintf(vocab, sizeof vocab, "vocab=%d", source > target ? source : target);
     snprintf(texts, sizeof texts, "%s", stored);
-    for (char *o = strtok_r(texts, " ", &rest); o && n < WEFT_MODEL_OPTIONS;
-         o = strtok_r(NULL, " ", &rest))
-        options[n++] = o;
+    size_t n = tool_split_options(texts, options);
     options[n++] = vocab;
     return weft_model_parse(r->model, options, n, r->values, error) == WEFT_OK;
 }

@@ -46,6 +46,9 @@ typedef struct model_args {
     const char *options[WEFT_MODEL_OPTIONS];
     size_t n_options;
 } model_args;
+/* Cuts "key=value key=value ..." in place into its words, at most WEFT_MODEL_OPTIONS; returns how
+ * many. */
+size_t tool_split_options(char *text, const char **options);
 /* Takes MODEL, then options; for the key ARGP_KEY_ARG. Ends the program on a usage error. */
 void tool_take_model_arg(model_args *args, const char *text, struct argp_state *state);
 
@@ -92,12 +95,13 @@ void trial_close(trial *trial);
  * was made is left for trial_close. */
 weft_status trial_start(trial *trial, const weft_value *targets, size_t n, int threads,
                         weft_error *error);
-/* Seconds of a clock that only goes forward. */
-double tool_seconds(void);
 /* Runs it once, then `runs` times with the session's profile on; *seconds is the time around these.
  * Shows its progress on stderr when that takes long. */
 weft_status trial_profile(trial *trial, long runs, long trace_runs, double *seconds,
                           weft_error *error);
+
+/* Seconds of a clock that only goes forward. */
+double tool_seconds(void);
 
 /* A whole number of [least, most] from an argument of the command line; ends the program with a
  * usage error if it is none. */

@@ -15,13 +15,10 @@ static const weft_batch_mode modes[] = {WEFT_BATCH_PAIRS, WEFT_BATCH_PAIRS, WEFT
 bool training_choose_mode(training *t)
 {
     const weft_model *m = t->r.model;
-    char text[512], *rest = NULL;
+    char text[TOOL_OPTIONS_TEXT];
     const char *texts[WEFT_MODEL_OPTIONS];
-    size_t n = 0;
     snprintf(text, sizeof text, "%s", m->small);
-    for (char *o = strtok_r(text, " ", &rest); o && n < WEFT_MODEL_OPTIONS;
-         o = strtok_r(NULL, " ", &rest))
-        texts[n++] = o;
+    size_t n = tool_split_options(text, texts);
     weft_graph *g = weft_graph_new();
     weft_model_io io = {0};
     weft_status status = weft_model_build_text(g, m, texts, n, true, &io, &t->error);

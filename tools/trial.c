@@ -2,7 +2,6 @@
 #include "tool.h"
 
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 size_t tool_targets(const built_model *m, weft_value targets[2])
@@ -63,13 +62,6 @@ void trial_close(trial *t)
     weft_params_free(t->params);
     weft_graph_free(t->m.graph);
     memset(t, 0, sizeof *t);
-}
-
-double tool_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 weft_status trial_profile(trial *t, long runs, long trace_runs, double *seconds, weft_error *error)
