@@ -24,6 +24,7 @@ expect 0 "layer_norm" "$weft" ops
 expect 0 "parameters" "$weft" models
 expect 2 'no model "none"' "$weft" plan none
 expect 1 'no option "colour"' "$weft" plan transformer colour=3
+expect 1 'heads: "2.5" is not a whole number' "$weft" plan transformer heads=2.5
 expect 1 "must divide d_model" "$weft" plan transformer heads=7
 expect 0 '"ratio"' "$weft" plan transformer --train --json
 expect 0 "proved optimal" "$weft" plan transformer
