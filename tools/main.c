@@ -104,6 +104,16 @@ long tool_number(const char *text, const char *what, long least, long most,
     return number;
 }
 
+double tool_real(const char *text, const char *what, double least, double most,
+                 struct argp_state *state)
+{
+    char *end;
+    double x = strtod(text, &end);
+    if (end == text || *end || !(x >= least && x <= most))
+        argp_error(state, "%s must be a number from %g to %g, not \"%s\"", what, least, most, text);
+    return x;
+}
+
 static weft_status build_step(built_model *m)
 {
     weft_graph *g = m->graph;

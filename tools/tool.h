@@ -107,5 +107,8 @@ double tool_seconds(void);
  * usage error if it is none. */
 long tool_number(const char *text, const char *what, long least, long most,
                  struct argp_state *state);
+/* The same for a number of any kind. */
+double tool_real(const char *text, const char *what, double least, double most,
+                 struct argp_state *state);
 
 #endif
