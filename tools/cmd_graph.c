@@ -33,13 +33,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case KEY_INSTANCES:
         a->instances = text;
         return 0;
-    case KEY_SECONDS: {
-        char *end;
-        a->seconds = strtod(text, &end);
-        if (end == text || *end || !(a->seconds > 0 && a->seconds < 1e9))
-            argp_error(state, "--seconds takes a number above 0, not \"%s\"", text);
+    case KEY_SECONDS:
+        a->seconds = tool_real(text, "--seconds", 1e-3, 1e9, state);
         return 0;
-    }
     case 'o':
         a->output = text;
         return 0;
@@ -168,12 +164,6 @@ int cmd_models(int argc, char **argv)
 
 /* ---- dot ---- */
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && !strcmp(text + n - m, end);
-}
-
 /* Returns the exit status. */
 static int write_file(const char *path, const char *data, size_t bytes)
 {
@@ -197,7 +187,7 @@ static int render(const char *text, const char *path)
     GVC_t *gvc = gvContext();
     graph_t *graph = gvc ? agmemread(text) : NULL;
     bool failed = !memory || !graph || gvLayout(gvc, graph, "dot") != 0 ||
-                  gvRender(gvc, graph, ends_with(path, ".png") ? "png" : "svg", memory) != 0;
+                  gvRender(gvc, graph, tool_ends_with(path, ".png") ? "png" : "svg", memory) != 0;
     if (graph) {
         gvFreeLayout(gvc, graph);
         agclose(graph);
@@ -267,7 +257,7 @@ int cmd_dot(int argc, char **argv)
         return EXIT_USAGE;
     }
     weft_error error = {0};
-    bool picture = ends_with(a.output, ".svg") || ends_with(a.output, ".png");
+    bool picture = tool_ends_with(a.output, ".svg") || tool_ends_with(a.output, ".png");
     char *text = NULL;
     size_t bytes = 0;
     FILE *file = open_memstream(&text, &bytes);

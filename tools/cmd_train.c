@@ -24,16 +24,10 @@ typedef struct arguments {
     recipe early; /* of the first reading: run.out and data.folder are wanted */
 } arguments;
 
-static bool is_recipe(const char *text)
-{
-    size_t n = strlen(text);
-    return n > 5 && !strcmp(text + n - 5, ".json");
-}
-
 static error_t take_argument(arguments *a, const char *text, struct argp_state *state)
 {
     recipe *r = a->first ? &a->early : &a->t->r;
-    if (is_recipe(text)) {
+    if (tool_ends_with(text, ".json")) {
         if (a->first && a->recipe) argp_error(state, "one recipe only");
         a->recipe = text;
     } else if (!strchr(text, '=')) {

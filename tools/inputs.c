@@ -48,10 +48,8 @@ weft_status tool_examples(const built_model *m, examples *out, weft_error *error
 weft_status examples_feed(const examples *e, weft_session *session, weft_error *error)
 {
     for (size_t i = 0; i < e->n; i++)
-        if (weft_feed(session, e->feed[i].input, e->feed[i].data, e->feed[i].bytes) != WEFT_OK) {
-            const weft_error *why = weft_session_error(session);
-            return weft_error_set(error, why->status, why->where, "%s", why->message);
-        }
+        if (weft_feed(session, e->feed[i].input, e->feed[i].data, e->feed[i].bytes) != WEFT_OK)
+            return tool_take_error(weft_session_error(session), error);
     return WEFT_OK;
 }
 

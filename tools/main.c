@@ -54,6 +54,12 @@ int tool_fail_text(const char *where, const char *format, ...)
     return EXIT_ERROR;
 }
 
+weft_status tool_take_error(const weft_error *from, weft_error *error)
+{
+    if (from->status == WEFT_OK) return WEFT_OK;
+    return weft_error_set(error, from->status, from->where, "%s", from->message);
+}
+
 int tool_print_json(cJSON *json)
 {
     char *text = json ? cJSON_Print(json) : NULL;
@@ -72,6 +78,12 @@ size_t tool_split_options(char *text, const char **options)
          o = strtok_r(NULL, " ", &rest))
         options[n++] = o;
     return n;
+}
+
+bool tool_ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && !strcmp(text + n - m, end);
 }
 
 double tool_seconds(void)
@@ -138,10 +150,8 @@ weft_status tool_build(const weft_model *model, const char *const *options, size
     out->graph = weft_graph_new();
     weft_status status =
         weft_model_build_text(out->graph, model, options, n_options, training, &out->io, error);
-    if (status == WEFT_OK && training && build_step(out) != WEFT_OK) {
-        const weft_error *e = weft_graph_error(out->graph);
-        status = weft_error_set(error, e->status, e->where, "%s", e->message);
-    }
+    if (status == WEFT_OK && training && build_step(out) != WEFT_OK)
+        status = tool_take_error(weft_graph_error(out->graph), error);
     if (status == WEFT_OK) return WEFT_OK;
     weft_graph_free(out->graph);
     out->graph = NULL;

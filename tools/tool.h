@@ -8,9 +8,9 @@
 #include <stdarg.h>
 #include <cjson/cJSON.h>
 
-enum { EXIT_GOOD = 0, EXIT_ERROR = 1, EXIT_USAGE = 2 };
+/* TOOL_VERSION, a text, is defined by meson.build. */
 
-#define TOOL_VERSION "0.1.0"
+enum { EXIT_GOOD = 0, EXIT_ERROR = 1, EXIT_USAGE = 2 };
 
 /* Each command: its arguments are argv[0] = "weft NAME", argv[1 ..]. Returns the exit status. */
 int cmd_ops(int argc, char **argv);
@@ -33,6 +33,8 @@ int cmd_score(int argc, char **argv);
 /* Prints "weft: WHERE: MESSAGE" on stderr; returns EXIT_ERROR. */
 int tool_fail(const weft_error *error);
 int tool_fail_text(const char *where, const char *format, ...) WEFT_PRINTF(2, 3);
+/* Hands on the error of a graph or session, if it has one. Returns its status. */
+weft_status tool_take_error(const weft_error *from, weft_error *error);
 /* Prints JSON on stdout and frees it; returns the exit status. */
 int tool_print_json(cJSON *json);
 
@@ -99,6 +101,8 @@ weft_status trial_start(trial *trial, const weft_value *targets, size_t n, int t
  * Shows its progress on stderr when that takes long. */
 weft_status trial_profile(trial *trial, long runs, long trace_runs, double *seconds,
                           weft_error *error);
+
+bool tool_ends_with(const char *text, const char *end);
 
 /* Seconds of a clock that only goes forward. */
 double tool_seconds(void);

@@ -12,12 +12,6 @@ size_t tool_targets(const built_model *m, weft_value targets[2])
     return training ? 2 : 1;
 }
 
-static weft_status take_session_error(const weft_session *session, weft_error *error)
-{
-    const weft_error *e = weft_session_error(session);
-    return weft_error_set(error, e->status, e->where, "%s", e->message);
-}
-
 static weft_status feed_all(trial *t, weft_error *error)
 {
     examples e;
@@ -72,7 +66,7 @@ weft_status trial_profile(trial *t, long runs, long trace_runs, double *seconds,
     /* The first run touches memory and starts threads. */
     if (weft_run(t->session) != WEFT_OK ||
         weft_session_profile(t->session, true, &options) != WEFT_OK)
-        return take_session_error(t->session, error);
+        return tool_take_error(weft_session_error(t->session), error);
     double last = tool_seconds();
     for (long i = 0; i < runs; i++) {
         double begin = tool_seconds();
@@ -83,7 +77,8 @@ weft_status trial_profile(trial *t, long runs, long trace_runs, double *seconds,
             shown = terminal;
         }
         begin = tool_seconds();
-        if (weft_run(t->session) != WEFT_OK) return take_session_error(t->session, error);
+        if (weft_run(t->session) != WEFT_OK)
+            return tool_take_error(weft_session_error(t->session), error);
         *seconds += tool_seconds() - begin;
     }
     if (shown) fputs("\r\033[K", stderr);

@@ -177,8 +177,7 @@ static bool pack_file(const char *folder, const char *name, double seconds, cJSO
 
 static int is_csv(const struct dirent *entry)
 {
-    size_t n = strlen(entry->d_name);
-    return n > 4 && !strcmp(entry->d_name + n - 4, ".csv");
+    return tool_ends_with(entry->d_name, ".csv");
 }
 
 int tool_pack_instances(const char *folder, double seconds, bool json)
