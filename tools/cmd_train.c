@@ -377,12 +377,8 @@ static int report(loop *l)
         cJSON_AddNumberToObject(json, "best_step", (double)s.best_step);
         cJSON_AddNumberToObject(json, "unigram_entropy", entropy);
         cJSON_AddStringToObject(json, "checkpoint", t->model_path);
-        char *text = json ? cJSON_PrintUnformatted(json) : NULL;
-        cJSON_Delete(json);
-        if (!text) return tool_fail_text("train", "out of memory");
-        printf("%s\n", text);
-        cJSON_free(text);
-        return EXIT_GOOD;
+        return tool_write_json_line(json, stdout, "output", &t->error) ? EXIT_GOOD
+                                                                       : tool_fail(&t->error);
     }
     printf("%s after %" PRIu64 " steps: loss %.3f", l->end, s.step, s.smoothed);
     if (t->valid && isfinite(l->valid))
@@ -393,32 +389,26 @@ static int report(loop *l)
     return EXIT_GOOD;
 }
 
-static bool print_recipe(const training *t)
+static bool print_recipe(training *t)
 {
-    if (!t->json) {
-        recipe_print(&t->r, stdout);
-        return fflush(stdout) == 0;
+    if (t->json) {
+        cJSON *json = cJSON_CreateObject();
+        cJSON_AddItemToObject(json, "recipe", recipe_json(&t->r, true));
+        return tool_write_json_line(json, stdout, "output", &t->error);
     }
-    cJSON *json = cJSON_CreateObject();
-    cJSON_AddItemToObject(json, "recipe", recipe_json(&t->r, true));
-    char *text = json ? cJSON_PrintUnformatted(json) : NULL;
-    cJSON_Delete(json);
-    if (!text) return false;
-    printf("%s\n", text);
-    cJSON_free(text);
-    return fflush(stdout) == 0;
+    recipe_print(&t->r, stdout);
+    return fflush(stdout) == 0 || training_fail(t, WEFT_IO, "output", strerror(errno));
 }
 
-static bool measure(loop *l)
+/* Where progress is shown, and the machine's rate to show it by. */
+static void prepare_progress(loop *l)
 {
-    weft_error error;
     l->out = l->t->json ? stderr : stdout;
     l->terminal = isatty(l->t->json ? STDERR_FILENO : STDOUT_FILENO) == 1;
     /* Without it the line of progress lacks a number, no more. */
     if (l->t->r.run_measure &&
-        weft_measure_gemm(WEFT_F32, (int)l->t->r.run_threads, &l->gemm, &error) != WEFT_OK)
+        weft_measure_gemm(WEFT_F32, (int)l->t->r.run_threads, &l->gemm, NULL) != WEFT_OK)
         l->gemm = 0;
-    return true;
 }
 
 static int train(training *t)
@@ -429,8 +419,11 @@ static int train(training *t)
     bool good = check_recipe(t) && training_prepare_folder(t) &&
                 training_vocabularies(t, !t->resume) && training_texts(t) && fix_model_options(t) &&
                 training_write_recipe(t) && print_recipe(t) && make_trainer(t) &&
-                training_open_metrics(t, weft_trainer_get_state(t->trainer).step) && measure(&l) &&
-                run_loop(&l);
+                training_open_metrics(t, weft_trainer_get_state(t->trainer).step);
+    if (good) {
+        prepare_progress(&l);
+        good = run_loop(&l);
+    }
     if (good) return report(&l);
     if (l.terminal && l.last_line > 0) fputc('\n', l.out);
     return tool_fail(&t->error);

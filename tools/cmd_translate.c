@@ -8,6 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* In the order of weft_length_penalty and weft_beam_stop. */
+#define PENALTIES "wu|power"
+#define STOPS     "first|bound"
+
 typedef struct arguments {
     decoding_args shared;
     const char *picture;
@@ -40,8 +44,8 @@ static const struct argp_option options[] = {
     {"beam", KEY_BEAM, "N", 0, "open hypotheses of beam search (default 1: greedy)", 1},
     {"length-penalty", KEY_PENALTY, "A", 0,
      "scores are divided by the length's penalty to the power of A (default 0.6)", 1},
-    {"penalty", KEY_PENALTY_KIND, "wu|power", 0, "(5 + length) / 6 (default), or the length", 1},
-    {"stop", KEY_STOP, "first|bound", 0,
+    {"penalty", KEY_PENALTY_KIND, PENALTIES, 0, "(5 + length) / 6 (default), or the length", 1},
+    {"stop", KEY_STOP, STOPS, 0,
      "stop once as many hypotheses have ended as there are beams (default), or once none can "
      "become better",
      1},
@@ -58,11 +62,11 @@ static const struct argp_option options[] = {
     {"head", KEY_HEAD, "N", 0, "of the picture, from 0 (default: the mean of all)", 3},
     {0}};
 
-static int one_of(const char *text, const char *first, const char *second, struct argp_state *state)
+static int one_of(const char *choices, const char *text, struct argp_state *state)
 {
-    if (strcmp(text, first) != 0 && strcmp(text, second) != 0)
-        argp_error(state, "\"%s\" is neither %s nor %s", text, first, second);
-    return strcmp(text, first) != 0;
+    int choice = tool_choice(choices, text);
+    if (choice < 0) argp_error(state, "\"%s\" is none of %s", text, choices);
+    return choice;
 }
 
 static error_t parse(int key, char *text, struct argp_state *state)
@@ -79,10 +83,10 @@ static error_t parse(int key, char *text, struct argp_state *state)
         a->alpha = tool_real(text, "an exponent", -100, 100, state);
         return 0;
     case KEY_PENALTY_KIND:
-        a->penalty = (weft_length_penalty)one_of(text, "wu", "power", state);
+        a->penalty = (weft_length_penalty)one_of(PENALTIES, text, state);
         return 0;
     case KEY_STOP:
-        a->stop = (weft_beam_stop)one_of(text, "first", "bound", state);
+        a->stop = (weft_beam_stop)one_of(STOPS, text, state);
         return 0;
     case KEY_NBEST:
         a->nbest = tool_number(text, "a number of hypotheses", 1, 1024, state);

@@ -60,14 +60,15 @@ weft_status tool_take_error(const weft_error *from, weft_error *error)
     return weft_error_set(error, from->status, from->where, "%s", from->message);
 }
 
-int tool_print_json(cJSON *json)
+int tool_choice(const char *choices, const char *text)
 {
-    char *text = json ? cJSON_Print(json) : NULL;
-    cJSON_Delete(json);
-    if (!text) return tool_fail_text("json", "out of memory");
-    bool good = printf("%s\n", text) > 0 && fflush(stdout) == 0;
-    cJSON_free(text);
-    return good ? EXIT_GOOD : tool_fail_text("output", "cannot be written");
+    size_t length = strlen(text);
+    for (int i = 0; choices; i++) {
+        if (strcspn(choices, "|") == length && !strncmp(choices, text, length)) return i;
+        choices = strchr(choices, '|');
+        if (choices) choices++;
+    }
+    return -1;
 }
 
 size_t tool_split_options(char *text, const char **options)

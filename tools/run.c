@@ -1,20 +1,14 @@
 /* See run.h. */
 #include "run.h"
 
+#include "texts.h"
+
 #include <unistd.h>
 
 static bool there(const char *folder, const char *file, char *path, size_t capacity)
 {
     snprintf(path, capacity, "%s/%s", folder, file);
     return access(path, F_OK) == 0;
-}
-
-static spm *load_vocabulary(const char *path, weft_error *error)
-{
-    char message[256] = "";
-    spm *s = spm_load(path, message, sizeof message);
-    if (!s) weft_error_set(error, WEFT_BAD_FILE, path, "%s", message);
-    return s;
 }
 
 static bool load_vocabularies(trained_run *r, const char *folder, weft_error *error)
@@ -24,12 +18,12 @@ static bool load_vocabularies(trained_run *r, const char *folder, weft_error *er
                   !there(folder, "vocab.source.model", path, sizeof path);
     if (shared) {
         there(folder, "vocab.model", path, sizeof path);
-        r->source = r->target = load_vocabulary(path, error);
+        r->source = r->target = texts_vocabulary(path, error);
         return r->source != NULL;
     }
-    r->source = load_vocabulary(path, error);
+    r->source = texts_vocabulary(path, error);
     there(folder, "vocab.target.model", path, sizeof path);
-    if (r->source) r->target = load_vocabulary(path, error);
+    if (r->source) r->target = texts_vocabulary(path, error);
     return r->target != NULL;
 }
 

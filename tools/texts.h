@@ -1,10 +1,13 @@
-/* Text files, line by line, as sequences of token ids. */
+/* Vocabularies, and text files, line by line, as sequences of token ids. */
 #ifndef WEFT_TOOLS_TEXTS_H
 #define WEFT_TOOLS_TEXTS_H
 
 #include "spm.h"
 
 #include <weft/train.h>
+
+/* Loads a vocabulary; NULL after an error. */
+spm *texts_vocabulary(const char *path, weft_error *error);
 
 typedef struct texts_counts {
     size_t lines; /* of each file */

@@ -37,6 +37,14 @@ int tool_fail_text(const char *where, const char *format, ...) WEFT_PRINTF(2, 3)
 weft_status tool_take_error(const weft_error *from, weft_error *error);
 /* Prints JSON on stdout and frees it; returns the exit status. */
 int tool_print_json(cJSON *json);
+/* Writes JSON, NULL if memory is out, as one line of the file that messages call `where`, and frees
+ * it. */
+bool tool_write_json_line(cJSON *json, FILE *file, const char *where, weft_error *error);
+
+/* The bytes of a file, with a zero behind them; the caller frees them. NULL after an error. */
+char *tool_read_file(const char *path, size_t *bytes, weft_error *error);
+/* Writes a file beside, syncs it and renames it: PATH is the whole file, or as it was. */
+bool tool_replace_file(const char *path, const char *data, size_t bytes, weft_error *error);
 
 /* Adds what weft uses on this machine: version, processor, threads, caches, instruction set, and
  * the backends of products (an error if WEFT_GEMM's cannot be had). */
@@ -103,6 +111,8 @@ weft_status trial_profile(trial *trial, long runs, long trace_runs, double *seco
                           weft_error *error);
 
 bool tool_ends_with(const char *text, const char *end);
+/* The place of a text in "one|other|..."; -1 if it is none of them. */
+int tool_choice(const char *choices, const char *text);
 
 /* Seconds of a clock that only goes forward. */
 double tool_seconds(void);
