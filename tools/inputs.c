@@ -2,7 +2,6 @@
 #include "tool.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* Ids are of [1, vocab), the last one is padding; truth values are seldom true; numbers are of
  * [-1, 1), scalars (a learning rate) 1e-4. */
