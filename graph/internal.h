@@ -243,5 +243,16 @@ struct weft_plan {
 
 /* The work of one call of a step. */
 weft_cost plan_step_cost(const weft_plan *plan, const plan_step *step);
+/* Sets the error that there is no memory; false. */
+bool plan_no_memory(weft_error *error);
+
+/* ---- When nodes run (order.c) -----------------------------------------------------------------
+ */
+
+/* The nodes with kernels in an order in which they can run. */
+bool order_nodes(const weft_graph *g, uint32_t *order, size_t *n_order, weft_error *error);
+/* Cuts the plan's steps, whose parts are known, into groups and segments, and counts their work and
+ * the barriers. storage[value id]: the value that stands for what the value lies in. */
+bool groups_make(weft_plan *plan, const uint32_t *storage, weft_error *error);
 
 #endif

@@ -62,37 +62,37 @@ weft_status weft_language_step(weft_graph *graph, const weft_language_config *co
 
 /* ---- In the list of models ---- */
 
-/* name, defaults of bert, gpt and llama, choices, documentation */
+/* name, defaults of bert, gpt and llama, kind, documentation */
 #define OPTIONS(X)                                                                                 \
-    X(vocab, 8000, 8000, 8000, NULL, "tokens of the vocabulary")                                   \
-    X(d_model, 256, 256, 256, NULL, "width")                                                       \
-    X(heads, 4, 4, 8, NULL, "attention heads")                                                     \
-    X(kv_heads, 0, 0, 4, NULL, "heads of keys and values, each for several; 0: as many")           \
-    X(d_ff, 1024, 1024, 688, NULL, "width inside the feed-forward layers")                         \
-    X(layers, 4, 4, 4, NULL, "layers")                                                             \
-    X(dropout, 0.1, 0.1, 0, NULL, "probability of dropping, while training")                       \
-    X(label_smoothing, 0, 0, 0, NULL, "share of the target spread over all tokens")                \
+    X(vocab, 8000, 8000, 8000, WHOLE, "tokens of the vocabulary")                                  \
+    X(d_model, 256, 256, 256, WHOLE, "width")                                                      \
+    X(heads, 4, 4, 8, WHOLE, "attention heads")                                                    \
+    X(kv_heads, 0, 0, 4, WHOLE, "heads of keys and values, each for several; 0: as many")          \
+    X(d_ff, 1024, 1024, 688, WHOLE, "width inside the feed-forward layers")                        \
+    X(layers, 4, 4, 4, WHOLE, "layers")                                                            \
+    X(dropout, 0.1, 0.1, 0, REAL, "probability of dropping, while training")                       \
+    X(label_smoothing, 0, 0, 0, REAL, "share of the target spread over all tokens")                \
     X(norm, 1, 0, 0, NORM_PLACES, "before each sub-layer, after it, or after it and dropped out")  \
     X(activation, 1, 1, 3, ACTIVATIONS, "of the feed-forward layers")                              \
-    X(tied, 1, 1, 0, NULL, "1: the embedding table gives the logits, too")                         \
+    X(tied, 1, 1, 0, WHOLE, "1: the embedding table gives the logits, too")                        \
     X(positions, 2, 2, 0, POSITIONS, "what is added for the positions")                            \
-    X(most_positions, 512, 512, 512, NULL, "rows of the learned positions")                        \
-    X(rotary_base, 0, 0, 10000, NULL, "of rotary positions; 0: none")                              \
-    X(batch, 16, 16, 16, NULL, "sequences")                                                        \
-    X(length, 64, 64, 64, NULL, "tokens of a sequence")                                            \
-    X(pad_id, 0, 0, 0, NULL, "token that fills up, and target that counts nothing")                \
-    X(f64, 0, 0, 0, NULL, "1: in double precision")
+    X(most_positions, 512, 512, 512, WHOLE, "rows of the learned positions")                       \
+    X(rotary_base, 0, 0, 10000, REAL, "of rotary positions; 0: none")                              \
+    X(batch, 16, 16, 16, WHOLE, "sequences")                                                       \
+    X(length, 64, 64, 64, WHOLE, "tokens of a sequence")                                           \
+    X(pad_id, 0, 0, 0, WHOLE, "token that fills up, and target that counts nothing")               \
+    X(f64, 0, 0, 0, WHOLE, "1: in double precision")
 
 enum {
-#define ID(name, bert, gpt, llama, choices, doc) AT_##name,
+#define ID(name, bert, gpt, llama, kind, doc) AT_##name,
     OPTIONS(ID)
 #undef ID
         N_OPTIONS
 };
 
-#define ROW_BERT(name, bert, gpt, llama, choices, doc)  {#name, doc, bert, choices},
-#define ROW_GPT(name, bert, gpt, llama, choices, doc)   {#name, doc, gpt, choices},
-#define ROW_LLAMA(name, bert, gpt, llama, choices, doc) {#name, doc, llama, choices},
+#define ROW_BERT(name, bert, gpt, llama, kind, doc)  {#name, doc, bert, kind},
+#define ROW_GPT(name, bert, gpt, llama, kind, doc)   {#name, doc, gpt, kind},
+#define ROW_LLAMA(name, bert, gpt, llama, kind, doc) {#name, doc, llama, kind},
 static const weft_model_option bert_options[] = {OPTIONS(ROW_BERT)};
 static const weft_model_option gpt_options[] = {OPTIONS(ROW_GPT)};
 static const weft_model_option llama_options[] = {OPTIONS(ROW_LLAMA)};

@@ -1,6 +1,7 @@
 /* The list of models, with options as "key=value" texts. */
 #include "registry.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,7 +46,8 @@ static bool parse_value(const weft_model_option *o, const char *text, double *va
     char *end;
     if (!o->choices) {
         *value = strtod(text, &end);
-        return end != text && !*end && *value >= 0 && *value <= 1e9;
+        return end != text && !*end && *value >= 0 && *value <= 1e9 &&
+               (o->real || floor(*value) == *value);
     }
     size_t length;
     const char *choice;
@@ -79,7 +81,9 @@ weft_status weft_model_parse(const weft_model *model, const char *const *texts, 
         if (!parse_value(o, equals + 1, &values[i]))
             return weft_error_set(error, WEFT_BAD_ARGUMENT, model->name,
                                   "option %s: \"%s\" is not %s%s", o->name, equals + 1,
-                                  o->choices ? "one of " : "a number from 0 to 1e9",
+                                  o->choices ? "one of "
+                                  : o->real  ? "a number from 0 to 1e9"
+                                             : "a whole number from 0 to 1e9",
                                   o->choices ? o->choices : "");
     }
     return WEFT_OK;

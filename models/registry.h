@@ -10,10 +10,13 @@
     X(transformer_shared)                                                                          \
     X(encoder) X(attention) X(feed_forward) X(bert) X(gpt) X(llama) X(rnn) X(lstm) X(gru) X(seq2seq)
 
-/* The choices of options that several models have, in the order of the enums of models.h. */
-#define NORM_PLACES "pre|post|post-dropped"
-#define POSITIONS   "none|sinusoidal|learned"
-#define ACTIVATIONS "relu|gelu|gelu-tanh|silu"
+/* The kind of an option: a whole number, one that need not be, or the choices of options that
+ * several models have, in the order of the enums of models.h. */
+#define WHOLE       .real = false
+#define REAL        .real = true
+#define NORM_PLACES .choices = "pre|post|post-dropped"
+#define POSITIONS   .choices = "none|sinusoidal|learned"
+#define ACTIVATIONS .choices = "relu|gelu|gelu-tanh|silu"
 
 #define DECLARE_MODEL(name) extern const weft_model model_##name;
 MODELS(DECLARE_MODEL)

@@ -223,43 +223,46 @@ weft_status weft_seq2seq(weft_graph *graph, const weft_seq2seq_config *c, weft_m
 
 /* ---- In the list of models ---- */
 
-/* name, default, choices, documentation */
+#define CELLS      .choices = "rnn|lstm|gru"
+#define ALIGNMENTS .choices = "none|additive|dot|general"
+
+/* name, default, kind, documentation */
 #define SHARED_OPTIONS(X)                                                                          \
-    X(vocab, 8000, NULL, "tokens of the vocabulary")                                               \
-    X(width, 256, NULL, "width of the embeddings")                                                 \
-    X(hidden, 256, NULL, "width of the states")                                                    \
-    X(layers, 2, NULL, "recurrent layers one on another")                                          \
-    X(dropout, 0.1, NULL, "probability of dropping between layers, while training")                \
-    X(label_smoothing, 0, NULL, "share of the target spread over all tokens")                      \
-    X(tied, 1, NULL, "1: one embedding table also gives the logits; width as hidden")              \
-    X(batch, 16, NULL, "sequences")                                                                \
-    X(pad_id, 0, NULL, "token that fills up, and target that counts nothing")                      \
-    X(f64, 0, NULL, "1: in double precision")
+    X(vocab, 8000, WHOLE, "tokens of the vocabulary")                                              \
+    X(width, 256, WHOLE, "width of the embeddings")                                                \
+    X(hidden, 256, WHOLE, "width of the states")                                                   \
+    X(layers, 2, WHOLE, "recurrent layers one on another")                                         \
+    X(dropout, 0.1, REAL, "probability of dropping between layers, while training")                \
+    X(label_smoothing, 0, REAL, "share of the target spread over all tokens")                      \
+    X(tied, 1, WHOLE, "1: one embedding table also gives the logits; width as hidden")             \
+    X(batch, 16, WHOLE, "sequences")                                                               \
+    X(pad_id, 0, WHOLE, "token that fills up, and target that counts nothing")                     \
+    X(f64, 0, WHOLE, "1: in double precision")
 #define LANGUAGE_OPTIONS(X)                                                                        \
     SHARED_OPTIONS(X)                                                                              \
-    X(length, 64, NULL, "tokens of a sequence")
+    X(length, 64, WHOLE, "tokens of a sequence")
 #define SEQ2SEQ_OPTIONS(X)                                                                         \
     SHARED_OPTIONS(X)                                                                              \
-    X(cell, 2, "rnn|lstm|gru", "kind of the recurrent layers")                                     \
-    X(attention, 1, "none|additive|dot|general", "how the decoder looks at the source")            \
-    X(bidirectional, 1, NULL, "1: the encoder reads both ways, half of hidden each")               \
-    X(source_len, 32, NULL, "tokens of a source sentence")                                         \
-    X(target_len, 32, NULL, "tokens of a target sentence")
+    X(cell, 2, CELLS, "kind of the recurrent layers")                                              \
+    X(attention, 1, ALIGNMENTS, "how the decoder looks at the source")                             \
+    X(bidirectional, 1, WHOLE, "1: the encoder reads both ways, half of hidden each")              \
+    X(source_len, 32, WHOLE, "tokens of a source sentence")                                        \
+    X(target_len, 32, WHOLE, "tokens of a target sentence")
 
 enum {
-#define ID(name, value, choices, doc) AT_##name,
+#define ID(name, value, kind, doc) AT_##name,
     LANGUAGE_OPTIONS(ID)
 #undef ID
         N_LANGUAGE_OPTIONS
 };
 enum {
-#define ID(name, value, choices, doc) S2S_##name,
+#define ID(name, value, kind, doc) S2S_##name,
     SEQ2SEQ_OPTIONS(ID)
 #undef ID
         N_SEQ2SEQ_OPTIONS
 };
 
-#define ROW(name, value, choices, doc) {#name, doc, value, choices},
+#define ROW(name, value, kind, doc) {#name, doc, value, kind},
 static const weft_model_option language_options[] = {LANGUAGE_OPTIONS(ROW)};
 static const weft_model_option seq2seq_options[] = {SEQ2SEQ_OPTIONS(ROW)};
 

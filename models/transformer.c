@@ -115,45 +115,45 @@ weft_status weft_transformer_step(weft_graph *graph, const weft_transformer_conf
 
 /* ---- In the list of models ---- */
 
-#define PROJECTIONS "separate|fused|shared"
-#define SCALES      "head-width|width"
+#define PROJECTIONS .choices = "separate|fused|shared"
+#define SCALES      .choices = "head-width|width"
 
-/* name, defaults of transformer, transformer-base and transformer-shared, choices, documentation */
+/* name, defaults of transformer, transformer-base and transformer-shared, kind, documentation */
 #define OPTIONS(X)                                                                                 \
-    X(vocab, 4000, 8000, 10, NULL, "tokens of each language's vocabulary")                         \
-    X(d_model, 256, 512, 256, NULL, "width")                                                       \
-    X(heads, 4, 8, 8, NULL, "attention heads")                                                     \
-    X(d_ff, 1024, 2048, 1024, NULL, "width inside the feed-forward layers")                        \
-    X(encoder_layers, 3, 6, 6, NULL, "layers of the encoder")                                      \
-    X(decoder_layers, 3, 6, 6, NULL, "layers of the decoder")                                      \
-    X(dropout, 0.1, 0.1, 0.1, NULL, "probability of dropping, while training")                     \
-    X(inner_dropout, 1, 1, 0, NULL, "1: attention weights and hidden units are dropped, too")      \
-    X(label_smoothing, 0.1, 0.1, 0, NULL, "share of the target spread over all tokens")            \
+    X(vocab, 4000, 8000, 10, WHOLE, "tokens of each language's vocabulary")                        \
+    X(d_model, 256, 512, 256, WHOLE, "width")                                                      \
+    X(heads, 4, 8, 8, WHOLE, "attention heads")                                                    \
+    X(d_ff, 1024, 2048, 1024, WHOLE, "width inside the feed-forward layers")                       \
+    X(encoder_layers, 3, 6, 6, WHOLE, "layers of the encoder")                                     \
+    X(decoder_layers, 3, 6, 6, WHOLE, "layers of the decoder")                                     \
+    X(dropout, 0.1, 0.1, 0.1, REAL, "probability of dropping, while training")                     \
+    X(inner_dropout, 1, 1, 0, WHOLE, "1: attention weights and hidden units are dropped, too")     \
+    X(label_smoothing, 0.1, 0.1, 0, REAL, "share of the target spread over all tokens")            \
     X(norm, 0, 1, 2, NORM_PLACES, "before each sub-layer, after it, or after it and dropped out")  \
-    X(tied, 1, 1, 0, NULL, "1: one embedding table for source, target and output")                 \
-    X(scaled_embeddings, 1, 1, 0, NULL, "1: embeddings times sqrt(d_model)")                       \
+    X(tied, 1, 1, 0, WHOLE, "1: one embedding table for source, target and output")                \
+    X(scaled_embeddings, 1, 1, 0, WHOLE, "1: embeddings times sqrt(d_model)")                      \
     X(positions, 1, 1, 2, POSITIONS, "what tells the positions")                                   \
-    X(most_positions, 1024, 1024, 100, NULL, "rows of the learned positions")                      \
+    X(most_positions, 1024, 1024, 100, WHOLE, "rows of the learned positions")                     \
     X(projection, 0, 0, 2, PROJECTIONS, "of q, k and v: one matrix each, or one for all heads")    \
     X(score_scale, 0, 0, 1, SCALES, "scores are divided by the square root of it")                 \
-    X(attention_bias, 1, 1, 0, NULL, "1: q, k, v and out have biases")                             \
-    X(batch, 32, 16, 2, NULL, "sentences")                                                         \
-    X(source_len, 32, 64, 9, NULL, "tokens of a source sentence")                                  \
-    X(target_len, 32, 64, 7, NULL, "tokens of a target sentence")                                  \
-    X(keep_weights, 0, 0, 0, NULL, "1: attention weights are values, ...weights, and take memory") \
-    X(pad_id, 0, 0, 0, NULL, "token that fills up")                                                \
-    X(f64, 0, 0, 0, NULL, "1: in double precision")
+    X(attention_bias, 1, 1, 0, WHOLE, "1: q, k, v and out have biases")                            \
+    X(batch, 32, 16, 2, WHOLE, "sentences")                                                        \
+    X(source_len, 32, 64, 9, WHOLE, "tokens of a source sentence")                                 \
+    X(target_len, 32, 64, 7, WHOLE, "tokens of a target sentence")                                 \
+    X(keep_weights, 0, 0, 0, WHOLE, "1: attention weights are kept as values, ...weights")         \
+    X(pad_id, 0, 0, 0, WHOLE, "token that fills up")                                               \
+    X(f64, 0, 0, 0, WHOLE, "1: in double precision")
 
 enum {
-#define ID(name, small, base, shared, choices, doc) AT_##name,
+#define ID(name, small, base, shared, kind, doc) AT_##name,
     OPTIONS(ID)
 #undef ID
         N_OPTIONS
 };
 
-#define ROW_SMALL(name, small, base, shared, choices, doc)  {#name, doc, small, choices},
-#define ROW_BASE(name, small, base, shared, choices, doc)   {#name, doc, base, choices},
-#define ROW_SHARED(name, small, base, shared, choices, doc) {#name, doc, shared, choices},
+#define ROW_SMALL(name, small, base, shared, kind, doc)  {#name, doc, small, kind},
+#define ROW_BASE(name, small, base, shared, kind, doc)   {#name, doc, base, kind},
+#define ROW_SHARED(name, small, base, shared, kind, doc) {#name, doc, shared, kind},
 static const weft_model_option small_options[] = {OPTIONS(ROW_SMALL)};
 static const weft_model_option base_options[] = {OPTIONS(ROW_BASE)};
 static const weft_model_option shared_options[] = {OPTIONS(ROW_SHARED)};

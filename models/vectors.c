@@ -20,36 +20,36 @@ static weft_value vectors(weft_graph *g, const char *name, double f64, double ba
                       WEFT_SHAPE((int64_t)batch, (int64_t)length, (int64_t)width));
 }
 
-#define PROJECTIONS "separate|fused|shared|none"
-#define MERGES      "correct|as-written"
+#define PROJECTIONS .choices = "separate|fused|shared|none"
+#define MERGES      .choices = "correct|as-written"
 
 /* ---- One attention ---- */
 
-#define MASKS "none|causal|padding|both"
+#define MASKS .choices = "none|causal|padding|both"
 
 #define ATTENTION_OPTIONS(X)                                                                       \
-    X(d_model, 512, NULL, "width")                                                                 \
-    X(heads, 8, NULL, "attention heads")                                                           \
-    X(kv_heads, 0, NULL, "heads of keys and values, each for several; 0: as many")                 \
+    X(d_model, 512, WHOLE, "width")                                                                \
+    X(heads, 8, WHOLE, "attention heads")                                                          \
+    X(kv_heads, 0, WHOLE, "heads of keys and values, each for several; 0: as many")                \
     X(projection, 0, PROJECTIONS, "of q, k and v")                                                 \
-    X(bias, 1, NULL, "1: q, k and v have biases")                                                  \
-    X(out, 2, NULL, "projection of the concatenated heads: 0 none, 1 without bias, 2 with")        \
+    X(bias, 1, WHOLE, "1: q, k and v have biases")                                                 \
+    X(out, 2, WHOLE, "projection of the concatenated heads: 0 none, 1 without bias, 2 with")       \
     X(merge, 0, MERGES, "how heads are concatenated: as-written mixes positions")                  \
     X(mask, 0, MASKS, "what may not be seen; padding is the bool input `hidden` [batch, keys]")    \
-    X(rotary_base, 0, NULL, "of rotary positions; 0: none")                                        \
-    X(dropout, 0.1, NULL, "of the weights, while training")                                        \
-    X(batch, 2, NULL, "sequences")                                                                 \
-    X(length, 10, NULL, "positions of the queries")                                                \
-    X(memory_len, 0, NULL, "positions of keys and values; 0: they are of the queries themselves")  \
-    X(f64, 0, NULL, "1: in double precision")
+    X(rotary_base, 0, REAL, "of rotary positions; 0: none")                                        \
+    X(dropout, 0.1, REAL, "of the weights, while training")                                        \
+    X(batch, 2, WHOLE, "sequences")                                                                \
+    X(length, 10, WHOLE, "positions of the queries")                                               \
+    X(memory_len, 0, WHOLE, "positions of keys and values; 0: they are of the queries themselves") \
+    X(f64, 0, WHOLE, "1: in double precision")
 
 enum {
-#define ID(name, value, choices, doc) ATTENTION_##name,
+#define ID(name, value, kind, doc) ATTENTION_##name,
     ATTENTION_OPTIONS(ID)
 #undef ID
         N_ATTENTION
 };
-#define ROW(name, value, choices, doc) {#name, doc, value, choices},
+#define ROW(name, value, kind, doc) {#name, doc, value, kind},
 static const weft_model_option attention_options[] = {ATTENTION_OPTIONS(ROW)};
 
 enum { MASK_CAUSAL = 1, MASK_PADDING = 2 };
@@ -94,17 +94,17 @@ const weft_model model_attention = {
 /* ---- One feed-forward layer ---- */
 
 #define FEED_FORWARD_OPTIONS(X)                                                                    \
-    X(d_model, 512, NULL, "width")                                                                 \
-    X(d_ff, 2048, NULL, "width inside")                                                            \
+    X(d_model, 512, WHOLE, "width")                                                                \
+    X(d_ff, 2048, WHOLE, "width inside")                                                           \
     X(activation, 0, ACTIVATIONS, "between the two linear layers")                                 \
-    X(gated, 0, NULL, "1: times another linear layer (with silu: SwiGLU)")                         \
-    X(dropout, 0.1, NULL, "of the hidden units, while training")                                   \
-    X(batch, 2, NULL, "sequences")                                                                 \
-    X(length, 5, NULL, "positions")                                                                \
-    X(f64, 0, NULL, "1: in double precision")
+    X(gated, 0, WHOLE, "1: times another linear layer (with silu: SwiGLU)")                        \
+    X(dropout, 0.1, REAL, "of the hidden units, while training")                                   \
+    X(batch, 2, WHOLE, "sequences")                                                                \
+    X(length, 5, WHOLE, "positions")                                                               \
+    X(f64, 0, WHOLE, "1: in double precision")
 
 enum {
-#define ID(name, value, choices, doc) FEED_FORWARD_##name,
+#define ID(name, value, kind, doc) FEED_FORWARD_##name,
     FEED_FORWARD_OPTIONS(ID)
 #undef ID
         N_FEED_FORWARD
@@ -138,20 +138,20 @@ const weft_model model_feed_forward = {
 /* ---- An encoder ---- */
 
 #define ENCODER_OPTIONS(X)                                                                         \
-    X(d_model, 512, NULL, "width")                                                                 \
-    X(heads, 8, NULL, "attention heads")                                                           \
-    X(d_ff, 2048, NULL, "width inside the feed-forward layers")                                    \
-    X(layers, 5, NULL, "layers")                                                                   \
+    X(d_model, 512, WHOLE, "width")                                                                \
+    X(heads, 8, WHOLE, "attention heads")                                                          \
+    X(d_ff, 2048, WHOLE, "width inside the feed-forward layers")                                   \
+    X(layers, 5, WHOLE, "layers")                                                                  \
     X(projection, 1, PROJECTIONS, "of q, k and v; fused: one matrix, columns grouped by head")     \
     X(merge, 0, MERGES, "how heads are concatenated: as-written mixes positions")                  \
     X(norm, 1, NORM_PLACES, "before each sub-layer, after it, or after it and dropped out")        \
-    X(dropout, 0.1, NULL, "of sub-layers' results and hidden units, while training")               \
-    X(batch, 30, NULL, "sequences")                                                                \
-    X(length, 200, NULL, "positions")                                                              \
-    X(f64, 0, NULL, "1: in double precision")
+    X(dropout, 0.1, REAL, "of sub-layers' results and hidden units, while training")               \
+    X(batch, 30, WHOLE, "sequences")                                                               \
+    X(length, 200, WHOLE, "positions")                                                             \
+    X(f64, 0, WHOLE, "1: in double precision")
 
 enum {
-#define ID(name, value, choices, doc) ENCODER_##name,
+#define ID(name, value, kind, doc) ENCODER_##name,
     ENCODER_OPTIONS(ID)
 #undef ID
         N_ENCODER

@@ -50,7 +50,7 @@ expect 0 "tokens/s" "$weft" translate run --stats
 expect 0 "had more than 8 tokens and were cut" "$weft" translate run --max-source 8
 equal "at most three tokens" "$("$weft" translate run --max-length 3 <in | awk 'NF > 3' | wc -l)" 0
 expect 2 "a number of beams must be a whole number" "$weft" translate run --beam none
-expect 2 "is neither" "$weft" translate run --stop never
+expect 2 "is none of first|bound" "$weft" translate run --stop never
 expect 1 "no/such" "$weft" translate run --checkpoint no/such
 cp run/model.safetensors run/best.safetensors && head -c 500 run/model.safetensors >cut &&
     mv cut run/model.safetensors

@@ -417,8 +417,11 @@ static void test_list(void)
         const weft_model *m = weft_model_at(i);
         CU_ASSERT_PTR_EQUAL(weft_model_find(m->name), m);
         CU_ASSERT_TRUE(m->doc && m->n_options <= WEFT_MODEL_OPTIONS);
-        for (size_t k = 0; k < m->n_options; k++)
-            CU_ASSERT_TRUE(m->options[k].name && m->options[k].doc);
+        for (size_t k = 0; k < m->n_options; k++) {
+            const weft_model_option *o = &m->options[k];
+            CU_ASSERT_TRUE(o->name && o->doc);
+            CU_ASSERT_TRUE(o->real || floor(o->value) == o->value);
+        }
     }
 }
 
@@ -432,7 +435,10 @@ static void test_options(void)
         {"d_mode=3", "\"d_mode\"", WEFT_NOT_FOUND},
         {"d_model", "option=value", WEFT_BAD_ARGUMENT},
         {"=3", "option=value", WEFT_BAD_ARGUMENT},
-        {"d_model=", "not a number", WEFT_BAD_ARGUMENT},
+        {"d_model=", "not a whole number", WEFT_BAD_ARGUMENT},
+        {"heads=2.5", "\"2.5\" is not a whole number from 0 to 1e9", WEFT_BAD_ARGUMENT},
+        {"f64=0.5", "not a whole number", WEFT_BAD_ARGUMENT},
+        {"dropout=half", "is not a number from 0 to 1e9", WEFT_BAD_ARGUMENT},
         {"d_model=3x", "\"3x\"", WEFT_BAD_ARGUMENT},
         {"d_model=-8", "\"-8\"", WEFT_BAD_ARGUMENT},
         {"d_model=nan", "\"nan\"", WEFT_BAD_ARGUMENT},
@@ -440,7 +446,7 @@ static void test_options(void)
     };
     const weft_model *m = weft_model_find("transformer");
     double values[WEFT_MODEL_OPTIONS];
-    static const char *const good[] = {"dropout=0.25", "heads=1", "heads=8"};
+    static const char *const good[] = {"dropout=0.25", "heads=1", "heads=8.0"};
     CU_ASSERT_EQUAL(weft_model_parse(m, good, 3, values, NULL), WEFT_OK);
     for (size_t i = 0; i < m->n_options; i++) {
         double wanted = m->options[i].value;

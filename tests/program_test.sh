@@ -24,6 +24,7 @@ expect 0 "layer_norm" "$weft" ops
 expect 0 "parameters" "$weft" models
 expect 2 'no model "none"' "$weft" plan none
 expect 1 'no option "colour"' "$weft" plan transformer colour=3
+expect 1 'heads: "2.5" is not a whole number' "$weft" plan transformer heads=2.5
 expect 1 "must divide d_model" "$weft" plan transformer heads=7
 expect 0 '"ratio"' "$weft" plan transformer --train --json
 expect 0 "proved optimal" "$weft" plan transformer
@@ -32,7 +33,7 @@ expect 1 "there are no .csv files" "$weft" plan --instances lists
 expect 1 "none: cannot be read" "$weft" plan --instances none
 expect 2 "takes no model" "$weft" plan --instances lists transformer
 expect 2 "is for --instances" "$weft" plan --seconds 3 transformer
-expect 2 "a number above 0" "$weft" plan --instances lists --seconds 3x
+expect 2 "--seconds must be a number" "$weft" plan --instances lists --seconds 3x
 printf 'size,id,upper,lower\r\n3,a,5,0\r\n\r\n4,b,9,5\n' >lists/two.4.csv
 expect 0 "two.4.csv                 2            4            4            4  1.000000  yes" \
     "$weft" plan --instances lists
@@ -103,7 +104,7 @@ expect 0 ": ok" "$weft" check transformer projection=fused
 expect 0 "vanishing" "$weft" demo --help
 expect 2 "which one" "$weft" demo
 expect 2 'no demonstration "nothing"' "$weft" demo nothing
-expect 2 "not a whole number" "$weft" demo vanishing --len 0
+expect 2 "--len must be a whole number from 1" "$weft" demo vanishing --len 0
 expect 0 '"steps_back":	4' "$weft" demo vanishing --len 5 --hidden 3 --json
 if ! "$weft" demo vanishing --hidden 12 --seed 3 | awk '
     $2 == 0 && NF == 9 { rnn = $3; gates = $7 }

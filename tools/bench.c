@@ -86,13 +86,6 @@ static double positions(const weft_graph *g, weft_value input)
     return weft_is_value(input) ? (double)(weft_dim(g, input, 0) * weft_dim(g, input, 1)) : 0;
 }
 
-static weft_status take_graph_error(const weft_graph *g, weft_error *error)
-{
-    const weft_error *e = weft_graph_error(g);
-    return e->status == WEFT_OK ? WEFT_OK
-                                : weft_error_set(error, e->status, e->where, "%s", e->message);
-}
-
 static weft_status build_model(bench *b, const bench_request *r, weft_error *error)
 {
     const workload *w = b->workload;
@@ -112,7 +105,7 @@ static weft_status build_model(bench *b, const bench_request *r, weft_error *err
     else
         weft_model_build_text(m->graph, weft_model_find(w->model), options, n,
                               w->kind != BENCH_FORWARD && !r->exact, &m->io, error);
-    return take_graph_error(m->graph, error);
+    return tool_take_error(weft_graph_error(m->graph), error);
 }
 
 /* Adds the backward pass: targets are loss or output, then the gradients of wrt. */
@@ -137,7 +130,7 @@ static weft_status add_gradients(bench *b, weft_error *error)
         weft_grad_of(g, &io->output, &dy, 1, b->wrt, b->n_wrt, b->targets + 1);
     }
     b->n_targets = 1 + b->n_wrt;
-    return take_graph_error(g, error);
+    return tool_take_error(weft_graph_error(g), error);
 }
 
 static weft_status choose_targets(bench *b, const bench_request *r, weft_error *error)
@@ -184,22 +177,20 @@ void bench_close(bench *b)
 static weft_status run_once(bench *b, double *seconds, weft_error *error)
 {
     double begin = tool_seconds();
-    if (weft_run(b->trial.session) != WEFT_OK) {
-        const weft_error *e = weft_session_error(b->trial.session);
-        return weft_error_set(error, e->status, e->where, "%s", e->message);
-    }
+    if (weft_run(b->trial.session) != WEFT_OK)
+        return tool_take_error(weft_session_error(b->trial.session), error);
     *seconds = tool_seconds() - begin;
     return WEFT_OK;
 }
 
-weft_status bench_row(bench *b, long rounds, double **samples, size_t *n, weft_error *error)
+weft_status bench_row(bench *b, long runs, double **samples, size_t *n, weft_error *error)
 {
     double sum = 0, seconds = 0;
     weft_status status = run_once(b, &seconds, error);
-    double *more = realloc(*samples, (*n + MOST_IN_ROW + (size_t)rounds) * sizeof *more);
+    double *more = realloc(*samples, (*n + MOST_IN_ROW + (size_t)runs) * sizeof *more);
     if (!more) return weft_error_set(error, WEFT_NO_MEMORY, "bench", "no memory");
     *samples = more;
-    for (long i = 0; status == WEFT_OK && (i < rounds || (i < MOST_IN_ROW && sum < ROW_SECONDS));
+    for (long i = 0; status == WEFT_OK && (i < runs || (i < MOST_IN_ROW && sum < ROW_SECONDS));
          i++) {
         status = run_once(b, &seconds, error);
         if (status == WEFT_OK) more[(*n)++] = seconds;

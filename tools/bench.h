@@ -53,9 +53,9 @@ typedef struct bench_times {
     size_t n;
     double median, least; /* seconds of a run */
 } bench_times;
-/* Runs it `rounds` times in a row or, where that takes less than a tenth of a second, about so
+/* Runs it `runs` times in a row or, where that takes less than a tenth of a second, about so
  * long; the first run of a row is not counted. Adds to *samples, of *n; the caller frees them. */
-weft_status bench_row(bench *b, long rounds, double **samples, size_t *n, weft_error *error);
+weft_status bench_row(bench *b, long runs, double **samples, size_t *n, weft_error *error);
 /* Sorts the samples. */
 bench_times bench_summary(double *samples, size_t n);
 
@@ -64,7 +64,7 @@ bench_times bench_summary(double *samples, size_t n);
 weft_status bench_dump(bench *b, const char *path, weft_error *error);
 
 /* How time and arena grow with batch, length, layers and threads; returns the exit status. */
-int bench_growth(long rounds, bool json);
+int bench_growth(long runs, bool json);
 
 /* Says what is being measured on stderr: one line that changes on a terminal. NULL: it is over. */
 void bench_progress(const char *format, ...) WEFT_PRINTF(1, 2);

@@ -3,7 +3,6 @@
 
 #include <malloc.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 
 #define MOST_WORKLOADS 32

@@ -122,16 +122,11 @@ static weft_status run_model_check(built_model *m, weft_check_result *result, we
 static weft_status build_small(const model_args *a, built_model *m, weft_error *error)
 {
     const char *options[2 * WEFT_MODEL_OPTIONS + 1] = {"f64=1"};
-    char *small = strdup(a->model->small), *rest = NULL;
-    size_t n = 1;
-    if (!small) return weft_error_set(error, WEFT_NO_MEMORY, "check", "no memory");
-    for (char *o = strtok_r(small, " ", &rest); o && n <= WEFT_MODEL_OPTIONS;
-         o = strtok_r(NULL, " ", &rest))
-        options[n++] = o;
+    char small[TOOL_OPTIONS_TEXT];
+    snprintf(small, sizeof small, "%s", a->model->small);
+    size_t n = 1 + tool_split_options(small, options + 1);
     for (size_t i = 0; i < a->n_options; i++) options[n++] = a->options[i];
-    weft_status status = weft_model_build_text(m->graph, a->model, options, n, true, &m->io, error);
-    free(small);
-    return status;
+    return weft_model_build_text(m->graph, a->model, options, n, true, &m->io, error);
 }
 
 static int check_model(const arguments *a)

@@ -90,8 +90,7 @@ static void fill_sequences(double *x, const arguments *a)
 static weft_status run_norms(weft_graph *g, weft_value norms, const arguments *a, const double *x,
                              bool remembers, double *out, weft_error *error)
 {
-    const weft_error *e = weft_graph_error(g);
-    if (e->status != WEFT_OK) return weft_error_set(error, e->status, e->where, "%s", e->message);
+    if (weft_graph_status(g) != WEFT_OK) return tool_take_error(weft_graph_error(g), error);
     weft_params *params = weft_params_new();
     weft_plan *plan = weft_plan_new(g, &norms, 1, NULL, error);
     weft_status status = plan ? weft_params_init(params, g, a->seed, error) : error->status;
@@ -102,7 +101,10 @@ static weft_status run_norms(weft_graph *g, weft_value norms, const arguments *a
     if (s) status = weft_feed(s, weft_find(g, "x"), x, bytes);
     if (s && status == WEFT_OK) status = weft_run(s);
     if (s && status == WEFT_OK) status = weft_fetch(s, norms, out, (size_t)a->len * sizeof *out);
-    if (s && status != WEFT_OK) weft_error_set(error, status, "demo", "the run failed");
+    if (s && status != WEFT_OK) {
+        tool_take_error(weft_session_error(s), error);
+        weft_error_set(error, status, "demo", "the run failed"); /* where it did not tell why */
+    }
     weft_session_free(s);
     weft_plan_free(plan);
     weft_params_free(params);
@@ -238,38 +240,24 @@ static const struct {
 };
 #define N_DEMOS (sizeof demos / sizeof *demos)
 
-static int64_t whole_number(const char *text, const char *what, int64_t low, int64_t high,
-                            struct argp_state *state)
-{
-    char *end;
-    long long value = strtoll(text, &end, 10);
-    if (end == text || *end || value < low || value > high)
-        argp_error(state, "%s: \"%s\" is not a whole number from %lld to %lld", what, text,
-                   (long long)low, (long long)high);
-    return value;
-}
-
 static error_t parse(int key, char *text, struct argp_state *state)
 {
     arguments *a = state->input;
-    char *end;
     switch (key) {
     case KEY_JSON:
         a->json = true;
         return 0;
     case KEY_LEN:
-        a->len = whole_number(text, "--len", 1, 5000, state);
+        a->len = tool_number(text, "--len", 1, 5000, state);
         return 0;
     case KEY_HIDDEN:
-        a->hidden = whole_number(text, "--hidden", 1, 256, state);
+        a->hidden = tool_number(text, "--hidden", 1, 256, state);
         return 0;
     case KEY_SEED:
-        a->seed = (uint64_t)whole_number(text, "--seed", 0, INT32_MAX, state);
+        a->seed = (uint64_t)tool_number(text, "--seed", 0, INT32_MAX, state);
         return 0;
     case KEY_FORGET_BIAS:
-        a->forget_bias = strtod(text, &end);
-        if (end == text || *end || !isfinite(a->forget_bias))
-            argp_error(state, "--forget-bias: \"%s\" is not a number", text);
+        a->forget_bias = tool_real(text, "--forget-bias", -1e6, 1e6, state);
         return 0;
     case 'o':
         a->output = text;

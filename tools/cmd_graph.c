@@ -1,4 +1,4 @@
-/* weft ops, models, dot, plan: what there is, and what becomes of it. */
+/* weft dot, plan: what becomes of a model. */
 #include "tool.h"
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 
 typedef struct arguments {
     model_args model;
-    bool json, train, needs_model, planned, overlay;
+    bool json, train, planned, overlay;
     long runs;
     const char *output;
     const char *instances; /* folder */
@@ -33,13 +33,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case KEY_INSTANCES:
         a->instances = text;
         return 0;
-    case KEY_SECONDS: {
-        char *end;
-        a->seconds = strtod(text, &end);
-        if (end == text || *end || !(a->seconds > 0 && a->seconds < 1e9))
-            argp_error(state, "--seconds takes a number above 0, not \"%s\"", text);
+    case KEY_SECONDS:
+        a->seconds = tool_real(text, "--seconds", 1e-3, 1e9, state);
         return 0;
-    }
     case 'o':
         a->output = text;
         return 0;
@@ -54,125 +50,20 @@ static error_t parse(int key, char *text, struct argp_state *state)
         a->runs = tool_number(text, "--runs", 1, 1000000, state);
         return 0;
     case ARGP_KEY_ARG:
-        if (!a->needs_model) return ARGP_ERR_UNKNOWN;
         tool_take_model_arg(&a->model, text, state);
         return 0;
     case ARGP_KEY_END:
         if (a->instances && (a->model.model || a->train))
             argp_error(state, "--instances takes no model");
         if (a->seconds > 0 && !a->instances) argp_error(state, "--seconds is for --instances");
-        if (a->needs_model && !a->model.model && !a->instances)
-            argp_error(state, "MODEL is missing");
+        if (!a->model.model && !a->instances) argp_error(state, "MODEL is missing");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
 }
 
-static const struct argp_option json_option[] = {{"json", KEY_JSON, NULL, 0, "print JSON", 0}, {0}};
-
-/* ---- ops ---- */
-
-static const char *gradient_text(const weft_op *op)
-{
-    static const char *const texts[] = {"yes", "zero", "none by design"};
-    return texts[op->gradient];
-}
-
-int cmd_ops(int argc, char **argv)
-{
-    arguments a = {0};
-    struct argp argp = {
-        json_option, parse, NULL, "Lists the ops: name, inputs, gradient, what they compute.",
-        NULL,        NULL,  NULL};
-    argp_parse(&argp, argc, argv, 0, NULL, &a);
-    cJSON *list = cJSON_CreateArray();
-    for (size_t i = 0; i < weft_op_count(); i++) {
-        const weft_op *op = weft_op_at(i);
-        char inputs[16];
-        snprintf(inputs, sizeof inputs, op->max_in == op->min_in ? "%d" : "%d+", op->min_in);
-        if (!a.json) {
-            printf("%-20s %-3s gradient: %-15s %s\n", op->name, inputs, gradient_text(op), op->doc);
-            continue;
-        }
-        cJSON *item = cJSON_CreateObject();
-        cJSON_AddStringToObject(item, "name", op->name);
-        cJSON_AddStringToObject(item, "inputs", inputs);
-        cJSON_AddNumberToObject(item, "outputs", op->n_out);
-        cJSON_AddStringToObject(item, "gradient", gradient_text(op));
-        cJSON_AddStringToObject(item, "doc", op->doc);
-        cJSON_AddItemToArray(list, item);
-    }
-    if (a.json) return tool_print_json(list);
-    cJSON_Delete(list);
-    return EXIT_GOOD;
-}
-
-/* ---- models ---- */
-
-static double count_parameters(const weft_model *model)
-{
-    built_model m;
-    double total = 0;
-    if (tool_build(model, NULL, 0, false, &m, NULL) != WEFT_OK) return -1;
-    size_t n = weft_graph_params(m.graph, NULL, 0);
-    weft_value *params = calloc(n + 1, sizeof *params);
-    if (params) {
-        weft_graph_params(m.graph, params, n);
-        for (size_t i = 0; i < n; i++)
-            total += (double)weft_shape_numel(weft_shape_of(m.graph, params[i]));
-    }
-    free(params);
-    weft_graph_free(m.graph);
-    return total;
-}
-
-int cmd_models(int argc, char **argv)
-{
-    arguments a = {0};
-    struct argp argp = {
-        json_option, parse,
-        NULL,        "Lists the models, their parameters and their options with the defaults.",
-        NULL,        NULL,
-        NULL};
-    argp_parse(&argp, argc, argv, 0, NULL, &a);
-    cJSON *list = cJSON_CreateArray();
-    for (size_t i = 0; i < weft_model_count(); i++) {
-        const weft_model *model = weft_model_at(i);
-        double parameters = count_parameters(model);
-        cJSON *item = cJSON_CreateObject(), *options = cJSON_AddObjectToObject(item, "options");
-        cJSON_AddStringToObject(item, "name", model->name);
-        cJSON_AddStringToObject(item, "doc", model->doc);
-        cJSON_AddNumberToObject(item, "parameters", parameters);
-        if (!a.json) printf("%s: %s; %.0f parameters\n", model->name, model->doc, parameters);
-        for (size_t k = 0; k < model->n_options; k++) {
-            const weft_model_option *o = &model->options[k];
-            char value[64];
-            weft_model_value_text(model, k, o->value, value, sizeof value);
-            if (o->choices)
-                cJSON_AddStringToObject(options, o->name, value);
-            else
-                cJSON_AddNumberToObject(options, o->name, o->value);
-            if (a.json) continue;
-            snprintf(value, sizeof value, "%g", o->value);
-            if (o->choices) weft_model_value_text(model, k, o->value, value, sizeof value);
-            printf("    %-18s %-12s %s%s%s%s\n", o->name, value, o->doc, o->choices ? " (" : "",
-                   o->choices ? o->choices : "", o->choices ? ")" : "");
-        }
-        cJSON_AddItemToArray(list, item);
-    }
-    if (a.json) return tool_print_json(list);
-    cJSON_Delete(list);
-    return EXIT_GOOD;
-}
-
 /* ---- dot ---- */
-
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && !strcmp(text + n - m, end);
-}
 
 /* Returns the exit status. */
 static int write_file(const char *path, const char *data, size_t bytes)
@@ -197,7 +88,7 @@ static int render(const char *text, const char *path)
     GVC_t *gvc = gvContext();
     graph_t *graph = gvc ? agmemread(text) : NULL;
     bool failed = !memory || !graph || gvLayout(gvc, graph, "dot") != 0 ||
-                  gvRender(gvc, graph, ends_with(path, ".png") ? "png" : "svg", memory) != 0;
+                  gvRender(gvc, graph, tool_ends_with(path, ".png") ? "png" : "svg", memory) != 0;
     if (graph) {
         gvFreeLayout(gvc, graph);
         agclose(graph);
@@ -258,7 +149,7 @@ int cmd_dot(int argc, char **argv)
          0},
         {"runs", KEY_RUNS, "N", 0, "runs to measure for the overlay, after one to warm up (5)", 0},
         {0}};
-    arguments a = {.needs_model = true, .runs = 5};
+    arguments a = {.runs = 5};
     struct argp argp = {options, parse, "MODEL [OPTION=VALUE...]", "Draws a model's graph.", NULL,
                         NULL,    NULL};
     argp_parse(&argp, argc, argv, 0, NULL, &a);
@@ -267,7 +158,7 @@ int cmd_dot(int argc, char **argv)
         return EXIT_USAGE;
     }
     weft_error error = {0};
-    bool picture = ends_with(a.output, ".svg") || ends_with(a.output, ".png");
+    bool picture = tool_ends_with(a.output, ".svg") || tool_ends_with(a.output, ".png");
     char *text = NULL;
     size_t bytes = 0;
     FILE *file = open_memstream(&text, &bytes);
@@ -325,7 +216,7 @@ int cmd_plan(int argc, char **argv)
         {"seconds", KEY_SECONDS, "S", 0, "limit of the search for each list", 0},
         {"json", KEY_JSON, NULL, 0, "print JSON", 0},
         {0}};
-    arguments a = {.needs_model = true};
+    arguments a = {0};
     struct argp argp = {options,
                         parse,
                         "MODEL [OPTION=VALUE...]\n--instances DIR",

@@ -13,12 +13,14 @@ typedef struct arguments {
     bool train, json;
     long runs, threads, depth;
     weft_profile_by by;
+    const char *by_name;
     const char *trace;
 } arguments;
 
 enum { KEY_TRAIN = 256, KEY_RUNS, KEY_THREADS, KEY_BY, KEY_DEPTH, KEY_JSON, KEY_TRACE };
 
-static const char *const by_names[] = {"node", "op", "scope"};
+/* In the order of weft_profile_by. */
+#define BY "node|op|scope"
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
@@ -33,14 +35,13 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case KEY_THREADS:
         a->threads = tool_number(text, "--threads", 0, 1024, state);
         return 0;
-    case KEY_BY:
-        for (unsigned i = 0; i < 3; i++)
-            if (!strcmp(text, by_names[i])) {
-                a->by = (weft_profile_by)i;
-                return 0;
-            }
-        argp_error(state, "rows are by op, scope or node, not \"%s\"", text);
+    case KEY_BY: {
+        int by = tool_choice(BY, text);
+        if (by < 0) argp_error(state, "rows are by op, scope or node, not \"%s\"", text);
+        a->by = (weft_profile_by)by;
+        a->by_name = text;
         return 0;
+    }
     case KEY_DEPTH:
         a->depth = tool_number(text, "--depth", 0, 64, state);
         return 0;
@@ -128,7 +129,7 @@ static weft_profile_row sum_rows(const report *r)
 static int print_text(const report *r)
 {
     int width = 12;
-    const char *by = by_names[r->a->by];
+    const char *by = r->a->by_name;
     for (size_t i = 0; i < r->n; i++) {
         if (!r->rows[i].name[0]) r->rows[i].name = "(no scope)";
         if ((int)strlen(r->rows[i].name) > width) width = (int)strlen(r->rows[i].name);
@@ -177,7 +178,7 @@ static int print_json(const report *r)
     cJSON *json = cJSON_CreateObject(), *rows;
     cJSON_AddStringToObject(json, "model", r->a->model.model->name);
     cJSON_AddBoolToObject(json, "train", r->a->train);
-    cJSON_AddStringToObject(json, "by", by_names[r->a->by]);
+    cJSON_AddStringToObject(json, "by", r->a->by_name);
     cJSON_AddNumberToObject(json, "runs", (double)r->total.runs);
     cJSON_AddNumberToObject(json, "threads", r->total.threads);
     cJSON_AddNumberToObject(json, "measured_seconds", r->measured_seconds);
@@ -231,7 +232,7 @@ int cmd_profile(int argc, char **argv)
         {"trace", KEY_TRACE, "FILE", 0,
          "write a trace of the last runs, 50 at most, for Perfetto or chrome://tracing", 0},
         {0}};
-    arguments a = {.runs = 10, .by = WEFT_PROFILE_BY_OP};
+    arguments a = {.runs = 10, .by = WEFT_PROFILE_BY_OP, .by_name = "op"};
     struct argp argp = {
         options,
         parse,

@@ -136,13 +136,14 @@ static int print(const scorer *s)
         s->bleu.reference_length ? (double)s->bleu.length / (double)s->bleu.reference_length : 0;
     snprintf(shared, sizeof shared, "nrefs:%zu|case:%s|eff:", s->a->n - 1,
              s->a->lowercase ? "lc" : "mixed");
-    snprintf(signature, sizeof signature, "%sno|tok:13a|smooth:exp|version:weft-0.1.0", shared);
+    snprintf(signature, sizeof signature, "%sno|tok:13a|smooth:exp|version:weft-" TOOL_VERSION,
+             shared);
     if (s->a->json) return print_json(s, &r, signature);
     printf("BLEU = %.2f %.1f/%.1f/%.1f/%.1f (BP = %.3f ratio = %.3f hyp_len = %zu ref_len = %zu)\n"
            "  %s\n",
            r.score, p[0], p[1], p[2], p[3], r.brevity, ratio, s->bleu.length,
            s->bleu.reference_length, signature);
-    printf("chrF2%s = %.2f\n  %syes|nc:6|nw:%d|space:no|version:weft-0.1.0\n",
+    printf("chrF2%s = %.2f\n  %syes|nc:6|nw:%d|space:no|version:weft-" TOOL_VERSION "\n",
            s->a->plus ? "++" : "", chrf_of(&s->chrf), shared, s->chrf.words);
     return EXIT_GOOD;
 }

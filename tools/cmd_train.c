@@ -10,7 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 /* ---- The command line ---- */
@@ -25,16 +24,10 @@ typedef struct arguments {
     recipe early; /* of the first reading: run.out and data.folder are wanted */
 } arguments;
 
-static bool is_recipe(const char *text)
-{
-    size_t n = strlen(text);
-    return n > 5 && !strcmp(text + n - 5, ".json");
-}
-
 static error_t take_argument(arguments *a, const char *text, struct argp_state *state)
 {
     recipe *r = a->first ? &a->early : &a->t->r;
-    if (is_recipe(text)) {
+    if (tool_ends_with(text, ".json")) {
         if (a->first && a->recipe) argp_error(state, "one recipe only");
         a->recipe = text;
     } else if (!strchr(text, '=')) {
@@ -150,13 +143,6 @@ static void on_signal(int signal_number)
     interrupted = 1;
 }
 
-static double now_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 typedef struct loop {
     training *t;
     bool terminal;
@@ -177,7 +163,7 @@ typedef struct loop {
 
 static double elapsed(const loop *l)
 {
-    return now_seconds() - l->begin;
+    return tool_seconds() - l->begin;
 }
 
 /* The share of the run that is done. */
@@ -319,10 +305,10 @@ static bool save(loop *l)
 static bool one_step(loop *l)
 {
     training *t = l->t;
-    double before = now_seconds();
+    double before = tool_seconds();
     if (weft_trainer_step(t->trainer, share_done(l), &l->report) != WEFT_OK)
         return take_trainer_error(t);
-    double seconds = now_seconds() - before;
+    double seconds = tool_seconds() - before;
     t->saved = false;
     if (!l->report.planned) {
         l->computing += seconds;
@@ -356,7 +342,7 @@ static bool run_loop(loop *l)
     const char *spent = weft_params_meta(t->params, "train.seconds");
     weft_trainer_state s = weft_trainer_get_state(t->trainer);
     l->spent_before = spent ? strtod(spent, NULL) : 0;
-    l->begin = now_seconds();
+    l->begin = tool_seconds();
     l->first_step = s.step;
     l->valid = NAN;
     t->saved = t->resume;
@@ -391,12 +377,8 @@ static int report(loop *l)
         cJSON_AddNumberToObject(json, "best_step", (double)s.best_step);
         cJSON_AddNumberToObject(json, "unigram_entropy", entropy);
         cJSON_AddStringToObject(json, "checkpoint", t->model_path);
-        char *text = json ? cJSON_PrintUnformatted(json) : NULL;
-        cJSON_Delete(json);
-        if (!text) return tool_fail_text("train", "out of memory");
-        printf("%s\n", text);
-        cJSON_free(text);
-        return EXIT_GOOD;
+        return tool_write_json_line(json, stdout, "output", &t->error) ? EXIT_GOOD
+                                                                       : tool_fail(&t->error);
     }
     printf("%s after %" PRIu64 " steps: loss %.3f", l->end, s.step, s.smoothed);
     if (t->valid && isfinite(l->valid))
@@ -407,32 +389,26 @@ static int report(loop *l)
     return EXIT_GOOD;
 }
 
-static bool print_recipe(const training *t)
+static bool print_recipe(training *t)
 {
-    if (!t->json) {
-        recipe_print(&t->r, stdout);
-        return fflush(stdout) == 0;
+    if (t->json) {
+        cJSON *json = cJSON_CreateObject();
+        cJSON_AddItemToObject(json, "recipe", recipe_json(&t->r, true));
+        return tool_write_json_line(json, stdout, "output", &t->error);
     }
-    cJSON *json = cJSON_CreateObject();
-    cJSON_AddItemToObject(json, "recipe", recipe_json(&t->r, true));
-    char *text = json ? cJSON_PrintUnformatted(json) : NULL;
-    cJSON_Delete(json);
-    if (!text) return false;
-    printf("%s\n", text);
-    cJSON_free(text);
-    return fflush(stdout) == 0;
+    recipe_print(&t->r, stdout);
+    return fflush(stdout) == 0 || training_fail(t, WEFT_IO, "output", strerror(errno));
 }
 
-static bool measure(loop *l)
+/* Where progress is shown, and the machine's rate to show it by. */
+static void prepare_progress(loop *l)
 {
-    weft_error error;
     l->out = l->t->json ? stderr : stdout;
     l->terminal = isatty(l->t->json ? STDERR_FILENO : STDOUT_FILENO) == 1;
     /* Without it the line of progress lacks a number, no more. */
     if (l->t->r.run_measure &&
-        weft_measure_gemm(WEFT_F32, (int)l->t->r.run_threads, &l->gemm, &error) != WEFT_OK)
+        weft_measure_gemm(WEFT_F32, (int)l->t->r.run_threads, &l->gemm, NULL) != WEFT_OK)
         l->gemm = 0;
-    return true;
 }
 
 static int train(training *t)
@@ -443,8 +419,11 @@ static int train(training *t)
     bool good = check_recipe(t) && training_prepare_folder(t) &&
                 training_vocabularies(t, !t->resume) && training_texts(t) && fix_model_options(t) &&
                 training_write_recipe(t) && print_recipe(t) && make_trainer(t) &&
-                training_open_metrics(t, weft_trainer_get_state(t->trainer).step) && measure(&l) &&
-                run_loop(&l);
+                training_open_metrics(t, weft_trainer_get_state(t->trainer).step);
+    if (good) {
+        prepare_progress(&l);
+        good = run_loop(&l);
+    }
     if (good) return report(&l);
     if (l.terminal && l.last_line > 0) fputc('\n', l.out);
     return tool_fail(&t->error);

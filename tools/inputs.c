@@ -2,7 +2,6 @@
 #include "tool.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* Ids are of [1, vocab), the last one is padding; truth values are seldom true; numbers are of
  * [-1, 1), scalars (a learning rate) 1e-4. */
@@ -48,10 +47,8 @@ weft_status tool_examples(const built_model *m, examples *out, weft_error *error
 weft_status examples_feed(const examples *e, weft_session *session, weft_error *error)
 {
     for (size_t i = 0; i < e->n; i++)
-        if (weft_feed(session, e->feed[i].input, e->feed[i].data, e->feed[i].bytes) != WEFT_OK) {
-            const weft_error *why = weft_session_error(session);
-            return weft_error_set(error, why->status, why->where, "%s", why->message);
-        }
+        if (weft_feed(session, e->feed[i].input, e->feed[i].data, e->feed[i].bytes) != WEFT_OK)
+            return tool_take_error(weft_session_error(session), error);
     return WEFT_OK;
 }
 

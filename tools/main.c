@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static const struct {
     const char *name, *doc;
@@ -53,14 +54,44 @@ int tool_fail_text(const char *where, const char *format, ...)
     return EXIT_ERROR;
 }
 
-int tool_print_json(cJSON *json)
+weft_status tool_take_error(const weft_error *from, weft_error *error)
 {
-    char *text = json ? cJSON_Print(json) : NULL;
-    cJSON_Delete(json);
-    if (!text) return tool_fail_text("json", "out of memory");
-    bool good = printf("%s\n", text) > 0 && fflush(stdout) == 0;
-    cJSON_free(text);
-    return good ? EXIT_GOOD : tool_fail_text("output", "cannot be written");
+    if (from->status == WEFT_OK) return WEFT_OK;
+    return weft_error_set(error, from->status, from->where, "%s", from->message);
+}
+
+int tool_choice(const char *choices, const char *text)
+{
+    size_t length = strlen(text);
+    for (int i = 0; choices; i++) {
+        if (strcspn(choices, "|") == length && !strncmp(choices, text, length)) return i;
+        choices = strchr(choices, '|');
+        if (choices) choices++;
+    }
+    return -1;
+}
+
+size_t tool_split_options(char *text, const char **options)
+{
+    char *rest = NULL;
+    size_t n = 0;
+    for (char *o = strtok_r(text, " ", &rest); o && n < WEFT_MODEL_OPTIONS;
+         o = strtok_r(NULL, " ", &rest))
+        options[n++] = o;
+    return n;
+}
+
+bool tool_ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && !strcmp(text + n - m, end);
+}
+
+double tool_seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 void tool_take_model_arg(model_args *args, const char *text, struct argp_state *state)
@@ -84,6 +115,16 @@ long tool_number(const char *text, const char *what, long least, long most,
         argp_error(state, "%s must be a whole number from %ld to %ld, not \"%s\"", what, least,
                    most, text);
     return number;
+}
+
+double tool_real(const char *text, const char *what, double least, double most,
+                 struct argp_state *state)
+{
+    char *end;
+    double x = strtod(text, &end);
+    if (end == text || *end || !(x >= least && x <= most))
+        argp_error(state, "%s must be a number from %g to %g, not \"%s\"", what, least, most, text);
+    return x;
 }
 
 static weft_status build_step(built_model *m)
@@ -110,10 +151,8 @@ weft_status tool_build(const weft_model *model, const char *const *options, size
     out->graph = weft_graph_new();
     weft_status status =
         weft_model_build_text(out->graph, model, options, n_options, training, &out->io, error);
-    if (status == WEFT_OK && training && build_step(out) != WEFT_OK) {
-        const weft_error *e = weft_graph_error(out->graph);
-        status = weft_error_set(error, e->status, e->where, "%s", e->message);
-    }
+    if (status == WEFT_OK && training && build_step(out) != WEFT_OK)
+        status = tool_take_error(weft_graph_error(out->graph), error);
     if (status == WEFT_OK) return WEFT_OK;
     weft_graph_free(out->graph);
     out->graph = NULL;

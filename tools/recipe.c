@@ -125,17 +125,9 @@ static bool set_number(recipe *r, const row *o, double x)
 
 static bool set_choice(recipe *r, const row *o, const char *text)
 {
-    size_t length = strlen(text);
-    const char *at = o->choices;
-    for (int i = 0; at; i++) {
-        if (strcspn(at, "|") == length && !strncmp(at, text, length)) {
-            *(int *)field(r, o) = i;
-            return true;
-        }
-        at = strchr(at, '|');
-        if (at) at++;
-    }
-    return false;
+    int choice = tool_choice(o->choices, text);
+    if (choice >= 0) *(int *)field(r, o) = choice;
+    return choice >= 0;
 }
 
 static bool add_length(recipe_list *list, double x)
@@ -309,27 +301,16 @@ static bool refuse(weft_error *error, const char *path, const char *format, ...)
 
 static cJSON *read_json(const char *path, weft_error *error)
 {
-    FILE *file = fopen(path, "r");
-    char *text = NULL;
-    size_t size = 0;
-    cJSON *json = NULL;
-    if (!file) {
-        weft_error_set(error, WEFT_IO, path, "cannot be opened: %s", strerror(errno));
-        return NULL;
+    size_t bytes;
+    char *text = tool_read_file(path, &bytes, error);
+    if (!text) return NULL;
+    const char *end = NULL;
+    cJSON *json = cJSON_ParseWithOpts(text, &end, true);
+    if (!json) {
+        int line = 1;
+        for (const char *at = text; end && at < end; at++) line += *at == '\n';
+        refuse(error, path, "is not JSON, near line %d", line);
     }
-    ssize_t n = getdelim(&text, &size, 0, file);
-    if (ferror(file)) {
-        weft_error_set(error, WEFT_IO, path, "cannot be read: %s", strerror(errno));
-    } else {
-        const char *end = NULL;
-        if (n > 0) json = cJSON_ParseWithOpts(text, &end, true);
-        if (!json) {
-            int line = 1;
-            for (const char *at = text; n > 0 && end && at < end; at++) line += *at == '\n';
-            refuse(error, path, "is not JSON, near line %d", line);
-        }
-    }
-    fclose(file);
     free(text);
     return json;
 }

@@ -1,10 +1,18 @@
-/* Reading text files line by line. */
+/* See texts.h. */
 #include "texts.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+spm *texts_vocabulary(const char *path, weft_error *error)
+{
+    char message[256] = "";
+    spm *s = spm_load(path, message, sizeof message);
+    if (!s) weft_error_set(error, WEFT_BAD_FILE, path, "%s", message);
+    return s;
+}
 
 typedef struct reader {
     const char *path;

@@ -1,4 +1,4 @@
-/* Text files, line by line, as sequences of token ids. */
+/* Vocabularies, and text files, line by line, as sequences of token ids. */
 #ifndef WEFT_TOOLS_TEXTS_H
 #define WEFT_TOOLS_TEXTS_H
 
@@ -6,10 +6,12 @@
 
 #include <weft/train.h>
 
+/* Loads a vocabulary; NULL after an error. */
+spm *texts_vocabulary(const char *path, weft_error *error);
+
 typedef struct texts_counts {
-    size_t lines; /* of each file */
-    size_t
-        invalid; /* lines, or pairs with a line, that are not UTF-8 or hold a zero byte: left out */
+    size_t lines;   /* of each file */
+    size_t invalid; /* left out: not UTF-8, or with a zero byte; of pairs, in either file */
 } texts_counts;
 
 /* Adds the lines of a file, or of a pair of files (source_path NULL otherwise) to a corpus, without

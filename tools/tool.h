@@ -8,9 +8,9 @@
 #include <stdarg.h>
 #include <cjson/cJSON.h>
 
-enum { EXIT_GOOD = 0, EXIT_ERROR = 1, EXIT_USAGE = 2 };
+/* TOOL_VERSION, a text, is defined by meson.build. */
 
-#define TOOL_VERSION "0.1.0"
+enum { EXIT_GOOD = 0, EXIT_ERROR = 1, EXIT_USAGE = 2 };
 
 /* Each command: its arguments are argv[0] = "weft NAME", argv[1 ..]. Returns the exit status. */
 int cmd_ops(int argc, char **argv);
@@ -33,8 +33,18 @@ int cmd_score(int argc, char **argv);
 /* Prints "weft: WHERE: MESSAGE" on stderr; returns EXIT_ERROR. */
 int tool_fail(const weft_error *error);
 int tool_fail_text(const char *where, const char *format, ...) WEFT_PRINTF(2, 3);
+/* Hands on the error of a graph or session, if it has one. Returns its status. */
+weft_status tool_take_error(const weft_error *from, weft_error *error);
 /* Prints JSON on stdout and frees it; returns the exit status. */
 int tool_print_json(cJSON *json);
+/* Writes JSON, NULL if memory is out, as one line of the file that messages call `where`, and frees
+ * it. */
+bool tool_write_json_line(cJSON *json, FILE *file, const char *where, weft_error *error);
+
+/* The bytes of a file, with a zero behind them; the caller frees them. NULL after an error. */
+char *tool_read_file(const char *path, size_t *bytes, weft_error *error);
+/* Writes a file beside, syncs it and renames it: PATH is the whole file, or as it was. */
+bool tool_replace_file(const char *path, const char *data, size_t bytes, weft_error *error);
 
 /* Adds what weft uses on this machine: version, processor, threads, caches, instruction set, and
  * the backends of products (an error if WEFT_GEMM's cannot be had). */
@@ -46,6 +56,9 @@ typedef struct model_args {
     const char *options[WEFT_MODEL_OPTIONS];
     size_t n_options;
 } model_args;
+/* Cuts "key=value key=value ..." in place into its words, at most WEFT_MODEL_OPTIONS; returns how
+ * many. */
+size_t tool_split_options(char *text, const char **options);
 /* Takes MODEL, then options; for the key ARGP_KEY_ARG. Ends the program on a usage error. */
 void tool_take_model_arg(model_args *args, const char *text, struct argp_state *state);
 
@@ -92,16 +105,24 @@ void trial_close(trial *trial);
  * was made is left for trial_close. */
 weft_status trial_start(trial *trial, const weft_value *targets, size_t n, int threads,
                         weft_error *error);
-/* Seconds of a clock that only goes forward. */
-double tool_seconds(void);
 /* Runs it once, then `runs` times with the session's profile on; *seconds is the time around these.
  * Shows its progress on stderr when that takes long. */
 weft_status trial_profile(trial *trial, long runs, long trace_runs, double *seconds,
                           weft_error *error);
 
+bool tool_ends_with(const char *text, const char *end);
+/* The place of a text in "one|other|..."; -1 if it is none of them. */
+int tool_choice(const char *choices, const char *text);
+
+/* Seconds of a clock that only goes forward. */
+double tool_seconds(void);
+
 /* A whole number of [least, most] from an argument of the command line; ends the program with a
  * usage error if it is none. */
 long tool_number(const char *text, const char *what, long least, long most,
+                 struct argp_state *state);
+/* The same for a number of any kind. */
+double tool_real(const char *text, const char *what, double least, double most,
                  struct argp_state *state);
 
 #endif

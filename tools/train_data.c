@@ -15,13 +15,10 @@ static const weft_batch_mode modes[] = {WEFT_BATCH_PAIRS, WEFT_BATCH_PAIRS, WEFT
 bool training_choose_mode(training *t)
 {
     const weft_model *m = t->r.model;
-    char text[512], *rest = NULL;
+    char text[TOOL_OPTIONS_TEXT];
     const char *texts[WEFT_MODEL_OPTIONS];
-    size_t n = 0;
     snprintf(text, sizeof text, "%s", m->small);
-    for (char *o = strtok_r(text, " ", &rest); o && n < WEFT_MODEL_OPTIONS;
-         o = strtok_r(NULL, " ", &rest))
-        texts[n++] = o;
+    size_t n = tool_split_options(text, texts);
     weft_graph *g = weft_graph_new();
     weft_model_io io = {0};
     weft_status status = weft_model_build_text(g, m, texts, n, true, &io, &t->error);
@@ -62,25 +59,11 @@ double training_model_option(const recipe *r, const char *name, double otherwise
 
 static bool copy_file(training *t, const char *from, const char *to)
 {
-    char buffer[65536], beside[4200];
-    snprintf(beside, sizeof beside, "%s.tmp", to);
-    FILE *in = fopen(from, "rb"), *out = in ? fopen(beside, "wb") : NULL;
-    bool good = in && out;
-    size_t n;
-    while (good && (n = fread(buffer, 1, sizeof buffer, in)) > 0)
-        good = fwrite(buffer, 1, n, out) == n;
-    if (good) good = !ferror(in) && fflush(out) == 0 && fsync(fileno(out)) == 0;
-    int why = errno;
-    if (in) fclose(in);
-    if (out && fclose(out) != 0 && good) {
-        good = false;
-        why = errno;
-    }
-    if (good && rename(beside, to) == 0) return true;
-    if (good) why = errno;
-    unlink(beside);
-    weft_error_set(&t->error, WEFT_IO, in ? to : from, "cannot be copied: %s", strerror(why));
-    return false;
+    size_t bytes;
+    char *data = tool_read_file(from, &bytes, &t->error);
+    bool good = data && tool_replace_file(to, data, bytes, &t->error);
+    free(data);
+    return good;
 }
 
 /* Makes or copies one vocabulary from the texts `files`. */
@@ -104,9 +87,7 @@ static bool make_vocabulary(training *t, const char *given, const char *const *f
 
 static spm *load_vocabulary(training *t, const char *path)
 {
-    char message[256] = "";
-    spm *s = spm_load(path, message, sizeof message);
-    if (!s) training_fail(t, WEFT_BAD_FILE, path, message);
+    spm *s = texts_vocabulary(path, &t->error);
     if (!s || spm_has_specials(s)) return s;
     training_fail(t, WEFT_BAD_ARGUMENT, path, "must have pad, unk, bos and eos as ids 0 to 3");
     spm_free(s);

@@ -52,26 +52,6 @@ bool training_prepare_folder(training *t)
     return !there || weft_params_load(t->params, t->model_path, &t->error) == WEFT_OK;
 }
 
-/* Writes a text beside, syncs it and renames it. */
-static bool write_whole(training *t, const char *path, const char *text, size_t length)
-{
-    char beside[4200];
-    snprintf(beside, sizeof beside, "%s.tmp", path);
-    FILE *file = fopen(beside, "w");
-    if (!file) return cannot(t, path, "written", errno);
-    bool good =
-        fwrite(text, 1, length, file) == length && fflush(file) == 0 && fsync(fileno(file)) == 0;
-    int why = errno;
-    if (fclose(file) != 0 && good) {
-        good = false;
-        why = errno;
-    }
-    if (good && rename(beside, path) == 0) return true;
-    if (good) why = errno;
-    unlink(beside);
-    return cannot(t, path, "written", why);
-}
-
 bool training_write_recipe(training *t)
 {
     char path[4096];
@@ -81,7 +61,7 @@ bool training_write_recipe(training *t)
     bool good = text && meta && weft_params_set_meta(t->params, "recipe", meta) == WEFT_OK;
     if (!good) training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
     good = good && training_path(t, path, sizeof path, "recipe.json") &&
-           write_whole(t, path, text, strlen(text));
+           tool_replace_file(path, text, strlen(text), &t->error);
     cJSON_free(text);
     cJSON_free(meta);
     cJSON_Delete(json);
@@ -110,14 +90,12 @@ static size_t lines_up_to(char *text, size_t length, uint64_t step)
 
 bool training_open_metrics(training *t, uint64_t step)
 {
-    char path[4096], *text = NULL;
-    size_t size = 0;
+    char path[4096];
+    size_t length = 0;
     if (!training_path(t, path, sizeof path, "metrics.jsonl")) return false;
-    FILE *old = fopen(path, "r");
-    ssize_t length = old ? getdelim(&text, &size, 0, old) : 0;
-    if (old) fclose(old);
-    size_t kept = length > 0 && t->resume ? lines_up_to(text, (size_t)length, step) : 0;
-    bool good = write_whole(t, path, text ? text : "", kept);
+    char *text = t->resume ? tool_read_file(path, &length, NULL) : NULL;
+    size_t kept = text ? lines_up_to(text, length, step) : 0;
+    bool good = tool_replace_file(path, text ? text : "", kept, &t->error);
     free(text);
     if (!good) return false;
     t->metrics = fopen(path, "a");
@@ -126,13 +104,7 @@ bool training_open_metrics(training *t, uint64_t step)
 
 bool training_write_metrics(training *t, cJSON *line)
 {
-    char *text = line ? cJSON_PrintUnformatted(line) : NULL;
-    cJSON_Delete(line);
-    if (!text) return training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
-    bool good = fprintf(t->metrics, "%s\n", text) > 0 && fflush(t->metrics) == 0;
-    int why = errno;
-    cJSON_free(text);
-    return good || cannot(t, "metrics.jsonl", "written", why);
+    return tool_write_json_line(line, t->metrics, "metrics.jsonl", &t->error);
 }
 
 /* ---- Checkpoints ---- */

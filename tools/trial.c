@@ -2,7 +2,6 @@
 #include "tool.h"
 
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 size_t tool_targets(const built_model *m, weft_value targets[2])
@@ -11,12 +10,6 @@ size_t tool_targets(const built_model *m, weft_value targets[2])
     targets[0] = training ? m->io.loss : m->io.output;
     targets[1] = m->step;
     return training ? 2 : 1;
-}
-
-static weft_status take_session_error(const weft_session *session, weft_error *error)
-{
-    const weft_error *e = weft_session_error(session);
-    return weft_error_set(error, e->status, e->where, "%s", e->message);
 }
 
 static weft_status feed_all(trial *t, weft_error *error)
@@ -65,13 +58,6 @@ void trial_close(trial *t)
     memset(t, 0, sizeof *t);
 }
 
-double tool_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 weft_status trial_profile(trial *t, long runs, long trace_runs, double *seconds, weft_error *error)
 {
     bool terminal = isatty(STDERR_FILENO) == 1, shown = false;
@@ -80,7 +66,7 @@ weft_status trial_profile(trial *t, long runs, long trace_runs, double *seconds,
     /* The first run touches memory and starts threads. */
     if (weft_run(t->session) != WEFT_OK ||
         weft_session_profile(t->session, true, &options) != WEFT_OK)
-        return take_session_error(t->session, error);
+        return tool_take_error(weft_session_error(t->session), error);
     double last = tool_seconds();
     for (long i = 0; i < runs; i++) {
         double begin = tool_seconds();
@@ -91,7 +77,8 @@ weft_status trial_profile(trial *t, long runs, long trace_runs, double *seconds,
             shown = terminal;
         }
         begin = tool_seconds();
-        if (weft_run(t->session) != WEFT_OK) return take_session_error(t->session, error);
+        if (weft_run(t->session) != WEFT_OK)
+            return tool_take_error(weft_session_error(t->session), error);
         *seconds += tool_seconds() - begin;
     }
     if (shown) fputs("\r\033[K", stderr);

@@ -392,6 +392,7 @@ typedef struct weft_model_option {
     const char *name, *doc;
     double value;        /* the default; of an option with choices, the index of one */
     const char *choices; /* "one|other": texts instead of numbers; NULL: a number */
+    bool real;           /* a number that need not be whole, such as a probability */
 } weft_model_option;
 
 typedef struct weft_model {
@@ -412,7 +413,9 @@ typedef struct weft_model {
 WEFT_API size_t weft_model_count(void);
 WEFT_API const weft_model *weft_model_at(size_t index);       /* NULL beyond the end */
 WEFT_API const weft_model *weft_model_find(const char *name); /* NULL if there is none */
-/* Starts from the defaults and applies "key=value" texts to values[model->n_options]. */
+/* Starts from the defaults and applies "key=value" texts to values[model->n_options].
+ * WEFT_NOT_FOUND if the model has no such option; WEFT_BAD_ARGUMENT if the value is none of its
+ * choices, no number from 0 to 1e9, or a fraction where a whole number is needed. */
 WEFT_API weft_status weft_model_parse(const weft_model *model, const char *const *texts, size_t n,
                                       double *values, weft_error *error);
 /* Writes the value of option i as weft_model_parse reads it. Returns `text`. */

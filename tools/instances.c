@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* Without a limit in seconds: some ten seconds on a list that resists. */
 #define NODE_BUDGET 2000000
@@ -122,13 +121,6 @@ static size_t capacity_of(const char *name)
     return digits > name && digits[-1] == '.' ? (size_t)strtoull(digits, NULL, 10) : 0;
 }
 
-static double seconds_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void print_row(const char *name, const instance *in, const weft_pack_result *r,
                       double seconds, cJSON *list)
 {
@@ -172,11 +164,11 @@ static bool pack_file(const char *folder, const char *name, double seconds, cJSO
     options.capacity = in.bytes;
     options.seconds = seconds;
     options.node_budget = seconds > 0 ? UINT64_MAX : NODE_BUDGET;
-    double start = seconds_now();
+    double start = tool_seconds();
     if (good && weft_pack(in.items, in.n, &options, &result, &error) != WEFT_OK)
         good = (tool_fail_text(path, "%s", error.message), false);
     if (good) {
-        print_row(name, &in, &result, seconds_now() - start, list);
+        print_row(name, &in, &result, tool_seconds() - start, list);
         *fits &= result.arena_bytes <= (in.bytes ? in.bytes : result.lower_bound_bytes);
     }
     free(in.items);
@@ -185,8 +177,7 @@ static bool pack_file(const char *folder, const char *name, double seconds, cJSO
 
 static int is_csv(const struct dirent *entry)
 {
-    size_t n = strlen(entry->d_name);
-    return n > 4 && !strcmp(entry->d_name + n - 4, ".csv");
+    return tool_ends_with(entry->d_name, ".csv");
 }
 
 int tool_pack_instances(const char *folder, double seconds, bool json)

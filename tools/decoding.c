@@ -1,0 +1,329 @@
+/* See decoding.h. */
+#include "decoding.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- Opening ---- */
+
+bool decoding_fail(decoding *d, weft_status status, const char *where, const char *message)
+{
+    weft_error_set(&d->error, status, where, "%s", message);
+    return false;
+}
+
+static bool no_memory(decoding *d)
+{
+    return decoding_fail(d, WEFT_NO_MEMORY, "decoding", "out of memory");
+}
+
+/* The end of a text, what is never chosen, and what the command line says. */
+static weft_search_options search_options(const decoding_args *a)
+{
+    static const int32_t never[] = {SPM_PAD, SPM_UNK, SPM_BOS};
+    return (weft_search_options){.eos = SPM_EOS,
+                                 .banned = never,
+                                 .n_banned = sizeof never / sizeof *never,
+                                 .min_len = a->min_length,
+                                 .no_repeat_ngram = a->no_repeat,
+                                 .temperature = a->temperature,
+                                 .top_k = a->top_k,
+                                 .top_p = a->top_p,
+                                 .seed = (uint64_t)a->seed};
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+bool decoding_open(decoding *d, const decoding_args *a, int64_t beams, int64_t most_len,
+                   int64_t most_source)
+{
+    *d = (decoding){.a = a, .options = search_options(a)};
+    if (!trained_open(&d->run, a->folder, a->checkpoint, &d->error)) return false;
+    int64_t most = weft_model_most_positions(d->run.model, d->run.values);
+    d->most_len = least(most_len, most);
+    d->most_source = least(most_source, most);
+    weft_decoder_options o = {.sentences = a->batch,
+                              .beams = beams,
+                              .most_len = d->most_len,
+                              .most_source = d->most_source,
+                              .threads = a->threads,
+                              .recompute = a->recompute};
+    d->decoder = weft_decoder_new(d->run.model, d->run.values, d->run.params, &o, &d->error);
+    return d->decoder != NULL;
+}
+
+void decoding_close(decoding *d)
+{
+    weft_decoder_free(d->decoder);
+    trained_close(&d->run);
+}
+
+/* ---- Lines ---- */
+
+/* Reads up to `most` lines, without their ends, into an empty list. */
+static bool read_lines(decoding *d, text_lines *lines, size_t most)
+{
+    char *text = NULL;
+    size_t capacity = 0;
+    while (lines->n < most && getline(&text, &capacity, stdin) >= 0) {
+        if (lines->n == lines->capacity) {
+            size_t wanted = lines->capacity ? 2 * lines->capacity : 64;
+            text_line *grown = realloc(lines->line, wanted * sizeof *grown);
+            if (!grown) {
+                free(text);
+                return no_memory(d);
+            }
+            lines->line = grown;
+            lines->capacity = wanted;
+        }
+        text[strcspn(text, "\r\n")] = 0;
+        lines->line[lines->n++] = (text_line){.text = text, .number = d->lines++};
+        text = NULL;
+        capacity = 0;
+    }
+    free(text);
+    return true;
+}
+
+static void clear_lines(text_lines *lines)
+{
+    for (size_t i = 0; i < lines->n; i++) {
+        text_line *l = &lines->line[i];
+        for (size_t k = 0; k < l->n_found; k++) free((void *)(uintptr_t)l->found[k].tokens);
+        free(l->found);
+        free(l->ids);
+        free(l->text);
+    }
+    free(lines->line);
+    *lines = (text_lines){NULL, 0, 0};
+}
+
+size_t text_line_encode(text_line *line, const spm *vocabulary, size_t most, int32_t end)
+{
+    bool ends = end >= 0;
+    size_t room = most + 1, found;
+    line->n_ids = 0;
+    line->ids = calloc(room, sizeof *line->ids);
+    if (!line->ids) return SIZE_MAX;
+    found = spm_encode(vocabulary, line->text, line->ids, most);
+    if (!found) return 0;
+    size_t whole = found + ends;
+    line->n_ids = whole < most ? whole : most;
+    if (ends && line->n_ids) line->ids[line->n_ids - 1] = end;
+    return whole;
+}
+
+/* Copies a sentence's part of a result. */
+static bool keep_found(text_line *line, const weft_search_result *result, size_t sentence)
+{
+    size_t first = result->first[sentence], n = result->first[sentence + 1] - first;
+    line->found = calloc(n + 1, sizeof *line->found);
+    for (size_t k = 0; line->found && k < n; k++) {
+        weft_hypothesis h = result->hypotheses[first + k];
+        int32_t *tokens = calloc(h.length + 1, sizeof *tokens);
+        if (!tokens) return false;
+        memcpy(tokens, h.tokens, h.length * sizeof *tokens);
+        h.tokens = tokens;
+        line->found[line->n_found++] = h;
+    }
+    return line->found != NULL;
+}
+
+/* ---- Searching ---- */
+
+static bool has_source(const decoding *d)
+{
+    return weft_decoder_get_info(d->decoder).has_source;
+}
+
+/* The search of a batch, whose sources have been started. */
+static weft_search_result *search(decoding *d, text_line *const *lines, size_t n)
+{
+    static const int32_t begin = SPM_BOS;
+    weft_search_model model = weft_decoder_search_model(d->decoder);
+    weft_search_input *inputs = calloc(n, sizeof *inputs);
+    weft_search_result *r = NULL;
+    bool prompts = !has_source(d);
+    for (size_t i = 0; inputs && i < n; i++)
+        inputs[i] =
+            (weft_search_input){prompts ? lines[i]->ids : &begin, prompts ? lines[i]->n_ids : 1,
+                                lines[i]->most, lines[i]->number};
+    if (!inputs)
+        no_memory(d);
+    else if (d->way == DECODING_SAMPLE)
+        r = weft_search_sample(&model, inputs, n, &d->options, &d->error);
+    else if (d->way == DECODING_BEAM)
+        r = weft_search_beam(&model, inputs, n, &d->options, &d->error);
+    else
+        r = weft_search_greedy(&model, inputs, n, &d->options, &d->error);
+    free(inputs);
+    return r;
+}
+
+static bool start(decoding *d, text_line *const *lines, size_t n)
+{
+    weft_status status;
+    if (!has_source(d)) {
+        status = weft_decoder_start(d->decoder, NULL, NULL, 0);
+    } else {
+        const int32_t **sources = calloc(n, sizeof *sources);
+        size_t *lengths = calloc(n, sizeof *lengths);
+        for (size_t i = 0; sources && lengths && i < n; i++) {
+            sources[i] = lines[i]->ids;
+            lengths[i] = lines[i]->n_ids;
+        }
+        status = sources && lengths ? weft_decoder_start(d->decoder, sources, lengths, n)
+                                    : WEFT_NO_MEMORY;
+        if (!sources || !lengths) no_memory(d);
+        free(sources);
+        free(lengths);
+    }
+    if (status != WEFT_OK && d->error.status == WEFT_OK) d->error = *weft_decoder_error(d->decoder);
+    return status == WEFT_OK;
+}
+
+static bool search_batch(decoding *d, text_line *const *lines, size_t n)
+{
+    double started = tool_seconds();
+    weft_search_result *r = start(d, lines, n) ? search(d, lines, n) : NULL;
+    d->seconds += tool_seconds() - started;
+    bool good = r != NULL;
+    for (size_t i = 0; good && i < n; i++) {
+        good = keep_found(lines[i], r, i) || no_memory(d);
+        for (size_t k = 0; k < lines[i]->n_found; k++)
+            d->tokens += lines[i]->found[k].length + lines[i]->found[k].ended;
+    }
+    weft_search_result_free(r);
+    return good;
+}
+
+/* Shorter first; of equals the earlier. */
+static int by_length(const void *a, const void *b)
+{
+    const text_line *x = *(text_line *const *)a, *y = *(text_line *const *)b;
+    if (x->n_ids != y->n_ids) return x->n_ids < y->n_ids ? -1 : 1;
+    return (x->number > y->number) - (x->number < y->number);
+}
+
+/* Batches of lines that are padded to one length. */
+static bool search_lines(decoding *d, text_lines *lines)
+{
+    text_line **sorted = calloc(lines->n + 1, sizeof *sorted);
+    size_t n = 0;
+    bool good = sorted || no_memory(d);
+    for (size_t i = 0; good && i < lines->n; i++)
+        if (lines->line[i].n_ids) sorted[n++] = &lines->line[i];
+    if (good) qsort(sorted, n, sizeof *sorted, by_length);
+    for (size_t i = 0, end; good && i < n; i = end) {
+        int64_t padded = weft_decoder_padded(d->decoder, (int64_t)sorted[i]->n_ids);
+        for (end = i + 1; end < n && end - i < (size_t)d->a->batch; end++)
+            if (weft_decoder_padded(d->decoder, (int64_t)sorted[end]->n_ids) != padded) break;
+        good = search_batch(d, sorted + i, end - i);
+    }
+    free(sorted);
+    return good;
+}
+
+/* ---- Printing ---- */
+
+/* The text of tokens; the caller frees it. */
+static char *text_of(const spm *vocabulary, const int32_t *tokens, size_t n)
+{
+    size_t room = 64 * (n + 1); /* pieces are shorter, byte by byte; else grow until it fits */
+    for (;;) {
+        char *text = malloc(room);
+        if (!text) return NULL;
+        spm_decode(vocabulary, tokens, n, text, room);
+        if (strlen(text) + 1 < room) return text;
+        free(text);
+        room *= 2;
+    }
+}
+
+/* The text of a hypothesis, behind the line's prompt if it goes on from one. */
+static char *hypothesis_text(const decoding *d, const text_line *l, const weft_hypothesis *h)
+{
+    size_t before = has_source(d) ? 0 : l->n_ids;
+    int32_t *all = calloc(before + h->length + 1, sizeof *all);
+    if (!all) return NULL;
+    if (before) memcpy(all, l->ids, before * sizeof *all);
+    if (h->length) memcpy(all + before, h->tokens, h->length * sizeof *all);
+    char *text = text_of(d->run.target, all, before + h->length);
+    free(all);
+    return text;
+}
+
+static bool print_lines(decoding *d, const text_lines *lines, bool scores)
+{
+    bool good = true;
+    for (size_t i = 0; good && i < lines->n; i++) {
+        const text_line *l = &lines->line[i];
+        if (!l->n_found && !scores) good = putchar('\n') != EOF;
+        for (size_t k = 0; good && k < l->n_found; k++) {
+            const weft_hypothesis *h = &l->found[k];
+            char *text = hypothesis_text(d, l, h);
+            if (!text) return no_memory(d);
+            good = scores ? printf("%zu ||| %s ||| %.6f\n", l->number + 1, text, h->score) > 0
+                          : printf("%s\n", text) > 0;
+            free(text);
+        }
+    }
+    if (good && fflush(stdout) == 0) return true;
+    return decoding_fail(d, WEFT_IO, "output", strerror(errno));
+}
+
+void decoding_print_stats(const decoding *d)
+{
+    weft_decoder_info info = weft_decoder_get_info(d->decoder);
+    fprintf(stderr,
+            "%zu lines, %zu tokens in %.2f s: %.0f tokens/s; %zu plans, arena %.1f MB, "
+            "parameters and caches %.1f MB\n",
+            d->lines, d->tokens, d->seconds, d->seconds > 0 ? (double)d->tokens / d->seconds : 0.0,
+            info.plans, 1e-6 * (double)info.arena_bytes, 1e-6 * (double)info.state_bytes);
+    if (!info.has_steps && !d->a->recompute)
+        fprintf(stderr, "%s is run as a whole for each token: it has no steps over caches\n",
+                d->run.model->name);
+}
+
+/* ---- All lines ---- */
+
+static bool decode_lines(decoding *d, const decoding_work *work, text_lines *lines)
+{
+    bool good = true;
+    for (size_t i = 0; good && i < lines->n; i++)
+        good = work->encode(work->context, &lines->line[i]);
+    return good && search_lines(d, lines) && print_lines(d, lines, work->scores) &&
+           (!work->after || work->after(work->context, lines));
+}
+
+bool decoding_input(decoding *d, const decoding_work *work, int64_t chunk)
+{
+    bool good = true;
+    if (!chunk) chunk = isatty(STDIN_FILENO) ? 1 : 1024;
+    while (good) {
+        text_lines lines = {NULL, 0, 0};
+        good = read_lines(d, &lines, (size_t)chunk);
+        size_t n = lines.n;
+        good = good && decode_lines(d, work, &lines);
+        clear_lines(&lines);
+        if (!n) break;
+    }
+    if (good && ferror(stdin)) good = decoding_fail(d, WEFT_IO, "input", strerror(errno));
+    return good;
+}
+
+bool decoding_text(decoding *d, const decoding_work *work, const char *text)
+{
+    text_lines one = {calloc(1, sizeof *one.line), 1, 1};
+    if (!one.line) return no_memory(d);
+    one.line->text = strdup(text);
+    one.line->number = d->lines++;
+    bool good = one.line->text ? decode_lines(d, work, &one) : no_memory(d);
+    clear_lines(&one);
+    return good;
+}

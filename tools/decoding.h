@@ -1,0 +1,94 @@
+/* What `weft translate` and `weft generate` share: their options, lines of text that share batches,
+ * the search of a batch, and the printing of what was found. */
+#ifndef WEFT_TOOLS_DECODING_H
+#define WEFT_TOOLS_DECODING_H
+
+#include "run.h"
+
+/* ---- The command line ---- */
+
+typedef struct decoding_args {
+    const char *folder, *checkpoint;
+    int threads;
+    int64_t batch, min_length, top_k, seed, no_repeat;
+    double temperature, top_p;
+    bool stats, recompute;
+} decoding_args;
+#define DECODING_DEFAULT                                                                           \
+    {                                                                                              \
+        .batch = 16, .temperature = 1, .top_p = 1                                                  \
+    }
+/* A child for a command's argp; its input is a decoding_args. It takes the argument FOLDER, too. */
+extern const struct argp decoding_argp;
+
+/* ---- Lines ---- */
+
+/* A line of text: what to go on from, and what came of it. */
+typedef struct text_line {
+    char *text;
+    int32_t *ids;           /* the source, or the prompt */
+    size_t n_ids;           /* 0: an empty line, for which nothing is searched */
+    int64_t most;           /* tokens to find */
+    size_t number;          /* of the line, from 0 */
+    weft_hypothesis *found; /* copies; tokens are the line's, too */
+    size_t n_found;
+} text_line;
+typedef struct text_lines {
+    text_line *line;
+    size_t n, capacity;
+} text_lines;
+
+/* Ids of the text into line->ids, at most `most` of them, with an end appended if `end` is not -1.
+ * Returns how many there would be, SIZE_MAX if memory is out. An empty text has none. */
+size_t text_line_encode(text_line *line, const spm *vocabulary, size_t most, int32_t end);
+
+/* ---- Decoding ---- */
+
+typedef enum decoding_way { DECODING_GREEDY, DECODING_BEAM, DECODING_SAMPLE } decoding_way;
+
+typedef struct decoding {
+    const decoding_args *a;
+    trained_run run;
+    weft_decoder *decoder;
+    int64_t most_len, most_source; /* positions that the decoder has */
+    decoding_way way;
+    weft_search_options options;
+    size_t lines, tokens; /* read; found */
+    double seconds;       /* of searching */
+    weft_error error;
+} decoding;
+
+/* Opens the run and makes a decoder, of at most the positions that the model can tell apart.
+ * `options` begins with what the command line says. Must be closed, whatever came of it; false
+ * after an error in d->error, as below. */
+bool decoding_open(decoding *d, const decoding_args *a, int64_t beams, int64_t most_len,
+                   int64_t most_source);
+void decoding_close(decoding *d);
+/* Sets the error, if there is none yet; false. */
+bool decoding_fail(decoding *d, weft_status status, const char *where, const char *message);
+
+/* Encodes a line and says how many tokens to find for it. */
+typedef bool decoding_encode(void *context, text_line *line);
+/* Does something with lines that have been searched and printed. */
+typedef bool decoding_after(void *context, const text_lines *lines);
+
+/* What a command does with its lines. */
+typedef struct decoding_work {
+    void *context;
+    decoding_encode *encode;
+    decoding_after *after; /* may be NULL */
+    bool scores;           /* print LINE ||| TEXT ||| SCORE, not the text alone */
+} decoding_work;
+/* Reads standard input, `chunk` lines at a time (0: 1024, from a terminal 1), searches them in
+ * batches of like length, and prints in their order what was found, or an empty line for an empty
+ * one, unless with scores. A model without a source goes on from its prompt, which is part of the
+ * text.
+ */
+bool decoding_input(decoding *d, const decoding_work *work, int64_t chunk);
+/* The same for one line. */
+bool decoding_text(decoding *d, const decoding_work *work, const char *text);
+
+/* Tells lines, tokens and speed on stderr. */
+void decoding_print_stats(const decoding *d);
+
+#endif

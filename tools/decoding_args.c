@@ -1,0 +1,84 @@
+/* The options that `weft translate` and `weft generate` share. */
+#include "decoding.h"
+
+enum {
+    KEY_THREADS = 300,
+    KEY_CHECKPOINT,
+    KEY_BATCH,
+    KEY_MIN_LENGTH,
+    KEY_TEMPERATURE,
+    KEY_TOP_K,
+    KEY_TOP_P,
+    KEY_SEED,
+    KEY_NO_REPEAT,
+    KEY_STATS,
+    KEY_RECOMPUTE
+};
+
+static const struct argp_option options[] = {
+    {"checkpoint", KEY_CHECKPOINT, "FILE", 0,
+     "parameters (default: FOLDER/best.safetensors if it is there, else FOLDER/model.safetensors)",
+     0},
+    {"threads", KEY_THREADS, "N", 0, "threads (default: all)", 0},
+    {"batch", KEY_BATCH, "N", 0, "lines at a time (default 16)", 0},
+    {"min-length", KEY_MIN_LENGTH, "N", 0, "fewest tokens to find (default 0)", 1},
+    {"no-repeat", KEY_NO_REPEAT, "N", 0, "no N tokens in a row twice", 1},
+    {"temperature", KEY_TEMPERATURE, "T", 0, "of sampling (default 1)", 2},
+    {"top-k", KEY_TOP_K, "K", 0, "draw from the K most likely tokens only", 2},
+    {"top-p", KEY_TOP_P, "P", 0,
+     "draw from the fewest most likely tokens that have probability P together", 2},
+    {"seed", KEY_SEED, "N", 0, "of sampling (default 0)", 2},
+    {"stats", KEY_STATS, NULL, 0, "tell the speed on standard error", 3},
+    {"recompute", KEY_RECOMPUTE, NULL, 0, "without caches: run the whole model for each token", 3},
+    {0}};
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    decoding_args *a = state->input;
+    switch (key) {
+    case KEY_THREADS:
+        a->threads = (int)tool_number(text, "a number of threads", 0, 1024, state);
+        return 0;
+    case KEY_CHECKPOINT:
+        a->checkpoint = text;
+        return 0;
+    case KEY_BATCH:
+        a->batch = tool_number(text, "a number of lines", 1, 65536, state);
+        return 0;
+    case KEY_MIN_LENGTH:
+        a->min_length = tool_number(text, "a length", 0, 1 << 20, state);
+        return 0;
+    case KEY_TEMPERATURE:
+        a->temperature = tool_real(text, "a temperature", 0, 1e6, state);
+        return 0;
+    case KEY_TOP_K:
+        a->top_k = tool_number(text, "a number of tokens", 0, INT32_MAX, state);
+        return 0;
+    case KEY_TOP_P:
+        a->top_p = tool_real(text, "a probability", 1e-9, 1, state);
+        return 0;
+    case KEY_SEED:
+        a->seed = tool_number(text, "a seed", 0, INT64_MAX, state);
+        return 0;
+    case KEY_NO_REPEAT:
+        a->no_repeat = tool_number(text, "a number of tokens", 0, 1000, state);
+        return 0;
+    case KEY_STATS:
+        a->stats = true;
+        return 0;
+    case KEY_RECOMPUTE:
+        a->recompute = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (a->folder) argp_error(state, "one folder only");
+        a->folder = text;
+        return 0;
+    case ARGP_KEY_END:
+        if (!a->folder) argp_error(state, "FOLDER is missing");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+const struct argp decoding_argp = {options, parse, NULL, NULL, NULL, NULL, NULL};
