@@ -49,13 +49,13 @@ static bool take_memory(folding *f, const weft_op *op, weft_call *call)
     size_t scratch = op->scratch ? op->scratch(call) : 0;
     size_t workspace = op->workspace ? op->workspace(call) : 0;
     workspace += NOTE_BYTES;
-    f->scratch = aligned_alloc(64, (scratch + 64) / 64 * 64);
-    f->workspace = aligned_alloc(64, (workspace + 64) / 64 * 64);
+    f->scratch = weft_alloc(scratch);
+    f->workspace = weft_alloc(workspace);
     bool good = f->scratch && f->workspace;
     for (size_t k = 0; k < f->n_out; k++) {
         weft_tensor *t = &f->t[f->n_in + k];
         size_t bytes = (size_t)weft_shape_numel(t->shape) * weft_dtype_bytes(t->dtype);
-        t->data = f->memory[k] = aligned_alloc(64, (bytes + 64) / 64 * 64);
+        t->data = f->memory[k] = weft_alloc(bytes);
         good = good && t->data;
     }
     call->scratch = f->scratch;

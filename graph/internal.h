@@ -17,6 +17,8 @@ typedef struct arena {
 /* Zeroed, 64-byte aligned memory; NULL when memory is out. */
 void *arena_alloc(arena *a, size_t bytes);
 char *arena_text(arena *a, const char *text);
+/* Takes back what was allocated last, `memory` and all after it. */
+void arena_cut(arena *a, const void *memory);
 void arena_free(arena *a);
 
 /* ---- The graph (graph.c) ----------------------------------------------------------------------

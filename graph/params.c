@@ -12,10 +12,8 @@ weft_params *weft_params_new(void)
 void weft_params_free(weft_params *params)
 {
     if (!params) return;
-    for (size_t i = 0; i < params->n; i++) {
-        free(params->params[i].name);
-        if (!params->params[i].shared) free(params->params[i].tensor.data);
-    }
+    for (size_t i = 0; i < params->n; i++) free(params->params[i].name);
+    arena_free(&params->data);
     for (size_t i = 0; i < params->n_meta; i++) {
         free(params->metas[i].key);
         free(params->metas[i].text);
@@ -54,7 +52,7 @@ void params_truncate(weft_params *params, size_t n)
     while (params->n > n) {
         param *p = &params->params[--params->n];
         free(p->name);
-        if (!p->shared) free(p->tensor.data);
+        if (!p->shared) arena_cut(&params->data, p->tensor.data);
     }
     rebuild_index(params);
 }
@@ -103,12 +101,11 @@ weft_status weft_params_add(weft_params *params, const char *name, weft_dtype dt
     }
     size_t bytes = (size_t)numel * weft_dtype_bytes(dtype);
     char *copy = grow(params) ? copy_text(name) : NULL;
-    void *data = copy ? aligned_alloc(64, bytes ? (bytes + 63) / 64 * 64 : 64) : NULL;
+    void *data = copy ? arena_alloc(&params->data, bytes) : NULL;
     if (!data) {
         free(copy);
         return weft_error_set(error, WEFT_NO_MEMORY, name, "no memory for %zu bytes", bytes);
     }
-    memset(data, 0, bytes);
     params->params[params->n] = (param){copy, weft_tensor_dense(data, dtype, shape), false};
     *slot_of(params, copy) = (uint32_t)++params->n;
     if (tensor) *tensor = params->params[params->n - 1].tensor;

@@ -17,6 +17,7 @@ typedef struct meta {
 struct weft_params {
     param *params;
     size_t n, capacity;
+    arena data;
     uint32_t *index; /* hash table of positions + 1, by name */
     size_t index_capacity;
     meta *metas;

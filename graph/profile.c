@@ -28,9 +28,8 @@ static profile_thread *thread_new(const weft_profile *p)
     size_t ring = padded(sizeof(profile_run)), events = padded(stretches * sizeof(profile_event));
     if (p->trace_runs > (SIZE_MAX / 2 - fixed) / (ring + events)) return NULL;
     size_t bytes = fixed + p->trace_runs * (ring + events);
-    char *memory = aligned_alloc(64, bytes);
+    char *memory = weft_alloc(bytes);
     if (!memory) return NULL;
-    memset(memory, 0, bytes);
     profile_thread *t = (profile_thread *)memory;
     t->compute_ns = (uint64_t *)(memory + head);
     t->waiting_ns = (uint64_t *)(memory + head + compute);

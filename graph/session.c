@@ -138,13 +138,12 @@ static bool take_arena(weft_session *s, const weft_session_options *o, weft_erro
         return false;
     }
     s->owns_arena = true;
-    s->arena = aligned_alloc(64, bytes ? (bytes + 63) / 64 * 64 : 64);
+    s->arena = weft_alloc(bytes);
     if (!s->arena) {
         weft_error_set(error, WEFT_NO_MEMORY, "session", "no memory for an arena of %zu bytes",
                        bytes);
         return false;
     }
-    memset(s->arena, 0, bytes);
     return true;
 }
 
@@ -152,7 +151,7 @@ static bool take_workspace(weft_session *s, weft_error *error)
 {
     size_t each = s->plan->stats.workspace_bytes, bytes = each * (size_t)s->threads;
     if (!bytes) return true;
-    s->workspace = aligned_alloc(64, bytes);
+    s->workspace = weft_alloc(bytes);
     s->run.workspace = s->workspace;
     s->run.workspace_bytes = each;
     if (s->workspace) return true;

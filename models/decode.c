@@ -183,8 +183,8 @@ static bool open_stage(weft_decoder *d, stage *s)
     if (bytes > d->arena_bytes) {
         close_sessions(d);
         free(d->arena);
-        d->arena_bytes = (bytes + 63) / 64 * 64;
-        d->arena = aligned_alloc(64, d->arena_bytes);
+        d->arena_bytes = bytes;
+        d->arena = weft_alloc(bytes);
         if (!d->arena) {
             d->arena_bytes = 0;
             return fail(d, WEFT_NO_MEMORY, "decoder", "no memory for the arena");

@@ -208,19 +208,17 @@ static weft_status open_session(weft_trainer *t, planned *p)
 /* Makes the arena large enough for a plan; sessions on a smaller one are opened again. */
 static weft_status grow_arena(weft_trainer *t, size_t bytes)
 {
-    bytes = (bytes + 63) / 64 * 64;
     if (t->arena && bytes <= t->arena_bytes) return WEFT_OK;
     for (size_t i = 0; i < t->n_plans; i++) {
         weft_session_free(t->plans[i]->session);
         t->plans[i]->session = NULL;
     }
     free(t->arena);
-    t->arena = aligned_alloc(64, bytes ? bytes : 64);
+    t->arena = weft_alloc(bytes);
     t->arena_bytes = t->arena ? bytes : 0;
     if (!t->arena)
         return weft_error_set(&t->error, WEFT_NO_MEMORY, "trainer",
                               "no memory for an arena of %zu bytes", bytes);
-    memset(t->arena, 0, bytes);
     for (size_t i = 0; i < t->n_plans; i++)
         if (open_session(t, t->plans[i]) != WEFT_OK) return t->error.status;
     return WEFT_OK;

@@ -167,9 +167,9 @@ weft_status weft_measure_triad(int threads, double *bytes_per_second, weft_error
     arrays w = {.threads = threads ? threads : omp_get_max_threads()};
     size_t bytes = 2 * last_level_cache(w.threads) / ALIGNMENT * ALIGNMENT;
     w.n = (int64_t)(bytes / sizeof(float));
-    w.a = aligned_alloc(ALIGNMENT, bytes);
-    w.b = aligned_alloc(ALIGNMENT, bytes);
-    w.c = aligned_alloc(ALIGNMENT, bytes);
+    w.a = weft_alloc(bytes);
+    w.b = weft_alloc(bytes);
+    w.c = weft_alloc(bytes);
     bool good = w.a && w.b && w.c;
     if (good) {
 #pragma omp parallel num_threads(w.threads)

@@ -71,6 +71,10 @@ typedef struct weft_error {
 WEFT_API weft_status weft_error_set(weft_error *error, weft_status status, const char *where,
                                     const char *format, ...) WEFT_PRINTF(4, 5);
 
+/* Memory for tensors: zero, 64-byte aligned, and if it is large on huge pages where the system has
+ * them, which are faster to reach. NULL if there is none; the caller gives it to free(). */
+WEFT_API void *weft_alloc(size_t bytes);
+
 /* ---- Types ---------------------------------------------------------------------------------- */
 
 /* name, bytes per element, safetensors name */
