@@ -127,8 +127,8 @@ bits_of()
     } END { if (!found) exit 1 }' "$1" || fail "bits a character in $1"
 }
 bits_of few-run/metrics.jsonl 1.25
-printf 'ab\naab\nabababab\n' >long
-lines=("$weft" train gpt "${small[@]}" layers=1 --text few --valid-text long --vocab-file few-run/vocab.model
+printf 'ab\naab\nabababab\n' >lines.txt
+lines=("$weft" train gpt "${small[@]}" layers=1 --text few --valid-text lines.txt --vocab-file few-run/vocab.model
     --mode lines --lengths 6 --batch-tokens 12 --steps 1)
 expect 0 "1 over 6 tokens" "${lines[@]}" --out few-lines
 bits_of few-lines/metrics.jsonl 1.285714286 # 9 tokens, 7 characters: the long line has no row
