@@ -110,6 +110,40 @@ if [ ! -s apart/vocab.source.model ] || [ ! -s apart/vocab.target.model ]; then
 fi
 expect 0 "finished after 4" "${pair[@]}" --lr 0 --schedule inverse-sqrt --accumulate 2 --out paper --steps 4
 
+# Bits a character: nats a token, by tokens and by code points with one for each line's end.
+printf 'ab\r\na\xC3\xB1b\n\nbaab\n' >few
+expect 0 '"checkpoint"' "$weft" train --text few --valid-text few gpt "${small[@]}" layers=1 length=4 \
+    --vocab-type char --batch-tokens 8 --valid-every 1 --steps 2 --json --out few-run
+# A token a character, one for the space that SentencePiece puts first, one for the end: 15 of 12.
+bits_of()
+{
+    awk 'match($0, /"validation_loss":[0-9.]+/) {
+        nll = substr($0, RSTART + 18, RLENGTH - 18)
+        if (!match($0, /"bits_per_character":[0-9.]+/)) exit 1
+        bits = substr($0, RSTART + 21, RLENGTH - 21)
+        ratio = bits * log(2) / nll
+        if (ratio < '"$2"' - 1e-5 || ratio > '"$2"' + 1e-5) { print ratio; exit 1 }
+        found++
+    } END { if (!found) exit 1 }' "$1" || fail "bits a character in $1"
+}
+bits_of few-run/metrics.jsonl 1.25
+printf 'ab\naab\nabababab\n' >lines.txt
+lines=("$weft" train gpt "${small[@]}" layers=1 --text few --valid-text lines.txt --vocab-file few-run/vocab.model
+    --mode lines --lengths 6 --batch-tokens 12 --steps 1)
+expect 0 "1 over 6 tokens" "${lines[@]}" --out few-lines
+bits_of few-lines/metrics.jsonl 1.285714286 # 9 tokens, 7 characters: the long line has no row
+expect 0 "(best" "${lines[@]}" --out few-cut --truncate
+grep -q bits_per_character few-cut/metrics.jsonl && fail "bits a character of lines that were cut"
+expect 0 "nats a token, " "$weft" train --out few-run --validate few-run/best.safetensors
+expect 0 " bits a character" "$weft" train --out few-run --validate few-run/best.safetensors
+"$weft" train --out from-recipe --validate from-recipe/best.safetensors --json >log 2>/dev/null
+best=$(grep '"best":true' from-recipe/metrics.jsonl | tail -n 1 | sed 's/.*_loss"\(:[0-9.]*\),.*/\1/')
+grep -qF "\"validation_loss\"$best" log || fail "validated again, a checkpoint has $(cat log), not $best"
+cmp from-recipe/model.safetensors elsewhere/again/model.safetensors || fail "validation has trained"
+expect 1 "was made with" "$weft" train --out from-recipe --validate from-recipe/best.safetensors d_model=32
+expect 1 "names no text to validate with" "$weft" train --out paper --valid-source "" --valid-target "" \
+    --validate paper/best.safetensors
+
 # ---- Killed and resumed ----
 resumed=("${pair[@]}" --steps 60 --save-every 3 --valid-every 10 --keep 2 --log-every 1 --ema 0.9
     --accumulate 2)

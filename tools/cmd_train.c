@@ -14,7 +14,7 @@
 
 /* ---- The command line ---- */
 
-enum { KEY_RESUME = 256, KEY_JSON, MOST_OPTIONS = 96 };
+enum { KEY_RESUME = 256, KEY_JSON, KEY_VALIDATE, MOST_OPTIONS = 96 };
 
 /* It is read twice: first for what decides which recipe is read, then over that recipe. */
 typedef struct arguments {
@@ -44,6 +44,10 @@ static error_t parse(int key, char *text, struct argp_state *state)
     arguments *a = state->input;
     switch (key) {
     case KEY_RESUME:
+        a->t->resume = true;
+        return 0;
+    case KEY_VALIDATE:
+        a->t->validate = text;
         a->t->resume = true;
         return 0;
     case KEY_JSON:
@@ -267,8 +271,10 @@ static bool validate(loop *l)
         return take_trainer_error(t);
     bool best = weft_trainer_judge(t->trainer, l->valid);
     uint64_t step = weft_trainer_get_state(t->trainer).step;
+    double bits = training_bits_per_character(t, l->valid);
     cJSON *line = cJSON_CreateObject();
     if (!line || !add(line, "step", (double)step) || !add(line, "validation_loss", l->valid) ||
+        (isfinite(bits) && !add(line, "bits_per_character", bits)) ||
         !cJSON_AddBoolToObject(line, "best", best) ||
         !add(line, "seconds", l->spent_before + elapsed(l))) {
         cJSON_Delete(line);
@@ -356,6 +362,13 @@ static bool run_loop(loop *l)
 
 /* ---- The end ---- */
 
+static void print_validation(const training *t, double nll)
+{
+    double bits = training_bits_per_character(t, nll);
+    printf("validation loss %.3f nats a token", nll);
+    if (isfinite(bits)) printf(", %.3f bits a character", bits);
+}
+
 static int report(loop *l)
 {
     training *t = l->t;
@@ -373,6 +386,8 @@ static int report(loop *l)
                                 (double)l->tokens / fmax(l->all_computing, 1e-9));
         cJSON_AddNumberToObject(json, "loss", s.smoothed);
         cJSON_AddNumberToObject(json, "validation_loss", l->valid);
+        cJSON_AddNumberToObject(json, "bits_per_character",
+                                training_bits_per_character(t, l->valid));
         cJSON_AddNumberToObject(json, "best_validation_loss", s.best);
         cJSON_AddNumberToObject(json, "best_step", (double)s.best_step);
         cJSON_AddNumberToObject(json, "unigram_entropy", entropy);
@@ -381,10 +396,12 @@ static int report(loop *l)
                                                                        : tool_fail(&t->error);
     }
     printf("%s after %" PRIu64 " steps: loss %.3f", l->end, s.step, s.smoothed);
-    if (t->valid && isfinite(l->valid))
-        printf(", validation loss %.3f nats a token (best %.3f at step %" PRIu64
-               "; unigram entropy of the target text: %.3f)",
-               l->valid, s.best, s.best_step, entropy);
+    if (t->valid && isfinite(l->valid)) {
+        printf(", ");
+        print_validation(t, l->valid);
+        printf(" (best %.3f at step %" PRIu64 "; unigram entropy of the target text: %.3f)", s.best,
+               s.best_step, entropy);
+    }
     printf("\nsaved %s\n", t->model_path);
     return EXIT_GOOD;
 }
@@ -411,11 +428,38 @@ static void prepare_progress(loop *l)
         l->gemm = 0;
 }
 
+/* The validation loss of a checkpoint, by the recipe of the run's folder. */
+static int validate_only(training *t)
+{
+    double nll = NAN;
+    bool good = check_recipe(t) && weft_params_load(t->params, t->validate, &t->error) == WEFT_OK &&
+                training_vocabularies(t, false) && training_texts(t) && fix_model_options(t);
+    if (good && !t->valid)
+        good = training_fail(t, WEFT_BAD_ARGUMENT, t->r.run_out,
+                             "the recipe names no text to validate with");
+    good = good && make_trainer(t);
+    if (good && weft_trainer_evaluate(t->trainer, t->valid, (size_t)t->r.run_valid_batches, &nll,
+                                      NULL) != WEFT_OK)
+        good = take_trainer_error(t);
+    if (!good) return tool_fail(&t->error);
+    if (!t->json) {
+        print_validation(t, nll);
+        putchar('\n');
+        return EXIT_GOOD;
+    }
+    cJSON *json = cJSON_CreateObject();
+    cJSON_AddNumberToObject(json, "validation_loss", nll);
+    cJSON_AddNumberToObject(json, "bits_per_character", training_bits_per_character(t, nll));
+    return tool_write_json_line(json, stdout, "output", &t->error) ? EXIT_GOOD
+                                                                   : tool_fail(&t->error);
+}
+
 static int train(training *t)
 {
     loop l = {.t = t};
     t->params = weft_params_new();
     if (!t->params) return tool_fail_text("train", "out of memory");
+    if (t->validate) return validate_only(t);
     bool good = check_recipe(t) && training_prepare_folder(t) &&
                 training_vocabularies(t, !t->resume) && training_texts(t) && fix_model_options(t) &&
                 training_write_recipe(t) && print_recipe(t) && make_trainer(t) &&
@@ -448,9 +492,12 @@ int cmd_train(int argc, char **argv)
     struct argp_option options[MOST_OPTIONS] = {
         {"resume", KEY_RESUME, NULL, 0, "go on from the checkpoint in the folder, if there is one",
          0},
+        {"validate", KEY_VALIDATE, "FILE", 0,
+         "print the validation loss of a checkpoint of the run in the folder, and train nothing",
+         0},
         {"json", KEY_JSON, NULL, 0, "print recipe and result as lines of JSON, progress on stderr",
          0}};
-    recipe_argp(options + 2, MOST_OPTIONS - 3);
+    recipe_argp(options + 3, MOST_OPTIONS - 4);
     struct argp argp = {options,
                         parse,
                         "[RECIPE.json] [MODEL] [OPTION=VALUE...]",

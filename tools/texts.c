@@ -42,6 +42,14 @@ static bool is_utf8(const char *text, size_t length)
     return true;
 }
 
+/* Every byte of UTF-8 but those that go on with a character begins one. */
+static size_t code_points(const reader *r)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < r->length; i++) n += ((unsigned char)r->line[i] & 0xC0) != 0x80;
+    return n;
+}
+
 /* The next line without its end; false at the end of the file. */
 static bool read_line(reader *r, bool first)
 {
@@ -93,7 +101,7 @@ static weft_status check_end(const reader *a, const reader *b, bool more_a, bool
     return WEFT_OK;
 }
 
-static weft_status read_all(weft_corpus *corpus, reader *source, reader *target,
+static weft_status read_all(weft_corpus *corpus, reader *source, reader *target, size_t most_tokens,
                             texts_counts *counts, weft_error *error)
 {
     for (;;) {
@@ -111,19 +119,21 @@ static weft_status read_all(weft_corpus *corpus, reader *source, reader *target,
         if ((!source->file || encode(source)) && encode(target))
             status = weft_corpus_add(corpus, source->ids, source->n, target->ids, target->n);
         if (status != WEFT_OK) return weft_error_set(error, status, target->path, "out of memory");
+        if (target->n && target->n <= most_tokens) counts->characters += code_points(target) + 1;
     }
 }
 
 weft_status texts_read(weft_corpus *corpus, const char *source_path, const spm *source_vocabulary,
-                       const char *target_path, const spm *target_vocabulary, texts_counts *counts,
-                       weft_error *error)
+                       const char *target_path, const spm *target_vocabulary, size_t most_tokens,
+                       texts_counts *counts, weft_error *error)
 {
     reader both[2] = {{.path = source_path, .vocabulary = source_vocabulary},
                       {.path = target_path, .vocabulary = target_vocabulary}};
-    *counts = (texts_counts){0, 0};
+    *counts = (texts_counts){0, 0, 0};
     weft_status status = open_file(&both[0], error);
     if (status == WEFT_OK) status = open_file(&both[1], error);
-    if (status == WEFT_OK) status = read_all(corpus, &both[0], &both[1], counts, error);
+    if (status == WEFT_OK)
+        status = read_all(corpus, &both[0], &both[1], most_tokens, counts, error);
     for (int i = 0; i < 2; i++) {
         if (both[i].file) fclose(both[i].file);
         free(both[i].line);

@@ -2,6 +2,7 @@
 #include "training.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -164,15 +165,31 @@ static void set_batch_options(training *t)
     memcpy(o->lengths, r->batches_lengths.at, sizeof o->lengths);
 }
 
+/* The tokens of a line that has a row of its own; of blocks, any. */
+static size_t most_line(const training *t)
+{
+    const weft_batch_options *o = &t->batch_options;
+    return t->mode == WEFT_BATCH_BLOCKS ? SIZE_MAX : (size_t)o->lengths[o->n_lengths - 1] - 1;
+}
+
+double training_bits_per_character(const training *t, double nll)
+{
+    weft_batch_counts c = weft_batches_counts(t->valid);
+    bool next_token = t->mode == WEFT_BATCH_BLOCKS || t->mode == WEFT_BATCH_LINES;
+    if (!next_token || c.cut || !t->valid_characters) return NAN;
+    return nll * (double)c.tokens / (double)t->valid_characters / log(2);
+}
+
 static bool read_texts(training *t, const char *source, const char *target, weft_corpus **corpus,
-                       weft_batches **batches)
+                       weft_batches **batches, size_t *characters)
 {
     texts_counts counts;
     *corpus = weft_corpus_new();
     if (!*corpus) return training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
     if (texts_read(*corpus, is_pairs(t) ? source : NULL, t->vocabulary[0], target, t->vocabulary[1],
-                   &counts, &t->error) != WEFT_OK)
+                   most_line(t), &counts, &t->error) != WEFT_OK)
         return false;
+    *characters = counts.characters;
     weft_error error;
     *batches = weft_batches_new(*corpus, &t->batch_options, &error);
     if (!*batches) return training_fail(t, error.status, target, error.message);
@@ -190,10 +207,12 @@ bool training_texts(training *t)
 {
     const recipe *r = &t->r;
     bool pairs = is_pairs(t);
+    size_t characters;
     const char *valid = pairs ? r->data_valid_target : r->data_valid_text;
     set_batch_options(t);
     if (!read_texts(t, r->data_source, pairs ? r->data_target : r->data_text, &t->train_text,
-                    &t->train))
+                    &t->train, &characters))
         return false;
-    return !valid[0] || read_texts(t, r->data_valid_source, valid, &t->valid_text, &t->valid);
+    return !valid[0] || read_texts(t, r->data_valid_source, valid, &t->valid_text, &t->valid,
+                                   &t->valid_characters);
 }

@@ -8,11 +8,13 @@
 typedef struct training {
     recipe r;
     bool resume, json;
+    const char *validate; /* a checkpoint to validate, and nothing else; NULL: train */
     weft_batch_mode mode;
     spm *vocabulary[2]; /* of source and target; source NULL or the same if there is one only */
     weft_corpus *train_text, *valid_text;
     weft_batches *train, *valid; /* valid NULL: no validation */
     weft_batch_options batch_options;
+    size_t valid_characters; /* of the lines that `valid` has, their ends included */
     weft_params *params;
     weft_trainer *trainer;
     FILE *metrics;
@@ -36,6 +38,10 @@ bool training_texts(training *t);
 /* The value of an option of the model; `otherwise` if it has none such. */
 double training_model_option(const recipe *r, const char *name, double otherwise);
 int64_t training_vocab_size(const training *t);
+/* A next-token model's bits a character of the validation text, from nats a token: those of all
+ * its tokens over the code points of its lines and one for the end of each. NAN for other models
+ * and where lines were cut. */
+double training_bits_per_character(const training *t, double nll);
 
 /* train_files.c: the folder of a run. A path in it, in a buffer of its own. */
 bool training_path(training *t, char *path, size_t size, const char *name);
