@@ -11,7 +11,9 @@
     X(maximum, "y = max(a, b), NaN if either is; a tie's gradient goes half to each",              \
       x > y || x != x ? x : y, -2, 2)                                                              \
     X(minimum, "y = min(a, b), NaN if either is; a tie's gradient goes half to each",              \
-      x < y || x != x ? x : y, -2, 2)
+      x < y || x != x ? x : y, -2, 2)                                                              \
+    X(relu_grad, "y = b where a > 0, else 0: relu's gradient b, passed on by its output a",        \
+      x > 0 ? y : 0, -2, 2)
 
 #ifdef WEFT_KERNEL_ISA
 
@@ -118,6 +120,12 @@ static void vjp_extreme(weft_vjp *v)
         weft_value all = weft_where(g, tie, half, v->grad_out[0]);
         set(v, i, weft_where(g, won, all, zero));
     }
+}
+
+/* Nothing comes of a but where it turns the sign. */
+static void vjp_relu_grad(weft_vjp *v)
+{
+    if (v->wanted[1]) set(v, 1, weft_relu_grad(v->graph, v->in[0], v->grad_out[0]));
 }
 
 #define vjp_maximum vjp_extreme

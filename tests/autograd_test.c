@@ -57,6 +57,39 @@ static void test_sums(void)
     weft_graph_free(g);
 }
 
+/* relu's gradient behind a dropout is made from what the dropout gave, so that relu's own output
+ * need not last; one behind another dropout is not. */
+static void test_dropped_relu(void)
+{
+    enum { N = 64 };
+    for (int twice = 0; twice < 2; twice++) {
+        weft_graph *g = weft_graph_new();
+        weft_value x = weft_input(g, "x", WEFT_F64, WEFT_SHAPE(N)), dx;
+        weft_value y = weft_relu(g, x);
+        weft_value d = weft_dropout(g, twice ? weft_add(g, x, y) : y, 0.5);
+        weft_grad(g, weft_sum(g, weft_mul(g, d, x), WEFT_ALL_AXES, false), &x, 1, &dx);
+        size_t found = 0;
+        for (size_t i = 0; i < weft_graph_node_count(g); i++) {
+            weft_node_info node = weft_graph_node(g, i);
+            if (strcmp(node.op->name, "relu_grad") != 0) continue;
+            CU_ASSERT_EQUAL(node.in[0], twice ? y.id : d.id);
+            found++;
+        }
+        CU_ASSERT_EQUAL(found, 1);
+        double at[N], dropped[N], got[N];
+        for (int i = 0; i < N; i++) at[i] = i % 3 - 1 + 0.01 * i;
+        CU_ASSERT_TRUE(evaluate(g, x, at, N, d, dropped, N));
+        CU_ASSERT_TRUE(evaluate(g, x, at, N, dx, got, N));
+        for (int i = 0; i < N; i++) {
+            double before = fmax(at[i], 0) + (twice ? at[i] : 0);
+            double kept = dropped[i] != 0 ? 2 : 0, slope = (at[i] > 0) + twice;
+            if (before != 0)
+                CU_ASSERT_DOUBLE_EQUAL(got[i], dropped[i] + kept * slope * at[i], 1e-12);
+        }
+        weft_graph_free(g);
+    }
+}
+
 static void test_errors(void)
 {
     weft_graph *g = weft_graph_new();
@@ -149,6 +182,7 @@ void autograd_tests(void)
     CU_pSuite suite = CU_add_suite("autograd", NULL, NULL);
     CU_add_test(suite, "three orders of x^3", test_orders);
     CU_add_test(suite, "sums, unused and intermediate values", test_sums);
+    CU_add_test(suite, "relu before a dropout", test_dropped_relu);
     CU_add_test(suite, "errors", test_errors);
     CU_add_test(suite, "optimisers equal their formulas", test_optimizers);
 }

@@ -131,6 +131,7 @@ BINARY(mul, x *y)
 BINARY(div, x / y)
 BINARY(pow, exp(y *log(x)))
 BINARY(maximum, fmax(x, y))
+BINARY(relu_grad, x > 0 ? y : 0)
 BINARY(minimum, fmin(x, y))
 BINARY(equal, x == y)
 BINARY(less, x < y)
@@ -747,6 +748,7 @@ static const struct {
     SAME(div),
     SAME(pow),
     SAME(maximum),
+    SAME(relu_grad),
     SAME(minimum),
     SAME(equal),
     SAME(less),

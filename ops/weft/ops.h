@@ -57,6 +57,8 @@ WEFT_API weft_value weft_mul(weft_graph *graph, weft_value a, weft_value b);
 WEFT_API weft_value weft_div(weft_graph *graph, weft_value a, weft_value b);
 WEFT_API weft_value weft_pow(weft_graph *graph, weft_value a, weft_value b); /* a^b, a > 0 */
 /* The gradient of a tie goes half to each. NaN if either is NaN. */
+WEFT_API weft_value weft_relu_grad(weft_graph *graph, weft_value y,
+                                   weft_value dy); /* y > 0 ? dy : 0 */
 WEFT_API weft_value weft_maximum(weft_graph *graph, weft_value a, weft_value b);
 WEFT_API weft_value weft_minimum(weft_graph *graph, weft_value a, weft_value b);
 /* x times, plus, to the power of, a number. */
