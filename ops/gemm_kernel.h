@@ -242,16 +242,20 @@ static inline void gemm_dots(int64_t m, int64_t n, int64_t k, const gemm_matrix 
         }
 }
 
-/* Asks for the share [from, to) of `all` of a matrix that is to be packed soon, so that it comes
+/* Asks for the share [from, to) of `all` of a block that is to be packed soon, so that it comes
  * while sums are made. */
-static inline void gemm_fetch(const T *x, int64_t rows, int64_t width, int64_t row, int64_t from,
-                              int64_t to, int64_t all)
+static inline void gemm_fetch(const gemm_matrix *x, int64_t row, int64_t rows, int64_t column,
+                              int64_t columns, int64_t from, int64_t to, int64_t all)
 {
-    const int64_t line = 64 / (int64_t)sizeof(T), across = ceil_div(width, line);
-    int64_t at = rows * across * from / all, end = rows * across * to / all;
+    const T *data = x->data + row * x->row + column * x->column;
+    bool dense_rows = x->column == 1;
+    int64_t lists = dense_rows ? rows : columns, length = dense_rows ? columns : rows;
+    int64_t apart = dense_rows ? x->row : x->column;
+    const int64_t line = 64 / (int64_t)sizeof(T), across = ceil_div(length, line);
+    int64_t at = lists * across * from / all, end = lists * across * to / all;
     int64_t i = at / across, j = at % across;
     for (; at < end; at++) {
-        __builtin_prefetch(x + i * row + j * line, 0, 2);
+        __builtin_prefetch(data + i * apart + j * line, 0, 2);
         if (++j < across) continue;
         j = 0;
         i++;
@@ -261,12 +265,11 @@ static inline void gemm_fetch(const T *x, int64_t rows, int64_t width, int64_t r
 /* C [m, n] = A [m, k] B [k, n] for m <= 3/2 GEMM_DEEP_ROWS; rows of C lie c_row apart. `panels`, if
  * not NULL, is all of B in panels of k x GEMM_COLUMNS, as gemm_pack_panels makes them; if it is
  * NULL and B's rows are dense and `direct`, B is read as it lies. `name`, not 0, is that of the
- * rows of A in the packed form that `workspace` may still have, as `*note` tells; `next`, as many
- * rows of A, are likely to be multiplied next. */
+ * rows of A in the packed form that `workspace` may still have, as `*note` tells; `next`:
+ * behind these rows of A are as many more, likely to be multiplied next. */
 static inline void gemm_tile(int64_t m, int64_t n, int64_t k, const gemm_matrix *a,
                              const gemm_matrix *b, const T *panels, bool direct, T *c,
-                             int64_t c_row, T *workspace, int64_t name, int64_t *note,
-                             const T *next)
+                             int64_t c_row, T *workspace, int64_t name, int64_t *note, bool next)
 {
     int64_t blocks = ceil_div(m, GEMM_ROWS), height = ceil_div(m, blocks);
     T *panel = workspace, *corner = panel + GEMM_COLUMNS * GEMM_DEPTH;
@@ -279,20 +282,16 @@ static inline void gemm_tile(int64_t m, int64_t n, int64_t k, const gemm_matrix 
     for (int64_t p = 0; p < k; p += GEMM_DEPTH) {
         int64_t depth = k - p < GEMM_DEPTH ? k - p : GEMM_DEPTH;
         /* What is packed next: the next piece of these rows, or the first one of the next. */
-        bool more = !packed && p + GEMM_DEPTH < k;
-        int64_t at = more ? p + GEMM_DEPTH : 0;
-        int64_t soon_depth = k - at < GEMM_DEPTH ? k - at : GEMM_DEPTH;
-        const T *soon = more ? a->data + at * a->column : p + GEMM_DEPTH < k ? NULL : next;
+        bool more = !packed && p + GEMM_DEPTH < k, soon = more || (next && p + GEMM_DEPTH >= k);
+        int64_t soon_row = more ? 0 : m, soon_p = more ? p + GEMM_DEPTH : 0;
+        int64_t soon_depth = k - soon_p < GEMM_DEPTH ? k - soon_p : GEMM_DEPTH;
         T *piece = packed_a + (fits ? p * blocks * GEMM_STEP : 0);
         if (!packed)
             gemm_pack(a->data + p * a->column, a->row, a->column, m, height, depth, piece,
                       GEMM_STEP * depth, GEMM_STEP);
         for (int64_t j = 0; j < n; j += GEMM_COLUMNS) {
             int64_t width = n - j < GEMM_COLUMNS ? n - j : GEMM_COLUMNS, b_step = GEMM_COLUMNS;
-            if (soon && a->column == 1)
-                gemm_fetch(soon, m, soon_depth, a->row, j, j + width, n);
-            else if (soon)
-                gemm_fetch(soon, soon_depth, m, a->column, j, j + width, n);
+            if (soon) gemm_fetch(a, soon_row, m, soon_p, soon_depth, j, j + width, n);
             const T *columns = panel;
             if (panels) {
                 columns = panels + j * k + p * GEMM_COLUMNS;
@@ -303,8 +302,11 @@ static inline void gemm_tile(int64_t m, int64_t n, int64_t k, const gemm_matrix 
                 const gemm_matrix rest = {b->data + p * b->row, b->row, b->column};
                 gemm_pack_panels(&rest, j, j + width, depth, panel);
             }
+            int64_t coming = columns == panel ? n - j - width : 0;
+            if (coming > GEMM_COLUMNS) coming = GEMM_COLUMNS;
             for (int64_t i = 0; i < m; i += height) {
                 int64_t rows = m - i < height ? m - i : height;
+                if (coming) gemm_fetch(b, p, depth, j + width, coming, i, i + rows, m);
                 const T *block = piece + i / height * GEMM_STEP * depth;
                 gemm_function *sums = rows == height ? whole : last;
                 /* Kernels write whole panels, and as many rows as they have. */

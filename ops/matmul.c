@@ -199,7 +199,7 @@ KERNEL(matmul)
         gemm_tile(m, n, p.k, &a, &b, p.shared ? (T *)call->scratch + column * p.k : NULL,
                   b.column == 1 && m < PACKING_ROWS, c, p.n, weft_call_workspace(call),
                   1 + batch * p.tiles_m + row / p.tile_m, weft_call_note(call),
-                  column + n == p.n && row + m < p.m ? a.data + m * a.row : NULL);
+                  column + n == p.n && row + m < p.m);
 }
 
 #else
