@@ -2,9 +2,9 @@
  * share.
  *
  * The states have room for the most positions and rows. A plan looks at the first 32, 48, 64, ...
- * positions and has rows for 1, 2, 3, 4, 6, 8, ... sentences, so that a step costs what its
- * position and the sentences that are left need, half as much again at most. Sessions of all plans
- * share one arena: what a step leaves behind lies in the states.
+ * positions and has rows for 1 to 8, 10, 12, 14, 16, 20, ... sentences, so that a step costs little
+ * more than its position and the sentences that are left need. Sessions of all plans share one
+ * arena: what a step leaves behind lies in the states.
  *
  * As long as the rows of a sentence have read the same, its first row is enough: then the rows of
  * the states are narrow, row i is sentence i, and the step that makes them differ spreads them. */
@@ -113,10 +113,14 @@ static int64_t source_for(const weft_decoder *d, int64_t length)
     return d->has_source ? bucket(LEAST_SOURCE, length, d->o.most_source) : 0;
 }
 
-/* Sentences of a plan that n of them run on. Models without steps always take all. */
+/* Sentences of a plan that n of them run on: 1 to 8, 10, 12, 14, 16, 20, 24, ... Models without
+ * steps always take all. */
 static int64_t sentences_for(const weft_decoder *d, int64_t n)
 {
-    return d->has_steps ? bucket(1, n, d->o.sentences) : d->o.sentences;
+    int64_t step = 1;
+    while (8 * step < n) step *= 2;
+    n = (n + step - 1) / step * step;
+    return d->has_steps && n < d->o.sentences ? n : d->o.sentences;
 }
 
 int64_t weft_decoder_padded(const weft_decoder *decoder, int64_t length)
@@ -200,18 +204,20 @@ static bool plan_stage(weft_decoder *d, stage *s)
     else
         build_whole(d, g, s);
     bool steps = s->z.key_len && !s->z.reads;
-    weft_value targets[2] = {s->updated, WEFT_NO_VALUE};
+    weft_value targets[3];
+    size_t n = 0;
+    if (weft_is_value(s->updated)) targets[n++] = s->updated;
     if (steps) {
         s->log_probs = weft_name(g, weft_log_softmax(g, s->logits, -1), "log_probs");
-        targets[0] = s->logits;
-        targets[1] = s->log_probs;
+        targets[n++] = s->logits;
+        targets[n++] = s->log_probs;
         d->vocab = weft_dim(g, s->logits, -1);
     }
     const weft_error *e = weft_graph_error(g);
     if (e->status != WEFT_OK)
         fail(d, e->status, e->where, e->message);
     else if (weft_params_init(d->store, g, 0, &d->error) == WEFT_OK)
-        s->plan = weft_plan_new(g, targets, steps ? 2 : 1, NULL, &d->error);
+        s->plan = weft_plan_new(g, targets, n, NULL, &d->error);
     weft_graph_free(g);
     return s->plan != NULL;
 }
@@ -487,7 +493,8 @@ weft_status weft_decoder_start(weft_decoder *decoder, const int32_t *const *sour
     lay_sources(d, sources, lengths, n);
     if (!d->has_steps) return WEFT_OK;
     int64_t sentences = sentences_for(d, n ? (int64_t)n : 1);
-    stage *s = stage_for(d, (sizes){.source_len = d->source_len, .sentences = sentences});
+    stage *s =
+        stage_for(d, (sizes){.source_len = d->source_len, .sentences = sentences, .beams = 1});
     if (s && feed(d, s, s->source, d->source, sentences * d->source_len)) run(d, s);
     return d->error.status;
 }

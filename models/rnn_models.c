@@ -383,16 +383,6 @@ static weft_value first_of(weft_graph *g, weft_value state, const weft_decode_io
     return weft_slice(g, state, 1, 0, io->source_len, 1);
 }
 
-/* [sentences, hidden] for each of the sentence's rows. */
-static weft_value for_beams(weft_graph *g, weft_value x, const weft_decode_io *io)
-{
-    int64_t hidden = weft_dim(g, x, 1);
-    if (!weft_is_value(x) || io->beams == 1) return x;
-    x = weft_broadcast_to(g, weft_expand_dims(g, x, 1),
-                          WEFT_SHAPE(io->sentences, io->beams, hidden));
-    return weft_reshape(g, x, WEFT_SHAPE(io->sentences * io->beams, hidden));
-}
-
 static seq2seq decoding(weft_graph *g, const weft_seq2seq_config *c, const weft_decode_io *io)
 {
     return (seq2seq){.g = g,
@@ -414,10 +404,6 @@ weft_status weft_seq2seq_encode(weft_graph *graph, const weft_seq2seq_config *c,
     io->source = weft_input(g, "source", WEFT_I32, WEFT_SHAPE(io->sentences, io->source_len));
     m.padding = padding_of(&m, io->source);
     encode(&m, embed_by_time(g, source_table_of(g, c), io->source));
-    for (int64_t i = 0; i < c->layers; i++) {
-        m.first[i].h = for_beams(g, m.first[i].h, io);
-        if (c->kind == WEFT_LSTM) m.first[i].c = for_beams(g, m.first[i].c, io);
-    }
     done[n++] = keep_all(g, io, c->kind, c->dtype, c->hidden, c->layers, m.first);
     if (c->attention != WEFT_ALIGN_NONE) {
         done[n++] = weft_cache_write(g, source_ids(g, io), io->source, zero);

@@ -40,7 +40,7 @@ typedef struct search {
     bool *done;        /* [n] */
     uint8_t *banned;   /* [vocab], always */
     uint8_t *barred;   /* [vocab], for the row at hand */
-    double *log_probs; /* [vocab], of the row at hand */
+    double *log_probs; /* [vocab], of the row at hand, -inf where barred */
     double *top;       /* [blocks of vocab], their maxima */
     weft_tensor logs;  /* of the last step */
     weft_search_result *result;
@@ -261,54 +261,76 @@ static void bar(search *s, int64_t row)
     if (s->o->eos >= 0 && found(s, row / s->model->beams) < s->o->min_len) s->barred[s->o->eos] = 1;
 }
 
-/* The maximum of x[n]; false if one is NaN or above what the log of a probability can be. Four side
- * by side, for the compiler to make vectors of. */
-static bool top_of(const double *x, int64_t n, double *top)
-{
-    double tops[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
-    bool good = true;
-    int64_t i = 0;
-    for (; i + 4 <= n; i += 4)
-        for (int k = 0; k < 4; k++) {
-            tops[k] = x[i + k] > tops[k] ? x[i + k] : tops[k];
-            good &= x[i + k] <= 1e-3;
-        }
-    for (; i < n; i++) {
-        tops[0] = x[i] > tops[0] ? x[i] : tops[0];
-        good &= x[i] <= 1e-3;
+/* The maximum of x[n]; false if one is NaN or above what the log of a probability can be. LANES
+ * side by side, for the compiler to make vectors of. */
+#define LANES 8
+#define DEFINE_TOP(T, integer)                                                                     \
+    static bool top_of_##T(const T *x, int64_t n, double *top)                                     \
+    {                                                                                              \
+        const T most = (T)1e-3;                                                                    \
+        T tops[LANES];                                                                             \
+        integer bad[LANES] = {0};                                                                  \
+        int64_t i = 0;                                                                             \
+        for (int k = 0; k < LANES; k++) tops[k] = (T)-INFINITY;                                    \
+        for (; i + LANES <= n; i += LANES)                                                         \
+            for (int k = 0; k < LANES; k++) {                                                      \
+                tops[k] = x[i + k] > tops[k] ? x[i + k] : tops[k];                                 \
+                bad[k] |= x[i + k] <= most ? 0 : -1;                                               \
+            }                                                                                      \
+        for (; i < n; i++) {                                                                       \
+            tops[0] = x[i] > tops[0] ? x[i] : tops[0];                                             \
+            bad[0] |= x[i] <= most ? 0 : -1;                                                       \
+        }                                                                                          \
+        for (int k = 1; k < LANES; k++) {                                                          \
+            tops[0] = tops[k] > tops[0] ? tops[k] : tops[0];                                       \
+            bad[0] |= bad[k];                                                                      \
+        }                                                                                          \
+        *top = (double)tops[0];                                                                    \
+        return !bad[0];                                                                            \
     }
-    for (int k = 1; k < 4; k++) tops[0] = tops[k] > tops[0] ? tops[k] : tops[0];
-    *top = tops[0];
-    return good;
+DEFINE_TOP(float, int32_t)
+DEFINE_TOP(double, int64_t)
+
+static double log_prob_at(const search *s, int64_t row, int64_t id)
+{
+    const int64_t at = row_of_logs(s, row) + id;
+    return s->logs.dtype == WEFT_F64 ? ((const double *)s->logs.data)[at]
+                                     : (double)((const float *)s->logs.data)[at];
 }
 
-/* The row's log probabilities into s->log_probs, and the maximum of each block into s->top. False
- * if one is NaN or above what a probability can be. */
-static bool read_row(search *s, int64_t row)
+/* Finds the maximum of each block of the row's log probabilities, into s->top. False if one is NaN
+ * or above what a probability can be. */
+static bool look_at_row(search *s, int64_t row)
 {
     const int64_t sentence = row / s->model->beams, first = row_of_logs(s, row);
     const float *narrow = (const float *)s->logs.data + first;
     const double *wide = (const double *)s->logs.data + first;
-    const bool is_wide = s->logs.dtype == WEFT_F64;
     bool good = true;
     for (int64_t from = 0; from < s->vocab; from += BLOCK) {
         const int64_t n = s->vocab - from < BLOCK ? s->vocab - from : BLOCK;
-        double *to = s->log_probs + from;
-        if (is_wide)
-            memcpy(to, wide + from, (size_t)n * sizeof *to);
-        else
-            for (int64_t i = 0; i < n; i++) to[i] = (double)narrow[from + i];
-        good &= top_of(to, n, &s->top[from / BLOCK]);
+        double *top = &s->top[from / BLOCK];
+        good &= s->logs.dtype == WEFT_F64 ? top_of_double(wide + from, n, top)
+                                          : top_of_float(narrow + from, n, top);
     }
     if (good) return true;
     int64_t bad = 0;
-    while (s->log_probs[bad] <= 1e-3) bad++;
-    double x = s->log_probs[bad];
+    while (bad + 1 < s->vocab && log_prob_at(s, row, bad) <= 1e-3) bad++;
     weft_error_set(s->error, WEFT_BAD_ARGUMENT, "search",
                    "sentence %lld, token %lld: the log probability of id %lld is %g; the model is "
                    "damaged or diverged in training",
-                   (long long)sentence, (long long)found(s, sentence), (long long)bad, x);
+                   (long long)sentence, (long long)found(s, sentence), (long long)bad,
+                   log_prob_at(s, row, bad));
     return false;
+}
+
+/* The row's log probabilities, -inf where barred, into s->log_probs. */
+static bool read_row(search *s, int64_t row)
+{
+    if (!look_at_row(s, row)) return false;
+    bar(s, row);
+    for (int64_t i = 0; i < s->vocab; i++)
+        s->log_probs[i] = s->barred[i] ? -INFINITY : log_prob_at(s, row, i);
+    return true;
 }
 
 double weft_length_penalty_value(weft_length_penalty penalty, double alpha, size_t length)
@@ -453,9 +475,6 @@ static bool choose(row_search *r, int64_t row)
     search *s = &r->s;
     row_state *q = &r->rows[row];
     if (!read_row(s, row)) return false;
-    bar(s, row);
-    for (int64_t i = 0; i < s->vocab; i++)
-        if (s->barred[i]) s->log_probs[i] = -INFINITY;
     int64_t token =
         r->samples ? draw(s, row, r->ids, r->probs) : most_likely(s->log_probs, s->vocab);
     if (token < 0) {
@@ -594,14 +613,14 @@ static bool extend_rows(beam_search *b, int64_t sentence)
     b->n_best = 0;
     for (int64_t row = sentence * b->beams; row < (sentence + 1) * b->beams; row++) {
         if (!(b->open[row] > -INFINITY)) continue;
-        if (!read_row(s, row)) return false;
+        if (!look_at_row(s, row)) return false;
         bar(s, row);
         double least = b->n_best == 2 * b->beams ? b->best[b->n_best - 1].log_prob : -INFINITY;
         for (int64_t from = 0; from < s->vocab; from += BLOCK) {
             if (!(b->open[row] + s->top[from / BLOCK] > least)) continue;
             const int64_t end = from + BLOCK < s->vocab ? from + BLOCK : s->vocab;
             for (int64_t i = from; i < end; i++) {
-                double sum = b->open[row] + s->log_probs[i];
+                double sum = b->open[row] + log_prob_at(s, row, i);
                 if (!(sum > least) || s->barred[i]) continue;
                 keep(b, (extension){sum, row, (int32_t)i});
                 if (b->n_best == 2 * b->beams) least = b->best[b->n_best - 1].log_prob;

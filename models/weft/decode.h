@@ -14,8 +14,8 @@ extern "C" {
 /* Runs a model of the list over rows = sentences times beams at once. What the tokens before leave
  * behind (keys and values, recurrent states) lies in states, so that a step costs one position, and
  * looks at as many positions as the next of a few lengths holds (32, 48, 64, 96, ...), for each of
- * which a plan is made when it is first needed; likewise for numbers of sentences (1, 2, 3, 4, 6,
- * ...). A model without steps is run as a whole for each token instead. */
+ * which a plan is made when it is first needed; likewise for numbers of sentences. A model without
+ * steps is run as a whole for each token instead. */
 typedef struct weft_decoder weft_decoder;
 
 typedef struct weft_decoder_options {

@@ -283,7 +283,8 @@ typedef struct weft_model_io {
  * set by the caller, values by the model. `sentences` times `beams` rows are decoded at once; the
  * rows of a sentence lie side by side. Graphs of different sizes share states, whose first axis is
  * most_sentences or most_sentences times most_beams; a graph uses the first of them. Where there
- * are positions of tokens or of a source, they are the second of three axes or more. */
+ * are positions of tokens or of a source, they are the second of three axes or more. Encoding is
+ * done with beams of 1: the first step goes on from row i of the states for sentence i. */
 typedef struct weft_decode_io {
     int64_t sentences, beams;
     int64_t most_sentences, most_beams;
