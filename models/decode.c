@@ -48,8 +48,8 @@ struct weft_decoder {
     size_t n_kept;      /* of the store, those that do not belong to sentences: they come first */
     stage *stages, *last;
     size_t n_stages;
-    void *arena;
-    size_t arena_bytes;
+    void *arena, *workspace; /* of all sessions */
+    size_t arena_bytes, workspace_bytes;
     int32_t *source;  /* [sentences or, recomputing, rows][most_source] */
     int32_t *parents; /* [rows], of the states' rows */
     int32_t *few;     /* [rows], tokens: of a narrow step, or with those of idle rows */
@@ -222,26 +222,34 @@ static bool plan_stage(weft_decoder *d, stage *s)
     return s->plan != NULL;
 }
 
-/* One arena for all sessions: if a plan needs a larger one, all are opened anew; so it grows by
- * half at least. */
+/* Makes memory that all sessions share hold `bytes`. If it was too small, all are opened anew; so
+ * it grows by half at least. */
+static bool share_memory(weft_decoder *d, void **memory, size_t *have, size_t bytes)
+{
+    if (bytes <= *have) return true;
+    close_sessions(d);
+    free(*memory);
+    *have = bytes > *have / 2 * 3 ? bytes : *have / 2 * 3;
+    *memory = weft_alloc(*have);
+    if (*memory) return true;
+    *have = 0;
+    return fail(d, WEFT_NO_MEMORY, "decoder", "no memory for a session");
+}
+
 static bool open_stage(weft_decoder *d, stage *s)
 {
-    size_t bytes = weft_plan_get_stats(s->plan).arena_bytes;
-    if (bytes > d->arena_bytes) {
-        close_sessions(d);
-        free(d->arena);
-        if (bytes < d->arena_bytes + d->arena_bytes / 2) bytes = d->arena_bytes * 3 / 2;
-        d->arena_bytes = bytes;
-        d->arena = weft_alloc(bytes);
-        if (!d->arena) {
-            d->arena_bytes = 0;
-            return fail(d, WEFT_NO_MEMORY, "decoder", "no memory for the arena");
-        }
-    }
+    size_t arena = weft_plan_get_stats(s->plan).arena_bytes;
+    size_t workspace = weft_session_workspace(s->plan, d->o.threads);
+    if (!share_memory(d, &d->arena, &d->arena_bytes, arena) ||
+        !share_memory(d, &d->workspace, &d->workspace_bytes, workspace))
+        return false;
     if (s->session) return true;
-    weft_session_options o = {
-        .threads = d->o.threads, .arena = d->arena, .arena_bytes = d->arena_bytes};
-    s->session = weft_session_new(s->plan, d->store, d->arena ? &o : NULL, &d->error);
+    weft_session_options o = {.threads = d->o.threads,
+                              .arena = d->arena,
+                              .arena_bytes = d->arena_bytes,
+                              .workspace = d->workspace,
+                              .workspace_bytes = d->workspace_bytes};
+    s->session = weft_session_new(s->plan, d->store, &o, &d->error);
     return s->session != NULL;
 }
 
@@ -412,6 +420,7 @@ void weft_decoder_free(weft_decoder *decoder)
     }
     weft_params_free(decoder->store);
     free(decoder->arena);
+    free(decoder->workspace);
     free(decoder->source);
     free(decoder->parents);
     free(decoder->few);

@@ -16,7 +16,7 @@ typedef struct decoding_args {
 } decoding_args;
 #define DECODING_DEFAULT                                                                           \
     {                                                                                              \
-        .batch = 64, .temperature = 1, .top_p = 1                                                  \
+        .batch = 16, .temperature = 1, .top_p = 1                                                  \
     }
 /* A child for a command's argp; its input is a decoding_args. It takes the argument FOLDER, too. */
 extern const struct argp decoding_argp;

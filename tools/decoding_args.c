@@ -20,7 +20,7 @@ static const struct argp_option options[] = {
      "parameters (default: FOLDER/best.safetensors if it is there, else FOLDER/model.safetensors)",
      0},
     {"threads", KEY_THREADS, "N", 0, "threads (default: all)", 0},
-    {"batch", KEY_BATCH, "N", 0, "lines at a time (default 64)", 0},
+    {"batch", KEY_BATCH, "N", 0, "lines at a time (default 16)", 0},
     {"min-length", KEY_MIN_LENGTH, "N", 0, "fewest tokens to find (default 0)", 1},
     {"no-repeat", KEY_NO_REPEAT, "N", 0, "no N tokens in a row twice", 1},
     {"temperature", KEY_TEMPERATURE, "T", 0, "of sampling (default 1)", 2},
