@@ -27,7 +27,7 @@ struct weft_session {
     weft_tensor *tensors; /* the plan's, with data */
     weft_call *calls;     /* two for each step: one a stage */
     char *arena, *workspace;
-    bool owns_arena, poison;
+    bool owns_arena, owns_workspace, poison;
     int threads;
     weft_run_state run;
     atomic_llong *claimed; /* by group and stage: the work that threads have taken so far */
@@ -147,13 +147,30 @@ static bool take_arena(weft_session *s, const weft_session_options *o, weft_erro
     return true;
 }
 
-static bool take_workspace(weft_session *s, weft_error *error)
+size_t weft_session_workspace(const weft_plan *plan, int threads)
 {
-    size_t each = s->plan->stats.workspace_bytes, bytes = each * (size_t)s->threads;
+    if (!plan) return 0;
+    return plan->stats.workspace_bytes * (size_t)(threads > 0 ? threads : omp_get_max_threads());
+}
+
+static bool take_workspace(weft_session *s, const weft_session_options *o, weft_error *error)
+{
+    size_t each = s->plan->stats.workspace_bytes;
+    size_t bytes = weft_session_workspace(s->plan, s->threads);
+    s->run.workspace_bytes = each;
     if (!bytes) return true;
+    if (o->workspace) {
+        s->workspace = s->run.workspace = o->workspace;
+        if (o->workspace_bytes >= bytes && (uintptr_t)o->workspace % 64 == 0) return true;
+        weft_error_set(error, WEFT_BAD_ARGUMENT, "session",
+                       "the workspace given has %zu bytes at %p; %d threads need %zu, 64-byte "
+                       "aligned",
+                       o->workspace_bytes, o->workspace, s->threads, bytes);
+        return false;
+    }
+    s->owns_workspace = true;
     s->workspace = weft_alloc(bytes);
     s->run.workspace = s->workspace;
-    s->run.workspace_bytes = each;
     if (s->workspace) return true;
     weft_error_set(error, WEFT_NO_MEMORY, "session", "no memory for %d workspaces of %zu bytes",
                    s->threads, each);
@@ -187,7 +204,7 @@ weft_session *weft_session_new(const weft_plan *plan, weft_params *params,
     if (!good)
         weft_error_set(error, WEFT_NO_MEMORY, "session", "no memory for the session");
     else
-        good = take_arena(s, o, error) && take_workspace(s, error) && bind_operands(s, error);
+        good = take_arena(s, o, error) && take_workspace(s, o, error) && bind_operands(s, error);
     if (good) return s;
     weft_session_free(s);
     return NULL;
@@ -197,7 +214,7 @@ void weft_session_free(weft_session *session)
 {
     if (!session) return;
     if (session->owns_arena) free(session->arena);
-    free(session->workspace);
+    if (session->owns_workspace) free(session->workspace);
     free(session->tensors);
     free(session->calls);
     free(session->claimed);

@@ -198,22 +198,35 @@ static weft_value cache_state(weft_graph *g, const char *name, weft_dtype dtype,
     return weft_state(g, name, dtype, WEFT_SHAPE(rows, most, kv_heads, head_dim), WEFT_INIT_ZEROS);
 }
 
-/* The first `length` positions of the state after row x at the cache's position was written. */
+static int64_t most_memories(const weft_cache *cache)
+{
+    return cache->most_memories ? cache->most_memories : cache->memories;
+}
+
+/* The first `rows` rows and `length` positions. */
+static weft_value part_of(weft_graph *g, weft_value state, int64_t rows, int64_t length)
+{
+    return weft_slice(g, weft_slice(g, state, 0, 0, rows, 1), 1, 0, length, 1);
+}
+
+/* The first positions of the state after x was written from the cache's position on. */
 static weft_value remember(weft_graph *g, const char *name, weft_value x, const weft_cache *cache)
 {
     weft_shape s = weft_shape_of(g, x);
+    int64_t rows = cache->most_rows ? cache->most_rows : s.dim[0];
     weft_value state =
-        cache_state(g, name, weft_dtype_of(g, x), s.dim[0], cache->most_len, s.dim[2], s.dim[3]);
+        cache_state(g, name, weft_dtype_of(g, x), rows, cache->most_len, s.dim[2], s.dim[3]);
     if (weft_is_value(cache->parents))
         state = weft_cache_reorder(g, state, cache->parents, cache->position);
     state = weft_cache_write(g, state, x, cache->position);
-    return weft_slice(g, state, 1, 0, cache->key_len, 1);
+    return part_of(g, state, s.dim[0], cache->key_len);
 }
 
-/* True where a key lies after the position: bool [key_len]. */
-static weft_value later_keys(weft_graph *g, const weft_cache *cache)
+/* True where a key lies after the position of the query: bool [count, key_len]. */
+static weft_value later_keys(weft_graph *g, const weft_cache *cache, int64_t count)
 {
-    return weft_less(g, cache->position, weft_arange(g, WEFT_I32, cache->key_len, 0, 1));
+    weft_value at = weft_expand_dims(g, weft_layer_positions_at(g, cache->position, count), 1);
+    return weft_less(g, at, weft_arange(g, WEFT_I32, cache->key_len, 0, 1));
 }
 
 weft_value weft_layer_attention_step(weft_graph *graph, const char *name, weft_value x,
@@ -225,7 +238,7 @@ weft_value weft_layer_attention_step(weft_graph *graph, const char *name, weft_v
     weft_shape shape = weft_shape_of(g, x);
     int64_t kv_heads = o.kv_heads ? o.kv_heads : o.heads;
     o.causal = false;
-    o.mask = later_keys(g, cache);
+    o.mask = later_keys(g, cache, shape.dim[1]);
     weft_scope_push(g, "%s", name);
     heads h = project(g, x, x, &o, kv_heads);
     if (o.rotary_base != 0) {
@@ -256,7 +269,7 @@ weft_value weft_layer_attention_memorize(weft_graph *graph, const char *name, we
     const char *const names[2] = {"cache.k", "cache.v"};
     for (int i = 0; i < 2; i++) {
         weft_value x = i ? h.v : h.k;
-        weft_value state = cache_state(g, names[i], weft_dtype_of(g, x), cache->memories,
+        weft_value state = cache_state(g, names[i], weft_dtype_of(g, x), most_memories(cache),
                                        cache->most_memory, weft_dim(g, x, 2), weft_dim(g, x, 3));
         done[i] = weft_cache_write(g, state, x, zero);
     }
@@ -273,7 +286,8 @@ weft_value weft_layer_attention_recall(weft_graph *graph, const char *name, weft
     const weft_attention_options *o = options;
     weft_shape shape = weft_shape_of(g, x);
     int64_t kv_heads = o->kv_heads ? o->kv_heads : o->heads, head_dim = shape.dim[2] / o->heads;
-    int64_t beams = cache->memories ? shape.dim[0] / cache->memories : 0;
+    int64_t queries = cache->memories ? shape.dim[0] / cache->memories * shape.dim[1] : 0;
+    int64_t most = most_memories(cache);
     weft_dtype dtype = weft_dtype_of(g, x);
     heads h = {WEFT_NO_VALUE, WEFT_NO_VALUE, WEFT_NO_VALUE};
     weft_scope_push(g, "%s", name);
@@ -281,11 +295,11 @@ weft_value weft_layer_attention_recall(weft_graph *graph, const char *name, weft
     if (o->rotary_base != 0)
         h.q = weft_layer_rotary_at(g, h.q, o->rotary_base, cache->position, cache->key_len);
     /* The beams of a sentence look at one memory: they are queries of one row. */
-    h.q = weft_reshape(g, h.q, WEFT_SHAPE(cache->memories, beams, o->heads, head_dim));
-    h.k = cache_state(g, "cache.k", dtype, cache->memories, cache->most_memory, kv_heads, head_dim);
-    h.v = cache_state(g, "cache.v", dtype, cache->memories, cache->most_memory, kv_heads, head_dim);
-    h.k = weft_slice(g, h.k, 1, 0, cache->memory_len, 1);
-    h.v = weft_slice(g, h.v, 1, 0, cache->memory_len, 1);
+    h.q = weft_reshape(g, h.q, WEFT_SHAPE(cache->memories, queries, o->heads, head_dim));
+    h.k = cache_state(g, "cache.k", dtype, most, cache->most_memory, kv_heads, head_dim);
+    h.v = cache_state(g, "cache.v", dtype, most, cache->most_memory, kv_heads, head_dim);
+    h.k = part_of(g, h.k, cache->memories, cache->memory_len);
+    h.v = part_of(g, h.v, cache->memories, cache->memory_len);
     weft_value y = weft_reshape(g, look(g, &h, o, shape.dim[2], NULL), shape);
     if (!o->no_out) y = weft_layer_linear(g, "out", y, shape.dim[2], o->out_bias);
     weft_scope_pop(g);

@@ -35,6 +35,17 @@ weft_status weft_language_model(weft_graph *graph, const weft_language_config *c
     return weft_graph_status(g);
 }
 
+weft_status weft_language_prepare(weft_graph *graph, const weft_language_config *config,
+                                  weft_decode_io *io)
+{
+    if (!config || !io) return WEFT_BAD_ARGUMENT;
+    const weft_text_config *text = &config->text;
+    text_prepare(graph, text,
+                 weft_layer_table(graph, "embedding", text->dtype, config->vocab, text->d_model),
+                 io);
+    return weft_graph_status(graph);
+}
+
 weft_status weft_language_step(weft_graph *graph, const weft_language_config *config,
                                weft_decode_io *io)
 {
@@ -50,13 +61,14 @@ weft_status weft_language_step(weft_graph *graph, const weft_language_config *co
     block.cache = &cache;
     io->vocab = c->vocab;
     weft_value table = weft_layer_table(g, "embedding", text.dtype, c->vocab, text.d_model);
-    weft_value ids = weft_expand_dims(g, io->token, 1);
-    weft_value x = text_embed_at(g, &text, table, ids, "positions", io->position, io->key_len);
+    weft_value x =
+        text_embed_at(g, &text, table, io->token, "positions", io->position, io->key_len);
     if (c->norm_embeddings) x = weft_layer_layer_norm(g, "norm_embedding", x, block.eps);
     x = weft_layer_stack(g, "layer", c->layers, x, WEFT_NO_VALUE, WEFT_NO_VALUE, &block);
+    io->updated = x;
+    x = weft_slice(g, x, 1, io->count - 1, io->count, 1);
     if (c->transform_head) x = transform(g, &text, x);
-    x = weft_squeeze(g, x, 1);
-    io->logits = weft_name(g, text_logits(g, &text, "output", x, table, c->vocab), "logits");
+    io->logits = text_step_logits(g, &text, "output", weft_squeeze(g, x, 1), c->vocab);
     return weft_graph_status(g);
 }
 
@@ -144,6 +156,13 @@ static weft_status build_gpt(weft_graph *graph, const double *v, bool training, 
     return weft_language_model(graph, &c, io);
 }
 
+/* The tables of gpt and llama are the same. */
+static weft_status prepare_tables(weft_graph *graph, const double *v, weft_decode_io *io)
+{
+    weft_language_config c = configure(v, false);
+    return weft_language_prepare(graph, &c, io);
+}
+
 static weft_status step_gpt(weft_graph *graph, const double *v, weft_decode_io *io)
 {
     weft_language_config c = configure(v, false);
@@ -191,6 +210,7 @@ const weft_model model_gpt = {
     .small = SMALL,
     .build = build_gpt,
     .step = step_gpt,
+    .prepare = prepare_tables,
 };
 const weft_model model_llama = {
     .name = "llama",
@@ -201,4 +221,5 @@ const weft_model model_llama = {
     .small = SMALL " kv_heads=1",
     .build = build_llama,
     .step = step_llama,
+    .prepare = prepare_tables,
 };

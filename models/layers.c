@@ -183,12 +183,23 @@ weft_value weft_layer_rotary(weft_graph *graph, weft_value x, double base)
     return turn(graph, x, weft_expand_dims(graph, c, 1), weft_expand_dims(graph, s, 1));
 }
 
+weft_value weft_layer_positions_at(weft_graph *graph, weft_value position, int64_t count)
+{
+    weft_graph *g = graph;
+    weft_value first = weft_reshape(g, position, WEFT_SHAPE(1));
+    if (count == 1) return first;
+    /* Integers have no sum: exact in double precision. */
+    weft_value sum =
+        weft_add(g, weft_cast(g, first, WEFT_F64), weft_arange(g, WEFT_F64, count, 0, 1));
+    return weft_cast(g, sum, WEFT_I32);
+}
+
 weft_value weft_layer_rotary_at(weft_graph *graph, weft_value x, double base, weft_value position,
                                 int64_t most)
 {
     weft_graph *g = graph;
     weft_value c, s;
     if (!angles(g, x, base, most, &c, &s)) return WEFT_NO_VALUE;
-    weft_value at = weft_reshape(g, position, WEFT_SHAPE(1, 1));
+    weft_value at = weft_expand_dims(g, weft_layer_positions_at(g, position, weft_dim(g, x, 1)), 1);
     return turn(g, x, weft_embedding(g, c, at, -1), weft_embedding(g, s, at, -1));
 }

@@ -5,8 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* ---- Language models ---- */
-
 static bool tied_fits(weft_graph *g, bool tied, int64_t width, int64_t hidden)
 {
     if (tied && width != hidden)
@@ -16,12 +14,74 @@ static bool tied_fits(weft_graph *g, bool tied, int64_t width, int64_t hidden)
     return weft_graph_status(g) == WEFT_OK;
 }
 
+static bool layers_fit(weft_graph *g, int64_t layers)
+{
+    if (layers < 1 || layers > WEFT_RECURRENT_LAYERS)
+        weft_graph_fail(g, WEFT_BAD_ARGUMENT, "takes 1 to %d layers, got %lld",
+                        WEFT_RECURRENT_LAYERS, (long long)layers);
+    return weft_graph_status(g) == WEFT_OK;
+}
+
 /* Rows of the table for ids [batch, length], [batch, length, width] over time-major memory, as the
  * recurrent layers read it. */
 static weft_value embed_by_time(weft_graph *g, weft_value table, weft_value ids)
 {
     return weft_transpose(g, weft_embedding(g, table, weft_transpose(g, ids, 0, 1), -1), 0, 1);
 }
+
+/* ---- States of decoding ---- */
+
+/* The state NAME.h or NAME.c: [most rows, 1, hidden]. */
+static weft_value kept(weft_graph *g, const weft_decode_io *io, weft_dtype dtype, int64_t hidden,
+                       int64_t layer, char part)
+{
+    char name[32];
+    snprintf(name, sizeof name, "cache.%lld.%c", (long long)layer, part);
+    int64_t rows = io->most_sentences * io->most_beams;
+    return weft_state(g, name, dtype, WEFT_SHAPE(rows, 1, hidden), WEFT_INIT_ZEROS);
+}
+
+/* The rows that those of this step go on from, [rows, hidden]; zeros at position 0 if there is no
+ * source that the first states come from. */
+static weft_value recall(weft_graph *g, const weft_decode_io *io, weft_value state)
+{
+    weft_value x = weft_embedding(g, weft_squeeze(g, state, 1), io->parents, -1);
+    if (io->most_source) return x;
+    weft_value zeros = weft_fill(g, weft_dtype_of(g, x), weft_shape_of(g, x), 0.0);
+    return weft_where(g, weft_equal(g, io->position, text_int(g, 0)), zeros, x);
+}
+
+static weft_value keep(weft_graph *g, weft_value state, weft_value x)
+{
+    return weft_cache_write(g, state, weft_expand_dims(g, x, 1), text_int(g, 0));
+}
+
+static void recall_all(weft_graph *g, const weft_decode_io *io, weft_recurrent_kind kind,
+                       weft_dtype dtype, int64_t hidden, int64_t layers,
+                       weft_recurrent_state *states)
+{
+    for (int64_t i = 0; i < layers; i++) {
+        states[i] = (weft_recurrent_state){WEFT_NO_VALUE, WEFT_NO_VALUE};
+        states[i].h = recall(g, io, kept(g, io, dtype, hidden, i, 'h'));
+        if (kind == WEFT_LSTM) states[i].c = recall(g, io, kept(g, io, dtype, hidden, i, 'c'));
+    }
+}
+
+/* Writes the states [rows, hidden]; returns what stands for all updates. */
+static weft_value keep_all(weft_graph *g, const weft_decode_io *io, weft_recurrent_kind kind,
+                           weft_dtype dtype, int64_t hidden, int64_t layers,
+                           const weft_recurrent_state *states)
+{
+    weft_value done[2 * WEFT_RECURRENT_LAYERS];
+    size_t n = 0;
+    for (int64_t i = 0; i < layers; i++) {
+        done[n++] = keep(g, kept(g, io, dtype, hidden, i, 'h'), states[i].h);
+        if (kind == WEFT_LSTM) done[n++] = keep(g, kept(g, io, dtype, hidden, i, 'c'), states[i].c);
+    }
+    return weft_group(g, done, n);
+}
+
+/* ---- Language models ---- */
 
 weft_status weft_recurrent_language_model(weft_graph *graph,
                                           const weft_recurrent_language_config *c,
@@ -47,14 +107,49 @@ weft_status weft_recurrent_language_model(weft_graph *graph,
     return weft_graph_status(g);
 }
 
+weft_status weft_recurrent_language_prepare(weft_graph *graph,
+                                            const weft_recurrent_language_config *c,
+                                            weft_decode_io *io)
+{
+    if (!c || !io) return WEFT_BAD_ARGUMENT;
+    weft_text_config text = {.dtype = c->dtype, .tied = c->tied};
+    text_prepare(graph, &text, weft_layer_table(graph, "embedding", c->dtype, c->vocab, c->width),
+                 io);
+    return weft_graph_status(graph);
+}
+
+weft_status weft_recurrent_language_step(weft_graph *graph, const weft_recurrent_language_config *c,
+                                         weft_decode_io *io)
+{
+    weft_graph *g = graph;
+    if (!c || !io) return WEFT_BAD_ARGUMENT;
+    if (!layers_fit(g, c->layers) || !tied_fits(g, c->tied, c->width, c->hidden))
+        return weft_graph_status(g);
+    weft_text_config text = {.dtype = c->dtype, .tied = c->tied};
+    weft_recurrent_state states[WEFT_RECURRENT_LAYERS];
+    weft_recurrent_stack_options o = {.layers = c->layers, .initial = states};
+    io->vocab = c->vocab;
+    text_step_inputs(g, io);
+    recall_all(g, io, c->kind, c->dtype, c->hidden, c->layers, states);
+    weft_value table = weft_layer_table(g, "embedding", c->dtype, c->vocab, c->width);
+    weft_value x = weft_layer_recurrent_stack(g, "rnn", c->kind, embed_by_time(g, table, io->token),
+                                              c->hidden, &o, states);
+    io->updated = keep_all(g, io, c->kind, c->dtype, c->hidden, c->layers, states);
+    x = weft_squeeze(g, weft_slice(g, x, 1, io->count - 1, io->count, 1), 1);
+    io->logits = text_step_logits(g, &text, "output", x, c->vocab);
+    return weft_graph_status(g);
+}
+
 /* ---- Encoder and decoder ---- */
 
 typedef struct seq2seq {
     weft_graph *g;
     const weft_seq2seq_config *c;
     double dropout;
-    weft_value memory;  /* [batch, source_len, hidden] */
-    weft_value padding; /* bool [batch, source_len] */
+    int64_t sentences, source_len;
+    int64_t rows;       /* of the decoder, those of a sentence side by side */
+    weft_value memory;  /* [sentences, source_len, hidden] */
+    weft_value padding; /* bool [sentences, source_len] */
     weft_recurrent_state first[WEFT_RECURRENT_LAYERS];
 } seq2seq;
 
@@ -82,15 +177,10 @@ static weft_value read_out(seq2seq *m, weft_value states, weft_value context)
     return weft_tanh(m->g, weft_layer_linear(m->g, "readout", both, m->c->hidden, false));
 }
 
-/* The decoder looks after all its steps: they can be taken at once. */
-static weft_value decode_first(seq2seq *m, weft_value x)
+/* What states [sentences, queries, hidden] find in the memory, of their shape. */
+static weft_value look_after(seq2seq *m, weft_value states)
 {
     weft_graph *g = m->g;
-    weft_recurrent_stack_options o = {
-        .layers = m->c->layers, .dropout = m->dropout, .initial = m->first};
-    weft_value states = weft_layer_recurrent_stack(g, "dec", m->c->kind, x, m->c->hidden, &o, NULL);
-    states = weft_contiguous(g, states);
-    if (m->c->attention == WEFT_ALIGN_NONE) return states;
     weft_value query = states;
     if (m->c->attention == WEFT_ALIGN_GENERAL)
         query = weft_layer_linear(g, "attn.query", query, m->c->hidden, false);
@@ -99,23 +189,47 @@ static weft_value decode_first(seq2seq *m, weft_value x)
     return read_out(m, states, weft_matmul(g, weights, m->memory));
 }
 
+/* The decoder looks after all its steps: they can be taken at once. */
+static weft_value decode_first(seq2seq *m, weft_value x)
+{
+    weft_graph *g = m->g;
+    weft_recurrent_stack_options o = {
+        .layers = m->c->layers, .dropout = m->dropout, .initial = m->first};
+    weft_value states = weft_layer_recurrent_stack(g, "dec", m->c->kind, x, m->c->hidden, &o, NULL);
+    states = weft_contiguous(g, states);
+    return m->c->attention == WEFT_ALIGN_NONE ? states : look_after(m, states);
+}
+
 /* What additive attention has before the first step. */
 typedef struct additive {
     weft_value keys, v; /* [batch, source_len, hidden], [hidden, 1] */
     weft_recurrent layers[WEFT_RECURRENT_LAYERS];
 } additive;
 
-/* The context [batch, hidden] of one step; *weights becomes [batch, 1, source_len]. */
+/* The context [rows, hidden] of one step; *weights becomes [sentences, rows / sentences,
+ * source_len]. */
 static weft_value look(seq2seq *m, const additive *a, weft_value state, weft_value *weights)
 {
     weft_graph *g = m->g;
-    const weft_seq2seq_config *c = m->c;
-    weft_value query = weft_layer_linear(g, "attn.query", state, c->hidden, false);
-    weft_value sum = weft_tanh(g, weft_add(g, a->keys, weft_expand_dims(g, query, 1)));
+    const int64_t hidden = m->c->hidden, each = m->rows / m->sentences;
+    weft_value query = weft_layer_linear(g, "attn.query", state, hidden, false);
+    weft_value keys = a->keys;
+    if (each == 1) {
+        query = weft_expand_dims(g, query, 1);
+    } else {
+        query = weft_reshape(g, query, WEFT_SHAPE(m->sentences, each, 1, hidden));
+        keys = weft_expand_dims(g, keys, 1);
+    }
+    weft_value sum = weft_tanh(g, weft_add(g, keys, query));
     weft_value scores =
-        weft_reshape(g, weft_matmul(g, sum, a->v), WEFT_SHAPE(c->batch, 1, c->source_len));
+        weft_reshape(g, weft_matmul(g, sum, a->v), WEFT_SHAPE(m->sentences, each, m->source_len));
     *weights = align(m, scores);
-    return weft_reshape(g, weft_matmul(g, *weights, m->memory), WEFT_SHAPE(c->batch, c->hidden));
+    return weft_reshape(g, weft_matmul(g, *weights, m->memory), WEFT_SHAPE(m->rows, hidden));
+}
+
+static weft_value attention_keys(seq2seq *m)
+{
+    return weft_layer_linear(m->g, "attn.key", m->memory, m->c->hidden, true);
 }
 
 static void declare_decoder(seq2seq *m, additive *a)
@@ -127,7 +241,6 @@ static void declare_decoder(seq2seq *m, additive *a)
         a->layers[i] = weft_recurrent_declare(m->g, name, c->kind, c->dtype,
                                               i ? c->hidden : c->width + c->hidden, c->hidden);
     }
-    a->keys = weft_layer_linear(m->g, "attn.key", m->memory, c->hidden, true);
     a->v = weft_param(m->g, "attn.v", c->dtype, WEFT_SHAPE(c->hidden, 1), WEFT_INIT_XAVIER);
 }
 
@@ -160,6 +273,7 @@ static weft_value decode_looking(seq2seq *m, weft_value x)
     }
     weft_value *weights = all + len, *contexts = weights + len;
     declare_decoder(m, &a);
+    a.keys = attention_keys(m);
     weft_split(g, a.layers[0].weight_x, 0, (const int64_t[]){c->width, c->hidden}, 2, by_use);
     weft_value rows =
         weft_reshape(g, weft_transpose(g, x, 0, 1), WEFT_SHAPE(len * batch, c->width));
@@ -181,14 +295,31 @@ static bool config_fits(weft_graph *g, const weft_seq2seq_config *c)
     if (c->target_len < 1 || c->target_len > INT32_MAX)
         weft_graph_fail(g, WEFT_BAD_ARGUMENT, "target_len must be 1 to %d, got %lld", INT32_MAX,
                         (long long)c->target_len);
-    if (c->layers < 1 || c->layers > WEFT_RECURRENT_LAYERS)
-        weft_graph_fail(g, WEFT_BAD_ARGUMENT, "takes 1 to %d layers, got %lld",
-                        WEFT_RECURRENT_LAYERS, (long long)c->layers);
+    layers_fit(g, c->layers);
     if (c->tied && c->source_vocab != c->target_vocab)
         weft_graph_fail(g, WEFT_BAD_ARGUMENT,
                         "a tied table needs one vocabulary, got %lld and %lld",
                         (long long)c->source_vocab, (long long)c->target_vocab);
     return tied_fits(g, c->tied, c->width, c->hidden);
+}
+
+static weft_value source_table_of(weft_graph *g, const weft_seq2seq_config *c)
+{
+    return weft_layer_table(g, c->tied ? "embedding" : "source_embedding", c->dtype,
+                            c->source_vocab, c->width);
+}
+
+static weft_value target_table_of(weft_graph *g, const weft_seq2seq_config *c)
+{
+    return weft_layer_table(g, c->tied ? "embedding" : "target_embedding", c->dtype,
+                            c->target_vocab, c->width);
+}
+
+static weft_value padding_of(seq2seq *m, weft_value source)
+{
+    weft_text_config text = {.pad_id = m->c->pad_id};
+    return weft_reshape(m->g, text_padding(m->g, &text, source),
+                        WEFT_SHAPE(m->sentences, m->source_len));
 }
 
 weft_status weft_seq2seq(weft_graph *graph, const weft_seq2seq_config *c, weft_model_io *io)
@@ -202,22 +333,142 @@ weft_status weft_seq2seq(weft_graph *graph, const weft_seq2seq_config *c, weft_m
                              .tied = c->tied,
                              .label_smoothing = c->label_smoothing,
                              .pad_id = c->pad_id};
-    seq2seq m = {.g = g, .c = c, .dropout = c->training ? c->dropout : 0};
+    seq2seq m = {.g = g,
+                 .c = c,
+                 .dropout = c->training ? c->dropout : 0,
+                 .sentences = c->batch,
+                 .source_len = c->source_len,
+                 .rows = c->batch};
     io->source = weft_input(g, "source", WEFT_I32, WEFT_SHAPE(c->batch, c->source_len));
     io->target_in = weft_input(g, "target_in", WEFT_I32, WEFT_SHAPE(c->batch, c->target_len));
     io->target_out = weft_input(g, "target_out", WEFT_I32, WEFT_SHAPE(c->batch, c->target_len));
-    weft_value source_table = weft_layer_table(g, c->tied ? "embedding" : "source_embedding",
-                                               c->dtype, c->source_vocab, c->width);
-    weft_value target_table =
-        c->tied ? source_table
-                : weft_layer_table(g, "target_embedding", c->dtype, c->target_vocab, c->width);
-    m.padding =
-        weft_reshape(g, text_padding(g, &text, io->source), WEFT_SHAPE(c->batch, c->source_len));
+    weft_value source_table = source_table_of(g, c), target_table = target_table_of(g, c);
+    m.padding = padding_of(&m, io->source);
     encode(&m, weft_dropout(g, embed_by_time(g, source_table, io->source), m.dropout));
     weft_value x = weft_dropout(g, embed_by_time(g, target_table, io->target_in), m.dropout);
     x = c->attention == WEFT_ALIGN_ADDITIVE ? decode_looking(&m, x) : decode_first(&m, x);
     x = weft_dropout(g, x, m.dropout);
     text_losses(g, &text, text_logits(g, &text, "output", x, target_table, c->target_vocab), io);
+    return weft_graph_status(g);
+}
+
+/* ---- The same, a step at a time ---- */
+
+weft_status weft_seq2seq_prepare(weft_graph *graph, const weft_seq2seq_config *c,
+                                 weft_decode_io *io)
+{
+    if (!c || !io) return WEFT_BAD_ARGUMENT;
+    weft_text_config text = {.dtype = c->dtype, .tied = c->tied};
+    text_prepare(graph, &text, target_table_of(graph, c), io);
+    return weft_graph_status(graph);
+}
+
+/* What is known of the sources: [most_sentences, most_source, hidden], or i32 without the last. */
+static weft_value source_ids(weft_graph *g, const weft_decode_io *io)
+{
+    return weft_state(g, "cache.source", WEFT_I32, WEFT_SHAPE(io->most_sentences, io->most_source),
+                      WEFT_INIT_ZEROS);
+}
+
+static weft_value source_state(weft_graph *g, const char *name, const weft_seq2seq_config *c,
+                               const weft_decode_io *io)
+{
+    weft_shape shape = WEFT_SHAPE(io->most_sentences, io->most_source, c->hidden);
+    return weft_state(g, name, c->dtype, shape, WEFT_INIT_ZEROS);
+}
+
+static weft_value first_of(weft_graph *g, weft_value state, const weft_decode_io *io)
+{
+    state = weft_slice(g, state, 0, 0, io->sentences, 1);
+    return weft_slice(g, state, 1, 0, io->source_len, 1);
+}
+
+static seq2seq decoding(weft_graph *g, const weft_seq2seq_config *c, const weft_decode_io *io)
+{
+    return (seq2seq){.g = g,
+                     .c = c,
+                     .sentences = io->sentences,
+                     .source_len = io->source_len,
+                     .rows = io->sentences * io->beams};
+}
+
+weft_status weft_seq2seq_encode(weft_graph *graph, const weft_seq2seq_config *c, weft_decode_io *io)
+{
+    weft_graph *g = graph;
+    if (!c || !io) return WEFT_BAD_ARGUMENT;
+    io->vocab = c->target_vocab;
+    if (!config_fits(g, c)) return weft_graph_status(g);
+    seq2seq m = decoding(g, c, io);
+    weft_value done[4] = {WEFT_NO_VALUE}, zero = text_int(g, 0);
+    size_t n = 0;
+    io->source = weft_input(g, "source", WEFT_I32, WEFT_SHAPE(io->sentences, io->source_len));
+    m.padding = padding_of(&m, io->source);
+    encode(&m, embed_by_time(g, source_table_of(g, c), io->source));
+    done[n++] = keep_all(g, io, c->kind, c->dtype, c->hidden, c->layers, m.first);
+    if (c->attention != WEFT_ALIGN_NONE) {
+        done[n++] = weft_cache_write(g, source_ids(g, io), io->source, zero);
+        done[n++] = weft_cache_write(g, source_state(g, "cache.memory", c, io), m.memory, zero);
+    }
+    if (c->attention == WEFT_ALIGN_ADDITIVE)
+        done[n++] =
+            weft_cache_write(g, source_state(g, "cache.keys", c, io), attention_keys(&m), zero);
+    io->updated = weft_group(g, done, n);
+    return weft_graph_status(g);
+}
+
+/* What the logits are made of, [rows, hidden], with attention after the steps. */
+static weft_value step_first(seq2seq *m, weft_value x)
+{
+    weft_graph *g = m->g;
+    const weft_seq2seq_config *c = m->c;
+    weft_recurrent_stack_options o = {.layers = c->layers, .initial = m->first};
+    x = weft_layer_recurrent_stack(g, "dec", c->kind, x, c->hidden, &o, m->first);
+    int64_t count = weft_dim(g, x, 1);
+    x = weft_squeeze(g, weft_slice(g, x, 1, count - 1, count, 1), 1);
+    if (c->attention == WEFT_ALIGN_NONE) return x;
+    x = weft_reshape(g, x, WEFT_SHAPE(m->sentences, m->rows / m->sentences, c->hidden));
+    return weft_reshape(g, look_after(m, x), WEFT_SHAPE(m->rows, c->hidden));
+}
+
+/* The same with attention before each step. */
+static weft_value step_looking(seq2seq *m, const weft_decode_io *io, weft_value x)
+{
+    weft_graph *g = m->g;
+    const weft_seq2seq_config *c = m->c;
+    additive a;
+    weft_value weights, context = WEFT_NO_VALUE, by_use[2];
+    declare_decoder(m, &a);
+    a.keys = first_of(g, source_state(g, "cache.keys", c, io), io);
+    weft_split(g, a.layers[0].weight_x, 0, (const int64_t[]){c->width, c->hidden}, 2, by_use);
+    for (int64_t t = 0; t < io->count; t++) {
+        weft_value token = weft_squeeze(g, weft_slice(g, x, 1, t, t + 1, 1), 1);
+        token = weft_add(g, weft_matmul(g, token, by_use[0]), a.layers[0].bias);
+        context = look(m, &a, m->first[c->layers - 1].h, &weights);
+        take_step(m, &a, weft_add(g, token, weft_matmul(g, context, by_use[1])), m->first);
+    }
+    x = read_out(m, weft_expand_dims(g, m->first[c->layers - 1].h, 1),
+                 weft_expand_dims(g, context, 1));
+    return weft_reshape(g, x, WEFT_SHAPE(m->rows, c->hidden));
+}
+
+weft_status weft_seq2seq_step(weft_graph *graph, const weft_seq2seq_config *c, weft_decode_io *io)
+{
+    weft_graph *g = graph;
+    if (!c || !io) return WEFT_BAD_ARGUMENT;
+    io->vocab = c->target_vocab;
+    if (!config_fits(g, c)) return weft_graph_status(g);
+    weft_text_config text = {.dtype = c->dtype, .tied = c->tied};
+    seq2seq m = decoding(g, c, io);
+    text_step_inputs(g, io);
+    recall_all(g, io, c->kind, c->dtype, c->hidden, c->layers, m.first);
+    if (c->attention != WEFT_ALIGN_NONE) {
+        m.padding = padding_of(&m, first_of(g, source_ids(g, io), io));
+        m.memory = first_of(g, source_state(g, "cache.memory", c, io), io);
+    }
+    weft_value x = embed_by_time(g, target_table_of(g, c), io->token);
+    x = c->attention == WEFT_ALIGN_ADDITIVE ? step_looking(&m, io, x) : step_first(&m, x);
+    io->updated = keep_all(g, io, c->kind, c->dtype, c->hidden, c->layers, m.first);
+    io->logits = text_step_logits(g, &text, "output", x, c->target_vocab);
     return weft_graph_status(g);
 }
 
@@ -266,10 +517,10 @@ enum {
 static const weft_model_option language_options[] = {LANGUAGE_OPTIONS(ROW)};
 static const weft_model_option seq2seq_options[] = {SEQ2SEQ_OPTIONS(ROW)};
 
-static weft_status build_language(weft_graph *graph, weft_recurrent_kind kind, const double *v,
-                                  bool training, weft_model_io *io)
+static weft_recurrent_language_config configure_language(weft_recurrent_kind kind, const double *v,
+                                                         bool training)
 {
-    weft_recurrent_language_config c = {
+    return (weft_recurrent_language_config){
         .dtype = v[AT_f64] != 0 ? WEFT_F64 : WEFT_F32,
         .kind = kind,
         .vocab = (int64_t)v[AT_vocab],
@@ -284,28 +535,33 @@ static weft_status build_language(weft_graph *graph, weft_recurrent_kind kind, c
         .tied = v[AT_tied] != 0,
         .training = training,
     };
-    return weft_recurrent_language_model(graph, &c, io);
 }
 
-static weft_status build_rnn(weft_graph *graph, const double *v, bool training, weft_model_io *io)
-{
-    return build_language(graph, WEFT_RNN, v, training, io);
-}
+/* The functions of the language model of one kind. */
+#define LANGUAGE(name, kind)                                                                       \
+    static weft_status build_##name(weft_graph *graph, const double *v, bool training,             \
+                                    weft_model_io *io)                                             \
+    {                                                                                              \
+        weft_recurrent_language_config c = configure_language(kind, v, training);                  \
+        return weft_recurrent_language_model(graph, &c, io);                                       \
+    }                                                                                              \
+    static weft_status prepare_##name(weft_graph *graph, const double *v, weft_decode_io *io)      \
+    {                                                                                              \
+        weft_recurrent_language_config c = configure_language(kind, v, false);                     \
+        return weft_recurrent_language_prepare(graph, &c, io);                                     \
+    }                                                                                              \
+    static weft_status step_##name(weft_graph *graph, const double *v, weft_decode_io *io)         \
+    {                                                                                              \
+        weft_recurrent_language_config c = configure_language(kind, v, false);                     \
+        return weft_recurrent_language_step(graph, &c, io);                                        \
+    }
+LANGUAGE(rnn, WEFT_RNN)
+LANGUAGE(lstm, WEFT_LSTM)
+LANGUAGE(gru, WEFT_GRU)
 
-static weft_status build_lstm(weft_graph *graph, const double *v, bool training, weft_model_io *io)
+static weft_seq2seq_config configure_seq2seq(const double *v, bool training)
 {
-    return build_language(graph, WEFT_LSTM, v, training, io);
-}
-
-static weft_status build_gru(weft_graph *graph, const double *v, bool training, weft_model_io *io)
-{
-    return build_language(graph, WEFT_GRU, v, training, io);
-}
-
-static weft_status build_seq2seq(weft_graph *graph, const double *v, bool training,
-                                 weft_model_io *io)
-{
-    weft_seq2seq_config c = {
+    return (weft_seq2seq_config){
         .dtype = v[S2S_f64] != 0 ? WEFT_F64 : WEFT_F32,
         .kind = (weft_recurrent_kind)v[S2S_cell],
         .attention = (weft_alignment)v[S2S_attention],
@@ -324,7 +580,31 @@ static weft_status build_seq2seq(weft_graph *graph, const double *v, bool traini
         .label_smoothing = v[S2S_label_smoothing],
         .training = training,
     };
+}
+
+static weft_status build_seq2seq(weft_graph *graph, const double *v, bool training,
+                                 weft_model_io *io)
+{
+    weft_seq2seq_config c = configure_seq2seq(v, training);
     return weft_seq2seq(graph, &c, io);
+}
+
+static weft_status prepare_seq2seq(weft_graph *graph, const double *v, weft_decode_io *io)
+{
+    weft_seq2seq_config c = configure_seq2seq(v, false);
+    return weft_seq2seq_prepare(graph, &c, io);
+}
+
+static weft_status encode_seq2seq(weft_graph *graph, const double *v, weft_decode_io *io)
+{
+    weft_seq2seq_config c = configure_seq2seq(v, false);
+    return weft_seq2seq_encode(graph, &c, io);
+}
+
+static weft_status step_seq2seq(weft_graph *graph, const double *v, weft_decode_io *io)
+{
+    weft_seq2seq_config c = configure_seq2seq(v, false);
+    return weft_seq2seq_step(graph, &c, io);
 }
 
 #define SMALL "vocab=13 width=6 hidden=6 layers=2 batch=2"
@@ -336,6 +616,8 @@ const weft_model model_rnn = {
     .n_options = N_LANGUAGE_OPTIONS,
     .small = SMALL " length=5",
     .build = build_rnn,
+    .step = step_rnn,
+    .prepare = prepare_rnn,
 };
 const weft_model model_lstm = {
     .name = "lstm",
@@ -344,6 +626,8 @@ const weft_model model_lstm = {
     .n_options = N_LANGUAGE_OPTIONS,
     .small = SMALL " length=5",
     .build = build_lstm,
+    .step = step_lstm,
+    .prepare = prepare_lstm,
 };
 const weft_model model_gru = {
     .name = "gru",
@@ -352,6 +636,8 @@ const weft_model model_gru = {
     .n_options = N_LANGUAGE_OPTIONS,
     .small = SMALL " length=5",
     .build = build_gru,
+    .step = step_gru,
+    .prepare = prepare_gru,
 };
 const weft_model model_seq2seq = {
     .name = "seq2seq",
@@ -360,4 +646,7 @@ const weft_model model_seq2seq = {
     .n_options = N_SEQ2SEQ_OPTIONS,
     .small = SMALL " source_len=5 target_len=4",
     .build = build_seq2seq,
+    .step = step_seq2seq,
+    .encode = encode_seq2seq,
+    .prepare = prepare_seq2seq,
 };

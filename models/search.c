@@ -2,8 +2,12 @@
  *
  * A step costs O(rows vocab) here: beam search keeps the 2 beams best continuations of a sentence
  * in a sorted list while it passes over them (at most `beams` of these can be ends, so that `beams`
- * others remain); sampling sorts what it may draw from. Everything is done in double precision and
- * in order, so that results depend on the log probabilities alone. */
+ * others remain), and looks into blocks of the vocabulary only whose maximum could enter the list;
+ * sampling sorts what it may draw from. Sums are done in double precision and in order, so that
+ * results depend on the log probabilities alone.
+ *
+ * A sentence that is done leaves the model, and the last one that is there takes its place; the
+ * search's own rows stay where they are. */
 #include <weft/decode.h>
 
 #include <weft/op.h>
@@ -14,22 +18,31 @@
 
 /* ---- What all searches share ---- */
 
+/* Log probabilities that are looked at together. */
+#define BLOCK 64
+
 typedef struct search {
     const weft_search_model *model;
     const weft_search_input *inputs;
     const weft_search_options *o;
     weft_error *error;
-    int64_t rows, vocab, n;    /* n: sentences that are there */
-    int64_t width;             /* most tokens of a sequence, prefix included */
-    int64_t position;          /* of the tokens that the next step reads */
-    int32_t *sequences;        /* [rows][width], prefix included */
-    int32_t *spare;            /* as much, to reorder into */
-    int32_t *tokens, *parents; /* [rows], fed */
-    bool *done;                /* [n] */
-    uint8_t *banned;           /* [vocab], always */
-    uint8_t *barred;           /* [vocab], for the row at hand */
-    double *log_probs;         /* [vocab], of the row at hand, -inf where barred */
-    weft_tensor logs;          /* of the last step */
+    int64_t rows, vocab, n; /* n: sentences that are there */
+    int64_t width;          /* most tokens of a sequence, prefix included */
+    int64_t position;       /* of the tokens that the next step reads */
+    int32_t *sequences;     /* [rows][width], prefix included */
+    int32_t *spare;         /* as much, to reorder into */
+    int32_t *parents;       /* [rows], of the next step */
+    int32_t *fed;           /* [2][rows]: tokens and parents as the model has its rows */
+    int32_t *place;         /* [n]: of a sentence in the model; -1: it has left */
+    int32_t *there;         /* [n_there]: the sentence at a place of the model; -1: none */
+    int32_t *left;          /* [sentences], room to tell what stays */
+    int64_t n_there;
+    bool *done;        /* [n] */
+    uint8_t *banned;   /* [vocab], always */
+    uint8_t *barred;   /* [vocab], for the row at hand */
+    double *log_probs; /* [vocab], of the row at hand, -inf where barred */
+    double *top;       /* [blocks of vocab], their maxima */
+    weft_tensor logs;  /* of the last step */
     weft_search_result *result;
 } search;
 
@@ -85,12 +98,61 @@ static void end_search(search *s)
 {
     free(s->sequences);
     free(s->spare);
-    free(s->tokens);
     free(s->parents);
+    free(s->fed);
+    free(s->place);
+    free(s->there);
+    free(s->left);
     free(s->done);
     free(s->banned);
     free(s->barred);
     free(s->log_probs);
+    free(s->top);
+}
+
+/* Lets the sentences that are done leave the model; from behind, others take their places. */
+static bool drop_done(search *s)
+{
+    int64_t n = s->n_there;
+    if (!s->model->keep) return true;
+    for (int64_t i = 0; i < n; i++) s->left[i] = (int32_t)i;
+    for (int64_t i = 0; i < n;) {
+        if (s->there[i] >= 0 && !s->done[s->there[i]]) {
+            i++;
+            continue;
+        }
+        n--;
+        s->left[i] = s->left[n];
+        s->there[i] = s->there[n];
+    }
+    if (n == s->n_there || n == 0) return true;
+    s->n_there = n;
+    for (int64_t i = 0; i < s->n; i++) s->place[i] = -1;
+    for (int64_t i = 0; i < n; i++) s->place[s->there[i]] = (int32_t)i;
+    return s->model->keep(s->model->context, s->left, (size_t)n, s->error) == WEFT_OK;
+}
+
+/* Reads what all prefixes have before their last token at once. */
+static bool read_ahead(search *s)
+{
+    size_t length = s->n ? s->inputs[0].prefix_len - 1 : 0;
+    for (int64_t i = 1; i < s->n; i++)
+        if (s->inputs[i].prefix_len <= length) length = s->inputs[i].prefix_len - 1;
+    if (!length || !s->model->read) return true;
+    if (!drop_done(s)) return false;
+    int32_t *tokens = zeros((size_t)s->n_there * length, sizeof *tokens);
+    if (!tokens) {
+        weft_error_set(s->error, WEFT_NO_MEMORY, "search", "no memory");
+        return false;
+    }
+    for (int64_t i = 0; i < s->n_there; i++)
+        if (s->there[i] >= 0)
+            memcpy(tokens + (size_t)i * length, s->inputs[s->there[i]].prefix,
+                   length * sizeof *tokens);
+    bool good = s->model->read(s->model->context, tokens, length, s->error) == WEFT_OK;
+    free(tokens);
+    s->position = (int64_t)length;
+    return good;
 }
 
 static bool begin_search(search *s, const weft_search_model *model, const weft_search_input *inputs,
@@ -109,19 +171,24 @@ static bool begin_search(search *s, const weft_search_model *model, const weft_s
     size_t each = (size_t)nbest_of(o);
     s->sequences = zeros(cells, sizeof *s->sequences);
     s->spare = zeros(cells, sizeof *s->spare);
-    s->tokens = zeros(rows, sizeof *s->tokens);
     s->parents = zeros(rows, sizeof *s->parents);
+    s->fed = zeros(2 * rows, sizeof *s->fed);
+    s->place = zeros(n, sizeof *s->place);
+    s->there = zeros((size_t)model->sentences, sizeof *s->there);
+    s->left = zeros((size_t)model->sentences, sizeof *s->left);
     s->done = zeros(n, sizeof *s->done);
     s->banned = zeros(vocab, 1);
     s->barred = zeros(vocab, 1);
     s->log_probs = zeros(vocab, sizeof *s->log_probs);
+    s->top = zeros(vocab / BLOCK + 1, sizeof *s->top);
     s->result = zeros(1, sizeof *s->result);
     if (s->result) {
         s->result->first = zeros(n + 1, sizeof *s->result->first);
         s->result->hypotheses = zeros(n * each, sizeof *s->result->hypotheses);
     }
-    if (!s->sequences || !s->spare || !s->tokens || !s->parents || !s->done || !s->banned ||
-        !s->barred || !s->log_probs || !s->result || !s->result->first || !s->result->hypotheses) {
+    if (!s->sequences || !s->spare || !s->parents || !s->fed || !s->place || !s->there ||
+        !s->left || !s->done || !s->banned || !s->barred || !s->log_probs || !s->top ||
+        !s->result || !s->result->first || !s->result->hypotheses) {
         weft_error_set(error, WEFT_NO_MEMORY, "search", "no memory");
         return false;
     }
@@ -130,25 +197,44 @@ static bool begin_search(search *s, const weft_search_model *model, const weft_s
         for (int64_t b = 0; b < model->beams; b++)
             memcpy(s->sequences + (i * model->beams + b) * s->width, inputs[i].prefix,
                    inputs[i].prefix_len * sizeof *inputs[i].prefix);
-    return true;
+    for (int64_t row = 0; row < s->rows; row++) s->parents[row] = (int32_t)row;
+    s->n_there = model->sentences;
+    for (int64_t i = 0; i < s->n_there; i++) s->there[i] = i < s->n ? (int32_t)i : -1;
+    for (int64_t i = 0; i < s->n; i++) s->place[i] = (int32_t)i;
+    return read_ahead(s);
 }
 
-/* Reads the tokens at the position of all rows; rows of done sentences read what is there. */
+/* Reads the tokens at the position of all rows; rows of done sentences that are still there read
+ * what is there. */
 static bool take_step(search *s)
 {
-    for (int64_t row = 0; row < s->rows; row++) {
-        bool idle = row / s->model->beams >= s->n || s->done[row / s->model->beams];
-        s->tokens[row] = idle ? 0 : s->sequences[row * s->width + s->position];
+    if (!drop_done(s)) return false;
+    const int64_t beams = s->model->beams, rows = s->n_there * beams;
+    int32_t *tokens = s->fed, *parents = s->fed + s->rows;
+    for (int64_t at = 0; at < rows; at++) {
+        int64_t sentence = s->there[at / beams], row = sentence * beams + at % beams;
+        bool idle = sentence < 0 || s->done[sentence];
+        tokens[at] = idle ? 0 : s->sequences[row * s->width + s->position];
+        parents[at] = (int32_t)(idle ? at : at / beams * beams + s->parents[row] % beams);
     }
-    if (s->model->step(s->model->context, s->tokens, s->parents, &s->logs, s->error) != WEFT_OK)
+    if (s->model->step(s->model->context, tokens, parents, &s->logs, s->error) != WEFT_OK)
         return false;
     const weft_tensor *t = &s->logs;
-    if (!weft_dtype_is_float(t->dtype) || t->shape.rank != 2 || t->shape.dim[0] != s->rows ||
-        t->shape.dim[1] != s->vocab || t->stride[1] != 1)
+    if (!weft_dtype_is_float(t->dtype) || t->shape.rank != 2 ||
+        (t->shape.dim[0] != rows && t->shape.dim[0] != s->n_there) || t->shape.dim[1] != s->vocab ||
+        t->stride[1] != 1)
         return refuse(s->error, "a step must give log probabilities [rows, vocab]");
     for (int64_t row = 0; row < s->rows; row++) s->parents[row] = (int32_t)row;
     s->position++;
     return true;
+}
+
+/* Where the log probabilities of a row begin, in elements. */
+static int64_t row_of_logs(const search *s, int64_t row)
+{
+    const int64_t beams = s->model->beams, place = s->place[row / beams];
+    bool narrow = s->logs.shape.dim[0] == s->n_there;
+    return (narrow ? place : place * beams + row % beams) * s->logs.stride[0];
 }
 
 /* Tokens that a sentence has found before the one that the last step tells of. Below 0: the prefix
@@ -168,29 +254,83 @@ static void bar_repeats(search *s, int64_t row)
             s->barred[x[i + n - 1]] = 1;
 }
 
-/* The row's log probabilities, -inf where barred, into s->log_probs. False if one is NaN or above
- * what a probability can be. */
-static bool read_row(search *s, int64_t row)
+static void bar(search *s, int64_t row)
 {
-    int64_t sentence = row / s->model->beams, bad = -1;
     memcpy(s->barred, s->banned, (size_t)s->vocab);
     bar_repeats(s, row);
-    if (s->o->eos >= 0 && found(s, sentence) < s->o->min_len) s->barred[s->o->eos] = 1;
-    const float *narrow = (const float *)s->logs.data + row * s->logs.stride[0];
-    const double *wide = (const double *)s->logs.data + row * s->logs.stride[0];
-    bool is_wide = s->logs.dtype == WEFT_F64;
-    for (int64_t i = 0; i < s->vocab; i++) {
-        double x = is_wide ? wide[i] : (double)narrow[i];
-        if (!(x <= 1e-3)) bad = i;
-        s->log_probs[i] = s->barred[i] ? -INFINITY : x;
+    if (s->o->eos >= 0 && found(s, row / s->model->beams) < s->o->min_len) s->barred[s->o->eos] = 1;
+}
+
+/* The maximum of x[n]; false if one is NaN or above what the log of a probability can be. LANES
+ * side by side, for the compiler to make vectors of. */
+#define LANES 8
+#define DEFINE_TOP(T, integer)                                                                     \
+    static bool top_of_##T(const T *x, int64_t n, double *top)                                     \
+    {                                                                                              \
+        const T most = (T)1e-3;                                                                    \
+        T tops[LANES];                                                                             \
+        integer bad[LANES] = {0};                                                                  \
+        int64_t i = 0;                                                                             \
+        for (int k = 0; k < LANES; k++) tops[k] = (T)-INFINITY;                                    \
+        for (; i + LANES <= n; i += LANES)                                                         \
+            for (int k = 0; k < LANES; k++) {                                                      \
+                tops[k] = x[i + k] > tops[k] ? x[i + k] : tops[k];                                 \
+                bad[k] |= x[i + k] <= most ? 0 : -1;                                               \
+            }                                                                                      \
+        for (; i < n; i++) {                                                                       \
+            tops[0] = x[i] > tops[0] ? x[i] : tops[0];                                             \
+            bad[0] |= x[i] <= most ? 0 : -1;                                                       \
+        }                                                                                          \
+        for (int k = 1; k < LANES; k++) {                                                          \
+            tops[0] = tops[k] > tops[0] ? tops[k] : tops[0];                                       \
+            bad[0] |= bad[k];                                                                      \
+        }                                                                                          \
+        *top = (double)tops[0];                                                                    \
+        return !bad[0];                                                                            \
     }
-    if (bad < 0) return true;
-    double x = is_wide ? wide[bad] : (double)narrow[bad];
+DEFINE_TOP(float, int32_t)
+DEFINE_TOP(double, int64_t)
+
+static double log_prob_at(const search *s, int64_t row, int64_t id)
+{
+    const int64_t at = row_of_logs(s, row) + id;
+    return s->logs.dtype == WEFT_F64 ? ((const double *)s->logs.data)[at]
+                                     : (double)((const float *)s->logs.data)[at];
+}
+
+/* Finds the maximum of each block of the row's log probabilities, into s->top. False if one is NaN
+ * or above what a probability can be. */
+static bool look_at_row(search *s, int64_t row)
+{
+    const int64_t sentence = row / s->model->beams, first = row_of_logs(s, row);
+    const float *narrow = (const float *)s->logs.data + first;
+    const double *wide = (const double *)s->logs.data + first;
+    bool good = true;
+    for (int64_t from = 0; from < s->vocab; from += BLOCK) {
+        const int64_t n = s->vocab - from < BLOCK ? s->vocab - from : BLOCK;
+        double *top = &s->top[from / BLOCK];
+        good &= s->logs.dtype == WEFT_F64 ? top_of_double(wide + from, n, top)
+                                          : top_of_float(narrow + from, n, top);
+    }
+    if (good) return true;
+    int64_t bad = 0;
+    while (bad + 1 < s->vocab && log_prob_at(s, row, bad) <= 1e-3) bad++;
     weft_error_set(s->error, WEFT_BAD_ARGUMENT, "search",
                    "sentence %lld, token %lld: the log probability of id %lld is %g; the model is "
                    "damaged or diverged in training",
-                   (long long)sentence, (long long)found(s, sentence), (long long)bad, x);
+                   (long long)sentence, (long long)found(s, sentence), (long long)bad,
+                   log_prob_at(s, row, bad));
     return false;
+}
+
+/* The row's log probabilities, -inf where barred, into s->log_probs. */
+static bool read_row(search *s, int64_t row)
+{
+    if (!look_at_row(s, row)) return false;
+    bar(s, row);
+    for (int64_t i = 0; i < s->vocab; i++)
+        s->log_probs[i] = s->barred[i] ? -INFINITY : log_prob_at(s, row, i);
+    return true;
 }
 
 double weft_length_penalty_value(weft_length_penalty penalty, double alpha, size_t length)
@@ -354,7 +494,6 @@ static bool choose(row_search *r, int64_t row)
 static bool run_rows(row_search *r)
 {
     search *s = &r->s;
-    for (int64_t row = 0; row < s->rows; row++) s->parents[row] = (int32_t)row;
     for (int64_t left = s->n; left > 0;) {
         if (!take_step(s)) return false;
         for (int64_t i = 0; i < s->n; i++) {
@@ -474,13 +613,18 @@ static bool extend_rows(beam_search *b, int64_t sentence)
     b->n_best = 0;
     for (int64_t row = sentence * b->beams; row < (sentence + 1) * b->beams; row++) {
         if (!(b->open[row] > -INFINITY)) continue;
-        if (!read_row(s, row)) return false;
+        if (!look_at_row(s, row)) return false;
+        bar(s, row);
         double least = b->n_best == 2 * b->beams ? b->best[b->n_best - 1].log_prob : -INFINITY;
-        for (int64_t i = 0; i < s->vocab; i++) {
-            double sum = b->open[row] + s->log_probs[i];
-            if (!(sum > least)) continue;
-            keep(b, (extension){sum, row, (int32_t)i});
-            if (b->n_best == 2 * b->beams) least = b->best[b->n_best - 1].log_prob;
+        for (int64_t from = 0; from < s->vocab; from += BLOCK) {
+            if (!(b->open[row] + s->top[from / BLOCK] > least)) continue;
+            const int64_t end = from + BLOCK < s->vocab ? from + BLOCK : s->vocab;
+            for (int64_t i = from; i < end; i++) {
+                double sum = b->open[row] + log_prob_at(s, row, i);
+                if (!(sum > least) || s->barred[i]) continue;
+                keep(b, (extension){sum, row, (int32_t)i});
+                if (b->n_best == 2 * b->beams) least = b->best[b->n_best - 1].log_prob;
+            }
         }
     }
     return true;
@@ -575,10 +719,7 @@ static void advance(beam_search *b, int64_t sentence)
 static bool run_beams(beam_search *b)
 {
     search *s = &b->s;
-    for (int64_t row = 0; row < s->rows; row++) {
-        s->parents[row] = (int32_t)row;
-        b->open[row] = row % b->beams ? -INFINITY : 0;
-    }
+    for (int64_t row = 0; row < s->rows; row++) b->open[row] = row % b->beams ? -INFINITY : 0;
     for (int64_t left = s->n; left > 0;) {
         if (!take_step(s)) return false;
         for (int64_t i = 0; i < s->n; i++) {

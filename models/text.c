@@ -29,20 +29,20 @@ weft_value text_embed(weft_graph *g, const weft_text_config *c, weft_value table
 weft_value text_embed_at(weft_graph *g, const weft_text_config *c, weft_value table, weft_value ids,
                          const char *positions, weft_value position, int64_t most)
 {
+    int64_t count = weft_dim(g, ids, 1);
     weft_value x = weft_embedding(g, table, ids, -1), rows = WEFT_NO_VALUE;
     if (c->scaled_embeddings) x = weft_scale(g, x, sqrt((double)c->d_model));
     if (c->positions == WEFT_POSITIONS_NONE) return x;
     rows = c->positions == WEFT_POSITIONS_SINUSOIDAL
                ? weft_layer_sinusoids(g, c->dtype, most, c->d_model)
                : weft_layer_positions(g, positions, c->dtype, most, c->most_positions, c->d_model);
-    weft_value at = weft_reshape(g, position, WEFT_SHAPE(1));
-    return weft_add(g, x, weft_embedding(g, rows, at, -1));
+    return weft_add(g, x, weft_embedding(g, rows, weft_layer_positions_at(g, position, count), -1));
 }
 
 void text_step_inputs(weft_graph *g, weft_decode_io *io)
 {
     int64_t rows = io->sentences * io->beams;
-    io->token = weft_input(g, "token", WEFT_I32, WEFT_SHAPE(rows));
+    io->token = weft_input(g, "token", WEFT_I32, WEFT_SHAPE(rows, io->count));
     io->position = weft_input(g, "position", WEFT_I32, WEFT_SCALAR);
     io->parents = weft_input(g, "parents", WEFT_I32, WEFT_SHAPE(rows));
 }
@@ -51,17 +51,23 @@ weft_cache text_cache(const weft_decode_io *io)
 {
     return (weft_cache){.position = io->position,
                         .parents = io->parents,
+                        .most_rows = io->most_sentences * io->most_beams,
                         .most_len = io->most_len,
                         .key_len = io->key_len,
                         .memories = io->most_source ? io->sentences : 0,
+                        .most_memories = io->most_sentences,
                         .most_memory = io->most_source,
                         .memory_len = io->source_len};
 }
 
+weft_value text_int(weft_graph *g, int64_t x)
+{
+    return weft_cast(g, weft_scalar(g, WEFT_F64, (double)x), WEFT_I32);
+}
+
 weft_value text_padding(weft_graph *g, const weft_text_config *c, weft_value ids)
 {
-    weft_value pad = weft_cast(g, weft_scalar(g, WEFT_F64, (double)c->pad_id), WEFT_I32);
-    return weft_reshape(g, weft_equal(g, ids, pad),
+    return weft_reshape(g, weft_equal(g, ids, text_int(g, c->pad_id)),
                         WEFT_SHAPE(weft_dim(g, ids, 0), 1, 1, weft_dim(g, ids, 1)));
 }
 
@@ -70,6 +76,27 @@ weft_value text_logits(weft_graph *g, const weft_text_config *c, const char *nam
 {
     return c->tied ? weft_matmul(g, x, weft_transpose(g, table, 0, 1))
                    : weft_layer_linear(g, name, x, vocab, true);
+}
+
+/* The tied table, [d_model, vocab]. */
+static weft_value turned_table(weft_graph *g, weft_dtype dtype, int64_t d_model, int64_t vocab)
+{
+    return weft_state(g, "cache.output", dtype, WEFT_SHAPE(d_model, vocab), WEFT_INIT_ZEROS);
+}
+
+weft_value text_step_logits(weft_graph *g, const weft_text_config *c, const char *name,
+                            weft_value x, int64_t vocab)
+{
+    weft_value y = c->tied ? weft_matmul(g, x, turned_table(g, c->dtype, weft_dim(g, x, 1), vocab))
+                           : weft_layer_linear(g, name, x, vocab, true);
+    return weft_name(g, y, "logits");
+}
+
+void text_prepare(weft_graph *g, const weft_text_config *c, weft_value table, weft_decode_io *io)
+{
+    if (!c->tied) return;
+    weft_value state = turned_table(g, c->dtype, weft_dim(g, table, 1), weft_dim(g, table, 0));
+    io->updated = weft_cache_write(g, state, weft_transpose(g, table, 0, 1), text_int(g, 0));
 }
 
 void text_losses(weft_graph *g, const weft_text_config *c, weft_value logits, weft_model_io *io)

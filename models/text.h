@@ -9,7 +9,7 @@ weft_text_config text_config(const weft_text_config *config);
 /* Rows of the table, plus positions; before dropout. `positions` names the learned table. */
 weft_value text_embed(weft_graph *g, const weft_text_config *c, weft_value table, weft_value ids,
                       const char *positions);
-/* The same for ids [batch, 1] at one position, an i32 scalar below `most`. */
+/* The same for ids [batch, count] from a position on, an i32 scalar; all below `most`. */
 weft_value text_embed_at(weft_graph *g, const weft_text_config *c, weft_value table, weft_value ids,
                          const char *positions, weft_value position, int64_t most);
 /* The inputs of a step: fills token, position and parents. */
@@ -21,6 +21,15 @@ weft_value text_padding(weft_graph *g, const weft_text_config *c, weft_value ids
 /* Logits [batch, length, vocab] over x: the table transposed, or a layer of its own, NAME.*. */
 weft_value text_logits(weft_graph *g, const weft_text_config *c, const char *name, weft_value x,
                        weft_value table, int64_t vocab);
+/* The same for the x [rows, d_model] of a step: a tied table was turned by text_prepare once, so
+ * that no product has to turn it again. */
+weft_value text_step_logits(weft_graph *g, const weft_text_config *c, const char *name,
+                            weft_value x, int64_t vocab);
+/* Fills the state that text_step_logits reads, and io->updated; nothing if the table is not tied.
+ */
+void text_prepare(weft_graph *g, const weft_text_config *c, weft_value table, weft_decode_io *io);
+/* A new i32 constant: a scalar. */
+weft_value text_int(weft_graph *g, int64_t x);
 /* Fills output, nll and loss of io, whose target_out is set. */
 void text_losses(weft_graph *g, const weft_text_config *c, weft_value logits, weft_model_io *io);
 

@@ -64,8 +64,18 @@ weft_status weft_transformer(weft_graph *graph, const weft_transformer_config *c
 /* Where the ids of the sources wait, for their padding: i32 [sentences, most_source]. */
 static weft_value source_state(weft_graph *g, const weft_decode_io *io)
 {
-    return weft_state(g, "cache.source", WEFT_I32, WEFT_SHAPE(io->sentences, io->most_source),
+    return weft_state(g, "cache.source", WEFT_I32, WEFT_SHAPE(io->most_sentences, io->most_source),
                       WEFT_INIT_ZEROS);
+}
+
+weft_status weft_transformer_prepare(weft_graph *graph, const weft_transformer_config *config,
+                                     weft_decode_io *io)
+{
+    if (!config || !io) return WEFT_BAD_ARGUMENT;
+    weft_value from, to;
+    declare_tables(graph, config, &from, &to);
+    text_prepare(graph, &config->text, to, io);
+    return weft_graph_status(graph);
 }
 
 weft_status weft_transformer_encode(weft_graph *graph, const weft_transformer_config *config,
@@ -80,12 +90,12 @@ weft_status weft_transformer_encode(weft_graph *graph, const weft_transformer_co
     decoder.cache = &cache;
     io->vocab = c->target_vocab;
     io->source = weft_input(g, "source", WEFT_I32, WEFT_SHAPE(io->sentences, io->source_len));
-    weft_value from, to, zero = weft_cast(g, weft_scalar(g, WEFT_F64, 0), WEFT_I32);
+    weft_value from, to;
     declare_tables(g, c, &from, &to);
     weft_value memory = encode(g, c, &text, from, io->source, text_padding(g, &text, io->source));
-    weft_value done[2] = {weft_cache_write(g, source_state(g, io), io->source, zero),
+    weft_value done[2] = {weft_cache_write(g, source_state(g, io), io->source, text_int(g, 0)),
                           weft_layer_stack_memorize(g, "dec", c->decoder_layers, memory, &decoder)};
-    io->encoded = weft_group(g, done, 2);
+    io->updated = weft_group(g, done, 2);
     return weft_graph_status(g);
 }
 
@@ -103,13 +113,15 @@ weft_status weft_transformer_step(weft_graph *graph, const weft_transformer_conf
     io->vocab = c->target_vocab;
     weft_value from, to;
     declare_tables(g, c, &from, &to);
-    weft_value source = weft_slice(g, source_state(g, io), 1, 0, io->source_len, 1);
-    weft_value x = text_embed_at(g, &text, to, weft_expand_dims(g, io->token, 1),
-                                 "target_positions", io->position, io->key_len);
+    weft_value source = weft_slice(g, source_state(g, io), 0, 0, io->sentences, 1);
+    source = weft_slice(g, source, 1, 0, io->source_len, 1);
+    weft_value x =
+        text_embed_at(g, &text, to, io->token, "target_positions", io->position, io->key_len);
     x = weft_layer_stack(g, "dec", c->decoder_layers, x, WEFT_NO_VALUE,
                          text_padding(g, &text, source), &decoder);
-    x = weft_squeeze(g, x, 1);
-    io->logits = weft_name(g, text_logits(g, &text, "output", x, to, c->target_vocab), "logits");
+    io->updated = x;
+    x = weft_squeeze(g, weft_slice(g, x, 1, io->count - 1, io->count, 1), 1);
+    io->logits = text_step_logits(g, &text, "output", x, c->target_vocab);
     return weft_graph_status(g);
 }
 
@@ -203,6 +215,12 @@ static weft_status build(weft_graph *graph, const double *v, bool training, weft
     return weft_transformer(graph, &c, io);
 }
 
+static weft_status build_prepare(weft_graph *graph, const double *v, weft_decode_io *io)
+{
+    weft_transformer_config c = configure(v, false);
+    return weft_transformer_prepare(graph, &c, io);
+}
+
 static weft_status build_encode(weft_graph *graph, const double *v, weft_decode_io *io)
 {
     weft_transformer_config c = configure(v, false);
@@ -228,6 +246,7 @@ const weft_model model_transformer = {
     .build = build,
     .step = build_step,
     .encode = build_encode,
+    .prepare = build_prepare,
 };
 const weft_model model_transformer_base = {
     .name = "transformer-base",
@@ -238,6 +257,7 @@ const weft_model model_transformer_base = {
     .build = build,
     .step = build_step,
     .encode = build_encode,
+    .prepare = build_prepare,
 };
 const weft_model model_transformer_shared = {
     .name = "transformer-shared",
@@ -248,4 +268,5 @@ const weft_model model_transformer_shared = {
     .build = build,
     .step = build_step,
     .encode = build_encode,
+    .prepare = build_prepare,
 };

@@ -171,6 +171,19 @@ static double worst_step_error(subject *s, bool recompute)
     return good ? worst : INFINITY;
 }
 
+/* Options of a small model; returns how many. */
+static size_t sizes_of(const char *name, const char **texts)
+{
+    static const char *const of_attention[] = {"d_model=16", "heads=4", "d_ff=24",
+                                               "most_positions=48"};
+    static const char *const recurrent[] = {"width=8", "hidden=8"};
+    bool attends = weft_model_find(name)->n_options &&
+                   strcmp(weft_model_find(name)->options[1].name, "d_model") == 0;
+    memcpy(texts, attends ? of_attention : recurrent,
+           attends ? sizeof of_attention : sizeof recurrent);
+    return attends ? 4 : 2;
+}
+
 static void test_steps(void)
 {
     static const struct {
@@ -186,12 +199,19 @@ static void test_steps(void)
         {"gpt", {"norm=post", "positions=sinusoidal"}},
         {"llama", {"layers=2", "kv_heads=2"}},
         {"llama", {"heads=4", "kv_heads=1"}},
+        {"rnn", {"layers=1"}},
+        {"lstm", {"tied=0"}},
+        {"gru", {"layers=3"}},
+        {"seq2seq", {"attention=none", "cell=lstm"}},
+        {"seq2seq", {"attention=additive"}},
+        {"seq2seq", {"attention=additive", "cell=rnn", "layers=1", "tied=0"}},
+        {"seq2seq", {"attention=dot", "bidirectional=0"}},
+        {"seq2seq", {"attention=general", "cell=lstm"}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int wide = 0; wide < 2; wide++) {
-            const char *texts[16] = {"vocab=13", "d_model=16",        "heads=4",
-                                     "d_ff=24",  "most_positions=48", wide ? "f64=1" : "f64=0"};
-            size_t n = 6;
+            const char *texts[16] = {"vocab=13", wide ? "f64=1" : "f64=0"};
+            size_t n = 2 + sizes_of(cases[i].model, texts + 2);
             for (size_t k = 0; k < 6 && cases[i].options[k]; k++) texts[n++] = cases[i].options[k];
             subject s;
             if (make_subject(&s, cases[i].model, texts, n)) {
@@ -218,6 +238,91 @@ static void test_whole_passes(void)
         subject s;
         if (!weft_model_find(names[i])) continue;
         if (make_subject(&s, names[i], texts, 5)) CU_ASSERT(worst_step_error(&s, true) < 1e-12);
+        weft_params_free(s.params);
+    }
+}
+
+/* Logits of `at` steps of some sentences, whose tokens a hash tells. `ahead` tokens are read before
+ * the first step; if `drops`, sentences leave on the way. All that are kept must be the bits of
+ * `want`, [LENGTH][MANY][VOCAB], if it is not NULL; else they are put there. */
+#define MANY 33
+
+static void walk(subject *s, int64_t ahead, bool drops, float *want, bool compare)
+{
+    weft_error error = {0};
+    weft_decoder_options o = {
+        .sentences = MANY, .beams = 2, .most_len = LENGTH, .most_source = SOURCE_LEN, .threads = 2};
+    weft_decoder *d = weft_decoder_new(s->model, s->values, s->params, &o, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(d);
+    int32_t sources[MANY][SOURCE_LEN], tokens[MANY][LENGTH];
+    const int32_t *starts[MANY];
+    size_t lengths[MANY];
+    uint64_t random = 3;
+    for (int i = 0; i < MANY; i++) {
+        starts[i] = sources[i];
+        lengths[i] = (size_t)(SOURCE_LEN - i % 3);
+        for (int j = 0; j < SOURCE_LEN; j++)
+            sources[i][j] = 1 + (int32_t)(test_random(&random) % (VOCAB - 1));
+        for (int j = 0; j < LENGTH; j++)
+            tokens[i][j] = 1 + (int32_t)(test_random(&random) % (VOCAB - 1));
+    }
+    int32_t there[MANY], n = MANY;
+    for (int i = 0; i < MANY; i++) there[i] = i;
+    CU_ASSERT_EQUAL(weft_decoder_start(d, starts, lengths, MANY), WEFT_OK);
+    if (ahead) {
+        int32_t *first = calloc((size_t)(MANY * ahead), sizeof *first);
+        for (int i = 0; i < MANY; i++)
+            memcpy(first + i * ahead, tokens[i], (size_t)ahead * sizeof *first);
+        CU_ASSERT_EQUAL(weft_decoder_read(d, first, (size_t)ahead), WEFT_OK);
+        free(first);
+    }
+    bool same = true;
+    for (int64_t at = ahead; at < LENGTH; at++) {
+        int32_t fed[2 * MANY], stay[MANY];
+        weft_tensor t;
+        if (drops && at % 3 == 2 && n > 1) { /* one of them leaves, the last takes its place */
+            for (int i = 0; i < n; i++) stay[i] = i;
+            stay[at % n] = n - 1;
+            there[at % n] = there[n - 1];
+            n--;
+            CU_ASSERT_EQUAL(weft_decoder_keep(d, stay, (size_t)n), WEFT_OK);
+        }
+        for (int i = 0; i < 2 * n; i++) fed[i] = tokens[there[i / 2]][at];
+        CU_ASSERT_EQUAL(weft_decoder_step(d, fed, NULL), WEFT_OK);
+        CU_ASSERT_TRUE_FATAL(weft_decoder_logits(d, &t));
+        CU_ASSERT_EQUAL(t.shape.dim[0], 2 * n);
+        for (int i = 0; i < 2 * n; i++) {
+            float *to = want + (at * MANY + there[i / 2]) * VOCAB;
+            const float *got = (const float *)t.data + i * t.stride[0];
+            if (compare)
+                same &= !memcmp(to, got, VOCAB * sizeof *to);
+            else
+                memcpy(to, got, VOCAB * sizeof *to);
+        }
+    }
+    CU_ASSERT_TRUE(same);
+    CU_ASSERT_EQUAL(weft_decoder_read(d, tokens[0], 1), WEFT_BAD_ARGUMENT); /* after steps */
+    weft_decoder_free(d);
+}
+
+/* What is read ahead, and who leaves, changes no bit of what the others get. */
+static void test_reading_and_leaving(void)
+{
+    static const char *const names[] = {"gpt",  "llama", "transformer", "rnn",
+                                        "lstm", "gru",   "seq2seq"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *texts[8] = {"vocab=13"};
+        size_t n = 1 + sizes_of(names[i], texts + 1);
+        subject s;
+        float *want = calloc((size_t)LENGTH * MANY * VOCAB, sizeof *want);
+        if (make_subject(&s, names[i], texts, n)) {
+            walk(&s, 0, false, want, false);
+            walk(&s, 0, true, want, true);
+            walk(&s, 1, false, want, true);
+            walk(&s, 26, false, want, true);
+            walk(&s, 21, true, want, true);
+        }
+        free(want);
         weft_params_free(s.params);
     }
 }
@@ -251,7 +356,7 @@ static void test_step_cost(void)
     CU_ASSERT_DOUBLE_EQUAL(flops[63] - flops[47], flops[47] - flops[31], 1e-6);
     CU_ASSERT_DOUBLE_EQUAL(flops[127] - flops[63], 2 * (flops[63] - flops[31]), 1e-6);
     CU_ASSERT(flops[127] < 4 * flops[0]);
-    CU_ASSERT(weft_decoder_get_info(d).plans == 6); /* five lengths and the encoder */
+    CU_ASSERT(weft_decoder_get_info(d).plans == 7); /* five lengths, the encoder, the table */
     CU_ASSERT_NOT_EQUAL(weft_decoder_step(d, (int32_t[]){1, 2}, NULL), WEFT_OK);
     CU_ASSERT_PTR_NOT_NULL(strstr(weft_decoder_error(d)->message, "128 positions"));
     weft_decoder_free(d);
@@ -730,6 +835,7 @@ void decode_tests(void)
     CU_pSuite suite = CU_add_suite("decode", NULL, NULL);
     CU_add_test(suite, "steps give what whole passes give", test_steps);
     CU_add_test(suite, "models without steps", test_whole_passes);
+    CU_add_test(suite, "reading ahead and leaving change no bit", test_reading_and_leaving);
     CU_add_test(suite, "a step's cost", test_step_cost);
     CU_add_test(suite, "decoders refuse what does not fit", test_refusals);
     CU_add_test(suite, "beam search against trying everything", test_exhaustive);

@@ -77,6 +77,26 @@ for model in gpt llama; do
     equal "by a beam" "$("$weft" generate $model --tokens 9 --beam 1 <in)" "$lines"
     expect 1 "see \`weft generate\`" "$weft" translate $model
 done
+for model in rnn lstm gru; do
+    mkdir $model && cp run/vocab.model $model
+    "$make_run" $model/model.safetensors $model vocab=400 width=16 hidden=16 || failures=$((failures + 1))
+    lines=$("$weft" generate $model --tokens 9 --temperature 0 <in)
+    equal "a line for each prompt" "$(wc -l <<<"$lines")" 11
+    equal "in any batch, without states" "$("$weft" generate $model --tokens 9 --temperature 0 --batch 2 --recompute <in)" "$lines"
+done
+for attention in none additive dot general; do
+    model=seq2seq-$attention
+    mkdir "$model" && cp run/vocab.model "$model"
+    "$make_run" "$model/model.safetensors" seq2seq vocab=400 width=16 hidden=16 attention=$attention ||
+        failures=$((failures + 1))
+    lines=$("$weft" translate "$model" --beam 2 --max-length 12 <in)
+    equal "a line for each source" "$(wc -l <<<"$lines")" 11
+    equal "without states" "$("$weft" translate "$model" --beam 2 --max-length 12 --batch 2 --recompute <in)" "$lines"
+done
+mkdir bert && cp run/vocab.model bert
+# shellcheck disable=SC2086
+"$make_run" bert/model.safetensors bert vocab=400 $sizes layers=1 || failures=$((failures + 1))
+expect 1 "is no model that says one token after another" "$weft" generate bert --prompt x
 expect 1 "see \`weft translate\`" "$weft" generate run --prompt x
 expect 2 "is more than --beam" "$weft" generate gpt --beam 2 --n 3
 

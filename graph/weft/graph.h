@@ -368,10 +368,12 @@ typedef struct weft_session weft_session;
 typedef struct weft_session_options {
     int threads;   /* 0: OpenMP's default. The results do not depend on it. */
     uint64_t seed; /* of dropout and other random ops */
-    void *arena;   /* NULL: the session allocates its own. 64-byte aligned; sessions may share */
-    size_t
-        arena_bytes; /* one arena if they do not run at the same time and fetch before the next */
-    bool poison;     /* fill buffers with 0xFF before their first writer: finds stale reads */
+    void *arena;   /* NULL: the session allocates its own. 64-byte aligned; sessions may share one
+                      arena if they do not run at the same time and fetch before the next */
+    size_t arena_bytes;
+    void *workspace; /* what the kernels work in, likewise; nothing in it lasts from run to run */
+    size_t workspace_bytes; /* at least weft_session_workspace */
+    bool poison; /* fill buffers with 0xFF before their first writer: finds stale reads */
 } weft_session_options;
 
 /* Binds a plan to an arena and to the states of `params` (all must be there: weft_params_init).
@@ -379,6 +381,8 @@ typedef struct weft_session_options {
 WEFT_API weft_session *weft_session_new(const weft_plan *plan, weft_params *params,
                                         const weft_session_options *options, weft_error *error);
 WEFT_API void weft_session_free(weft_session *session);
+/* The bytes of workspace that a session of so many threads needs; 0 threads: OpenMP's default. */
+WEFT_API size_t weft_session_workspace(const weft_plan *plan, int threads);
 
 /* Copies contiguous data into an input; `bytes` must be its size. An input that the targets do not
  * need is accepted and ignored. */

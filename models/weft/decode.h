@@ -11,10 +11,11 @@ extern "C" {
 
 /* ---- The decoder ---------------------------------------------------------------------------- */
 
-/* Runs a model of the list over rows = sentences times beams at once. The keys and values of the
- * tokens before lie in states, so that a step costs one position, and looks at as many positions as
- * the next of a few lengths holds (32, 48, 64, 96, ...), for each of which a plan is made when it
- * is first needed. A model without steps is run as a whole for each token instead. */
+/* Runs a model of the list over rows = sentences times beams at once. What the tokens before leave
+ * behind (keys and values, recurrent states) lies in states, so that a step costs one position, and
+ * looks at as many positions as the next of a few lengths holds (32, 48, 64, 96, ...), for each of
+ * which a plan is made when it is first needed; likewise for numbers of sentences. A model without
+ * steps is run as a whole for each token instead. */
 typedef struct weft_decoder weft_decoder;
 
 typedef struct weft_decoder_options {
@@ -36,7 +37,8 @@ WEFT_API weft_decoder *weft_decoder_new(const weft_model *model, const double *v
 WEFT_API void weft_decoder_free(weft_decoder *decoder);
 
 typedef struct weft_decoder_info {
-    int64_t rows, vocab;
+    int64_t rows; /* of the sentences that are kept */
+    int64_t vocab;
     bool has_source;                 /* it needs sources to start */
     bool has_steps;                  /* false: each token costs a pass over all before it */
     int64_t position;                /* of the next token */
@@ -62,6 +64,13 @@ WEFT_API weft_status weft_decoder_start(weft_decoder *decoder, const int32_t *co
  * step before, which must be of the same sentence; `parents` NULL: from itself. */
 WEFT_API weft_status weft_decoder_step(weft_decoder *decoder, const int32_t *tokens,
                                        const int32_t *parents);
+/* Reads tokens[sentences][length] at the next positions, all rows of a sentence its own: several
+ * tokens in a run, without logits. Before the first step only. The steps after give the same as if
+ * these tokens had been fed to steps. */
+WEFT_API weft_status weft_decoder_read(weft_decoder *decoder, const int32_t *tokens, size_t length);
+/* From now on there are n sentences: i is what sentences[i] was, i or a later one. Steps cost less.
+ * Not for a model without steps. Until the next start. */
+WEFT_API weft_status weft_decoder_keep(weft_decoder *decoder, const int32_t *sentences, size_t n);
 /* What the step gave: [rows, vocab], of the model's dtype, valid until the next step. False before
  * the first. */
 WEFT_API bool weft_decoder_logits(const weft_decoder *decoder, weft_tensor *logits);
@@ -71,10 +80,14 @@ WEFT_API const weft_error *weft_decoder_error(const weft_decoder *decoder);
 /* ---- Searches ------------------------------------------------------------------------------- */
 
 /* What a search knows of a model. `step` works as weft_decoder_step and gives the natural
- * logarithms of probabilities, [rows, vocab], f32 or f64; it is called first with position 0. */
+ * logarithms of probabilities, [rows, vocab], f32 or f64; it is called first with position 0. Where
+ * the rows of every sentence have read the same, it may give [sentences, vocab]. `read` and `keep`
+ * work as weft_decoder_read and weft_decoder_keep and make a search cheaper; either may be NULL. */
 typedef struct weft_search_model {
     weft_status (*step)(void *context, const int32_t *tokens, const int32_t *parents,
                         weft_tensor *log_probs, weft_error *error);
+    weft_status (*read)(void *context, const int32_t *tokens, size_t length, weft_error *error);
+    weft_status (*keep)(void *context, const int32_t *sentences, size_t n, weft_error *error);
     void *context;
     int64_t sentences, beams, vocab;
     int64_t most_len; /* positions */

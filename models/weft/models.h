@@ -53,11 +53,13 @@ WEFT_API weft_value weft_layer_sinusoids(weft_graph *graph, weft_dtype dtype, in
 /* The first `length` rows of the parameter NAME [most, features] (normal, 0.02). */
 WEFT_API weft_value weft_layer_positions(weft_graph *graph, const char *name, weft_dtype dtype,
                                          int64_t length, int64_t most, int64_t features);
+/* The positions from an i32 scalar on: i32 [count]. */
+WEFT_API weft_value weft_layer_positions_at(weft_graph *graph, weft_value position, int64_t count);
 /* Rotary positions (Su et al. 2021): x [batch, length, heads, head_dim], head_dim even. The pair
  * (x[i], x[i + head_dim/2]) at position p is turned by the angle p base^(-2i / head_dim). */
 WEFT_API weft_value weft_layer_rotary(weft_graph *graph, weft_value x, double base);
-/* The same of one position, x [batch, 1, heads, head_dim]: `position` is an i32 scalar below
- * `most`. */
+/* The same from `position` on, an i32 scalar; x [batch, count, heads, head_dim], and all positions
+ * are below `most`. */
 WEFT_API weft_value weft_layer_rotary_at(weft_graph *graph, weft_value x, double base,
                                          weft_value position, int64_t most);
 
@@ -114,21 +116,25 @@ WEFT_API weft_value weft_layer_attention(weft_graph *graph, const char *name, we
 /* ---- Attention, a position at a time -------------------------------------------------------- */
 
 /* Keys and values of the positions before, in states of the graph that last from run to run. A run
- * takes one new position of each of `batch` rows; its cost goes with key_len, not its square. */
+ * takes one new position of each of `batch` rows, or a few; its cost goes with key_len, not its
+ * square. The states may have more rows than the graph, which then uses the first. */
 typedef struct weft_cache {
-    weft_value position; /* i32 scalar: of the new position, below key_len */
-    weft_value parents;  /* i32 [batch]: row i goes on from row parents[i]; WEFT_NO_VALUE: from i */
-    int64_t most_len;    /* positions of the states NAME.cache.k and NAME.cache.v, [batch, most_len,
-                            kv_heads, head_dim] */
+    weft_value position; /* i32 scalar: of the first new position, all of them below key_len */
+    weft_value parents;  /* i32 [batch]: row i goes on from row parents[i] of the states;
+                            WEFT_NO_VALUE: from i */
+    int64_t most_rows;   /* of the states NAME.cache.k and NAME.cache.v, [most_rows, most_len,
+                            kv_heads, head_dim]; 0: batch */
+    int64_t most_len;    /* their positions */
     int64_t key_len;     /* of which this graph looks at the first so many */
-    int64_t
-        memories; /* of the attention to a memory, whose states are [memories, most_memory,
-                     kv_heads, head_dim]; row i looks at memory i / (batch / memories). 0: none */
+    int64_t memories; /* of the attention to a memory; row i looks at memory i / (batch / memories).
+                         0: none */
+    int64_t most_memories;           /* of its states, [most_memories, most_memory, kv_heads,
+                                        head_dim]; 0: memories */
     int64_t most_memory, memory_len; /* positions, and of which this graph looks at the first */
 } weft_cache;
 
-/* Self-attention of x [batch, 1, d_model] to itself and what is before it: what
- * weft_layer_attention with `causal` gives at that position, by the same parameters. `mask` and
+/* Self-attention of x [batch, count, d_model] to itself and what is before it: what
+ * weft_layer_attention with `causal` gives at these positions, by the same parameters. `mask` and
  * `causal` are not read. Heads merged as rows cannot be taken a position at a time: an error. */
 WEFT_API weft_value weft_layer_attention_step(weft_graph *graph, const char *name, weft_value x,
                                               const weft_attention_options *options,
@@ -139,8 +145,8 @@ WEFT_API weft_value weft_layer_attention_memorize(weft_graph *graph, const char 
                                                   weft_value memory,
                                                   const weft_attention_options *options,
                                                   const weft_cache *cache);
-/* Attention of x [batch, 1, d_model] to those states; `mask` broadcasts to [memories, heads,
- * batch / memories, memory_len]. */
+/* Attention of x [batch, count, d_model] to those states; `mask` broadcasts to [memories, heads,
+ * count batch / memories, memory_len]. */
 WEFT_API weft_value weft_layer_attention_recall(weft_graph *graph, const char *name, weft_value x,
                                                 const weft_attention_options *options,
                                                 const weft_cache *cache);
@@ -165,8 +171,9 @@ typedef struct weft_block_options {
     weft_norm_place place;
     double eps;              /* of the norms */
     double dropout;          /* of the sub-layers' results */
-    const weft_cache *cache; /* a position at a time: x is [batch, 1, d_model], and a memory (if the
-                                cache has any) is that of weft_layer_stack_memorize. NULL: whole */
+    const weft_cache *cache; /* x is the next positions only, [batch, count, d_model], and a memory
+                                (if the cache has any) is that of weft_layer_stack_memorize. NULL:
+                                whole */
 } weft_block_options;
 /* x [batch, length, d_model]; memory [batch, memory_len, d_model] or WEFT_NO_VALUE; memory_mask as
  * in weft_attention_options. Parameters attn.*, norm_attn.*, cross.*, norm_cross.*, ffn.*,
@@ -274,17 +281,22 @@ typedef struct weft_model_io {
 
 /* The graphs of decoding, a position at a time, over states that keep what came before. Sizes are
  * set by the caller, values by the model. `sentences` times `beams` rows are decoded at once; the
- * rows of a sentence lie side by side. */
+ * rows of a sentence lie side by side. Graphs of different sizes share states, whose first axis is
+ * most_sentences or most_sentences times most_beams; a graph uses the first of them. Where there
+ * are positions of tokens or of a source, they are the second of three axes or more. Encoding is
+ * done with beams of 1: the first step goes on from row i of the states for sentence i. */
 typedef struct weft_decode_io {
     int64_t sentences, beams;
+    int64_t most_sentences, most_beams;
+    int64_t count;                   /* of tokens that a step reads of each row */
     int64_t most_len, key_len;       /* positions of the states, and those that are looked at */
     int64_t most_source, source_len; /* likewise of the source; 0 without one */
     weft_value source;               /* encoding: i32 [sentences, source_len], input */
-    weft_value encoded;              /* encoding: what stands for all updates */
-    weft_value token;                /* a step: i32 [rows], input: the tokens at `position` */
-    weft_value position; /* i32 scalar, input: 0 in the first step, then one more each */
-    weft_value parents;  /* i32 [rows], input: the rows of the step before that these go on from */
-    weft_value logits;   /* [rows, vocab] of the tokens at position + 1 */
+    weft_value token;    /* a step: i32 [rows, count], input: the tokens from `position` on */
+    weft_value position; /* i32 scalar, input: 0 in the first step, then `count` more each */
+    weft_value parents;  /* i32 [rows], input: the rows of the states that these go on from */
+    weft_value updated;  /* what stands for all updates of the states */
+    weft_value logits;   /* a step: [rows, vocab] of the tokens at position + count */
     int64_t vocab;
 } weft_decode_io;
 
@@ -320,9 +332,12 @@ typedef struct weft_transformer_config {
 WEFT_API weft_status weft_transformer(weft_graph *graph, const weft_transformer_config *config,
                                       weft_model_io *io);
 
-/* Encodes sources into the states, and takes one step of the decoder; by the parameters of
- * weft_transformer. Dropout is left out, `batch` and the lengths of the configuration are not read.
- */
+/* Prepares what the parameters alone tell (a tied table, turned for the logits), encodes sources
+ * into the states, and takes one step of the decoder; by the parameters of weft_transformer.
+ * Dropout is left out, `batch` and the lengths of the configuration are not read. */
+WEFT_API weft_status weft_transformer_prepare(weft_graph *graph,
+                                              const weft_transformer_config *config,
+                                              weft_decode_io *io);
 WEFT_API weft_status weft_transformer_encode(weft_graph *graph,
                                              const weft_transformer_config *config,
                                              weft_decode_io *io);
@@ -341,7 +356,10 @@ typedef struct weft_language_config {
 WEFT_API weft_status weft_language_model(weft_graph *graph, const weft_language_config *config,
                                          weft_model_io *io);
 
-/* A step of a causal language model, by the parameters of weft_language_model. */
+/* A step of a causal language model, by the parameters of weft_language_model; and what it needs to
+ * be prepared, as above. */
+WEFT_API weft_status weft_language_prepare(weft_graph *graph, const weft_language_config *config,
+                                           weft_decode_io *io);
 WEFT_API weft_status weft_language_step(weft_graph *graph, const weft_language_config *config,
                                         weft_decode_io *io);
 
@@ -358,6 +376,12 @@ typedef struct weft_recurrent_language_config {
 WEFT_API weft_status weft_recurrent_language_model(weft_graph *graph,
                                                    const weft_recurrent_language_config *config,
                                                    weft_model_io *io);
+WEFT_API weft_status weft_recurrent_language_prepare(weft_graph *graph,
+                                                     const weft_recurrent_language_config *config,
+                                                     weft_decode_io *io);
+WEFT_API weft_status weft_recurrent_language_step(weft_graph *graph,
+                                                  const weft_recurrent_language_config *config,
+                                                  weft_decode_io *io);
 
 /* How a decoder state s looks at the encoder's states k. */
 typedef enum weft_alignment {
@@ -385,6 +409,12 @@ typedef struct weft_seq2seq_config {
 } weft_seq2seq_config;
 WEFT_API weft_status weft_seq2seq(weft_graph *graph, const weft_seq2seq_config *config,
                                   weft_model_io *io);
+WEFT_API weft_status weft_seq2seq_prepare(weft_graph *graph, const weft_seq2seq_config *config,
+                                          weft_decode_io *io);
+WEFT_API weft_status weft_seq2seq_encode(weft_graph *graph, const weft_seq2seq_config *config,
+                                         weft_decode_io *io);
+WEFT_API weft_status weft_seq2seq_step(weft_graph *graph, const weft_seq2seq_config *config,
+                                       weft_decode_io *io);
 
 /* ---- The list of models --------------------------------------------------------------------- */
 
@@ -403,9 +433,11 @@ typedef struct weft_model {
     /* `values` are those of the options, in their order. */
     weft_status (*build)(weft_graph *graph, const double *values, bool training, weft_model_io *io);
     /* A step of decoding over states, and what fills them from a source; NULL if the model has none
-     * (then it is decoded by `build`, at the cost of a whole pass each step). */
+     * (then it is decoded by `build`, at the cost of a whole pass each step). `prepare`, if not
+     * NULL, fills once the states that follow from the parameters alone; its graph may be empty. */
     weft_status (*step)(weft_graph *graph, const double *values, weft_decode_io *io);
     weft_status (*encode)(weft_graph *graph, const double *values, weft_decode_io *io);
+    weft_status (*prepare)(weft_graph *graph, const double *values, weft_decode_io *io);
     bool looks_ahead; /* logits depend on later tokens, too: it cannot be decoded left to right */
 } weft_model;
 
