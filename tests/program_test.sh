@@ -120,6 +120,12 @@ expect 1 "gnuplot is not installed" env PATH="$work/bare" "${demo[@]}" -o v.svg
 expect 1 "T-t" env PATH="$work/bare" "${demo[@]}" -o v.svg
 if command -v gnuplot >/dev/null; then
     expect 0 "T-t" "${demo[@]}" -o v.svg
+    # A pipe takes what it is given, and stays one.
+    mkfifo pipe
+    cat pipe >piped.svg &
+    expect 0 "T-t" "${demo[@]}" -o pipe
+    wait
+    [ -p pipe ] && cmp -s piped.svg v.svg || { echo "failed: a plot into a pipe"; failures=$((failures + 1)); }
     grep -q "</svg>" v.svg || { echo "failed: no SVG"; failures=$((failures + 1)); }
     printf '#!/bin/sh\nexit 3\n' >bare/gnuplot && chmod +x bare/gnuplot
     before=$(cksum v.svg)

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 int tool_print_json(cJSON *json)
@@ -62,21 +63,28 @@ char *tool_read_file(const char *path, size_t *bytes, weft_error *error)
     return NULL;
 }
 
+bool tool_is_stream(const char *path)
+{
+    struct stat there;
+    return stat(path, &there) == 0 && !S_ISREG(there.st_mode);
+}
+
 bool tool_replace_file(const char *path, const char *data, size_t bytes, weft_error *error)
 {
     char beside[4200];
-    snprintf(beside, sizeof beside, "%s.tmp", path);
+    bool stream = tool_is_stream(path);
+    snprintf(beside, sizeof beside, "%s%s", path, stream ? "" : ".tmp");
     FILE *file = fopen(beside, "wb");
     bool good = file && fwrite(data, 1, bytes, file) == bytes && fflush(file) == 0 &&
-                fsync(fileno(file)) == 0;
+                (stream || fsync(fileno(file)) == 0);
     int why = errno;
     if (file && fclose(file) != 0 && good) {
         good = false;
         why = errno;
     }
-    if (good && rename(beside, path) == 0) return true;
+    if (good && (stream || rename(beside, path) == 0)) return true;
     if (good) why = errno;
-    if (file) unlink(beside);
+    if (file && !stream) unlink(beside);
     weft_error_set(error, WEFT_IO, path, "cannot be written: %s", strerror(why));
     return false;
 }

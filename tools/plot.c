@@ -150,7 +150,8 @@ static int draw_file(script *write_script, const void *picture, const char *path
     size_t size = strlen(path) + 5;
     char *temporary = malloc(size);
     if (!temporary) return tool_fail_text(path, "out of memory");
-    snprintf(temporary, size, "%s.tmp", path);
+    bool stream = tool_is_stream(path);
+    snprintf(temporary, size, "%s%s", path, stream ? "" : ".tmp");
     int out = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     int status = EXIT_ERROR;
     if (out < 0) {
@@ -159,11 +160,11 @@ static int draw_file(script *write_script, const void *picture, const char *path
         return status;
     }
     status = draw(write_script, picture, path, out);
-    bool kept = fsync(out) == 0;
+    bool kept = stream || fsync(out) == 0;
     kept = close(out) == 0 && kept;
-    if (status == EXIT_GOOD && (!kept || rename(temporary, path) != 0))
+    if (status == EXIT_GOOD && (!kept || (!stream && rename(temporary, path) != 0)))
         status = tool_fail_text(path, "cannot be written: %s", strerror(errno));
-    if (status != EXIT_GOOD) unlink(temporary);
+    if (status != EXIT_GOOD && !stream) unlink(temporary);
     free(temporary);
     return status;
 }
