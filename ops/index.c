@@ -68,6 +68,17 @@ static inline void around(const weft_tensor *t, int axis, int64_t *outer, int64_
     for (int d = axis + 1; d < t->shape.rank; d++) *inner *= t->shape.dim[d];
 }
 
+#define LINE (64 / (int64_t)sizeof(T)) /* elements of a line of the cache */
+
+/* Asked of many at once, so that what reads there need not ask. */
+static inline bool indices_inside(const int32_t *index, int64_t n, int64_t size)
+{
+    const uint32_t limit = size < INT32_MAX ? (uint32_t)size : INT32_MAX;
+    uint32_t outside = 0;
+    for (int64_t i = 0; i < n; i++) outside |= (uint32_t)index[i] >= limit;
+    return !outside;
+}
+
 KERNEL(gather)
 {
     const int axis = ((const gather_attr *)call->attr)->axis;
@@ -82,11 +93,21 @@ KERNEL(gather)
         const int64_t run = line - at % line < end - at ? line - at % line : end - at;
         const T *from = (const T *)x->data + at / (inner * count) * size * inner + at % inner;
         T *to = (T *)y->data + at;
-        for (int64_t i = 0; i < run; i++) {
-            const int64_t k = index[at + i];
-            const bool good = k >= 0 && k < size;
-            if (!good) weft_call_fail(call, k, size);
-            to[i] = good ? from[k * inner + i * across] : 0;
+        /* The next row comes line by line while this one is read here and there. */
+        const bool dense = !across && run == count && size <= LINE * count && at + run < end;
+        for (int64_t i = 0; dense && i < size; i += LINE) __builtin_prefetch(from + size + i);
+        if (indices_inside(index + at, run, size)) {
+            if (across)
+                for (int64_t i = 0; i < run; i++) to[i] = from[index[at + i] * inner + i];
+            else
+                for (int64_t i = 0; i < run; i++) to[i] = from[index[at + i]];
+        } else {
+            for (int64_t i = 0; i < run; i++) {
+                const int64_t k = index[at + i];
+                const bool good = k >= 0 && k < size;
+                if (!good) weft_call_fail(call, k, size);
+                to[i] = good ? from[k * inner + i * across] : 0;
+            }
         }
         at += run;
     }
