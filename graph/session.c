@@ -28,7 +28,7 @@ struct weft_session {
     weft_call *calls;     /* two for each step: one a stage */
     char *arena, *workspace;
     bool owns_arena, owns_workspace, poison;
-    int threads;
+    int threads, team; /* as asked for; those that a run wakes */
     weft_run_state run;
     atomic_llong *claimed; /* by group and stage: the work that threads have taken so far */
     fault fault;
@@ -177,6 +177,15 @@ static bool take_workspace(weft_session *s, const weft_session_options *o, weft_
     return false;
 }
 
+/* One thread where it would do everything anyway: waking the others takes longer than a tiny plan.
+ */
+static int team_of(const weft_plan *plan, int threads)
+{
+    for (size_t g = 0; g < plan->n_groups; g++)
+        if (!plan->groups[g].serial) return threads;
+    return 1;
+}
+
 weft_session *weft_session_new(const weft_plan *plan, weft_params *params,
                                const weft_session_options *options, weft_error *error)
 {
@@ -193,6 +202,7 @@ weft_session *weft_session_new(const weft_plan *plan, weft_params *params,
         s->plan = plan;
         s->params = params;
         s->threads = o->threads ? o->threads : omp_get_max_threads();
+        s->team = team_of(plan, s->threads);
         s->poison = o->poison;
         s->run = (weft_run_state){.seed = o->seed, .fault = &s->fault};
         atomic_flag_clear(&s->fault.lock);
@@ -530,14 +540,14 @@ static void run_thread_profiled(weft_session *s)
 static void run_profiled(weft_session *s)
 {
     profile_run_begin(s->profile);
-#pragma omp parallel num_threads(s->threads)
+#pragma omp parallel num_threads(s->team)
     run_thread_profiled(s);
     profile_run_end(s->profile);
 }
 
 static void run_plain(weft_session *s)
 {
-#pragma omp parallel num_threads(s->threads)
+#pragma omp parallel num_threads(s->team)
     run_thread(s);
 }
 

@@ -20,11 +20,12 @@
 #define BINARY_KERNEL(name, doc, expression, low, high)                                            \
     KERNEL(name)                                                                                   \
     {                                                                                              \
-        for (walk w = walk_begin(call, part); walk_next(&w);) {                                    \
-            const T *p = (const T *)call->in[0].data + w.offset[1];                                \
-            const T *q = (const T *)call->in[1].data + w.offset[2];                                \
+        T packed[2][PACKED_RUN];                                                                   \
+        int64_t ps, qs;                                                                            \
+        for (walk w = walk_begin_narrow(call, part); walk_next(&w);) {                             \
+            const T *p = walk_operand(&w, 1, call->in[0].data, packed[0], &ps);                    \
+            const T *q = walk_operand(&w, 2, call->in[1].data, packed[1], &qs);                    \
             T *out = (T *)call->out[0].data + w.offset[0];                                         \
-            const int64_t ps = w.step[1], qs = w.step[2];                                          \
             EACH_PAIR(p, ps, q, qs, out[i] = expression)                                           \
         }                                                                                          \
     }

@@ -46,7 +46,7 @@ static inline T row_loss(const cross_entropy_attr *attr, const T *x, int64_t n, 
     const T shift = top == (T)-INFINITY ? 0 : top;
     _Pragma("omp simd reduction(+ : sum, total)") for (int64_t i = 0; i < n; i++)
     {
-        sum += vm_exp(x[i] - shift);
+        sum += vm_exp_down(x[i] - shift);
         total += x[i];
     }
     *lse = shift + (T)log((double)sum);

@@ -15,8 +15,11 @@ typedef struct one_hot_attr {
 } one_hot_attr;
 
 #define GRAD_COLUMNS 64
+#define GRAD_AHEAD   8
 
 #ifdef WEFT_KERNEL_ISA
+
+#define LINE (64 / (int64_t)sizeof(T)) /* elements of a line of the cache */
 
 #if KERNEL_IS_FLOAT
 KERNEL(embedding)
@@ -36,27 +39,41 @@ KERNEL(embedding)
     }
 }
 
-KERNEL(embedding_grad)
+/* Columns [begin, begin + width) of the gradient of the table. */
+static inline __attribute__((always_inline)) void grad_columns(const weft_call *call, int64_t begin,
+                                                               int64_t width)
 {
     const embedding_attr *attr = call->attr;
     const int32_t *index = call->in[0].data;
-    const T *dy = call->in[1].data;
-    T *out = call->out[0].data;
-    int64_t features = call->out[0].shape.dim[1], n = numel_of(&call->in[0].shape);
-    int64_t begin = part * GRAD_COLUMNS, width = features - begin;
-    if (width > GRAD_COLUMNS) width = GRAD_COLUMNS;
+    const int64_t features = call->out[0].shape.dim[1], n = numel_of(&call->in[0].shape);
+    const T *dy = (const T *)call->in[1].data + begin;
+    T *out = (T *)call->out[0].data + begin;
     for (int64_t r = 0; r < attr->rows; r++)
-        memset(out + r * features + begin, 0, (size_t)width * sizeof *out);
+        for (int64_t c = 0; c < width; c++) out[r * features + c] = 0;
     for (int64_t i = 0; i < n; i++) {
         if (index[i] == attr->padding_index) continue;
         if (index[i] < 0 || index[i] >= attr->rows) {
-            if (part == 0) weft_call_fail(call, index[i], attr->rows);
+            if (begin == 0) weft_call_fail(call, index[i], attr->rows);
             continue;
         }
-        T *to = out + index[i] * features + begin;
-        const T *from = dy + i * features + begin;
-        for (int64_t c = 0; c < width; c++) to[c] += from[c];
+        /* The rows lie anywhere; those to come are fetched ahead. */
+        const int32_t ahead = i + GRAD_AHEAD < n ? index[i + GRAD_AHEAD] : 0;
+        if (ahead >= 0 && ahead < attr->rows)
+            for (int64_t c = 0; c < width; c += LINE)
+                __builtin_prefetch(out + ahead * features + c, 1);
+        T *to = out + index[i] * features;
+        const T *from = dy + i * features;
+        _Pragma("omp simd") for (int64_t c = 0; c < width; c++) to[c] += from[c];
     }
+}
+
+KERNEL(embedding_grad)
+{
+    const int64_t begin = part * GRAD_COLUMNS, width = call->out[0].shape.dim[1] - begin;
+    if (width >= GRAD_COLUMNS)
+        grad_columns(call, begin, GRAD_COLUMNS); /* as a constant */
+    else
+        grad_columns(call, begin, width);
 }
 #endif
 
@@ -66,6 +83,15 @@ static inline void around(const weft_tensor *t, int axis, int64_t *outer, int64_
     *outer = *inner = 1;
     for (int d = 0; d < axis; d++) *outer *= t->shape.dim[d];
     for (int d = axis + 1; d < t->shape.rank; d++) *inner *= t->shape.dim[d];
+}
+
+/* Asked of many at once, so that what reads there need not ask. */
+static inline bool indices_inside(const int32_t *index, int64_t n, int64_t size)
+{
+    const uint32_t limit = size < INT32_MAX ? (uint32_t)size : INT32_MAX;
+    uint32_t outside = 0;
+    for (int64_t i = 0; i < n; i++) outside |= (uint32_t)index[i] >= limit;
+    return !outside;
 }
 
 KERNEL(gather)
@@ -82,11 +108,21 @@ KERNEL(gather)
         const int64_t run = line - at % line < end - at ? line - at % line : end - at;
         const T *from = (const T *)x->data + at / (inner * count) * size * inner + at % inner;
         T *to = (T *)y->data + at;
-        for (int64_t i = 0; i < run; i++) {
-            const int64_t k = index[at + i];
-            const bool good = k >= 0 && k < size;
-            if (!good) weft_call_fail(call, k, size);
-            to[i] = good ? from[k * inner + i * across] : 0;
+        /* The next row comes line by line while this one is read here and there. */
+        const bool dense = !across && run == count && size <= LINE * count && at + run < end;
+        for (int64_t i = 0; dense && i < size; i += LINE) __builtin_prefetch(from + size + i);
+        if (indices_inside(index + at, run, size)) {
+            if (across)
+                for (int64_t i = 0; i < run; i++) to[i] = from[index[at + i] * inner + i];
+            else
+                for (int64_t i = 0; i < run; i++) to[i] = from[index[at + i]];
+        } else {
+            for (int64_t i = 0; i < run; i++) {
+                const int64_t k = index[at + i];
+                const bool good = k >= 0 && k < size;
+                if (!good) weft_call_fail(call, k, size);
+                to[i] = good ? from[k * inner + i * across] : 0;
+            }
         }
         at += run;
     }

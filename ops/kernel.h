@@ -150,12 +150,22 @@ static inline int64_t line_offset(const weft_tensor *t, int axis, int64_t index)
  */
 #define WALK_OPERANDS 6
 
+/* Rows of at most NARROW_ROW elements are hardly worth a loop each. A kernel that begins with
+ * walk_begin_narrow gets many of them as one run, and its operands from walk_operand: where they
+ * lie, or packed into a buffer of PACKED_RUN elements. */
+#define NARROW_ROW 32
+#define NARROW_RUN 512
+#define PACKED_RUN (NARROW_RUN + NARROW_ROW)
+
 typedef struct walk {
     int64_t count;                 /* elements of this run */
     int64_t offset[WALK_OPERANDS]; /* of the run's first element */
     int64_t step[WALK_OPERANDS];   /* from one element of a run to the next */
     /* private */
     int rank, n;
+    bool narrow;
+    int64_t rows;                                                     /* of this run */
+    int64_t packed_rows[WALK_OPERANDS], packed_offset[WALK_OPERANDS]; /* in the buffers */
     int64_t position, end;
     int64_t dim[WEFT_MAX_RANK], index[WEFT_MAX_RANK]; /* index of the run's first element */
     int64_t stride[WALK_OPERANDS][WEFT_MAX_RANK];
@@ -206,25 +216,67 @@ static inline walk walk_begin(const weft_call *call, int64_t part)
     return walk_range(t, n, begin, begin + TILE < numel ? begin + TILE : numel);
 }
 
+static inline walk walk_begin_narrow(const weft_call *call, int64_t part)
+{
+    walk w = walk_begin(call, part);
+    const int last = w.rank - 1;
+    w.narrow = last > 0 && w.dim[last] <= NARROW_ROW && w.stride[0][last - 1] == w.dim[last];
+    return w;
+}
+
 static inline bool walk_next(walk *w)
 {
     const int last = w->rank - 1;
     if (w->position >= w->end) return false;
     if (w->count) { /* on from the run before, which ended with its row */
+        int64_t by = w->rows;
         for (int k = 0; k < w->n; k++) w->offset[k] -= w->index[last] * w->step[k];
         w->index[last] = 0;
-        for (int d = last - 1; d >= 0; d--) {
-            const bool carries = ++w->index[d] == w->dim[d];
+        for (int d = last - 1; d >= 0; d--, by = 1) {
+            const bool carries = (w->index[d] += by) == w->dim[d];
             if (carries) w->index[d] = 0;
             for (int k = 0; k < w->n; k++)
-                w->offset[k] += w->stride[k][d] * (carries ? 1 - w->dim[d] : 1);
+                w->offset[k] += w->stride[k][d] * (carries ? by - w->dim[d] : by);
             if (!carries) break;
         }
     }
-    w->count = w->dim[last] - w->index[last];
-    if (w->count > w->end - w->position) w->count = w->end - w->position;
+    const int64_t left = w->end - w->position, row = w->dim[last];
+    w->rows = 1;
+    w->count = row - w->index[last];
+    if (w->narrow && w->index[last] == 0 && left > row) {
+        int64_t rows = w->dim[last - 1] - w->index[last - 1];
+        if (rows > left / row) rows = left / row;
+        w->rows = rows < NARROW_RUN / row ? rows : NARROW_RUN / row;
+        w->count = w->rows * row;
+    }
+    if (w->count > left) w->count = left;
     w->position += w->count;
     return true;
+}
+
+/* Operand k of a run, whose tensor begins at `data`, and its step. */
+static inline const T *walk_operand(walk *w, int k, const void *data, T *packed, int64_t *step)
+{
+    const int last = w->rank - 1;
+    const int64_t row = w->dim[last], each = w->step[k];
+    const T *x = (const T *)data + w->offset[k];
+    *step = each;
+    if (w->rows == 1) return x;
+    const int64_t down = w->stride[k][last - 1];
+    if (down == row * each) return x;
+    *step = 1;
+    if (down == 0 && w->packed_rows[k] >= w->rows && w->packed_offset[k] == w->offset[k])
+        return packed;
+    w->packed_rows[k] = w->rows;
+    w->packed_offset[k] = w->offset[k];
+    for (int64_t r = 0; r < w->rows; r++) {
+        T *to = packed + r * row;
+        if (each == 0) /* beyond the row, too: the next row comes after */
+            for (int64_t c = 0; c < NARROW_ROW; c++) to[c] = x[r * down];
+        else
+            for (int64_t c = 0; c < row; c++) to[c] = x[r * down + c * each];
+    }
+    return packed;
 }
 
 /* One loop over a run for each way that two operands usually lie: both dense, or one of them

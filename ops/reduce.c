@@ -303,7 +303,7 @@ static void logsumexp_row(const T *x, int64_t n, int64_t step, double *state)
 {
     const T top = max_of_row(x, n, step), shift = shift_of(top);
     T sum = 0;
-    EACH_IN_ROW(SIMD_FOLD(+ : sum), sum += vm_exp(v - shift))
+    EACH_IN_ROW(SIMD_FOLD(+ : sum), sum += vm_exp_down(v - shift))
     state[0] = (double)top;
     state[1] = (double)sum;
 }
@@ -313,7 +313,7 @@ static void logsumexp_columns(const T *x, int64_t rows, int64_t step, int64_t n,
     T top[COLUMNS], shift[COLUMNS], sum[COLUMNS] = {0};
     max_of_columns(x, rows, step, n, top);
     EACH_COLUMN shift[c] = shift_of(top[c]);
-    EACH_IN_COLUMNS(sum[c] += vm_exp(v - shift[c]))
+    EACH_IN_COLUMNS(sum[c] += vm_exp_down(v - shift[c]))
     EACH_COLUMN
     {
         state[c] = (double)top[c];

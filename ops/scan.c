@@ -16,7 +16,8 @@ static inline lines lines_of_scan(const weft_call *call)
 
 /* Along the last dimension: the first place of the largest element, which is sought block by block
  * once it is known. */
-static inline int32_t argmax_row(const T *x, int64_t length, int64_t step)
+static inline __attribute__((always_inline)) int32_t argmax_any(const T *x, int64_t length,
+                                                                int64_t step)
 {
     T best = (T)-INFINITY;
     int nan = 0;
@@ -40,6 +41,12 @@ static inline int32_t argmax_row(const T *x, int64_t length, int64_t step)
     }
     while (nan ? x[at * step] == x[at * step] : x[at * step] != best) at++;
     return (int32_t)at;
+}
+
+/* Neighbours have a loop of their own, which can be vectorised. */
+static inline int32_t argmax_row(const T *x, int64_t length, int64_t step)
+{
+    return step == 1 ? argmax_any(x, length, 1) : argmax_any(x, length, step);
 }
 
 /* n neighbouring columns, their elements `step` apart. */

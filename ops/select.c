@@ -9,6 +9,14 @@ typedef struct masked_fill_attr {
 
 /* Where the mask repeats one element all of the run is a copy; else y = mask ? a : b, with loops
  * of their own for operands that lie dense or repeat one element. */
+/* Both are read whatever the mask: loads under a mask are slower than what they save. */
+#define SELECT_LOOP(first, second)                                                                 \
+    _Pragma("omp simd") for (int64_t i = 0; i < n; i++)                                            \
+    {                                                                                              \
+        const T yes = first, no = second;                                                          \
+        out[i] = mask[i] ? yes : no;                                                               \
+    }
+
 static inline void copy_run(T *out, const T *from, int64_t step, int64_t n)
 {
     if (step == 1)
@@ -23,13 +31,13 @@ static inline void select_run(T *out, const uint8_t *mask, int64_t ms, const T *
     if (ms == 0) {
         copy_run(out, mask[0] ? a : b, mask[0] ? as : bs, n);
     } else if (ms == 1 && as == 1 && bs == 1) {
-        _Pragma("omp simd") for (int64_t i = 0; i < n; i++) out[i] = mask[i] ? a[i] : b[i];
+        SELECT_LOOP(a[i], b[i])
     } else if (ms == 1 && as == 1 && bs == 0) {
         const T other = b[0];
-        _Pragma("omp simd") for (int64_t i = 0; i < n; i++) out[i] = mask[i] ? a[i] : other;
+        SELECT_LOOP(a[i], other)
     } else if (ms == 1 && as == 0 && bs == 1) {
         const T other = a[0];
-        _Pragma("omp simd") for (int64_t i = 0; i < n; i++) out[i] = mask[i] ? other : b[i];
+        SELECT_LOOP(other, b[i])
     } else {
         for (int64_t i = 0; i < n; i++) out[i] = mask[i * ms] ? a[i * as] : b[i * bs];
     }

@@ -38,19 +38,35 @@ static inline T row_max(const T *x, int64_t n)
     return extreme_of(top, (T)-INFINITY, x, n, 1);
 }
 
-static inline void softmax_row(const T *x, T *y, int64_t n)
+/* y = e^(x - shift); the sum of y. */
+static inline T exp_row(const T *x, T *y, int64_t n, T shift)
 {
-    const T shift = shift_of(row_max(x, n));
     T sum = 0;
     _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < n; i++)
     {
-        const T e = vm_exp(x[i] - shift);
+        const T e = vm_exp_down(x[i] - shift);
         y[i] = e;
         sum += e;
     }
+    return sum;
+}
+
+/* Elements that are computed together: what is left of a row is filled up with -infinity, which
+ * adds nothing, for a short row's last elements one by one would take longer than all others. */
+#define TOGETHER 16
+
+static inline void softmax_row(const T *x, T *y, int64_t n)
+{
+    const int64_t whole = n / TOGETHER * TOGETHER, rest = n - whole;
+    T last[TOGETHER];
+    for (int64_t i = 0; i < TOGETHER; i++) last[i] = i < rest ? x[whole + i] : (T)-INFINITY;
+    const T top = row_max(x, whole), last_top = row_max(last, TOGETHER);
+    const T shift = shift_of(last_top > top ? last_top : top);
+    const T sum = exp_row(x, y, whole, shift) + exp_row(last, last, TOGETHER, shift);
     /* A sum of 0 (all masked) must not divide. */
     const T scale = sum == 0 ? 0 : 1 / sum;
-    for (int64_t i = 0; i < n; i++) y[i] *= scale;
+    for (int64_t i = 0; i < whole; i++) y[i] *= scale;
+    for (int64_t i = 0; i < rest; i++) y[whole + i] = last[i] * scale;
 }
 
 static inline void log_softmax_row(const T *x, T *y, int64_t n)
@@ -58,7 +74,7 @@ static inline void log_softmax_row(const T *x, T *y, int64_t n)
     const T top = shift_of(row_max(x, n));
     T sum = 0;
     _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < n; i++) sum +=
-        vm_exp(x[i] - top);
+        vm_exp_down(x[i] - top);
     const T shift = sum == 0 ? 0 : top + (T)log((double)sum);
     for (int64_t i = 0; i < n; i++) y[i] = x[i] - shift;
 }
@@ -100,7 +116,7 @@ static inline void softmax_columns(const T *x, int64_t xs, T *y, int64_t ys, int
 {
     T shift[MOST_COLUMNS], sum[MOST_COLUMNS] = {0};
     column_shifts(x, xs, length, n, shift);
-    EACH_ROW(const T e = vm_exp(x[i * xs + c] - shift[c]); y[i * ys + c] = e; sum[c] += e)
+    EACH_ROW(const T e = vm_exp_down(x[i * xs + c] - shift[c]); y[i * ys + c] = e; sum[c] += e)
     EACH_COLUMN sum[c] = sum[c] == 0 ? 0 : 1 / sum[c];
     EACH_ROW(y[i * ys + c] *= sum[c])
 }
@@ -110,7 +126,7 @@ static inline void log_softmax_columns(const T *x, int64_t xs, T *y, int64_t ys,
 {
     T shift[MOST_COLUMNS], sum[MOST_COLUMNS] = {0};
     column_shifts(x, xs, length, n, shift);
-    EACH_ROW(sum[c] += vm_exp(x[i * xs + c] - shift[c]))
+    EACH_ROW(sum[c] += vm_exp_down(x[i * xs + c] - shift[c]))
     EACH_COLUMN shift[c] = sum[c] == 0 ? 0 : shift[c] + vm_log(sum[c]);
     EACH_ROW(y[i * ys + c] = x[i * xs + c] - shift[c])
 }

@@ -30,8 +30,7 @@ enum { PLAIN, ATTR, ZERO }; /* ATTR: uses the attributes; ZERO: its gradient is 
     X(relu, PLAIN, "y = max(x, 0), NaN for NaN; the gradient at 0 is 0", x < 0 ? 0 : x, -2, 2,     \
       true)                                                                                        \
     X(leaky_relu, ATTR, "y = x if x > 0, else slope x", x > 0 ? x : a * x, -2, 2, true)            \
-    X(gelu, PLAIN, "y = x (1 + erf(x / sqrt 2)) / 2",                                              \
-      (T)0.5 * x * (1 + vm_erf(x * (T)0.70710678118654752)), -3, 3, false)                         \
+    X(gelu, PLAIN, "y = x (1 + erf(x / sqrt 2)) / 2", vm_gelu(x), -3, 3, false)                    \
     X(gelu_tanh, PLAIN, "y = x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2",                     \
       (T)0.5 * x * (1 + vm_tanh((T)0.79788456080286536 * (x + (T)0.044715 * x * x * x))), -3, 3,   \
       false)                                                                                       \

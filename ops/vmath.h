@@ -116,6 +116,18 @@ static inline double vm_exp_f64(double x)
            vm_from_bits_f64((int64_t)((uint64_t)(e - half + 1023) << 52));
 }
 
+/* e^x for x <= 0; 0 where that is less than the smallest normal number. */
+static inline float vm_exp_down_f32(float x)
+{
+    float y = vm_exp_normal_f32(x);
+    return x < -87.0f ? 0.0f : y;
+}
+static inline double vm_exp_down_f64(double x)
+{
+    double y = vm_exp_normal_f64(x);
+    return x < -708.0 ? 0.0 : y;
+}
+
 /* artanh(s) / s - 1 with z = s^2, |s| <= 3 - 2 sqrt 2. */
 static inline float vm_artanh_poly_f32(float z)
 {
@@ -268,6 +280,27 @@ static inline double vm_erf_f64(double x)
     return a < 1.0 ? x + x * p : x < 0 ? -far : far;
 }
 
+/* x Phi(x), Phi the normal distribution: max(x, 0) - |x| / 2 erfc(|x| / sqrt 2), with a minimax
+ * polynomial for the logarithm of erfc, whose error in the result is below 4e-8. */
+static inline float vm_gelu_f32(float x)
+{
+    float a = x < 0 ? -x : x, q = -1.42752784e-6f;
+    a = a > 20.0f ? 20.0f : a;
+    q = q * a + 2.091454329e-5f;
+    q = q * a - 9.905843535e-5f;
+    q = q * a - 1.664464051e-4f;
+    q = q * a + 0.004988019095f;
+    q = q * a - 0.03645014391f;
+    q = q * a - 0.3182785744f;
+    q = q * a - 0.797887758f;
+    q = q * a + 5.136382963e-8f;
+    return (x < 0 ? 0.0f : x) - 0.5f * a * vm_exp_down_f32(q);
+}
+static inline double vm_gelu_f64(double x)
+{
+    return 0.5 * x * (1 + vm_erf_f64(x * 0.70710678118654752));
+}
+
 /* Up to here n below takes at most 20 bits, so that n times a part of pi/2 is exact. */
 #define VM_SIN_LIMIT 1e6
 
@@ -319,6 +352,8 @@ static inline double vm_sin_quarters_f64(double x, int64_t quarters)
 #define VM_JOIN__(name, dtype) name##_##dtype
 #define VM_JOIN_(name, dtype)  VM_JOIN__(name, dtype)
 #define vm_exp                 VM_JOIN_(vm_exp, WEFT_KERNEL_DTYPE)
+#define vm_exp_down            VM_JOIN_(vm_exp_down, WEFT_KERNEL_DTYPE)
+#define vm_gelu                VM_JOIN_(vm_gelu, WEFT_KERNEL_DTYPE)
 #define vm_log                 VM_JOIN_(vm_log, WEFT_KERNEL_DTYPE)
 #define vm_tanh                VM_JOIN_(vm_tanh, WEFT_KERNEL_DTYPE)
 #define vm_sigmoid             VM_JOIN_(vm_sigmoid, WEFT_KERNEL_DTYPE)

@@ -574,6 +574,108 @@ static void test_far_specials(void)
     weft_graph_free(g);
 }
 
+/* A dense copy of x with its axes in another order, or of every second row, element by element. */
+static void check_copy(weft_dtype dtype, weft_shape shape, weft_axes order, bool halve)
+{
+    weft_graph *g = weft_graph_new();
+    weft_value x = weft_input(g, "x", dtype, shape);
+    weft_value view = weft_permute(g, x, order);
+    if (halve) view = weft_slice(g, view, 0, 0, weft_dim(g, view, 0), 2);
+    weft_value y = weft_contiguous(g, view);
+    const weft_shape to = weft_shape_of(g, y);
+    const size_t each = weft_dtype_bytes(dtype), n = (size_t)weft_shape_numel(shape);
+    unsigned char *data = malloc(n * each + 1);
+    for (size_t i = 0; i < n; i++) {
+        const double number = (double)i;
+        if (dtype == WEFT_BOOL)
+            data[i] = i % 251 % 2;
+        else
+            memcpy(data + i * each, dtype == WEFT_F64 ? (void *)&number : (void *)&i, each);
+    }
+    weft_error error;
+    weft_plan *plan = weft_plan_new(g, &y, 1, NULL, &error);
+    weft_session *s = weft_session_new(plan, NULL, NULL, &error);
+    CU_ASSERT_EQUAL_FATAL(weft_feed(s, x, data, n * each), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    weft_tensor t;
+    CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, y, &t));
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < weft_shape_numel(to); i++) {
+        int64_t index[WEFT_MAX_RANK], from = 0, rest = i;
+        for (int d = to.rank - 1; d >= 0; d--) {
+            index[order.axis[d]] = rest % to.dim[d] * (halve && d == 0 ? 2 : 1);
+            rest /= to.dim[d];
+        }
+        for (int d = 0; d < shape.rank; d++) from = from * shape.dim[d] + index[d];
+        wrong += memcmp((char *)t.data + (size_t)i * each, data + (size_t)from * each, each) != 0;
+    }
+    CU_ASSERT_EQUAL(wrong, 0);
+    free(data);
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+}
+
+/* Sizes around those of blocks and parts. */
+static void test_copies(void)
+{
+    static const weft_dtype dtypes[] = {WEFT_F32, WEFT_F64, WEFT_I32, WEFT_BOOL};
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        for (int halve = 0; halve < 2; halve++) {
+            check_copy(dtypes[i], WEFT_SHAPE(19, 37), WEFT_AXES(1, 0), halve);
+            check_copy(dtypes[i], WEFT_SHAPE(70, 1100), WEFT_AXES(1, 0), halve);
+            check_copy(dtypes[i], WEFT_SHAPE(1100, 70), WEFT_AXES(1, 0), halve);
+            check_copy(dtypes[i], WEFT_SHAPE(3, 50, 34), WEFT_AXES(0, 2, 1), halve);
+            check_copy(dtypes[i], WEFT_SHAPE(5, 18, 33), WEFT_AXES(2, 0, 1), halve);
+            check_copy(dtypes[i], WEFT_SHAPE(5, 18, 33), WEFT_AXES(1, 0, 2), halve);
+            check_copy(dtypes[i], WEFT_SHAPE(3, 17, 4, 20), WEFT_AXES(2, 3, 1, 0), halve);
+            check_copy(dtypes[i], WEFT_SHAPE(2, 3, 1, 40), WEFT_AXES(3, 2, 0, 1), halve);
+        }
+}
+
+/* x - z of rows of `row` elements, z a row, a column or a transposed matrix, over several tiles. */
+static void check_narrow(int64_t rows, int64_t row)
+{
+    weft_graph *g = weft_graph_new();
+    weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(rows, row));
+    weft_value other[3] = {weft_slice(g, x, 0, 1, 2, 1), weft_slice(g, x, 1, 0, 1, 1),
+                           weft_transpose(g, weft_reshape(g, x, WEFT_SHAPE(row, rows)), 0, 1)};
+    weft_value y[4];
+    for (int k = 0; k < 3; k++) y[k] = weft_sub(g, x, other[k]);
+    y[3] = weft_less(g, other[0], x);
+    const size_t n = (size_t)(rows * row);
+    float *data = malloc(n * sizeof *data);
+    for (size_t i = 0; i < n; i++) data[i] = (float)(i * 7919 % 104729);
+    weft_error error;
+    weft_plan *plan = weft_plan_new(g, y, 4, NULL, &error);
+    weft_session *s = weft_session_new(plan, NULL, NULL, &error);
+    CU_ASSERT_EQUAL_FATAL(weft_feed(s, x, data, n * sizeof *data), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    weft_tensor t[4];
+    for (int k = 0; k < 4; k++) CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, y[k], &t[k]));
+    int64_t wrong = 0;
+    for (int64_t i = 0; i < rows * row; i++) {
+        const int64_t r = i / row, c = i % row;
+        const float z[3] = {data[row + c], data[r * row], data[c * rows + r]};
+        for (int k = 0; k < 3; k++) wrong += ((float *)t[k].data)[i] != data[i] - z[k];
+        wrong += ((uint8_t *)t[3].data)[i] != (z[0] < data[i]);
+    }
+    CU_ASSERT_EQUAL(wrong, 0);
+    free(data);
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+}
+
+static void test_narrow(void)
+{
+    static const int64_t row[] = {1, 2, 7, 8, 31, 32, 33};
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        check_narrow(3, row[i]);
+        check_narrow(6001, row[i]);
+    }
+}
+
 /* What the header promises at the edges. */
 static void test_edges(void)
 {
@@ -772,6 +874,8 @@ void ops_tests(void)
     CU_add_test(suite, "a flipped gradient is seen", test_flipped);
     CU_add_test(suite, "wrong calls are refused", test_wrong_calls);
     CU_add_test(suite, "large tensors, in several parts", test_large);
+    CU_add_test(suite, "copies in another order", test_copies);
+    CU_add_test(suite, "narrow rows", test_narrow);
     CU_add_test(suite, "infinities and NaN in far parts", test_far_specials);
     CU_add_test(suite, "edges", test_edges);
     CU_add_test(suite, "the outermost numbers of rows", test_outermost);

@@ -156,7 +156,8 @@ class Bench:
         """Cases that PyTorch has too: times of both and weft's share of the triad's rate."""
         progress("ops")
         text = call([sys.executable, os.path.join(HERE, "op_bench.py"),
-                     os.path.join(self.o.build, "tests", "op_bench"), *self.o.ops], self.plain_env)
+                     os.path.join(self.o.build, "tests", "op_bench"), "--rounds", str(self.o.rounds), *self.o.ops],
+                    self.plain_env)
         rows = []
         for words in map(str.split, text.splitlines()):
             # NAME PyTorch MS ms weft MS ms RATIO times as fast SHARE of triad
