@@ -14,7 +14,7 @@
 #define DEEP_COLUMNS     512
 /* The most elements of B that are packed once for all tiles, the flops for which a stage of its own
  * and its barrier pay, and the columns that one part packs. */
-#define MOST_SHARED        (8 << 20)
+#define MOST_SHARED        (4 << 20)
 #define LEAST_SHARED_FLOPS 5e7
 #define SHARED_WIDTH       128
 /* With fewer rows it does not pay to pack B. */

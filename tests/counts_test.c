@@ -17,7 +17,7 @@ typedef struct limit {
 static const limit limits[] = {
     {"encoder", false, 160, 46, 43, 104000000},
     {"encoder", true, 600, 136, 83, 850000000},
-    {"transformer-base", true, 2390, 450, 230, 495000000},
+    {"transformer-base", true, 2390, 450, 230, 460000000},
     {"transformer-shared", true, 1850, 382, 178, 31500000},
 };
 
