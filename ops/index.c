@@ -20,8 +20,6 @@ typedef struct one_hot_attr {
 
 #ifdef WEFT_KERNEL_ISA
 
-#define LINE (64 / (int64_t)sizeof(T)) /* elements of a line of the cache */
-
 #if KERNEL_IS_FLOAT
 KERNEL(embedding)
 {
