@@ -21,6 +21,11 @@ KERNEL(dropout)
         for (int64_t at = 0; at < w.count; at += DROPOUT_BLOCK - 4) {
             uint32_t bits[DROPOUT_BLOCK];
             int64_t count = w.count - at < DROPOUT_BLOCK - 4 ? w.count - at : DROPOUT_BLOCK - 4;
+            /* The next block comes from memory while the bits of this one are made. */
+            for (int64_t i = at + count; i < at + count + DROPOUT_BLOCK && i < w.count; i += LINE) {
+                __builtin_prefetch(x + i);
+                __builtin_prefetch(y + i, 1);
+            }
             dropout_bits((uint64_t)(first + at) / 4, count + skip, stream, step, bits);
             _Pragma("omp simd") for (int64_t i = 0; i < count; i++) y[at + i] =
                 bits[skip + i] >= limit ? x[at + i] * scale : 0;

@@ -16,10 +16,9 @@ typedef struct one_hot_attr {
 
 #define GRAD_COLUMNS 64
 #define GRAD_AHEAD   8
+#define GRAD_ZEROS   65536
 
 #ifdef WEFT_KERNEL_ISA
-
-#define LINE (64 / (int64_t)sizeof(T)) /* elements of a line of the cache */
 
 #if KERNEL_IS_FLOAT
 KERNEL(embedding)
@@ -48,8 +47,6 @@ static inline __attribute__((always_inline)) void grad_columns(const weft_call *
     const int64_t features = call->out[0].shape.dim[1], n = numel_of(&call->in[0].shape);
     const T *dy = (const T *)call->in[1].data + begin;
     T *out = (T *)call->out[0].data + begin;
-    for (int64_t r = 0; r < attr->rows; r++)
-        for (int64_t c = 0; c < width; c++) out[r * features + c] = 0;
     for (int64_t i = 0; i < n; i++) {
         if (index[i] == attr->padding_index) continue;
         if (index[i] < 0 || index[i] >= attr->rows) {
@@ -69,6 +66,12 @@ static inline __attribute__((always_inline)) void grad_columns(const weft_call *
 
 KERNEL(embedding_grad)
 {
+    if (call->stage == 0) { /* zeros, in whole stretches */
+        const int64_t from = part * GRAD_ZEROS, left = numel_of(&call->out[0].shape) - from;
+        memset((T *)call->out[0].data + from, 0,
+               (size_t)(left < GRAD_ZEROS ? left : GRAD_ZEROS) * sizeof(T));
+        return;
+    }
     const int64_t begin = part * GRAD_COLUMNS, width = call->out[0].shape.dim[1] - begin;
     if (width >= GRAD_COLUMNS)
         grad_columns(call, begin, GRAD_COLUMNS); /* as a constant */
@@ -219,6 +222,7 @@ static int64_t parts_embedding(const weft_call *call)
 
 static int64_t parts_embedding_grad(const weft_call *call)
 {
+    if (call->stage == 0) return ceil_div(numel_of(&call->out[0].shape), GRAD_ZEROS);
     return ceil_div(call->out[0].shape.dim[1], GRAD_COLUMNS);
 }
 
@@ -315,6 +319,7 @@ const weft_op weft_op_embedding_grad = {
     .kernel = FLOAT_KERNELS(embedding_grad),
     .key_output = true,
     .takes = WEFT_TAKES_DENSE,
+    .stages = 2,
     .parts = parts_embedding_grad,
     .cost = cost_embedding_grad,
     .vjp = vjp_embedding_grad,

@@ -46,7 +46,7 @@ static inline int64_t ceil_div(int64_t a, int64_t b)
  * another and has stride 1, neighbouring lines are columns: a part walks a stretch of them
  * together, row by row, so that memory is read in its own order. Else lines are walked one by one.
  */
-#define LEAST_COLUMNS 64
+#define LEAST_COLUMNS 128
 #define MOST_COLUMNS  256
 
 typedef struct lines {
@@ -122,6 +122,8 @@ static inline int64_t line_offset(const weft_tensor *t, int axis, int64_t index)
 #define KERNEL_TYPE_(d)  KERNEL_TYPE__(d)
 /* The element type of this build. Bool tensors hold bytes 0 and 1. */
 #define T KERNEL_TYPE_(WEFT_KERNEL_DTYPE)
+
+#define LINE (64 / (int64_t)sizeof(T)) /* elements of a line of the cache */
 
 #define KERNEL_IS_f32_f32 1
 #define KERNEL_IS_f64_f64 1
