@@ -73,7 +73,8 @@ static inline void cut_for_kernels(product *p)
     double affordable = flops / LEAST_TILE_FLOPS / (double)rows;
     int64_t wanted = ceil_div(p->shared ? WANTED_TILES : WANTED_TILES / 2, rows * p->batches);
     int64_t columns = p->k > GEMM_DEPTH ? ceil_div(p->n, DEEP_COLUMNS) : 1;
-    if (!p->shared && p->k > GEMM_DEPTH && wanted > ceil_div(p->n, DEEP_COLUMNS / 2))
+    /* Then each packs both operands again, so that small tiles cost more than they balance. */
+    if (!p->shared && p->k > GEMM_DEPTH && rows > 1 && wanted > ceil_div(p->n, DEEP_COLUMNS / 2))
         wanted = ceil_div(p->n, DEEP_COLUMNS / 2);
     if ((double)wanted > affordable) wanted = (int64_t)affordable;
     if (columns < wanted) columns = wanted;
