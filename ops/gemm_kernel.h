@@ -277,7 +277,7 @@ static inline void gemm_tile(int64_t m, int64_t n, int64_t k, const gemm_matrix 
     gemm_function *whole = gemm_of_height(height),
                   *last = gemm_of_height(m - (blocks - 1) * height);
     /* All pieces of A side by side where they fit, so that they last for the next tile. */
-    const int64_t fits = blocks * GEMM_STEP * k <= GEMM_PACKED, packed = fits && *note == name;
+    const bool fits = blocks * GEMM_STEP * k <= GEMM_PACKED, packed = fits && *note == name;
     *note = fits ? name : 0;
     for (int64_t p = 0; p < k; p += GEMM_DEPTH) {
         int64_t depth = k - p < GEMM_DEPTH ? k - p : GEMM_DEPTH;

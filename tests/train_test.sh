@@ -152,8 +152,8 @@ for i in $(seq 0 9); do
     "${resumed[@]}" --out parts --resume >log 2>&1 &
     pid=$!
     for _ in $(seq 500); do
-        lines=$(cat parts/metrics.jsonl 2>/dev/null | wc -l)
-        if [ "$lines" -ge $((i * 6 + RANDOM % 6)) ]; then break; fi
+        seen=$(cat parts/metrics.jsonl 2>/dev/null | wc -l)
+        if [ "$seen" -ge $((i * 6 + RANDOM % 6)) ]; then break; fi
         kill -0 $pid 2>/dev/null || break
         sleep 0.01
     done
@@ -212,6 +212,34 @@ expect 1 "cannot be written: File too large" limited "${pair[@]}" --steps 8 --ou
 cmp before full/model.safetensors || fail "a failed save has harmed the checkpoint"
 [ -z "$(ls full | grep tmp)" ] || fail "a failed save leaves a file"
 expect 0 "finished after 8" "${pair[@]}" --steps 8 --out full --resume
+
+# A file system of 1 MiB that is filled while a run pauses: its next checkpoint has no room.
+cat >disk.sh <<'END'
+tests=$1
+shift
+. "$tests/expect.sh"
+mount -t tmpfs -o size=1m tmpfs disk
+expect 0 "finished after 4" "$@" --steps 4 --out disk/run
+cp disk/run/model.safetensors before
+head -c 2M /dev/zero >disk/filler 2>filler.log && fail "the disk is not full"
+truncate -s -16K disk/filler
+expect 1 "cannot be written: No space left on device" "$@" --steps 8 --out disk/run --resume
+cmp before disk/run/model.safetensors || fail "a full disk has harmed the checkpoint"
+[ -z "$(ls disk/run | grep tmp)" ] || fail "a full disk leaves a file"
+truncate -s -4K disk/filler
+head -c 2M /dev/zero >>disk/filler 2>filler.log
+expect 1 "No space left on device" "$@" --steps 8 --out disk/run --resume
+cmp before disk/run/model.safetensors || fail "a disk without any room has harmed the checkpoint"
+rm disk/filler
+expect 0 "finished after 8" "$@" --steps 8 --out disk/run --resume
+exit $((failures > 0))
+END
+mkdir disk
+if unshare -rm mount -t tmpfs tmpfs disk 2>log; then
+    unshare -rm bash disk.sh "$tests" "${pair[@]}" || failures=$((failures + 1))
+else
+    skipped+=("a full disk: no file system can be mounted here, only a limit of file size was tested")
+fi
 
 # ---- Not finite ----
 expect 1 "was not made" "${pair[@]}" --optimizer sgd --clip 0 --lr 100 --warmup 0 --schedule constant \

@@ -9,42 +9,26 @@ IDS has the sources as token ids, a line each, without the end (spm_encode --mod
 as many hypotheses have ended as there are beams, and count the tokens of the best ones.
 """
 import argparse
-import json
 import math
-import struct
 import time
 
-import numpy
 import torch
 import torch.nn.functional as F
 
-PAD, BOS, EOS = 0, 2, 3
-
-
-def load(path):
-    with open(path, "rb") as f:
-        header = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
-        data = f.read()
-    meta = header.pop("__metadata__")
-    types = {"F32": numpy.float32, "F64": numpy.float64, "I32": numpy.int32}
-    tensors = {}
-    for name, h in header.items():
-        begin, end = h["data_offsets"]
-        a = numpy.frombuffer(data[begin:end], types[h["dtype"]]).reshape(h["shape"])
-        tensors[name] = torch.from_numpy(a.copy())
-    return tensors, dict(o.split("=") for o in meta["model_options"].split())
+from weft_run import BOS, EOS, PAD, load_tensors, model_options
 
 
 class Model:
     def __init__(self, run):
-        self.p, o = load(f"{run}/model.safetensors")
+        self.p, meta = load_tensors(f"{run}/model.safetensors")
+        o = model_options(meta)
         assert o.get("norm", "pre") == "pre" and o.get("projection", "separate") == "separate"
         assert o.get("positions", "sinusoidal") == "sinusoidal"
-        self.heads = int(float(o["heads"]))
-        self.layers = {k: int(float(o[k])) for k in ("encoder_layers", "decoder_layers")}
+        self.heads = int(o["heads"])
+        self.layers = {k: int(o[k]) for k in ("encoder_layers", "decoder_layers")}
         self.source = self.p.get("embedding", self.p.get("source_embedding"))
         self.target = self.p.get("embedding", self.p.get("target_embedding"))
-        self.scale = math.sqrt(self.source.shape[1]) if float(o.get("scaled_embeddings", 1)) else 1
+        self.scale = math.sqrt(self.source.shape[1]) if o.get("scaled_embeddings", 1) else 1
         d, at = self.source.shape[1], torch.arange(1024.0)[:, None]
         angle = at / 10000 ** (torch.arange(0, d, 2) / d)
         self.positions = torch.stack([angle.sin(), angle.cos()], -1).reshape(1024, d)

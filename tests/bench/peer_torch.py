@@ -118,7 +118,7 @@ class Transformer(Model):
     layers = 6
 
     def attention(self, name, x, memory, mask):
-        p, (b, n, d) = self.names, x.shape
+        p, (b, _, d) = self.names, x.shape
         q, k, v = (linear(p, f"{name}.{w}", y).view(b, -1, 8, d // 8).transpose(1, 2)
                    for w, y in (("q", x), ("k", memory), ("v", memory)))
         return linear(p, f"{name}.out", attend(q, k, v, mask, self.dropout, self.training))
