@@ -77,6 +77,9 @@ static bool check(const weft_search_model *model, const weft_search_input *input
         const weft_search_input *in = &inputs[i];
         if (!in->prefix || !in->prefix_len || in->max_len < 1)
             return refuse(error, "an input needs a token to begin with and a length of 1 or more");
+        for (size_t k = 0; k < in->prefix_len; k++)
+            if (in->prefix[k] < 0 || in->prefix[k] >= model->vocab)
+                return refuse(error, "a token to begin with is not below the vocabulary");
         if (in->prefix_len > (size_t)model->most_len ||
             in->max_len > model->most_len + 1 - (int64_t)in->prefix_len) {
             weft_error_set(error, WEFT_BAD_ARGUMENT, "search",
@@ -335,7 +338,7 @@ static bool read_row(search *s, int64_t row)
 
 double weft_length_penalty_value(weft_length_penalty penalty, double alpha, size_t length)
 {
-    if (alpha == 0) return 1;
+    if (alpha == 0 || length == 0) return 1;
     double x = penalty == WEFT_PENALTY_WU ? (5 + (double)length) / 6 : (double)length;
     return pow(x, alpha);
 }
@@ -392,28 +395,13 @@ static int64_t most_likely(const double *log_probs, int64_t n)
     return log_probs[best] > -INFINITY ? best : -1;
 }
 
-typedef struct candidate {
-    double log_prob;
-    int32_t id;
-} candidate;
-
-static int by_probability(const void *a, const void *b)
+/* By falling log probability; the tie goes to the lower id. */
+static int by_probability(const void *a, const void *b, void *log_probs)
 {
-    const candidate *x = a, *y = b;
-    if (x->log_prob != y->log_prob) return x->log_prob > y->log_prob ? -1 : 1;
-    return (x->id > y->id) - (x->id < y->id);
-}
-
-/* Sorts ids by falling log probability; the tie goes to the lower id. */
-static size_t sort_ids(const double *log_probs, int32_t *ids, size_t n)
-{
-    candidate *sorted = malloc((n + 1) * sizeof *sorted);
-    if (!sorted) return 0;
-    for (size_t i = 0; i < n; i++) sorted[i] = (candidate){log_probs[ids[i]], ids[i]};
-    qsort(sorted, n, sizeof *sorted, by_probability);
-    for (size_t i = 0; i < n; i++) ids[i] = sorted[i].id;
-    free(sorted);
-    return n;
+    const double *p = log_probs;
+    int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+    if (p[x] != p[y]) return p[x] > p[y] ? -1 : 1;
+    return (x > y) - (x < y);
 }
 
 size_t weft_sample_candidates(const double *log_probs, size_t n, double temperature, int64_t top_k,
@@ -426,7 +414,8 @@ size_t weft_sample_candidates(const double *log_probs, size_t n, double temperat
         ids[count++] = (int32_t)i;
         if (log_probs[i] > most) most = log_probs[i];
     }
-    if (top_k > 0 || top_p < 1) count = sort_ids(log_probs, ids, count);
+    if (top_k > 0 || top_p < 1)
+        qsort_r(ids, count, sizeof *ids, by_probability, (void *)(uintptr_t)log_probs);
     if (top_k > 0 && count > (size_t)top_k) count = (size_t)top_k;
     for (size_t i = 0; i < count; i++)
         sum += probs[i] = exp((log_probs[ids[i]] - most) / temperature);

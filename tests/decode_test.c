@@ -633,6 +633,10 @@ static void test_search_refusals(void)
     o.nbest = 0;
     CU_ASSERT_PTR_NULL(weft_search_sample(&model, &in, 1, &o, NULL)); /* no temperature */
     CU_ASSERT_PTR_NULL(weft_search_greedy(&model, &in, 2, &o, NULL)); /* two of one */
+    const int32_t outside = 5;
+    in.prefix = &outside;
+    CU_ASSERT_PTR_NULL(weft_search_greedy(&model, &in, 1, &o, NULL));
+    in.prefix = &begin;
     m.broken = true;
     o.eos = -1;
     error = (weft_error){0};
@@ -644,9 +648,12 @@ static void test_search_refusals(void)
     const int32_t all[5] = {0, 1, 2, 3, 4};
     o.banned = all;
     o.n_banned = 5;
+    o.penalty = WEFT_PENALTY_POWER;
+    o.alpha = 1;
     weft_search_result *r = weft_search_beam(&model, &in, 1, &o, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(r);
     CU_ASSERT(r->first[1] == 1 && r->hypotheses[0].length == 0 && !r->hypotheses[0].ended);
+    CU_ASSERT_EQUAL(r->hypotheses[0].score, 0);
     weft_search_result_free(r);
     free(m.logs);
 }

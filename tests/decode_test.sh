@@ -30,6 +30,7 @@ expect 0 "saved" "$weft" train --source a.en --target a.es --valid-source a.en -
     --vocab 400 --batch-tokens 256 --warmup 5 --steps 10 --out run $sizes encoder_layers=1 decoder_layers=1
 { sed -n 301,309p "$data/train.en"; echo; echo "God."; } >in
 
+echo "God." >short
 greedy=$("$weft" translate run <in)
 equal "a line out for each line in" "$(wc -l <<<"$greedy")" 11
 equal "the empty line stays empty" "$(sed -n 10p <<<"$greedy")" ""
@@ -49,6 +50,19 @@ equal "a seed's text" "$("$weft" "${sample[@]}" --batch 2 --threads 1 <in)" "$dr
 expect 0 "tokens/s" "$weft" translate run --stats
 expect 0 "had more than 8 tokens and were cut" "$weft" translate run --max-source 8
 equal "at most three tokens" "$("$weft" translate run --max-length 3 <in | awk 'NF > 3' | wc -l)" 0
+equal "a carriage return within a line is white space" \
+    "$(printf 'In the\rbeginning\r\nGod.' | "$weft" translate run)" "$(printf 'In the beginning\nGod.\n' | "$weft" translate run)"
+printf 'caf\xE9\nGod.\n' >latin1
+input=latin1 expect 0 "1 of 2 lines are not UTF-8" "$weft" translate run
+found_of()
+{
+    "$@" --stats 2>&1 | sed -n 's/.* lines, \([0-9]*\) tokens.*/\1/p'
+}
+[ "$(echo "God." | found_of "$weft" translate run --min-length 40)" -ge 40 ] || fail "--min-length is not kept"
+expect 2 "is not below --max-length" "$weft" translate run --min-length 9 --max-length 9
+expect 2 "one only" "$weft" translate run --sample --beam 2
+expect 2 "are of --sample" "$weft" translate run --top-k 3
+expect 2 "is more than --beam" "$weft" translate run --beam 2 --nbest 3
 expect 2 "a number of beams must be a whole number" "$weft" translate run --beam none
 expect 2 "is none of first|bound" "$weft" translate run --stop never
 expect 1 "no/such" "$weft" translate run --checkpoint no/such
@@ -61,6 +75,9 @@ if command -v gnuplot >/dev/null; then
     grep -q "</svg>" map.svg || equal "a picture" "none" "one"
     expect 1 "no such layer" "$weft" translate run --attention map.svg --layer 7
     expect 1 "no such head" "$weft" translate run --attention map.svg --head 7
+    input=/dev/null expect 0 "not drawn" "$weft" translate run --attention none.svg
+    input=short expect 0 "" "$weft" translate run --attention short.svg --max-length 1
+    [ "$(grep -c '<polygon\|<path.*fill' short.svg)" -ge 1 ] || fail "a map of few cells is empty"
 fi
 
 for model in gpt llama; do
@@ -76,6 +93,10 @@ for model in gpt llama; do
     equal "in any batch" "$("$weft" generate $model --tokens 9 --temperature 0 --batch 2 --recompute <in)" "$lines"
     equal "by a beam" "$("$weft" generate $model --tokens 9 --beam 1 <in)" "$lines"
     expect 1 "see \`weft generate\`" "$weft" translate $model
+    equal "a prompt as it was given" "$("$weft" generate $model --prompt "a ☃ b" --tokens 3 | grep -c '^a ☃ b')" 1
+    long=$(sed -n 1,40p "$data/train.en" | tr '\n' ' ')
+    equal "a long prompt leaves room" \
+        "$(found_of "$weft" generate $model --prompt "$long" --tokens 64 --min-length 63)" 64
 done
 for model in rnn lstm gru; do
     mkdir $model && cp run/vocab.model $model
@@ -99,6 +120,18 @@ mkdir bert && cp run/vocab.model bert
 expect 1 "is no model that says one token after another" "$weft" generate bert --prompt x
 expect 1 "see \`weft translate\`" "$weft" generate run --prompt x
 expect 2 "is more than --beam" "$weft" generate gpt --beam 2 --n 3
+expect 2 "finds one text, not 3" "$weft" generate gpt --temperature 0 --n 3
+expect 2 "is not below --tokens" "$weft" generate gpt --tokens 8 --min-length 8
+expect 2 "draws nothing" "$weft" generate gpt --beam 2 --top-p 0.5
+# Two vocabularies of unequal size: what only the source has is never said.
+mkdir apart && head -n 60 a.en >few.en && head -n 60 a.es >few.es
+expect 0 "saved" "$weft" train --source few.es --target few.en --valid-source few.es --valid-target few.en \
+    --vocab 200 --vocab-type char --shared-vocab=false --lengths 512 --truncate --batch-tokens 1024 --steps 1 \
+    --measure=false --out apart d_model=16 heads=2 d_ff=32 encoder_layers=1 decoder_layers=1 tied=0
+uniform=("$weft" translate apart --sample --temperature 1e6 --min-length 79 --max-length 80)
+text=$(LC_ALL=C.UTF-8 "${uniform[@]}" <short 2>/dev/null | LC_ALL=C.UTF-8 wc -m)
+# A token is a character; the space at the beginning is left out.
+[ "$text" -ge 80 ] || fail "of 80 characters $text came out"
 
 expect 0 "BLEU = 100.00 100.0/100.0/100.0/100.0 (BP = 1.000 ratio = 1.000" "$weft" score a.es a.es
 expect 0 "nrefs:2|case:lc|eff:no|tok:13a|smooth:exp|version:weft-" "$weft" score a.es a.es a.en --lowercase
@@ -108,5 +141,7 @@ equal "case counts, but not in lower case" "$("$weft" score <(tr a-z A-Z <a.es) 
 expect 1 "has 299 lines, a.es has 300" "$weft" score a.es <(head -n 299 a.es)
 expect 1 "missing: cannot be read" "$weft" score a.es missing
 expect 2 "REFERENCES are needed" "$weft" score a.es
+expect 2 "can be one file only" "$weft" score - -
+expect 0 "hyp_len = 2 ref_len = 2" "$weft" score <(printf 'a\rb\n') <(printf 'a b\n')
 [ $failures -eq 0 ] && echo "decoding: all as expected"
 exit $((failures > 0))

@@ -40,6 +40,13 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case ARGP_KEY_END:
         if (a->beams && a->each > a->beams) argp_error(state, "--n is more than --beam");
+        if (a->beams && a->shared.draws)
+            argp_error(state, "--beam draws nothing: temperature, top-k, top-p, seed do not apply");
+        if (!a->beams && a->each > 1 && a->shared.temperature == 0)
+            argp_error(state, "--temperature 0 finds one text, not %lld (--beam finds more)",
+                       (long long)a->each);
+        if (a->shared.min_length >= a->tokens)
+            argp_error(state, "--min-length is not below --tokens");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -52,7 +59,15 @@ typedef struct generator {
     size_t cut; /* prompts */
 } generator;
 
-/* Prompts are at most as long as what is to be found, 256 at least, within the model's limit. */
+/* Tokens of a prompt at most: what is to be found has room, but half of the positions are theirs.
+ */
+static int64_t most_prompt(const generator *t)
+{
+    int64_t half = t->d.most_len / 2, rest = t->d.most_len - t->a->tokens;
+    return rest > half ? rest : half;
+}
+
+/* Room for prompts as long as what is to be found, 256 at least, within the model's limit. */
 static bool load(generator *t)
 {
     const arguments *a = t->a;
@@ -67,14 +82,14 @@ static bool load(generator *t)
                          "needs a source: it translates (see `weft translate`)");
 }
 
-/* The beginning of text and the prompt's ids; of a prompt that leaves no room its end. */
+/* The beginning of text and the prompt's ids; of a prompt that is too long its end. */
 static bool encode(void *context, text_line *l)
 {
     generator *t = context;
-    size_t positions = (size_t)t->d.most_len;
+    size_t most = (size_t)most_prompt(t);
     if (text_line_encode(l, t->d.run.target, 1 << 20, -1) == SIZE_MAX)
         return decoding_fail(&t->d, WEFT_NO_MEMORY, "prompt", "out of memory");
-    size_t kept = l->n_ids < positions ? l->n_ids : positions - 1;
+    size_t kept = l->n_ids < most ? l->n_ids : most;
     t->cut += kept < l->n_ids;
     int32_t *ids = calloc(kept + 1, sizeof *ids);
     if (!ids) return decoding_fail(&t->d, WEFT_NO_MEMORY, "prompt", "out of memory");
@@ -109,7 +124,8 @@ int cmd_generate(int argc, char **argv)
                 (a.prompt ? decoding_text(&t.d, &work, a.prompt) : decoding_input(&t.d, &work, 0));
     if (t.cut)
         fprintf(stderr, "weft: %zu prompts had more than %lld tokens; their beginning was cut\n",
-                t.cut, (long long)t.d.most_len - 1);
+                t.cut, (long long)most_prompt(&t));
+    decoding_print_notes(&t.d);
     if (good && a.shared.stats) decoding_print_stats(&t.d);
     int status = good ? EXIT_GOOD : tool_fail(&t.d.error);
     decoding_close(&t.d);

@@ -1,5 +1,6 @@
 /* weft score: BLEU and chrF of translations against references. */
 #include "score.h"
+#include "texts.h"
 #include "tool.h"
 
 #include <errno.h>
@@ -32,6 +33,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case ARGP_KEY_ARG:
         if (a->n == 1 + MOST_REFERENCES)
             argp_error(state, "at most %d references", MOST_REFERENCES);
+        for (size_t i = 0; i < a->n; i++)
+            if (!strcmp(text, "-") && !strcmp(a->file[i], "-"))
+                argp_error(state, "standard input can be one file only");
         a->file[a->n++] = text;
         return 0;
     case ARGP_KEY_END:
@@ -69,11 +73,13 @@ static bool read_lines(scorer *s)
 {
     bool all = true;
     for (size_t i = 0; i < s->a->n; i++) {
-        if (getline(&s->line[i], &s->capacity[i], s->file[i]) < 0) {
+        size_t length;
+        if (!texts_read_line(s->file[i], &s->line[i], &s->capacity[i], &length)) {
             all = false;
             continue;
         }
-        s->line[i][strcspn(s->line[i], "\r\n")] = 0;
+        for (size_t k = 0; k < length; k++)
+            if (!s->line[i][k]) s->line[i][k] = ' ';
         s->lines[i]++;
     }
     return all;

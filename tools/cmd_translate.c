@@ -41,7 +41,8 @@ enum {
 static const struct argp_option options[] = {
     {"chunk", KEY_CHUNK, "N", 0,
      "lines to read before the first comes out (default: 1024, from a terminal 1)", 0},
-    {"beam", KEY_BEAM, "N", 0, "open hypotheses of beam search (default 1: greedy)", 1},
+    {"beam", KEY_BEAM, "N", 0,
+     "open hypotheses of beam search (default: those of --nbest; 1: greedy)", 1},
     {"length-penalty", KEY_PENALTY, "A", 0,
      "scores are divided by the length's penalty to the power of A (default 0.6)", 1},
     {"penalty", KEY_PENALTY_KIND, PENALTIES, 0, "(5 + length) / 6 (default), or the length", 1},
@@ -49,10 +50,12 @@ static const struct argp_option options[] = {
      "stop once as many hypotheses have ended as there are beams (default), or once none can "
      "become better",
      1},
-    {"nbest", KEY_NBEST, "N", 0, "print the N best as LINE ||| TEXT ||| SCORE", 1},
+    {"nbest", KEY_NBEST, "N", 0,
+     "print the N best, or with --sample N draws, as LINE ||| TEXT ||| SCORE", 1},
     {"max-length", KEY_MAX_LENGTH, "N", 0, "most tokens of a translation (default 256)", 1},
     {"max-ratio", KEY_MAX_RATIO, "R", 0,
-     "and at most R times those of its source, and 10 (default 2)", 1},
+     "and at most R times those of its source, and 10, if not fewer than --min-length (default 2)",
+     1},
     {"max-source", KEY_MAX_SOURCE, "N", 0, "tokens of a source beyond N are left out (default 256)",
      1},
     {"sample", KEY_SAMPLE, NULL, 0, "draw tokens by their probabilities", 2},
@@ -116,7 +119,15 @@ static error_t parse(int key, char *text, struct argp_state *state)
         a->head = tool_number(text, "a head", 0, 1000, state);
         return 0;
     case ARGP_KEY_END:
-        if (a->nbest > a->beams) a->beams = a->nbest;
+        if (a->beams && a->nbest > a->beams) argp_error(state, "--nbest is more than --beam");
+        if (a->beams && a->sample) argp_error(state, "--sample draws, --beam searches: one only");
+        if (a->shared.draws && !a->sample)
+            argp_error(state, "temperature, top-k, top-p and seed are of --sample");
+        if (a->sample && a->shared.temperature == 0)
+            argp_error(state, "--sample needs a temperature over 0");
+        if (a->shared.min_length >= a->max_length)
+            argp_error(state, "--min-length is not below --max-length");
+        if (!a->beams) a->beams = a->nbest ? a->nbest : 1;
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -132,13 +143,21 @@ typedef struct translator {
     bool drawn; /* the picture, if one is wanted */
 } translator;
 
+/* Tokens of a translation of so many of a source. */
+static int64_t most_tokens(const arguments *a, int64_t source)
+{
+    double most = a->ratio * (double)source + 10, least = (double)a->shared.min_length + 1;
+    if (most < least) most = least;
+    return most < (double)a->max_length ? (int64_t)most : a->max_length;
+}
+
 static bool load(translator *t)
 {
     const arguments *a = t->a;
     decoding *d = &t->d;
-    if (!decoding_open(d, &a->shared, a->beams, a->max_length, a->max_source)) return false;
-    bool sample = a->sample && a->shared.temperature > 0;
-    d->way = sample ? DECODING_SAMPLE : a->beams == 1 ? DECODING_GREEDY : DECODING_BEAM;
+    int64_t most = most_tokens(a, a->max_source);
+    if (!decoding_open(d, &a->shared, a->beams, most, a->max_source)) return false;
+    d->way = a->sample ? DECODING_SAMPLE : a->beams == 1 ? DECODING_GREEDY : DECODING_BEAM;
     d->options.nbest = a->nbest ? a->nbest : 1;
     d->options.penalty = a->penalty;
     d->options.alpha = a->alpha;
@@ -156,8 +175,8 @@ static bool encode(void *context, text_line *l)
     size_t whole = text_line_encode(l, t->d.run.source, room, SPM_EOS);
     if (whole == SIZE_MAX) return decoding_fail(&t->d, WEFT_NO_MEMORY, "source", "out of memory");
     t->cut += whole > room;
-    double most = t->a->ratio * (double)l->n_ids + 10;
-    l->most = most < (double)t->d.most_len ? (int64_t)most : t->d.most_len;
+    l->most = most_tokens(t->a, (int64_t)l->n_ids);
+    if (l->most > t->d.most_len) l->most = t->d.most_len;
     return true;
 }
 
@@ -168,7 +187,7 @@ static weft_value find_weights(translator *t, const weft_graph *g)
 {
     char name[64];
     weft_value found = weft_find(g, "attention");
-    if (weft_is_value(found)) return found;
+    if (weft_is_value(found)) return t->a->layer <= 0 ? found : WEFT_NO_VALUE;
     for (int64_t layer = t->a->layer < 0 ? 0 : t->a->layer;; layer++) {
         snprintf(name, sizeof name, "dec.%lld.cross.weights", (long long)layer);
         weft_value here = weft_find(g, name);
@@ -222,7 +241,9 @@ static bool attention_of(translator *t, const text_line *l, const int32_t *targe
     set_value(t, values, "target_len", length);
     set_value(t, values, "keep_weights", 1);
     bool good = g && t->d.run.model->build(g, values, false, &io) == WEFT_OK;
-    if (!good) decoding_fail(&t->d, WEFT_INTERNAL, "attention", "the model cannot be built");
+    if (!good)
+        decoding_fail(&t->d, WEFT_INTERNAL, "attention",
+                      g ? weft_graph_error(g)->message : "out of memory");
     weft_value weights = good ? find_weights(t, g) : WEFT_NO_VALUE;
     if (good && !weft_is_value(weights))
         good = decoding_fail(&t->d, WEFT_NOT_FOUND, "attention",
@@ -244,7 +265,7 @@ static bool attention_of(translator *t, const text_line *l, const int32_t *targe
 static bool draw_attention(translator *t, const text_line *l)
 {
     const weft_hypothesis *h = &l->found[0];
-    size_t rows = h->length + 1, columns = l->n_ids;
+    size_t rows = h->length + h->ended, columns = l->n_ids;
     int32_t *target = calloc(rows, sizeof *target);
     double *weights = calloc(rows * columns, sizeof *weights);
     const char **labels = calloc(rows + columns, sizeof *labels);
@@ -252,11 +273,11 @@ static bool draw_attention(translator *t, const text_line *l)
     if (!good) decoding_fail(&t->d, WEFT_NO_MEMORY, "attention", "out of memory");
     if (good) {
         target[0] = SPM_BOS;
-        memcpy(target + 1, h->tokens, h->length * sizeof *target);
+        memcpy(target + 1, h->tokens, (rows - 1) * sizeof *target);
         for (size_t i = 0; i < columns; i++) labels[i] = spm_piece(t->d.run.source, l->ids[i]);
         for (size_t i = 0; i < rows; i++)
             labels[columns + i] =
-                spm_piece(t->d.run.target, i + 1 < rows ? h->tokens[i] : (int32_t)SPM_EOS);
+                spm_piece(t->d.run.target, i < h->length ? h->tokens[i] : (int32_t)SPM_EOS);
         good = attention_of(t, l, target, rows, weights);
     }
     if (good) {
@@ -280,9 +301,10 @@ static bool draw_first(void *context, const text_lines *lines)
 {
     translator *t = context;
     for (size_t i = 0; i < lines->n && !t->drawn; i++) {
-        if (!lines->line[i].n_found) continue;
+        const text_line *l = &lines->line[i];
+        if (!l->n_found || l->found[0].length + l->found[0].ended == 0) continue;
         t->drawn = true;
-        return draw_attention(t, &lines->line[i]);
+        return draw_attention(t, l);
     }
     return true;
 }
@@ -291,7 +313,6 @@ int cmd_translate(int argc, char **argv)
 {
     static const struct argp_child shared[] = {{&decoding_argp, 0, NULL, 0}, {0}};
     arguments a = {.shared = DECODING_DEFAULT,
-                   .beams = 1,
                    .max_length = 256,
                    .max_source = 256,
                    .ratio = 2,
@@ -313,6 +334,9 @@ int cmd_translate(int argc, char **argv)
     if (t.cut)
         fprintf(stderr, "weft: %zu of %zu lines had more than %lld tokens and were cut\n", t.cut,
                 t.d.lines, (long long)t.d.most_source);
+    decoding_print_notes(&t.d);
+    if (good && a.picture && !t.drawn)
+        fprintf(stderr, "weft: %s: not drawn, no line has a translation\n", a.picture);
     if (good && a.shared.stats) decoding_print_stats(&t.d);
     int status = good ? EXIT_GOOD : tool_fail(&t.d.error);
     decoding_close(&t.d);

@@ -1,5 +1,6 @@
 /* See decoding.h. */
 #include "decoding.h"
+#include "texts.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -19,19 +20,31 @@ static bool no_memory(decoding *d)
     return decoding_fail(d, WEFT_NO_MEMORY, "decoding", "out of memory");
 }
 
-/* The end of a text, what is never chosen, and what the command line says. */
+/* The end of a text, and what the command line says. */
 static weft_search_options search_options(const decoding_args *a)
 {
-    static const int32_t never[] = {SPM_PAD, SPM_UNK, SPM_BOS};
     return (weft_search_options){.eos = SPM_EOS,
-                                 .banned = never,
-                                 .n_banned = sizeof never / sizeof *never,
                                  .min_len = a->min_length,
                                  .no_repeat_ngram = a->no_repeat,
                                  .temperature = a->temperature,
                                  .top_k = a->top_k,
                                  .top_p = a->top_p,
                                  .seed = (uint64_t)a->seed};
+}
+
+/* What is never chosen: pad, unk, bos, and ids that only the source's vocabulary has (the model has
+ * as many as the larger one). */
+static bool ban(decoding *d)
+{
+    int32_t pieces = spm_size(d->run.target), all = spm_size(d->run.source);
+    size_t extra = all > pieces ? (size_t)(all - pieces) : 0;
+    d->banned = calloc(3 + extra, sizeof *d->banned);
+    if (!d->banned) return no_memory(d);
+    memcpy(d->banned, (int32_t[]){SPM_PAD, SPM_UNK, SPM_BOS}, 3 * sizeof *d->banned);
+    for (size_t i = 0; i < extra; i++) d->banned[3 + i] = pieces + (int32_t)i;
+    d->options.banned = d->banned;
+    d->options.n_banned = 3 + extra;
+    return true;
 }
 
 static int64_t least(int64_t a, int64_t b)
@@ -43,7 +56,7 @@ bool decoding_open(decoding *d, const decoding_args *a, int64_t beams, int64_t m
                    int64_t most_source)
 {
     *d = (decoding){.a = a, .options = search_options(a)};
-    if (!trained_open(&d->run, a->folder, a->checkpoint, &d->error)) return false;
+    if (!trained_open(&d->run, a->folder, a->checkpoint, &d->error) || !ban(d)) return false;
     int64_t most = weft_model_most_positions(d->run.model, d->run.values);
     d->most_len = least(most_len, most);
     d->most_source = least(most_source, most);
@@ -61,6 +74,7 @@ void decoding_close(decoding *d)
 {
     weft_decoder_free(d->decoder);
     trained_close(&d->run);
+    free(d->banned);
 }
 
 /* ---- Lines ---- */
@@ -69,8 +83,8 @@ void decoding_close(decoding *d)
 static bool read_lines(decoding *d, text_lines *lines, size_t most)
 {
     char *text = NULL;
-    size_t capacity = 0;
-    while (lines->n < most && getline(&text, &capacity, stdin) >= 0) {
+    size_t capacity = 0, length;
+    while (lines->n < most && texts_read_line(stdin, &text, &capacity, &length)) {
         if (lines->n == lines->capacity) {
             size_t wanted = lines->capacity ? 2 * lines->capacity : 64;
             text_line *grown = realloc(lines->line, wanted * sizeof *grown);
@@ -81,7 +95,9 @@ static bool read_lines(decoding *d, text_lines *lines, size_t most)
             lines->line = grown;
             lines->capacity = wanted;
         }
-        text[strcspn(text, "\r\n")] = 0;
+        d->invalid += !texts_is_utf8(text, length);
+        for (size_t i = 0; i < length; i++)
+            if (!text[i]) text[i] = ' ';
         lines->line[lines->n++] = (text_line){.text = text, .number = d->lines++};
         text = NULL;
         capacity = 0;
@@ -245,16 +261,32 @@ static char *text_of(const spm *vocabulary, const int32_t *tokens, size_t n)
     }
 }
 
-/* The text of a hypothesis, behind the line's prompt if it goes on from one. */
+/* The text of a hypothesis, behind the line's prompt if it goes on from one: as it was given, since
+ * not all of it may be in the vocabulary, nor all that is be kept. */
 static char *hypothesis_text(const decoding *d, const text_line *l, const weft_hypothesis *h)
 {
-    size_t before = has_source(d) ? 0 : l->n_ids;
-    int32_t *all = calloc(before + h->length + 1, sizeof *all);
+    if (has_source(d)) return text_of(d->run.target, h->tokens, h->length);
+    int32_t *all = calloc(l->n_ids + h->length + 1, sizeof *all);
     if (!all) return NULL;
-    if (before) memcpy(all, l->ids, before * sizeof *all);
-    if (h->length) memcpy(all + before, h->tokens, h->length * sizeof *all);
-    char *text = text_of(d->run.target, all, before + h->length);
+    memcpy(all, l->ids, l->n_ids * sizeof *all);
+    if (h->length) memcpy(all + l->n_ids, h->tokens, h->length * sizeof *all);
+    char *whole = text_of(d->run.target, all, l->n_ids + h->length);
+    char *prompt = text_of(d->run.target, all, l->n_ids), *text = NULL;
     free(all);
+    if (whole && prompt) {
+        size_t before = strlen(prompt), given = strlen(l->text);
+        bool begins = !strncmp(whole, prompt, before);
+        const char *found = begins ? whole + before : whole;
+        if (!begins) given = 0;
+        while (given && *found == ' ' && l->text[given - 1] == ' ') given--;
+        text = malloc(given + strlen(found) + 1);
+        if (text) {
+            memcpy(text, l->text, given);
+            strcpy(text + given, found);
+        }
+    }
+    free(whole);
+    free(prompt);
     return text;
 }
 
@@ -275,6 +307,13 @@ static bool print_lines(decoding *d, const text_lines *lines, bool scores)
     }
     if (good && fflush(stdout) == 0) return true;
     return decoding_fail(d, WEFT_IO, "output", strerror(errno));
+}
+
+void decoding_print_notes(const decoding *d)
+{
+    if (d->invalid)
+        fprintf(stderr, "weft: %zu of %zu lines are not UTF-8; what is not was read as unknown\n",
+                d->invalid, d->lines);
 }
 
 void decoding_print_stats(const decoding *d)

@@ -12,6 +12,7 @@ typedef struct decoding_args {
     int threads;
     int64_t batch, min_length, top_k, seed, no_repeat;
     double temperature, top_p;
+    bool draws; /* options of sampling were given */
     bool stats, recompute;
 } decoding_args;
 #define DECODING_DEFAULT                                                                           \
@@ -53,8 +54,9 @@ typedef struct decoding {
     int64_t most_len, most_source; /* positions that the decoder has */
     decoding_way way;
     weft_search_options options;
-    size_t lines, tokens; /* read; found */
-    double seconds;       /* of searching */
+    int32_t *banned;               /* those of options */
+    size_t lines, invalid, tokens; /* read; of these not UTF-8; found */
+    double seconds;                /* of searching */
     weft_error error;
 } decoding;
 
@@ -88,6 +90,8 @@ bool decoding_input(decoding *d, const decoding_work *work, int64_t chunk);
 /* The same for one line. */
 bool decoding_text(decoding *d, const decoding_work *work, const char *text);
 
+/* Tells on stderr what was wrong with the input. */
+void decoding_print_notes(const decoding *d);
 /* Tells lines, tokens and speed on stderr. */
 void decoding_print_stats(const decoding *d);
 

@@ -50,15 +50,19 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_TEMPERATURE:
         a->temperature = tool_real(text, "a temperature", 0, 1e6, state);
+        a->draws = true;
         return 0;
     case KEY_TOP_K:
         a->top_k = tool_number(text, "a number of tokens", 0, INT32_MAX, state);
+        a->draws = true;
         return 0;
     case KEY_TOP_P:
         a->top_p = tool_real(text, "a probability", 1e-9, 1, state);
+        a->draws = true;
         return 0;
     case KEY_SEED:
         a->seed = tool_number(text, "a seed", 0, INT64_MAX, state);
+        a->draws = true;
         return 0;
     case KEY_NO_REPEAT:
         a->no_repeat = tool_number(text, "a number of tokens", 0, 1000, state);

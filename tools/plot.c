@@ -87,7 +87,8 @@ static void write_heat(const void *picture, FILE *f)
     for (size_t r = 0; r < m->n_rows; r++)
         for (size_t c = 0; c < m->n_columns; c++)
             fprintf(f, "%zu %zu %.6g\n", c, r, m->values[r * m->n_columns + c]);
-    fprintf(f, "END\nplot $cells using 1:2:3 with image pixels\n");
+    fprintf(f, "END\nplot $cells using 1:2:(0.5):(0.5):3 with boxxyerror fillcolor palette "
+               "fillstyle solid noborder\n");
 }
 
 /* What a picture's script is. */

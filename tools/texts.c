@@ -2,7 +2,6 @@
 #include "texts.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,8 +23,18 @@ typedef struct reader {
     size_t n, capacity;
 } reader;
 
-/* Is it UTF-8 (RFC 3629: no overlong form, no surrogate, nothing over U+10FFFF) without zeros? */
-static bool is_utf8(const char *text, size_t length)
+bool texts_read_line(FILE *file, char **line, size_t *capacity, size_t *length)
+{
+    ssize_t n = getline(line, capacity, file);
+    if (n < 0) return false;
+    *length = (size_t)n;
+    if (*length && (*line)[*length - 1] == '\n') --*length;
+    if (*length && (*line)[*length - 1] == '\r') --*length;
+    (*line)[*length] = 0;
+    return true;
+}
+
+bool texts_is_utf8(const char *text, size_t length)
 {
     const unsigned char *s = (const unsigned char *)text, *end = s + length;
     while (s < end) {
@@ -50,15 +59,10 @@ static size_t code_points(const reader *r)
     return n;
 }
 
-/* The next line without its end; false at the end of the file. */
+/* The next line, the first one without a byte order mark. */
 static bool read_line(reader *r, bool first)
 {
-    ssize_t n = getline(&r->line, &r->size, r->file);
-    if (n < 0) return false;
-    r->length = (size_t)n;
-    if (r->length && r->line[r->length - 1] == '\n') r->length--;
-    if (r->length && r->line[r->length - 1] == '\r') r->length--;
-    r->line[r->length] = 0;
+    if (!texts_read_line(r->file, &r->line, &r->size, &r->length)) return false;
     if (first && r->length >= 3 && !memcmp(r->line, "\xEF\xBB\xBF", 3)) {
         r->length -= 3;
         memmove(r->line, r->line + 3, r->length + 1);
@@ -110,8 +114,8 @@ static weft_status read_all(weft_corpus *corpus, reader *source, reader *target,
         if (!more_b || (source->file && !more_a))
             return check_end(source, target, more_a, more_b, counts->lines, error);
         counts->lines++;
-        if ((source->file && !is_utf8(source->line, source->length)) ||
-            !is_utf8(target->line, target->length)) {
+        if ((source->file && !texts_is_utf8(source->line, source->length)) ||
+            !texts_is_utf8(target->line, target->length)) {
             counts->invalid++;
             continue;
         }

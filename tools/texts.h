@@ -6,8 +6,16 @@
 
 #include <weft/train.h>
 
+#include <stdio.h>
+
 /* Loads a vocabulary; NULL after an error. */
 spm *texts_vocabulary(const char *path, weft_error *error);
+
+/* The next line without its end (LF or CRLF), zeros within it included; false at the end of the
+ * file or when it cannot be read. The caller frees *line. */
+bool texts_read_line(FILE *file, char **line, size_t *capacity, size_t *length);
+/* Is it UTF-8 (RFC 3629: no overlong form, no surrogate, nothing over U+10FFFF) without zeros? */
+bool texts_is_utf8(const char *text, size_t length);
 
 typedef struct texts_counts {
     size_t lines;   /* of each file */

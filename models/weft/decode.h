@@ -71,8 +71,8 @@ WEFT_API weft_status weft_decoder_read(weft_decoder *decoder, const int32_t *tok
 /* From now on there are n sentences: i is what sentences[i] was, i or a later one. Steps cost less.
  * Not for a model without steps. Until the next start. */
 WEFT_API weft_status weft_decoder_keep(weft_decoder *decoder, const int32_t *sentences, size_t n);
-/* What the step gave: [rows, vocab], of the model's dtype, valid until the next step. False before
- * the first. */
+/* What the step gave: [rows, vocab], of the model's dtype, valid until the next step or keep. False
+ * before the first step. */
 WEFT_API bool weft_decoder_logits(const weft_decoder *decoder, weft_tensor *logits);
 WEFT_API bool weft_decoder_log_probs(const weft_decoder *decoder, weft_tensor *log_probs);
 WEFT_API const weft_error *weft_decoder_error(const weft_decoder *decoder);
@@ -177,7 +177,7 @@ WEFT_API weft_search_result *weft_search_sample(const weft_search_model *model,
  * left out. Temperature, top_k, top_p as above. */
 WEFT_API size_t weft_sample_candidates(const double *log_probs, size_t n, double temperature,
                                        int64_t top_k, double top_p, int32_t *ids, double *probs);
-/* The penalty's value for a length. */
+/* The penalty's value for a length; 1 for none. */
 WEFT_API double weft_length_penalty_value(weft_length_penalty penalty, double alpha, size_t length);
 
 #ifdef __cplusplus
