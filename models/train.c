@@ -432,7 +432,9 @@ static weft_status resume(weft_trainer *t)
         return fail(t, WEFT_BAD_FILE, "checkpoint", "\"train.state\" is incomplete");
     s->step = strtoull(step, NULL, 10);
     status = check_same(t, "seed", seed, t->o.seed);
-    if (status == WEFT_OK) status = check_same(t, "batches an epoch:", batches, t->n_batches);
+    if (status == WEFT_OK)
+        status = check_same(t, "batches an epoch (which texts, lengths and tokens a batch give):",
+                            batches, t->n_batches);
     if (status == WEFT_OK) status = check_same(t, "accumulate", accumulate, t->o.accumulate);
     return status;
 }
@@ -485,7 +487,7 @@ static void copy_model(const weft_trainer *t, weft_params *to)
 
 weft_status weft_trainer_save_model(weft_trainer *trainer, const char *path)
 {
-    static const char *const metas[] = {"model", "model_options", "step"};
+    static const char *const metas[] = {"model", "model_options", "step", "recipe"};
     weft_trainer *t = trainer;
     if (!t) return WEFT_BAD_ARGUMENT;
     memset(&t->error, 0, sizeof t->error);
@@ -494,9 +496,11 @@ weft_status weft_trainer_save_model(weft_trainer *trainer, const char *path)
     weft_params *copy = status == WEFT_OK ? weft_params_new() : NULL;
     if (status == WEFT_OK && !copy) status = out_of_memory(t);
     if (status == WEFT_OK) status = weft_params_init(copy, p->graph, t->o.seed, &t->error);
-    for (size_t i = 0; status == WEFT_OK && i < sizeof metas / sizeof *metas; i++)
-        if (weft_params_set_meta(copy, metas[i], weft_params_meta(t->params, metas[i])) != WEFT_OK)
+    for (size_t i = 0; status == WEFT_OK && i < sizeof metas / sizeof *metas; i++) {
+        const char *text = weft_params_meta(t->params, metas[i]);
+        if (text && weft_params_set_meta(copy, metas[i], text) != WEFT_OK)
             status = out_of_memory(t);
+    }
     if (status == WEFT_OK) {
         copy_model(t, copy);
         status = weft_params_save(copy, path, &t->error);
@@ -506,6 +510,33 @@ weft_status weft_trainer_save_model(weft_trainer *trainer, const char *path)
 }
 
 /* ---- The trainer ---- */
+
+static bool has_averages(const weft_params *params)
+{
+    for (size_t i = 0; i < weft_params_count(params); i++)
+        if (!strncmp(weft_params_name(params, i), "ema.", 4)) return true;
+    return false;
+}
+
+/* Of a training that went on without averages so far, they begin with the parameters. */
+static void begin_averages(weft_trainer *t)
+{
+    for (size_t i = 0; i < weft_params_count(t->params); i++) {
+        const char *name = weft_params_name(t->params, i);
+        weft_tensor from, into;
+        if (strncmp(name, "ema.", 4) != 0 || !weft_params_get(t->params, name + 4, &from)) continue;
+        weft_params_get(t->params, name, &into);
+        memcpy(into.data, from.data,
+               (size_t)weft_shape_numel(from.shape) * weft_dtype_bytes(from.dtype));
+    }
+}
+
+static weft_status plan_first(weft_trainer *t)
+{
+    weft_batch_shape shape = weft_batches_shape(t->batches, 0);
+    if (t->o.accumulate == 1) return need(t, PLAN_STEP, shape) ? WEFT_OK : t->error.status;
+    return need(t, PLAN_SUM, shape) && need(t, PLAN_APPLY, shape) ? WEFT_OK : t->error.status;
+}
 
 static weft_status set_up(weft_trainer *t)
 {
@@ -527,10 +558,10 @@ static weft_status set_up(weft_trainer *t)
     if (status != WEFT_OK) return status;
     if (o->ema > 0 && !(t->averaged = weft_params_new())) return out_of_memory(t);
     weft_batches_start(t->batches, t->state.epoch);
-    /* What is wrong with a model shows before the first step. */
-    weft_batch_shape shape = weft_batches_shape(t->batches, 0);
-    if (o->accumulate == 1) return need(t, PLAN_STEP, shape) ? WEFT_OK : t->error.status;
-    return need(t, PLAN_SUM, shape) && need(t, PLAN_APPLY, shape) ? WEFT_OK : t->error.status;
+    bool begins = t->state.step && !has_averages(t->params);
+    status = plan_first(t); /* what is wrong with a model shows before the first step */
+    if (status == WEFT_OK && begins) begin_averages(t);
+    return status;
 }
 
 weft_trainer *weft_trainer_new(const weft_trainer_options *options, weft_batches *batches,

@@ -447,6 +447,33 @@ static void test_moving_average(void)
     close_rig(&r);
 }
 
+/* A training that goes on with an average that it did not have begins it with the parameters. */
+static void test_late_average(void)
+{
+    const char *name = "enc.0.ffn.in.weight";
+    char path[64];
+    snprintf(path, sizeof path, "/tmp/weft-late-%ld.safetensors", (long)getpid());
+    for (uint32_t accumulate = 1; accumulate <= 2; accumulate++) {
+        weft_trainer_options o = trainer_options();
+        o.accumulate = accumulate;
+        rig r = open_rig(&o, 4, 20, NULL);
+        take_steps(&r, 6);
+        weft_tensor p, ema;
+        CU_ASSERT_EQUAL(weft_trainer_save(r.trainer, path), WEFT_OK);
+        close_rig(&r);
+        o.ema = 0.25;
+        r = open_rig(&o, 4, 20, path);
+        CU_ASSERT_TRUE_FATAL(weft_params_get(r.params, name, &p));
+        double before = ((double *)p.data)[5];
+        take_steps(&r, 1);
+        CU_ASSERT_TRUE_FATAL(weft_params_get(r.params, "ema.enc.0.ffn.in.weight", &ema));
+        CU_ASSERT_TRUE(
+            near(((double *)ema.data)[5], 0.25 * before + 0.75 * ((double *)p.data)[5]));
+        unlink(path);
+        close_rig(&r);
+    }
+}
+
 static bool same_files(const char *a, const char *b)
 {
     FILE *x = fopen(a, "rb"), *y = fopen(b, "rb");
@@ -767,6 +794,7 @@ void train_tests(void)
     CU_add_test(suite, "unigram entropy", test_entropy);
     CU_add_test(suite, "accumulated gradients equal one large batch", test_accumulation);
     CU_add_test(suite, "moving average", test_moving_average);
+    CU_add_test(suite, "a moving average that begins late", test_late_average);
     CU_add_test(suite, "a resumed training has the same bits", test_resume);
     CU_add_test(suite, "best and stale evaluations", test_judging);
     CU_add_test(suite, "an infinite parameter stops the step", test_infinite_parameter);

@@ -83,6 +83,10 @@ if [ -d /proc/self ]; then
     expect 1 "cannot be made" "${pair[@]}" --out /proc/weft --steps 1
     expect 1 "cannot be written" "${pair[@]}" --out /proc/self --steps 1
 fi
+expect 1 "is above its peak, 1e-09 (--floor)" "${pair[@]}" --lr 1e-9 --out bad --steps 1
+expect 0 "minutes=0.001" "$weft" train recipes/small.json --minutes 0.001 --out by-time
+grep -q '"steps":	0' by-time/recipe.json || fail "--minutes is not instead of the steps of a recipe"
+expect 1 "--data cannot place them" "$weft" train from-recipe/recipe.json --data moved --out bad
 expect 1 "tied=0" "${pair[@]}" --shared-vocab=false --out bad --steps 1
 
 # ---- Texts ----
@@ -140,6 +144,8 @@ expect 0 " bits a character" "$weft" train --out few-run --validate few-run/best
 best=$(grep '"best":true' from-recipe/metrics.jsonl | tail -n 1 | sed 's/.*_loss"\(:[0-9.]*\),.*/\1/')
 grep -qF "\"validation_loss\"$best" log || fail "validated again, a checkpoint has $(cat log), not $best"
 cmp from-recipe/model.safetensors elsewhere/again/model.safetensors || fail "validation has trained"
+printf '\x08\0\0\0\0\0\0\0{}      ' >bare.safetensors
+expect 1 "does not tell which model" "$weft" train --out from-recipe --validate bare.safetensors
 expect 1 "was made with" "$weft" train --out from-recipe --validate from-recipe/best.safetensors d_model=32
 expect 1 "names no text to validate with" "$weft" train --out paper --valid-source "" --valid-target "" \
     --validate paper/best.safetensors
@@ -172,6 +178,18 @@ cmp whole/best.safetensors parts/best.safetensors || fail "its best checkpoint d
 expect 0 "finished after 60" "$weft" train --resume --out parts
 expect 0 "finished after 62" "$weft" train --resume --out parts --steps 62
 expect 1 "was made with d_model=16, not 32" "${resumed[@]}" --out parts --resume d_model=32
+expect 1 "batches an epoch (which texts" "$weft" train --resume --out parts --batch-tokens 512
+expect 0 "finished after 62" "$weft" train --resume --out parts # a refused run has changed nothing
+expect 0 ", best validation loss " "$weft" train --resume --out parts
+awk 'match($0, /"seconds":[0-9.]+/) { s = substr($0, RSTART + 10, RLENGTH - 10); if (s + 0 < last) exit 1; last = s + 0 }' \
+    parts/metrics.jsonl || fail "the seconds of a resumed run go back"
+cp -r whole lone && rm lone/model.safetensors
+expect 1 "is there without model.safetensors" "${resumed[@]}" --out lone --resume
+cmp whole/best.safetensors lone/best.safetensors || fail "a refused run has taken the best checkpoint"
+# Back to a kept checkpoint: those after it are of a run that is given up.
+cp -r from-recipe back && mv back/step-8.safetensors back/model.safetensors
+expect 0 "finished after 8" "$weft" train --resume --out back --steps 8
+[ "$(cd back && echo step-*)" = "step-8.safetensors" ] || fail "kept: $(cd back && echo step-*)"
 expect 1 "is there already" "${resumed[@]}" --out parts
 
 # ---- Early stopping, average, plot ----
@@ -180,6 +198,8 @@ expect 0 "stopped early after 6 steps" "${pair[@]}" --lr 1e-9 --steps 100 --vali
 expect 0 "mean of 2" "$weft" average parts/step-*.safetensors -o mean.safetensors
 expect 1 "another model" "$weft" average gpt/best.safetensors mean.safetensors -o x.safetensors
 expect 2 "are needed" "$weft" average mean.safetensors
+mkfifo pipe
+expect 1 "pipe: is no plain file" "$weft" average mean.safetensors -o pipe
 if command -v gnuplot >/dev/null; then
     expect 0 "" "$weft" plot whole parts -o loss.svg
     grep -q "whole: validation" loss.svg || fail "no curve in the plot"
@@ -189,10 +209,11 @@ fi
 expect 1 "none/metrics.jsonl: cannot be opened" "$weft" plot none -o x.svg
 
 # ---- Signals ----
-for signal in INT TERM; do
+for signal in INT TERM HUP; do
     "${pair[@]}" --minutes 5 --out "signal-$signal" >log 2>&1 &
     pid=$!
     for _ in $(seq 300); do grep -q "^step" log && break; sleep 0.02; done
+    expect 1 "another weft train is at work" "${pair[@]}" --minutes 5 --out "signal-$signal" --resume
     kill -$signal $pid
     if ! wait $pid || ! grep -q "stopped by a signal after" log; then
         fail "SIG$signal"
@@ -200,6 +221,10 @@ for signal in INT TERM; do
     fi
     [ -s "signal-$signal/model.safetensors" ] || fail "no checkpoint after SIG$signal"
 done
+
+# Nobody reads what it prints: it goes on, and all is saved.
+"${pair[@]}" --steps 40 --log-seconds 0 --out unread 2>log | grep -q "^step"
+expect 0 "finished after 40" "$weft" train --resume --out unread
 
 # ---- A full disk ----
 expect 0 "finished after 4" "${pair[@]}" --steps 4 --out full

@@ -88,6 +88,13 @@ static bool check_recipe(training *t)
     if (pairs && !r->data_valid_source[0] != !r->data_valid_target[0])
         return training_fail(t, WEFT_BAD_ARGUMENT, "train",
                              "validation needs both --valid-source and --valid-target");
+    if (r->schedule_kind != WEFT_SCHEDULE_CONSTANT && r->schedule_lr > 0 &&
+        r->schedule_floor > r->schedule_lr) {
+        weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "train",
+                       "the floor of the learning rate, %g, is above its peak, %g (--floor)",
+                       r->schedule_floor, r->schedule_lr);
+        return false;
+    }
     return recipe_resolve(r, &t->error);
 }
 
@@ -342,16 +349,30 @@ static const char *ended(const loop *l)
     return NULL;
 }
 
+/* From here on there is something to save. A second signal ends the program at once. */
+static void handle_signals(void)
+{
+    struct sigaction save_and_leave = {.sa_handler = on_signal,
+                                       .sa_flags = SA_RESETHAND | SA_RESTART},
+                     ignore = {.sa_handler = SIG_IGN}, hangup;
+    sigaction(SIGINT, &save_and_leave, NULL);
+    sigaction(SIGTERM, &save_and_leave, NULL);
+    sigaction(SIGHUP, NULL, &hangup);
+    if (hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &save_and_leave, NULL); /* not of nohup */
+    sigaction(SIGPIPE, &ignore, NULL); /* nobody reads the progress any more */
+}
+
 static bool run_loop(loop *l)
 {
     training *t = l->t;
     const char *spent = weft_params_meta(t->params, "train.seconds");
     weft_trainer_state s = weft_trainer_get_state(t->trainer);
-    l->spent_before = spent ? strtod(spent, NULL) : 0;
+    l->spent_before = spent && !t->r.schedule_steps ? strtod(spent, NULL) : t->spent;
     l->begin = tool_seconds();
     l->first_step = s.step;
     l->valid = NAN;
     t->saved = t->resume;
+    handle_signals();
     if (!save(l)) return false;
     while (!(l->end = ended(l)))
         if (!one_step(l)) return false;
@@ -376,7 +397,7 @@ static int report(loop *l)
     double entropy = t->valid ? weft_unigram_entropy(t->train_text, t->valid_text,
                                                      training_vocab_size(t), SPM_EOS)
                               : NAN;
-    progress(l, true);
+    if (s.step != l->first_step) progress(l, true);
     if (t->json) {
         cJSON *json = cJSON_CreateObject();
         cJSON_AddNumberToObject(json, "steps", (double)s.step);
@@ -401,6 +422,8 @@ static int report(loop *l)
         print_validation(t, l->valid);
         printf(" (best %.3f at step %" PRIu64 "; unigram entropy of the target text: %.3f)", s.best,
                s.best_step, entropy);
+    } else if (isfinite(s.best)) {
+        printf(", best validation loss %.3f at step %" PRIu64, s.best, s.best_step);
     }
     printf("\nsaved %s\n", t->model_path);
     return EXIT_GOOD;
@@ -434,6 +457,8 @@ static int validate_only(training *t)
     double nll = NAN;
     bool good = check_recipe(t) && weft_params_load(t->params, t->validate, &t->error) == WEFT_OK &&
                 training_vocabularies(t, false) && training_texts(t) && fix_model_options(t);
+    if (good && !weft_params_meta(t->params, "model"))
+        good = training_fail(t, WEFT_BAD_FILE, t->validate, "does not tell which model it is of");
     if (good && !t->valid)
         good = training_fail(t, WEFT_BAD_ARGUMENT, t->r.run_out,
                              "the recipe names no text to validate with");
@@ -462,7 +487,7 @@ static int train(training *t)
     if (t->validate) return validate_only(t);
     bool good = check_recipe(t) && training_prepare_folder(t) &&
                 training_vocabularies(t, !t->resume) && training_texts(t) && fix_model_options(t) &&
-                training_write_recipe(t) && print_recipe(t) && make_trainer(t) &&
+                print_recipe(t) && make_trainer(t) && training_write_recipe(t) &&
                 training_open_metrics(t, weft_trainer_get_state(t->trainer).step);
     if (good) {
         prepare_progress(&l);
@@ -476,6 +501,7 @@ static int train(training *t)
 static void free_training(training *t)
 {
     if (t->metrics) fclose(t->metrics);
+    if (t->lock > 0) close(t->lock);
     weft_trainer_free(t->trainer);
     weft_batches_free(t->train);
     weft_batches_free(t->valid);
@@ -517,9 +543,7 @@ int cmd_train(int argc, char **argv)
     int status = EXIT_ERROR;
     if (load_recipe(&a)) {
         argp_parse(&argp, argc, argv, 0, NULL, &a);
-        struct sigaction action = {.sa_handler = on_signal}, ignore = {.sa_handler = SIG_IGN};
-        sigaction(SIGINT, &action, NULL);
-        sigaction(SIGTERM, &action, NULL);
+        struct sigaction ignore = {.sa_handler = SIG_IGN};
         /* Writing beyond a limit of the file size is an error like others. */
         sigaction(SIGXFSZ, &ignore, NULL);
         status = train(&t);

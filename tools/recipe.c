@@ -226,6 +226,7 @@ bool recipe_take(recipe *r, int key, const char *text, struct argp_state *state)
     if (o->kind == FLAG && !text) text = "true";
     if (!set_from_text(r, o, text))
         argp_error(state, "--%s: \"%s\" is not %s", o->option, text, wanted(o, what, sizeof what));
+    if (!strcmp(o->option, "minutes") && r->schedule_minutes > 0) r->schedule_steps = 0;
     return true;
 }
 
@@ -381,6 +382,15 @@ static bool load_all(recipe *r, const cJSON *json, const char *path, weft_error 
     return true;
 }
 
+static bool has_relative_file(const recipe *r)
+{
+    for (size_t i = 0; i < N_ROWS; i++) {
+        const char *const *name = read_field(r, &rows[i]);
+        if (rows[i].kind == FILE_NAME && (*name)[0] && (*name)[0] != '/') return true;
+    }
+    return false;
+}
+
 bool recipe_load(recipe *r, const char *path, const char *data, weft_error *error)
 {
     cJSON *json = read_json(path, error);
@@ -388,6 +398,8 @@ bool recipe_load(recipe *r, const char *path, const char *data, weft_error *erro
     bool good = load_all(r, json, path, error);
     cJSON_Delete(json);
     if (!good) return false;
+    if (data && !has_relative_file(r))
+        return refuse(error, path, "names its files with their folders: --data cannot place them");
     char *own = folder_of(path), *folder = NULL;
     if (data)
         folder = strdup(data);

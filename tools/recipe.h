@@ -52,7 +52,7 @@
     X(schedule, floor, REAL, 3e-5, 0, 100, "", "floor", "learning rate that a decay ends at")      \
     X(schedule, warmup, WHOLE, 200, 0, 1e9, "", "warmup", "steps up to the peak")                  \
     X(schedule, steps, WHOLE, 0, 0, 1e9, "", "steps", "in all; 0: by time")                        \
-    X(schedule, minutes, REAL, 5, 0, 1e6, "", "minutes", "time for training if steps are 0")       \
+    X(schedule, minutes, REAL, 5, 0, 1e6, "", "minutes", "time for training, instead of steps")    \
     X(run, out, TEXT, "", 0, 0, "", "out", "folder of the run")                                    \
     X(run, seed, WHOLE, 1, 0, 1e15, "", "seed", "of parameters, order, dropout and masks")         \
     X(run, threads, WHOLE, 0, 0, 1024, "", "threads", "0: all")                                    \

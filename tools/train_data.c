@@ -176,7 +176,8 @@ double training_bits_per_character(const training *t, double nll)
 {
     weft_batch_counts c = weft_batches_counts(t->valid);
     bool next_token = t->mode == WEFT_BATCH_BLOCKS || t->mode == WEFT_BATCH_LINES;
-    if (!next_token || c.cut || !t->valid_characters) return NAN;
+    bool all = !t->r.run_valid_batches || (size_t)t->r.run_valid_batches >= c.batches;
+    if (!next_token || !all || c.cut || !t->valid_characters) return NAN;
     return nll * (double)c.tokens / (double)t->valid_characters / log(2);
 }
 

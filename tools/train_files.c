@@ -3,9 +3,11 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -38,12 +40,25 @@ static bool make_folders(training *t, const char *path)
     return true;
 }
 
+/* Two processes would write into one another's files. Where folders cannot be locked, none is. */
+static bool lock_folder(training *t)
+{
+    t->lock = open(t->r.run_out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (t->lock < 0 || flock(t->lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return true;
+    return training_fail(t, WEFT_IO, t->r.run_out, "another weft train is at work in this folder");
+}
+
 bool training_prepare_folder(training *t)
 {
-    if (!make_folders(t, t->r.run_out) ||
-        !training_path(t, t->model_path, sizeof t->model_path, "model.safetensors"))
+    char best[4096];
+    if (!make_folders(t, t->r.run_out) || !lock_folder(t) ||
+        !training_path(t, t->model_path, sizeof t->model_path, "model.safetensors") ||
+        !training_path(t, best, sizeof best, "best.safetensors"))
         return false;
     bool there = access(t->model_path, F_OK) == 0;
+    if (!there && access(best, F_OK) == 0)
+        return training_fail(t, WEFT_BAD_ARGUMENT, best,
+                             "is there without model.safetensors: another --out keeps it");
     if (there && !t->resume)
         return training_fail(t, WEFT_BAD_ARGUMENT, t->model_path,
                              "is there already: --resume goes on with it, another --out keeps it");
@@ -71,8 +86,9 @@ bool training_write_recipe(training *t)
 
 /* ---- Metrics ---- */
 
-/* The bytes of a file's first lines, as far as they are whole and of steps up to `step`. */
-static size_t lines_up_to(char *text, size_t length, uint64_t step)
+/* The bytes of a file's first lines, as far as they are whole and of steps up to `step`; and the
+ * seconds of the last one. */
+static size_t lines_up_to(char *text, size_t length, uint64_t step, double *seconds)
 {
     size_t kept = 0;
     while (kept < length) {
@@ -80,7 +96,9 @@ static size_t lines_up_to(char *text, size_t length, uint64_t step)
         if (!end) break;
         cJSON *json = cJSON_ParseWithLength(line, (size_t)(end - line));
         const cJSON *at = cJSON_GetObjectItemCaseSensitive(json, "step");
+        const cJSON *time = cJSON_GetObjectItemCaseSensitive(json, "seconds");
         bool good = cJSON_IsNumber(at) && at->valuedouble <= (double)step;
+        if (good && cJSON_IsNumber(time)) *seconds = time->valuedouble;
         cJSON_Delete(json);
         if (!good) break;
         kept = (size_t)(end - text) + 1;
@@ -93,8 +111,10 @@ bool training_open_metrics(training *t, uint64_t step)
     char path[4096];
     size_t length = 0;
     if (!training_path(t, path, sizeof path, "metrics.jsonl")) return false;
-    char *text = t->resume ? tool_read_file(path, &length, NULL) : NULL;
-    size_t kept = text ? lines_up_to(text, length, step) : 0;
+    bool there = t->resume && access(path, F_OK) == 0;
+    char *text = there ? tool_read_file(path, &length, &t->error) : NULL;
+    if (there && !text) return false;
+    size_t kept = text ? lines_up_to(text, length, step, &t->spent) : 0;
     bool good = tool_replace_file(path, text ? text : "", kept, &t->error);
     free(text);
     if (!good) return false;
@@ -118,44 +138,63 @@ static bool step_of(const char *name, uint64_t *step)
     return !strcmp(end, ".safetensors");
 }
 
-/* Removes the oldest kept checkpoints beyond those to keep, one by one. */
-static void forget_old(training *t)
+static bool step_path(training *t, char *path, size_t size, uint64_t step)
+{
+    char name[64];
+    snprintf(name, sizeof name, "step-%" PRIu64 ".safetensors", step);
+    return training_path(t, path, size, name);
+}
+
+/* Removes kept checkpoints, one by one: those of steps after `now`, which a run that went back has
+ * given up, and the oldest beyond those to keep. */
+static void forget_old(training *t, uint64_t now)
 {
     for (;;) {
         DIR *folder = opendir(t->r.run_out);
-        uint64_t step, oldest = UINT64_MAX;
+        uint64_t step, oldest = UINT64_MAX, newest = 0;
         int64_t count = 0;
         if (!folder) return;
         for (const struct dirent *e = readdir(folder); e; e = readdir(folder)) {
             if (!step_of(e->d_name, &step)) continue;
             count++;
             if (step < oldest) oldest = step;
+            if (step > newest) newest = step;
         }
         closedir(folder);
-        if (count <= t->r.run_keep) return;
-        char name[64], path[4096];
-        snprintf(name, sizeof name, "step-%" PRIu64 ".safetensors", oldest);
-        if (!training_path(t, path, sizeof path, name) || unlink(path) != 0) return;
+        if (count <= t->r.run_keep && newest <= now) return;
+        char path[4096];
+        if (!step_path(t, path, sizeof path, newest > now ? newest : oldest) || unlink(path) != 0)
+            return;
     }
 }
 
 /* A second name for the checkpoint just written; where links cannot be had, a second file. */
 static bool keep(training *t, uint64_t step)
 {
-    char name[64], path[4096];
-    snprintf(name, sizeof name, "step-%" PRIu64 ".safetensors", step);
-    if (!training_path(t, path, sizeof path, name)) return false;
+    char path[4096];
+    if (!step_path(t, path, sizeof path, step)) return false;
     unlink(path);
     if (link(t->model_path, path) != 0 && weft_params_save(t->params, path, &t->error) != WEFT_OK)
         return false;
-    forget_old(t);
+    forget_old(t, step);
     return true;
+}
+
+static bool is_kept(training *t, uint64_t step)
+{
+    char path[4096];
+    return step_path(t, path, sizeof path, step) && access(path, F_OK) == 0;
 }
 
 bool training_save(training *t)
 {
     uint64_t step = weft_trainer_get_state(t->trainer).step;
-    if (t->saved) return true;
+    bool keeps = t->r.run_keep > 0 && step > 0;
+    /* A run may have been killed between its saving and its keeping. */
+    if (t->saved) return !keeps || is_kept(t, step) || keep(t, step);
+    /* The checkpoint is not to be newer than the metrics, should the machine fail. */
+    if (fsync(fileno(t->metrics)) != 0 && errno != EINVAL && errno != EROFS)
+        return cannot(t, "metrics.jsonl", "written", errno);
     if (!t->r.schedule_steps) {
         char text[64];
         snprintf(text, sizeof text, "%.3f", t->spent);
@@ -166,7 +205,7 @@ bool training_save(training *t)
         return false;
     }
     t->saved = true;
-    return t->r.run_keep == 0 || step == 0 || keep(t, step);
+    return !keeps || keep(t, step);
 }
 
 bool training_save_best(training *t)

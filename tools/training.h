@@ -19,6 +19,7 @@ typedef struct training {
     weft_trainer *trainer;
     FILE *metrics;
     char vocabulary_path[2][4096], model_path[4096];
+    int lock;     /* the open folder, by which it is this process's; 0: not yet */
     bool saved;   /* since then the trainer has not changed */
     double spent; /* seconds of this run and those that it goes on with */
     weft_error error;
@@ -40,7 +41,7 @@ double training_model_option(const recipe *r, const char *name, double otherwise
 int64_t training_vocab_size(const training *t);
 /* A next-token model's bits a character of the validation text, from nats a token: those of all
  * its tokens over the code points of its lines and one for the end of each. NAN for other models
- * and where lines were cut. */
+ * and where lines were cut or not all batches are validated with. */
 double training_bits_per_character(const training *t, double nll);
 
 /* train_files.c: the folder of a run. A path in it, in a buffer of its own. */
@@ -48,7 +49,7 @@ bool training_path(training *t, char *path, size_t size, const char *name);
 /* Makes it, or loads its checkpoint if t->resume, which becomes false if there is none yet. */
 bool training_prepare_folder(training *t);
 bool training_write_recipe(training *t);
-/* Opens the metrics, without the lines of steps after `step`. */
+/* Opens the metrics, without the lines of steps after `step`; t->spent becomes the last one's. */
 bool training_open_metrics(training *t, uint64_t step);
 /* Writes a line and frees it. */
 bool training_write_metrics(training *t, cJSON *line);

@@ -35,7 +35,7 @@ int main(int argc, char **argv)
                                     .schedule = {WEFT_SCHEDULE_COSINE, 1e-2, 1e-4, 10, 100},
                                     .seed = 1};
     weft_params *params = weft_params_new();
-    weft_error none;
+    weft_error none = {0};
     weft_params_load(params, path, &none); /* without such a file it begins */
     weft_trainer *trainer = weft_trainer_new(&options, batches, params, &error);
     if (!trainer) return fprintf(stderr, "%s: %s\n", error.where, error.message), 1;
