@@ -467,8 +467,7 @@ static void test_late_average(void)
         double before = ((double *)p.data)[5];
         take_steps(&r, 1);
         CU_ASSERT_TRUE_FATAL(weft_params_get(r.params, "ema.enc.0.ffn.in.weight", &ema));
-        CU_ASSERT_TRUE(
-            near(((double *)ema.data)[5], 0.25 * before + 0.75 * ((double *)p.data)[5]));
+        CU_ASSERT_TRUE(near(((double *)ema.data)[5], 0.25 * before + 0.75 * ((double *)p.data)[5]));
         unlink(path);
         close_rig(&r);
     }

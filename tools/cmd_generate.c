@@ -120,8 +120,8 @@ int cmd_generate(int argc, char **argv)
     if (a.prompt) a.shared.batch = 1;
     generator t = {.a = &a};
     const decoding_work work = {.context = &t, .encode = encode};
-    bool good = load(&t) &&
-                (a.prompt ? decoding_text(&t.d, &work, a.prompt) : decoding_input(&t.d, &work, 0));
+    bool good =
+        load(&t) && (a.prompt ? decoding_text(&t.d, &work, a.prompt) : decoding_input(&t.d, &work));
     if (t.cut)
         fprintf(stderr, "weft: %zu prompts had more than %lld tokens; their beginning was cut\n",
                 t.cut, (long long)most_prompt(&t));

@@ -118,7 +118,8 @@ static int score_all(scorer *s)
     return s->lines[0] ? EXIT_GOOD : tool_fail_text(s->a->file[0], "has no lines");
 }
 
-static int print_json(const scorer *s, const bleu_result *r, const char *signature)
+static int print_json(const scorer *s, const bleu_result *r, const char *bleu_signature,
+                      const char *chrf_signature)
 {
     cJSON *json = cJSON_CreateObject(), *precisions = cJSON_CreateArray();
     for (int k = 0; k < BLEU_ORDER; k++)
@@ -128,8 +129,9 @@ static int print_json(const scorer *s, const bleu_result *r, const char *signatu
     cJSON_AddNumberToObject(json, "brevity", r->brevity);
     cJSON_AddNumberToObject(json, "length", (double)s->bleu.length);
     cJSON_AddNumberToObject(json, "reference_length", (double)s->bleu.reference_length);
+    cJSON_AddStringToObject(json, "signature", bleu_signature);
     cJSON_AddNumberToObject(json, s->a->plus ? "chrf2++" : "chrf2", chrf_of(&s->chrf));
-    cJSON_AddStringToObject(json, "signature", signature);
+    cJSON_AddStringToObject(json, "chrf_signature", chrf_signature);
     return tool_print_json(json);
 }
 
@@ -137,20 +139,20 @@ static int print(const scorer *s)
 {
     const bleu_result r = bleu_of(&s->bleu);
     const double *p = r.precisions;
-    char shared[64], signature[256];
+    char shared[64], bleu[256], chrf[256];
     double ratio =
         s->bleu.reference_length ? (double)s->bleu.length / (double)s->bleu.reference_length : 0;
     snprintf(shared, sizeof shared, "nrefs:%zu|case:%s|eff:", s->a->n - 1,
              s->a->lowercase ? "lc" : "mixed");
-    snprintf(signature, sizeof signature, "%sno|tok:13a|smooth:exp|version:weft-" TOOL_VERSION,
-             shared);
-    if (s->a->json) return print_json(s, &r, signature);
+    snprintf(bleu, sizeof bleu, "%sno|tok:13a|smooth:exp|version:weft-" TOOL_VERSION, shared);
+    snprintf(chrf, sizeof chrf, "%syes|nc:6|nw:%d|space:no|version:weft-" TOOL_VERSION, shared,
+             s->chrf.words);
+    if (s->a->json) return print_json(s, &r, bleu, chrf);
     printf("BLEU = %.2f %.1f/%.1f/%.1f/%.1f (BP = %.3f ratio = %.3f hyp_len = %zu ref_len = %zu)\n"
            "  %s\n",
            r.score, p[0], p[1], p[2], p[3], r.brevity, ratio, s->bleu.length,
-           s->bleu.reference_length, signature);
-    printf("chrF2%s = %.2f\n  %syes|nc:6|nw:%d|space:no|version:weft-" TOOL_VERSION "\n",
-           s->a->plus ? "++" : "", chrf_of(&s->chrf), shared, s->chrf.words);
+           s->bleu.reference_length, bleu);
+    printf("chrF2%s = %.2f\n  %s\n", s->a->plus ? "++" : "", chrf_of(&s->chrf), chrf);
     return EXIT_GOOD;
 }
 

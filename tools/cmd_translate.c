@@ -15,7 +15,7 @@
 typedef struct arguments {
     decoding_args shared;
     const char *picture;
-    int64_t beams, nbest, max_length, max_source, chunk, layer, head;
+    int64_t beams, nbest, max_length, max_source, layer, head;
     double alpha, ratio;
     weft_length_penalty penalty;
     weft_beam_stop stop;
@@ -28,7 +28,6 @@ enum {
     KEY_PENALTY_KIND,
     KEY_STOP,
     KEY_NBEST,
-    KEY_CHUNK,
     KEY_MAX_LENGTH,
     KEY_MAX_RATIO,
     KEY_MAX_SOURCE,
@@ -39,8 +38,6 @@ enum {
 };
 
 static const struct argp_option options[] = {
-    {"chunk", KEY_CHUNK, "N", 0,
-     "lines to read before the first comes out (default: 1024, from a terminal 1)", 0},
     {"beam", KEY_BEAM, "N", 0,
      "open hypotheses of beam search (default: those of --nbest; 1: greedy)", 1},
     {"length-penalty", KEY_PENALTY, "A", 0,
@@ -93,9 +90,6 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_NBEST:
         a->nbest = tool_number(text, "a number of hypotheses", 1, 1024, state);
-        return 0;
-    case KEY_CHUNK:
-        a->chunk = tool_number(text, "a number of lines", 1, INT32_MAX, state);
         return 0;
     case KEY_MAX_LENGTH:
         a->max_length = tool_number(text, "a length", 1, 1 << 20, state);
@@ -330,7 +324,7 @@ int cmd_translate(int argc, char **argv)
     argp_parse(&argp, argc, argv, 0, NULL, &a);
     translator t = {.a = &a};
     const decoding_work work = {&t, encode, a.picture ? draw_first : NULL, a.nbest > 0};
-    bool good = load(&t) && decoding_input(&t.d, &work, a.chunk);
+    bool good = load(&t) && decoding_input(&t.d, &work);
     if (t.cut)
         fprintf(stderr, "weft: %zu of %zu lines had more than %lld tokens and were cut\n", t.cut,
                 t.d.lines, (long long)t.d.most_source);

@@ -340,10 +340,10 @@ static bool decode_lines(decoding *d, const decoding_work *work, text_lines *lin
            (!work->after || work->after(work->context, lines));
 }
 
-bool decoding_input(decoding *d, const decoding_work *work, int64_t chunk)
+bool decoding_input(decoding *d, const decoding_work *work)
 {
     bool good = true;
-    if (!chunk) chunk = isatty(STDIN_FILENO) ? 1 : 1024;
+    int64_t chunk = d->a->chunk ? d->a->chunk : isatty(STDIN_FILENO) ? 1 : 1024;
     while (good) {
         text_lines lines = {NULL, 0, 0};
         good = read_lines(d, &lines, (size_t)chunk);

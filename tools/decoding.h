@@ -10,7 +10,7 @@
 typedef struct decoding_args {
     const char *folder, *checkpoint;
     int threads;
-    int64_t batch, min_length, top_k, seed, no_repeat;
+    int64_t batch, chunk, min_length, top_k, seed, no_repeat;
     double temperature, top_p;
     bool draws; /* options of sampling were given */
     bool stats, recompute;
@@ -81,12 +81,12 @@ typedef struct decoding_work {
     decoding_after *after; /* may be NULL */
     bool scores;           /* print LINE ||| TEXT ||| SCORE, not the text alone */
 } decoding_work;
-/* Reads standard input, `chunk` lines at a time (0: 1024, from a terminal 1), searches them in
+/* Reads standard input, so many lines at a time (0: 1024, from a terminal 1), searches them in
  * batches of like length, and prints in their order what was found, or an empty line for an empty
  * one, unless with scores. A model without a source goes on from its prompt, which is part of the
  * text.
  */
-bool decoding_input(decoding *d, const decoding_work *work, int64_t chunk);
+bool decoding_input(decoding *d, const decoding_work *work);
 /* The same for one line. */
 bool decoding_text(decoding *d, const decoding_work *work, const char *text);
 

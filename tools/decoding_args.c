@@ -5,6 +5,7 @@ enum {
     KEY_THREADS = 300,
     KEY_CHECKPOINT,
     KEY_BATCH,
+    KEY_CHUNK,
     KEY_MIN_LENGTH,
     KEY_TEMPERATURE,
     KEY_TOP_K,
@@ -21,6 +22,8 @@ static const struct argp_option options[] = {
      0},
     {"threads", KEY_THREADS, "N", 0, "threads (default: all)", 0},
     {"batch", KEY_BATCH, "N", 0, "lines at a time (default 16)", 0},
+    {"chunk", KEY_CHUNK, "N", 0,
+     "lines to read before the first comes out (default: 1024, from a terminal 1)", 0},
     {"min-length", KEY_MIN_LENGTH, "N", 0, "fewest tokens to find (default 0)", 1},
     {"no-repeat", KEY_NO_REPEAT, "N", 0, "no N tokens in a row twice", 1},
     {"temperature", KEY_TEMPERATURE, "T", 0, "of sampling (default 1)", 2},
@@ -44,6 +47,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_BATCH:
         a->batch = tool_number(text, "a number of lines", 1, 65536, state);
+        return 0;
+    case KEY_CHUNK:
+        a->chunk = tool_number(text, "a number of lines", 1, INT32_MAX, state);
         return 0;
     case KEY_MIN_LENGTH:
         a->min_length = tool_number(text, "a length", 0, 1 << 20, state);

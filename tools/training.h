@@ -32,6 +32,13 @@ static inline bool training_fail(training *t, weft_status status, const char *wh
     return false;
 }
 
+/* Hands on the trainer's error. */
+static inline bool training_take_error(training *t)
+{
+    t->error = *weft_trainer_error(t->trainer);
+    return false;
+}
+
 /* train_data.c: vocabularies, corpora, batches; each false after an error in t->error. */
 bool training_choose_mode(training *t);
 bool training_vocabularies(training *t, bool make);
@@ -56,5 +63,11 @@ bool training_write_metrics(training *t, cJSON *line);
 /* Saves the checkpoint, and keeps it as step-N if it is one of those to keep. */
 bool training_save(training *t);
 bool training_save_best(training *t);
+
+/* train_loop.c: steps until the end, and tells what came of it. Everything above is ready. */
+bool training_loop(training *t);
+/* "validation loss ... nats a token", and bits a character where there are, without a line's end.
+ */
+void training_print_validation(const training *t, double nll);
 
 #endif

@@ -1,0 +1,308 @@
+/* The training of `weft train`: its steps, what is told of them, and when it is saved. */
+#include "training.h"
+
+#include <weft/measure.h>
+
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int signal_number)
+{
+    (void)signal_number;
+    interrupted = 1;
+}
+
+typedef struct loop {
+    training *t;
+    bool terminal;
+    FILE *out;
+    double gemm;                /* flops per second of large products; 0: not measured */
+    double begin, spent_before; /* seconds */
+    uint64_t shown_step;        /* of the last line */
+    uint64_t first_step;        /* of this run */
+    double computing, flops;    /* of steps, since the last line */
+    size_t tokens, since;       /* the same; and in all */
+    double all_computing;
+    double last_line, last_valid, last_save;
+    double rate, share; /* of the last line: tokens/s, share of the GEMM rate */
+    double valid;
+    weft_step_report report;
+    const char *end; /* why it ended */
+} loop;
+
+static double elapsed(const loop *l)
+{
+    return tool_seconds() - l->begin;
+}
+
+/* The share of the run that is done. */
+static double share_done(const loop *l)
+{
+    const recipe *r = &l->t->r;
+    if (r->schedule_steps)
+        return (double)weft_trainer_get_state(l->t->trainer).step / (double)r->schedule_steps;
+    return fmin((l->spent_before + elapsed(l)) / (60 * r->schedule_minutes), 1);
+}
+
+static double seconds_left(const loop *l)
+{
+    const recipe *r = &l->t->r;
+    uint64_t step = weft_trainer_get_state(l->t->trainer).step;
+    if (!r->schedule_steps) return fmax(60 * r->schedule_minutes - l->spent_before - elapsed(l), 0);
+    double done = (double)(step - l->first_step);
+    return done > 0 ? ((double)r->schedule_steps - (double)step) * elapsed(l) / done : 0;
+}
+
+/* Columns of the terminal, of which a line that updates itself leaves the last one free. */
+static int columns(const loop *l)
+{
+    struct winsize size = {0};
+    return ioctl(fileno(l->out), TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : 400;
+}
+
+static WEFT_PRINTF(3, 4) void append(char *line, size_t size, const char *format, ...)
+{
+    size_t used = strlen(line);
+    va_list list;
+    va_start(list, format);
+    vsnprintf(line + used, size - used, format, list);
+    va_end(list);
+}
+
+static void progress(loop *l, bool end)
+{
+    weft_trainer_state s = weft_trainer_get_state(l->t->trainer);
+    int left = (int)fmin(seconds_left(l), 1e8);
+    if (end && !l->terminal && l->shown_step == s.step) return;
+    l->shown_step = s.step;
+    char line[400] = "";
+    if (l->computing > 0) {
+        l->rate = (double)l->since / l->computing;
+        l->share = l->gemm > 0 ? l->flops / l->computing / l->gemm : 0;
+    }
+    l->computing = l->flops = 0;
+    l->since = 0;
+    append(line, sizeof line, "step %" PRIu64 "  loss %.3f (%.3f)", s.step, l->report.loss,
+           s.smoothed);
+    if (isfinite(l->valid)) append(line, sizeof line, "  validation %.3f", l->valid);
+    append(line, sizeof line, "  %d:%02d:%02d left", left / 3600, left / 60 % 60, left % 60);
+    if (l->rate > 0) append(line, sizeof line, "  %.0f tokens/s", l->rate);
+    if (l->rate > 0 && l->gemm > 0) append(line, sizeof line, " (%.0f %% of GEMM)", 100 * l->share);
+    append(line, sizeof line, "  lr %.2e  norm %.2f", l->report.lr, l->report.norm);
+    if (l->terminal)
+        fprintf(l->out, "\r\033[K%.*s%s", columns(l), line, end ? "\n" : "");
+    else
+        fprintf(l->out, "%s\n", line);
+    fflush(l->out);
+    l->last_line = elapsed(l);
+}
+
+static bool add(cJSON *json, const char *key, double x)
+{
+    return cJSON_AddNumberToObject(json, key, x) != NULL;
+}
+
+static bool log_step(loop *l, double seconds)
+{
+    weft_trainer_state s = weft_trainer_get_state(l->t->trainer);
+    const weft_step_report *r = &l->report;
+    if (s.step % (uint64_t)l->t->r.run_log_every) return true;
+    cJSON *line = cJSON_CreateObject();
+    bool good = line && add(line, "step", (double)s.step) && add(line, "epoch", (double)s.epoch) &&
+                add(line, "loss", r->loss) && add(line, "smoothed", s.smoothed) &&
+                add(line, "lr", r->lr) && add(line, "norm", r->norm) &&
+                add(line, "tokens", (double)r->tokens) &&
+                add(line, "seconds", l->spent_before + elapsed(l)) &&
+                add(line, "tokens_per_second", (double)r->tokens / fmax(seconds, 1e-9));
+    if (!good) {
+        cJSON_Delete(line);
+        line = NULL;
+    }
+    return training_write_metrics(l->t, line);
+}
+
+static bool validate(loop *l)
+{
+    training *t = l->t;
+    if (!t->valid) return true;
+    if (weft_trainer_evaluate(t->trainer, t->valid, (size_t)t->r.run_valid_batches, &l->valid,
+                              NULL) != WEFT_OK)
+        return training_take_error(t);
+    bool best = weft_trainer_judge(t->trainer, l->valid);
+    uint64_t step = weft_trainer_get_state(t->trainer).step;
+    double bits = training_bits_per_character(t, l->valid);
+    cJSON *line = cJSON_CreateObject();
+    if (!line || !add(line, "step", (double)step) || !add(line, "validation_loss", l->valid) ||
+        (isfinite(bits) && !add(line, "bits_per_character", bits)) ||
+        !cJSON_AddBoolToObject(line, "best", best) ||
+        !add(line, "seconds", l->spent_before + elapsed(l))) {
+        cJSON_Delete(line);
+        line = NULL;
+    }
+    t->saved = false;
+    l->last_valid = elapsed(l);
+    return training_write_metrics(t, line) && (!best || training_save_best(t));
+}
+
+/* Is the time of something that happens every so many steps, or seconds if those are 0? */
+static bool due(const loop *l, int64_t every, double seconds, double last)
+{
+    uint64_t step = weft_trainer_get_state(l->t->trainer).step;
+    if (every) return step % (uint64_t)every == 0;
+    return elapsed(l) - last >= seconds;
+}
+
+static bool validation_due(const loop *l)
+{
+    const recipe *r = &l->t->r;
+    int64_t every = r->run_valid_every;
+    if (!every && r->schedule_steps) every = r->schedule_steps >= 20 ? r->schedule_steps / 20 : 1;
+    return due(l, every, r->run_valid_seconds, l->last_valid);
+}
+
+static bool save(loop *l)
+{
+    l->t->spent = l->spent_before + elapsed(l);
+    l->last_save = elapsed(l);
+    return training_save(l->t);
+}
+
+static bool one_step(loop *l)
+{
+    training *t = l->t;
+    double before = tool_seconds();
+    if (weft_trainer_step(t->trainer, share_done(l), &l->report) != WEFT_OK)
+        return training_take_error(t);
+    double seconds = tool_seconds() - before;
+    t->saved = false;
+    if (!l->report.planned) {
+        l->computing += seconds;
+        l->all_computing += seconds;
+        l->flops += l->report.flops;
+        l->since += l->report.tokens;
+        l->tokens += l->report.tokens;
+    }
+    if (!log_step(l, seconds) || (validation_due(l) && !validate(l))) return false;
+    if (due(l, t->r.run_save_every, t->r.run_save_seconds, l->last_save) && !save(l)) return false;
+    if (elapsed(l) - l->last_line >= (l->terminal ? 0.5 : t->r.run_log_seconds) ||
+        weft_trainer_get_state(t->trainer).step == l->first_step + 1)
+        progress(l, false);
+    return true;
+}
+
+/* Why the training should end; NULL if it should go on. */
+static const char *ended(const loop *l)
+{
+    const recipe *r = &l->t->r;
+    weft_trainer_state s = weft_trainer_get_state(l->t->trainer);
+    if (interrupted) return "stopped by a signal";
+    if (share_done(l) >= 1) return "finished";
+    if (r->run_patience && s.stale >= (uint64_t)r->run_patience) return "stopped early";
+    return NULL;
+}
+
+/* From here on there is something to save. A second signal ends the program at once. */
+static void handle_signals(void)
+{
+    struct sigaction save_and_leave = {.sa_handler = on_signal,
+                                       .sa_flags = SA_RESETHAND | SA_RESTART},
+                     ignore = {.sa_handler = SIG_IGN}, hangup;
+    sigaction(SIGINT, &save_and_leave, NULL);
+    sigaction(SIGTERM, &save_and_leave, NULL);
+    sigaction(SIGHUP, NULL, &hangup);
+    if (hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &save_and_leave, NULL); /* not of nohup */
+    sigaction(SIGPIPE, &ignore, NULL); /* nobody reads the progress any more */
+}
+
+static bool run_loop(loop *l)
+{
+    training *t = l->t;
+    const char *spent = weft_params_meta(t->params, "train.seconds");
+    weft_trainer_state s = weft_trainer_get_state(t->trainer);
+    l->spent_before = spent && !t->r.schedule_steps ? strtod(spent, NULL) : t->spent;
+    l->begin = tool_seconds();
+    l->first_step = s.step;
+    l->valid = NAN;
+    t->saved = t->resume;
+    handle_signals();
+    if (!save(l)) return false;
+    while (!(l->end = ended(l)))
+        if (!one_step(l)) return false;
+    s = weft_trainer_get_state(t->trainer);
+    if (!interrupted && s.judged_step != s.step && !validate(l)) return false;
+    return save(l);
+}
+
+/* ---- The end ---- */
+
+void training_print_validation(const training *t, double nll)
+{
+    double bits = training_bits_per_character(t, nll);
+    printf("validation loss %.3f nats a token", nll);
+    if (isfinite(bits)) printf(", %.3f bits a character", bits);
+}
+
+static bool report(loop *l)
+{
+    training *t = l->t;
+    weft_trainer_state s = weft_trainer_get_state(t->trainer);
+    double entropy = t->valid ? weft_unigram_entropy(t->train_text, t->valid_text,
+                                                     training_vocab_size(t), SPM_EOS)
+                              : NAN;
+    if (s.step != l->first_step) progress(l, true);
+    if (t->json) {
+        cJSON *json = cJSON_CreateObject();
+        cJSON_AddNumberToObject(json, "steps", (double)s.step);
+        cJSON_AddStringToObject(json, "end", l->end);
+        cJSON_AddNumberToObject(json, "seconds", l->spent_before + elapsed(l));
+        cJSON_AddNumberToObject(json, "tokens_per_second",
+                                (double)l->tokens / fmax(l->all_computing, 1e-9));
+        cJSON_AddNumberToObject(json, "loss", s.smoothed);
+        cJSON_AddNumberToObject(json, "validation_loss", l->valid);
+        cJSON_AddNumberToObject(json, "bits_per_character",
+                                training_bits_per_character(t, l->valid));
+        cJSON_AddNumberToObject(json, "best_validation_loss", s.best);
+        cJSON_AddNumberToObject(json, "best_step", (double)s.best_step);
+        cJSON_AddNumberToObject(json, "unigram_entropy", entropy);
+        cJSON_AddStringToObject(json, "checkpoint", t->model_path);
+        return tool_write_json_line(json, stdout, "output", &t->error);
+    }
+    printf("%s after %" PRIu64 " steps: loss %.3f", l->end, s.step, s.smoothed);
+    if (t->valid && isfinite(l->valid)) {
+        printf(", ");
+        training_print_validation(t, l->valid);
+        printf(" (best %.3f at step %" PRIu64 "; unigram entropy of the target text: %.3f)", s.best,
+               s.best_step, entropy);
+    } else if (isfinite(s.best)) {
+        printf(", best validation loss %.3f at step %" PRIu64, s.best, s.best_step);
+    }
+    printf("\nsaved %s\n", t->model_path);
+    return true;
+}
+
+/* Where progress is shown, and the machine's rate to show it by. */
+static void prepare_progress(loop *l)
+{
+    l->out = l->t->json ? stderr : stdout;
+    l->terminal = isatty(l->t->json ? STDERR_FILENO : STDOUT_FILENO) == 1;
+    /* Without it the line of progress lacks a number, no more. */
+    if (l->t->r.run_measure &&
+        weft_measure_gemm(WEFT_F32, (int)l->t->r.run_threads, &l->gemm, NULL) != WEFT_OK)
+        l->gemm = 0;
+}
+
+bool training_loop(training *t)
+{
+    loop l = {.t = t};
+    prepare_progress(&l);
+    if (run_loop(&l)) return report(&l);
+    if (l.terminal && l.last_line > 0) fputc('\n', l.out);
+    return false;
+}
