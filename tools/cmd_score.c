@@ -139,20 +139,20 @@ static int print(const scorer *s)
 {
     const bleu_result r = bleu_of(&s->bleu);
     const double *p = r.precisions;
-    char shared[64], bleu[256], chrf[256];
+    char shared[64], of_bleu[256], of_chrf[256];
     double ratio =
         s->bleu.reference_length ? (double)s->bleu.length / (double)s->bleu.reference_length : 0;
     snprintf(shared, sizeof shared, "nrefs:%zu|case:%s|eff:", s->a->n - 1,
              s->a->lowercase ? "lc" : "mixed");
-    snprintf(bleu, sizeof bleu, "%sno|tok:13a|smooth:exp|version:weft-" TOOL_VERSION, shared);
-    snprintf(chrf, sizeof chrf, "%syes|nc:6|nw:%d|space:no|version:weft-" TOOL_VERSION, shared,
-             s->chrf.words);
-    if (s->a->json) return print_json(s, &r, bleu, chrf);
+    snprintf(of_bleu, sizeof of_bleu, "%sno|tok:13a|smooth:exp|version:weft-" TOOL_VERSION, shared);
+    snprintf(of_chrf, sizeof of_chrf, "%syes|nc:6|nw:%d|space:no|version:weft-" TOOL_VERSION,
+             shared, s->chrf.words);
+    if (s->a->json) return print_json(s, &r, of_bleu, of_chrf);
     printf("BLEU = %.2f %.1f/%.1f/%.1f/%.1f (BP = %.3f ratio = %.3f hyp_len = %zu ref_len = %zu)\n"
            "  %s\n",
            r.score, p[0], p[1], p[2], p[3], r.brevity, ratio, s->bleu.length,
-           s->bleu.reference_length, bleu);
-    printf("chrF2%s = %.2f\n  %s\n", s->a->plus ? "++" : "", chrf_of(&s->chrf), chrf);
+           s->bleu.reference_length, of_bleu);
+    printf("chrF2%s = %.2f\n  %s\n", s->a->plus ? "++" : "", chrf_of(&s->chrf), of_chrf);
     return EXIT_GOOD;
 }
 
