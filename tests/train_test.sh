@@ -210,7 +210,8 @@ expect 1 "none/metrics.jsonl: cannot be opened" "$weft" plot none -o x.svg
 
 # ---- Signals ----
 for signal in INT TERM HUP; do
-    "${pair[@]}" --minutes 5 --out "signal-$signal" >log 2>&1 &
+    # Under nohup it is right to ignore SIGHUP; not here.
+    env --default-signal=$signal "${pair[@]}" --minutes 5 --out "signal-$signal" >log 2>&1 &
     pid=$!
     for _ in $(seq 300); do grep -q "^step" log && break; sleep 0.02; done
     expect 1 "another weft train is at work" "${pair[@]}" --minutes 5 --out "signal-$signal" --resume
