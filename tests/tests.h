@@ -9,6 +9,7 @@
 /* Suites; each is a function NAME_tests. */
 // clang-format off
 #define TEST_SUITES(X) \
+    X(text) \
     X(graph) \
     X(pack) \
     X(plan) \

@@ -1,0 +1,168 @@
+/* Numbers, printable names and patterns, independent of the locale. */
+#include "text.h"
+
+#include <ctype.h>
+#include <locale.h>
+#include <stdlib.h>
+#include <string.h>
+#ifdef __APPLE__
+#include <xlocale.h>
+#endif
+
+/* The calling thread uses the C locale between enter_c_locale and leave_c_locale. Where there is no
+ * memory for it, the program's own locale stays. */
+typedef struct c_locale {
+    locale_t own, before;
+} c_locale;
+
+static c_locale enter_c_locale(void)
+{
+    c_locale c = {newlocale(LC_ALL_MASK, "C", (locale_t)0), (locale_t)0};
+    if (c.own) c.before = uselocale(c.own);
+    return c;
+}
+
+static void leave_c_locale(c_locale c)
+{
+    if (!c.own) return;
+    uselocale(c.before);
+    freelocale(c.own);
+}
+
+/* ---- Numbers ---- */
+
+const char *text_read_double(const char *text, double *value)
+{
+    char *end;
+    if (isspace((unsigned char)*text)) return NULL;
+    c_locale c = enter_c_locale();
+    double x = strtod(text, &end);
+    leave_c_locale(c);
+    if (end == text) return NULL;
+    *value = x;
+    return end;
+}
+
+bool text_to_double(const char *text, double *value)
+{
+    double x;
+    const char *end = text_read_double(text, &x);
+    if (!end || *end) return false;
+    *value = x;
+    return true;
+}
+
+const char *text_from_double(double value, char buffer[TEXT_NUMBER_BYTES])
+{
+    double back;
+    for (int digits = 15; digits <= 17; digits++) {
+        text_format(buffer, TEXT_NUMBER_BYTES, "%.*g", digits, value);
+        if (text_to_double(buffer, &back) && back == value) break;
+    }
+    return buffer;
+}
+
+/* ---- Formats ---- */
+
+int text_vformat(char *buffer, size_t size, const char *format, va_list arguments)
+{
+    c_locale c = enter_c_locale();
+    int n = vsnprintf(buffer, size, format, arguments);
+    leave_c_locale(c);
+    return n;
+}
+
+int text_format(char *buffer, size_t size, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int n = text_vformat(buffer, size, format, arguments);
+    va_end(arguments);
+    return n;
+}
+
+int text_vprint(FILE *file, const char *format, va_list arguments)
+{
+    c_locale c = enter_c_locale();
+    int n = vfprintf(file, format, arguments);
+    leave_c_locale(c);
+    return n;
+}
+
+int text_print(FILE *file, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int n = text_vprint(file, format, arguments);
+    va_end(arguments);
+    return n;
+}
+
+/* ---- Names in messages ---- */
+
+/* The bytes of the UTF-8 character that `text` begins with; 0 if it is a control character, or not
+ * a character at all (overlong, a surrogate, above U+10FFFF). */
+static size_t printable_bytes(const unsigned char *text)
+{
+    uint32_t c = text[0];
+    size_t n = c < 0x80 ? 1 : c < 0xC2 ? 0 : c < 0xE0 ? 2 : c < 0xF0 ? 3 : c < 0xF5 ? 4 : 0;
+    if (n < 2) return n && c >= ' ' && c != 0x7F ? 1 : 0;
+    c &= 0x7Fu >> n;
+    for (size_t i = 1; i < n; i++) {
+        if ((text[i] & 0xC0) != 0x80) return 0;
+        c = c << 6 | (text[i] & 0x3F);
+    }
+    static const uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
+    if (c < smallest[n] || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000)) return 0;
+    /* C1 controls, line and paragraph separators, marks that turn the direction of writing. */
+    bool control = c < 0xA0 || (c >= 0x2028 && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
+    return control ? 0 : n;
+}
+
+const char *text_printable(char *buffer, size_t size, const char *text)
+{
+    static const char hex[] = "0123456789abcdef";
+    size_t used = 0;
+    if (!size) return buffer;
+    for (const unsigned char *at = (const unsigned char *)text; *at;) {
+        char escape[5] = {'\\', 'x', hex[*at >> 4], hex[*at & 15], 0};
+        size_t n = printable_bytes(at), length = n;
+        if (!n) {
+            const char *known = *at == '\n'   ? "\\n"
+                                : *at == '\t' ? "\\t"
+                                : *at == '\r' ? "\\r"
+                                              : NULL;
+            if (known) memcpy(escape, known, 3);
+            length = strlen(escape);
+        }
+        if (used + length >= size) break;
+        memcpy(buffer + used, n ? (const char *)at : escape, length);
+        used += length;
+        at += n ? n : 1;
+    }
+    buffer[used] = 0;
+    return buffer;
+}
+
+/* ---- Patterns ---- */
+
+bool text_match(const char *pattern, size_t pattern_length, const char *text)
+{
+    /* Where to go on if what follows the last star does not match: one character further. */
+    size_t p = 0, t = 0, star = pattern_length, star_text = 0;
+    while (text[t]) {
+        if (p < pattern_length && pattern[p] == '*') {
+            star = p++;
+            star_text = t;
+        } else if (p < pattern_length && (pattern[p] == '?' || pattern[p] == text[t])) {
+            p++, t++;
+        } else if (star < pattern_length) {
+            p = star + 1;
+            t = ++star_text;
+        } else {
+            return false;
+        }
+    }
+    while (p < pattern_length && pattern[p] == '*') p++;
+    return p == pattern_length;
+}

@@ -1,0 +1,83 @@
+/* Numbers, printable names and patterns (base/text.h). */
+#include "tests.h"
+
+#include <base/text.h>
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+static void test_numbers(void)
+{
+    char text[TEXT_NUMBER_BYTES];
+    double x = -1;
+    CU_ASSERT_STRING_EQUAL(text_from_double(0.1, text), "0.1");
+    CU_ASSERT_STRING_EQUAL(text_from_double(-3, text), "-3");
+    CU_ASSERT_STRING_EQUAL(text_from_double(1e-9, text), "1e-09");
+    CU_ASSERT_STRING_EQUAL(text_from_double(-INFINITY, text), "-inf");
+    const double hard[] = {0.1 + 0.2, 1.0 / 3, DBL_MAX, DBL_MIN, 4.9e-324, -0.0};
+    for (size_t i = 0; i < sizeof hard / sizeof *hard; i++) {
+        CU_ASSERT_TRUE(text_to_double(text_from_double(hard[i], text), &x));
+        CU_ASSERT_EQUAL(memcmp(&x, &hard[i], sizeof x), 0);
+    }
+    CU_ASSERT_TRUE(text_to_double("0x1.8p1", &x) && x == 3);
+    const char *const none[] = {"", " 1", "1 ", "1,5", "one", "0.1x", "."};
+    for (size_t i = 0; i < sizeof none / sizeof *none; i++)
+        CU_ASSERT_FALSE(text_to_double(none[i], &x));
+    const char *list = "1.5,2";
+    CU_ASSERT_PTR_EQUAL(text_read_double(list, &x), list + 3);
+    CU_ASSERT_EQUAL(x, 1.5);
+}
+
+static void expect_printable(const char *text, const char *expected)
+{
+    char buffer[128];
+    CU_ASSERT_STRING_EQUAL(text_printable(buffer, sizeof buffer, text), expected);
+}
+
+static void test_printable(void)
+{
+    char small[8];
+    expect_printable("enc.0 größe 日本 😀", "enc.0 größe 日本 😀");
+    expect_printable("two\nlines\r\t\x1b[31m\x7f", "two\\nlines\\r\\t\\x1b[31m\\x7f");
+    expect_printable("\xff\xc3(\xc0\xaf\xed\xa0\x80", "\\xff\\xc3(\\xc0\\xaf\\xed\\xa0\\x80");
+    expect_printable("\xc2\x9b"
+                     "1m\xe2\x80\xae",
+                     "\\xc2\\x9b1m\\xe2\\x80\\xae");
+    expect_printable("cut \xe6\x97", "cut \\xe6\\x97");
+    CU_ASSERT_STRING_EQUAL(text_printable(small, sizeof small, "1234567890"), "1234567");
+    CU_ASSERT_STRING_EQUAL(text_printable(small, sizeof small, "12345日"), "12345");
+    CU_ASSERT_STRING_EQUAL(text_printable(small, sizeof small, "12345\n678"), "12345\\n");
+}
+
+static bool match(const char *pattern, const char *text)
+{
+    return text_match(pattern, strlen(pattern), text);
+}
+
+static void test_patterns(void)
+{
+    CU_ASSERT_TRUE(match("*.bias", "enc.0.bias"));
+    CU_ASSERT_FALSE(match("*.bias", "enc.0.bias2"));
+    CU_ASSERT_TRUE(match("*norm*", "enc.norm.gamma"));
+    CU_ASSERT_TRUE(match("a?c*", "abc"));
+    CU_ASSERT_TRUE(match("**", ""));
+    CU_ASSERT_TRUE(match("*ab*ab", "ababab"));
+    CU_ASSERT_FALSE(match("?", ""));
+    CU_ASSERT_FALSE(match("", "a"));
+    CU_ASSERT_FALSE(text_match("abc", 2, "abc"));
+    /* Thirty stars took for ever when each tried every rest of the text. */
+    char pattern[64], text[5000];
+    for (int i = 0; i < 30; i++) memcpy(pattern + 2 * i, "*a", 3);
+    memset(text, 'a', sizeof text - 2);
+    memcpy(text + sizeof text - 2, "b", 2);
+    CU_ASSERT_FALSE(match(pattern, text));
+}
+
+void text_tests(void)
+{
+    CU_pSuite suite = CU_add_suite("text", NULL, NULL);
+    CU_add_test(suite, "numbers", test_numbers);
+    CU_add_test(suite, "printable names", test_printable);
+    CU_add_test(suite, "patterns", test_patterns);
+}
