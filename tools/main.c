@@ -2,9 +2,11 @@
 #include "tool.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 static const struct {
     const char *name, *doc;
@@ -159,8 +161,21 @@ weft_status tool_build(const weft_model *model, const char *const *options, size
     return status;
 }
 
+/* Descriptors 0 to 2 that the caller has closed are opened: a file that the program opens would get
+ * one of them, and what is printed would be written into it. They are opened the wrong way round,
+ * so that reading and printing fail as they do with a closed descriptor. */
+static bool open_standard_streams(void)
+{
+    static const int modes[] = {O_WRONLY, O_RDONLY, O_RDONLY};
+    for (int i = 0; i < 3; i++)
+        if (fcntl(i, F_GETFD) < 0 && errno == EBADF && open("/dev/null", modes[i]) != i)
+            return false;
+    return true;
+}
+
 int main(int argc, char **argv)
 {
+    if (!open_standard_streams()) return tool_fail_text("/dev/null", "cannot be opened");
     argp_err_exit_status = EXIT_USAGE;
     argp_program_version = "weft " TOOL_VERSION;
     if (argc < 2) {
