@@ -45,6 +45,12 @@ static bool no_memory(planner *p)
 
 /* ---- Storages ---- */
 
+/* The storage of a value while unite_storages is at work: a view's is its root's. */
+static uint32_t storage_of(const planner *p, uint32_t id)
+{
+    return p->storage[p->g->values[id].root];
+}
+
 static size_t storage_bytes(const weft_graph *g, uint32_t id)
 {
     const value_record *v = &g->values[id];
@@ -65,7 +71,7 @@ static bool chain_has_read(const planner *p, uint32_t head, uint32_t position, u
         const unsigned by_row = node->op->elementwise ? ~0u : node_rows(node);
         for (size_t i = 0; i < node->n_in; i++) {
             plan_matrix m;
-            if (p->storage[node->in[i]] != storage) continue;
+            if (storage_of(p, node->in[i]) != storage) continue;
             if (node->op->block || !(by_row >> i & 1) ||
                 g->values[node->in[i]].layout.offset != 0 ||
                 !chain_matrix(g, node->in[i], out, &m) || !chain_is_dense(&m, rows, columns))
@@ -85,7 +91,7 @@ static int inplace_input(const planner *p, uint32_t head, uint32_t position)
     if (node->op->updates) return -1;
     for (size_t i = 0; i < node->n_in && i < 8; i++) {
         const value_record *in = &g->values[node->in[i]];
-        uint32_t s = p->storage[node->in[i]];
+        uint32_t s = storage_of(p, node->in[i]);
         if (!(node->op->inplace >> i & 1) || p->pinned[s] || p->last_read[s] > position + 1)
             continue;
         if (in->type.dtype != out->type.dtype || in->layout.offset != 0 ||
@@ -95,7 +101,7 @@ static int inplace_input(const planner *p, uint32_t head, uint32_t position)
             continue;
         bool elsewhere = false; /* does another input read the same storage? */
         for (size_t k = 0; k < node->n_in; k++)
-            if (k != i && p->storage[node->in[k]] == s) elsewhere = true;
+            if (k != i && storage_of(p, node->in[k]) == s) elsewhere = true;
         if (!elsewhere && chain_has_read(p, head, position, s)) return (int)i;
     }
     return -1;
@@ -120,15 +126,14 @@ static void unite_storages(planner *p)
         if (at > head + p->links[head]) head = at;
         int i = inplace_input(p, head, at);
         if (i < 0) continue;
-        uint32_t out = node->first_out, s = p->storage[node->in[i]];
+        uint32_t out = node->first_out, s = storage_of(p, node->in[i]);
         /* The output, and all that view it, lie where the input lay. A target pins its storage from
          * before its contents are there: then it must not be taken over later either. */
         if (p->pinned[out]) p->pinned[s] = 1;
         p->last_read[s] = p->last_read[out];
         p->storage[out] = s;
-        for (uint32_t v = out + 1; v < g->n_values; v++)
-            if (g->values[v].root == out) p->storage[v] = s;
     }
+    for (uint32_t v = 1; v < g->n_values; v++) p->storage[v] = storage_of(p, v);
 }
 
 /* ---- Steps ---- */
