@@ -58,6 +58,10 @@ bad_list 'lower,upper,size\n0,4,99999999999999999999\n' 'line 2: size is "999999
 bad_list 'lower,upper,size\n0,4,\n' 'line 2: size is ""'
 bad_list 'lower,upper,size\n4,4,1\n' 'line 2: upper is 4, not above lower, 4'
 bad_list 'lower,upper,size\n0,4,9000000000000000000\n' 'the sum of the sizes overflows at item 0'
+bad_list 'lower,upper,size\n0,4,1\0,9\n' 'line 2: a zero byte, expected text'
+mv lists/bad.csv lists/bad.99999999999999999999.csv
+expect 1 "the capacity in its name overflows" "$weft" plan --instances lists
+rm lists/*
 expect 0 "ok" "$weft" check --op softmax
 expect 2 'no op "none"' "$weft" check --op none
 # The seeds' data travel in the program.

@@ -46,5 +46,31 @@ done
 expect 1 "" closed 1 "$weft" ops
 expect 1 "-: cannot be read: Bad file descriptor" closed 0 "$weft" score - train.en
 
+# ---- Damaged files ----
+# damaged TEXT MESSAGE: a recipe as printf would write it, what is said about it
+damaged()
+{
+    printf "$1" >damaged.json
+    expect 1 "damaged.json: $2" "$weft" train damaged.json --out damaged --steps 1
+}
+recipe='{"model": "gpt", "data": {"text": "train.en"}}'
+damaged "$recipe"'\n\0garbage' "is not JSON, near line 2"
+damaged "$recipe garbage" "is not JSON, near line 1"
+damaged "$recipe"'\n\n\001' "is not JSON, near line 3"
+damaged '{"model":\013"gpt"}' "is not JSON, near line 1"
+damaged '{"about": "a\ttab"}' "is not JSON, near line 1"
+damaged '{"about": "a \\u0000 byte"}' "is not JSON, near line 1"
+damaged '{"model": "gpt\\\\u0000"}' 'there is no model "gpt'
+[ -e damaged ] && fail "a refused recipe has made a folder"
+# Lines that are none are left out of the metrics, those around them stay.
+cp -r closed-0 lines
+printf '{"step":1}garbage\n\0\0\n{"step":2,"lo' >lines/metrics.jsonl
+cat closed-0/metrics.jsonl >>lines/metrics.jsonl
+tail -n +2 closed-0/metrics.jsonl >wanted
+expect 0 "finished after 3" "${text[@]}" --steps 3 --out lines --resume
+cmp wanted lines/metrics.jsonl || fail "the metrics are not those of whole lines"
+printf '{"step":3}\0\n' >>lines/metrics.jsonl
+expect 1 "lines/metrics.jsonl: line $(wc -l <lines/metrics.jsonl) is not JSON" "$weft" plot lines -o x.svg
+
 [ $failures -eq 0 ] && echo "runs: all as expected"
 exit $((failures > 0))

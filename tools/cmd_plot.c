@@ -69,22 +69,25 @@ static bool take_line(const cJSON *line, curve *training, curve *validation)
 static int read_run(const char *run, curve *training, curve *validation)
 {
     char path[4096], *line = NULL;
-    size_t size = 0;
+    size_t size = 0, number = 0;
     ssize_t n;
     snprintf(path, sizeof path, "%s/metrics.jsonl", run);
     snprintf(training->name, sizeof training->name, "%s: training, smoothed", run);
     snprintf(validation->name, sizeof validation->name, "%s: validation", run);
     FILE *file = fopen(path, "r");
     if (!file) return tool_fail_text(path, "cannot be opened: %s", strerror(errno));
-    bool good = true;
+    bool good = true, is_json = true;
     while (good && (n = getline(&line, &size, file)) > 0) {
-        /* A line that is being written is no JSON yet. */
-        cJSON *json = cJSON_ParseWithLength(line, (size_t)n);
-        good = take_line(json, training, validation);
+        number++;
+        if (line[n - 1] != '\n') break; /* it is being written */
+        cJSON *json = tool_parse_json(line, (size_t)n, NULL);
+        is_json = json != NULL;
+        good = is_json && take_line(json, training, validation);
         cJSON_Delete(json);
     }
     free(line);
     fclose(file);
+    if (!is_json) return tool_fail_text(path, "line %zu is not JSON", number);
     if (!good) return tool_fail_text(path, "out of memory");
     if (training->n + validation->n == 0) return tool_fail_text(path, "has no losses yet");
     return EXIT_GOOD;

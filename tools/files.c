@@ -1,4 +1,4 @@
-/* Whole files, and JSON on its way into one. */
+/* Whole files, and JSON on its way into one or out of one. */
 #include "tool.h"
 
 #include <errno.h>
@@ -28,6 +28,29 @@ bool tool_write_json_line(cJSON *json, FILE *file, const char *where, weft_error
         weft_error_set(error, WEFT_IO, where, "cannot be written: %s", strerror(errno));
     cJSON_free(text);
     return good;
+}
+
+/* The first byte that JSON has no place for wherever it stands: a control character that is no
+ * white space between values, or an escape that would end a C string. NULL if there is none. */
+static const char *stray_byte(const char *text, size_t bytes)
+{
+    bool quoted = false;
+    for (const char *at = text, *end = text + bytes; at < end; at++) {
+        if ((unsigned char)*at < ' ' && (quoted || !*at || !strchr("\t\n\r", *at))) return at;
+        if (*at == '"') quoted = !quoted;
+        if (!quoted || *at != '\\') continue;
+        if (end - at >= 6 && !memcmp(at, "\\u0000", 6)) return at;
+        at++; /* the escaped character */
+    }
+    return NULL;
+}
+
+cJSON *tool_parse_json(const char *text, size_t bytes, const char **wrong)
+{
+    const char *end = stray_byte(text, bytes);
+    cJSON *json = end ? NULL : cJSON_ParseWithLengthOpts(text, bytes + 1, &end, true);
+    if (wrong) *wrong = json ? NULL : end;
+    return json;
 }
 
 char *tool_read_file(const char *path, size_t *bytes, weft_error *error)

@@ -94,17 +94,25 @@ static bool add_item(instance *in, weft_pack_item item)
     return true;
 }
 
+/* A zero byte would hide the rest of its line. */
+static bool is_text(const char *path, size_t line_number, const char *line, ssize_t length)
+{
+    if (strlen(line) == (size_t)length) return true;
+    return tool_fail_text(path, "line %zu: a zero byte, expected text", line_number), false;
+}
+
 static bool read_lines(const char *path, FILE *file, instance *in)
 {
     char *line = NULL;
     size_t room = 0, columns[COLUMNS], n_cells = 0;
     bool good = true;
-    if (getline(&line, &room, file) < 0)
-        good = (tool_fail_text(path, "empty, or cannot be read"), false);
-    good = good && read_header(path, line, columns, &n_cells);
-    for (size_t number = 2; good && getline(&line, &room, file) >= 0; number++) {
+    ssize_t length = getline(&line, &room, file);
+    if (length < 0) good = (tool_fail_text(path, "empty, or cannot be read"), false);
+    good = good && is_text(path, 1, line, length) && read_header(path, line, columns, &n_cells);
+    for (size_t number = 2; good && (length = getline(&line, &room, file)) >= 0; number++) {
         weft_pack_item item;
-        if (!line[strspn(line, "\r\n")]) continue;
+        good = is_text(path, number, line, length);
+        if (!good || !line[strspn(line, "\r\n")]) continue;
         good = read_row(path, number, line, columns, n_cells, &item);
         if (good && !add_item(in, item)) good = (tool_fail_text(path, "out of memory"), false);
     }
@@ -113,12 +121,16 @@ static bool read_lines(const char *path, FILE *file, instance *in)
     return good;
 }
 
-/* NAME.CAPACITY.csv, as the published instances are called; any other name has no capacity. */
-static size_t capacity_of(const char *name)
+/* NAME.CAPACITY.csv, as the published instances are called; any other name has no capacity, 0.
+ * False if it is beyond any size. */
+static bool capacity_of(const char *name, size_t *capacity)
 {
     const char *digits = name + strlen(name) - strlen(".csv");
     while (digits > name && digits[-1] >= '0' && digits[-1] <= '9') digits--;
-    return digits > name && digits[-1] == '.' ? (size_t)strtoull(digits, NULL, 10) : 0;
+    bool has = digits > name && digits[-1] == '.';
+    errno = 0;
+    *capacity = has ? (size_t)strtoull(digits, NULL, 10) : 0;
+    return !errno;
 }
 
 static void print_row(const char *name, const instance *in, const weft_pack_result *r,
@@ -152,8 +164,10 @@ static void print_row(const char *name, const instance *in, const weft_pack_resu
 static bool pack_file(const char *folder, const char *name, double seconds, cJSON *list, bool *fits)
 {
     char path[4096];
-    instance in = {.bytes = capacity_of(name)};
+    instance in = {0};
     snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (!capacity_of(name, &in.bytes))
+        return tool_fail_text(path, "the capacity in its name overflows"), false;
     FILE *file = fopen(path, "r");
     if (!file) return tool_fail_text(path, "cannot be read: %s", strerror(errno)), false;
     bool good = read_lines(path, file, &in);

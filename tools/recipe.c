@@ -305,11 +305,11 @@ static cJSON *read_json(const char *path, weft_error *error)
     size_t bytes;
     char *text = tool_read_file(path, &bytes, error);
     if (!text) return NULL;
-    const char *end = NULL;
-    cJSON *json = cJSON_ParseWithOpts(text, &end, true);
+    const char *wrong;
+    cJSON *json = tool_parse_json(text, bytes, &wrong);
     if (!json) {
         int line = 1;
-        for (const char *at = text; end && at < end; at++) line += *at == '\n';
+        for (const char *at = text; wrong && at < wrong; at++) line += *at == '\n';
         refuse(error, path, "is not JSON, near line %d", line);
     }
     free(text);

@@ -41,6 +41,12 @@ int tool_print_json(cJSON *json);
  * it. */
 bool tool_write_json_line(cJSON *json, FILE *file, const char *where, weft_error *error);
 
+/* Reads `bytes` bytes, which a zero follows, as one JSON value. NULL if they are none or memory is
+ * out; *wrong (may be NULL) then points to the first byte that does not belong there. Refused,
+ * though cJSON takes them: control characters, a zero byte and what follows it, the escape \u0000.
+ */
+cJSON *tool_parse_json(const char *text, size_t bytes, const char **wrong);
+
 /* The bytes of a file, with a zero behind them; the caller frees them. NULL after an error. */
 char *tool_read_file(const char *path, size_t *bytes, weft_error *error);
 /* Whether there is something other than a plain file, a device or a pipe, that takes what it is

@@ -86,22 +86,25 @@ bool training_write_recipe(training *t)
 
 /* ---- Metrics ---- */
 
-/* The bytes of a file's first lines, as far as they are whole and of steps up to `step`; and the
- * seconds of the last one. */
-static size_t lines_up_to(char *text, size_t length, uint64_t step, double *seconds)
+/* Moves the lines of steps up to `step` to the front and returns their bytes; *seconds becomes the
+ * last one's. What a crash has left of a line is no JSON and goes, too. */
+static size_t keep_lines(char *text, size_t length, uint64_t step, double *seconds)
 {
     size_t kept = 0;
-    while (kept < length) {
-        char *line = text + kept, *end = memchr(line, '\n', length - kept);
-        if (!end) break;
-        cJSON *json = cJSON_ParseWithLength(line, (size_t)(end - line));
+    for (char *line = text, *end; (end = memchr(line, '\n', length - (size_t)(line - text)));
+         line = end + 1) {
+        size_t bytes = (size_t)(end - line);
+        *end = 0;
+        cJSON *json = tool_parse_json(line, bytes, NULL);
+        *end = '\n';
         const cJSON *at = cJSON_GetObjectItemCaseSensitive(json, "step");
         const cJSON *time = cJSON_GetObjectItemCaseSensitive(json, "seconds");
         bool good = cJSON_IsNumber(at) && at->valuedouble <= (double)step;
         if (good && cJSON_IsNumber(time)) *seconds = time->valuedouble;
         cJSON_Delete(json);
-        if (!good) break;
-        kept = (size_t)(end - text) + 1;
+        if (!good) continue;
+        memmove(text + kept, line, bytes + 1);
+        kept += bytes + 1;
     }
     return kept;
 }
@@ -114,7 +117,7 @@ bool training_open_metrics(training *t, uint64_t step)
     bool there = t->resume && access(path, F_OK) == 0;
     char *text = there ? tool_read_file(path, &length, &t->error) : NULL;
     if (there && !text) return false;
-    size_t kept = text ? lines_up_to(text, length, step, &t->spent) : 0;
+    size_t kept = text ? keep_lines(text, length, step, &t->spent) : 0;
     bool good = tool_replace_file(path, text ? text : "", kept, &t->error);
     free(text);
     if (!good) return false;
