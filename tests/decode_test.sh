@@ -3,6 +3,7 @@
 set -uo pipefail
 weft=$(realpath "$1")
 make_run=$(realpath "$2")
+make_vocabulary=$(dirname "$make_run")/make_vocabulary
 data=$(realpath "$(dirname "$0")/../tools/data/bible-en-es")
 tests=$(realpath "$(dirname "$0")")
 work=$(mktemp -d)
@@ -132,6 +133,29 @@ uniform=("$weft" translate apart --sample --temperature 1e6 --min-length 79 --ma
 text=$(LC_ALL=C.UTF-8 "${uniform[@]}" <short 2>/dev/null | LC_ALL=C.UTF-8 wc -m)
 # A token is a character; the space at the beginning is left out.
 [ "$text" -ge 80 ] || fail "of 80 characters $text came out"
+
+# A vocabulary that can say any byte: a line for each line all the same.
+mkdir bytes-gpt bytes-transformer
+"$make_vocabulary" a.en bytes-gpt/vocab.model && cp bytes-gpt/vocab.model bytes-transformer || fail "no vocabulary"
+# shellcheck disable=SC2086
+"$make_run" bytes-gpt/model.safetensors gpt vocab=400 $sizes layers=1 || failures=$((failures + 1))
+# shellcheck disable=SC2086
+"$make_run" bytes-transformer/model.safetensors transformer vocab=400 $sizes encoder_layers=1 decoder_layers=1 ||
+    failures=$((failures + 1))
+# controls FILE: how many control bytes it has beside line ends
+controls()
+{
+    LC_ALL=C tr -d -c '\000-\010\013-\037\177' <"$1" | wc -c
+}
+"$weft" generate bytes-gpt --temperature 1e6 --min-length 199 --tokens 200 <in >said
+equal "a line for each prompt, whatever is said" "$(wc -l <said)" 11
+equal "no control bytes" "$(controls said)" 0
+[ "$(wc -c <said)" -ge 1500 ] || fail "$(wc -c <said) bytes of at least 2,000 tokens came out"
+"$weft" translate bytes-transformer --sample --temperature 1e6 --min-length 199 --max-length 200 --nbest 2 <in >said
+equal "two lines for each source, whatever is said" "$(grep -c '^[0-9]* [|][|][|] .* [|][|][|] -[0-9.]*$' said)" 20
+equal "no others" "$(wc -l <said)" 20
+equal "no control bytes" "$(controls said)" 0
+equal "a prompt of two lines" "$("$weft" generate gpt --prompt $'a\nb' --tokens 3 | grep -c '^a b')" 1
 
 expect 0 "BLEU = 100.00 100.0/100.0/100.0/100.0 (BP = 1.000 ratio = 1.000" "$weft" score a.es a.es
 expect 0 "nrefs:2|case:lc|eff:no|tok:13a|smooth:exp|version:weft-" "$weft" score a.es a.es a.en --lowercase

@@ -86,9 +86,9 @@ static bool load(generator *t)
 static bool encode(void *context, text_line *l)
 {
     generator *t = context;
-    size_t most = (size_t)most_prompt(t);
-    if (text_line_encode(l, t->d.run.target, 1 << 20, -1) == SIZE_MAX)
-        return decoding_fail(&t->d, WEFT_NO_MEMORY, "prompt", "out of memory");
+    size_t most = (size_t)most_prompt(t), whole;
+    if (text_line_encode(l, t->d.run.target, 1 << 20, -1, &whole, &t->d.error) != WEFT_OK)
+        return false;
     size_t kept = l->n_ids < most ? l->n_ids : most;
     t->cut += kept < l->n_ids;
     int32_t *ids = calloc(kept + 1, sizeof *ids);

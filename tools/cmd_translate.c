@@ -165,9 +165,9 @@ static bool load(translator *t)
 static bool encode(void *context, text_line *l)
 {
     translator *t = context;
-    size_t room = (size_t)t->d.most_source;
-    size_t whole = text_line_encode(l, t->d.run.source, room, SPM_EOS);
-    if (whole == SIZE_MAX) return decoding_fail(&t->d, WEFT_NO_MEMORY, "source", "out of memory");
+    size_t room = (size_t)t->d.most_source, whole;
+    if (text_line_encode(l, t->d.run.source, room, SPM_EOS, &whole, &t->d.error) != WEFT_OK)
+        return false;
     t->cut += whole > room;
     l->most = most_tokens(t->a, (int64_t)l->n_ids);
     if (l->most > t->d.most_len) l->most = t->d.most_len;

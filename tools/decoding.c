@@ -119,19 +119,20 @@ static void clear_lines(text_lines *lines)
     *lines = (text_lines){NULL, 0, 0};
 }
 
-size_t text_line_encode(text_line *line, const spm *vocabulary, size_t most, int32_t end)
+weft_status text_line_encode(text_line *line, const spm *vocabulary, size_t most, int32_t end,
+                             size_t *whole, weft_error *error)
 {
     bool ends = end >= 0;
-    size_t room = most + 1, found;
-    line->n_ids = 0;
-    line->ids = calloc(room, sizeof *line->ids);
-    if (!line->ids) return SIZE_MAX;
-    found = spm_encode(vocabulary, line->text, line->ids, most);
-    if (!found) return 0;
-    size_t whole = found + ends;
-    line->n_ids = whole < most ? whole : most;
+    size_t found;
+    line->n_ids = *whole = 0;
+    line->ids = calloc(most + 1, sizeof *line->ids);
+    if (!line->ids) return weft_error_set(error, WEFT_NO_MEMORY, "decoding", "out of memory");
+    weft_status status = spm_encode(vocabulary, line->text, line->ids, most, &found, error);
+    if (status != WEFT_OK || !found) return status;
+    *whole = found + ends;
+    line->n_ids = *whole < most ? *whole : most;
     if (ends && line->n_ids) line->ids[line->n_ids - 1] = end;
-    return whole;
+    return WEFT_OK;
 }
 
 /* Copies a sentence's part of a result. */
@@ -247,33 +248,21 @@ static bool search_lines(decoding *d, text_lines *lines)
 
 /* ---- Printing ---- */
 
-/* The text of tokens; the caller frees it. */
-static char *text_of(const spm *vocabulary, const int32_t *tokens, size_t n)
-{
-    size_t room = 64 * (n + 1); /* pieces are shorter, byte by byte; else grow until it fits */
-    for (;;) {
-        char *text = malloc(room);
-        if (!text) return NULL;
-        spm_decode(vocabulary, tokens, n, text, room);
-        if (strlen(text) + 1 < room) return text;
-        free(text);
-        room *= 2;
-    }
-}
-
 /* The text of a hypothesis, behind the line's prompt if it goes on from one: as it was given, since
- * not all of it may be in the vocabulary, nor all that is be kept. */
-static char *hypothesis_text(const decoding *d, const text_line *l, const weft_hypothesis *h)
+ * not all of it may be in the vocabulary, nor all that is be kept. The caller frees it; NULL after
+ * an error. */
+static char *hypothesis_text(decoding *d, const text_line *l, const weft_hypothesis *h)
 {
-    if (has_source(d)) return text_of(d->run.target, h->tokens, h->length);
+    char *whole = NULL, *prompt = NULL, *text = NULL;
+    if (has_source(d)) {
+        spm_decode(d->run.target, h->tokens, h->length, &text, &d->error);
+        return text;
+    }
     int32_t *all = calloc(l->n_ids + h->length + 1, sizeof *all);
-    if (!all) return NULL;
-    memcpy(all, l->ids, l->n_ids * sizeof *all);
-    if (h->length) memcpy(all + l->n_ids, h->tokens, h->length * sizeof *all);
-    char *whole = text_of(d->run.target, all, l->n_ids + h->length);
-    char *prompt = text_of(d->run.target, all, l->n_ids), *text = NULL;
-    free(all);
-    if (whole && prompt) {
+    if (all) memcpy(all, l->ids, l->n_ids * sizeof *all);
+    if (all && h->length) memcpy(all + l->n_ids, h->tokens, h->length * sizeof *all);
+    if (all && spm_decode(d->run.target, all, l->n_ids + h->length, &whole, &d->error) == WEFT_OK &&
+        spm_decode(d->run.target, all, l->n_ids, &prompt, &d->error) == WEFT_OK) {
         size_t before = strlen(prompt), given = strlen(l->text);
         bool begins = !strncmp(whole, prompt, before);
         const char *found = begins ? whole + before : whole;
@@ -285,6 +274,8 @@ static char *hypothesis_text(const decoding *d, const text_line *l, const weft_h
             strcpy(text + given, found);
         }
     }
+    if (!text) no_memory(d);
+    free(all);
     free(whole);
     free(prompt);
     return text;
@@ -299,7 +290,8 @@ static bool print_lines(decoding *d, const text_lines *lines, bool scores)
         for (size_t k = 0; good && k < l->n_found; k++) {
             const weft_hypothesis *h = &l->found[k];
             char *text = hypothesis_text(d, l, h);
-            if (!text) return no_memory(d);
+            if (!text) return false;
+            texts_one_line(text);
             good = scores ? printf("%zu ||| %s ||| %.6f\n", l->number + 1, text, h->score) > 0
                           : printf("%s\n", text) > 0;
             free(text);

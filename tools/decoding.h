@@ -40,8 +40,9 @@ typedef struct text_lines {
 } text_lines;
 
 /* Ids of the text into line->ids, at most `most` of them, with an end appended if `end` is not -1.
- * Returns how many there would be, SIZE_MAX if memory is out. An empty text has none. */
-size_t text_line_encode(text_line *line, const spm *vocabulary, size_t most, int32_t end);
+ * *whole becomes how many there would be. An empty text has none. */
+weft_status text_line_encode(text_line *line, const spm *vocabulary, size_t most, int32_t end,
+                             size_t *whole, weft_error *error);
 
 /* ---- Decoding ---- */
 
@@ -82,9 +83,9 @@ typedef struct decoding_work {
     bool scores;           /* print LINE ||| TEXT ||| SCORE, not the text alone */
 } decoding_work;
 /* Reads standard input, so many lines at a time (0: 1024, from a terminal 1), searches them in
- * batches of like length, and prints in their order what was found, or an empty line for an empty
- * one, unless with scores. A model without a source goes on from its prompt, which is part of the
- * text.
+ * batches of like length, and prints in their order what was found, a line each
+ * (texts_one_line), or an empty line for an empty one, unless with scores. A model without a source
+ * goes on from its prompt, which is part of the text.
  */
 bool decoding_input(decoding *d, const decoding_work *work);
 /* The same for one line. */

@@ -1,8 +1,6 @@
 /* See run.h. */
 #include "run.h"
 
-#include "texts.h"
-
 #include <unistd.h>
 
 static bool there(const char *folder, const char *file, char *path, size_t capacity)
@@ -18,12 +16,12 @@ static bool load_vocabularies(trained_run *r, const char *folder, weft_error *er
                   !there(folder, "vocab.source.model", path, sizeof path);
     if (shared) {
         there(folder, "vocab.model", path, sizeof path);
-        r->source = r->target = texts_vocabulary(path, error);
+        r->source = r->target = spm_load(path, error);
         return r->source != NULL;
     }
-    r->source = texts_vocabulary(path, error);
+    r->source = spm_load(path, error);
     there(folder, "vocab.target.model", path, sizeof path);
-    if (r->source) r->target = texts_vocabulary(path, error);
+    if (r->source) r->target = spm_load(path, error);
     return r->target != NULL;
 }
 

@@ -9,6 +9,8 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <new>
+#include <stdexcept>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -27,11 +29,43 @@ struct spm {
 
 namespace
 {
-void say(char *message, size_t capacity, const std::string &text)
+// One line: messages of the library may have several.
+weft_status fail(weft_error *error, weft_status status, const char *where,
+                 const char *what) noexcept
 {
-    std::string line = text;
-    std::replace(line.begin(), line.end(), '\n', ' ');
-    std::snprintf(message, capacity, "%s", line.c_str());
+    weft_error_set(error, status, where, "%s", what);
+    if (error)
+        std::replace(error->message, error->message + std::strlen(error->message), '\n', ' ');
+    return status;
+}
+
+// Runs `work`, which returns a weft_status.
+template <typename Work>
+weft_status guarded(weft_error *error, const char *where, Work work) noexcept
+{
+    try {
+        return work();
+    } catch (const std::bad_alloc &) {
+        return fail(error, WEFT_NO_MEMORY, where, "out of memory");
+    } catch (const std::length_error &) {
+        return fail(error, WEFT_TOO_LARGE, where, "too large for SentencePiece");
+    } catch (const std::exception &e) {
+        return fail(error, WEFT_INTERNAL, where, e.what());
+    } catch (...) {
+        return fail(error, WEFT_INTERNAL, where, "SentencePiece threw an unknown exception");
+    }
+}
+
+// Takes over a status of the library; `otherwise` if it is about neither files nor memory.
+weft_status take(weft_error *error, const char *where, const sentencepiece::util::Status &status,
+                 weft_status otherwise)
+{
+    using sentencepiece::util::StatusCode;
+    if (status.ok()) return WEFT_OK;
+    if (status.code() == StatusCode::kResourceExhausted) otherwise = WEFT_NO_MEMORY;
+    if (status.code() == StatusCode::kNotFound || status.code() == StatusCode::kPermissionDenied)
+        otherwise = WEFT_IO;
+    return fail(error, otherwise, where, status.ToString().c_str());
 }
 
 // A CSV field: the list of input files is one, and a file's name may hold a comma.
@@ -63,10 +97,10 @@ bool write_whole(const std::string &path, const std::string &bytes)
 }
 } // namespace
 
-bool spm_train(const char *const *files, size_t n, const char *path, const spm_options *options,
-               char *message, size_t capacity)
+weft_status spm_train(const char *const *files, size_t n, const char *path,
+                      const spm_options *options, weft_error *error)
 {
-    try {
+    return guarded(error, "vocabulary", [&] {
         const int errors_only = 2;
         sentencepiece::logging::SetMinLogLevel(errors_only);
         std::string input, model;
@@ -85,30 +119,22 @@ bool spm_train(const char *const *files, size_t n, const char *path, const spm_o
             {"minloglevel", "2"},
             {"hard_vocab_limit", "false"}};
         const auto status = sentencepiece::SentencePieceTrainer::Train(arguments, nullptr, &model);
-        if (!status.ok())
-            say(message, capacity, status.ToString());
-        else if (!write_whole(path, model))
-            say(message, capacity,
-                std::string(path) + " cannot be written: " + std::strerror(errno));
-        else
-            return true;
-    } catch (const std::exception &e) {
-        say(message, capacity, e.what());
-    }
-    return false;
+        if (!status.ok()) return take(error, "vocabulary", status, WEFT_BAD_FILE);
+        if (write_whole(path, model)) return WEFT_OK;
+        return weft_error_set(error, WEFT_IO, path, "cannot be written: %s", std::strerror(errno));
+    });
 }
 
-spm *spm_load(const char *path, char *message, size_t capacity)
+spm *spm_load(const char *path, weft_error *error)
 {
-    try {
+    spm *loaded = nullptr;
+    guarded(error, path, [&] {
         auto s = std::make_unique<spm>();
-        const auto status = s->processor.Load(path);
-        if (status.ok()) return s.release();
-        say(message, capacity, status.ToString());
-    } catch (const std::exception &e) {
-        say(message, capacity, e.what());
-    }
-    return nullptr;
+        const weft_status status = take(error, path, s->processor.Load(path), WEFT_BAD_FILE);
+        if (status == WEFT_OK) loaded = s.release();
+        return status;
+    });
+    return loaded;
 }
 
 void spm_free(spm *s)
@@ -128,43 +154,51 @@ bool spm_has_specials(const spm *s)
            p.eos_id() == SPM_EOS;
 }
 
-int32_t spm_id(const spm *s, const char *piece)
+weft_status spm_id(const spm *s, const char *piece, int32_t *id, weft_error *error)
 {
-    try {
-        return s->processor.PieceToId(piece);
-    } catch (const std::exception &) {
-        return SPM_UNK;
-    }
+    return guarded(error, "vocabulary", [&] {
+        *id = s->processor.PieceToId(piece);
+        return WEFT_OK;
+    });
 }
 
-size_t spm_encode(const spm *s, const char *text, int32_t *ids, size_t capacity)
+weft_status spm_encode(const spm *s, const char *text, int32_t *ids, size_t capacity, size_t *n,
+                       weft_error *error)
 {
-    try {
+    *n = 0;
+    return guarded(error, "vocabulary", [&] {
         std::vector<int> found;
-        if (!s->processor.Encode(text, &found).ok()) return 0;
+        const weft_status status =
+            take(error, "vocabulary", s->processor.Encode(text, &found), WEFT_INTERNAL);
         for (size_t i = 0; i < found.size() && i < capacity; i++) ids[i] = found[i];
-        return found.size();
-    } catch (const std::exception &) {
-        return 0;
-    }
+        *n = found.size();
+        return status;
+    });
 }
 
-void spm_decode(const spm *s, const int32_t *ids, size_t n, char *text, size_t capacity)
+weft_status spm_decode(const spm *s, const int32_t *ids, size_t n, char **text, weft_error *error)
 {
-    if (capacity) text[0] = 0;
-    try {
+    *text = nullptr;
+    return guarded(error, "vocabulary", [&] {
         std::vector<int> kept;
         for (size_t i = 0; i < n; i++)
             if (ids[i] > SPM_EOS && ids[i] < s->processor.GetPieceSize()) kept.push_back(ids[i]);
         std::string out;
-        if (s->processor.Decode(kept, &out).ok()) std::snprintf(text, capacity, "%s", out.c_str());
-    } catch (const std::exception &) {
-        return;
-    }
+        const weft_status status =
+            take(error, "vocabulary", s->processor.Decode(kept, &out), WEFT_INTERNAL);
+        if (status != WEFT_OK) return status;
+        std::replace(out.begin(), out.end(), '\0', ' ');
+        *text = strdup(out.c_str());
+        return *text ? WEFT_OK : fail(error, WEFT_NO_MEMORY, "vocabulary", "out of memory");
+    });
 }
 
 const char *spm_piece(const spm *s, int32_t id)
 {
-    if (id < 0 || id >= s->processor.GetPieceSize()) return "";
-    return s->processor.IdToPiece(id).c_str();
+    const char *piece = "";
+    guarded(nullptr, "vocabulary", [&] {
+        if (id >= 0 && id < s->processor.GetPieceSize()) piece = s->processor.IdToPiece(id).c_str();
+        return WEFT_OK;
+    });
+    return piece;
 }

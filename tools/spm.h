@@ -2,9 +2,7 @@
 #ifndef WEFT_TOOLS_SPM_H
 #define WEFT_TOOLS_SPM_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <weft/graph.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -23,22 +21,30 @@ typedef struct spm_options {
     bool mask;        /* with SPM_MASK */
 } spm_options;
 
+/* No C++ exception leaves these functions. Each that can fail returns a status and sets *error,
+ * which may be NULL: WEFT_NO_MEMORY, WEFT_IO or WEFT_BAD_FILE for a file, WEFT_INTERNAL for
+ * anything else that the library reports. What they cannot catch: the protobuf within SentencePiece
+ * ends the process where some of its own allocations fail. */
+
 /* Trains a vocabulary on `n` text files and writes it to `path`, which is either a whole file or
- * not touched. False, and one line in `message`, on failure. */
-bool spm_train(const char *const *files, size_t n, const char *path, const spm_options *options,
-               char *message, size_t capacity);
-/* NULL, and one line in `message`, on failure. */
-spm *spm_load(const char *path, char *message, size_t capacity);
+ * not touched. */
+weft_status spm_train(const char *const *files, size_t n, const char *path,
+                      const spm_options *options, weft_error *error);
+/* NULL on failure. */
+spm *spm_load(const char *path, weft_error *error);
 void spm_free(spm *s);
 int spm_size(const spm *s);
 /* Are pad, unk, bos and eos the ids above? */
 bool spm_has_specials(const spm *s);
-/* The id of a piece; that of the unknown piece if there is none such. */
-int32_t spm_id(const spm *s, const char *piece);
-/* The ids of a text, without BOS and EOS; at most `capacity` are written. Returns their number. */
-size_t spm_encode(const spm *s, const char *text, int32_t *ids, size_t capacity);
-/* The text of ids; specials are left out. Always terminated. */
-void spm_decode(const spm *s, const int32_t *ids, size_t n, char *text, size_t capacity);
+/* *id becomes the id of a piece; that of the unknown piece if there is none such. */
+weft_status spm_id(const spm *s, const char *piece, int32_t *id, weft_error *error);
+/* The ids of a text, without BOS and EOS; at most `capacity` are written. *n becomes their number,
+ * which may be larger. */
+weft_status spm_encode(const spm *s, const char *text, int32_t *ids, size_t capacity, size_t *n,
+                       weft_error *error);
+/* *text becomes the text of ids, without the special ones, zero bytes as spaces; the caller frees
+ * it. NULL after an error. */
+weft_status spm_decode(const spm *s, const int32_t *ids, size_t n, char **text, weft_error *error);
 
 /* The piece of an id, as long as `s` lives; "" if there is none. */
 const char *spm_piece(const spm *s, int32_t id);

@@ -5,14 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-spm *texts_vocabulary(const char *path, weft_error *error)
-{
-    char message[256] = "";
-    spm *s = spm_load(path, message, sizeof message);
-    if (!s) weft_error_set(error, WEFT_BAD_FILE, path, "%s", message);
-    return s;
-}
-
 typedef struct reader {
     const char *path;
     FILE *file;
@@ -51,6 +43,21 @@ bool texts_is_utf8(const char *text, size_t length)
     return true;
 }
 
+void texts_one_line(char *text)
+{
+    char *to = text;
+    for (const char *at = text; *at; to++) {
+        const unsigned char *c = (const unsigned char *)at;
+        size_t bytes = 0; /* of what becomes a space */
+        if ((c[0] < ' ' && c[0] != '\t') || c[0] == 0x7F) bytes = 1;
+        if (c[0] == 0xC2 && c[1] >= 0x80 && c[1] < 0xA0) bytes = 2;
+        if (c[0] == 0xE2 && c[1] == 0x80 && (c[2] == 0xA8 || c[2] == 0xA9)) bytes = 3;
+        *to = bytes ? ' ' : *at;
+        at += bytes ? bytes : 1;
+    }
+    *to = 0;
+}
+
 /* Every byte of UTF-8 but those that go on with a character begins one. */
 static size_t code_points(const reader *r)
 {
@@ -70,16 +77,15 @@ static bool read_line(reader *r, bool first)
     return true;
 }
 
-static bool encode(reader *r)
+static weft_status encode(reader *r, weft_error *error)
 {
-    r->n = spm_encode(r->vocabulary, r->line, r->ids, r->capacity);
-    if (r->n <= r->capacity) return true;
+    weft_status status = spm_encode(r->vocabulary, r->line, r->ids, r->capacity, &r->n, error);
+    if (status != WEFT_OK || r->n <= r->capacity) return status;
     int32_t *grown = realloc(r->ids, 2 * r->n * sizeof *grown);
-    if (!grown) return false;
+    if (!grown) return weft_error_set(error, WEFT_NO_MEMORY, r->path, "out of memory");
     r->ids = grown;
     r->capacity = 2 * r->n;
-    r->n = spm_encode(r->vocabulary, r->line, r->ids, r->capacity);
-    return true;
+    return spm_encode(r->vocabulary, r->line, r->ids, r->capacity, &r->n, error);
 }
 
 static weft_status open_file(reader *r, weft_error *error)
@@ -119,10 +125,12 @@ static weft_status read_all(weft_corpus *corpus, reader *source, reader *target,
             counts->invalid++;
             continue;
         }
-        weft_status status = WEFT_NO_MEMORY;
-        if ((!source->file || encode(source)) && encode(target))
-            status = weft_corpus_add(corpus, source->ids, source->n, target->ids, target->n);
-        if (status != WEFT_OK) return weft_error_set(error, status, target->path, "out of memory");
+        weft_status status = source->file ? encode(source, error) : WEFT_OK;
+        if (status == WEFT_OK) status = encode(target, error);
+        if (status != WEFT_OK) return status;
+        status = weft_corpus_add(corpus, source->ids, source->n, target->ids, target->n);
+        if (status != WEFT_OK)
+            return weft_error_set(error, status, target->path, "%s", weft_status_text(status));
         if (target->n && target->n <= most_tokens) counts->characters += code_points(target) + 1;
     }
 }

@@ -8,14 +8,14 @@
 
 #include <stdio.h>
 
-/* Loads a vocabulary; NULL after an error. */
-spm *texts_vocabulary(const char *path, weft_error *error);
-
 /* The next line without its end (LF or CRLF), zeros within it included; false at the end of the
  * file or when it cannot be read. The caller frees *line. */
 bool texts_read_line(FILE *file, char **line, size_t *capacity, size_t *length);
 /* Is it UTF-8 (RFC 3629: no overlong form, no surrogate, nothing over U+10FFFF) without zeros? */
 bool texts_is_utf8(const char *text, size_t length);
+/* Makes UTF-8 one line that a terminal shows as it is: control characters other than tabs, and the
+ * separators U+2028 and U+2029, become spaces. */
+void texts_one_line(char *text);
 
 typedef struct texts_counts {
     size_t lines;   /* of each file */

@@ -72,7 +72,6 @@ static bool make_vocabulary(training *t, const char *given, const char *const *f
                             const char *path)
 {
     static const char *const types[] = {"bpe", "unigram", "char"};
-    char message[256] = "";
     if (given[0]) return copy_file(t, given, path);
     for (size_t i = 0; i < n; i++)
         if (access(files[i], R_OK) != 0) {
@@ -82,13 +81,12 @@ static bool make_vocabulary(training *t, const char *given, const char *const *f
     spm_options o = {types[t->r.vocabulary_type], (int)t->r.vocabulary_size,
                      t->mode == WEFT_BATCH_MASKED};
     fprintf(stderr, "making a vocabulary of %d pieces (%s) ...\n", o.size, o.type);
-    if (spm_train(files, n, path, &o, message, sizeof message)) return true;
-    return training_fail(t, WEFT_BAD_FILE, "vocabulary", message);
+    return spm_train(files, n, path, &o, &t->error) == WEFT_OK;
 }
 
 static spm *load_vocabulary(training *t, const char *path)
 {
-    spm *s = texts_vocabulary(path, &t->error);
+    spm *s = spm_load(path, &t->error);
     if (!s || spm_has_specials(s)) return s;
     training_fail(t, WEFT_BAD_ARGUMENT, path, "must have pad, unk, bos and eos as ids 0 to 3");
     spm_free(s);
@@ -121,7 +119,8 @@ bool training_vocabularies(training *t, bool make)
     if (!(t->vocabulary[1] = load_vocabulary(t, paths[1]))) return false;
     t->vocabulary[0] = apart ? load_vocabulary(t, paths[0]) : t->vocabulary[1];
     if (!t->vocabulary[0]) return false;
-    if (t->mode == WEFT_BATCH_MASKED && spm_id(t->vocabulary[1], SPM_MASK) == SPM_UNK)
+    if (spm_id(t->vocabulary[1], SPM_MASK, &t->mask, &t->error) != WEFT_OK) return false;
+    if (t->mode == WEFT_BATCH_MASKED && t->mask == SPM_UNK)
         return training_fail(t, WEFT_BAD_ARGUMENT, paths[1], "has no piece " SPM_MASK);
     return true;
 }
@@ -157,7 +156,7 @@ static void set_batch_options(training *t)
                               .pad = SPM_PAD,
                               .bos = SPM_BOS,
                               .eos = SPM_EOS,
-                              .mask = spm_id(t->vocabulary[1], SPM_MASK),
+                              .mask = t->mask,
                               .first_id = SPM_EOS + 1,
                               .vocab = training_vocab_size(t),
                               .mask_share = r->batches_mask_share,

@@ -11,6 +11,7 @@ typedef struct training {
     const char *validate; /* a checkpoint to validate, and nothing else; NULL: train */
     weft_batch_mode mode;
     spm *vocabulary[2]; /* of source and target; source NULL or the same if there is one only */
+    int32_t mask;       /* the token that hides others; SPM_UNK if the target's has none */
     weft_corpus *train_text, *valid_text;
     weft_batches *train, *valid; /* valid NULL: no validation */
     weft_batch_options batch_options;

@@ -1,0 +1,152 @@
+// The program's texts and vocabularies: what SentencePiece throws becomes a status, and decoded
+// text is one line. Usage: texts_test TEXT_FILE
+#include "spm.h"
+extern "C" {
+#include "texts.h"
+}
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+// Every `new` of the process is counted, those of the library included; one can be made to fail.
+static long calls, fail_at;
+
+static void *take(std::size_t bytes)
+{
+    if (++calls == fail_at) throw std::bad_alloc();
+    if (void *memory = std::malloc(bytes ? bytes : 1)) return memory;
+    throw std::bad_alloc();
+}
+
+#define REPLACES __attribute__((visibility("default")))
+REPLACES void *operator new(std::size_t bytes)
+{
+    return take(bytes);
+}
+REPLACES void *operator new[](std::size_t bytes)
+{
+    return take(bytes);
+}
+REPLACES void operator delete(void *memory) noexcept
+{
+    std::free(memory);
+}
+REPLACES void operator delete[](void *memory) noexcept
+{
+    std::free(memory);
+}
+REPLACES void operator delete(void *memory, std::size_t) noexcept
+{
+    std::free(memory);
+}
+REPLACES void operator delete[](void *memory, std::size_t) noexcept
+{
+    std::free(memory);
+}
+
+static int failures;
+
+static void check(bool good, const char *what)
+{
+    if (good) return;
+    std::printf("failed: %s\n", what);
+    failures++;
+}
+
+// What a process of its own says that fails allocation `n` of `work`.
+enum outcome { REACHED_NONE = 10, REPORTED, WRONG };
+
+template <typename Work> static int fail_one(Work work, long n)
+{
+    weft_error error = {};
+    calls = 0;
+    fail_at = n;
+    const weft_status status = work(&error);
+    fail_at = 0;
+    if (calls < n) return status == WEFT_OK ? REACHED_NONE : WRONG;
+    return status == WEFT_NO_MEMORY && error.status == WEFT_NO_MEMORY ? REPORTED : WRONG;
+}
+
+// Calls `work` with its 1st, 2nd, ... allocation failing, until it makes no more. The protobuf
+// within SentencePiece ends the process itself in some places, which nothing can help.
+template <typename Work> static void fail_each(const char *what, Work work)
+{
+    long n = 0, reported = 0, ended = 0, wrong = 0;
+    for (int status = 0; !(WIFEXITED(status) && WEXITSTATUS(status) == REACHED_NONE);) {
+        std::fflush(stdout);
+        const pid_t child = fork();
+        if (!child) {
+            std::freopen("/dev/null", "w", stderr);
+            _exit(fail_one(work, ++n));
+        }
+        if (child < 0 || waitpid(child, &status, 0) != child || n > 10000) std::exit(1);
+        n++;
+        reported += WIFEXITED(status) && WEXITSTATUS(status) == REPORTED;
+        wrong += WIFEXITED(status) && WEXITSTATUS(status) == WRONG;
+        ended += WIFSIGNALED(status);
+    }
+    std::printf("%s: of %ld failed allocations %ld are reported, %ld end the process\n", what,
+                n - 1, reported, ended);
+    check(reported > 0 && !wrong, what);
+}
+
+static void test_exceptions(const char *text_file)
+{
+    char path[] = "/tmp/weft-texts-XXXXXX";
+    const int file = mkstemp(path);
+    const spm_options options = {"bpe", 200, false};
+    weft_error error = {};
+    check(file >= 0 && spm_train(&text_file, 1, path, &options, &error) == WEFT_OK, "training");
+    spm *s = spm_load(path, &error);
+    if (!s) {
+        std::printf("failed: %s: %s\n", error.where, error.message);
+        std::exit(1);
+    }
+    const char line[] = "In the beginning God created the heaven and the earth.";
+    int32_t ids[sizeof line];
+    size_t n = 0;
+    char *text = nullptr;
+    check(spm_encode(s, line, ids, sizeof line, &n, &error) == WEFT_OK && n > 5, "encoding");
+    check(spm_decode(s, ids, n, &text, &error) == WEFT_OK && !std::strcmp(text, line), "decoding");
+    std::free(text);
+    fail_each("encoding",
+              [&](weft_error *e) { return spm_encode(s, line, ids, sizeof line, &n, e); });
+    fail_each("decoding", [&](weft_error *e) { return spm_decode(s, ids, n, &text, e); });
+    spm_free(s);
+    unlink(path);
+    check(!spm_load(path, &error) && error.status == WEFT_IO, "a file that is not there");
+}
+
+static void test_one_line()
+{
+    static const char *const cases[][2] = {{"", ""},
+                                           {"a\nb\rc\vd\fe", "a b c d e"},
+                                           {"a\tb", "a\tb"},
+                                           {"\x1b[1m\x7f", " [1m "},
+                                           {"caf\xc3\xa9\xc2\x85\xc2\xa0", "caf\xc3\xa9 \xc2\xa0"},
+                                           {"a\xe2\x80\xa8"
+                                            "b\xe2\x80\xa9"
+                                            "c\xe2\x80\xaa",
+                                            "a b c\xe2\x80\xaa"},
+                                           {"cut \xe2\x80", "cut \xe2\x80"}};
+    for (const auto &c : cases) {
+        char text[64];
+        std::snprintf(text, sizeof text, "%s", c[0]);
+        texts_one_line(text);
+        check(!std::strcmp(text, c[1]), c[1]);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 2) return 2;
+    test_exceptions(argv[1]);
+    test_one_line();
+    if (!failures) std::printf("texts: all as expected\n");
+    return failures > 0;
+}
