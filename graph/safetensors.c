@@ -3,6 +3,8 @@
  * then the data. (github.com/huggingface/safetensors, format description.) */
 #include "params.h"
 
+#include "base/file.h"
+
 #include <cjson/cJSON.h>
 
 #include <errno.h>
@@ -59,72 +61,38 @@ static char *make_header(const weft_params *params)
     return text;
 }
 
-static bool write_all(int file, const void *data, size_t bytes)
-{
-    for (const char *at = data; bytes;) {
-        ssize_t n = write(file, at, bytes);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return false;
-        at += n;
-        bytes -= (size_t)n;
-    }
-    return true;
-}
-
-static bool write_file(int file, const weft_params *params, const char *header)
+static void write_store(file_writer *file, const weft_params *params, const char *header)
 {
     size_t length = strlen(header), padded = (length + 7) / 8 * 8;
     unsigned char prefix[8];
     for (int i = 0; i < 8; i++) prefix[i] = (unsigned char)((uint64_t)padded >> (8 * i));
-    bool good = write_all(file, prefix, sizeof prefix) && write_all(file, header, length) &&
-                write_all(file, "        ", padded - length);
-    for (size_t i = 0; good && i < params->n; i++)
-        good =
-            write_all(file, params->params[i].tensor.data, param_bytes(&params->params[i].tensor));
-    return good && fsync(file) == 0;
-}
-
-/* The rename itself must reach the disk too. */
-static void sync_folder(const char *path)
-{
-    char folder[4096];
-    const char *slash = strrchr(path, '/');
-    size_t length = slash ? (size_t)(slash - path) : 0;
-    if (length >= sizeof folder) return;
-    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(length ? length : 1) : 1,
-             slash ? path : ".");
-    int file = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (file < 0) return;
-    (void)fsync(file);
-    close(file);
+    file_write(file, prefix, sizeof prefix);
+    file_write(file, header, length);
+    file_write(file, "        ", padded - length);
+    for (size_t i = 0; i < params->n; i++)
+        file_write(file, params->params[i].tensor.data, param_bytes(&params->params[i].tensor));
 }
 
 weft_status weft_params_save(const weft_params *params, const char *path, weft_error *error)
 {
-    char temporary[4096];
-    if (!params || !path || !path[0] || strlen(path) + 5 > sizeof temporary)
+    file_writer file;
+    if (!params || !path || !path[0])
         return weft_error_set(error, WEFT_BAD_ARGUMENT, path ? path : "params",
-                              "saving needs a store and a path under %zu bytes", sizeof temporary);
-    snprintf(temporary, sizeof temporary, "%s.tmp", path);
+                              "saving needs a store and a path");
+    if (file_is_stream(path))
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, path,
+                              "is no regular file: checkpoints are not written into folders, "
+                              "pipes or devices");
     char *header = make_header(params);
     if (!header) return weft_error_set(error, WEFT_NO_MEMORY, path, "no memory for the header");
-    int file = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    bool good = file >= 0 && write_file(file, params, header);
-    int problem = errno;
-    if (file >= 0 && close(file) != 0 && good) {
-        problem = errno;
-        good = false;
-    }
-    if (good && rename(temporary, path) != 0) {
-        problem = errno;
-        good = false;
-    }
-    cJSON_free(header);
+    bool good = file_begin(&file, path);
     if (good) {
-        sync_folder(path);
-        return WEFT_OK;
+        write_store(&file, params, header);
+        good = file_commit(&file);
     }
-    if (file >= 0) unlink(temporary);
+    int problem = errno;
+    cJSON_free(header);
+    if (good) return WEFT_OK;
     return weft_error_set(error, WEFT_IO, path, "cannot be written: %s", strerror(problem));
 }
 

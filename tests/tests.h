@@ -10,6 +10,7 @@
 // clang-format off
 #define TEST_SUITES(X) \
     X(text) \
+    X(file) \
     X(graph) \
     X(pack) \
     X(plan) \

@@ -1,19 +1,18 @@
 // The C interface to SentencePiece. No exception and no log line leaves this file.
 #include "spm.h"
 
+#include "base/file.h"
+
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
-
-#include <unistd.h>
 
 // Exported by the library, but in none of its installed headers.
 namespace sentencepiece::logging
@@ -41,26 +40,6 @@ std::string quoted(const std::string &text)
     for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
     return out + "\"";
 }
-
-// Written beside, synced and renamed, so that a full disk leaves no half vocabulary.
-bool write_whole(const std::string &path, const std::string &bytes)
-{
-    const std::string beside = path + ".tmp";
-    std::FILE *file = std::fopen(beside.c_str(), "wb");
-    if (!file) return false;
-    bool good = std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size() &&
-                std::fflush(file) == 0 && fsync(fileno(file)) == 0;
-    int why = errno;
-    if (std::fclose(file) != 0 && good) {
-        good = false;
-        why = errno;
-    }
-    if (good && std::rename(beside.c_str(), path.c_str()) == 0) return true;
-    if (good) why = errno;
-    std::remove(beside.c_str());
-    errno = why;
-    return false;
-}
 } // namespace
 
 bool spm_train(const char *const *files, size_t n, const char *path, const spm_options *options,
@@ -87,7 +66,7 @@ bool spm_train(const char *const *files, size_t n, const char *path, const spm_o
         const auto status = sentencepiece::SentencePieceTrainer::Train(arguments, nullptr, &model);
         if (!status.ok())
             say(message, capacity, status.ToString());
-        else if (!write_whole(path, model))
+        else if (!file_replace(path, model.data(), model.size()))
             say(message, capacity,
                 std::string(path) + " cannot be written: " + std::strerror(errno));
         else
