@@ -20,6 +20,7 @@
     X(attention) \
     X(autograd) \
     X(params) \
+    X(header) \
     X(train) \
     X(dot) \
     X(models) \
