@@ -4,6 +4,8 @@
  * softmax and layer norm, whose outputs sum to a constant. */
 #include <weft/autograd.h>
 
+#include "base/text.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -165,8 +167,8 @@ static bool check_value(checker *c, size_t i, const double *analytic, size_t per
     if (!(worst <= result->worst_error)) {
         const char *name = weft_name_of(c->graph, c->wrt[i]);
         result->worst_error = worst;
-        snprintf(result->where, sizeof result->where, "%s[%lld]: analytic %.10g, numeric %.10g",
-                 name, (long long)at, worst_analytic, worst_numeric);
+        text_format(result->where, sizeof result->where, "%s[%lld]: analytic %.10g, numeric %.10g",
+                    name, (long long)at, worst_analytic, worst_numeric);
     }
     return true;
 }

@@ -1,6 +1,8 @@
 /* DOT export: nodes with their attributes and shapes, name scopes as nested clusters. */
 #include "internal.h"
 
+#include "base/text.h"
+
 #include <errno.h>
 #include <string.h>
 
@@ -37,7 +39,7 @@ static void attribute(FILE *file, const weft_attr_field *field, const void *attr
         fprintf(file, "%s", *(const bool *)at ? "yes" : "no");
         break;
     case WEFT_ATTR_DOUBLE:
-        fprintf(file, "%g", *(const double *)at);
+        text_print(file, "%g", *(const double *)at);
         break;
     case WEFT_ATTR_TEXT:
         quoted(file, at);

@@ -1,6 +1,8 @@
 /* Statuses and error records. */
 #include "internal.h"
 
+#include "base/text.h"
+
 #include <string.h>
 
 const char *weft_status_text(weft_status status)
@@ -19,10 +21,13 @@ weft_status weft_error_set(weft_error *error, weft_status status, const char *wh
 {
     if (!error || error->status != WEFT_OK) return status;
     error->status = status;
-    snprintf(error->where, sizeof error->where, "%s", where ? where : "");
+    text_printable(error->where, sizeof error->where, where ? where : "");
+    /* Both may hold names from files: a message is one line, whatever they are. */
+    char message[sizeof error->message];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(error->message, sizeof error->message, format, arguments);
+    text_vformat(message, sizeof message, format, arguments);
     va_end(arguments);
+    text_printable(error->message, sizeof error->message, message);
     return status;
 }

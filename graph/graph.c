@@ -1,6 +1,8 @@
 /* The builder: nodes and values in growing arrays, names in a hash table, errors sticky. */
 #include "internal.h"
 
+#include "base/text.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,7 +68,7 @@ void weft_scope_push(weft_graph *graph, const char *format, ...)
     char part[SCOPE_BYTES] = "";
     va_list arguments;
     va_start(arguments, format);
-    int length = vsnprintf(part, sizeof part, format, arguments);
+    int length = text_vformat(part, sizeof part, format, arguments);
     va_end(arguments);
     if (length < 0 || used + (size_t)length + 2 > SCOPE_BYTES ||
         graph->scope_depth == SCOPE_DEPTH) {

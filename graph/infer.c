@@ -1,13 +1,15 @@
 /* The common parts of shape rules. */
 #include "internal.h"
 
+#include "base/text.h"
+
 bool weft_infer_fail(weft_infer *infer, weft_status status, const char *format, ...)
 {
     if (infer->error && infer->error->status == WEFT_OK) {
         infer->error->status = status;
         va_list arguments;
         va_start(arguments, format);
-        vsnprintf(infer->error->message, sizeof infer->error->message, format, arguments);
+        text_vformat(infer->error->message, sizeof infer->error->message, format, arguments);
         va_end(arguments);
     }
     return false;

@@ -19,32 +19,77 @@ void weft_params_free(weft_params *params)
         free(params->metas[i].text);
     }
     free(params->params);
-    free(params->index);
+    free(params->names.slots);
+    free(params->keys.slots);
     free(params->metas);
     free(params);
 }
 
-static char *copy_text(const char *text)
+char *params_copy_text(const char *text)
 {
     size_t bytes = strlen(text) + 1;
     char *copy = malloc(bytes);
     return copy ? memcpy(copy, text, bytes) : NULL;
 }
 
-static uint32_t *slot_of(const weft_params *params, const char *name)
+/* ---- Elements by name ---- */
+
+static const char *name_at(const void *items, size_t stride, size_t i)
 {
-    size_t mask = params->index_capacity - 1, i = weft_hash_text(name) & mask;
-    while (params->index[i] && strcmp(params->params[params->index[i] - 1].name, name) != 0)
-        i = (i + 1) & mask;
-    return &params->index[i];
+    return *(char *const *)(const void *)((const char *)items + i * stride);
 }
 
-static void rebuild_index(weft_params *params)
+/* Where the position of a name is, or would be put; the index must not be empty. */
+static uint32_t *slot_of(const name_index *index, const void *items, size_t stride,
+                         const char *name)
 {
-    if (!params->index) return;
-    memset(params->index, 0, params->index_capacity * sizeof *params->index);
-    for (size_t i = 0; i < params->n; i++)
-        *slot_of(params, params->params[i].name) = (uint32_t)i + 1;
+    size_t mask = index->capacity - 1, i = weft_hash_text(name) & mask;
+    while (index->slots[i] && strcmp(name_at(items, stride, index->slots[i] - 1), name) != 0)
+        i = (i + 1) & mask;
+    return &index->slots[i];
+}
+
+static void rebuild(name_index *index, const void *items, size_t stride, size_t n)
+{
+    if (!index->slots) return;
+    memset(index->slots, 0, index->capacity * sizeof *index->slots);
+    for (size_t i = 0; i < n; i++)
+        *slot_of(index, items, stride, name_at(items, stride, i)) = (uint32_t)i + 1;
+}
+
+/* Makes an index of the first n elements large enough for `wanted`. */
+static bool grow_index(name_index *index, const void *items, size_t stride, size_t n, size_t wanted)
+{
+    size_t capacity = index->capacity ? index->capacity : 64;
+    while (capacity / 2 < wanted) capacity *= 2;
+    if (capacity == index->capacity) return true;
+    uint32_t *slots = wanted < UINT32_MAX ? calloc(capacity, sizeof *slots) : NULL;
+    if (!slots) return false;
+    free(index->slots);
+    *index = (name_index){slots, capacity};
+    rebuild(index, items, stride, n);
+    return true;
+}
+
+/* Room for `wanted` elements in an array, whose capacity doubles; NULL when memory is out. */
+static void *grow_array(void *items, size_t stride, size_t *capacity, size_t wanted)
+{
+    size_t room = *capacity ? *capacity : 32;
+    while (room < wanted) room *= 2;
+    if (room == *capacity) return items;
+    void *grown = room <= SIZE_MAX / stride ? realloc(items, room * stride) : NULL;
+    if (grown) *capacity = room;
+    return grown;
+}
+
+static uint32_t *param_slot(const weft_params *params, const char *name)
+{
+    return slot_of(&params->names, params->params, sizeof *params->params, name);
+}
+
+static uint32_t *meta_slot(const weft_params *params, const char *key)
+{
+    return slot_of(&params->keys, params->metas, sizeof *params->metas, key);
 }
 
 void params_truncate(weft_params *params, size_t n)
@@ -54,29 +99,20 @@ void params_truncate(weft_params *params, size_t n)
         free(p->name);
         if (!p->shared) arena_cut(&params->data, p->tensor.data);
     }
-    rebuild_index(params);
+    rebuild(&params->names, params->params, sizeof *params->params, params->n);
 }
 
+/* Makes room for one more tensor. */
 static bool grow(weft_params *params)
 {
-    if (params->n == params->capacity) {
-        size_t capacity = params->capacity ? 2 * params->capacity : 32;
-        param *grown = realloc(params->params, capacity * sizeof *grown);
-        if (!grown) return false;
-        params->params = grown;
-        params->capacity = capacity;
-    }
-    if (2 * (params->n + 1) > params->index_capacity) {
-        size_t capacity = params->index_capacity ? 2 * params->index_capacity : 64;
-        uint32_t *grown = calloc(capacity, sizeof *grown);
-        if (!grown) return false;
-        free(params->index);
-        params->index = grown;
-        params->index_capacity = capacity;
-        rebuild_index(params);
-    }
-    return true;
+    param *grown =
+        grow_array(params->params, sizeof *params->params, &params->capacity, params->n + 1);
+    if (!grown) return false;
+    params->params = grown;
+    return grow_index(&params->names, grown, sizeof *grown, params->n, params->n + 1);
 }
+
+/* ---- Tensors ---- */
 
 weft_status weft_params_add(weft_params *params, const char *name, weft_dtype dtype,
                             weft_shape shape, weft_tensor *tensor, weft_error *error)
@@ -100,14 +136,14 @@ weft_status weft_params_add(weft_params *params, const char *name, weft_dtype dt
         return WEFT_OK;
     }
     size_t bytes = (size_t)numel * weft_dtype_bytes(dtype);
-    char *copy = grow(params) ? copy_text(name) : NULL;
+    char *copy = grow(params) ? params_copy_text(name) : NULL;
     void *data = copy ? arena_alloc(&params->data, bytes) : NULL;
     if (!data) {
         free(copy);
         return weft_error_set(error, WEFT_NO_MEMORY, name, "no memory for %zu bytes", bytes);
     }
     params->params[params->n] = (param){copy, weft_tensor_dense(data, dtype, shape), false};
-    *slot_of(params, copy) = (uint32_t)++params->n;
+    *param_slot(params, copy) = (uint32_t)++params->n;
     if (tensor) *tensor = params->params[params->n - 1].tensor;
     return WEFT_OK;
 }
@@ -120,22 +156,22 @@ weft_status weft_params_share(weft_params *params, const weft_params *from, weft
     for (size_t i = 0; i < from->n; i++) {
         const char *name = from->params[i].name;
         bool there = weft_params_get(params, name, NULL);
-        char *copy = !there && grow(params) ? copy_text(name) : NULL;
+        char *copy = !there && grow(params) ? params_copy_text(name) : NULL;
         if (!copy) {
             params_truncate(params, before);
             return there ? weft_error_set(error, WEFT_BAD_ARGUMENT, name, "is in both stores")
                          : weft_error_set(error, WEFT_NO_MEMORY, name, "no memory");
         }
         params->params[params->n] = (param){copy, from->params[i].tensor, true};
-        *slot_of(params, copy) = (uint32_t)++params->n;
+        *param_slot(params, copy) = (uint32_t)++params->n;
     }
     return WEFT_OK;
 }
 
 bool weft_params_get(const weft_params *params, const char *name, weft_tensor *tensor)
 {
-    if (!params || !name || !params->index_capacity) return false;
-    uint32_t at = *slot_of(params, name);
+    if (!params || !name || !params->names.capacity) return false;
+    uint32_t at = *param_slot(params, name);
     if (at && tensor) *tensor = params->params[at - 1].tensor;
     return at != 0;
 }
@@ -177,32 +213,59 @@ weft_status weft_params_init(weft_params *params, const weft_graph *graph, uint6
     return WEFT_OK;
 }
 
+/* ---- Metadata ---- */
+
+bool params_reserve_metas(weft_params *params, size_t more)
+{
+    size_t wanted = params->n_meta + more;
+    meta *grown = grow_array(params->metas, sizeof *params->metas, &params->meta_capacity, wanted);
+    if (!grown) return false;
+    params->metas = grown;
+    return grow_index(&params->keys, grown, sizeof *grown, params->n_meta, wanted);
+}
+
+void params_move_metas(weft_params *to, weft_params *from)
+{
+    for (size_t i = 0; i < from->n_meta; i++) {
+        meta *m = &from->metas[i];
+        uint32_t *at = meta_slot(to, m->key);
+        if (!*at) {
+            to->metas[to->n_meta] = (meta){NULL, NULL};
+            *at = (uint32_t)++to->n_meta;
+        }
+        meta old = to->metas[*at - 1];
+        to->metas[*at - 1] = *m;
+        *m = old;
+    }
+}
+
 weft_status weft_params_set_meta(weft_params *params, const char *key, const char *text)
 {
     if (!params || !key || !text) return WEFT_BAD_ARGUMENT;
-    char *new_text = copy_text(text);
-    if (!new_text) return WEFT_NO_MEMORY;
-    for (size_t i = 0; i < params->n_meta; i++) {
-        if (strcmp(params->metas[i].key, key) != 0) continue;
-        free(params->metas[i].text);
-        params->metas[i].text = new_text;
-        return WEFT_OK;
-    }
-    char *new_key = copy_text(key);
-    meta *grown = new_key ? realloc(params->metas, (params->n_meta + 1) * sizeof *grown) : NULL;
-    if (!grown) {
+    char *new_text = params_copy_text(text);
+    if (!new_text || !params_reserve_metas(params, 1)) {
         free(new_text);
-        free(new_key);
         return WEFT_NO_MEMORY;
     }
-    params->metas = grown;
-    params->metas[params->n_meta++] = (meta){new_key, new_text};
+    uint32_t *at = meta_slot(params, key);
+    if (*at) {
+        free(params->metas[*at - 1].text);
+        params->metas[*at - 1].text = new_text;
+        return WEFT_OK;
+    }
+    char *new_key = params_copy_text(key);
+    if (!new_key) {
+        free(new_text);
+        return WEFT_NO_MEMORY;
+    }
+    params->metas[params->n_meta] = (meta){new_key, new_text};
+    *at = (uint32_t)++params->n_meta;
     return WEFT_OK;
 }
 
 const char *weft_params_meta(const weft_params *params, const char *key)
 {
-    for (size_t i = 0; params && key && i < params->n_meta; i++)
-        if (!strcmp(params->metas[i].key, key)) return params->metas[i].text;
-    return NULL;
+    if (!params || !key || !params->keys.capacity) return NULL;
+    uint32_t at = *meta_slot(params, key);
+    return at ? params->metas[at - 1].text : NULL;
 }

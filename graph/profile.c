@@ -5,6 +5,8 @@
  * before it; they share it in proportion to their compute time, or evenly if the clock saw none. */
 #include "profile.h"
 
+#include "base/text.h"
+
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -428,8 +430,9 @@ static void decorate(void *user, const weft_graph *graph, size_t index, weft_dot
     int rest = 255 - (int)(190 * heat);
     snprintf(node->color, sizeof node->color, "#ff%02x%02x", (unsigned)rest & 255,
              (unsigned)rest & 255);
-    snprintf(node->line, sizeof node->line, "%.4g ms, %.2g %%",
-             1e3 * o->seconds[index] / (o->runs * o->threads), 100 * o->seconds[index] / o->whole);
+    text_format(node->line, sizeof node->line, "%.4g ms, %.2g %%",
+                1e3 * o->seconds[index] / (o->runs * o->threads),
+                100 * o->seconds[index] / o->whole);
 }
 
 weft_status weft_profile_dot(const weft_profile *profile, FILE *file, weft_error *error)

@@ -3,7 +3,8 @@
  * then the data. (github.com/huggingface/safetensors, format description.) */
 #include "params.h"
 
-#include <cjson/cJSON.h>
+#include "base/file.h"
+#include "base/json.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +14,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MOST_HEADER (100u << 20)
+/* Of every file, when it is saved and when it is loaded. Other readers of the format have the first
+ * limit too. */
+#define MAX_HEADER_BYTES 100000000u
+#define MAX_METAS        (1u << 20)
+/* What the header says of one tensor. Its tree takes up to forty times the memory of this text. */
+#define MAX_ENTRY_BYTES (64u << 10)
 
 static const char *const file_dtypes[] = {
 #define ROW(upper, lower, bytes, file) file,
@@ -54,84 +60,82 @@ static char *make_header(const weft_params *params)
         good = describe(root, &params->params[i], begin);
         begin += param_bytes(&params->params[i].tensor);
     }
-    char *text = good ? cJSON_PrintUnformatted(root) : NULL;
+    char *text = good ? json_print(root, false) : NULL;
     cJSON_Delete(root);
     return text;
 }
 
-static bool write_all(int file, const void *data, size_t bytes)
-{
-    for (const char *at = data; bytes;) {
-        ssize_t n = write(file, at, bytes);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return false;
-        at += n;
-        bytes -= (size_t)n;
-    }
-    return true;
-}
-
-static bool write_file(int file, const weft_params *params, const char *header)
+static void write_store(file_writer *file, const weft_params *params, const char *header)
 {
     size_t length = strlen(header), padded = (length + 7) / 8 * 8;
     unsigned char prefix[8];
     for (int i = 0; i < 8; i++) prefix[i] = (unsigned char)((uint64_t)padded >> (8 * i));
-    bool good = write_all(file, prefix, sizeof prefix) && write_all(file, header, length) &&
-                write_all(file, "        ", padded - length);
-    for (size_t i = 0; good && i < params->n; i++)
-        good =
-            write_all(file, params->params[i].tensor.data, param_bytes(&params->params[i].tensor));
-    return good && fsync(file) == 0;
+    file_write(file, prefix, sizeof prefix);
+    file_write(file, header, length);
+    file_write(file, "        ", padded - length);
+    for (size_t i = 0; i < params->n; i++)
+        file_write(file, params->params[i].tensor.data, param_bytes(&params->params[i].tensor));
 }
 
-/* The rename itself must reach the disk too. */
-static void sync_folder(const char *path)
+/* Of names and metadata, which the header cannot be shorter than. */
+static size_t names_bytes(const weft_params *params)
 {
-    char folder[4096];
-    const char *slash = strrchr(path, '/');
-    size_t length = slash ? (size_t)(slash - path) : 0;
-    if (length >= sizeof folder) return;
-    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(length ? length : 1) : 1,
-             slash ? path : ".");
-    int file = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (file < 0) return;
-    (void)fsync(file);
-    close(file);
+    size_t bytes = 0;
+    for (size_t i = 0; i < params->n; i++) bytes += strlen(params->params[i].name);
+    for (size_t i = 0; i < params->n_meta; i++)
+        bytes += strlen(params->metas[i].key) + strlen(params->metas[i].text);
+    return bytes;
+}
+
+static weft_status check_limits(const weft_params *params, size_t header_bytes, const char *path,
+                                weft_error *error)
+{
+    if (params->n_meta > MAX_METAS)
+        return weft_error_set(error, WEFT_TOO_LARGE, path,
+                              "has %zu entries of metadata, at most %u fit in a file",
+                              params->n_meta, MAX_METAS);
+    if (header_bytes > MAX_HEADER_BYTES)
+        return weft_error_set(error, WEFT_TOO_LARGE, path,
+                              "names and metadata need a header of %zu bytes or more, at most %u "
+                              "fit in a file",
+                              header_bytes, MAX_HEADER_BYTES);
+    return WEFT_OK;
 }
 
 weft_status weft_params_save(const weft_params *params, const char *path, weft_error *error)
 {
-    char temporary[4096];
-    if (!params || !path || !path[0] || strlen(path) + 5 > sizeof temporary)
+    file_writer file;
+    if (!params || !path || !path[0])
         return weft_error_set(error, WEFT_BAD_ARGUMENT, path ? path : "params",
-                              "saving needs a store and a path under %zu bytes", sizeof temporary);
-    snprintf(temporary, sizeof temporary, "%s.tmp", path);
+                              "saving needs a store and a path");
+    if (file_is_stream(path))
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, path,
+                              "is no regular file: checkpoints are not written into folders, "
+                              "pipes or devices");
+    weft_status status = check_limits(params, names_bytes(params), path, error);
+    if (status != WEFT_OK) return status;
     char *header = make_header(params);
     if (!header) return weft_error_set(error, WEFT_NO_MEMORY, path, "no memory for the header");
-    int file = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    bool good = file >= 0 && write_file(file, params, header);
-    int problem = errno;
-    if (file >= 0 && close(file) != 0 && good) {
-        problem = errno;
-        good = false;
+    status = check_limits(params, strlen(header), path, error);
+    if (status != WEFT_OK) {
+        cJSON_free(header);
+        return status;
     }
-    if (good && rename(temporary, path) != 0) {
-        problem = errno;
-        good = false;
-    }
-    cJSON_free(header);
+    bool good = file_begin(&file, path);
     if (good) {
-        sync_folder(path);
-        return WEFT_OK;
+        write_store(&file, params, header);
+        good = file_commit(&file);
     }
-    if (file >= 0) unlink(temporary);
+    int problem = errno;
+    cJSON_free(header);
+    if (good) return WEFT_OK;
     return weft_error_set(error, WEFT_IO, path, "cannot be written: %s", strerror(problem));
 }
 
 /* ---- Loading ---- */
 
 typedef struct reader {
-    const char *path;
+    const char *path, *header;
     int file;
     uint64_t data_begin, data_bytes;
     weft_error *error;
@@ -141,6 +145,27 @@ static weft_status bad(reader *r, const char *tensor, const char *what)
 {
     return weft_error_set(r->error, WEFT_BAD_FILE, r->path, "%s%s%s", tensor ? tensor : "",
                           tensor ? ": " : "", what);
+}
+
+static weft_status no_memory(reader *r)
+{
+    return weft_error_set(r->error, WEFT_NO_MEMORY, r->path, "no memory");
+}
+
+static weft_status not_json(reader *r, const char *at)
+{
+    return weft_error_set(r->error, WEFT_BAD_FILE, r->path,
+                          "the header is not JSON, near byte %zu of the file",
+                          (size_t)(at - r->header) + 8);
+}
+
+/* A part of the header as a tree, which the caller deletes. */
+static weft_status parse(reader *r, json_span text, cJSON **json)
+{
+    json_failure why;
+    *json = json_parse(text.at, text.length, &why);
+    if (*json) return WEFT_OK;
+    return why.no_memory ? no_memory(r) : not_json(r, text.at + why.position);
 }
 
 static bool read_at(int file, void *data, size_t bytes, uint64_t offset)
@@ -168,16 +193,21 @@ static bool whole(const cJSON *item, uint64_t *out)
 
 /* What the header says of one tensor: its data are bytes [begin, end) of the data. */
 typedef struct entry {
-    const char *name;
+    char *name;
     weft_type type;
     uint64_t begin, end;
     size_t position; /* in the header */
 } entry;
 
+typedef struct entries {
+    entry *at;
+    size_t n, capacity;
+} entries;
+
 /* Reads dtype, shape and offsets of one entry and holds them against each other. */
-static weft_status read_entry(reader *r, const cJSON *json, entry *e)
+static weft_status check_entry(reader *r, const cJSON *json, entry *e)
 {
-    const char *name = e->name = json->string;
+    const char *name = e->name;
     const cJSON *dtype = cJSON_GetObjectItemCaseSensitive(json, "dtype");
     const cJSON *shape = cJSON_GetObjectItemCaseSensitive(json, "shape");
     const cJSON *offsets = cJSON_GetObjectItemCaseSensitive(json, "data_offsets"), *item;
@@ -211,17 +241,99 @@ static weft_status read_entry(reader *r, const cJSON *json, entry *e)
     return WEFT_OK;
 }
 
-static weft_status read_metadata(reader *r, const cJSON *metas, weft_params *into)
+/* Takes over the name, also on failure. */
+static weft_status read_entry(reader *r, char *name, json_span text, entries *all)
 {
-    const cJSON *item;
-    if (!cJSON_IsObject(metas)) return bad(r, "__metadata__", "is no object");
-    cJSON_ArrayForEach(item, metas)
-    {
-        if (!cJSON_IsString(item)) return bad(r, "__metadata__", "holds something else than text");
-        if (weft_params_set_meta(into, item->string, item->valuestring) != WEFT_OK)
-            return weft_error_set(r->error, WEFT_NO_MEMORY, r->path, "no memory");
+    if (all->n == all->capacity) {
+        size_t capacity = all->capacity ? 2 * all->capacity : 64;
+        entry *grown = realloc(all->at, capacity * sizeof *grown);
+        if (!grown) {
+            free(name);
+            return no_memory(r);
+        }
+        all->at = grown;
+        all->capacity = capacity;
     }
-    return WEFT_OK;
+    entry *e = &all->at[all->n];
+    *e = (entry){.name = name, .position = all->n};
+    all->n++;
+    if (text.length > MAX_ENTRY_BYTES) return bad(r, name, "its description is over 64 KiB long");
+    cJSON *json;
+    weft_status status = parse(r, text, &json);
+    if (status != WEFT_OK) return status;
+    status = check_entry(r, json, e);
+    cJSON_Delete(json);
+    return status;
+}
+
+static weft_status read_meta(reader *r, json_span key, json_span text, weft_params *into)
+{
+    cJSON *keys, *texts;
+    if (*text.at != '"') return bad(r, "__metadata__", "holds something else than text");
+    weft_status status = parse(r, key, &keys);
+    if (status != WEFT_OK) return status;
+    status = parse(r, text, &texts);
+    if (status == WEFT_OK &&
+        weft_params_set_meta(into, keys->valuestring, texts->valuestring) != WEFT_OK)
+        status = no_memory(r);
+    cJSON_Delete(keys);
+    cJSON_Delete(texts);
+    if (status == WEFT_OK && into->n_meta > MAX_METAS)
+        return weft_error_set(r->error, WEFT_TOO_LARGE, r->path,
+                              "__metadata__: has more than %u entries", MAX_METAS);
+    return status;
+}
+
+static weft_status read_metadata(reader *r, json_span text, weft_params *into)
+{
+    json_members members = {.rest = text};
+    json_span key, value;
+    if (*text.at != '{') return bad(r, "__metadata__", "is no object");
+    for (;;) {
+        json_step step = json_next(&members, &key, &value);
+        if (step == JSON_MALFORMED) return not_json(r, members.rest.at);
+        if (step == JSON_END) return WEFT_OK;
+        weft_status status = read_meta(r, key, value, into);
+        if (status != WEFT_OK) return status;
+    }
+}
+
+/* The text of a string of JSON, in memory of its own. */
+static weft_status read_name(reader *r, json_span text, char **name)
+{
+    cJSON *json;
+    weft_status status = parse(r, text, &json);
+    if (status != WEFT_OK) return status;
+    *name = params_copy_text(json->valuestring);
+    cJSON_Delete(json);
+    return *name ? WEFT_OK : no_memory(r);
+}
+
+/* Reads the header a member at a time, so that it takes no more memory than what it describes. */
+static weft_status read_header(reader *r, json_span text, weft_params *into, entries *all)
+{
+    json_members members = {.rest = text};
+    json_span key, value;
+    bool has_metadata = false;
+    const char *first = text.at + strspn(text.at, " \t\n\r");
+    if (*first == '[' || *first == '"') return bad(r, NULL, "the header is not a JSON object");
+    for (;;) {
+        char *name = NULL;
+        json_step step = json_next(&members, &key, &value);
+        if (step == JSON_MALFORMED) return not_json(r, members.rest.at);
+        if (step == JSON_END) return WEFT_OK;
+        weft_status status = read_name(r, key, &name);
+        if (status != WEFT_OK) return status;
+        if (strcmp(name, "__metadata__") != 0) {
+            status = read_entry(r, name, value, all);
+        } else {
+            free(name);
+            status = has_metadata ? bad(r, "__metadata__", "appears twice")
+                                  : read_metadata(r, value, into);
+            has_metadata = true;
+        }
+        if (status != WEFT_OK) return status;
+    }
 }
 
 static int by_offset(const void *left, const void *right)
@@ -232,69 +344,44 @@ static int by_offset(const void *left, const void *right)
     return a->position < b->position ? -1 : 1;
 }
 
-/* Fills `entries`, in order of their data, which must cover the data without overlap or hole. */
-static weft_status read_entries(reader *r, const cJSON *root, weft_params *into, entry *entries,
-                                size_t *count)
+/* Puts the entries in the order of their data, which they must cover without overlap or hole. */
+static weft_status order_entries(reader *r, entries *all)
 {
-    const cJSON *json;
-    size_t n = 0;
     uint64_t covered = 0;
-    cJSON_ArrayForEach(json, root)
-    {
-        weft_status status;
-        if (strcmp(json->string, "__metadata__") != 0) {
-            entries[n].position = n;
-            status = read_entry(r, json, &entries[n++]);
-        } else if (json != cJSON_GetObjectItemCaseSensitive(root, "__metadata__")) {
-            status = bad(r, json->string, "appears twice");
-        } else {
-            status = read_metadata(r, json, into);
-        }
-        if (status != WEFT_OK) return status;
-    }
-    qsort(entries, n, sizeof *entries, by_offset);
-    for (size_t i = 0; i < n; i++) {
-        if (entries[i].begin != covered)
-            return bad(r, entries[i].name, "its data overlap another tensor's, or leave holes");
-        covered = entries[i].end;
+    if (all->n) qsort(all->at, all->n, sizeof *all->at, by_offset);
+    for (size_t i = 0; i < all->n; i++) {
+        if (all->at[i].begin != covered)
+            return bad(r, all->at[i].name, "its data overlap another tensor's, or leave holes");
+        covered = all->at[i].end;
     }
     if (covered != r->data_bytes) return bad(r, NULL, "the tensors leave holes at the data's end");
-    *count = n;
     return WEFT_OK;
+}
+
+static weft_status read_tensor(reader *r, const entry *e, weft_params *into)
+{
+    weft_tensor tensor;
+    if (weft_params_get(into, e->name, NULL)) return bad(r, e->name, "appears twice");
+    weft_status status =
+        weft_params_add(into, e->name, e->type.dtype, e->type.shape, &tensor, r->error);
+    if (status == WEFT_OK &&
+        !read_at(r->file, tensor.data, e->end - e->begin, r->data_begin + e->begin))
+        status = weft_error_set(r->error, WEFT_IO, r->path, "%s cannot be read", e->name);
+    return status;
 }
 
 /* All tensors of the file into a store of their own. No memory is taken for data before the whole
  * header is known to be true, so that a lying file cannot ask for more than its own size. */
-static weft_status read_all(reader *r, const cJSON *root, weft_params *into)
+static weft_status read_all(reader *r, json_span text, weft_params *into)
 {
-    if (!cJSON_IsObject(root)) return bad(r, NULL, "the header is not a JSON object");
-    size_t n = 0;
-    entry *entries = calloc((size_t)cJSON_GetArraySize(root) + 1, sizeof *entries);
-    if (!entries) return weft_error_set(r->error, WEFT_NO_MEMORY, r->path, "no memory");
-    weft_status status = read_entries(r, root, into, entries, &n);
-    for (size_t i = 0; status == WEFT_OK && i < n; i++) {
-        const entry *e = &entries[i];
-        weft_tensor tensor;
-        if (weft_params_get(into, e->name, NULL)) {
-            status = bad(r, e->name, "appears twice");
-            break;
-        }
-        status = weft_params_add(into, e->name, e->type.dtype, e->type.shape, &tensor, r->error);
-        if (status == WEFT_OK &&
-            !read_at(r->file, tensor.data, e->end - e->begin, r->data_begin + e->begin))
-            status = weft_error_set(r->error, WEFT_IO, r->path, "%s cannot be read", e->name);
-    }
-    free(entries);
+    entries all = {0};
+    weft_status status = read_header(r, text, into, &all);
+    if (status == WEFT_OK) status = order_entries(r, &all);
+    for (size_t i = 0; status == WEFT_OK && i < all.n; i++)
+        status = read_tensor(r, &all.at[i], into);
+    for (size_t i = 0; i < all.n; i++) free(all.at[i].name);
+    free(all.at);
     return status;
-}
-
-/* cJSON takes any control character for white space and ends at a zero byte; JSON does not. */
-static bool has_control(const char *text, uint64_t length)
-{
-    for (uint64_t i = 0; i < length; i++)
-        if ((unsigned char)text[i] < ' ' && text[i] != '\n' && text[i] != '\r' && text[i] != '\t')
-            return true;
-    return false;
 }
 
 static weft_status read_file(reader *r, weft_params *into)
@@ -308,39 +395,19 @@ static weft_status read_file(reader *r, weft_params *into)
     if (size < 8 || !read_at(r->file, prefix, 8, 0))
         return bad(r, NULL, "is too short for a safetensors file");
     for (int i = 0; i < 8; i++) length |= (uint64_t)prefix[i] << (8 * i);
-    if (length > size - 8 || length > MOST_HEADER)
-        return bad(r, NULL, "the header is longer than the file, or than 100 MiB");
+    if (length > size - 8 || length > MAX_HEADER_BYTES)
+        return bad(r, NULL, "the header is longer than the file, or than 100,000,000 bytes");
     char *text = malloc(length + 1);
     if (!text) return weft_error_set(r->error, WEFT_NO_MEMORY, r->path, "no memory for the header");
-    weft_status status = WEFT_OK;
-    cJSON *root = NULL;
+    r->header = text;
     r->data_begin = 8 + length;
     r->data_bytes = size - r->data_begin;
     text[length] = 0;
-    if (!read_at(r->file, text, length, 8)) {
-        status = weft_error_set(r->error, WEFT_IO, r->path, "cannot be read");
-    } else {
-        if (!has_control(text, length))
-            root = cJSON_ParseWithLengthOpts(text, length + 1, NULL, true);
-        status = root ? read_all(r, root, into) : bad(r, NULL, "the header is not JSON");
-    }
-    cJSON_Delete(root);
+    weft_status status = read_at(r->file, text, length, 8)
+                             ? read_all(r, (json_span){text, length}, into)
+                             : weft_error_set(r->error, WEFT_IO, r->path, "cannot be read");
     free(text);
     return status;
-}
-
-/* Moves the metadata of one store into another that has room for them. */
-static void move_metas(weft_params *to, weft_params *from)
-{
-    for (size_t i = 0; i < from->n_meta; i++) {
-        meta *m = &from->metas[i];
-        size_t at = 0;
-        while (at < to->n_meta && strcmp(to->metas[at].key, m->key) != 0) at++;
-        if (at == to->n_meta) to->metas[to->n_meta++] = (meta){NULL, NULL};
-        meta old = to->metas[at];
-        to->metas[at] = *m;
-        *m = old;
-    }
 }
 
 /* Moves what was read into the store: sizes were checked, so only memory can fail. */
@@ -367,16 +434,11 @@ static weft_status commit(weft_params *params, weft_params *from, reader *r)
         params_truncate(params, before);
         return status;
     }
-    if (from->n_meta) {
-        meta *room =
-            realloc(params->metas, (params->n_meta + from->n_meta) * sizeof *params->metas);
-        if (!room) {
-            params_truncate(params, before);
-            return weft_error_set(r->error, WEFT_NO_MEMORY, r->path, "no memory");
-        }
-        params->metas = room;
-        move_metas(params, from);
+    if (!params_reserve_metas(params, from->n_meta)) {
+        params_truncate(params, before);
+        return no_memory(r);
     }
+    params_move_metas(params, from);
     for (size_t i = 0; i < from->n; i++) {
         weft_tensor to;
         weft_params_get(params, from->params[i].name, &to);
@@ -390,7 +452,8 @@ weft_status weft_params_load(weft_params *params, const char *path, weft_error *
     if (!params || !path)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, path ? path : "params",
                               "loading needs a store and a path");
-    reader r = {path, open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC), 0, 0, error};
+    reader r = {
+        .path = path, .file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC), .error = error};
     if (r.file < 0)
         return weft_error_set(error, errno == ENOENT ? WEFT_NOT_FOUND : WEFT_IO, path,
                               "cannot be opened: %s", strerror(errno));

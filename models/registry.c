@@ -1,9 +1,10 @@
 /* The list of models, with options as "key=value" texts. */
 #include "registry.h"
 
+#include "base/text.h"
+
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const weft_model *const models[] = {
@@ -43,12 +44,9 @@ static const char *choice_at(const char *choices, double i, size_t *length)
 
 static bool parse_value(const weft_model_option *o, const char *text, double *value)
 {
-    char *end;
-    if (!o->choices) {
-        *value = strtod(text, &end);
-        return end != text && !*end && *value >= 0 && *value <= 1e9 &&
+    if (!o->choices)
+        return text_to_double(text, value) && *value >= 0 && *value <= 1e9 &&
                (o->real || floor(*value) == *value);
-    }
     size_t length;
     const char *choice;
     for (double i = 0; (choice = choice_at(o->choices, i, &length)); i++)
@@ -92,13 +90,14 @@ weft_status weft_model_parse(const weft_model *model, const char *const *texts, 
 const char *weft_model_value_text(const weft_model *model, size_t i, double value, char *text,
                                   size_t capacity)
 {
+    char number[TEXT_NUMBER_BYTES];
     size_t length = 0;
     const char *choices = model && i < model->n_options ? model->options[i].choices : NULL;
     const char *choice = choices && value >= 0 ? choice_at(choices, value, &length) : NULL;
     if (choice)
         snprintf(text, capacity, "%.*s", (int)length, choice);
     else
-        snprintf(text, capacity, "%.17g", value);
+        snprintf(text, capacity, "%s", text_from_double(value, number));
     return text;
 }
 

@@ -6,6 +6,8 @@
  * which a checkpoint keeps: so a resumed training computes the same bits. */
 #include <weft/train.h>
 
+#include "base/text.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -394,7 +396,8 @@ static bool read_field(const char *text, const char *key, double *real, uint64_t
     for (const char *at = text; at; at = strchr(at, ' ')) {
         at += *at == ' ';
         if (strncmp(at, key, length) != 0 || at[length] != '=') continue;
-        if (real) *real = strtod(at + length + 1, NULL);
+        const char *end = real ? text_read_double(at + length + 1, real) : "";
+        if (!end || (*end && *end != ' ')) return false;
         if (whole) *whole = strtoull(at + length + 1, NULL, 10);
         return true;
     }
@@ -429,7 +432,7 @@ static weft_status resume(weft_trainer *t)
         !read_field(text, "judged_step", NULL, &s->judged_step) ||
         !read_field(text, "seed", NULL, &seed) || !read_field(text, "batches", NULL, &batches) ||
         !read_field(text, "accumulate", NULL, &accumulate))
-        return fail(t, WEFT_BAD_FILE, "checkpoint", "\"train.state\" is incomplete");
+        return fail(t, WEFT_BAD_FILE, "checkpoint", "\"train.state\" is incomplete or damaged");
     s->step = strtoull(step, NULL, 10);
     status = check_same(t, "seed", seed, t->o.seed);
     if (status == WEFT_OK)
@@ -444,9 +447,9 @@ static weft_status write_meta(weft_trainer *t)
     const weft_trainer_state *s = &t->state;
     char step[32], text[512], options[OPTIONS_TEXT];
     snprintf(step, sizeof step, "%" PRIu64, s->step);
-    snprintf(text, sizeof text, STATE_FORMAT, s->epoch, s->batch, s->smoothed, s->best,
-             s->best_step, s->stale, s->judged_step, t->o.seed, (uint64_t)t->n_batches,
-             (uint64_t)t->o.accumulate);
+    text_format(text, sizeof text, STATE_FORMAT, s->epoch, s->batch, s->smoothed, s->best,
+                s->best_step, s->stale, s->judged_step, t->o.seed, (uint64_t)t->n_batches,
+                (uint64_t)t->o.accumulate);
     if (!options_text(t->o.model, t->values, options, sizeof options))
         return fail(t, WEFT_TOO_LARGE, t->o.model->name, "its options are too long");
     const char *metas[][2] = {{"model", t->o.model->name},

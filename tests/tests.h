@@ -10,6 +10,7 @@
 // clang-format off
 #define TEST_SUITES(X) \
     X(text) \
+    X(file) \
     X(graph) \
     X(pack) \
     X(plan) \
@@ -19,6 +20,7 @@
     X(attention) \
     X(autograd) \
     X(params) \
+    X(header) \
     X(train) \
     X(dot) \
     X(models) \

@@ -42,10 +42,6 @@ int cmd_average(int argc, char **argv)
     arguments a = {.paths = calloc((size_t)argc + 1, sizeof *a.paths)};
     if (!a.paths) return tool_fail_text("average", "out of memory");
     argp_parse(&argp, argc, argv, 0, NULL, &a);
-    if (tool_is_stream(a.out)) {
-        free(a.paths);
-        return tool_fail_text(a.out, "is no plain file");
-    }
     weft_params *mean = weft_params_new();
     weft_status status = weft_params_average(mean, a.paths, a.n, &error);
     if (status == WEFT_OK) status = weft_params_save(mean, a.out, &error);

@@ -68,14 +68,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
 /* Returns the exit status. */
 static int write_file(const char *path, const char *data, size_t bytes)
 {
-    FILE *file = fopen(path, "wb");
-    bool good = file && fwrite(data, 1, bytes, file) == bytes && fflush(file) == 0;
-    int why = errno;
-    if (file && fclose(file) != 0 && good) {
-        good = false;
-        why = errno;
-    }
-    return good ? EXIT_GOOD : tool_fail_text(path, "cannot be written: %s", strerror(why));
+    weft_error error = {0};
+    return tool_replace_file(path, data, bytes, &error) ? EXIT_GOOD : tool_fail(&error);
 }
 
 /* Drawn into memory: libgvc ends the program when a file cannot be written. */

@@ -1,9 +1,12 @@
 /* weft profile: where the time of a model's runs goes, beside what the machine could do. */
 #include "tool.h"
 
+#include "base/file.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Of a trace: 50 runs of a large model are some hundred megabytes of text. */
 #define MOST_TRACED 50
@@ -196,12 +199,23 @@ static int print_json(const report *r)
 static int write_trace(const weft_profile *profile, const char *path)
 {
     weft_error error = {0};
-    FILE *file = fopen(path, "w");
-    if (!file) return tool_fail_text(path, "cannot be written: %s", strerror(errno));
-    weft_status status = weft_profile_trace(profile, file, &error);
-    if (fclose(file) != 0 && status == WEFT_OK)
+    file_writer writer;
+    FILE *file = NULL;
+    if (!file_begin_stream(&writer, path))
         return tool_fail_text(path, "cannot be written: %s", strerror(errno));
-    return status == WEFT_OK ? EXIT_GOOD : tool_fail_text(path, "%s", error.message);
+    int descriptor = dup(writer.descriptor);
+    if (descriptor >= 0) file = fdopen(descriptor, "w");
+    if (!file) weft_error_set(&error, WEFT_IO, path, "cannot be written: %s", strerror(errno));
+    if (!file && descriptor >= 0) close(descriptor);
+    if (file) weft_profile_trace(profile, file, &error);
+    if (file && fclose(file) != 0)
+        weft_error_set(&error, WEFT_IO, path, "cannot be written: %s", strerror(errno));
+    if (error.status != WEFT_OK) {
+        file_abandon(&writer);
+        return tool_fail_text(path, "%s", error.message);
+    }
+    if (file_commit(&writer)) return EXIT_GOOD;
+    return tool_fail_text(path, "cannot be written: %s", strerror(errno));
 }
 
 /* Measures the peaks first, then runs; leaves the rows to be freed in *r. */

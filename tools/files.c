@@ -1,11 +1,11 @@
 /* Whole files, and JSON on its way into one or out of one. */
 #include "tool.h"
 
+#include "base/file.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 int tool_print_json(cJSON *json)
 {
@@ -86,28 +86,9 @@ char *tool_read_file(const char *path, size_t *bytes, weft_error *error)
     return NULL;
 }
 
-bool tool_is_stream(const char *path)
-{
-    struct stat there;
-    return stat(path, &there) == 0 && !S_ISREG(there.st_mode);
-}
-
 bool tool_replace_file(const char *path, const char *data, size_t bytes, weft_error *error)
 {
-    char beside[4200];
-    bool stream = tool_is_stream(path);
-    snprintf(beside, sizeof beside, "%s%s", path, stream ? "" : ".tmp");
-    FILE *file = fopen(beside, "wb");
-    bool good = file && fwrite(data, 1, bytes, file) == bytes && fflush(file) == 0 &&
-                (stream || fsync(fileno(file)) == 0);
-    int why = errno;
-    if (file && fclose(file) != 0 && good) {
-        good = false;
-        why = errno;
-    }
-    if (good && (stream || rename(beside, path) == 0)) return true;
-    if (good) why = errno;
-    if (file && !stream) unlink(beside);
-    weft_error_set(error, WEFT_IO, path, "cannot be written: %s", strerror(why));
+    if (file_replace(path, data, bytes)) return true;
+    weft_error_set(error, WEFT_IO, path, "cannot be written: %s", strerror(errno));
     return false;
 }

@@ -4,6 +4,8 @@
 
 #include "tool.h"
 
+#include "base/file.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -148,25 +150,14 @@ static int draw(script *write_script, const void *picture, const char *path, int
 
 static int draw_file(script *write_script, const void *picture, const char *path)
 {
-    size_t size = strlen(path) + 5;
-    char *temporary = malloc(size);
-    if (!temporary) return tool_fail_text(path, "out of memory");
-    bool stream = tool_is_stream(path);
-    snprintf(temporary, size, "%s%s", path, stream ? "" : ".tmp");
-    int out = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    int status = EXIT_ERROR;
-    if (out < 0) {
-        tool_fail_text(temporary, "cannot be written: %s", strerror(errno));
-        free(temporary);
-        return status;
-    }
-    status = draw(write_script, picture, path, out);
-    bool kept = stream || fsync(out) == 0;
-    kept = close(out) == 0 && kept;
-    if (status == EXIT_GOOD && (!kept || (!stream && rename(temporary, path) != 0)))
+    file_writer file;
+    if (!file_begin_stream(&file, path))
+        return tool_fail_text(path, "cannot be written: %s", strerror(errno));
+    int status = draw(write_script, picture, path, file.descriptor);
+    if (status != EXIT_GOOD)
+        file_abandon(&file);
+    else if (!file_commit(&file))
         status = tool_fail_text(path, "cannot be written: %s", strerror(errno));
-    if (status != EXIT_GOOD && !stream) unlink(temporary);
-    free(temporary);
     return status;
 }
 

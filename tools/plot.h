@@ -19,8 +19,8 @@ typedef struct plot {
     size_t n_series;
 } plot;
 
-/* Draws into PATH.tmp and renames it: PATH is a whole file, or as it was. Returns the exit status;
- * a failure, also that gnuplot is not installed, is told on stderr in one line. */
+/* PATH is a whole file afterwards, or as it was (base/file.h). Returns the exit status; a failure,
+ * also that gnuplot is not installed, is told on stderr in one line. */
 int plot_svg(const plot *p, const char *path);
 
 /* Numbers from 0 to 1 as shades; the first row is at the top. */

@@ -1,12 +1,13 @@
 // The C interface to SentencePiece. No exception and no log line leaves this file.
 #include "spm.h"
 
+#include "base/file.h"
+
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -14,8 +15,6 @@
 #include <string>
 #include <unordered_map>
 #include <vector>
-
-#include <unistd.h>
 
 // Exported by the library, but in none of its installed headers.
 namespace sentencepiece::logging
@@ -75,26 +74,6 @@ std::string quoted(const std::string &text)
     for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
     return out + "\"";
 }
-
-// Written beside, synced and renamed, so that a full disk leaves no half vocabulary.
-bool write_whole(const std::string &path, const std::string &bytes)
-{
-    const std::string beside = path + ".tmp";
-    std::FILE *file = std::fopen(beside.c_str(), "wb");
-    if (!file) return false;
-    bool good = std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size() &&
-                std::fflush(file) == 0 && fsync(fileno(file)) == 0;
-    int why = errno;
-    if (std::fclose(file) != 0 && good) {
-        good = false;
-        why = errno;
-    }
-    if (good && std::rename(beside.c_str(), path.c_str()) == 0) return true;
-    if (good) why = errno;
-    std::remove(beside.c_str());
-    errno = why;
-    return false;
-}
 } // namespace
 
 weft_status spm_train(const char *const *files, size_t n, const char *path,
@@ -120,7 +99,7 @@ weft_status spm_train(const char *const *files, size_t n, const char *path,
             {"hard_vocab_limit", "false"}};
         const auto status = sentencepiece::SentencePieceTrainer::Train(arguments, nullptr, &model);
         if (!status.ok()) return take(error, "vocabulary", status, WEFT_BAD_FILE);
-        if (write_whole(path, model)) return WEFT_OK;
+        if (file_replace(path, model.data(), model.size())) return WEFT_OK;
         return weft_error_set(error, WEFT_IO, path, "cannot be written: %s", std::strerror(errno));
     });
 }

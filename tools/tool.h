@@ -49,10 +49,7 @@ cJSON *tool_parse_json(const char *text, size_t bytes, const char **wrong);
 
 /* The bytes of a file, with a zero behind them; the caller frees them. NULL after an error. */
 char *tool_read_file(const char *path, size_t *bytes, weft_error *error);
-/* Whether there is something other than a plain file, a device or a pipe, that takes what it is
- * given and is not to be replaced. */
-bool tool_is_stream(const char *path);
-/* Writes a file beside, syncs it and renames it: PATH is the whole file, or as it was. */
+/* Writes a file whole or leaves it as it was; a pipe or device gets the bytes (base/file.h). */
 bool tool_replace_file(const char *path, const char *data, size_t bytes, weft_error *error);
 
 /* Adds what weft uses on this machine: version, processor, threads, caches, instruction set, and

@@ -1,6 +1,8 @@
 /* The folder of a run: recipe.json, metrics.jsonl, and the checkpoints model, best and step-N. */
 #include "training.h"
 
+#include "base/file.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -40,11 +42,26 @@ static bool make_folders(training *t, const char *path)
     return true;
 }
 
+/* What a killed run has left half-written. */
+static void remove_leftovers(const char *folder)
+{
+    static const char *const names[] = {"model.safetensors",  "best.safetensors",   "vocab.model",
+                                        "vocab.source.model", "vocab.target.model", "recipe.json",
+                                        "metrics.jsonl"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        file_remove_leftovers(folder, names[i]);
+}
+
 /* Two processes would write into one another's files. Where folders cannot be locked, none is. */
 static bool lock_folder(training *t)
 {
     t->lock = open(t->r.run_out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (t->lock < 0 || flock(t->lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return true;
+    if (t->lock < 0) return true;
+    if (flock(t->lock, LOCK_EX | LOCK_NB) == 0) {
+        remove_leftovers(t->r.run_out);
+        return true;
+    }
+    if (errno != EWOULDBLOCK) return true;
     return training_fail(t, WEFT_IO, t->r.run_out, "another weft train is at work in this folder");
 }
 

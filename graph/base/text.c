@@ -2,27 +2,20 @@
 #include "text.h"
 
 #include <ctype.h>
-#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
-#ifdef __APPLE__
-#include <xlocale.h>
-#endif
 
-/* The calling thread uses the C locale between enter_c_locale and leave_c_locale. Where there is no
- * memory for it, the program's own locale stays. */
-typedef struct c_locale {
-    locale_t own, before;
-} c_locale;
+/* ---- Locale ---- */
 
-static c_locale enter_c_locale(void)
+/* Where there is no memory for it, the program's own locale stays. */
+text_locale text_enter_c_locale(void)
 {
-    c_locale c = {newlocale(LC_ALL_MASK, "C", (locale_t)0), (locale_t)0};
+    text_locale c = {newlocale(LC_ALL_MASK, "C", (locale_t)0), (locale_t)0};
     if (c.own) c.before = uselocale(c.own);
     return c;
 }
 
-static void leave_c_locale(c_locale c)
+void text_leave_c_locale(text_locale c)
 {
     if (!c.own) return;
     uselocale(c.before);
@@ -35,9 +28,9 @@ const char *text_read_double(const char *text, double *value)
 {
     char *end;
     if (isspace((unsigned char)*text)) return NULL;
-    c_locale c = enter_c_locale();
+    text_locale c = text_enter_c_locale();
     double x = strtod(text, &end);
-    leave_c_locale(c);
+    text_leave_c_locale(c);
     if (end == text) return NULL;
     *value = x;
     return end;
@@ -64,11 +57,23 @@ const char *text_from_double(double value, char buffer[TEXT_NUMBER_BYTES])
 
 /* ---- Formats ---- */
 
+/* Shortens a text that was cut within a UTF-8 character by the bytes that are left of it. */
+static void trim_cut_character(char *text)
+{
+    size_t n = strlen(text), begin = n;
+    while (begin > 0 && n - begin < 3 && ((unsigned char)text[begin - 1] & 0xC0) == 0x80) begin--;
+    if (!begin) return;
+    unsigned char lead = (unsigned char)text[begin - 1];
+    size_t needed = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : lead >= 0xC0 ? 2 : 1;
+    if (n - (begin - 1) < needed) text[begin - 1] = 0;
+}
+
 int text_vformat(char *buffer, size_t size, const char *format, va_list arguments)
 {
-    c_locale c = enter_c_locale();
+    text_locale c = text_enter_c_locale();
     int n = vsnprintf(buffer, size, format, arguments);
-    leave_c_locale(c);
+    text_leave_c_locale(c);
+    if (size && n >= 0 && (size_t)n >= size) trim_cut_character(buffer);
     return n;
 }
 
@@ -83,9 +88,9 @@ int text_format(char *buffer, size_t size, const char *format, ...)
 
 int text_vprint(FILE *file, const char *format, va_list arguments)
 {
-    c_locale c = enter_c_locale();
+    text_locale c = text_enter_c_locale();
     int n = vfprintf(file, format, arguments);
-    leave_c_locale(c);
+    text_leave_c_locale(c);
     return n;
 }
 

@@ -6,11 +6,16 @@
 #ifndef WEFT_BASE_TEXT_H
 #define WEFT_BASE_TEXT_H
 
+#include <locale.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+
+#ifdef __APPLE__
+#include <xlocale.h>
+#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -28,7 +33,8 @@ bool text_to_double(const char *text, double *value);
  * `buffer`. */
 const char *text_from_double(double value, char buffer[TEXT_NUMBER_BYTES]);
 
-/* snprintf, vsnprintf, fprintf and vfprintf with a decimal point in every locale. */
+/* snprintf, vsnprintf, fprintf and vfprintf with a decimal point in every locale. What does not fit
+ * a buffer is cut, never within a UTF-8 character. */
 int text_format(char *buffer, size_t size, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 int text_vformat(char *buffer, size_t size, const char *format, va_list arguments)
@@ -36,6 +42,14 @@ int text_vformat(char *buffer, size_t size, const char *format, va_list argument
 int text_print(FILE *file, const char *format, ...) __attribute__((format(printf, 2, 3)));
 int text_vprint(FILE *file, const char *format, va_list arguments)
     __attribute__((format(printf, 2, 0)));
+
+/* The calling thread uses the C locale from text_enter_c_locale to text_leave_c_locale: for code of
+ * others that reads or writes numbers. */
+typedef struct text_locale {
+    locale_t own, before;
+} text_locale;
+text_locale text_enter_c_locale(void);
+void text_leave_c_locale(text_locale locale);
 
 /* Copies `text` so that it is one line that a terminal shows as it is: control characters and bytes
  * that are no UTF-8 become \n, \t, \r or \xNN. What does not fit in `size` bytes is cut, never

@@ -1,0 +1,124 @@
+/* cJSON in the C locale, and a walk over the members of an object. */
+#include "json.h"
+
+#include "text.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* cJSON takes every control character for white space; JSON has none but these. */
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+/* The first control character that JSON does not have; `length` if there is none. */
+static size_t find_control(const char *text, size_t length)
+{
+    size_t i = 0;
+    while (i < length && ((unsigned char)text[i] >= ' ' || is_blank(text[i]))) i++;
+    return i;
+}
+
+cJSON *json_parse(const char *text, size_t length, json_failure *why)
+{
+    json_failure unused;
+    if (!why) why = &unused;
+    *why = (json_failure){false, find_control(text, length)};
+    if (why->position < length) return NULL;
+    const char *end = text;
+    text_locale locale = text_enter_c_locale();
+    int before = errno;
+    errno = 0;
+    cJSON *json = cJSON_ParseWithLengthOpts(text, length, &end, false);
+    /* cJSON itself does not say; every allocator of POSIX does. */
+    why->no_memory = !json && errno == ENOMEM;
+    errno = before;
+    text_leave_c_locale(locale);
+    why->position = end ? (size_t)(end - text) : 0;
+    while (json && why->position < length && is_blank(text[why->position])) why->position++;
+    if (!json || why->position == length) return json;
+    cJSON_Delete(json);
+    return NULL;
+}
+
+char *json_print(const cJSON *json, bool lines)
+{
+    text_locale locale = text_enter_c_locale();
+    char *text = lines ? cJSON_Print(json) : cJSON_PrintUnformatted(json);
+    text_leave_c_locale(locale);
+    return text;
+}
+
+/* ---- Members ---- */
+
+static void skip_blanks(json_span *rest)
+{
+    while (rest->length && is_blank(*rest->at)) {
+        rest->at++;
+        rest->length--;
+    }
+}
+
+/* Moves past one character if it is the one that is expected. */
+static bool skip(json_span *rest, char expected)
+{
+    skip_blanks(rest);
+    if (!rest->length || *rest->at != expected) return false;
+    rest->at++;
+    rest->length--;
+    return true;
+}
+
+/* The bytes of the string that a text begins with; 0 if it does not end. */
+static size_t string_bytes(const char *text, size_t length)
+{
+    for (size_t i = 1; i < length; i++) {
+        if (text[i] == '"') return i + 1;
+        if (text[i] == '\\') i++;
+    }
+    return 0;
+}
+
+/* The bytes of the value that a text begins with: up to its closing bracket, if it has one. 0 if
+ * there is none, or no end to it. */
+static size_t value_bytes(const char *text, size_t length)
+{
+    size_t i = 0, depth = 0;
+    while (i < length) {
+        char c = text[i];
+        bool closes = c == '}' || c == ']';
+        if (!depth && (closes || c == ',' || is_blank(c))) return i;
+        size_t bytes = c == '"' ? string_bytes(text + i, length - i) : 1;
+        if (!bytes) return 0;
+        depth += c == '{' || c == '[';
+        depth -= closes;
+        i += bytes;
+        if (!depth && (closes || c == '"')) return i;
+    }
+    return 0;
+}
+
+static bool take(json_span *rest, json_span *value)
+{
+    skip_blanks(rest);
+    *value = (json_span){rest->at, value_bytes(rest->at, rest->length)};
+    rest->at += value->length;
+    rest->length -= value->length;
+    return value->length > 0;
+}
+
+json_step json_next(json_members *members, json_span *key, json_span *value)
+{
+    json_span *rest = &members->rest;
+    if (!members->begun && !skip(rest, '{')) return JSON_MALFORMED;
+    if (skip(rest, '}')) {
+        skip_blanks(rest);
+        return rest->length ? JSON_MALFORMED : JSON_END;
+    }
+    if (members->begun && !skip(rest, ',')) return JSON_MALFORMED;
+    members->begun = true;
+    skip_blanks(rest);
+    bool good = rest->length && *rest->at == '"' && take(rest, key) && skip(rest, ':');
+    return good && take(rest, value) ? JSON_MEMBER : JSON_MALFORMED;
+}
