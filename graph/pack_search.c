@@ -30,7 +30,6 @@
 #include <stdlib.h>
 
 #define RESTART_NODES 500
-#define MAX_DEPTH     4096       /* of the recursion */
 #define MAX_CELLS     (1u << 24) /* of items x the sections they live in */
 #define PLACED        SIZE_MAX
 #define NONE          UINT32_MAX
@@ -64,6 +63,24 @@ typedef struct change {
     bool solid;
 } change;
 
+typedef struct question {
+    uint32_t at;          /* the section */
+    uint32_t first, last; /* its valley */
+    size_t next;          /* where it rises to if no item begins, or SIZE_MAX: it may not */
+    double cost;
+} question;
+
+/* A stretch of time that is being solved, part after part; the part of now is a stretch that
+ * waiting items connect, and each answer to its question opens a frame of its own. */
+typedef struct frame {
+    uint32_t last, next; /* its last section; where the parts that are not solved yet begin */
+    uint32_t begin, end; /* the part */
+    question q;          /* asked of the part */
+    uint32_t answer;     /* the item that was placed, or NONE */
+    bool final;          /* no other answer follows */
+    size_t n_changes;    /* before the answer */
+} frame;
+
 typedef struct search {
     pack_item *packed;
     search_item *items;
@@ -75,12 +92,13 @@ typedef struct search {
     size_t *before, *after; /* by section: see measure_valley */
     change *changes;        /* to be taken back */
     size_t n_changes, capacity;
+    frame *frames; /* the branch that is searched, outermost first */
+    size_t n_frames, frame_capacity;
     size_t height; /* that no item may end above */
     size_t top;    /* nothing waits that cannot begin there */
     const pack_limits *limits;
     uint64_t nodes, run_end; /* searched; at which the run ends */
-    uint32_t depth;
-    bool stopped; /* the run, before its end, for this reason: */
+    bool stopped;            /* the run, before its end, for this reason: */
     pack_outcome why;
 } search;
 
@@ -266,13 +284,6 @@ static bool may_begin(const search *s, uint32_t i, const section *c)
     return false;
 }
 
-typedef struct question {
-    uint32_t at;          /* the section */
-    uint32_t first, last; /* its valley */
-    size_t next;          /* where it rises to if no item begins, or SIZE_MAX: it may not */
-    double cost;
-} question;
-
 static size_t least_end(const search *s, uint32_t i)
 {
     return s->items[i].low == PLACED ? SIZE_MAX : s->items[i].low + s->packed[i].size;
@@ -407,60 +418,103 @@ static uint32_t next_answer(const search *s, const section *c, uint32_t previous
     return best;
 }
 
-static bool over_whole(const search *s, uint32_t i, uint32_t first, uint32_t last)
+/* ---- The tree ---- */
+
+/* Opens a frame for a stretch of time, unless its bounds show that it has no solution. */
+static bool enter(search *s, uint32_t first, uint32_t last)
 {
-    return s->packed[i].first == first && s->packed[i].last == last;
+    if (!all_hold(s)) return false;
+    if (s->n_frames == s->frame_capacity) {
+        size_t capacity = s->frame_capacity ? 2 * s->frame_capacity : 256;
+        frame *grown = realloc(s->frames, capacity * sizeof *grown);
+        if (!grown) return stop(s, PACK_NO_MEMORY);
+        s->frames = grown;
+        s->frame_capacity = capacity;
+    }
+    s->frames[s->n_frames++] = (frame){.last = last, .next = first};
+    return true;
 }
 
-static bool solve(search *s, uint32_t first, uint32_t last);
-
-static bool solve_below(search *s, uint32_t first, uint32_t last, size_t n_changes)
+/* Goes to the next part in which items wait; false if there is none. */
+static bool next_part(const search *s, frame *f)
 {
-    if (!s->stopped && solve(s, first, last)) return true;
-    empty_queue(s);
-    take_back(s, n_changes);
+    while (f->next <= f->last) {
+        f->begin = f->end = f->next;
+        while (f->end < f->last && s->sections[f->end].crossing) f->end++;
+        f->next = f->end + 1;
+        if (s->sections[f->begin].waiting) return true;
+    }
     return false;
 }
 
-/* Solves a stretch of time that waiting items connect. */
-static bool branch(search *s, uint32_t first, uint32_t last)
+/* Chooses the question for the frame's part; false if one has no answer, or the run ends. */
+static bool ask(search *s, frame *f)
 {
-    question q;
-    if (s->nodes >= s->run_end || s->depth >= MAX_DEPTH) return stop(s, PACK_SPENT);
+    if (s->nodes >= s->run_end) return stop(s, PACK_SPENT);
     if (s->limits->deadline > 0 && s->nodes % 64 == 0 && pack_clock() >= s->limits->deadline)
         return stop(s, PACK_SPENT);
     s->nodes++;
-    if (!choose(s, first, last, &q)) return false;
-    const section *c = &s->sections[q.at];
-    size_t n_changes = s->n_changes;
-    bool whole = q.first == first && q.last == last;
-    for (uint32_t k = 0; whole && k < c->waiting; k++) {
-        uint32_t i = c->items[k];
-        if (!over_whole(s, i, first, last) || !may_begin(s, i, c)) continue;
-        place_item(s, i);
-        return solve_below(s, first, last, n_changes);
-    }
-    for (uint32_t i = next_answer(s, c, NONE); i != NONE; i = next_answer(s, c, i)) {
-        place_item(s, i);
-        if (solve_below(s, first, last, n_changes)) return true;
-        if (s->stopped) return false;
-    }
-    if (q.next == SIZE_MAX) return false;
-    raise_sections(s, q.at, q.at, q.next, false);
-    return solve_below(s, first, last, n_changes);
+    if (!choose(s, f->begin, f->end, &f->q)) return false;
+    f->answer = NONE;
+    f->final = false;
+    f->n_changes = s->n_changes;
+    return true;
 }
 
+/* The first item over the whole part that may begin, or NONE. */
+static uint32_t item_over_whole(const search *s, const frame *f)
+{
+    const section *c = &s->sections[f->q.at];
+    if (f->q.first != f->begin || f->q.last != f->end) return NONE;
+    for (uint32_t k = 0; k < c->waiting; k++) {
+        const pack_item *item = &s->packed[c->items[k]];
+        if (item->first == f->begin && item->last == f->end && may_begin(s, c->items[k], c))
+            return c->items[k];
+    }
+    return NONE;
+}
+
+/* Gives the next answer: an item begins, or at last the section rises. False if none is left. */
+static bool give_answer(search *s, frame *f)
+{
+    if (s->stopped || f->final) return false;
+    if (f->answer == NONE) {
+        f->answer = item_over_whole(s, f);
+        f->final = f->answer != NONE;
+    }
+    if (!f->final) f->answer = next_answer(s, &s->sections[f->q.at], f->answer);
+    if (f->answer != NONE) {
+        place_item(s, f->answer);
+        return true;
+    }
+    f->final = true;
+    if (f->q.next == SIZE_MAX) return false;
+    raise_sections(s, f->q.at, f->q.at, f->q.next, false);
+    return true;
+}
+
+/* Depth first, without recursion: a branch may be as deep as there are items. `good`: what was
+ * entered last is not refuted. */
 static bool solve(search *s, uint32_t first, uint32_t last)
 {
-    if (!all_hold(s)) return false;
-    s->depth++;
-    bool good = true;
-    for (uint32_t begin = first, end; good && begin <= last; begin = end + 1) {
-        end = begin;
-        while (end < last && s->sections[end].crossing) end++;
-        if (s->sections[begin].waiting) good = branch(s, begin, end);
+    s->n_frames = 0;
+    bool good = enter(s, first, last);
+    while (s->n_frames) {
+        frame *f = &s->frames[s->n_frames - 1];
+        bool open = true;
+        if (good) {
+            open = next_part(s, f);
+            if (open) open = good = ask(s, f);
+        } else {
+            empty_queue(s);
+            take_back(s, f->n_changes);
+        }
+        if (open) open = good = give_answer(s, f);
+        if (open)
+            good = !s->stopped && enter(s, f->begin, f->end);
+        else
+            s->n_frames--;
     }
-    s->depth--;
     return good;
 }
 
@@ -604,5 +658,6 @@ pack_outcome pack_search(pack_item *items, size_t n, uint32_t sections, size_t h
     free(s.before);
     free(s.after);
     free(s.changes);
+    free(s.frames);
     return outcome;
 }
