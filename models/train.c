@@ -442,18 +442,20 @@ static weft_status resume(weft_trainer *t)
 static weft_status write_meta(weft_trainer *t)
 {
     const weft_trainer_state *s = &t->state;
-    char step[32], text[512], options[OPTIONS_TEXT];
+    char step[32], text[512], longest[32], options[OPTIONS_TEXT];
     snprintf(step, sizeof step, "%" PRIu64, s->step);
     snprintf(text, sizeof text, STATE_FORMAT, s->epoch, s->batch, s->smoothed, s->best,
              s->best_step, s->stale, s->judged_step, t->o.seed, (uint64_t)t->n_batches,
              (uint64_t)t->o.accumulate);
     if (!options_text(t->o.model, t->values, options, sizeof options))
         return fail(t, WEFT_TOO_LARGE, t->o.model->name, "its options are too long");
+    snprintf(longest, sizeof longest, "%zu", weft_batches_counts(t->batches).longest);
     const char *metas[][2] = {{"model", t->o.model->name},
                               {"model_options", options},
                               {"step", step},
+                              {"trained_length", longest},
                               {"train.state", text}};
-    for (size_t i = 0; i < 4; i++)
+    for (size_t i = 0; i < sizeof metas / sizeof *metas; i++)
         if (weft_params_set_meta(t->params, metas[i][0], metas[i][1]) != WEFT_OK)
             return out_of_memory(t);
     return WEFT_OK;
@@ -487,7 +489,8 @@ static void copy_model(const weft_trainer *t, weft_params *to)
 
 weft_status weft_trainer_save_model(weft_trainer *trainer, const char *path)
 {
-    static const char *const metas[] = {"model", "model_options", "step", "recipe"};
+    static const char *const metas[] = {"model", "model_options", "step", "trained_length",
+                                        "recipe"};
     weft_trainer *t = trainer;
     if (!t) return WEFT_BAD_ARGUMENT;
     memset(&t->error, 0, sizeof t->error);

@@ -98,6 +98,27 @@ for model in gpt llama; do
     equal "a long prompt leaves room" \
         "$(found_of "$weft" generate $model --prompt "$long" --tokens 64 --min-length 63)" 64
 done
+# A model that was trained on 16 tokens a row attends to as many, however long its text becomes.
+# shellcheck disable=SC2086
+expect 0 "saved" "$weft" train gpt --text a.en --vocab 400 --batch-tokens 256 --warmup 5 --steps 10 \
+    --measure=false --out few $sizes layers=1 length=16
+long=("$weft" generate few --tokens 60 --min-length 59 --seed 3)
+for way in "--temperature 0" "--n 3" "--n 2 --no-repeat 2"; do
+    # shellcheck disable=SC2086
+    text=$("${long[@]}" $way <in)
+    # shellcheck disable=SC2086
+    equal "windows in any batch ($way)" "$("${long[@]}" $way --batch 3 --threads 1 <in)" "$text"
+    # shellcheck disable=SC2086
+    equal "windows without caches ($way)" "$("${long[@]}" $way --recompute <in)" "$text"
+done
+text=$("${long[@]}" --temperature 0 --prompt "God")
+equal "all tokens of several windows" "$(found_of "${long[@]}" --prompt "God")" 60
+equal "the context is what it was trained on" "$("${long[@]}" --temperature 0 --prompt "God" --context 16)" "$text"
+[ "$("${long[@]}" --temperature 0 --prompt "God" --context 80)" != "$text" ] || fail "--context changes nothing"
+short=$("$weft" generate few --tokens 12 --min-length 11 --temperature 0 --prompt "God")
+[[ $text == "$short"* ]] || fail "a longer text begins otherwise: $text / $short"
+expect 0 "1 texts end after 16 tokens" "$weft" generate few --tokens 60 --min-length 59 --beam 2 --prompt "God"
+expect 1 "has learned 512 positions, not 1000" "$weft" generate few --context 1000 --prompt "God"
 for model in rnn lstm gru; do
     mkdir $model && cp run/vocab.model $model
     "$make_run" $model/model.safetensors $model vocab=400 width=16 hidden=16 || failures=$((failures + 1))

@@ -3,6 +3,7 @@
 
 #include "texts.h"
 
+#include <stdlib.h>
 #include <unistd.h>
 
 static bool there(const char *folder, const char *file, char *path, size_t capacity)
@@ -60,7 +61,11 @@ bool trained_open(trained_run *run, const char *folder, const char *checkpoint, 
         snprintf(path, sizeof path, "%s", checkpoint);
     else if (!there(folder, "best.safetensors", path, sizeof path))
         there(folder, "model.safetensors", path, sizeof path);
-    return weft_params_load(run->params, path, error) == WEFT_OK && find_model(run, path, error);
+    if (weft_params_load(run->params, path, error) != WEFT_OK || !find_model(run, path, error))
+        return false;
+    const char *trained = weft_params_meta(run->params, "trained_length");
+    run->trained_len = trained ? strtoll(trained, NULL, 10) : 0;
+    return true;
 }
 
 void trained_close(trained_run *run)

@@ -108,6 +108,7 @@ typedef struct weft_batch_counts {
     size_t left_out; /* sequences over the limit */
     size_t cut;      /* sequences over the limit, with `truncate` */
     size_t empty;    /* sequences, or pairs with a side, without a token: left out */
+    size_t longest;  /* tokens of the longest row, of either side, special tokens included */
 } weft_batch_counts;
 
 typedef struct weft_batches weft_batches;
@@ -191,7 +192,8 @@ WEFT_API weft_status weft_trainer_evaluate(weft_trainer *trainer, weft_batches *
 WEFT_API bool weft_trainer_judge(weft_trainer *trainer, double nll);
 
 /* Saves everything that training goes on with (weft_params_save). Metadata: "model",
- * "model_options" (all of them), "step", "train.state", and what the program has set. */
+ * "model_options" (all of them), "step", "trained_length" (the tokens of the longest row that it
+ * was trained on), "train.state", and what the program has set. */
 WEFT_API weft_status weft_trainer_save(weft_trainer *trainer, const char *path);
 /* Saves what is needed to use the model: its states, averaged ones if there are, and the metadata
  * but for "train.*". */
