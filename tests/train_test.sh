@@ -138,6 +138,19 @@ expect 0 "1 over 6 tokens" "${lines[@]}" --out few-lines
 bits_of few-lines/metrics.jsonl 1.285714286 # 9 tokens, 7 characters: the long line has no row
 expect 0 "(best" "${lines[@]}" --out few-cut --truncate
 grep -q bits_per_character few-cut/metrics.jsonl && fail "bits a character of lines that were cut"
+# What normalisation drops or joins is not said, and does not count: 9 characters, not 11.
+printf 'a  b\t c \n\xEF\xAC\x81\n' >blanks
+"${lines[@]}" --out few-blanks --valid-text blanks --vocab-file "" --text blanks --vocab-type char --vocab 20 \
+    --lengths 16 2>&1 | grep -q "blanks: 2 lines, 11 target tokens" || fail "tokens of blanks"
+bits_of few-blanks/metrics.jsonl 1.222222222
+# Long lines are read in pieces: what only they have is in the vocabulary.
+{ head -c 9000 /dev/zero | tr '\0' '['; printf ' x%.0s' $(seq 3000); printf '\xC3\xA9%.0s' $(seq 4000); echo; } >long
+printf '[[[[\xC3\xA9\xC3\xA9\n' >rare
+long=("$weft" train gpt "${small[@]}" layers=1 --text long --valid-text rare --vocab-type char --vocab 20 --steps 1
+    --lengths 16 --out long-run)
+"${long[@]}" >log 2>&1 || fail "a text of long lines: $(tail -n 1 log)"
+grep -q "of 1 lines 0 are not UTF-8 (left out), 1 longer than 4192 bytes (read in pieces)" log || fail "no count of long lines"
+grep -q "rare: 1 lines, 8 target tokens" log || fail "what only long lines have is unknown: $(grep rare: log)"
 expect 0 "nats a token, " "$weft" train --out few-run --validate few-run/best.safetensors
 expect 0 " bits a character" "$weft" train --out few-run --validate few-run/best.safetensors
 "$weft" train --out from-recipe --validate from-recipe/best.safetensors --json >log 2>/dev/null

@@ -23,10 +23,19 @@ typedef struct spm_options {
     bool mask;        /* with SPM_MASK */
 } spm_options;
 
+/* What spm_train read. */
+typedef struct spm_counts {
+    size_t lines;
+    size_t invalid; /* lines that are not UTF-8, which are left out */
+    size_t split;   /* lines that are longer than SPM_LINE_BYTES, which are read in pieces */
+} spm_counts;
+/* SentencePiece takes no longer ones. */
+#define SPM_LINE_BYTES 4192
+
 /* Trains a vocabulary on `n` text files and writes it to `path`, which is either a whole file or
  * not touched. False, and one line in `message`, on failure. */
 bool spm_train(const char *const *files, size_t n, const char *path, const spm_options *options,
-               char *message, size_t capacity);
+               spm_counts *counts, char *message, size_t capacity);
 /* NULL, and one line in `message`, on failure. */
 spm *spm_load(const char *path, char *message, size_t capacity);
 void spm_free(spm *s);
@@ -37,6 +46,9 @@ bool spm_has_specials(const spm *s);
 int32_t spm_id(const spm *s, const char *piece);
 /* The ids of a text, without BOS and EOS; at most `capacity` are written. Returns their number. */
 size_t spm_encode(const spm *s, const char *text, int32_t *ids, size_t capacity);
+/* The Unicode code points of a text as the vocabulary normalises it, that is of what its ids say.
+ */
+size_t spm_characters(const spm *s, const char *text);
 /* The text of ids; specials are left out. Always terminated. */
 void spm_decode(const spm *s, const int32_t *ids, size_t n, char *text, size_t capacity);
 

@@ -51,14 +51,6 @@ bool texts_is_utf8(const char *text, size_t length)
     return true;
 }
 
-/* Every byte of UTF-8 but those that go on with a character begins one. */
-static size_t code_points(const reader *r)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < r->length; i++) n += ((unsigned char)r->line[i] & 0xC0) != 0x80;
-    return n;
-}
-
 /* The next line, the first one without a byte order mark. */
 static bool read_line(reader *r, bool first)
 {
@@ -123,7 +115,8 @@ static weft_status read_all(weft_corpus *corpus, reader *source, reader *target,
         if ((!source->file || encode(source)) && encode(target))
             status = weft_corpus_add(corpus, source->ids, source->n, target->ids, target->n);
         if (status != WEFT_OK) return weft_error_set(error, status, target->path, "out of memory");
-        if (target->n && target->n <= most_tokens) counts->characters += code_points(target) + 1;
+        if (target->n && target->n <= most_tokens)
+            counts->characters += spm_characters(target->vocabulary, target->line) + 1;
     }
 }
 

@@ -8,6 +8,10 @@
 
 #include <stdio.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Loads a vocabulary; NULL after an error. */
 spm *texts_vocabulary(const char *path, weft_error *error);
 
@@ -20,8 +24,8 @@ bool texts_is_utf8(const char *text, size_t length);
 typedef struct texts_counts {
     size_t lines;   /* of each file */
     size_t invalid; /* left out: not UTF-8, or with a zero byte; of pairs, in either file */
-    /* Code points of the target lines that have 1 to most_tokens tokens, and one for the end of
-     * each of these lines. */
+    /* Code points, as the vocabulary normalises them, of the target lines that have 1 to
+     * most_tokens tokens, and one for the end of each of these lines. */
     size_t characters;
 } texts_counts;
 
@@ -32,4 +36,7 @@ weft_status texts_read(weft_corpus *corpus, const char *source_path, const spm *
                        const char *target_path, const spm *target_vocabulary, size_t most_tokens,
                        texts_counts *counts, weft_error *error);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -82,7 +82,14 @@ static bool make_vocabulary(training *t, const char *given, const char *const *f
     spm_options o = {types[t->r.vocabulary_type], (int)t->r.vocabulary_size,
                      t->mode == WEFT_BATCH_MASKED};
     fprintf(stderr, "making a vocabulary of %d pieces (%s) ...\n", o.size, o.type);
-    if (spm_train(files, n, path, &o, message, sizeof message)) return true;
+    spm_counts counts;
+    bool good = spm_train(files, n, path, &o, &counts, message, sizeof message);
+    if (counts.invalid || counts.split)
+        fprintf(stderr,
+                "vocabulary: of %zu lines %zu are not UTF-8 (left out), %zu longer than %d "
+                "bytes (read in pieces)\n",
+                counts.lines, counts.invalid, counts.split, SPM_LINE_BYTES);
+    if (good) return true;
     return training_fail(t, WEFT_BAD_FILE, "vocabulary", message);
 }
 
