@@ -141,8 +141,20 @@ grep -q bits_per_character few-cut/metrics.jsonl && fail "bits a character of li
 # What normalisation drops or joins is not said, and does not count: 9 characters, not 11.
 printf 'a  b\t c \n\xEF\xAC\x81\n' >blanks
 "${lines[@]}" --out few-blanks --valid-text blanks --vocab-file "" --text blanks --vocab-type char --vocab 20 \
-    --lengths 16 2>&1 | grep -q "blanks: 2 lines, 11 target tokens" || fail "tokens of blanks"
+    --lengths 16 >log 2>&1
+grep -q "blanks: 2 lines, 11 target tokens" log || fail "tokens of blanks: $(tail -n 1 log)"
 bits_of few-blanks/metrics.jsonl 1.222222222
+# A vocabulary of documents keeps line ends, tabs and runs of blanks, and a model says them.
+for i in $(seq 40); do printf 'ab\n\tc  d\n[e] \xE2\x98\x83\n\n'; done >documents
+expect 1 "pairs are lines" "${pair[@]}" --unit document --out few-pairs --steps 1
+document=("$weft" train gpt "${small[@]}" layers=1 length=32 --text documents --unit document --normalization identity
+    --vocab 280 --batch-tokens 256 --lr 1e-2 --warmup 10 --steps 150 --out few-documents)
+"${document[@]}" >log 2>&1 || fail "documents: $(tail -n 1 log)"
+grep -q "documents: 40 documents," log || fail "no number of documents: $(grep documents: log)"
+"$weft" generate few-documents --prompt ab --temperature 0 --tokens 40 >log
+printf 'ab\n\tc  d\n[e] \xE2\x98\x83\n\n' | cmp - log || fail "a document is said otherwise: $(cat -A log)"
+"$weft" generate few-documents --prompt $'ab\n\tc ' --temperature 0 --tokens 40 >log
+printf 'ab\n\tc  d\n[e] \xE2\x98\x83\n\n' | cmp - log || fail "a prompt that ends with a blank: $(cat -A log)"
 # Long lines are read in pieces: what only they have is in the vocabulary.
 { head -c 9000 /dev/zero | tr '\0' '['; printf ' x%.0s' $(seq 3000); printf '\xC3\xA9%.0s' $(seq 4000); echo; } >long
 printf '[[[[\xC3\xA9\xC3\xA9\n' >rare

@@ -301,7 +301,8 @@ static char *hypothesis_text(const decoding *d, const text_line *l, const weft_h
         bool begins = !strncmp(whole, prompt, before);
         const char *found = begins ? whole + before : whole;
         if (!begins) given = 0;
-        while (given && *found == ' ' && l->text[given - 1] == ' ') given--;
+        bool as_given = !strcmp(prompt, l->text); /* else normalised: no blank at its end */
+        while (!as_given && given && *found == ' ' && l->text[given - 1] == ' ') given--;
         text = malloc(given + strlen(found) + 1);
         if (text) {
             memcpy(text, l->text, given);
@@ -324,7 +325,7 @@ static bool print_lines(decoding *d, const text_lines *lines, bool scores)
             char *text = hypothesis_text(d, l, h);
             if (!text) return no_memory(d);
             good = scores ? printf("%zu ||| %s ||| %.6f\n", l->number + 1, text, h->score) > 0
-                          : printf("%s\n", text) > 0;
+                          : printf(d->run.documents ? "%s\n\n" : "%s\n", text) > 0;
             free(text);
         }
     }

@@ -7,6 +7,8 @@
 
 #define RECIPE_MODES      "auto|pairs|blocks|lines|masked"
 #define RECIPE_VOCABS     "bpe|unigram|char"
+#define RECIPE_NORMS      "nfkc|identity"
+#define RECIPE_UNITS      "line|document"
 #define RECIPE_OPTIMIZERS "sgd|adam|adamw"
 #define RECIPE_SCHEDULES  "constant|linear|cosine|inverse-sqrt"
 
@@ -20,8 +22,12 @@
     X(data, valid_source, FILE, "", 0, 0, "", "valid-source", "sentences to validate with")        \
     X(data, valid_target, FILE, "", 0, 0, "", "valid-target", "their translations")                \
     X(data, valid_text, FILE, "", 0, 0, "", "valid-text", "lines to validate with")                \
+    X(data, unit, CHOICE, 0, 0, 0, RECIPE_UNITS, "unit",                                           \
+      "a sequence of a text to model; documents end with an empty line")                           \
     X(vocabulary, type, CHOICE, 0, 0, 0, RECIPE_VOCABS, "vocab-type", "of a new vocabulary")       \
     X(vocabulary, size, WHOLE, 4000, 10, 1e6, "", "vocab", "pieces of a new vocabulary")           \
+    X(vocabulary, normalization, CHOICE, 0, 0, 0, RECIPE_NORMS, "normalization",                   \
+      "of text by a new vocabulary; identity keeps every character")                               \
     X(vocabulary, shared, FLAG, true, 0, 0, "", "shared-vocab", "one for source and target")       \
     X(vocabulary, file, FILE, "", 0, 0, "", "vocab-file", "SentencePiece model to use instead")    \
     X(vocabulary, source_file, FILE, "", 0, 0, "", "source-vocab-file", "the same, of the source") \

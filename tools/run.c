@@ -4,6 +4,7 @@
 #include "texts.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static bool there(const char *folder, const char *file, char *path, size_t capacity)
@@ -48,6 +49,18 @@ static bool find_model(trained_run *r, const char *path, weft_error *error)
     return weft_model_parse(r->model, options, n, r->values, error) == WEFT_OK;
 }
 
+/* Whether the recipe says so. */
+static bool of_documents(const weft_params *params)
+{
+    const char *text = weft_params_meta(params, "recipe");
+    cJSON *recipe = text ? cJSON_Parse(text) : NULL;
+    const cJSON *data = cJSON_GetObjectItemCaseSensitive(recipe, "data");
+    const cJSON *unit = cJSON_GetObjectItemCaseSensitive(data, "unit");
+    bool documents = cJSON_IsString(unit) && !strcmp(unit->valuestring, "document");
+    cJSON_Delete(recipe);
+    return documents;
+}
+
 bool trained_open(trained_run *run, const char *folder, const char *checkpoint, weft_error *error)
 {
     char path[4096];
@@ -64,6 +77,7 @@ bool trained_open(trained_run *run, const char *folder, const char *checkpoint, 
     if (weft_params_load(run->params, path, error) != WEFT_OK || !find_model(run, path, error))
         return false;
     const char *trained = weft_params_meta(run->params, "trained_length");
+    run->documents = of_documents(run->params);
     run->trained_len = trained ? strtoll(trained, NULL, 10) : 0;
     return true;
 }

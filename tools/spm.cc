@@ -136,7 +136,7 @@ bool spm_train(const char *const *files, size_t n, const char *path, const spm_o
         sentencepiece::logging::SetMinLogLevel(errors_only);
         std::string model;
         Lines lines(files, n, counts);
-        const std::unordered_map<std::string, std::string> arguments = {
+        std::unordered_map<std::string, std::string> arguments = {
             {"vocab_size", std::to_string(options->size)},
             {"model_type", options->type},
             {"character_coverage", "1.0"},
@@ -148,6 +148,12 @@ bool spm_train(const char *const *files, size_t n, const char *path, const spm_o
             {"num_threads", "1"},
             {"minloglevel", "2"},
             {"hard_vocab_limit", "false"}};
+        if (options->identity)
+            arguments.insert({{"normalization_rule_name", "identity"},
+                              {"add_dummy_prefix", "false"},
+                              {"remove_extra_whitespaces", "false"},
+                              {"allow_whitespace_only_pieces", "true"},
+                              {"byte_fallback", "true"}});
         const auto status = sentencepiece::SentencePieceTrainer::Train(arguments, &lines, &model);
         if (!lines.unreadable.empty())
             say(message, capacity, lines.unreadable + " cannot be read");

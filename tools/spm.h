@@ -21,6 +21,9 @@ typedef struct spm_options {
     const char *type; /* "bpe", "unigram" or "char" */
     int size;         /* pieces, special ones included; fewer if the text gives no more */
     bool mask;        /* with SPM_MASK */
+    /* Texts come out of their ids as they went in, blanks, line ends and rare characters included
+     * (256 of the pieces are bytes); otherwise NFKC, with runs of blanks made one. */
+    bool identity;
 } spm_options;
 
 /* What spm_train read. */

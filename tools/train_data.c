@@ -80,7 +80,7 @@ static bool make_vocabulary(training *t, const char *given, const char *const *f
             return false;
         }
     spm_options o = {types[t->r.vocabulary_type], (int)t->r.vocabulary_size,
-                     t->mode == WEFT_BATCH_MASKED};
+                     t->mode == WEFT_BATCH_MASKED, t->r.vocabulary_normalization == 1};
     fprintf(stderr, "making a vocabulary of %d pieces (%s) ...\n", o.size, o.type);
     spm_counts counts;
     bool good = spm_train(files, n, path, &o, &counts, message, sizeof message);
@@ -195,7 +195,7 @@ static bool read_texts(training *t, const char *source, const char *target, weft
     *corpus = weft_corpus_new();
     if (!*corpus) return training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
     if (texts_read(*corpus, is_pairs(t) ? source : NULL, t->vocabulary[0], target, t->vocabulary[1],
-                   most_line(t), &counts, &t->error) != WEFT_OK)
+                   t->r.data_unit, most_line(t), &counts, &t->error) != WEFT_OK)
         return false;
     *characters = counts.characters;
     weft_error error;
@@ -205,9 +205,12 @@ static bool read_texts(training *t, const char *source, const char *target, weft
     fprintf(stderr,
             "%s: %zu %s, %zu target tokens, %zu batches; left out: %zu empty, %zu not UTF-8, %zu "
             "over %d tokens; cut: %zu\n",
-            target, counts.lines, is_pairs(t) ? "pairs" : "lines", c.tokens, c.batches, c.empty,
-            counts.invalid, c.left_out, t->batch_options.lengths[t->batch_options.n_lengths - 1],
-            c.cut);
+            target, counts.units,
+            is_pairs(t)      ? "pairs"
+            : t->r.data_unit ? "documents"
+                             : "lines",
+            c.tokens, c.batches, c.empty, counts.invalid, c.left_out,
+            t->batch_options.lengths[t->batch_options.n_lengths - 1], c.cut);
     return true;
 }
 
@@ -215,6 +218,9 @@ bool training_texts(training *t)
 {
     const recipe *r = &t->r;
     bool pairs = is_pairs(t);
+    if (pairs && r->data_unit)
+        return training_fail(t, WEFT_BAD_ARGUMENT, "data.unit",
+                             "pairs are lines: document is for language models");
     size_t characters;
     const char *valid = pairs ? r->data_valid_target : r->data_valid_text;
     set_batch_options(t);
