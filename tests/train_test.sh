@@ -114,6 +114,27 @@ if [ ! -s apart/vocab.source.model ] || [ ! -s apart/vocab.target.model ]; then
 fi
 expect 0 "finished after 4" "${pair[@]}" --lr 0 --schedule inverse-sqrt --accumulate 2 --out paper --steps 4
 
+# What cannot be trained is refused before anything is made.
+refused()
+{
+    local message=$1
+    shift
+    expect 1 "$message" "$@" --out refused --steps 1
+    [ ! -e refused ] || fail "something was made before it was refused: $message"
+    rm -rf refused
+}
+refused "batch=4 cannot be chosen here: --batch-tokens" "${pair[@]}" batch=4
+refused "source_len=9 cannot be chosen here: --lengths" "${pair[@]}" source_len=9
+refused "pad_id=7 cannot be chosen here: id 0" "${pair[@]}" pad_id=7
+refused "length=9 cannot be chosen here: --lengths" "${text[@]}" gpt --lengths 12 length=9
+refused "length=9 cannot be chosen here: --lengths" "${text[@]}" bert length=9
+refused "has 10 positions (most_positions), rows have up to 64 tokens" "${text[@]}" gpt most_positions=10
+refused "must divide d_model (7 heads" "${text[@]}" gpt heads=7
+refused "no-such: cannot be read" "${text[@]}" gpt --valid-text no-such
+refused "no-such: cannot be read" "${text[@]}" gpt --vocab-file no-such
+expect 1 "vocab=900 cannot be chosen here: the vocabulary has 300 pieces" "${text[@]}" gpt vocab=900 --out refused --steps 1
+expect 0 "finished after 4" "$weft" train gpt/recipe.json --out repeated --steps 4 # it lists all options
+
 # Bits a character: nats a token, by tokens and by code points with one for each line's end.
 printf 'ab\r\na\xC3\xB1b\n\nbaab\n' >few
 expect 0 '"checkpoint"' "$weft" train --text few --valid-text few gpt "${small[@]}" layers=1 length=4 \

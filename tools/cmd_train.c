@@ -69,37 +69,13 @@ static bool load_recipe(arguments *a)
     return recipe_load(&t->r, path, folder, &t->error);
 }
 
-static bool check_recipe(training *t)
-{
-    recipe *r = &t->r;
-    if (!r->model) r->model = weft_model_find("transformer");
-    if (!r->run_out[0])
-        return training_fail(t, WEFT_BAD_ARGUMENT, "train", "no folder for the run (--out FOLDER)");
-    if (!training_choose_mode(t)) return false;
-    bool pairs = t->mode == WEFT_BATCH_PAIRS;
-    if (pairs ? !r->data_source[0] || !r->data_target[0] : !r->data_text[0])
-        return training_fail(t, WEFT_BAD_ARGUMENT, r->model->name,
-                             pairs ? "needs a pair of text files (--source, --target)"
-                                   : "needs a text file (--text)");
-    if (pairs && !r->data_valid_source[0] != !r->data_valid_target[0])
-        return training_fail(t, WEFT_BAD_ARGUMENT, "train",
-                             "validation needs both --valid-source and --valid-target");
-    if (r->schedule_kind != WEFT_SCHEDULE_CONSTANT && r->schedule_lr > 0 &&
-        r->schedule_floor > r->schedule_lr) {
-        weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "train",
-                       "the floor of the learning rate, %g, is above its peak, %g (--floor)",
-                       r->schedule_floor, r->schedule_lr);
-        return false;
-    }
-    return recipe_resolve(r, &t->error);
-}
-
 /* Every option of the model by its value, with the vocabulary's size. */
 static bool fix_model_options(training *t)
 {
     recipe *r = &t->r;
     char text[64];
     double values[WEFT_MODEL_OPTIONS];
+    if (!training_check_vocab(t)) return false;
     snprintf(text, sizeof text, "vocab=%lld", (long long)training_vocab_size(t));
     if (!recipe_take_model_option(r, text))
         return training_fail(t, WEFT_TOO_LARGE, r->model->name, "too many options");
@@ -157,7 +133,8 @@ static bool print_recipe(training *t)
 static int validate_only(training *t)
 {
     double nll = NAN;
-    bool good = check_recipe(t) && weft_params_load(t->params, t->validate, &t->error) == WEFT_OK &&
+    bool good = training_check(t) &&
+                weft_params_load(t->params, t->validate, &t->error) == WEFT_OK &&
                 training_vocabularies(t, false) && training_texts(t) && fix_model_options(t);
     if (good && !weft_params_meta(t->params, "model"))
         good = training_fail(t, WEFT_BAD_FILE, t->validate, "does not tell which model it is of");
@@ -186,7 +163,7 @@ static int train(training *t)
     t->params = weft_params_new();
     if (!t->params) return tool_fail_text("train", "out of memory");
     if (t->validate) return validate_only(t);
-    bool good = check_recipe(t) && training_prepare_folder(t) &&
+    bool good = training_check(t) && training_prepare_folder(t) &&
                 training_vocabularies(t, !t->resume) && training_texts(t) && fix_model_options(t) &&
                 print_recipe(t) && make_trainer(t) && training_write_recipe(t) &&
                 training_open_metrics(t, weft_trainer_get_state(t->trainer).step);

@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- What the model is made for ---- */
 
@@ -74,11 +73,6 @@ static bool make_vocabulary(training *t, const char *given, const char *const *f
     static const char *const types[] = {"bpe", "unigram", "char"};
     char message[256] = "";
     if (given[0]) return copy_file(t, given, path);
-    for (size_t i = 0; i < n; i++)
-        if (access(files[i], R_OK) != 0) {
-            weft_error_set(&t->error, WEFT_IO, files[i], "cannot be read: %s", strerror(errno));
-            return false;
-        }
     spm_options o = {types[t->r.vocabulary_type], (int)t->r.vocabulary_size,
                      t->mode == WEFT_BATCH_MASKED, t->r.vocabulary_normalization == 1};
     fprintf(stderr, "making a vocabulary of %d pieces (%s) ...\n", o.size, o.type);
@@ -141,7 +135,7 @@ int64_t training_vocab_size(const training *t)
 
 /* ---- Texts ---- */
 
-static void choose_lengths(training *t)
+void training_choose_lengths(training *t)
 {
     static const recipe_list lines = {{16, 24, 32, 40, 48, 64, 96}, 7};
     recipe_list *list = &t->r.batches_lengths;
@@ -156,7 +150,6 @@ static void set_batch_options(training *t)
 {
     const recipe *r = &t->r;
     weft_batch_options *o = &t->batch_options;
-    choose_lengths(t);
     *o = (weft_batch_options){.mode = t->mode,
                               .tokens = r->batches_tokens,
                               .n_lengths = r->batches_lengths.n,
@@ -218,9 +211,6 @@ bool training_texts(training *t)
 {
     const recipe *r = &t->r;
     bool pairs = is_pairs(t);
-    if (pairs && r->data_unit)
-        return training_fail(t, WEFT_BAD_ARGUMENT, "data.unit",
-                             "pairs are lines: document is for language models");
     size_t characters;
     const char *valid = pairs ? r->data_valid_target : r->data_valid_text;
     set_batch_options(t);

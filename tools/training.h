@@ -39,8 +39,16 @@ static inline bool training_take_error(training *t)
     return false;
 }
 
+/* train_check.c: refuses, before anything is made, what could not be trained: options that the data
+ * determine, a model that cannot be built, texts that cannot be read. */
+bool training_check(training *t);
+/* The same for an option `vocab`, once the vocabulary is there. */
+bool training_check_vocab(training *t);
+
 /* train_data.c: vocabularies, corpora, batches; each false after an error in t->error. */
 bool training_choose_mode(training *t);
+/* Fills batches.lengths if it is empty. */
+void training_choose_lengths(training *t);
 bool training_vocabularies(training *t, bool make);
 bool training_texts(training *t);
 /* The value of an option of the model; `otherwise` if it has none such. */
