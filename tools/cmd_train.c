@@ -167,7 +167,8 @@ static int train(training *t)
                 training_vocabularies(t, !t->resume) && training_texts(t) && fix_model_options(t) &&
                 print_recipe(t) && make_trainer(t) && training_write_recipe(t) &&
                 training_open_metrics(t, weft_trainer_get_state(t->trainer).step);
-    return good && training_loop(t) ? EXIT_GOOD : tool_fail(&t->error);
+    if (!good || !training_loop(t)) return tool_fail(&t->error);
+    return t->signal ? 128 + t->signal : EXIT_GOOD;
 }
 
 static void free_training(training *t)
@@ -202,7 +203,7 @@ int cmd_train(int argc, char **argv)
                         "Trains a model on text files: a pair of them for a model with source and "
                         "target (default: transformer), one for a language model. The options are "
                         "those of a recipe; what is given here wins. Ctrl-C finishes the step, "
-                        "saves and leaves.",
+                        "saves and leaves with status 130 (SIGTERM: 143, SIGHUP: 129).",
                         NULL,
                         NULL,
                         NULL};

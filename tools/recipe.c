@@ -226,8 +226,49 @@ bool recipe_take(recipe *r, int key, const char *text, struct argp_state *state)
     if (o->kind == FLAG && !text) text = "true";
     if (!set_from_text(r, o, text))
         argp_error(state, "--%s: \"%s\" is not %s", o->option, text, wanted(o, what, sizeof what));
+    bool *given = &r->given[key - RECIPE_FIRST_KEY];
+    if (o->kind == FILE_NAME && *given) argp_error(state, "--%s names one file only", o->option);
+    *given = true;
     if (!strcmp(o->option, "minutes") && r->schedule_minutes > 0) r->schedule_steps = 0;
     return true;
+}
+
+bool recipe_is_set(const recipe *r, recipe_key key)
+{
+    recipe defaults;
+    const row *o = &rows[key];
+    bool set = false;
+    if (recipe_init(&defaults)) {
+        const void *is = read_field(r, o), *was = read_field(&defaults, o);
+        switch (o->kind) {
+        case TEXT:
+        case FILE_NAME:
+            set = strcmp(*(char *const *)is, *(char *const *)was) != 0;
+            break;
+        case WHOLE:
+            set = *(const int64_t *)is != *(const int64_t *)was;
+            break;
+        case REAL:
+            set = *(const double *)is != *(const double *)was;
+            break;
+        case FLAG:
+            set = *(const bool *)is != *(const bool *)was;
+            break;
+        case CHOICE:
+            set = *(const int *)is != *(const int *)was;
+            break;
+        case LIST:
+            set = ((const recipe_list *)is)->n != 0;
+            break;
+        }
+    }
+    recipe_free(&defaults);
+    return set;
+}
+
+const char *recipe_option(recipe_key key)
+{
+    return rows[key].option;
 }
 
 /* ---- Files ---- */
@@ -316,10 +357,24 @@ static cJSON *read_json(const char *path, weft_error *error)
     return json;
 }
 
+/* The first key that an object has twice; NULL if it has none. */
+static const char *repeated_key(const cJSON *object)
+{
+    const cJSON *item;
+    cJSON_ArrayForEach(item, object)
+    {
+        for (const cJSON *other = item->next; other; other = other->next)
+            if (!strcmp(item->string, other->string)) return item->string;
+    }
+    return NULL;
+}
+
 static bool load_model_options(recipe *r, const cJSON *json, const char *path, weft_error *error)
 {
     const cJSON *item;
     if (!cJSON_IsObject(json)) return refuse(error, path, "model_options is not an object");
+    if (repeated_key(json))
+        return refuse(error, path, "model_options has \"%s\" twice", repeated_key(json));
     cJSON_ArrayForEach(item, json)
     {
         char text[256];
@@ -345,6 +400,8 @@ static bool load_section(recipe *r, const cJSON *section, const char *path, weft
     if (!known) return refuse(error, path, "\"%s\" is no key of a recipe", section->string);
     if (!cJSON_IsObject(section))
         return refuse(error, path, "%s is not an object", section->string);
+    if (repeated_key(section))
+        return refuse(error, path, "%s has \"%s\" twice", section->string, repeated_key(section));
     cJSON_ArrayForEach(item, section)
     {
         const row *o = NULL;
@@ -363,6 +420,7 @@ static bool load_all(recipe *r, const cJSON *json, const char *path, weft_error 
 {
     const cJSON *item;
     if (!cJSON_IsObject(json)) return refuse(error, path, "is not a JSON object");
+    if (repeated_key(json)) return refuse(error, path, "has \"%s\" twice", repeated_key(json));
     cJSON_ArrayForEach(item, json)
     {
         bool good = true;

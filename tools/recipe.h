@@ -89,6 +89,14 @@ typedef struct recipe_list {
 #define RECIPE_TYPE_CHOICE int
 #define RECIPE_TYPE_LIST   recipe_list
 
+/* Keys of the table, as RECIPE_data_source. */
+typedef enum recipe_key {
+#define RECIPE_KEY(section, key, ...) RECIPE_##section##_##key,
+    RECIPE_MAP(RECIPE_KEY)
+#undef RECIPE_KEY
+        RECIPE_KEYS
+} recipe_key;
+
 typedef struct recipe {
     const weft_model *model;
     char *model_options[2 * WEFT_MODEL_OPTIONS]; /* "key=value"; a later one holds */
@@ -96,6 +104,7 @@ typedef struct recipe {
 #define RECIPE_FIELD(section, key, kind, ...) RECIPE_TYPE_##kind section##_##key;
     RECIPE_MAP(RECIPE_FIELD)
 #undef RECIPE_FIELD
+    bool given[RECIPE_KEYS]; /* on the command line */
 } recipe;
 
 /* The defaults. False when memory is out. */
@@ -110,6 +119,10 @@ bool recipe_load(recipe *r, const char *path, const char *data, weft_error *erro
 cJSON *recipe_json(const recipe *r, bool place);
 /* Prints it, a line for each section. */
 void recipe_print(const recipe *r, FILE *file);
+/* Whether a key has another value than its default. */
+bool recipe_is_set(const recipe *r, recipe_key key);
+/* The key as it is written on the command line, without its dashes. */
+const char *recipe_option(recipe_key key);
 /* Makes the files given on the command line absolute. */
 bool recipe_resolve(recipe *r, weft_error *error);
 

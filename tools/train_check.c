@@ -17,9 +17,6 @@ static bool check_texts(training *t)
     if (pairs && !r->data_valid_source[0] != !r->data_valid_target[0])
         return training_fail(t, WEFT_BAD_ARGUMENT, "train",
                              "validation needs both --valid-source and --valid-target");
-    if (pairs && r->data_unit)
-        return training_fail(t, WEFT_BAD_ARGUMENT, "--unit",
-                             "pairs are lines: documents are for language models");
     const char *const files[] = {pairs ? r->data_source : r->data_text,
                                  pairs ? r->data_target : "",
                                  pairs ? r->data_valid_source : r->data_valid_text,
@@ -35,6 +32,41 @@ static bool check_texts(training *t)
     return true;
 }
 
+/* An option that does nothing is a mistake, and what it should have done would be missed. */
+static bool check_effects(training *t)
+{
+    const recipe *r = &t->r;
+    bool pairs = t->mode == WEFT_BATCH_PAIRS, masked = t->mode == WEFT_BATCH_MASKED;
+    bool sgd = r->optimizer_kind == WEFT_SGD;
+    const struct {
+        recipe_key key;
+        bool effective;
+        const char *why;
+    } rules[] = {{RECIPE_data_text, !pairs, "the model is trained on pairs (--source, --target)"},
+                 {RECIPE_data_valid_text, !pairs, "the model is trained on pairs"},
+                 {RECIPE_data_source, pairs, "the model is trained on one text (--text)"},
+                 {RECIPE_data_target, pairs, "the model is trained on one text (--text)"},
+                 {RECIPE_data_valid_source, pairs, "the model is trained on one text"},
+                 {RECIPE_data_valid_target, pairs, "the model is trained on one text"},
+                 {RECIPE_data_unit, !pairs, "pairs are lines"},
+                 {RECIPE_batches_mask_share, masked, "the model does not predict masked tokens"},
+                 {RECIPE_optimizer_momentum, sgd, "the optimizer is not sgd"},
+                 {RECIPE_optimizer_nesterov, sgd && r->optimizer_momentum > 0,
+                  "it needs --optimizer sgd and --momentum"},
+                 {RECIPE_optimizer_beta1, !sgd, "the optimizer is sgd"},
+                 {RECIPE_optimizer_beta2, !sgd, "the optimizer is sgd"},
+                 {RECIPE_optimizer_eps, !sgd, "the optimizer is sgd"}};
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        if (rules[i].effective || !recipe_is_set(r, rules[i].key)) continue;
+        weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "train", "--%s has no effect: %s",
+                       recipe_option(rules[i].key), rules[i].why);
+        return false;
+    }
+    if (r->schedule_steps || r->schedule_minutes > 0) return true;
+    return training_fail(t, WEFT_BAD_ARGUMENT, "train",
+                         "how long? --steps and --minutes are both 0");
+}
+
 static double default_of(const weft_model *model, const char *name)
 {
     for (size_t i = 0; i < model->n_options; i++)
@@ -47,7 +79,7 @@ static bool expect_option(training *t, const char *name, double expected, const 
 {
     const weft_model *m = t->r.model;
     double value = training_model_option(&t->r, name, expected);
-    if (value == expected) return true;
+    if (value == expected || value == default_of(m, name)) return true;
     weft_error_set(&t->error, WEFT_BAD_ARGUMENT, m->name, "%s=%.10g cannot be chosen here: %s",
                    name, value, instead);
     return false;
@@ -124,6 +156,6 @@ bool training_check(training *t)
         return false;
     }
     training_choose_lengths(t);
-    return recipe_resolve(r, &t->error) && check_texts(t) && check_data_options(t) &&
-           check_model(t);
+    return recipe_resolve(r, &t->error) && check_effects(t) && check_texts(t) &&
+           check_data_options(t) && check_model(t);
 }

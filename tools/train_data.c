@@ -87,9 +87,12 @@ static bool make_vocabulary(training *t, const char *given, const char *const *f
     return training_fail(t, WEFT_BAD_FILE, "vocabulary", message);
 }
 
-static spm *load_vocabulary(training *t, const char *path)
+static spm *load_vocabulary(training *t, const char *path, bool made)
 {
     spm *s = texts_vocabulary(path, &t->error);
+    if (s && made && spm_size(s) < t->r.vocabulary_size)
+        fprintf(stderr, "%s: the text has %d pieces only, not %lld\n", path, spm_size(s),
+                (long long)t->r.vocabulary_size);
     if (!s || spm_has_specials(s)) return s;
     training_fail(t, WEFT_BAD_ARGUMENT, path, "must have pad, unk, bos and eos as ids 0 to 3");
     spm_free(s);
@@ -119,8 +122,11 @@ bool training_vocabularies(training *t, bool make)
         !make_vocabulary(t, r->vocabulary_file, is_pairs(t) ? files : files + 1,
                          is_pairs(t) ? 2 : 1, paths[1]))
         return false;
-    if (!(t->vocabulary[1] = load_vocabulary(t, paths[1]))) return false;
-    t->vocabulary[0] = apart ? load_vocabulary(t, paths[0]) : t->vocabulary[1];
+    if (!(t->vocabulary[1] = load_vocabulary(
+              t, paths[1], make && !(apart ? r->vocabulary_target_file : r->vocabulary_file)[0])))
+        return false;
+    t->vocabulary[0] = apart ? load_vocabulary(t, paths[0], make && !r->vocabulary_source_file[0])
+                             : t->vocabulary[1];
     if (!t->vocabulary[0]) return false;
     if (t->mode == WEFT_BATCH_MASKED && spm_id(t->vocabulary[1], SPM_MASK) == SPM_UNK)
         return training_fail(t, WEFT_BAD_ARGUMENT, paths[1], "has no piece " SPM_MASK);

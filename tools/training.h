@@ -20,6 +20,7 @@ typedef struct training {
     FILE *metrics;
     char vocabulary_path[2][4096], model_path[4096];
     int lock;     /* the open folder, by which it is this process's; 0: not yet */
+    int signal;   /* by which the run was ended; 0: none */
     bool saved;   /* since then the trainer has not changed */
     double spent; /* seconds of this run and those that it goes on with */
     weft_error error;
