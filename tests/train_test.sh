@@ -146,6 +146,17 @@ refused "no-such: cannot be read" "${text[@]}" gpt --vocab-file no-such
 expect 1 "vocab=900 cannot be chosen here: the vocabulary has 300 pieces" "${text[@]}" gpt vocab=900 --out refused --steps 1
 expect 0 "finished after 4" "$weft" train gpt/recipe.json --out repeated --steps 4 # it lists all options
 
+# What has no room is refused with the numbers, before anything is made.
+with_limit()
+{
+    (ulimit -v 4000000 && exec "$@")
+}
+case $(nm -D "$weft" 2>/dev/null) in
+    *__asan_init*) echo "skipped: a limit of memory: the address sanitizer needs more" ;;
+    *) refused "million parameters need" with_limit "${text[@]}" gpt d_model=4096 d_ff=16384 layers=8 ;;
+esac
+expect 0 "million parameters; memory: " "${text[@]}" gpt layers=1 --out roomy --steps 1
+
 # Bits a character: nats a token, by tokens and by code points with one for each line's end.
 printf 'ab\r\na\xC3\xB1b\n\nbaab\n' >few
 expect 0 '"checkpoint"' "$weft" train --text few --valid-text few gpt "${small[@]}" layers=1 length=4 \

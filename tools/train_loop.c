@@ -301,6 +301,18 @@ static void prepare_progress(loop *l)
     if (l->t->r.run_measure &&
         weft_measure_gemm(WEFT_F32, (int)l->t->r.run_threads, &l->gemm, NULL) != WEFT_OK)
         l->gemm = 0;
+    const recipe *r = &l->t->r;
+    if (!(l->gemm > 0)) return;
+    double seconds = l->t->estimate.flops / l->gemm;
+    fprintf(l->out,
+            "matrix products reach %.0f GFLOP/s here: a step of full batches takes %.3f s at "
+            "best",
+            1e-9 * l->gemm, seconds);
+    if (r->schedule_steps)
+        fprintf(l->out, ", %lld steps %.1f minutes", (long long)r->schedule_steps,
+                seconds * (double)r->schedule_steps / 60);
+    fprintf(l->out, "\n");
+    fflush(l->out);
 }
 
 bool training_loop(training *t)

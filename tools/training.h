@@ -16,6 +16,7 @@ typedef struct training {
     weft_batch_options batch_options;
     size_t valid_characters; /* of the lines that `valid` has, their ends included */
     weft_params *params;
+    weft_trainer_estimate estimate; /* with as many pieces as a new vocabulary is to have */
     weft_trainer *trainer;
     FILE *metrics;
     char vocabulary_path[2][4096], model_path[4096];

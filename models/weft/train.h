@@ -167,6 +167,20 @@ typedef struct weft_step_report {
     bool planned;  /* a plan had to be made first, so that the step took longer than others */
 } weft_step_report;
 
+/* What training with batches of one shape takes. */
+typedef struct weft_trainer_estimate {
+    size_t parameters;      /* trainable numbers */
+    size_t state_bytes;     /* parameters, optimiser, sums, averages */
+    size_t arena_bytes;     /* what steps compute in */
+    size_t workspace_bytes; /* of all threads */
+    double flops;           /* of a step, all of its `accumulate` batches included */
+} weft_trainer_estimate;
+/* Plans the steps of a trainer, without their memory; the model's option `vocab` must be set.
+ * Errors are those of weft_trainer_new. */
+WEFT_API weft_status weft_trainer_get_estimate(const weft_trainer_options *options,
+                                               weft_batch_shape shape,
+                                               weft_trainer_estimate *estimate, weft_error *error);
+
 typedef struct weft_trainer weft_trainer;
 /* Trains `params`, which may be new or what weft_params_load read from a checkpoint of the same
  * model: then the training goes on where it stood, with the same bits as if it had never stopped.
