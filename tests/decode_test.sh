@@ -63,7 +63,7 @@ expect 2 "is not below --max-length" "$weft" translate run --min-length 9 --max-
 expect 2 "one only" "$weft" translate run --sample --beam 2
 expect 2 "are of --sample" "$weft" translate run --top-k 3
 expect 2 "is more than --beam" "$weft" translate run --beam 2 --nbest 3
-expect 2 "a number of beams must be a whole number" "$weft" translate run --beam none
+expect 2 "--beam must be a whole number" "$weft" translate run --beam none
 expect 2 "is none of first|bound" "$weft" translate run --stop never
 expect 1 "no/such" "$weft" translate run --checkpoint no/such
 cp run/model.safetensors run/best.safetensors && head -c 500 run/model.safetensors >cut &&
@@ -75,6 +75,14 @@ if command -v gnuplot >/dev/null; then
     grep -q "</svg>" map.svg || equal "a picture" "none" "one"
     expect 1 "no such layer" "$weft" translate run --attention map.svg --layer 7
     expect 1 "no such head" "$weft" translate run --attention map.svg --head 7
+    for i in $(seq 20); do echo "'5%\\\" a"; done >signs
+    expect 0 "saved" "$weft" train --source signs --target signs --vocab-type char --vocab 20 --batch-tokens 64 \
+        --steps 1 --measure=false --out signs-run d_model=16 heads=2 d_ff=32 encoder_layers=1 decoder_layers=1
+    head -n 1 signs >sign
+    input=sign expect 0 "" "$weft" translate signs-run --attention signs.svg --max-length 2
+    for label in "'" 5 % "\\" '"' a; do
+        grep -qF "<text>$label</text>" signs.svg || fail "no label $label in an attention map"
+    done
     input=/dev/null expect 0 "not drawn" "$weft" translate run --attention none.svg
     input=short expect 0 "" "$weft" translate run --attention short.svg --max-length 1
     [ "$(grep -c '<polygon\|<path.*fill' short.svg)" -ge 1 ] || fail "a map of few cells is empty"

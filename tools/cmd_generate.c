@@ -34,16 +34,16 @@ static error_t parse(int key, char *text, struct argp_state *state)
         a->prompt = text;
         return 0;
     case KEY_TOKENS:
-        a->tokens = tool_number(text, "a number of tokens", 1, 1 << 20, state);
+        a->tokens = tool_number(text, "--tokens", 1, 1 << 20, state);
         return 0;
     case KEY_EACH:
-        a->each = tool_number(text, "a number of texts", 1, 1024, state);
+        a->each = tool_number(text, "--n", 1, 1024, state);
         return 0;
     case KEY_CONTEXT:
-        a->shared.context = tool_number(text, "a number of tokens", 4, 1 << 20, state);
+        a->shared.context = tool_number(text, "--context", 4, 1 << 20, state);
         return 0;
     case KEY_BEAM:
-        a->beams = tool_number(text, "a number of beams", 1, 1024, state);
+        a->beams = tool_number(text, "--beam", 1, 1024, state);
         return 0;
     case ARGP_KEY_END:
         if (a->beams && a->each > a->beams) argp_error(state, "--n is more than --beam");
