@@ -250,7 +250,7 @@ int cmd_train(int argc, char **argv)
                         "those of a recipe; what is given here wins. Ctrl-C finishes the step, "
                         "saves and leaves with status 130 (SIGTERM: 143, SIGHUP: 129).",
                         NULL,
-                        NULL,
+                        recipe_help,
                         NULL};
     training t = {.vocabulary = {NULL, NULL}};
     arguments a = {.t = &t, .first = true};

@@ -87,6 +87,8 @@ bool recipe_take_model_option(recipe *r, const char *text)
     return copy != NULL;
 }
 
+static cJSON *value_json(const recipe *r, const row *o);
+
 /* ---- Values ---- */
 
 /* What a value should have been, for messages. */
@@ -201,21 +203,58 @@ static bool set_from_json(recipe *r, const row *o, const cJSON *json)
 
 /* ---- The command line ---- */
 
+/* A heading of --help for each section of the table. */
+static const char *heading(const char *section)
+{
+    static const char *const headings[][2] = {{"data", "Texts:"},
+                                              {"vocabulary", "Vocabulary:"},
+                                              {"batches", "Batches:"},
+                                              {"optimizer", "Optimizer:"},
+                                              {"schedule", "Learning rate and length:"},
+                                              {"run", "Run:"}};
+    for (size_t i = 0; i < sizeof headings / sizeof *headings; i++)
+        if (!strcmp(headings[i][0], section)) return headings[i][1];
+    return section;
+}
+
 size_t recipe_argp(struct argp_option *options, size_t capacity)
 {
     size_t n = 0;
-    for (size_t i = 0; i < N_ROWS && n < capacity; i++)
-        options[n++] =
-            (struct argp_option){.name = rows[i].option,
-                                 .key = RECIPE_FIRST_KEY + (int)i,
-                                 .arg = rows[i].kind == FLAG        ? "true|false"
-                                        : rows[i].kind == CHOICE    ? rows[i].choices
-                                        : rows[i].kind == FILE_NAME ? "FILE"
-                                        : rows[i].kind == TEXT || rows[i].kind == LIST ? "TEXT"
-                                                                                       : "N",
-                                 .flags = rows[i].kind == FLAG ? OPTION_ARG_OPTIONAL : 0,
-                                 .doc = rows[i].doc};
+    int group = 0;
+    for (size_t i = 0; i < N_ROWS && n + 1 < capacity; i++) {
+        const row *o = &rows[i];
+        if (!i || strcmp(o->section, rows[i - 1].section) != 0)
+            options[n++] = (struct argp_option){.doc = heading(o->section), .group = ++group};
+        options[n++] = (struct argp_option){.name = o->option,
+                                            .key = RECIPE_FIRST_KEY + (int)i,
+                                            .arg = o->kind == FLAG        ? "true|false"
+                                                   : o->kind == CHOICE    ? o->choices
+                                                   : o->kind == FILE_NAME ? "FILE"
+                                                   : o->kind == TEXT || o->kind == LIST ? "TEXT"
+                                                                                        : "N",
+                                            .flags = o->kind == FLAG ? OPTION_ARG_OPTIONAL : 0,
+                                            .doc = o->doc,
+                                            .group = group};
+    }
     return n;
+}
+
+char *recipe_help(int key, const char *text, void *input)
+{
+    (void)input;
+    recipe defaults;
+    char *whole = NULL;
+    if (key < RECIPE_FIRST_KEY || key >= RECIPE_FIRST_KEY + (int)N_ROWS || !recipe_init(&defaults))
+        return (char *)(uintptr_t)text;
+    cJSON *json = value_json(&defaults, &rows[key - RECIPE_FIRST_KEY]);
+    char *value = cJSON_IsString(json) ? strdup(json->valuestring) : cJSON_PrintUnformatted(json);
+    bool none = !value || !value[0] || !strcmp(value, "[]");
+    size_t size = strlen(text) + (value ? strlen(value) : 0) + 16;
+    if (!none && (whole = malloc(size))) snprintf(whole, size, "%s (default %s)", text, value);
+    free(value);
+    cJSON_Delete(json);
+    recipe_free(&defaults);
+    return whole ? whole : (char *)(uintptr_t)text;
 }
 
 bool recipe_take(recipe *r, int key, const char *text, struct argp_state *state)

@@ -129,6 +129,8 @@ bool recipe_resolve(recipe *r, weft_error *error);
 /* The command line: argp options for the table, and what takes one of them. */
 #define RECIPE_FIRST_KEY 1000
 size_t recipe_argp(struct argp_option *options, size_t capacity);
+/* A help filter for argp that adds the defaults. */
+char *recipe_help(int key, const char *text, void *input);
 /* False if the key is none of the table's. Ends the program on a usage error. */
 bool recipe_take(recipe *r, int key, const char *text, struct argp_state *state);
 bool recipe_take_model_option(recipe *r, const char *text);
