@@ -158,12 +158,16 @@ static bool takes(weft_batches *b, const sequence *s)
         b->counts.empty++;
         return false;
     }
-    if (b->o.mode == WEFT_BATCH_BLOCKS || row_length(b, s) <= limit) return true;
-    if (b->o.truncate)
-        b->counts.cut++;
-    else
+    size_t length = row_length(b, s);
+    bool fits = length <= limit || b->o.mode == WEFT_BATCH_BLOCKS;
+    if (!fits && !b->o.truncate) {
         b->counts.left_out++;
-    return b->o.truncate;
+        return false;
+    }
+    b->counts.cut += !fits;
+    if (length > limit) length = limit;
+    if (length > b->counts.longest) b->counts.longest = length;
+    return true;
 }
 
 static bool make_stream(weft_batches *b)
@@ -194,6 +198,7 @@ static bool make_stream(weft_batches *b)
     size_t class = b->o.n_lengths - 1;
     b->class_first[class + 1] = b->counts.rows = blocks;
     b->counts.tokens = b->n_stream;
+    b->counts.longest = b->n_stream < length ? b->n_stream : length;
     return true;
 }
 

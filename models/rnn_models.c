@@ -618,6 +618,7 @@ const weft_model model_rnn = {
     .build = build_rnn,
     .step = step_rnn,
     .prepare = prepare_rnn,
+    .recurrent = true,
 };
 const weft_model model_lstm = {
     .name = "lstm",
@@ -628,6 +629,7 @@ const weft_model model_lstm = {
     .build = build_lstm,
     .step = step_lstm,
     .prepare = prepare_lstm,
+    .recurrent = true,
 };
 const weft_model model_gru = {
     .name = "gru",
@@ -638,6 +640,7 @@ const weft_model model_gru = {
     .build = build_gru,
     .step = step_gru,
     .prepare = prepare_gru,
+    .recurrent = true,
 };
 const weft_model model_seq2seq = {
     .name = "seq2seq",
@@ -649,4 +652,5 @@ const weft_model model_seq2seq = {
     .step = step_seq2seq,
     .encode = encode_seq2seq,
     .prepare = prepare_seq2seq,
+    .recurrent = true,
 };

@@ -226,13 +226,18 @@ static weft_status grow_arena(weft_trainer *t, size_t bytes)
     return WEFT_OK;
 }
 
-static weft_status plan(weft_trainer *t, planned *p)
+static weft_status make_plan(weft_trainer *t, planned *p)
 {
     weft_value targets[3] = {p->target, p->io.loss};
     size_t n = p->kind == PLAN_STEP || p->kind == PLAN_SUM ? 2 : 1;
     if (p->kind == PLAN_STEP || p->kind == PLAN_APPLY) targets[n++] = p->norm;
     p->plan = weft_plan_new(p->graph, targets, n, NULL, &t->error);
-    if (!p->plan) return t->error.status;
+    return p->plan ? WEFT_OK : t->error.status;
+}
+
+static weft_status plan(weft_trainer *t, planned *p)
+{
+    if (make_plan(t, p) != WEFT_OK) return t->error.status;
     weft_params *store = store_of(t, p);
     weft_status status = weft_params_init(store, p->graph, t->o.seed, &t->error);
     if (status == WEFT_OK) status = grow_arena(t, weft_plan_get_stats(p->plan).arena_bytes);
@@ -445,18 +450,20 @@ static weft_status resume(weft_trainer *t)
 static weft_status write_meta(weft_trainer *t)
 {
     const weft_trainer_state *s = &t->state;
-    char step[32], text[512], options[OPTIONS_TEXT];
+    char step[32], text[512], longest[32], options[OPTIONS_TEXT];
     snprintf(step, sizeof step, "%" PRIu64, s->step);
     text_format(text, sizeof text, STATE_FORMAT, s->epoch, s->batch, s->smoothed, s->best,
                 s->best_step, s->stale, s->judged_step, t->o.seed, (uint64_t)t->n_batches,
                 (uint64_t)t->o.accumulate);
     if (!options_text(t->o.model, t->values, options, sizeof options))
         return fail(t, WEFT_TOO_LARGE, t->o.model->name, "its options are too long");
+    snprintf(longest, sizeof longest, "%zu", weft_batches_counts(t->batches).longest);
     const char *metas[][2] = {{"model", t->o.model->name},
                               {"model_options", options},
                               {"step", step},
+                              {"trained_length", longest},
                               {"train.state", text}};
-    for (size_t i = 0; i < 4; i++)
+    for (size_t i = 0; i < sizeof metas / sizeof *metas; i++)
         if (weft_params_set_meta(t->params, metas[i][0], metas[i][1]) != WEFT_OK)
             return out_of_memory(t);
     return WEFT_OK;
@@ -490,7 +497,8 @@ static void copy_model(const weft_trainer *t, weft_params *to)
 
 weft_status weft_trainer_save_model(weft_trainer *trainer, const char *path)
 {
-    static const char *const metas[] = {"model", "model_options", "step", "recipe"};
+    static const char *const metas[] = {"model", "model_options", "step", "trained_length",
+                                        "recipe"};
     weft_trainer *t = trainer;
     if (!t) return WEFT_BAD_ARGUMENT;
     memset(&t->error, 0, sizeof t->error);
@@ -541,7 +549,8 @@ static weft_status plan_first(weft_trainer *t)
     return need(t, PLAN_SUM, shape) && need(t, PLAN_APPLY, shape) ? WEFT_OK : t->error.status;
 }
 
-static weft_status set_up(weft_trainer *t)
+/* Checks the options and takes those of the model. */
+static weft_status take_options(weft_trainer *t)
 {
     weft_trainer_options *o = &t->o;
     if (!o->accumulate) o->accumulate = 1;
@@ -557,6 +566,13 @@ static weft_status set_up(weft_trainer *t)
     weft_status status =
         weft_model_parse(o->model, o->model_options, o->n_model_options, t->values, &t->error);
     o->model_options = NULL;
+    return status;
+}
+
+static weft_status set_up(weft_trainer *t)
+{
+    weft_trainer_options *o = &t->o;
+    weft_status status = take_options(t);
     if (status == WEFT_OK) status = resume(t);
     if (status != WEFT_OK) return status;
     if (o->ema > 0 && !(t->averaged = weft_params_new())) return out_of_memory(t);
@@ -589,6 +605,73 @@ weft_trainer *weft_trainer_new(const weft_trainer_options *options, weft_batches
     weft_error_set(error, t->error.status, t->error.where, "%s", t->error.message);
     weft_trainer_free(t);
     return NULL;
+}
+
+/* Adds a plan of a kind to the estimate. */
+static weft_status estimate_kind(weft_trainer *t, plan_kind kind, weft_batch_shape shape,
+                                 double times, weft_trainer_estimate *e)
+{
+    planned *p = calloc(1, sizeof *p);
+    if (!p) return out_of_memory(t);
+    p->kind = kind;
+    p->shape = shape;
+    weft_status status = build(t, p);
+    if (status == WEFT_OK) status = make_plan(t, p);
+    if (status == WEFT_OK) {
+        weft_plan_stats s = weft_plan_get_stats(p->plan);
+        size_t workspace = weft_session_workspace(p->plan, t->o.threads);
+        if (s.state_bytes > e->state_bytes) e->state_bytes = s.state_bytes;
+        if (s.arena_bytes > e->arena_bytes) e->arena_bytes = s.arena_bytes;
+        if (workspace > e->workspace_bytes) e->workspace_bytes = workspace;
+        e->flops += times * s.flops;
+    }
+    free_planned(p);
+    return status;
+}
+
+/* The parameters; where there is an average they are kept once more, to evaluate with. */
+static weft_status estimate_parameters(weft_trainer *t, weft_batch_shape shape,
+                                       weft_trainer_estimate *e)
+{
+    planned p = {.kind = PLAN_EVALUATE, .shape = shape};
+    weft_status status = build(t, &p);
+    size_t n = status == WEFT_OK ? weft_graph_params(p.graph, NULL, 0) : 0;
+    weft_value *params = calloc(n + 1, sizeof *params);
+    if (status == WEFT_OK && !params) status = out_of_memory(t);
+    if (status == WEFT_OK) weft_graph_params(p.graph, params, n);
+    for (size_t i = 0; status == WEFT_OK && i < n; i++) {
+        size_t count = (size_t)weft_shape_numel(weft_shape_of(p.graph, params[i]));
+        e->parameters += count;
+        if (t->o.ema > 0)
+            e->state_bytes += count * weft_dtype_bytes(weft_dtype_of(p.graph, params[i]));
+    }
+    free(params);
+    weft_graph_free(p.graph);
+    return status;
+}
+
+weft_status weft_trainer_get_estimate(const weft_trainer_options *options, weft_batch_shape shape,
+                                      weft_trainer_estimate *estimate, weft_error *error)
+{
+    if (error) memset(error, 0, sizeof *error);
+    if (!options || !options->model || !estimate || options->threads < 0)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "trainer",
+                              "an estimate needs a model and room for the result");
+    *estimate = (weft_trainer_estimate){0};
+    weft_trainer *t = calloc(1, sizeof *t);
+    if (!t) return weft_error_set(error, WEFT_NO_MEMORY, "trainer", "out of memory");
+    t->o = *options;
+    weft_status status = take_options(t);
+    if (status == WEFT_OK && t->o.accumulate > 1) {
+        status = estimate_kind(t, PLAN_SUM, shape, t->o.accumulate, estimate);
+        if (status == WEFT_OK) status = estimate_kind(t, PLAN_APPLY, shape, 1, estimate);
+    } else if (status == WEFT_OK) {
+        status = estimate_kind(t, PLAN_STEP, shape, 1, estimate);
+    }
+    if (status == WEFT_OK) status = estimate_parameters(t, shape, estimate);
+    if (status != WEFT_OK) weft_error_set(error, status, t->error.where, "%s", t->error.message);
+    weft_trainer_free(t);
+    return status;
 }
 
 void weft_trainer_free(weft_trainer *trainer)

@@ -64,7 +64,7 @@ expect 2 "is not below --max-length" "$weft" translate run --min-length 9 --max-
 expect 2 "one only" "$weft" translate run --sample --beam 2
 expect 2 "are of --sample" "$weft" translate run --top-k 3
 expect 2 "is more than --beam" "$weft" translate run --beam 2 --nbest 3
-expect 2 "a number of beams must be a whole number" "$weft" translate run --beam none
+expect 2 "--beam must be a whole number" "$weft" translate run --beam none
 expect 2 "is none of first|bound" "$weft" translate run --stop never
 expect 1 "no/such" "$weft" translate run --checkpoint no/such
 cp run/model.safetensors run/best.safetensors && head -c 500 run/model.safetensors >cut &&
@@ -76,6 +76,14 @@ if command -v gnuplot >/dev/null; then
     grep -q "</svg>" map.svg || equal "a picture" "none" "one"
     expect 1 "no such layer" "$weft" translate run --attention map.svg --layer 7
     expect 1 "no such head" "$weft" translate run --attention map.svg --head 7
+    for i in $(seq 20); do echo "'5%\\\" a"; done >signs
+    expect 0 "saved" "$weft" train --source signs --target signs --vocab-type char --vocab 20 --batch-tokens 64 \
+        --steps 1 --measure=false --out signs-run d_model=16 heads=2 d_ff=32 encoder_layers=1 decoder_layers=1
+    head -n 1 signs >sign
+    input=sign expect 0 "" "$weft" translate signs-run --attention signs.svg --max-length 2
+    for label in "'" 5 % "\\" '"' a; do
+        grep -qF "<text>$label</text>" signs.svg || fail "no label $label in an attention map"
+    done
     input=/dev/null expect 0 "not drawn" "$weft" translate run --attention none.svg
     input=short expect 0 "" "$weft" translate run --attention short.svg --max-length 1
     [ "$(grep -c '<polygon\|<path.*fill' short.svg)" -ge 1 ] || fail "a map of few cells is empty"
@@ -99,6 +107,27 @@ for model in gpt llama; do
     equal "a long prompt leaves room" \
         "$(found_of "$weft" generate $model --prompt "$long" --tokens 64 --min-length 63)" 64
 done
+# A model that was trained on 16 tokens a row attends to as many, however long its text becomes.
+# shellcheck disable=SC2086
+expect 0 "saved" "$weft" train gpt --text a.en --vocab 400 --batch-tokens 256 --warmup 5 --steps 10 \
+    --measure=false --out few $sizes layers=1 length=16
+long=("$weft" generate few --tokens 60 --min-length 59 --seed 3)
+for way in "--temperature 0" "--n 3" "--n 2 --no-repeat 2"; do
+    # shellcheck disable=SC2086
+    text=$("${long[@]}" $way <in)
+    # shellcheck disable=SC2086
+    equal "windows in any batch ($way)" "$("${long[@]}" $way --batch 3 --threads 1 <in)" "$text"
+    # shellcheck disable=SC2086
+    equal "windows without caches ($way)" "$("${long[@]}" $way --recompute <in)" "$text"
+done
+text=$("${long[@]}" --temperature 0 --prompt "God")
+equal "all tokens of several windows" "$(found_of "${long[@]}" --prompt "God")" 60
+equal "the context is what it was trained on" "$("${long[@]}" --temperature 0 --prompt "God" --context 16)" "$text"
+[ "$("${long[@]}" --temperature 0 --prompt "God" --context 80)" != "$text" ] || fail "--context changes nothing"
+short=$("$weft" generate few --tokens 12 --min-length 11 --temperature 0 --prompt "God")
+[[ $text == "$short"* ]] || fail "a longer text begins otherwise: $text / $short"
+expect 0 "1 texts end after 16 tokens" "$weft" generate few --tokens 60 --min-length 59 --beam 2 --prompt "God"
+expect 1 "has learned 512 positions, not 1000" "$weft" generate few --context 1000 --prompt "God"
 for model in rnn lstm gru; do
     mkdir $model && cp run/vocab.model $model
     "$make_run" $model/model.safetensors $model vocab=400 width=16 hidden=16 || failures=$((failures + 1))

@@ -92,8 +92,9 @@ expect 1 "tied=0" "${pair[@]}" --shared-vocab=false --out bad --steps 1
 # ---- Texts ----
 { printf '\xEF\xBB\xBFone\r\n\r\nthree \xC3\x28\nfour\r\n'; cat train.en; } >odd.en
 { printf 'uno\r\ndos\r\ntres\ncuatro\r\n'; cat train.es; } >odd.es
-expect 0 "304 pairs" "${pair[@]}" --source odd.en --target odd.es --out odd --steps 1
-expect 0 "left out: 1 empty, 1 not UTF-8" "${pair[@]}" --source odd.en --target odd.es --out odd2 --steps 1
+odd=("$weft" train "${small[@]}" encoder_layers=1 decoder_layers=1 --valid-source valid.en --valid-target valid.es)
+expect 0 "304 pairs" "${odd[@]}" --source odd.en --target odd.es --out odd --steps 1
+expect 0 "left out: 1 empty, 1 not UTF-8" "${odd[@]}" --source odd.en --target odd.es --out odd2 --steps 1
 expect 0 "over 40 tokens; cut: 0" "${pair[@]}" --lengths 16,40 --out long --steps 1
 expect 0 "0 over 40 tokens; cut: " "${pair[@]}" --lengths 16,40 --truncate --out cut --steps 1
 expect 1 "are longer" "${pair[@]}" --lengths 3 --out none --steps 1
@@ -113,6 +114,48 @@ if [ ! -s apart/vocab.source.model ] || [ ! -s apart/vocab.target.model ]; then
     fail "no two vocabularies"
 fi
 expect 0 "finished after 4" "${pair[@]}" --lr 0 --schedule inverse-sqrt --accumulate 2 --out paper --steps 4
+
+# What cannot be trained is refused before anything is made.
+refused()
+{
+    local message=$1
+    shift
+    expect 1 "$message" "$@" --out refused --steps 1
+    [ ! -e refused ] || fail "something was made before it was refused: $message"
+    rm -rf refused
+}
+refused "batch=4 cannot be chosen here: --batch-tokens" "${pair[@]}" batch=4
+refused "source_len=9 cannot be chosen here: --lengths" "${pair[@]}" source_len=9
+refused "pad_id=7 cannot be chosen here: id 0" "${pair[@]}" pad_id=7
+refused "length=9 cannot be chosen here: --lengths" "${text[@]}" gpt --lengths 12 length=9
+refused "length=9 cannot be chosen here: --lengths" "${text[@]}" bert length=9
+refused "has 10 positions (most_positions), rows have up to 64 tokens" "${text[@]}" gpt most_positions=10
+refused "must divide d_model (7 heads" "${text[@]}" gpt heads=7
+refused "no-such: cannot be read" "$weft" train gpt --text train.en --valid-text no-such
+refused "--momentum has no effect: the optimizer is not sgd" "${pair[@]}" --momentum 0.9
+refused "--nesterov has no effect" "${pair[@]}" --optimizer sgd --nesterov
+refused "--text has no effect: the model is trained on pairs" "${pair[@]}" --text train.en
+refused "--source has no effect" "${text[@]}" gpt --source train.en
+refused "--mask-share has no effect" "${text[@]}" gpt --mask-share 0.5
+expect 1 "--steps and --minutes are both 0" "${pair[@]}" --steps 0 --minutes 0 --out refused
+expect 2 "--source names one file only" "${pair[@]}" --source train.es --out refused
+[ ! -e refused ] || fail "something was made before it was refused"
+bad '{"model": "gpt", "data": {"text": "train.en", "text": "train.es"}}' 'data has "text" twice'
+expect 0 "the text has" "${text[@]}" gpt layers=1 --vocab-type char --lengths 256 --out small-vocab --steps 1
+refused "no-such: cannot be read" "${text[@]}" gpt --vocab-file no-such
+expect 1 "vocab=900 cannot be chosen here: the vocabulary has 300 pieces" "${text[@]}" gpt vocab=900 --out refused --steps 1
+expect 0 "finished after 4" "$weft" train gpt/recipe.json --out repeated --steps 4 # it lists all options
+
+# What has no room is refused with the numbers, before anything is made.
+with_limit()
+{
+    (ulimit -v 4000000 && exec "$@")
+}
+case $(nm -D "$weft" 2>/dev/null) in
+    *__asan_init*) echo "skipped: a limit of memory: the address sanitizer needs more" ;;
+    *) refused "million parameters need" with_limit "${text[@]}" gpt d_model=4096 d_ff=16384 layers=8 ;;
+esac
+expect 0 "million parameters; memory: " "${text[@]}" gpt layers=1 --out roomy --steps 1
 
 # Bits a character: nats a token, by tokens and by code points with one for each line's end.
 printf 'ab\r\na\xC3\xB1b\n\nbaab\n' >few
@@ -138,6 +181,31 @@ expect 0 "1 over 6 tokens" "${lines[@]}" --out few-lines
 bits_of few-lines/metrics.jsonl 1.285714286 # 9 tokens, 7 characters: the long line has no row
 expect 0 "(best" "${lines[@]}" --out few-cut --truncate
 grep -q bits_per_character few-cut/metrics.jsonl && fail "bits a character of lines that were cut"
+# What normalisation drops or joins is not said, and does not count: 9 characters, not 11.
+printf 'a  b\t c \n\xEF\xAC\x81\n' >blanks
+"$weft" train gpt "${small[@]}" layers=1 --text blanks --valid-text blanks --vocab-type char --vocab 20 --mode lines \
+    --batch-tokens 32 --steps 1 --lengths 16 --out few-blanks >log 2>&1
+grep -q "blanks: 2 lines, 11 target tokens" log || fail "tokens of blanks: $(tail -n 1 log)"
+bits_of few-blanks/metrics.jsonl 1.222222222
+# A vocabulary of documents keeps line ends, tabs and runs of blanks, and a model says them.
+for i in $(seq 40); do printf 'ab\n\tc  d\n[e] \xE2\x98\x83\n\n'; done >documents
+expect 1 "pairs are lines" "${pair[@]}" --unit document --out few-pairs --steps 1
+document=("$weft" train gpt "${small[@]}" layers=1 length=32 --text documents --unit document --normalization identity
+    --vocab 280 --batch-tokens 256 --lr 1e-2 --warmup 10 --steps 150 --out few-documents)
+"${document[@]}" >log 2>&1 || fail "documents: $(tail -n 1 log)"
+grep -q "documents: 40 documents," log || fail "no number of documents: $(grep documents: log)"
+"$weft" generate few-documents --prompt ab --temperature 0 --tokens 40 >log
+printf 'ab\n\tc  d\n[e] \xE2\x98\x83\n\n' | cmp - log || fail "a document is said otherwise: $(cat -A log)"
+"$weft" generate few-documents --prompt $'ab\n\tc ' --temperature 0 --tokens 40 >log
+printf 'ab\n\tc  d\n[e] \xE2\x98\x83\n\n' | cmp - log || fail "a prompt that ends with a blank: $(cat -A log)"
+# Long lines are read in pieces: what only they have is in the vocabulary.
+{ head -c 9000 /dev/zero | tr '\0' '['; printf ' x%.0s' $(seq 3000); printf '\xC3\xA9%.0s' $(seq 4000); echo; } >long.txt
+printf '[[[[\xC3\xA9\xC3\xA9\n' >rare
+long=("$weft" train gpt "${small[@]}" layers=1 --text long.txt --valid-text rare --vocab-type char --vocab 20 --steps 1
+    --lengths 16 --out long-run)
+"${long[@]}" >log 2>&1 || fail "a text of long lines: $(tail -n 1 log)"
+grep -q "of 1 lines 0 are not UTF-8 (left out), 1 longer than 4192 bytes (read in pieces)" log || fail "no count of long lines"
+grep -q "rare: 1 lines, 8 target tokens" log || fail "what only long lines have is unknown: $(grep rare: log)"
 expect 0 "nats a token, " "$weft" train --out few-run --validate few-run/best.safetensors
 expect 0 " bits a character" "$weft" train --out few-run --validate few-run/best.safetensors
 "$weft" train --out from-recipe --validate from-recipe/best.safetensors --json >log 2>/dev/null
@@ -211,13 +279,16 @@ expect 1 "none/metrics.jsonl: cannot be opened" "$weft" plot none -o x.svg
 # ---- Signals ----
 for signal in INT TERM HUP; do
     # Under nohup it is right to ignore SIGHUP; not here.
+    : >log
     env --default-signal=$signal "${pair[@]}" --minutes 5 --out "signal-$signal" >log 2>&1 &
     pid=$!
     for _ in $(seq 300); do grep -q "^step" log && break; sleep 0.02; done
     expect 1 "another weft train is at work" "${pair[@]}" --minutes 5 --out "signal-$signal" --resume
     kill -$signal $pid
-    if ! wait $pid || ! grep -q "stopped by a signal after" log; then
-        fail "SIG$signal"
+    wait $pid
+    was=$?
+    if [ $was -ne $((128 + $(kill -l $signal))) ] || ! grep -q "stopped by a signal after" log; then
+        fail "SIG$signal ended with status $was"
         cat log
     fi
     [ -s "signal-$signal/model.safetensors" ] || fail "no checkpoint after SIG$signal"

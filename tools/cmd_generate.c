@@ -10,12 +10,16 @@ typedef struct arguments {
     int64_t tokens, each, beams;
 } arguments;
 
-enum { KEY_PROMPT = 256, KEY_TOKENS, KEY_EACH, KEY_BEAM };
+enum { KEY_PROMPT = 256, KEY_TOKENS, KEY_EACH, KEY_BEAM, KEY_CONTEXT };
 
 static const struct argp_option options[] = {
     {"prompt", KEY_PROMPT, "TEXT", 0, "to go on from (default: each line of standard input)", 1},
     {"tokens", KEY_TOKENS, "N", 0, "most tokens to find (default 64)", 1},
     {"n", KEY_EACH, "N", 0, "texts for each prompt, a line each (default 1)", 1},
+    {"context", KEY_CONTEXT, "N", 0,
+     "tokens that the model attends to, prompt included (default: as many as it was trained on); a "
+     "longer text goes on from the last half of them",
+     1},
     {"beam", KEY_BEAM, "N", 0, "beam search with N hypotheses instead of sampling", 1},
     {0}};
 
@@ -30,13 +34,16 @@ static error_t parse(int key, char *text, struct argp_state *state)
         a->prompt = text;
         return 0;
     case KEY_TOKENS:
-        a->tokens = tool_number(text, "a number of tokens", 1, 1 << 20, state);
+        a->tokens = tool_number(text, "--tokens", 1, 1 << 20, state);
         return 0;
     case KEY_EACH:
-        a->each = tool_number(text, "a number of texts", 1, 1024, state);
+        a->each = tool_number(text, "--n", 1, 1024, state);
+        return 0;
+    case KEY_CONTEXT:
+        a->shared.context = tool_number(text, "--context", 4, 1 << 20, state);
         return 0;
     case KEY_BEAM:
-        a->beams = tool_number(text, "a number of beams", 1, 1024, state);
+        a->beams = tool_number(text, "--beam", 1, 1024, state);
         return 0;
     case ARGP_KEY_END:
         if (a->beams && a->each > a->beams) argp_error(state, "--n is more than --beam");
@@ -67,7 +74,7 @@ static int64_t most_prompt(const generator *t)
     return rest > half ? rest : half;
 }
 
-/* Room for prompts as long as what is to be found, 256 at least, within the model's limit. */
+/* Room for prompts as long as what is to be found, 256 at least, within the model's context. */
 static bool load(generator *t)
 {
     const arguments *a = t->a;
@@ -98,8 +105,7 @@ static bool encode(void *context, text_line *l)
     free(l->ids);
     l->ids = ids;
     l->n_ids = kept + 1;
-    int64_t room = t->d.most_len - (int64_t)kept;
-    l->most = t->a->tokens < room ? t->a->tokens : room;
+    l->most = t->a->tokens;
     return true;
 }
 

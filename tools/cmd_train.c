@@ -69,37 +69,13 @@ static bool load_recipe(arguments *a)
     return recipe_load(&t->r, path, folder, &t->error);
 }
 
-static bool check_recipe(training *t)
-{
-    recipe *r = &t->r;
-    if (!r->model) r->model = weft_model_find("transformer");
-    if (!r->run_out[0])
-        return training_fail(t, WEFT_BAD_ARGUMENT, "train", "no folder for the run (--out FOLDER)");
-    if (!training_choose_mode(t)) return false;
-    bool pairs = t->mode == WEFT_BATCH_PAIRS;
-    if (pairs ? !r->data_source[0] || !r->data_target[0] : !r->data_text[0])
-        return training_fail(t, WEFT_BAD_ARGUMENT, r->model->name,
-                             pairs ? "needs a pair of text files (--source, --target)"
-                                   : "needs a text file (--text)");
-    if (pairs && !r->data_valid_source[0] != !r->data_valid_target[0])
-        return training_fail(t, WEFT_BAD_ARGUMENT, "train",
-                             "validation needs both --valid-source and --valid-target");
-    if (r->schedule_kind != WEFT_SCHEDULE_CONSTANT && r->schedule_lr > 0 &&
-        r->schedule_floor > r->schedule_lr) {
-        weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "train",
-                       "the floor of the learning rate, %g, is above its peak, %g (--floor)",
-                       r->schedule_floor, r->schedule_lr);
-        return false;
-    }
-    return recipe_resolve(r, &t->error);
-}
-
 /* Every option of the model by its value, with the vocabulary's size. */
 static bool fix_model_options(training *t)
 {
     recipe *r = &t->r;
     char text[64];
     double values[WEFT_MODEL_OPTIONS];
+    if (!training_check_vocab(t)) return false;
     snprintf(text, sizeof text, "vocab=%lld", (long long)training_vocab_size(t));
     if (!recipe_take_model_option(r, text))
         return training_fail(t, WEFT_TOO_LARGE, r->model->name, "too many options");
@@ -109,10 +85,9 @@ static bool fix_model_options(training *t)
 
 /* ---- The trainer ---- */
 
-static bool make_trainer(training *t)
+static weft_trainer_options trainer_options(const recipe *r)
 {
-    const recipe *r = &t->r;
-    weft_trainer_options o = {
+    return (weft_trainer_options){
         .model = r->model,
         .model_options = (const char *const *)r->model_options,
         .n_model_options = r->n_model_options,
@@ -129,6 +104,12 @@ static bool make_trainer(training *t)
         .ema = r->optimizer_ema,
         .seed = (uint64_t)r->run_seed,
         .threads = (int)r->run_threads};
+}
+
+static bool make_trainer(training *t)
+{
+    const recipe *r = &t->r;
+    weft_trainer_options o = trainer_options(r);
     if (o.schedule.peak == 0) {
         double width = training_model_option(r, "d_model", 0);
         if (width < 1)
@@ -138,6 +119,46 @@ static bool make_trainer(training *t)
     }
     t->trainer = weft_trainer_new(&o, t->train, t->params, &t->error);
     return t->trainer != NULL;
+}
+
+/* Prints what the training takes, and refuses what has no room: the system would end it without a
+ * word. The largest batches are those of the longest rows. */
+static bool check_memory(training *t)
+{
+    const recipe *r = &t->r;
+    const int64_t longest = r->batches_lengths.at[r->batches_lengths.n - 1];
+    const char *texts[2 * WEFT_MODEL_OPTIONS + 1];
+    char vocab[32];
+    weft_trainer_options o = trainer_options(r);
+    int64_t rows = r->batches_tokens / longest;
+    weft_batch_shape shape = {rows ? rows : 1, t->mode == WEFT_BATCH_PAIRS ? longest : 0, longest};
+    weft_trainer_estimate *e = &t->estimate;
+    memcpy(texts, r->model_options, r->n_model_options * sizeof *texts);
+    snprintf(vocab, sizeof vocab, "vocab=%lld", (long long)r->vocabulary_size);
+    texts[r->n_model_options] = vocab;
+    o.model_options = texts;
+    o.n_model_options = r->n_model_options + 1;
+    if (weft_trainer_get_estimate(&o, shape, e, &t->error) != WEFT_OK) return false;
+    double states = (double)e->state_bytes, rest = tool_memory_available();
+    double computing = (double)e->arena_bytes + (double)e->workspace_bytes;
+    char available[64] = "";
+    if (isfinite(rest)) snprintf(available, sizeof available, "; %.2f GB are free", 1e-9 * rest);
+    if (states + computing > rest) {
+        weft_error_set(
+            &t->error, WEFT_NO_MEMORY, r->model->name,
+            "%.1f million parameters need %.2f GB with the optimiser's states, and steps of "
+            "%lld x %lld tokens %.2f GB%s: a smaller model, --batch-tokens or --lengths "
+            "need less",
+            1e-6 * (double)e->parameters, 1e-9 * states, (long long)shape.rows, (long long)longest,
+            1e-9 * computing, available);
+        return false;
+    }
+    fprintf(
+        stderr,
+        "%.2f million parameters; memory: %.3f GB for them and the optimiser's states, %.3f GB for "
+        "steps%s; %.3g GFLOP a step\n",
+        1e-6 * (double)e->parameters, 1e-9 * states, 1e-9 * computing, available, 1e-9 * e->flops);
+    return true;
 }
 
 /* ---- What the command does ---- */
@@ -157,7 +178,8 @@ static bool print_recipe(training *t)
 static int validate_only(training *t)
 {
     double nll = NAN;
-    bool good = check_recipe(t) && weft_params_load(t->params, t->validate, &t->error) == WEFT_OK &&
+    bool good = training_check(t) &&
+                weft_params_load(t->params, t->validate, &t->error) == WEFT_OK &&
                 training_vocabularies(t, false) && training_texts(t) && fix_model_options(t);
     if (good && !weft_params_meta(t->params, "model"))
         good = training_fail(t, WEFT_BAD_FILE, t->validate, "does not tell which model it is of");
@@ -186,11 +208,12 @@ static int train(training *t)
     t->params = weft_params_new();
     if (!t->params) return tool_fail_text("train", "out of memory");
     if (t->validate) return validate_only(t);
-    bool good = check_recipe(t) && training_prepare_folder(t) &&
+    bool good = training_check(t) && check_memory(t) && training_prepare_folder(t) &&
                 training_vocabularies(t, !t->resume) && training_texts(t) && fix_model_options(t) &&
                 print_recipe(t) && make_trainer(t) && training_write_recipe(t) &&
                 training_open_metrics(t, weft_trainer_get_state(t->trainer).step);
-    return good && training_loop(t) ? EXIT_GOOD : tool_fail(&t->error);
+    if (!good || !training_loop(t)) return tool_fail(&t->error);
+    return t->signal ? 128 + t->signal : EXIT_GOOD;
 }
 
 static void free_training(training *t)
@@ -225,9 +248,9 @@ int cmd_train(int argc, char **argv)
                         "Trains a model on text files: a pair of them for a model with source and "
                         "target (default: transformer), one for a language model. The options are "
                         "those of a recipe; what is given here wins. Ctrl-C finishes the step, "
-                        "saves and leaves.",
+                        "saves and leaves with status 130 (SIGTERM: 143, SIGHUP: 129).",
                         NULL,
-                        NULL,
+                        recipe_help,
                         NULL};
     training t = {.vocabulary = {NULL, NULL}};
     arguments a = {.t = &t, .first = true};

@@ -77,10 +77,10 @@ static error_t parse(int key, char *text, struct argp_state *state)
         state->child_inputs[0] = &a->shared;
         return 0;
     case KEY_BEAM:
-        a->beams = tool_number(text, "a number of beams", 1, 1024, state);
+        a->beams = tool_number(text, "--beam", 1, 1024, state);
         return 0;
     case KEY_PENALTY:
-        a->alpha = tool_real(text, "an exponent", -100, 100, state);
+        a->alpha = tool_real(text, "--length-penalty", -100, 100, state);
         return 0;
     case KEY_PENALTY_KIND:
         a->penalty = (weft_length_penalty)one_of(PENALTIES, text, state);
@@ -89,16 +89,16 @@ static error_t parse(int key, char *text, struct argp_state *state)
         a->stop = (weft_beam_stop)one_of(STOPS, text, state);
         return 0;
     case KEY_NBEST:
-        a->nbest = tool_number(text, "a number of hypotheses", 1, 1024, state);
+        a->nbest = tool_number(text, "--nbest", 1, 1024, state);
         return 0;
     case KEY_MAX_LENGTH:
-        a->max_length = tool_number(text, "a length", 1, 1 << 20, state);
+        a->max_length = tool_number(text, "--max-length", 1, 1 << 20, state);
         return 0;
     case KEY_MAX_RATIO:
-        a->ratio = tool_real(text, "a ratio", 0, 1e6, state);
+        a->ratio = tool_real(text, "--max-ratio", 0, 1e6, state);
         return 0;
     case KEY_MAX_SOURCE:
-        a->max_source = tool_number(text, "a length", 2, 1 << 20, state);
+        a->max_source = tool_number(text, "--max-source", 2, 1 << 20, state);
         return 0;
     case KEY_SAMPLE:
         a->sample = true;
@@ -107,10 +107,10 @@ static error_t parse(int key, char *text, struct argp_state *state)
         a->picture = text;
         return 0;
     case KEY_LAYER:
-        a->layer = tool_number(text, "a layer", 0, 1000, state);
+        a->layer = tool_number(text, "--layer", 0, 1000, state);
         return 0;
     case KEY_HEAD:
-        a->head = tool_number(text, "a head", 0, 1000, state);
+        a->head = tool_number(text, "--head", 0, 1000, state);
         return 0;
     case ARGP_KEY_END:
         if (a->beams && a->nbest > a->beams) argp_error(state, "--nbest is more than --beam");

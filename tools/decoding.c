@@ -52,13 +52,28 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+/* The positions that a text can use. Beyond those of its training a model of positions says little
+ * that is right; a recurrent one, and one that translates, goes on. */
+static int64_t context_of(const decoding *d)
+{
+    if (d->a->context) return d->a->context;
+    bool goes_on = d->run.model->encode || d->run.model->recurrent || !d->run.trained_len;
+    return goes_on ? INT64_MAX : d->run.trained_len;
+}
+
 bool decoding_open(decoding *d, const decoding_args *a, int64_t beams, int64_t most_len,
                    int64_t most_source)
 {
     *d = (decoding){.a = a, .options = search_options(a)};
     if (!trained_open(&d->run, a->folder, a->checkpoint, &d->error) || !ban(d)) return false;
     int64_t most = weft_model_most_positions(d->run.model, d->run.values);
-    d->most_len = least(most_len, most);
+    if (a->context > most) {
+        weft_error_set(&d->error, WEFT_BAD_ARGUMENT, "--context",
+                       "%s has learned %lld positions, not %lld", d->run.model->name,
+                       (long long)most, (long long)a->context);
+        return false;
+    }
+    d->most_len = least(least(most_len, most), context_of(d));
     d->most_source = least(most_source, most);
     weft_decoder_options o = {.sentences = a->batch,
                               .beams = beams,
@@ -73,6 +88,7 @@ bool decoding_open(decoding *d, const decoding_args *a, int64_t beams, int64_t m
 void decoding_close(decoding *d)
 {
     weft_decoder_free(d->decoder);
+    weft_decoder_free(d->slider);
     trained_close(&d->run);
     free(d->banned);
 }
@@ -158,26 +174,33 @@ static bool has_source(const decoding *d)
     return weft_decoder_get_info(d->decoder).has_source;
 }
 
+weft_search_result *decoding_search(decoding *d, weft_decoder *decoder,
+                                    const weft_search_input *inputs, size_t n)
+{
+    weft_search_model model = weft_decoder_search_model(decoder);
+    if (d->way == DECODING_SAMPLE)
+        return weft_search_sample(&model, inputs, n, &d->options, &d->error);
+    if (d->way == DECODING_BEAM) return weft_search_beam(&model, inputs, n, &d->options, &d->error);
+    return weft_search_greedy(&model, inputs, n, &d->options, &d->error);
+}
+
 /* The search of a batch, whose sources have been started. */
 static weft_search_result *search(decoding *d, text_line *const *lines, size_t n)
 {
     static const int32_t begin = SPM_BOS;
-    weft_search_model model = weft_decoder_search_model(d->decoder);
     weft_search_input *inputs = calloc(n, sizeof *inputs);
-    weft_search_result *r = NULL;
     bool prompts = !has_source(d);
-    for (size_t i = 0; inputs && i < n; i++)
-        inputs[i] =
-            (weft_search_input){prompts ? lines[i]->ids : &begin, prompts ? lines[i]->n_ids : 1,
-                                lines[i]->most, lines[i]->number};
-    if (!inputs)
+    if (!inputs) {
         no_memory(d);
-    else if (d->way == DECODING_SAMPLE)
-        r = weft_search_sample(&model, inputs, n, &d->options, &d->error);
-    else if (d->way == DECODING_BEAM)
-        r = weft_search_beam(&model, inputs, n, &d->options, &d->error);
-    else
-        r = weft_search_greedy(&model, inputs, n, &d->options, &d->error);
+        return NULL;
+    }
+    for (size_t i = 0; i < n; i++) {
+        size_t prefix = prompts ? lines[i]->n_ids : 1;
+        int64_t room = d->most_len + 1 - (int64_t)prefix;
+        inputs[i] = (weft_search_input){prompts ? lines[i]->ids : &begin, prefix,
+                                        least(lines[i]->most, room), lines[i]->number};
+    }
+    weft_search_result *r = decoding_search(d, d->decoder, inputs, n);
     free(inputs);
     return r;
 }
@@ -208,14 +231,14 @@ static bool search_batch(decoding *d, text_line *const *lines, size_t n)
 {
     double started = tool_seconds();
     weft_search_result *r = start(d, lines, n) ? search(d, lines, n) : NULL;
-    d->seconds += tool_seconds() - started;
     bool good = r != NULL;
-    for (size_t i = 0; good && i < n; i++) {
-        good = keep_found(lines[i], r, i) || no_memory(d);
+    for (size_t i = 0; good && i < n; i++) good = keep_found(lines[i], r, i) || no_memory(d);
+    weft_search_result_free(r);
+    good = good && (has_source(d) || decoding_slide(d, lines, n));
+    d->seconds += tool_seconds() - started;
+    for (size_t i = 0; good && i < n; i++)
         for (size_t k = 0; k < lines[i]->n_found; k++)
             d->tokens += lines[i]->found[k].length + lines[i]->found[k].ended;
-    }
-    weft_search_result_free(r);
     return good;
 }
 
@@ -267,7 +290,8 @@ static char *hypothesis_text(decoding *d, const text_line *l, const weft_hypothe
         bool begins = !strncmp(whole, prompt, before);
         const char *found = begins ? whole + before : whole;
         if (!begins) given = 0;
-        while (given && *found == ' ' && l->text[given - 1] == ' ') given--;
+        bool as_given = !strcmp(prompt, l->text); /* else normalised: no blank at its end */
+        while (!as_given && given && *found == ' ' && l->text[given - 1] == ' ') given--;
         text = malloc(given + strlen(found) + 1);
         if (text) {
             memcpy(text, l->text, given);
@@ -291,9 +315,9 @@ static bool print_lines(decoding *d, const text_lines *lines, bool scores)
             const weft_hypothesis *h = &l->found[k];
             char *text = hypothesis_text(d, l, h);
             if (!text) return false;
-            texts_one_line(text);
+            texts_clean(text, d->run.documents);
             good = scores ? printf("%zu ||| %s ||| %.6f\n", l->number + 1, text, h->score) > 0
-                          : printf("%s\n", text) > 0;
+                          : printf(d->run.documents ? "%s\n\n" : "%s\n", text) > 0;
             free(text);
         }
     }
@@ -306,6 +330,11 @@ void decoding_print_notes(const decoding *d)
     if (d->invalid)
         fprintf(stderr, "weft: %zu of %zu lines are not UTF-8; what is not was read as unknown\n",
                 d->invalid, d->lines);
+    if (d->stopped)
+        fprintf(stderr,
+                "weft: %zu texts end after %lld tokens, as long as the model was trained on; "
+                "without --beam, or with a larger --context, they go on\n",
+                d->stopped, (long long)d->most_len);
 }
 
 void decoding_print_stats(const decoding *d)

@@ -11,6 +11,7 @@ typedef struct decoding_args {
     const char *folder, *checkpoint;
     int threads;
     int64_t batch, chunk, min_length, top_k, seed, no_repeat;
+    int64_t context; /* tokens that a language model attends to; 0: as many as it was trained on */
     double temperature, top_p;
     bool draws; /* options of sampling were given */
     bool stats, recompute;
@@ -29,7 +30,7 @@ typedef struct text_line {
     char *text;
     int32_t *ids;           /* the source, or the prompt */
     size_t n_ids;           /* 0: an empty line, for which nothing is searched */
-    int64_t most;           /* tokens to find */
+    int64_t most;           /* tokens to find, if need be in several windows */
     size_t number;          /* of the line, from 0 */
     weft_hypothesis *found; /* copies; tokens are the line's, too */
     size_t n_found;
@@ -52,7 +53,9 @@ typedef struct decoding {
     const decoding_args *a;
     trained_run run;
     weft_decoder *decoder;
-    int64_t most_len, most_source; /* positions that the decoder has */
+    weft_decoder *slider; /* of one row a sentence, for texts that go on beyond the first window */
+    int64_t most_len, most_source; /* positions that the decoders have */
+    size_t stopped;                /* texts of a beam that ended at most_len */
     decoding_way way;
     weft_search_options options;
     int32_t *banned;               /* those of options */
@@ -61,14 +64,24 @@ typedef struct decoding {
     weft_error error;
 } decoding;
 
-/* Opens the run and makes a decoder, of at most the positions that the model can tell apart.
- * `options` begins with what the command line says. Must be closed, whatever came of it; false
- * after an error in d->error, as below. */
+/* Opens the run and makes a decoder, of at most the positions that the model can tell apart and,
+ * for a language model, was trained on, or as many as a->context says. `options` begins with what
+ * the command line says. Must be closed, whatever came of it; false after an error in d->error, as
+ * below. */
 bool decoding_open(decoding *d, const decoding_args *a, int64_t beams, int64_t most_len,
                    int64_t most_source);
 void decoding_close(decoding *d);
 /* Sets the error, if there is none yet; false. */
 bool decoding_fail(decoding *d, weft_status status, const char *where, const char *message);
+
+/* Searches from n <= a->batch prefixes with one of the two decoders, which has been started if the
+ * model has a source, by d->options; NULL on failure. */
+weft_search_result *decoding_search(decoding *d, weft_decoder *decoder,
+                                    const weft_search_input *inputs, size_t n);
+/* Goes on with texts that fill the decoder's positions before they have all their tokens: the last
+ * half of the positions is read again as a prompt, as often as needed. A beam's texts stay as they
+ * are and are counted. */
+bool decoding_slide(decoding *d, text_line *const *lines, size_t n);
 
 /* Encodes a line and says how many tokens to find for it. */
 typedef bool decoding_encode(void *context, text_line *line);
@@ -84,7 +97,7 @@ typedef struct decoding_work {
 } decoding_work;
 /* Reads standard input, so many lines at a time (0: 1024, from a terminal 1), searches them in
  * batches of like length, and prints in their order what was found, a line each
- * (texts_one_line), or an empty line for an empty one, unless with scores. A model without a source
+ * (texts_clean), or an empty line for an empty one, unless with scores. A model without a source
  * goes on from its prompt, which is part of the text.
  */
 bool decoding_input(decoding *d, const decoding_work *work);

@@ -40,38 +40,38 @@ static error_t parse(int key, char *text, struct argp_state *state)
     decoding_args *a = state->input;
     switch (key) {
     case KEY_THREADS:
-        a->threads = (int)tool_number(text, "a number of threads", 0, 1024, state);
+        a->threads = (int)tool_number(text, "--threads", 0, 1024, state);
         return 0;
     case KEY_CHECKPOINT:
         a->checkpoint = text;
         return 0;
     case KEY_BATCH:
-        a->batch = tool_number(text, "a number of lines", 1, 65536, state);
+        a->batch = tool_number(text, "--batch", 1, 65536, state);
         return 0;
     case KEY_CHUNK:
-        a->chunk = tool_number(text, "a number of lines", 1, INT32_MAX, state);
+        a->chunk = tool_number(text, "--chunk", 1, INT32_MAX, state);
         return 0;
     case KEY_MIN_LENGTH:
-        a->min_length = tool_number(text, "a length", 0, 1 << 20, state);
+        a->min_length = tool_number(text, "--min-length", 0, 1 << 20, state);
         return 0;
     case KEY_TEMPERATURE:
-        a->temperature = tool_real(text, "a temperature", 0, 1e6, state);
+        a->temperature = tool_real(text, "--temperature", 0, 1e6, state);
         a->draws = true;
         return 0;
     case KEY_TOP_K:
-        a->top_k = tool_number(text, "a number of tokens", 0, INT32_MAX, state);
+        a->top_k = tool_number(text, "--top-k", 0, INT32_MAX, state);
         a->draws = true;
         return 0;
     case KEY_TOP_P:
-        a->top_p = tool_real(text, "a probability", 1e-9, 1, state);
+        a->top_p = tool_real(text, "--top-p", 1e-9, 1, state);
         a->draws = true;
         return 0;
     case KEY_SEED:
-        a->seed = tool_number(text, "a seed", 0, INT64_MAX, state);
+        a->seed = tool_number(text, "--seed", 0, INT64_MAX, state);
         a->draws = true;
         return 0;
     case KEY_NO_REPEAT:
-        a->no_repeat = tool_number(text, "a number of tokens", 0, 1000, state);
+        a->no_repeat = tool_number(text, "--no-repeat", 0, 1000, state);
         return 0;
     case KEY_STATS:
         a->stats = true;

@@ -18,21 +18,23 @@
 
 extern char **environ;
 
-/* gnuplot's quoting: within '...' only the quote itself is special, and is doubled. */
-static void quote(FILE *f, const char *text)
+/* A text in gnuplot's double quotes, with \ before what is special there. (In its single quotes a
+ * text of one quote is lost.) The labels of an axis are formats of numbers. */
+static void quote(FILE *f, const char *text, bool is_format)
 {
-    fputc('\'', f);
+    fputc('"', f);
     for (; *text; text++) {
-        if (*text == '\'') fputc('\'', f);
+        if (*text == '"' || *text == '\\') fputc('\\', f);
+        if (*text == '%' && is_format) fputc('%', f);
         fputc((unsigned char)*text < ' ' ? ' ' : *text, f);
     }
-    fputc('\'', f);
+    fputc('"', f);
 }
 
 static void set(FILE *f, const char *what, const char *text)
 {
     fprintf(f, "set %s ", what);
-    quote(f, text ? text : "");
+    quote(f, text ? text : "", false);
     fputc('\n', f);
 }
 
@@ -56,7 +58,7 @@ static void write_lines(const void *picture, FILE *f)
     }
     for (size_t i = 0; i < p->n_series; i++) {
         fprintf(f, "%s$series%zu with lines linewidth 2 title ", i ? ", " : "plot ", i);
-        quote(f, p->series[i].name);
+        quote(f, p->series[i].name, false);
     }
     fputc('\n', f);
 }
@@ -66,7 +68,7 @@ static void write_labels(FILE *f, const char *axis, const char *const *labels, s
     fprintf(f, "set %s (", axis);
     for (size_t i = 0; i < n; i++) {
         if (i) fputs(", ", f);
-        quote(f, labels[i]);
+        quote(f, labels[i], true);
         fprintf(f, " %zu", i);
     }
     fputs(")\n", f);

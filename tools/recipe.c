@@ -87,6 +87,8 @@ bool recipe_take_model_option(recipe *r, const char *text)
     return copy != NULL;
 }
 
+static cJSON *value_json(const recipe *r, const row *o);
+
 /* ---- Values ---- */
 
 /* What a value should have been, for messages. */
@@ -201,21 +203,58 @@ static bool set_from_json(recipe *r, const row *o, const cJSON *json)
 
 /* ---- The command line ---- */
 
+/* A heading of --help for each section of the table. */
+static const char *heading(const char *section)
+{
+    static const char *const headings[][2] = {{"data", "Texts:"},
+                                              {"vocabulary", "Vocabulary:"},
+                                              {"batches", "Batches:"},
+                                              {"optimizer", "Optimizer:"},
+                                              {"schedule", "Learning rate and length:"},
+                                              {"run", "Run:"}};
+    for (size_t i = 0; i < sizeof headings / sizeof *headings; i++)
+        if (!strcmp(headings[i][0], section)) return headings[i][1];
+    return section;
+}
+
 size_t recipe_argp(struct argp_option *options, size_t capacity)
 {
     size_t n = 0;
-    for (size_t i = 0; i < N_ROWS && n < capacity; i++)
-        options[n++] =
-            (struct argp_option){.name = rows[i].option,
-                                 .key = RECIPE_FIRST_KEY + (int)i,
-                                 .arg = rows[i].kind == FLAG        ? "true|false"
-                                        : rows[i].kind == CHOICE    ? rows[i].choices
-                                        : rows[i].kind == FILE_NAME ? "FILE"
-                                        : rows[i].kind == TEXT || rows[i].kind == LIST ? "TEXT"
-                                                                                       : "N",
-                                 .flags = rows[i].kind == FLAG ? OPTION_ARG_OPTIONAL : 0,
-                                 .doc = rows[i].doc};
+    int group = 0;
+    for (size_t i = 0; i < N_ROWS && n + 1 < capacity; i++) {
+        const row *o = &rows[i];
+        if (!i || strcmp(o->section, rows[i - 1].section) != 0)
+            options[n++] = (struct argp_option){.doc = heading(o->section), .group = ++group};
+        options[n++] = (struct argp_option){.name = o->option,
+                                            .key = RECIPE_FIRST_KEY + (int)i,
+                                            .arg = o->kind == FLAG        ? "true|false"
+                                                   : o->kind == CHOICE    ? o->choices
+                                                   : o->kind == FILE_NAME ? "FILE"
+                                                   : o->kind == TEXT || o->kind == LIST ? "TEXT"
+                                                                                        : "N",
+                                            .flags = o->kind == FLAG ? OPTION_ARG_OPTIONAL : 0,
+                                            .doc = o->doc,
+                                            .group = group};
+    }
     return n;
+}
+
+char *recipe_help(int key, const char *text, void *input)
+{
+    (void)input;
+    recipe defaults;
+    char *whole = NULL;
+    if (key < RECIPE_FIRST_KEY || key >= RECIPE_FIRST_KEY + (int)N_ROWS || !recipe_init(&defaults))
+        return (char *)(uintptr_t)text;
+    cJSON *json = value_json(&defaults, &rows[key - RECIPE_FIRST_KEY]);
+    char *value = cJSON_IsString(json) ? strdup(json->valuestring) : cJSON_PrintUnformatted(json);
+    bool none = !value || !value[0] || !strcmp(value, "[]");
+    size_t size = strlen(text) + (value ? strlen(value) : 0) + 16;
+    if (!none && (whole = malloc(size))) snprintf(whole, size, "%s (default %s)", text, value);
+    free(value);
+    cJSON_Delete(json);
+    recipe_free(&defaults);
+    return whole ? whole : (char *)(uintptr_t)text;
 }
 
 bool recipe_take(recipe *r, int key, const char *text, struct argp_state *state)
@@ -226,8 +265,49 @@ bool recipe_take(recipe *r, int key, const char *text, struct argp_state *state)
     if (o->kind == FLAG && !text) text = "true";
     if (!set_from_text(r, o, text))
         argp_error(state, "--%s: \"%s\" is not %s", o->option, text, wanted(o, what, sizeof what));
+    bool *given = &r->given[key - RECIPE_FIRST_KEY];
+    if (o->kind == FILE_NAME && *given) argp_error(state, "--%s names one file only", o->option);
+    *given = true;
     if (!strcmp(o->option, "minutes") && r->schedule_minutes > 0) r->schedule_steps = 0;
     return true;
+}
+
+bool recipe_is_set(const recipe *r, recipe_key key)
+{
+    recipe defaults;
+    const row *o = &rows[key];
+    bool set = false;
+    if (recipe_init(&defaults)) {
+        const void *is = read_field(r, o), *was = read_field(&defaults, o);
+        switch (o->kind) {
+        case TEXT:
+        case FILE_NAME:
+            set = strcmp(*(char *const *)is, *(char *const *)was) != 0;
+            break;
+        case WHOLE:
+            set = *(const int64_t *)is != *(const int64_t *)was;
+            break;
+        case REAL:
+            set = *(const double *)is != *(const double *)was;
+            break;
+        case FLAG:
+            set = *(const bool *)is != *(const bool *)was;
+            break;
+        case CHOICE:
+            set = *(const int *)is != *(const int *)was;
+            break;
+        case LIST:
+            set = ((const recipe_list *)is)->n != 0;
+            break;
+        }
+    }
+    recipe_free(&defaults);
+    return set;
+}
+
+const char *recipe_option(recipe_key key)
+{
+    return rows[key].option;
 }
 
 /* ---- Files ---- */
@@ -316,10 +396,24 @@ static cJSON *read_json(const char *path, weft_error *error)
     return json;
 }
 
+/* The first key that an object has twice; NULL if it has none. */
+static const char *repeated_key(const cJSON *object)
+{
+    const cJSON *item;
+    cJSON_ArrayForEach(item, object)
+    {
+        for (const cJSON *other = item->next; other; other = other->next)
+            if (!strcmp(item->string, other->string)) return item->string;
+    }
+    return NULL;
+}
+
 static bool load_model_options(recipe *r, const cJSON *json, const char *path, weft_error *error)
 {
     const cJSON *item;
     if (!cJSON_IsObject(json)) return refuse(error, path, "model_options is not an object");
+    if (repeated_key(json))
+        return refuse(error, path, "model_options has \"%s\" twice", repeated_key(json));
     cJSON_ArrayForEach(item, json)
     {
         char text[256];
@@ -345,6 +439,8 @@ static bool load_section(recipe *r, const cJSON *section, const char *path, weft
     if (!known) return refuse(error, path, "\"%s\" is no key of a recipe", section->string);
     if (!cJSON_IsObject(section))
         return refuse(error, path, "%s is not an object", section->string);
+    if (repeated_key(section))
+        return refuse(error, path, "%s has \"%s\" twice", section->string, repeated_key(section));
     cJSON_ArrayForEach(item, section)
     {
         const row *o = NULL;
@@ -363,6 +459,7 @@ static bool load_all(recipe *r, const cJSON *json, const char *path, weft_error 
 {
     const cJSON *item;
     if (!cJSON_IsObject(json)) return refuse(error, path, "is not a JSON object");
+    if (repeated_key(json)) return refuse(error, path, "has \"%s\" twice", repeated_key(json));
     cJSON_ArrayForEach(item, json)
     {
         bool good = true;

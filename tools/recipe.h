@@ -7,6 +7,8 @@
 
 #define RECIPE_MODES      "auto|pairs|blocks|lines|masked"
 #define RECIPE_VOCABS     "bpe|unigram|char"
+#define RECIPE_NORMS      "nfkc|identity"
+#define RECIPE_UNITS      "line|document"
 #define RECIPE_OPTIMIZERS "sgd|adam|adamw"
 #define RECIPE_SCHEDULES  "constant|linear|cosine|inverse-sqrt"
 
@@ -20,8 +22,12 @@
     X(data, valid_source, FILE, "", 0, 0, "", "valid-source", "sentences to validate with")        \
     X(data, valid_target, FILE, "", 0, 0, "", "valid-target", "their translations")                \
     X(data, valid_text, FILE, "", 0, 0, "", "valid-text", "lines to validate with")                \
+    X(data, unit, CHOICE, 0, 0, 0, RECIPE_UNITS, "unit",                                           \
+      "a sequence of a text to model; documents end with an empty line")                           \
     X(vocabulary, type, CHOICE, 0, 0, 0, RECIPE_VOCABS, "vocab-type", "of a new vocabulary")       \
     X(vocabulary, size, WHOLE, 4000, 10, 1e6, "", "vocab", "pieces of a new vocabulary")           \
+    X(vocabulary, normalization, CHOICE, 0, 0, 0, RECIPE_NORMS, "normalization",                   \
+      "of text by a new vocabulary; identity keeps every character")                               \
     X(vocabulary, shared, FLAG, true, 0, 0, "", "shared-vocab", "one for source and target")       \
     X(vocabulary, file, FILE, "", 0, 0, "", "vocab-file", "SentencePiece model to use instead")    \
     X(vocabulary, source_file, FILE, "", 0, 0, "", "source-vocab-file", "the same, of the source") \
@@ -83,6 +89,14 @@ typedef struct recipe_list {
 #define RECIPE_TYPE_CHOICE int
 #define RECIPE_TYPE_LIST   recipe_list
 
+/* Keys of the table, as RECIPE_data_source. */
+typedef enum recipe_key {
+#define RECIPE_KEY(section, key, ...) RECIPE_##section##_##key,
+    RECIPE_MAP(RECIPE_KEY)
+#undef RECIPE_KEY
+        RECIPE_KEYS
+} recipe_key;
+
 typedef struct recipe {
     const weft_model *model;
     char *model_options[2 * WEFT_MODEL_OPTIONS]; /* "key=value"; a later one holds */
@@ -90,6 +104,7 @@ typedef struct recipe {
 #define RECIPE_FIELD(section, key, kind, ...) RECIPE_TYPE_##kind section##_##key;
     RECIPE_MAP(RECIPE_FIELD)
 #undef RECIPE_FIELD
+    bool given[RECIPE_KEYS]; /* on the command line */
 } recipe;
 
 /* The defaults. False when memory is out. */
@@ -104,12 +119,18 @@ bool recipe_load(recipe *r, const char *path, const char *data, weft_error *erro
 cJSON *recipe_json(const recipe *r, bool place);
 /* Prints it, a line for each section. */
 void recipe_print(const recipe *r, FILE *file);
+/* Whether a key has another value than its default. */
+bool recipe_is_set(const recipe *r, recipe_key key);
+/* The key as it is written on the command line, without its dashes. */
+const char *recipe_option(recipe_key key);
 /* Makes the files given on the command line absolute. */
 bool recipe_resolve(recipe *r, weft_error *error);
 
 /* The command line: argp options for the table, and what takes one of them. */
 #define RECIPE_FIRST_KEY 1000
 size_t recipe_argp(struct argp_option *options, size_t capacity);
+/* A help filter for argp that adds the defaults. */
+char *recipe_help(int key, const char *text, void *input);
 /* False if the key is none of the table's. Ends the program on a usage error. */
 bool recipe_take(recipe *r, int key, const char *text, struct argp_state *state);
 bool recipe_take_model_option(recipe *r, const char *text);

@@ -1,6 +1,8 @@
 /* See run.h. */
 #include "run.h"
 
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static bool there(const char *folder, const char *file, char *path, size_t capacity)
@@ -45,6 +47,18 @@ static bool find_model(trained_run *r, const char *path, weft_error *error)
     return weft_model_parse(r->model, options, n, r->values, error) == WEFT_OK;
 }
 
+/* Whether the recipe says so. */
+static bool of_documents(const weft_params *params)
+{
+    const char *text = weft_params_meta(params, "recipe");
+    cJSON *recipe = text ? cJSON_Parse(text) : NULL;
+    const cJSON *data = cJSON_GetObjectItemCaseSensitive(recipe, "data");
+    const cJSON *unit = cJSON_GetObjectItemCaseSensitive(data, "unit");
+    bool documents = cJSON_IsString(unit) && !strcmp(unit->valuestring, "document");
+    cJSON_Delete(recipe);
+    return documents;
+}
+
 bool trained_open(trained_run *run, const char *folder, const char *checkpoint, weft_error *error)
 {
     char path[4096];
@@ -58,7 +72,12 @@ bool trained_open(trained_run *run, const char *folder, const char *checkpoint, 
         snprintf(path, sizeof path, "%s", checkpoint);
     else if (!there(folder, "best.safetensors", path, sizeof path))
         there(folder, "model.safetensors", path, sizeof path);
-    return weft_params_load(run->params, path, error) == WEFT_OK && find_model(run, path, error);
+    if (weft_params_load(run->params, path, error) != WEFT_OK || !find_model(run, path, error))
+        return false;
+    const char *trained = weft_params_meta(run->params, "trained_length");
+    run->documents = of_documents(run->params);
+    run->trained_len = trained ? strtoll(trained, NULL, 10) : 0;
+    return true;
 }
 
 void trained_close(trained_run *run)

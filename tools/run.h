@@ -9,6 +9,8 @@ typedef struct trained_run {
     weft_params *params;
     const weft_model *model;
     double values[WEFT_MODEL_OPTIONS];
+    bool documents;       /* its texts are of several lines (data.unit) */
+    int64_t trained_len;  /* tokens of the longest row that it was trained on; 0: unknown */
     spm *source, *target; /* the same if FOLDER/vocab.model is shared */
 } trained_run;
 

@@ -1,5 +1,6 @@
 // The C interface to SentencePiece. No exception and no log line leaves this file.
 #include "spm.h"
+#include "texts.h"
 
 #include "base/file.h"
 
@@ -9,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <new>
 #include <stdexcept>
@@ -67,25 +69,88 @@ weft_status take(weft_error *error, const char *where, const sentencepiece::util
     return fail(error, otherwise, where, status.ToString().c_str());
 }
 
-// A CSV field: the list of input files is one, and a file's name may hold a comma.
-std::string quoted(const std::string &text)
+// The lines of text files as a vocabulary is trained on them: without their ends and a byte order
+// mark, those that are not UTF-8 left out, long ones in pieces of whole words where there are any.
+class Lines : public sentencepiece::SentenceIterator
 {
-    std::string out = "\"";
-    for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
-    return out + "\"";
-}
+  public:
+    Lines(const char *const *files, size_t n, spm_counts *counts)
+        : files(files, files + n), counts(counts)
+    {
+        Next();
+    }
+    bool done() const override { return ended; }
+    const std::string &value() const override { return piece; }
+    sentencepiece::util::Status status() const override { return {}; }
+    void Next() override
+    {
+        while (at >= line.size())
+            if (!read()) return;
+        size_t n = line.size() - at;
+        if (n > SPM_LINE_BYTES) n = cut();
+        piece = line.substr(at, n);
+        at += n;
+    }
+    // The file that could not be read, if one could not.
+    std::string unreadable;
+
+  private:
+    // The next line into `line`, empty if it is left out; false at the end of the last file.
+    bool read()
+    {
+        at = 0;
+        line.clear();
+        while (!std::getline(file, line)) {
+            if (file.bad() || (file.is_open() && !file.eof())) unreadable = files[next - 1];
+            file.close();
+            file.clear();
+            if (next == files.size() || !unreadable.empty()) return !(ended = true);
+            file.open(files[next]);
+            first = true;
+            if (!file.is_open()) unreadable = files[next];
+            next++;
+        }
+        if (!line.empty() && line.back() == '\r') line.pop_back();
+        if (first && line.compare(0, 3, "\xEF\xBB\xBF") == 0) line.erase(0, 3);
+        first = false;
+        counts->lines++;
+        if (!texts_is_utf8(line.data(), line.size())) {
+            counts->invalid++;
+            line.clear();
+        }
+        if (line.size() > SPM_LINE_BYTES) counts->split++;
+        return true;
+    }
+    // The bytes from `at` to the last blank within SPM_LINE_BYTES, or to the last whole character.
+    size_t cut() const
+    {
+        const size_t blank = line.rfind(' ', at + SPM_LINE_BYTES - 1);
+        if (blank != std::string::npos && blank > at) return blank - at;
+        size_t n = SPM_LINE_BYTES;
+        while ((line[at + n] & 0xC0) == 0x80) n--;
+        return n;
+    }
+
+    std::vector<std::string> files;
+    spm_counts *counts;
+    std::ifstream file;
+    std::string line, piece;
+    size_t next = 0, at = 0;
+    bool first = true, ended = false;
+};
+
 } // namespace
 
 weft_status spm_train(const char *const *files, size_t n, const char *path,
-                      const spm_options *options, weft_error *error)
+                      const spm_options *options, spm_counts *counts, weft_error *error)
 {
+    *counts = {0, 0, 0};
     return guarded(error, "vocabulary", [&] {
         const int errors_only = 2;
         sentencepiece::logging::SetMinLogLevel(errors_only);
-        std::string input, model;
-        for (size_t i = 0; i < n; i++) input += (i ? "," : "") + quoted(files[i]);
-        const std::unordered_map<std::string, std::string> arguments = {
-            {"input", input},
+        std::string model;
+        Lines lines(files, n, counts);
+        std::unordered_map<std::string, std::string> arguments = {
             {"vocab_size", std::to_string(options->size)},
             {"model_type", options->type},
             {"character_coverage", "1.0"},
@@ -97,7 +162,15 @@ weft_status spm_train(const char *const *files, size_t n, const char *path,
             {"num_threads", "1"},
             {"minloglevel", "2"},
             {"hard_vocab_limit", "false"}};
-        const auto status = sentencepiece::SentencePieceTrainer::Train(arguments, nullptr, &model);
+        if (options->identity)
+            arguments.insert({{"normalization_rule_name", "identity"},
+                              {"add_dummy_prefix", "false"},
+                              {"remove_extra_whitespaces", "false"},
+                              {"allow_whitespace_only_pieces", "true"},
+                              {"byte_fallback", "true"}});
+        const auto status = sentencepiece::SentencePieceTrainer::Train(arguments, &lines, &model);
+        if (!lines.unreadable.empty())
+            return weft_error_set(error, WEFT_IO, lines.unreadable.c_str(), "cannot be read");
         if (!status.ok()) return take(error, "vocabulary", status, WEFT_BAD_FILE);
         if (file_replace(path, model.data(), model.size())) return WEFT_OK;
         return weft_error_set(error, WEFT_IO, path, "cannot be written: %s", std::strerror(errno));
@@ -152,6 +225,33 @@ weft_status spm_encode(const spm *s, const char *text, int32_t *ids, size_t capa
         for (size_t i = 0; i < found.size() && i < capacity; i++) ids[i] = found[i];
         *n = found.size();
         return status;
+    });
+}
+
+weft_status spm_characters(const spm *s, const char *text, size_t *n, weft_error *error)
+{
+    *n = 0;
+    return guarded(error, "vocabulary", [&] {
+        const auto &p = s->processor;
+        std::vector<std::string> pieces, probe;
+        weft_status status = take(error, "vocabulary", p.Encode(text, &pieces), WEFT_INTERNAL);
+        if (status == WEFT_OK)
+            status = take(error, "vocabulary", p.Encode("a", &probe), WEFT_INTERNAL);
+        if (status != WEFT_OK) return status;
+        for (const std::string &piece : pieces) {
+            // A byte of a character that the vocabulary lacks is written <0x0A>.
+            const bool byte = p.IsByte(p.PieceToId(piece));
+            const auto begins = [](unsigned char c) { return (c & 0xC0) != 0x80; };
+            if (byte)
+                *n += begins((unsigned char)std::stoi(piece.substr(3, 2), nullptr, 16));
+            else
+                *n += (size_t)std::count_if(piece.begin(), piece.end(), begins);
+        }
+        // Most vocabularies put a blank in front of a text, which is none of it.
+        static const std::string blank = "\xE2\x96\x81";
+        const bool extra = !probe.empty() && probe[0].compare(0, blank.size(), blank) == 0;
+        if (*n && extra) --*n;
+        return WEFT_OK;
     });
 }
 

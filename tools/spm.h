@@ -19,6 +19,9 @@ typedef struct spm_options {
     const char *type; /* "bpe", "unigram" or "char" */
     int size;         /* pieces, special ones included; fewer if the text gives no more */
     bool mask;        /* with SPM_MASK */
+    /* Texts come out of their ids as they went in, blanks, line ends and rare characters included
+     * (256 of the pieces are bytes); otherwise NFKC, with runs of blanks made one. */
+    bool identity;
 } spm_options;
 
 /* No C++ exception leaves these functions. Each that can fail returns a status and sets *error,
@@ -26,10 +29,19 @@ typedef struct spm_options {
  * anything else that the library reports. What they cannot catch: the protobuf within SentencePiece
  * ends the process where some of its own allocations fail. */
 
+/* What spm_train read. */
+typedef struct spm_counts {
+    size_t lines;
+    size_t invalid; /* lines that are not UTF-8, which are left out */
+    size_t split;   /* lines that are longer than SPM_LINE_BYTES, which are read in pieces */
+} spm_counts;
+/* SentencePiece takes no longer ones. */
+#define SPM_LINE_BYTES 4192
+
 /* Trains a vocabulary on `n` text files and writes it to `path`, which is either a whole file or
  * not touched. */
 weft_status spm_train(const char *const *files, size_t n, const char *path,
-                      const spm_options *options, weft_error *error);
+                      const spm_options *options, spm_counts *counts, weft_error *error);
 /* NULL on failure. */
 spm *spm_load(const char *path, weft_error *error);
 void spm_free(spm *s);
@@ -42,6 +54,9 @@ weft_status spm_id(const spm *s, const char *piece, int32_t *id, weft_error *err
  * which may be larger. */
 weft_status spm_encode(const spm *s, const char *text, int32_t *ids, size_t capacity, size_t *n,
                        weft_error *error);
+/* *n becomes the number of Unicode code points of a text as the vocabulary normalises it, that is of
+ * what its ids say. */
+weft_status spm_characters(const spm *s, const char *text, size_t *n, weft_error *error);
 /* *text becomes the text of ids, without the special ones, zero bytes as spaces; the caller frees
  * it. NULL after an error. */
 weft_status spm_decode(const spm *s, const int32_t *ids, size_t n, char **text, weft_error *error);

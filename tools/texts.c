@@ -13,6 +13,9 @@ typedef struct reader {
     size_t size, length;
     int32_t *ids;
     size_t n, capacity;
+    bool begun, no_memory;
+    char *document; /* being gathered */
+    size_t document_size, n_document;
 } reader;
 
 bool texts_read_line(FILE *file, char **line, size_t *capacity, size_t *length)
@@ -43,13 +46,13 @@ bool texts_is_utf8(const char *text, size_t length)
     return true;
 }
 
-void texts_one_line(char *text)
+void texts_clean(char *text, bool lines)
 {
     char *to = text;
     for (const char *at = text; *at; to++) {
         const unsigned char *c = (const unsigned char *)at;
         size_t bytes = 0; /* of what becomes a space */
-        if ((c[0] < ' ' && c[0] != '\t') || c[0] == 0x7F) bytes = 1;
+        if ((c[0] < ' ' && c[0] != '\t' && !(lines && c[0] == '\n')) || c[0] == 0x7F) bytes = 1;
         if (c[0] == 0xC2 && c[1] >= 0x80 && c[1] < 0xA0) bytes = 2;
         if (c[0] == 0xE2 && c[1] == 0x80 && (c[2] == 0xA8 || c[2] == 0xA9)) bytes = 3;
         *to = bytes ? ' ' : *at;
@@ -58,22 +61,51 @@ void texts_one_line(char *text)
     *to = 0;
 }
 
-/* Every byte of UTF-8 but those that go on with a character begins one. */
-static size_t code_points(const reader *r)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < r->length; i++) n += ((unsigned char)r->line[i] & 0xC0) != 0x80;
-    return n;
-}
-
 /* The next line, the first one without a byte order mark. */
-static bool read_line(reader *r, bool first)
+static bool read_line(reader *r)
 {
     if (!texts_read_line(r->file, &r->line, &r->size, &r->length)) return false;
-    if (first && r->length >= 3 && !memcmp(r->line, "\xEF\xBB\xBF", 3)) {
+    if (!r->begun && r->length >= 3 && !memcmp(r->line, "\xEF\xBB\xBF", 3)) {
         r->length -= 3;
         memmove(r->line, r->line + 3, r->length + 1);
     }
+    r->begun = true;
+    return true;
+}
+
+/* Puts the line behind those of the document at hand; false when memory is out. */
+static bool gather(reader *r)
+{
+    size_t wanted = r->n_document + r->length + 2;
+    if (wanted > r->document_size) {
+        char *grown = realloc(r->document, 2 * wanted);
+        if (!grown) return false;
+        r->document = grown;
+        r->document_size = 2 * wanted;
+    }
+    if (r->n_document) r->document[r->n_document++] = '\n';
+    memcpy(r->document + r->n_document, r->line, r->length + 1);
+    r->n_document += r->length;
+    return true;
+}
+
+/* The next line or document into r->line. False at the end, or when memory is out. */
+static bool read_unit(reader *r, texts_unit unit)
+{
+    if (unit == TEXTS_LINE) return read_line(r);
+    r->n_document = 0;
+    while (read_line(r)) {
+        if (!r->length && r->n_document) break;
+        if (r->length && !gather(r)) return !(r->no_memory = true);
+    }
+    if (!r->n_document) return false;
+    char *line = r->line;
+    size_t size = r->size;
+    r->line = r->document;
+    r->size = r->document_size;
+    r->length = r->n_document;
+    r->document = line;
+    r->document_size = size;
     return true;
 }
 
@@ -111,15 +143,16 @@ static weft_status check_end(const reader *a, const reader *b, bool more_a, bool
     return WEFT_OK;
 }
 
-static weft_status read_all(weft_corpus *corpus, reader *source, reader *target, size_t most_tokens,
-                            texts_counts *counts, weft_error *error)
+static weft_status read_all(weft_corpus *corpus, reader *source, reader *target, texts_unit unit,
+                            size_t most_tokens, texts_counts *counts, weft_error *error)
 {
     for (;;) {
-        bool first = counts->lines == 0;
-        bool more_a = source->file && read_line(source, first), more_b = read_line(target, first);
+        bool more_a = source->file && read_unit(source, unit), more_b = read_unit(target, unit);
+        if (source->no_memory || target->no_memory)
+            return weft_error_set(error, WEFT_NO_MEMORY, target->path, "out of memory");
         if (!more_b || (source->file && !more_a))
-            return check_end(source, target, more_a, more_b, counts->lines, error);
-        counts->lines++;
+            return check_end(source, target, more_a, more_b, counts->units, error);
+        counts->units++;
         if ((source->file && !texts_is_utf8(source->line, source->length)) ||
             !texts_is_utf8(target->line, target->length)) {
             counts->invalid++;
@@ -131,13 +164,17 @@ static weft_status read_all(weft_corpus *corpus, reader *source, reader *target,
         status = weft_corpus_add(corpus, source->ids, source->n, target->ids, target->n);
         if (status != WEFT_OK)
             return weft_error_set(error, status, target->path, "%s", weft_status_text(status));
-        if (target->n && target->n <= most_tokens) counts->characters += code_points(target) + 1;
+        if (!target->n || target->n > most_tokens) continue;
+        size_t characters;
+        status = spm_characters(target->vocabulary, target->line, &characters, error);
+        if (status != WEFT_OK) return status;
+        counts->characters += characters + 1;
     }
 }
 
 weft_status texts_read(weft_corpus *corpus, const char *source_path, const spm *source_vocabulary,
-                       const char *target_path, const spm *target_vocabulary, size_t most_tokens,
-                       texts_counts *counts, weft_error *error)
+                       const char *target_path, const spm *target_vocabulary, texts_unit unit,
+                       size_t most_tokens, texts_counts *counts, weft_error *error)
 {
     reader both[2] = {{.path = source_path, .vocabulary = source_vocabulary},
                       {.path = target_path, .vocabulary = target_vocabulary}};
@@ -145,10 +182,11 @@ weft_status texts_read(weft_corpus *corpus, const char *source_path, const spm *
     weft_status status = open_file(&both[0], error);
     if (status == WEFT_OK) status = open_file(&both[1], error);
     if (status == WEFT_OK)
-        status = read_all(corpus, &both[0], &both[1], most_tokens, counts, error);
+        status = read_all(corpus, &both[0], &both[1], unit, most_tokens, counts, error);
     for (int i = 0; i < 2; i++) {
         if (both[i].file) fclose(both[i].file);
         free(both[i].line);
+        free(both[i].document);
         free(both[i].ids);
     }
     return status;

@@ -8,28 +8,39 @@
 
 #include <stdio.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* The next line without its end (LF or CRLF), zeros within it included; false at the end of the
  * file or when it cannot be read. The caller frees *line. */
 bool texts_read_line(FILE *file, char **line, size_t *capacity, size_t *length);
 /* Is it UTF-8 (RFC 3629: no overlong form, no surrogate, nothing over U+10FFFF) without zeros? */
 bool texts_is_utf8(const char *text, size_t length);
-/* Makes UTF-8 one line that a terminal shows as it is: control characters other than tabs, and the
- * separators U+2028 and U+2029, become spaces. */
-void texts_one_line(char *text);
+/* Makes UTF-8 one line that a terminal shows as it is, or several if `lines`: control characters
+ * other than tabs, and the separators U+2028 and U+2029, become spaces. */
+void texts_clean(char *text, bool lines);
+
+/* What becomes one sequence: a line, or the lines up to an empty one with the ends between them.
+ * The numbers are those of data.unit. */
+typedef enum texts_unit { TEXTS_LINE, TEXTS_DOCUMENT } texts_unit;
 
 typedef struct texts_counts {
-    size_t lines;   /* of each file */
+    size_t units;   /* of each file */
     size_t invalid; /* left out: not UTF-8, or with a zero byte; of pairs, in either file */
-    /* Code points of the target lines that have 1 to most_tokens tokens, and one for the end of
-     * each of these lines. */
+    /* Code points, as the vocabulary normalises them, of the target lines that have 1 to
+     * most_tokens tokens, and one for the end of each of these lines. */
     size_t characters;
 } texts_counts;
 
-/* Adds the lines of a file, or of a pair of files (source_path NULL otherwise) to a corpus, without
+/* Adds the units of a file, or of a pair of files (source_path NULL otherwise) to a corpus, without
  * the line's end (LF or CRLF) and a byte order mark. Errors: a file that cannot be read or has no
  * line, files of unequal numbers of lines. `most_tokens` is for the count of characters only. */
 weft_status texts_read(weft_corpus *corpus, const char *source_path, const spm *source_vocabulary,
-                       const char *target_path, const spm *target_vocabulary, size_t most_tokens,
-                       texts_counts *counts, weft_error *error);
+                       const char *target_path, const spm *target_vocabulary, texts_unit unit,
+                       size_t most_tokens, texts_counts *counts, weft_error *error);
 
+#ifdef __cplusplus
+}
+#endif
 #endif

@@ -122,6 +122,8 @@ int tool_choice(const char *choices, const char *text);
 
 /* Seconds of a clock that only goes forward. */
 double tool_seconds(void);
+/* Bytes that this process may still take (machine, control groups, limits); NAN if unknown. */
+double tool_memory_available(void);
 
 /* A whole number of [least, most] from an argument of the command line; ends the program with a
  * usage error if it is none. */

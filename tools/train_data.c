@@ -5,7 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- What the model is made for ---- */
 
@@ -73,20 +72,25 @@ static bool make_vocabulary(training *t, const char *given, const char *const *f
 {
     static const char *const types[] = {"bpe", "unigram", "char"};
     if (given[0]) return copy_file(t, given, path);
-    for (size_t i = 0; i < n; i++)
-        if (access(files[i], R_OK) != 0) {
-            weft_error_set(&t->error, WEFT_IO, files[i], "cannot be read: %s", strerror(errno));
-            return false;
-        }
     spm_options o = {types[t->r.vocabulary_type], (int)t->r.vocabulary_size,
-                     t->mode == WEFT_BATCH_MASKED};
+                     t->mode == WEFT_BATCH_MASKED, t->r.vocabulary_normalization == 1};
     fprintf(stderr, "making a vocabulary of %d pieces (%s) ...\n", o.size, o.type);
-    return spm_train(files, n, path, &o, &t->error) == WEFT_OK;
+    spm_counts counts;
+    weft_status status = spm_train(files, n, path, &o, &counts, &t->error);
+    if (counts.invalid || counts.split)
+        fprintf(stderr,
+                "vocabulary: of %zu lines %zu are not UTF-8 (left out), %zu longer than %d "
+                "bytes (read in pieces)\n",
+                counts.lines, counts.invalid, counts.split, SPM_LINE_BYTES);
+    return status == WEFT_OK;
 }
 
-static spm *load_vocabulary(training *t, const char *path)
+static spm *load_vocabulary(training *t, const char *path, bool made)
 {
     spm *s = spm_load(path, &t->error);
+    if (s && made && spm_size(s) < t->r.vocabulary_size)
+        fprintf(stderr, "%s: the text has %d pieces only, not %lld\n", path, spm_size(s),
+                (long long)t->r.vocabulary_size);
     if (!s || spm_has_specials(s)) return s;
     training_fail(t, WEFT_BAD_ARGUMENT, path, "must have pad, unk, bos and eos as ids 0 to 3");
     spm_free(s);
@@ -116,8 +120,11 @@ bool training_vocabularies(training *t, bool make)
         !make_vocabulary(t, r->vocabulary_file, is_pairs(t) ? files : files + 1,
                          is_pairs(t) ? 2 : 1, paths[1]))
         return false;
-    if (!(t->vocabulary[1] = load_vocabulary(t, paths[1]))) return false;
-    t->vocabulary[0] = apart ? load_vocabulary(t, paths[0]) : t->vocabulary[1];
+    if (!(t->vocabulary[1] = load_vocabulary(
+              t, paths[1], make && !(apart ? r->vocabulary_target_file : r->vocabulary_file)[0])))
+        return false;
+    t->vocabulary[0] = apart ? load_vocabulary(t, paths[0], make && !r->vocabulary_source_file[0])
+                             : t->vocabulary[1];
     if (!t->vocabulary[0]) return false;
     if (spm_id(t->vocabulary[1], SPM_MASK, &t->mask, &t->error) != WEFT_OK) return false;
     if (t->mode == WEFT_BATCH_MASKED && t->mask == SPM_UNK)
@@ -133,7 +140,7 @@ int64_t training_vocab_size(const training *t)
 
 /* ---- Texts ---- */
 
-static void choose_lengths(training *t)
+void training_choose_lengths(training *t)
 {
     static const recipe_list lines = {{16, 24, 32, 40, 48, 64, 96}, 7};
     recipe_list *list = &t->r.batches_lengths;
@@ -148,7 +155,6 @@ static void set_batch_options(training *t)
 {
     const recipe *r = &t->r;
     weft_batch_options *o = &t->batch_options;
-    choose_lengths(t);
     *o = (weft_batch_options){.mode = t->mode,
                               .tokens = r->batches_tokens,
                               .n_lengths = r->batches_lengths.n,
@@ -187,7 +193,7 @@ static bool read_texts(training *t, const char *source, const char *target, weft
     *corpus = weft_corpus_new();
     if (!*corpus) return training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
     if (texts_read(*corpus, is_pairs(t) ? source : NULL, t->vocabulary[0], target, t->vocabulary[1],
-                   most_line(t), &counts, &t->error) != WEFT_OK)
+                   t->r.data_unit, most_line(t), &counts, &t->error) != WEFT_OK)
         return false;
     *characters = counts.characters;
     weft_error error;
@@ -197,9 +203,12 @@ static bool read_texts(training *t, const char *source, const char *target, weft
     fprintf(stderr,
             "%s: %zu %s, %zu target tokens, %zu batches; left out: %zu empty, %zu not UTF-8, %zu "
             "over %d tokens; cut: %zu\n",
-            target, counts.lines, is_pairs(t) ? "pairs" : "lines", c.tokens, c.batches, c.empty,
-            counts.invalid, c.left_out, t->batch_options.lengths[t->batch_options.n_lengths - 1],
-            c.cut);
+            target, counts.units,
+            is_pairs(t)      ? "pairs"
+            : t->r.data_unit ? "documents"
+                             : "lines",
+            c.tokens, c.batches, c.empty, counts.invalid, c.left_out,
+            t->batch_options.lengths[t->batch_options.n_lengths - 1], c.cut);
     return true;
 }
 

@@ -11,12 +11,12 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+/* The signal that ends the run; 0: none. */
 static volatile sig_atomic_t interrupted;
 
 static void on_signal(int signal_number)
 {
-    (void)signal_number;
-    interrupted = 1;
+    interrupted = signal_number;
 }
 
 typedef struct loop {
@@ -31,6 +31,7 @@ typedef struct loop {
     size_t tokens, since;       /* the same; and in all */
     double all_computing;
     double last_line, last_valid, last_save;
+    double validating;  /* seconds of the last validation */
     double rate, share; /* of the last line: tokens/s, share of the GEMM rate */
     double valid;
     weft_step_report report;
@@ -132,6 +133,7 @@ static bool validate(loop *l)
 {
     training *t = l->t;
     if (!t->valid) return true;
+    double began = elapsed(l);
     if (weft_trainer_evaluate(t->trainer, t->valid, (size_t)t->r.run_valid_batches, &l->valid,
                               NULL) != WEFT_OK)
         return training_take_error(t);
@@ -147,8 +149,10 @@ static bool validate(loop *l)
         line = NULL;
     }
     t->saved = false;
+    bool good = training_write_metrics(t, line) && (!best || training_save_best(t));
     l->last_valid = elapsed(l);
-    return training_write_metrics(t, line) && (!best || training_save_best(t));
+    l->validating = l->last_valid - began;
+    return good;
 }
 
 /* Is the time of something that happens every so many steps, or seconds if those are 0? */
@@ -159,12 +163,13 @@ static bool due(const loop *l, int64_t every, double seconds, double last)
     return elapsed(l) - last >= seconds;
 }
 
+/* By time, validations take a twentieth of it at most. */
 static bool validation_due(const loop *l)
 {
     const recipe *r = &l->t->r;
     int64_t every = r->run_valid_every;
     if (!every && r->schedule_steps) every = r->schedule_steps >= 20 ? r->schedule_steps / 20 : 1;
-    return due(l, every, r->run_valid_seconds, l->last_valid);
+    return due(l, every, fmax(r->run_valid_seconds, 19 * l->validating), l->last_valid);
 }
 
 static bool save(loop *l)
@@ -296,13 +301,28 @@ static void prepare_progress(loop *l)
     if (l->t->r.run_measure &&
         weft_measure_gemm(WEFT_F32, (int)l->t->r.run_threads, &l->gemm, NULL) != WEFT_OK)
         l->gemm = 0;
+    const recipe *r = &l->t->r;
+    if (!(l->gemm > 0)) return;
+    double seconds = l->t->estimate.flops / l->gemm;
+    fprintf(l->out,
+            "matrix products reach %.0f GFLOP/s here: a step of full batches takes %.3f s at "
+            "best",
+            1e-9 * l->gemm, seconds);
+    if (r->schedule_steps)
+        fprintf(l->out, ", %lld steps %.1f minutes", (long long)r->schedule_steps,
+                seconds * (double)r->schedule_steps / 60);
+    fprintf(l->out, "\n");
+    fflush(l->out);
 }
 
 bool training_loop(training *t)
 {
     loop l = {.t = t};
     prepare_progress(&l);
-    if (run_loop(&l)) return report(&l);
+    if (run_loop(&l)) {
+        t->signal = interrupted;
+        return report(&l);
+    }
     if (l.terminal && l.last_line > 0) fputc('\n', l.out);
     return false;
 }

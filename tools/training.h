@@ -17,10 +17,12 @@ typedef struct training {
     weft_batch_options batch_options;
     size_t valid_characters; /* of the lines that `valid` has, their ends included */
     weft_params *params;
+    weft_trainer_estimate estimate; /* with as many pieces as a new vocabulary is to have */
     weft_trainer *trainer;
     FILE *metrics;
     char vocabulary_path[2][4096], model_path[4096];
     int lock;     /* the open folder, by which it is this process's; 0: not yet */
+    int signal;   /* by which the run was ended; 0: none */
     bool saved;   /* since then the trainer has not changed */
     double spent; /* seconds of this run and those that it goes on with */
     weft_error error;
@@ -40,8 +42,16 @@ static inline bool training_take_error(training *t)
     return false;
 }
 
+/* train_check.c: refuses, before anything is made, what could not be trained: options that the data
+ * determine, a model that cannot be built, texts that cannot be read. */
+bool training_check(training *t);
+/* The same for an option `vocab`, once the vocabulary is there. */
+bool training_check_vocab(training *t);
+
 /* train_data.c: vocabularies, corpora, batches; each false after an error in t->error. */
 bool training_choose_mode(training *t);
+/* Fills batches.lengths if it is empty. */
+void training_choose_lengths(training *t);
 bool training_vocabularies(training *t, bool make);
 bool training_texts(training *t);
 /* The value of an option of the model; `otherwise` if it has none such. */

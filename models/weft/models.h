@@ -439,6 +439,8 @@ typedef struct weft_model {
     weft_status (*encode)(weft_graph *graph, const double *values, weft_decode_io *io);
     weft_status (*prepare)(weft_graph *graph, const double *values, weft_decode_io *io);
     bool looks_ahead; /* logits depend on later tokens, too: it cannot be decoded left to right */
+    bool recurrent;   /* it has states instead of positions, so that a text may become longer than
+                         those that it was trained on */
 } weft_model;
 
 #define WEFT_MODEL_OPTIONS 40

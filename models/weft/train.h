@@ -108,6 +108,7 @@ typedef struct weft_batch_counts {
     size_t left_out; /* sequences over the limit */
     size_t cut;      /* sequences over the limit, with `truncate` */
     size_t empty;    /* sequences, or pairs with a side, without a token: left out */
+    size_t longest;  /* tokens of the longest row, of either side, special tokens included */
 } weft_batch_counts;
 
 typedef struct weft_batches weft_batches;
@@ -166,6 +167,20 @@ typedef struct weft_step_report {
     bool planned;  /* a plan had to be made first, so that the step took longer than others */
 } weft_step_report;
 
+/* What training with batches of one shape takes. */
+typedef struct weft_trainer_estimate {
+    size_t parameters;      /* trainable numbers */
+    size_t state_bytes;     /* parameters, optimiser, sums, averages */
+    size_t arena_bytes;     /* what steps compute in */
+    size_t workspace_bytes; /* of all threads */
+    double flops;           /* of a step, all of its `accumulate` batches included */
+} weft_trainer_estimate;
+/* Plans the steps of a trainer, without their memory; the model's option `vocab` must be set.
+ * Errors are those of weft_trainer_new. */
+WEFT_API weft_status weft_trainer_get_estimate(const weft_trainer_options *options,
+                                               weft_batch_shape shape,
+                                               weft_trainer_estimate *estimate, weft_error *error);
+
 typedef struct weft_trainer weft_trainer;
 /* Trains `params`, which may be new or what weft_params_load read from a checkpoint of the same
  * model: then the training goes on where it stood, with the same bits as if it had never stopped.
@@ -191,7 +206,8 @@ WEFT_API weft_status weft_trainer_evaluate(weft_trainer *trainer, weft_batches *
 WEFT_API bool weft_trainer_judge(weft_trainer *trainer, double nll);
 
 /* Saves everything that training goes on with (weft_params_save). Metadata: "model",
- * "model_options" (all of them), "step", "train.state", and what the program has set. */
+ * "model_options" (all of them), "step", "trained_length" (the tokens of the longest row that it
+ * was trained on), "train.state", and what the program has set. */
 WEFT_API weft_status weft_trainer_save(weft_trainer *trainer, const char *path);
 /* Saves what is needed to use the model: its states, averaged ones if there are, and the metadata
  * but for "train.*". */

@@ -1,0 +1,70 @@
+/* How much memory this process may still take: the least of what the machine has left, what its
+ * control groups leave it, and its own limit. */
+#include "tool.h"
+
+#include <math.h>
+#include <string.h>
+#include <sys/resource.h>
+
+/* The number behind a key, or of the whole file if that is NULL; NAN if there is none ("max"). */
+static double number_of(const char *path, const char *key)
+{
+    char line[512];
+    double number = NAN;
+    FILE *file = fopen(path, "r");
+    while (file && fgets(line, sizeof line, file)) {
+        size_t length = key ? strlen(key) : 0;
+        unsigned long long value;
+        if (key && strncmp(line, key, length) != 0) continue;
+        if (sscanf(line + length, "%llu", &value) == 1) number = (double)value;
+        break;
+    }
+    if (file) fclose(file);
+    return number;
+}
+
+/* What the control groups leave, each of which counts for those inside it. */
+static double group_rest(const char *root, char *group, const char *limit, const char *used)
+{
+    double rest = NAN;
+    for (;;) {
+        char path[2][1024];
+        snprintf(path[0], sizeof path[0], "%s%s/%s", root, group, limit);
+        snprintf(path[1], sizeof path[1], "%s%s/%s", root, group, used);
+        rest = fmin(rest, number_of(path[0], NULL) - number_of(path[1], NULL));
+        char *slash = strrchr(group, '/');
+        if (!slash) return rest;
+        *slash = 0;
+    }
+}
+
+static double groups_rest(void)
+{
+    char line[512];
+    double rest = NAN;
+    FILE *file = fopen("/proc/self/cgroup", "r");
+    while (file && fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\n")] = 0;
+        char *names = strchr(line, ':'), *group = names ? strchr(names + 1, ':') : NULL;
+        if (!group) continue;
+        *group++ = 0;
+        if (!names[1])
+            rest = fmin(rest, group_rest("/sys/fs/cgroup", group, "memory.max", "memory.current"));
+        else if (strstr(names, "memory"))
+            rest = fmin(rest, group_rest("/sys/fs/cgroup/memory", group, "memory.limit_in_bytes",
+                                         "memory.usage_in_bytes"));
+    }
+    if (file) fclose(file);
+    return rest;
+}
+
+double tool_memory_available(void)
+{
+    struct rlimit limit;
+    double rest = 1024 * number_of("/proc/meminfo", "MemAvailable:");
+    rest = fmin(rest, groups_rest());
+    if (getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+        rest =
+            fmin(rest, (double)limit.rlim_cur - 1024 * number_of("/proc/self/status", "VmSize:"));
+    return rest;
+}

@@ -1,0 +1,162 @@
+/* Texts longer than the context of a language model: when all positions are used, the last half of
+ * them becomes the prompt of a new search, and so on. What is found depends on the seed, the line
+ * and the number of the text alone, not on the company of a batch. */
+#include "decoding.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A text that is to go on. */
+typedef struct open_text {
+    const text_line *line;
+    weft_hypothesis *found;
+    int32_t *prefix;  /* the last of its tokens, the prompt's included */
+    uint64_t key;     /* of the next search */
+    int64_t min_left; /* tokens before it may end */
+    bool over;
+} open_text;
+
+static bool no_memory(decoding *d)
+{
+    return decoding_fail(d, WEFT_NO_MEMORY, "decoding", "out of memory");
+}
+
+/* Whether a text of the first window stopped for want of positions. */
+static bool is_open(const decoding *d, const text_line *l, const weft_hypothesis *h)
+{
+    return !h->ended && (int64_t)h->length < l->most &&
+           (int64_t)(l->n_ids + h->length) > d->most_len;
+}
+
+/* Token i of the prompt and what was found behind it. */
+static int32_t token_at(const open_text *t, size_t i)
+{
+    return i < t->line->n_ids ? t->line->ids[i] : t->found->tokens[i - t->line->n_ids];
+}
+
+static void refresh(const decoding *d, open_text *t, size_t prefix_len)
+{
+    size_t all = t->line->n_ids + t->found->length;
+    int64_t left = d->a->min_length - (int64_t)t->found->length;
+    for (size_t i = 0; i < prefix_len; i++) t->prefix[i] = token_at(t, all - prefix_len + i);
+    t->min_left = left > 0 ? left : 0;
+    t->key += (uint64_t)1 << 50;
+}
+
+/* Puts what a search found behind the text; false when memory is out. */
+static bool append(open_text *t, const weft_hypothesis *more)
+{
+    weft_hypothesis *h = t->found;
+    int32_t *tokens = (int32_t *)(uintptr_t)h->tokens;
+    tokens = realloc(tokens, (h->length + more->length + 1) * sizeof *tokens);
+    if (!tokens) return false;
+    if (more->length) memcpy(tokens + h->length, more->tokens, more->length * sizeof *tokens);
+    h->tokens = tokens;
+    h->length += more->length;
+    h->log_prob += more->log_prob;
+    h->score += more->score;
+    h->ended = more->ended;
+    return true;
+}
+
+/* One search for n texts that have equally many tokens before they may end. */
+static bool search_window(decoding *d, open_text *texts, size_t n, size_t prefix_len)
+{
+    weft_decoder *decoder = d->slider ? d->slider : d->decoder;
+    int64_t room = d->most_len + 1 - (int64_t)prefix_len;
+    weft_search_input *inputs = calloc(n, sizeof *inputs);
+    if (!inputs) return no_memory(d);
+    for (size_t i = 0; i < n; i++) {
+        int64_t left = texts[i].line->most - (int64_t)texts[i].found->length;
+        inputs[i] = (weft_search_input){texts[i].prefix, prefix_len, left < room ? left : room,
+                                        texts[i].key};
+    }
+    weft_search_options all = d->options;
+    d->options.nbest = 1;
+    d->options.min_len = texts[0].min_left;
+    weft_search_result *r = NULL;
+    if (weft_decoder_start(decoder, NULL, NULL, 0) == WEFT_OK)
+        r = decoding_search(d, decoder, inputs, n);
+    else
+        d->error = *weft_decoder_error(decoder);
+    d->options = all;
+    bool good = r != NULL;
+    for (size_t i = 0; good && i < n; i++) {
+        const weft_hypothesis *more = &r->hypotheses[r->first[i]];
+        good = append(&texts[i], more) || no_memory(d);
+        /* One that stopped before its room was filled has no token to go on with. */
+        texts[i].over = more->ended || (int64_t)more->length < room ||
+                        (int64_t)texts[i].found->length >= texts[i].line->most;
+    }
+    weft_search_result_free(r);
+    free(inputs);
+    return good;
+}
+
+/* Decoders of several rows a sentence take one prefix for all of them; texts that have parted need
+ * rows of their own. */
+static bool open_slider(decoding *d)
+{
+    if (d->slider || d->options.nbest == 1) return true;
+    weft_decoder_options o = {.sentences = d->a->batch,
+                              .beams = 1,
+                              .most_len = d->most_len,
+                              .threads = d->a->threads,
+                              .recompute = d->a->recompute};
+    d->slider = weft_decoder_new(d->run.model, d->run.values, d->run.params, &o, &d->error);
+    return d->slider != NULL;
+}
+
+static int by_min_left(const void *a, const void *b)
+{
+    const open_text *x = a, *y = b;
+    if (x->min_left != y->min_left) return x->min_left < y->min_left ? -1 : 1;
+    return x->key < y->key ? -1 : x->key > y->key;
+}
+
+static bool slide_all(decoding *d, open_text *texts, size_t n, size_t prefix_len)
+{
+    while (n) {
+        for (size_t i = 0; i < n; i++) refresh(d, &texts[i], prefix_len);
+        qsort(texts, n, sizeof *texts, by_min_left);
+        for (size_t i = 0, end; i < n; i = end) {
+            for (end = i + 1; end < n && end - i < (size_t)d->a->batch; end++)
+                if (texts[end].min_left != texts[i].min_left) break;
+            if (!search_window(d, texts + i, end - i, prefix_len)) return false;
+        }
+        size_t left = 0;
+        for (size_t i = 0; i < n; i++) {
+            if (texts[i].over) continue;
+            open_text swapped = texts[left];
+            texts[left++] = texts[i];
+            texts[i] = swapped;
+        }
+        n = left;
+    }
+    return true;
+}
+
+bool decoding_slide(decoding *d, text_line *const *lines, size_t n)
+{
+    size_t open = 0, at = 0;
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < lines[i]->n_found; k++)
+            open += is_open(d, lines[i], &lines[i]->found[k]);
+    if (d->way == DECODING_BEAM) d->stopped += open;
+    if (!open || d->way == DECODING_BEAM) return true;
+    size_t prefix_len = d->most_len > 1 ? (size_t)d->most_len / 2 : 1;
+    open_text *texts = calloc(open, sizeof *texts);
+    int32_t *prefixes = calloc(open, prefix_len * sizeof *prefixes);
+    bool good = (texts && prefixes) || no_memory(d);
+    for (size_t i = 0; good && i < n; i++)
+        for (size_t k = 0; k < lines[i]->n_found; k++)
+            if (is_open(d, lines[i], &lines[i]->found[k])) {
+                uint64_t key = lines[i]->number | (uint64_t)k << 40;
+                int32_t *prefix = prefixes + at * prefix_len;
+                texts[at++] = (open_text){lines[i], &lines[i]->found[k], prefix, key, 0, false};
+            }
+    good = good && open_slider(d) && slide_all(d, texts, open, prefix_len);
+    free(texts);
+    free(prefixes);
+    return good;
+}

@@ -1,0 +1,161 @@
+/* What `weft train` refuses before it makes a folder or a vocabulary. */
+#include "training.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool check_texts(training *t)
+{
+    const recipe *r = &t->r;
+    bool pairs = t->mode == WEFT_BATCH_PAIRS;
+    if (pairs ? !r->data_source[0] || !r->data_target[0] : !r->data_text[0])
+        return training_fail(t, WEFT_BAD_ARGUMENT, r->model->name,
+                             pairs ? "needs a pair of text files (--source, --target)"
+                                   : "needs a text file (--text)");
+    if (pairs && !r->data_valid_source[0] != !r->data_valid_target[0])
+        return training_fail(t, WEFT_BAD_ARGUMENT, "train",
+                             "validation needs both --valid-source and --valid-target");
+    const char *const files[] = {pairs ? r->data_source : r->data_text,
+                                 pairs ? r->data_target : "",
+                                 pairs ? r->data_valid_source : r->data_valid_text,
+                                 pairs ? r->data_valid_target : "",
+                                 r->vocabulary_file,
+                                 r->vocabulary_source_file,
+                                 r->vocabulary_target_file};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        if (!files[i][0] || access(files[i], R_OK) == 0) continue;
+        weft_error_set(&t->error, WEFT_IO, files[i], "cannot be read: %s", strerror(errno));
+        return false;
+    }
+    return true;
+}
+
+/* An option that does nothing is a mistake, and what it should have done would be missed. */
+static bool check_effects(training *t)
+{
+    const recipe *r = &t->r;
+    bool pairs = t->mode == WEFT_BATCH_PAIRS, masked = t->mode == WEFT_BATCH_MASKED;
+    bool sgd = r->optimizer_kind == WEFT_SGD;
+    const struct {
+        recipe_key key;
+        bool effective;
+        const char *why;
+    } rules[] = {{RECIPE_data_text, !pairs, "the model is trained on pairs (--source, --target)"},
+                 {RECIPE_data_valid_text, !pairs, "the model is trained on pairs"},
+                 {RECIPE_data_source, pairs, "the model is trained on one text (--text)"},
+                 {RECIPE_data_target, pairs, "the model is trained on one text (--text)"},
+                 {RECIPE_data_valid_source, pairs, "the model is trained on one text"},
+                 {RECIPE_data_valid_target, pairs, "the model is trained on one text"},
+                 {RECIPE_data_unit, !pairs, "pairs are lines"},
+                 {RECIPE_batches_mask_share, masked, "the model does not predict masked tokens"},
+                 {RECIPE_optimizer_momentum, sgd, "the optimizer is not sgd"},
+                 {RECIPE_optimizer_nesterov, sgd && r->optimizer_momentum > 0,
+                  "it needs --optimizer sgd and --momentum"},
+                 {RECIPE_optimizer_beta1, !sgd, "the optimizer is sgd"},
+                 {RECIPE_optimizer_beta2, !sgd, "the optimizer is sgd"},
+                 {RECIPE_optimizer_eps, !sgd, "the optimizer is sgd"}};
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
+        if (rules[i].effective || !recipe_is_set(r, rules[i].key)) continue;
+        weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "train", "--%s has no effect: %s",
+                       recipe_option(rules[i].key), rules[i].why);
+        return false;
+    }
+    if (r->schedule_steps || r->schedule_minutes > 0) return true;
+    return training_fail(t, WEFT_BAD_ARGUMENT, "train",
+                         "how long? --steps and --minutes are both 0");
+}
+
+static double default_of(const weft_model *model, const char *name)
+{
+    for (size_t i = 0; i < model->n_options; i++)
+        if (!strcmp(model->options[i].name, name)) return model->options[i].value;
+    return 0;
+}
+
+/* Recipes of runs list all options; those that the data determine may stand there as they are. */
+static bool expect_option(training *t, const char *name, double expected, const char *instead)
+{
+    const weft_model *m = t->r.model;
+    double value = training_model_option(&t->r, name, expected);
+    if (value == expected || value == default_of(m, name)) return true;
+    weft_error_set(&t->error, WEFT_BAD_ARGUMENT, m->name, "%s=%.10g cannot be chosen here: %s",
+                   name, value, instead);
+    return false;
+}
+
+static bool check_data_options(training *t)
+{
+    static const char lengths[] = "--lengths says how long the rows of a batch are";
+    const recipe *r = &t->r;
+    const weft_model *m = r->model;
+    double length = t->mode == WEFT_BATCH_BLOCKS ? r->batches_lengths.at[r->batches_lengths.n - 1]
+                                                 : default_of(m, "length");
+    return expect_option(t, "batch", default_of(m, "batch"),
+                         "--batch-tokens says how large batches are") &&
+           expect_option(t, "source_len", default_of(m, "source_len"), lengths) &&
+           expect_option(t, "target_len", default_of(m, "target_len"), lengths) &&
+           expect_option(t, "length", length, lengths) &&
+           expect_option(t, "pad_id", SPM_PAD, "id 0 is the padding of every vocabulary");
+}
+
+bool training_check_vocab(training *t)
+{
+    double asked = training_model_option(&t->r, "vocab", 0);
+    if (asked == default_of(t->r.model, "vocab") || asked == (double)training_vocab_size(t))
+        return true;
+    weft_error_set(
+        &t->error, WEFT_BAD_ARGUMENT, t->r.model->name,
+        "vocab=%.10g cannot be chosen here: the vocabulary has %lld pieces (--vocab says "
+        "how many a new one has)",
+        asked, (long long)training_vocab_size(t));
+    return false;
+}
+
+/* Builds the model as large as it will be, but for a batch of one row. */
+static bool check_model(training *t)
+{
+    recipe *r = &t->r;
+    const char *texts[2 * WEFT_MODEL_OPTIONS + 1];
+    char vocab[32];
+    size_t n = r->n_model_options;
+    int64_t positions, longest = r->batches_lengths.at[r->batches_lengths.n - 1];
+    double values[WEFT_MODEL_OPTIONS];
+    memcpy(texts, r->model_options, n * sizeof *texts);
+    if (weft_model_parse(r->model, texts, n, values, &t->error) != WEFT_OK) return false;
+    positions = weft_model_most_positions(r->model, values);
+    if (longest > positions) {
+        weft_error_set(
+            &t->error, WEFT_BAD_ARGUMENT, r->model->name,
+            "has %lld positions (most_positions), rows have up to %lld tokens (--lengths)",
+            (long long)positions, (long long)longest);
+        return false;
+    }
+    snprintf(vocab, sizeof vocab, "vocab=%lld", (long long)r->vocabulary_size);
+    texts[n++] = vocab;
+    weft_graph *g = weft_graph_new();
+    weft_model_io io;
+    weft_status status = weft_model_build_text(g, r->model, texts, n, true, &io, &t->error);
+    weft_graph_free(g);
+    return status == WEFT_OK;
+}
+
+bool training_check(training *t)
+{
+    recipe *r = &t->r;
+    if (!r->model) r->model = weft_model_find("transformer");
+    if (!r->run_out[0])
+        return training_fail(t, WEFT_BAD_ARGUMENT, "train", "no folder for the run (--out FOLDER)");
+    if (!training_choose_mode(t)) return false;
+    if (r->schedule_kind != WEFT_SCHEDULE_CONSTANT && r->schedule_lr > 0 &&
+        r->schedule_floor > r->schedule_lr) {
+        weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "train",
+                       "the floor of the learning rate, %g, is above its peak, %g (--floor)",
+                       r->schedule_floor, r->schedule_lr);
+        return false;
+    }
+    training_choose_lengths(t);
+    return recipe_resolve(r, &t->error) && check_effects(t) && check_texts(t) &&
+           check_data_options(t) && check_model(t);
+}
