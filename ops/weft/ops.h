@@ -93,9 +93,20 @@ typedef struct weft_axes {
     int32_t axis[WEFT_MAX_RANK];
 } weft_axes;
 /* WEFT_AXES(-1), WEFT_AXES(0, 1); WEFT_ALL_AXES reduces to a scalar. */
+#ifdef __cplusplus
+#define WEFT_AXES(...) weft_axes_from(__VA_ARGS__)
+extern "C++" {
+template <typename... Axis> inline weft_axes weft_axes_from(Axis... axis)
+{
+    static_assert(sizeof...(axis) <= WEFT_MAX_RANK, "there are at most 8 axes");
+    return weft_axes{static_cast<int32_t>(sizeof...(axis)), {static_cast<int32_t>(axis)...}};
+}
+}
+#else
 #define WEFT_AXES(...)                                                                             \
     ((weft_axes){(int32_t)(sizeof((int32_t[]){__VA_ARGS__}) / sizeof(int32_t)), {__VA_ARGS__}})
-#define WEFT_ALL_AXES ((weft_axes){0, {0}})
+#endif
+#define WEFT_ALL_AXES (WEFT_LITERAL(weft_axes){0, {0}})
 
 /* Over no elements: sum 0, max -inf, min inf, logsumexp -inf, mean and variance NaN. */
 WEFT_API weft_value weft_sum(weft_graph *graph, weft_value x, weft_axes axes, bool keepdims);
