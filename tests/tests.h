@@ -18,6 +18,7 @@
     X(ops) \
     X(attention) \
     X(autograd) \
+    X(options) \
     X(params) \
     X(train) \
     X(dot) \

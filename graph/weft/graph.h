@@ -11,6 +11,11 @@
  * Shapes in comments read [batch, heads, query_len, key_len]; `...` stands for any number of
  * leading dimensions. Strides and offsets count elements, sizes named `bytes` count bytes.
  *
+ * Options: a function that takes a struct of options treats NULL as a struct of zeros, and a zero
+ * field as the default that the field's comment names. Where it names none, zero is simply zero,
+ * false or no value. A field marked `required` has no default: zero is an error that names it.
+ * Where zero makes sense but is not the default, WEFT_ZERO asks for it.
+ *
  * The headers are C11 and C++17. A program that is to compile as both avoids compound literals and
  * designated initialisers: WEFT_DEFAULTS(type) begins a struct of options, WEFT_VALUES(a, b) passes
  * a list of values.
@@ -45,6 +50,14 @@ extern "C" {
 #define WEFT_LITERAL(type)  (type)
 #define WEFT_DEFAULTS(type) ((type){0})
 #endif
+
+/* Zero itself, for a field whose 0 is another default: `options.beta1 = WEFT_ZERO`. */
+#define WEFT_ZERO (-1.0)
+/* The number that such a field means: `standard` for 0, 0 for WEFT_ZERO, else what was given. */
+static inline double weft_option(double given, double standard)
+{
+    return given == WEFT_ZERO ? 0.0 : given != 0.0 ? given : standard;
+}
 
 /* ---- Status and errors ---------------------------------------------------------------------- */
 
@@ -242,8 +255,9 @@ WEFT_API weft_value weft_param(weft_graph *graph, const char *name, weft_dtype d
 /* The same, but not trainable: optimiser moments, step counters, caches, running statistics. */
 WEFT_API weft_value weft_state(weft_graph *graph, const char *name, weft_dtype dtype,
                                weft_shape shape, weft_init init);
-/* The trainable parameters declared so far, in order of declaration. Returns their number and
- * writes at most `capacity` of them. */
+/* The trainable parameters declared so far, in order of declaration. Writes at most `capacity` of
+ * them and returns how many there are, which may be more: ask with NULL and 0 first, or compare. A
+ * training step or a gradient check of all parameters needs no list: pass it NULL and 0. */
 WEFT_API size_t weft_graph_params(const weft_graph *graph, weft_value *params, size_t capacity);
 
 /* A constant tensor; the contiguous `data` is copied. */
@@ -319,14 +333,11 @@ typedef struct weft_pack_options {
     size_t capacity;      /* an arena of this size will do; 0: the smallest is wanted */
     size_t alignment;     /* of the offsets; sizes are rounded up to it; 0: 1 */
     uint64_t node_budget; /* of the search, whose nodes take from 1 us for some hundred items to
-                             some 100 us for thousands; 0: best fit alone */
+                             some 100 us for thousands; 0: 100,000 */
     double seconds;       /* of the search; 0: no limit. With one, the result depends on the speed
                              of the machine */
+    bool best_fit_only;   /* no search */
 } weft_pack_options;
-#define WEFT_PACK_DEFAULT                                                                          \
-    {                                                                                              \
-        0, 1, 100000, 0                                                                            \
-    }
 
 /* How the search ended, and its text. */
 #define WEFT_PACK_END_MAP(X)                                                                       \
@@ -350,8 +361,8 @@ typedef struct weft_pack_result {
 } weft_pack_result;
 
 /* Gives every item an offset so that no two that live at the same time overlap: best fit in a few
- * orders, then a search for less. NULL options are WEFT_PACK_DEFAULT; `error` may be NULL. Without
- * a limit in seconds the same items get the same offsets on every machine. */
+ * orders, then a search for less. `options` and `error` may be NULL. Without a limit in seconds the
+ * same items get the same offsets on every machine. */
 WEFT_API weft_status weft_pack(weft_pack_item *items, size_t n, const weft_pack_options *options,
                                weft_pack_result *result, weft_error *error);
 
