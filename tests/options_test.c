@@ -348,6 +348,47 @@ static void test_pack(void)
 
 /* ---- Training ---- */
 
+static weft_value trained(weft_graph *g, const weft_optimizer *o, const char *name)
+{
+    weft_value w = weft_param(g, name, WEFT_F64, WEFT_SHAPE(5), WEFT_INIT_ONES);
+    weft_value grad = constant(g, WEFT_SHAPE(5), 3), updated = WEFT_NO_VALUE;
+    weft_apply_gradients(g, &w, &grad, 1, WEFT_NO_VALUE, weft_scalar(g, WEFT_F64, 0.1), o, NULL,
+                         &updated);
+    return updated;
+}
+
+static weft_value step_of_nothing(weft_graph *g, int way)
+{
+    weft_optimizer zeros = {0}, defaults = {.kind = WEFT_SGD};
+    return trained(g, CHOOSE(way, &zeros, &defaults), "w");
+}
+
+/* The kinds' own defaults; there is no NULL of a kind. */
+static weft_value step_of_adam(weft_graph *g, int way)
+{
+    weft_optimizer zeros = {.kind = WEFT_ADAM};
+    weft_optimizer defaults = {.kind = WEFT_ADAM, .adam = {0.9, 0.98, 1e-9, 0, false}};
+    return trained(g, way == DEFAULTS ? &defaults : &zeros, "w");
+}
+
+static weft_value step_of_adamw(weft_graph *g, int way)
+{
+    weft_optimizer defaults = WEFT_ADAMW_DEFAULT, zeros = {.kind = WEFT_ADAMW};
+    zeros.adam.weight_decay = 0.01;
+    zeros.max_norm = 1;
+    zeros.guard = true;
+    return trained(g, way == DEFAULTS ? &defaults : &zeros, "w");
+}
+
+static void test_optimizers(void)
+{
+    check_ways(step_of_nothing, 5);
+    check_ways(step_of_adam, 5);
+    check_ways(step_of_adamw, 5);
+    weft_optimizer adamw = WEFT_ADAMW_DEFAULT;
+    CU_ASSERT_STRING_EQUAL(adamw.no_decay, WEFT_NO_DECAY_DEFAULT);
+}
+
 static weft_corpus *counting(void)
 {
     weft_corpus *c = weft_corpus_new();
@@ -398,6 +439,87 @@ static void test_batches(void)
 }
 
 static const char *const tiny[] = {"vocab=11", "d_model=8", "heads=2", "d_ff=12", "layers=1"};
+
+static void test_trainer(void)
+{
+    weft_error error = {0};
+    weft_corpus *c = counting();
+    weft_batch_options rows = batch_options();
+    weft_batches *batches = weft_batches_new(c, &rows, &error);
+    weft_params *stores[2] = {weft_params_new(), weft_params_new()};
+    weft_trainer_options zeros = {0};
+    CU_ASSERT_PTR_NULL(weft_trainer_new(NULL, batches, stores[0], &error));
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "a trainer needs a model"));
+    CU_ASSERT_PTR_NULL(weft_trainer_new(&zeros, batches, stores[0], &error));
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "a trainer needs a model"));
+    zeros = (weft_trainer_options){
+        .model = weft_model_find("gpt"), .model_options = tiny, .n_model_options = 5};
+    CU_ASSERT_PTR_NULL(weft_trainer_new(&zeros, batches, stores[0], &error));
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "schedule.peak, the learning rate, is required"));
+    CU_ASSERT_EQUAL(weft_schedule_rate(NULL, 5, 0), 0);
+    zeros.schedule.peak = 0.1;
+    weft_trainer_options defaults = zeros;
+    defaults.optimizer = (weft_optimizer){.kind = WEFT_SGD, .guard = true};
+    defaults.schedule = (weft_schedule){WEFT_SCHEDULE_CONSTANT, 0.1, 0, 0, 0};
+    defaults.accumulate = 1;
+    double losses[2];
+    for (int way = 0; way < 2; way++) {
+        weft_trainer *t = weft_trainer_new(way ? &defaults : &zeros, batches, stores[way], &error);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(t);
+        for (int i = 0; i < 3; i++) CU_ASSERT_EQUAL(weft_trainer_step(t, 0, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_trainer_evaluate(t, batches, 0, &losses[way], NULL), WEFT_OK);
+        weft_trainer_free(t);
+    }
+    CU_ASSERT_EQUAL(losses[0], losses[1]);
+    for (int way = 0; way < 2; way++) weft_params_free(stores[way]);
+    weft_batches_free(batches);
+    weft_corpus_free(c);
+}
+
+/* The optimiser's texts and groups are the trainer's own; frozen parameters stay, the others are
+ * trained alike whether batches are summed or not. */
+static void test_trainer_groups(void)
+{
+    weft_error error = {0};
+    weft_corpus *c = counting();
+    weft_batch_options rows = batch_options();
+    weft_batches *batches = weft_batches_new(c, &rows, &error);
+    for (uint32_t accumulate = 1; accumulate <= 2; accumulate++) {
+        char frozen[] = "embedding,*positions", plain[] = "*.bias";
+        weft_param_group groups[2] = {{.names = frozen, .frozen = true},
+                                      {.names = plain, .lr_scale = 0.5}};
+        weft_trainer_options o = {.model = weft_model_find("gpt"),
+                                  .model_options = tiny,
+                                  .n_model_options = 5,
+                                  .optimizer = WEFT_ADAMW_DEFAULT,
+                                  .schedule = {.peak = 0.1},
+                                  .accumulate = accumulate,
+                                  .ema = 0.5};
+        o.optimizer.groups = groups;
+        o.optimizer.n_groups = 2;
+        o.optimizer.name = "mine";
+        weft_params *store = weft_params_new();
+        weft_trainer *t = weft_trainer_new(&o, batches, store, &error);
+        if (!t) printf("\n    %s: %s\n", error.where, error.message);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(t);
+        memset(frozen, '*', sizeof frozen - 1);
+        memset(plain, '*', sizeof plain - 1);
+        memset(groups, 0, sizeof groups);
+        weft_tensor table, ema;
+        CU_ASSERT_TRUE_FATAL(weft_params_get(store, "embedding", &table));
+        float before = *(float *)table.data;
+        for (int i = 0; i < 3; i++) CU_ASSERT_EQUAL(weft_trainer_step(t, 0, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL(*(float *)table.data, before);
+        CU_ASSERT_TRUE_FATAL(weft_params_get(store, "ema.embedding", &ema));
+        CU_ASSERT_EQUAL(*(float *)ema.data, before);
+        CU_ASSERT_FALSE(weft_params_get(store, "opt.m.embedding", NULL));
+        CU_ASSERT_TRUE(weft_params_get(store, "opt.m.layer.0.norm_ffn.gamma", NULL));
+        weft_trainer_free(t);
+        weft_params_free(store);
+    }
+    weft_batches_free(batches);
+    weft_corpus_free(c);
+}
 
 /* ---- Decoding ---- */
 
@@ -485,6 +607,9 @@ void options_tests(void)
     CU_add_test(suite, "norms without eps", test_zero_eps);
     CU_add_test(suite, "plans, sessions, profiles, pictures", test_plans);
     CU_add_test(suite, "packing", test_pack);
+    CU_add_test(suite, "optimisers", test_optimizers);
     CU_add_test(suite, "batches", test_batches);
+    CU_add_test(suite, "the trainer", test_trainer);
+    CU_add_test(suite, "the trainer's groups", test_trainer_groups);
     CU_add_test(suite, "decoders and searches", test_decoding);
 }

@@ -18,6 +18,7 @@
     X(ops) \
     X(attention) \
     X(autograd) \
+    X(optimizer) \
     X(options) \
     X(params) \
     X(train) \
