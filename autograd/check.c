@@ -244,14 +244,26 @@ weft_status weft_check_gradient(weft_graph *graph, weft_value loss, const weft_v
                                 size_t per_value, uint64_t seed, weft_check_result *result,
                                 weft_error *error)
 {
-    if (!wrt || !result || (n_feeds && !feeds))
+    if ((!wrt && n) || !result || (n_feeds && !feeds))
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "check", "a list or the result is NULL");
-    for (size_t i = 0; i < n; i++)
+    weft_value *all = NULL;
+    if (!wrt) {
+        n = weft_graph_params(graph, NULL, 0);
+        all = calloc(n + 1, sizeof *all);
+        if (!all) return weft_error_set(error, WEFT_NO_MEMORY, "check", "no memory");
+        weft_graph_params(graph, all, n);
+        wrt = all;
+    }
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; i < n && status == WEFT_OK; i++)
         if (weft_dtype_of(graph, wrt[i]) != WEFT_F64)
-            return weft_error_set(error, WEFT_BAD_DTYPE, weft_name_of(graph, wrt[i]),
-                                  "gradients are checked in f64 only");
-    return run_check(graph, loss, wrt, n, params, feeds, n_feeds, per_value, seed, -1, result,
-                     error);
+            status = weft_error_set(error, WEFT_BAD_DTYPE, weft_name_of(graph, wrt[i]),
+                                    "gradients are checked in f64 only");
+    if (status == WEFT_OK)
+        status = run_check(graph, loss, wrt, n, params, feeds, n_feeds, per_value, seed, -1, result,
+                           error);
+    free(all);
+    return status;
 }
 
 /* ---- One op on one sample ---- */

@@ -1,15 +1,208 @@
 /* The training step as nodes: gradients, clipping by their global norm, updates. */
 #include <weft/autograd.h>
+#include <weft/op.h>
+
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A zeroed state beside a parameter, named PREFIX.NAME whatever the scope it is asked for in. */
-static weft_value moment(weft_graph *g, const char *prefix, weft_value param)
+bool weft_name_matches(const char *patterns, const char *name)
 {
-    char name[512];
-    snprintf(name, sizeof name, "%s.%s", prefix, weft_name_of(g, param));
+    if (!patterns || !name) return false;
+    for (;; patterns++) {
+        size_t length = strcspn(patterns, ",");
+        if (length && text_match(patterns, length, name)) return true;
+        patterns += length;
+        if (!*patterns) return false;
+    }
+}
+
+/* What a step works on. The lists have room for n values each; params and grads lose those that are
+ * frozen. */
+typedef struct train_step {
+    weft_graph *g;
+    const weft_optimizer *o;
+    const char *name;        /* of its states */
+    weft_value lr, t, scale; /* t: the number of the step; scale: of the gradients */
+    weft_value *params, *grads;
+    weft_value *updates; /* and one more */
+    size_t n;
+    uint8_t *written; /* by value: an update node of the graph writes it */
+    size_t n_written;
+} train_step;
+
+static void fail(const train_step *s, weft_status status, const char *what, const char *detail)
+{
+    weft_graph_fail(s->g, status, "training step \"%s\": %s%s", s->name, what, detail);
+}
+
+/* ---- Groups ---- */
+
+/* The first group that a name matches; one without settings if there is none. */
+static const weft_param_group *group_of(const weft_optimizer *o, const char *name)
+{
+    static const weft_param_group none = {0};
+    for (size_t i = 0; i < o->n_groups; i++)
+        if (weft_name_matches(o->groups[i].names, name)) return &o->groups[i];
+    return &none;
+}
+
+static double decay_of(const weft_optimizer *o, const weft_param_group *group, const char *name)
+{
+    double decay = o->kind == WEFT_SGD ? o->sgd.weight_decay : o->adam.weight_decay;
+    if (weft_name_matches(o->no_decay, name)) decay = 0;
+    return weft_option(group->weight_decay, decay);
+}
+
+/* Every group must be meant for some parameter of the graph. */
+static bool check_groups(const train_step *s, const weft_value *all, size_t n)
+{
+    const weft_optimizer *o = s->o;
+    if (o->n_groups && !o->groups) fail(s, WEFT_BAD_ARGUMENT, "the groups are NULL", "");
+    for (size_t i = 0; i < o->n_groups && weft_graph_status(s->g) == WEFT_OK; i++) {
+        const weft_param_group *group = &o->groups[i];
+        bool used = false;
+        for (size_t k = 0; k < n && !used; k++)
+            used = weft_name_matches(group->names, weft_name_of(s->g, all[k]));
+        if (!group->names || !*group->names)
+            fail(s, WEFT_BAD_ARGUMENT, "a group needs patterns of names", "");
+        else if (!used)
+            fail(s, WEFT_BAD_ARGUMENT, "no parameter matches the group ", group->names);
+        else if (!(weft_option(group->lr_scale, 1) >= 0))
+            fail(s, WEFT_BAD_ARGUMENT, "lr_scale must not be negative in the group ", group->names);
+    }
+    return weft_graph_status(s->g) == WEFT_OK;
+}
+
+/* ---- What may be trained ---- */
+
+/* Finds the values that update nodes of the graph write. */
+static bool find_written(train_step *s)
+{
+    size_t nodes = weft_graph_node_count(s->g);
+    for (size_t k = 0; k < nodes; k++) {
+        weft_node_info node = weft_graph_node(s->g, k);
+        s->n_written = node.first_out + node.n_out;
+    }
+    s->written = calloc(s->n_written + 1, 1);
+    for (size_t k = 0; s->written && k < nodes; k++) {
+        weft_node_info node = weft_graph_node(s->g, k);
+        for (size_t i = 0; i < node.op->updates; i++) s->written[node.in[i]] = 1;
+    }
+    if (!s->written) fail(s, WEFT_NO_MEMORY, "no memory", "");
+    return s->written;
+}
+
+/* A state is written once in a graph: refuses a second step on the same parameters here, where its
+ * caller is, rather than when both are planned. */
+static bool check_written(train_step *s)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        uint8_t *written = &s->written[s->params[i].id];
+        if (*written) {
+            fail(s, WEFT_BAD_ARGUMENT, "it is not the only update of ",
+                 weft_name_of(s->g, s->params[i]));
+            return false;
+        }
+        *written = 1;
+    }
+    return true;
+}
+
+static bool check_dtypes(const train_step *s)
+{
+    weft_dtype lr = weft_dtype_of(s->g, s->lr);
+    if (!weft_is_value(s->lr)) {
+        fail(s, WEFT_BAD_ARGUMENT, "there is no learning rate", "");
+        return false;
+    }
+    for (size_t i = 0; i < s->n; i++) {
+        weft_dtype dtype = weft_dtype_of(s->g, s->params[i]);
+        if (dtype == lr) continue;
+        weft_graph_fail(s->g, WEFT_BAD_DTYPE,
+                        "training step \"%s\": the learning rate is %s, the parameter %s is %s",
+                        s->name, weft_dtype_name(lr), weft_name_of(s->g, s->params[i]),
+                        weft_dtype_name(dtype));
+        return false;
+    }
+    return true;
+}
+
+/* Takes frozen parameters, and their gradients if there are, out of the lists. */
+static void drop_frozen(train_step *s)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        if (group_of(s->o, weft_name_of(s->g, s->params[i]))->frozen) continue;
+        s->params[kept] = s->params[i];
+        s->grads[kept++] = s->grads[i];
+    }
+    s->n = kept;
+}
+
+/* Opens a step on n parameters, or on all if the list is NULL. False after failing; close_step
+ * frees the lists in either case. */
+static bool open_step(train_step *s, weft_graph *g, const weft_value *params,
+                      const weft_value *grads, size_t n, weft_value lr,
+                      const weft_optimizer *optimizer)
+{
+    static const weft_optimizer defaults = {0};
+    size_t n_all = weft_graph_params(g, NULL, 0);
+    const weft_optimizer *o = optimizer ? optimizer : &defaults;
+    *s = (train_step){.g = g, .o = o, .lr = lr, .n = params ? n : n_all};
+    s->name = o->name && *o->name ? o->name : "opt";
+    if (weft_graph_status(g) != WEFT_OK) return false;
+    if ((unsigned)o->kind > WEFT_ADAMW) fail(s, WEFT_BAD_ARGUMENT, "no such kind of optimiser", "");
+    if (!(o->max_norm >= 0)) fail(s, WEFT_BAD_ARGUMENT, "max_norm must not be negative", "");
+    if (!s->n || (!params && n))
+        fail(s, WEFT_BAD_ARGUMENT, "there are no parameters: ",
+             n        ? "the list is NULL"
+             : params ? "the list is empty"
+                      : "the graph has none");
+    s->params = calloc(3 * s->n + n_all + 1, sizeof *s->params);
+    if (!s->params) fail(s, WEFT_NO_MEMORY, "no memory", "");
+    if (weft_graph_status(g) != WEFT_OK) return false;
+    s->grads = s->params + s->n;
+    s->updates = s->grads + s->n;
+    weft_value *all = s->updates + s->n + 1;
+    weft_graph_params(g, all, n_all);
+    memcpy(s->params, params ? params : all, s->n * sizeof *s->params);
+    if (grads) memcpy(s->grads, grads, s->n * sizeof *s->grads);
+    if (!check_groups(s, all, n_all)) return false;
+    drop_frozen(s);
+    if (!s->n) fail(s, WEFT_BAD_ARGUMENT, "every parameter is frozen", "");
+    return weft_graph_status(g) == WEFT_OK && check_dtypes(s) && find_written(s) &&
+           check_written(s);
+}
+
+static void close_step(train_step *s)
+{
+    free(s->params);
+    free(s->written);
+}
+
+/* ---- Its nodes ---- */
+
+/* A zeroed state beside a parameter, STEP.PREFIX.NAME. */
+static weft_value moment(const train_step *s, const char *prefix, weft_value param)
+{
+    char name[1024]; /* longer than any that a graph takes */
+    weft_graph *g = s->g;
+    snprintf(name, sizeof name, "%s.%s.%s", s->name, prefix, weft_name_of(g, param));
     return weft_state(g, name, weft_dtype_of(g, param), weft_shape_of(g, param), WEFT_INIT_ZEROS);
+}
+
+/* The number of steps done, STEP.step: steps that count have names of their own. */
+static weft_value counter(const train_step *s, weft_dtype dtype)
+{
+    char name[1024]; /* longer than any that a graph takes */
+    snprintf(name, sizeof name, "%s.step", s->name);
+    weft_value step = weft_state(s->g, name, dtype, WEFT_SCALAR, WEFT_INIT_ZEROS);
+    if (step.id < s->n_written && s->written[step.id])
+        fail(s, WEFT_BAD_ARGUMENT, "this graph has one of that name already",
+             "; set weft_optimizer.name to another");
+    return step;
 }
 
 /* min(1, max_norm / (norm + 1e-6)) */
@@ -20,46 +213,26 @@ static weft_value clip_scale(weft_graph *g, weft_value norm, double max_norm)
     return weft_minimum(g, ratio, weft_scalar(g, dtype, 1.0));
 }
 
-/* Matches `length` characters of a pattern against a whole name: where a star does not fit the
- * rest, it takes one character more. */
-static bool matches(const char *pattern, size_t length, const char *name)
+/* Parameters of one group share the node of their learning rate once equal nodes are merged. */
+static weft_value update(const train_step *s, weft_value param, weft_value grad)
 {
-    if (!length) return !*name;
-    if (*pattern == '*') {
-        do {
-            if (matches(pattern + 1, length - 1, name)) return true;
-        } while (*name++);
-        return false;
-    }
-    return *name == *pattern && *name && matches(pattern + 1, length - 1, name + 1);
-}
-
-bool weft_name_matches(const char *patterns, const char *name)
-{
-    if (!patterns || !name) return false;
-    for (;; patterns++) {
-        size_t length = strcspn(patterns, ",");
-        if (length && matches(patterns, length, name)) return true;
-        patterns += length;
-        if (!*patterns) return false;
-    }
-}
-
-static weft_value update(weft_graph *g, const weft_optimizer *o, weft_value param, weft_value grad,
-                         weft_value lr, weft_value t, weft_value scale)
-{
-    bool decays = !weft_name_matches(o->no_decay, weft_name_of(g, param));
+    const weft_optimizer *o = s->o;
+    const char *name = weft_name_of(s->g, param);
+    const weft_param_group *group = group_of(o, name);
+    double lr_scale = weft_option(group->lr_scale, 1), decay = decay_of(o, group, name);
+    weft_value lr = lr_scale == 1 ? s->lr : weft_scale(s->g, s->lr, lr_scale);
     if (o->kind == WEFT_SGD) {
         weft_sgd_options sgd = o->sgd;
-        if (!decays) sgd.weight_decay = 0;
-        weft_value buf = sgd.momentum != 0 ? moment(g, "opt.buf", param) : WEFT_NO_VALUE;
-        return weft_sgd_update(g, param, buf, grad, lr, scale, &sgd);
+        sgd.weight_decay = decay;
+        bool has_buffer = weft_option(sgd.momentum, 0) != 0;
+        weft_value buf = has_buffer ? moment(s, "buf", param) : WEFT_NO_VALUE;
+        return weft_sgd_update(s->g, param, buf, grad, lr, s->scale, &sgd);
     }
     weft_adam_options adam = o->adam;
     adam.decoupled = o->kind == WEFT_ADAMW;
-    if (!decays) adam.weight_decay = 0;
-    weft_value m = moment(g, "opt.m", param), v = moment(g, "opt.v", param);
-    return weft_adam_update(g, param, m, v, grad, lr, t, scale, &adam);
+    adam.weight_decay = decay;
+    weft_value m = moment(s, "m", param), v = moment(s, "v", param);
+    return weft_adam_update(s->g, param, m, v, grad, lr, s->t, s->scale, &adam);
 }
 
 /* x, which is to be had only if the norm and the loss are finite. */
@@ -69,44 +242,36 @@ static weft_value guarded(weft_graph *g, weft_value x, weft_value norm, weft_val
     return weft_require_finite(g, x, watched, weft_is_value(loss) ? 2 : 1);
 }
 
-static weft_value apply(weft_graph *g, const weft_value *params, const weft_value *grads, size_t n,
-                        weft_value loss, weft_value lr, const weft_optimizer *o, weft_value *norm,
-                        weft_value *updated, weft_value *updates)
+/* The norm, by the name `gradient_norm` or STEP.gradient_norm. */
+static weft_value named_norm(const train_step *s)
 {
-    weft_value scale = WEFT_NO_VALUE, t = WEFT_NO_VALUE, total = WEFT_NO_VALUE;
-    weft_dtype dtype = weft_dtype_of(g, params[0]);
-    size_t n_updates = n;
-    if (o->max_norm > 0 || o->guard) total = weft_global_norm(g, grads, n);
-    if (o->guard) {
-        if (!weft_is_value(weft_find(g, "gradient_norm"))) weft_name(g, total, "gradient_norm");
-        /* Every update reads the learning rate, so that none starts without it. */
-        lr = guarded(g, lr, total, loss);
-    }
-    if (o->max_norm > 0) scale = clip_scale(g, total, o->max_norm);
-    if (norm) *norm = total;
-    if (o->kind != WEFT_SGD) {
-        weft_value step = weft_state(g, "opt.step", dtype, WEFT_SCALAR, WEFT_INIT_ZEROS);
-        t = weft_add_scalar(g, step, 1.0);
-        if (o->guard) t = guarded(g, t, total, loss);
-        updates[n_updates++] = weft_assign(g, step, t);
-    }
-    for (size_t i = 0; i < n; i++) updates[i] = update(g, o, params[i], grads[i], lr, t, scale);
-    for (size_t i = 0; updated && i < n; i++) updated[i] = updates[i];
-    return weft_group(g, updates, n_updates);
+    char name[1024] = "gradient_norm";
+    weft_value norm = weft_global_norm(s->g, s->grads, s->n);
+    if (strcmp(s->name, "opt") != 0) snprintf(name, sizeof name, "%s.gradient_norm", s->name);
+    if (s->o->guard && !weft_is_value(weft_find(s->g, name))) weft_name(s->g, norm, name);
+    return norm;
 }
 
-static weft_value *make_lists(weft_graph *g, const weft_value *params, size_t n,
-                              const weft_optimizer *optimizer, weft_value *norm)
+static weft_value apply(train_step *s, weft_value loss, weft_value *norm)
 {
-    if (norm) *norm = WEFT_NO_VALUE;
-    if (weft_graph_status(g) != WEFT_OK) return NULL;
-    if (!params || !n || !optimizer) {
-        weft_graph_fail(g, WEFT_BAD_ARGUMENT, "a training step: no parameters or no optimiser");
-        return NULL;
+    weft_graph *g = s->g;
+    const weft_optimizer *o = s->o;
+    weft_value total = WEFT_NO_VALUE;
+    weft_dtype dtype = weft_dtype_of(g, s->params[0]);
+    size_t n_updates = s->n;
+    if (o->max_norm > 0 || o->guard) total = named_norm(s);
+    /* Every update reads the learning rate, so that none starts without it. */
+    if (o->guard) s->lr = guarded(g, s->lr, total, loss);
+    if (o->max_norm > 0) s->scale = clip_scale(g, total, o->max_norm);
+    if (norm) *norm = total;
+    if (o->kind != WEFT_SGD) {
+        weft_value step = counter(s, dtype);
+        s->t = weft_add_scalar(g, step, 1.0);
+        if (o->guard) s->t = guarded(g, s->t, total, loss);
+        s->updates[n_updates++] = weft_assign(g, step, s->t);
     }
-    weft_value *lists = calloc(2 * n + 1, sizeof *lists);
-    if (!lists) weft_graph_fail(g, WEFT_NO_MEMORY, "a training step: no memory");
-    return lists;
+    for (size_t i = 0; i < s->n; i++) s->updates[i] = update(s, s->params[i], s->grads[i]);
+    return weft_group(g, s->updates, n_updates);
 }
 
 weft_value weft_apply_gradients(weft_graph *graph, const weft_value *params,
@@ -114,20 +279,34 @@ weft_value weft_apply_gradients(weft_graph *graph, const weft_value *params,
                                 const weft_optimizer *optimizer, weft_value *norm,
                                 weft_value *updated)
 {
-    weft_value *updates = make_lists(graph, params, n, optimizer, norm);
-    if (!updates) return WEFT_NO_VALUE;
-    weft_value step = apply(graph, params, grads, n, loss, lr, optimizer, norm, updated, updates);
-    free(updates);
+    train_step s;
+    weft_value step = WEFT_NO_VALUE;
+    if (norm) *norm = WEFT_NO_VALUE;
+    if (!params || !grads || !n)
+        weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "weft_apply_gradients: a list is NULL or empty");
+    else if (open_step(&s, graph, params, grads, n, lr, optimizer))
+        step = apply(&s, loss, norm);
+    if (!params || !grads || !n) return step;
+    /* Those that are not frozen are in the same order in both lists. */
+    for (size_t i = 0, k = 0; updated && i < n; i++) {
+        updated[i] = weft_is_value(step) ? params[i] : WEFT_NO_VALUE;
+        if (weft_is_value(step) && k < s.n && s.params[k].id == params[i].id)
+            updated[i] = s.updates[k++];
+    }
+    close_step(&s);
     return step;
 }
 
 weft_value weft_train_step(weft_graph *graph, weft_value loss, const weft_value *params, size_t n,
                            weft_value lr, const weft_optimizer *optimizer, weft_value *norm)
 {
-    weft_value *grads = make_lists(graph, params, n, optimizer, norm);
-    if (!grads) return WEFT_NO_VALUE;
-    weft_grad(graph, loss, params, n, grads);
-    weft_value step = apply(graph, params, grads, n, loss, lr, optimizer, norm, NULL, grads + n);
-    free(grads);
+    train_step s;
+    weft_value step = WEFT_NO_VALUE;
+    if (norm) *norm = WEFT_NO_VALUE;
+    if (open_step(&s, graph, params, NULL, n, lr, optimizer)) {
+        weft_grad(graph, loss, s.params, s.n, s.grads);
+        step = apply(&s, loss, norm);
+    }
+    close_step(&s);
     return step;
 }

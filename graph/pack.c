@@ -248,6 +248,9 @@ static weft_status take_items(packing *p, size_t n, size_t alignment, weft_error
     return WEFT_OK;
 }
 
+/* Nodes of a search whose options name no number. */
+#define NODE_BUDGET 100000
+
 static weft_status pack(packing *p, size_t n, const weft_pack_options *options, weft_error *error)
 {
     weft_pack_result *result = p->result;
@@ -260,7 +263,8 @@ static weft_status pack(packing *p, size_t n, const weft_pack_options *options, 
     result->arena_bytes = SIZE_MAX;
     size_t wanted = options->capacity > p->possible ? options->capacity : p->possible;
     best_fit(p, wanted);
-    p->nodes_left = options->node_budget;
+    p->nodes_left = options->node_budget ? options->node_budget : NODE_BUDGET;
+    if (options->best_fit_only) p->nodes_left = 0;
     if (options->seconds > 0) p->deadline = pack_clock() + options->seconds;
     if (!search(p, wanted))
         return weft_error_set(error, WEFT_NO_MEMORY, "pack", "no memory for the search");
@@ -274,7 +278,7 @@ static weft_status pack(packing *p, size_t n, const weft_pack_options *options, 
 weft_status weft_pack(weft_pack_item *items, size_t n, const weft_pack_options *options,
                       weft_pack_result *result, weft_error *error)
 {
-    static const weft_pack_options defaults = WEFT_PACK_DEFAULT;
+    static const weft_pack_options defaults = {0};
     if (error) memset(error, 0, sizeof *error);
     if (!result || (!items && n))
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "pack", "there are no %s",

@@ -351,7 +351,9 @@ static bool pack_buffers(planner *p)
         items[i] = (weft_pack_item){b->first, (int64_t)b->last + 1, b->bytes, 0};
     }
     /* No limit in seconds: a plan is the same on every machine. */
-    const weft_pack_options options = {.alignment = 64, .node_budget = pack_nodes(plan)};
+    const uint64_t nodes = pack_nodes(plan);
+    const weft_pack_options options = {
+        .alignment = 64, .node_budget = nodes, .best_fit_only = !nodes};
     weft_pack_result result;
     bool good = weft_pack(items, plan->n_buffers, &options, &result, p->error) == WEFT_OK;
     for (size_t i = 0; good && i < plan->n_buffers; i++) plan->buffers[i].offset = items[i].offset;

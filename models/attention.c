@@ -108,6 +108,14 @@ static weft_value attend(weft_graph *g, const heads *h, const weft_attention_opt
     return p.context;
 }
 
+/* The options with what zeros stand for; those of NULL are all zero. */
+static weft_attention_options filled(const weft_attention_options *options)
+{
+    weft_attention_options o = options ? *options : (weft_attention_options){0};
+    if (!o.heads) o.heads = 1;
+    return o;
+}
+
 static bool good_options(weft_graph *g, const char *name, weft_value query, weft_value memory,
                          const weft_attention_options *o)
 {
@@ -149,11 +157,7 @@ weft_value weft_layer_attention(weft_graph *graph, const char *name, weft_value 
                                 weft_attention_parts *parts)
 {
     weft_graph *g = graph;
-    const weft_attention_options *o = options;
-    if (!o) {
-        weft_graph_fail(g, WEFT_BAD_ARGUMENT, "attention \"%s\": the options are NULL", name);
-        return WEFT_NO_VALUE;
-    }
+    const weft_attention_options all = filled(options), *o = &all;
     if (!good_options(g, name, query, memory, o)) return WEFT_NO_VALUE;
     weft_shape shape = weft_shape_of(g, query);
     weft_scope_push(g, "%s", name);
@@ -175,8 +179,8 @@ weft_value weft_layer_attention(weft_graph *graph, const char *name, weft_value 
 static bool good_cached(weft_graph *g, const char *name, weft_value x,
                         const weft_attention_options *o, const weft_cache *cache)
 {
-    if (!o || !cache) {
-        weft_graph_fail(g, WEFT_BAD_ARGUMENT, "attention \"%s\": options or cache are NULL", name);
+    if (!cache) {
+        weft_graph_fail(g, WEFT_BAD_ARGUMENT, "attention \"%s\": the cache is NULL", name);
         return false;
     }
     if (!good_options(g, name, x, x, o)) return false;
@@ -233,8 +237,8 @@ weft_value weft_layer_attention_step(weft_graph *graph, const char *name, weft_v
                                      const weft_attention_options *options, const weft_cache *cache)
 {
     weft_graph *g = graph;
-    if (!good_cached(g, name, x, options, cache)) return WEFT_NO_VALUE;
-    weft_attention_options o = *options;
+    weft_attention_options o = filled(options);
+    if (!good_cached(g, name, x, &o, cache)) return WEFT_NO_VALUE;
     weft_shape shape = weft_shape_of(g, x);
     int64_t kv_heads = o.kv_heads ? o.kv_heads : o.heads;
     o.causal = false;
@@ -259,8 +263,8 @@ weft_value weft_layer_attention_memorize(weft_graph *graph, const char *name, we
                                          const weft_cache *cache)
 {
     weft_graph *g = graph;
-    if (!good_cached(g, name, memory, options, cache)) return WEFT_NO_VALUE;
-    const weft_attention_options *o = options;
+    const weft_attention_options all = filled(options), *o = &all;
+    if (!good_cached(g, name, memory, o, cache)) return WEFT_NO_VALUE;
     heads h = {WEFT_NO_VALUE, WEFT_NO_VALUE, WEFT_NO_VALUE};
     weft_scope_push(g, "%s", name);
     project_memory(g, memory, o, o->kv_heads ? o->kv_heads : o->heads, &h);
@@ -282,8 +286,8 @@ weft_value weft_layer_attention_recall(weft_graph *graph, const char *name, weft
                                        const weft_cache *cache)
 {
     weft_graph *g = graph;
-    if (!good_cached(g, name, x, options, cache)) return WEFT_NO_VALUE;
-    const weft_attention_options *o = options;
+    const weft_attention_options all = filled(options), *o = &all;
+    if (!good_cached(g, name, x, o, cache)) return WEFT_NO_VALUE;
     weft_shape shape = weft_shape_of(g, x);
     int64_t kv_heads = o->kv_heads ? o->kv_heads : o->heads, head_dim = shape.dim[2] / o->heads;
     int64_t queries = cache->memories ? shape.dim[0] / cache->memories * shape.dim[1] : 0;
@@ -308,10 +312,13 @@ weft_value weft_layer_attention_recall(weft_graph *graph, const char *name, weft
 
 /* ---- Blocks ---- */
 
+static const weft_block_options block_defaults = {0};
+
 static weft_value norm(weft_graph *g, const char *name, weft_value x, const weft_block_options *o)
 {
-    return o->norm == WEFT_RMS_NORM ? weft_layer_rms_norm(g, name, x, o->eps)
-                                    : weft_layer_layer_norm(g, name, x, o->eps);
+    double eps = weft_option(o->eps, WEFT_NORM_EPS);
+    return o->norm == WEFT_RMS_NORM ? weft_layer_rms_norm(g, name, x, eps)
+                                    : weft_layer_layer_norm(g, name, x, eps);
 }
 
 /* What a sub-layer reads. */
@@ -350,11 +357,7 @@ weft_value weft_layer_block(weft_graph *graph, weft_value x, weft_value memory,
                             weft_value memory_mask, const weft_block_options *options)
 {
     weft_graph *g = graph;
-    const weft_block_options *o = options;
-    if (!o) {
-        weft_graph_fail(g, WEFT_BAD_ARGUMENT, "block: the options are NULL");
-        return WEFT_NO_VALUE;
-    }
+    const weft_block_options *o = options ? options : &block_defaults;
     bool recalls = o->cache && o->cache->memories > 0;
     weft_value y = look_back(g, before(g, "norm_attn", x, o), o);
     x = after(g, "norm_attn", x, y, o);
@@ -378,9 +381,10 @@ weft_value weft_layer_stack(weft_graph *graph, const char *scope, int64_t layers
         x = weft_layer_block(graph, x, memory, memory_mask, options);
         weft_scope_pop(graph);
     }
-    if (!options || options->place != WEFT_PRE_NORM) return x;
+    const weft_block_options *o = options ? options : &block_defaults;
+    if (o->place != WEFT_PRE_NORM) return x;
     weft_scope_push(graph, "%s", scope);
-    x = norm(graph, "norm", x, options);
+    x = norm(graph, "norm", x, o);
     weft_scope_pop(graph);
     return x;
 }
@@ -390,17 +394,16 @@ weft_value weft_layer_stack_memorize(weft_graph *graph, const char *scope, int64
 {
     weft_graph *g = graph;
     weft_value *done = layers > 0 ? calloc((size_t)layers, sizeof *done) : NULL;
-    if (!done || !options) {
-        weft_graph_fail(g, done ? WEFT_BAD_ARGUMENT : WEFT_NO_MEMORY,
-                        "stack \"%s\": no options or no memory for %lld layers", scope,
+    if (!done) {
+        weft_graph_fail(g, WEFT_NO_MEMORY, "stack \"%s\": no memory for %lld layers", scope,
                         (long long)layers);
-        free(done);
         return WEFT_NO_VALUE;
     }
-    weft_attention_options cross = cross_options(options, WEFT_NO_VALUE);
+    const weft_block_options *o = options ? options : &block_defaults;
+    weft_attention_options cross = cross_options(o, WEFT_NO_VALUE);
     for (int64_t i = 0; i < layers; i++) {
         weft_scope_push(g, "%s.%lld", scope, (long long)i);
-        done[i] = weft_layer_attention_memorize(g, "cross", memory, &cross, options->cache);
+        done[i] = weft_layer_attention_memorize(g, "cross", memory, &cross, o->cache);
         weft_scope_pop(g);
     }
     weft_value all = weft_group(g, done, (size_t)layers);

@@ -258,10 +258,10 @@ static bool make_batches(weft_batches *b)
 static bool check_options(const weft_corpus *corpus, const weft_batch_options *o, weft_error *error)
 {
     const char *wrong = NULL;
-    if (!corpus || !o) {
-        wrong = "there is no corpus or no options";
+    if (!corpus) {
+        wrong = "there is no corpus";
     } else if (o->n_lengths < 1 || o->n_lengths > WEFT_MOST_LENGTHS) {
-        wrong = "there must be 1 to 32 lengths";
+        wrong = "lengths are required, 1 to 32 of them";
     } else {
         for (size_t i = 0; i < o->n_lengths; i++)
             if (o->lengths[i] < (i ? o->lengths[i - 1] + 1 : 3) || o->lengths[i] > 1 << 20)
@@ -272,6 +272,9 @@ static bool check_options(const weft_corpus *corpus, const weft_batch_options *o
         for (int i = 0; i < 3; i++)
             if (special[i] < 0 || special[i] >= o->vocab)
                 wrong = "a special token is not in the vocabulary";
+        if (o->vocab < 1) wrong = "vocab is required: the number of ids";
+        if (!wrong && o->eos == o->pad)
+            wrong = "eos and pad are one token, so that no end would count in a loss";
         if (o->mode == WEFT_BATCH_MASKED &&
             (o->mask < 0 || o->mask >= o->vocab || o->first_id < 0 || o->first_id >= o->vocab))
             wrong = "the mask token or the first id is not in the vocabulary";
@@ -294,23 +297,23 @@ static bool check_ids(const weft_corpus *c, int64_t vocab, weft_error *error)
 weft_batches *weft_batches_new(const weft_corpus *corpus, const weft_batch_options *options,
                                weft_error *error)
 {
+    static const weft_batch_options defaults = {0};
+    const weft_batch_options *o = options ? options : &defaults;
     if (error) memset(error, 0, sizeof *error);
-    if (!check_options(corpus, options, error) || !check_ids(corpus, options->vocab, error))
-        return NULL;
+    if (!check_options(corpus, o, error) || !check_ids(corpus, o->vocab, error)) return NULL;
     weft_batches *b = calloc(1, sizeof *b);
     if (b) {
-        b->o = *options;
+        b->o = *o;
         if (b->o.mask_share == 0) b->o.mask_share = 0.15;
         b->corpus = corpus;
     }
-    bool blocks = options->mode == WEFT_BATCH_BLOCKS;
+    bool blocks = o->mode == WEFT_BATCH_BLOCKS;
     if (!b || !(blocks ? make_stream(b) : make_rows(b)) || !make_batches(b)) {
         weft_error_set(error, WEFT_NO_MEMORY, "batches", "out of memory");
     } else if (!b->n_batches) {
         weft_error_set(error, WEFT_BAD_ARGUMENT, "batches",
                        "no sequence of up to %d tokens: %zu are longer, %zu empty",
-                       options->lengths[options->n_lengths - 1], b->counts.left_out,
-                       b->counts.empty);
+                       o->lengths[o->n_lengths - 1], b->counts.left_out, b->counts.empty);
     } else {
         weft_batches_start(b, 0);
         return b;

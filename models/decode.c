@@ -284,6 +284,20 @@ static stage *stage_for(weft_decoder *d, sizes z)
 
 /* ---- The decoder ---- */
 
+/* The options with what zeros stand for. */
+static weft_decoder_options filled(const weft_model *model, const double *values,
+                                   const weft_decoder_options *options)
+{
+    weft_decoder_options o = options ? *options : (weft_decoder_options){0};
+    int64_t most = weft_model_most_positions(model, values);
+    if (most > WEFT_DECODER_LEN) most = WEFT_DECODER_LEN;
+    if (!o.sentences) o.sentences = 1;
+    if (!o.beams) o.beams = 1;
+    if (!o.most_len) o.most_len = most;
+    if (!o.most_source) o.most_source = most;
+    return o;
+}
+
 static weft_status check_options(const weft_model *model, const double *values,
                                  const weft_decoder_options *o, weft_error *error)
 {
@@ -385,12 +399,13 @@ weft_decoder *weft_decoder_new(const weft_model *model, const double *values,
                                const weft_params *params, const weft_decoder_options *options,
                                weft_error *error)
 {
-    if (!model || !values || !params || !options) {
+    if (!model || !values || !params) {
         weft_error_set(error, WEFT_BAD_ARGUMENT, "decoder",
-                       "the model, its values, the parameters or the options are NULL");
+                       "the model, its values or the parameters are NULL");
         return NULL;
     }
-    if (check_options(model, values, options, error) != WEFT_OK) return NULL;
+    const weft_decoder_options o = filled(model, values, options);
+    if (check_options(model, values, &o, error) != WEFT_OK) return NULL;
     weft_decoder *d = calloc(1, sizeof *d);
     if (!d) {
         weft_error_set(error, WEFT_NO_MEMORY, "decoder", "no memory");
@@ -398,11 +413,11 @@ weft_decoder *weft_decoder_new(const weft_model *model, const double *values,
     }
     d->model = model;
     memcpy(d->values, values, model->n_options * sizeof *values);
-    d->o = *options;
-    d->rows = options->sentences * options->beams;
-    d->live = options->sentences;
+    d->o = o;
+    d->rows = o.sentences * o.beams;
+    d->live = o.sentences;
     d->has_source = option_at(model, "source_len") < model->n_options;
-    d->has_steps = !options->recompute && model->step && (!d->has_source || model->encode);
+    d->has_steps = !o.recompute && model->step && (!d->has_source || model->encode);
     if (make(d, params)) return d;
     weft_error_set(error, d->error.status, d->error.where, "%s", d->error.message);
     weft_decoder_free(d);

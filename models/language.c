@@ -8,7 +8,7 @@ static weft_value transform(weft_graph *g, const weft_text_config *c, weft_value
 {
     weft_scope_push(g, "head");
     x = weft_layer_linear(g, "linear", x, c->d_model, true);
-    x = weft_layer_layer_norm(g, "norm", weft_gelu(g, x), c->block.eps);
+    x = weft_layer_layer_norm(g, "norm", weft_gelu(g, x), weft_option(c->block.eps, WEFT_NORM_EPS));
     weft_scope_pop(g);
     return x;
 }
@@ -26,7 +26,8 @@ weft_status weft_language_model(weft_graph *graph, const weft_language_config *c
     io->target_out = weft_input(g, "target_out", WEFT_I32, WEFT_SHAPE(text.batch, c->length));
     weft_value table = weft_layer_table(g, "embedding", text.dtype, c->vocab, text.d_model);
     weft_value x = text_embed(g, &text, table, io->target_in, "positions");
-    if (c->norm_embeddings) x = weft_layer_layer_norm(g, "norm_embedding", x, block.eps);
+    if (c->norm_embeddings)
+        x = weft_layer_layer_norm(g, "norm_embedding", x, weft_option(block.eps, WEFT_NORM_EPS));
     if (!block.attention.causal) block.attention.mask = text_padding(g, &text, io->target_in);
     x = weft_layer_stack(g, "layer", c->layers, weft_dropout(g, x, text.dropout), WEFT_NO_VALUE,
                          WEFT_NO_VALUE, &block);
@@ -63,7 +64,8 @@ weft_status weft_language_step(weft_graph *graph, const weft_language_config *co
     weft_value table = weft_layer_table(g, "embedding", text.dtype, c->vocab, text.d_model);
     weft_value x =
         text_embed_at(g, &text, table, io->token, "positions", io->position, io->key_len);
-    if (c->norm_embeddings) x = weft_layer_layer_norm(g, "norm_embedding", x, block.eps);
+    if (c->norm_embeddings)
+        x = weft_layer_layer_norm(g, "norm_embedding", x, weft_option(block.eps, WEFT_NORM_EPS));
     x = weft_layer_stack(g, "layer", c->layers, x, WEFT_NO_VALUE, WEFT_NO_VALUE, &block);
     io->updated = x;
     x = weft_slice(g, x, 1, io->count - 1, io->count, 1);

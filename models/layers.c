@@ -67,19 +67,18 @@ static weft_value activate(weft_graph *g, weft_value x, weft_activation activati
 }
 
 weft_value weft_layer_feed_forward(weft_graph *graph, const char *name, weft_value x,
-                                   const weft_feed_forward_options *o)
+                                   const weft_feed_forward_options *options)
 {
+    static const weft_feed_forward_options defaults = {0};
+    const weft_feed_forward_options *o = options ? options : &defaults;
     weft_graph *g = graph;
-    if (!o) {
-        weft_graph_fail(g, WEFT_BAD_ARGUMENT, "feed-forward \"%s\": the options are NULL", name);
-        return WEFT_NO_VALUE;
-    }
+    int64_t width = weft_dim(g, x, -1), d_ff = o->d_ff ? o->d_ff : 4 * width;
     weft_scope_push(g, "%s", name);
-    weft_value h = weft_layer_linear(g, o->gated ? "gate" : "in", x, o->d_ff, o->bias);
+    weft_value h = weft_layer_linear(g, o->gated ? "gate" : "in", x, d_ff, o->bias);
     h = activate(g, h, o->activation);
-    if (o->gated) h = weft_mul(g, h, weft_layer_linear(g, "in", x, o->d_ff, o->bias));
+    if (o->gated) h = weft_mul(g, h, weft_layer_linear(g, "in", x, d_ff, o->bias));
     h = weft_dropout(g, weft_name(g, h, "hidden"), o->dropout);
-    weft_value y = weft_layer_linear(g, "out", h, weft_dim(g, x, -1), o->bias);
+    weft_value y = weft_layer_linear(g, "out", h, width, o->bias);
     weft_scope_pop(g);
     return y;
 }

@@ -211,21 +211,18 @@ weft_value weft_layer_recurrent_stack(weft_graph *graph, const char *name, weft_
                                       const weft_recurrent_stack_options *options,
                                       weft_recurrent_state *last)
 {
-    const weft_recurrent_stack_options *o = options;
-    if (!o) {
-        weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "recurrent stack \"%s\": the options are NULL",
-                        name);
-        return WEFT_NO_VALUE;
-    }
-    if (o->layers < 1 || o->layers > WEFT_RECURRENT_LAYERS || (o->bidirectional && hidden % 2)) {
+    static const weft_recurrent_stack_options defaults = {0};
+    const weft_recurrent_stack_options *o = options ? options : &defaults;
+    int64_t layers = o->layers ? o->layers : 1;
+    if (layers < 1 || layers > WEFT_RECURRENT_LAYERS || (o->bidirectional && hidden % 2)) {
         weft_graph_fail(graph, WEFT_BAD_ARGUMENT,
                         "recurrent stack \"%s\": takes 1 to %d layers of an even width if they go "
                         "both ways, got %lld of %lld",
-                        name, WEFT_RECURRENT_LAYERS, (long long)o->layers, (long long)hidden);
+                        name, WEFT_RECURRENT_LAYERS, (long long)layers, (long long)hidden);
         return WEFT_NO_VALUE;
     }
     weft_scope_push(graph, "%s", name);
-    for (int64_t i = 0; i < o->layers; i++) {
+    for (int64_t i = 0; i < layers; i++) {
         char layer[24];
         weft_recurrent_state end = {WEFT_NO_VALUE, WEFT_NO_VALUE};
         weft_recurrent_options one = {.mask = o->mask};

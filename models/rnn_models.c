@@ -90,7 +90,8 @@ weft_status weft_recurrent_language_model(weft_graph *graph,
     weft_graph *g = graph;
     if (!c || !io) return WEFT_BAD_ARGUMENT;
     *io = (weft_model_io){.vocab = c->vocab};
-    if (!tied_fits(g, c->tied, c->width, c->hidden)) return weft_graph_status(g);
+    if (!tied_fits(g, c->tied, c->width, c->hidden) || !layers_fit(g, c->layers))
+        return weft_graph_status(g);
     weft_text_config text = {.dtype = c->dtype,
                              .tied = c->tied,
                              .label_smoothing = c->label_smoothing,

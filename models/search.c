@@ -24,7 +24,8 @@
 typedef struct search {
     const weft_search_model *model;
     const weft_search_input *inputs;
-    const weft_search_options *o;
+    const weft_search_options *o; /* &filled */
+    weft_search_options filled;
     weft_error *error;
     int64_t rows, vocab, n; /* n: sentences that are there */
     int64_t width;          /* most tokens of a sequence, prefix included */
@@ -52,22 +53,35 @@ static bool refuse(weft_error *error, const char *message)
     return false;
 }
 
-static int64_t nbest_of(const weft_search_options *o)
+/* The options with what zeros stand for; `eos` is -1 if there is none. */
+static bool fill_options(search *s, const weft_search_options *options, weft_error *error)
 {
-    return o->nbest ? o->nbest : 1;
+    weft_search_options *o = &s->filled;
+    if (options) *o = *options;
+    if (!o->has_eos && o->eos > 0) {
+        weft_error_set(error, WEFT_BAD_ARGUMENT, "search", "eos is %d, but has_eos is false",
+                       o->eos);
+        return false;
+    }
+    if (!o->has_eos) o->eos = -1;
+    if (!o->nbest) o->nbest = 1;
+    if (o->temperature == 0) o->temperature = 1;
+    if (o->top_p == 0) o->top_p = 1;
+    s->o = o;
+    return true;
 }
 
 static bool check(const weft_search_model *model, const weft_search_input *inputs, size_t n,
                   const weft_search_options *o, weft_error *error)
 {
-    if (!model || !model->step || (n && !inputs) || !o)
-        return refuse(error, "the model, the inputs or the options are NULL");
+    if (!model || !model->step || (n && !inputs))
+        return refuse(error, "the model or the inputs are NULL");
     if (model->sentences < 1 || model->beams < 1 || model->vocab < 1 ||
         n > (size_t)model->sentences)
         return refuse(error, "more inputs than the model takes sentences, or it takes none");
-    if (o->eos < -1 || o->eos >= model->vocab || (o->n_banned && !o->banned))
+    if ((o->has_eos && o->eos < 0) || o->eos >= model->vocab || (o->n_banned && !o->banned))
         return refuse(error, "the end's id is not below the vocabulary");
-    if (o->min_len < 0 || o->no_repeat_ngram < 0 || o->nbest < 0 || nbest_of(o) > model->beams)
+    if (o->min_len < 0 || o->no_repeat_ngram < 0 || o->nbest < 0 || o->nbest > model->beams)
         return refuse(error, "a number is below 0, or nbest is more than the beams");
     if (!isfinite(o->alpha)) return refuse(error, "alpha is not finite");
     for (size_t i = 0; i < o->n_banned; i++)
@@ -159,9 +173,11 @@ static bool read_ahead(search *s)
 }
 
 static bool begin_search(search *s, const weft_search_model *model, const weft_search_input *inputs,
-                         size_t n, const weft_search_options *o, weft_error *error)
+                         size_t n, const weft_search_options *options, weft_error *error)
 {
-    *s = (search){.model = model, .inputs = inputs, .o = o, .error = error};
+    *s = (search){.model = model, .inputs = inputs, .error = error};
+    if (!fill_options(s, options, error)) return false;
+    const weft_search_options *o = s->o;
     if (!check(model, inputs, n, o, error)) return false;
     s->rows = model->sentences * model->beams;
     s->vocab = model->vocab;
@@ -171,7 +187,7 @@ static bool begin_search(search *s, const weft_search_model *model, const weft_s
         if (width > s->width) s->width = width;
     }
     size_t rows = (size_t)s->rows, vocab = (size_t)s->vocab, cells = rows * (size_t)s->width;
-    size_t each = (size_t)nbest_of(o);
+    size_t each = (size_t)o->nbest;
     s->sequences = zeros(cells, sizeof *s->sequences);
     s->spare = zeros(cells, sizeof *s->spare);
     s->parents = zeros(rows, sizeof *s->parents);
@@ -519,7 +535,7 @@ static weft_search_result *search_rows(const weft_search_model *model,
     row_search r = {.samples = samples};
     bool good = begin_search(&r.s, model, inputs, n, o, error);
     if (good) {
-        r.each = samples ? nbest_of(o) : 1;
+        r.each = samples ? r.s.o->nbest : 1;
         r.rows = zeros((size_t)r.s.rows, sizeof *r.rows);
         r.ids = zeros((size_t)r.s.vocab, sizeof *r.ids);
         r.probs = zeros((size_t)r.s.vocab, sizeof *r.probs);
@@ -544,8 +560,8 @@ weft_search_result *weft_search_sample(const weft_search_model *model,
                                        const weft_search_input *inputs, size_t n,
                                        const weft_search_options *options, weft_error *error)
 {
-    if (options && (!(options->temperature > 0) || !isfinite(options->temperature) ||
-                    !(options->top_p > 0) || options->top_p > 1 || options->top_k < 0)) {
+    if (options && (!(options->temperature >= 0) || !isfinite(options->temperature) ||
+                    !(options->top_p >= 0) || options->top_p > 1 || options->top_k < 0)) {
         refuse(error,
                "sampling needs a temperature above 0, top_p in (0, 1] and top_k of 0 or more");
         return NULL;
@@ -661,7 +677,7 @@ static double bound(const beam_search *b, int64_t sentence, int64_t length)
 static bool is_done(const beam_search *b, int64_t sentence, int64_t length)
 {
     const weft_search_options *o = b->s.o;
-    int64_t kept = b->n_ends[sentence], nbest = nbest_of(o);
+    int64_t kept = b->n_ends[sentence], nbest = o->nbest;
     if (length >= b->s.inputs[sentence].max_len) return true;
     if (o->stop == WEFT_STOP_FIRST && b->n_ended[sentence] >= b->beams) return true;
     return kept >= nbest &&
@@ -719,7 +735,7 @@ static bool run_beams(beam_search *b)
         }
     }
     for (int64_t i = 0; i < s->n; i++) {
-        int64_t each = nbest_of(s->o) < b->n_ends[i] ? nbest_of(s->o) : b->n_ends[i];
+        int64_t each = s->o->nbest < b->n_ends[i] ? s->o->nbest : b->n_ends[i];
         s->result->sentences = (size_t)i + 1;
         s->result->first[i + 1] = s->result->first[i];
         for (int64_t k = 0; k < each; k++) {

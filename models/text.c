@@ -101,7 +101,7 @@ void text_prepare(weft_graph *g, const weft_text_config *c, weft_value table, we
 
 void text_losses(weft_graph *g, const weft_text_config *c, weft_value logits, weft_model_io *io)
 {
-    weft_cross_entropy_options o = {.ignore_index = c->pad_id, .reduction = WEFT_REDUCE_MEAN};
+    weft_cross_entropy_options o = {.ignore_index = c->pad_id, .has_ignore_index = true};
     io->output = weft_name(g, logits, "logits");
     io->nll = weft_name(g, weft_cross_entropy(g, io->output, io->target_out, &o), "nll");
     io->loss = io->nll;

@@ -34,7 +34,7 @@ typedef struct planned {
 struct weft_trainer {
     weft_trainer_options o;
     double values[WEFT_MODEL_OPTIONS]; /* of the model's options */
-    char no_decay[1024];
+    weft_param_group *groups;          /* of the optimiser, and behind them its texts */
     weft_batches *batches;
     size_t n_batches;
     weft_params *params;
@@ -549,18 +549,42 @@ static weft_status plan_first(weft_trainer *t)
     return need(t, PLAN_SUM, shape) && need(t, PLAN_APPLY, shape) ? WEFT_OK : t->error.status;
 }
 
+/* Copies the optimiser's groups and texts, which every graph reads. */
+static weft_status keep_optimizer(weft_trainer *t)
+{
+    weft_optimizer *o = &t->o.optimizer;
+    size_t n = o->groups ? o->n_groups : 0, bytes = o->no_decay ? strlen(o->no_decay) + 1 : 0;
+    for (size_t i = 0; i < n; i++) bytes += o->groups[i].names ? strlen(o->groups[i].names) + 1 : 0;
+    t->groups = malloc(n * sizeof *t->groups + bytes + 1);
+    if (!t->groups) return out_of_memory(t);
+    char *text = (char *)(t->groups + n);
+    if (o->no_decay) {
+        size_t length = strlen(o->no_decay) + 1;
+        o->no_decay = memcpy(text, o->no_decay, length);
+        text += length;
+    }
+    for (size_t i = 0; i < n; i++) {
+        t->groups[i] = o->groups[i];
+        if (!t->groups[i].names) continue;
+        size_t length = strlen(t->groups[i].names) + 1;
+        t->groups[i].names = memcpy(text, t->groups[i].names, length);
+        text += length;
+    }
+    if (o->groups) o->groups = t->groups;
+    o->name = NULL; /* its states are known by the prefix "opt" */
+    o->guard = true;
+    return WEFT_OK;
+}
+
 /* Checks the options and takes those of the model. */
 static weft_status take_options(weft_trainer *t)
 {
     weft_trainer_options *o = &t->o;
     if (!o->accumulate) o->accumulate = 1;
-    o->optimizer.guard = true;
-    if (o->optimizer.no_decay) {
-        if (strlen(o->optimizer.no_decay) >= sizeof t->no_decay)
-            return fail(t, WEFT_TOO_LARGE, "trainer", "no_decay is too long");
-        strcpy(t->no_decay, o->optimizer.no_decay);
-        o->optimizer.no_decay = t->no_decay;
-    }
+    if (keep_optimizer(t) != WEFT_OK) return t->error.status;
+    if (!(o->schedule.peak > 0))
+        return fail(t, WEFT_BAD_ARGUMENT, "trainer",
+                    "schedule.peak, the learning rate, is required");
     if (!(o->ema >= 0 && o->ema < 1))
         return fail(t, WEFT_BAD_ARGUMENT, "trainer", "the decay of the average is 0 up to below 1");
     weft_status status =
@@ -681,6 +705,7 @@ void weft_trainer_free(weft_trainer *trainer)
     free(trainer->plans);
     for (int i = 0; i < 3; i++) free(trainer->ids[i]);
     free(trainer->arena);
+    free(trainer->groups);
     weft_params_free(trainer->averaged);
     free(trainer);
 }

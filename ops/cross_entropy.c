@@ -335,15 +335,19 @@ const weft_op weft_op_cross_entropy_grad = {
 weft_value weft_cross_entropy(weft_graph *graph, weft_value logits, weft_value targets,
                               const weft_cross_entropy_options *options)
 {
-    cross_entropy_attr attr;
-    memset(&attr, 0, sizeof attr);
-    if (!options) {
-        weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "cross_entropy: the options are NULL");
+    static const weft_cross_entropy_options defaults = {0};
+    const weft_cross_entropy_options *o = options ? options : &defaults;
+    if (!o->has_ignore_index && o->ignore_index > 0) {
+        weft_graph_fail(graph, WEFT_BAD_ARGUMENT,
+                        "cross_entropy: ignore_index is %lld, but has_ignore_index is false",
+                        (long long)o->ignore_index);
         return WEFT_NO_VALUE;
     }
-    attr.ignore_index = options->ignore_index;
-    attr.smoothing = options->label_smoothing;
-    attr.sum = options->reduction == WEFT_REDUCE_SUM;
+    cross_entropy_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.ignore_index = o->has_ignore_index ? o->ignore_index : INT64_MIN; /* no target is that */
+    attr.smoothing = o->label_smoothing;
+    attr.sum = o->reduction == WEFT_REDUCE_SUM;
     return weft_apply(graph, &weft_op_cross_entropy, &attr, (weft_value[]){logits, targets}, 2,
                       NULL);
 }

@@ -243,28 +243,35 @@ weft_value weft_blend(weft_graph *graph, weft_value state, weft_value value, wef
                       NULL);
 }
 
-static bool has_options(weft_graph *graph, const void *options, const char *op)
+/* Fails unless x is in [0, end). */
+static bool in_range(weft_graph *graph, const char *op, const char *option, double x, double end)
 {
-    if (!options) weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "%s: the options are NULL", op);
-    return options != NULL;
+    if (x >= 0 && x < end) return true;
+    weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "%s: %s is %g, it must be in [0, %g)", op, option, x,
+                    end);
+    return false;
 }
 
 weft_value weft_sgd_update(weft_graph *graph, weft_value param, weft_value buf, weft_value grad,
                            weft_value lr, weft_value scale, const weft_sgd_options *options)
 {
+    static const weft_sgd_options defaults = {0};
+    const weft_sgd_options *o = options ? options : &defaults;
     weft_value in[5] = {param};
     size_t n = 1;
     sgd_attr attr;
     memset(&attr, 0, sizeof attr);
-    if (!has_options(graph, options, "sgd_update")) return WEFT_NO_VALUE;
-    if (options->momentum != 0 && !weft_is_value(buf)) {
+    attr.o.momentum = weft_option(o->momentum, 0);
+    attr.o.weight_decay = weft_option(o->weight_decay, 0);
+    attr.o.nesterov = o->nesterov;
+    if (!in_range(graph, "sgd_update", "momentum", attr.o.momentum, INFINITY) ||
+        !in_range(graph, "sgd_update", "weight_decay", attr.o.weight_decay, INFINITY))
+        return WEFT_NO_VALUE;
+    if (attr.o.momentum != 0 && !weft_is_value(buf)) {
         weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "sgd_update: momentum %g needs a buffer",
-                        options->momentum);
+                        attr.o.momentum);
         return WEFT_NO_VALUE;
     }
-    attr.o.momentum = options->momentum;
-    attr.o.weight_decay = options->weight_decay;
-    attr.o.nesterov = options->nesterov;
     attr.scaled = weft_is_value(scale);
     if (weft_is_value(buf)) in[n++] = buf;
     in[n++] = grad;
@@ -278,14 +285,20 @@ weft_value weft_adam_update(weft_graph *graph, weft_value param, weft_value m, w
                             weft_value grad, weft_value lr, weft_value t, weft_value scale,
                             const weft_adam_options *options)
 {
+    static const weft_adam_options defaults = {0};
+    const weft_adam_options *o = options ? options : &defaults;
     adam_attr attr;
     memset(&attr, 0, sizeof attr);
-    if (!has_options(graph, options, "adam_update")) return WEFT_NO_VALUE;
-    attr.o.beta1 = options->beta1;
-    attr.o.beta2 = options->beta2;
-    attr.o.eps = options->eps;
-    attr.o.weight_decay = options->weight_decay;
-    attr.o.decoupled = options->decoupled;
+    attr.o.beta1 = weft_option(o->beta1, 0.9);
+    attr.o.beta2 = weft_option(o->beta2, 0.98);
+    attr.o.eps = weft_option(o->eps, 1e-9);
+    attr.o.weight_decay = weft_option(o->weight_decay, 0);
+    attr.o.decoupled = o->decoupled;
+    if (!in_range(graph, "adam_update", "beta1", attr.o.beta1, 1) ||
+        !in_range(graph, "adam_update", "beta2", attr.o.beta2, 1) ||
+        !in_range(graph, "adam_update", "eps", attr.o.eps, INFINITY) ||
+        !in_range(graph, "adam_update", "weight_decay", attr.o.weight_decay, INFINITY))
+        return WEFT_NO_VALUE;
     attr.scaled = weft_is_value(scale);
     return weft_apply(graph, &weft_op_adam_update, &attr,
                       (weft_value[]){param, m, v, grad, lr, t, scale}, attr.scaled ? 7 : 6, NULL);

@@ -511,6 +511,7 @@ static void test_exhaustive(void)
             weft_error error = {0};
             weft_search_input in = {.prefix = &begin, .prefix_len = 1, .max_len = 5};
             weft_search_options o = {.eos = 3,
+                                     .has_eos = true,
                                      .nbest = 20,
                                      .penalty = penalties[p].penalty,
                                      .alpha = penalties[p].alpha,
@@ -572,6 +573,7 @@ static void test_beam_of_one(void)
         weft_search_input in[3];
         weft_error error = {0};
         weft_search_options o = {.eos = 3,
+                                 .has_eos = true,
                                  .alpha = 0.6,
                                  .banned = banned,
                                  .n_banned = seed % 2,
@@ -623,7 +625,7 @@ static void test_search_refusals(void)
     const int32_t begin = 1;
     weft_search_model model = made_up_model(&m, 1, 2, 5, 3);
     weft_search_input in = {.prefix = &begin, .prefix_len = 1, .max_len = MOST_LEN + 1};
-    weft_search_options o = {.eos = 4};
+    weft_search_options o = {.eos = 4, .has_eos = true};
     weft_error error = {0};
     CU_ASSERT_PTR_NULL(weft_search_beam(&model, &in, 1, &o, &error));
     CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "the model has 12 positions"));
@@ -631,14 +633,18 @@ static void test_search_refusals(void)
     o.nbest = 3;
     CU_ASSERT_PTR_NULL(weft_search_beam(&model, &in, 1, &o, NULL));
     o.nbest = 0;
-    CU_ASSERT_PTR_NULL(weft_search_sample(&model, &in, 1, &o, NULL)); /* no temperature */
+    o.temperature = -0.5;
+    CU_ASSERT_PTR_NULL(weft_search_sample(&model, &in, 1, &o, NULL));
+    o.temperature = 0;
     CU_ASSERT_PTR_NULL(weft_search_greedy(&model, &in, 2, &o, NULL)); /* two of one */
     const int32_t outside = 5;
     in.prefix = &outside;
     CU_ASSERT_PTR_NULL(weft_search_greedy(&model, &in, 1, &o, NULL));
     in.prefix = &begin;
     m.broken = true;
-    o.eos = -1;
+    o.has_eos = false;
+    CU_ASSERT_PTR_NULL(weft_search_greedy(&model, &in, 1, &o, NULL)); /* an end that is not read */
+    o.eos = 0;
     error = (weft_error){0};
     CU_ASSERT_PTR_NULL(weft_search_beam(&model, &in, 1, &o, &error));
     CU_ASSERT_EQUAL(error.status, WEFT_IO);
@@ -698,8 +704,12 @@ static void test_frequencies(void)
     for (int t = 0; t < 2; t++) {
         double logs[5], probs[5], counts[5] = {0}, sum = 0;
         int32_t ids[5];
-        weft_search_options o = {
-            .eos = 4, .nbest = 64, .temperature = temperatures[t], .top_p = 1, .seed = 99};
+        weft_search_options o = {.eos = 4,
+                                 .has_eos = true,
+                                 .nbest = 64,
+                                 .temperature = temperatures[t],
+                                 .top_p = 1,
+                                 .seed = 99};
         made_up_row(&(made_up){.vocab = 5, .spread = 3}, hash_on(3, begin), logs);
         weft_sample_candidates(logs, 5, o.temperature, 0, 1, ids, probs);
         for (int round = 0; round < 4; round++) {
@@ -751,6 +761,7 @@ static weft_search_result *decode_lines(subject *s, const int *lines, size_t n, 
     weft_decoder *d = weft_decoder_new(s->model, s->values, s->params, &o, error);
     if (!d) return NULL;
     weft_search_options options = {.eos = 3,
+                                   .has_eos = true,
                                    .banned = banned,
                                    .n_banned = 3,
                                    .nbest = 4,

@@ -21,7 +21,10 @@ static weft_value entropy(weft_graph *g, const weft_value *x, int64_t ignore, do
                           weft_reduction reduction)
 {
     return weft_cross_entropy(g, x[0], x[1],
-                              &(weft_cross_entropy_options){ignore, smoothing, reduction});
+                              &(weft_cross_entropy_options){.ignore_index = ignore,
+                                                            .has_ignore_index = ignore >= 0,
+                                                            .label_smoothing = smoothing,
+                                                            .reduction = reduction});
 }
 static weft_value transposed(weft_graph *g, weft_value x)
 {

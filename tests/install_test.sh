@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Installs into a prefix of its own, then builds and runs programs there with nothing but what
-# pkg-config says: a small one, and those that stand in documents, as they stand there.
+# Installs into a prefix of its own, then builds programs there with nothing but what pkg-config
+# says, as C11 and as C++17: a small one, those that stand in documents, as they stand there, and the
+# examples. Runs them built by one compiler of each language; clang, if it is here, compiles them
+# too. Each public header is compiled alone.
 # Usage: install_test.sh BUILD_FOLDER
 set -euo pipefail
 build=$1
@@ -8,37 +10,109 @@ source=$(realpath "$(dirname "$0")/..")
 prefix=$(mktemp -d)
 trap 'rm -rf "$prefix"' EXIT
 DESTDIR="$prefix" meson install -C "$build" --no-rebuild >/dev/null
-root=$(dirname "$(find "$prefix" -name weft.pc)")
-cat >"$prefix/first.c" <<'C'
+PKG_CONFIG_PATH=$(dirname "$(find "$prefix" -name weft.pc)")
+export PKG_CONFIG_PATH PKG_CONFIG_SYSROOT_DIR=$prefix
+read -ra cflags <<<"$(pkg-config --cflags weft)"
+read -ra libs <<<"$(pkg-config --libs weft)"
+library=$(dirname "$(find "$prefix" -name 'libweft.so')")
+warnings=(-Wall -Wextra -pedantic -Werror)
+
+# `cc` may be a wrapper and its arguments ("ccache gcc").
+runners=("${CC:-cc} -std=c11 -x c" "${CXX:-c++} -std=c++17 -x c++") checkers=()
+if command -v clang >/dev/null; then checkers+=("clang -std=c11 -x c"); fi
+if command -v clang++ >/dev/null; then checkers+=("clang++ -std=c++17 -x c++"); fi
+
+# compile_as COMPILER_AND_LANGUAGE ARGUMENT ...
+compile_as()
+{
+    local compiler
+    read -ra compiler <<<"$1"
+    shift
+    "${compiler[@]}" "${warnings[@]}" "${cflags[@]}" "$@"
+}
+
+# run_as_all FILE OUTPUT: compiles FILE in all ways, and runs it; prints nothing unless that fails
+# or the output does not begin with OUTPUT.
+run_as_all()
+{
+    local file=$1 wanted=$2 language
+    for language in ${checkers[@]+"${checkers[@]}"}; do
+        compile_as "$language" -fsyntax-only "$file" || { echo "$file: $language"; exit 1; }
+    done
+    for language in "${runners[@]}"; do
+        compile_as "$language" "$file" -x none "${libs[@]}" -o program
+        LD_LIBRARY_PATH=$library OMP_NUM_THREADS=1 ./program >output ||
+            { echo "$file failed: $language"; exit 1; }
+        case $(cat output) in
+        "$wanted"*) ;;
+        *) echo "$file printed '$(cat output)', not '$wanted': $language"; exit 1 ;;
+        esac
+    done
+}
+
+cd "$prefix"
+headers=0
+for header in $(find "$prefix" -path '*/include/weft/*.h' -printf '%f\n' | sort); do
+    echo "#include <weft/$header>" >header.c
+    for language in "${runners[@]}" ${checkers[@]+"${checkers[@]}"}; do
+        compile_as "$language" -fsyntax-only header.c ||
+            { echo "<weft/$header> alone does not compile: $language"; exit 1; }
+    done
+    headers=$((headers + 1))
+done
+[ "$headers" -ge 9 ] || { echo "only $headers headers are installed"; exit 1; }
+
+# Every macro of the headers that makes a value, in expressions and as initialisers.
+cat >first.c <<'C'
 #include <weft/weft.h>
+static int calls;
+static weft_value counted(weft_value v)
+{
+    calls++;
+    return v;
+}
 int main(void)
 {
+    const int rows = 3;
+    const int64_t columns = 4;
     weft_graph *g = weft_graph_new();
-    weft_value x = weft_fill(g, WEFT_F32, WEFT_SHAPE(3, 4), 2.0);
-    weft_value y = weft_sum(g, weft_matmul(g, x, weft_transpose(g, x, 0, 1)), WEFT_ALL_AXES, false);
-    weft_plan *plan = weft_plan_new(g, &y, 1, NULL, NULL);
-    weft_session *s = weft_session_new(plan, NULL, NULL, NULL);
+    weft_error error = WEFT_NO_ERROR;
+    weft_value x = weft_fill(g, WEFT_F32, WEFT_SHAPE(rows, columns), 2.0), none = WEFT_NO_VALUE;
+    weft_value w = weft_param(g, "w", WEFT_F32, WEFT_SHAPE(3), WEFT_INIT_ZEROS);
+    weft_param(g, "one", WEFT_F32, WEFT_SCALAR, WEFT_INIT_ONES);
+    weft_param(g, "xavier", WEFT_F32, WEFT_SHAPE((size_t)2, 3), WEFT_INIT_XAVIER);
+    weft_value y = weft_matmul(g, x, weft_transpose(g, x, 0, 1));
+    y = weft_sum(g, weft_sum(g, weft_add(g, y, w), WEFT_AXES(0, -1), true), WEFT_ALL_AXES, false);
+    weft_optimizer adam = WEFT_ADAM_DEFAULT, adamw = WEFT_ADAMW_DEFAULT;
+    weft_optimizer sgd = WEFT_DEFAULTS(weft_optimizer);
+    weft_session_options one = WEFT_DEFAULTS(weft_session_options);
+    one.threads = 1;
+    adam = adamw;
+    sgd.name = "sgd";
+    adam.adam.beta1 = WEFT_ZERO;
+    if (weft_is_value(none) || adam.kind != WEFT_ADAMW || error.status != WEFT_OK) return 1;
+    weft_value step = weft_train_step(g, y, &w, 1, weft_scalar(g, WEFT_F32, 0), &sgd, NULL);
+    weft_plan *plan = weft_plan_new(g, WEFT_VALUES(y, counted(step)), NULL, &error);
+    weft_params *store = weft_params_new();
+    if (calls != 1 || weft_params_init(store, g, 1, &error) != WEFT_OK) return 1;
+    weft_session *s = weft_session_new(plan, store, &one, &error);
     float sum = 0;
     if (weft_run(s) != WEFT_OK || weft_fetch(s, y, &sum, sizeof sum) != WEFT_OK) return 1;
-    weft_session_free(s), weft_plan_free(plan), weft_graph_free(g);
-    return printf("%g\n", sum) < 0;
+    weft_session_free(s), weft_plan_free(plan), weft_params_free(store), weft_graph_free(g);
+    return printf("%g\n", (double)sum) < 0;
 }
 C
-export PKG_CONFIG_PATH=$root PKG_CONFIG_SYSROOT_DIR=$prefix
-# shellcheck disable=SC2046
-${CC:-cc} -Wall -Werror "$prefix/first.c" $(pkg-config --cflags --libs weft) -o "$prefix/first"
-library=$(dirname "$(find "$prefix" -name 'libweft.so')")
-got=$(LD_LIBRARY_PATH=$library "$prefix/first")
-[ "$got" = 144 ] || { echo "the installed program printed '$got', not 144"; exit 1; }
-echo "installed, linked and run: $got"
+run_as_all first.c 144
+echo "installed, linked and run: $(cat output)"
 
 # The first block of C in a document.
-cd "$prefix"
 for document in README.md docs/new-architecture.md; do
     sed -n '/^```c$/,/^```$/p' "$source/$document" | sed -e '1d' -e '/^```$/,$d' >document.c
     [ -s document.c ] || { echo "$document has no program"; exit 1; }
-    # shellcheck disable=SC2046
-    ${CC:-cc} -Wall -Wextra -Werror document.c $(pkg-config --cflags --libs weft) -o document
-    LD_LIBRARY_PATH=$library ./document || { echo "the program of $document failed"; exit 1; }
+    run_as_all document.c ""
 done
 grep -q "digraph weft" mixer.dot || { echo "the mixer is not drawn"; exit 1; }
+for example in "$source"/tests/examples/*.c; do
+    rm -f counting.safetensors
+    run_as_all "$example" ""
+done

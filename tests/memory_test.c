@@ -92,8 +92,7 @@ static weft_status small_train_step(const char *path)
     weft_value h =
         weft_layer_norm(g, weft_embedding(g, table, ids, -1), WEFT_NO_VALUE, WEFT_NO_VALUE, 1e-5);
     weft_value logits = weft_einsum(g, "ij,jk->ik", weft_gelu(g, h), w);
-    weft_cross_entropy_options ce = {.ignore_index = -1};
-    weft_value loss = weft_cross_entropy(g, logits, targets, &ce);
+    weft_value loss = weft_cross_entropy(g, logits, targets, NULL);
     weft_value lr = weft_scalar(g, WEFT_F32, 0.01);
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
     weft_value params[2] = {table, w};

@@ -172,8 +172,7 @@ static void test_optimum(void)
         memcpy(copy, items, sizeof copy);
         exhaustive e = {.items = copy, .n = n, .peak = peak(items, n, 1), .best = SIZE_MAX};
         lay(&e, 0, 0, 0);
-        weft_pack_options options = WEFT_PACK_DEFAULT;
-        CU_ASSERT_EQUAL_FATAL(weft_pack(items, n, &options, &result, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL_FATAL(weft_pack(items, n, NULL, &result, NULL), WEFT_OK);
         searched += result.nodes > 0;
         above += e.best > result.lower_bound_bytes;
         if (!is_packing(items, n, 1, &result) || result.arena_bytes != e.best ||
@@ -203,7 +202,7 @@ static void test_random_lists(void)
         if (round % 3 == 0) options.capacity = bound + bound / 50;
         CU_ASSERT_EQUAL(weft_pack(items, n, &options, &a, NULL), WEFT_OK);
         CU_ASSERT_EQUAL(weft_pack(again, n, &options, &b, NULL), WEFT_OK);
-        options.node_budget = 0;
+        options.best_fit_only = true;
         CU_ASSERT_EQUAL(weft_pack(plain, n, &options, &c, NULL), WEFT_OK);
         CU_ASSERT_TRUE(is_packing(items, n, alignment, &a));
         CU_ASSERT_TRUE(is_packing(plain, n, alignment, &c));
@@ -289,10 +288,11 @@ static void test_instances(void)
         snprintf(path, sizeof path, "%s/minimalloc/%c.1048576.csv", WEFT_DATA_DIR, *name);
         size_t n = read_items(path, items);
         CU_ASSERT_EQUAL_FATAL(n, counts[*name - 'A']);
-        weft_pack_options options = {.capacity = 1048576};
+        weft_pack_options options = {.capacity = 1048576, .best_fit_only = true};
         weft_pack_result result;
         CU_ASSERT_EQUAL(weft_pack(items, n, &options, &result, NULL), WEFT_OK);
         CU_ASSERT_TRUE(result.arena_bytes > options.capacity && result.end == WEFT_PACK_BUDGET);
+        options.best_fit_only = false;
         options.node_budget = 1000000;
         CU_ASSERT_EQUAL(weft_pack(items, n, &options, &result, NULL), WEFT_OK);
         CU_ASSERT_TRUE(is_packing(items, n, 1, &result));

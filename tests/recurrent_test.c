@@ -53,6 +53,7 @@ static void build_case(layer_case *c, weft_recurrent_kind kind)
         snprintf(c->names[i], sizeof c->names[i], "%s.out%zu", c->name, i);
     }
     c->n_wrt = weft_graph_params(c->g, c->wrt, MOST_PARAMS);
+    CU_ASSERT_TRUE_FATAL(c->n_wrt + 3 <= MOST_PARAMS);
     c->wrt[c->n_wrt++] = x;
     c->wrt[c->n_wrt++] = o.initial.h;
     if (kind == WEFT_LSTM) c->wrt[c->n_wrt++] = o.initial.c;
@@ -488,7 +489,8 @@ static void test_refusals(void)
     weft_graph_free(g);
     g = weft_graph_new();
     x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(2, 3, 4));
-    CU_ASSERT_FALSE(weft_is_value(weft_layer_recurrent_stack(g, "s", WEFT_GRU, x, 4, NULL, NULL)));
+    weft_recurrent_stack_options none = {.layers = -1};
+    CU_ASSERT_FALSE(weft_is_value(weft_layer_recurrent_stack(g, "s", WEFT_GRU, x, 4, &none, NULL)));
     CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_ARGUMENT);
     weft_graph_free(g);
 }

@@ -119,6 +119,7 @@ static weft_check_result check_at(const weft_model *model, uint64_t seed)
     weft_value wrt[MOST_PARAMS + 2];
     rig_build(&r, model->name, model->small, "f64=1", true);
     size_t n = weft_graph_params(r.g, wrt, MOST_PARAMS);
+    CU_ASSERT_TRUE_FATAL(n <= MOST_PARAMS);
     if (weft_is_value(r.io.input)) wrt[n++] = r.io.input;
     if (weft_is_value(r.io.memory)) wrt[n++] = r.io.memory;
     CU_ASSERT_EQUAL_FATAL(weft_params_init(r.store, r.g, seed, &error), WEFT_OK);

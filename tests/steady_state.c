@@ -47,10 +47,9 @@ int main(void)
         fprintf(stderr, "%s: %s\n", error.where, error.message);
         return 1;
     }
-    weft_value params[512], lr = weft_scalar(g, WEFT_F32, 1e-3);
-    size_t n = weft_graph_params(g, params, 512);
+    weft_value lr = weft_scalar(g, WEFT_F32, 1e-3);
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
-    weft_value step = weft_train_step(g, io.loss, params, n, lr, &adam, NULL);
+    weft_value step = weft_train_step(g, io.loss, NULL, 0, lr, &adam, NULL);
     weft_params *store = weft_params_new();
     weft_value targets[2] = {io.loss, step};
     weft_plan *plan = weft_plan_new(g, targets, 2, NULL, &error);

@@ -19,6 +19,8 @@
     X(ops) \
     X(attention) \
     X(autograd) \
+    X(optimizer) \
+    X(options) \
     X(params) \
     X(header) \
     X(train) \

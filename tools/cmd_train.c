@@ -85,6 +85,12 @@ static bool fix_model_options(training *t)
 
 /* ---- The trainer ---- */
 
+/* A zero of a recipe is zero, where an option of the library would be the default. */
+static double exactly(double x)
+{
+    return x == 0 ? WEFT_ZERO : x;
+}
+
 static weft_trainer_options trainer_options(const recipe *r)
 {
     return (weft_trainer_options){
@@ -94,8 +100,8 @@ static weft_trainer_options trainer_options(const recipe *r)
         .optimizer = {.kind = (weft_optimizer_kind)r->optimizer_kind,
                       .sgd = {r->optimizer_momentum, r->optimizer_weight_decay,
                               r->optimizer_nesterov},
-                      .adam = {r->optimizer_beta1, r->optimizer_beta2, r->optimizer_eps,
-                               r->optimizer_weight_decay, false},
+                      .adam = {exactly(r->optimizer_beta1), exactly(r->optimizer_beta2),
+                               exactly(r->optimizer_eps), r->optimizer_weight_decay, false},
                       .max_norm = r->optimizer_clip,
                       .no_decay = r->optimizer_no_decay},
         .schedule = {(weft_schedule_kind)r->schedule_kind, r->schedule_lr, r->schedule_floor,

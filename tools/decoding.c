@@ -24,6 +24,7 @@ static bool no_memory(decoding *d)
 static weft_search_options search_options(const decoding_args *a)
 {
     return (weft_search_options){.eos = SPM_EOS,
+                                 .has_eos = true,
                                  .min_len = a->min_length,
                                  .no_repeat_ngram = a->no_repeat,
                                  .temperature = a->temperature,

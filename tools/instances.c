@@ -172,7 +172,7 @@ static bool pack_file(const char *folder, const char *name, double seconds, cJSO
     if (!file) return tool_fail_text(path, "cannot be read: %s", strerror(errno)), false;
     bool good = read_lines(path, file, &in);
     fclose(file);
-    weft_pack_options options = WEFT_PACK_DEFAULT;
+    weft_pack_options options = {0};
     weft_pack_result result;
     weft_error error = {0};
     options.capacity = in.bytes;

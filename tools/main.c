@@ -132,17 +132,9 @@ double tool_real(const char *text, const char *what, double least, double most,
 static weft_status build_step(built_model *m)
 {
     weft_graph *g = m->graph;
-    size_t n = weft_graph_params(g, NULL, 0);
-    weft_value *params = calloc(n + 1, sizeof *params);
-    if (!params) {
-        weft_graph_fail(g, WEFT_NO_MEMORY, "no memory");
-        return WEFT_NO_MEMORY;
-    }
-    weft_graph_params(g, params, n);
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
     m->lr = weft_input(g, "lr", weft_dtype_of(g, m->io.loss), WEFT_SCALAR);
-    m->step = weft_train_step(g, m->io.loss, params, n, m->lr, &adam, &m->norm);
-    free(params);
+    m->step = weft_train_step(g, m->io.loss, NULL, 0, m->lr, &adam, &m->norm);
     return weft_graph_status(g);
 }
 

@@ -54,8 +54,8 @@ weft_status spm_id(const spm *s, const char *piece, int32_t *id, weft_error *err
  * which may be larger. */
 weft_status spm_encode(const spm *s, const char *text, int32_t *ids, size_t capacity, size_t *n,
                        weft_error *error);
-/* *n becomes the number of Unicode code points of a text as the vocabulary normalises it, that is of
- * what its ids say. */
+/* *n becomes the number of Unicode code points of a text as the vocabulary normalises it, that is
+ * of what its ids say. */
 weft_status spm_characters(const spm *s, const char *text, size_t *n, weft_error *error);
 /* *text becomes the text of ids, without the special ones, zero bytes as spaces; the caller frees
  * it. NULL after an error. */

@@ -32,8 +32,9 @@ typedef struct weft_check_result {
 } weft_check_result;
 
 /* Compares the gradients that weft_grad gives of `loss` with central differences in f64 at the
- * contents of `params` and the feeds below. wrt[i] must be f64 parameters or inputs. At most
- * `per_value` elements of each are checked (0: all), chosen by seed. */
+ * contents of `params` and the feeds below. wrt[i] must be f64 parameters or inputs; NULL and 0 are
+ * all trainable parameters declared so far. At most `per_value` elements of each are checked (0:
+ * all), chosen by seed. */
 typedef struct weft_check_feed {
     weft_value input;
     const void *data; /* contiguous */
@@ -60,41 +61,76 @@ WEFT_API void weft_sample_fill(const weft_sample_input *input, weft_dtype dtype,
 
 typedef enum weft_optimizer_kind { WEFT_SGD, WEFT_ADAM, WEFT_ADAMW } weft_optimizer_kind;
 
+/* Settings of the parameters whose names match one of the comma-separated patterns, in place of
+ * the optimiser's: `*` stands for any text, `?` for one byte ("embedding,enc.*.bias"). A parameter
+ * takes the first group that matches it, and that group only. */
+typedef struct weft_param_group {
+    const char *names;   /* required; an error if no trainable parameter of the graph matches */
+    double lr_scale;     /* times the learning rate; 0: 1 */
+    double weight_decay; /* 0: the optimiser's; WEFT_ZERO: none */
+    bool frozen;         /* not trained: no gradient, no update, no part in the norm */
+} weft_param_group;
+
+/* Zeros are plain SGD: no momentum, no decay, no clipping, no guard. Texts and groups are read
+ * while the graph is built. */
 typedef struct weft_optimizer {
-    weft_optimizer_kind kind;
-    weft_sgd_options sgd;   /* for WEFT_SGD */
-    weft_adam_options adam; /* for the others; `decoupled` is set by the kind */
-    double max_norm;        /* clips the global norm of the gradients to this; 0: no clipping */
-    bool guard;             /* a step whose loss or gradient norm is not finite ends with
-                               WEFT_NOT_FINITE before any update */
-    /* Patterns of names that weight decay leaves alone, comma separated; `*` stands for any text:
-     * "*.bias,*.gamma". NULL: none. Read while the graph is built. */
+    weft_optimizer_kind kind; /* 0: WEFT_SGD */
+    weft_sgd_options sgd;     /* for WEFT_SGD */
+    weft_adam_options adam;   /* for the others; `decoupled` is set by the kind */
+    double max_norm;          /* clips the global norm of the gradients to this; 0: no clipping */
+    bool guard;               /* a step whose loss or gradient norm is not finite ends with
+                                 WEFT_NOT_FINITE before any update */
+    /* Patterns of names that the weight decay above leaves alone, as in a group; NULL: none. */
     const char *no_decay;
+    const weft_param_group *groups; /* NULL: none */
+    size_t n_groups;
+    const char *name; /* of the states and of the norm; NULL: "opt". Steps of one graph need
+                         different ones */
 } weft_optimizer;
 
 /* Biases, gains and shifts of norms, and tables of embeddings and positions. */
 #define WEFT_NO_DECAY_DEFAULT "*.bias,*.gamma,*.beta,*embedding,*positions"
 
-/* beta 0.9, 0.98, eps 1e-9 as in "Attention Is All You Need", no decay, clipping at 1, guarded. */
+/* Adam, beta 0.9, 0.98, eps 1e-9 as in "Attention Is All You Need", no decay, clipping at 1,
+ * guarded. */
 #define WEFT_ADAM_DEFAULT                                                                          \
-    ((weft_optimizer){                                                                             \
-        .kind = WEFT_ADAM, .adam = {0.9, 0.98, 1e-9, 0.0, false}, .max_norm = 1.0, .guard = true})
+    (WEFT_LITERAL(weft_optimizer){                                                                 \
+        WEFT_ADAM, {0, 0, false}, {0.9, 0.98, 1e-9, 0, false}, 1.0, true, NULL, NULL, 0, NULL})
+/* The same with a decay of 0.01 apart from the gradient, for all but WEFT_NO_DECAY_DEFAULT. */
+#define WEFT_ADAMW_DEFAULT                                                                         \
+    (WEFT_LITERAL(weft_optimizer){WEFT_ADAMW,                                                      \
+                                  {0, 0, false},                                                   \
+                                  {0.9, 0.98, 1e-9, 0.01, false},                                  \
+                                  1.0,                                                             \
+                                  true,                                                            \
+                                  WEFT_NO_DECAY_DEFAULT,                                           \
+                                  NULL,                                                            \
+                                  0,                                                               \
+                                  NULL})
 
-/* Adds gradients of the loss, clipping and updates of params[0..n-1]; returns the target that
- * stands for the whole step. `lr` is a scalar of the parameters' dtype, usually a weft_input.
- * Moments are states named `opt.m.NAME`, `opt.v.NAME`, `opt.buf.NAME`, the counter `opt.step`.
- * *norm (may be NULL) becomes the norm of the gradients before clipping, or WEFT_NO_VALUE. */
+/* Adds gradients of the loss, clipping and updates of params[0..n-1], or with NULL and 0 of all
+ * trainable parameters declared so far; returns the target that stands for the whole step. A
+ * parameter that the loss does not depend on has a gradient of zeros: decay and moments still act
+ * on it. `lr` is a scalar of the parameters' dtype, usually a weft_input. `optimizer` may be NULL.
+ * Moments are states named `opt.m.NAME`, `opt.v.NAME`, `opt.buf.NAME`, the counter `opt.step`, with
+ * the optimiser's name for `opt`. *norm (may be NULL) becomes the norm of the gradients before
+ * clipping, or WEFT_NO_VALUE if neither clipping nor the guard needs it.
+ *
+ * A graph may have several steps, of different names and parameters (the two sides of a GAN). A
+ * plan of both updates both from the same old parameters; plans of one each take turns. */
 WEFT_API weft_value weft_train_step(weft_graph *graph, weft_value loss, const weft_value *params,
                                     size_t n, weft_value lr, const weft_optimizer *optimizer,
                                     weft_value *norm);
 /* The same from gradients that are there already, as sums over several batches are: clipping and
- * updates. `loss` (or WEFT_NO_VALUE) is only guarded; updated[0..n-1] (may be NULL) become the new
- * contents of the parameters, for what is computed from them. */
+ * updates of params[0..n-1], n >= 1. `loss` (or WEFT_NO_VALUE) is only guarded; updated[0..n-1]
+ * (may be NULL) become the new contents of the parameters, for what is computed from them: of a
+ * frozen one the parameter itself. */
 WEFT_API weft_value weft_apply_gradients(weft_graph *graph, const weft_value *params,
                                          const weft_value *grads, size_t n, weft_value loss,
                                          weft_value lr, const weft_optimizer *optimizer,
                                          weft_value *norm, weft_value *updated);
-/* Does one of the comma-separated patterns match the whole name? `*` stands for any text. */
+/* Does one of the comma-separated patterns match the whole name? Takes at most pattern x name
+ * steps. */
 WEFT_API bool weft_name_matches(const char *patterns, const char *name);
 
 #ifdef __cplusplus

@@ -10,6 +10,15 @@
  *
  * Shapes in comments read [batch, heads, query_len, key_len]; `...` stands for any number of
  * leading dimensions. Strides and offsets count elements, sizes named `bytes` count bytes.
+ *
+ * Options: a function that takes a struct of options treats NULL as a struct of zeros, and a zero
+ * field as the default that the field's comment names. Where it names none, zero is simply zero,
+ * false or no value. A field marked `required` has no default: zero is an error that names it.
+ * Where zero makes sense but is not the default, WEFT_ZERO asks for it.
+ *
+ * The headers are C11 and C++17. A program that is to compile as both avoids compound literals and
+ * designated initialisers: WEFT_DEFAULTS(type) begins a struct of options, WEFT_VALUES(a, b) passes
+ * a list of values.
  */
 #ifndef WEFT_GRAPH_H
 #define WEFT_GRAPH_H
@@ -20,6 +29,7 @@
 #include <stdio.h>
 
 #ifdef __cplusplus
+#include <initializer_list>
 extern "C" {
 #endif
 
@@ -30,6 +40,24 @@ extern "C" {
 #define WEFT_API
 #define WEFT_PRINTF(f, a)
 #endif
+
+/* A struct as an expression, WEFT_LITERAL(weft_init){WEFT_INIT_CONSTANT, 1, 0}, with all its fields
+ * in their order; and one of zeros, WEFT_DEFAULTS(weft_plan_options). */
+#ifdef __cplusplus
+#define WEFT_LITERAL(type)  type
+#define WEFT_DEFAULTS(type) (type{})
+#else
+#define WEFT_LITERAL(type)  (type)
+#define WEFT_DEFAULTS(type) ((type){0})
+#endif
+
+/* Zero itself, for a field whose 0 is another default: `options.beta1 = WEFT_ZERO`. */
+#define WEFT_ZERO (-1.0)
+/* The number that such a field means: `standard` for 0, 0 for WEFT_ZERO, else what was given. */
+static inline double weft_option(double given, double standard)
+{
+    return given == WEFT_ZERO ? 0.0 : given != 0.0 ? given : standard;
+}
 
 /* ---- Status and errors ---------------------------------------------------------------------- */
 
@@ -66,6 +94,8 @@ typedef struct weft_error {
     char where[128];
     char message[384];
 } weft_error;
+
+#define WEFT_NO_ERROR (WEFT_LITERAL(weft_error){WEFT_OK, "", ""})
 
 /* Fills *error (which may be NULL) if it holds no error yet; returns `status`. */
 WEFT_API weft_status weft_error_set(weft_error *error, weft_status status, const char *where,
@@ -106,9 +136,20 @@ typedef struct weft_shape {
 } weft_shape;
 
 /* WEFT_SHAPE(30, 200, 512); a scalar is WEFT_SCALAR. */
+#ifdef __cplusplus
+#define WEFT_SHAPE(...) weft_shape_from(__VA_ARGS__)
+extern "C++" {
+template <typename... Dim> inline weft_shape weft_shape_from(Dim... dim)
+{
+    static_assert(sizeof...(dim) <= WEFT_MAX_RANK, "a shape has at most 8 dimensions");
+    return weft_shape{static_cast<int32_t>(sizeof...(dim)), {static_cast<int64_t>(dim)...}};
+}
+}
+#else
 #define WEFT_SHAPE(...)                                                                            \
     ((weft_shape){(int32_t)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {__VA_ARGS__}})
-#define WEFT_SCALAR ((weft_shape){0, {0}})
+#endif
+#define WEFT_SCALAR (WEFT_LITERAL(weft_shape){0, {0}})
 
 WEFT_API bool weft_shape_equal(weft_shape a, weft_shape b);
 /* Number of elements; -1 if the rank or a dimension is invalid or the bytes of 8-byte elements
@@ -140,11 +181,28 @@ typedef struct weft_value {
     uint32_t graph;
 } weft_value;
 
-#define WEFT_NO_VALUE ((weft_value){0, 0})
+#define WEFT_NO_VALUE (WEFT_LITERAL(weft_value){0, 0})
 static inline bool weft_is_value(weft_value v)
 {
     return v.id != 0;
 }
+
+/* Two arguments at once, a list of values and their number, for functions that take `const
+ * weft_value *values, size_t count`: weft_plan_new(graph, WEFT_VALUES(loss, step), NULL, &error).
+ * The list lasts as long as the call. */
+#ifdef __cplusplus
+#define WEFT_VALUES(...) weft_value_list({__VA_ARGS__}), sizeof(weft_value_count(__VA_ARGS__))
+extern "C++" {
+inline const weft_value *weft_value_list(std::initializer_list<weft_value> values)
+{
+    return values.begin();
+}
+template <typename... Value> char (&weft_value_count(Value...))[sizeof...(Value)];
+}
+#else
+#define WEFT_VALUES(...)                                                                           \
+    (const weft_value[]){__VA_ARGS__}, sizeof((weft_value[]){__VA_ARGS__}) / sizeof(weft_value)
+#endif
 
 /* NULL only when memory is out. Freeing the graph frees all that it made; NULL is allowed. */
 WEFT_API weft_graph *weft_graph_new(void);
@@ -185,9 +243,9 @@ typedef struct weft_init {
     double a, b;
 } weft_init;
 
-#define WEFT_INIT_ZEROS  ((weft_init){WEFT_INIT_CONSTANT, 0, 0})
-#define WEFT_INIT_ONES   ((weft_init){WEFT_INIT_CONSTANT, 1, 0})
-#define WEFT_INIT_XAVIER ((weft_init){WEFT_INIT_XAVIER_UNIFORM, 1, 0})
+#define WEFT_INIT_ZEROS  (WEFT_LITERAL(weft_init){WEFT_INIT_CONSTANT, 0, 0})
+#define WEFT_INIT_ONES   (WEFT_LITERAL(weft_init){WEFT_INIT_CONSTANT, 1, 0})
+#define WEFT_INIT_XAVIER (WEFT_LITERAL(weft_init){WEFT_INIT_XAVIER_UNIFORM, 1, 0})
 
 /* A trainable tensor of the parameter store, known there by its scoped name. Declaring the same
  * scoped name twice with equal dtype and shape gives the same value (shared weights); with others
@@ -197,8 +255,9 @@ WEFT_API weft_value weft_param(weft_graph *graph, const char *name, weft_dtype d
 /* The same, but not trainable: optimiser moments, step counters, caches, running statistics. */
 WEFT_API weft_value weft_state(weft_graph *graph, const char *name, weft_dtype dtype,
                                weft_shape shape, weft_init init);
-/* The trainable parameters declared so far, in order of declaration. Returns their number and
- * writes at most `capacity` of them. */
+/* The trainable parameters declared so far, in order of declaration. Writes at most `capacity` of
+ * them and returns how many there are, which may be more: ask with NULL and 0 first, or compare. A
+ * training step or a gradient check of all parameters needs no list: pass it NULL and 0. */
 WEFT_API size_t weft_graph_params(const weft_graph *graph, weft_value *params, size_t capacity);
 
 /* A constant tensor; the contiguous `data` is copied. */
@@ -278,14 +337,11 @@ typedef struct weft_pack_options {
     size_t capacity;      /* an arena of this size will do; 0: the smallest is wanted */
     size_t alignment;     /* of the offsets; sizes are rounded up to it; 0: 1 */
     uint64_t node_budget; /* of the search, whose nodes take from 1 us for some hundred items to
-                             some 100 us for thousands; 0: best fit alone */
+                             some 100 us for thousands; 0: 100,000 */
     double seconds;       /* of the search; 0: no limit. With one, the result depends on the speed
                              of the machine */
+    bool best_fit_only;   /* no search */
 } weft_pack_options;
-#define WEFT_PACK_DEFAULT                                                                          \
-    {                                                                                              \
-        0, 1, 100000, 0                                                                            \
-    }
 
 /* How the search ended, and its text. */
 #define WEFT_PACK_END_MAP(X)                                                                       \
@@ -309,8 +365,8 @@ typedef struct weft_pack_result {
 } weft_pack_result;
 
 /* Gives every item an offset so that no two that live at the same time overlap: best fit in a few
- * orders, then a search for less. NULL options are WEFT_PACK_DEFAULT; `error` may be NULL. Without
- * a limit in seconds the same items get the same offsets on every machine. */
+ * orders, then a search for less. `options` and `error` may be NULL. Without a limit in seconds the
+ * same items get the same offsets on every machine. */
 WEFT_API weft_status weft_pack(weft_pack_item *items, size_t n, const weft_pack_options *options,
                                weft_pack_result *result, weft_error *error);
 

@@ -19,18 +19,20 @@ extern "C" {
 typedef struct weft_decoder weft_decoder;
 
 typedef struct weft_decoder_options {
-    int64_t sentences,
-        beams;           /* at least 1; the rows of sentence i are i beams .. i beams + beams-1 */
-    int64_t most_len;    /* positions of the decoder, at least 1 */
-    int64_t most_source; /* tokens of a source; not read for a model without one */
+    int64_t sentences, beams; /* the rows of sentence i are i beams .. i beams + beams-1; 0: 1 */
+    int64_t most_len;    /* positions of the decoder; 0: WEFT_DECODER_LEN, or fewer if the model has
+                            learned positions for fewer */
+    int64_t most_source; /* tokens of a source, likewise; not read for a model without one */
     int threads;         /* 0: OpenMP's default. The results do not depend on it. */
     bool recompute;      /* run the whole model for each token, even if it has steps */
 } weft_decoder_options;
 
+#define WEFT_DECODER_LEN 256
+
 /* `values` are those of the model's options, as weft_model_parse fills them; the sizes of batch and
  * lengths among them are not read. The states are the decoder's own; `params`, which it reads only,
- * must outlive it. NULL on failure: a model without a vocabulary or one that looks ahead, lengths
- * beyond the model's learned positions, no memory. */
+ * must outlive it. `options` may be NULL. NULL on failure: a model without a vocabulary or one that
+ * looks ahead, lengths beyond the model's learned positions, no memory. */
 WEFT_API weft_decoder *weft_decoder_new(const weft_model *model, const double *values,
                                         const weft_params *params,
                                         const weft_decoder_options *options, weft_error *error);
@@ -117,21 +119,24 @@ typedef enum weft_beam_stop {
 } weft_beam_stop;
 
 typedef struct weft_search_options {
-    int32_t eos;           /* ends a hypothesis; -1: none does */
+    int32_t eos; /* ends a hypothesis if has_eos is set; without it none does, and this must not be
+                    above 0 */
+    bool has_eos;
     const int32_t *banned; /* ids that are never chosen */
     size_t n_banned;
     int64_t min_len;         /* tokens before `eos` may come */
     int64_t no_repeat_ngram; /* n: no n tokens in a row occur twice, prefix included; 0: may */
     int64_t nbest;           /* hypotheses to give for each sentence, at most beams; 0: 1 */
     /* beam search */
-    weft_length_penalty penalty;
+    weft_length_penalty penalty; /* 0: Wu et al. */
     double alpha; /* a hypothesis scores its log probability divided by the penalty; 0: just that */
-    weft_beam_stop stop;
+    weft_beam_stop stop; /* 0: first */
     /* sampling */
-    double temperature; /* > 0: logits are divided by it */
-    int64_t top_k;      /* > 0: only the k most likely */
+    double temperature; /* > 0: logits are divided by it; 0: 1 (greedy search is what a temperature
+                           of 0 would be) */
+    int64_t top_k;      /* only the k most likely; 0: all */
     double top_p;       /* in (0, 1]: only the fewest most likely whose probabilities, after
-                           temperature and top_k, reach it (Holtzman et al. 2020) */
+                           temperature and top_k, reach it (Holtzman et al. 2020); 0: 1 */
     uint64_t seed;
 } weft_search_options;
 
@@ -151,8 +156,9 @@ typedef struct weft_search_result {
 } weft_search_result;
 WEFT_API void weft_search_result_free(weft_search_result *result);
 
-/* Each searches for n <= sentences; NULL on failure: options that do not fit, a step that fails,
- * log probabilities that are NaN. Among equals the lower row and id come first.
+/* Each searches for n <= sentences; `options` may be NULL. NULL on failure: options that do not
+ * fit, a step that fails, log probabilities that are NaN. Among equals the lower row and id come
+ * first.
  *
  * greedy: the most likely token each time; one hypothesis a sentence, from the first of its rows.
  * beam: of all continuations of the open hypotheses of a sentence, best first, those by `eos` end

@@ -38,10 +38,10 @@ typedef enum weft_activation {
 /* linear (d_ff), activation, dropout, linear (back): parameters NAME.in.*, NAME.out.*; gated
  * (Shazeer 2020): activation(linear) times another linear, NAME.gate.* and NAME.in.* */
 typedef struct weft_feed_forward_options {
-    int64_t d_ff;
-    weft_activation activation;
+    int64_t d_ff;               /* 0: four times the width of x */
+    weft_activation activation; /* 0: relu */
     bool gated, bias;
-    double dropout;
+    double dropout; /* of the hidden values */
 } weft_feed_forward_options;
 WEFT_API weft_value weft_layer_feed_forward(weft_graph *graph, const char *name, weft_value x,
                                             const weft_feed_forward_options *options);
@@ -76,12 +76,12 @@ typedef enum weft_projection {
 /* Multi-head attention ("Attention Is All You Need", 3.2): softmax(scale q k^T) v by heads, which
  * are then concatenated and projected by NAME.out. */
 typedef struct weft_attention_options {
-    int64_t heads;    /* must divide d_model */
+    int64_t heads;    /* must divide d_model; 0: 1 */
     int64_t kv_heads; /* of keys and values, each shared by heads / kv_heads; 0: as heads */
-    weft_projection projection;
-    bool bias;          /* of the projections to q, k and v */
-    bool out_bias;      /* of NAME.out */
-    bool no_out;        /* without NAME.out */
+    weft_projection projection; /* 0: separate */
+    bool bias;                  /* of the projections to q, k and v */
+    bool out_bias;              /* of NAME.out */
+    bool no_out;                /* without NAME.out */
     bool merge_as_rows; /* concatenates [batch, heads, length, head_dim] as it lies, without moving
                            the heads behind the positions: a common mistake that mixes positions;
                            offered because trained models exist that make it */
@@ -160,6 +160,8 @@ typedef enum weft_norm_place {
     WEFT_POST_NORM_DROPPED /* dropout(norm(x + f(x))) */
 } weft_norm_place;
 
+#define WEFT_NORM_EPS 1e-5 /* added to variances where options say nothing else */
+
 /* One layer of an encoder or decoder: self-attention, attention to a memory if there is one,
  * feed-forward, each with residual connection, norm and dropout. */
 typedef struct weft_block_options {
@@ -167,9 +169,9 @@ typedef struct weft_block_options {
      * too: the one to a memory then has separate ones. */
     weft_attention_options attention;
     weft_feed_forward_options feed_forward;
-    weft_norm norm;
-    weft_norm_place place;
-    double eps;              /* of the norms */
+    weft_norm norm;          /* 0: layer norm */
+    weft_norm_place place;   /* 0: pre-norm */
+    double eps;              /* of the norms; 0: WEFT_NORM_EPS; WEFT_ZERO: 0 */
     double dropout;          /* of the sub-layers' results */
     const weft_cache *cache; /* x is the next positions only, [batch, count, d_model], and a memory
                                 (if the cache has any) is that of weft_layer_stack_memorize. NULL:
@@ -245,7 +247,7 @@ WEFT_API weft_value weft_layer_recurrent(weft_graph *graph, const char *name,
 
 #define WEFT_RECURRENT_LAYERS 16
 typedef struct weft_recurrent_stack_options {
-    int64_t layers;     /* 1 .. WEFT_RECURRENT_LAYERS: NAME.0, NAME.1, ... */
+    int64_t layers;     /* 1 .. WEFT_RECURRENT_LAYERS: NAME.0, NAME.1, ...; 0: 1 */
     bool bidirectional; /* each layer a pair of half the width, NAME.0.forward and NAME.0.backward,
                            side by side; hidden must be even (Schuster & Paliwal 1997) */
     double dropout;     /* between layers */
@@ -261,6 +263,10 @@ WEFT_API weft_value weft_layer_recurrent_stack(weft_graph *graph, const char *na
                                                weft_recurrent_state *last);
 
 /* ---- Architectures -------------------------------------------------------------------------- */
+
+/* Configurations (weft_..._config) are no options: their sizes and numbers of layers are required,
+ * and NULL is WEFT_BAD_ARGUMENT. What else is zero in them is as in options: f32, false, no
+ * dropout, token 0. */
 
 /* What a model gives to those who run and train it. Values that it does not have are
  * WEFT_NO_VALUE. Token models have logits as output, models of vectors have vectors. */

@@ -39,8 +39,9 @@ typedef enum weft_schedule_kind {
  * p = (s - 1 - w) / (total - w) within [0, 1] if total steps are set; if they are not, p is the
  * share of a time budget that the caller gives, and lr is the lesser of warm-up and decay. */
 typedef struct weft_schedule {
-    weft_schedule_kind kind;
-    double peak, floor;
+    weft_schedule_kind kind; /* 0: constant */
+    double peak;             /* for a trainer required: 0 would train nothing */
+    double floor;
     uint64_t warmup; /* 0: none (inverse-sqrt: 1) */
     uint64_t total;  /* 0: by time */
 } weft_schedule;
@@ -82,17 +83,19 @@ typedef enum weft_batch_mode {
 
 #define WEFT_MOST_LENGTHS 32
 typedef struct weft_batch_options {
-    weft_batch_mode mode;
-    int64_t tokens; /* of a batch at most, padding included (but one row there always is) */
-    /* Ascending lengths of rows, special tokens included: each sequence (for pairs, the longer
-     * side) goes with others of its class into rows of the least length that takes it. Blocks have
-     * the last length. */
+    weft_batch_mode mode; /* 0: pairs */
+    int64_t tokens; /* required: of a batch at most, padding included (but one row there always is)
+                     */
+    /* Required: ascending lengths of rows, special tokens included. Each sequence (for pairs, the
+     * longer side) goes with others of its class into rows of the least length that takes it.
+     * Blocks have the last length. */
     int32_t lengths[WEFT_MOST_LENGTHS];
     size_t n_lengths;
     bool truncate;          /* what is longer than the last length is cut, else left out */
-    int32_t pad, bos, eos;  /* special tokens */
+    int32_t pad, bos, eos;  /* special tokens; 0 is token 0, but the end must not be the padding,
+                               which no loss counts */
     int32_t mask, first_id; /* masked: the mask token; random tokens are first_id .. vocab-1 */
-    int64_t vocab;          /* ids must be below it */
+    int64_t vocab;          /* required: ids must be below it */
     double mask_share;      /* 0: 0.15 */
     uint64_t seed;          /* of order and masks */
 } weft_batch_options;
@@ -132,10 +135,10 @@ WEFT_API size_t weft_batches_fill(const weft_batches *batches, size_t index, int
 /* ---- The trainer ---------------------------------------------------------------------------- */
 
 typedef struct weft_trainer_options {
-    const weft_model *model;          /* with target_in, target_out and loss */
+    const weft_model *model;          /* required, with target_in, target_out and loss */
     const char *const *model_options; /* "key=value"; sizes of batches are the trainer's affair */
     size_t n_model_options;
-    weft_optimizer optimizer; /* the guard is always on */
+    weft_optimizer optimizer; /* the guard is always on, the name always "opt"; 0: plain SGD */
     weft_schedule schedule;
     /* Batches whose gradients are summed for one update, weighed by their numbers of targets: the
      * update of all their rows in one batch, but for rounding. 0 is 1. */
@@ -145,7 +148,7 @@ typedef struct weft_trainer_options {
      * that the start is forgotten soon. */
     double ema;
     uint64_t seed; /* of parameters and dropout */
-    int threads;
+    int threads;   /* 0: OpenMP's default. The results do not depend on it. */
 } weft_trainer_options;
 
 /* Where a training stands. All of it is kept in checkpoints. */

@@ -93,9 +93,20 @@ typedef struct weft_axes {
     int32_t axis[WEFT_MAX_RANK];
 } weft_axes;
 /* WEFT_AXES(-1), WEFT_AXES(0, 1); WEFT_ALL_AXES reduces to a scalar. */
+#ifdef __cplusplus
+#define WEFT_AXES(...) weft_axes_from(__VA_ARGS__)
+extern "C++" {
+template <typename... Axis> inline weft_axes weft_axes_from(Axis... axis)
+{
+    static_assert(sizeof...(axis) <= WEFT_MAX_RANK, "there are at most 8 axes");
+    return weft_axes{static_cast<int32_t>(sizeof...(axis)), {static_cast<int32_t>(axis)...}};
+}
+}
+#else
 #define WEFT_AXES(...)                                                                             \
     ((weft_axes){(int32_t)(sizeof((int32_t[]){__VA_ARGS__}) / sizeof(int32_t)), {__VA_ARGS__}})
-#define WEFT_ALL_AXES ((weft_axes){0, {0}})
+#endif
+#define WEFT_ALL_AXES (WEFT_LITERAL(weft_axes){0, {0}})
 
 /* Over no elements: sum 0, max -inf, min inf, logsumexp -inf, mean and variance NaN. */
 WEFT_API weft_value weft_sum(weft_graph *graph, weft_value x, weft_axes axes, bool keepdims);
@@ -233,9 +244,11 @@ WEFT_API weft_value weft_dropout(weft_graph *graph, weft_value x, double p);
 typedef enum weft_reduction { WEFT_REDUCE_MEAN, WEFT_REDUCE_SUM } weft_reduction;
 
 typedef struct weft_cross_entropy_options {
-    int64_t ignore_index;     /* targets of this value count nothing; use -1 for none */
+    int64_t ignore_index;     /* targets of this value count nothing if has_ignore_index is set;
+                                 without it no target is ignored, and this must not be above 0 */
     double label_smoothing;   /* e: target (1-e) one_hot + e/classes (Szegedy et al. 2016) */
     weft_reduction reduction; /* mean: over the targets that are not ignored (none: 0) */
+    bool has_ignore_index;
 } weft_cross_entropy_options;
 /* logits [..., classes], targets i32 [...] (class indices) gives a scalar, in nats. */
 WEFT_API weft_value weft_cross_entropy(weft_graph *graph, weft_value logits, weft_value targets,
@@ -280,7 +293,7 @@ WEFT_API weft_value weft_cache_reorder(weft_graph *graph, weft_value state, weft
  * where g = scale grad + weight_decay param. lr and scale are scalars of the parameter's dtype;
  * buf may be WEFT_NO_VALUE if momentum is 0, scale may be WEFT_NO_VALUE (1). */
 typedef struct weft_sgd_options {
-    double momentum, weight_decay;
+    double momentum, weight_decay; /* not negative */
     bool nesterov;
 } weft_sgd_options;
 WEFT_API weft_value weft_sgd_update(weft_graph *graph, weft_value param, weft_value buf,
@@ -291,7 +304,10 @@ WEFT_API weft_value weft_sgd_update(weft_graph *graph, weft_value param, weft_va
  * param; or AdamW (Loshchilov & Hutter 2019) if `decoupled`: g = scale grad, and first
  * param -= lr weight_decay param. t (scalar, the parameter's dtype) counts from 1. */
 typedef struct weft_adam_options {
-    double beta1, beta2, eps, weight_decay;
+    double beta1;        /* in [0, 1); 0: 0.9; WEFT_ZERO: 0 */
+    double beta2;        /* in [0, 1); 0: 0.98; WEFT_ZERO: 0 */
+    double eps;          /* not negative; 0: 1e-9; WEFT_ZERO: 0 */
+    double weight_decay; /* not negative */
     bool decoupled;
 } weft_adam_options;
 WEFT_API weft_value weft_adam_update(weft_graph *graph, weft_value param, weft_value m,

@@ -217,7 +217,7 @@ static void cross_entropy(bench *b, bool backward)
 {
     weft_value logits = floats(b, WEFT_SHAPE(1024, 8000)), grad;
     weft_value ids = input(b, WEFT_I32, WEFT_SHAPE(1024), 0, 8000);
-    weft_cross_entropy_options options = {.ignore_index = -1, .label_smoothing = 0.1};
+    weft_cross_entropy_options options = {.label_smoothing = 0.1};
     weft_value loss = weft_cross_entropy(b->graph, logits, ids, &options);
     target(b, loss);
     if (!backward) return;

@@ -10,14 +10,12 @@ int main(void)
     weft_value out = weft_layer_linear(g, "out", h, 1, true);
     weft_value loss = weft_bce_with_logits(g, out, y, WEFT_REDUCE_MEAN);
 
-    weft_value params[8];
-    size_t n = weft_graph_params(g, params, 8);
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
-    weft_value step = weft_train_step(g, loss, params, n, lr, &adam, NULL);
+    weft_value step = weft_train_step(g, loss, NULL, 0, lr, &adam, NULL); /* all parameters */
 
-    weft_error error = {0};
+    weft_error error = WEFT_NO_ERROR;
     weft_params *store = weft_params_new();
-    weft_plan *plan = weft_plan_new(g, (weft_value[]){loss, step}, 2, NULL, &error);
+    weft_plan *plan = weft_plan_new(g, WEFT_VALUES(loss, step), NULL, &error);
     if (!plan || weft_params_init(store, g, 1, &error) != WEFT_OK)
         return fprintf(stderr, "%s: %s\n", error.where, error.message), 1;
     weft_session *s = weft_session_new(plan, store, NULL, &error);

@@ -15,27 +15,30 @@ int main(int argc, char **argv)
         for (int i = 0; i < 12; i++) ids[i] = FIRST + (start + i) % 7;
         weft_corpus_add(corpus, NULL, 0, ids, 12);
     }
-    weft_error error = {0};
-    weft_batch_options rows = {.mode = WEFT_BATCH_LINES,
-                               .tokens = 64,
-                               .lengths = {13},
-                               .n_lengths = 1,
-                               .pad = PAD,
-                               .bos = BOS,
-                               .eos = EOS,
-                               .vocab = VOCAB,
-                               .seed = 1};
+    weft_error error = WEFT_NO_ERROR;
+    weft_batch_options rows = WEFT_DEFAULTS(weft_batch_options);
+    rows.mode = WEFT_BATCH_LINES;
+    rows.tokens = 64;
+    rows.lengths[0] = 13;
+    rows.n_lengths = 1;
+    rows.pad = PAD;
+    rows.bos = BOS;
+    rows.eos = EOS;
+    rows.vocab = VOCAB;
+    rows.seed = 1;
     weft_batches *batches = weft_batches_new(corpus, &rows, &error);
 
     const char *sizes[] = {"vocab=11", "d_model=32", "heads=2", "d_ff=64", "layers=1"};
-    weft_trainer_options options = {.model = weft_model_find("gpt"),
-                                    .model_options = sizes,
-                                    .n_model_options = 5,
-                                    .optimizer = WEFT_ADAM_DEFAULT,
-                                    .schedule = {WEFT_SCHEDULE_COSINE, 1e-2, 1e-4, 10, 100},
-                                    .seed = 1};
+    const weft_schedule schedule = {WEFT_SCHEDULE_COSINE, 1e-2, 1e-4, 10, 100};
+    weft_trainer_options options = WEFT_DEFAULTS(weft_trainer_options);
+    options.model = weft_model_find("gpt");
+    options.model_options = sizes;
+    options.n_model_options = 5;
+    options.optimizer = WEFT_ADAM_DEFAULT;
+    options.schedule = schedule;
+    options.seed = 1;
     weft_params *params = weft_params_new();
-    weft_error none = {0};
+    weft_error none = WEFT_NO_ERROR;
     weft_params_load(params, path, &none); /* without such a file it begins */
     weft_trainer *trainer = weft_trainer_new(&options, batches, params, &error);
     if (!trainer) return fprintf(stderr, "%s: %s\n", error.where, error.message), 1;
