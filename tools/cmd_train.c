@@ -142,6 +142,7 @@ static bool check_memory(training *t)
     memcpy(texts, r->model_options, r->n_model_options * sizeof *texts);
     snprintf(vocab, sizeof vocab, "vocab=%lld", (long long)r->vocabulary_size);
     texts[r->n_model_options] = vocab;
+    if (o.schedule.peak == 0) o.schedule.peak = 1; /* the paper's; no matter here */
     o.model_options = texts;
     o.n_model_options = r->n_model_options + 1;
     if (weft_trainer_get_estimate(&o, shape, e, &t->error) != WEFT_OK) return false;
