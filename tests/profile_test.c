@@ -32,8 +32,7 @@ static bench bench_open(int threads)
     weft_model_build_text(b.graph, weft_model_find("transformer"), options, 9, true, &io, &error);
     weft_value lr = weft_scalar(b.graph, WEFT_F32, 1e-3);
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
-    weft_value targets[2] = {io.loss,
-                             weft_train_step(b.graph, io.loss, NULL, 0, lr, &adam, NULL)};
+    weft_value targets[2] = {io.loss, weft_train_step(b.graph, io.loss, NULL, 0, lr, &adam, NULL)};
     b.loss = io.loss;
     b.plan = weft_plan_new(b.graph, targets, 2, NULL, &error);
     if (b.plan && weft_params_init(b.params, b.graph, 1, &error) == WEFT_OK)
