@@ -114,6 +114,8 @@ bool graph_owns(const weft_graph *graph, weft_value value);
 /* The dtype that chooses a node's kernel. */
 weft_dtype graph_key_dtype(const weft_graph *graph, const node_record *node);
 weft_layout layout_dense(weft_shape shape);
+/* Of elements that came from outside: in bools any byte but 0 becomes 1. */
+void normalise_bools(weft_dtype dtype, void *data, size_t n);
 /* The value as an operand, without data. */
 weft_tensor graph_tensor(const weft_graph *graph, uint32_t id);
 bool layout_taken(weft_takes takes, weft_shape shape, const weft_layout *layout);

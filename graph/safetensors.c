@@ -283,6 +283,7 @@ static weft_status read_all(reader *r, const cJSON *root, weft_params *into)
         if (status == WEFT_OK &&
             !read_at(r->file, tensor.data, e->end - e->begin, r->data_begin + e->begin))
             status = weft_error_set(r->error, WEFT_IO, r->path, "%s cannot be read", e->name);
+        if (status == WEFT_OK) normalise_bools(e->type.dtype, tensor.data, e->end - e->begin);
     }
     free(entries);
     return status;

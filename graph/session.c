@@ -304,6 +304,7 @@ weft_status weft_feed(weft_session *session, weft_value input, const void *data,
             tensor_bytes(&tensor), bytes, data ? "" : " at NULL");
     }
     if (bytes) memcpy(tensor.data, data, bytes);
+    normalise_bools(tensor.dtype, tensor.data, bytes);
     return WEFT_OK;
 }
 

@@ -16,6 +16,7 @@
     X(chain) \
     X(vmath) \
     X(ops) \
+    X(dtypes) \
     X(attention) \
     X(autograd) \
     X(params) \

@@ -3,6 +3,18 @@
  *
  * Unless said otherwise: x may have any layout and rank, is f32 or f64, and the result has its
  * dtype. `axis` may be negative and then counts from the end. Two operands broadcast as in NumPy.
+ *
+ * A number that is given as a double must fit the dtype in which it is used, or the node is refused
+ * with WEFT_BAD_ARGUMENT. Bool takes 0 and 1; i32 takes whole numbers from -2^31 to 2^31 - 1; f32
+ * and f64 take any number, NaN and infinities. f32 refuses a finite number that would round to an
+ * infinity, as PyTorch does; give INFINITY instead.
+ *
+ * An op gives NaN where an operand is NaN unless its line says otherwise; gradients at NaN are
+ * PyTorch's. Which bits a NaN has is left open: they may differ with and without fusion. All other
+ * results have the same bits with and without fusion and at any number of threads.
+ *
+ * A size that overflows, and work of more than some decades (broadcasting makes both of almost no
+ * memory), is WEFT_TOO_LARGE: of the builder where the shape tells, else of weft_plan_new.
  */
 #ifndef WEFT_OPS_H
 #define WEFT_OPS_H
@@ -44,6 +56,8 @@ WEFT_API weft_value weft_gelu_tanh(weft_graph *graph, weft_value x);
 WEFT_API weft_value weft_silu(weft_graph *graph, weft_value x);     /* x sigmoid(x) */
 WEFT_API weft_value weft_softplus(weft_graph *graph, weft_value x); /* log(1 + e^x) */
 WEFT_API weft_value weft_erf(weft_graph *graph, weft_value x);
+/* min(max(x, low), high), with low <= high, of which each may be infinite. The gradient passes from
+ * low to high, both included; it is 0 outside and at NaN. */
 WEFT_API weft_value weft_clamp(weft_graph *graph, weft_value x, double low, double high);
 /* To another dtype: towards zero for integers (saturating; NaN gives 0), x != 0 for bool. Between
  * floating types the gradient is cast back; otherwise it is zero. Any dtypes. */
@@ -82,7 +96,7 @@ WEFT_API weft_value weft_logical_or(weft_graph *graph, weft_value a, weft_value 
 WEFT_API weft_value weft_logical_not(weft_graph *graph, weft_value a);
 /* condition (bool) ? a : b; the three broadcast together; a and b of any one dtype. */
 WEFT_API weft_value weft_where(weft_graph *graph, weft_value condition, weft_value a, weft_value b);
-/* mask ? value : x; the bool mask broadcasts to the shape of x. `value` may be -INFINITY. */
+/* mask ? value : x; the bool mask broadcasts to the shape of x, which is of any dtype. */
 WEFT_API weft_value weft_masked_fill(weft_graph *graph, weft_value x, weft_value mask,
                                      double value);
 
@@ -213,7 +227,7 @@ WEFT_API weft_value weft_one_hot(weft_graph *graph, weft_value indices, int64_t 
 
 WEFT_API weft_value weft_fill(weft_graph *graph, weft_dtype dtype, weft_shape shape, double value);
 WEFT_API weft_value weft_scalar(weft_graph *graph, weft_dtype dtype, double value);
-/* start + i step, i = 0 .. count-1: [count] */
+/* start + i step, i = 0 .. count-1: [count]. Each of the numbers must fit the dtype. */
 WEFT_API weft_value weft_arange(weft_graph *graph, weft_dtype dtype, int64_t count, double start,
                                 double step);
 /* Bool [rows, columns]: true where column <= row + diagonal. */
