@@ -160,7 +160,9 @@ weft_value weft_tril_mask(weft_graph *graph, int64_t rows, int64_t columns, int6
 
 weft_value weft_causal_mask(weft_graph *graph, int64_t query_len, int64_t key_len)
 {
-    return weft_logical_not(graph, weft_tril_mask(graph, query_len, key_len, 0));
+    const bool good = query_len >= 0 && key_len >= 0;
+    return weft_logical_not(
+        graph, weft_tril_mask(graph, query_len, key_len, good ? key_len - query_len : 0));
 }
 
 weft_value weft_tril(weft_graph *graph, weft_value x, int64_t diagonal)

@@ -233,7 +233,8 @@ WEFT_API weft_value weft_arange(weft_graph *graph, weft_dtype dtype, int64_t cou
 /* Bool [rows, columns]: true where column <= row + diagonal. */
 WEFT_API weft_value weft_tril_mask(weft_graph *graph, int64_t rows, int64_t columns,
                                    int64_t diagonal);
-/* Bool [query_len, key_len]: true where a query may NOT look, that is at keys after it. */
+/* Bool [query_len, key_len]: true where attention is masked out by weft_sdpa's `causal`: query i
+ * attends to keys j <= i + key_len - query_len. */
 WEFT_API weft_value weft_causal_mask(weft_graph *graph, int64_t query_len, int64_t key_len);
 /* x with zeros above the diagonal of its last two dimensions. */
 WEFT_API weft_value weft_tril(weft_graph *graph, weft_value x, int64_t diagonal);
