@@ -1,5 +1,5 @@
 /* What fits a dtype: numbers that ops are given as doubles, bytes that come from outside as bools,
- * floats that are cast to integers. */
+ * floats that are cast to integers; and the ops that take any dtype. */
 #include "tests.h"
 
 #include <float.h>
@@ -351,6 +351,23 @@ static void test_casts(void)
     free(kept);
 }
 
+/* ---- Any dtype ---- */
+
+static void test_embedding(void)
+{
+    weft_graph *g = weft_graph_new();
+    const int32_t whole[] = {10, 11, 20, 21, 30, 31};
+    const uint8_t bools[] = {1, 0, 0, 1, 1, 1};
+    weft_value at = weft_input(g, "at", WEFT_I32, WEFT_SHAPE(2));
+    weft_value y[] = {
+        weft_embedding(g, weft_constant_data(g, WEFT_I32, WEFT_SHAPE(3, 2), whole), at, -1),
+        weft_embedding(g, weft_constant_data(g, WEFT_BOOL, WEFT_SHAPE(3, 2), bools), at, -1)};
+    run r = run_targets(g, at, (int32_t[]){2, 1}, y, 2, NULL);
+    expect_bytes(&r, y[0], (int32_t[]){30, 31, 20, 21}, 16);
+    expect_bytes(&r, y[1], (uint8_t[]){1, 1, 0, 1}, 4);
+    end_run(&r, g);
+}
+
 void dtypes_tests(void)
 {
     CU_pSuite suite = CU_add_suite("dtypes", NULL, NULL);
@@ -362,4 +379,5 @@ void dtypes_tests(void)
     CU_add_test(suite, "and of a file", test_loaded_bools);
     CU_add_test(suite, "and of a mask of attention", test_mask_bytes);
     CU_add_test(suite, "casts to integers", test_casts);
+    CU_add_test(suite, "embedding takes any dtype", test_embedding);
 }

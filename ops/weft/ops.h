@@ -200,7 +200,7 @@ WEFT_API void weft_chunk(weft_graph *graph, weft_value x, int axis, size_t count
                          weft_value *pieces);
 WEFT_API weft_value weft_contiguous(weft_graph *graph, weft_value x); /* a dense copy if needed */
 
-/* ---- Joining and moving, of any dtype ------------------------------------------------------- */
+/* ---- Joining and moving, of any dtype unless said otherwise --------------------------------- */
 
 WEFT_API weft_value weft_concat(weft_graph *graph, const weft_value *x, size_t n, int axis);
 WEFT_API weft_value weft_stack(weft_graph *graph, const weft_value *x, size_t n, int axis);
@@ -214,8 +214,8 @@ WEFT_API weft_value weft_embedding(weft_graph *graph, weft_value table, weft_val
 /* y[.., i, ..] = x[.., indices[.., i, ..], ..]: indices i32 of x's rank, equal to x's shape
  * outside `axis`. */
 WEFT_API weft_value weft_gather(weft_graph *graph, weft_value x, weft_value indices, int axis);
-/* A copy of x with updates added: y[.., indices[.., i, ..], ..] += updates[.., i, ..]; `updates`
- * has the shape of `indices`. Repeated indices add up in order. */
+/* A copy of x (f32 or f64) with updates added: y[.., indices[.., i, ..], ..] += updates[.., i, ..];
+ * `updates` has the shape of `indices`. Repeated indices add up in order. */
 WEFT_API weft_value weft_scatter_add(weft_graph *graph, weft_value x, weft_value indices,
                                      weft_value updates, int axis);
 /* indices i32 [...] gives `dtype` [..., classes]: 1 at the index, else 0. An index outside
