@@ -10,8 +10,6 @@ typedef struct unary_attr {
 #ifdef WEFT_KERNEL_ISA
 #include "vmath.h"
 #define T_(x) ((T)(x))
-/* x, but a finite number instead of -inf: times a factor that is 0 there the product is 0. */
-#define FINITE_LOW(x) ((x) < (T)-1e30 ? (T)-1e30 : (x))
 #endif
 
 enum { PLAIN, SLOPE, BOUNDS, ZERO }; /* SLOPE: uses a; BOUNDS: a and b; ZERO: has no gradient */
@@ -20,7 +18,7 @@ enum { PLAIN, SLOPE, BOUNDS, ZERO }; /* SLOPE: uses a; BOUNDS: a and b; ZERO: ha
 /* name, kind, doc, expression, range of samples, keep them apart and away from 0? */
 #define UNARY_OPS(X)                                                                               \
     X(neg, PLAIN, "y = -x", -x, -2, 2, false)                                                      \
-    X(abs, PLAIN, "y = |x|; the gradient at 0 is 0", x < 0 ? -x : x, -2, 2, true)                  \
+    X(abs, PLAIN, "y = |x|; the gradient at 0 and at NaN is 0", T_(fabs((T)x)), -2, 2, true)       \
     X(sign, ZERO, "y = -1, 0 or 1", T_((x > 0) - (x < 0)), -2, 2, true)                            \
     X(exp, PLAIN, "y = e^x", vm_exp(x), -2, 2, false)                                              \
     X(log, PLAIN, "y = ln x", vm_log(x), 0.5, 3, false)                                            \
@@ -35,10 +33,9 @@ enum { PLAIN, SLOPE, BOUNDS, ZERO }; /* SLOPE: uses a; BOUNDS: a and b; ZERO: ha
     X(leaky_relu, SLOPE, "y = x if x > 0, else slope x", x > 0 ? x : a * x, -2, 2, true)           \
     X(gelu, PLAIN, "y = x (1 + erf(x / sqrt 2)) / 2", vm_gelu(x), -3, 3, false)                    \
     X(gelu_tanh, PLAIN, "y = x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2",                     \
-      (T)0.5 * FINITE_LOW(x) *                                                                     \
-          (1 + vm_tanh((T)0.79788456080286536 * (x + (T)0.044715 * x * x * x))),                   \
-      -3, 3, false)                                                                                \
-    X(silu, PLAIN, "y = x / (1 + e^-x)", FINITE_LOW(x) * vm_sigmoid(x), -4, 4, false)              \
+      (T)0.5 * x * (1 + vm_tanh((T)0.79788456080286536 * (x + (T)0.044715 * x * x * x))), -3, 3,   \
+      false)                                                                                       \
+    X(silu, PLAIN, "y = x / (1 + e^-x)", x *vm_sigmoid(x), -4, 4, false)                           \
     X(softplus, PLAIN, "y = ln(1 + e^x), computed as max(x, 0) + ln(1 + e^-|x|)",                  \
       (x > 0 ? x : 0) + vm_log1p(vm_exp(x > 0 ? -x : x)), -4, 4, false)                            \
     X(erf, PLAIN, "y = 2 / sqrt(pi) times the integral of e^(-t^2) from 0 to x", vm_erf(x), -2, 2, \
@@ -279,14 +276,12 @@ VJP(erf)
     weft_value bell = weft_exp(graph, weft_neg(graph, weft_square(graph, x)));
     return weft_scale(graph, weft_mul(graph, g, bell), 1.1283791670955126);
 }
+/* Inside the bounds x is left as it is; NaN equals nothing. */
 VJP(clamp)
 {
     UNUSED;
-    weft_dtype dtype = weft_dtype_of(graph, x);
-    weft_value outside =
-        weft_logical_or(graph, weft_less(graph, x, weft_scalar(graph, dtype, attr->a)),
-                        weft_greater(graph, x, weft_scalar(graph, dtype, attr->b)));
-    return weft_masked_fill(graph, g, outside, 0.0);
+    return weft_where(graph, weft_equal(graph, x, y), g,
+                      weft_scalar(graph, weft_dtype_of(graph, x), 0.0));
 }
 
 #define UNARY_VJP(name)                                                                            \

@@ -17,6 +17,7 @@
     X(vmath) \
     X(ops) \
     X(dtypes) \
+    X(nonfinite) \
     X(attention) \
     X(autograd) \
     X(params) \

@@ -34,22 +34,25 @@ WEFT_API const weft_op *weft_op_find(const char *name); /* NULL if there is none
 
 /* ---- Elementwise, one operand --------------------------------------------------------------- */
 
-WEFT_API weft_value weft_neg(weft_graph *graph, weft_value x);        /* -x */
-WEFT_API weft_value weft_abs(weft_graph *graph, weft_value x);        /* |x|; gradient 0 at 0 */
-WEFT_API weft_value weft_sign(weft_graph *graph, weft_value x);       /* -1, 0 or 1 */
-WEFT_API weft_value weft_exp(weft_graph *graph, weft_value x);        /* e^x */
-WEFT_API weft_value weft_log(weft_graph *graph, weft_value x);        /* natural logarithm */
-WEFT_API weft_value weft_sqrt(weft_graph *graph, weft_value x);       /* x^(1/2) */
-WEFT_API weft_value weft_rsqrt(weft_graph *graph, weft_value x);      /* x^(-1/2) */
-WEFT_API weft_value weft_square(weft_graph *graph, weft_value x);     /* x^2 */
+WEFT_API weft_value weft_neg(weft_graph *graph, weft_value x);    /* -x */
+WEFT_API weft_value weft_abs(weft_graph *graph, weft_value x);    /* |x|; gradient 0 at 0, NaN */
+WEFT_API weft_value weft_sign(weft_graph *graph, weft_value x);   /* -1, 0 or 1; 0 of NaN */
+WEFT_API weft_value weft_exp(weft_graph *graph, weft_value x);    /* e^x */
+WEFT_API weft_value weft_log(weft_graph *graph, weft_value x);    /* natural logarithm */
+WEFT_API weft_value weft_sqrt(weft_graph *graph, weft_value x);   /* x^(1/2) */
+WEFT_API weft_value weft_rsqrt(weft_graph *graph, weft_value x);  /* x^(-1/2) */
+WEFT_API weft_value weft_square(weft_graph *graph, weft_value x); /* x^2 */
 WEFT_API weft_value weft_reciprocal(weft_graph *graph, weft_value x); /* 1 / x */
 WEFT_API weft_value weft_sin(weft_graph *graph, weft_value x);        /* radians */
 WEFT_API weft_value weft_cos(weft_graph *graph, weft_value x);        /* radians */
 WEFT_API weft_value weft_tanh(weft_graph *graph, weft_value x);
 WEFT_API weft_value weft_sigmoid(weft_graph *graph, weft_value x); /* 1 / (1 + e^-x) */
-WEFT_API weft_value weft_relu(weft_graph *graph, weft_value x);    /* max(x, 0); gradient 0 at 0 */
+/* max(x, 0). The gradient is 0 at 0, and passes at NaN. */
+WEFT_API weft_value weft_relu(weft_graph *graph, weft_value x);
 WEFT_API weft_value weft_leaky_relu(weft_graph *graph, weft_value x,
-                                    double slope);              /* x > 0 ? x : slope x */
+                                    double slope); /* x > 0 ? x : slope x */
+/* At -inf gelu is 0, its limit (PyTorch: NaN); gelu_tanh and silu are NaN, as in PyTorch. The
+ * gradients of all three are NaN at both infinities. */
 WEFT_API weft_value weft_gelu(weft_graph *graph, weft_value x); /* x (1 + erf(x / sqrt 2)) / 2 */
 /* x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2, Hendrycks & Gimpel 2016 */
 WEFT_API weft_value weft_gelu_tanh(weft_graph *graph, weft_value x);
@@ -68,11 +71,13 @@ WEFT_API weft_value weft_cast(weft_graph *graph, weft_value x, weft_dtype dtype)
 WEFT_API weft_value weft_add(weft_graph *graph, weft_value a, weft_value b);
 WEFT_API weft_value weft_sub(weft_graph *graph, weft_value a, weft_value b);
 WEFT_API weft_value weft_mul(weft_graph *graph, weft_value a, weft_value b);
+/* a / b; the gradient of b is that of the result times -(a / b) / b, computed in this order. */
 WEFT_API weft_value weft_div(weft_graph *graph, weft_value a, weft_value b);
 WEFT_API weft_value weft_pow(weft_graph *graph, weft_value a, weft_value b); /* a^b, a > 0 */
-/* The gradient of a tie goes half to each. NaN if either is NaN. */
 WEFT_API weft_value weft_relu_grad(weft_graph *graph, weft_value y,
-                                   weft_value dy); /* y > 0 ? dy : 0 */
+                                   weft_value dy); /* y <= 0 ? 0 : dy */
+/* NaN if either is NaN. The gradient of a tie goes half to each; beside a NaN both get all of it.
+ */
 WEFT_API weft_value weft_maximum(weft_graph *graph, weft_value a, weft_value b);
 WEFT_API weft_value weft_minimum(weft_graph *graph, weft_value a, weft_value b);
 /* x times, plus, to the power of, a number. */
@@ -120,9 +125,11 @@ WEFT_API weft_value weft_min(weft_graph *graph, weft_value x, weft_axes axes, bo
 /* sum (x - mean)^2 / (n - correction); correction 0 (population) or 1 (sample). */
 WEFT_API weft_value weft_variance(weft_graph *graph, weft_value x, weft_axes axes, bool keepdims,
                                   int correction);
-/* log sum e^x, shifted by the maximum so that it cannot overflow. */
+/* log sum e^x, shifted by the maximum so that it cannot overflow. Where every x is -inf: -inf, and
+ * a zero gradient, as softmax has it (PyTorch: NaN). */
 WEFT_API weft_value weft_logsumexp(weft_graph *graph, weft_value x, weft_axes axes, bool keepdims);
-/* Index (i32) of the first largest element along an axis, which must not be empty. */
+/* Index (i32) of the first largest element along an axis of 1 to 2^31 - 1 elements; a NaN is larger
+ * than all numbers. */
 WEFT_API weft_value weft_argmax(weft_graph *graph, weft_value x, int axis, bool keepdims);
 /* y[i] = x[0] + ... + x[i] along an axis; `reverse` sums from the end. */
 WEFT_API weft_value weft_cumsum(weft_graph *graph, weft_value x, int axis, bool reverse);
@@ -156,9 +163,11 @@ typedef struct weft_sdpa_options {
  * q [batch, query_len, heads, head_dim], k [batch, key_len, kv_heads, head_dim],
  * v [batch, key_len, kv_heads, value_dim] give [batch, query_len, heads, value_dim]; kv_heads
  * divides heads, and head h of the queries reads head h kv_heads / heads of keys and values.
- * A query that may look nowhere gives zeros, and a zero gradient. Heads split out of a projection
- * [batch, len, heads head_dim] by weft_reshape, or sliced from a larger one, are read as they lie.
- * `options` may be NULL: no mask, no dropout. */
+ * A query that may look nowhere gives zeros and gets a zero gradient, whatever k and v hold. For a
+ * query that sees some keys the hidden ones must be finite: a NaN or an infinity in their v may
+ * reach its result, and in their k its gradient, or may not (PyTorch: they do). Heads split out of
+ * a projection [batch, len, heads head_dim] by weft_reshape, or sliced from a larger one, are read
+ * as they lie. `options` may be NULL: no mask, no dropout. */
 WEFT_API weft_value weft_sdpa(weft_graph *graph, weft_value q, weft_value k, weft_value v,
                               const weft_sdpa_options *options);
 
@@ -207,8 +216,8 @@ WEFT_API weft_value weft_stack(weft_graph *graph, const weft_value *x, size_t n,
 /* Adds before[i] and after[i] (x's rank of them) elements of `value` around dimension i. */
 WEFT_API weft_value weft_pad(weft_graph *graph, weft_value x, const int64_t *before,
                              const int64_t *after, double value);
-/* table [rows, features], indices i32 [...] gives [..., features]. Rows at index padding_index get
- * no gradient; -1 for none. The gradient's sums run in a fixed order. */
+/* table [rows, features], indices i32 [...] gives [..., features]. The table of a gradient is f32
+ * or f64; rows at index padding_index get none (-1: all do). Its sums run in a fixed order. */
 WEFT_API weft_value weft_embedding(weft_graph *graph, weft_value table, weft_value indices,
                                    int64_t padding_index);
 /* y[.., i, ..] = x[.., indices[.., i, ..], ..]: indices i32 of x's rank, equal to x's shape
@@ -252,7 +261,9 @@ typedef struct weft_cross_entropy_options {
     double label_smoothing;   /* e: target (1-e) one_hot + e/classes (Szegedy et al. 2016) */
     weft_reduction reduction; /* mean: over the targets that are not ignored (none: 0) */
 } weft_cross_entropy_options;
-/* logits [..., classes], targets i32 [...] (class indices) gives a scalar, in nats. */
+/* logits [..., classes], targets i32 [...] (class indices) gives a scalar, in nats. A row whose
+ * logits hold a NaN has a loss and a gradient of NaN; one of -inf only has an infinite loss and a
+ * gradient of 0. An ignored row has a loss and a gradient of 0, whatever it holds. */
 WEFT_API weft_value weft_cross_entropy(weft_graph *graph, weft_value logits, weft_value targets,
                                        const weft_cross_entropy_options *options);
 /* (a - b)^2, mean or sum over all elements; equal shapes. */
