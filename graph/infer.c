@@ -72,8 +72,8 @@ bool weft_infer_scalar(weft_infer *infer, const char *name, double value, weft_d
 bool weft_infer_axis(weft_infer *infer, int rank, int axis, int *out)
 {
     if (axis < 0 || axis >= rank)
-        return weft_infer_fail(infer, WEFT_BAD_ARGUMENT,
-                               "axis %d, counted from the front, is outside [0, %d)", axis, rank);
+        return weft_infer_fail(infer, WEFT_BAD_ARGUMENT, "axis %d is outside [-%d, %d)", axis, rank,
+                               rank);
     *out = axis;
     return true;
 }

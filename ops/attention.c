@@ -342,6 +342,20 @@ static bool check_mask(weft_infer *infer, size_t i, weft_shape full)
                            weft_shape_text(full, a, sizeof a));
 }
 
+/* The scores are never stored, but places in them are counted, and so are those of the dq of all
+ * chunks. */
+static bool check_sizes(weft_infer *infer, weft_shape q, int64_t keys, int64_t value_dim)
+{
+    char text[128];
+    const weft_shape all = WEFT_SHAPE(q.dim[0], q.dim[2], q.dim[1], keys);
+    const weft_shape partial = WEFT_SHAPE(CHUNK_PARTS, q.dim[0], q.dim[1], q.dim[2], q.dim[3]);
+    if (q.dim[3] > INT32_MAX || value_dim > INT32_MAX)
+        return weft_infer_fail(infer, WEFT_TOO_LARGE, "head_dim or value_dim is over 2^31 - 1");
+    return (weft_shape_numel(all) >= 0 && weft_shape_numel(partial) >= 0) ||
+           weft_infer_fail(infer, WEFT_TOO_LARGE, "scores of %s are too many",
+                           weft_shape_text(all, text, sizeof text));
+}
+
 /* q, k, v, and the mask at input `mask`; gives the shapes of out and lse. */
 static bool check_inputs(weft_infer *infer, size_t mask, weft_shape *out, weft_shape *lse)
 {
@@ -366,6 +380,9 @@ static bool check_inputs(weft_infer *infer, size_t mask, weft_shape *out, weft_s
         return weft_infer_fail(infer, WEFT_BAD_ARGUMENT,
                                "dropout must be in [0, 1) and scale finite, got %g and %g", attr->p,
                                attr->scale);
+    if (!weft_infer_scalar(infer, "scale", attr->scale, infer->in[Q].dtype) ||
+        !check_sizes(infer, q, k.dim[1], v.dim[3]))
+        return false;
     if (attr->mask && !check_mask(infer, mask, WEFT_SHAPE(q.dim[0], q.dim[2], q.dim[1], k.dim[1])))
         return false;
     *out = WEFT_SHAPE(q.dim[0], q.dim[1], q.dim[2], v.dim[3]);

@@ -18,6 +18,7 @@
     X(ops) \
     X(dtypes) \
     X(nonfinite) \
+    X(limits) \
     X(attention) \
     X(autograd) \
     X(params) \
