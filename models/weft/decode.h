@@ -140,7 +140,7 @@ typedef struct weft_hypothesis {
     size_t length;
     double log_prob; /* natural, of the tokens and the end */
     double score;    /* divided by the penalty, whose length counts the end */
-    bool ended;      /* by `eos`, not by max_len */
+    bool ended;      /* by `eos`; if not, it was cut: at max_len, or where no token could follow */
 } weft_hypothesis;
 
 /* hypotheses[first[i] .. first[i + 1] - 1] are those of sentence i. */
