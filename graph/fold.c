@@ -6,6 +6,9 @@
 
 /* Bytes that a folded output may have, unless its inputs have as many. */
 #define MOST_BYTES ((size_t)1 << 20)
+/* Flops and bytes of a node that is folded at most: a few seconds. Of one element broadcasting can
+ * make more than a year's work. */
+#define MOST_WORK 4e9
 /* Inputs and outputs of a node that is folded at most. */
 #define MOST_OPERANDS 12
 
@@ -38,7 +41,7 @@ static bool may_fold(const weft_graph *g, const weft_op *op, const weft_value *i
         return false;
     for (size_t i = 0; i < n_in; i++) {
         if (!graph_owns(g, in[i]) || !is_constant(g, in[i].id, op)) return false;
-        bytes_in += type_bytes(&g->values[in[i].id].type);
+        bytes_in += type_bytes(&g->values[g->values[in[i].id].root].type);
     }
     for (size_t k = 0; k < op->n_out; k++) bytes_out += type_bytes(&out[k]);
     return bytes_out <= MOST_BYTES || bytes_out <= bytes_in;
@@ -102,6 +105,8 @@ bool fold_node(weft_graph *g, const node_record *node, const weft_type *types, c
     weft_call sizes = {
         .attr = node->attr, .in = f.t, .out = f.t + f.n_in, .n_in = f.n_in, .n_out = f.n_out};
     if (!kernel) return false;
+    weft_cost cost = op_cost(op, &sizes);
+    if (!(cost.flops + cost.bytes <= MOST_WORK)) return false;
     if (take_memory(&f, op, &sizes))
         compute(&f, op, node->attr, kernel);
     else

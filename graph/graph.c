@@ -494,6 +494,7 @@ weft_value weft_constant_data(weft_graph *graph, weft_dtype dtype, weft_shape sh
         return WEFT_NO_VALUE;
     }
     if (bytes) memcpy(copy, data, bytes);
+    normalise_bools(dtype, copy, bytes);
     weft_constant_attr attr;
     memset(&attr, 0, sizeof attr);
     attr.dtype = dtype;

@@ -3,6 +3,8 @@
 
 #include "base/text.h"
 
+#include <math.h>
+
 bool weft_infer_fail(weft_infer *infer, weft_status status, const char *format, ...)
 {
     if (infer->error && infer->error->status == WEFT_OK) {
@@ -47,11 +49,31 @@ bool weft_infer_min_rank(weft_infer *infer, size_t i, int rank)
                            rank, weft_shape_text(shape, text, sizeof text));
 }
 
+/* Halfway between the largest f32 and the number after it, if there were one: from here on numbers
+ * round to an infinity. */
+#define F32_LIMIT 0x1.ffffffp127
+
+bool weft_infer_scalar(weft_infer *infer, const char *name, double value, weft_dtype dtype)
+{
+    const char *takes = NULL;
+    char text[TEXT_NUMBER_BYTES];
+    if (dtype == WEFT_BOOL && !(value == 0 || value == 1))
+        takes = "0 and 1";
+    else if (dtype == WEFT_I32 &&
+             !(value >= INT32_MIN && value <= INT32_MAX && value == floor(value)))
+        takes = "whole numbers from -2147483648 to 2147483647";
+    else if (dtype == WEFT_F32 && isfinite(value) && fabs(value) >= F32_LIMIT)
+        takes = "numbers up to 3.4028235e38, infinities and NaN";
+    return !takes ||
+           weft_infer_fail(infer, WEFT_BAD_ARGUMENT, "%s: %s does not fit %s, which takes %s", name,
+                           text_from_double(value, text), weft_dtype_name(dtype), takes);
+}
+
 bool weft_infer_axis(weft_infer *infer, int rank, int axis, int *out)
 {
     if (axis < 0 || axis >= rank)
-        return weft_infer_fail(infer, WEFT_BAD_ARGUMENT,
-                               "axis %d, counted from the front, is outside [0, %d)", axis, rank);
+        return weft_infer_fail(infer, WEFT_BAD_ARGUMENT, "axis %d is outside [-%d, %d)", axis, rank,
+                               rank);
     *out = axis;
     return true;
 }

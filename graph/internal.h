@@ -98,6 +98,22 @@ static inline int64_t op_parts(const weft_op *op, const weft_call *call)
                      : (weft_shape_numel(call->out[0].shape) + WEFT_TILE - 1) / WEFT_TILE;
 }
 
+/* The work of a call. */
+static inline weft_cost op_cost(const weft_op *op, const weft_call *call)
+{
+    weft_cost cost = {0, 0};
+    if (op->cost) {
+        op->cost(call, &cost);
+        return cost;
+    }
+    for (size_t i = 0; i < call->n_in + call->n_out; i++) {
+        const weft_tensor *t = i < call->n_in ? &call->in[i] : &call->out[i - call->n_in];
+        cost.bytes += (double)weft_shape_numel(t->shape) * (double)weft_dtype_bytes(t->dtype);
+    }
+    cost.flops = (double)weft_shape_numel(call->out[0].shape);
+    return cost;
+}
+
 static inline unsigned node_rows(const node_record *node)
 {
     return node->op->rowwise ? node->op->rowwise(node->attr) : 0;
@@ -114,6 +130,8 @@ bool graph_owns(const weft_graph *graph, weft_value value);
 /* The dtype that chooses a node's kernel. */
 weft_dtype graph_key_dtype(const weft_graph *graph, const node_record *node);
 weft_layout layout_dense(weft_shape shape);
+/* Of elements that came from outside: in bools any byte but 0 becomes 1. */
+void normalise_bools(weft_dtype dtype, void *data, size_t n);
 /* The value as an operand, without data. */
 weft_tensor graph_tensor(const weft_graph *graph, uint32_t id);
 bool layout_taken(weft_takes takes, weft_shape shape, const weft_layout *layout);

@@ -14,7 +14,8 @@ static bool infer_state(weft_infer *infer)
 {
     const weft_state_attr *attr = infer->attr;
     infer->out[0] = (weft_type){attr->dtype, attr->shape};
-    return true;
+    return attr->init.kind != WEFT_INIT_CONSTANT ||
+           weft_infer_scalar(infer, "init", attr->init.a, attr->dtype);
 }
 
 static bool infer_constant(weft_infer *infer)

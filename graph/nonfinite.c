@@ -25,15 +25,19 @@ static void look_at(double x, const int64_t *index, finding *f)
 static finding look(const weft_tensor *t)
 {
     finding f = {0};
-    int64_t index[WEFT_MAX_RANK] = {0}, n = weft_shape_numel(t->shape), offset = 0;
+    int64_t index[WEFT_MAX_RANK] = {0}, offset = 0;
+    weft_shape shape = t->shape;
     if (!weft_dtype_is_float(t->dtype)) return f;
+    for (int d = 0; d < shape.rank; d++) /* one of those that are repeated is enough */
+        if (t->stride[d] == 0 && shape.dim[d] > 1) shape.dim[d] = 1;
+    const int64_t n = weft_shape_numel(shape);
     for (int64_t i = 0; i < n && !f.nan; i++) {
         look_at(t->dtype == WEFT_F32 ? (double)((const float *)t->data)[offset]
                                      : ((const double *)t->data)[offset],
                 index, &f);
-        for (int d = t->shape.rank - 1; d >= 0; d--) {
+        for (int d = shape.rank - 1; d >= 0; d--) {
             offset += t->stride[d];
-            if (++index[d] < t->shape.dim[d]) break;
+            if (++index[d] < shape.dim[d]) break;
             offset -= index[d] * t->stride[d];
             index[d] = 0;
         }

@@ -181,9 +181,14 @@ static bool sort_group(weft_plan *plan, const plan_group *group)
     return good;
 }
 
-/* Adds up a group's work, stage by stage. */
-static void weigh_group(weft_plan *plan, plan_group *group)
+/* The nanoseconds of a group that the executor can count (36 years), with room for sums of two. */
+#define MOST_WORK 0x1p60
+
+/* Adds up a group's work, stage by stage. False if a node, whose shape broadcasting has made of
+ * next to nothing, would take longer than can be counted. */
+static bool weigh_group(weft_plan *plan, plan_group *group, weft_error *error)
 {
+    double total = 0;
     for (uint32_t i = group->first_step; i < group->first_step + group->n_steps; i++) {
         plan_step *step = &plan->steps[i];
         double ns = 0;
@@ -192,6 +197,15 @@ static void weigh_group(weft_plan *plan, plan_group *group)
             weft_cost cost = plan_step_cost(plan, step + link);
             ns += cost.flops / FLOPS_PER_NS + cost.bytes / BYTES_PER_NS;
         }
+        total += ns + (double)step->parts[0] + (double)step->parts[1];
+        if (!(total <= MOST_WORK)) {
+            char where[256];
+            weft_error_set(error, WEFT_TOO_LARGE,
+                           graph_node_where(plan->graph, step->node, where, sizeof where),
+                           "would take some %.0g years of one core: more than a run can count",
+                           total / 3.2e16);
+            return false;
+        }
         /* The last stage is the main one; one before it prepares. */
         for (int stage = step->stages - 1; stage >= 0; stage--, ns /= 8) {
             if (!step->parts[stage]) continue;
@@ -199,6 +213,7 @@ static void weigh_group(weft_plan *plan, plan_group *group)
             group->work[stage] += step->part_work[stage] * step->parts[stage];
         }
     }
+    return true;
 }
 
 /* May the step, and its chain, join the group that began at `since`? written[] and read[] hold, by
@@ -260,7 +275,7 @@ bool groups_make(weft_plan *plan, const uint32_t *storage, weft_error *error)
         for (uint32_t k = 0; k < plan->groups[g].n_steps; k++)
             plan->steps[plan->groups[g].first_step + k].segment = segment;
         plan_group *now = &plan->groups[g];
-        weigh_group(plan, now);
+        good = good && weigh_group(plan, now, error);
         /* Insertion sort: for updates, of which there are many all alike, it is not worth it. */
         if (now->n_steps > 1 && now->n_steps < 256) good = good && sort_group(plan, now);
         if (!now->serial && now->work[0] && now->work[1]) plan->stats.barriers++;

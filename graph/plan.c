@@ -246,17 +246,8 @@ weft_cost plan_step_cost(const weft_plan *plan, const plan_step *step)
 {
     const weft_op *op = plan->graph->nodes[step->node].op;
     weft_call call;
-    weft_cost cost = {0, 0};
     fill_call(plan, step, &call);
-    if (op->cost) {
-        op->cost(&call, &cost);
-    } else {
-        for (size_t i = 0; i < call.n_in + call.n_out; i++)
-            cost.bytes += (double)weft_shape_numel(call.in[i].shape) *
-                          (double)weft_dtype_bytes(call.in[i].dtype);
-        cost.flops = (double)weft_shape_numel(call.out[0].shape);
-    }
-    return cost;
+    return op_cost(op, &call);
 }
 
 /* ---- Buffers ---- */
@@ -388,6 +379,12 @@ static bool place_buffers(planner *p)
     return true;
 }
 
+/* States need not be there yet: their sum may be beyond all sizes. */
+static void add_bytes(size_t *sum, size_t bytes)
+{
+    *sum = bytes > SIZE_MAX - *sum ? SIZE_MAX : *sum + bytes;
+}
+
 static void fill_stats(planner *p)
 {
     weft_plan_stats *s = &p->plan->stats;
@@ -397,7 +394,7 @@ static void fill_stats(planner *p)
     s->ratio = s->lower_bound_bytes ? (double)s->arena_bytes / (double)s->lower_bound_bytes : 1.0;
     for (size_t n = 0; n < p->g->n_nodes; n++)
         if (p->g->nodes[n].op == &weft_op_state)
-            s->state_bytes += storage_bytes(p->g, p->g->nodes[n].first_out);
+            add_bytes(&s->state_bytes, storage_bytes(p->g, p->g->nodes[n].first_out));
 }
 
 /* ---- The whole ---- */

@@ -367,6 +367,7 @@ static weft_status read_tensor(reader *r, const entry *e, weft_params *into)
     if (status == WEFT_OK &&
         !read_at(r->file, tensor.data, e->end - e->begin, r->data_begin + e->begin))
         status = weft_error_set(r->error, WEFT_IO, r->path, "%s cannot be read", e->name);
+    if (status == WEFT_OK) normalise_bools(e->type.dtype, tensor.data, e->end - e->begin);
     return status;
 }
 

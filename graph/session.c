@@ -150,7 +150,9 @@ static bool take_arena(weft_session *s, const weft_session_options *o, weft_erro
 size_t weft_session_workspace(const weft_plan *plan, int threads)
 {
     if (!plan) return 0;
-    return plan->stats.workspace_bytes * (size_t)(threads > 0 ? threads : omp_get_max_threads());
+    const size_t n = (size_t)(threads > 0 ? threads : omp_get_max_threads());
+    const size_t each = plan->stats.workspace_bytes;
+    return each > SIZE_MAX / n ? SIZE_MAX : each * n;
 }
 
 static bool take_workspace(weft_session *s, const weft_session_options *o, weft_error *error)
@@ -304,6 +306,7 @@ weft_status weft_feed(weft_session *session, weft_value input, const void *data,
             tensor_bytes(&tensor), bytes, data ? "" : " at NULL");
     }
     if (bytes) memcpy(tensor.data, data, bytes);
+    normalise_bools(tensor.dtype, tensor.data, bytes);
     return WEFT_OK;
 }
 

@@ -112,6 +112,12 @@ bool layout_taken(weft_takes takes, weft_shape shape, const weft_layout *layout)
     return (row && (m == 1 || sm >= n)) || ((m == 1 || sm == 1) && (n == 1 || sn >= m));
 }
 
+void normalise_bools(weft_dtype dtype, void *data, size_t n)
+{
+    uint8_t *bytes = data;
+    for (size_t i = 0; dtype == WEFT_BOOL && i < n; i++) bytes[i] = bytes[i] != 0;
+}
+
 weft_tensor weft_tensor_dense(void *data, weft_dtype dtype, weft_shape shape)
 {
     weft_tensor tensor = {data, dtype, shape, {0}};

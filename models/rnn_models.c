@@ -37,7 +37,7 @@ static weft_value kept(weft_graph *g, const weft_decode_io *io, weft_dtype dtype
 {
     char name[32];
     snprintf(name, sizeof name, "cache.%lld.%c", (long long)layer, part);
-    int64_t rows = io->most_sentences * io->most_beams;
+    int64_t rows = weft_shape_numel(WEFT_SHAPE(io->most_sentences, io->most_beams));
     return weft_state(g, name, dtype, WEFT_SHAPE(rows, 1, hidden), WEFT_INIT_ZEROS);
 }
 
@@ -390,7 +390,7 @@ static seq2seq decoding(weft_graph *g, const weft_seq2seq_config *c, const weft_
                      .c = c,
                      .sentences = io->sentences,
                      .source_len = io->source_len,
-                     .rows = io->sentences * io->beams};
+                     .rows = weft_shape_numel(WEFT_SHAPE(io->sentences, io->beams))};
 }
 
 weft_status weft_seq2seq_encode(weft_graph *graph, const weft_seq2seq_config *c, weft_decode_io *io)

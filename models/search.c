@@ -76,7 +76,7 @@ static bool check(const weft_search_model *model, const weft_search_input *input
 {
     if (!model || !model->step || (n && !inputs))
         return refuse(error, "the model or the inputs are NULL");
-    if (model->sentences < 1 || model->beams < 1 || model->vocab < 1 ||
+    if (model->sentences < 1 || model->beams < 1 || model->vocab < 1 || model->most_len < 1 ||
         n > (size_t)model->sentences)
         return refuse(error, "more inputs than the model takes sentences, or it takes none");
     if ((o->has_eos && o->eos < 0) || o->eos >= model->vocab || (o->n_banned && !o->banned))
@@ -95,7 +95,7 @@ static bool check(const weft_search_model *model, const weft_search_input *input
             if (in->prefix[k] < 0 || in->prefix[k] >= model->vocab)
                 return refuse(error, "a token to begin with is not below the vocabulary");
         if (in->prefix_len > (size_t)model->most_len ||
-            in->max_len > model->most_len + 1 - (int64_t)in->prefix_len) {
+            in->max_len - 1 > model->most_len - (int64_t)in->prefix_len) {
             weft_error_set(error, WEFT_BAD_ARGUMENT, "search",
                            "input %zu: a prefix of %zu and %lld tokens to find, the model has %lld "
                            "positions",
@@ -172,6 +172,28 @@ static bool read_ahead(search *s)
     return good;
 }
 
+/* Sets rows, vocab and width. Rows and tokens are i32, and so many tokens must have a size. */
+static bool set_sizes(search *s)
+{
+    const weft_search_model *m = s->model;
+    for (int64_t i = 0; i < s->n; i++) {
+        const int64_t prefix = (int64_t)s->inputs[i].prefix_len, most = s->inputs[i].max_len;
+        const int64_t width = most > INT64_MAX - prefix ? INT64_MAX : prefix + most;
+        if (width > s->width) s->width = width;
+    }
+    s->rows = weft_shape_numel(WEFT_SHAPE(m->sentences, m->beams));
+    s->vocab = m->vocab;
+    if (s->rows >= 0 && s->rows <= INT32_MAX && s->vocab <= INT32_MAX &&
+        weft_shape_numel(WEFT_SHAPE(s->rows, s->width)) >= 0)
+        return true;
+    weft_error_set(s->error, WEFT_TOO_LARGE, "search",
+                   "%lld sentences of %lld beams of up to %lld tokens, of a vocabulary of %lld: "
+                   "rows and ids must be below 2^31, and all tokens fit into memory",
+                   (long long)m->sentences, (long long)m->beams, (long long)s->width,
+                   (long long)m->vocab);
+    return false;
+}
+
 static bool begin_search(search *s, const weft_search_model *model, const weft_search_input *inputs,
                          size_t n, const weft_search_options *options, weft_error *error)
 {
@@ -179,13 +201,8 @@ static bool begin_search(search *s, const weft_search_model *model, const weft_s
     if (!fill_options(s, options, error)) return false;
     const weft_search_options *o = s->o;
     if (!check(model, inputs, n, o, error)) return false;
-    s->rows = model->sentences * model->beams;
-    s->vocab = model->vocab;
     s->n = (int64_t)n;
-    for (size_t i = 0; i < n; i++) {
-        int64_t width = (int64_t)inputs[i].prefix_len + inputs[i].max_len;
-        if (width > s->width) s->width = width;
-    }
+    if (!set_sizes(s)) return false;
     size_t rows = (size_t)s->rows, vocab = (size_t)s->vocab, cells = rows * (size_t)s->width;
     size_t each = (size_t)o->nbest;
     s->sequences = zeros(cells, sizeof *s->sequences);

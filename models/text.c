@@ -41,7 +41,7 @@ weft_value text_embed_at(weft_graph *g, const weft_text_config *c, weft_value ta
 
 void text_step_inputs(weft_graph *g, weft_decode_io *io)
 {
-    int64_t rows = io->sentences * io->beams;
+    int64_t rows = weft_shape_numel(WEFT_SHAPE(io->sentences, io->beams));
     io->token = weft_input(g, "token", WEFT_I32, WEFT_SHAPE(rows, io->count));
     io->position = weft_input(g, "position", WEFT_I32, WEFT_SCALAR);
     io->parents = weft_input(g, "parents", WEFT_I32, WEFT_SHAPE(rows));
@@ -51,7 +51,8 @@ weft_cache text_cache(const weft_decode_io *io)
 {
     return (weft_cache){.position = io->position,
                         .parents = io->parents,
-                        .most_rows = io->most_sentences * io->most_beams,
+                        .most_rows =
+                            weft_shape_numel(WEFT_SHAPE(io->most_sentences, io->most_beams)),
                         .most_len = io->most_len,
                         .key_len = io->key_len,
                         .memories = io->most_source ? io->sentences : 0,

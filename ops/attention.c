@@ -77,8 +77,10 @@ static inline void finish(const weft_call *call, const block *b, running *r)
     T *lse = (T *)call->out[1].data + (b->batch * b->z.heads + b->head) * b->z.queries + b->first;
     for (int64_t i = 0; i < width; i++) r->factor[i] = r->sum[i] == 0 ? 0 : keep / r->sum[i];
     for (int64_t i = 0; i < b->n; i++) lse[i] = r->top[i] + vm_log(r->sum[i]);
+    /* A query that saw nothing is zero, also where the value of a hidden key was not finite. */
     for (int64_t c = 0; c < columns; c++)
-        for (int64_t i = 0; i < width; i++) r->out[c * LANES + i] *= r->factor[i];
+        for (int64_t i = 0; i < width; i++)
+            r->out[c * LANES + i] = r->factor[i] == 0 ? 0 : r->out[c * LANES + i] * r->factor[i];
     const weft_tensor *out = &call->out[0];
     tile_transpose(columns, b->n, r->out, LANES,
                    head_of(out, b->batch, b->head) + b->first * out->stride[1], out->stride[1]);
@@ -126,10 +128,11 @@ KERNEL(sdpa)
 /* ---- Backward ---- */
 
 typedef struct gradients {
-    T *q, *dout, *dq; /* transposed: [dim, LANES], [value_dim, LANES], [dim, LANES] */
-    T *s, *ds;        /* [KEY_BLOCK, LANES] */
-    T *lse, *delta;   /* [LANES] */
-    const T *x, *dy;  /* the block's rows of q and dout as they lie */
+    T *q, *dout, *dq;             /* transposed: [dim, LANES], [value_dim, LANES], [dim, LANES] */
+    T *s, *ds;                    /* [KEY_BLOCK, LANES] */
+    T *lse, *delta;               /* [LANES] */
+    bool any_blind, blind[LANES]; /* queries that see nothing */
+    const T *x, *dy;              /* the block's rows of q and dout as they lie */
     int64_t x_row, dy_row;
     T *dk, *dv; /* of the head */
     int64_t dk_row, dv_row;
@@ -147,6 +150,7 @@ static inline void load_statistics(const weft_call *call, const block *b, gradie
     const weft_tensor *out = &call->in[OUT];
     const weft_tensor *dlse = b->attr->dlse ? &call->in[REST + b->attr->mask] : NULL;
     const T *y = head_of(out, b->batch, b->head) + b->first * out->stride[1];
+    g->any_blind = false;
     for (int64_t i = 0; i < LANES; i++) g->lse[i] = g->delta[i] = 0;
     for (int64_t i = 0; i < b->n; i++) {
         const T *a = y + i * out->stride[1], *c = g->dy + i * g->dy_row;
@@ -155,11 +159,21 @@ static inline void load_statistics(const weft_call *call, const block *b, gradie
         _Pragma("omp simd reduction(+ : sum)") for (int64_t x = 0; x < b->z.value_dim; x++) sum +=
             a[x] * c[x];
         g->delta[i] = dlse ? sum - lane_at(dlse, b, i) : sum;
-        g->lse[i] = lse == (T)-INFINITY ? 0 : lse;
+        g->blind[i] = lse == (T)-INFINITY;
+        g->any_blind |= g->blind[i];
+        g->lse[i] = g->blind[i] ? 0 : lse;
     }
 }
 
-/* s: scores become drop(P). ds: drop(dO V^T) becomes scale dS. */
+/* No gradient reaches them, whatever the keys hold. */
+static inline void clear_blind(const block *b, gradients *g)
+{
+    for (int64_t i = 0; g->any_blind && i < b->n; i++)
+        for (int64_t c = 0; g->blind[i] && c < b->z.dim; c++) g->dq[c * LANES + i] = 0;
+}
+
+/* s: scores become drop(P). ds: drop(dO V^T) becomes scale dS, 0 at hidden places, where V may hold
+ * anything. */
 static inline void weigh_back(const block *b, int64_t n, const gradients *g)
 {
     const T scale = (T)b->attr->scale;
@@ -169,7 +183,8 @@ static inline void weigh_back(const block *b, int64_t n, const gradients *g)
         {
             const T p = vm_exp(s[i] - g->lse[i]);
             s[i] = p;
-            ds[i] = scale * p * (ds[i] - g->delta[i]);
+            const T x = scale * p * (ds[i] - g->delta[i]);
+            ds[i] = p > 0 ? x : p;
         }
     }
 }
@@ -187,7 +202,8 @@ static inline void weigh_back_dropped(const block *b, int64_t key, int64_t n, co
         {
             const T p = vm_exp(s[i] - g->lse[i]), kept = w[i] >= d.limit ? keep : 0;
             s[i] = kept * p;
-            ds[i] = scale * p * (kept * ds[i] - g->delta[i]);
+            const T x = scale * p * (kept * ds[i] - g->delta[i]);
+            ds[i] = p > 0 ? x : p;
         }
     }
 }
@@ -229,6 +245,7 @@ static inline void backward_block(const weft_call *call, const block *b, gradien
     }
     for (int64_t key = begin; key < end; key += KEY_BLOCK)
         backward_tile(b, key, least(KEY_BLOCK, end - key), g);
+    if (begin < end) clear_blind(b, g);
     const int64_t row = b->z.heads * b->z.dim;
     tile_transpose(b->z.dim, b->n, g->dq, LANES,
                    dq + (b->batch * b->z.queries + b->first) * row + b->head * b->z.dim, row);
@@ -325,6 +342,20 @@ static bool check_mask(weft_infer *infer, size_t i, weft_shape full)
                            weft_shape_text(full, a, sizeof a));
 }
 
+/* The scores are never stored, but places in them are counted, and so are those of the dq of all
+ * chunks. */
+static bool check_sizes(weft_infer *infer, weft_shape q, int64_t keys, int64_t value_dim)
+{
+    char text[128];
+    const weft_shape all = WEFT_SHAPE(q.dim[0], q.dim[2], q.dim[1], keys);
+    const weft_shape partial = WEFT_SHAPE(CHUNK_PARTS, q.dim[0], q.dim[1], q.dim[2], q.dim[3]);
+    if (q.dim[3] > INT32_MAX || value_dim > INT32_MAX)
+        return weft_infer_fail(infer, WEFT_TOO_LARGE, "head_dim or value_dim is over 2^31 - 1");
+    return (weft_shape_numel(all) >= 0 && weft_shape_numel(partial) >= 0) ||
+           weft_infer_fail(infer, WEFT_TOO_LARGE, "scores of %s are too many",
+                           weft_shape_text(all, text, sizeof text));
+}
+
 /* q, k, v, and the mask at input `mask`; gives the shapes of out and lse. */
 static bool check_inputs(weft_infer *infer, size_t mask, weft_shape *out, weft_shape *lse)
 {
@@ -349,6 +380,9 @@ static bool check_inputs(weft_infer *infer, size_t mask, weft_shape *out, weft_s
         return weft_infer_fail(infer, WEFT_BAD_ARGUMENT,
                                "dropout must be in [0, 1) and scale finite, got %g and %g", attr->p,
                                attr->scale);
+    if (!weft_infer_scalar(infer, "scale", attr->scale, infer->in[Q].dtype) ||
+        !check_sizes(infer, q, k.dim[1], v.dim[3]))
+        return false;
     if (attr->mask && !check_mask(infer, mask, WEFT_SHAPE(q.dim[0], q.dim[2], q.dim[1], k.dim[1])))
         return false;
     *out = WEFT_SHAPE(q.dim[0], q.dim[1], q.dim[2], v.dim[3]);
@@ -483,6 +517,16 @@ static weft_value masked_scores(weft_graph *g, const sdpa_attr *attr, weft_value
     return weft_masked_fill(g, s, weft_logical_not(g, seen), -INFINITY);
 }
 
+/* x [batch, query_len, heads, ...] with zeros for the queries whose lse [batch, heads, query_len]
+ * is -inf: those that see nothing. */
+static weft_value without_blind(weft_graph *g, const sdpa_attr *attr, weft_value x, weft_value lse)
+{
+    if (!attr->mask && !attr->causal) return x;
+    weft_value none = weft_scalar(g, weft_dtype_of(g, lse), -INFINITY);
+    weft_value blind = weft_transpose(g, weft_equal(g, lse, none), 1, 2);
+    return weft_masked_fill(g, x, weft_expand_dims(g, blind, -1), 0.0);
+}
+
 static void expand_sdpa(weft_expand *e)
 {
     const sdpa_attr *attr = e->attr;
@@ -495,8 +539,9 @@ static void expand_sdpa(weft_expand *e)
     weft_shape out = q;
     out.dim[3] = weft_dim(g, e->in[V], -1);
     weft_value y = weft_matmul(g, split(g, p, q5), v5);
-    e->out[0] = weft_reshape(g, weft_permute(g, y, WEFT_AXES(0, 3, 1, 2, 4)), out);
+    y = weft_reshape(g, weft_permute(g, y, WEFT_AXES(0, 3, 1, 2, 4)), out);
     e->out[1] = weft_logsumexp(g, s, WEFT_AXES(-1), false);
+    e->out[0] = without_blind(g, attr, y, e->out[1]);
 }
 
 /* P = e^(S - lse), zero in a row that is hidden everywhere (lse -inf). */
@@ -521,10 +566,14 @@ static void expand_sdpa_grad(weft_expand *e)
     if (attr->dlse) d = weft_sub(g, d, e->in[REST + attr->mask]);
     weft_value dp = joined(g, weft_matmul(g, dy5, weft_transpose(g, v5, -1, -2)));
     dp = weft_sub(g, dropped(g, dp, attr), weft_expand_dims(g, d, -1));
-    weft_value ds = split(g, weft_scale(g, weft_mul(g, p, dp), attr->scale), q5);
+    weft_value ds = weft_scale(g, weft_mul(g, p, dp), attr->scale);
+    if (attr->mask || attr->causal) /* V may hold anything at hidden places */
+        ds = weft_masked_fill(g, ds, weft_equal(g, p, weft_scalar(g, weft_dtype_of(g, p), 0.0)),
+                              0.0);
+    ds = split(g, ds, q5);
     weft_value weights = split(g, dropped(g, p, attr), q5);
-    e->out[0] =
-        weft_reshape(g, weft_permute(g, weft_matmul(g, ds, k5), WEFT_AXES(0, 3, 1, 2, 4)), q);
+    weft_value dq = weft_permute(g, weft_matmul(g, ds, k5), WEFT_AXES(0, 3, 1, 2, 4));
+    e->out[0] = without_blind(g, attr, weft_reshape(g, dq, q), e->in[LSE]);
     e->out[1] = ungrouped(g, weft_matmul(g, weft_transpose(g, ds, -1, -2), q5), k);
     e->out[2] = ungrouped(g, weft_matmul(g, weft_transpose(g, weights, -1, -2), dy5),
                           weft_shape_of(g, e->in[V]));

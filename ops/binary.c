@@ -12,8 +12,8 @@
       x > y || x != x ? x : y, -2, 2)                                                              \
     X(minimum, "y = min(a, b), NaN if either is; a tie's gradient goes half to each",              \
       x < y || x != x ? x : y, -2, 2)                                                              \
-    X(relu_grad, "y = b where a > 0, else 0: relu's gradient b, passed on by its output a",        \
-      x > 0 ? y : 0, -2, 2)
+    X(relu_grad, "y = 0 where a <= 0, else b: relu's gradient b, passed on by its output a",       \
+      x <= 0 ? 0 : y, -2, 2)
 
 #ifdef WEFT_KERNEL_ISA
 
@@ -86,12 +86,14 @@ static void vjp_mul(weft_vjp *v)
         if (v->wanted[i]) set(v, i, weft_mul(v->graph, v->grad_out[0], v->in[1 - i]));
 }
 
-/* d(a/b) = da / b - y db / b */
+/* d(a/b) = da / b - (y / b) db: where y is 0 and 1 / b infinite, the product is 0, not NaN. */
 static void vjp_div(weft_vjp *v)
 {
-    weft_value scaled = weft_div(v->graph, v->grad_out[0], v->in[1]);
-    if (v->wanted[0]) set(v, 0, scaled);
-    if (v->wanted[1]) set(v, 1, weft_neg(v->graph, weft_mul(v->graph, scaled, v->out[0])));
+    weft_graph *g = v->graph;
+    if (v->wanted[0]) set(v, 0, weft_div(g, v->grad_out[0], v->in[1]));
+    if (!v->wanted[1]) return;
+    weft_value slope = weft_div(g, v->out[0], v->in[1]);
+    set(v, 1, weft_neg(g, weft_mul(g, v->grad_out[0], slope)));
 }
 
 /* d(a^b) = b a^(b-1) da + y ln a db */
@@ -108,19 +110,26 @@ static void vjp_pow(weft_vjp *v)
     }
 }
 
-/* The one that gives the result gets the gradient, half of it at a tie. */
-static void vjp_extreme(weft_vjp *v)
+/* The one that loses gets no gradient, each half of it at a tie; beside a NaN none loses. */
+static void pass_extreme(weft_vjp *v, weft_value (*loses)(weft_graph *, weft_value, weft_value))
 {
     weft_graph *g = v->graph;
     weft_value half = weft_scale(g, v->grad_out[0], 0.5);
-    weft_value zero = weft_scalar(g, weft_dtype_of(g, half), 0.0);
     weft_value tie = weft_equal(g, v->in[0], v->in[1]);
-    for (size_t i = 0; i < 2; i++) {
-        if (!v->wanted[i]) continue;
-        weft_value won = weft_equal(g, v->in[i], v->out[0]);
-        weft_value all = weft_where(g, tie, half, v->grad_out[0]);
-        set(v, i, weft_where(g, won, all, zero));
-    }
+    weft_value all = weft_where(g, tie, half, v->grad_out[0]);
+    for (size_t i = 0; i < 2; i++)
+        if (v->wanted[i])
+            set(v, i, weft_masked_fill(g, all, loses(g, v->in[i], v->in[1 - i]), 0.0));
+}
+
+static void vjp_maximum(weft_vjp *v)
+{
+    pass_extreme(v, weft_less);
+}
+
+static void vjp_minimum(weft_vjp *v)
+{
+    pass_extreme(v, weft_greater);
 }
 
 /* Nothing comes of a but where it turns the sign. */
@@ -128,9 +137,6 @@ static void vjp_relu_grad(weft_vjp *v)
 {
     if (v->wanted[1]) set(v, 1, weft_relu_grad(v->graph, v->in[0], v->grad_out[0]));
 }
-
-#define vjp_maximum vjp_extreme
-#define vjp_minimum vjp_extreme
 
 #define BINARY_OP(op, text, expression, from, to)                                                  \
     DECLARE_KERNELS(op);                                                                           \

@@ -50,7 +50,7 @@ static inline T row_loss(const cross_entropy_attr *attr, const T *x, int64_t n, 
         total += x[i];
     }
     *lse = shift + (T)log((double)sum);
-    if (top == (T)-INFINITY) return (T)INFINITY;
+    if (sum == 0) return (T)INFINITY; /* not if there is a NaN: then the loss is NaN */
     /* A weight of 0 takes no part: 0 times -inf would be NaN. */
     T loss = *lse;
     if (attr->smoothing < 1) loss -= (T)(1 - attr->smoothing) * x[target];
@@ -224,15 +224,19 @@ static void expand_cross_entropy_grad(weft_expand *e)
     weft_dtype dtype = weft_dtype_of(g, e->in[0]);
     int64_t classes = weft_dim(g, e->in[0], -1);
     weft_value counted = counted_rows(g, attr, e->in[1], dtype), scale = e->in[3];
-    weft_value alive = weft_masked_fill(g, counted, dead_rows(g, e->in[2]), 0.0);
-    weft_value p = probabilities(g, e->in[0], e->in[2]);
+    /* Rows without a gradient may hold NaN, which a product with 0 would keep. */
+    weft_value ignored = weft_equal(g, counted, weft_scalar(g, dtype, 0.0));
+    weft_value dead = weft_logical_or(g, dead_rows(g, e->in[2]), ignored);
+    weft_value dead_row = weft_expand_dims(g, dead, -1);
+    weft_value logits = weft_masked_fill(g, e->in[0], dead_row, 0.0);
+    weft_value p = probabilities(g, logits, weft_masked_fill(g, e->in[2], dead, 0.0));
     weft_value hot = weft_scale(g, weft_one_hot(g, e->in[1], classes, dtype), 1 - attr->smoothing);
     weft_value row = weft_add_scalar(g, weft_sub(g, p, hot), -attr->smoothing / (double)classes);
     if (!attr->sum) {
         weft_value n = weft_sum(g, counted, WEFT_ALL_AXES, false);
         scale = weft_div(g, scale, weft_maximum(g, n, weft_scalar(g, dtype, 1.0)));
     }
-    e->out[0] = weft_mul(g, row, weft_mul(g, weft_expand_dims(g, alive, -1), scale));
+    e->out[0] = weft_masked_fill(g, weft_mul(g, row, scale), dead_row, 0.0);
 }
 
 static void vjp_cross_entropy(weft_vjp *v)
@@ -244,7 +248,9 @@ static void vjp_cross_entropy(weft_vjp *v)
                            (weft_value[]){v->in[0], v->in[1], v->out[1], v->grad_out[0]}, 4, NULL);
     if (weft_is_value(v->grad_out[1])) { /* d lse / d logits = softmax */
         weft_value p = probabilities(g, v->in[0], v->out[1]);
-        weft_value part = weft_mul(g, p, weft_expand_dims(g, v->grad_out[1], -1));
+        weft_value none = weft_scalar(g, weft_dtype_of(g, p), 0.0);
+        weft_value rows = weft_expand_dims(g, v->grad_out[1], -1);
+        weft_value part = weft_masked_fill(g, weft_mul(g, p, rows), weft_equal(g, rows, none), 0.0);
         whole = weft_is_value(whole) ? weft_add(g, whole, part) : part;
     }
     v->grad_in[0] = whole;

@@ -9,25 +9,13 @@ typedef struct generate_attr {
 
 #ifdef WEFT_KERNEL_ISA
 
-/* A number as an element, as cast does it: bool is 0 or 1, i32 saturates and takes NaN for 0. */
-static inline T element(double x)
-{
-#if KERNEL_IS(b8)
-    return x != 0;
-#elif KERNEL_IS(i32)
-    return x != x ? 0 : x >= INT32_MAX ? INT32_MAX : x <= INT32_MIN ? INT32_MIN : (int32_t)x;
-#else
-    return (T)x;
-#endif
-}
-
-/* fill is arange of one element. */
+/* fill is arange of one element. Every number fits T: infer_range has seen to that. */
 KERNEL(arange)
 {
     const generate_attr *attr = call->attr;
     int64_t n = numel_of(&call->out[0].shape), end = (part + 1) * TILE < n ? (part + 1) * TILE : n;
     for (int64_t i = part * TILE; i < end; i++)
-        ((T *)call->out[0].data)[i] = element(attr->start + (double)i * attr->step);
+        ((T *)call->out[0].data)[i] = (T)(attr->start + (double)i * attr->step);
 }
 
 #if KERNEL_IS(b8)
@@ -45,17 +33,36 @@ KERNEL(tril_mask)
 
 #include <weft/ops.h>
 
-static bool infer_generate(weft_infer *infer)
+static bool infer_mask(weft_infer *infer)
 {
     const generate_attr *attr = infer->attr;
     infer->out[0] = (weft_type){attr->dtype, attr->shape};
     return true;
 }
 
+static bool infer_fill(weft_infer *infer)
+{
+    const generate_attr *attr = infer->attr;
+    return infer_mask(infer) && weft_infer_scalar(infer, "value", attr->start, attr->dtype);
+}
+
+/* All numbers lie between the first and the last, and are whole if the first two are. */
+static bool infer_range(weft_infer *infer)
+{
+    const generate_attr *attr = infer->attr;
+    const int64_t count = weft_shape_numel(attr->shape);
+    if (!infer_mask(infer) || !weft_infer_scalar(infer, "start", attr->start, attr->dtype))
+        return false;
+    if (count < 2) return true;
+    return weft_infer_scalar(infer, "start + step", attr->start + attr->step, attr->dtype) &&
+           weft_infer_scalar(infer, "the last number",
+                             attr->start + (double)(count - 1) * attr->step, attr->dtype);
+}
+
 static const generate_attr fill_f64 = {WEFT_F64, {0, {0}}, 2.5, 0},
                            fill_int = {WEFT_I32, {0, {0}}, 7, 0},
                            range_f64 = {WEFT_F64, {1, {5}}, 1.0, 0.5},
-                           fill_bool = {WEFT_BOOL, {0, {0}}, 2, 0},
+                           fill_bool = {WEFT_BOOL, {0, {0}}, 1, 0},
                            range_int = {WEFT_I32, {1, {4}}, 3, -1},
                            range_empty = {WEFT_F64, {1, {0}}, 3, -1},
                            tril_empty = {WEFT_BOOL, {2, {0, 4}}, 0, 0},
@@ -84,7 +91,7 @@ static const weft_attr_field generate_fields[] = {
     {NULL, WEFT_ATTR_INT, 0},
 };
 
-#define GENERATE_OP(op, text, kernels)                                                             \
+#define GENERATE_OP(op, text, shape_rule, kernels)                                                 \
     extern const weft_op weft_op_##op;                                                             \
     const weft_op weft_op_##op = {                                                                 \
         .name = #op,                                                                               \
@@ -92,7 +99,7 @@ static const weft_attr_field generate_fields[] = {
         .n_out = 1,                                                                                \
         .attr_size = sizeof(generate_attr),                                                        \
         .attrs = generate_fields,                                                                  \
-        .infer = infer_generate,                                                                   \
+        .infer = shape_rule,                                                                       \
         .kernel = kernels,                                                                         \
         .key_output = true,                                                                        \
         .gradient = WEFT_GRADIENT_ZERO,                                                            \
@@ -108,10 +115,10 @@ void WEFT_JOIN(tril_mask, b8, base)(const weft_call *, int64_t);
         }                                                                                          \
     }
 GENERATE_OP(fill, "A scalar of the given value; as a tensor it is broadcast and takes no room.",
-            ANY_KERNELS(arange))
-GENERATE_OP(arange, "y[i] = start + i step.", ANY_KERNELS(arange))
+            infer_fill, ANY_KERNELS(arange))
+GENERATE_OP(arange, "y[i] = start + i step.", infer_range, ANY_KERNELS(arange))
 GENERATE_OP(tril_mask, "y[row, column] = column <= row + start: true on and below a diagonal.",
-            TRIL_KERNELS)
+            infer_mask, TRIL_KERNELS)
 
 static weft_value generate(weft_graph *graph, const weft_op *op, weft_dtype dtype, weft_shape shape,
                            double start, double step)
@@ -153,7 +160,9 @@ weft_value weft_tril_mask(weft_graph *graph, int64_t rows, int64_t columns, int6
 
 weft_value weft_causal_mask(weft_graph *graph, int64_t query_len, int64_t key_len)
 {
-    return weft_logical_not(graph, weft_tril_mask(graph, query_len, key_len, 0));
+    const bool good = query_len >= 0 && key_len >= 0;
+    return weft_logical_not(
+        graph, weft_tril_mask(graph, query_len, key_len, good ? key_len - query_len : 0));
 }
 
 weft_value weft_tril(weft_graph *graph, weft_value x, int64_t diagonal)

@@ -20,7 +20,6 @@ typedef struct one_hot_attr {
 
 #ifdef WEFT_KERNEL_ISA
 
-#if KERNEL_IS_FLOAT
 KERNEL(embedding)
 {
     const weft_tensor *table = &call->in[0];
@@ -38,6 +37,7 @@ KERNEL(embedding)
     }
 }
 
+#if KERNEL_IS_FLOAT
 /* Columns [begin, begin + width) of the gradient of the table. */
 static inline __attribute__((always_inline)) void grad_columns(const weft_call *call, int64_t begin,
                                                                int64_t width)
@@ -189,7 +189,7 @@ static bool infer_embedding(weft_infer *infer)
 {
     char text[128];
     weft_shape table = infer->in[0].shape, out = infer->in[1].shape;
-    if (!weft_infer_float(infer, 0) || !weft_infer_dtype(infer, 1, WEFT_I32)) return false;
+    if (!weft_infer_dtype(infer, 1, WEFT_I32)) return false;
     if (table.rank != 2 || out.rank == WEFT_MAX_RANK)
         return weft_infer_fail(infer, WEFT_BAD_SHAPE, "the table must be [rows, features], got %s",
                                weft_shape_text(table, text, sizeof text));
@@ -277,6 +277,8 @@ static const weft_sample samples_embedding[] = {
     {&emb_none, 2, {F({2, {6, 3}}), INDICES(6, {2, {2, 4}})}},
     {&emb_none, 2, {F({2, {6, 1}}), INDICES(6, {1, {5}})}},
     {&emb_none, 2, {F({2, {6, 3}}), INDICES(6, {2, {0, 4}})}},
+    {&emb_none, 2, {INDICES(9, {2, {6, 3}}), INDICES(6, {1, {5}})}},
+    {&emb_none, 2, {{WEFT_BOOL, {2, {6, 3}}, 0, 0.5, false}, INDICES(6, {1, {5}})}},
 };
 static const weft_sample samples_embedding_grad[] = {
     {&emb_none, 2, {INDICES(6, {2, {2, 4}}), F({3, {2, 4, 3}})}},
@@ -287,7 +289,7 @@ static const weft_attr_field embedding_fields[] = {
     {NULL, WEFT_ATTR_INT, 0},
 };
 
-DECLARE_KERNELS(embedding);
+DECLARE_ANY_KERNELS(embedding);
 const weft_op weft_op_embedding = {
     .name = "embedding",
     .doc = "y[...] = table[indices[...]]: rows of a table. Rows read at padding_index get no "
@@ -298,7 +300,7 @@ const weft_op weft_op_embedding = {
     .attr_size = sizeof(embedding_attr),
     .attrs = embedding_fields,
     .infer = infer_embedding,
-    .kernel = FLOAT_KERNELS(embedding),
+    .kernel = ANY_KERNELS(embedding),
     .takes = WEFT_TAKES_DENSE,
     .parts = parts_embedding,
     .cost = cost_embedding,

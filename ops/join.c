@@ -183,7 +183,7 @@ static bool infer_pad(weft_infer *infer)
         out.dim[d] += attr->before[d] + attr->after[d];
     }
     infer->out[0] = (weft_type){infer->in[0].dtype, out};
-    return true;
+    return weft_infer_scalar(infer, "value", attr->value, infer->in[0].dtype);
 }
 
 static void vjp_pad(weft_vjp *v)

@@ -146,6 +146,10 @@ static bool infer_argmax(weft_infer *infer)
     if (!infer_cumsum(infer)) return false;
     if (in.dim[attr->axis] == 0)
         return weft_infer_fail(infer, WEFT_BAD_SHAPE, "axis %d is empty", attr->axis);
+    if (in.dim[attr->axis] > INT32_MAX)
+        return weft_infer_fail(infer, WEFT_TOO_LARGE,
+                               "axis %d has %lld elements, more than an index in i32 can tell",
+                               attr->axis, (long long)in.dim[attr->axis]);
     for (int d = 0; d < in.rank; d++)
         if (d != attr->axis || attr->keepdims)
             out.dim[out.rank++] = d == attr->axis ? 1 : in.dim[d];

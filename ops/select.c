@@ -134,7 +134,10 @@ static bool infer_masked_fill(weft_infer *infer)
     char a[128], b[128];
     weft_shape joint;
     infer->out[0] = infer->in[0];
-    if (!weft_infer_dtype(infer, 1, WEFT_BOOL)) return false;
+    if (!weft_infer_dtype(infer, 1, WEFT_BOOL) ||
+        !weft_infer_scalar(infer, "value", ((const masked_fill_attr *)infer->attr)->value,
+                           infer->in[0].dtype))
+        return false;
     return (weft_shape_broadcast(infer->in[0].shape, infer->in[1].shape, &joint) &&
             weft_shape_equal(joint, infer->in[0].shape)) ||
            weft_infer_fail(infer, WEFT_BAD_SHAPE, "the mask %s does not broadcast to %s",

@@ -12,12 +12,13 @@ typedef struct unary_attr {
 #define T_(x) ((T)(x))
 #endif
 
-enum { PLAIN, ATTR, ZERO }; /* ATTR: uses the attributes; ZERO: its gradient is zero */
+enum { PLAIN, SLOPE, BOUNDS, ZERO }; /* SLOPE: uses a; BOUNDS: a and b; ZERO: has no gradient */
+#define HAS_ATTR(kind) ((kind) == SLOPE || (kind) == BOUNDS)
 
 /* name, kind, doc, expression, range of samples, keep them apart and away from 0? */
 #define UNARY_OPS(X)                                                                               \
     X(neg, PLAIN, "y = -x", -x, -2, 2, false)                                                      \
-    X(abs, PLAIN, "y = |x|; the gradient at 0 is 0", x < 0 ? -x : x, -2, 2, true)                  \
+    X(abs, PLAIN, "y = |x|; the gradient at 0 and at NaN is 0", T_(fabs((T)x)), -2, 2, true)       \
     X(sign, ZERO, "y = -1, 0 or 1", T_((x > 0) - (x < 0)), -2, 2, true)                            \
     X(exp, PLAIN, "y = e^x", vm_exp(x), -2, 2, false)                                              \
     X(log, PLAIN, "y = ln x", vm_log(x), 0.5, 3, false)                                            \
@@ -29,7 +30,7 @@ enum { PLAIN, ATTR, ZERO }; /* ATTR: uses the attributes; ZERO: its gradient is 
     X(sigmoid, PLAIN, "y = 1 / (1 + e^-x)", vm_sigmoid(x), -4, 4, false)                           \
     X(relu, PLAIN, "y = max(x, 0), NaN for NaN; the gradient at 0 is 0", x < 0 ? 0 : x, -2, 2,     \
       true)                                                                                        \
-    X(leaky_relu, ATTR, "y = x if x > 0, else slope x", x > 0 ? x : a * x, -2, 2, true)            \
+    X(leaky_relu, SLOPE, "y = x if x > 0, else slope x", x > 0 ? x : a * x, -2, 2, true)           \
     X(gelu, PLAIN, "y = x (1 + erf(x / sqrt 2)) / 2", vm_gelu(x), -3, 3, false)                    \
     X(gelu_tanh, PLAIN, "y = x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2",                     \
       (T)0.5 * x * (1 + vm_tanh((T)0.79788456080286536 * (x + (T)0.044715 * x * x * x))), -3, 3,   \
@@ -39,7 +40,7 @@ enum { PLAIN, ATTR, ZERO }; /* ATTR: uses the attributes; ZERO: its gradient is 
       (x > 0 ? x : 0) + vm_log1p(vm_exp(x > 0 ? -x : x)), -4, 4, false)                            \
     X(erf, PLAIN, "y = 2 / sqrt(pi) times the integral of e^(-t^2) from 0 to x", vm_erf(x), -2, 2, \
       false)                                                                                       \
-    X(clamp, ATTR, "y = min(max(x, low), high); the gradient outside is 0",                        \
+    X(clamp, BOUNDS, "y = min(max(x, low), high); the gradient outside and at NaN is 0",           \
       x<a ? a : x> b ? b : x, -2, 2, true)
 
 /* The same, but the expression holds for |x| <= VM_SIN_LIMIT only; elsewhere libm's function of
@@ -61,7 +62,7 @@ enum { PLAIN, ATTR, ZERO }; /* ATTR: uses the attributes; ZERO: its gradient is 
     KERNEL(name)                                                                                   \
     {                                                                                              \
         const unary_attr *attr = call->attr;                                                       \
-        const T a = (kind) == ATTR ? (T)attr->a : 0, b = (kind) == ATTR ? (T)attr->b : 0;          \
+        const T a = HAS_ATTR(kind) ? (T)attr->a : 0, b = HAS_ATTR(kind) ? (T)attr->b : 0;          \
         (void)a;                                                                                   \
         (void)b;                                                                                   \
         for (walk w = walk_begin(call, part); walk_next(&w);) {                                    \
@@ -109,6 +110,24 @@ static bool infer_unary(weft_infer *infer)
 {
     infer->out[0] = infer->in[0];
     return weft_infer_float(infer, 0);
+}
+
+static bool infer_slope(weft_infer *infer)
+{
+    return infer_unary(infer) &&
+           weft_infer_scalar(infer, "slope", ((const unary_attr *)infer->attr)->a,
+                             infer->in[0].dtype);
+}
+
+static bool infer_bounds(weft_infer *infer)
+{
+    const unary_attr *attr = infer->attr;
+    if (!infer_unary(infer) || !weft_infer_scalar(infer, "low", attr->a, infer->in[0].dtype) ||
+        !weft_infer_scalar(infer, "high", attr->b, infer->in[0].dtype))
+        return false;
+    return attr->a <= attr->b ||
+           weft_infer_fail(infer, WEFT_BAD_ARGUMENT, "low must not be above high, got %g and %g",
+                           attr->a, attr->b);
 }
 
 /* ---- Gradients: g the cotangent, x the input, y the output ---- */
@@ -257,14 +276,12 @@ VJP(erf)
     weft_value bell = weft_exp(graph, weft_neg(graph, weft_square(graph, x)));
     return weft_scale(graph, weft_mul(graph, g, bell), 1.1283791670955126);
 }
+/* Inside the bounds x is left as it is; NaN equals nothing. */
 VJP(clamp)
 {
     UNUSED;
-    weft_dtype dtype = weft_dtype_of(graph, x);
-    weft_value outside =
-        weft_logical_or(graph, weft_less(graph, x, weft_scalar(graph, dtype, attr->a)),
-                        weft_greater(graph, x, weft_scalar(graph, dtype, attr->b)));
-    return weft_masked_fill(graph, g, outside, 0.0);
+    return weft_where(graph, weft_equal(graph, x, y), g,
+                      weft_scalar(graph, weft_dtype_of(graph, x), 0.0));
 }
 
 #define UNARY_VJP(name)                                                                            \
@@ -292,10 +309,10 @@ static const weft_attr_field unary_fields[] = {
 #define UNARY_OP(op, kind, text, expression, from, to, away)                                       \
     DECLARE_KERNELS(op);                                                                           \
     static const weft_sample samples_##op[] = {                                                    \
-        {(kind) == ATTR ? &sample_attr : NULL, 1, {{WEFT_FLOAT, {2, {3, 7}}, from, to, away}}},    \
-        {(kind) == ATTR ? &sample_attr : NULL, 1, {{WEFT_FLOAT, {3, {2, 1, 5}}, from, to, away}}}, \
-        {(kind) == ATTR ? &sample_attr : NULL, 1, {{WEFT_FLOAT, {0, {0}}, from, to, away}}},       \
-        {(kind) == ATTR ? &sample_attr : NULL, 1, {{WEFT_FLOAT, {2, {0, 4}}, from, to, away}}},    \
+        {HAS_ATTR(kind) ? &sample_attr : NULL, 1, {{WEFT_FLOAT, {2, {3, 7}}, from, to, away}}},    \
+        {HAS_ATTR(kind) ? &sample_attr : NULL, 1, {{WEFT_FLOAT, {3, {2, 1, 5}}, from, to, away}}}, \
+        {HAS_ATTR(kind) ? &sample_attr : NULL, 1, {{WEFT_FLOAT, {0, {0}}, from, to, away}}},       \
+        {HAS_ATTR(kind) ? &sample_attr : NULL, 1, {{WEFT_FLOAT, {2, {0, 4}}, from, to, away}}},    \
     };                                                                                             \
     extern const weft_op weft_op_##op;                                                             \
     const weft_op weft_op_##op = {                                                                 \
@@ -304,9 +321,11 @@ static const weft_attr_field unary_fields[] = {
         .min_in = 1,                                                                               \
         .max_in = 1,                                                                               \
         .n_out = 1,                                                                                \
-        .attr_size = (kind) == ATTR ? sizeof(unary_attr) : 0,                                      \
-        .attrs = (kind) == ATTR ? unary_fields : NULL,                                             \
-        .infer = infer_unary,                                                                      \
+        .attr_size = HAS_ATTR(kind) ? sizeof(unary_attr) : 0,                                      \
+        .attrs = HAS_ATTR(kind) ? unary_fields : NULL,                                             \
+        .infer = (kind) == SLOPE    ? infer_slope                                                  \
+                 : (kind) == BOUNDS ? infer_bounds                                                 \
+                                    : infer_unary,                                                 \
         .kernel = FLOAT_KERNELS(op),                                                               \
         .elementwise = true,                                                                       \
         .takes = WEFT_TAKES_ANY,                                                                   \

@@ -1,7 +1,7 @@
 /* Views: other shapes over the same storage, free at run time. */
-#include <weft/ops.h>
+#include "kernel.h"
 
-#include <string.h>
+#include <weft/ops.h>
 
 typedef struct reshape_attr {
     weft_shape shape;
@@ -144,27 +144,27 @@ weft_value weft_reshape(weft_graph *graph, weft_value x, weft_shape shape)
 weft_value weft_expand_dims(weft_graph *graph, weft_value x, int axis)
 {
     weft_shape s = weft_shape_of(graph, x), r = {s.rank + 1, {0}};
-    if (axis < 0) axis += r.rank;
-    if (axis < 0 || axis > s.rank || r.rank > WEFT_MAX_RANK) {
+    const int at = axis_from_front(axis, r.rank);
+    if (at < 0 || at > s.rank || r.rank > WEFT_MAX_RANK) {
         weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "expand_dims: no axis %d in rank %d", axis,
                         r.rank);
         return WEFT_NO_VALUE;
     }
-    for (int d = 0; d < r.rank; d++) r.dim[d] = d == axis ? 1 : s.dim[d - (d > axis)];
+    for (int d = 0; d < r.rank; d++) r.dim[d] = d == at ? 1 : s.dim[d - (d > at)];
     return weft_reshape(graph, x, r);
 }
 
 weft_value weft_squeeze(weft_graph *graph, weft_value x, int axis)
 {
     weft_shape s = weft_shape_of(graph, x), r = {s.rank - 1, {0}};
-    if (axis < 0) axis += s.rank;
-    if (axis < 0 || axis >= s.rank || s.dim[axis] != 1) {
+    const int at = axis_from_front(axis, s.rank);
+    if (at < 0 || at >= s.rank || s.dim[at] != 1) {
         char text[128];
         weft_graph_fail(graph, WEFT_BAD_SHAPE, "squeeze: axis %d of %s is not of size 1", axis,
                         weft_shape_text(s, text, sizeof text));
         return WEFT_NO_VALUE;
     }
-    for (int d = 0; d < r.rank; d++) r.dim[d] = s.dim[d + (d >= axis)];
+    for (int d = 0; d < r.rank; d++) r.dim[d] = s.dim[d + (d >= at)];
     return weft_reshape(graph, x, r);
 }
 
@@ -176,11 +176,17 @@ static bool infer_permute(weft_infer *infer)
     const permute_attr *attr = infer->attr;
     weft_shape in = infer->in[0].shape, out = {in.rank, {0}};
     unsigned seen = 0;
-    for (int i = 0; i < attr->count && i < in.rank; i++)
-        if (attr->order[i] >= 0 && attr->order[i] < in.rank) seen |= 1u << attr->order[i];
-    if (attr->count != in.rank || seen != (1u << in.rank) - 1)
-        return weft_infer_fail(infer, WEFT_BAD_ARGUMENT, "not an order of the %d dimensions of %s",
-                               in.rank, weft_shape_text(in, text, sizeof text));
+    if (attr->count != in.rank)
+        return weft_infer_fail(infer, WEFT_BAD_ARGUMENT, "an order of %d dimensions for %s",
+                               attr->count, weft_shape_text(in, text, sizeof text));
+    for (int i = 0; i < in.rank; i++) {
+        const int axis = attr->order[i];
+        if (axis < 0 || axis >= in.rank || seen >> axis & 1)
+            return weft_infer_fail(infer, WEFT_BAD_ARGUMENT,
+                                   "axis %d is outside [-%d, %d), or named twice", axis, in.rank,
+                                   in.rank);
+        seen |= 1u << axis;
+    }
     for (int i = 0; i < in.rank; i++) out.dim[i] = in.dim[attr->order[i]];
     infer->out[0] = (weft_type){infer->in[0].dtype, out};
     return true;
@@ -222,33 +228,40 @@ weft_value weft_permute(weft_graph *graph, weft_value x, weft_axes order)
     permute_attr attr;
     memset(&attr, 0, sizeof attr);
     attr.count = order.count;
-    for (int i = 0; i < order.count && i < WEFT_MAX_RANK; i++) attr.order[i] = order.axis[i];
+    for (int i = 0; i < order.count && i < WEFT_MAX_RANK; i++)
+        attr.order[i] = axis_from_front(order.axis[i], weft_rank(graph, x));
     return weft_apply(graph, &weft_op_permute, &attr, &x, 1, NULL);
 }
 
 weft_value weft_transpose(weft_graph *graph, weft_value x, int axis_a, int axis_b)
 {
     weft_axes order = {weft_rank(graph, x), {0}};
-    if (axis_a < 0) axis_a += order.count;
-    if (axis_b < 0) axis_b += order.count;
-    if (axis_a < 0 || axis_a >= order.count || axis_b < 0 || axis_b >= order.count) {
-        weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "transpose: an axis is outside rank %d",
-                        order.count);
+    const int a = axis_from_front(axis_a, order.count), b = axis_from_front(axis_b, order.count);
+    if (a < 0 || a >= order.count || b < 0 || b >= order.count) {
+        weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "transpose: axes %d and %d in rank %d", axis_a,
+                        axis_b, order.count);
         return WEFT_NO_VALUE;
     }
-    for (int i = 0; i < order.count; i++)
-        order.axis[i] = i == axis_a ? axis_b : i == axis_b ? axis_a : i;
+    for (int i = 0; i < order.count; i++) order.axis[i] = i == a ? b : i == b ? a : i;
     return weft_permute(graph, x, order);
 }
 
 /* ---- broadcast_to ---- */
+
+/* Rank and dimensions are in range; whether their product is, the graph asks of every result. */
+static bool has_dimensions(weft_shape shape)
+{
+    bool good = shape.rank >= 0 && shape.rank <= WEFT_MAX_RANK;
+    for (int d = 0; good && d < shape.rank; d++) good = shape.dim[d] >= 0;
+    return good;
+}
 
 static bool infer_broadcast(weft_infer *infer)
 {
     char a[128], b[128];
     weft_shape in = infer->in[0].shape, out = ((const reshape_attr *)infer->attr)->shape, joint;
     infer->out[0] = (weft_type){infer->in[0].dtype, out};
-    return (weft_shape_numel(out) >= 0 && weft_shape_broadcast(in, out, &joint) &&
+    return (has_dimensions(out) && weft_shape_broadcast(in, out, &joint) &&
             weft_shape_equal(joint, out)) ||
            weft_infer_fail(infer, WEFT_BAD_SHAPE, "%s does not broadcast to %s",
                            weft_shape_text(in, a, sizeof a), weft_shape_text(out, b, sizeof b));

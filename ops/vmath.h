@@ -298,7 +298,8 @@ static inline float vm_gelu_f32(float x)
 }
 static inline double vm_gelu_f64(double x)
 {
-    return 0.5 * x * (1 + vm_erf_f64(x * 0.70710678118654752));
+    /* Where the second factor is 0 the first must be finite. */
+    return 0.5 * (x < -1e30 ? -1e30 : x) * (1 + vm_erf_f64(x * 0.70710678118654752));
 }
 
 /* Up to here n below takes at most 20 bits, so that n times a part of pi/2 is exact. */

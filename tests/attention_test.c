@@ -315,6 +315,34 @@ static void test_dead_lse(void)
     weft_graph_free(g);
 }
 
+/* weft_causal_mask hides what `causal` does, also where queries and keys are not as many. */
+static void test_causal_mask(void)
+{
+    static const int64_t lengths[][2] = {{4, 4}, {3, 5}, {5, 3}, {1, 6}, {6, 1}};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        const int64_t queries = lengths[i][0], keys = lengths[i][1];
+        weft_graph *g = weft_graph_new();
+        weft_value q = weft_fill(g, WEFT_F64, WEFT_SHAPE(1, queries, 1, 2), 0.5), y[2];
+        weft_value k = weft_reshape(g, weft_arange(g, WEFT_F64, 2 * keys, -1, 0.75),
+                                    WEFT_SHAPE(1, keys, 1, 2));
+        const weft_sdpa_options causal = {.causal = true},
+                                masked = {.mask = weft_causal_mask(g, queries, keys)};
+        y[0] = weft_sdpa(g, q, k, k, &causal);
+        y[1] = weft_sdpa(g, q, k, k, &masked);
+        weft_error error = {0};
+        double out[2][12];
+        weft_plan *plan = weft_plan_new(g, y, 2, NULL, &error);
+        weft_session *s = weft_session_new(plan, NULL, NULL, &error);
+        CU_ASSERT_EQUAL_FATAL(weft_run(s), WEFT_OK);
+        const size_t bytes = (size_t)queries * 2 * sizeof(double);
+        for (int n = 0; n < 2; n++) CU_ASSERT_EQUAL(weft_fetch(s, y[n], out[n], bytes), WEFT_OK);
+        CU_ASSERT_EQUAL(memcmp(out[0], out[1], bytes), 0);
+        weft_session_free(s);
+        weft_plan_free(plan);
+        weft_graph_free(g);
+    }
+}
+
 static size_t arena_bytes(int64_t length, int64_t heads)
 {
     weft_graph *g = weft_graph_new();
@@ -376,6 +404,7 @@ void attention_tests(void)
     CU_add_test(suite, "same bits at 1, 2, 3, 4, 8 threads", test_threads);
     CU_add_test(suite, "queries that may look nowhere", test_dead_rows);
     CU_add_test(suite, "lse of a query that sees nothing", test_dead_lse);
+    CU_add_test(suite, "causal, and the mask of it", test_causal_mask);
     CU_add_test(suite, "memory is linear in the length", test_memory);
     CU_add_test(suite, "wrong calls are refused", test_refusals);
 }

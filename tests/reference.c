@@ -489,7 +489,7 @@ REFERENCE(embedding)
     UNUSED;
     int64_t n = in[0].shape.dim[1];
     for (int64_t i = 0; i < numel(out); i++)
-        data(out)[i] = data(&in[0])[(int64_t)get(&in[1], i / n) * n + i % n];
+        put(out, i, get(&in[0], (int64_t)get(&in[1], i / n) * n + i % n));
 }
 REFERENCE(embedding_grad)
 {

@@ -17,6 +17,9 @@
     X(chain) \
     X(vmath) \
     X(ops) \
+    X(dtypes) \
+    X(nonfinite) \
+    X(limits) \
     X(attention) \
     X(autograd) \
     X(optimizer) \

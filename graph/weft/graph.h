@@ -107,6 +107,9 @@ WEFT_API void *weft_alloc(size_t bytes);
 
 /* ---- Types ---------------------------------------------------------------------------------- */
 
+/* A bool is a byte, 0 or 1. In what comes from outside - weft_feed, weft_constant_data,
+ * weft_params_load - any other byte is true, too, and becomes 1. Who writes through a pointer to a
+ * tensor writes 0 or 1. */
 /* name, bytes per element, safetensors name */
 #define WEFT_DTYPE_MAP(X)                                                                          \
     X(F32, f32, 4, "F32")                                                                          \
@@ -229,7 +232,7 @@ WEFT_API weft_value weft_input(weft_graph *graph, const char *name, weft_dtype d
 /* How a state tensor gets its first contents; fans are taken from the shape: fan_in = the
  * second-last dimension, fan_out = the last ([in, out] weights), receptive = the rest. */
 typedef enum weft_init_kind {
-    WEFT_INIT_CONSTANT,        /* a */
+    WEFT_INIT_CONSTANT,        /* a, which must fit the dtype: see <weft/ops.h> */
     WEFT_INIT_UNIFORM,         /* U[a, b) */
     WEFT_INIT_NORMAL,          /* N(mean a, standard deviation b) */
     WEFT_INIT_XAVIER_UNIFORM,  /* U(+-a sqrt(6 / (fan_in + fan_out))), Glorot & Bengio 2010 */

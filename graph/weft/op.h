@@ -46,6 +46,12 @@ WEFT_API bool weft_infer_same_dtype(weft_infer *infer, size_t i, size_t j);
 WEFT_API bool weft_infer_float(weft_infer *infer, size_t i);
 WEFT_API bool weft_infer_dtype(weft_infer *infer, size_t i, weft_dtype dtype);
 WEFT_API bool weft_infer_min_rank(weft_infer *infer, size_t i, int rank);
+/* A number that an attribute has as a double and kernels use as an element of `dtype`: fails with
+ * WEFT_BAD_ARGUMENT where it does not fit. Bool takes 0 and 1; i32 whole numbers that it has; f32
+ * and f64 any number, NaN and infinities, but f32 no finite one that would round to an infinity.
+ * After that `(T)value` is exact but for rounding. `name` is the attribute's, for the message. */
+WEFT_API bool weft_infer_scalar(weft_infer *infer, const char *name, double value,
+                                weft_dtype dtype);
 /* Fails outside [0, rank): builders have turned axes that count from the end before the attribute
  * is made, so that kernels never see a negative one. */
 WEFT_API bool weft_infer_axis(weft_infer *infer, int rank, int axis, int *out);

@@ -145,7 +145,7 @@ typedef struct weft_hypothesis {
     size_t length;
     double log_prob; /* natural, of the tokens and the end */
     double score;    /* divided by the penalty, whose length counts the end */
-    bool ended;      /* by `eos`, not by max_len */
+    bool ended;      /* by `eos`; if not, it was cut: at max_len, or where no token could follow */
 } weft_hypothesis;
 
 /* hypotheses[first[i] .. first[i + 1] - 1] are those of sentence i. */
@@ -157,13 +157,17 @@ typedef struct weft_search_result {
 WEFT_API void weft_search_result_free(weft_search_result *result);
 
 /* Each searches for n <= sentences; `options` may be NULL. NULL on failure: options that do not
- * fit, a step that fails, log probabilities that are NaN. Among equals the lower row and id come
- * first.
+ * fit, a step that fails, log probabilities that are NaN, more rows or ids than 2^31 - 1 or more
+ * tokens than memory has (WEFT_TOO_LARGE). Room is taken for prefix and max_len of all rows. Among
+ * equals the lower row and id come first.
  *
  * greedy: the most likely token each time; one hypothesis a sentence, from the first of its rows.
+ *   Where no token can follow it is cut, as in sampling.
  * beam: of all continuations of the open hypotheses of a sentence, best first, those by `eos` end
  *   and the others stay open, until `beams` of these are found. Gives the nbest best scores, best
- *   first; hypotheses cut at max_len count as they are.
+ *   first; hypotheses cut at max_len count as they are. One that no token can follow (all are
+ *   banned, repeat an n-gram or have probability 0) is left out while others can go on; once none
+ *   can, all that are open are cut, and count as they are.
  * sample: each row draws its own; a sentence gets nbest of them, in the order of rows. */
 WEFT_API weft_search_result *weft_search_greedy(const weft_search_model *model,
                                                 const weft_search_input *inputs, size_t n,

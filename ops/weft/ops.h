@@ -3,6 +3,18 @@
  *
  * Unless said otherwise: x may have any layout and rank, is f32 or f64, and the result has its
  * dtype. `axis` may be negative and then counts from the end. Two operands broadcast as in NumPy.
+ *
+ * A number that is given as a double must fit the dtype in which it is used, or the node is refused
+ * with WEFT_BAD_ARGUMENT. Bool takes 0 and 1; i32 takes whole numbers from -2^31 to 2^31 - 1; f32
+ * and f64 take any number, NaN and infinities. f32 refuses a finite number that would round to an
+ * infinity, as PyTorch does; give INFINITY instead.
+ *
+ * An op gives NaN where an operand is NaN unless its line says otherwise; gradients at NaN are
+ * PyTorch's. Which bits a NaN has is left open: they may differ with and without fusion. All other
+ * results have the same bits with and without fusion and at any number of threads.
+ *
+ * A size that overflows, and work of more than some decades (broadcasting makes both of almost no
+ * memory), is WEFT_TOO_LARGE: of the builder where the shape tells, else of weft_plan_new.
  */
 #ifndef WEFT_OPS_H
 #define WEFT_OPS_H
@@ -22,28 +34,33 @@ WEFT_API const weft_op *weft_op_find(const char *name); /* NULL if there is none
 
 /* ---- Elementwise, one operand --------------------------------------------------------------- */
 
-WEFT_API weft_value weft_neg(weft_graph *graph, weft_value x);        /* -x */
-WEFT_API weft_value weft_abs(weft_graph *graph, weft_value x);        /* |x|; gradient 0 at 0 */
-WEFT_API weft_value weft_sign(weft_graph *graph, weft_value x);       /* -1, 0 or 1 */
-WEFT_API weft_value weft_exp(weft_graph *graph, weft_value x);        /* e^x */
-WEFT_API weft_value weft_log(weft_graph *graph, weft_value x);        /* natural logarithm */
-WEFT_API weft_value weft_sqrt(weft_graph *graph, weft_value x);       /* x^(1/2) */
-WEFT_API weft_value weft_rsqrt(weft_graph *graph, weft_value x);      /* x^(-1/2) */
-WEFT_API weft_value weft_square(weft_graph *graph, weft_value x);     /* x^2 */
+WEFT_API weft_value weft_neg(weft_graph *graph, weft_value x);    /* -x */
+WEFT_API weft_value weft_abs(weft_graph *graph, weft_value x);    /* |x|; gradient 0 at 0, NaN */
+WEFT_API weft_value weft_sign(weft_graph *graph, weft_value x);   /* -1, 0 or 1; 0 of NaN */
+WEFT_API weft_value weft_exp(weft_graph *graph, weft_value x);    /* e^x */
+WEFT_API weft_value weft_log(weft_graph *graph, weft_value x);    /* natural logarithm */
+WEFT_API weft_value weft_sqrt(weft_graph *graph, weft_value x);   /* x^(1/2) */
+WEFT_API weft_value weft_rsqrt(weft_graph *graph, weft_value x);  /* x^(-1/2) */
+WEFT_API weft_value weft_square(weft_graph *graph, weft_value x); /* x^2 */
 WEFT_API weft_value weft_reciprocal(weft_graph *graph, weft_value x); /* 1 / x */
 WEFT_API weft_value weft_sin(weft_graph *graph, weft_value x);        /* radians */
 WEFT_API weft_value weft_cos(weft_graph *graph, weft_value x);        /* radians */
 WEFT_API weft_value weft_tanh(weft_graph *graph, weft_value x);
 WEFT_API weft_value weft_sigmoid(weft_graph *graph, weft_value x); /* 1 / (1 + e^-x) */
-WEFT_API weft_value weft_relu(weft_graph *graph, weft_value x);    /* max(x, 0); gradient 0 at 0 */
+/* max(x, 0). The gradient is 0 at 0, and passes at NaN. */
+WEFT_API weft_value weft_relu(weft_graph *graph, weft_value x);
 WEFT_API weft_value weft_leaky_relu(weft_graph *graph, weft_value x,
-                                    double slope);              /* x > 0 ? x : slope x */
+                                    double slope); /* x > 0 ? x : slope x */
+/* At -inf gelu is 0, its limit (PyTorch: NaN); gelu_tanh and silu are NaN, as in PyTorch. The
+ * gradients of all three are NaN at both infinities. */
 WEFT_API weft_value weft_gelu(weft_graph *graph, weft_value x); /* x (1 + erf(x / sqrt 2)) / 2 */
 /* x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2, Hendrycks & Gimpel 2016 */
 WEFT_API weft_value weft_gelu_tanh(weft_graph *graph, weft_value x);
 WEFT_API weft_value weft_silu(weft_graph *graph, weft_value x);     /* x sigmoid(x) */
 WEFT_API weft_value weft_softplus(weft_graph *graph, weft_value x); /* log(1 + e^x) */
 WEFT_API weft_value weft_erf(weft_graph *graph, weft_value x);
+/* min(max(x, low), high), with low <= high, of which each may be infinite. The gradient passes from
+ * low to high, both included; it is 0 outside and at NaN. */
 WEFT_API weft_value weft_clamp(weft_graph *graph, weft_value x, double low, double high);
 /* To another dtype: towards zero for integers (saturating; NaN gives 0), x != 0 for bool. Between
  * floating types the gradient is cast back; otherwise it is zero. Any dtypes. */
@@ -54,11 +71,13 @@ WEFT_API weft_value weft_cast(weft_graph *graph, weft_value x, weft_dtype dtype)
 WEFT_API weft_value weft_add(weft_graph *graph, weft_value a, weft_value b);
 WEFT_API weft_value weft_sub(weft_graph *graph, weft_value a, weft_value b);
 WEFT_API weft_value weft_mul(weft_graph *graph, weft_value a, weft_value b);
+/* a / b; the gradient of b is that of the result times -(a / b) / b, computed in this order. */
 WEFT_API weft_value weft_div(weft_graph *graph, weft_value a, weft_value b);
 WEFT_API weft_value weft_pow(weft_graph *graph, weft_value a, weft_value b); /* a^b, a > 0 */
-/* The gradient of a tie goes half to each. NaN if either is NaN. */
 WEFT_API weft_value weft_relu_grad(weft_graph *graph, weft_value y,
-                                   weft_value dy); /* y > 0 ? dy : 0 */
+                                   weft_value dy); /* y <= 0 ? 0 : dy */
+/* NaN if either is NaN. The gradient of a tie goes half to each; beside a NaN both get all of it.
+ */
 WEFT_API weft_value weft_maximum(weft_graph *graph, weft_value a, weft_value b);
 WEFT_API weft_value weft_minimum(weft_graph *graph, weft_value a, weft_value b);
 /* x times, plus, to the power of, a number. */
@@ -82,7 +101,7 @@ WEFT_API weft_value weft_logical_or(weft_graph *graph, weft_value a, weft_value 
 WEFT_API weft_value weft_logical_not(weft_graph *graph, weft_value a);
 /* condition (bool) ? a : b; the three broadcast together; a and b of any one dtype. */
 WEFT_API weft_value weft_where(weft_graph *graph, weft_value condition, weft_value a, weft_value b);
-/* mask ? value : x; the bool mask broadcasts to the shape of x. `value` may be -INFINITY. */
+/* mask ? value : x; the bool mask broadcasts to the shape of x, which is of any dtype. */
 WEFT_API weft_value weft_masked_fill(weft_graph *graph, weft_value x, weft_value mask,
                                      double value);
 
@@ -117,9 +136,11 @@ WEFT_API weft_value weft_min(weft_graph *graph, weft_value x, weft_axes axes, bo
 /* sum (x - mean)^2 / (n - correction); correction 0 (population) or 1 (sample). */
 WEFT_API weft_value weft_variance(weft_graph *graph, weft_value x, weft_axes axes, bool keepdims,
                                   int correction);
-/* log sum e^x, shifted by the maximum so that it cannot overflow. */
+/* log sum e^x, shifted by the maximum so that it cannot overflow. Where every x is -inf: -inf, and
+ * a zero gradient, as softmax has it (PyTorch: NaN). */
 WEFT_API weft_value weft_logsumexp(weft_graph *graph, weft_value x, weft_axes axes, bool keepdims);
-/* Index (i32) of the first largest element along an axis, which must not be empty. */
+/* Index (i32) of the first largest element along an axis of 1 to 2^31 - 1 elements; a NaN is larger
+ * than all numbers. */
 WEFT_API weft_value weft_argmax(weft_graph *graph, weft_value x, int axis, bool keepdims);
 /* y[i] = x[0] + ... + x[i] along an axis; `reverse` sums from the end. */
 WEFT_API weft_value weft_cumsum(weft_graph *graph, weft_value x, int axis, bool reverse);
@@ -153,9 +174,11 @@ typedef struct weft_sdpa_options {
  * q [batch, query_len, heads, head_dim], k [batch, key_len, kv_heads, head_dim],
  * v [batch, key_len, kv_heads, value_dim] give [batch, query_len, heads, value_dim]; kv_heads
  * divides heads, and head h of the queries reads head h kv_heads / heads of keys and values.
- * A query that may look nowhere gives zeros, and a zero gradient. Heads split out of a projection
- * [batch, len, heads head_dim] by weft_reshape, or sliced from a larger one, are read as they lie.
- * `options` may be NULL: no mask, no dropout. */
+ * A query that may look nowhere gives zeros and gets a zero gradient, whatever k and v hold. For a
+ * query that sees some keys the hidden ones must be finite: a NaN or an infinity in their v may
+ * reach its result, and in their k its gradient, or may not (PyTorch: they do). Heads split out of
+ * a projection [batch, len, heads head_dim] by weft_reshape, or sliced from a larger one, are read
+ * as they lie. `options` may be NULL: no mask, no dropout. */
 WEFT_API weft_value weft_sdpa(weft_graph *graph, weft_value q, weft_value k, weft_value v,
                               const weft_sdpa_options *options);
 
@@ -197,22 +220,22 @@ WEFT_API void weft_chunk(weft_graph *graph, weft_value x, int axis, size_t count
                          weft_value *pieces);
 WEFT_API weft_value weft_contiguous(weft_graph *graph, weft_value x); /* a dense copy if needed */
 
-/* ---- Joining and moving, of any dtype ------------------------------------------------------- */
+/* ---- Joining and moving, of any dtype unless said otherwise --------------------------------- */
 
 WEFT_API weft_value weft_concat(weft_graph *graph, const weft_value *x, size_t n, int axis);
 WEFT_API weft_value weft_stack(weft_graph *graph, const weft_value *x, size_t n, int axis);
 /* Adds before[i] and after[i] (x's rank of them) elements of `value` around dimension i. */
 WEFT_API weft_value weft_pad(weft_graph *graph, weft_value x, const int64_t *before,
                              const int64_t *after, double value);
-/* table [rows, features], indices i32 [...] gives [..., features]. Rows at index padding_index get
- * no gradient; -1 for none. The gradient's sums run in a fixed order. */
+/* table [rows, features], indices i32 [...] gives [..., features]. The table of a gradient is f32
+ * or f64; rows at index padding_index get none (-1: all do). Its sums run in a fixed order. */
 WEFT_API weft_value weft_embedding(weft_graph *graph, weft_value table, weft_value indices,
                                    int64_t padding_index);
 /* y[.., i, ..] = x[.., indices[.., i, ..], ..]: indices i32 of x's rank, equal to x's shape
  * outside `axis`. */
 WEFT_API weft_value weft_gather(weft_graph *graph, weft_value x, weft_value indices, int axis);
-/* A copy of x with updates added: y[.., indices[.., i, ..], ..] += updates[.., i, ..]; `updates`
- * has the shape of `indices`. Repeated indices add up in order. */
+/* A copy of x (f32 or f64) with updates added: y[.., indices[.., i, ..], ..] += updates[.., i, ..];
+ * `updates` has the shape of `indices`. Repeated indices add up in order. */
 WEFT_API weft_value weft_scatter_add(weft_graph *graph, weft_value x, weft_value indices,
                                      weft_value updates, int axis);
 /* indices i32 [...] gives `dtype` [..., classes]: 1 at the index, else 0. An index outside
@@ -224,13 +247,14 @@ WEFT_API weft_value weft_one_hot(weft_graph *graph, weft_value indices, int64_t 
 
 WEFT_API weft_value weft_fill(weft_graph *graph, weft_dtype dtype, weft_shape shape, double value);
 WEFT_API weft_value weft_scalar(weft_graph *graph, weft_dtype dtype, double value);
-/* start + i step, i = 0 .. count-1: [count] */
+/* start + i step, i = 0 .. count-1: [count]. Each of the numbers must fit the dtype. */
 WEFT_API weft_value weft_arange(weft_graph *graph, weft_dtype dtype, int64_t count, double start,
                                 double step);
 /* Bool [rows, columns]: true where column <= row + diagonal. */
 WEFT_API weft_value weft_tril_mask(weft_graph *graph, int64_t rows, int64_t columns,
                                    int64_t diagonal);
-/* Bool [query_len, key_len]: true where a query may NOT look, that is at keys after it. */
+/* Bool [query_len, key_len]: true where attention is masked out by weft_sdpa's `causal`: query i
+ * attends to keys j <= i + key_len - query_len. */
 WEFT_API weft_value weft_causal_mask(weft_graph *graph, int64_t query_len, int64_t key_len);
 /* x with zeros above the diagonal of its last two dimensions. */
 WEFT_API weft_value weft_tril(weft_graph *graph, weft_value x, int64_t diagonal);
@@ -250,7 +274,9 @@ typedef struct weft_cross_entropy_options {
     weft_reduction reduction; /* mean: over the targets that are not ignored (none: 0) */
     bool has_ignore_index;
 } weft_cross_entropy_options;
-/* logits [..., classes], targets i32 [...] (class indices) gives a scalar, in nats. */
+/* logits [..., classes], targets i32 [...] (class indices) gives a scalar, in nats. A row whose
+ * logits hold a NaN has a loss and a gradient of NaN; one of -inf only has an infinite loss and a
+ * gradient of 0. An ignored row has a loss and a gradient of 0, whatever it holds. */
 WEFT_API weft_value weft_cross_entropy(weft_graph *graph, weft_value logits, weft_value targets,
                                        const weft_cross_entropy_options *options);
 /* (a - b)^2, mean or sum over all elements; equal shapes. */
