@@ -23,7 +23,7 @@ typedef struct weft_decoder_options {
         beams;           /* at least 1; the rows of sentence i are i beams .. i beams + beams-1 */
     int64_t most_len;    /* positions of the decoder, at least 1 */
     int64_t most_source; /* tokens of a source; not read for a model without one */
-    int threads;         /* 0: OpenMP's default. The results do not depend on it. */
+    int threads;         /* see weft_session_options; the results do not depend on it */
     bool recompute;      /* run the whole model for each token, even if it has steps */
 } weft_decoder_options;
 
