@@ -6,6 +6,7 @@
  * it runs, so the results do not depend on the number of threads. Everything a run needs was made
  * when the session was: it allocates nothing. */
 #include "profile.h"
+#include "team.h"
 
 #include <omp.h>
 #include <stdatomic.h>
@@ -28,7 +29,7 @@ struct weft_session {
     weft_call *calls;     /* two for each step: one a stage */
     char *arena, *workspace;
     bool owns_arena, owns_workspace, poison;
-    int threads, team; /* as asked for; those that a run wakes */
+    int threads; /* that a run wakes if it can have them */
     weft_run_state run;
     atomic_llong *claimed; /* by group and stage: the work that threads have taken so far */
     fault fault;
@@ -147,12 +148,40 @@ static bool take_arena(weft_session *s, const weft_session_options *o, weft_erro
     return true;
 }
 
+/* Tiles of a stage of a group: that many threads can have work. */
+static int64_t group_tiles(const weft_plan *plan, const plan_group *group, int stage)
+{
+    int64_t tiles = 0;
+    for (uint32_t i = 0; i < group->n_steps; i++) {
+        const plan_step *step = &plan->steps[group->first_step + i];
+        if (stage < step->stages && !step->linked) tiles += step->parts[stage];
+    }
+    return tiles;
+}
+
+/* One thread where it would do everything anyway: waking the others takes longer than a tiny plan.
+ * More than the processors as far as there are tiles. */
+static int team_of(const weft_plan *plan, int threads)
+{
+    int64_t useful = 1, processors = omp_get_num_procs();
+    if (threads <= 0) threads = weft_default_threads();
+    for (size_t g = 0; g < plan->n_groups; g++) {
+        const plan_group *group = &plan->groups[g];
+        if (group->serial) continue;
+        if (useful < processors) useful = processors;
+        for (int stage = 0; stage < group->stages && useful < threads; stage++) {
+            int64_t tiles = group_tiles(plan, group, stage);
+            if (useful < tiles) useful = tiles;
+        }
+    }
+    return threads < useful ? threads : (int)useful;
+}
+
 size_t weft_session_workspace(const weft_plan *plan, int threads)
 {
     if (!plan) return 0;
-    const size_t n = (size_t)(threads > 0 ? threads : omp_get_max_threads());
-    const size_t each = plan->stats.workspace_bytes;
-    return each > SIZE_MAX / n ? SIZE_MAX : each * n;
+    size_t each = plan->stats.workspace_bytes, n = (size_t)team_of(plan, threads);
+    return each <= SIZE_MAX / n ? each * n : SIZE_MAX;
 }
 
 static bool take_workspace(weft_session *s, const weft_session_options *o, weft_error *error)
@@ -179,32 +208,25 @@ static bool take_workspace(weft_session *s, const weft_session_options *o, weft_
     return false;
 }
 
-/* One thread where it would do everything anyway: waking the others takes longer than a tiny plan.
- */
-static int team_of(const weft_plan *plan, int threads)
-{
-    for (size_t g = 0; g < plan->n_groups; g++)
-        if (!plan->groups[g].serial) return threads;
-    return 1;
-}
-
 weft_session *weft_session_new(const weft_plan *plan, weft_params *params,
                                const weft_session_options *options, weft_error *error)
 {
     static const weft_session_options defaults = {0};
     const weft_session_options *o = options ? options : &defaults;
     if (error) memset(error, 0, sizeof *error);
-    if (!plan || o->threads < 0) {
-        weft_error_set(error, WEFT_BAD_ARGUMENT, "session", "the plan is NULL or threads < 0");
+    if (!plan || o->threads < 0 || o->threads > WEFT_MAX_THREADS) {
+        weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_session_new",
+                       plan ? "%d threads; expected 0 (the default) to %d" : "the plan is NULL",
+                       o->threads, WEFT_MAX_THREADS);
         return NULL;
     }
     weft_session *s = calloc(1, sizeof *s);
     bool good = s != NULL;
+    int team;
     if (good) {
         s->plan = plan;
         s->params = params;
-        s->threads = o->threads ? o->threads : omp_get_max_threads();
-        s->team = team_of(plan, s->threads);
+        s->threads = team_of(plan, o->threads);
         s->poison = o->poison;
         s->run = (weft_run_state){.seed = o->seed, .fault = &s->fault};
         atomic_flag_clear(&s->fault.lock);
@@ -216,7 +238,8 @@ weft_session *weft_session_new(const weft_plan *plan, weft_params *params,
     if (!good)
         weft_error_set(error, WEFT_NO_MEMORY, "session", "no memory for the session");
     else
-        good = take_arena(s, o, error) && take_workspace(s, o, error) && bind_operands(s, error);
+        good = take_arena(s, o, error) && take_workspace(s, o, error) && bind_operands(s, error) &&
+               weft_team(s->threads, &team, error) == WEFT_OK;
     if (good) return s;
     weft_session_free(s);
     return NULL;
@@ -497,9 +520,7 @@ INLINE void run_groups(weft_session *s, profile_thread *notes)
 {
     const weft_plan *plan = s->plan;
     int thread = omp_get_thread_num(), threads = omp_get_num_threads();
-    /* BLAS must not start threads of its own. It asks whether it is called from a parallel region,
-     * and one of a single thread does not count as such; this setting ends with the region. */
-    if (threads == 1) omp_set_num_threads(1);
+    if (threads == 1) omp_set_num_threads(1); /* see team_alone */
     for (uint32_t g = 0; g < plan->n_groups; g++) {
         const plan_group *group = &plan->groups[g];
         if (g && group->segment != plan->groups[g - 1].segment) {
@@ -540,17 +561,17 @@ static void run_thread_profiled(weft_session *s)
     run_groups(s, profile_thread_begin(s->profile, omp_get_thread_num(), omp_get_num_threads()));
 }
 
-static void run_profiled(weft_session *s)
+static void run_profiled(weft_session *s, int team)
 {
     profile_run_begin(s->profile);
-#pragma omp parallel num_threads(s->team)
+#pragma omp parallel num_threads(team)
     run_thread_profiled(s);
     profile_run_end(s->profile);
 }
 
-static void run_plain(weft_session *s)
+static void run_plain(weft_session *s, int team)
 {
-#pragma omp parallel num_threads(s->team)
+#pragma omp parallel num_threads(team)
     run_thread(s);
 }
 
@@ -568,14 +589,17 @@ weft_status weft_run(weft_session *session)
 {
     if (!session) return WEFT_BAD_ARGUMENT;
     fault *f = &session->fault;
+    int team;
     memset(&session->error, 0, sizeof session->error);
+    if (weft_team(session->threads, &team, &session->error) != WEFT_OK)
+        return session->error.status;
     atomic_store(&f->step, NO_FAULT);
     f->index = f->limit = 0;
     for (size_t i = 0; i < 2 * session->plan->n_groups; i++) atomic_init(&session->claimed[i], 0);
     if (session->profiling)
-        run_profiled(session);
+        run_profiled(session, team);
     else
-        run_plain(session);
+        run_plain(session, team);
     session->run.step++;
     unsigned failed = atomic_load(&f->step);
     if (failed == NO_FAULT) return WEFT_OK;
@@ -586,18 +610,26 @@ weft_status weft_run(weft_session *session)
                           (long long)f->index, (long long)f->limit);
 }
 
+typedef struct nonfinite_run {
+    const weft_session *session;
+    weft_error *found;
+    weft_status status;
+} nonfinite_run;
+
+static void find_nonfinite(void *data)
+{
+    nonfinite_run *r = data;
+    r->status = nonfinite_find(r->session->plan, r->session->calls, r->found);
+}
+
 weft_status weft_session_find_nonfinite(weft_session *session, weft_error *found)
 {
     if (!session) return WEFT_BAD_ARGUMENT;
     weft_error none = {0};
-    weft_status status = WEFT_OK;
+    nonfinite_run r = {session, found, WEFT_OK};
     if (found) *found = none;
     session->run.step--; /* the run that went wrong has counted already */
-#pragma omp parallel num_threads(1)
-    {
-        omp_set_num_threads(1); /* see run_thread */
-        status = nonfinite_find(session->plan, session->calls, found);
-    }
+    team_alone(find_nonfinite, &r);
     session->run.step++;
-    return status;
+    return r.status;
 }

@@ -1,5 +1,6 @@
 /* What the machine reaches: the rate of matrix products, and the bandwidth of memory. */
 #include <weft/measure.h>
+#include <weft/op.h>
 #include <weft/ops.h>
 
 #include <omp.h>
@@ -161,10 +162,13 @@ static size_t last_level_cache(int threads)
 weft_status weft_measure_triad(int threads, double *bytes_per_second, weft_error *error)
 {
     double seconds = 0;
-    if (!bytes_per_second || threads < 0)
+    if (!bytes_per_second || threads < 0 || threads > WEFT_MAX_THREADS)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "measure",
-                              "the triad is measured into a number, on 0 threads or more");
-    arrays w = {.threads = threads ? threads : omp_get_max_threads()};
+                              "the triad is measured into a number, on 0 to %d threads",
+                              WEFT_MAX_THREADS);
+    arrays w = {0};
+    weft_status status = weft_team(threads ? threads : weft_default_threads(), &w.threads, error);
+    if (status != WEFT_OK) return status;
     size_t bytes = 2 * last_level_cache(w.threads) / ALIGNMENT * ALIGNMENT;
     w.n = (int64_t)(bytes / sizeof(float));
     w.a = weft_alloc(bytes);

@@ -3,6 +3,7 @@
 
 #include <CUnit/Basic.h>
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,6 +13,31 @@ void test_skip(const char *what, const char *reason)
 {
     skipped++;
     printf("\n    skipped: %s: %s\n", what, reason);
+}
+
+typedef struct small_thread {
+    void (*run)(void *data);
+    void *data;
+} small_thread;
+
+static void *run_small(void *data)
+{
+    const small_thread *t = data;
+    t->run(t->data);
+    return NULL;
+}
+
+bool test_with_stack(size_t bytes, void (*run)(void *data), void *data)
+{
+    small_thread t = {run, data};
+    pthread_attr_t attr;
+    pthread_t thread;
+    if (pthread_attr_init(&attr) != 0) return false;
+    bool good = pthread_attr_setstacksize(&attr, TEST_SANITIZED ? 8 * bytes : bytes) == 0 &&
+                pthread_create(&thread, &attr, run_small, &t) == 0;
+    pthread_attr_destroy(&attr);
+    if (good) pthread_join(thread, NULL);
+    return good;
 }
 
 void test_build_model(weft_graph *graph, const char *text, bool training, weft_model_io *io)

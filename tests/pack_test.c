@@ -9,16 +9,7 @@
 #define MOST_ITEMS 512
 #define SMALL      10 /* items, of lists whose optimum is found by trying all orders */
 
-#if defined(__SANITIZE_ADDRESS__)
-#define SLOW 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define SLOW 1
-#endif
-#endif
-#ifndef SLOW
-#define SLOW 0
-#endif
+#define SLOW TEST_SANITIZED
 
 static size_t rounded(size_t size, size_t alignment)
 {
@@ -304,6 +295,44 @@ static void test_instances(void)
     }
 }
 
+/* Thousands of items, each within the one before; then, later, a list whose peak is as high but
+ * cannot be reached, so that there is a search, which goes as deep as there are items. */
+#define NESTED 3000
+
+typedef struct nested {
+    weft_pack_item items[NESTED + 7];
+    weft_pack_result result;
+    weft_status status;
+} nested;
+
+static void pack_nested(void *data)
+{
+    static const weft_pack_item gap[7] = {{0, 3, 2, 0}, {0, 1, 2, 0},  {1, 9, 1, 0}, {2, 7, 1, 0},
+                                          {3, 9, 1, 0}, {7, 11, 2, 0}, {9, 13, 2, 0}};
+    nested *p = data;
+    for (int i = 0; i < NESTED; i++) p->items[i] = (weft_pack_item){i, 2 * NESTED - i, 4, 0};
+    for (int i = 0; i < 7; i++) {
+        p->items[NESTED + i] = gap[i];
+        p->items[NESTED + i].lower += 3 * NESTED;
+        p->items[NESTED + i].upper += 3 * NESTED;
+        p->items[NESTED + i].size *= NESTED;
+    }
+    p->status = weft_pack(p->items, NESTED + 7, NULL, &p->result, NULL);
+}
+
+static void test_small_stack(void)
+{
+    nested *p = calloc(1, sizeof *p);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(p);
+    CU_ASSERT_TRUE(test_with_stack(WEFT_STACK_BYTES, pack_nested, p));
+    CU_ASSERT_EQUAL(p->status, WEFT_OK);
+    CU_ASSERT_TRUE(p->result.nodes > NESTED);
+    CU_ASSERT_EQUAL(p->result.lower_bound_bytes, 4 * NESTED);
+    CU_ASSERT_EQUAL(p->result.arena_bytes, 5 * NESTED);
+    CU_ASSERT_EQUAL(p->result.end, WEFT_PACK_OPTIMAL);
+    free(p);
+}
+
 void pack_tests(void)
 {
     CU_pSuite suite = CU_add_suite("pack", NULL, NULL);
@@ -311,4 +340,5 @@ void pack_tests(void)
     CU_add_test(suite, "random lists", test_random_lists);
     CU_add_test(suite, "empty, aligned, too large", test_edges);
     CU_add_test(suite, "eleven hard lists fit", test_instances);
+    CU_add_test(suite, "nested items on a small stack", test_small_stack);
 }

@@ -36,6 +36,7 @@
     X(recurrent) \
     X(seeds) \
     X(profile) \
+    X(threads) \
     X(counts) \
     X(memory)
 // clang-format on
@@ -45,6 +46,22 @@ TEST_SUITES(TEST_DECLARE)
 
 /* Says that a test, or a part of it, cannot run here and why; counted and listed at the end. */
 void test_skip(const char *what, const char *reason);
+
+/* Whether the sanitizers watch: then the tests that take long do less. */
+#if defined(__SANITIZE_ADDRESS__)
+#define TEST_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define TEST_SANITIZED 1
+#endif
+#endif
+#ifndef TEST_SANITIZED
+#define TEST_SANITIZED 0
+#endif
+
+/* Calls run(data) in a thread with a stack of `bytes` (some times as much under the sanitizers,
+ * whose frames are larger); false if there is no such thread. */
+bool test_with_stack(size_t bytes, void (*run)(void *data), void *data);
 
 /* Builds the model of the list that "MODEL key=value key=value" names; fails the test fatally. */
 void test_build_model(weft_graph *graph, const char *text, bool training, weft_model_io *io);

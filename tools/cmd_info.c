@@ -1,7 +1,6 @@
 /* weft info: what weft uses on this machine. */
 #include "tool.h"
 
-#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -95,7 +94,7 @@ weft_status tool_machine_json(cJSON *json, weft_error *error)
     cJSON_AddStringToObject(json, "version", TOOL_VERSION);
     cJSON_AddStringToObject(json, "processor", processor(text, sizeof text));
     cJSON_AddNumberToObject(json, "processors", (double)sysconf(_SC_NPROCESSORS_ONLN));
-    cJSON_AddNumberToObject(json, "threads", omp_get_max_threads());
+    cJSON_AddNumberToObject(json, "threads", weft_default_threads());
     add_caches(json);
     cJSON_AddStringToObject(json, "isa", weft_isa_name(weft_isa_best()));
     return add_chosen(json, error);

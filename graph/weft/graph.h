@@ -424,12 +424,41 @@ WEFT_API size_t weft_plan_buffers(const weft_plan *plan, const weft_plan_buffer 
  * its producer wrote, and that the groups respect every dependency. */
 WEFT_API weft_status weft_plan_check(const weft_plan *plan, weft_error *error);
 
+/* ---- Threads -------------------------------------------------------------------------------- */
+
+/* Sessions run on OpenMP's threads; results never depend on how many there are.
+ *
+ * A session may have up to WEFT_MAX_THREADS, more than there are processors too, as far as the plan
+ * has work to share out. weft_session_new makes the threads, and so does the first weft_run of
+ * another thread of the program, which has OpenMP threads of its own. If the system refuses some,
+ * the calling thread's sessions run on fewer from then on. A run has one thread if the plan is
+ * tiny, and inside a parallel region of the program, unless OMP_MAX_ACTIVE_LEVELS allows more.
+ *
+ * Stack: every function here works in WEFT_STACK_BYTES, called from whichever thread; making the
+ * threads takes up to 256 bytes more for each. OpenMP's threads need as much: with a smaller
+ * OMP_STACKSIZE, weft_session_new and weft_run return WEFT_NO_MEMORY.
+ *
+ * fork: in the child, the thread that forked runs sessions, those of the parent and new ones, on
+ * itself alone if the parent had other threads, since OpenMP's are gone. Other threads of the child
+ * run sessions on as many as in any process. A session that another thread was running at the fork
+ * must not be used in the child.
+ *
+ * What OpenMP itself may still do: print a line about an environment variable that it does not
+ * understand; and end the process when memory, or the permitted number of threads, runs out between
+ * weft's trial and the use. The program's own parallel regions are not protected. */
+#define WEFT_MAX_THREADS 1024
+#define WEFT_STACK_BYTES 65536
+
+/* The threads that a session has if it is not told: OpenMP's default (omp_get_max_threads), but no
+ * more than the processors that the process may use. */
+WEFT_API int weft_default_threads(void);
+
 /* ---- The session ---------------------------------------------------------------------------- */
 
 typedef struct weft_session weft_session;
 
 typedef struct weft_session_options {
-    int threads;   /* 0: OpenMP's default. The results do not depend on it. */
+    int threads;   /* 0: weft_default_threads(); at most WEFT_MAX_THREADS */
     uint64_t seed; /* of dropout and other random ops */
     void *arena;   /* NULL: the session allocates its own. 64-byte aligned; sessions may share one
                       arena if they do not run at the same time and fetch before the next */
@@ -444,7 +473,7 @@ typedef struct weft_session_options {
 WEFT_API weft_session *weft_session_new(const weft_plan *plan, weft_params *params,
                                         const weft_session_options *options, weft_error *error);
 WEFT_API void weft_session_free(weft_session *session);
-/* The bytes of workspace that a session of so many threads needs; 0 threads: OpenMP's default. */
+/* The bytes of workspace that a session with `threads` of weft_session_options needs. */
 WEFT_API size_t weft_session_workspace(const weft_plan *plan, int threads);
 
 /* Copies contiguous data into an input; `bytes` must be its size. An input that the targets do not

@@ -101,6 +101,12 @@ WEFT_API void weft_call_not_finite(const weft_call *call, size_t input);
 WEFT_API void *weft_call_workspace(const weft_call *call);
 WEFT_API int64_t *weft_call_note(const weft_call *call);
 
+/* For code that opens a parallel region itself; kernels must not. Sets *team to the threads that
+ * the calling thread's next region may ask for, `threads` at most, so that OpenMP neither ends the
+ * process nor waits for ever: see "Threads" in <weft/graph.h>. WEFT_NO_MEMORY if their stacks are
+ * too small; *team is 1 then. */
+WEFT_API weft_status weft_team(int threads, int *team, weft_error *error);
+
 /* The work of a node, for plans, profiles and rooflines. */
 typedef struct weft_cost {
     double flops; /* additions and multiplications; a transcendental function counts 10 */

@@ -23,7 +23,7 @@ typedef struct weft_decoder_options {
     int64_t most_len;    /* positions of the decoder; 0: WEFT_DECODER_LEN, or fewer if the model has
                             learned positions for fewer */
     int64_t most_source; /* tokens of a source, likewise; not read for a model without one */
-    int threads;         /* 0: OpenMP's default. The results do not depend on it. */
+    int threads;         /* see weft_session_options; the results do not depend on it */
     bool recompute;      /* run the whole model for each token, even if it has steps */
 } weft_decoder_options;
 

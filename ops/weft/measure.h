@@ -42,9 +42,9 @@ WEFT_API weft_status weft_gemm_get_info(weft_gemm_backend backend, weft_gemm_inf
 
 /* ---- What the machine reaches --------------------------------------------------------------- */
 
-/* These measure on `threads` threads (0: OpenMP's default), take about half a second each, and give
- * the best of several repetitions. They must not be called from a parallel region. On an error the
- * result is left alone. */
+/* These measure on `threads` threads (0: weft_default_threads()), take about half a second each,
+ * and give the best of several repetitions. They must not be called from a parallel region. On an
+ * error the result is left alone. */
 
 /* Floating-point operations per second of weft_matmul, with the backend that it uses:
  * C [6000, 2048] = A [6000, 512] B [512, 2048]. WEFT_F32 or WEFT_F64. */
