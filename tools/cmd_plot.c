@@ -2,6 +2,8 @@
 #include "plot.h"
 #include "tool.h"
 
+#include "base/json.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,15 +79,19 @@ static int read_run(const char *run, curve *training, curve *validation)
     FILE *file = fopen(path, "r");
     if (!file) return tool_fail_text(path, "cannot be opened: %s", strerror(errno));
     bool good = true;
+    weft_error error = {0};
     while (good && (n = getline(&line, &size, file)) > 0) {
         /* A line that is being written is no JSON yet. */
-        cJSON *json = cJSON_ParseWithLength(line, (size_t)n);
-        good = take_line(json, training, validation);
+        json_failure why;
+        cJSON *json = json_parse(line, (size_t)n, &why);
+        good = json ? take_line(json, training, validation) : !why.no_memory;
         cJSON_Delete(json);
     }
+    bool ended = !good || tool_at_end(file, path, &error);
     free(line);
     fclose(file);
     if (!good) return tool_fail_text(path, "out of memory");
+    if (!ended) return tool_fail(&error);
     if (training->n + validation->n == 0) return tool_fail_text(path, "has no losses yet");
     return EXIT_GOOD;
 }
@@ -100,7 +106,7 @@ int cmd_plot(int argc, char **argv)
         NULL,     NULL,
         NULL};
     arguments a = {.n = 0};
-    argp_parse(&argp, argc, argv, 0, NULL, &a);
+    tool_parse(&argp, argc, argv, &a);
     curve *curves = calloc(2 * a.n, sizeof *curves);
     plot_series series[2 * MOST_RUNS];
     size_t n = 0;

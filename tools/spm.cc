@@ -2,11 +2,11 @@
 #include "spm.h"
 
 #include "base/file.h"
+#include "base/text.h"
 
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -28,9 +28,7 @@ namespace
 {
 void say(char *message, size_t capacity, const std::string &text)
 {
-    std::string line = text;
-    std::replace(line.begin(), line.end(), '\n', ' ');
-    std::snprintf(message, capacity, "%s", line.c_str());
+    text_printable(message, capacity, text.c_str());
 }
 
 // A CSV field: the list of input files is one, and a file's name may hold a comma.

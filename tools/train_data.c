@@ -195,12 +195,13 @@ static bool read_texts(training *t, const char *source, const char *target, weft
     *batches = weft_batches_new(*corpus, &t->batch_options, &error);
     if (!*batches) return training_fail(t, error.status, target, error.message);
     weft_batch_counts c = weft_batches_counts(*batches);
-    fprintf(stderr,
-            "%s: %zu %s, %zu target tokens, %zu batches; left out: %zu empty, %zu not UTF-8, %zu "
-            "over %d tokens; cut: %zu\n",
-            target, counts.lines, is_pairs(t) ? "pairs" : "lines", c.tokens, c.batches, c.empty,
-            counts.invalid, c.left_out, t->batch_options.lengths[t->batch_options.n_lengths - 1],
-            c.cut);
+    tool_print_line(
+        stderr,
+        "%s: %zu %s, %zu target tokens, %zu batches; left out: %zu empty, %zu not UTF-8, %zu "
+        "over %d tokens; cut: %zu",
+        target, counts.lines, is_pairs(t) ? "pairs" : "lines", c.tokens, c.batches, c.empty,
+        counts.invalid, c.left_out, t->batch_options.lengths[t->batch_options.n_lengths - 1],
+        c.cut);
     return true;
 }
 
