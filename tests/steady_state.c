@@ -14,6 +14,9 @@ void *__libc_memalign(size_t alignment, size_t bytes);
 
 static atomic_long allocations;
 
+/* Without this the shared libraries go on with the malloc of libc, uncounted. */
+#pragma GCC visibility push(default)
+
 void *malloc(size_t bytes)
 {
     atomic_fetch_add(&allocations, 1);
@@ -34,6 +37,8 @@ void *aligned_alloc(size_t alignment, size_t bytes)
     atomic_fetch_add(&allocations, 1);
     return __libc_memalign(alignment, bytes);
 }
+
+#pragma GCC visibility pop
 
 int main(void)
 {

@@ -41,12 +41,13 @@ int cmd_average(int argc, char **argv)
     weft_error error = {0};
     arguments a = {.paths = calloc((size_t)argc + 1, sizeof *a.paths)};
     if (!a.paths) return tool_fail_text("average", "out of memory");
-    argp_parse(&argp, argc, argv, 0, NULL, &a);
+    tool_parse(&argp, argc, argv, &a);
     weft_params *mean = weft_params_new();
     weft_status status = weft_params_average(mean, a.paths, a.n, &error);
     if (status == WEFT_OK) status = weft_params_save(mean, a.out, &error);
     weft_params_free(mean);
-    if (status == WEFT_OK) printf("saved the mean of %zu checkpoints in %s\n", a.n, a.out);
+    if (status == WEFT_OK)
+        tool_print_line(stdout, "saved the mean of %zu checkpoints in %s", a.n, a.out);
     free(a.paths);
     return status == WEFT_OK ? EXIT_GOOD : tool_fail(&error);
 }

@@ -43,7 +43,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         if (a->n == MOST_WORKLOADS) argp_error(state, "too many workloads");
         a->workloads[a->n] = workload_find(text);
         if (!a->workloads[a->n++])
-            argp_error(state, "no workload \"%s\" (see `weft bench --help`)", text);
+            tool_usage_error(state, "no workload \"%s\" (see `weft bench --help`)", text);
         return 0;
     case ARGP_KEY_END:
         if (a->growth && (a->n || a->threads || a->dump))
@@ -258,7 +258,7 @@ int cmd_bench(int argc, char **argv)
                         NULL,
                         help,
                         NULL};
-    argp_parse(&argp, argc, argv, 0, NULL, &a);
+    tool_parse(&argp, argc, argv, &a);
     if (a.growth) return bench_growth(a.runs, a.json);
     return a.dump ? dump(&a) : run(&a);
 }

@@ -32,7 +32,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case ARGP_KEY_END:
         if (a->op && a->model.model) argp_error(state, "either --op or MODEL");
         if (a->op && !weft_op_find(a->op))
-            argp_error(state, "no op \"%s\" (see `weft ops`)", a->op);
+            tool_usage_error(state, "no op \"%s\" (see `weft ops`)", a->op);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -171,6 +171,6 @@ int cmd_check(int argc, char **argv)
         NULL,
         NULL,
         NULL};
-    argp_parse(&argp, argc, argv, 0, NULL, &a);
+    tool_parse(&argp, argc, argv, &a);
     return a.model.model ? check_model(&a) : check_ops(&a);
 }

@@ -295,9 +295,9 @@ int cmd_demo(int argc, char **argv)
         NULL,
         NULL};
 #undef LINE
-    argp_parse(&argp, argc, argv, 0, NULL, &a);
+    tool_parse(&argp, argc, argv, &a);
     for (size_t i = 0; i < N_DEMOS; i++)
         if (!strcmp(demos[i].name, a.name)) return demos[i].run(&a);
-    fprintf(stderr, "weft demo: no demonstration \"%s\" (see `weft demo --help`)\n", a.name);
+    tool_print_line(stderr, "weft demo: no demonstration \"%s\" (see `weft demo --help`)", a.name);
     return EXIT_USAGE;
 }

@@ -122,7 +122,7 @@ int cmd_generate(int argc, char **argv)
                         shared,
                         NULL,
                         NULL};
-    argp_parse(&argp, argc, argv, 0, NULL, &a);
+    tool_parse(&argp, argc, argv, &a);
     if (a.prompt) a.shared.batch = 1;
     generator t = {.a = &a};
     const decoding_work work = {.context = &t, .encode = encode};

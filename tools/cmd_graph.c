@@ -43,7 +43,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
         a->planned = true;
         return 0;
     case KEY_OVERLAY:
-        if (strcmp(text, "time") != 0) argp_error(state, "no overlay \"%s\": there is time", text);
+        if (strcmp(text, "time") != 0)
+            tool_usage_error(state, "no overlay \"%s\": there is time", text);
         a->overlay = true;
         return 0;
     case KEY_RUNS:
@@ -146,7 +147,7 @@ int cmd_dot(int argc, char **argv)
     arguments a = {.runs = 5};
     struct argp argp = {options, parse, "MODEL [OPTION=VALUE...]", "Draws a model's graph.", NULL,
                         NULL,    NULL};
-    argp_parse(&argp, argc, argv, 0, NULL, &a);
+    tool_parse(&argp, argc, argv, &a);
     if (!a.output) {
         fprintf(stderr, "weft dot: -o FILE is missing\n");
         return EXIT_USAGE;
@@ -219,7 +220,7 @@ int cmd_plan(int argc, char **argv)
                         NULL,
                         NULL,
                         NULL};
-    argp_parse(&argp, argc, argv, 0, NULL, &a);
+    tool_parse(&argp, argc, argv, &a);
     if (a.instances) return tool_pack_instances(a.instances, a.seconds, a.json);
     weft_error error = {0};
     built_model m;

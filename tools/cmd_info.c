@@ -108,8 +108,8 @@ static void print_backend(const cJSON *item)
     const char *version = cJSON_GetStringValue(cJSON_GetObjectItem(item, "version"));
     const char *core = cJSON_GetStringValue(cJSON_GetObjectItem(item, "core"));
     const char *set = getenv("OPENBLAS_CORETYPE");
-    printf("  %-10s %s\n", name, why ? why : path ? path : "weft's own kernels");
-    if (version) printf("  %-10s %s\n", "", version);
+    tool_print_line(stdout, "  %-10s %s", name, why ? why : path ? path : "weft's own kernels");
+    if (version) tool_print_line(stdout, "  %-10s %s", "", version);
     if (!core) return;
     const char *by = cJSON_IsTrue(cJSON_GetObjectItem(item, "core_chosen"))
                          ? "asked for by weft, as OPENBLAS_CORETYPE is not set"
@@ -124,7 +124,7 @@ static int print_text(const cJSON *json)
     cJSON_ArrayForEach(item, json)
     {
         if (cJSON_IsString(item))
-            printf("%-12s %s\n", item->string, cJSON_GetStringValue(item));
+            tool_print_line(stdout, "%-12s %s", item->string, cJSON_GetStringValue(item));
         else if (cJSON_IsNumber(item))
             printf("%-12s %g\n", item->string, cJSON_GetNumberValue(item));
     }
@@ -151,7 +151,7 @@ int cmd_info(int argc, char **argv)
                         NULL,
                         NULL,
                         NULL};
-    argp_parse(&argp, argc, argv, 0, NULL, &json_wanted);
+    tool_parse(&argp, argc, argv, &json_wanted);
     weft_error error = {0};
     cJSON *json = cJSON_CreateObject();
     if (tool_machine_json(json, &error) != WEFT_OK) {

@@ -29,8 +29,8 @@ int cmd_ops(int argc, char **argv)
     struct argp argp = {
         json_option, parse, NULL, "Lists the ops: name, inputs, gradient, what they compute.",
         NULL,        NULL,  NULL};
-    argp_parse(&argp, argc, argv, 0, NULL, &json);
-    cJSON *list = cJSON_CreateArray();
+    tool_parse(&argp, argc, argv, &json);
+    cJSON *list = json ? cJSON_CreateArray() : NULL;
     for (size_t i = 0; i < weft_op_count(); i++) {
         const weft_op *op = weft_op_at(i);
         char inputs[16];
@@ -47,65 +47,79 @@ int cmd_ops(int argc, char **argv)
         cJSON_AddStringToObject(item, "doc", op->doc);
         cJSON_AddItemToArray(list, item);
     }
-    if (json) return tool_print_json(list);
-    cJSON_Delete(list);
-    return EXIT_GOOD;
+    return json ? tool_print_json(list) : EXIT_GOOD;
 }
 
 /* ---- models ---- */
 
-static double count_parameters(const weft_model *model)
+static weft_status count_parameters(const weft_model *model, double *total, weft_error *error)
 {
     built_model m;
-    double total = 0;
-    if (tool_build(model, NULL, 0, false, &m, NULL) != WEFT_OK) return -1;
+    *total = 0;
+    if (tool_build(model, NULL, 0, false, &m, error) != WEFT_OK) return error->status;
     size_t n = weft_graph_params(m.graph, NULL, 0);
     weft_value *params = calloc(n + 1, sizeof *params);
-    if (params) {
-        weft_graph_params(m.graph, params, n);
-        for (size_t i = 0; i < n; i++)
-            total += (double)weft_shape_numel(weft_shape_of(m.graph, params[i]));
-    }
+    if (params) weft_graph_params(m.graph, params, n);
+    for (size_t i = 0; params && i < n; i++)
+        *total += (double)weft_shape_numel(weft_shape_of(m.graph, params[i]));
+    if (!params) weft_error_set(error, WEFT_NO_MEMORY, model->name, "out of memory");
     free(params);
     weft_graph_free(m.graph);
-    return total;
+    return error->status;
+}
+
+static void add_model(cJSON *list, const weft_model *model, double parameters)
+{
+    cJSON *item = cJSON_CreateObject(), *options = cJSON_AddObjectToObject(item, "options");
+    cJSON_AddStringToObject(item, "name", model->name);
+    cJSON_AddStringToObject(item, "doc", model->doc);
+    cJSON_AddNumberToObject(item, "parameters", parameters);
+    for (size_t k = 0; k < model->n_options; k++) {
+        const weft_model_option *o = &model->options[k];
+        char value[64];
+        if (o->choices)
+            cJSON_AddStringToObject(options, o->name,
+                                    weft_model_value_text(model, k, o->value, value, sizeof value));
+        else
+            cJSON_AddNumberToObject(options, o->name, o->value);
+    }
+    cJSON_AddItemToArray(list, item);
+}
+
+static void print_model(const weft_model *model, double parameters)
+{
+    printf("%s: %s; %.0f parameters\n", model->name, model->doc, parameters);
+    for (size_t k = 0; k < model->n_options; k++) {
+        const weft_model_option *o = &model->options[k];
+        char value[64];
+        weft_model_value_text(model, k, o->value, value, sizeof value);
+        printf("    %-18s %-12s %s%s%s%s\n", o->name, value, o->doc, o->choices ? " (" : "",
+               o->choices ? o->choices : "", o->choices ? ")" : "");
+    }
 }
 
 int cmd_models(int argc, char **argv)
 {
     bool json = false;
+    weft_error error = {0};
     struct argp argp = {
         json_option, parse,
         NULL,        "Lists the models, their parameters and their options with the defaults.",
         NULL,        NULL,
         NULL};
-    argp_parse(&argp, argc, argv, 0, NULL, &json);
-    cJSON *list = cJSON_CreateArray();
+    tool_parse(&argp, argc, argv, &json);
+    cJSON *list = json ? cJSON_CreateArray() : NULL;
     for (size_t i = 0; i < weft_model_count(); i++) {
         const weft_model *model = weft_model_at(i);
-        double parameters = count_parameters(model);
-        cJSON *item = cJSON_CreateObject(), *options = cJSON_AddObjectToObject(item, "options");
-        cJSON_AddStringToObject(item, "name", model->name);
-        cJSON_AddStringToObject(item, "doc", model->doc);
-        cJSON_AddNumberToObject(item, "parameters", parameters);
-        if (!json) printf("%s: %s; %.0f parameters\n", model->name, model->doc, parameters);
-        for (size_t k = 0; k < model->n_options; k++) {
-            const weft_model_option *o = &model->options[k];
-            char value[64];
-            weft_model_value_text(model, k, o->value, value, sizeof value);
-            if (o->choices)
-                cJSON_AddStringToObject(options, o->name, value);
-            else
-                cJSON_AddNumberToObject(options, o->name, o->value);
-            if (json) continue;
-            snprintf(value, sizeof value, "%g", o->value);
-            if (o->choices) weft_model_value_text(model, k, o->value, value, sizeof value);
-            printf("    %-18s %-12s %s%s%s%s\n", o->name, value, o->doc, o->choices ? " (" : "",
-                   o->choices ? o->choices : "", o->choices ? ")" : "");
+        double parameters;
+        if (count_parameters(model, &parameters, &error) != WEFT_OK) {
+            cJSON_Delete(list);
+            return tool_fail(&error);
         }
-        cJSON_AddItemToArray(list, item);
+        if (json)
+            add_model(list, model, parameters);
+        else
+            print_model(model, parameters);
     }
-    if (json) return tool_print_json(list);
-    cJSON_Delete(list);
-    return EXIT_GOOD;
+    return json ? tool_print_json(list) : EXIT_GOOD;
 }

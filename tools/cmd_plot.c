@@ -2,6 +2,8 @@
 #include "plot.h"
 #include "tool.h"
 
+#include "base/json.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,18 +79,22 @@ static int read_run(const char *run, curve *training, curve *validation)
     FILE *file = fopen(path, "r");
     if (!file) return tool_fail_text(path, "cannot be opened: %s", strerror(errno));
     bool good = true, is_json = true;
-    while (good && (n = getline(&line, &size, file)) > 0) {
+    weft_error error = {0};
+    while (good && is_json && (n = getline(&line, &size, file)) > 0) {
+        json_failure why;
         number++;
         if (line[n - 1] != '\n') break; /* it is being written */
-        cJSON *json = tool_parse_json(line, (size_t)n, NULL);
-        is_json = json != NULL;
-        good = is_json && take_line(json, training, validation);
+        cJSON *json = json_parse(line, (size_t)n, &why);
+        is_json = json || why.no_memory;
+        good = json ? take_line(json, training, validation) : !why.no_memory;
         cJSON_Delete(json);
     }
+    bool ended = !good || tool_at_end(file, path, &error);
     free(line);
     fclose(file);
     if (!is_json) return tool_fail_text(path, "line %zu is not JSON", number);
     if (!good) return tool_fail_text(path, "out of memory");
+    if (!ended) return tool_fail(&error);
     if (training->n + validation->n == 0) return tool_fail_text(path, "has no losses yet");
     return EXIT_GOOD;
 }
@@ -103,7 +109,7 @@ int cmd_plot(int argc, char **argv)
         NULL,     NULL,
         NULL};
     arguments a = {.n = 0};
-    argp_parse(&argp, argc, argv, 0, NULL, &a);
+    tool_parse(&argp, argc, argv, &a);
     curve *curves = calloc(2 * a.n, sizeof *curves);
     plot_series series[2 * MOST_RUNS];
     size_t n = 0;

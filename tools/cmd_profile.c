@@ -40,7 +40,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_BY: {
         int by = tool_choice(BY, text);
-        if (by < 0) argp_error(state, "rows are by op, scope or node, not \"%s\"", text);
+        if (by < 0) tool_usage_error(state, "rows are by op, scope or node, not \"%s\"", text);
         a->by = (weft_profile_by)by;
         a->by_name = text;
         return 0;
@@ -262,7 +262,7 @@ int cmd_profile(int argc, char **argv)
         NULL,
         NULL,
         NULL};
-    argp_parse(&argp, argc, argv, 0, NULL, &a);
+    tool_parse(&argp, argc, argv, &a);
     weft_error error = {0};
     report r = {.a = &a};
     trial t;

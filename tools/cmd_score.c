@@ -55,6 +55,7 @@ typedef struct scorer {
     size_t lines[1 + MOST_REFERENCES];
     bleu bleu;
     chrf chrf;
+    weft_error error; /* of reading */
 } scorer;
 
 static int open_files(scorer *s)
@@ -76,6 +77,7 @@ static bool read_lines(scorer *s)
         size_t length;
         if (!texts_read_line(s->file[i], &s->line[i], &s->capacity[i], &length)) {
             all = false;
+            tool_at_end(s->file[i], s->a->file[i], &s->error);
             continue;
         }
         for (size_t k = 0; k < length; k++)
@@ -106,11 +108,11 @@ static int score_all(scorer *s)
             !chrf_add(&s->chrf, lines[0], lines + 1, s->a->n - 1))
             return tool_fail_text("score", "out of memory");
     }
-    for (size_t i = 0; i < s->a->n; i++) {
-        if (ferror(s->file[i]))
-            return tool_fail_text(s->a->file[i], "cannot be read: %s", strerror(errno));
+    for (size_t i = 0; i < s->a->n && s->error.status == WEFT_OK; i++) {
         while (getline(&s->line[i], &s->capacity[i], s->file[i]) >= 0) s->lines[i]++;
+        tool_at_end(s->file[i], s->a->file[i], &s->error);
     }
+    if (s->error.status != WEFT_OK) return tool_fail(&s->error);
     for (size_t i = 1; i < s->a->n; i++)
         if (s->lines[i] != s->lines[0])
             return tool_fail_text(s->a->file[i], "has %zu lines, %s has %zu", s->lines[i],
@@ -173,7 +175,7 @@ int cmd_score(int argc, char **argv)
                         NULL,
                         NULL,
                         NULL};
-    argp_parse(&argp, argc, argv, 0, NULL, &a);
+    tool_parse(&argp, argc, argv, &a);
     scorer s = {.a = &a, .chrf = {.words = a.plus ? CHRF_MOST_WORDS : 0}};
     int status = open_files(&s);
     if (status == EXIT_GOOD) status = score_all(&s);

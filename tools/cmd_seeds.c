@@ -32,7 +32,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
             a->some = a->wanted[i] = true;
             return 0;
         }
-    argp_error(state, "no document \"%s\": they are 000 to 004", text);
+    tool_usage_error(state, "no document \"%s\": they are 000 to 004", text);
     return 0;
 }
 
@@ -50,7 +50,7 @@ int cmd_seeds(int argc, char **argv)
                         NULL,
                         NULL,
                         NULL};
-    argp_parse(&argp, argc, argv, 0, NULL, &a);
+    tool_parse(&argp, argc, argv, &a);
     weft_error error = {0};
     report r;
     int status = EXIT_GOOD;

@@ -28,7 +28,7 @@ static error_t take_argument(arguments *a, const char *text, struct argp_state *
         a->recipe = text;
     } else if (!strchr(text, '=')) {
         r->model = weft_model_find(text);
-        if (!r->model) argp_error(state, "no model \"%s\" (see `weft models`)", text);
+        if (!r->model) tool_usage_error(state, "no model \"%s\" (see `weft models`)", text);
     } else if (!recipe_take_model_option(r, text)) {
         argp_error(state, "too many model options");
     }
@@ -263,11 +263,11 @@ int cmd_train(int argc, char **argv)
     arguments a = {.t = &t, .first = true};
     if (!recipe_init(&t.r) || !recipe_init(&a.early))
         return tool_fail_text("train", "out of memory");
-    argp_parse(&argp, argc, argv, 0, NULL, &a);
+    tool_parse(&argp, argc, argv, &a);
     a.first = false;
     int status = EXIT_ERROR;
     if (load_recipe(&a)) {
-        argp_parse(&argp, argc, argv, 0, NULL, &a);
+        tool_parse(&argp, argc, argv, &a);
         struct sigaction ignore = {.sa_handler = SIG_IGN};
         /* Writing beyond a limit of the file size is an error like others. */
         sigaction(SIGXFSZ, &ignore, NULL);

@@ -65,7 +65,7 @@ static const struct argp_option options[] = {
 static int one_of(const char *choices, const char *text, struct argp_state *state)
 {
     int choice = tool_choice(choices, text);
-    if (choice < 0) argp_error(state, "\"%s\" is none of %s", text, choices);
+    if (choice < 0) tool_usage_error(state, "\"%s\" is none of %s", text, choices);
     return choice;
 }
 
@@ -321,7 +321,7 @@ int cmd_translate(int argc, char **argv)
                         shared,
                         NULL,
                         NULL};
-    argp_parse(&argp, argc, argv, 0, NULL, &a);
+    tool_parse(&argp, argc, argv, &a);
     translator t = {.a = &a};
     const decoding_work work = {&t, encode, a.picture ? draw_first : NULL, a.nbest > 0};
     bool good = load(&t) && decoding_input(&t.d, &work);
@@ -330,7 +330,7 @@ int cmd_translate(int argc, char **argv)
                 t.d.lines, (long long)t.d.most_source);
     decoding_print_notes(&t.d);
     if (good && a.picture && !t.drawn)
-        fprintf(stderr, "weft: %s: not drawn, no line has a translation\n", a.picture);
+        tool_fail_text(a.picture, "not drawn, no line has a translation");
     if (good && a.shared.stats) decoding_print_stats(&t.d);
     int status = good ? EXIT_GOOD : tool_fail(&t.d.error);
     decoding_close(&t.d);

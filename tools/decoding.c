@@ -120,7 +120,7 @@ static bool read_lines(decoding *d, text_lines *lines, size_t most)
         capacity = 0;
     }
     free(text);
-    return true;
+    return lines->n == most || tool_at_end(stdin, "input", &d->error);
 }
 
 static void clear_lines(text_lines *lines)
@@ -374,7 +374,6 @@ bool decoding_input(decoding *d, const decoding_work *work)
         clear_lines(&lines);
         if (!n) break;
     }
-    if (good && ferror(stdin)) good = decoding_fail(d, WEFT_IO, "input", strerror(errno));
     return good;
 }
 

@@ -2,16 +2,42 @@
 #include "tool.h"
 
 #include "base/file.h"
+#include "base/json.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- JSON ---- */
+
+/* Whether cJSON was ever refused memory: then no tree is known to be whole. */
+static atomic_bool json_lost;
+
+static void *allocate(size_t bytes)
+{
+    void *memory = malloc(bytes);
+    if (!memory) atomic_store(&json_lost, true);
+    return memory;
+}
+
+void tool_watch_json(void)
+{
+    cJSON_InitHooks(&(cJSON_Hooks){allocate, free});
+}
+
+/* The text of a tree, which is deleted; NULL if anything of it is missing. */
+static char *take_text(cJSON *json, bool lines)
+{
+    char *text = json && !json_lost ? json_print(json, lines) : NULL;
+    cJSON_Delete(json);
+    return text;
+}
+
 int tool_print_json(cJSON *json)
 {
-    char *text = json ? cJSON_Print(json) : NULL;
-    cJSON_Delete(json);
-    if (!text) return tool_fail_text("json", "out of memory");
+    char *text = take_text(json, true);
+    if (!text) return tool_fail_text("JSON", "out of memory");
     bool good = printf("%s\n", text) > 0 && fflush(stdout) == 0;
     cJSON_free(text);
     return good ? EXIT_GOOD : tool_fail_text("output", "cannot be written");
@@ -19,8 +45,7 @@ int tool_print_json(cJSON *json)
 
 bool tool_write_json_line(cJSON *json, FILE *file, const char *where, weft_error *error)
 {
-    char *text = json ? cJSON_PrintUnformatted(json) : NULL;
-    cJSON_Delete(json);
+    char *text = take_text(json, false);
     bool good = text && fprintf(file, "%s\n", text) > 0 && fflush(file) == 0;
     if (!text)
         weft_error_set(error, WEFT_NO_MEMORY, where, "out of memory");
@@ -30,28 +55,7 @@ bool tool_write_json_line(cJSON *json, FILE *file, const char *where, weft_error
     return good;
 }
 
-/* The first byte that JSON has no place for wherever it stands: a control character that is no
- * white space between values, or an escape that would end a C string. NULL if there is none. */
-static const char *stray_byte(const char *text, size_t bytes)
-{
-    bool quoted = false;
-    for (const char *at = text, *end = text + bytes; at < end; at++) {
-        if ((unsigned char)*at < ' ' && (quoted || !*at || !strchr("\t\n\r", *at))) return at;
-        if (*at == '"') quoted = !quoted;
-        if (!quoted || *at != '\\') continue;
-        if (end - at >= 6 && !memcmp(at, "\\u0000", 6)) return at;
-        at++; /* the escaped character */
-    }
-    return NULL;
-}
-
-cJSON *tool_parse_json(const char *text, size_t bytes, const char **wrong)
-{
-    const char *end = stray_byte(text, bytes);
-    cJSON *json = end ? NULL : cJSON_ParseWithLengthOpts(text, bytes + 1, &end, true);
-    if (wrong) *wrong = json ? NULL : end;
-    return json;
-}
+/* ---- Files ---- */
 
 char *tool_read_file(const char *path, size_t *bytes, weft_error *error)
 {
@@ -84,6 +88,14 @@ char *tool_read_file(const char *path, size_t *bytes, weft_error *error)
     }
     free(data);
     return NULL;
+}
+
+bool tool_at_end(FILE *file, const char *path, weft_error *error)
+{
+    if (feof(file) && !ferror(file)) return true;
+    weft_error_set(error, errno == ENOMEM ? WEFT_NO_MEMORY : WEFT_IO, path, "cannot be read: %s",
+                   strerror(errno));
+    return false;
 }
 
 bool tool_replace_file(const char *path, const char *data, size_t bytes, weft_error *error)

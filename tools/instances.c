@@ -105,9 +105,13 @@ static bool read_lines(const char *path, FILE *file, instance *in)
 {
     char *line = NULL;
     size_t room = 0, columns[COLUMNS], n_cells = 0;
+    weft_error error = {0};
     bool good = true;
     ssize_t length = getline(&line, &room, file);
-    if (length < 0) good = (tool_fail_text(path, "empty, or cannot be read"), false);
+    if (length < 0) {
+        good = false;
+        if (tool_at_end(file, path, &error)) tool_fail_text(path, "empty");
+    }
     good = good && is_text(path, 1, line, length) && read_header(path, line, columns, &n_cells);
     for (size_t number = 2; good && (length = getline(&line, &room, file)) >= 0; number++) {
         weft_pack_item item;
@@ -116,7 +120,8 @@ static bool read_lines(const char *path, FILE *file, instance *in)
         good = read_row(path, number, line, columns, n_cells, &item);
         if (good && !add_item(in, item)) good = (tool_fail_text(path, "out of memory"), false);
     }
-    if (good && ferror(file)) good = (tool_fail_text(path, "cannot be read"), false);
+    if (good) good = tool_at_end(file, path, &error);
+    if (error.status != WEFT_OK) tool_fail(&error);
     free(line);
     return good;
 }
@@ -140,9 +145,9 @@ static void print_row(const char *name, const instance *in, const weft_pack_resu
     double ratio = r->lower_bound_bytes ? (double)r->arena_bytes / (double)r->lower_bound_bytes : 1;
     bool fits = r->arena_bytes <= bytes;
     if (!list) {
-        printf("%-20s %6zu %12zu %12zu %12zu %9.6f  %-4s %8.3f %9" PRIu64 "  %s\n", name, in->n,
-               r->lower_bound_bytes, bytes, r->arena_bytes, ratio, fits ? "yes" : "no", seconds,
-               r->nodes, weft_pack_end_text(r->end));
+        tool_print_line(stdout, "%-20s %6zu %12zu %12zu %12zu %9.6f  %-4s %8.3f %9" PRIu64 "  %s",
+                        name, in->n, r->lower_bound_bytes, bytes, r->arena_bytes, ratio,
+                        fits ? "yes" : "no", seconds, r->nodes, weft_pack_end_text(r->end));
         fflush(stdout);
         return;
     }

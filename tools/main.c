@@ -1,6 +1,8 @@
 /* The program `weft`: a table of commands. */
 #include "tool.h"
 
+#include "base/text.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -37,29 +39,6 @@ static void usage(FILE *file)
     for (size_t i = 0; i < N_COMMANDS; i++)
         fprintf(file, "  %-10s %s\n", commands[i].name, commands[i].doc);
     fprintf(file, "\n`weft COMMAND --help` tells more. Exit status: 0 good, 1 error, 2 usage.\n");
-}
-
-int tool_fail(const weft_error *error)
-{
-    return tool_fail_text(error->where, "%s",
-                          error->message[0] ? error->message : weft_status_text(error->status));
-}
-
-int tool_fail_text(const char *where, const char *format, ...)
-{
-    va_list arguments;
-    fprintf(stderr, "weft: %s%s", where, where[0] ? ": " : "");
-    va_start(arguments, format);
-    vfprintf(stderr, format, arguments);
-    va_end(arguments);
-    fputc('\n', stderr);
-    return EXIT_ERROR;
-}
-
-weft_status tool_take_error(const weft_error *from, weft_error *error)
-{
-    if (from->status == WEFT_OK) return WEFT_OK;
-    return weft_error_set(error, from->status, from->where, "%s", from->message);
 }
 
 int tool_choice(const char *choices, const char *text)
@@ -100,7 +79,7 @@ void tool_take_model_arg(model_args *args, const char *text, struct argp_state *
 {
     if (!args->model) {
         args->model = weft_model_find(text);
-        if (!args->model) argp_error(state, "no model \"%s\" (see `weft models`)", text);
+        if (!args->model) tool_usage_error(state, "no model \"%s\" (see `weft models`)", text);
         return;
     }
     if (args->n_options == WEFT_MODEL_OPTIONS) argp_error(state, "too many model options");
@@ -114,18 +93,18 @@ long tool_number(const char *text, const char *what, long least, long most,
     errno = 0;
     long number = strtol(text, &end, 10);
     if (errno || end == text || *end || number < least || number > most)
-        argp_error(state, "%s must be a whole number from %ld to %ld, not \"%s\"", what, least,
-                   most, text);
+        tool_usage_error(state, "%s must be a whole number from %ld to %ld, not \"%s\"", what,
+                         least, most, text);
     return number;
 }
 
 double tool_real(const char *text, const char *what, double least, double most,
                  struct argp_state *state)
 {
-    char *end;
-    double x = strtod(text, &end);
-    if (end == text || *end || !(x >= least && x <= most))
-        argp_error(state, "%s must be a number from %g to %g, not \"%s\"", what, least, most, text);
+    double x = 0;
+    if (!text_to_double(text, &x) || !(x >= least && x <= most))
+        tool_usage_error(state, "%s must be a number from %g to %g, not \"%s\"", what, least, most,
+                         text);
     return x;
 }
 
@@ -169,6 +148,7 @@ int main(int argc, char **argv)
 {
     if (!open_standard_streams()) return tool_fail_text("/dev/null", "cannot be opened");
     argp_err_exit_status = EXIT_USAGE;
+    tool_watch_json();
     argp_program_version = "weft " TOOL_VERSION;
     if (argc < 2) {
         usage(stderr);
@@ -192,6 +172,6 @@ int main(int argc, char **argv)
             return tool_fail_text("output", "cannot be written");
         return status;
     }
-    fprintf(stderr, "weft: no command \"%s\" (see `weft --help`)\n", argv[1]);
+    tool_print_line(stderr, "weft: no command \"%s\" (see `weft --help`)", argv[1]);
     return EXIT_USAGE;
 }

@@ -5,6 +5,7 @@
 #include "tool.h"
 
 #include "base/file.h"
+#include "base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,11 +23,12 @@ extern char **environ;
  * text of one quote is lost.) The labels of an axis are formats of numbers. */
 static void quote(FILE *f, const char *text, bool is_format)
 {
+    char shown[TOOL_NAME_BYTES];
     fputc('"', f);
-    for (; *text; text++) {
-        if (*text == '"' || *text == '\\') fputc('\\', f);
-        if (*text == '%' && is_format) fputc('%', f);
-        fputc((unsigned char)*text < ' ' ? ' ' : *text, f);
+    for (const char *at = tool_printable(text, shown); *at; at++) {
+        if (*at == '"' || *at == '\\') fputc('\\', f);
+        if (*at == '%' && is_format) fputc('%', f);
+        fputc(*at, f);
     }
     fputc('"', f);
 }
@@ -53,7 +55,7 @@ static void write_lines(const void *picture, FILE *f)
         fprintf(f, "$series%zu << END\n", i);
         for (size_t k = 0; k < s->n; k++)
             if (isfinite(s->x[k]) && isfinite(s->y[k]) && (!p->log_y || s->y[k] > 0))
-                fprintf(f, "%.9g %.9g\n", s->x[k], s->y[k]);
+                text_print(f, "%.9g %.9g\n", s->x[k], s->y[k]);
         fprintf(f, "END\n");
     }
     for (size_t i = 0; i < p->n_series; i++) {
@@ -90,7 +92,7 @@ static void write_heat(const void *picture, FILE *f)
     fprintf(f, "$cells << END\n");
     for (size_t r = 0; r < m->n_rows; r++)
         for (size_t c = 0; c < m->n_columns; c++)
-            fprintf(f, "%zu %zu %.6g\n", c, r, m->values[r * m->n_columns + c]);
+            text_print(f, "%zu %zu %.6g\n", c, r, m->values[r * m->n_columns + c]);
     fprintf(f, "END\nplot $cells using 1:2:(0.5):(0.5):3 with boxxyerror fillcolor palette "
                "fillstyle solid noborder\n");
 }

@@ -1,6 +1,9 @@
 /* Recipes: the table of options, read from JSON and from the command line, written as JSON. */
 #include "recipe.h"
 
+#include "base/json.h"
+#include "base/text.h"
+
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -97,8 +100,8 @@ static const char *wanted(const row *o, char *text, size_t size)
     switch (o->kind) {
     case WHOLE:
     case REAL:
-        snprintf(text, size, "a %snumber from %.10g to %.10g", o->kind == WHOLE ? "whole " : "",
-                 o->least, o->most);
+        text_format(text, size, "a %snumber from %.10g to %.10g", o->kind == WHOLE ? "whole " : "",
+                    o->least, o->most);
         break;
     case FLAG:
         snprintf(text, size, "true or false");
@@ -143,7 +146,7 @@ static bool add_length(recipe_list *list, double x)
 /* Takes a value as the command line writes it; false if it is none. */
 static bool set_from_text(recipe *r, const row *o, const char *text)
 {
-    char *end;
+    const char *end;
     recipe_list list = {{0}, 0};
     switch (o->kind) {
     case TEXT:
@@ -151,8 +154,8 @@ static bool set_from_text(recipe *r, const row *o, const char *text)
         return set_text(field(r, o), text);
     case WHOLE:
     case REAL: {
-        double x = strtod(text, &end);
-        return end != text && !*end && set_number(r, o, x);
+        double x;
+        return text_to_double(text, &x) && set_number(r, o, x);
     }
     case FLAG:
         if (strcmp(text, "true") != 0 && strcmp(text, "false") != 0) return false;
@@ -162,8 +165,9 @@ static bool set_from_text(recipe *r, const row *o, const char *text)
         return set_choice(r, o, text);
     case LIST:
         for (;; text = end + 1) {
-            double x = strtod(text, &end);
-            if (end == text || (*end && *end != ',') || !add_length(&list, x)) return false;
+            double x;
+            end = text_read_double(text, &x);
+            if (!end || (*end && *end != ',') || !add_length(&list, x)) return false;
             if (!*end) break;
         }
         *(recipe_list *)field(r, o) = list;
@@ -264,9 +268,11 @@ bool recipe_take(recipe *r, int key, const char *text, struct argp_state *state)
     const row *o = &rows[key - RECIPE_FIRST_KEY];
     if (o->kind == FLAG && !text) text = "true";
     if (!set_from_text(r, o, text))
-        argp_error(state, "--%s: \"%s\" is not %s", o->option, text, wanted(o, what, sizeof what));
+        tool_usage_error(state, "--%s: \"%s\" is not %s", o->option, text,
+                         wanted(o, what, sizeof what));
     bool *given = &r->given[key - RECIPE_FIRST_KEY];
-    if (o->kind == FILE_NAME && *given) argp_error(state, "--%s names one file only", o->option);
+    if (o->kind == FILE_NAME && *given)
+        tool_usage_error(state, "--%s names one file only", o->option);
     *given = true;
     if (!strcmp(o->option, "minutes") && r->schedule_minutes > 0) r->schedule_steps = 0;
     return true;
@@ -374,7 +380,7 @@ static bool refuse(weft_error *error, const char *path, const char *format, ...)
     char text[512];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
+    text_vformat(text, sizeof text, format, arguments);
     va_end(arguments);
     weft_error_set(error, WEFT_BAD_FILE, path, "%s", text);
     return false;
@@ -385,11 +391,13 @@ static cJSON *read_json(const char *path, weft_error *error)
     size_t bytes;
     char *text = tool_read_file(path, &bytes, error);
     if (!text) return NULL;
-    const char *wrong;
-    cJSON *json = tool_parse_json(text, bytes, &wrong);
-    if (!json) {
+    json_failure why;
+    cJSON *json = json_parse(text, bytes, &why);
+    if (!json && why.no_memory) {
+        weft_error_set(error, WEFT_NO_MEMORY, path, "out of memory");
+    } else if (!json) {
         int line = 1;
-        for (const char *at = text; wrong && at < wrong; at++) line += *at == '\n';
+        for (size_t i = 0; i < why.position; i++) line += text[i] == '\n';
         refuse(error, path, "is not JSON, near line %d", line);
     }
     free(text);
@@ -416,9 +424,10 @@ static bool load_model_options(recipe *r, const cJSON *json, const char *path, w
         return refuse(error, path, "model_options has \"%s\" twice", repeated_key(json));
     cJSON_ArrayForEach(item, json)
     {
-        char text[256];
+        char text[256], number[TEXT_NUMBER_BYTES];
         if (cJSON_IsNumber(item))
-            snprintf(text, sizeof text, "%s=%.17g", item->string, item->valuedouble);
+            snprintf(text, sizeof text, "%s=%s", item->string,
+                     text_from_double(item->valuedouble, number));
         else if (cJSON_IsString(item))
             snprintf(text, sizeof text, "%s=%s", item->string, item->valuestring);
         else
@@ -586,15 +595,16 @@ void recipe_print(const recipe *r, FILE *file)
 {
     cJSON *json = recipe_json(r, true);
     const cJSON *item, *member;
+    char shown[TOOL_NAME_BYTES];
     cJSON_ArrayForEach(item, json)
     {
         fprintf(file, "%s:", item->string);
-        if (cJSON_IsString(item)) fprintf(file, " %s", item->valuestring);
+        if (cJSON_IsString(item)) fprintf(file, " %s", tool_printable(item->valuestring, shown));
         cJSON_ArrayForEach(member, item)
         {
-            char *text = cJSON_PrintUnformatted(member);
+            char *text = json_print(member, false);
             fprintf(file, " %s=%s", member->string,
-                    cJSON_IsString(member) ? member->valuestring
+                    cJSON_IsString(member) ? tool_printable(member->valuestring, shown)
                     : text                 ? text
                                            : "?");
             cJSON_free(text);

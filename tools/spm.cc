@@ -3,11 +3,11 @@
 #include "texts.h"
 
 #include "base/file.h"
+#include "base/text.h"
 
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -34,9 +34,8 @@ namespace
 weft_status fail(weft_error *error, weft_status status, const char *where,
                  const char *what) noexcept
 {
-    weft_error_set(error, status, where, "%s", what);
-    if (error)
-        std::replace(error->message, error->message + std::strlen(error->message), '\n', ' ');
+    char line[sizeof error->message];
+    weft_error_set(error, status, where, "%s", text_printable(line, sizeof line, what));
     return status;
 }
 

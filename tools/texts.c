@@ -1,6 +1,8 @@
 /* See texts.h. */
 #include "texts.h"
 
+#include "tool.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,9 +134,9 @@ static weft_status check_end(const reader *a, const reader *b, bool more_a, bool
 {
     const reader *const both[2] = {a, b};
     for (int i = 0; i < 2; i++)
-        if (both[i]->file && ferror(both[i]->file))
-            return weft_error_set(error, WEFT_IO, both[i]->path, "cannot be read: %s",
-                                  strerror(errno));
+        if (both[i]->file && !(i ? more_b : more_a) &&
+            !tool_at_end(both[i]->file, both[i]->path, error))
+            return error->status;
     if (a->file && more_a != more_b)
         return weft_error_set(error, WEFT_BAD_FILE, more_a ? b->path : a->path,
                               "ends after %zu lines, %s goes on", lines,

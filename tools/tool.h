@@ -30,25 +30,38 @@ int cmd_translate(int argc, char **argv);
 int cmd_generate(int argc, char **argv);
 int cmd_score(int argc, char **argv);
 
-/* Prints "weft: WHERE: MESSAGE" on stderr; returns EXIT_ERROR. */
+/* Room for a name of any length that is worth printing, with every byte as an escape. */
+#define TOOL_NAME_BYTES 16384
+/* The text as it may be shown on a terminal (text_printable); returns `buffer`. */
+const char *tool_printable(const char *text, char buffer[TOOL_NAME_BYTES]);
+/* Prints one line, which must not end with \n, as it may be shown on a terminal. For all that holds
+ * a name from a file or the command line. The program never calls setlocale, so that what holds
+ * none can be left to printf: its decimal point is a point. */
+void tool_print_line(FILE *file, const char *format, ...) WEFT_PRINTF(2, 3);
+/* The same for "weft: WHERE: MESSAGE" on stderr; return EXIT_ERROR. */
 int tool_fail(const weft_error *error);
 int tool_fail_text(const char *where, const char *format, ...) WEFT_PRINTF(2, 3);
+/* argp_error for what holds a name: ends the program with EXIT_USAGE. */
+void tool_usage_error(struct argp_state *state, const char *format, ...) WEFT_PRINTF(2, 3);
+/* argp_parse; ends the program if it fails. */
+void tool_parse(const struct argp *argp, int argc, char **argv, void *input);
 /* Hands on the error of a graph or session, if it has one. Returns its status. */
 weft_status tool_take_error(const weft_error *from, weft_error *error);
+/* To be called before cJSON is used. From then on a tree may be built without a look at what each
+ * call of cJSON returns: once cJSON was refused memory, the functions below print no JSON and say
+ * that memory is out. */
+void tool_watch_json(void);
 /* Prints JSON on stdout and frees it; returns the exit status. */
 int tool_print_json(cJSON *json);
 /* Writes JSON, NULL if memory is out, as one line of the file that messages call `where`, and frees
  * it. */
 bool tool_write_json_line(cJSON *json, FILE *file, const char *where, weft_error *error);
 
-/* Reads `bytes` bytes, which a zero follows, as one JSON value. NULL if they are none or memory is
- * out; *wrong (may be NULL) then points to the first byte that does not belong there. Refused,
- * though cJSON takes them: control characters, a zero byte and what follows it, the escape \u0000.
- */
-cJSON *tool_parse_json(const char *text, size_t bytes, const char **wrong);
-
 /* The bytes of a file, with a zero behind them; the caller frees them. NULL after an error. */
 char *tool_read_file(const char *path, size_t *bytes, weft_error *error);
+/* Whether a file has been read to its end, asked right after getline found no more: false, with the
+ * error set, if reading failed or memory was out. */
+bool tool_at_end(FILE *file, const char *path, weft_error *error);
 /* Writes a file whole or leaves it as it was; a pipe or device gets the bytes (base/file.h). */
 bool tool_replace_file(const char *path, const char *data, size_t bytes, weft_error *error);
 

@@ -89,8 +89,8 @@ static spm *load_vocabulary(training *t, const char *path, bool made)
 {
     spm *s = spm_load(path, &t->error);
     if (s && made && spm_size(s) < t->r.vocabulary_size)
-        fprintf(stderr, "%s: the text has %d pieces only, not %lld\n", path, spm_size(s),
-                (long long)t->r.vocabulary_size);
+        tool_print_line(stderr, "%s: the text has %d pieces only, not %lld", path, spm_size(s),
+                        (long long)t->r.vocabulary_size);
     if (!s || spm_has_specials(s)) return s;
     training_fail(t, WEFT_BAD_ARGUMENT, path, "must have pad, unk, bos and eos as ids 0 to 3");
     spm_free(s);
@@ -200,15 +200,13 @@ static bool read_texts(training *t, const char *source, const char *target, weft
     *batches = weft_batches_new(*corpus, &t->batch_options, &error);
     if (!*batches) return training_fail(t, error.status, target, error.message);
     weft_batch_counts c = weft_batches_counts(*batches);
-    fprintf(stderr,
-            "%s: %zu %s, %zu target tokens, %zu batches; left out: %zu empty, %zu not UTF-8, %zu "
-            "over %d tokens; cut: %zu\n",
-            target, counts.units,
-            is_pairs(t)      ? "pairs"
-            : t->r.data_unit ? "documents"
-                             : "lines",
-            c.tokens, c.batches, c.empty, counts.invalid, c.left_out,
-            t->batch_options.lengths[t->batch_options.n_lengths - 1], c.cut);
+    const char *what = is_pairs(t) ? "pairs" : t->r.data_unit ? "documents" : "lines";
+    tool_print_line(
+        stderr,
+        "%s: %zu %s, %zu target tokens, %zu batches; left out: %zu empty, %zu not UTF-8, %zu "
+        "over %d tokens; cut: %zu",
+        target, counts.units, what, c.tokens, c.batches, c.empty, counts.invalid, c.left_out,
+        t->batch_options.lengths[t->batch_options.n_lengths - 1], c.cut);
     return true;
 }
 

@@ -2,6 +2,8 @@
 #include "training.h"
 
 #include "base/file.h"
+#include "base/json.h"
+#include "base/text.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -88,8 +90,8 @@ bool training_write_recipe(training *t)
 {
     char path[4096];
     cJSON *json = recipe_json(&t->r, true), *kept = recipe_json(&t->r, false);
-    char *text = json ? cJSON_Print(json) : NULL,
-         *meta = kept ? cJSON_PrintUnformatted(kept) : NULL;
+    char *text = json ? json_print(json, true) : NULL,
+         *meta = kept ? json_print(kept, false) : NULL;
     bool good = text && meta && weft_params_set_meta(t->params, "recipe", meta) == WEFT_OK;
     if (!good) training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
     good = good && training_path(t, path, sizeof path, "recipe.json") &&
@@ -111,9 +113,7 @@ static size_t keep_lines(char *text, size_t length, uint64_t step, double *secon
     for (char *line = text, *end; (end = memchr(line, '\n', length - (size_t)(line - text)));
          line = end + 1) {
         size_t bytes = (size_t)(end - line);
-        *end = 0;
-        cJSON *json = tool_parse_json(line, bytes, NULL);
-        *end = '\n';
+        cJSON *json = json_parse(line, bytes, NULL);
         const cJSON *at = cJSON_GetObjectItemCaseSensitive(json, "step");
         const cJSON *time = cJSON_GetObjectItemCaseSensitive(json, "seconds");
         bool good = cJSON_IsNumber(at) && at->valuedouble <= (double)step;
@@ -217,7 +217,7 @@ bool training_save(training *t)
         return cannot(t, "metrics.jsonl", "written", errno);
     if (!t->r.schedule_steps) {
         char text[64];
-        snprintf(text, sizeof text, "%.3f", t->spent);
+        text_format(text, sizeof text, "%.3f", t->spent);
         weft_params_set_meta(t->params, "train.seconds", text);
     }
     if (weft_trainer_save(t->trainer, t->model_path) != WEFT_OK) {

@@ -1,6 +1,8 @@
 /* The training of `weft train`: its steps, what is told of them, and when it is saved. */
 #include "training.h"
 
+#include "base/text.h"
+
 #include <weft/measure.h>
 
 #include <inttypes.h>
@@ -231,7 +233,8 @@ static bool run_loop(loop *l)
     training *t = l->t;
     const char *spent = weft_params_meta(t->params, "train.seconds");
     weft_trainer_state s = weft_trainer_get_state(t->trainer);
-    l->spent_before = spent && !t->r.schedule_steps ? strtod(spent, NULL) : t->spent;
+    l->spent_before = t->spent;
+    if (spent && !t->r.schedule_steps) text_read_double(spent, &l->spent_before);
     l->begin = tool_seconds();
     l->first_step = s.step;
     l->valid = NAN;
@@ -288,7 +291,8 @@ static bool report(loop *l)
     } else if (isfinite(s.best)) {
         printf(", best validation loss %.3f at step %" PRIu64, s.best, s.best_step);
     }
-    printf("\nsaved %s\n", t->model_path);
+    putchar('\n');
+    tool_print_line(stdout, "saved %s", t->model_path);
     return true;
 }
 

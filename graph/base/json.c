@@ -12,19 +12,26 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-/* The first control character that JSON does not have; `length` if there is none. */
-static size_t find_control(const char *text, size_t length)
+/* The first byte that JSON has no place for wherever it stands: a control character that is no
+ * blank between values, or an escape that would end a C string. `length` if there is none. */
+static size_t find_stray(const char *text, size_t length)
 {
-    size_t i = 0;
-    while (i < length && ((unsigned char)text[i] >= ' ' || is_blank(text[i]))) i++;
-    return i;
+    bool quoted = false;
+    for (size_t i = 0; i < length; i++) {
+        if ((unsigned char)text[i] < ' ' && (quoted || !is_blank(text[i]))) return i;
+        if (text[i] == '"') quoted = !quoted;
+        if (!quoted || text[i] != '\\') continue;
+        if (length - i >= 6 && !memcmp(text + i, "\\u0000", 6)) return i;
+        i++; /* the escaped character */
+    }
+    return length;
 }
 
 cJSON *json_parse(const char *text, size_t length, json_failure *why)
 {
     json_failure unused;
     if (!why) why = &unused;
-    *why = (json_failure){false, find_control(text, length)};
+    *why = (json_failure){false, find_stray(text, length)};
     if (why->position < length) return NULL;
     const char *end = text;
     text_locale locale = text_enter_c_locale();

@@ -2,6 +2,9 @@
  * ours agrees if it is off by no more than half a unit of it, and a millionth of that for ties. */
 #include "seeds.h"
 
+#include "base/json.h"
+#include "base/text.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -164,13 +167,20 @@ void lab_number(lab *l, const char *what, weft_value value, double number, doubl
            (expectation){.what = what, .value = value, .number = number, .tolerance = tolerance});
 }
 
+static double number(const char *text)
+{
+    double x = NAN;
+    text_read_double(text, &x);
+    return x;
+}
+
 /* Half a unit of the last digit of "1.25" or "6.12849101e-03". */
 static double half_unit(const char *text)
 {
     const char *point = strchr(text, '.'), *e = strchr(text, 'e');
     const char *end = e ? e : text + strlen(text);
     double decimals = point ? (double)(end - point - 1) : 0;
-    return 0.5 * pow(10, (e ? atof(e + 1) : 0) - decimals);
+    return 0.5 * pow(10, (e ? number(e + 1) : 0) - decimals);
 }
 
 static void check_figure(lab *l, const expectation *e, const double *x, size_t n)
@@ -187,7 +197,7 @@ static void check_figure(lab *l, const expectation *e, const double *x, size_t n
     size_t i = 0;
     cJSON_ArrayForEach(item, texts)
     {
-        double off = fabs(x[i] - atof(item->valuestring)), half = half_unit(item->valuestring);
+        double off = fabs(x[i] - number(item->valuestring)), half = half_unit(item->valuestring);
         if (!(off / half <= worst)) {
             worst = off / half;
             seed = item->valuestring;

@@ -1,0 +1,75 @@
+/* What the program says: usage errors, failures and lines that hold names. Whatever a name is, a
+ * message is one line of printable characters. */
+#include "tool.h"
+
+#include "base/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A path and what is said about it. Longer texts are cut. */
+#define LINE_BYTES 8192
+
+const char *tool_printable(const char *text, char buffer[TOOL_NAME_BYTES])
+{
+    return text_printable(buffer, TOOL_NAME_BYTES, text);
+}
+
+static void print_line(FILE *file, const char *text)
+{
+    char shown[4 * LINE_BYTES];
+    fprintf(file, "%s\n", text_printable(shown, sizeof shown, text));
+}
+
+void tool_print_line(FILE *file, const char *format, ...)
+{
+    char text[LINE_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    text_vformat(text, sizeof text, format, arguments);
+    va_end(arguments);
+    print_line(file, text);
+}
+
+int tool_fail(const weft_error *error)
+{
+    return tool_fail_text(error->where, "%s",
+                          error->message[0] ? error->message : weft_status_text(error->status));
+}
+
+int tool_fail_text(const char *where, const char *format, ...)
+{
+    char text[LINE_BYTES], what[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    text_vformat(what, sizeof what, format, arguments);
+    va_end(arguments);
+    text_format(text, sizeof text, "weft: %s%s%s", where, where[0] ? ": " : "", what);
+    print_line(stderr, text);
+    return EXIT_ERROR;
+}
+
+weft_status tool_take_error(const weft_error *from, weft_error *error)
+{
+    if (from->status == WEFT_OK) return WEFT_OK;
+    return weft_error_set(error, from->status, from->where, "%s", from->message);
+}
+
+/* ---- The command line ---- */
+
+void tool_usage_error(struct argp_state *state, const char *format, ...)
+{
+    char text[LINE_BYTES], shown[4 * LINE_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    text_vformat(text, sizeof text, format, arguments);
+    va_end(arguments);
+    argp_error(state, "%s", text_printable(shown, sizeof shown, text));
+    exit(EXIT_USAGE);
+}
+
+void tool_parse(const struct argp *argp, int argc, char **argv, void *input)
+{
+    error_t why = argp_parse(argp, argc, argv, 0, NULL, input);
+    if (why) exit(tool_fail_text("command line", "cannot be read: %s", strerror(why)));
+}
