@@ -74,7 +74,7 @@ static weft_status compare(const weft_params *file, const weft_params *last, con
 static weft_status average_all(weft_params *params, weft_params *const *files, size_t n,
                                weft_error *error)
 {
-    static const char *const metas[] = {"model", "model_options", "step"};
+    static const char *const metas[] = {"model", "model_options", "step", "run", "vocabulary"};
     weft_params *last = files[n - 1];
     for (size_t i = 0; i < weft_params_count(last); i++) {
         const char *name = weft_params_name(last, i);
@@ -88,7 +88,7 @@ static weft_status average_all(weft_params *params, weft_params *const *files, s
         average(&to, name, files, n, sum);
         free(sum);
     }
-    for (int i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof metas / sizeof *metas; i++) {
         const char *text = weft_params_meta(last, metas[i]);
         if (text && weft_params_set_meta(params, metas[i], text) != WEFT_OK)
             return weft_error_set(error, WEFT_NO_MEMORY, "average", "out of memory");

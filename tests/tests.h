@@ -20,6 +20,7 @@
     X(autograd) \
     X(params) \
     X(train) \
+    X(resume) \
     X(dot) \
     X(models) \
     X(decode) \
