@@ -112,6 +112,7 @@ static bool fix_model_options(training *t)
 static bool make_trainer(training *t)
 {
     const recipe *r = &t->r;
+    const bool pairs = t->mode == WEFT_BATCH_PAIRS;
     weft_trainer_options o = {
         .model = r->model,
         .model_options = (const char *const *)r->model_options,
@@ -128,7 +129,9 @@ static bool make_trainer(training *t)
         .accumulate = (uint32_t)r->batches_accumulate,
         .ema = r->optimizer_ema,
         .seed = (uint64_t)r->run_seed,
-        .threads = (int)r->run_threads};
+        .threads = (int)r->run_threads,
+        .source_name = pairs ? r->data_source : NULL,
+        .target_name = pairs ? r->data_target : r->data_text};
     if (o.schedule.peak == 0) {
         double width = training_model_option(r, "d_model", 0);
         if (width < 1)
@@ -186,11 +189,13 @@ static int train(training *t)
     t->params = weft_params_new();
     if (!t->params) return tool_fail_text("train", "out of memory");
     if (t->validate) return validate_only(t);
-    bool good = check_recipe(t) && training_prepare_folder(t) &&
-                training_vocabularies(t, !t->resume) && training_texts(t) && fix_model_options(t) &&
-                print_recipe(t) && make_trainer(t) && training_write_recipe(t) &&
-                training_open_metrics(t, weft_trainer_get_state(t->trainer).step);
-    return good && training_loop(t) ? EXIT_GOOD : tool_fail(&t->error);
+    bool ready = check_recipe(t) && training_prepare_folder(t) &&
+                 training_vocabularies(t, !t->resume) && training_texts(t) &&
+                 training_note_validation(t) && fix_model_options(t) && print_recipe(t) &&
+                 make_trainer(t) && training_find_kept(t) && training_write_recipe(t) &&
+                 training_open_metrics(t, weft_trainer_get_state(t->trainer).step);
+    if (!ready) training_forget_vocabulary(t);
+    return ready && training_loop(t) ? EXIT_GOOD : tool_fail(&t->error);
 }
 
 static void free_training(training *t)
@@ -204,6 +209,7 @@ static void free_training(training *t)
     weft_corpus_free(t->valid_text);
     if (t->vocabulary[0] != t->vocabulary[1]) spm_free(t->vocabulary[0]);
     spm_free(t->vocabulary[1]);
+    free(t->kept);
     weft_params_free(t->params);
     recipe_free(&t->r);
 }

@@ -5,8 +5,7 @@
 #include <sentencepiece_trainer.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -14,8 +13,6 @@
 #include <string>
 #include <unordered_map>
 #include <vector>
-
-#include <unistd.h>
 
 // Exported by the library, but in none of its installed headers.
 namespace sentencepiece::logging
@@ -75,35 +72,16 @@ std::string quoted(const std::string &text)
     for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
     return out + "\"";
 }
-
-// Written beside, synced and renamed, so that a full disk leaves no half vocabulary.
-bool write_whole(const std::string &path, const std::string &bytes)
-{
-    const std::string beside = path + ".tmp";
-    std::FILE *file = std::fopen(beside.c_str(), "wb");
-    if (!file) return false;
-    bool good = std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size() &&
-                std::fflush(file) == 0 && fsync(fileno(file)) == 0;
-    int why = errno;
-    if (std::fclose(file) != 0 && good) {
-        good = false;
-        why = errno;
-    }
-    if (good && std::rename(beside.c_str(), path.c_str()) == 0) return true;
-    if (good) why = errno;
-    std::remove(beside.c_str());
-    errno = why;
-    return false;
-}
 } // namespace
 
-weft_status spm_train(const char *const *files, size_t n, const char *path,
-                      const spm_options *options, weft_error *error)
+weft_status spm_train(const char *const *files, size_t n, const spm_options *options, char **model,
+                      size_t *bytes, weft_error *error)
 {
+    *model = nullptr;
     return guarded(error, "vocabulary", [&] {
         const int errors_only = 2;
         sentencepiece::logging::SetMinLogLevel(errors_only);
-        std::string input, model;
+        std::string input, made;
         for (size_t i = 0; i < n; i++) input += (i ? "," : "") + quoted(files[i]);
         const std::unordered_map<std::string, std::string> arguments = {
             {"input", input},
@@ -118,10 +96,13 @@ weft_status spm_train(const char *const *files, size_t n, const char *path,
             {"num_threads", "1"},
             {"minloglevel", "2"},
             {"hard_vocab_limit", "false"}};
-        const auto status = sentencepiece::SentencePieceTrainer::Train(arguments, nullptr, &model);
+        const auto status = sentencepiece::SentencePieceTrainer::Train(arguments, nullptr, &made);
         if (!status.ok()) return take(error, "vocabulary", status, WEFT_BAD_FILE);
-        if (write_whole(path, model)) return WEFT_OK;
-        return weft_error_set(error, WEFT_IO, path, "cannot be written: %s", std::strerror(errno));
+        *bytes = made.size();
+        *model = static_cast<char *>(std::malloc(made.size() + 1));
+        if (!*model) return fail(error, WEFT_NO_MEMORY, "vocabulary", "out of memory");
+        std::memcpy(*model, made.data(), made.size());
+        return WEFT_OK;
     });
 }
 

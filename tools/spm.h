@@ -26,10 +26,11 @@ typedef struct spm_options {
  * anything else that the library reports. What they cannot catch: the protobuf within SentencePiece
  * ends the process where some of its own allocations fail. */
 
-/* Trains a vocabulary on `n` text files and writes it to `path`, which is either a whole file or
- * not touched. */
-weft_status spm_train(const char *const *files, size_t n, const char *path,
-                      const spm_options *options, weft_error *error);
+/* Trains a vocabulary on `n` text files; *model becomes the bytes of its file, which the caller
+ * frees.
+ */
+weft_status spm_train(const char *const *files, size_t n, const spm_options *options, char **model,
+                      size_t *bytes, weft_error *error);
 /* NULL on failure. */
 spm *spm_load(const char *path, weft_error *error);
 void spm_free(spm *s);
