@@ -389,6 +389,13 @@ weft_value weft_apply(weft_graph *graph, const weft_op *op, const void *attr,
         fail_at(graph, WEFT_BAD_ARGUMENT, "weft_apply", "not a complete op descriptor");
         return WEFT_NO_VALUE;
     }
+    if (graph->n_nodes == WEFT_MAX_NODES) {
+        char message[96];
+        snprintf(message, sizeof message, "the graph has %d nodes, as many as it may",
+                 WEFT_MAX_NODES);
+        fail_at(graph, WEFT_TOO_LARGE, op->name, message);
+        return WEFT_NO_VALUE;
+    }
     if (!check_inputs(graph, op, inputs, count)) return WEFT_NO_VALUE;
     const char *scope = scope_in_arena(graph);
     void *attr_copy = arena_alloc(&graph->arena, op->attr_size);

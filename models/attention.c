@@ -152,6 +152,18 @@ static weft_value look(weft_graph *g, const heads *h, const weft_attention_optio
     return weft_sdpa(g, h->q, h->k, h->v, &fused);
 }
 
+/* Heads turned by their positions: from 0, or from `position` on; all are below `most`. */
+static weft_value rotate(weft_graph *g, weft_value x, const weft_attention_options *o,
+                         weft_value position, int64_t most)
+{
+    if (o->rotary_base == 0) return x;
+    weft_rotary angles = o->rotary;
+    if (!weft_is_value(angles.cosines))
+        angles = weft_layer_rotary_angles(g, weft_dtype_of(g, x), most, weft_dim(g, x, -1),
+                                          o->rotary_base);
+    return weft_layer_rotate(g, x, &angles, position);
+}
+
 weft_value weft_layer_attention(weft_graph *graph, const char *name, weft_value query,
                                 weft_value memory, const weft_attention_options *options,
                                 weft_attention_parts *parts)
@@ -162,10 +174,8 @@ weft_value weft_layer_attention(weft_graph *graph, const char *name, weft_value 
     weft_shape shape = weft_shape_of(g, query);
     weft_scope_push(g, "%s", name);
     heads h = project(g, query, memory, o, o->kv_heads ? o->kv_heads : o->heads);
-    if (o->rotary_base != 0) {
-        h.q = weft_layer_rotary(g, h.q, o->rotary_base);
-        h.k = weft_layer_rotary(g, h.k, o->rotary_base);
-    }
+    h.q = rotate(g, h.q, o, WEFT_NO_VALUE, weft_dim(g, h.q, 1));
+    h.k = rotate(g, h.k, o, WEFT_NO_VALUE, weft_dim(g, h.k, 1));
     weft_value y = look(g, &h, o, shape.dim[2], parts);
     y = weft_reshape(g, o->merge_as_rows ? swap_heads(g, y) : y, shape);
     if (!o->no_out)
@@ -245,10 +255,8 @@ weft_value weft_layer_attention_step(weft_graph *graph, const char *name, weft_v
     o.mask = later_keys(g, cache, shape.dim[1]);
     weft_scope_push(g, "%s", name);
     heads h = project(g, x, x, &o, kv_heads);
-    if (o.rotary_base != 0) {
-        h.q = weft_layer_rotary_at(g, h.q, o.rotary_base, cache->position, cache->key_len);
-        h.k = weft_layer_rotary_at(g, h.k, o.rotary_base, cache->position, cache->key_len);
-    }
+    h.q = rotate(g, h.q, &o, cache->position, cache->key_len);
+    h.k = rotate(g, h.k, &o, cache->position, cache->key_len);
     h.k = remember(g, "cache.k", h.k, cache);
     h.v = remember(g, "cache.v", h.v, cache);
     weft_value y = look(g, &h, &o, shape.dim[2], NULL);
@@ -268,7 +276,7 @@ weft_value weft_layer_attention_memorize(weft_graph *graph, const char *name, we
     heads h = {WEFT_NO_VALUE, WEFT_NO_VALUE, WEFT_NO_VALUE};
     weft_scope_push(g, "%s", name);
     project_memory(g, memory, o, o->kv_heads ? o->kv_heads : o->heads, &h);
-    if (o->rotary_base != 0) h.k = weft_layer_rotary(g, h.k, o->rotary_base);
+    h.k = rotate(g, h.k, o, WEFT_NO_VALUE, weft_dim(g, h.k, 1));
     weft_value zero = weft_cast(g, weft_scalar(g, WEFT_F64, 0), WEFT_I32), done[2];
     const char *const names[2] = {"cache.k", "cache.v"};
     for (int i = 0; i < 2; i++) {
@@ -296,8 +304,7 @@ weft_value weft_layer_attention_recall(weft_graph *graph, const char *name, weft
     heads h = {WEFT_NO_VALUE, WEFT_NO_VALUE, WEFT_NO_VALUE};
     weft_scope_push(g, "%s", name);
     project_query(g, x, o, &h);
-    if (o->rotary_base != 0)
-        h.q = weft_layer_rotary_at(g, h.q, o->rotary_base, cache->position, cache->key_len);
+    h.q = rotate(g, h.q, o, cache->position, cache->key_len);
     /* The beams of a sentence look at one memory: they are queries of one row. */
     h.q = weft_reshape(g, h.q, WEFT_SHAPE(cache->memories, queries, o->heads, head_dim));
     h.k = cache_state(g, "cache.k", dtype, most, cache->most_memory, kv_heads, head_dim);
@@ -372,19 +379,48 @@ weft_value weft_layer_block(weft_graph *graph, weft_value x, weft_value memory,
     return after(g, "norm_ffn", x, y, o);
 }
 
+static bool layers_fit(weft_graph *g, const char *scope, int64_t layers)
+{
+    if (layers > WEFT_MAX_LAYERS)
+        weft_graph_fail(g, WEFT_TOO_LARGE, "stack \"%s\": %lld layers, at most %d", scope,
+                        (long long)layers, WEFT_MAX_LAYERS);
+    return weft_graph_status(g) == WEFT_OK;
+}
+
+/* The options with the rotary angles that all layers share: for x [batch, length, d_model], for
+ * positions below `most`. */
+static weft_block_options share_angles(weft_graph *g, const weft_block_options *options,
+                                       weft_value x, int64_t most)
+{
+    weft_block_options o = *options;
+    weft_attention_options *a = &o.attention;
+    int64_t d_model = weft_dim(g, x, -1);
+    /* Whatever is wrong with the options the first layer says. */
+    if (a->rotary_base != 0 && !weft_is_value(a->rotary.cosines) && a->heads > 0 &&
+        d_model % a->heads == 0)
+        a->rotary = weft_layer_rotary_angles(g, weft_dtype_of(g, x), most, d_model / a->heads,
+                                             a->rotary_base);
+    return o;
+}
+
 weft_value weft_layer_stack(weft_graph *graph, const char *scope, int64_t layers, weft_value x,
                             weft_value memory, weft_value memory_mask,
                             const weft_block_options *options)
 {
-    for (int64_t i = 0; i < layers; i++) {
+    if (!options) options = &block_defaults;
+    if (!layers_fit(graph, scope, layers)) return WEFT_NO_VALUE;
+    int64_t most = weft_dim(graph, x, 1), memory_len = weft_dim(graph, memory, 1);
+    if (memory_len > most) most = memory_len;
+    if (options->cache) most = options->cache->key_len;
+    const weft_block_options o = share_angles(graph, options, x, most);
+    for (int64_t i = 0; i < layers && weft_graph_status(graph) == WEFT_OK; i++) {
         weft_scope_push(graph, "%s.%lld", scope, (long long)i);
-        x = weft_layer_block(graph, x, memory, memory_mask, options);
+        x = weft_layer_block(graph, x, memory, memory_mask, &o);
         weft_scope_pop(graph);
     }
-    const weft_block_options *o = options ? options : &block_defaults;
-    if (o->place != WEFT_PRE_NORM) return x;
+    if (o.place != WEFT_PRE_NORM) return x;
     weft_scope_push(graph, "%s", scope);
-    x = norm(graph, "norm", x, o);
+    x = norm(graph, "norm", x, &o);
     weft_scope_pop(graph);
     return x;
 }
@@ -393,20 +429,19 @@ weft_value weft_layer_stack_memorize(weft_graph *graph, const char *scope, int64
                                      weft_value memory, const weft_block_options *options)
 {
     weft_graph *g = graph;
-    weft_value *done = layers > 0 ? calloc((size_t)layers, sizeof *done) : NULL;
-    if (!done) {
-        weft_graph_fail(g, WEFT_NO_MEMORY, "stack \"%s\": no memory for %lld layers", scope,
-                        (long long)layers);
+    weft_value done[WEFT_MAX_LAYERS] = {WEFT_NO_VALUE};
+    if (!options) options = &block_defaults;
+    if (layers < 1) {
+        weft_graph_fail(g, WEFT_BAD_ARGUMENT, "stack \"%s\": no layers", scope);
         return WEFT_NO_VALUE;
     }
-    const weft_block_options *o = options ? options : &block_defaults;
-    weft_attention_options cross = cross_options(o, WEFT_NO_VALUE);
-    for (int64_t i = 0; i < layers; i++) {
+    if (!layers_fit(g, scope, layers)) return WEFT_NO_VALUE;
+    const weft_block_options o = share_angles(g, options, memory, weft_dim(g, memory, 1));
+    weft_attention_options cross = cross_options(&o, WEFT_NO_VALUE);
+    for (int64_t i = 0; i < layers && weft_graph_status(g) == WEFT_OK; i++) {
         weft_scope_push(g, "%s.%lld", scope, (long long)i);
-        done[i] = weft_layer_attention_memorize(g, "cross", memory, &cross, o->cache);
+        done[i] = weft_layer_attention_memorize(g, "cross", memory, &cross, o.cache);
         weft_scope_pop(g);
     }
-    weft_value all = weft_group(g, done, (size_t)layers);
-    free(done);
-    return all;
+    return weft_group(g, done, (size_t)layers);
 }

@@ -5,6 +5,8 @@
  * epoch has every row once. */
 #include <weft/train.h>
 
+#include "base/hash.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +21,7 @@ struct weft_corpus {
     size_t n_ids, id_capacity;
     sequence *sequences;
     size_t n, capacity;
+    uint64_t source_hash, target_hash; /* of all ids so far, and of the lengths */
 };
 
 /* Rows [first, first + n) of the order are batch `index`'s. */
@@ -44,7 +47,9 @@ struct weft_batches {
 
 weft_corpus *weft_corpus_new(void)
 {
-    return calloc(1, sizeof(weft_corpus));
+    weft_corpus *c = calloc(1, sizeof *c);
+    if (c) c->source_hash = c->target_hash = HASH_START;
+    return c;
 }
 
 void weft_corpus_free(weft_corpus *corpus)
@@ -53,6 +58,13 @@ void weft_corpus_free(weft_corpus *corpus)
     free(corpus->ids);
     free(corpus->sequences);
     free(corpus);
+}
+
+static uint64_t hash_ids(uint64_t hash, const int32_t *ids, size_t n)
+{
+    hash = hash_number(hash, n);
+    for (size_t i = 0; i < n; i++) hash = hash_number(hash, (uint32_t)ids[i]);
+    return hash;
 }
 
 static bool reserve(weft_corpus *c, size_t ids)
@@ -86,6 +98,8 @@ weft_status weft_corpus_add(weft_corpus *corpus, const int32_t *source, size_t n
     if (n_source) memcpy(c->ids + c->n_ids, source, n_source * sizeof *source);
     if (n_target) memcpy(c->ids + c->n_ids + n_source, target, n_target * sizeof *target);
     c->n_ids += n_source + n_target;
+    c->source_hash = hash_ids(c->source_hash, source, n_source);
+    c->target_hash = hash_ids(c->target_hash, target, n_target);
     return WEFT_OK;
 }
 
@@ -337,6 +351,36 @@ void weft_batches_free(weft_batches *batches)
 weft_batch_counts weft_batches_counts(const weft_batches *batches)
 {
     return batches ? batches->counts : (weft_batch_counts){0};
+}
+
+/* Of the rows in their classes, and of what fills and orders them. */
+static uint64_t hash_rows(const weft_batches *b)
+{
+    const weft_batch_options *o = &b->o;
+    uint64_t share, hash = hash_number(HASH_START, o->mode);
+    for (size_t class = 0; class < o->n_lengths; class ++) {
+        size_t first = b->class_first[class], end = b->class_first[class + 1];
+        if (first == end) continue;
+        hash = hash_number(hash, (uint64_t)o->lengths[class]);
+        hash = hash_number(hash, (uint64_t)class_rows(b, class));
+        hash = hash_number(hash, end - first);
+        for (size_t i = first; i < end; i++) hash = hash_number(hash, b->rows[i]);
+    }
+    memcpy(&share, &o->mask_share, sizeof share);
+    const uint64_t numbers[] = {
+        o->seed,           (uint32_t)o->pad,      (uint32_t)o->bos,   (uint32_t)o->eos,
+        (uint32_t)o->mask, (uint32_t)o->first_id, (uint64_t)o->vocab, share};
+    size_t n = o->mode == WEFT_BATCH_MASKED ? 8 : 4;
+    for (size_t i = 0; i < n; i++) hash = hash_number(hash, numbers[i]);
+    return hash;
+}
+
+weft_data_hashes weft_batches_hashes(const weft_batches *batches)
+{
+    const weft_batches *b = batches;
+    if (!b) return (weft_data_hashes){0};
+    return (weft_data_hashes){is_pairs(b) ? b->corpus->source_hash : HASH_START,
+                              b->corpus->target_hash, hash_rows(b)};
 }
 
 size_t weft_batches_most(const weft_batches *batches)

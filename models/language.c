@@ -83,7 +83,7 @@ weft_status weft_language_step(weft_graph *graph, const weft_language_config *co
     X(heads, 4, 4, 8, WHOLE, "attention heads")                                                    \
     X(kv_heads, 0, 0, 4, WHOLE, "heads of keys and values, each for several; 0: as many")          \
     X(d_ff, 1024, 1024, 688, WHOLE, "width inside the feed-forward layers")                        \
-    X(layers, 4, 4, 4, WHOLE, "layers")                                                            \
+    X(layers, 4, 4, 4, WHOLE, "layers, at most 1000")                                              \
     X(dropout, 0.1, 0.1, 0, REAL, "probability of dropping, while training")                       \
     X(label_smoothing, 0, 0, 0, REAL, "share of the target spread over all tokens")                \
     X(norm, 1, 0, 0, NORM_PLACES, "before each sub-layer, after it, or after it and dropped out")  \

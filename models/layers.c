@@ -90,9 +90,13 @@ weft_value weft_layer_feed_forward(weft_graph *graph, const char *name, weft_val
 static double *new_table(weft_graph *g, const char *layer, int64_t rows, int64_t columns)
 {
     double *table = NULL;
-    if (rows < 0 || columns < 1 || rows > INT32_MAX / columns)
+    if (weft_graph_status(g) != WEFT_OK) return NULL;
+    if (rows < 0 || columns < 1)
         weft_graph_fail(g, WEFT_BAD_ARGUMENT, "%s: no table of [%lld, %lld]", layer,
                         (long long)rows, (long long)columns);
+    else if (rows > WEFT_MAX_TABLE / columns)
+        weft_graph_fail(g, WEFT_TOO_LARGE, "%s: a table of [%lld, %lld], at most %lld numbers",
+                        layer, (long long)rows, (long long)columns, (long long)WEFT_MAX_TABLE);
     else if (!(table = malloc((size_t)(rows * columns + 1) * sizeof *table)))
         weft_graph_fail(g, WEFT_NO_MEMORY, "%s: no memory", layer);
     return table;
@@ -148,40 +152,6 @@ static weft_value turn(weft_graph *g, weft_value x, weft_value c, weft_value s)
     return weft_concat(g, turned, 2, -1);
 }
 
-/* Cosines and sines of the angles of `length` positions, [length, half] each. */
-static bool angles(weft_graph *g, weft_value x, double base, int64_t length, weft_value *c,
-                   weft_value *s)
-{
-    int64_t width = weft_dim(g, x, -1), half = width / 2;
-    if (weft_rank(g, x) != 4 || width % 2 || !(base > 0)) {
-        weft_graph_fail(g, WEFT_BAD_SHAPE,
-                        "rotary: x must be [batch, length, heads, an even width] and the base > 0");
-        return false;
-    }
-    double *cosines = new_table(g, "rotary", length, half), *sines = NULL;
-    if (cosines) sines = new_table(g, "rotary", length, half);
-    if (!sines) {
-        free(cosines);
-        return false;
-    }
-    for (int64_t at = 0; at < length; at++)
-        for (int64_t i = 0; i < half; i++) {
-            double angle = (double)at * pow(base, -2 * (double)i / (double)width);
-            cosines[at * half + i] = cos(angle);
-            sines[at * half + i] = sin(angle);
-        }
-    *c = table_value(g, weft_dtype_of(g, x), WEFT_SHAPE(length, half), cosines);
-    *s = table_value(g, weft_dtype_of(g, x), WEFT_SHAPE(length, half), sines);
-    return true;
-}
-
-weft_value weft_layer_rotary(weft_graph *graph, weft_value x, double base)
-{
-    weft_value c, s;
-    if (!angles(graph, x, base, weft_dim(graph, x, 1), &c, &s)) return WEFT_NO_VALUE;
-    return turn(graph, x, weft_expand_dims(graph, c, 1), weft_expand_dims(graph, s, 1));
-}
-
 weft_value weft_layer_positions_at(weft_graph *graph, weft_value position, int64_t count)
 {
     weft_graph *g = graph;
@@ -193,12 +163,72 @@ weft_value weft_layer_positions_at(weft_graph *graph, weft_value position, int64
     return weft_cast(g, sum, WEFT_I32);
 }
 
+weft_rotary weft_layer_rotary_angles(weft_graph *graph, weft_dtype dtype, int64_t length,
+                                     int64_t head_dim, double base)
+{
+    weft_graph *g = graph;
+    weft_rotary angles = {WEFT_NO_VALUE, WEFT_NO_VALUE};
+    int64_t half = head_dim / 2;
+    if (head_dim < 2 || head_dim % 2 || !(base > 0)) {
+        weft_graph_fail(g, WEFT_BAD_SHAPE,
+                        "rotary: x must be [batch, length, heads, an even width] and the base > 0");
+        return angles;
+    }
+    double *cosines = new_table(g, "rotary", length, half), *sines = NULL;
+    if (cosines) sines = new_table(g, "rotary", length, half);
+    if (!sines) {
+        free(cosines);
+        return angles;
+    }
+    for (int64_t at = 0; at < length; at++)
+        for (int64_t i = 0; i < half; i++) {
+            double angle = (double)at * pow(base, -2 * (double)i / (double)head_dim);
+            cosines[at * half + i] = cos(angle);
+            sines[at * half + i] = sin(angle);
+        }
+    angles.cosines = table_value(g, dtype, WEFT_SHAPE(length, half), cosines);
+    angles.sines = table_value(g, dtype, WEFT_SHAPE(length, half), sines);
+    return angles;
+}
+
+/* Rows of a table for x: the first ones, or those from a position on; [length, 1, half]. */
+static weft_value rows_for(weft_graph *g, weft_value table, int64_t length, weft_value position)
+{
+    if (weft_is_value(position)) {
+        weft_value at = weft_layer_positions_at(g, position, length);
+        return weft_embedding(g, table, weft_expand_dims(g, at, 1), -1);
+    }
+    if (weft_dim(g, table, 0) != length) table = weft_slice(g, table, 0, 0, length, 1);
+    return weft_expand_dims(g, table, 1);
+}
+
+weft_value weft_layer_rotate(weft_graph *graph, weft_value x, const weft_rotary *angles,
+                             weft_value position)
+{
+    weft_graph *g = graph;
+    if (weft_graph_status(g) != WEFT_OK) return WEFT_NO_VALUE;
+    if (!angles || weft_rank(g, x) != 4 ||
+        weft_dim(g, x, -1) != 2 * weft_dim(g, angles->cosines, -1)) {
+        weft_graph_fail(g, WEFT_BAD_SHAPE,
+                        "rotary: x must be [batch, length, heads, an even width] and the base > 0");
+        return WEFT_NO_VALUE;
+    }
+    int64_t length = weft_dim(g, x, 1);
+    return turn(g, x, rows_for(g, angles->cosines, length, position),
+                rows_for(g, angles->sines, length, position));
+}
+
+weft_value weft_layer_rotary(weft_graph *graph, weft_value x, double base)
+{
+    weft_rotary angles = weft_layer_rotary_angles(
+        graph, weft_dtype_of(graph, x), weft_dim(graph, x, 1), weft_dim(graph, x, -1), base);
+    return weft_layer_rotate(graph, x, &angles, WEFT_NO_VALUE);
+}
+
 weft_value weft_layer_rotary_at(weft_graph *graph, weft_value x, double base, weft_value position,
                                 int64_t most)
 {
-    weft_graph *g = graph;
-    weft_value c, s;
-    if (!angles(g, x, base, most, &c, &s)) return WEFT_NO_VALUE;
-    weft_value at = weft_expand_dims(g, weft_layer_positions_at(g, position, weft_dim(g, x, 1)), 1);
-    return turn(g, x, weft_embedding(g, c, at, -1), weft_embedding(g, s, at, -1));
+    weft_rotary angles = weft_layer_rotary_angles(graph, weft_dtype_of(graph, x), most,
+                                                  weft_dim(graph, x, -1), base);
+    return weft_layer_rotate(graph, x, &angles, position);
 }

@@ -119,7 +119,7 @@ static weft_recurrent_state unroll(weft_graph *g, const weft_recurrent *layer, w
                                    int64_t len, int64_t batch, weft_recurrent_state state,
                                    const weft_recurrent_options *o, weft_value *all)
 {
-    for (int64_t step = 0; step < len; step++) {
+    for (int64_t step = 0; step < len && weft_graph_status(g) == WEFT_OK; step++) {
         int64_t t = o->reverse ? len - 1 - step : step;
         weft_value x = weft_slice(g, projected, 0, t * batch, (t + 1) * batch, 1);
         weft_recurrent_state next = weft_recurrent_step(g, layer, x, state);
@@ -150,6 +150,12 @@ weft_value weft_layer_recurrent(weft_graph *graph, const char *name, weft_recurr
         weft_graph_fail(g, WEFT_BAD_SHAPE,
                         "recurrent layer \"%s\": takes [batch, len, in] with a step, got %s", name,
                         weft_shape_text(weft_shape_of(g, x), text, sizeof text));
+        return WEFT_NO_VALUE;
+    }
+    if (len > WEFT_MAX_NODES) {
+        weft_graph_fail(g, WEFT_TOO_LARGE,
+                        "recurrent layer \"%s\": %lld steps, more than nodes of a graph", name,
+                        (long long)len);
         return WEFT_NO_VALUE;
     }
     weft_value *all = calloc((size_t)len, sizeof *all);

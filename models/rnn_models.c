@@ -279,7 +279,7 @@ static weft_value decode_looking(seq2seq *m, weft_value x)
     weft_value rows =
         weft_reshape(g, weft_transpose(g, x, 0, 1), WEFT_SHAPE(len * batch, c->width));
     weft_value tokens = weft_add(g, weft_matmul(g, rows, by_use[0]), a.layers[0].bias);
-    for (int64_t t = 0; t < len; t++) {
+    for (int64_t t = 0; t < len && weft_graph_status(g) == WEFT_OK; t++) {
         contexts[t] = look(m, &a, states[c->layers - 1].h, &weights[t]);
         weft_value token = weft_slice(g, tokens, 0, t * batch, (t + 1) * batch, 1);
         take_step(m, &a, weft_add(g, token, weft_matmul_shared(g, contexts[t], by_use[1])), states);
@@ -293,8 +293,9 @@ static weft_value decode_looking(seq2seq *m, weft_value x)
 
 static bool config_fits(weft_graph *g, const weft_seq2seq_config *c)
 {
-    if (c->target_len < 1 || c->target_len > INT32_MAX)
-        weft_graph_fail(g, WEFT_BAD_ARGUMENT, "target_len must be 1 to %d, got %lld", INT32_MAX,
+    if (c->target_len < 1 || c->target_len > WEFT_MAX_NODES)
+        weft_graph_fail(g, c->target_len < 1 ? WEFT_BAD_ARGUMENT : WEFT_TOO_LARGE,
+                        "target_len must be 1 to %d, got %lld", WEFT_MAX_NODES,
                         (long long)c->target_len);
     layers_fit(g, c->layers);
     if (c->tied && c->source_vocab != c->target_vocab)
@@ -441,7 +442,7 @@ static weft_value step_looking(seq2seq *m, const weft_decode_io *io, weft_value 
     declare_decoder(m, &a);
     a.keys = first_of(g, source_state(g, "cache.keys", c, io), io);
     weft_split(g, a.layers[0].weight_x, 0, (const int64_t[]){c->width, c->hidden}, 2, by_use);
-    for (int64_t t = 0; t < io->count; t++) {
+    for (int64_t t = 0; t < io->count && weft_graph_status(g) == WEFT_OK; t++) {
         weft_value token = weft_squeeze(g, weft_slice(g, x, 1, t, t + 1, 1), 1);
         token = weft_add(g, weft_matmul(g, token, by_use[0]), a.layers[0].bias);
         context = look(m, &a, m->first[c->layers - 1].h, &weights);

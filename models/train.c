@@ -6,8 +6,10 @@
  * which a checkpoint keeps: so a resumed training computes the same bits. */
 #include <weft/train.h>
 
+#include "base/hash.h"
 #include "base/text.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -37,6 +39,7 @@ struct weft_trainer {
     weft_param_group *groups;          /* of the optimiser, and behind them its texts */
     weft_batches *batches;
     size_t n_batches;
+    weft_data_hashes data;
     weft_params *params;
     weft_params *averaged; /* the model's states as evaluated; NULL without an average */
     planned **plans;
@@ -394,19 +397,95 @@ static weft_status compare_model(weft_trainer *t, const char *name, const char *
     "epoch=%" PRIu64 " batch=%" PRIu64 " smoothed=%a best=%a best_step=%" PRIu64 " stale=%" PRIu64 \
     " judged_step=%" PRIu64 " seed=%" PRIu64 " batches=%" PRIu64 " accumulate=%" PRIu64
 
-/* Reads "key=value" of a text of such; false if it is not there. */
-static bool read_field(const char *text, const char *key, double *real, uint64_t *whole)
+#define DATA_FORMAT "source=%016" PRIx64 " target=%016" PRIx64 " batches=%016" PRIx64
+
+/* Reads the whole number that `text` begins with and returns where it ends; NULL if there is none
+ * or it overflows. */
+static const char *read_whole(const char *text, int base, uint64_t *value)
+{
+    char *end;
+    const char *digits = base == 16 ? "0123456789abcdef" : "0123456789";
+    errno = 0;
+    *value = strtoull(text, &end, base);
+    return !errno && end > text && (size_t)(end - text) == strspn(text, digits) ? end : NULL;
+}
+
+/* The value behind "key=" in a text of "key=value key=value ..."; NULL if there is none. */
+static const char *find_field(const char *text, const char *key)
 {
     size_t length = strlen(key);
     for (const char *at = text; at; at = strchr(at, ' ')) {
         at += *at == ' ';
-        if (strncmp(at, key, length) != 0 || at[length] != '=') continue;
-        const char *end = real ? text_read_double(at + length + 1, real) : "";
-        if (!end || (*end && *end != ' ')) return false;
-        if (whole) *whole = strtoull(at + length + 1, NULL, 10);
-        return true;
+        if (strncmp(at, key, length) == 0 && at[length] == '=') return at + length + 1;
     }
-    return false;
+    return NULL;
+}
+
+static bool ends_field(const char *end)
+{
+    return end && (!*end || *end == ' ');
+}
+
+static bool read_number(const char *text, const char *key, int base, uint64_t *value)
+{
+    const char *at = find_field(text, key);
+    return at && ends_field(read_whole(at, base, value));
+}
+
+static bool read_real(const char *text, const char *key, double *value)
+{
+    const char *at = find_field(text, key);
+    return at && ends_field(text_read_double(at, value));
+}
+
+/* Holds the data against those that the metadata name; old checkpoints name none. */
+static weft_status check_data(weft_trainer *t)
+{
+    const char *text = weft_params_meta(t->params, "train.data");
+    const weft_trainer_options *o = &t->o;
+    weft_data_hashes was;
+    const char *other = NULL;
+    if (!text) return WEFT_OK;
+    if (!read_number(text, "source", 16, &was.source) ||
+        !read_number(text, "target", 16, &was.target) ||
+        !read_number(text, "batches", 16, &was.batches))
+        return fail(t, WEFT_BAD_FILE, "checkpoint", "\"train.data\" is damaged");
+    if (was.target != t->data.target) other = o->target_name ? o->target_name : "these targets";
+    if (was.source != t->data.source) other = o->source_name ? o->source_name : "these sources";
+    if (!other) return WEFT_OK;
+    return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "checkpoint",
+                          "was trained on other text than %s", other);
+}
+
+static weft_status check_batches(weft_trainer *t)
+{
+    const char *text = weft_params_meta(t->params, "train.data");
+    uint64_t was;
+    if (!text || !read_number(text, "batches", 16, &was) || was == t->data.batches) return WEFT_OK;
+    return fail(
+        t, WEFT_BAD_ARGUMENT, "checkpoint",
+        "was trained with other batches: mode, tokens, lengths, truncation, special tokens, "
+        "share of masks or seed differ");
+}
+
+/* One number for what checkpoints of one run have in common: all that a resumed training must not
+ * change. */
+static uint64_t run_hash(const weft_trainer *t)
+{
+    const weft_model *m = t->o.model;
+    const uint64_t numbers[] = {t->o.seed, t->o.accumulate, t->data.source, t->data.target,
+                                t->data.batches};
+    uint64_t hash = hash_bytes(HASH_START, m->name, strlen(m->name) + 1);
+    for (size_t i = 0; i < m->n_options; i++) {
+        uint64_t value;
+        if (is_size(m->options[i].name)) continue;
+        memcpy(&value, &t->values[i], sizeof value);
+        hash = hash_bytes(hash, m->options[i].name, strlen(m->options[i].name) + 1);
+        hash = hash_number(hash, value);
+    }
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        hash = hash_number(hash, numbers[i]);
+    return hash;
 }
 
 static weft_status check_same(weft_trainer *t, const char *what, uint64_t was, uint64_t is)
@@ -428,21 +507,22 @@ static weft_status resume(weft_trainer *t)
     weft_status status = WEFT_OK;
     if (model) status = compare_model(t, model, weft_params_meta(t->params, "model_options"));
     if (status != WEFT_OK || !text || !step) return status;
-    if (!read_field(text, "epoch", NULL, &s->epoch) ||
-        !read_field(text, "batch", NULL, &s->batch) ||
-        !read_field(text, "smoothed", &s->smoothed, NULL) ||
-        !read_field(text, "best", &s->best, NULL) ||
-        !read_field(text, "best_step", NULL, &s->best_step) ||
-        !read_field(text, "stale", NULL, &s->stale) ||
-        !read_field(text, "judged_step", NULL, &s->judged_step) ||
-        !read_field(text, "seed", NULL, &seed) || !read_field(text, "batches", NULL, &batches) ||
-        !read_field(text, "accumulate", NULL, &accumulate))
+    if (!read_number(text, "epoch", 10, &s->epoch) || !read_number(text, "batch", 10, &s->batch) ||
+        !read_real(text, "smoothed", &s->smoothed) || !read_real(text, "best", &s->best) ||
+        !read_number(text, "best_step", 10, &s->best_step) ||
+        !read_number(text, "stale", 10, &s->stale) ||
+        !read_number(text, "judged_step", 10, &s->judged_step) ||
+        !read_number(text, "seed", 10, &seed) || !read_number(text, "batches", 10, &batches) ||
+        !read_number(text, "accumulate", 10, &accumulate))
         return fail(t, WEFT_BAD_FILE, "checkpoint", "\"train.state\" is incomplete or damaged");
-    s->step = strtoull(step, NULL, 10);
+    const char *end = read_whole(step, 10, &s->step);
+    if (!end || *end) return fail(t, WEFT_BAD_FILE, "checkpoint", "\"step\" is no whole number");
     status = check_same(t, "seed", seed, t->o.seed);
+    if (status == WEFT_OK) status = check_data(t);
     if (status == WEFT_OK)
         status = check_same(t, "batches an epoch (which texts, lengths and tokens a batch give):",
                             batches, t->n_batches);
+    if (status == WEFT_OK) status = check_batches(t);
     if (status == WEFT_OK) status = check_same(t, "accumulate", accumulate, t->o.accumulate);
     return status;
 }
@@ -450,19 +530,19 @@ static weft_status resume(weft_trainer *t)
 static weft_status write_meta(weft_trainer *t)
 {
     const weft_trainer_state *s = &t->state;
-    char step[32], text[512], longest[32], options[OPTIONS_TEXT];
+    char step[32], text[512], longest[32], data[128], run[32], options[OPTIONS_TEXT];
     snprintf(step, sizeof step, "%" PRIu64, s->step);
     text_format(text, sizeof text, STATE_FORMAT, s->epoch, s->batch, s->smoothed, s->best,
                 s->best_step, s->stale, s->judged_step, t->o.seed, (uint64_t)t->n_batches,
                 (uint64_t)t->o.accumulate);
     if (!options_text(t->o.model, t->values, options, sizeof options))
         return fail(t, WEFT_TOO_LARGE, t->o.model->name, "its options are too long");
+    snprintf(data, sizeof data, DATA_FORMAT, t->data.source, t->data.target, t->data.batches);
+    snprintf(run, sizeof run, "%016" PRIx64, run_hash(t));
     snprintf(longest, sizeof longest, "%zu", weft_batches_counts(t->batches).longest);
-    const char *metas[][2] = {{"model", t->o.model->name},
-                              {"model_options", options},
-                              {"step", step},
-                              {"trained_length", longest},
-                              {"train.state", text}};
+    const char *metas[][2] = {
+        {"model", t->o.model->name}, {"model_options", options}, {"step", step},
+        {"train.state", text},       {"train.data", data},       {"run", run}, {"trained_length", longest}};
     for (size_t i = 0; i < sizeof metas / sizeof *metas; i++)
         if (weft_params_set_meta(t->params, metas[i][0], metas[i][1]) != WEFT_OK)
             return out_of_memory(t);
@@ -497,8 +577,8 @@ static void copy_model(const weft_trainer *t, weft_params *to)
 
 weft_status weft_trainer_save_model(weft_trainer *trainer, const char *path)
 {
-    static const char *const metas[] = {"model", "model_options", "step", "trained_length",
-                                        "recipe"};
+    static const char *const metas[] = {"model", "model_options", "step",
+                                        "run",   "recipe", "vocabulary", "trained_length"};
     weft_trainer *t = trainer;
     if (!t) return WEFT_BAD_ARGUMENT;
     memset(&t->error, 0, sizeof t->error);
@@ -598,6 +678,7 @@ static weft_status set_up(weft_trainer *t)
     weft_trainer_options *o = &t->o;
     weft_status status = take_options(t);
     if (status == WEFT_OK) status = resume(t);
+    o->source_name = o->target_name = NULL;
     if (status != WEFT_OK) return status;
     if (o->ema > 0 && !(t->averaged = weft_params_new())) return out_of_memory(t);
     weft_batches_start(t->batches, t->state.epoch);
@@ -624,6 +705,7 @@ weft_trainer *weft_trainer_new(const weft_trainer_options *options, weft_batches
     t->o = *options;
     t->batches = batches;
     t->n_batches = weft_batches_counts(batches).batches;
+    t->data = weft_batches_hashes(batches);
     t->params = params;
     if (set_up(t) == WEFT_OK) return t;
     weft_error_set(error, t->error.status, t->error.where, "%s", t->error.message);

@@ -136,8 +136,8 @@ weft_status weft_transformer_step(weft_graph *graph, const weft_transformer_conf
     X(d_model, 256, 512, 256, WHOLE, "width")                                                      \
     X(heads, 4, 8, 8, WHOLE, "attention heads")                                                    \
     X(d_ff, 1024, 2048, 1024, WHOLE, "width inside the feed-forward layers")                       \
-    X(encoder_layers, 3, 6, 6, WHOLE, "layers of the encoder")                                     \
-    X(decoder_layers, 3, 6, 6, WHOLE, "layers of the decoder")                                     \
+    X(encoder_layers, 3, 6, 6, WHOLE, "layers of the encoder, at most 1000")                       \
+    X(decoder_layers, 3, 6, 6, WHOLE, "layers of the decoder, at most 1000")                       \
     X(dropout, 0.1, 0.1, 0.1, REAL, "probability of dropping, while training")                     \
     X(inner_dropout, 1, 1, 0, WHOLE, "1: attention weights and hidden units are dropped, too")     \
     X(label_smoothing, 0.1, 0.1, 0, REAL, "share of the target spread over all tokens")            \

@@ -141,7 +141,7 @@ const weft_model model_feed_forward = {
     X(d_model, 512, WHOLE, "width")                                                                \
     X(heads, 8, WHOLE, "attention heads")                                                          \
     X(d_ff, 2048, WHOLE, "width inside the feed-forward layers")                                   \
-    X(layers, 5, WHOLE, "layers")                                                                  \
+    X(layers, 5, WHOLE, "layers, at most 1000")                                                    \
     X(projection, 1, PROJECTIONS, "of q, k and v; fused: one matrix, columns grouped by head")     \
     X(merge, 0, MERGES, "how heads are concatenated: as-written mixes positions")                  \
     X(norm, 1, NORM_PLACES, "before each sub-layer, after it, or after it and dropped out")        \

@@ -283,6 +283,61 @@ static void test_sinusoids(void)
     weft_graph_free(g);
 }
 
+/* Angles made once, of more positions than are needed, turn as those that a layer makes itself. */
+static void test_shared_angles(void)
+{
+    enum { N = 2 * 3 * 2 * 4 };
+    double out[4][N];
+    for (int i = 0; i < 4; i++) {
+        weft_graph *g = weft_graph_new();
+        weft_params *store = weft_params_new();
+        weft_init normal = {WEFT_INIT_NORMAL, 0, 1};
+        weft_value x = weft_param(g, "x", WEFT_F64, WEFT_SHAPE(2, 3, 2, 4), normal);
+        weft_value at = weft_cast(g, weft_scalar(g, WEFT_F64, 2), WEFT_I32);
+        weft_rotary angles = weft_layer_rotary_angles(g, WEFT_F64, 7, 4, 100);
+        weft_value y = i == 0   ? weft_layer_rotary(g, x, 100)
+                       : i == 1 ? weft_layer_rotate(g, x, &angles, WEFT_NO_VALUE)
+                       : i == 2 ? weft_layer_rotary_at(g, x, 100, at, 5)
+                                : weft_layer_rotate(g, x, &angles, at);
+        evaluate(g, y, store, out[i], N);
+        weft_params_free(store);
+        weft_graph_free(g);
+    }
+    CU_ASSERT_EQUAL(memcmp(out[0], out[1], sizeof *out), 0);
+    CU_ASSERT_EQUAL(memcmp(out[2], out[3], sizeof *out), 0);
+    CU_ASSERT_NOT_EQUAL(memcmp(out[0], out[2], sizeof *out), 0);
+    weft_graph *g = weft_graph_new();
+    weft_rotary angles = weft_layer_rotary_angles(g, WEFT_F64, 7, 6, 100);
+    weft_value x = weft_input(g, "x", WEFT_F64, WEFT_SHAPE(2, 3, 2, 4));
+    CU_ASSERT_FALSE(weft_is_value(weft_layer_rotate(g, x, &angles, WEFT_NO_VALUE)));
+    CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_SHAPE);
+    weft_graph_free(g);
+}
+
+/* Counts beyond every machine are refused before anything is made of them. */
+static void test_giant_counts(void)
+{
+    static const char *const models[][3] = {
+        {"gpt", "layers=1000000000", "1000000000 layers, at most 1000"},
+        {"encoder", "layers=1001", "1001 layers, at most 1000"},
+        {"transformer", "decoder_layers=1001", "1001 layers, at most 1000"},
+        {"lstm", "length=1000000000", "1000000000 steps"},
+        {"seq2seq", "target_len=1000000000", "target_len must be 1 to 1048576"},
+        {"seq2seq", "source_len=1000000000", "1000000000 steps"},
+        {"llama", "length=1000000000", "a table of [1000000000, 16]"},
+        {"transformer", "source_len=1000000000", "a table of [1000000000, 256]"}};
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        weft_error error = {0};
+        weft_model_io io;
+        weft_graph *g = weft_graph_new();
+        weft_status status = weft_model_build_text(g, weft_model_find(models[i][0]), &models[i][1],
+                                                   1, true, &io, &error);
+        CU_ASSERT_EQUAL(status, WEFT_TOO_LARGE);
+        CU_ASSERT_PTR_NOT_NULL(strstr(error.message, models[i][2]));
+        weft_graph_free(g);
+    }
+}
+
 static void test_refusals(void)
 {
     weft_graph *g = weft_graph_new();
@@ -507,6 +562,8 @@ void models_tests(void)
     CU_add_test(suite, "key heads shared by query heads", test_shared_key_heads);
     CU_add_test(suite, "a query that may look nowhere", test_nothing_to_see);
     CU_add_test(suite, "sinusoids", test_sinusoids);
+    CU_add_test(suite, "rotary angles that layers share", test_shared_angles);
+    CU_add_test(suite, "giant counts", test_giant_counts);
     CU_add_test(suite, "layers refuse what does not fit", test_refusals);
     CU_add_test(suite, "a small batch is learnt by heart", test_overfit);
     CU_add_test(suite, "gradients of a Transformer", test_gradient);

@@ -26,6 +26,9 @@ expect 2 'no model "none"' "$weft" plan none
 expect 1 'no option "colour"' "$weft" plan transformer colour=3
 expect 1 'heads: "2.5" is not a whole number' "$weft" plan transformer heads=2.5
 expect 1 "must divide d_model" "$weft" plan transformer heads=7
+expect 1 "at most 1000" timeout 60 "$weft" plan gpt heads=7 layers=1000000000
+expect 1 "must divide d_model" timeout 60 "$weft" plan gpt heads=7 layers=1000
+expect 1 "the graph has 1048576 nodes" timeout 60 "$weft" plan lstm length=1000000
 expect 0 '"ratio"' "$weft" plan transformer --train --json
 expect 0 "proved optimal" "$weft" plan transformer
 mkdir lists

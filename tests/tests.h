@@ -27,6 +27,7 @@
     X(params) \
     X(header) \
     X(train) \
+    X(resume) \
     X(dot) \
     X(models) \
     X(decode) \

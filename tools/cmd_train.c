@@ -91,8 +91,10 @@ static double exactly(double x)
     return x == 0 ? WEFT_ZERO : x;
 }
 
-static weft_trainer_options trainer_options(const recipe *r)
+static weft_trainer_options trainer_options(const training *t)
 {
+    const recipe *r = &t->r;
+    const bool pairs = t->mode == WEFT_BATCH_PAIRS;
     return (weft_trainer_options){
         .model = r->model,
         .model_options = (const char *const *)r->model_options,
@@ -109,13 +111,15 @@ static weft_trainer_options trainer_options(const recipe *r)
         .accumulate = (uint32_t)r->batches_accumulate,
         .ema = r->optimizer_ema,
         .seed = (uint64_t)r->run_seed,
-        .threads = (int)r->run_threads};
+        .threads = (int)r->run_threads,
+        .source_name = pairs ? r->data_source : NULL,
+        .target_name = pairs ? r->data_target : r->data_text};
 }
 
 static bool make_trainer(training *t)
 {
     const recipe *r = &t->r;
-    weft_trainer_options o = trainer_options(r);
+    weft_trainer_options o = trainer_options(t);
     if (o.schedule.peak == 0) {
         double width = training_model_option(r, "d_model", 0);
         if (width < 1)
@@ -135,7 +139,7 @@ static bool check_memory(training *t)
     const int64_t longest = r->batches_lengths.at[r->batches_lengths.n - 1];
     const char *texts[2 * WEFT_MODEL_OPTIONS + 1];
     char vocab[32];
-    weft_trainer_options o = trainer_options(r);
+    weft_trainer_options o = trainer_options(t);
     int64_t rows = r->batches_tokens / longest;
     weft_batch_shape shape = {rows ? rows : 1, t->mode == WEFT_BATCH_PAIRS ? longest : 0, longest};
     weft_trainer_estimate *e = &t->estimate;
@@ -215,11 +219,13 @@ static int train(training *t)
     t->params = weft_params_new();
     if (!t->params) return tool_fail_text("train", "out of memory");
     if (t->validate) return validate_only(t);
-    bool good = training_check(t) && check_memory(t) && training_prepare_folder(t) &&
-                training_vocabularies(t, !t->resume) && training_texts(t) && fix_model_options(t) &&
-                print_recipe(t) && make_trainer(t) && training_write_recipe(t) &&
-                training_open_metrics(t, weft_trainer_get_state(t->trainer).step);
-    if (!good || !training_loop(t)) return tool_fail(&t->error);
+    bool ready = training_check(t) && check_memory(t) && training_prepare_folder(t) &&
+                 training_vocabularies(t, !t->resume) && training_texts(t) &&
+                 training_note_validation(t) && fix_model_options(t) && print_recipe(t) &&
+                 make_trainer(t) && training_find_kept(t) && training_write_recipe(t) &&
+                 training_open_metrics(t, weft_trainer_get_state(t->trainer).step);
+    if (!ready) training_forget_vocabulary(t);
+    if (!ready || !training_loop(t)) return tool_fail(&t->error);
     return t->signal ? 128 + t->signal : EXIT_GOOD;
 }
 
@@ -234,6 +240,7 @@ static void free_training(training *t)
     weft_corpus_free(t->valid_text);
     if (t->vocabulary[0] != t->vocabulary[1]) spm_free(t->vocabulary[0]);
     spm_free(t->vocabulary[1]);
+    free(t->kept);
     weft_params_free(t->params);
     recipe_free(&t->r);
 }

@@ -1,9 +1,44 @@
 /* See run.h. */
 #include "run.h"
 
+#include "base/hash.h"
+
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+static bool hash_file(const char *path, char *text, weft_error *error)
+{
+    size_t bytes;
+    char *data = tool_read_file(path, &bytes, error);
+    if (data) snprintf(text, 17, "%016" PRIx64, hash_bytes(HASH_START, data, bytes));
+    free(data);
+    return data != NULL;
+}
+
+bool vocabulary_text(const char *source, const char *target, char text[VOCABULARY_TEXT],
+                     weft_error *error)
+{
+    size_t used = source ? 17 : 0;
+    if (source && !hash_file(source, text, error)) return false;
+    if (source) text[16] = ' ';
+    return hash_file(target, text + used, error);
+}
+
+bool vocabulary_fits(const weft_params *params, const char *source, const char *target,
+                     const char *checkpoint, weft_error *error)
+{
+    char text[VOCABULARY_TEXT];
+    const char *was = weft_params_meta(params, "vocabulary");
+    if (!was) return true;
+    if (!vocabulary_text(source, target, text, error)) return false;
+    if (!strcmp(was, text)) return true;
+    bool other_source = source && strncmp(was, text, 17) != 0;
+    weft_error_set(error, WEFT_BAD_ARGUMENT, other_source ? source : target,
+                   "is not the vocabulary that %s was trained with", checkpoint);
+    return false;
+}
 
 static bool there(const char *folder, const char *file, char *path, size_t capacity)
 {
@@ -13,17 +48,16 @@ static bool there(const char *folder, const char *file, char *path, size_t capac
 
 static bool load_vocabularies(trained_run *r, const char *folder, weft_error *error)
 {
-    char path[4096];
-    bool shared = there(folder, "vocab.model", path, sizeof path) ||
-                  !there(folder, "vocab.source.model", path, sizeof path);
-    if (shared) {
-        there(folder, "vocab.model", path, sizeof path);
-        r->source = r->target = spm_load(path, error);
+    char(*path)[4096] = r->vocabulary_path;
+    r->shared = there(folder, "vocab.model", path[1], sizeof *path) ||
+                !there(folder, "vocab.source.model", path[0], sizeof *path);
+    if (r->shared) {
+        r->source = r->target = spm_load(path[1], error);
         return r->source != NULL;
     }
-    r->source = spm_load(path, error);
-    there(folder, "vocab.target.model", path, sizeof path);
-    if (r->source) r->target = spm_load(path, error);
+    there(folder, "vocab.target.model", path[1], sizeof *path);
+    r->source = spm_load(path[0], error);
+    if (r->source) r->target = spm_load(path[1], error);
     return r->target != NULL;
 }
 
@@ -72,7 +106,10 @@ bool trained_open(trained_run *run, const char *folder, const char *checkpoint, 
         snprintf(path, sizeof path, "%s", checkpoint);
     else if (!there(folder, "best.safetensors", path, sizeof path))
         there(folder, "model.safetensors", path, sizeof path);
-    if (weft_params_load(run->params, path, error) != WEFT_OK || !find_model(run, path, error))
+    if (weft_params_load(run->params, path, error) != WEFT_OK ||
+        !vocabulary_fits(run->params, run->shared ? NULL : run->vocabulary_path[0],
+                         run->vocabulary_path[1], path, error) ||
+        !find_model(run, path, error))
         return false;
     const char *trained = weft_params_meta(run->params, "trained_length");
     run->documents = of_documents(run->params);

@@ -8,7 +8,8 @@
 #include <sentencepiece_processor.h>
 #include <sentencepiece_trainer.h>
 
-#include <cerrno>
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <memory>
@@ -140,14 +141,15 @@ class Lines : public sentencepiece::SentenceIterator
 
 } // namespace
 
-weft_status spm_train(const char *const *files, size_t n, const char *path,
-                      const spm_options *options, spm_counts *counts, weft_error *error)
+weft_status spm_train(const char *const *files, size_t n, const spm_options *options,
+                      spm_counts *counts, char **model, size_t *bytes, weft_error *error)
 {
+    *model = nullptr;
     *counts = {0, 0, 0};
     return guarded(error, "vocabulary", [&] {
         const int errors_only = 2;
         sentencepiece::logging::SetMinLogLevel(errors_only);
-        std::string model;
+        std::string made;
         Lines lines(files, n, counts);
         std::unordered_map<std::string, std::string> arguments = {
             {"vocab_size", std::to_string(options->size)},
@@ -167,12 +169,15 @@ weft_status spm_train(const char *const *files, size_t n, const char *path,
                               {"remove_extra_whitespaces", "false"},
                               {"allow_whitespace_only_pieces", "true"},
                               {"byte_fallback", "true"}});
-        const auto status = sentencepiece::SentencePieceTrainer::Train(arguments, &lines, &model);
+        const auto status = sentencepiece::SentencePieceTrainer::Train(arguments, &lines, &made);
         if (!lines.unreadable.empty())
             return weft_error_set(error, WEFT_IO, lines.unreadable.c_str(), "cannot be read");
         if (!status.ok()) return take(error, "vocabulary", status, WEFT_BAD_FILE);
-        if (file_replace(path, model.data(), model.size())) return WEFT_OK;
-        return weft_error_set(error, WEFT_IO, path, "cannot be written: %s", std::strerror(errno));
+        *bytes = made.size();
+        *model = static_cast<char *>(std::malloc(made.size() + 1));
+        if (!*model) return fail(error, WEFT_NO_MEMORY, "vocabulary", "out of memory");
+        std::memcpy(*model, made.data(), made.size());
+        return WEFT_OK;
     });
 }
 

@@ -38,10 +38,10 @@ typedef struct spm_counts {
 /* SentencePiece takes no longer ones. */
 #define SPM_LINE_BYTES 4192
 
-/* Trains a vocabulary on `n` text files and writes it to `path`, which is either a whole file or
- * not touched. */
-weft_status spm_train(const char *const *files, size_t n, const char *path,
-                      const spm_options *options, spm_counts *counts, weft_error *error);
+/* Trains a vocabulary on `n` text files; *model becomes the bytes of its file, which the caller
+ * frees. */
+weft_status spm_train(const char *const *files, size_t n, const spm_options *options,
+                      spm_counts *counts, char **model, size_t *bytes, weft_error *error);
 /* NULL on failure. */
 spm *spm_load(const char *path, weft_error *error);
 void spm_free(spm *s);

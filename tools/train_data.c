@@ -1,7 +1,10 @@
 /* The vocabularies, texts and batches of a training. */
 #include "training.h"
 
+#include "run.h"
+
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,32 +60,57 @@ double training_model_option(const recipe *r, const char *name, double otherwise
 
 /* ---- Vocabularies ---- */
 
-static bool copy_file(training *t, const char *from, const char *to)
+/* Writes the vocabulary that was made, unless the same is there. Another one is not this run's to
+ * overwrite. */
+static bool put_vocabulary(training *t, int side, const char *data, size_t bytes)
 {
-    size_t bytes;
-    char *data = tool_read_file(from, &bytes, &t->error);
-    bool good = data && tool_replace_file(to, data, bytes, &t->error);
-    free(data);
-    return good;
+    const char *path = t->vocabulary_path[side];
+    if (access(path, F_OK) != 0) {
+        t->made_vocabulary[side] = tool_replace_file(path, data, bytes, &t->error);
+        return t->made_vocabulary[side];
+    }
+    size_t n;
+    char *there = tool_read_file(path, &n, &t->error);
+    bool same = there && n == bytes && !memcmp(there, data, n);
+    if (there && !same)
+        training_fail(t, WEFT_BAD_ARGUMENT, path,
+                      "is there already, and is another vocabulary than this run would have: "
+                      "another --out keeps it");
+    free(there);
+    return same;
 }
 
-/* Makes or copies one vocabulary from the texts `files`. */
+void training_forget_vocabulary(training *t)
+{
+    for (int i = 0; i < 2; i++)
+        if (t->made_vocabulary[i]) unlink(t->vocabulary_path[i]);
+}
+
+/* Makes or copies the vocabulary of one side from the texts `files`. */
 static bool make_vocabulary(training *t, const char *given, const char *const *files, size_t n,
-                            const char *path)
+                            int side)
 {
     static const char *const types[] = {"bpe", "unigram", "char"};
-    if (given[0]) return copy_file(t, given, path);
-    spm_options o = {types[t->r.vocabulary_type], (int)t->r.vocabulary_size,
-                     t->mode == WEFT_BATCH_MASKED, t->r.vocabulary_normalization == 1};
-    fprintf(stderr, "making a vocabulary of %d pieces (%s) ...\n", o.size, o.type);
-    spm_counts counts;
-    weft_status status = spm_train(files, n, path, &o, &counts, &t->error);
-    if (counts.invalid || counts.split)
-        fprintf(stderr,
-                "vocabulary: of %zu lines %zu are not UTF-8 (left out), %zu longer than %d "
-                "bytes (read in pieces)\n",
-                counts.lines, counts.invalid, counts.split, SPM_LINE_BYTES);
-    return status == WEFT_OK;
+    char *data = NULL;
+    size_t bytes;
+    if (given[0]) {
+        data = tool_read_file(given, &bytes, &t->error);
+    } else {
+        spm_options o = {types[t->r.vocabulary_type], (int)t->r.vocabulary_size,
+                         t->mode == WEFT_BATCH_MASKED, t->r.vocabulary_normalization == 1};
+        spm_counts counts;
+        fprintf(stderr, "making a vocabulary of %d pieces (%s) ...\n", o.size, o.type);
+        weft_status status = spm_train(files, n, &o, &counts, &data, &bytes, &t->error);
+        if (counts.invalid || counts.split)
+            fprintf(stderr,
+                    "vocabulary: of %zu lines %zu are not UTF-8 (left out), %zu longer than %d "
+                    "bytes (read in pieces)\n",
+                    counts.lines, counts.invalid, counts.split, SPM_LINE_BYTES);
+        if (status != WEFT_OK) return false;
+    }
+    bool good = data && put_vocabulary(t, side, data, bytes);
+    free(data);
+    return good;
 }
 
 static spm *load_vocabulary(training *t, const char *path, bool made)
@@ -95,6 +123,18 @@ static spm *load_vocabulary(training *t, const char *path, bool made)
     training_fail(t, WEFT_BAD_ARGUMENT, path, "must have pad, unk, bos and eos as ids 0 to 3");
     spm_free(s);
     return NULL;
+}
+
+/* What the checkpoints of the run say of its vocabularies; if one has said it, they must fit. */
+static bool note_vocabulary(training *t, const char *source, const char *target)
+{
+    char text[VOCABULARY_TEXT];
+    if (weft_params_meta(t->params, "vocabulary"))
+        return vocabulary_fits(t->params, source, target, t->validate ? t->validate : t->model_path,
+                               &t->error);
+    if (!vocabulary_text(source, target, text, &t->error)) return false;
+    return weft_params_set_meta(t->params, "vocabulary", text) == WEFT_OK ||
+           training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
 }
 
 bool training_vocabularies(training *t, bool make)
@@ -113,13 +153,14 @@ bool training_vocabularies(training *t, bool make)
     if (!apart && !training_path(t, paths[1], sizeof *paths, "vocab.model")) return false;
     if (!is_pairs(t)) files[1] = r->data_text;
     if (make && apart &&
-        (!make_vocabulary(t, r->vocabulary_source_file, &files[0], 1, paths[0]) ||
-         !make_vocabulary(t, r->vocabulary_target_file, &files[1], 1, paths[1])))
+        (!make_vocabulary(t, r->vocabulary_source_file, &files[0], 1, 0) ||
+         !make_vocabulary(t, r->vocabulary_target_file, &files[1], 1, 1)))
         return false;
     if (make && !apart &&
         !make_vocabulary(t, r->vocabulary_file, is_pairs(t) ? files : files + 1,
-                         is_pairs(t) ? 2 : 1, paths[1]))
+                         is_pairs(t) ? 2 : 1, 1))
         return false;
+    if (!note_vocabulary(t, apart ? paths[0] : NULL, paths[1])) return false;
     if (!(t->vocabulary[1] = load_vocabulary(
               t, paths[1], make && !(apart ? r->vocabulary_target_file : r->vocabulary_file)[0])))
         return false;
@@ -208,6 +249,27 @@ static bool read_texts(training *t, const char *source, const char *target, weft
         target, counts.units, what, c.tokens, c.batches, c.empty, counts.invalid, c.left_out,
         t->batch_options.lengths[t->batch_options.n_lengths - 1], c.cut);
     return true;
+}
+
+/* The best validation loss so far, and the patience, are of one text. */
+bool training_note_validation(training *t)
+{
+    char text[64];
+    if (!t->valid) return true;
+    weft_data_hashes h = weft_batches_hashes(t->valid);
+    const char *was = weft_params_meta(t->params, "train.valid");
+    snprintf(text, sizeof text, "source=%016" PRIx64 " target=%016" PRIx64, h.source, h.target);
+    if (was && strcmp(was, text) != 0) {
+        bool source = strncmp(was, text, strcspn(text, " ")) != 0;
+        weft_error_set(&t->error, WEFT_BAD_ARGUMENT, t->model_path,
+                       "was validated with other text than %s",
+                       source        ? t->r.data_valid_source
+                       : is_pairs(t) ? t->r.data_valid_target
+                                     : t->r.data_valid_text);
+        return false;
+    }
+    return weft_params_set_meta(t->params, "train.valid", text) == WEFT_OK ||
+           training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
 }
 
 bool training_texts(training *t)

@@ -5,10 +5,8 @@
 #include "base/json.h"
 #include "base/text.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -67,23 +65,34 @@ static bool lock_folder(training *t)
     return training_fail(t, WEFT_IO, t->r.run_out, "another weft train is at work in this folder");
 }
 
+/* Checkpoints of before there were hashes are resumed without them. */
+static void tell_age(const training *t)
+{
+    if (!weft_params_meta(t->params, "train.data") || !weft_params_meta(t->params, "vocabulary"))
+        fprintf(stderr,
+                "weft: %s: names neither its texts nor its vocabulary, as checkpoints of older "
+                "versions: they are not compared\n",
+                t->model_path);
+}
+
 bool training_prepare_folder(training *t)
 {
-    char best[4096];
     if (!make_folders(t, t->r.run_out) || !lock_folder(t) ||
-        !training_path(t, t->model_path, sizeof t->model_path, "model.safetensors") ||
-        !training_path(t, best, sizeof best, "best.safetensors"))
+        !training_path(t, t->model_path, sizeof t->model_path, "model.safetensors"))
         return false;
-    bool there = access(t->model_path, F_OK) == 0;
-    if (!there && access(best, F_OK) == 0)
-        return training_fail(t, WEFT_BAD_ARGUMENT, best,
-                             "is there without model.safetensors: another --out keeps it");
-    if (there && !t->resume)
+    if (access(t->model_path, F_OK) != 0) {
+        if (!training_may_begin(t)) return false;
+        if (t->resume)
+            fprintf(stderr, "weft: %s: no checkpoint yet, the run begins\n", t->r.run_out);
+        t->resume = false;
+        return true;
+    }
+    if (!t->resume)
         return training_fail(t, WEFT_BAD_ARGUMENT, t->model_path,
                              "is there already: --resume goes on with it, another --out keeps it");
-    /* Nothing to go on from: a run that ended before its first checkpoint begins again. */
-    t->resume = there;
-    return !there || weft_params_load(t->params, t->model_path, &t->error) == WEFT_OK;
+    if (weft_params_load(t->params, t->model_path, &t->error) != WEFT_OK) return false;
+    tell_age(t);
+    return true;
 }
 
 bool training_write_recipe(training *t)
@@ -149,69 +158,14 @@ bool training_write_metrics(training *t, cJSON *line)
 
 /* ---- Checkpoints ---- */
 
-/* The number of "step-N.safetensors"; false if the name is none such. */
-static bool step_of(const char *name, uint64_t *step)
-{
-    char *end;
-    if (strncmp(name, "step-", 5) != 0 || name[5] < '0' || name[5] > '9') return false;
-    *step = strtoull(name + 5, &end, 10);
-    return !strcmp(end, ".safetensors");
-}
-
-static bool step_path(training *t, char *path, size_t size, uint64_t step)
-{
-    char name[64];
-    snprintf(name, sizeof name, "step-%" PRIu64 ".safetensors", step);
-    return training_path(t, path, size, name);
-}
-
-/* Removes kept checkpoints, one by one: those of steps after `now`, which a run that went back has
- * given up, and the oldest beyond those to keep. */
-static void forget_old(training *t, uint64_t now)
-{
-    for (;;) {
-        DIR *folder = opendir(t->r.run_out);
-        uint64_t step, oldest = UINT64_MAX, newest = 0;
-        int64_t count = 0;
-        if (!folder) return;
-        for (const struct dirent *e = readdir(folder); e; e = readdir(folder)) {
-            if (!step_of(e->d_name, &step)) continue;
-            count++;
-            if (step < oldest) oldest = step;
-            if (step > newest) newest = step;
-        }
-        closedir(folder);
-        if (count <= t->r.run_keep && newest <= now) return;
-        char path[4096];
-        if (!step_path(t, path, sizeof path, newest > now ? newest : oldest) || unlink(path) != 0)
-            return;
-    }
-}
-
-/* A second name for the checkpoint just written; where links cannot be had, a second file. */
-static bool keep(training *t, uint64_t step)
-{
-    char path[4096];
-    if (!step_path(t, path, sizeof path, step)) return false;
-    unlink(path);
-    if (link(t->model_path, path) != 0 && weft_params_save(t->params, path, &t->error) != WEFT_OK)
-        return false;
-    forget_old(t, step);
-    return true;
-}
-
-static bool is_kept(training *t, uint64_t step)
-{
-    char path[4096];
-    return step_path(t, path, sizeof path, step) && access(path, F_OK) == 0;
-}
-
 bool training_save(training *t)
 {
     uint64_t step = weft_trainer_get_state(t->trainer).step;
     bool keeps = t->r.run_keep > 0 && step > 0;
-    /* A run may have been killed between its saving and its keeping. */
-    if (t->saved) return !keeps || is_kept(t, step) || keep(t, step);
+    if (t->saved) { /* resumed, and nothing done since: killed, perhaps, before it was kept */
+        if (keeps) training_go_back(t, step);
+        return !keeps || training_keep(t, step);
+    }
     /* The checkpoint is not to be newer than the metrics, should the machine fail. */
     if (fsync(fileno(t->metrics)) != 0 && errno != EINVAL && errno != EROFS)
         return cannot(t, "metrics.jsonl", "written", errno);
@@ -225,7 +179,7 @@ bool training_save(training *t)
         return false;
     }
     t->saved = true;
-    return !keeps || keep(t, step);
+    return !keeps || training_keep(t, step);
 }
 
 bool training_save_best(training *t)

@@ -21,6 +21,9 @@ typedef struct training {
     weft_trainer *trainer;
     FILE *metrics;
     char vocabulary_path[2][4096], model_path[4096];
+    bool made_vocabulary[2]; /* by this process */
+    uint64_t *kept;          /* steps of the run's checkpoints step-N, ascending */
+    size_t n_kept;
     int lock;     /* the open folder, by which it is this process's; 0: not yet */
     int signal;   /* by which the run was ended; 0: none */
     bool saved;   /* since then the trainer has not changed */
@@ -53,7 +56,11 @@ bool training_choose_mode(training *t);
 /* Fills batches.lengths if it is empty. */
 void training_choose_lengths(training *t);
 bool training_vocabularies(training *t, bool make);
+/* Removes those that this process has made, before anything refers to them. */
+void training_forget_vocabulary(training *t);
 bool training_texts(training *t);
+/* Notes in the checkpoints which text validates the run; false if one names another. */
+bool training_note_validation(training *t);
 /* The value of an option of the model; `otherwise` if it has none such. */
 double training_model_option(const recipe *r, const char *name, double otherwise);
 int64_t training_vocab_size(const training *t);
@@ -64,7 +71,8 @@ double training_bits_per_character(const training *t, double nll);
 
 /* train_files.c: the folder of a run. A path in it, in a buffer of its own. */
 bool training_path(training *t, char *path, size_t size, const char *name);
-/* Makes it, or loads its checkpoint if t->resume, which becomes false if there is none yet. */
+/* Makes it, or loads its checkpoint if t->resume, which becomes false if there is none yet. A
+ * folder with anything of another run is refused. */
 bool training_prepare_folder(training *t);
 bool training_write_recipe(training *t);
 /* Opens the metrics, without the lines of steps after `step`; t->spent becomes the last one's. */
@@ -74,6 +82,17 @@ bool training_write_metrics(training *t, cJSON *line);
 /* Saves the checkpoint, and keeps it as step-N if it is one of those to keep. */
 bool training_save(training *t);
 bool training_save_best(training *t);
+
+/* train_kept.c: the checkpoints step-N, and what may not be overwritten. Whether a run can begin in
+ * the folder, which has no model.safetensors. */
+bool training_may_begin(training *t);
+/* Finds the checkpoints of the run that is resumed, into t->kept. False if one of another run would
+ * be overwritten. */
+bool training_find_kept(training *t);
+/* Removes those of the list after `step`: the run has gone back. */
+void training_go_back(training *t, uint64_t step);
+/* Keeps the checkpoint just written as step-N, and removes the oldest beyond those to keep. */
+bool training_keep(training *t, uint64_t step);
 
 /* train_loop.c: steps until the end, and tells what came of it. Everything above is ready. */
 bool training_loop(training *t);

@@ -207,6 +207,9 @@ template <typename... Value> char (&weft_value_count(Value...))[sizeof...(Value)
     (const weft_value[]){__VA_ARGS__}, sizeof((weft_value[]){__VA_ARGS__}) / sizeof(weft_value)
 #endif
 
+/* Nodes that a graph may have, those that gradients and passes add included: planning takes time
+ * with the square of their number. One more is WEFT_TOO_LARGE. */
+#define WEFT_MAX_NODES 1048576
 /* NULL only when memory is out. Freeing the graph frees all that it made; NULL is allowed. */
 WEFT_API weft_graph *weft_graph_new(void);
 WEFT_API void weft_graph_free(weft_graph *graph);

@@ -62,6 +62,19 @@ WEFT_API weft_value weft_layer_rotary(weft_graph *graph, weft_value x, double ba
  * are below `most`. */
 WEFT_API weft_value weft_layer_rotary_at(weft_graph *graph, weft_value x, double base,
                                          weft_value position, int64_t most);
+/* The cosines and sines of these angles at positions 0 .. length - 1: constants [length,
+ * head_dim / 2], which all attentions of a graph can share. */
+typedef struct weft_rotary {
+    weft_value cosines, sines;
+} weft_rotary;
+WEFT_API weft_rotary weft_layer_rotary_angles(weft_graph *graph, weft_dtype dtype, int64_t length,
+                                              int64_t head_dim, double base);
+/* Turns x by angles that were made before, of as many positions as it needs or more. `position`
+ * WEFT_NO_VALUE: from 0. */
+WEFT_API weft_value weft_layer_rotate(weft_graph *graph, weft_value x, const weft_rotary *angles,
+                                      weft_value position);
+/* Numbers that a table of sinusoids or rotary angles may have; above it WEFT_TOO_LARGE. */
+#define WEFT_MAX_TABLE ((int64_t)1 << 25)
 
 /* ---- Attention ------------------------------------------------------------------------------ */
 
@@ -87,6 +100,8 @@ typedef struct weft_attention_options {
                            offered because trained models exist that make it */
     double scale;       /* of the scores; 0: 1 / sqrt(head_dim) */
     double rotary_base; /* rotary positions of q and k, usually 10000; 0: none */
+    weft_rotary rotary; /* their angles; WEFT_NO_VALUE: the attention, or the stack for all of its
+                           attentions, makes them */
     double dropout;     /* of the attention weights */
     bool causal;        /* query i looks at keys 0 .. i + key_len - query_len only */
     /* Bool, broadcasts to [batch, heads, query_len, key_len]: true where a query may NOT look.
@@ -182,7 +197,9 @@ typedef struct weft_block_options {
  * norm_ffn.* of the current scope. */
 WEFT_API weft_value weft_layer_block(weft_graph *graph, weft_value x, weft_value memory,
                                      weft_value memory_mask, const weft_block_options *options);
-/* Blocks SCOPE.0, SCOPE.1, ..., and SCOPE.norm at the end if they are pre-norm. */
+#define WEFT_MAX_LAYERS 1000
+/* Blocks SCOPE.0, SCOPE.1, ..., and SCOPE.norm at the end if they are pre-norm. At most
+ * WEFT_MAX_LAYERS: above it WEFT_TOO_LARGE. */
 WEFT_API weft_value weft_layer_stack(weft_graph *graph, const char *scope, int64_t layers,
                                      weft_value x, weft_value memory, weft_value memory_mask,
                                      const weft_block_options *options);

@@ -125,6 +125,13 @@ WEFT_API size_t weft_batches_most(const weft_batches *batches);
 /* Puts rows and batches in the order of an epoch, which depends on (seed, epoch) only: a
  * Fisher-Yates shuffle of each class, and one of the batches, by Philox. Allocates nothing. */
 WEFT_API void weft_batches_start(weft_batches *batches, uint64_t epoch);
+/* What the batches are made of, as 64-bit hashes (FNV-1a): equal ones are, but for odds of 2^-64,
+ * the same token sequences in the same order, cut into the same batches. */
+typedef struct weft_data_hashes {
+    uint64_t source, target; /* of the corpus; source is a constant without pairs */
+    uint64_t batches;        /* of how they are cut, filled and shuffled */
+} weft_data_hashes;
+WEFT_API weft_data_hashes weft_batches_hashes(const weft_batches *batches);
 /* The shape of batch `index` of the epoch. */
 WEFT_API weft_batch_shape weft_batches_shape(const weft_batches *batches, size_t index);
 /* Fills source [rows, source_len] (may be NULL without pairs), target_in and target_out
@@ -149,6 +156,9 @@ typedef struct weft_trainer_options {
     double ema;
     uint64_t seed; /* of parameters and dropout */
     int threads;   /* 0: OpenMP's default. The results do not depend on it. */
+    /* What messages call the corpus's sources and targets, such as the names of their files; NULL:
+     * "sources" and "targets". */
+    const char *source_name, *target_name;
 } weft_trainer_options;
 
 /* Where a training stands. All of it is kept in checkpoints. */
@@ -187,6 +197,9 @@ WEFT_API weft_status weft_trainer_get_estimate(const weft_trainer_options *optio
 typedef struct weft_trainer weft_trainer;
 /* Trains `params`, which may be new or what weft_params_load read from a checkpoint of the same
  * model: then the training goes on where it stood, with the same bits as if it had never stopped.
+ * WEFT_BAD_ARGUMENT if the checkpoint is of another model, seed, other data or batches than these
+ * (of a checkpoint without hashes of its data, of another number of batches), WEFT_BAD_FILE if what
+ * it says of the training is damaged.
  * `batches` and `params` must outlive the trainer; the options are copied, but for the model. One
  * plan for each shape of batch is made when it is first needed; all share one arena. NULL on
  * failure. */
@@ -210,10 +223,13 @@ WEFT_API bool weft_trainer_judge(weft_trainer *trainer, double nll);
 
 /* Saves everything that training goes on with (weft_params_save). Metadata: "model",
  * "model_options" (all of them), "step", "trained_length" (the tokens of the longest row that it
- * was trained on), "train.state", and what the program has set. */
+ * was trained on), "train.state", "train.data" (the hashes of the batches),
+ * "run" (a hash of what makes checkpoints those of one run: model, seed, accumulate, data), and
+ * what the program has set. */
 WEFT_API weft_status weft_trainer_save(weft_trainer *trainer, const char *path);
 /* Saves what is needed to use the model: its states, averaged ones if there are, and the metadata
- * but for "train.*". */
+ * "model", "model_options", "step", "run", "trained_length", and if the program has set them "recipe" and
+ * "vocabulary". */
 WEFT_API weft_status weft_trainer_save_model(weft_trainer *trainer, const char *path);
 
 /* The mean of the models of several checkpoints, computed in f64: states of training (`opt.`,

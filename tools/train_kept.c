@@ -1,0 +1,223 @@
+/* The checkpoints that a run keeps, and those of others, which it leaves alone: a checkpoint is the
+ * run's if its metadata "run" are (weft_trainer_save). */
+#include "training.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Of a header, as weft_params_load. */
+#define MOST_HEADER ((uint64_t)100 << 20)
+
+static bool no_memory(training *t)
+{
+    return training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
+}
+
+/* The step of "step-N.safetensors"; false if the name is none such. */
+static bool step_of(const char *name, uint64_t *step)
+{
+    char *end, again[64];
+    if (strncmp(name, "step-", 5) != 0) return false;
+    *step = strtoull(name + 5, &end, 10);
+    snprintf(again, sizeof again, "step-%" PRIu64 ".safetensors", *step);
+    return !strcmp(name, again);
+}
+
+static bool step_path(training *t, char *path, size_t size, uint64_t step)
+{
+    char name[64];
+    snprintf(name, sizeof name, "step-%" PRIu64 ".safetensors", step);
+    return training_path(t, path, size, name);
+}
+
+/* ---- Before a run begins ---- */
+
+/* The checkpoint that is worth naming: the last step, else the first name; "" if there is none. */
+static bool find_checkpoint(training *t, char *name, size_t size, bool *is_step)
+{
+    DIR *folder = opendir(t->r.run_out);
+    uint64_t newest = 0, step = 0;
+    *is_step = false;
+    name[0] = 0;
+    if (!folder) {
+        weft_error_set(&t->error, WEFT_IO, t->r.run_out, "cannot be read: %s", strerror(errno));
+        return false;
+    }
+    for (const struct dirent *e = readdir(folder); e; e = readdir(folder)) {
+        if (!tool_ends_with(e->d_name, ".safetensors")) continue;
+        bool kept = step_of(e->d_name, &step);
+        bool better = kept ? !*is_step || step > newest
+                           : !*is_step && (!name[0] || strcmp(e->d_name, name) < 0);
+        if (!better) continue;
+        snprintf(name, size, "%s", e->d_name);
+        *is_step = kept;
+        newest = step;
+    }
+    closedir(folder);
+    return true;
+}
+
+/* Whether the folder has a file of that name that holds something. */
+static bool holds(training *t, const char *name)
+{
+    char path[4096];
+    struct stat info;
+    return training_path(t, path, sizeof path, name) && stat(path, &info) == 0 && info.st_size > 0;
+}
+
+bool training_may_begin(training *t)
+{
+    char name[256];
+    bool is_step;
+    if (!find_checkpoint(t, name, sizeof name, &is_step)) return false;
+    if (name[0]) {
+        weft_error_set(&t->error, WEFT_BAD_ARGUMENT, t->r.run_out,
+                       "%s is there without model.safetensors: %s%s%sanother --out leaves the "
+                       "folder as it is",
+                       name, is_step ? "to go on from it, `cp " : "", is_step ? name : "",
+                       is_step ? " model.safetensors` there and --resume; " : "");
+        return false;
+    }
+    if (holds(t, "metrics.jsonl"))
+        return training_fail(t, WEFT_BAD_ARGUMENT, t->r.run_out,
+                             "metrics.jsonl is of a run whose model.safetensors is gone: another "
+                             "--out leaves the folder as it is");
+    /* A run that ended before its first checkpoint leaves its recipe, and a vocabulary that it
+     * makes again (or else put_vocabulary refuses). */
+    if (!t->resume && holds(t, "recipe.json"))
+        return training_fail(t, WEFT_BAD_ARGUMENT, t->r.run_out,
+                             "recipe.json is there already: --resume begins the run again, another "
+                             "--out leaves the folder as it is");
+    return true;
+}
+
+/* ---- Those of the run ---- */
+
+/* The metadata of a safetensors file without its tensors; NULL if it is none. */
+static cJSON *read_metadata(const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    unsigned char prefix[8];
+    uint64_t length = 0;
+    bool good = file && fread(prefix, 1, 8, file) == 8;
+    for (int i = 0; good && i < 8; i++) length |= (uint64_t)prefix[i] << (8 * i);
+    char *text = good && length <= MOST_HEADER ? malloc(length + 1) : NULL;
+    good = text && fread(text, 1, length, file) == length;
+    if (text) text[good ? length : 0] = 0;
+    cJSON *json = good ? tool_parse_json(text, length, NULL) : NULL;
+    cJSON *metadata = cJSON_DetachItemFromObjectCaseSensitive(json, "__metadata__");
+    cJSON_Delete(json);
+    free(text);
+    if (file) fclose(file);
+    return metadata;
+}
+
+/* Whether metadata of a checkpoint say of `key` what those say that the run is resumed from; or
+ * both nothing. */
+static bool agrees(const training *t, const cJSON *metadata, const char *key)
+{
+    const char *ours = weft_params_meta(t->params, key);
+    const char *its = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(metadata, key));
+    return ours && its ? !strcmp(ours, its) : !ours && !its;
+}
+
+/* Checkpoints of older versions do not say of which run they are: then model and options count. */
+static bool is_ours(const training *t, const char *path)
+{
+    cJSON *metadata = read_metadata(path);
+    bool ours = metadata && agrees(t, metadata, "run") && agrees(t, metadata, "model") &&
+                (weft_params_meta(t->params, "run") || agrees(t, metadata, "model_options"));
+    cJSON_Delete(metadata);
+    return ours;
+}
+
+static bool add_kept(training *t, uint64_t step)
+{
+    uint64_t *grown = realloc(t->kept, (t->n_kept + 1) * sizeof *grown);
+    if (!grown) return no_memory(t);
+    t->kept = grown;
+    size_t at = t->n_kept++;
+    for (; at && grown[at - 1] > step; at--) grown[at] = grown[at - 1];
+    grown[at] = step;
+    return true;
+}
+
+static bool is_kept(const training *t, uint64_t step)
+{
+    for (size_t i = 0; i < t->n_kept; i++)
+        if (t->kept[i] == step) return true;
+    return false;
+}
+
+static bool refuse(training *t, const char *path)
+{
+    return training_fail(t, WEFT_BAD_ARGUMENT, path,
+                         "is of another run than model.safetensors: move it away, or it would be "
+                         "overwritten");
+}
+
+static bool take_kept(training *t, uint64_t step, uint64_t now)
+{
+    char path[4096];
+    if (!step_path(t, path, sizeof path, step)) return false;
+    if (is_ours(t, path)) return add_kept(t, step);
+    /* One of an earlier step is in nobody's way. */
+    return step <= now || refuse(t, path);
+}
+
+static bool best_is_ours(training *t)
+{
+    char path[4096];
+    if (!t->valid || !holds(t, "best.safetensors")) return true;
+    if (!training_path(t, path, sizeof path, "best.safetensors")) return false;
+    cJSON *metadata = read_metadata(path);
+    bool ours = !weft_params_meta(t->params, "run") ||
+                !cJSON_GetObjectItemCaseSensitive(metadata, "run") || agrees(t, metadata, "run");
+    cJSON_Delete(metadata);
+    return ours || refuse(t, path);
+}
+
+bool training_find_kept(training *t)
+{
+    uint64_t step, now = weft_trainer_get_state(t->trainer).step;
+    if (!t->resume) return true;
+    DIR *folder = opendir(t->r.run_out);
+    bool good = best_is_ours(t);
+    for (const struct dirent *e = folder ? readdir(folder) : NULL; e && good; e = readdir(folder))
+        if (step_of(e->d_name, &step)) good = take_kept(t, step, now);
+    if (folder) closedir(folder);
+    return good;
+}
+
+/* Removes entry `at` of the list and its file. */
+static void remove_kept(training *t, size_t at)
+{
+    char path[4096];
+    if (step_path(t, path, sizeof path, t->kept[at])) unlink(path);
+    memmove(t->kept + at, t->kept + at + 1, (t->n_kept - at - 1) * sizeof *t->kept);
+    t->n_kept--;
+}
+
+void training_go_back(training *t, uint64_t step)
+{
+    while (t->n_kept && t->kept[t->n_kept - 1] > step) remove_kept(t, t->n_kept - 1);
+}
+
+bool training_keep(training *t, uint64_t step)
+{
+    char path[4096];
+    if (is_kept(t, step)) return true;
+    if (!step_path(t, path, sizeof path, step)) return false;
+    if (access(path, F_OK) == 0) return refuse(t, path);
+    /* A second name; where links cannot be had, a second file. */
+    if (link(t->model_path, path) != 0 && weft_params_save(t->params, path, &t->error) != WEFT_OK)
+        return false;
+    if (!add_kept(t, step)) return false;
+    while (t->n_kept > (size_t)t->r.run_keep) remove_kept(t, 0);
+    return true;
+}
