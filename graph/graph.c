@@ -7,12 +7,21 @@
 static const weft_error no_graph_error = {WEFT_BAD_ARGUMENT, "graph",
                                           "the graph is NULL: memory was out, or none was given"};
 
+/* A tag that no graph had before, but for the 2^32nd; never 0, which is that of no value. */
+static uint32_t new_tag(void)
+{
+    static atomic_uint last;
+    uint32_t tag;
+    do tag = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
+    while (tag == 0);
+    return tag;
+}
+
 weft_graph *weft_graph_new(void)
 {
     weft_graph *graph = calloc(1, sizeof *graph);
     if (!graph) return NULL;
-    /* A tag that other living graphs do not have; never 0. */
-    graph->tag = (uint32_t)((uintptr_t)graph >> 4) | 0x80000000u;
+    graph->tag = new_tag();
     graph->n_values = 1;
     return graph;
 }

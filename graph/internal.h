@@ -5,6 +5,7 @@
 #include <weft/op.h>
 
 #include <stdarg.h>
+#include <stdatomic.h>
 
 /* ---- Arena: memory that lives as long as its owner (arena.c) ----------------------------------
  */

@@ -99,6 +99,23 @@ static void test_bad_input(void)
     CU_ASSERT_EQUAL(weft_run(NULL), WEFT_BAD_ARGUMENT);
 }
 
+/* A graph takes no value of one that was freed, wherever in memory it lies itself. */
+static void test_stale_values(void)
+{
+    int refused = 0;
+    for (int i = 0; i < 200; i++) {
+        weft_graph *g = weft_graph_new();
+        weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(2));
+        weft_graph_free(g);
+        g = weft_graph_new();
+        weft_input(g, "y", WEFT_F32, WEFT_SHAPE(2));
+        weft_add(g, x, x);
+        refused += strstr(weft_graph_error(g)->message, "another graph") != NULL;
+        weft_graph_free(g);
+    }
+    CU_ASSERT_EQUAL(refused, 200);
+}
+
 /* Axes outside [-rank, rank) are refused by every builder that takes one. */
 static void test_bad_axes(void)
 {
@@ -288,6 +305,7 @@ void graph_tests(void)
     CU_add_test(suite, "names, scopes, shared parameters", test_names);
     CU_add_test(suite, "errors are sticky", test_sticky);
     CU_add_test(suite, "bad input", test_bad_input);
+    CU_add_test(suite, "values of a freed graph", test_stale_values);
     CU_add_test(suite, "axes out of range", test_bad_axes);
     CU_add_test(suite, "feed, run, fetch", test_session);
     CU_add_test(suite, "updates come after readers", test_update_order);

@@ -134,7 +134,9 @@ WEFT_API weft_tensor weft_tensor_dense(void *data, weft_dtype dtype, weft_shape 
 
 typedef struct weft_graph weft_graph;
 
-/* A value of a graph: an id, and the tag of the graph that it belongs to. Pass by value. */
+/* A value of a graph: an id, and the tag of the graph that it belongs to. Pass by value. Tags are
+ * counted up in a process, so that a value of a freed graph is refused by later ones; after 2^32
+ * graphs (each plan makes about five) they repeat. */
 typedef struct weft_value {
     uint32_t id;
     uint32_t graph;
