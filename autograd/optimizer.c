@@ -69,6 +69,25 @@ static weft_value guarded(weft_graph *g, weft_value x, weft_value norm, weft_val
     return weft_require_finite(g, x, watched, weft_is_value(loss) ? 2 : 1);
 }
 
+/* Whether the learning rate is a scalar of the parameters' dtype. */
+static bool is_rate(weft_graph *g, weft_value lr, weft_dtype dtype)
+{
+    char text[128];
+    const char *name = weft_name_of(g, lr);
+    if (weft_graph_status(g) != WEFT_OK) return false;
+    if (!weft_is_value(lr) || weft_value_from_id(g, lr.id).graph != lr.graph)
+        weft_graph_fail_in(g, "weft_train_step", WEFT_BAD_ARGUMENT,
+                           "the learning rate is no value of this graph, expected %s []",
+                           weft_dtype_name(dtype));
+    else if (weft_dtype_of(g, lr) != dtype || weft_rank(g, lr) != 0)
+        weft_graph_fail_in(
+            g, "weft_train_step", weft_rank(g, lr) ? WEFT_BAD_SHAPE : WEFT_BAD_DTYPE,
+            "the learning rate%s%s%s is %s %s, expected %s [] as the parameters are",
+            name[0] ? " \"" : "", name, name[0] ? "\"" : "", weft_dtype_name(weft_dtype_of(g, lr)),
+            weft_shape_text(weft_shape_of(g, lr), text, sizeof text), weft_dtype_name(dtype));
+    return weft_graph_status(g) == WEFT_OK;
+}
+
 static weft_value apply(weft_graph *g, const weft_value *params, const weft_value *grads, size_t n,
                         weft_value loss, weft_value lr, const weft_optimizer *o, weft_value *norm,
                         weft_value *updated, weft_value *updates)
@@ -76,6 +95,7 @@ static weft_value apply(weft_graph *g, const weft_value *params, const weft_valu
     weft_value scale = WEFT_NO_VALUE, t = WEFT_NO_VALUE, total = WEFT_NO_VALUE;
     weft_dtype dtype = weft_dtype_of(g, params[0]);
     size_t n_updates = n;
+    if (!is_rate(g, lr, dtype)) return WEFT_NO_VALUE;
     if (o->max_norm > 0 || o->guard) total = weft_global_norm(g, grads, n);
     if (o->guard) {
         if (!weft_is_value(weft_find(g, "gradient_norm"))) weft_name(g, total, "gradient_norm");
@@ -101,11 +121,12 @@ static weft_value *make_lists(weft_graph *g, const weft_value *params, size_t n,
     if (norm) *norm = WEFT_NO_VALUE;
     if (weft_graph_status(g) != WEFT_OK) return NULL;
     if (!params || !n || !optimizer) {
-        weft_graph_fail(g, WEFT_BAD_ARGUMENT, "a training step: no parameters or no optimiser");
+        weft_graph_fail_in(g, "weft_train_step", WEFT_BAD_ARGUMENT,
+                           "no parameters or no optimiser");
         return NULL;
     }
     weft_value *lists = calloc(2 * n + 1, sizeof *lists);
-    if (!lists) weft_graph_fail(g, WEFT_NO_MEMORY, "a training step: no memory");
+    if (!lists) weft_graph_fail_in(g, "weft_train_step", WEFT_NO_MEMORY, "no memory");
     return lists;
 }
 

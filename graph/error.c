@@ -19,7 +19,7 @@ weft_status weft_error_set(weft_error *error, weft_status status, const char *wh
 {
     if (!error || error->status != WEFT_OK) return status;
     error->status = status;
-    snprintf(error->where, sizeof error->where, "%s", where ? where : "");
+    snprintf(error->where, sizeof error->where, "%s", where && where[0] ? where : "weft");
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(error->message, sizeof error->message, format, arguments);

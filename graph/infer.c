@@ -1,6 +1,8 @@
 /* The common parts of shape rules. */
 #include "internal.h"
 
+#include <string.h>
+
 bool weft_infer_fail(weft_infer *infer, weft_status status, const char *format, ...)
 {
     if (infer->error && infer->error->status == WEFT_OK) {
@@ -13,36 +15,53 @@ bool weft_infer_fail(weft_infer *infer, weft_status status, const char *format, 
     return false;
 }
 
+const char *weft_infer_input(const weft_infer *infer, size_t i, char *buffer, size_t size)
+{
+    const char *word = infer->op->inputs, *name = infer->names ? infer->names[i] : NULL;
+    for (size_t k = 0; word && k < i; k++) word = (word = strchr(word, ' ')) ? word + 1 : NULL;
+    char number[32];
+    if (!word) snprintf(number, sizeof number, "input %zu", i);
+    snprintf(buffer, size, "%.*s%s%s%s", word ? (int)strcspn(word, " ") : (int)sizeof number,
+             word ? word : number, name ? " \"" : "", name ? name : "", name ? "\"" : "");
+    return buffer;
+}
+
 bool weft_infer_same_dtype(weft_infer *infer, size_t i, size_t j)
 {
-    weft_dtype a = infer->in[i].dtype, b = infer->in[j].dtype;
-    return a == b || weft_infer_fail(infer, WEFT_BAD_DTYPE,
-                                     "inputs %zu and %zu must have one dtype, got %s and %s", i, j,
-                                     weft_dtype_name(a), weft_dtype_name(b));
+    char a[128], b[128];
+    weft_dtype wanted = infer->in[i].dtype, got = infer->in[j].dtype;
+    return wanted == got ||
+           weft_infer_fail(infer, WEFT_BAD_DTYPE, "%s must be %s like %s, got %s",
+                           weft_infer_input(infer, j, b, sizeof b), weft_dtype_name(wanted),
+                           weft_infer_input(infer, i, a, sizeof a), weft_dtype_name(got));
 }
 
 bool weft_infer_float(weft_infer *infer, size_t i)
 {
+    char name[128];
     weft_dtype d = infer->in[i].dtype;
     return weft_dtype_is_float(d) ||
-           weft_infer_fail(infer, WEFT_BAD_DTYPE, "input %zu must be f32 or f64, got %s", i,
-                           weft_dtype_name(d));
+           weft_infer_fail(infer, WEFT_BAD_DTYPE, "%s must be f32 or f64, got %s",
+                           weft_infer_input(infer, i, name, sizeof name), weft_dtype_name(d));
 }
 
 bool weft_infer_dtype(weft_infer *infer, size_t i, weft_dtype dtype)
 {
+    char name[128];
     weft_dtype d = infer->in[i].dtype;
-    return d == dtype || weft_infer_fail(infer, WEFT_BAD_DTYPE, "input %zu must be %s, got %s", i,
+    return d == dtype || weft_infer_fail(infer, WEFT_BAD_DTYPE, "%s must be %s, got %s",
+                                         weft_infer_input(infer, i, name, sizeof name),
                                          weft_dtype_name(dtype), weft_dtype_name(d));
 }
 
 bool weft_infer_min_rank(weft_infer *infer, size_t i, int rank)
 {
-    char text[128];
+    char name[128], text[128];
     weft_shape shape = infer->in[i].shape;
     return shape.rank >= rank ||
-           weft_infer_fail(infer, WEFT_BAD_SHAPE, "input %zu needs rank %d or more, got %s", i,
-                           rank, weft_shape_text(shape, text, sizeof text));
+           weft_infer_fail(infer, WEFT_BAD_SHAPE, "%s needs rank %d or more, got %s",
+                           weft_infer_input(infer, i, name, sizeof name), rank,
+                           weft_shape_text(shape, text, sizeof text));
 }
 
 bool weft_infer_axis(weft_infer *infer, int rank, int axis, int *out)

@@ -55,6 +55,7 @@ struct weft_graph {
     uint32_t *names; /* hash table of value ids by name, 0 where empty */
     size_t n_names, name_capacity;
     weft_type *types; /* room for the inputs of one node */
+    const char **type_names;
     size_t type_capacity;
     char scope[SCOPE_BYTES];
     uint16_t scope_lengths[SCOPE_DEPTH]; /* what each pop goes back to */
@@ -106,8 +107,11 @@ static inline unsigned node_rows(const node_record *node)
 
 /* Takes over a scope, as text, for the nodes that follow. */
 void graph_set_scope(weft_graph *graph, const char *scope);
-/* Names a value by its full name; fails if another value has it. */
-bool graph_name_value(weft_graph *graph, uint32_t id, const char *full_name);
+/* Writes a name with the scope in front of it; false, with the graph's error, if it is none. */
+bool graph_full_name(weft_graph *graph, const char *name, const char *function, char *buffer,
+                     size_t size);
+/* Names a value by its full name, for `function`; fails if another value has it. */
+bool graph_name_value(weft_graph *graph, uint32_t id, const char *full_name, const char *function);
 /* "scope/op" for messages and pictures. */
 const char *graph_node_where(const weft_graph *graph, size_t node, char *buffer, size_t size);
 weft_value graph_value(const weft_graph *graph, uint32_t id);

@@ -46,8 +46,8 @@ static bool visit_expand(rewrite *r, const node_record *node, weft_value *out)
         if (!graph_owns(r->dst, out[i]) ||
             !weft_shape_equal(weft_shape_of(r->dst, out[i]), old->type.shape) ||
             weft_dtype_of(r->dst, out[i]) != old->type.dtype)
-            weft_graph_fail(r->dst, WEFT_INTERNAL, "the expansion of %s has another type",
-                            op->name);
+            weft_graph_fail_in(r->dst, op->name, WEFT_INTERNAL,
+                               "the expansion has another type than the op");
     }
     return true;
 }
@@ -185,7 +185,7 @@ static void rewrite_nodes(rewrite *r, const pass *p, const uint8_t *alive)
             const value_record *old = &r->src->values[node->first_out + i];
             r->map[node->first_out + i] = out[i].id;
             if (old->name && out[i].id && !r->dst->values[out[i].id].name)
-                graph_name_value(r->dst, out[i].id, old->name);
+                graph_name_value(r->dst, out[i].id, old->name, "weft_plan_new");
         }
     }
 }

@@ -430,13 +430,14 @@ static bool check_targets(const weft_graph *graph, const weft_value *targets, si
         return false;
     }
     if (!targets || !count) {
-        weft_error_set(error, WEFT_BAD_ARGUMENT, "plan", "there are no targets");
+        weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_plan_new",
+                       "there are no targets, expected at least one value to compute");
         return false;
     }
     for (size_t i = 0; i < count; i++)
         if (!graph_owns(graph, targets[i])) {
-            weft_error_set(error, WEFT_BAD_ARGUMENT, "plan", "target %zu is no value of this graph",
-                           i);
+            weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_plan_new",
+                           "target %zu is no value of this graph", i);
             return false;
         }
     return true;

@@ -132,7 +132,7 @@ static bool take_arena(weft_session *s, const weft_session_options *o, weft_erro
     if (o->arena) {
         s->arena = o->arena;
         if (o->arena_bytes >= bytes && (uintptr_t)o->arena % 64 == 0) return true;
-        weft_error_set(error, WEFT_BAD_ARGUMENT, "session",
+        weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_session_new",
                        "the arena given has %zu bytes at %p; the plan needs %zu, 64-byte aligned",
                        o->arena_bytes, o->arena, bytes);
         return false;
@@ -140,8 +140,8 @@ static bool take_arena(weft_session *s, const weft_session_options *o, weft_erro
     s->owns_arena = true;
     s->arena = weft_alloc(bytes);
     if (!s->arena) {
-        weft_error_set(error, WEFT_NO_MEMORY, "session", "no memory for an arena of %zu bytes",
-                       bytes);
+        weft_error_set(error, WEFT_NO_MEMORY, "weft_session_new",
+                       "no memory for an arena of %zu bytes", bytes);
         return false;
     }
     return true;
@@ -162,7 +162,7 @@ static bool take_workspace(weft_session *s, const weft_session_options *o, weft_
     if (o->workspace) {
         s->workspace = s->run.workspace = o->workspace;
         if (o->workspace_bytes >= bytes && (uintptr_t)o->workspace % 64 == 0) return true;
-        weft_error_set(error, WEFT_BAD_ARGUMENT, "session",
+        weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_session_new",
                        "the workspace given has %zu bytes at %p; %d threads need %zu, 64-byte "
                        "aligned",
                        o->workspace_bytes, o->workspace, s->threads, bytes);
@@ -172,8 +172,8 @@ static bool take_workspace(weft_session *s, const weft_session_options *o, weft_
     s->workspace = weft_alloc(bytes);
     s->run.workspace = s->workspace;
     if (s->workspace) return true;
-    weft_error_set(error, WEFT_NO_MEMORY, "session", "no memory for %d workspaces of %zu bytes",
-                   s->threads, each);
+    weft_error_set(error, WEFT_NO_MEMORY, "weft_session_new",
+                   "no memory for %d workspaces of %zu bytes", s->threads, each);
     return false;
 }
 
@@ -193,7 +193,8 @@ weft_session *weft_session_new(const weft_plan *plan, weft_params *params,
     const weft_session_options *o = options ? options : &defaults;
     if (error) memset(error, 0, sizeof *error);
     if (!plan || o->threads < 0) {
-        weft_error_set(error, WEFT_BAD_ARGUMENT, "session", "the plan is NULL or threads < 0");
+        weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_session_new",
+                       plan ? "%d threads, expected 0 or more" : "the plan is NULL", o->threads);
         return NULL;
     }
     weft_session *s = calloc(1, sizeof *s);
@@ -212,7 +213,7 @@ weft_session *weft_session_new(const weft_plan *plan, weft_params *params,
         good = s->tensors && s->calls && s->claimed;
     }
     if (!good)
-        weft_error_set(error, WEFT_NO_MEMORY, "session", "no memory for the session");
+        weft_error_set(error, WEFT_NO_MEMORY, "weft_session_new", "no memory for the session");
     else
         good = take_arena(s, o, error) && take_workspace(s, o, error) && bind_operands(s, error);
     if (good) return s;

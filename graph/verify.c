@@ -23,7 +23,7 @@ static const char *check_node(const weft_graph *graph, size_t index, weft_type *
     }
     weft_type out[WEFT_MAX_OUTPUTS] = {{0}};
     weft_error ignored = {0};
-    weft_infer infer = {op, node->attr, node->n_in, op->n_out, types, out, &ignored};
+    weft_infer infer = {op, node->attr, node->n_in, op->n_out, types, out, &ignored, NULL};
     if (!op->infer(&infer)) return "its shape rule fails";
     for (size_t i = 0; i < op->n_out; i++) {
         const value_record *value = &graph->values[node->first_out + i];

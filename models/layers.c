@@ -62,7 +62,8 @@ static weft_value activate(weft_graph *g, weft_value x, weft_activation activati
     case WEFT_TANH:
         return weft_tanh(g, x);
     }
-    weft_graph_fail(g, WEFT_BAD_ARGUMENT, "%d is no activation", (int)activation);
+    weft_graph_fail_in(g, "weft_layer_feed_forward", WEFT_BAD_ARGUMENT, "%d is no weft_activation",
+                       (int)activation);
     return WEFT_NO_VALUE;
 }
 
@@ -92,10 +93,10 @@ static double *new_table(weft_graph *g, const char *layer, int64_t rows, int64_t
 {
     double *table = NULL;
     if (rows < 0 || columns < 1 || rows > INT32_MAX / columns)
-        weft_graph_fail(g, WEFT_BAD_ARGUMENT, "%s: no table of [%lld, %lld]", layer,
-                        (long long)rows, (long long)columns);
+        weft_graph_fail_in(g, layer, WEFT_BAD_ARGUMENT, "no table of %lld positions of width %lld",
+                           (long long)rows, (long long)columns);
     else if (!(table = malloc((size_t)(rows * columns + 1) * sizeof *table)))
-        weft_graph_fail(g, WEFT_NO_MEMORY, "%s: no memory", layer);
+        weft_graph_fail_in(g, layer, WEFT_NO_MEMORY, "no memory");
     return table;
 }
 
@@ -110,11 +111,11 @@ weft_value weft_layer_sinusoids(weft_graph *graph, weft_dtype dtype, int64_t len
                                 int64_t features)
 {
     if (features < 2 || features % 2) {
-        weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "sinusoids: the width must be even, got %lld",
-                        (long long)features);
+        weft_graph_fail_in(graph, "weft_layer_sinusoids", WEFT_BAD_ARGUMENT,
+                           "the width must be even and above 0, got %lld", (long long)features);
         return WEFT_NO_VALUE;
     }
-    double *table = new_table(graph, "sinusoids", length, features);
+    double *table = new_table(graph, "weft_layer_sinusoids", length, features);
     if (!table) return WEFT_NO_VALUE;
     for (int64_t at = 0; at < length; at++)
         for (int64_t i = 0; i < features; i += 2) {
@@ -129,9 +130,9 @@ weft_value weft_layer_positions(weft_graph *graph, const char *name, weft_dtype 
                                 int64_t length, int64_t most, int64_t features)
 {
     if (length > most) {
-        weft_graph_fail(graph, WEFT_BAD_SHAPE,
-                        "positions \"%s\": a length of %lld, a table of %lld", name,
-                        (long long)length, (long long)most);
+        weft_graph_fail_in(graph, "weft_layer_positions", WEFT_BAD_SHAPE,
+                           "\"%s\": a length of %lld, but a table of %lld positions", name,
+                           (long long)length, (long long)most);
         return WEFT_NO_VALUE;
     }
     weft_init init = {WEFT_INIT_NORMAL, 0, 0.02};
@@ -155,12 +156,15 @@ static bool angles(weft_graph *g, weft_value x, double base, int64_t length, wef
 {
     int64_t width = weft_dim(g, x, -1), half = width / 2;
     if (weft_rank(g, x) != 4 || width % 2 || !(base > 0)) {
-        weft_graph_fail(g, WEFT_BAD_SHAPE,
-                        "rotary: x must be [batch, length, heads, an even width] and the base > 0");
+        char text[128];
+        weft_graph_fail_in(g, "weft_layer_rotary", WEFT_BAD_SHAPE,
+                           "x must be [batch, length, heads, an even width] and the base above 0, "
+                           "got %s and %g",
+                           weft_shape_text(weft_shape_of(g, x), text, sizeof text), base);
         return false;
     }
-    double *cosines = new_table(g, "rotary", length, half), *sines = NULL;
-    if (cosines) sines = new_table(g, "rotary", length, half);
+    double *cosines = new_table(g, "weft_layer_rotary", length, half), *sines = NULL;
+    if (cosines) sines = new_table(g, "weft_layer_rotary", length, half);
     if (!sines) {
         free(cosines);
         return false;

@@ -134,8 +134,8 @@ static void add_training(weft_trainer *t, planned *p)
     lists l = {.n = weft_graph_params(g, NULL, 0)};
     l.params = calloc(4 * l.n + 2, sizeof *l.params);
     if (!l.params || !l.n) {
-        weft_graph_fail(g, l.params ? WEFT_BAD_ARGUMENT : WEFT_NO_MEMORY, "%s",
-                        l.params ? "the model has no parameters" : "no memory");
+        weft_graph_fail_in(g, "trainer", l.params ? WEFT_BAD_ARGUMENT : WEFT_NO_MEMORY, "%s",
+                           l.params ? "the model has no parameters" : "no memory");
         free(l.params);
         return;
     }
@@ -730,8 +730,11 @@ weft_status weft_trainer_evaluate(weft_trainer *trainer, weft_batches *batches, 
     weft_trainer *t = trainer;
     double mean = NAN;
     size_t n = 0;
-    if (!t || !batches || !nll) return WEFT_BAD_ARGUMENT;
+    if (!t) return WEFT_BAD_ARGUMENT;
     memset(&t->error, 0, sizeof t->error);
+    if (!batches || !nll)
+        return fail(t, WEFT_BAD_ARGUMENT, "weft_trainer_evaluate",
+                    "the batches or the nll are NULL");
     weft_batches_start(batches, 0);
     weft_status status = evaluate_all(t, batches, most, &mean, &n);
     if (batches == t->batches) weft_batches_start(batches, t->state.epoch);

@@ -293,6 +293,7 @@ const weft_op weft_op_cross_entropy = {
     .name = "cross_entropy",
     .doc = "loss = mean (or sum) over counted rows of lse - (1-e) logits[target] - e/C sum logits; "
            "also gives lse = ln sum e^logits of each row.",
+    .inputs = "logits targets",
     .min_in = 2,
     .max_in = 2,
     .n_out = 2,
@@ -314,6 +315,7 @@ const weft_op weft_op_cross_entropy_grad = {
     .doc =
         "dlogits = dloss / count (e^(logits - lse) - (1-e) onehot(target) - e/C) on counted rows, "
         "0 on the others: cross_entropy backward.",
+    .inputs = "logits targets lse dloss",
     .min_in = 4,
     .max_in = 4,
     .n_out = 1,

@@ -292,6 +292,7 @@ const weft_op weft_op_embedding = {
     .name = "embedding",
     .doc = "y[...] = table[indices[...]]: rows of a table. Rows read at padding_index get no "
            "gradient.",
+    .inputs = "table indices",
     .min_in = 2,
     .max_in = 2,
     .n_out = 1,
@@ -310,6 +311,7 @@ DECLARE_KERNELS(embedding_grad);
 const weft_op weft_op_embedding_grad = {
     .name = "embedding_grad",
     .doc = "dtable[r] = sum of dy[...] where indices[...] = r, in order: embedding backward.",
+    .inputs = "indices dy",
     .min_in = 2,
     .max_in = 2,
     .n_out = 1,
@@ -412,6 +414,7 @@ DECLARE_ANY_KERNELS(gather);
 const weft_op weft_op_gather = {
     .name = "gather",
     .doc = "y[.., i, ..] = x[.., indices[.., i, ..], ..] along an axis.",
+    .inputs = "x indices",
     .min_in = 2,
     .max_in = 2,
     .n_out = 1,
@@ -429,6 +432,7 @@ const weft_op weft_op_scatter_add = {
     .name = "scatter_add",
     .doc =
         "y = x, then y[.., indices[.., i, ..], ..] += updates[.., i, ..] along an axis, in order.",
+    .inputs = "x indices updates",
     .min_in = 3,
     .max_in = 3,
     .n_out = 1,
@@ -499,6 +503,7 @@ extern const weft_op weft_op_one_hot;
 const weft_op weft_op_one_hot = {
     .name = "one_hot",
     .doc = "y[..., c] = 1 if indices[...] = c, else 0; a row of zeros for an index outside.",
+    .inputs = "indices",
     .min_in = 1,
     .max_in = 1,
     .n_out = 1,

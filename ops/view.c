@@ -146,8 +146,8 @@ weft_value weft_expand_dims(weft_graph *graph, weft_value x, int axis)
     weft_shape s = weft_shape_of(graph, x), r = {s.rank + 1, {0}};
     if (axis < 0) axis += r.rank;
     if (axis < 0 || axis > s.rank || r.rank > WEFT_MAX_RANK) {
-        weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "expand_dims: no axis %d in rank %d", axis,
-                        r.rank);
+        weft_graph_fail_in(graph, "expand_dims", WEFT_BAD_ARGUMENT, "no axis %d in rank %d", axis,
+                           r.rank);
         return WEFT_NO_VALUE;
     }
     for (int d = 0; d < r.rank; d++) r.dim[d] = d == axis ? 1 : s.dim[d - (d > axis)];
@@ -160,8 +160,8 @@ weft_value weft_squeeze(weft_graph *graph, weft_value x, int axis)
     if (axis < 0) axis += s.rank;
     if (axis < 0 || axis >= s.rank || s.dim[axis] != 1) {
         char text[128];
-        weft_graph_fail(graph, WEFT_BAD_SHAPE, "squeeze: axis %d of %s is not of size 1", axis,
-                        weft_shape_text(s, text, sizeof text));
+        weft_graph_fail_in(graph, "squeeze", WEFT_BAD_SHAPE, "axis %d of %s is not of size 1", axis,
+                           weft_shape_text(s, text, sizeof text));
         return WEFT_NO_VALUE;
     }
     for (int d = 0; d < r.rank; d++) r.dim[d] = s.dim[d + (d >= axis)];
@@ -232,8 +232,8 @@ weft_value weft_transpose(weft_graph *graph, weft_value x, int axis_a, int axis_
     if (axis_a < 0) axis_a += order.count;
     if (axis_b < 0) axis_b += order.count;
     if (axis_a < 0 || axis_a >= order.count || axis_b < 0 || axis_b >= order.count) {
-        weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "transpose: an axis is outside rank %d",
-                        order.count);
+        weft_graph_fail_in(graph, "transpose", WEFT_BAD_ARGUMENT, "an axis is outside rank %d",
+                           order.count);
         return WEFT_NO_VALUE;
     }
     for (int i = 0; i < order.count; i++)

@@ -133,7 +133,7 @@ static weft_status build_step(built_model *m)
     size_t n = weft_graph_params(g, NULL, 0);
     weft_value *params = calloc(n + 1, sizeof *params);
     if (!params) {
-        weft_graph_fail(g, WEFT_NO_MEMORY, "no memory");
+        weft_graph_fail_in(g, "model", WEFT_NO_MEMORY, "no memory");
         return WEFT_NO_MEMORY;
     }
     weft_graph_params(g, params, n);

@@ -59,15 +59,17 @@ typedef enum weft_status {
 /* The status's text, one of WEFT_STATUS_MAP; "unknown status" for any other number. */
 WEFT_API const char *weft_status_text(weft_status status);
 
-/* What went wrong, and where. `where` names the node by scope and op, the file, or the function;
- * `message` is one line without newline that says what was found and what was expected. */
+/* What went wrong, and where. `where` names the node by scope and op, the file, or the function,
+ * and is never empty; `message` is one line without newline that says what was found and what was
+ * expected. */
 typedef struct weft_error {
     weft_status status;
     char where[128];
     char message[384];
 } weft_error;
 
-/* Fills *error (which may be NULL) if it holds no error yet; returns `status`. */
+/* Fills *error (which may be NULL) if it holds no error yet; returns `status`. An empty or NULL
+ * `where` becomes "weft". */
 WEFT_API weft_status weft_error_set(weft_error *error, weft_status status, const char *where,
                                     const char *format, ...) WEFT_PRINTF(4, 5);
 
@@ -157,9 +159,13 @@ WEFT_API void weft_graph_free(weft_graph *graph);
  * lives as long as the graph; a NULL graph gives a record that says so. */
 WEFT_API const weft_error *weft_graph_error(const weft_graph *graph);
 WEFT_API weft_status weft_graph_status(const weft_graph *graph);
-/* Records an error of the caller's own (a layer that refuses its options); the first one stays. */
+/* Records an error of the caller's own (a layer that refuses its options); the first one stays.
+ * `where` becomes the name scope, or "graph" outside of all. */
 WEFT_API void weft_graph_fail(weft_graph *graph, weft_status status, const char *format, ...)
     WEFT_PRINTF(3, 4);
+/* The same of a named function or layer: `where` becomes "SCOPE/NAME", or NAME outside of all. */
+WEFT_API void weft_graph_fail_in(weft_graph *graph, const char *name, weft_status status,
+                                 const char *format, ...) WEFT_PRINTF(4, 5);
 
 /* Name scopes: names given inside "enc", "0" read `enc.0.NAME`. They appear in errors, DOT,
  * profiles and parameter files alike. The format is printf's. */

@@ -36,11 +36,16 @@ typedef struct weft_infer {
     const weft_type *in;
     weft_type *out;
     weft_error *error;
+    const char *const
+        *names; /* of the inputs' values, NULL for one without; NULL if all have none */
 } weft_infer;
 
 /* Sets the message (the caller adds where); returns false, for `return weft_infer_fail(...)`. */
 WEFT_API bool weft_infer_fail(weft_infer *infer, weft_status status, const char *format, ...)
     WEFT_PRINTF(3, 4);
+/* Writes what messages call input i, and returns `buffer`: the op's word for it or its number, and
+ * the name of the value: `lr "schedule.rate"`, `input 2`. */
+WEFT_API const char *weft_infer_input(const weft_infer *infer, size_t i, char *buffer, size_t size);
 /* Common parts of shape rules: each returns true or fails with a message that names both. */
 WEFT_API bool weft_infer_same_dtype(weft_infer *infer, size_t i, size_t j);
 WEFT_API bool weft_infer_float(weft_infer *infer, size_t i);
@@ -190,6 +195,7 @@ struct weft_op {
     const char *name;
     const char *doc;               /* one paragraph with the formula */
     uint8_t min_in, max_in, n_out; /* max_in WEFT_VARIADIC: no upper limit */
+    const char *inputs;            /* what they are, for messages: "param grad lr"; may be NULL */
     size_t attr_size;
     const weft_attr_field *attrs; /* ends with a NULL name; may be NULL */
 
