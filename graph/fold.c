@@ -33,9 +33,7 @@ static bool may_fold(const weft_graph *g, const weft_op *op, const weft_value *i
                      const weft_type *out)
 {
     size_t bytes_in = 0, bytes_out = 0;
-    if (!op_has_kernel(op) || op->alias || op->random || op->updates ||
-        n_in + op->n_out > MOST_OPERANDS)
-        return false;
+    if (op->alias || op->random || op->updates || n_in + op->n_out > MOST_OPERANDS) return false;
     for (size_t i = 0; i < n_in; i++) {
         if (!graph_owns(g, in[i]) || !is_constant(g, in[i].id, op)) return false;
         bytes_in += type_bytes(&g->values[in[i].id].type);

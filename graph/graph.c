@@ -297,6 +297,11 @@ weft_dtype graph_key_dtype(const weft_graph *graph, const node_record *node)
     return graph->values[id].type.dtype;
 }
 
+bool graph_node_runs(const weft_graph *graph, const node_record *node)
+{
+    return !node->op->alias && op_has_kernel(node->op, graph_key_dtype(graph, node));
+}
+
 uint64_t weft_random_key(weft_graph *graph)
 {
     return graph ? ++graph->random_keys * 0x9E3779B97F4A7C15u : 0;
@@ -406,7 +411,11 @@ static bool run_infer(weft_graph *graph, const weft_op *op, const void *attr,
                            i, weft_shape_text(out[i].shape, text, sizeof text), WEFT_MAX_RANK);
         return false;
     }
-    return true;
+    char text[160];
+    const weft_dtype key = op->key_output || !count ? out[0].dtype : graph->types[0].dtype;
+    weft_status status = op_check_dtype(op, key, text, sizeof text);
+    if (status != WEFT_OK) weft_graph_fail_in(graph, op->name, status, "%s", text);
+    return status == WEFT_OK;
 }
 
 /* Layout, root and version of a new output. */
@@ -431,10 +440,14 @@ static void place_output(weft_graph *graph, const node_record *node, size_t inde
 weft_value weft_apply(weft_graph *graph, const weft_op *op, const void *attr,
                       const weft_value *inputs, size_t count, weft_value *outputs)
 {
-    for (size_t i = 0; outputs && op && i < op->n_out; i++) outputs[i] = WEFT_NO_VALUE;
+    for (size_t i = 0; outputs && op && i < op->n_out && i < WEFT_MAX_OUTPUTS; i++)
+        outputs[i] = WEFT_NO_VALUE;
     if (!graph || graph->error.status != WEFT_OK) return WEFT_NO_VALUE;
-    if (!op || !op->infer || !op->name || op->n_out < 1 || op->n_out > WEFT_MAX_OUTPUTS) {
-        weft_graph_fail_in(graph, "weft_apply", WEFT_BAD_ARGUMENT, "not a complete op descriptor");
+    char wrong[256];
+    weft_status status = op_check(op, wrong, sizeof wrong);
+    if (status != WEFT_OK) {
+        weft_graph_fail_in(graph, op && op->name && op->name[0] ? op->name : "weft_apply", status,
+                           "%s", wrong);
         return WEFT_NO_VALUE;
     }
     if (!check_inputs(graph, op, inputs, count)) return WEFT_NO_VALUE;

@@ -83,12 +83,26 @@ typedef struct weft_constant_attr {
     const void *data; /* in the graph's arena */
 } weft_constant_attr;
 
-static inline bool op_has_kernel(const weft_op *op)
-{
-    for (int d = 0; d < WEFT_DTYPES; d++)
-        if (op->kernel[WEFT_ISA_BASE][d]) return true;
-    return false;
-}
+/* ---- Descriptors (descriptor.c) ---------------------------------------------------------------
+ */
+
+/* What is wrong with a descriptor, in `text`; WEFT_OK if nothing is. */
+weft_status op_check(const weft_op *op, char *text, size_t size);
+/* Whether a node can be computed whose kernel this dtype chooses: by a kernel of any instruction
+ * set, or by an expansion. Likewise. */
+weft_status op_check_dtype(const weft_op *op, weft_dtype dtype, char *text, size_t size);
+/* Whether there is a kernel for the dtype in any instruction set. */
+bool op_has_kernel(const weft_op *op, weft_dtype dtype);
+/* An input, a state or a constant. */
+bool op_is_leaf(const weft_op *op);
+
+/* The first failing step of a run, in order of the schedule; see weft_call_fail. */
+#define NO_FAULT UINT32_MAX
+typedef struct fault {
+    atomic_flag lock;
+    atomic_uint step;
+    int64_t index, limit; /* limit -1: input `index` is not finite */
+} fault;
 
 /* Before each thread's workspace; see weft_call_note. */
 #define NOTE_BYTES 64
@@ -118,6 +132,8 @@ weft_value graph_value(const weft_graph *graph, uint32_t id);
 bool graph_owns(const weft_graph *graph, weft_value value);
 /* The dtype that chooses a node's kernel. */
 weft_dtype graph_key_dtype(const weft_graph *graph, const node_record *node);
+/* Whether the node runs a kernel: others are leaves, views, groups, or expand into other nodes. */
+bool graph_node_runs(const weft_graph *graph, const node_record *node);
 weft_layout layout_dense(weft_shape shape);
 /* The value as an operand, without data. */
 weft_tensor graph_tensor(const weft_graph *graph, uint32_t id);

@@ -32,12 +32,17 @@ static void copy_node(rewrite *r, const node_record *node, weft_value *out)
     weft_apply(r->dst, node->op, node->attr, r->in, node->n_in, out);
 }
 
-/* ---- expand: ops without kernels of their own become plainer ones ---- */
+/* ---- expand: ops without kernels of their own, or none for the dtype, become plainer ones ---- */
+
+static bool is_expanded(const weft_graph *graph, const node_record *node)
+{
+    return node->op->expand && !node->op->alias && !graph_node_runs(graph, node);
+}
 
 static bool visit_expand(rewrite *r, const node_record *node, weft_value *out)
 {
     const weft_op *op = node->op;
-    if (!op->expand || op->alias || op_has_kernel(op)) return false;
+    if (!is_expanded(r->src, node)) return false;
     weft_expand expand = {r->dst, node->attr, node->n_in, op->n_out, r->in, out};
     op->expand(&expand);
     for (size_t i = 0; i < op->n_out; i++) {
@@ -54,10 +59,8 @@ static bool visit_expand(rewrite *r, const node_record *node, weft_value *out)
 
 static bool needs_expansion(const weft_graph *graph)
 {
-    for (size_t i = 0; i < graph->n_nodes; i++) {
-        const weft_op *op = graph->nodes[i].op;
-        if (op->expand && !op->alias && !op_has_kernel(op)) return true;
-    }
+    for (size_t i = 0; i < graph->n_nodes; i++)
+        if (is_expanded(graph, &graph->nodes[i])) return true;
     return false;
 }
 

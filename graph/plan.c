@@ -215,11 +215,12 @@ static bool make_steps(planner *p)
             plan->tensors[operand++] = graph_tensor(g, node->first_out + (uint32_t)k);
         step->kernel = weft_op_kernel(node->op, isa, graph_key_dtype(g, node));
         step->stages = node->op->stages ? node->op->stages : 1;
-        if (!step->kernel || step->stages > 2) {
+        if (!step->kernel) {
             char where[256];
             weft_error_set(p->error, WEFT_NO_KERNEL,
-                           graph_node_where(g, step->node, where, sizeof where), "no kernel for %s",
-                           weft_dtype_name(graph_key_dtype(g, node)));
+                           graph_node_where(g, step->node, where, sizeof where),
+                           "no kernel for %s on this processor, or below WEFT_ISA: %s",
+                           weft_dtype_name(graph_key_dtype(g, node)), weft_isa_name(isa));
             return false;
         }
         weft_call call;

@@ -12,15 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NO_FAULT UINT32_MAX
-
-/* The first failing step, in order of the schedule. */
-typedef struct fault {
-    atomic_flag lock;
-    atomic_uint step;
-    int64_t index, limit; /* limit -1: input `index` is not finite */
-} fault;
-
 struct weft_session {
     const weft_plan *plan;
     weft_params *params;

@@ -15,6 +15,8 @@ static const char *check_node(const weft_graph *graph, size_t index, weft_type *
 {
     const node_record *node = &graph->nodes[index];
     const weft_op *op = node->op;
+    char text[256];
+    if (op_check(op, text, sizeof text) != WEFT_OK) return "its descriptor is incomplete";
     if (node->n_in < op->min_in || (op->max_in != WEFT_VARIADIC && node->n_in > op->max_in))
         return "wrong number of inputs";
     for (size_t i = 0; i < node->n_in; i++) {

@@ -13,6 +13,7 @@
     X(graph) \
     X(pack) \
     X(plan) \
+    X(descriptor) \
     X(chain) \
     X(vmath) \
     X(ops) \

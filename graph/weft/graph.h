@@ -41,7 +41,7 @@ extern "C" {
     X(TOO_LARGE, "a size overflows")                                                               \
     X(NO_MEMORY, "out of memory")                                                                  \
     X(NO_GRADIENT, "no gradient exists")                                                           \
-    X(NO_KERNEL, "no kernel for this dtype")                                                       \
+    X(NO_KERNEL, "no kernel")                                                                      \
     X(NO_BACKEND, "a shared library could not be loaded")                                          \
     X(BAD_INDEX, "an index is out of range")                                                       \
     X(NOT_FINITE, "a number is not finite")                                                        \

@@ -3,6 +3,10 @@
  * An op is one constant descriptor. weft_apply puts a node of it into a graph; a program's own op
  * needs nothing more than a descriptor of its own. The graph, the planner, the executor, autodiff
  * and the generated tests know an op by its descriptor only.
+ *
+ * An op needs a name, a shape rule (infer), one to WEFT_MAX_OUTPUTS outputs, and something that
+ * computes it: a kernel, an expansion into other ops, or, of a view, alias. Everything else may
+ * stay zero. weft_apply refuses an incomplete or contradictory descriptor.
  */
 #ifndef WEFT_OP_H
 #define WEFT_OP_H
@@ -176,7 +180,7 @@ typedef enum weft_takes {
 } weft_takes;
 
 typedef enum weft_gradient {
-    WEFT_GRADIENT_VJP = 0, /* vjp or expand gives it */
+    WEFT_GRADIENT_VJP = 0, /* vjp or expand gives it; without both, differentiating is an error */
     WEFT_GRADIENT_ZERO,    /* zero almost everywhere: comparisons, argmax, integer results */
     WEFT_GRADIENT_NONE     /* none by design: differentiating through it is an error */
 } weft_gradient;
@@ -240,7 +244,8 @@ struct weft_op {
 };
 
 /* Puts a node into the graph. `attr` is copied (attr_size bytes; NULL: zeros). Fills
- * outputs[0 .. n_out-1] if not NULL, and returns output 0. */
+ * outputs[0 .. n_out-1] if not NULL, and returns output 0. The graph's error is WEFT_NO_KERNEL if
+ * nothing computes the op, or not for these dtypes. */
 WEFT_API weft_value weft_apply(weft_graph *graph, const weft_op *op, const void *attr,
                                const weft_value *inputs, size_t count, weft_value *outputs);
 
