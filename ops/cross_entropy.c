@@ -306,6 +306,7 @@ const weft_op weft_op_cross_entropy = {
     .parts = parts_rows,
     .scratch = scratch_losses,
     .cost = cost_rows,
+    .can_fail = true,
     .vjp = vjp_cross_entropy,
     .samples = samples_cross_entropy,
     .n_samples = sizeof samples_cross_entropy / sizeof *samples_cross_entropy,

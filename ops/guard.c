@@ -74,6 +74,7 @@ const weft_op weft_op_require_finite = {
     .takes = WEFT_TAKES_DENSE,
     .parts = parts_require_finite,
     .inplace = 1,
+    .can_fail = true,
     .gradient = WEFT_GRADIENT_NONE,
     .samples = samples_require_finite,
     .n_samples = sizeof samples_require_finite / sizeof *samples_require_finite,

@@ -162,10 +162,67 @@ static void test_gradients(void)
     }
 }
 
+/* ---- Ops that can fail ---- */
+
+/* Runs one node on a sample whose indices are all `index` and whose scalars are `scalar`. */
+static weft_status run_bad(const weft_op *op, const weft_sample *sample, int32_t index,
+                           double scalar)
+{
+    weft_graph *g = weft_graph_new();
+    weft_params *params = weft_params_new();
+    weft_value in[WEFT_SAMPLE_INPUTS], out[WEFT_MAX_OUTPUTS];
+    weft_error error = {0};
+    for (size_t i = 0; i < sample->n_in; i++) {
+        const weft_sample_input *like = &sample->in[i];
+        const weft_dtype dtype = like->dtype == WEFT_FLOAT ? WEFT_F64 : like->dtype;
+        const int64_t n = weft_shape_numel(like->shape);
+        char name[32];
+        weft_tensor t;
+        snprintf(name, sizeof name, "x%zu", i);
+        in[i] = weft_state(g, name, dtype, like->shape, WEFT_INIT_ZEROS);
+        CU_ASSERT_EQUAL_FATAL(weft_params_add(params, name, dtype, like->shape, &t, NULL), WEFT_OK);
+        weft_sample_fill(like, WEFT_F64, 1 + i, t.data);
+        for (int64_t k = 0; k < n && dtype == WEFT_I32; k++) ((int32_t *)t.data)[k] = index;
+        if (dtype == WEFT_F64 && like->shape.rank == 0) ((double *)t.data)[0] = scalar;
+        if (dtype == WEFT_F32 && like->shape.rank == 0) ((float *)t.data)[0] = (float)scalar;
+    }
+    weft_apply(g, op, sample->attr, in, sample->n_in, out);
+    weft_plan *plan = weft_plan_new(g, out, op->n_out, NULL, &error);
+    weft_session *s = plan ? weft_session_new(plan, params, NULL, &error) : NULL;
+    weft_status status = s ? weft_run(s) : error.status;
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_params_free(params);
+    weft_graph_free(g);
+    return status;
+}
+
+/* An op whose kernel reports a fault on some data says so in its descriptor, and no other. */
+static void test_faults(void)
+{
+    static const int32_t indices[] = {-1, INT32_MIN, INT32_MAX};
+    const double scalars[] = {NAN, INFINITY, -INFINITY};
+    for (size_t i = 0; i < weft_op_count(); i++) {
+        const weft_op *op = weft_op_at(i);
+        size_t failed = 0;
+        for (size_t k = 0; k < 3 * op->n_samples; k++) {
+            weft_status status = run_bad(op, &op->samples[k / 3], indices[k % 3], scalars[k % 3]);
+            CU_ASSERT_TRUE(status == WEFT_OK || status == WEFT_BAD_INDEX ||
+                           status == WEFT_NOT_FINITE);
+            failed += status != WEFT_OK;
+        }
+        if (op->can_fail == (failed > 0)) continue;
+        fprintf(stderr, "\n    %s: can_fail is %d, %zu of %zu runs failed\n", op->name,
+                op->can_fail, failed, 3 * op->n_samples);
+        CU_FAIL("an op's can_fail is wrong");
+    }
+}
+
 void descriptor_tests(void)
 {
     CU_pSuite suite = CU_add_suite("descriptor", NULL, NULL);
     CU_add_test(suite, "incomplete descriptors are refused", test_incomplete);
     CU_add_test(suite, "kernels for some dtypes only", test_dtypes);
     CU_add_test(suite, "a missing gradient rule", test_gradients);
+    CU_add_test(suite, "an op that can fail says so", test_faults);
 }

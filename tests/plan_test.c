@@ -258,10 +258,64 @@ static void test_folding(void)
     weft_graph_free(g);
 }
 
+/* A guard stands however constant what it reads is, and two equal ones become one that stands. */
+static void test_guards(void)
+{
+    for (int count = 1; count <= 2; count++) {
+        weft_graph *g = weft_graph_new();
+        weft_value one = weft_scalar(g, WEFT_F32, 1), y[2];
+        weft_value bad = weft_log(g, weft_scalar(g, WEFT_F32, -1));
+        for (int i = 0; i < count; i++) y[i] = weft_require_finite(g, one, &bad, 1);
+        weft_error error = {0};
+        weft_plan *plan = weft_plan_new(g, y, (size_t)count, NULL, &error);
+        weft_session *s = weft_session_new(plan, NULL, NULL, &error);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+        CU_ASSERT_EQUAL(weft_run(s), WEFT_NOT_FINITE);
+        CU_ASSERT_STRING_EQUAL(weft_session_error(s)->where, "require_finite");
+        weft_session_free(s);
+        weft_plan_free(plan);
+        weft_graph_free(g);
+    }
+}
+
+static void kernel_never(const weft_call *call, int64_t part)
+{
+    (void)part;
+    *(float *)call->out[0].data = 0;
+    weft_call_fail(call, 7, 5);
+}
+static bool infer_scalar(weft_infer *infer)
+{
+    infer->out[0] = (weft_type){WEFT_F32, WEFT_SCALAR};
+    return true;
+}
+
+/* A program's own op that fails and does not say so is left to the run all the same. */
+static void test_undeclared_fault(void)
+{
+    const weft_op never = {.name = "never",
+                           .n_out = 1,
+                           .infer = infer_scalar,
+                           .kernel = {{kernel_never}},
+                           .gradient = WEFT_GRADIENT_NONE};
+    weft_graph *g = weft_graph_new();
+    weft_value y = weft_apply(g, &never, NULL, NULL, 0, NULL);
+    weft_error error = {0};
+    weft_plan *plan = weft_plan_new(g, &y, 1, NULL, &error);
+    weft_session *s = weft_session_new(plan, NULL, NULL, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+    CU_ASSERT_EQUAL(weft_run(s), WEFT_BAD_INDEX);
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+}
+
 void plan_tests(void)
 {
     CU_pSuite suite = CU_add_suite("plan", NULL, NULL);
     CU_add_test(suite, "constants are folded", test_folding);
+    CU_add_test(suite, "guards are not", test_guards);
+    CU_add_test(suite, "an undeclared fault is left to the run", test_undeclared_fault);
     CU_add_test(suite, "3000 random graphs, planned = unplanned", test_random_graphs);
     CU_add_test(suite, "corrupted plans fail the check", test_corrupted_plans);
 }

@@ -91,7 +91,8 @@ typedef struct weft_block {
 typedef void (*weft_kernel)(const weft_call *call, int64_t part);
 
 /* For a kernel that finds data it cannot use (an index out of range): the run ends after this group
- * and returns WEFT_BAD_INDEX with the node's name. The kernel must still write its outputs. */
+ * and returns WEFT_BAD_INDEX with the node's name. The kernel must still write its outputs, and its
+ * op declares can_fail. */
 WEFT_API void weft_call_fail(const weft_call *call, int64_t index, int64_t limit);
 
 /* The same for a floating scalar, input number `input`, that should be finite and is not; the run
@@ -232,6 +233,8 @@ struct weft_op {
 
     uint8_t inplace; /* bit i: output 0 may take input i's storage, if of equal shape and dtype */
     uint8_t updates; /* the first `updates` inputs are states; output i is the new state i */
+    bool can_fail;   /* its kernel calls weft_call_fail or weft_call_not_finite on some data: the
+                        node is a guard, never computed before the run */
     bool random;     /* depends on the run's seed and step */
     bool broadcasts; /* inputs broadcast: autodiff sums gradients back to their shapes */
 
