@@ -145,9 +145,23 @@ void weft_init_fill(const weft_init *init, weft_dtype dtype, weft_shape shape, u
 /* ---- Passes (pass.c) --------------------------------------------------------------------------
  */
 
+/* What a value is to the program that built the graph. */
+enum {
+    VALUE_INPUT = 1,
+    VALUE_STATE = 2, /* lies in a state: the state itself, or what an update made of it */
+    VALUE_TARGET = 4
+};
+
+/* A value that the program can read when a run has ended. */
+typedef struct plan_target {
+    weft_value value; /* in the graph that is being compiled, then in the plan's */
+    uint32_t user;    /* its id in the program's graph */
+    bool is_state;    /* the program asked for a state itself: what the store holds at the end */
+} plan_target;
+
 /* Runs every pass but those named in `skip`; gives a new graph, and in map[id of `graph`] the ids
  * of its values there (0: not needed). Everything that the targets do not need is left out. */
-weft_graph *passes_run(const weft_graph *graph, weft_value *targets, size_t n_targets,
+weft_graph *passes_run(const weft_graph *graph, plan_target *targets, size_t n_targets,
                        const char *skip, bool verify, uint32_t *map, weft_error *error);
 
 /* ---- Offsets (pack.c, pack_search.c) ----------------------------------------------------------
@@ -175,8 +189,10 @@ pack_outcome pack_search(pack_item *items, size_t n, uint32_t sections, size_t h
                          const pack_limits *limits, uint64_t *nodes);
 
 /* Whether a comma-separated list of names, which may be NULL, or the environment variable WEFT_SKIP
- * has this one. */
+ * has this one, or "all". */
 bool passes_skip(const char *list, const char *name);
+/* Whether `list` and WEFT_SKIP name optional passes only. */
+bool passes_known(const char *list, weft_error *error);
 
 /* Computes a node whose inputs in[] of `graph` are constants, and gives its outputs, of these
  * types, as constants; false if it is not to be folded (fold.c). */
@@ -258,9 +274,12 @@ struct weft_plan {
     size_t n_buffers;
     uint32_t *buffer_of; /* by value id: index + 1 of the buffer of its storage, or 0 */
     uint32_t *map;       /* from value ids of the user's graph */
+    uint8_t *kinds;      /* by value id of the user's graph: VALUE_INPUT | ... */
     size_t n_map;
     uint32_t user_tag;
     uint8_t *readable; /* by value id: a target or an input */
+    plan_target *targets;
+    size_t n_targets;
     weft_plan_stats stats;
 };
 

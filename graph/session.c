@@ -253,8 +253,11 @@ bool weft_session_tensor(const weft_session *session, weft_value value, weft_ten
     const value_record *v = &plan->graph->values[id];
     const node_record *node = &plan->graph->nodes[v->node];
     const node_record *root = &plan->graph->nodes[plan->graph->values[v->root].node];
+    /* A pass may have put a state in the place of what was computed from it: then it is not there
+     * to be read, unless it is a target, of which the plan has seen to that. */
     if (root->op == &weft_op_state && !node->op->alias)
-        return state_tensor(session, v->root, tensor, NULL);
+        return plan->kinds[value.id] & (VALUE_STATE | VALUE_TARGET) &&
+               state_tensor(session, v->root, tensor, NULL);
     if (root->op == &weft_op_constant && !node->op->alias) {
         *tensor =
             weft_tensor_dense((void *)(uintptr_t)((const weft_constant_attr *)root->attr)->data,

@@ -326,7 +326,8 @@ typedef struct weft_plan_options {
     bool no_reuse; /* every buffer gets its own place (to test the planner) */
     /* Names of optional passes to leave out, comma separated; may be NULL: cse (equal nodes become
      * one), fold (what constants give is computed in the plan), chain (nodes follow others block by
-     * block). The environment variable WEFT_SKIP adds to them. */
+     * block), or all, for every optional pass. The environment variable WEFT_SKIP adds to them.
+     * Another name is an error. */
     const char *skip;
     bool verify; /* run weft_graph_verify after each pass and weft_plan_check at the end */
 } weft_plan_options;
@@ -348,8 +349,10 @@ typedef struct weft_plan_stats {
     double bytes;             /* that one run must move between memory and processor */
 } weft_plan_stats;
 
-/* Plans the computation of the targets and of nothing else. Targets can be read after a run. The
- * graph is read only, and may be freed before the plan. `options` and `error` may be NULL. Returns
+/* Plans the computation of the targets and of nothing else. Targets can be read after a run: a
+ * computed value, or a state as an update left it, is what the node computed, whatever a later
+ * update of the same run wrote; a state itself is what the parameter store holds. The graph is read
+ * only, and may be freed before the plan. `options` and `error` may be NULL. Returns
  * NULL on failure. A plan is immutable: threads may share it. */
 WEFT_API weft_plan *weft_plan_new(const weft_graph *graph, const weft_value *targets, size_t count,
                                   const weft_plan_options *options, weft_error *error);
@@ -366,7 +369,8 @@ typedef struct weft_plan_buffer {
 WEFT_API size_t weft_plan_buffers(const weft_plan *plan, const weft_plan_buffer **buffers);
 
 /* Proves without the planner's code that no two live buffers overlap, that every node reads what
- * its producer wrote, and that the groups respect every dependency. */
+ * its producer wrote, that every target is still what its node computed when the run has ended, and
+ * that the groups respect every dependency. */
 WEFT_API weft_status weft_plan_check(const weft_plan *plan, weft_error *error);
 
 /* ---- The session ---------------------------------------------------------------------------- */
