@@ -1,6 +1,8 @@
 /* What a graph is declared to read: inputs, parameters and other states, constants; and groups. */
 #include "internal.h"
 
+#include "base/text.h"
+
 #include <string.h>
 
 /* `full` is the scoped name; finds an equal state of that name, or makes one. */
@@ -69,6 +71,37 @@ weft_value weft_input(weft_graph *graph, const char *name, weft_dtype dtype, wef
     weft_value value = weft_apply(graph, &weft_op_input, &attr, NULL, 0, NULL);
     return value.id && graph_name_value(graph, value.id, full, "weft_input") ? value
                                                                              : WEFT_NO_VALUE;
+}
+
+static bool dtype_holds(weft_dtype dtype, double value)
+{
+    if (dtype == WEFT_BOOL) return value == 0 || value == 1;
+    if (dtype == WEFT_I32)
+        return value >= INT32_MIN && value <= INT32_MAX && value == (double)(int32_t)value;
+    return true;
+}
+
+void weft_input_default(weft_graph *graph, weft_value input, double value)
+{
+    char text[TEXT_NUMBER_BYTES];
+    if (!graph || graph->error.status != WEFT_OK) return;
+    const node_record *node =
+        graph_owns(graph, input) ? &graph->nodes[graph->values[input.id].node] : NULL;
+    if (!node || node->op != &weft_op_input) {
+        weft_graph_fail_in(graph, "weft_input_default", WEFT_BAD_ARGUMENT,
+                           "the value is no input of this graph");
+        return;
+    }
+    weft_input_attr *attr = (weft_input_attr *)(uintptr_t)node->attr;
+    if (!dtype_holds(attr->dtype, value)) {
+        weft_graph_fail_in(graph, "weft_input_default", WEFT_BAD_ARGUMENT,
+                           "the default of \"%s\" is %s, which is no %s",
+                           weft_name_of(graph, input), text_from_double(value, text),
+                           weft_dtype_name(attr->dtype));
+        return;
+    }
+    attr->has_default = true;
+    attr->value = value;
 }
 
 weft_value weft_constant_data(weft_graph *graph, weft_dtype dtype, weft_shape shape,

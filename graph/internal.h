@@ -68,6 +68,8 @@ struct weft_graph {
 typedef struct weft_input_attr {
     weft_dtype dtype;
     weft_shape shape;
+    bool has_default;
+    double value; /* of every element until it is fed, if it has a default */
 } weft_input_attr;
 
 typedef struct weft_state_attr {
@@ -287,6 +289,22 @@ struct weft_plan {
 weft_cost plan_step_cost(const weft_plan *plan, const plan_step *step);
 /* Sets the error that there is no memory; false. */
 bool plan_no_memory(weft_error *error);
+
+/* ---- What inputs hold (feeds.c) ----------------------------------------------------------------
+ */
+
+typedef struct feeds {
+    uint8_t *state; /* by value id of the plan's graph, of inputs */
+    size_t n_missing, n_default;
+} feeds;
+
+bool feeds_init(feeds *f, const weft_plan *plan); /* false when memory is out */
+void feeds_fill_defaults(const feeds *f, const weft_plan *plan, char *base);
+/* From now on the input holds what the program writes; until it does, the default if there is one.
+ */
+void feeds_give(feeds *f, const weft_plan *plan, uint32_t id, char *base);
+/* WEFT_NOT_FOUND, with the name of an input, while one holds nothing. */
+weft_status feeds_check(const feeds *f, const weft_plan *plan, weft_error *error);
 
 /* ---- When nodes run (order.c) -----------------------------------------------------------------
  */

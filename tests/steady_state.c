@@ -49,6 +49,8 @@ int main(void)
     }
     weft_value params[512], lr = weft_scalar(g, WEFT_F32, 1e-3);
     size_t n = weft_graph_params(g, params, 512);
+    const weft_value inputs[3] = {io.source, io.target_in, io.target_out};
+    for (int i = 0; i < 3; i++) weft_input_default(g, inputs[i], 0);
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
     weft_value step = weft_train_step(g, io.loss, params, n, lr, &adam, NULL);
     weft_params *store = weft_params_new();

@@ -14,6 +14,7 @@
     X(pack) \
     X(plan) \
     X(descriptor) \
+    X(session) \
     X(chain) \
     X(vmath) \
     X(ops) \

@@ -172,9 +172,13 @@ WEFT_API void weft_graph_fail_in(weft_graph *graph, const char *name, weft_statu
 WEFT_API void weft_scope_push(weft_graph *graph, const char *format, ...) WEFT_PRINTF(2, 3);
 WEFT_API void weft_scope_pop(weft_graph *graph);
 
-/* A tensor that the program feeds before a run; it keeps its contents over runs. */
+/* A tensor that the program feeds before a run; it keeps its contents over runs. A run of a plan
+ * that needs it fails while it was never fed. */
 WEFT_API weft_value weft_input(weft_graph *graph, const char *name, weft_dtype dtype,
                                weft_shape shape);
+/* Every element of the input is `value` until it is fed, so that it need not be. The dtype must
+ * hold the value: an i32 whole numbers of its range, a bool 0 and 1. */
+WEFT_API void weft_input_default(weft_graph *graph, weft_value input, double value);
 
 /* How a state tensor gets its first contents; fans are taken from the shape: fan_in = the
  * second-last dimension, fan_out = the last ([in, out] weights), receptive = the rest. */
@@ -381,7 +385,8 @@ typedef struct weft_session_options {
     int threads;   /* 0: OpenMP's default. The results do not depend on it. */
     uint64_t seed; /* of dropout and other random ops */
     void *arena;   /* NULL: the session allocates its own. 64-byte aligned; sessions may share one
-                      arena if they do not run at the same time and fetch before the next */
+                      arena if they do not run at the same time and fetch before the next; a feed
+                      then lasts until another of them is fed or runs */
     size_t arena_bytes;
     void *workspace; /* what the kernels work in, likewise; nothing in it lasts from run to run */
     size_t workspace_bytes; /* at least weft_session_workspace */
@@ -397,23 +402,26 @@ WEFT_API void weft_session_free(weft_session *session);
 WEFT_API size_t weft_session_workspace(const weft_plan *plan, int threads);
 
 /* Copies contiguous data into an input; `bytes` must be its size. An input that the targets do not
- * need is accepted and ignored. */
+ * need is accepted and ignored. A failing call of this section sets weft_session_error. */
 WEFT_API weft_status weft_feed(weft_session *session, weft_value input, const void *data,
                                size_t bytes);
-/* Runs the plan once. On failure (an index out of range in the data) nothing later than the failing
- * group has run: states are as before if no update came earlier. Adds one to the step. */
+/* Runs the plan once. WEFT_NOT_FOUND, with the name of an input that was never fed and has no
+ * default, before anything ran. On another failure (an index out of range in the data) nothing
+ * later than the failing group has run: states are as before if no update came earlier. Adds one to
+ * the step, unless an input was not fed. */
 WEFT_API weft_status weft_run(weft_session *session);
-/* Copies a target or a state out as contiguous data; `bytes` must be its size. */
-WEFT_API weft_status weft_fetch(const weft_session *session, weft_value target, void *data,
-                                size_t bytes);
-/* The same without a copy: valid until the next run. False if the value is none of them. */
-WEFT_API bool weft_session_tensor(const weft_session *session, weft_value value,
-                                  weft_tensor *tensor);
+/* Copies a target, an input, or a state as the store holds it out as contiguous data; `bytes` must
+ * be its size. WEFT_NOT_FOUND if the value is none of them. */
+WEFT_API weft_status weft_fetch(weft_session *session, weft_value target, void *data, size_t bytes);
+/* The same without a copy: valid until the next run. False if the value is none of them. What is
+ * written to the tensor of an input is its feed: the input counts as fed. */
+WEFT_API bool weft_session_tensor(weft_session *session, weft_value value, weft_tensor *tensor);
 /* Finds out where numbers stop being finite: runs the plan again on the same feeds and step, node
  * by node and without its updates, and looks at what each node reads of states and what it writes.
  * WEFT_OK if all is finite; WEFT_NOT_FINITE, and in *found (may be NULL) the first node's name and
- * the element, or the state's. Infinities that an attribute asks for, and what comes of them, are
- * allowed; NaN never. What targets held is lost. For use after a run that went wrong: it is slow.
+ * the element, or the state's; WEFT_NOT_FOUND if an input was never fed. Infinities that an
+ * attribute asks for, and what comes of them, are allowed; NaN never. What targets held is lost.
+ * For use after a run that went wrong: it is slow.
  */
 WEFT_API weft_status weft_session_find_nonfinite(weft_session *session, weft_error *found);
 /* The number that random ops take their stream from: 0 at first, one more after each run. */
