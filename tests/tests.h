@@ -15,6 +15,7 @@
     X(plan) \
     X(descriptor) \
     X(session) \
+    X(errors) \
     X(chain) \
     X(vmath) \
     X(ops) \
