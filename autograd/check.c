@@ -88,15 +88,20 @@ static bool contents(const checker *c, size_t i, double **data, int64_t *numel)
     return true;
 }
 
+/* What the session says, as the check's error. */
+static bool session_failed(checker *c)
+{
+    const weft_error *e = weft_session_error(c->session);
+    weft_error_set(c->error, e->status, e->where, "%s", e->message);
+    return false;
+}
+
 static bool loss_at(checker *c, double *out)
 {
     weft_session_set_step(c->session, 0);
-    if (weft_run(c->session) != WEFT_OK) {
-        const weft_error *e = weft_session_error(c->session);
-        weft_error_set(c->error, e->status, e->where, "%s", e->message);
-        return false;
-    }
-    return weft_fetch(c->session, c->loss, out, sizeof *out) == WEFT_OK;
+    return (weft_run(c->session) == WEFT_OK &&
+            weft_fetch(c->session, c->loss, out, sizeof *out) == WEFT_OK) ||
+           session_failed(c);
 }
 
 /* d loss / d x by differences, of steps `part` times the usual. */
@@ -184,8 +189,9 @@ static bool compare(checker *c, size_t per_value, uint64_t seed, int flip,
     for (size_t i = 0; i < c->n && good; i++) {
         size_t numel = (size_t)weft_shape_numel(weft_shape_of(c->graph, c->grads[i]));
         analytic[i] = malloc((numel + 1) * sizeof **analytic);
-        good = analytic[i] && weft_fetch(c->session, c->grads[i], analytic[i],
-                                         numel * sizeof **analytic) == WEFT_OK;
+        good = analytic[i] && (weft_fetch(c->session, c->grads[i], analytic[i],
+                                          numel * sizeof **analytic) == WEFT_OK ||
+                               session_failed(c));
         for (size_t k = 0; good && (int)i == flip && k < numel; k++) analytic[i][k] *= -1;
     }
     if (!good) weft_error_set(c->error, WEFT_NO_MEMORY, "check", "no memory");
@@ -225,11 +231,8 @@ static weft_status run_check(weft_graph *graph, weft_value loss, const weft_valu
     if (plan) c.session = weft_session_new(plan, params, NULL, error);
     good = c.session != NULL;
     for (size_t i = 0; i < n_feeds && good; i++) {
-        good = weft_feed(c.session, feeds[i].input, feeds[i].data, feeds[i].bytes) == WEFT_OK;
-        if (!good) {
-            const weft_error *e = weft_session_error(c.session);
-            weft_error_set(error, e->status, e->where, "%s", e->message);
-        }
+        good = weft_feed(c.session, feeds[i].input, feeds[i].data, feeds[i].bytes) == WEFT_OK ||
+               session_failed(&c);
     }
     good = good && compare(&c, per_value, seed, flip, result);
     weft_session_free(c.session);
@@ -245,20 +248,25 @@ weft_status weft_check_gradient(weft_graph *graph, weft_value loss, const weft_v
                                 weft_error *error)
 {
     if ((!wrt && n) || !result || (n_feeds && !feeds))
-        return weft_error_set(error, WEFT_BAD_ARGUMENT, "check", "a list or the result is NULL");
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_check_gradient",
+                              "a list or the result is NULL");
+    if (weft_graph_status(graph) != WEFT_OK) return take_graph_error(graph, error);
     weft_value *all = NULL;
     if (!wrt) {
         n = weft_graph_params(graph, NULL, 0);
         all = calloc(n + 1, sizeof *all);
-        if (!all) return weft_error_set(error, WEFT_NO_MEMORY, "check", "no memory");
+        if (!all) return weft_error_set(error, WEFT_NO_MEMORY, "weft_check_gradient", "no memory");
         weft_graph_params(graph, all, n);
         wrt = all;
     }
     weft_status status = WEFT_OK;
-    for (size_t i = 0; i < n && status == WEFT_OK; i++)
+    for (size_t i = 0; i < n && status == WEFT_OK; i++) {
+        const char *name = weft_name_of(graph, wrt[i]);
         if (weft_dtype_of(graph, wrt[i]) != WEFT_F64)
-            status = weft_error_set(error, WEFT_BAD_DTYPE, weft_name_of(graph, wrt[i]),
-                                    "gradients are checked in f64 only");
+            status = weft_error_set(error, WEFT_BAD_DTYPE, name[0] ? name : "weft_check_gradient",
+                                    "gradients are checked in f64 only, wrt %zu is %s", i,
+                                    weft_dtype_name(weft_dtype_of(graph, wrt[i])));
+    }
     if (status == WEFT_OK)
         status = run_check(graph, loss, wrt, n, params, feeds, n_feeds, per_value, seed, -1, result,
                            error);
@@ -278,7 +286,7 @@ static weft_value weigh(weft_graph *g, const weft_value *values, size_t n, uint6
         if (weft_dtype_of(g, values[i]) != WEFT_F64 || weft_graph_status(g) != WEFT_OK) continue;
         double *data = malloc(((size_t)numel + 1) * sizeof *data);
         if (!data) {
-            weft_graph_fail(g, WEFT_NO_MEMORY, "check: no memory");
+            weft_graph_fail_in(g, "weft_check_op", WEFT_NO_MEMORY, "no memory");
             break;
         }
         weft_sample_fill(&cotangent, WEFT_F64, seed + i, data);
@@ -292,9 +300,13 @@ static weft_value weigh(weft_graph *g, const weft_value *values, size_t n, uint6
 weft_status weft_check_op(const weft_op *op, size_t sample_index, int order, int flip,
                           uint64_t seed, weft_check_result *result, weft_error *error)
 {
-    if (!op || !result || sample_index >= op->n_samples || order < 1 || order > 2)
+    if (!op || !result || !op->samples || sample_index >= op->n_samples || order < 1 || order > 2)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "check", "no such op, sample or order");
     const weft_sample *sample = &op->samples[sample_index];
+    if (sample->n_in > WEFT_SAMPLE_INPUTS)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, op->name ? op->name : "weft_check_op",
+                              "sample %zu has %zu inputs, expected at most %d", sample_index,
+                              sample->n_in, WEFT_SAMPLE_INPUTS);
     weft_value in[WEFT_SAMPLE_INPUTS], out[WEFT_MAX_OUTPUTS], wrt[WEFT_SAMPLE_INPUTS];
     weft_value grads[WEFT_SAMPLE_INPUTS];
     size_t n_wrt = 0;
@@ -318,8 +330,9 @@ weft_status weft_check_op(const weft_op *op, size_t sample_index, int order, int
     }
     weft_apply(g, op, sample->attr, in, sample->n_in, out);
     bool differentiable = false;
-    for (size_t i = 0; i < op->n_out; i++) differentiable |= weft_dtype_of(g, out[i]) == WEFT_F64;
     weft_status status = weft_graph_status(g);
+    for (size_t i = 0; status == WEFT_OK && i < op->n_out; i++)
+        differentiable |= weft_dtype_of(g, out[i]) == WEFT_F64;
     if (status != WEFT_OK) {
         take_graph_error(g, error);
     } else if (n_wrt && differentiable) {

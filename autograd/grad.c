@@ -33,7 +33,7 @@ static bool failed(const walk *w)
 
 static void no_memory(walk *w)
 {
-    weft_graph_fail(w->graph, WEFT_NO_MEMORY, "weft_grad: no memory");
+    weft_graph_fail_in(w->graph, "weft_grad", WEFT_NO_MEMORY, "no memory");
 }
 
 static void contribute(walk *w, uint32_t value, weft_value gradient)
@@ -89,9 +89,12 @@ static void accept(walk *w, const weft_op *op, uint32_t input, weft_value gradie
         contribute(w, input, gradient);
         return;
     }
-    weft_graph_fail(w->graph, WEFT_INTERNAL, "the gradient rule of %s gives %s for an input of %s",
-                    op->name, weft_shape_text(weft_shape_of(w->graph, gradient), have, sizeof have),
-                    weft_shape_text(shape, want, sizeof want));
+    weft_graph_fail_in(w->graph, op->name, WEFT_INTERNAL,
+                       "the gradient rule (vjp) returns %s %s for an input of %s %s",
+                       weft_dtype_name(weft_dtype_of(w->graph, gradient)),
+                       weft_shape_text(weft_shape_of(w->graph, gradient), have, sizeof have),
+                       weft_dtype_name(weft_dtype_of(w->graph, value)),
+                       weft_shape_text(shape, want, sizeof want));
 }
 
 static void grad_from(weft_graph *graph, size_t first_node, const weft_value *outputs,
@@ -157,8 +160,15 @@ static void differentiate_node(walk *w, size_t index, node_lists *l)
     if (!arrives || !any || failed(w)) return;
     if (op->gradient == WEFT_GRADIENT_ZERO) return;
     weft_scope_push(w->graph, "grad%s%s", node.scope[0] ? "." : "", node.scope);
-    if (op->gradient == WEFT_GRADIENT_NONE || (!op->vjp && !op->expand)) {
-        weft_graph_fail(w->graph, WEFT_NO_GRADIENT, "%s has no gradient by design", op->name);
+    if (op->gradient == WEFT_GRADIENT_NONE) {
+        weft_graph_fail_in(w->graph, op->name, WEFT_NO_GRADIENT,
+                           "the op has no gradient by design, but the loss depends on it");
+    } else if (!op->vjp && !op->expand) {
+        weft_graph_fail_in(
+            w->graph, op->name, WEFT_NO_GRADIENT,
+            "the op has no gradient rule: give its descriptor a vjp or an expand, or "
+            "declare that its gradient is zero (WEFT_GRADIENT_ZERO) or that there "
+            "is none (WEFT_GRADIENT_NONE)");
     } else if (op->vjp) {
         weft_vjp vjp = {w->graph, node.attr, node.n_in, op->n_out, l->in,
                         out,      grad_out,  l->wanted, l->grad_in};
@@ -197,7 +207,8 @@ static bool check_arguments(weft_graph *g, const weft_value *outputs, const weft
                             size_t n_outputs, const weft_value *wrt, size_t n, weft_value *grads)
 {
     if ((n_outputs && (!outputs || !cotangents)) || (n && (!wrt || !grads))) {
-        weft_graph_fail(g, WEFT_BAD_ARGUMENT, "weft_grad: a list is NULL");
+        weft_graph_fail_in(g, "weft_grad", WEFT_BAD_ARGUMENT,
+                           "the list of outputs, cotangents, wrt or grads is NULL");
         return false;
     }
     for (size_t i = 0; i < n_outputs + n; i++) {
@@ -205,16 +216,21 @@ static bool check_arguments(weft_graph *g, const weft_value *outputs, const weft
         if (v.id && weft_value_from_id(g, v.id).graph == v.graph &&
             weft_dtype_is_float(weft_dtype_of(g, v)))
             continue;
-        weft_graph_fail(g, WEFT_BAD_ARGUMENT,
-                        "weft_grad: %s %zu is no floating value of this graph",
-                        i < n_outputs ? "output" : "wrt", i < n_outputs ? i : i - n_outputs);
+        weft_graph_fail_in(g, "weft_grad", WEFT_BAD_ARGUMENT,
+                           "%s %zu is no f32 or f64 value of this graph",
+                           i < n_outputs ? "output" : "wrt", i < n_outputs ? i : i - n_outputs);
         return false;
     }
     for (size_t i = 0; i < n_outputs; i++)
         if (!weft_shape_equal(weft_shape_of(g, outputs[i]), weft_shape_of(g, cotangents[i])) ||
             weft_dtype_of(g, outputs[i]) != weft_dtype_of(g, cotangents[i])) {
-            weft_graph_fail(g, WEFT_BAD_SHAPE,
-                            "weft_grad: cotangent %zu is not of its output's type", i);
+            char want[128], have[128];
+            weft_graph_fail_in(g, "weft_grad", WEFT_BAD_SHAPE,
+                               "cotangent %zu is %s %s, its output %s %s", i,
+                               weft_dtype_name(weft_dtype_of(g, cotangents[i])),
+                               weft_shape_text(weft_shape_of(g, cotangents[i]), have, sizeof have),
+                               weft_dtype_name(weft_dtype_of(g, outputs[i])),
+                               weft_shape_text(weft_shape_of(g, outputs[i]), want, sizeof want));
             return false;
         }
     return true;
@@ -284,8 +300,8 @@ void weft_grad(weft_graph *graph, weft_value loss, const weft_value *wrt, size_t
     char text[128];
     weft_shape shape = weft_shape_of(graph, loss);
     if (weft_is_value(loss) && shape.rank != 0) {
-        weft_graph_fail(graph, WEFT_BAD_SHAPE, "weft_grad: the loss must be a scalar, got %s",
-                        weft_shape_text(shape, text, sizeof text));
+        weft_graph_fail_in(graph, "weft_grad", WEFT_BAD_SHAPE, "the loss must be a scalar, got %s",
+                           weft_shape_text(shape, text, sizeof text));
         return;
     }
     weft_value one = weft_scalar(graph, weft_dtype_of(graph, loss), 1.0);

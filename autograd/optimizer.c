@@ -34,7 +34,7 @@ typedef struct train_step {
 
 static void fail(const train_step *s, weft_status status, const char *what, const char *detail)
 {
-    weft_graph_fail(s->g, status, "training step \"%s\": %s%s", s->name, what, detail);
+    weft_graph_fail_in(s->g, "weft_train_step", status, "step \"%s\": %s%s", s->name, what, detail);
 }
 
 /* ---- Groups ---- */
@@ -110,23 +110,27 @@ static bool check_written(train_step *s)
     return true;
 }
 
-static bool check_dtypes(const train_step *s)
+/* The learning rate must be a scalar of the parameters' dtype. */
+static bool check_rate(const train_step *s)
 {
-    weft_dtype lr = weft_dtype_of(s->g, s->lr);
-    if (!weft_is_value(s->lr)) {
-        fail(s, WEFT_BAD_ARGUMENT, "there is no learning rate", "");
-        return false;
+    weft_graph *g = s->g;
+    const weft_dtype rate = weft_dtype_of(g, s->lr);
+    const char *name = weft_name_of(g, s->lr);
+    if (!weft_is_value(s->lr) || weft_value_from_id(g, s->lr.id).graph != s->lr.graph)
+        fail(s, WEFT_BAD_ARGUMENT, "the learning rate is no value of this graph", "");
+    for (size_t i = 0; i < s->n && weft_graph_status(g) == WEFT_OK; i++) {
+        const weft_dtype dtype = weft_dtype_of(g, s->params[i]);
+        char text[128];
+        if (dtype == rate && weft_rank(g, s->lr) == 0) continue;
+        weft_graph_fail_in(g, "weft_train_step", dtype == rate ? WEFT_BAD_SHAPE : WEFT_BAD_DTYPE,
+                           "step \"%s\": the learning rate%s%s%s is %s %s, expected %s [] for the "
+                           "parameter %s",
+                           s->name, name[0] ? " \"" : "", name, name[0] ? "\"" : "",
+                           weft_dtype_name(rate),
+                           weft_shape_text(weft_shape_of(g, s->lr), text, sizeof text),
+                           weft_dtype_name(dtype), weft_name_of(g, s->params[i]));
     }
-    for (size_t i = 0; i < s->n; i++) {
-        weft_dtype dtype = weft_dtype_of(s->g, s->params[i]);
-        if (dtype == lr) continue;
-        weft_graph_fail(s->g, WEFT_BAD_DTYPE,
-                        "training step \"%s\": the learning rate is %s, the parameter %s is %s",
-                        s->name, weft_dtype_name(lr), weft_name_of(s->g, s->params[i]),
-                        weft_dtype_name(dtype));
-        return false;
-    }
-    return true;
+    return weft_graph_status(g) == WEFT_OK;
 }
 
 /* Takes frozen parameters, and their gradients if there are, out of the lists. */
@@ -172,8 +176,7 @@ static bool open_step(train_step *s, weft_graph *g, const weft_value *params,
     if (!check_groups(s, all, n_all)) return false;
     drop_frozen(s);
     if (!s->n) fail(s, WEFT_BAD_ARGUMENT, "every parameter is frozen", "");
-    return weft_graph_status(g) == WEFT_OK && check_dtypes(s) && find_written(s) &&
-           check_written(s);
+    return weft_graph_status(g) == WEFT_OK && check_rate(s) && find_written(s) && check_written(s);
 }
 
 static void close_step(train_step *s)
@@ -283,7 +286,8 @@ weft_value weft_apply_gradients(weft_graph *graph, const weft_value *params,
     weft_value step = WEFT_NO_VALUE;
     if (norm) *norm = WEFT_NO_VALUE;
     if (!params || !grads || !n)
-        weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "weft_apply_gradients: a list is NULL or empty");
+        weft_graph_fail_in(graph, "weft_apply_gradients", WEFT_BAD_ARGUMENT,
+                           "a list is NULL or empty");
     else if (open_step(&s, graph, params, grads, n, lr, optimizer))
         step = apply(&s, loss, norm);
     if (!params || !grads || !n) return step;

@@ -141,7 +141,7 @@ static bool may_read(const maker *m, const chain *c, const node_record *node, si
     const weft_graph *g = m->g;
     const value_record *v = &g->values[node->in[i]];
     uint32_t maker_node = g->values[v->version].node;
-    if (!op_has_kernel(g->nodes[maker_node].op)) return true;
+    if (!graph_node_runs(g, &g->nodes[maker_node])) return true;
     if (!m->placed[maker_node]) return false;
     for (size_t k = 0; k < c->n; k++) {
         if (c->node[k] != maker_node) continue;
@@ -163,7 +163,7 @@ static bool may_link(const maker *m, const chain *c, uint32_t index)
     const weft_graph *g = m->g;
     const node_record *node = &g->nodes[index];
     int64_t rows, columns;
-    if (m->placed[index] || !op_has_kernel(node->op) || !single_stage(node->op)) return false;
+    if (m->placed[index] || !graph_node_runs(g, node) || !single_stage(node->op)) return false;
     if (!node->op->elementwise && !(node_rows(node) && c->whole_rows)) return false;
     chain_size(g, index, &rows, &columns);
     if (rows != c->rows || columns != c->columns) return false;

@@ -53,11 +53,6 @@ static void attribute(FILE *file, const weft_attr_field *field, const void *attr
     }
 }
 
-static bool is_leaf(const weft_op *op)
-{
-    return op == &weft_op_input || op == &weft_op_state || op == &weft_op_constant;
-}
-
 static void draw_node(FILE *file, const weft_graph *g, size_t index,
                       const weft_dot_options *options)
 {
@@ -81,11 +76,11 @@ static void draw_node(FILE *file, const weft_graph *g, size_t index,
     fputs("\", label=\"", file);
     if (value->name) {
         quoted(file, value->name);
-        if (!is_leaf(node->op)) fprintf(file, "\\n%s", node->op->name);
+        if (!op_is_leaf(node->op)) fprintf(file, "\\n%s", node->op->name);
     } else {
         quoted(file, node->op->name);
     }
-    for (const weft_attr_field *f = node->op->attrs; f && f->name && !is_leaf(node->op); f++)
+    for (const weft_attr_field *f = node->op->attrs; f && f->name && !op_is_leaf(node->op); f++)
         attribute(file, f, node->attr);
     for (int k = 0; k < node->op->n_out; k++)
         fprintf(file, "\\n%s %s", weft_dtype_name(value[k].type.dtype),

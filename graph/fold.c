@@ -1,4 +1,5 @@
-/* Constant folding: a node whose inputs are all constants is computed when the plan is made. */
+/* Constant folding: a node whose inputs are all constants is computed when the plan is made, unless
+ * it can fail, updates a state or is random. */
 #include "internal.h"
 
 #include <stdlib.h>
@@ -24,11 +25,10 @@ static size_t type_bytes(const weft_type *type)
     return (size_t)weft_shape_numel(type->shape) * weft_dtype_bytes(type->dtype);
 }
 
-/* Indices out of range are found while a plan runs, so that nodes that read any are left to it. */
 static bool is_constant(const weft_graph *g, uint32_t id, const weft_op *op)
 {
     const value_record *v = &g->values[id];
-    return g->nodes[g->values[v->root].node].op == &weft_op_constant && v->type.dtype != WEFT_I32 &&
+    return g->nodes[g->values[v->root].node].op == &weft_op_constant &&
            layout_taken(op->takes, v->type.shape, &v->layout);
 }
 
@@ -36,8 +36,7 @@ static bool may_fold(const weft_graph *g, const weft_op *op, const weft_value *i
                      const weft_type *out)
 {
     size_t bytes_in = 0, bytes_out = 0;
-    if (!op_has_kernel(op) || op->alias || op->random || op->updates ||
-        n_in + op->n_out > MOST_OPERANDS)
+    if (op->alias || op->can_fail || op->random || op->updates || n_in + op->n_out > MOST_OPERANDS)
         return false;
     for (size_t i = 0; i < n_in; i++) {
         if (!graph_owns(g, in[i]) || !is_constant(g, in[i].id, op)) return false;
@@ -65,10 +64,13 @@ static bool take_memory(folding *f, const weft_op *op, weft_call *call)
     return good;
 }
 
-static void compute(folding *f, const weft_op *op, const void *attr, weft_kernel kernel)
+/* False if the kernel reports a fault, although its op does not declare that it can: then the run
+ * will report it. */
+static bool compute(folding *f, const weft_op *op, const void *attr, weft_kernel kernel)
 {
+    fault failed = {.lock = ATOMIC_FLAG_INIT, .step = NO_FAULT};
     /* One workspace, whichever thread this is. */
-    weft_run_state run = {.workspace = f->workspace, .workspace_bytes = 0};
+    weft_run_state run = {.fault = &failed, .workspace = f->workspace, .workspace_bytes = 0};
     weft_call call = {.attr = attr,
                       .in = f->t,
                       .out = f->t + f->n_in,
@@ -82,6 +84,7 @@ static void compute(folding *f, const weft_op *op, const void *attr, weft_kernel
         *weft_call_note(&call) = 0;
         for (int64_t part = 0; part < call.parts; part++) kernel(&call, part);
     }
+    return atomic_load(&failed.step) == NO_FAULT;
 }
 
 bool fold_node(weft_graph *g, const node_record *node, const weft_type *types, const weft_value *in,
@@ -107,14 +110,13 @@ bool fold_node(weft_graph *g, const node_record *node, const weft_type *types, c
     if (!kernel) return false;
     weft_cost cost = op_cost(op, &sizes);
     if (!(cost.flops + cost.bytes <= MOST_WORK)) return false;
-    if (take_memory(&f, op, &sizes))
-        compute(&f, op, node->attr, kernel);
-    else
-        weft_graph_fail(g, WEFT_NO_MEMORY, "no memory to fold a constant");
-    for (size_t k = 0; weft_graph_status(g) == WEFT_OK && k < f.n_out; k++)
+    bool good = take_memory(&f, op, &sizes);
+    if (!good) weft_graph_fail_in(g, op->name, WEFT_NO_MEMORY, "no memory to fold a constant");
+    const bool folded = !good || compute(&f, op, node->attr, kernel);
+    for (size_t k = 0; good && folded && k < f.n_out; k++)
         out[k] = weft_constant_data(g, types[k].dtype, types[k].shape, f.memory[k]);
     for (size_t k = 0; k < f.n_out; k++) free(f.memory[k]);
     free(f.scratch);
     free(f.workspace);
-    return true;
+    return folded;
 }

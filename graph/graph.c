@@ -9,12 +9,21 @@
 static const weft_error no_graph_error = {WEFT_BAD_ARGUMENT, "graph",
                                           "the graph is NULL: memory was out, or none was given"};
 
+/* A tag that no graph had before, but for the 2^32nd; never 0, which is that of no value. */
+static uint32_t new_tag(void)
+{
+    static atomic_uint last;
+    uint32_t tag;
+    do tag = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
+    while (tag == 0);
+    return tag;
+}
+
 weft_graph *weft_graph_new(void)
 {
     weft_graph *graph = calloc(1, sizeof *graph);
     if (!graph) return NULL;
-    /* A tag that other living graphs do not have; never 0. */
-    graph->tag = (uint32_t)((uintptr_t)graph >> 4) | 0x80000000u;
+    graph->tag = new_tag();
     graph->n_values = 1;
     return graph;
 }
@@ -27,6 +36,7 @@ void weft_graph_free(weft_graph *graph)
     free(graph->values);
     free(graph->names);
     free(graph->types);
+    free(graph->type_names);
     free(graph);
 }
 
@@ -40,23 +50,34 @@ weft_status weft_graph_status(const weft_graph *graph)
     return weft_graph_error(graph)->status;
 }
 
-static void fail_at(weft_graph *graph, weft_status status, const char *op, const char *message)
+/* `name`: of the op or function, or "". */
+static void fail_with(weft_graph *graph, const char *name, weft_status status, const char *format,
+                      va_list arguments)
 {
-    const char *slash = graph->scope[0] && op[0] ? "/" : "";
-    char where[SCOPE_BYTES + 64];
-    snprintf(where, sizeof where, "%s%s%s", graph->scope, slash, op);
-    weft_error_set(&graph->error, status, where, "%s", message);
+    if (!graph || graph->error.status != WEFT_OK) return;
+    const char *slash = graph->scope[0] && name[0] ? "/" : "";
+    char where[SCOPE_BYTES + 64], message[sizeof graph->error.message];
+    snprintf(where, sizeof where, "%s%s%s", graph->scope, slash, name);
+    text_vformat(message, sizeof message, format, arguments);
+    weft_error_set(&graph->error, status == WEFT_OK ? WEFT_INTERNAL : status,
+                   where[0] ? where : "graph", "%s", message);
+}
+
+void weft_graph_fail_in(weft_graph *graph, const char *name, weft_status status, const char *format,
+                        ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    fail_with(graph, name ? name : "", status, format, arguments);
+    va_end(arguments);
 }
 
 void weft_graph_fail(weft_graph *graph, weft_status status, const char *format, ...)
 {
-    if (!graph || graph->error.status != WEFT_OK) return;
-    char message[sizeof graph->error.message];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(message, sizeof message, format, arguments);
+    fail_with(graph, "", status, format, arguments);
     va_end(arguments);
-    fail_at(graph, status == WEFT_OK ? WEFT_INTERNAL : status, "", message);
 }
 
 /* ---- Scopes and names ---- */
@@ -72,8 +93,9 @@ void weft_scope_push(weft_graph *graph, const char *format, ...)
     va_end(arguments);
     if (length < 0 || used + (size_t)length + 2 > SCOPE_BYTES ||
         graph->scope_depth == SCOPE_DEPTH) {
-        weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "name scopes are longer than %d bytes or %d deep",
-                        SCOPE_BYTES, SCOPE_DEPTH);
+        weft_graph_fail_in(graph, "weft_scope_push", WEFT_BAD_ARGUMENT,
+                           "name scopes are longer than %d bytes or over %d deep", SCOPE_BYTES - 2,
+                           SCOPE_DEPTH);
         return;
     }
     graph->scope_lengths[graph->scope_depth++] = (uint16_t)used;
@@ -86,7 +108,8 @@ void weft_scope_pop(weft_graph *graph)
 {
     if (!graph || graph->error.status != WEFT_OK) return;
     if (graph->scope_depth == 0) {
-        weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "weft_scope_pop without weft_scope_push");
+        weft_graph_fail_in(graph, "weft_scope_pop", WEFT_BAD_ARGUMENT,
+                           "no scope is open: expected a weft_scope_push before");
         return;
     }
     graph->scope[graph->scope_lengths[--graph->scope_depth]] = 0;
@@ -128,17 +151,19 @@ static bool names_grow(weft_graph *graph)
     return true;
 }
 
-bool graph_name_value(weft_graph *graph, uint32_t id, const char *full_name)
+bool graph_name_value(weft_graph *graph, uint32_t id, const char *full_name, const char *function)
 {
     if (graph->error.status != WEFT_OK) return false;
     char *name = names_grow(graph) ? arena_text(&graph->arena, full_name) : NULL;
     if (!name) {
-        weft_graph_fail(graph, WEFT_NO_MEMORY, "no memory for the name \"%s\"", full_name);
+        weft_graph_fail_in(graph, function, WEFT_NO_MEMORY, "no memory for the name \"%s\"",
+                           full_name);
         return false;
     }
     uint32_t *slot = name_slot(graph, name);
     if (*slot && *slot != id) {
-        weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "the name \"%s\" is taken", full_name);
+        weft_graph_fail_in(graph, function, WEFT_BAD_ARGUMENT,
+                           "the name \"%s\" is taken by another value", full_name);
         return false;
     }
     if (*slot == id) return true;
@@ -154,15 +179,17 @@ weft_value weft_find(const weft_graph *graph, const char *scoped_name)
     return graph_value(graph, *name_slot(graph, scoped_name));
 }
 
-static bool full_name(weft_graph *graph, const char *name, char *buffer, size_t size)
+bool graph_full_name(weft_graph *graph, const char *name, const char *function, char *buffer,
+                     size_t size)
 {
     if (!name || !name[0]) {
-        weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "a name is NULL or empty");
+        weft_graph_fail_in(graph, function, WEFT_BAD_ARGUMENT, "the name is NULL or empty");
         return false;
     }
     int n = snprintf(buffer, size, "%s%s%s", graph->scope, graph->scope[0] ? "." : "", name);
     if (n < 0 || (size_t)n >= size) {
-        weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "a name is longer than %zu bytes", size);
+        weft_graph_fail_in(graph, function, WEFT_BAD_ARGUMENT,
+                           "the name has %d bytes with its scope, expected less than %zu", n, size);
         return false;
     }
     return true;
@@ -173,17 +200,17 @@ weft_value weft_name(weft_graph *graph, weft_value value, const char *name)
     char text[2 * SCOPE_BYTES];
     if (!graph || graph->error.status != WEFT_OK) return WEFT_NO_VALUE;
     if (!graph_owns(graph, value)) {
-        weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "weft_name: not a value of this graph");
+        weft_graph_fail_in(graph, "weft_name", WEFT_BAD_ARGUMENT, "not a value of this graph");
         return WEFT_NO_VALUE;
     }
-    if (!full_name(graph, name, text, sizeof text)) return WEFT_NO_VALUE;
+    if (!graph_full_name(graph, name, "weft_name", text, sizeof text)) return WEFT_NO_VALUE;
     const char *own = graph->values[value.id].name;
     if (own && strcmp(own, text) != 0) {
-        weft_graph_fail(graph, WEFT_BAD_ARGUMENT,
-                        "\"%s\" has a name already, it cannot become \"%s\"", own, text);
+        weft_graph_fail_in(graph, "weft_name", WEFT_BAD_ARGUMENT,
+                           "\"%s\" has a name already, it cannot become \"%s\"", own, text);
         return WEFT_NO_VALUE;
     }
-    return graph_name_value(graph, value.id, text) ? value : WEFT_NO_VALUE;
+    return graph_name_value(graph, value.id, text, "weft_name") ? value : WEFT_NO_VALUE;
 }
 
 /* ---- Values ---- */
@@ -270,6 +297,11 @@ weft_dtype graph_key_dtype(const weft_graph *graph, const node_record *node)
     return graph->values[id].type.dtype;
 }
 
+bool graph_node_runs(const weft_graph *graph, const node_record *node)
+{
+    return !node->op->alias && op_has_kernel(node->op, graph_key_dtype(graph, node));
+}
+
 uint64_t weft_random_key(weft_graph *graph)
 {
     return graph ? ++graph->random_keys * 0x9E3779B97F4A7C15u : 0;
@@ -297,8 +329,10 @@ static bool reserve(weft_graph *graph, size_t n_in, size_t n_out)
     }
     if (n_in > graph->type_capacity) {
         weft_type *types = realloc(graph->types, (n_in + 8) * sizeof *types);
-        if (!types) return false;
-        graph->types = types;
+        if (types) graph->types = types;
+        const char **names = realloc(graph->type_names, (n_in + 8) * sizeof *names);
+        if (names) graph->type_names = names;
+        if (!types || !names) return false;
         graph->type_capacity = n_in + 8;
     }
     return graph->n_values + n_out < UINT32_MAX / 2;
@@ -307,21 +341,27 @@ static bool reserve(weft_graph *graph, size_t n_in, size_t n_out)
 static bool check_inputs(weft_graph *graph, const weft_op *op, const weft_value *inputs,
                          size_t count)
 {
-    char message[160];
-    if (count < op->min_in || (op->max_in != WEFT_VARIADIC && count > op->max_in) ||
-        (count && !inputs)) {
-        snprintf(message, sizeof message, "takes %d to %d inputs, got %zu", op->min_in, op->max_in,
-                 inputs ? count : 0);
-        fail_at(graph, WEFT_BAD_ARGUMENT, op->name, message);
+    char name[128];
+    const bool variadic = op->max_in == WEFT_VARIADIC;
+    if (count < op->min_in || (!variadic && count > op->max_in) || (count && !inputs)) {
+        if (op->min_in == op->max_in)
+            snprintf(name, sizeof name, "%d", op->min_in);
+        else if (variadic)
+            snprintf(name, sizeof name, "at least %d", op->min_in);
+        else
+            snprintf(name, sizeof name, "%d to %d", op->min_in, op->max_in);
+        weft_graph_fail_in(graph, op->name, WEFT_BAD_ARGUMENT, "takes %s inputs, got %zu%s", name,
+                           count, count && !inputs ? " at NULL" : "");
         return false;
     }
+    const weft_infer names = {.op = op};
     for (size_t i = 0; i < count; i++) {
         if (graph_owns(graph, inputs[i])) continue;
-        snprintf(message, sizeof message, "input %zu %s", i,
-                 !inputs[i].id                   ? "is no value"
-                 : inputs[i].graph != graph->tag ? "belongs to another graph"
-                                                 : "is an unknown value");
-        fail_at(graph, WEFT_BAD_ARGUMENT, op->name, message);
+        weft_graph_fail_in(graph, op->name, WEFT_BAD_ARGUMENT, "%s %s",
+                           weft_infer_input(&names, i, name, sizeof name),
+                           !inputs[i].id                   ? "is no value"
+                           : inputs[i].graph != graph->tag ? "belongs to another graph"
+                                                           : "is an unknown value");
         return false;
     }
     for (size_t i = 0; i < op->updates && i < count; i++) {
@@ -332,8 +372,9 @@ static bool check_inputs(weft_graph *graph, const weft_op *op, const weft_value 
             layout_taken(WEFT_TAKES_DENSE, graph->values[inputs[i].id].type.shape,
                          &graph->values[inputs[i].id].layout))
             continue;
-        snprintf(message, sizeof message, "input %zu must be a whole state: it is updated", i);
-        fail_at(graph, WEFT_BAD_ARGUMENT, op->name, message);
+        weft_graph_fail_in(graph, op->name, WEFT_BAD_ARGUMENT,
+                           "%s is updated: it must be a whole state",
+                           weft_infer_input(&names, i, name, sizeof name));
         return false;
     }
     return true;
@@ -342,23 +383,39 @@ static bool check_inputs(weft_graph *graph, const weft_op *op, const weft_value 
 static bool run_infer(weft_graph *graph, const weft_op *op, const void *attr,
                       const weft_value *inputs, size_t count, weft_type *out)
 {
-    for (size_t i = 0; i < count; i++) graph->types[i] = graph->values[inputs[i].id].type;
+    for (size_t i = 0; i < count; i++) {
+        graph->types[i] = graph->values[inputs[i].id].type;
+        graph->type_names[i] = graph->values[inputs[i].id].name;
+    }
+    for (size_t i = 0; i < op->n_out; i++) out[i].dtype = WEFT_DTYPES;
     weft_error error = {0};
-    weft_infer infer = {op, attr, count, op->n_out, graph->types, out, &error};
+    weft_infer infer = {op, attr, count, op->n_out, graph->types, out, &error, graph->type_names};
     if (!op->infer(&infer)) {
-        fail_at(graph, error.status ? error.status : WEFT_INTERNAL, op->name,
-                error.status ? error.message : "the shape rule failed without a message");
+        weft_graph_fail_in(graph, op->name, error.status ? error.status : WEFT_INTERNAL, "%s",
+                           error.status ? error.message
+                                        : "the shape rule failed without a message");
         return false;
     }
     for (size_t i = 0; i < op->n_out; i++) {
-        char text[160], message[220];
-        if (weft_shape_numel(out[i].shape) >= 0 && (size_t)out[i].dtype < WEFT_DTYPES) continue;
-        snprintf(message, sizeof message, "the result would be %s: a size overflows or is negative",
-                 weft_shape_text(out[i].shape, text, sizeof text));
-        fail_at(graph, WEFT_TOO_LARGE, op->name, message);
+        char text[160];
+        if ((size_t)out[i].dtype >= WEFT_DTYPES) {
+            weft_graph_fail_in(graph, op->name, WEFT_BAD_DTYPE,
+                               "output %zu would be of dtype %d, expected f32, f64, i32 or bool", i,
+                               (int)out[i].dtype);
+            return false;
+        }
+        if (weft_shape_numel(out[i].shape) >= 0) continue;
+        weft_graph_fail_in(graph, op->name, WEFT_TOO_LARGE,
+                           "output %zu would be %s: a size overflows, is negative, or has more "
+                           "than %d dimensions",
+                           i, weft_shape_text(out[i].shape, text, sizeof text), WEFT_MAX_RANK);
         return false;
     }
-    return true;
+    char text[160];
+    const weft_dtype key = op->key_output || !count ? out[0].dtype : graph->types[0].dtype;
+    weft_status status = op_check_dtype(op, key, text, sizeof text);
+    if (status != WEFT_OK) weft_graph_fail_in(graph, op->name, status, "%s", text);
+    return status == WEFT_OK;
 }
 
 /* Layout, root and version of a new output. */
@@ -383,17 +440,19 @@ static void place_output(weft_graph *graph, const node_record *node, size_t inde
 weft_value weft_apply(weft_graph *graph, const weft_op *op, const void *attr,
                       const weft_value *inputs, size_t count, weft_value *outputs)
 {
-    for (size_t i = 0; outputs && op && i < op->n_out; i++) outputs[i] = WEFT_NO_VALUE;
+    for (size_t i = 0; outputs && op && i < op->n_out && i < WEFT_MAX_OUTPUTS; i++)
+        outputs[i] = WEFT_NO_VALUE;
     if (!graph || graph->error.status != WEFT_OK) return WEFT_NO_VALUE;
-    if (!op || !op->infer || !op->name || op->n_out < 1 || op->n_out > WEFT_MAX_OUTPUTS) {
-        fail_at(graph, WEFT_BAD_ARGUMENT, "weft_apply", "not a complete op descriptor");
+    char wrong[256];
+    weft_status status = op_check(op, wrong, sizeof wrong);
+    if (status != WEFT_OK) {
+        weft_graph_fail_in(graph, op && op->name && op->name[0] ? op->name : "weft_apply", status,
+                           "%s", wrong);
         return WEFT_NO_VALUE;
     }
     if (graph->n_nodes == WEFT_MAX_NODES) {
-        char message[96];
-        snprintf(message, sizeof message, "the graph has %d nodes, as many as it may",
-                 WEFT_MAX_NODES);
-        fail_at(graph, WEFT_TOO_LARGE, op->name, message);
+        weft_graph_fail_in(graph, op->name, WEFT_TOO_LARGE,
+                           "the graph has %d nodes, as many as it may", WEFT_MAX_NODES);
         return WEFT_NO_VALUE;
     }
     if (!check_inputs(graph, op, inputs, count)) return WEFT_NO_VALUE;
@@ -401,7 +460,7 @@ weft_value weft_apply(weft_graph *graph, const weft_op *op, const void *attr,
     void *attr_copy = arena_alloc(&graph->arena, op->attr_size);
     uint32_t *in = arena_alloc(&graph->arena, count * sizeof *in);
     if (!scope || !attr_copy || !in || !reserve(graph, count, op->n_out)) {
-        fail_at(graph, WEFT_NO_MEMORY, op->name, "no memory for the node");
+        weft_graph_fail_in(graph, op->name, WEFT_NO_MEMORY, "no memory for the node");
         return WEFT_NO_VALUE;
     }
     if (attr && op->attr_size) memcpy(attr_copy, attr, op->attr_size);
@@ -421,109 +480,4 @@ weft_value weft_apply(weft_graph *graph, const weft_op *op, const void *attr,
         if (outputs) outputs[i] = graph_value(graph, id);
     }
     return graph_value(graph, first);
-}
-
-/* ---- Leaves ---- */
-
-/* `full` is the scoped name; finds an equal state of that name, or makes one. */
-static weft_value state_of(weft_graph *graph, const char *name, const weft_state_attr *attr)
-{
-    char full[2 * SCOPE_BYTES], have[128], want[128];
-    if (!graph || graph->error.status != WEFT_OK) return WEFT_NO_VALUE;
-    if (!full_name(graph, name, full, sizeof full)) return WEFT_NO_VALUE;
-    weft_value old = weft_find(graph, full);
-    if (!old.id) {
-        weft_value value = weft_apply(graph, &weft_op_state, attr, NULL, 0, NULL);
-        return value.id && graph_name_value(graph, value.id, full) ? value : WEFT_NO_VALUE;
-    }
-    const node_record *node = &graph->nodes[graph->values[old.id].node];
-    const weft_state_attr *other = node->attr;
-    if (node->op == &weft_op_state && other->dtype == attr->dtype &&
-        other->trainable == attr->trainable && weft_shape_equal(other->shape, attr->shape))
-        return old;
-    weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "\"%s\" is declared as %s %s and again as %s %s",
-                    full, weft_dtype_name(weft_dtype_of(graph, old)),
-                    weft_shape_text(weft_shape_of(graph, old), have, sizeof have),
-                    weft_dtype_name(attr->dtype), weft_shape_text(attr->shape, want, sizeof want));
-    return WEFT_NO_VALUE;
-}
-
-static weft_value declare_state(weft_graph *graph, const char *name, weft_dtype dtype,
-                                weft_shape shape, weft_init init, bool trainable)
-{
-    weft_state_attr attr;
-    memset(&attr, 0, sizeof attr);
-    attr.dtype = dtype;
-    attr.shape = shape;
-    attr.init = init;
-    attr.trainable = trainable;
-    return state_of(graph, name, &attr);
-}
-
-weft_value weft_param(weft_graph *graph, const char *name, weft_dtype dtype, weft_shape shape,
-                      weft_init init)
-{
-    return declare_state(graph, name, dtype, shape, init, true);
-}
-
-weft_value weft_state(weft_graph *graph, const char *name, weft_dtype dtype, weft_shape shape,
-                      weft_init init)
-{
-    return declare_state(graph, name, dtype, shape, init, false);
-}
-
-weft_value weft_input(weft_graph *graph, const char *name, weft_dtype dtype, weft_shape shape)
-{
-    char full[2 * SCOPE_BYTES];
-    weft_input_attr attr;
-    memset(&attr, 0, sizeof attr);
-    attr.dtype = dtype;
-    attr.shape = shape;
-    if (!graph || graph->error.status != WEFT_OK) return WEFT_NO_VALUE;
-    if (!full_name(graph, name, full, sizeof full)) return WEFT_NO_VALUE;
-    weft_value value = weft_apply(graph, &weft_op_input, &attr, NULL, 0, NULL);
-    return value.id && graph_name_value(graph, value.id, full) ? value : WEFT_NO_VALUE;
-}
-
-weft_value weft_constant_data(weft_graph *graph, weft_dtype dtype, weft_shape shape,
-                              const void *data)
-{
-    if (!graph || graph->error.status != WEFT_OK) return WEFT_NO_VALUE;
-    int64_t numel = weft_shape_numel(shape);
-    size_t bytes = numel < 0 ? 0 : (size_t)numel * weft_dtype_bytes(dtype);
-    if (numel < 0 || (!data && bytes)) {
-        weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "a constant needs data and a valid shape");
-        return WEFT_NO_VALUE;
-    }
-    void *copy = arena_alloc(&graph->arena, bytes);
-    if (!copy) {
-        weft_graph_fail(graph, WEFT_NO_MEMORY, "no memory for a constant of %zu bytes", bytes);
-        return WEFT_NO_VALUE;
-    }
-    if (bytes) memcpy(copy, data, bytes);
-    normalise_bools(dtype, copy, bytes);
-    weft_constant_attr attr;
-    memset(&attr, 0, sizeof attr);
-    attr.dtype = dtype;
-    attr.shape = shape;
-    attr.data = copy;
-    return weft_apply(graph, &weft_op_constant, &attr, NULL, 0, NULL);
-}
-
-weft_value weft_group(weft_graph *graph, const weft_value *values, size_t count)
-{
-    return weft_apply(graph, &weft_op_group, NULL, values, count, NULL);
-}
-
-size_t weft_graph_params(const weft_graph *graph, weft_value *params, size_t capacity)
-{
-    size_t n = 0;
-    for (size_t i = 0; graph && i < graph->n_nodes; i++) {
-        const node_record *node = &graph->nodes[i];
-        if (node->op != &weft_op_state || !((const weft_state_attr *)node->attr)->trainable)
-            continue;
-        if (params && n < capacity) params[n] = graph_value(graph, node->first_out);
-        n++;
-    }
-    return n;
 }

@@ -5,6 +5,7 @@
 #include <weft/op.h>
 
 #include <stdarg.h>
+#include <stdatomic.h>
 
 /* ---- Arena: memory that lives as long as its owner (arena.c) ----------------------------------
  */
@@ -54,6 +55,7 @@ struct weft_graph {
     uint32_t *names; /* hash table of value ids by name, 0 where empty */
     size_t n_names, name_capacity;
     weft_type *types; /* room for the inputs of one node */
+    const char **type_names;
     size_t type_capacity;
     char scope[SCOPE_BYTES];
     uint16_t scope_lengths[SCOPE_DEPTH]; /* what each pop goes back to */
@@ -66,6 +68,8 @@ struct weft_graph {
 typedef struct weft_input_attr {
     weft_dtype dtype;
     weft_shape shape;
+    bool has_default;
+    double value; /* of every element until it is fed, if it has a default */
 } weft_input_attr;
 
 typedef struct weft_state_attr {
@@ -81,12 +85,26 @@ typedef struct weft_constant_attr {
     const void *data; /* in the graph's arena */
 } weft_constant_attr;
 
-static inline bool op_has_kernel(const weft_op *op)
-{
-    for (int d = 0; d < WEFT_DTYPES; d++)
-        if (op->kernel[WEFT_ISA_BASE][d]) return true;
-    return false;
-}
+/* ---- Descriptors (descriptor.c) ---------------------------------------------------------------
+ */
+
+/* What is wrong with a descriptor, in `text`; WEFT_OK if nothing is. */
+weft_status op_check(const weft_op *op, char *text, size_t size);
+/* Whether a node can be computed whose kernel this dtype chooses: by a kernel of any instruction
+ * set, or by an expansion. Likewise. */
+weft_status op_check_dtype(const weft_op *op, weft_dtype dtype, char *text, size_t size);
+/* Whether there is a kernel for the dtype in any instruction set. */
+bool op_has_kernel(const weft_op *op, weft_dtype dtype);
+/* An input, a state or a constant. */
+bool op_is_leaf(const weft_op *op);
+
+/* The first failing step of a run, in order of the schedule; see weft_call_fail. */
+#define NO_FAULT UINT32_MAX
+typedef struct fault {
+    atomic_flag lock;
+    atomic_uint step;
+    int64_t index, limit; /* limit -1: input `index` is not finite */
+} fault;
 
 /* Before each thread's workspace; see weft_call_note. */
 #define NOTE_BYTES 64
@@ -121,16 +139,23 @@ static inline unsigned node_rows(const node_record *node)
 
 /* Takes over a scope, as text, for the nodes that follow. */
 void graph_set_scope(weft_graph *graph, const char *scope);
-/* Names a value by its full name; fails if another value has it. */
-bool graph_name_value(weft_graph *graph, uint32_t id, const char *full_name);
+/* Writes a name with the scope in front of it; false, with the graph's error, if it is none. */
+bool graph_full_name(weft_graph *graph, const char *name, const char *function, char *buffer,
+                     size_t size);
+/* Names a value by its full name, for `function`; fails if another value has it. */
+bool graph_name_value(weft_graph *graph, uint32_t id, const char *full_name, const char *function);
 /* "scope/op" for messages and pictures. */
 const char *graph_node_where(const weft_graph *graph, size_t node, char *buffer, size_t size);
 weft_value graph_value(const weft_graph *graph, uint32_t id);
 bool graph_owns(const weft_graph *graph, weft_value value);
 /* The dtype that chooses a node's kernel. */
 weft_dtype graph_key_dtype(const weft_graph *graph, const node_record *node);
+/* Whether the node runs a kernel: others are leaves, views, groups, or expand into other nodes. */
+bool graph_node_runs(const weft_graph *graph, const node_record *node);
 weft_layout layout_dense(weft_shape shape);
 /* Of elements that came from outside: in bools any byte but 0 becomes 1. */
+/* NULL if a dtype holds a number; else what it takes, for a message. */
+const char *dtype_takes(weft_dtype dtype, double value);
 void normalise_bools(weft_dtype dtype, void *data, size_t n);
 /* The value as an operand, without data. */
 weft_tensor graph_tensor(const weft_graph *graph, uint32_t id);
@@ -142,9 +167,23 @@ void weft_init_fill(const weft_init *init, weft_dtype dtype, weft_shape shape, u
 /* ---- Passes (pass.c) --------------------------------------------------------------------------
  */
 
+/* What a value is to the program that built the graph. */
+enum {
+    VALUE_INPUT = 1,
+    VALUE_STATE = 2, /* lies in a state: the state itself, or what an update made of it */
+    VALUE_TARGET = 4
+};
+
+/* A value that the program can read when a run has ended. */
+typedef struct plan_target {
+    weft_value value; /* in the graph that is being compiled, then in the plan's */
+    uint32_t user;    /* its id in the program's graph */
+    bool is_state;    /* the program asked for a state itself: what the store holds at the end */
+} plan_target;
+
 /* Runs every pass but those named in `skip`; gives a new graph, and in map[id of `graph`] the ids
  * of its values there (0: not needed). Everything that the targets do not need is left out. */
-weft_graph *passes_run(const weft_graph *graph, weft_value *targets, size_t n_targets,
+weft_graph *passes_run(const weft_graph *graph, plan_target *targets, size_t n_targets,
                        const char *skip, bool verify, uint32_t *map, weft_error *error);
 
 /* ---- Offsets (pack.c, pack_search.c) ----------------------------------------------------------
@@ -172,8 +211,10 @@ pack_outcome pack_search(pack_item *items, size_t n, uint32_t sections, size_t h
                          const pack_limits *limits, uint64_t *nodes);
 
 /* Whether a comma-separated list of names, which may be NULL, or the environment variable WEFT_SKIP
- * has this one. */
+ * has this one, or "all". */
 bool passes_skip(const char *list, const char *name);
+/* Whether `list` and WEFT_SKIP name optional passes only. */
+bool passes_known(const char *list, weft_error *error);
 
 /* Computes a node whose inputs in[] of `graph` are constants, and gives its outputs, of these
  * types, as constants; false if it is not to be folded (fold.c). */
@@ -255,9 +296,12 @@ struct weft_plan {
     size_t n_buffers;
     uint32_t *buffer_of; /* by value id: index + 1 of the buffer of its storage, or 0 */
     uint32_t *map;       /* from value ids of the user's graph */
+    uint8_t *kinds;      /* by value id of the user's graph: VALUE_INPUT | ... */
     size_t n_map;
     uint32_t user_tag;
     uint8_t *readable; /* by value id: a target or an input */
+    plan_target *targets;
+    size_t n_targets;
     weft_plan_stats stats;
 };
 
@@ -265,6 +309,22 @@ struct weft_plan {
 weft_cost plan_step_cost(const weft_plan *plan, const plan_step *step);
 /* Sets the error that there is no memory; false. */
 bool plan_no_memory(weft_error *error);
+
+/* ---- What inputs hold (feeds.c) ----------------------------------------------------------------
+ */
+
+typedef struct feeds {
+    uint8_t *state; /* by value id of the plan's graph, of inputs */
+    size_t n_missing, n_default;
+} feeds;
+
+bool feeds_init(feeds *f, const weft_plan *plan); /* false when memory is out */
+void feeds_fill_defaults(const feeds *f, const weft_plan *plan, char *base);
+/* From now on the input holds what the program writes; until it does, the default if there is one.
+ */
+void feeds_give(feeds *f, const weft_plan *plan, uint32_t id, char *base);
+/* WEFT_NOT_FOUND, with the name of an input, while one holds nothing. */
+weft_status feeds_check(const feeds *f, const weft_plan *plan, weft_error *error);
 
 /* ---- When nodes run (order.c) -----------------------------------------------------------------
  */

@@ -98,7 +98,7 @@ static bool topological_order(const weft_graph *g, edges *e, uint32_t *heap, uin
     while (in_heap) {
         uint32_t n = heap_pop(heap, &in_heap);
         done++;
-        if (op_has_kernel(g->nodes[n].op)) order[(*n_order)++] = n;
+        if (graph_node_runs(g, &g->nodes[n])) order[(*n_order)++] = n;
         for (uint32_t k = e->first[n]; k; k = e->next[k])
             if (!--e->waits[e->to[k]]) heap_push(heap, &in_heap, e->to[k]);
     }

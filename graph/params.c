@@ -122,7 +122,7 @@ weft_status weft_params_add(weft_params *params, const char *name, weft_dtype dt
     /* __metadata__ is what the files call something else. */
     if (!params || !name || !name[0] || !strcmp(name, "__metadata__") || numel < 0 ||
         (size_t)dtype >= WEFT_DTYPES)
-        return weft_error_set(error, WEFT_BAD_ARGUMENT, name ? name : "params",
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, name && name[0] ? name : "params",
                               "a tensor of the store needs a name other than __metadata__, a "
                               "dtype and a valid shape");
     weft_tensor old;

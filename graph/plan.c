@@ -20,8 +20,6 @@
 typedef struct planner {
     weft_plan *plan;
     const weft_graph *g;
-    weft_value *targets;
-    size_t n_targets;
     uint32_t *order; /* nodes with kernels, in order of execution */
     size_t n_order;
     uint32_t *links;     /* by position: nodes behind it that are chained to it */
@@ -116,7 +114,8 @@ static void unite_storages(planner *p)
         if (op == &weft_op_input || op == &weft_op_state || op == &weft_op_constant)
             p->pinned[p->storage[v]] = 1;
     }
-    for (size_t i = 0; i < p->n_targets; i++) p->pinned[g->values[p->targets[i].id].root] = 1;
+    for (size_t i = 0; i < p->plan->n_targets; i++)
+        p->pinned[g->values[p->plan->targets[i].value.id].root] = 1;
     for (uint32_t at = 0; at < p->n_order; at++) {
         const node_record *node = &g->nodes[p->order[at]];
         for (size_t i = 0; i < node->n_in; i++) p->last_read[g->values[node->in[i]].root] = at + 1;
@@ -220,11 +219,12 @@ static bool make_steps(planner *p)
             plan->tensors[operand++] = graph_tensor(g, node->first_out + (uint32_t)k);
         step->kernel = weft_op_kernel(node->op, isa, graph_key_dtype(g, node));
         step->stages = node->op->stages ? node->op->stages : 1;
-        if (!step->kernel || step->stages > 2) {
+        if (!step->kernel) {
             char where[256];
             weft_error_set(p->error, WEFT_NO_KERNEL,
-                           graph_node_where(g, step->node, where, sizeof where), "no kernel for %s",
-                           weft_dtype_name(graph_key_dtype(g, node)));
+                           graph_node_where(g, step->node, where, sizeof where),
+                           "no kernel for %s on this processor, or below WEFT_ISA: %s",
+                           weft_dtype_name(graph_key_dtype(g, node)), weft_isa_name(isa));
             return false;
         }
         weft_call call;
@@ -285,8 +285,8 @@ static bool make_buffers(planner *p)
         if (op == &weft_op_input) plan->readable[v] = g->nodes[g->values[v].node].op == op;
         if (op == &weft_op_input || no_reuse) *b = (weft_plan_buffer){0, b->bytes, 0, last_group};
     }
-    for (size_t i = 0; i < p->n_targets; i++) {
-        uint32_t v = p->targets[i].id;
+    for (size_t i = 0; i < plan->n_targets; i++) {
+        uint32_t v = plan->targets[i].value.id;
         plan->readable[v] = 1;
         if (plan->buffer_of[v]) plan->buffers[plan->buffer_of[v] - 1].last = last_group;
     }
@@ -399,16 +399,45 @@ static void fill_stats(planner *p)
 
 /* ---- The whole ---- */
 
-static bool compile(planner *p, const weft_graph *graph, const weft_plan_options *options)
+/* The targets, each once, and what the values of the program's graph are to it: the plan's graph
+ * does not tell. */
+static bool note_user_values(weft_plan *plan, const weft_graph *graph, const weft_value *targets,
+                             size_t count)
+{
+    plan->kinds = arena_alloc(&plan->arena, graph->n_values);
+    plan->targets = arena_alloc(&plan->arena, graph->n_values * sizeof *plan->targets);
+    if (!plan->kinds || !plan->targets) return false;
+    for (size_t v = 1; v < graph->n_values; v++) {
+        const value_record *value = &graph->values[v];
+        const node_record *node = &graph->nodes[value->node];
+        const weft_op *root = graph->nodes[graph->values[value->root].node].op;
+        if (node->op == &weft_op_input) plan->kinds[v] |= VALUE_INPUT;
+        if (root == &weft_op_state && !node->op->alias) plan->kinds[v] |= VALUE_STATE;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const uint32_t v = targets[i].id;
+        const bool is_state = graph->nodes[graph->values[v].node].op == &weft_op_state;
+        if (plan->kinds[v] & VALUE_TARGET) continue;
+        plan->kinds[v] |= VALUE_TARGET;
+        plan->targets[plan->n_targets++] = (plan_target){targets[i], v, is_state};
+    }
+    return true;
+}
+
+static bool compile(planner *p, const weft_graph *graph, const weft_value *targets, size_t count,
+                    const weft_plan_options *options)
 {
     weft_plan *plan = p->plan;
     plan->n_map = graph->n_values;
     plan->user_tag = graph->tag;
     plan->map = arena_alloc(&plan->arena, graph->n_values * sizeof *plan->map);
-    if (!plan->map) return no_memory(p);
-    plan->graph = passes_run(graph, p->targets, p->n_targets, options->skip, options->verify,
+    if (!plan->map || !note_user_values(plan, graph, targets, count)) return no_memory(p);
+    plan->graph = passes_run(graph, plan->targets, plan->n_targets, options->skip, options->verify,
                              plan->map, p->error);
     if (!plan->graph) return false;
+    /* A target may have been given a dense copy: reading it reads the copy. */
+    for (size_t i = 0; i < plan->n_targets; i++)
+        plan->map[plan->targets[i].user] = plan->targets[i].value.id;
     const weft_graph *g = p->g = plan->graph;
     p->order = calloc(g->n_nodes + 1, 4);
     p->links = calloc(g->n_nodes + 1, 4);
@@ -434,13 +463,14 @@ static bool check_targets(const weft_graph *graph, const weft_value *targets, si
         return false;
     }
     if (!targets || !count) {
-        weft_error_set(error, WEFT_BAD_ARGUMENT, "plan", "there are no targets");
+        weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_plan_new",
+                       "there are no targets, expected at least one value to compute");
         return false;
     }
     for (size_t i = 0; i < count; i++)
         if (!graph_owns(graph, targets[i])) {
-            weft_error_set(error, WEFT_BAD_ARGUMENT, "plan", "target %zu is no value of this graph",
-                           i);
+            weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_plan_new",
+                           "target %zu is no value of this graph", i);
             return false;
         }
     return true;
@@ -452,20 +482,11 @@ weft_plan *weft_plan_new(const weft_graph *graph, const weft_value *targets, siz
     static const weft_plan_options defaults = {0};
     if (error) memset(error, 0, sizeof *error);
     if (!options) options = &defaults;
-    if (!check_targets(graph, targets, count, error)) return NULL;
-    planner p = {.plan = calloc(1, sizeof(weft_plan)),
-                 .targets = calloc(count, sizeof *targets),
-                 .n_targets = count,
-                 .error = error};
-    bool good = p.plan && p.targets ? true : no_memory(&p);
-    if (good) {
-        memcpy(p.targets, targets, count * sizeof *targets);
-        good = compile(&p, graph, options);
-    }
+    if (!check_targets(graph, targets, count, error) || !passes_known(options->skip, error))
+        return NULL;
+    planner p = {.plan = calloc(1, sizeof(weft_plan)), .error = error};
+    bool good = p.plan ? compile(&p, graph, targets, count, options) : no_memory(&p);
     if (good) fill_stats(&p);
-    /* A target may have been given a dense copy: reading it reads the copy. */
-    for (size_t i = 0; good && i < count; i++) p.plan->map[targets[i].id] = p.targets[i].id;
-    free(p.targets);
     free(p.order);
     free(p.links);
     free(p.storage);

@@ -2,7 +2,7 @@
  * the schedule group by group over a picture of the arena, in which each stretch of bytes holds one
  * version of one value, and proves that every node reads what its producer wrote, that no node
  * writes what another of its group reads or writes, and that what a run leaves to be read is still
- * there at its end.
+ * there at its end: in the arena, and in a state in the version that is meant.
  *
  *     bytes  |  a a a a  |  b b b b b b  |  c c c  |      after group 1
  *     bytes  |  a a a a  |  d d d d d d  |  c c c  |      after group 2, which wrote d over b
@@ -255,6 +255,25 @@ static bool check_group(checker *c, const plan_group *group)
     return true;
 }
 
+/* A target that lies in a state is read from it when the run has ended: then the state must still
+ * be the version that the target means, unless the program asked for the state as it then is. */
+static bool check_targets(checker *c)
+{
+    const weft_plan *plan = c->plan;
+    const weft_graph *g = plan->graph;
+    for (size_t i = 0; i < plan->n_targets; i++) {
+        const plan_target *t = &plan->targets[i];
+        const value_record *v = &g->values[t->value.id];
+        if (plan->map[t->user] != t->value.id)
+            return wrong(c, v->node, "a target is read elsewhere than it lies");
+        if (g->nodes[g->values[v->root].node].op != &weft_op_state) continue;
+        if (t->is_state ? g->nodes[v->node].op != &weft_op_state
+                        : c->state_version[v->root] != v->version)
+            return wrong(c, v->node, "is read as a target after an update of the state");
+    }
+    return true;
+}
+
 static bool check_all(checker *c)
 {
     const weft_plan *plan = c->plan;
@@ -275,6 +294,7 @@ static bool check_all(checker *c)
         if (!check_group(c, &plan->groups[i])) return false;
     }
     if (next != plan->n_steps) return wrong(c, 0, "a step is in no group");
+    if (!check_targets(c)) return false;
     for (uint32_t v = 1; v < g->n_values; v++) {
         if (!plan->readable[v] || !plan->buffer_of[v]) continue;
         size_t begin =

@@ -13,15 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NO_FAULT UINT32_MAX
-
-/* The first failing step, in order of the schedule. */
-typedef struct fault {
-    atomic_flag lock;
-    atomic_uint step;
-    int64_t index, limit; /* limit -1: input `index` is not finite */
-} fault;
-
 struct weft_session {
     const weft_plan *plan;
     weft_params *params;
@@ -35,6 +26,7 @@ struct weft_session {
     fault fault;
     weft_profile *profile; /* NULL if there never was one */
     bool profiling;
+    feeds feeds;
     weft_error error;
 };
 
@@ -133,7 +125,7 @@ static bool take_arena(weft_session *s, const weft_session_options *o, weft_erro
     if (o->arena) {
         s->arena = o->arena;
         if (o->arena_bytes >= bytes && (uintptr_t)o->arena % 64 == 0) return true;
-        weft_error_set(error, WEFT_BAD_ARGUMENT, "session",
+        weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_session_new",
                        "the arena given has %zu bytes at %p; the plan needs %zu, 64-byte aligned",
                        o->arena_bytes, o->arena, bytes);
         return false;
@@ -141,8 +133,8 @@ static bool take_arena(weft_session *s, const weft_session_options *o, weft_erro
     s->owns_arena = true;
     s->arena = weft_alloc(bytes);
     if (!s->arena) {
-        weft_error_set(error, WEFT_NO_MEMORY, "session", "no memory for an arena of %zu bytes",
-                       bytes);
+        weft_error_set(error, WEFT_NO_MEMORY, "weft_session_new",
+                       "no memory for an arena of %zu bytes", bytes);
         return false;
     }
     return true;
@@ -193,7 +185,7 @@ static bool take_workspace(weft_session *s, const weft_session_options *o, weft_
     if (o->workspace) {
         s->workspace = s->run.workspace = o->workspace;
         if (o->workspace_bytes >= bytes && (uintptr_t)o->workspace % 64 == 0) return true;
-        weft_error_set(error, WEFT_BAD_ARGUMENT, "session",
+        weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_session_new",
                        "the workspace given has %zu bytes at %p; %d threads need %zu, 64-byte "
                        "aligned",
                        o->workspace_bytes, o->workspace, s->threads, bytes);
@@ -203,8 +195,8 @@ static bool take_workspace(weft_session *s, const weft_session_options *o, weft_
     s->workspace = weft_alloc(bytes);
     s->run.workspace = s->workspace;
     if (s->workspace) return true;
-    weft_error_set(error, WEFT_NO_MEMORY, "session", "no memory for %d workspaces of %zu bytes",
-                   s->threads, each);
+    weft_error_set(error, WEFT_NO_MEMORY, "weft_session_new",
+                   "no memory for %d workspaces of %zu bytes", s->threads, each);
     return false;
 }
 
@@ -233,14 +225,17 @@ weft_session *weft_session_new(const weft_plan *plan, weft_params *params,
         s->tensors = calloc(plan->n_operands + 1, sizeof *s->tensors);
         s->calls = calloc(2 * plan->n_steps + 1, sizeof *s->calls);
         s->claimed = calloc(2 * plan->n_groups + 1, sizeof *s->claimed);
-        good = s->tensors && s->calls && s->claimed;
+        good = s->tensors && s->calls && s->claimed && feeds_init(&s->feeds, plan);
     }
     if (!good)
-        weft_error_set(error, WEFT_NO_MEMORY, "session", "no memory for the session");
+        weft_error_set(error, WEFT_NO_MEMORY, "weft_session_new", "no memory for the session");
     else
         good = take_arena(s, o, error) && take_workspace(s, o, error) && bind_operands(s, error) &&
                weft_team(s->threads, &team, error) == WEFT_OK;
-    if (good) return s;
+    if (good) {
+        feeds_fill_defaults(&s->feeds, plan, s->arena);
+        return s;
+    }
     weft_session_free(s);
     return NULL;
 }
@@ -253,6 +248,7 @@ void weft_session_free(weft_session *session)
     free(session->tensors);
     free(session->calls);
     free(session->claimed);
+    free(session->feeds.state);
     profile_free(session->profile);
     free(session);
 }
@@ -277,17 +273,20 @@ static uint32_t planned_id(const weft_session *s, weft_value value)
     return value.graph == plan->user_tag && value.id < plan->n_map ? plan->map[value.id] : 0;
 }
 
-bool weft_session_tensor(const weft_session *session, weft_value value, weft_tensor *tensor)
+/* What the program can read of a value, or write if it is an input. */
+static bool find_tensor(const weft_session *session, weft_value value, weft_tensor *tensor)
 {
-    if (!session || !tensor) return false;
     const weft_plan *plan = session->plan;
     uint32_t id = planned_id(session, value);
     if (!id) return false;
     const value_record *v = &plan->graph->values[id];
     const node_record *node = &plan->graph->nodes[v->node];
     const node_record *root = &plan->graph->nodes[plan->graph->values[v->root].node];
+    /* A pass may have put a state in the place of what was computed from it: then it is not there
+     * to be read, unless it is a target, of which the plan has seen to that. */
     if (root->op == &weft_op_state && !node->op->alias)
-        return state_tensor(session, v->root, tensor, NULL);
+        return plan->kinds[value.id] & (VALUE_STATE | VALUE_TARGET) &&
+               state_tensor(session, v->root, tensor, NULL);
     if (root->op == &weft_op_constant && !node->op->alias) {
         *tensor =
             weft_tensor_dense((void *)(uintptr_t)((const weft_constant_attr *)root->attr)->data,
@@ -301,43 +300,80 @@ bool weft_session_tensor(const weft_session *session, weft_value value, weft_ten
     return true;
 }
 
+static bool tensor_for(weft_session *session, weft_value value, weft_tensor *tensor,
+                       const char *function)
+{
+    memset(&session->error, 0, sizeof session->error);
+    if (find_tensor(session, value, tensor)) return true;
+    weft_error_set(
+        &session->error, WEFT_NOT_FOUND, function,
+        value.graph != session->plan->user_tag || !value.id || value.id >= session->plan->n_map
+            ? "the value is none of the planned graph"
+            : "the value cannot be read: expected a target of the plan, or an input or a "
+              "state that it uses");
+    return false;
+}
+
+bool weft_session_tensor(weft_session *session, weft_value value, weft_tensor *tensor)
+{
+    if (!session || !tensor || !tensor_for(session, value, tensor, "weft_session_tensor"))
+        return false;
+    if (session->plan->kinds[value.id] & VALUE_INPUT)
+        feeds_give(&session->feeds, session->plan, planned_id(session, value), session->arena);
+    return true;
+}
+
 static size_t tensor_bytes(const weft_tensor *t)
 {
     return (size_t)weft_shape_numel(t->shape) * weft_dtype_bytes(t->dtype);
 }
 
+static weft_status wrong_bytes(weft_session *session, weft_value value, const weft_tensor *tensor,
+                               const void *data, size_t bytes, const char *function)
+{
+    const weft_graph *g = session->plan->graph;
+    const char *name = weft_name_of(g, graph_value(g, planned_id(session, value)));
+    char text[128];
+    return weft_error_set(&session->error, WEFT_BAD_ARGUMENT, function,
+                          "\"%s\" is %s %s, %zu bytes; got %zu bytes%s",
+                          name[0] ? name : "the value", weft_dtype_name(tensor->dtype),
+                          weft_shape_text(tensor->shape, text, sizeof text), tensor_bytes(tensor),
+                          bytes, data ? "" : " at NULL");
+}
+
 weft_status weft_feed(weft_session *session, weft_value input, const void *data, size_t bytes)
 {
     if (!session) return WEFT_BAD_ARGUMENT;
+    const weft_plan *plan = session->plan;
     weft_error *e = &session->error;
     memset(e, 0, sizeof *e);
-    if (input.graph != session->plan->user_tag || !input.id || input.id >= session->plan->n_map)
-        return weft_error_set(e, WEFT_BAD_ARGUMENT, "feed", "not a value of the planned graph");
-    uint32_t id = planned_id(session, input);
-    if (!id) return WEFT_OK;
-    const weft_graph *g = session->plan->graph;
-    const char *name = weft_name_of(g, graph_value(g, id));
-    weft_tensor tensor;
-    if (g->nodes[g->values[id].node].op != &weft_op_input ||
-        !weft_session_tensor(session, input, &tensor))
-        return weft_error_set(e, WEFT_BAD_ARGUMENT, "feed", "\"%s\" is not an input", name);
-    if (bytes != tensor_bytes(&tensor) || (!data && bytes)) {
-        char text[128];
-        return weft_error_set(
-            e, WEFT_BAD_ARGUMENT, "feed", "\"%s\" is %s %s, %zu bytes; got %zu bytes%s", name,
-            weft_dtype_name(tensor.dtype), weft_shape_text(tensor.shape, text, sizeof text),
-            tensor_bytes(&tensor), bytes, data ? "" : " at NULL");
+    if (input.graph != plan->user_tag || !input.id || input.id >= plan->n_map)
+        return weft_error_set(e, WEFT_BAD_ARGUMENT, "weft_feed",
+                              "the value is none of the planned graph");
+    uint32_t id = plan->map[input.id];
+    if (!(plan->kinds[input.id] & VALUE_INPUT)) {
+        const char *name = id ? weft_name_of(plan->graph, graph_value(plan->graph, id)) : "";
+        return weft_error_set(e, WEFT_BAD_ARGUMENT, "weft_feed",
+                              "\"%s\" is not an input of the graph", name[0] ? name : "the value");
     }
+    weft_tensor tensor;
+    if (!id) return WEFT_OK;
+    if (!tensor_for(session, input, &tensor, "weft_feed")) return WEFT_INTERNAL;
+    if (bytes != tensor_bytes(&tensor) || (!data && bytes))
+        return wrong_bytes(session, input, &tensor, data, bytes, "weft_feed");
+    feeds_give(&session->feeds, plan, id, session->arena);
     if (bytes) memcpy(tensor.data, data, bytes);
     normalise_bools(tensor.dtype, tensor.data, bytes);
     return WEFT_OK;
 }
 
-weft_status weft_fetch(const weft_session *session, weft_value target, void *data, size_t bytes)
+weft_status weft_fetch(weft_session *session, weft_value target, void *data, size_t bytes)
 {
     weft_tensor tensor;
-    if (!weft_session_tensor(session, target, &tensor)) return WEFT_NOT_FOUND;
-    if (bytes != tensor_bytes(&tensor) || (!data && bytes)) return WEFT_BAD_ARGUMENT;
+    if (!session) return WEFT_BAD_ARGUMENT;
+    if (!tensor_for(session, target, &tensor, "weft_fetch")) return WEFT_NOT_FOUND;
+    if (bytes != tensor_bytes(&tensor) || (!data && bytes))
+        return wrong_bytes(session, target, &tensor, data, bytes, "weft_fetch");
     if (bytes) memcpy(data, tensor.data, bytes);
     return WEFT_OK;
 }
@@ -585,6 +621,13 @@ static weft_status report_not_finite(weft_session *s, unsigned step, const char 
     return weft_error_set(&s->error, WEFT_NOT_FINITE, where, "%s is not finite", name);
 }
 
+/* Defaults in an arena that is not the session's own may have been overwritten. */
+static weft_status prepare_inputs(const weft_session *s, weft_error *error)
+{
+    if (!s->owns_arena) feeds_fill_defaults(&s->feeds, s->plan, s->arena);
+    return feeds_check(&s->feeds, s->plan, error);
+}
+
 weft_status weft_run(weft_session *session)
 {
     if (!session) return WEFT_BAD_ARGUMENT;
@@ -593,6 +636,8 @@ weft_status weft_run(weft_session *session)
     memset(&session->error, 0, sizeof session->error);
     if (weft_team(session->threads, &team, &session->error) != WEFT_OK)
         return session->error.status;
+    weft_status ready = prepare_inputs(session, &session->error);
+    if (ready != WEFT_OK) return ready;
     atomic_store(&f->step, NO_FAULT);
     f->index = f->limit = 0;
     for (size_t i = 0; i < 2 * session->plan->n_groups; i++) atomic_init(&session->claimed[i], 0);
@@ -628,6 +673,8 @@ weft_status weft_session_find_nonfinite(weft_session *session, weft_error *found
     weft_error none = {0};
     nonfinite_run r = {session, found, WEFT_OK};
     if (found) *found = none;
+    weft_status status = prepare_inputs(session, found);
+    if (status != WEFT_OK) return status;
     session->run.step--; /* the run that went wrong has counted already */
     team_alone(find_nonfinite, &r);
     session->run.step++;

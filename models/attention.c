@@ -133,11 +133,9 @@ static bool good_options(weft_graph *g, const char *name, weft_value query, weft
     else if (o->projection != WEFT_PROJECT_SEPARATE && o->kv_heads && o->kv_heads != o->heads)
         problem = "fewer key heads need separate projections";
     if (problem)
-        weft_graph_fail(g, WEFT_BAD_ARGUMENT,
-                        "attention \"%s\": %s (%lld heads, %lld of keys, "
-                        "d_model %lld)",
-                        name, problem, (long long)o->heads, (long long)o->kv_heads,
-                        (long long)d_model);
+        weft_graph_fail_in(g, "weft_layer_attention", WEFT_BAD_ARGUMENT,
+                           "\"%s\": %s (%lld heads, %lld of keys, d_model %lld)", name, problem,
+                           (long long)o->heads, (long long)o->kv_heads, (long long)d_model);
     return !problem;
 }
 
@@ -202,7 +200,8 @@ static bool good_cached(weft_graph *g, const char *name, weft_value x,
     else if (cache->memories < 0 || cache->memory_len > cache->most_memory)
         problem = "the memory's positions must not be more than the most";
     if (problem)
-        weft_graph_fail(g, WEFT_BAD_ARGUMENT, "cached attention \"%s\": %s", name, problem);
+        weft_graph_fail_in(g, "weft_layer_attention", WEFT_BAD_ARGUMENT, "\"%s\" over states: %s",
+                           name, problem);
     return !problem;
 }
 

@@ -74,7 +74,7 @@ static weft_status compare(const weft_params *file, const weft_params *last, con
 static weft_status average_all(weft_params *params, weft_params *const *files, size_t n,
                                weft_error *error)
 {
-    static const char *const metas[] = {"model", "model_options",  "step",  "run",
+    static const char *const metas[] = {"model",  "model_options",  "step",      "run",
                                         "recipe", "trained_length", "vocabulary"};
     weft_params *last = files[n - 1];
     for (size_t i = 0; i < weft_params_count(last); i++) {

@@ -17,7 +17,7 @@ weft_status weft_language_model(weft_graph *graph, const weft_language_config *c
                                 weft_model_io *io)
 {
     weft_graph *g = graph;
-    if (!config || !io) return WEFT_BAD_ARGUMENT;
+    if (!config || !io) return text_no_config(graph, "weft_language_model");
     const weft_language_config *c = config;
     weft_text_config text = text_config(&c->text);
     weft_block_options block = text.block;
@@ -39,7 +39,7 @@ weft_status weft_language_model(weft_graph *graph, const weft_language_config *c
 weft_status weft_language_prepare(weft_graph *graph, const weft_language_config *config,
                                   weft_decode_io *io)
 {
-    if (!config || !io) return WEFT_BAD_ARGUMENT;
+    if (!config || !io) return text_no_config(graph, "weft_language_prepare");
     const weft_text_config *text = &config->text;
     text_prepare(graph, text,
                  weft_layer_table(graph, "embedding", text->dtype, config->vocab, text->d_model),
@@ -51,12 +51,13 @@ weft_status weft_language_step(weft_graph *graph, const weft_language_config *co
                                weft_decode_io *io)
 {
     weft_graph *g = graph;
-    if (!config || !io) return WEFT_BAD_ARGUMENT;
+    if (!config || !io) return text_no_config(graph, "weft_language_step");
     const weft_language_config *c = config;
     weft_text_config text = text_config(&c->text);
     weft_block_options block = text.block;
     if (!block.attention.causal)
-        weft_graph_fail(g, WEFT_BAD_ARGUMENT, "a model that looks ahead has no steps");
+        weft_graph_fail_in(g, "weft_language_step", WEFT_BAD_ARGUMENT,
+                           "the attention is not causal: a model that looks ahead has no steps");
     text_step_inputs(g, io);
     weft_cache cache = text_cache(io);
     block.cache = &cache;

@@ -62,7 +62,8 @@ static weft_value activate(weft_graph *g, weft_value x, weft_activation activati
     case WEFT_TANH:
         return weft_tanh(g, x);
     }
-    weft_graph_fail(g, WEFT_BAD_ARGUMENT, "%d is no activation", (int)activation);
+    weft_graph_fail_in(g, "weft_layer_feed_forward", WEFT_BAD_ARGUMENT, "%d is no weft_activation",
+                       (int)activation);
     return WEFT_NO_VALUE;
 }
 
@@ -92,13 +93,14 @@ static double *new_table(weft_graph *g, const char *layer, int64_t rows, int64_t
     double *table = NULL;
     if (weft_graph_status(g) != WEFT_OK) return NULL;
     if (rows < 0 || columns < 1)
-        weft_graph_fail(g, WEFT_BAD_ARGUMENT, "%s: no table of [%lld, %lld]", layer,
-                        (long long)rows, (long long)columns);
+        weft_graph_fail_in(g, layer, WEFT_BAD_ARGUMENT, "no table of %lld positions of width %lld",
+                           (long long)rows, (long long)columns);
     else if (rows > WEFT_MAX_TABLE / columns)
-        weft_graph_fail(g, WEFT_TOO_LARGE, "%s: a table of [%lld, %lld], at most %lld numbers",
-                        layer, (long long)rows, (long long)columns, (long long)WEFT_MAX_TABLE);
+        weft_graph_fail_in(g, layer, WEFT_TOO_LARGE,
+                           "a table of [%lld, %lld], at most %lld numbers", (long long)rows,
+                           (long long)columns, (long long)WEFT_MAX_TABLE);
     else if (!(table = malloc((size_t)(rows * columns + 1) * sizeof *table)))
-        weft_graph_fail(g, WEFT_NO_MEMORY, "%s: no memory", layer);
+        weft_graph_fail_in(g, layer, WEFT_NO_MEMORY, "no memory");
     return table;
 }
 
@@ -113,11 +115,11 @@ weft_value weft_layer_sinusoids(weft_graph *graph, weft_dtype dtype, int64_t len
                                 int64_t features)
 {
     if (features < 2 || features % 2) {
-        weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "sinusoids: the width must be even, got %lld",
-                        (long long)features);
+        weft_graph_fail_in(graph, "weft_layer_sinusoids", WEFT_BAD_ARGUMENT,
+                           "the width must be even and above 0, got %lld", (long long)features);
         return WEFT_NO_VALUE;
     }
-    double *table = new_table(graph, "sinusoids", length, features);
+    double *table = new_table(graph, "weft_layer_sinusoids", length, features);
     if (!table) return WEFT_NO_VALUE;
     for (int64_t at = 0; at < length; at++)
         for (int64_t i = 0; i < features; i += 2) {
@@ -132,9 +134,9 @@ weft_value weft_layer_positions(weft_graph *graph, const char *name, weft_dtype 
                                 int64_t length, int64_t most, int64_t features)
 {
     if (length > most) {
-        weft_graph_fail(graph, WEFT_BAD_SHAPE,
-                        "positions \"%s\": a length of %lld, a table of %lld", name,
-                        (long long)length, (long long)most);
+        weft_graph_fail_in(graph, "weft_layer_positions", WEFT_BAD_SHAPE,
+                           "\"%s\": a length of %lld, but a table of %lld positions", name,
+                           (long long)length, (long long)most);
         return WEFT_NO_VALUE;
     }
     weft_init init = {WEFT_INIT_NORMAL, 0, 0.02};

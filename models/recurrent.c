@@ -22,9 +22,9 @@ weft_recurrent weft_recurrent_declare(weft_graph *graph, const char *name, weft_
 {
     weft_recurrent layer = {.kind = kind, .in = in, .hidden = hidden};
     if ((unsigned)kind > WEFT_GRU || in < 1 || hidden < 1 || hidden > INT32_MAX) {
-        weft_graph_fail(graph, WEFT_BAD_ARGUMENT,
-                        "recurrent layer \"%s\": no layer of kind %d from width %lld to %lld", name,
-                        (int)kind, (long long)in, (long long)hidden);
+        weft_graph_fail_in(graph, "weft_recurrent_declare", WEFT_BAD_ARGUMENT,
+                           "\"%s\": no layer of kind %d from width %lld to %lld", name, (int)kind,
+                           (long long)in, (long long)hidden);
         return layer;
     }
     int64_t width = gates_of(kind) * hidden;
@@ -147,9 +147,9 @@ weft_value weft_layer_recurrent(weft_graph *graph, const char *name, weft_recurr
     if (weft_graph_status(g) != WEFT_OK) return WEFT_NO_VALUE;
     if (weft_rank(g, x) != 3 || len < 1 || batch < 1) {
         char text[128];
-        weft_graph_fail(g, WEFT_BAD_SHAPE,
-                        "recurrent layer \"%s\": takes [batch, len, in] with a step, got %s", name,
-                        weft_shape_text(weft_shape_of(g, x), text, sizeof text));
+        weft_graph_fail_in(g, "weft_layer_recurrent", WEFT_BAD_SHAPE,
+                           "\"%s\": takes [batch, len, in] with at least one step, got %s", name,
+                           weft_shape_text(weft_shape_of(g, x), text, sizeof text));
         return WEFT_NO_VALUE;
     }
     if (len > WEFT_MAX_NODES) {
@@ -160,8 +160,8 @@ weft_value weft_layer_recurrent(weft_graph *graph, const char *name, weft_recurr
     }
     weft_value *all = calloc((size_t)len, sizeof *all);
     if (!all) {
-        weft_graph_fail(g, WEFT_NO_MEMORY, "recurrent layer \"%s\": no memory for %lld steps", name,
-                        (long long)len);
+        weft_graph_fail_in(g, "weft_layer_recurrent", WEFT_NO_MEMORY,
+                           "\"%s\": no memory for %lld steps", name, (long long)len);
         return WEFT_NO_VALUE;
     }
     weft_dtype dtype = weft_dtype_of(g, x);

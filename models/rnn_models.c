@@ -8,17 +8,18 @@
 static bool tied_fits(weft_graph *g, bool tied, int64_t width, int64_t hidden)
 {
     if (tied && width != hidden)
-        weft_graph_fail(g, WEFT_BAD_ARGUMENT,
-                        "a tied table needs as wide embeddings as states, got %lld and %lld",
-                        (long long)width, (long long)hidden);
+        weft_graph_fail_in(g, "recurrent model", WEFT_BAD_ARGUMENT,
+                           "a tied table needs as wide embeddings as states, got %lld and %lld",
+                           (long long)width, (long long)hidden);
     return weft_graph_status(g) == WEFT_OK;
 }
 
 static bool layers_fit(weft_graph *g, int64_t layers)
 {
     if (layers < 1 || layers > WEFT_RECURRENT_LAYERS)
-        weft_graph_fail(g, WEFT_BAD_ARGUMENT, "takes 1 to %d layers, got %lld",
-                        WEFT_RECURRENT_LAYERS, (long long)layers);
+        weft_graph_fail_in(g, "recurrent model", WEFT_BAD_ARGUMENT,
+                           "takes 1 to %d layers, got %lld", WEFT_RECURRENT_LAYERS,
+                           (long long)layers);
     return weft_graph_status(g) == WEFT_OK;
 }
 
@@ -88,7 +89,7 @@ weft_status weft_recurrent_language_model(weft_graph *graph,
                                           weft_model_io *io)
 {
     weft_graph *g = graph;
-    if (!c || !io) return WEFT_BAD_ARGUMENT;
+    if (!c || !io) return text_no_config(graph, "weft_recurrent_language_model");
     *io = (weft_model_io){.vocab = c->vocab};
     if (!tied_fits(g, c->tied, c->width, c->hidden) || !layers_fit(g, c->layers))
         return weft_graph_status(g);
@@ -112,7 +113,7 @@ weft_status weft_recurrent_language_prepare(weft_graph *graph,
                                             const weft_recurrent_language_config *c,
                                             weft_decode_io *io)
 {
-    if (!c || !io) return WEFT_BAD_ARGUMENT;
+    if (!c || !io) return text_no_config(graph, "weft_recurrent_language_prepare");
     weft_text_config text = {.dtype = c->dtype, .tied = c->tied};
     text_prepare(graph, &text, weft_layer_table(graph, "embedding", c->dtype, c->vocab, c->width),
                  io);
@@ -123,7 +124,7 @@ weft_status weft_recurrent_language_step(weft_graph *graph, const weft_recurrent
                                          weft_decode_io *io)
 {
     weft_graph *g = graph;
-    if (!c || !io) return WEFT_BAD_ARGUMENT;
+    if (!c || !io) return text_no_config(graph, "weft_recurrent_language_step");
     if (!layers_fit(g, c->layers) || !tied_fits(g, c->tied, c->width, c->hidden))
         return weft_graph_status(g);
     weft_text_config text = {.dtype = c->dtype, .tied = c->tied};
@@ -269,7 +270,8 @@ static weft_value decode_looking(seq2seq *m, weft_value x)
     weft_recurrent_state *states = m->first;
     weft_value *all = calloc((size_t)(3 * len), sizeof *all), by_use[2];
     if (!all) {
-        weft_graph_fail(g, WEFT_NO_MEMORY, "no memory for %lld steps", (long long)len);
+        weft_graph_fail_in(g, "weft_seq2seq", WEFT_NO_MEMORY, "no memory for %lld steps",
+                           (long long)len);
         return WEFT_NO_VALUE;
     }
     weft_value *weights = all + len, *contexts = weights + len;
@@ -294,14 +296,14 @@ static weft_value decode_looking(seq2seq *m, weft_value x)
 static bool config_fits(weft_graph *g, const weft_seq2seq_config *c)
 {
     if (c->target_len < 1 || c->target_len > WEFT_MAX_NODES)
-        weft_graph_fail(g, c->target_len < 1 ? WEFT_BAD_ARGUMENT : WEFT_TOO_LARGE,
-                        "target_len must be 1 to %d, got %lld", WEFT_MAX_NODES,
-                        (long long)c->target_len);
+        weft_graph_fail_in(
+            g, "weft_seq2seq", c->target_len < 1 ? WEFT_BAD_ARGUMENT : WEFT_TOO_LARGE,
+            "target_len must be 1 to %d, got %lld", WEFT_MAX_NODES, (long long)c->target_len);
     layers_fit(g, c->layers);
     if (c->tied && c->source_vocab != c->target_vocab)
-        weft_graph_fail(g, WEFT_BAD_ARGUMENT,
-                        "a tied table needs one vocabulary, got %lld and %lld",
-                        (long long)c->source_vocab, (long long)c->target_vocab);
+        weft_graph_fail_in(g, "weft_seq2seq", WEFT_BAD_ARGUMENT,
+                           "a tied table needs one vocabulary, got %lld and %lld",
+                           (long long)c->source_vocab, (long long)c->target_vocab);
     return tied_fits(g, c->tied, c->width, c->hidden);
 }
 
@@ -327,7 +329,7 @@ static weft_value padding_of(seq2seq *m, weft_value source)
 weft_status weft_seq2seq(weft_graph *graph, const weft_seq2seq_config *c, weft_model_io *io)
 {
     weft_graph *g = graph;
-    if (!c || !io) return WEFT_BAD_ARGUMENT;
+    if (!c || !io) return text_no_config(graph, "weft_seq2seq");
     *io = (weft_model_io){.vocab = c->source_vocab < c->target_vocab ? c->source_vocab
                                                                      : c->target_vocab};
     if (!config_fits(g, c)) return weft_graph_status(g);
@@ -359,7 +361,7 @@ weft_status weft_seq2seq(weft_graph *graph, const weft_seq2seq_config *c, weft_m
 weft_status weft_seq2seq_prepare(weft_graph *graph, const weft_seq2seq_config *c,
                                  weft_decode_io *io)
 {
-    if (!c || !io) return WEFT_BAD_ARGUMENT;
+    if (!c || !io) return text_no_config(graph, "weft_seq2seq_prepare");
     weft_text_config text = {.dtype = c->dtype, .tied = c->tied};
     text_prepare(graph, &text, target_table_of(graph, c), io);
     return weft_graph_status(graph);
@@ -397,7 +399,7 @@ static seq2seq decoding(weft_graph *g, const weft_seq2seq_config *c, const weft_
 weft_status weft_seq2seq_encode(weft_graph *graph, const weft_seq2seq_config *c, weft_decode_io *io)
 {
     weft_graph *g = graph;
-    if (!c || !io) return WEFT_BAD_ARGUMENT;
+    if (!c || !io) return text_no_config(graph, "weft_seq2seq_encode");
     io->vocab = c->target_vocab;
     if (!config_fits(g, c)) return weft_graph_status(g);
     seq2seq m = decoding(g, c, io);
@@ -456,7 +458,7 @@ static weft_value step_looking(seq2seq *m, const weft_decode_io *io, weft_value 
 weft_status weft_seq2seq_step(weft_graph *graph, const weft_seq2seq_config *c, weft_decode_io *io)
 {
     weft_graph *g = graph;
-    if (!c || !io) return WEFT_BAD_ARGUMENT;
+    if (!c || !io) return text_no_config(graph, "weft_seq2seq_step");
     io->vocab = c->target_vocab;
     if (!config_fits(g, c)) return weft_graph_status(g);
     weft_text_config text = {.dtype = c->dtype, .tied = c->tied};

@@ -3,6 +3,13 @@
 
 #include <math.h>
 
+weft_status text_no_config(weft_graph *g, const char *function)
+{
+    weft_graph_fail_in(g, function, WEFT_BAD_ARGUMENT,
+                       "the configuration or the values to fill are NULL");
+    return weft_graph_status(g);
+}
+
 weft_text_config text_config(const weft_text_config *config)
 {
     weft_text_config c = *config;

@@ -4,6 +4,8 @@
 
 #include <weft/models.h>
 
+/* Fails since `function` was called without a configuration or without values to fill. */
+weft_status text_no_config(weft_graph *g, const char *function);
 /* The configuration with every probability 0 unless it is for training. */
 weft_text_config text_config(const weft_text_config *config);
 /* Rows of the table, plus positions; before dropout. `positions` names the learned table. */

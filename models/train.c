@@ -139,8 +139,8 @@ static void add_training(weft_trainer *t, planned *p)
     lists l = {.n = weft_graph_params(g, NULL, 0)};
     l.params = calloc(4 * l.n + 2, sizeof *l.params);
     if (!l.params || !l.n) {
-        weft_graph_fail(g, l.params ? WEFT_BAD_ARGUMENT : WEFT_NO_MEMORY, "%s",
-                        l.params ? "the model has no parameters" : "no memory");
+        weft_graph_fail_in(g, "trainer", l.params ? WEFT_BAD_ARGUMENT : WEFT_NO_MEMORY, "%s",
+                           l.params ? "the model has no parameters" : "no memory");
         free(l.params);
         return;
     }
@@ -542,7 +542,8 @@ static weft_status write_meta(weft_trainer *t)
     snprintf(longest, sizeof longest, "%zu", weft_batches_counts(t->batches).longest);
     const char *metas[][2] = {
         {"model", t->o.model->name}, {"model_options", options}, {"step", step},
-        {"train.state", text},       {"train.data", data},       {"run", run}, {"trained_length", longest}};
+        {"train.state", text},       {"train.data", data},       {"run", run},
+        {"trained_length", longest}};
     for (size_t i = 0; i < sizeof metas / sizeof *metas; i++)
         if (weft_params_set_meta(t->params, metas[i][0], metas[i][1]) != WEFT_OK)
             return out_of_memory(t);
@@ -577,8 +578,8 @@ static void copy_model(const weft_trainer *t, weft_params *to)
 
 weft_status weft_trainer_save_model(weft_trainer *trainer, const char *path)
 {
-    static const char *const metas[] = {"model", "model_options", "step",
-                                        "run",   "recipe", "vocabulary", "trained_length"};
+    static const char *const metas[] = {"model",  "model_options", "step",          "run",
+                                        "recipe", "vocabulary",    "trained_length"};
     weft_trainer *t = trainer;
     if (!t) return WEFT_BAD_ARGUMENT;
     memset(&t->error, 0, sizeof t->error);
@@ -923,8 +924,11 @@ weft_status weft_trainer_evaluate(weft_trainer *trainer, weft_batches *batches, 
     weft_trainer *t = trainer;
     double mean = NAN;
     size_t n = 0;
-    if (!t || !batches || !nll) return WEFT_BAD_ARGUMENT;
+    if (!t) return WEFT_BAD_ARGUMENT;
     memset(&t->error, 0, sizeof t->error);
+    if (!batches || !nll)
+        return fail(t, WEFT_BAD_ARGUMENT, "weft_trainer_evaluate",
+                    "the batches or the nll are NULL");
     weft_batches_start(batches, 0);
     weft_status status = evaluate_all(t, batches, most, &mean, &n);
     if (batches == t->batches) weft_batches_start(batches, t->state.epoch);

@@ -32,15 +32,15 @@ weft_status weft_transformer(weft_graph *graph, const weft_transformer_config *c
                              weft_model_io *io)
 {
     weft_graph *g = graph;
-    if (!config || !io) return WEFT_BAD_ARGUMENT;
+    if (!config || !io) return text_no_config(graph, "weft_transformer");
     const weft_transformer_config *c = config;
     weft_text_config text = text_config(&c->text);
     *io = (weft_model_io){.vocab = c->source_vocab < c->target_vocab ? c->source_vocab
                                                                      : c->target_vocab};
     if (text.tied && c->source_vocab != c->target_vocab) {
-        weft_graph_fail(g, WEFT_BAD_ARGUMENT,
-                        "tied embeddings need one vocabulary, got %lld and %lld",
-                        (long long)c->source_vocab, (long long)c->target_vocab);
+        weft_graph_fail_in(g, "weft_transformer", WEFT_BAD_ARGUMENT,
+                           "tied embeddings need one vocabulary, got %lld and %lld",
+                           (long long)c->source_vocab, (long long)c->target_vocab);
         return WEFT_BAD_ARGUMENT;
     }
     weft_shape source = WEFT_SHAPE(text.batch, c->source_len);
@@ -71,7 +71,7 @@ static weft_value source_state(weft_graph *g, const weft_decode_io *io)
 weft_status weft_transformer_prepare(weft_graph *graph, const weft_transformer_config *config,
                                      weft_decode_io *io)
 {
-    if (!config || !io) return WEFT_BAD_ARGUMENT;
+    if (!config || !io) return text_no_config(graph, "weft_transformer_prepare");
     weft_value from, to;
     declare_tables(graph, config, &from, &to);
     text_prepare(graph, &config->text, to, io);
@@ -82,7 +82,7 @@ weft_status weft_transformer_encode(weft_graph *graph, const weft_transformer_co
                                     weft_decode_io *io)
 {
     weft_graph *g = graph;
-    if (!config || !io) return WEFT_BAD_ARGUMENT;
+    if (!config || !io) return text_no_config(graph, "weft_transformer_encode");
     const weft_transformer_config *c = config;
     weft_text_config text = text_config(&c->text);
     weft_cache cache = text_cache(io);
@@ -103,7 +103,7 @@ weft_status weft_transformer_step(weft_graph *graph, const weft_transformer_conf
                                   weft_decode_io *io)
 {
     weft_graph *g = graph;
-    if (!config || !io) return WEFT_BAD_ARGUMENT;
+    if (!config || !io) return text_no_config(graph, "weft_transformer_step");
     const weft_transformer_config *c = config;
     weft_text_config text = text_config(&c->text);
     text_step_inputs(g, io);

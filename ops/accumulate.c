@@ -169,7 +169,7 @@ weft_value weft_accumulate(weft_graph *graph, const weft_value *x, size_t n)
         join_products(&s, parts, parts + n);
         total = s.n == 1 ? s.terms[0] : weft_add_n(graph, s.terms, s.n);
     } else {
-        weft_graph_fail(graph, WEFT_NO_MEMORY, "accumulate: no memory for %zu terms", n);
+        weft_graph_fail_in(graph, "weft_accumulate", WEFT_NO_MEMORY, "no memory for %zu terms", n);
     }
     free(s.terms);
     free(parts);

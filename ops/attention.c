@@ -689,7 +689,7 @@ static const weft_attr_field sdpa_fields[] = {
 SDPA_OP(sdpa,
         "out = dropout(softmax(scale q k^T)) v for each head, hidden places left out; also gives "
         "lse = ln sum e^(scale q k^T) of each query. Scores are never stored.",
-        3, 4, 2, .vjp = vjp_sdpa)
+        3, 4, 2, .vjp = vjp_sdpa, .inputs = "query key value mask")
 SDPA_OP(sdpa_grad,
         "dq, dk, dv from q, k, v, out, lse, dout, the mask and dlse, the weights recomputed: sdpa "
         "backward.",

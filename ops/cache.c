@@ -79,10 +79,11 @@ KERNEL(cache_reorder)
 
 static bool infer_scalar_index(weft_infer *infer, size_t i)
 {
-    char text[128];
+    char name[128], text[128];
     if (!weft_infer_dtype(infer, i, WEFT_I32)) return false;
     if (infer->in[i].shape.rank == 0) return true;
-    return weft_infer_fail(infer, WEFT_BAD_SHAPE, "input %zu must be a scalar, got %s", i,
+    return weft_infer_fail(infer, WEFT_BAD_SHAPE, "%s must be a scalar, got %s",
+                           weft_infer_input(infer, i, name, sizeof name),
                            weft_shape_text(infer->in[i].shape, text, sizeof text));
 }
 
@@ -183,6 +184,7 @@ extern const weft_op weft_op_cache_write, weft_op_cache_reorder;
 const weft_op weft_op_cache_write = {
     .name = "cache_write",
     .doc = "state[i, position + j, ...] = value[i, j, ...]; the rest of the state stays.",
+    .inputs = "state value position",
     .min_in = 3,
     .max_in = 3,
     .n_out = 1,
@@ -192,6 +194,7 @@ const weft_op weft_op_cache_write = {
     .parts = parts_cache_write,
     .cost = cost_cache_write,
     .updates = 1,
+    .can_fail = true,
     .gradient = WEFT_GRADIENT_NONE,
     .samples = samples_cache_write,
     .n_samples = sizeof samples_cache_write / sizeof *samples_cache_write,
@@ -199,6 +202,7 @@ const weft_op weft_op_cache_write = {
 const weft_op weft_op_cache_reorder = {
     .name = "cache_reorder",
     .doc = "state[i, j, ...] = old state[parents[i], j, ...] for j < length; the rest stays.",
+    .inputs = "state parents length",
     .min_in = 3,
     .max_in = 3,
     .n_out = 1,
@@ -209,6 +213,7 @@ const weft_op weft_op_cache_reorder = {
     .workspace = workspace_cache_reorder,
     .cost = cost_cache_reorder,
     .updates = 1,
+    .can_fail = true,
     .gradient = WEFT_GRADIENT_NONE,
     .samples = samples_cache_reorder,
     .n_samples = sizeof samples_cache_reorder / sizeof *samples_cache_reorder,

@@ -299,6 +299,7 @@ const weft_op weft_op_cross_entropy = {
     .name = "cross_entropy",
     .doc = "loss = mean (or sum) over counted rows of lse - (1-e) logits[target] - e/C sum logits; "
            "also gives lse = ln sum e^logits of each row.",
+    .inputs = "logits targets",
     .min_in = 2,
     .max_in = 2,
     .n_out = 2,
@@ -311,6 +312,7 @@ const weft_op weft_op_cross_entropy = {
     .parts = parts_rows,
     .scratch = scratch_losses,
     .cost = cost_rows,
+    .can_fail = true,
     .vjp = vjp_cross_entropy,
     .samples = samples_cross_entropy,
     .n_samples = sizeof samples_cross_entropy / sizeof *samples_cross_entropy,
@@ -320,6 +322,7 @@ const weft_op weft_op_cross_entropy_grad = {
     .doc =
         "dlogits = dloss / count (e^(logits - lse) - (1-e) onehot(target) - e/C) on counted rows, "
         "0 on the others: cross_entropy backward.",
+    .inputs = "logits targets lse dloss",
     .min_in = 4,
     .max_in = 4,
     .n_out = 1,

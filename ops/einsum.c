@@ -200,9 +200,8 @@ weft_value weft_einsum(weft_graph *graph, const char *subscripts, weft_value a, 
     einsum_attr attr;
     memset(&attr, 0, sizeof attr);
     if (!subscripts || strlen(subscripts) >= sizeof attr.subscripts) {
-        weft_graph_fail(graph, WEFT_BAD_ARGUMENT,
-                        "einsum: the subscripts are NULL or over %zu bytes",
-                        sizeof attr.subscripts - 1);
+        weft_graph_fail_in(graph, "einsum", WEFT_BAD_ARGUMENT,
+                           "the subscripts are NULL or over %zu bytes", sizeof attr.subscripts - 1);
         return WEFT_NO_VALUE;
     }
     memcpy(attr.subscripts, subscripts, strlen(subscripts));

@@ -168,8 +168,8 @@ weft_value weft_causal_mask(weft_graph *graph, int64_t query_len, int64_t key_le
 weft_value weft_tril(weft_graph *graph, weft_value x, int64_t diagonal)
 {
     if (weft_is_value(x) && weft_rank(graph, x) < 2) {
-        weft_graph_fail(graph, WEFT_BAD_SHAPE, "tril: x needs rank 2 or more, got rank %d",
-                        weft_rank(graph, x));
+        weft_graph_fail_in(graph, "tril", WEFT_BAD_SHAPE, "x needs rank 2 or more, got rank %d",
+                           weft_rank(graph, x));
         return WEFT_NO_VALUE;
     }
     weft_value keep =

@@ -29,11 +29,12 @@ KERNEL(require_finite)
 
 static bool infer_require_finite(weft_infer *infer)
 {
-    char text[128];
+    char name[128], text[128];
     for (size_t i = 0; i < infer->n_in; i++) {
         if (!weft_infer_float(infer, i)) return false;
         if (i && infer->in[i].shape.rank)
-            return weft_infer_fail(infer, WEFT_BAD_SHAPE, "input %zu must be a scalar, got %s", i,
+            return weft_infer_fail(infer, WEFT_BAD_SHAPE, "%s must be a scalar, got %s",
+                                   weft_infer_input(infer, i, name, sizeof name),
                                    weft_shape_text(infer->in[i].shape, text, sizeof text));
     }
     infer->out[0] = infer->in[0];
@@ -73,6 +74,7 @@ const weft_op weft_op_require_finite = {
     .takes = WEFT_TAKES_DENSE,
     .parts = parts_require_finite,
     .inplace = 1,
+    .can_fail = true,
     .gradient = WEFT_GRADIENT_NONE,
     .samples = samples_require_finite,
     .n_samples = sizeof samples_require_finite / sizeof *samples_require_finite,
@@ -80,10 +82,10 @@ const weft_op weft_op_require_finite = {
 
 weft_value weft_require_finite(weft_graph *graph, weft_value x, const weft_value *scalars, size_t n)
 {
-    weft_value *in = calloc(n + 1, sizeof *in);
+    weft_value *in = n < SIZE_MAX ? calloc(n + 1, sizeof *in) : NULL;
     if (!in || (n && !scalars)) {
-        weft_graph_fail(graph, in ? WEFT_BAD_ARGUMENT : WEFT_NO_MEMORY, "require_finite: %s",
-                        in ? "no scalars" : "no memory");
+        weft_graph_fail_in(graph, "require_finite", in ? WEFT_BAD_ARGUMENT : WEFT_NO_MEMORY, "%s",
+                           in ? "the scalars are NULL" : "no memory");
         free(in);
         return WEFT_NO_VALUE;
     }

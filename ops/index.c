@@ -294,6 +294,7 @@ const weft_op weft_op_embedding = {
     .name = "embedding",
     .doc = "y[...] = table[indices[...]]: rows of a table. Rows read at padding_index get no "
            "gradient.",
+    .inputs = "table indices",
     .min_in = 2,
     .max_in = 2,
     .n_out = 1,
@@ -304,6 +305,7 @@ const weft_op weft_op_embedding = {
     .takes = WEFT_TAKES_DENSE,
     .parts = parts_embedding,
     .cost = cost_embedding,
+    .can_fail = true,
     .vjp = vjp_embedding,
     .samples = samples_embedding,
     .n_samples = sizeof samples_embedding / sizeof *samples_embedding,
@@ -312,6 +314,7 @@ DECLARE_KERNELS(embedding_grad);
 const weft_op weft_op_embedding_grad = {
     .name = "embedding_grad",
     .doc = "dtable[r] = sum of dy[...] where indices[...] = r, in order: embedding backward.",
+    .inputs = "indices dy",
     .min_in = 2,
     .max_in = 2,
     .n_out = 1,
@@ -324,6 +327,7 @@ const weft_op weft_op_embedding_grad = {
     .stages = 2,
     .parts = parts_embedding_grad,
     .cost = cost_embedding_grad,
+    .can_fail = true,
     .vjp = vjp_embedding_grad,
     .samples = samples_embedding_grad,
     .n_samples = sizeof samples_embedding_grad / sizeof *samples_embedding_grad,
@@ -414,6 +418,7 @@ DECLARE_ANY_KERNELS(gather);
 const weft_op weft_op_gather = {
     .name = "gather",
     .doc = "y[.., i, ..] = x[.., indices[.., i, ..], ..] along an axis.",
+    .inputs = "x indices",
     .min_in = 2,
     .max_in = 2,
     .n_out = 1,
@@ -422,6 +427,7 @@ const weft_op weft_op_gather = {
     .infer = infer_gather,
     .kernel = ANY_KERNELS(gather),
     .takes = WEFT_TAKES_DENSE,
+    .can_fail = true,
     .vjp = vjp_gather,
     .samples = samples_gather,
     .n_samples = sizeof samples_gather / sizeof *samples_gather,
@@ -431,6 +437,7 @@ const weft_op weft_op_scatter_add = {
     .name = "scatter_add",
     .doc =
         "y = x, then y[.., indices[.., i, ..], ..] += updates[.., i, ..] along an axis, in order.",
+    .inputs = "x indices updates",
     .min_in = 3,
     .max_in = 3,
     .n_out = 1,
@@ -441,6 +448,7 @@ const weft_op weft_op_scatter_add = {
     .takes = WEFT_TAKES_DENSE,
     .inplace = 1,
     .parts = parts_scatter_add,
+    .can_fail = true,
     .vjp = vjp_scatter_add,
     .samples = samples_scatter_add,
     .n_samples = sizeof samples_scatter_add / sizeof *samples_scatter_add,
@@ -501,6 +509,7 @@ extern const weft_op weft_op_one_hot;
 const weft_op weft_op_one_hot = {
     .name = "one_hot",
     .doc = "y[..., c] = 1 if indices[...] = c, else 0; a row of zeros for an index outside.",
+    .inputs = "indices",
     .min_in = 1,
     .max_in = 1,
     .n_out = 1,

@@ -155,12 +155,13 @@ weft_value weft_concat(weft_graph *graph, const weft_value *x, size_t n, int axi
 weft_value weft_stack(weft_graph *graph, const weft_value *x, size_t n, int axis)
 {
     if (!x || !n) {
-        weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "stack: no values");
+        weft_graph_fail_in(graph, "stack", WEFT_BAD_ARGUMENT,
+                           "there are no values, expected at least one");
         return WEFT_NO_VALUE;
     }
     weft_value *layers = calloc(n, sizeof *layers);
     if (!layers) {
-        weft_graph_fail(graph, WEFT_NO_MEMORY, "stack: no memory for %zu values", n);
+        weft_graph_fail_in(graph, "stack", WEFT_NO_MEMORY, "no memory for %zu values", n);
         return WEFT_NO_VALUE;
     }
     for (size_t i = 0; i < n; i++) layers[i] = weft_expand_dims(graph, x[i], axis);
@@ -230,7 +231,7 @@ weft_value weft_pad(weft_graph *graph, weft_value x, const int64_t *before, cons
     pad_attr attr;
     memset(&attr, 0, sizeof attr);
     if (!before || !after) {
-        weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "pad: before or after is NULL");
+        weft_graph_fail_in(graph, "pad", WEFT_BAD_ARGUMENT, "before or after is NULL");
         return WEFT_NO_VALUE;
     }
     for (int d = 0; d < weft_rank(graph, x); d++) {

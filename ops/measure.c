@@ -73,13 +73,12 @@ weft_status weft_measure_gemm(weft_dtype dtype, int threads, double *flops_per_s
         fill(session, a);
         fill(session, b);
         status = best_time(run_session, session, &seconds);
+        if (status != WEFT_OK) own = *weft_session_error(session);
     }
     weft_session_free(session);
     weft_plan_free(plan);
     weft_graph_free(g);
-    if (status != WEFT_OK)
-        return weft_error_set(error, status, "measure", "%s",
-                              own.message[0] ? own.message : "the product failed");
+    if (status != WEFT_OK) return weft_error_set(error, status, own.where, "%s", own.message);
     *flops_per_second = 2.0 * ROWS * COLUMNS * INNER / seconds;
     return WEFT_OK;
 }

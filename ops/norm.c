@@ -360,10 +360,10 @@ static unsigned rowwise_norm(const void *attr)
 NORM_OP(layer_norm,
         "y = (x - mean) rstd gamma + beta over the last dimension, rstd = (variance + eps)^(-1/2); "
         "also gives mean and rstd.",
-        1, 3, 3, infer_norm, .vjp = vjp_norm, .rowwise = rowwise_norm)
+        1, 3, 3, infer_norm, .vjp = vjp_norm, .rowwise = rowwise_norm, .inputs = "x gamma beta")
 NORM_OP(rms_norm,
         "y = x r gamma over the last dimension, r = (mean x^2 + eps)^(-1/2); also gives r.", 1, 2,
-        2, infer_norm, .vjp = vjp_norm, .rowwise = rowwise_norm)
+        2, infer_norm, .vjp = vjp_norm, .rowwise = rowwise_norm, .inputs = "x gamma")
 NORM_OP(layer_norm_grad, "dx, dgamma, dbeta from x, mean, rstd, dy and gamma: layer_norm backward.",
         4, 5, 3, infer_norm_grad, .stages = 2, .scratch = scratch_norm, .expand = expand_grad)
 NORM_OP(rms_norm_grad, "dx, dgamma from x, r, dy and gamma: rms_norm backward.", 3, 4, 2,

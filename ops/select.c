@@ -109,6 +109,7 @@ extern const weft_op weft_op_where;
 const weft_op weft_op_where = {
     .name = "where",
     .doc = "y = a where the condition holds, else b. The three broadcast.",
+    .inputs = "condition a b",
     .min_in = 3,
     .max_in = 3,
     .n_out = 1,
@@ -171,6 +172,7 @@ extern const weft_op weft_op_masked_fill;
 const weft_op weft_op_masked_fill = {
     .name = "masked_fill",
     .doc = "y = value where the mask holds, else x. The mask broadcasts to x.",
+    .inputs = "x mask",
     .min_in = 2,
     .max_in = 2,
     .n_out = 1,

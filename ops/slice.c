@@ -196,6 +196,9 @@ weft_value weft_slice(weft_graph *graph, weft_value x, int axis, int64_t begin, 
         attr.begin = begin == WEFT_END ? attr.size - 1 : clip(begin, attr.size, step);
         end = end == WEFT_END ? -1 : clip(end, attr.size, step);
         attr.count = attr.begin > end ? (attr.begin - end - 1) / -step + 1 : 0;
+    } else {
+        weft_graph_fail_in(graph, "slice", WEFT_BAD_ARGUMENT, "the step is 0");
+        return WEFT_NO_VALUE;
     }
     return weft_apply(graph, &weft_op_slice, &attr, &x, 1, NULL);
 }
@@ -211,7 +214,7 @@ void weft_split(weft_graph *graph, weft_value x, int axis, const int64_t *sizes,
     int64_t begin = 0, size = weft_dim(graph, x, axis);
     for (size_t i = 0; pieces && i < count; i++) pieces[i] = WEFT_NO_VALUE;
     if (!sizes || !pieces) {
-        weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "split: sizes or pieces are NULL");
+        weft_graph_fail_in(graph, "split", WEFT_BAD_ARGUMENT, "sizes or pieces are NULL");
         return;
     }
     for (size_t i = 0; i < count; i++) {
@@ -220,8 +223,8 @@ void weft_split(weft_graph *graph, weft_value x, int axis, const int64_t *sizes,
         begin += sizes[i];
     }
     if (begin != size)
-        weft_graph_fail(graph, WEFT_BAD_SHAPE, "split: the sizes do not sum to %lld",
-                        (long long)size);
+        weft_graph_fail_in(graph, "split", WEFT_BAD_SHAPE, "the sizes do not sum to %lld",
+                           (long long)size);
 }
 
 void weft_chunk(weft_graph *graph, weft_value x, int axis, size_t count, weft_value *pieces)
@@ -229,8 +232,8 @@ void weft_chunk(weft_graph *graph, weft_value x, int axis, size_t count, weft_va
     int64_t size = weft_dim(graph, x, axis);
     for (size_t i = 0; pieces && i < count; i++) pieces[i] = WEFT_NO_VALUE;
     if (!pieces || count == 0 || count > INT64_MAX || size % (int64_t)count) {
-        weft_graph_fail(graph, WEFT_BAD_SHAPE, "chunk: %lld elements do not make %zu equal pieces",
-                        (long long)size, count);
+        weft_graph_fail_in(graph, "chunk", WEFT_BAD_SHAPE,
+                           "%lld elements do not make %zu equal pieces", (long long)size, count);
         return;
     }
     int64_t each = size / (int64_t)count;

@@ -104,14 +104,15 @@ KERNEL(adam_update)
 
 static bool infer_update(weft_infer *infer)
 {
-    char a[128], b[128];
+    char a[128], b[128], name[128];
     size_t states = infer->op->updates;
     weft_shape shape = infer->in[0].shape;
     for (size_t i = 0; i < infer->n_in; i++) {
         weft_shape want = i <= states ? shape : WEFT_SCALAR;
         if (!weft_infer_same_dtype(infer, 0, i)) return false;
         if (!weft_shape_equal(infer->in[i].shape, want))
-            return weft_infer_fail(infer, WEFT_BAD_SHAPE, "input %zu must be %s, got %s", i,
+            return weft_infer_fail(infer, WEFT_BAD_SHAPE, "%s must be %s, got %s",
+                                   weft_infer_input(infer, i, name, sizeof name),
                                    weft_shape_text(want, a, sizeof a),
                                    weft_shape_text(infer->in[i].shape, b, sizeof b));
     }
@@ -193,11 +194,13 @@ static const weft_attr_field adam_fields[] = {
     {NULL, WEFT_ATTR_INT, 0},
 };
 
-#define UPDATE_OP(op, text, states, least, most, attribute_size, fields, shape_rule, kernels)      \
+#define UPDATE_OP(op, text, words, states, least, most, attribute_size, fields, shape_rule,        \
+                  kernels)                                                                         \
     extern const weft_op weft_op_##op;                                                             \
     const weft_op weft_op_##op = {                                                                 \
         .name = #op,                                                                               \
         .doc = text,                                                                               \
+        .inputs = words,                                                                           \
         .min_in = least,                                                                           \
         .max_in = most,                                                                            \
         .n_out = states,                                                                           \
@@ -217,19 +220,22 @@ DECLARE_KERNELS(blend);
 DECLARE_KERNELS(sgd_update);
 DECLARE_KERNELS(momentum_update);
 DECLARE_KERNELS(adam_update);
-UPDATE_OP(assign, "state = value.", 1, 2, 2, 0, NULL, infer_update, ANY_KERNELS(assign))
-UPDATE_OP(blend, "state = keep state + share value.", 1, 4, 4, 0, NULL, infer_float_update,
-          FLOAT_KERNELS(blend))
-UPDATE_OP(sgd_update, "param -= lr (scale grad + weight_decay param).", 1, 3, 4, sizeof(sgd_attr),
-          sgd_fields, infer_float_update, FLOAT_KERNELS(sgd_update))
+UPDATE_OP(assign, "state = value.", "state value", 1, 2, 2, 0, NULL, infer_update,
+          ANY_KERNELS(assign))
+UPDATE_OP(blend, "state = keep state + share value.", "state value keep share", 1, 4, 4, 0, NULL,
+          infer_float_update, FLOAT_KERNELS(blend))
+UPDATE_OP(sgd_update, "param -= lr (scale grad + weight_decay param).", "param grad lr scale", 1, 3,
+          4, sizeof(sgd_attr), sgd_fields, infer_float_update, FLOAT_KERNELS(sgd_update))
 UPDATE_OP(momentum_update,
           "buf = momentum buf + g, param -= lr buf (or lr (g + momentum buf), Nesterov), with g = "
           "scale grad + weight_decay param.",
-          2, 4, 5, sizeof(sgd_attr), sgd_fields, infer_float_update, FLOAT_KERNELS(momentum_update))
+          "param buf grad lr scale", 2, 4, 5, sizeof(sgd_attr), sgd_fields, infer_float_update,
+          FLOAT_KERNELS(momentum_update))
 UPDATE_OP(adam_update,
           "m = b1 m + (1-b1) g, v = b2 v + (1-b2) g^2, param -= lr mhat / (sqrt(vhat) + eps) "
           "(Kingma & Ba 2015); decay added to g, or apart from it (Loshchilov & Hutter 2019).",
-          3, 6, 7, sizeof(adam_attr), adam_fields, infer_float_update, FLOAT_KERNELS(adam_update))
+          "param m v grad lr t scale", 3, 6, 7, sizeof(adam_attr), adam_fields, infer_float_update,
+          FLOAT_KERNELS(adam_update))
 
 weft_value weft_assign(weft_graph *graph, weft_value state, weft_value value)
 {

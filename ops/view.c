@@ -146,8 +146,8 @@ weft_value weft_expand_dims(weft_graph *graph, weft_value x, int axis)
     weft_shape s = weft_shape_of(graph, x), r = {s.rank + 1, {0}};
     const int at = axis_from_front(axis, r.rank);
     if (at < 0 || at > s.rank || r.rank > WEFT_MAX_RANK) {
-        weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "expand_dims: no axis %d in rank %d", axis,
-                        r.rank);
+        weft_graph_fail_in(graph, "expand_dims", WEFT_BAD_ARGUMENT, "no axis %d in rank %d", axis,
+                           r.rank);
         return WEFT_NO_VALUE;
     }
     for (int d = 0; d < r.rank; d++) r.dim[d] = d == at ? 1 : s.dim[d - (d > at)];
@@ -160,8 +160,8 @@ weft_value weft_squeeze(weft_graph *graph, weft_value x, int axis)
     const int at = axis_from_front(axis, s.rank);
     if (at < 0 || at >= s.rank || s.dim[at] != 1) {
         char text[128];
-        weft_graph_fail(graph, WEFT_BAD_SHAPE, "squeeze: axis %d of %s is not of size 1", axis,
-                        weft_shape_text(s, text, sizeof text));
+        weft_graph_fail_in(graph, "squeeze", WEFT_BAD_SHAPE, "axis %d of %s is not of size 1", axis,
+                           weft_shape_text(s, text, sizeof text));
         return WEFT_NO_VALUE;
     }
     for (int d = 0; d < r.rank; d++) r.dim[d] = s.dim[d + (d >= at)];
@@ -238,8 +238,8 @@ weft_value weft_transpose(weft_graph *graph, weft_value x, int axis_a, int axis_
     weft_axes order = {weft_rank(graph, x), {0}};
     const int a = axis_from_front(axis_a, order.count), b = axis_from_front(axis_b, order.count);
     if (a < 0 || a >= order.count || b < 0 || b >= order.count) {
-        weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "transpose: axes %d and %d in rank %d", axis_a,
-                        axis_b, order.count);
+        weft_graph_fail_in(graph, "transpose", WEFT_BAD_ARGUMENT, "axes %d and %d in rank %d",
+                           axis_a, axis_b, order.count);
         return WEFT_NO_VALUE;
     }
     for (int i = 0; i < order.count; i++) order.axis[i] = i == a ? b : i == b ? a : i;

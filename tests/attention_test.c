@@ -128,7 +128,7 @@ static void feed_random(weft_session *s, weft_value x, weft_dtype dtype, int64_t
     free(f32);
 }
 
-static void take(const weft_session *s, weft_value x, results *r, int i)
+static void take(weft_session *s, weft_value x, results *r, int i)
 {
     weft_tensor t;
     CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, x, &t));

@@ -73,8 +73,8 @@ weft_params *golden_load(const char *path, const char *prefix, weft_dtype dtype)
     return store;
 }
 
-void golden_target(const weft_session *s, const weft_params *store, weft_value value,
-                   const char *name, double limit, double floor)
+void golden_target(weft_session *s, const weft_params *store, weft_value value, const char *name,
+                   double limit, double floor)
 {
     weft_tensor got, wanted;
     bool found = weft_params_get(store, name, &wanted) && weft_session_tensor(s, value, &got);

@@ -72,20 +72,20 @@ static void test_bad_input(void)
     expect_error(g, WEFT_TOO_LARGE, "input", "overflow");
     g = weft_graph_new();
     weft_input(g, NULL, WEFT_F32, WEFT_SCALAR);
-    expect_error(g, WEFT_BAD_ARGUMENT, "", "name");
+    expect_error(g, WEFT_BAD_ARGUMENT, "weft_input", "name");
     g = weft_graph_new();
     weft_input(g, "x", (weft_dtype)77, WEFT_SCALAR);
-    expect_error(g, WEFT_TOO_LARGE, "input", "");
+    expect_error(g, WEFT_BAD_DTYPE, "input", "dtype 77");
     g = weft_graph_new();
     weft_input(g, "x", WEFT_F32, (weft_shape){9, {1, 1, 1, 1, 1, 1, 1, 1}});
     expect_error(g, WEFT_TOO_LARGE, "input", "");
     g = weft_graph_new();
     weft_param(g, "w", WEFT_F32, WEFT_SHAPE(2), WEFT_INIT_ZEROS);
     weft_param(g, "w", WEFT_F32, WEFT_SHAPE(3), WEFT_INIT_ZEROS);
-    expect_error(g, WEFT_BAD_ARGUMENT, "", "\"w\"");
+    expect_error(g, WEFT_BAD_ARGUMENT, "weft_param", "\"w\"");
     g = weft_graph_new();
     weft_scope_pop(g);
-    expect_error(g, WEFT_BAD_ARGUMENT, "", "weft_scope_pop");
+    expect_error(g, WEFT_BAD_ARGUMENT, "weft_scope_pop", "no scope is open");
     g = weft_graph_new();
     weft_apply(g, NULL, NULL, NULL, 0, NULL);
     expect_error(g, WEFT_BAD_ARGUMENT, "weft_apply", "descriptor");
@@ -97,6 +97,23 @@ static void test_bad_input(void)
     weft_plan_free(NULL);
     weft_session_free(NULL);
     CU_ASSERT_EQUAL(weft_run(NULL), WEFT_BAD_ARGUMENT);
+}
+
+/* A graph takes no value of one that was freed, wherever in memory it lies itself. */
+static void test_stale_values(void)
+{
+    int refused = 0;
+    for (int i = 0; i < 200; i++) {
+        weft_graph *g = weft_graph_new();
+        weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(2));
+        weft_graph_free(g);
+        g = weft_graph_new();
+        weft_input(g, "y", WEFT_F32, WEFT_SHAPE(2));
+        weft_add(g, x, x);
+        refused += strstr(weft_graph_error(g)->message, "another graph") != NULL;
+        weft_graph_free(g);
+    }
+    CU_ASSERT_EQUAL(refused, 200);
 }
 
 /* Axes outside [-rank, rank) are refused by every builder that takes one. */
@@ -288,6 +305,7 @@ void graph_tests(void)
     CU_add_test(suite, "names, scopes, shared parameters", test_names);
     CU_add_test(suite, "errors are sticky", test_sticky);
     CU_add_test(suite, "bad input", test_bad_input);
+    CU_add_test(suite, "values of a freed graph", test_stale_values);
     CU_add_test(suite, "axes out of range", test_bad_axes);
     CU_add_test(suite, "feed, run, fetch", test_session);
     CU_add_test(suite, "updates come after readers", test_update_order);

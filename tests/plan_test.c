@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_VALUES 40
+#define MOST_VALUES  40
+#define MOST_TARGETS 6
 
 typedef struct random_graph {
     weft_graph *g;
@@ -81,8 +82,8 @@ static void build_random(random_graph *r, uint64_t seed)
 }
 
 typedef struct result {
-    float *data[4];
-    size_t bytes[4];
+    float *data[MOST_TARGETS];
+    size_t bytes[MOST_TARGETS];
     float state[15];
 } result;
 
@@ -139,7 +140,7 @@ static bool same_results(const result *a, const result *b, size_t n)
 
 static void free_result(result *r)
 {
-    for (int i = 0; i < 4; i++) free(r->data[i]);
+    for (int i = 0; i < MOST_TARGETS; i++) free(r->data[i]);
 }
 
 static bool random_case(uint64_t seed)
@@ -150,14 +151,19 @@ static bool random_case(uint64_t seed)
     bool good = weft_graph_status(r.g) == WEFT_OK;
     if (!good) fprintf(stderr, "\n    %s\n", weft_graph_error(r.g)->message);
     uint64_t more = seed ^ 0xABCDEF;
-    weft_value targets[4];
+    weft_value targets[MOST_TARGETS];
     size_t n = 1 + test_random(&more) % 3;
     for (size_t i = 0; i < n; i++) targets[i] = r.values[r.n - 1 - test_random(&more) % (r.n / 2)];
     if (test_random(&more) % 3 == 0) {
         weft_value next = weft_assign(r.g, r.state, weft_scale(r.g, r.state, 0.9));
+        targets[n++] = weft_scale(r.g, r.state, 1);
+        if (test_random(&more) % 2) { /* a version between two updates */
+            targets[n++] = next;
+            next = weft_assign(r.g, next, weft_add_scalar(r.g, next, 1));
+        }
         targets[n++] = weft_group(r.g, &next, 1);
     }
-    weft_plan_options plain = {.no_reuse = true, .skip = "cse"}, full = {.verify = true};
+    weft_plan_options plain = {.no_reuse = true, .skip = "all"}, full = {.verify = true};
     result expected, got;
     good = good && run_once(&r, targets, n, &plain, 1, &expected);
     if (good) {
@@ -239,7 +245,7 @@ static void test_folding(void)
         CU_ASSERT_EQUAL(weft_fetch(s, y, got[i], sizeof got[i]), WEFT_OK);
         size_t kernels = 0;
         for (size_t n = 0; n < weft_plan_graph(plan)->n_nodes; n++)
-            kernels += op_has_kernel(weft_graph_node(weft_plan_graph(plan), n).op);
+            kernels += graph_node_runs(weft_plan_graph(plan), &weft_plan_graph(plan)->nodes[n]);
         CU_ASSERT_EQUAL(kernels, i ? 2 : 5);
         weft_session_free(s);
         weft_plan_free(plan);
@@ -258,10 +264,172 @@ static void test_folding(void)
     weft_graph_free(g);
 }
 
+/* A guard stands however constant what it reads is, and two equal ones become one that stands. */
+static void test_guards(void)
+{
+    for (int count = 1; count <= 2; count++) {
+        weft_graph *g = weft_graph_new();
+        weft_value one = weft_scalar(g, WEFT_F32, 1), y[2];
+        weft_value bad = weft_log(g, weft_scalar(g, WEFT_F32, -1));
+        for (int i = 0; i < count; i++) y[i] = weft_require_finite(g, one, &bad, 1);
+        weft_error error = {0};
+        weft_plan *plan = weft_plan_new(g, y, (size_t)count, NULL, &error);
+        weft_session *s = weft_session_new(plan, NULL, NULL, &error);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+        CU_ASSERT_EQUAL(weft_run(s), WEFT_NOT_FINITE);
+        CU_ASSERT_STRING_EQUAL(weft_session_error(s)->where, "require_finite");
+        weft_session_free(s);
+        weft_plan_free(plan);
+        weft_graph_free(g);
+    }
+}
+
+static void kernel_never(const weft_call *call, int64_t part)
+{
+    (void)part;
+    *(float *)call->out[0].data = 0;
+    weft_call_fail(call, 7, 5);
+}
+static bool infer_scalar(weft_infer *infer)
+{
+    infer->out[0] = (weft_type){WEFT_F32, WEFT_SCALAR};
+    return true;
+}
+
+/* A program's own op that fails and does not say so is left to the run all the same. */
+static void test_undeclared_fault(void)
+{
+    const weft_op never = {.name = "never",
+                           .n_out = 1,
+                           .infer = infer_scalar,
+                           .kernel = {{kernel_never}},
+                           .gradient = WEFT_GRADIENT_NONE};
+    weft_graph *g = weft_graph_new();
+    weft_value y = weft_apply(g, &never, NULL, NULL, 0, NULL);
+    weft_error error = {0};
+    weft_plan *plan = weft_plan_new(g, &y, 1, NULL, &error);
+    weft_session *s = weft_session_new(plan, NULL, NULL, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+    CU_ASSERT_EQUAL(weft_run(s), WEFT_BAD_INDEX);
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+}
+
+/* A target that is a version of a state which a later update of the plan overwrites keeps what it
+ * had; a state that is asked for by its own value reads what the store holds. */
+static void test_versions(void)
+{
+    weft_graph *g = weft_graph_new();
+    weft_value w = weft_state(g, "w", WEFT_F32, WEFT_SHAPE(2), WEFT_INIT_ONES);
+    weft_value first = weft_assign(g, w, weft_scale(g, w, 2));
+    weft_value old = weft_scale(g, first, 1);
+    weft_value second = weft_assign(g, first, weft_add_scalar(g, first, 5));
+    weft_value targets[] = {first, second, old, w};
+    weft_error error = {0};
+    weft_params *params = weft_params_new();
+    CU_ASSERT_EQUAL(weft_params_init(params, g, 1, &error), WEFT_OK);
+    weft_plan *plan = weft_plan_new(g, targets, 4, &(weft_plan_options){.verify = true}, &error);
+    weft_session *s = weft_session_new(plan, params, NULL, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+    float expected = 1;
+    for (int run = 0; run < 3; run++) {
+        float got[4][2];
+        CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+        for (int i = 0; i < 4; i++)
+            CU_ASSERT_EQUAL(weft_fetch(s, targets[i], got[i], sizeof got[i]), WEFT_OK);
+        CU_ASSERT_EQUAL(got[0][1], 2 * expected);
+        CU_ASSERT_EQUAL(got[2][1], 2 * expected);
+        expected = 2 * expected + 5;
+        CU_ASSERT_EQUAL(got[1][1], expected);
+        CU_ASSERT_EQUAL(got[3][1], expected);
+    }
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_params_free(params);
+    weft_graph_free(g);
+}
+
+/* What a pass would do that put the state w in the place of w * 1: the target would read the
+ * updated parameter. */
+static void test_wrong_version(void)
+{
+    weft_graph *g = weft_graph_new();
+    weft_value w = weft_state(g, "w", WEFT_F32, WEFT_SHAPE(2), WEFT_INIT_ONES);
+    weft_value y = weft_scale(g, w, 1), next = weft_assign(g, w, weft_add_scalar(g, w, 5));
+    weft_value targets[] = {y, next};
+    weft_error error = {0};
+    weft_plan *plan = weft_plan_new(g, targets, 2, NULL, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(plan);
+    CU_ASSERT_EQUAL(weft_plan_check(plan, &error), WEFT_OK);
+    const uint32_t was = plan->map[y.id], state = weft_find(plan->graph, "w").id;
+    plan->map[y.id] = state;
+    CU_ASSERT_EQUAL(weft_plan_check(plan, &error), WEFT_INTERNAL);
+    plan->targets[0].value.id = state;
+    CU_ASSERT_EQUAL(weft_plan_check(plan, NULL), WEFT_INTERNAL);
+    plan->targets[0].value.id = plan->map[y.id] = was;
+    CU_ASSERT_EQUAL(weft_plan_check(plan, NULL), WEFT_OK);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+}
+
+/* A graph whose values lie elsewhere, or are other versions, than their ops say is refused. */
+static void test_wrong_storage(void)
+{
+    weft_graph *g = weft_graph_new();
+    weft_value w = weft_state(g, "w", WEFT_F32, WEFT_SHAPE(2, 3), WEFT_INIT_ONES);
+    weft_value turned = weft_transpose(g, w, 0, 1), y = weft_neg(g, turned);
+    weft_value next = weft_assign(g, w, weft_scale(g, w, 2)),
+               later = weft_slice(g, next, 0, 0, 1, 1);
+    const weft_value all[] = {w, turned, y, next, later};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        value_record *v = &g->values[all[i].id], old = *v;
+        CU_ASSERT_EQUAL(weft_graph_verify(g, NULL), WEFT_OK);
+        v->version = v->version == w.id ? next.id : w.id;
+        if (all[i].id != w.id) CU_ASSERT_EQUAL(weft_graph_verify(g, NULL), WEFT_INTERNAL);
+        *v = old;
+        v->root = v->root == w.id ? y.id : w.id;
+        if (all[i].id != w.id) CU_ASSERT_EQUAL(weft_graph_verify(g, NULL), WEFT_INTERNAL);
+        *v = old;
+        v->layout.offset++;
+        CU_ASSERT_EQUAL(weft_graph_verify(g, NULL), WEFT_INTERNAL);
+        *v = old;
+    }
+    weft_graph_free(g);
+}
+
+/* Names of passes that there are not, or that are required, are refused. */
+static void test_skipped_passes(void)
+{
+    weft_graph *g = weft_graph_new();
+    weft_value y = weft_neg(g, weft_scalar(g, WEFT_F32, 1));
+    static const char *const good[] = {"", "cse", "fold,chain", "all", ",cse,,fold,"};
+    static const char *const bad[] = {"ces", "cse,folds", "expand", "layout", "cse fold", "al"};
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        weft_plan *plan = weft_plan_new(g, &y, 1, &(weft_plan_options){.skip = good[i]}, NULL);
+        CU_ASSERT_PTR_NOT_NULL(plan);
+        weft_plan_free(plan);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        weft_error error;
+        CU_ASSERT_PTR_NULL(weft_plan_new(g, &y, 1, &(weft_plan_options){.skip = bad[i]}, &error));
+        CU_ASSERT_EQUAL(error.status, WEFT_BAD_ARGUMENT);
+        CU_ASSERT_STRING_EQUAL(error.where, "weft_plan_options.skip");
+        CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "expected cse, fold, chain, all"));
+    }
+    weft_graph_free(g);
+}
+
 void plan_tests(void)
 {
     CU_pSuite suite = CU_add_suite("plan", NULL, NULL);
     CU_add_test(suite, "constants are folded", test_folding);
+    CU_add_test(suite, "guards are not", test_guards);
+    CU_add_test(suite, "an undeclared fault is left to the run", test_undeclared_fault);
+    CU_add_test(suite, "versions of a state", test_versions);
+    CU_add_test(suite, "a target that reads another version", test_wrong_version);
+    CU_add_test(suite, "storages and versions of values", test_wrong_storage);
+    CU_add_test(suite, "names of passes to skip", test_skipped_passes);
     CU_add_test(suite, "3000 random graphs, planned = unplanned", test_random_graphs);
     CU_add_test(suite, "corrupted plans fail the check", test_corrupted_plans);
 }

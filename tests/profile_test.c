@@ -32,6 +32,8 @@ static bench bench_open(int threads)
     weft_model_build_text(b.graph, weft_model_find("transformer"), options, 9, true, &io, &error);
     weft_value lr = weft_scalar(b.graph, WEFT_F32, 1e-3);
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
+    const weft_value inputs[3] = {io.source, io.target_in, io.target_out};
+    for (int i = 0; i < 3; i++) weft_input_default(b.graph, inputs[i], 0);
     weft_value targets[2] = {io.loss, weft_train_step(b.graph, io.loss, NULL, 0, lr, &adam, NULL)};
     b.loss = io.loss;
     b.plan = weft_plan_new(b.graph, targets, 2, NULL, &error);
@@ -323,6 +325,7 @@ static void test_compute(void)
 {
     weft_graph *g = weft_graph_new();
     weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(8));
+    weft_input_default(g, x, 1);
     /* Two that run side by side, and one after them. */
     weft_value fast = weft_abs(g, x), y = weft_apply(g, &slow, NULL, &x, 1, NULL);
     weft_value z = weft_add(g, fast, y);
@@ -468,6 +471,8 @@ static void test_trace_escapes(void)
     weft_value y = weft_name(g, weft_apply(g, &slow, NULL, &x, 1, NULL), "\"}\x01");
     weft_scope_pop(g);
     weft_value other = weft_input(g, "other", WEFT_F32, WEFT_SHAPE(8));
+    weft_input_default(g, x, 1);
+    weft_input_default(g, other, 1);
     const weft_value targets[2] = {y, weft_apply(g, &slow, NULL, &other, 1, NULL)};
     weft_plan *plan = weft_plan_new(g, targets, 2, NULL, NULL);
     weft_session *s =

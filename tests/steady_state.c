@@ -53,6 +53,8 @@ int main(void)
         return 1;
     }
     weft_value lr = weft_scalar(g, WEFT_F32, 1e-3);
+    const weft_value inputs[3] = {io.source, io.target_in, io.target_out};
+    for (int i = 0; i < 3; i++) weft_input_default(g, inputs[i], 0);
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
     weft_value step = weft_train_step(g, io.loss, NULL, 0, lr, &adam, NULL);
     weft_params *store = weft_params_new();

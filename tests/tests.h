@@ -14,6 +14,9 @@
     X(graph) \
     X(pack) \
     X(plan) \
+    X(descriptor) \
+    X(session) \
+    X(errors) \
     X(chain) \
     X(vmath) \
     X(ops) \

@@ -69,7 +69,7 @@ static inline double weft_option(double given, double standard)
     X(TOO_LARGE, "a size overflows")                                                               \
     X(NO_MEMORY, "out of memory")                                                                  \
     X(NO_GRADIENT, "no gradient exists")                                                           \
-    X(NO_KERNEL, "no kernel for this dtype")                                                       \
+    X(NO_KERNEL, "no kernel")                                                                      \
     X(NO_BACKEND, "a shared library could not be loaded")                                          \
     X(BAD_INDEX, "an index is out of range")                                                       \
     X(NOT_FINITE, "a number is not finite")                                                        \
@@ -87,8 +87,9 @@ typedef enum weft_status {
 /* The status's text, one of WEFT_STATUS_MAP; "unknown status" for any other number. */
 WEFT_API const char *weft_status_text(weft_status status);
 
-/* What went wrong, and where. `where` names the node by scope and op, the file, or the function;
- * `message` is one line without newline that says what was found and what was expected. */
+/* What went wrong, and where. `where` names the node by scope and op, the file, or the function,
+ * and is never empty; `message` is one line without newline that says what was found and what was
+ * expected. */
 typedef struct weft_error {
     weft_status status;
     char where[128];
@@ -97,7 +98,8 @@ typedef struct weft_error {
 
 #define WEFT_NO_ERROR (WEFT_LITERAL(weft_error){WEFT_OK, "", ""})
 
-/* Fills *error (which may be NULL) if it holds no error yet; returns `status`. */
+/* Fills *error (which may be NULL) if it holds no error yet; returns `status`. An empty or NULL
+ * `where` becomes "weft". */
 WEFT_API weft_status weft_error_set(weft_error *error, weft_status status, const char *where,
                                     const char *format, ...) WEFT_PRINTF(4, 5);
 
@@ -178,7 +180,9 @@ WEFT_API weft_tensor weft_tensor_dense(void *data, weft_dtype dtype, weft_shape 
 
 typedef struct weft_graph weft_graph;
 
-/* A value of a graph: an id, and the tag of the graph that it belongs to. Pass by value. */
+/* A value of a graph: an id, and the tag of the graph that it belongs to. Pass by value. Tags are
+ * counted up in a process, so that a value of a freed graph is refused by later ones; after 2^32
+ * graphs (each plan makes about five) they repeat. */
 typedef struct weft_value {
     uint32_t id;
     uint32_t graph;
@@ -219,18 +223,26 @@ WEFT_API void weft_graph_free(weft_graph *graph);
  * lives as long as the graph; a NULL graph gives a record that says so. */
 WEFT_API const weft_error *weft_graph_error(const weft_graph *graph);
 WEFT_API weft_status weft_graph_status(const weft_graph *graph);
-/* Records an error of the caller's own (a layer that refuses its options); the first one stays. */
+/* Records an error of the caller's own (a layer that refuses its options); the first one stays.
+ * `where` becomes the name scope, or "graph" outside of all. */
 WEFT_API void weft_graph_fail(weft_graph *graph, weft_status status, const char *format, ...)
     WEFT_PRINTF(3, 4);
+/* The same of a named function or layer: `where` becomes "SCOPE/NAME", or NAME outside of all. */
+WEFT_API void weft_graph_fail_in(weft_graph *graph, const char *name, weft_status status,
+                                 const char *format, ...) WEFT_PRINTF(4, 5);
 
 /* Name scopes: names given inside "enc", "0" read `enc.0.NAME`. They appear in errors, DOT,
  * profiles and parameter files alike. The format is printf's. */
 WEFT_API void weft_scope_push(weft_graph *graph, const char *format, ...) WEFT_PRINTF(2, 3);
 WEFT_API void weft_scope_pop(weft_graph *graph);
 
-/* A tensor that the program feeds before a run; it keeps its contents over runs. */
+/* A tensor that the program feeds before a run; it keeps its contents over runs. A run of a plan
+ * that needs it fails while it was never fed. */
 WEFT_API weft_value weft_input(weft_graph *graph, const char *name, weft_dtype dtype,
                                weft_shape shape);
+/* Every element of the input is `value` until it is fed, so that it need not be. The dtype must
+ * hold the value: an i32 whole numbers of its range, a bool 0 and 1. */
+WEFT_API void weft_input_default(weft_graph *graph, weft_value input, double value);
 
 /* How a state tensor gets its first contents; fans are taken from the shape: fan_in = the
  * second-last dimension, fan_out = the last ([in, out] weights), receptive = the rest. */
@@ -384,7 +396,8 @@ typedef struct weft_plan_options {
     bool no_reuse; /* every buffer gets its own place (to test the planner) */
     /* Names of optional passes to leave out, comma separated; may be NULL: cse (equal nodes become
      * one), fold (what constants give is computed in the plan), chain (nodes follow others block by
-     * block). The environment variable WEFT_SKIP adds to them. */
+     * block), or all, for every optional pass. The environment variable WEFT_SKIP adds to them.
+     * Another name is an error. */
     const char *skip;
     bool verify; /* run weft_graph_verify after each pass and weft_plan_check at the end */
 } weft_plan_options;
@@ -406,8 +419,10 @@ typedef struct weft_plan_stats {
     double bytes;             /* that one run must move between memory and processor */
 } weft_plan_stats;
 
-/* Plans the computation of the targets and of nothing else. Targets can be read after a run. The
- * graph is read only, and may be freed before the plan. `options` and `error` may be NULL. Returns
+/* Plans the computation of the targets and of nothing else. Targets can be read after a run: a
+ * computed value, or a state as an update left it, is what the node computed, whatever a later
+ * update of the same run wrote; a state itself is what the parameter store holds. The graph is read
+ * only, and may be freed before the plan. `options` and `error` may be NULL. Returns
  * NULL on failure. A plan is immutable: threads may share it. */
 WEFT_API weft_plan *weft_plan_new(const weft_graph *graph, const weft_value *targets, size_t count,
                                   const weft_plan_options *options, weft_error *error);
@@ -424,7 +439,8 @@ typedef struct weft_plan_buffer {
 WEFT_API size_t weft_plan_buffers(const weft_plan *plan, const weft_plan_buffer **buffers);
 
 /* Proves without the planner's code that no two live buffers overlap, that every node reads what
- * its producer wrote, and that the groups respect every dependency. */
+ * its producer wrote, that every target is still what its node computed when the run has ended, and
+ * that the groups respect every dependency. */
 WEFT_API weft_status weft_plan_check(const weft_plan *plan, weft_error *error);
 
 /* ---- Threads -------------------------------------------------------------------------------- */
@@ -464,7 +480,8 @@ typedef struct weft_session_options {
     int threads;   /* 0: weft_default_threads(); at most WEFT_MAX_THREADS */
     uint64_t seed; /* of dropout and other random ops */
     void *arena;   /* NULL: the session allocates its own. 64-byte aligned; sessions may share one
-                      arena if they do not run at the same time and fetch before the next */
+                      arena if they do not run at the same time and fetch before the next; a feed
+                      then lasts until another of them is fed or runs */
     size_t arena_bytes;
     void *workspace; /* what the kernels work in, likewise; nothing in it lasts from run to run */
     size_t workspace_bytes; /* at least weft_session_workspace */
@@ -480,23 +497,26 @@ WEFT_API void weft_session_free(weft_session *session);
 WEFT_API size_t weft_session_workspace(const weft_plan *plan, int threads);
 
 /* Copies contiguous data into an input; `bytes` must be its size. An input that the targets do not
- * need is accepted and ignored. */
+ * need is accepted and ignored. A failing call of this section sets weft_session_error. */
 WEFT_API weft_status weft_feed(weft_session *session, weft_value input, const void *data,
                                size_t bytes);
-/* Runs the plan once. On failure (an index out of range in the data) nothing later than the failing
- * group has run: states are as before if no update came earlier. Adds one to the step. */
+/* Runs the plan once. WEFT_NOT_FOUND, with the name of an input that was never fed and has no
+ * default, before anything ran. On another failure (an index out of range in the data) nothing
+ * later than the failing group has run: states are as before if no update came earlier. Adds one to
+ * the step, unless an input was not fed. */
 WEFT_API weft_status weft_run(weft_session *session);
-/* Copies a target or a state out as contiguous data; `bytes` must be its size. */
-WEFT_API weft_status weft_fetch(const weft_session *session, weft_value target, void *data,
-                                size_t bytes);
-/* The same without a copy: valid until the next run. False if the value is none of them. */
-WEFT_API bool weft_session_tensor(const weft_session *session, weft_value value,
-                                  weft_tensor *tensor);
+/* Copies a target, an input, or a state as the store holds it out as contiguous data; `bytes` must
+ * be its size. WEFT_NOT_FOUND if the value is none of them. */
+WEFT_API weft_status weft_fetch(weft_session *session, weft_value target, void *data, size_t bytes);
+/* The same without a copy: valid until the next run. False if the value is none of them. What is
+ * written to the tensor of an input is its feed: the input counts as fed. */
+WEFT_API bool weft_session_tensor(weft_session *session, weft_value value, weft_tensor *tensor);
 /* Finds out where numbers stop being finite: runs the plan again on the same feeds and step, node
  * by node and without its updates, and looks at what each node reads of states and what it writes.
  * WEFT_OK if all is finite; WEFT_NOT_FINITE, and in *found (may be NULL) the first node's name and
- * the element, or the state's. Infinities that an attribute asks for, and what comes of them, are
- * allowed; NaN never. What targets held is lost. For use after a run that went wrong: it is slow.
+ * the element, or the state's; WEFT_NOT_FOUND if an input was never fed. Infinities that an
+ * attribute asks for, and what comes of them, are allowed; NaN never. What targets held is lost.
+ * For use after a run that went wrong: it is slow.
  */
 WEFT_API weft_status weft_session_find_nonfinite(weft_session *session, weft_error *found);
 /* The number that random ops take their stream from: 0 at first, one more after each run. */

@@ -3,6 +3,10 @@
  * An op is one constant descriptor. weft_apply puts a node of it into a graph; a program's own op
  * needs nothing more than a descriptor of its own. The graph, the planner, the executor, autodiff
  * and the generated tests know an op by its descriptor only.
+ *
+ * An op needs a name, a shape rule (infer), one to WEFT_MAX_OUTPUTS outputs, and something that
+ * computes it: a kernel, an expansion into other ops, or, of a view, alias. Everything else may
+ * stay zero. weft_apply refuses an incomplete or contradictory descriptor.
  */
 #ifndef WEFT_OP_H
 #define WEFT_OP_H
@@ -36,11 +40,16 @@ typedef struct weft_infer {
     const weft_type *in;
     weft_type *out;
     weft_error *error;
+    const char *const
+        *names; /* of the inputs' values, NULL for one without; NULL if all have none */
 } weft_infer;
 
 /* Sets the message (the caller adds where); returns false, for `return weft_infer_fail(...)`. */
 WEFT_API bool weft_infer_fail(weft_infer *infer, weft_status status, const char *format, ...)
     WEFT_PRINTF(3, 4);
+/* Writes what messages call input i, and returns `buffer`: the op's word for it or its number, and
+ * the name of the value: `lr "schedule.rate"`, `input 2`. */
+WEFT_API const char *weft_infer_input(const weft_infer *infer, size_t i, char *buffer, size_t size);
 /* Common parts of shape rules: each returns true or fails with a message that names both. */
 WEFT_API bool weft_infer_same_dtype(weft_infer *infer, size_t i, size_t j);
 WEFT_API bool weft_infer_float(weft_infer *infer, size_t i);
@@ -88,7 +97,8 @@ typedef struct weft_block {
 typedef void (*weft_kernel)(const weft_call *call, int64_t part);
 
 /* For a kernel that finds data it cannot use (an index out of range): the run ends after this group
- * and returns WEFT_BAD_INDEX with the node's name. The kernel must still write its outputs. */
+ * and returns WEFT_BAD_INDEX with the node's name. The kernel must still write its outputs, and its
+ * op declares can_fail. */
 WEFT_API void weft_call_fail(const weft_call *call, int64_t index, int64_t limit);
 
 /* The same for a floating scalar, input number `input`, that should be finite and is not; the run
@@ -183,7 +193,7 @@ typedef enum weft_takes {
 } weft_takes;
 
 typedef enum weft_gradient {
-    WEFT_GRADIENT_VJP = 0, /* vjp or expand gives it */
+    WEFT_GRADIENT_VJP = 0, /* vjp or expand gives it; without both, differentiating is an error */
     WEFT_GRADIENT_ZERO,    /* zero almost everywhere: comparisons, argmax, integer results */
     WEFT_GRADIENT_NONE     /* none by design: differentiating through it is an error */
 } weft_gradient;
@@ -202,6 +212,7 @@ struct weft_op {
     const char *name;
     const char *doc;               /* one paragraph with the formula */
     uint8_t min_in, max_in, n_out; /* max_in WEFT_VARIADIC: no upper limit */
+    const char *inputs;            /* what they are, for messages: "param grad lr"; may be NULL */
     size_t attr_size;
     const weft_attr_field *attrs; /* ends with a NULL name; may be NULL */
 
@@ -234,6 +245,8 @@ struct weft_op {
 
     uint8_t inplace; /* bit i: output 0 may take input i's storage, if of equal shape and dtype */
     uint8_t updates; /* the first `updates` inputs are states; output i is the new state i */
+    bool can_fail;   /* its kernel calls weft_call_fail or weft_call_not_finite on some data: the
+                        node is a guard, never computed before the run */
     bool random;     /* depends on the run's seed and step */
     bool broadcasts; /* inputs broadcast: autodiff sums gradients back to their shapes */
 
@@ -246,7 +259,8 @@ struct weft_op {
 };
 
 /* Puts a node into the graph. `attr` is copied (attr_size bytes; NULL: zeros). Fills
- * outputs[0 .. n_out-1] if not NULL, and returns output 0. */
+ * outputs[0 .. n_out-1] if not NULL, and returns output 0. The graph's error is WEFT_NO_KERNEL if
+ * nothing computes the op, or not for these dtypes. */
 WEFT_API weft_value weft_apply(weft_graph *graph, const weft_op *op, const void *attr,
                                const weft_value *inputs, size_t count, weft_value *outputs);
 

@@ -237,7 +237,7 @@ static void check_number(lab *l, const expectation *e, const double *x, size_t n
                n > 0 && largest <= e->tolerance);
 }
 
-static void check_one(lab *l, const weft_session *session, const expectation *e)
+static void check_one(lab *l, weft_session *session, const expectation *e)
 {
     size_t n = (size_t)weft_shape_numel(weft_shape_of(l->g, e->value));
     double *x = calloc(n + 1, sizeof *x);

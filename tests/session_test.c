@@ -1,0 +1,201 @@
+/* Sessions: what must be fed before a run, and what a session says of calls that it refuses. */
+#include "tests.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* y = x * lr in a session. */
+typedef struct product {
+    weft_graph *g;
+    weft_value x, lr, y;
+    weft_plan *plan;
+    weft_session *s;
+} product;
+
+static product product_new(void)
+{
+    product p = {.g = weft_graph_new()};
+    weft_error error = {0};
+    p.x = weft_input(p.g, "x", WEFT_F32, WEFT_SHAPE(2));
+    weft_scope_push(p.g, "opt");
+    p.lr = weft_input(p.g, "lr", WEFT_F32, WEFT_SCALAR);
+    weft_scope_pop(p.g);
+    p.y = weft_mul(p.g, p.x, p.lr);
+    p.plan = weft_plan_new(p.g, &p.y, 1, &(weft_plan_options){.verify = true}, &error);
+    p.s = weft_session_new(p.plan, NULL, NULL, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(p.s);
+    return p;
+}
+
+static void product_free(product *p)
+{
+    weft_session_free(p->s);
+    weft_plan_free(p->plan);
+    weft_graph_free(p->g);
+}
+
+static void expect_unfed(weft_session *s, const char *input)
+{
+    CU_ASSERT_EQUAL(weft_run(s), WEFT_NOT_FOUND);
+    const weft_error *e = weft_session_error(s);
+    CU_ASSERT_STRING_EQUAL(e->where, input);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e->message, "never fed"));
+}
+
+/* A run without a feed names the input that lacks one, and changes nothing. */
+static void test_unfed(void)
+{
+    const float x[2] = {3, 4}, lr = 0.5f;
+    float y[2] = {0};
+    product p = product_new();
+    expect_unfed(p.s, "x");
+    CU_ASSERT_EQUAL(weft_feed(p.s, p.x, x, sizeof x), WEFT_OK);
+    expect_unfed(p.s, "opt.lr");
+    CU_ASSERT_EQUAL(weft_feed(p.s, p.lr, &lr, 2), WEFT_BAD_ARGUMENT);
+    expect_unfed(p.s, "opt.lr");
+    CU_ASSERT_EQUAL(weft_feed(p.s, p.lr, &lr, sizeof lr), WEFT_OK);
+    for (int run = 0; run < 2; run++) {
+        CU_ASSERT_EQUAL(weft_run(p.s), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_fetch(p.s, p.y, y, sizeof y), WEFT_OK);
+        CU_ASSERT_EQUAL(y[1], 2.0f);
+    }
+    product_free(&p);
+}
+
+/* The search for what is not finite needs the feeds as well. */
+static void test_unfed_search(void)
+{
+    product p = product_new();
+    weft_error found = {0};
+    CU_ASSERT_EQUAL(weft_session_find_nonfinite(p.s, &found), WEFT_NOT_FOUND);
+    CU_ASSERT_STRING_EQUAL(found.where, "x");
+    CU_ASSERT_EQUAL(weft_session_find_nonfinite(p.s, NULL), WEFT_NOT_FOUND);
+    product_free(&p);
+}
+
+/* What a program writes through the tensor of an input is its feed; a fetch is none. */
+static void test_in_place(void)
+{
+    product p = product_new();
+    weft_tensor x, lr;
+    float got[2];
+    CU_ASSERT_EQUAL(weft_fetch(p.s, p.x, got, sizeof got), WEFT_OK);
+    expect_unfed(p.s, "x");
+    CU_ASSERT_TRUE_FATAL(weft_session_tensor(p.s, p.x, &x) && weft_session_tensor(p.s, p.lr, &lr));
+    ((float *)x.data)[0] = ((float *)x.data)[1] = 3;
+    *(float *)lr.data = 4;
+    CU_ASSERT_EQUAL(weft_run(p.s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_fetch(p.s, p.y, got, sizeof got), WEFT_OK);
+    CU_ASSERT_EQUAL(got[1], 12.0f);
+    product_free(&p);
+}
+
+/* An input that the targets do not need, or without an element, need not be fed. */
+static void test_not_needed(void)
+{
+    weft_graph *g = weft_graph_new();
+    weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(2));
+    weft_value none = weft_input(g, "none", WEFT_F32, WEFT_SHAPE(0, 2));
+    weft_value y = weft_sum(g, none, WEFT_ALL_AXES, false);
+    weft_error error;
+    weft_plan *plan = weft_plan_new(g, &y, 1, NULL, &error);
+    weft_session *s = weft_session_new(plan, NULL, NULL, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_feed(s, x, NULL, 0), WEFT_OK);
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+}
+
+/* ---- Defaults ---- */
+
+/* sum(x) + a + b + c of inputs with defaults, of every dtype. */
+typedef struct defaults {
+    weft_graph *g;
+    weft_value x, i, flag, y;
+    weft_plan *plan;
+} defaults;
+
+static defaults defaults_new(void)
+{
+    defaults d = {.g = weft_graph_new()};
+    weft_error error = {0};
+    d.x = weft_input(d.g, "x", WEFT_F64, WEFT_SHAPE(3));
+    d.i = weft_input(d.g, "i", WEFT_I32, WEFT_SHAPE(2));
+    d.flag = weft_input(d.g, "flag", WEFT_BOOL, WEFT_SCALAR);
+    weft_input_default(d.g, d.x, 0.25);
+    weft_input_default(d.g, d.i, 7);
+    weft_input_default(d.g, d.i, -5); /* the last one counts */
+    weft_input_default(d.g, d.flag, 1);
+    weft_value terms[3] = {d.x, weft_cast(d.g, d.i, WEFT_F64), weft_cast(d.g, d.flag, WEFT_F64)};
+    for (int k = 0; k < 3; k++) terms[k] = weft_sum(d.g, terms[k], WEFT_ALL_AXES, false);
+    d.y = weft_add(d.g, weft_add(d.g, terms[0], terms[1]), terms[2]);
+    d.plan = weft_plan_new(d.g, &d.y, 1, &(weft_plan_options){.verify = true}, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(d.plan);
+    return d;
+}
+
+static void expect_result(weft_session *s, weft_value y, double expected)
+{
+    double got = NAN;
+    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_fetch(s, y, &got, sizeof got), WEFT_OK);
+    CU_ASSERT_EQUAL(got, expected);
+}
+
+static void test_defaults(void)
+{
+    const double x[3] = {1, 2, 3};
+    defaults d = defaults_new();
+    weft_session *s = weft_session_new(d.plan, NULL, NULL, NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+    expect_result(s, d.y, 0.75 - 10 + 1);
+    CU_ASSERT_EQUAL(weft_feed(s, d.x, x, sizeof x), WEFT_OK);
+    expect_result(s, d.y, 6 - 10 + 1);
+    weft_session_free(s);
+    weft_plan_free(d.plan);
+    weft_graph_free(d.g);
+}
+
+/* Sessions that share an arena overwrite each other's inputs; defaults are written anew. */
+static void test_shared_arena(void)
+{
+    const double x[3] = {1, 2, 3};
+    defaults a = defaults_new(), b = defaults_new();
+    weft_session_options o = {.arena_bytes = weft_plan_get_stats(a.plan).arena_bytes};
+    o.arena = weft_alloc(o.arena_bytes);
+    weft_session *s = weft_session_new(a.plan, NULL, &o, NULL);
+    weft_session *t = weft_session_new(b.plan, NULL, &o, NULL);
+    CU_ASSERT_TRUE_FATAL(s && t);
+    for (int i = 0; i < 3; i++) {
+        memset(o.arena, 0xFF, o.arena_bytes);
+        CU_ASSERT_EQUAL(weft_feed(t, b.x, x, sizeof x), WEFT_OK);
+        expect_result(t, b.y, 6 - 10 + 1);
+        expect_result(s, a.y, 0.75 - 10 + 1);
+    }
+    /* The tensor of an input that has its default only holds it. */
+    weft_tensor tensor;
+    memset(o.arena, 0xFF, o.arena_bytes);
+    CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, a.x, &tensor));
+    CU_ASSERT_EQUAL(((double *)tensor.data)[2], 0.25);
+    weft_session_free(s);
+    weft_session_free(t);
+    weft_plan_free(a.plan);
+    weft_plan_free(b.plan);
+    weft_graph_free(a.g);
+    weft_graph_free(b.g);
+    free(o.arena);
+}
+
+void session_tests(void)
+{
+    CU_pSuite suite = CU_add_suite("session", NULL, NULL);
+    CU_add_test(suite, "a run needs its feeds", test_unfed);
+    CU_add_test(suite, "so does the search for NaN", test_unfed_search);
+    CU_add_test(suite, "inputs that are filled in place", test_in_place);
+    CU_add_test(suite, "inputs that need no feed", test_not_needed);
+    CU_add_test(suite, "defaults", test_defaults);
+    CU_add_test(suite, "defaults in a shared arena", test_shared_arena);
+}
