@@ -17,6 +17,8 @@
     X(vmath) \
     X(ops) \
     X(attention) \
+    X(sums) \
+    X(offsets) \
     X(autograd) \
     X(params) \
     X(train) \
