@@ -153,9 +153,9 @@ weft_dtype graph_key_dtype(const weft_graph *graph, const node_record *node);
 /* Whether the node runs a kernel: others are leaves, views, groups, or expand into other nodes. */
 bool graph_node_runs(const weft_graph *graph, const node_record *node);
 weft_layout layout_dense(weft_shape shape);
-/* Of elements that came from outside: in bools any byte but 0 becomes 1. */
 /* NULL if a dtype holds a number; else what it takes, for a message. */
 const char *dtype_takes(weft_dtype dtype, double value);
+/* Of elements that came from outside: in bools any byte but 0 becomes 1. */
 void normalise_bools(weft_dtype dtype, void *data, size_t n);
 /* The value as an operand, without data. */
 weft_tensor graph_tensor(const weft_graph *graph, uint32_t id);

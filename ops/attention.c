@@ -1,16 +1,19 @@
 /* Scaled dot-product attention that never stores the score matrix, and its backward pass.
  *
- *     S = scale Q K^T, hidden places -inf;  lse = ln sum e^S over keys;  P = e^(S - lse)
+ *     S = scale Q K^T, hidden places -inf;  lse = ln sum e^S over keys;  P = e^(S - lse - lse_low)
  *     O = drop(P) V
  *     D = rowsum(dO O) - dlse;  dS = P (drop(dO V^T) - D)
  *     dQ = scale dS K,  dK = scale dS^T Q,  dV = drop(P)^T dO
  *
  * Forward walks the keys in blocks for each block of queries, with a running maximum and sum
- * (Milakov & Gimelshein 2018); backward recomputes the weights from lse (Dao et al. 2022). A block
- * of scores is held transposed, [keys, queries]: queries lie in the lanes of vectors, so that
+ * (Milakov & Gimelshein 2018); backward recomputes the weights from lse (Dao et al. 2022) and, so
+ * that a large offset of all scores costs no digits, from what rounding took from it, which is
+ * lse_low = ln sum e^(S - lse), as good as constant and without a gradient (as cross_entropy). A
+ * block of scores is held transposed, [keys, queries]: queries lie in the lanes of vectors, so that
  * maxima, sums and the causal bound need no step across lanes, and every product reads K and V as
  * they lie (ops/tile.h). Time O(queries keys), memory O(queries + keys). */
 #include "attention.h"
+#include "sums.h"
 
 #ifdef WEFT_KERNEL_ISA
 
@@ -74,9 +77,14 @@ static inline void finish(const weft_call *call, const block *b, running *r)
 {
     const T keep = (T)(1 / (1 - b->attr->p));
     const int64_t width = b->width, columns = b->z.value_dim;
-    T *lse = (T *)call->out[1].data + (b->batch * b->z.heads + b->head) * b->z.queries + b->first;
+    const int64_t query = (b->batch * b->z.heads + b->head) * b->z.queries + b->first;
+    T *lse = (T *)call->out[1].data + query, *low = (T *)call->out[2].data + query;
     for (int64_t i = 0; i < width; i++) r->factor[i] = r->sum[i] == 0 ? 0 : keep / r->sum[i];
-    for (int64_t i = 0; i < b->n; i++) lse[i] = r->top[i] + vm_log(r->sum[i]);
+    for (int64_t i = 0; i < b->n; i++) {
+        const double top = (double)r->top[i], logarithm = vm_log_f64((double)r->sum[i]);
+        lse[i] = (T)(top + logarithm);
+        low[i] = r->sum[i] == 0 ? 0 : (T)((top - (double)lse[i]) + logarithm);
+    }
     /* A query that saw nothing is zero, also where the value of a hidden key was not finite. */
     for (int64_t c = 0; c < columns; c++)
         for (int64_t i = 0; i < width; i++)
@@ -130,7 +138,7 @@ KERNEL(sdpa)
 typedef struct gradients {
     T *q, *dout, *dq;             /* transposed: [dim, LANES], [value_dim, LANES], [dim, LANES] */
     T *s, *ds;                    /* [KEY_BLOCK, LANES] */
-    T *lse, *delta;               /* [LANES] */
+    T *lse, *low, *delta;         /* [LANES] */
     bool any_blind, blind[LANES]; /* queries that see nothing */
     const T *x, *dy;              /* the block's rows of q and dout as they lie */
     int64_t x_row, dy_row;
@@ -151,17 +159,18 @@ static inline void load_statistics(const weft_call *call, const block *b, gradie
     const weft_tensor *dlse = b->attr->dlse ? &call->in[REST + b->attr->mask] : NULL;
     const T *y = head_of(out, b->batch, b->head) + b->first * out->stride[1];
     g->any_blind = false;
-    for (int64_t i = 0; i < LANES; i++) g->lse[i] = g->delta[i] = 0;
+    for (int64_t i = 0; i < LANES; i++) g->lse[i] = g->low[i] = g->delta[i] = 0;
     for (int64_t i = 0; i < b->n; i++) {
         const T *a = y + i * out->stride[1], *c = g->dy + i * g->dy_row;
         const T lse = lane_at(&call->in[LSE], b, i);
-        T sum = 0;
-        _Pragma("omp simd reduction(+ : sum)") for (int64_t x = 0; x < b->z.value_dim; x++) sum +=
-            a[x] * c[x];
-        g->delta[i] = dlse ? sum - lane_at(dlse, b, i) : sum;
+#define TERM(x) (a[x] * c[x])
+        SUM_ROW(sum, b->z.value_dim, TERM)
+#undef TERM
+        g->delta[i] = (T)(dlse ? sum - (double)lane_at(dlse, b, i) : sum);
         g->blind[i] = lse == (T)-INFINITY;
         g->any_blind |= g->blind[i];
         g->lse[i] = g->blind[i] ? 0 : lse;
+        g->low[i] = lane_at(&call->in[LSE_LOW], b, i);
     }
 }
 
@@ -181,7 +190,7 @@ static inline void weigh_back(const block *b, int64_t n, const gradients *g)
         T *s = g->s + j * LANES, *ds = g->ds + j * LANES;
         SIMD for (int64_t i = 0; i < b->width; i++)
         {
-            const T p = vm_exp(s[i] - g->lse[i]);
+            const T p = vm_exp((s[i] - g->lse[i]) - g->low[i]);
             s[i] = p;
             const T x = scale * p * (ds[i] - g->delta[i]);
             ds[i] = p > 0 ? x : p;
@@ -200,7 +209,7 @@ static inline void weigh_back_dropped(const block *b, int64_t key, int64_t n, co
         T *s = g->s + j * LANES, *ds = g->ds + j * LANES;
         SIMD for (int64_t i = 0; i < b->width; i++)
         {
-            const T p = vm_exp(s[i] - g->lse[i]), kept = w[i] >= d.limit ? keep : 0;
+            const T p = vm_exp((s[i] - g->lse[i]) - g->low[i]), kept = w[i] >= d.limit ? keep : 0;
             s[i] = kept * p;
             const T x = scale * p * (kept * ds[i] - g->delta[i]);
             ds[i] = p > 0 ? x : p;
@@ -305,7 +314,8 @@ KERNEL(sdpa_grad)
     g.s = g.dout + z.value_dim * LANES;
     g.ds = g.s + KEY_BLOCK * LANES;
     g.lse = g.ds + KEY_BLOCK * LANES;
-    g.delta = g.lse + LANES;
+    g.low = g.lse + LANES;
+    g.delta = g.low + LANES;
     const int64_t row = part / z.chunks;
     backward_chunk(call, &z, row / z.kv_heads, row % z.kv_heads, part % z.chunks, &g, words);
 }
@@ -402,7 +412,7 @@ static bool infer_sdpa(weft_infer *infer)
     weft_shape out, lse;
     if (!check_count(infer, 3u + attr->mask) || !check_inputs(infer, 3, &out, &lse)) return false;
     infer->out[0] = (weft_type){infer->in[Q].dtype, out};
-    infer->out[1] = (weft_type){infer->in[Q].dtype, lse};
+    infer->out[1] = infer->out[2] = (weft_type){infer->in[Q].dtype, lse};
     return true;
 }
 
@@ -412,7 +422,8 @@ static bool infer_sdpa_grad(weft_infer *infer)
     weft_shape out, lse;
     if (!check_count(infer, (size_t)REST + attr->mask + attr->dlse) ||
         !check_inputs(infer, REST, &out, &lse) || !check_shape(infer, OUT, "out", out) ||
-        !check_shape(infer, LSE, "lse", lse) || !check_shape(infer, DOUT, "dout", out) ||
+        !check_shape(infer, LSE, "lse", lse) || !check_shape(infer, LSE_LOW, "lse_low", lse) ||
+        !check_shape(infer, DOUT, "dout", out) ||
         (attr->dlse && !check_shape(infer, (size_t)REST + attr->mask, "dlse", lse)))
         return false;
     for (size_t i = Q; i <= V; i++) infer->out[i] = infer->in[i];
@@ -527,6 +538,23 @@ static weft_value without_blind(weft_graph *g, const sdpa_attr *attr, weft_value
     return weft_masked_fill(g, x, weft_expand_dims(g, blind, -1), 0.0);
 }
 
+/* e^(S - lse - lse_low), zero in a row that is hidden everywhere (lse -inf). */
+static weft_value weights_from(weft_graph *g, weft_value s, weft_value lse, weft_value low)
+{
+    weft_value none = weft_scalar(g, weft_dtype_of(g, lse), -INFINITY);
+    lse = weft_masked_fill(g, lse, weft_equal(g, lse, none), 0.0);
+    s = weft_sub(g, s, weft_expand_dims(g, lse, -1));
+    return weft_exp(g, weft_is_value(low) ? weft_sub(g, s, weft_expand_dims(g, low, -1)) : s);
+}
+
+/* ln sum e^(S - lse), zero in a row that is hidden everywhere. */
+static weft_value low_of(weft_graph *g, weft_value s, weft_value lse)
+{
+    weft_value sum = weft_sum(g, weights_from(g, s, lse, WEFT_NO_VALUE), WEFT_AXES(-1), false);
+    weft_value none = weft_scalar(g, weft_dtype_of(g, lse), 0.0);
+    return weft_log(g, weft_masked_fill(g, sum, weft_equal(g, sum, none), 1.0));
+}
+
 static void expand_sdpa(weft_expand *e)
 {
     const sdpa_attr *attr = e->attr;
@@ -541,15 +569,8 @@ static void expand_sdpa(weft_expand *e)
     weft_value y = weft_matmul(g, split(g, p, q5), v5);
     y = weft_reshape(g, weft_permute(g, y, WEFT_AXES(0, 3, 1, 2, 4)), out);
     e->out[1] = weft_logsumexp(g, s, WEFT_AXES(-1), false);
+    e->out[2] = low_of(g, s, e->out[1]);
     e->out[0] = without_blind(g, attr, y, e->out[1]);
-}
-
-/* P = e^(S - lse), zero in a row that is hidden everywhere (lse -inf). */
-static weft_value weights_from(weft_graph *g, weft_value s, weft_value lse)
-{
-    weft_value none = weft_scalar(g, weft_dtype_of(g, lse), -INFINITY);
-    lse = weft_masked_fill(g, lse, weft_equal(g, lse, none), 0.0);
-    return weft_exp(g, weft_sub(g, s, weft_expand_dims(g, lse, -1)));
 }
 
 static void expand_sdpa_grad(weft_expand *e)
@@ -560,7 +581,7 @@ static void expand_sdpa_grad(weft_expand *e)
     weft_value q5 = grouped(g, e->in[Q], k.dim[2]), k5 = grouped(g, e->in[K], k.dim[2]);
     weft_value v5 = grouped(g, e->in[V], k.dim[2]), dy5 = grouped(g, e->in[DOUT], k.dim[2]);
     weft_value s = masked_scores(g, attr, q5, k5, attr->mask ? e->in[REST] : WEFT_NO_VALUE);
-    weft_value p = weights_from(g, s, e->in[LSE]);
+    weft_value p = weights_from(g, s, e->in[LSE], e->in[LSE_LOW]);
     weft_value d = weft_sum(g, weft_mul(g, e->in[DOUT], e->in[OUT]), WEFT_AXES(-1), false);
     d = weft_transpose(g, d, 1, 2); /* [batch, heads, query_len] */
     if (attr->dlse) d = weft_sub(g, d, e->in[REST + attr->mask]);
@@ -589,6 +610,7 @@ static void vjp_sdpa(weft_vjp *v)
     for (int i = Q; i <= V; i++) in[i] = v->in[i];
     in[OUT] = v->out[0];
     in[LSE] = v->out[1];
+    in[LSE_LOW] = v->out[2];
     in[DOUT] = weft_is_value(dout)
                    ? dout
                    : weft_fill(g, weft_dtype_of(g, v->out[0]), weft_shape_of(g, v->out[0]), 0.0);
@@ -612,6 +634,11 @@ static void vjp_sdpa(weft_vjp *v)
 #define MASK(rank, chance, ...)                                                                    \
     {                                                                                              \
         WEFT_BOOL, {rank, {__VA_ARGS__}}, 0, chance, false                                         \
+    }
+#define STATISTICS(...)                                                                            \
+    ROWS(__VA_ARGS__),                                                                             \
+    {                                                                                              \
+        WEFT_FLOAT, {3, {__VA_ARGS__}}, -0.1, 0.1, false                                           \
     }
 static const sdpa_attr plain = {.scale = 0.7}, causal = {.scale = 0.5, .causal = true},
                        masked = {.scale = 0.8, .mask = true},
@@ -637,26 +664,29 @@ static const weft_sample samples_sdpa[] = {
 };
 static const weft_sample samples_sdpa_grad[] = {
     {&plain,
-     6,
-     {F(2, 3, 2, 4), F(2, 5, 2, 4), F(2, 5, 2, 3), F(2, 3, 2, 3), ROWS(2, 2, 3), F(2, 3, 2, 3)}},
+     7,
+     {F(2, 3, 2, 4), F(2, 5, 2, 4), F(2, 5, 2, 3), F(2, 3, 2, 3), STATISTICS(2, 2, 3),
+      F(2, 3, 2, 3)}},
     {&masked,
-     7,
-     {F(1, 3, 2, 2), F(1, 6, 1, 2), F(1, 6, 1, 2), F(1, 3, 2, 2), ROWS(1, 2, 3), F(1, 3, 2, 2),
-      MASK(4, 0.2, 1, 1, 1, 6)}},
+     8,
+     {F(1, 3, 2, 2), F(1, 6, 1, 2), F(1, 6, 1, 2), F(1, 3, 2, 2), STATISTICS(1, 2, 3),
+      F(1, 3, 2, 2), MASK(4, 0.2, 1, 1, 1, 6)}},
     {&causal,
-     6,
-     {F(1, 3, 1, 2), F(1, 5, 1, 2), F(1, 5, 1, 2), F(1, 3, 1, 2), ROWS(1, 1, 3), F(1, 3, 1, 2)}},
+     7,
+     {F(1, 3, 1, 2), F(1, 5, 1, 2), F(1, 5, 1, 2), F(1, 3, 1, 2), STATISTICS(1, 1, 3),
+      F(1, 3, 1, 2)}},
     {&everything,
-     7,
-     {F(1, 3, 2, 2), F(1, 5, 1, 2), F(1, 5, 1, 2), F(1, 3, 2, 2), ROWS(1, 2, 3), F(1, 3, 2, 2),
-      MASK(4, 0.2, 1, 2, 3, 5)}},
+     8,
+     {F(1, 3, 2, 2), F(1, 5, 1, 2), F(1, 5, 1, 2), F(1, 3, 2, 2), STATISTICS(1, 2, 3),
+      F(1, 3, 2, 2), MASK(4, 0.2, 1, 2, 3, 5)}},
     {&dropping,
-     6,
-     {F(1, 3, 1, 2), F(1, 5, 1, 2), F(1, 5, 1, 2), F(1, 3, 1, 2), ROWS(1, 1, 3), F(1, 3, 1, 2)}},
-    {&with_dlse,
      7,
-     {F(1, 3, 1, 2), F(1, 4, 1, 2), F(1, 4, 1, 2), F(1, 3, 1, 2), ROWS(1, 1, 3), F(1, 3, 1, 2),
-      ROWS(1, 1, 3)}},
+     {F(1, 3, 1, 2), F(1, 5, 1, 2), F(1, 5, 1, 2), F(1, 3, 1, 2), STATISTICS(1, 1, 3),
+      F(1, 3, 1, 2)}},
+    {&with_dlse,
+     8,
+     {F(1, 3, 1, 2), F(1, 4, 1, 2), F(1, 4, 1, 2), F(1, 3, 1, 2), STATISTICS(1, 1, 3),
+      F(1, 3, 1, 2), ROWS(1, 1, 3)}},
 };
 static const weft_attr_field sdpa_fields[] = {
     {"scale", WEFT_ATTR_DOUBLE, offsetof(sdpa_attr, scale)},
@@ -686,14 +716,17 @@ static const weft_attr_field sdpa_fields[] = {
                                   .samples = samples_##op,                                         \
                                   .n_samples = sizeof samples_##op / sizeof *samples_##op,         \
                                   __VA_ARGS__};
-SDPA_OP(sdpa,
-        "out = dropout(softmax(scale q k^T)) v for each head, hidden places left out; also gives "
-        "lse = ln sum e^(scale q k^T) of each query. Scores are never stored.",
-        3, 4, 2, .vjp = vjp_sdpa, .inputs = "query key value mask")
-SDPA_OP(sdpa_grad,
-        "dq, dk, dv from q, k, v, out, lse, dout, the mask and dlse, the weights recomputed: sdpa "
-        "backward.",
-        6, 8, 3, .stages = 2, .scratch = scratch_sdpa_grad)
+SDPA_OP(
+    sdpa,
+    "out = dropout(softmax(scale q k^T)) v for each head, hidden places left out; also gives "
+    "lse = ln sum e^(scale q k^T) of each query, and lse_low, what rounding took from it. Scores "
+    "are never stored.",
+    3, 4, 3, .vjp = vjp_sdpa, .inputs = "query key value mask")
+SDPA_OP(
+    sdpa_grad,
+    "dq, dk, dv from q, k, v, out, lse, lse_low, dout, the mask and dlse, the weights recomputed: "
+    "sdpa backward.",
+    7, 9, 3, .stages = 2, .scratch = scratch_sdpa_grad)
 
 weft_value weft_sdpa(weft_graph *graph, weft_value q, weft_value k, weft_value v,
                      const weft_sdpa_options *options)

@@ -13,7 +13,7 @@ typedef struct sdpa_attr {
 } sdpa_attr;
 
 /* Inputs of sdpa_grad; mask, then dlse, follow where the attribute says so. */
-enum { Q, K, V, OUT, LSE, DOUT, REST };
+enum { Q, K, V, OUT, LSE, LSE_LOW, DOUT, REST };
 
 #define LANE_BYTES 256 /* of a row of a block: 64 queries of f32, 32 of f64 */
 #define KEY_BLOCK  64
@@ -70,7 +70,7 @@ static inline int64_t parts_backward(const sizes *z)
 static inline int64_t rows_of_work(const sizes *z, const sdpa_attr *attr, bool backward)
 {
     const int64_t words = attr->p > 0 ? WORD_ROWS : 0;
-    return backward ? 2 * z->dim + z->value_dim + 2 * KEY_BLOCK + 2 + words
+    return backward ? 2 * z->dim + z->value_dim + 2 * KEY_BLOCK + 3 + words
                     : z->dim + z->value_dim + KEY_BLOCK + 3 + words;
 }
 

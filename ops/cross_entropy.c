@@ -3,11 +3,16 @@
  * With p = softmax(logits), C classes, smoothing e and target t, a row's loss is
  *     lse - (1 - e) logits[t] - e / C sum logits,    lse = ln sum e^logits
  * and its gradient p - (1 - e) onehot(t) - e / C. Forward keeps lse, so that backward needs no
- * second pass for the sum. Row losses are summed in row order in a second stage; backward counts
- * the rows in a first one. A row whose every logit is -inf has no probabilities: its lse is -inf,
- * its loss inf and its gradient zero, as softmax has it. */
+ * second pass for the sum. An offset common to all logits must not cost digits: the loss is made
+ * of differences from the largest logit, and lse is kept as two numbers, itself rounded and
+ *     lse_low = ln sum e^(logits - lse),
+ * what the rounding took from it. The second is as good as constant, and has no gradient. Row
+ * losses are summed in row order in a second stage; backward counts the rows in a first one. A row
+ * whose every logit is -inf has no probabilities: its lse is -inf, its loss inf and its gradient
+ * zero, as softmax has it. */
 #include "extreme.h"
 #include "kernel.h"
+#include "sums.h"
 
 typedef struct cross_entropy_attr {
     int64_t ignore_index;
@@ -37,25 +42,35 @@ static inline int64_t count_targets(const int32_t *target, int64_t rows, int64_t
 }
 
 static inline T row_loss(const cross_entropy_attr *attr, const T *x, int64_t n, int32_t target,
-                         T *lse)
+                         T *lse, T *lse_low)
 {
-    T top = (T)-INFINITY, sum = 0, total = 0;
+    T top = (T)-INFINITY;
+    double sum = 0, total = 0; /* of e^(x - top), of x - top */
     _Pragma("omp simd reduction(max : top)") for (int64_t i = 0; i < n; i++) top =
         x[i] > top ? x[i] : top;
     top = extreme_of(top, (T)-INFINITY, x, n, 1);
     const T shift = top == (T)-INFINITY ? 0 : top;
-    _Pragma("omp simd reduction(+ : sum, total)") for (int64_t i = 0; i < n; i++)
+    EACH_STRETCH(from, to, n)
     {
-        sum += vm_exp_down(x[i] - shift);
-        total += x[i];
+        T part = 0, part_total = 0;
+        _Pragma("omp simd reduction(+ : part, part_total)") for (int64_t i = from; i < to; i++)
+        {
+            part += vm_exp_down(x[i] - shift);
+            part_total += x[i] - shift;
+        }
+        sum += (double)part;
+        total += (double)part_total;
     }
-    *lse = shift + (T)log((double)sum);
-    if (sum == 0) return (T)INFINITY; /* not if there is a NaN: then the loss is NaN */
+    const double logarithm = log(sum);
+    const bool dead = sum == 0;
+    *lse = (T)((double)shift + logarithm);
+    *lse_low = dead ? 0 : (T)(((double)shift - (double)*lse) + logarithm);
+    if (dead) return (T)INFINITY; /* not if there is a NaN: then the loss is NaN */
     /* A weight of 0 takes no part: 0 times -inf would be NaN. */
-    T loss = *lse;
-    if (attr->smoothing < 1) loss -= (T)(1 - attr->smoothing) * x[target];
-    if (attr->smoothing > 0) loss -= (T)(attr->smoothing / (double)n) * total;
-    return loss;
+    double loss = logarithm;
+    if (attr->smoothing < 1) loss -= (1 - attr->smoothing) * (double)(x[target] - shift);
+    if (attr->smoothing > 0) loss -= attr->smoothing / (double)n * total;
+    return (T)loss;
 }
 
 KERNEL(cross_entropy)
@@ -74,16 +89,16 @@ KERNEL(cross_entropy)
     const int64_t each = rows_per_part(call);
     for (int64_t r = part * each; r < rows && r < (part + 1) * each; r++) {
         const T *x = (const T *)call->in[0].data + r * n;
-        T *lse = (T *)call->out[1].data + r;
+        T *lse = (T *)call->out[1].data + r, *lse_low = (T *)call->out[2].data + r;
         bool ignored = target[r] == attr->ignore_index;
         bool outside = target[r] < 0 || target[r] >= n;
         if (!ignored && outside) weft_call_fail(call, target[r], n);
-        T loss = row_loss(attr, x, n, outside ? 0 : target[r], lse);
+        T loss = row_loss(attr, x, n, outside ? 0 : target[r], lse, lse_low);
         losses[r] = ignored || outside ? 0 : loss;
     }
 }
 
-/* Inputs: logits, targets, lse, dloss. */
+/* Inputs: logits, targets, lse, lse_low, dloss. */
 KERNEL(cross_entropy_grad)
 {
     const cross_entropy_attr *attr = call->attr;
@@ -96,19 +111,22 @@ KERNEL(cross_entropy_grad)
         return;
     }
     const int64_t counted = *count;
-    const T dloss = *(const T *)call->in[3].data;
+    const T dloss = *(const T *)call->in[4].data;
     const T scale = attr->sum || !counted ? dloss : dloss / (T)counted;
     const T even = (T)(attr->smoothing / (double)n);
     for (int64_t r = part * each; r < rows && r < (part + 1) * each; r++) {
         const T *x = (const T *)call->in[0].data + r * n, lse = ((const T *)call->in[2].data)[r];
+        const T low = ((const T *)call->in[3].data)[r];
         T *dx = (T *)call->out[0].data + r * n;
         bool counts = target[r] != attr->ignore_index && target[r] >= 0 && target[r] < n;
         if (!counts || lse == (T)-INFINITY) {
             memset(dx, 0, (size_t)n * sizeof *dx);
             continue;
         }
+        /* e^-low goes into the factor: it is between 1 / classes and classes. */
+        const T factor = scale * (T)exp(-(double)low);
         _Pragma("omp simd") for (int64_t i = 0; i < n; i++) dx[i] =
-            scale * (vm_exp(x[i] - lse) - even);
+            factor * vm_exp(x[i] - lse) - scale * even;
         dx[target[r]] -= scale * (T)(1 - attr->smoothing);
     }
 }
@@ -142,23 +160,26 @@ static bool infer_cross_entropy(weft_infer *infer)
     weft_shape rows;
     if (!infer_rows(infer, &rows)) return false;
     infer->out[0] = (weft_type){infer->in[0].dtype, WEFT_SCALAR};
-    infer->out[1] = (weft_type){infer->in[0].dtype, rows};
+    infer->out[1] = infer->out[2] = (weft_type){infer->in[0].dtype, rows};
     return true;
 }
 
 static bool infer_cross_entropy_grad(weft_infer *infer)
 {
-    char a[128], b[128], c[128];
+    char a[128], b[128], c[128], d[128];
     weft_shape rows;
+    const weft_type *in = infer->in;
     if (!infer_rows(infer, &rows) || !weft_infer_same_dtype(infer, 0, 2) ||
-        !weft_infer_same_dtype(infer, 0, 3))
+        !weft_infer_same_dtype(infer, 0, 3) || !weft_infer_same_dtype(infer, 0, 4))
         return false;
-    infer->out[0] = infer->in[0];
-    return (weft_shape_equal(infer->in[2].shape, rows) && infer->in[3].shape.rank == 0) ||
-           weft_infer_fail(infer, WEFT_BAD_SHAPE, "lse must be %s and dloss [], got %s and %s",
-                           weft_shape_text(rows, a, sizeof a),
-                           weft_shape_text(infer->in[2].shape, b, sizeof b),
-                           weft_shape_text(infer->in[3].shape, c, sizeof c));
+    infer->out[0] = in[0];
+    return (weft_shape_equal(in[2].shape, rows) && weft_shape_equal(in[3].shape, rows) &&
+            in[4].shape.rank == 0) ||
+           weft_infer_fail(
+               infer, WEFT_BAD_SHAPE, "lse and lse_low must be %s and dloss [], got %s, %s and %s",
+               weft_shape_text(rows, a, sizeof a), weft_shape_text(in[2].shape, b, sizeof b),
+               weft_shape_text(in[3].shape, c, sizeof c),
+               weft_shape_text(in[4].shape, d, sizeof d));
 }
 
 static int64_t parts_rows(const weft_call *call)
@@ -209,27 +230,30 @@ static weft_value dead_rows(weft_graph *g, weft_value lse)
     return weft_equal(g, lse, weft_scalar(g, weft_dtype_of(g, lse), -INFINITY));
 }
 
-/* e^(logits - lse); zeros in dead rows. */
-static weft_value probabilities(weft_graph *g, weft_value logits, weft_value lse)
+/* e^(logits - lse - lse_low); zeros in dead rows. */
+static weft_value probabilities(weft_graph *g, weft_value logits, weft_value lse,
+                                weft_value lse_low)
 {
     weft_value finite = weft_masked_fill(g, lse, dead_rows(g, lse), 0.0);
-    return weft_exp(g, weft_sub(g, logits, weft_expand_dims(g, finite, -1)));
+    weft_value near = weft_sub(g, logits, weft_expand_dims(g, finite, -1));
+    return weft_exp(g, weft_sub(g, near, weft_expand_dims(g, lse_low, -1)));
 }
 
-/* dlogits = dloss / count * counted * (e^(logits - lse) - (1 - e) onehot - e / C) */
+/* dlogits = dloss / count * counted * (e^(logits - lse - lse_low) - (1 - e) onehot - e / C) */
 static void expand_cross_entropy_grad(weft_expand *e)
 {
     const cross_entropy_attr *attr = e->attr;
     weft_graph *g = e->graph;
     weft_dtype dtype = weft_dtype_of(g, e->in[0]);
     int64_t classes = weft_dim(g, e->in[0], -1);
-    weft_value counted = counted_rows(g, attr, e->in[1], dtype), scale = e->in[3];
+    weft_value counted = counted_rows(g, attr, e->in[1], dtype), scale = e->in[4];
     /* Rows without a gradient may hold NaN, which a product with 0 would keep. */
     weft_value ignored = weft_equal(g, counted, weft_scalar(g, dtype, 0.0));
     weft_value dead = weft_logical_or(g, dead_rows(g, e->in[2]), ignored);
     weft_value dead_row = weft_expand_dims(g, dead, -1);
     weft_value logits = weft_masked_fill(g, e->in[0], dead_row, 0.0);
-    weft_value p = probabilities(g, logits, weft_masked_fill(g, e->in[2], dead, 0.0));
+    weft_value p = probabilities(g, logits, weft_masked_fill(g, e->in[2], dead, 0.0),
+                                 weft_masked_fill(g, e->in[3], dead, 0.0));
     weft_value hot = weft_scale(g, weft_one_hot(g, e->in[1], classes, dtype), 1 - attr->smoothing);
     weft_value row = weft_add_scalar(g, weft_sub(g, p, hot), -attr->smoothing / (double)classes);
     if (!attr->sum) {
@@ -245,9 +269,10 @@ static void vjp_cross_entropy(weft_vjp *v)
     weft_value whole = WEFT_NO_VALUE;
     if (weft_is_value(v->grad_out[0]))
         whole = weft_apply(g, &weft_op_cross_entropy_grad, v->attr,
-                           (weft_value[]){v->in[0], v->in[1], v->out[1], v->grad_out[0]}, 4, NULL);
+                           (weft_value[]){v->in[0], v->in[1], v->out[1], v->out[2], v->grad_out[0]},
+                           5, NULL);
     if (weft_is_value(v->grad_out[1])) { /* d lse / d logits = softmax */
-        weft_value p = probabilities(g, v->in[0], v->out[1]);
+        weft_value p = probabilities(g, v->in[0], v->out[1], v->out[2]);
         weft_value none = weft_scalar(g, weft_dtype_of(g, p), 0.0);
         weft_value rows = weft_expand_dims(g, v->grad_out[1], -1);
         weft_value part = weft_masked_fill(g, weft_mul(g, p, rows), weft_equal(g, rows, none), 0.0);
@@ -273,19 +298,16 @@ static const weft_sample samples_cross_entropy[] = {
     {&ce_plain, 2, {F({2, {0, 5}}), TARGETS({1, {0}})}},
     {&ce_plain, 2, {F({1, {5}}), TARGETS({0, {0}})}},
 };
+#define STATISTICS(...)                                                                            \
+    {WEFT_FLOAT, __VA_ARGS__, 1, 3, false},                                                        \
+    {                                                                                              \
+        WEFT_FLOAT, __VA_ARGS__, -0.1, 0.1, false                                                  \
+    }
 static const weft_sample samples_cross_entropy_grad[] = {
-    {&ce_plain,
-     4,
-     {F({2, {4, 5}}), TARGETS({1, {4}}), {WEFT_FLOAT, {1, {4}}, 1, 3, false}, F({0, {0}})}},
-    {&ce_smooth,
-     4,
-     {F({2, {6, 5}}), TARGETS({1, {6}}), {WEFT_FLOAT, {1, {6}}, 1, 3, false}, F({0, {0}})}},
-    {&ce_sum,
-     4,
-     {F({2, {3, 5}}), TARGETS({1, {3}}), {WEFT_FLOAT, {1, {3}}, 1, 3, false}, F({0, {0}})}},
-    {&ce_plain,
-     4,
-     {F({2, {0, 5}}), TARGETS({1, {0}}), {WEFT_FLOAT, {1, {0}}, 1, 3, false}, F({0, {0}})}},
+    {&ce_plain, 5, {F({2, {4, 5}}), TARGETS({1, {4}}), STATISTICS({1, {4}}), F({0, {0}})}},
+    {&ce_smooth, 5, {F({2, {6, 5}}), TARGETS({1, {6}}), STATISTICS({1, {6}}), F({0, {0}})}},
+    {&ce_sum, 5, {F({2, {3, 5}}), TARGETS({1, {3}}), STATISTICS({1, {3}}), F({0, {0}})}},
+    {&ce_plain, 5, {F({2, {0, 5}}), TARGETS({1, {0}}), STATISTICS({1, {0}}), F({0, {0}})}},
 };
 static const weft_attr_field cross_entropy_fields[] = {
     {"ignore_index", WEFT_ATTR_INT64, offsetof(cross_entropy_attr, ignore_index)},
@@ -298,11 +320,11 @@ DECLARE_KERNELS(cross_entropy_grad);
 const weft_op weft_op_cross_entropy = {
     .name = "cross_entropy",
     .doc = "loss = mean (or sum) over counted rows of lse - (1-e) logits[target] - e/C sum logits; "
-           "also gives lse = ln sum e^logits of each row.",
+           "also gives lse = ln sum e^logits of each row, and lse_low, what rounding took from it.",
     .inputs = "logits targets",
     .min_in = 2,
     .max_in = 2,
-    .n_out = 2,
+    .n_out = 3,
     .attr_size = sizeof(cross_entropy_attr),
     .attrs = cross_entropy_fields,
     .infer = infer_cross_entropy,
@@ -319,12 +341,11 @@ const weft_op weft_op_cross_entropy = {
 };
 const weft_op weft_op_cross_entropy_grad = {
     .name = "cross_entropy_grad",
-    .doc =
-        "dlogits = dloss / count (e^(logits - lse) - (1-e) onehot(target) - e/C) on counted rows, "
-        "0 on the others: cross_entropy backward.",
-    .inputs = "logits targets lse dloss",
-    .min_in = 4,
-    .max_in = 4,
+    .doc = "dlogits = dloss / count (e^(logits - lse - lse_low) - (1-e) onehot(target) - e/C) on "
+           "counted rows, 0 on the others: cross_entropy backward.",
+    .inputs = "logits targets lse lse_low dloss",
+    .min_in = 5,
+    .max_in = 5,
     .n_out = 1,
     .attr_size = sizeof(cross_entropy_attr),
     .attrs = cross_entropy_fields,

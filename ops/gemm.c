@@ -217,11 +217,11 @@ static void plain_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t 
 {
     for (int64_t i = 0; i < m; i++)
         for (int64_t j = 0; j < n; j++) {
-            float sum = 0;
+            double sum = 0;
             for (int64_t l = 0; l < k; l++)
-                sum += (trans_a ? a[l * lda + i] : a[i * lda + l]) *
-                       (trans_b ? b[j * ldb + l] : b[l * ldb + j]);
-            c[i * ldc + j] = sum;
+                sum += (double)(trans_a ? a[l * lda + i] : a[i * lda + l]) *
+                       (double)(trans_b ? b[j * ldb + l] : b[l * ldb + j]);
+            c[i * ldc + j] = (float)sum;
         }
 }
 

@@ -206,38 +206,48 @@ static inline void gemm_pack_panels(const gemm_matrix *b, int64_t first, int64_t
 }
 
 /* C [m, n] = A [m, k] B [k, n] where rows of A and columns of B are dense: each element is a dot
- * product of two of them. For so few rows that packing B would cost more than it gains. */
+ * product of two of them, summed over pieces of GEMM_DEPTH, too. For so few rows that packing B
+ * would cost more than it gains. */
 static inline void gemm_dots(int64_t m, int64_t n, int64_t k, const gemm_matrix *a,
                              const gemm_matrix *b, T *c, int64_t c_row)
 {
     for (int64_t j = 0; j < n; j += GEMM_DOTS)
         for (int64_t i = 0; i < m; i += GEMM_DOTS) {
             const T *rows[GEMM_DOTS], *columns[GEMM_DOTS];
-            gemm_vector sum[GEMM_DOTS][GEMM_DOTS];
-            int64_t p = 0;
+            gemm_vector total[GEMM_DOTS][GEMM_DOTS];
+            const int64_t whole = k - k % GEMM_VECTOR;
             /* At the edges the last row or column stands in for those that are not there. */
             for (int q = 0; q < GEMM_DOTS; q++) {
                 rows[q] = a->data + (i + q < m ? i + q : m - 1) * a->row;
                 columns[q] = b->data + (j + q < n ? j + q : n - 1) * b->column;
-                for (int r = 0; r < GEMM_DOTS; r++) sum[q][r] = (gemm_vector){0};
+                for (int r = 0; r < GEMM_DOTS; r++) total[q][r] = (gemm_vector){0};
             }
-            for (; p + GEMM_VECTOR <= k; p += GEMM_VECTOR) {
-                gemm_vector y[GEMM_DOTS];
+            for (int64_t p = 0; p < whole;) {
+                const int64_t end = whole - p < GEMM_DEPTH ? whole : p + GEMM_DEPTH;
+                gemm_vector sum[GEMM_DOTS][GEMM_DOTS];
+                for (int q = 0; q < GEMM_DOTS; q++)
+                    for (int r = 0; r < GEMM_DOTS; r++) sum[q][r] = (gemm_vector){0};
+                for (; p < end; p += GEMM_VECTOR) {
+                    gemm_vector y[GEMM_DOTS];
 #pragma GCC unroll 4
-                for (int r = 0; r < GEMM_DOTS; r++) y[r] = *(const gemm_vector *)(columns[r] + p);
+                    for (int r = 0; r < GEMM_DOTS; r++)
+                        y[r] = *(const gemm_vector *)(columns[r] + p);
 #pragma GCC unroll 4
-                for (int q = 0; q < GEMM_DOTS; q++) {
-                    const gemm_vector x = *(const gemm_vector *)(rows[q] + p);
+                    for (int q = 0; q < GEMM_DOTS; q++) {
+                        const gemm_vector x = *(const gemm_vector *)(rows[q] + p);
 #pragma GCC unroll 4
-                    for (int r = 0; r < GEMM_DOTS; r++) sum[q][r] += x * y[r];
+                        for (int r = 0; r < GEMM_DOTS; r++) sum[q][r] += x * y[r];
+                    }
                 }
+                for (int q = 0; q < GEMM_DOTS; q++)
+                    for (int r = 0; r < GEMM_DOTS; r++) total[q][r] += sum[q][r];
             }
             for (int64_t q = 0; q < GEMM_DOTS && i + q < m; q++)
                 for (int64_t r = 0; r < GEMM_DOTS && j + r < n; r++) {
-                    T total = 0;
-                    for (int lane = 0; lane < GEMM_VECTOR; lane++) total += sum[q][r][lane];
-                    for (int64_t t = p; t < k; t++) total += rows[q][t] * columns[r][t];
-                    c[(i + q) * c_row + j + r] = total;
+                    T dot = 0;
+                    for (int lane = 0; lane < GEMM_VECTOR; lane++) dot += total[q][r][lane];
+                    for (int64_t t = whole; t < k; t++) dot += rows[q][t] * columns[r][t];
+                    c[(i + q) * c_row + j + r] = dot;
                 }
         }
 }

@@ -4,9 +4,10 @@
  *     dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy gamma;    RMS: without mean(g)
  *     dgamma = sum over rows of dy xhat,  dbeta = sum over rows of dy
  *
- * The sums over rows run in two stages: each part of rows sums its own into scratch, then stretches
- * of columns add the parts in their order. */
+ * The sums over rows run in two stages: each part of rows sums its own into scratch, SUM_ROWS at a
+ * time in the thread's workspace, then stretches of columns add the parts in their order. */
 #include "kernel.h"
+#include "sums.h"
 
 typedef struct norm_attr {
     double eps;
@@ -35,9 +36,14 @@ static inline int64_t rows_per_part(const weft_call *call)
 
 #ifdef WEFT_KERNEL_ISA
 
-#define PRAGMA(text) _Pragma(#text)
-#define SIMD_SUM(sum, n, expression)                                                               \
-    PRAGMA(omp simd reduction(+ : sum)) for (int64_t i = 0; i < (n); i++) sum += expression
+/* The sum of (x - mean)^2 over a row. */
+static inline double squares_of(const T *x, int64_t n, T mean)
+{
+#define TERM(i) ((x[i] - mean) * (x[i] - mean))
+    SUM_ROW(sum, n, TERM)
+#undef TERM
+    return sum;
+}
 
 /* Normalises part `part` of the rows. mean_out is NULL for RMS. */
 static inline void normalise(const weft_call *call, int64_t part, T *mean_out, T *rstd_out)
@@ -46,16 +52,13 @@ static inline void normalise(const weft_call *call, int64_t part, T *mean_out, T
     const int64_t n = features_of(call), rows = rows_of(call), each = rows_per_part(call);
     const T *gamma = attr->gamma ? call->in[1].data : NULL;
     const T *beta = attr->beta ? call->in[attr->gamma ? 2 : 1].data : NULL;
+    const double share = 1 / (double)n;
     for (int64_t r = part * each; r < rows && r < (part + 1) * each; r++) {
         const T *x = (const T *)call->in[0].data + r * n;
-        T *y = (T *)call->out[0].data + r * n, mean = 0, square = 0;
-        if (mean_out) {
-            SIMD_SUM(mean, n, x[i]);
-            mean /= (T)n;
-            mean_out[r] = mean;
-        }
-        SIMD_SUM(square, n, (x[i] - mean) * (x[i] - mean));
-        const T rstd = (T)(1 / sqrt((double)(square / (T)n) + attr->eps));
+        T *y = (T *)call->out[0].data + r * n;
+        const T mean = mean_out ? (T)(sum_of(x, n) * share) : 0;
+        if (mean_out) mean_out[r] = mean;
+        const T rstd = (T)(1 / sqrt(squares_of(x, n, mean) * share + attr->eps));
         rstd_out[r] = rstd;
         if (gamma && beta)
             for (int64_t i = 0; i < n; i++) y[i] = (x[i] - mean) * rstd * gamma[i] + beta[i];
@@ -76,32 +79,49 @@ KERNEL(rms_norm)
     normalise(call, part, NULL, call->out[1].data);
 }
 
+/* dx of a row; adds the row's share to dgamma and dbeta. */
+static inline void backward_row(int64_t n, const T *x, const T *dy, const T *gamma, bool centred,
+                                T mean, T rstd, T *dx, T *dgamma, T *dbeta)
+{
+    double sum = 0, product = 0;
+    EACH_STRETCH(from, to, n)
+    {
+        T part = 0, part_product = 0;
+        _Pragma("omp simd reduction(+ : part, part_product)") for (int64_t i = from; i < to; i++)
+        {
+            const T xhat = (x[i] - mean) * rstd, g = gamma ? dy[i] * gamma[i] : dy[i];
+            part += g;
+            part_product += g * xhat;
+            dgamma[i] += dy[i] * xhat;
+            dbeta[i] += dy[i];
+        }
+        sum += (double)part;
+        product += (double)part_product;
+    }
+    const T g_mean = centred ? (T)(sum / (double)n) : 0, along = (T)(product / (double)n);
+    for (int64_t i = 0; i < n; i++) {
+        const T xhat = (x[i] - mean) * rstd, g = gamma ? dy[i] * gamma[i] : dy[i];
+        dx[i] = rstd * (g - g_mean - xhat * along);
+    }
+}
+
 /* Stage 0 of backward: dx of the part's rows, and the part's sums [dgamma | dbeta] in scratch. */
 static inline void backward_rows(const weft_call *call, int64_t part, const T *means,
                                  const T *rstds, const T *dys, const T *gamma)
 {
     const int64_t n = features_of(call), rows = rows_of(call), each = rows_per_part(call);
-    T *dgamma = (T *)call->scratch + part * 2 * n, *dbeta = dgamma + n;
-    for (int64_t i = 0; i < 2 * n; i++) dgamma[i] = 0;
-    for (int64_t r = part * each; r < rows && r < (part + 1) * each; r++) {
-        const T *x = (const T *)call->in[0].data + r * n, *dy = dys + r * n;
-        T *dx = (T *)call->out[0].data + r * n;
-        const T mean = means ? means[r] : 0, rstd = rstds[r];
-        T sum = 0, product = 0;
-        _Pragma("omp simd reduction(+ : sum, product)") for (int64_t i = 0; i < n; i++)
-        {
-            const T xhat = (x[i] - mean) * rstd, g = gamma ? dy[i] * gamma[i] : dy[i];
-            sum += g;
-            product += g * xhat;
-            dgamma[i] += dy[i] * xhat;
-            dbeta[i] += dy[i];
-        }
-        sum = means ? sum / (T)n : 0;
-        product /= (T)n;
-        for (int64_t i = 0; i < n; i++) {
-            const T xhat = (x[i] - mean) * rstd, g = gamma ? dy[i] * gamma[i] : dy[i];
-            dx[i] = rstd * (g - sum - xhat * product);
-        }
+    const int64_t end = (part + 1) * each < rows ? (part + 1) * each : rows;
+    double *total = (double *)call->scratch + part * 2 * n;
+    T *some = weft_call_workspace(call);
+    for (int64_t i = 0; i < 2 * n; i++) total[i] = 0;
+    for (int64_t first = part * each; first < end; first += SUM_ROWS) {
+        const int64_t last = first + SUM_ROWS < end ? first + SUM_ROWS : end;
+        memset(some, 0, (size_t)(2 * n) * sizeof *some);
+        for (int64_t r = first; r < last; r++)
+            backward_row(n, (const T *)call->in[0].data + r * n, dys + r * n, gamma, means != NULL,
+                         means ? means[r] : 0, rstds[r], (T *)call->out[0].data + r * n, some,
+                         some + n);
+        for (int64_t i = 0; i < 2 * n; i++) total[i] += (double)some[i];
     }
 }
 
@@ -111,11 +131,12 @@ static inline void add_parts(const weft_call *call, int64_t part, int64_t parts,
     const int64_t n = features_of(call), begin = part * 64, end = begin + 64 < n ? begin + 64 : n;
     for (int half = 0; half < (second ? 2 : 1); half++) {
         T *to = half ? second : out;
-        for (int64_t i = begin; i < end; i++) to[i] = 0;
+        double sum[64] = {0};
         for (int64_t p = 0; p < parts; p++) {
-            const T *from = (const T *)call->scratch + (p * 2 + half) * n;
-            for (int64_t i = begin; i < end; i++) to[i] += from[i];
+            const double *from = (const double *)call->scratch + (p * 2 + half) * n + begin;
+            for (int64_t i = 0; i < end - begin; i++) sum[i] += from[i];
         }
+        for (int64_t i = begin; i < end; i++) to[i] = (T)sum[i - begin];
     }
 }
 
@@ -210,7 +231,12 @@ static int64_t parts_norm(const weft_call *call)
 static size_t scratch_norm(const weft_call *call)
 {
     return (size_t)(ceil_div(rows_of(call), rows_per_part(call)) * 2 * features_of(call)) *
-           weft_dtype_bytes(call->in[0].dtype);
+           sizeof(double);
+}
+
+static size_t workspace_norm(const weft_call *call)
+{
+    return (size_t)(2 * features_of(call)) * weft_dtype_bytes(call->in[0].dtype);
 }
 
 static void cost_norm(const weft_call *call, weft_cost *cost)
@@ -365,9 +391,11 @@ NORM_OP(rms_norm,
         "y = x r gamma over the last dimension, r = (mean x^2 + eps)^(-1/2); also gives r.", 1, 2,
         2, infer_norm, .vjp = vjp_norm, .rowwise = rowwise_norm, .inputs = "x gamma")
 NORM_OP(layer_norm_grad, "dx, dgamma, dbeta from x, mean, rstd, dy and gamma: layer_norm backward.",
-        4, 5, 3, infer_norm_grad, .stages = 2, .scratch = scratch_norm, .expand = expand_grad)
+        4, 5, 3, infer_norm_grad, .stages = 2, .scratch = scratch_norm, .workspace = workspace_norm,
+        .expand = expand_grad)
 NORM_OP(rms_norm_grad, "dx, dgamma from x, r, dy and gamma: rms_norm backward.", 3, 4, 2,
-        infer_norm_grad, .stages = 2, .scratch = scratch_norm, .expand = expand_grad)
+        infer_norm_grad, .stages = 2, .scratch = scratch_norm, .workspace = workspace_norm,
+        .expand = expand_grad)
 
 static weft_value norm(weft_graph *graph, const weft_op *op, weft_value x, weft_value gamma,
                        weft_value beta, double eps, bool rms)

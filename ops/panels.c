@@ -5,11 +5,12 @@
  *     panels[p, i, j] = w[i, p PANEL + j], zeros beyond the last column.
  *
  * A part of the product is one panel [k, PANEL], which stays in the second-level cache while all
- * rows of a pass over it, a few at a time, with their sums in registers. Each sum runs over k in
- * order, so that the bits depend on neither threads nor rows. */
+ * rows of a pass over it, a few at a time, with their sums in registers. Each sum runs over pieces
+ * of DEPTH in order, so that the bits depend on neither threads nor rows. */
 #include "kernel.h"
 
 #define PANEL 32
+#define DEPTH 768 /* of k, summed in registers before it is added to the result */
 
 typedef struct panels_attr {
     int64_t columns; /* of the product */
@@ -54,16 +55,24 @@ static inline __attribute__((always_inline)) void multiply_rows(const int rows, 
                                                                 const T *panel, T *out,
                                                                 int64_t out_stride, int64_t columns)
 {
-    vector sum[ROWS][VECTORS];
+    vector total[ROWS][VECTORS];
     for (int r = 0; r < rows; r++)
-        for (int v = 0; v < VECTORS; v++) sum[r][v] = (vector){0};
-    for (int64_t i = 0; i < k; i++) {
-        const vector *b = (const vector *)(const void *)(panel + i * PANEL);
+        for (int v = 0; v < VECTORS; v++) total[r][v] = (vector){0};
+    for (int64_t i = 0; i < k;) {
+        const int64_t end = k - i < DEPTH ? k : i + DEPTH;
+        vector sum[ROWS][VECTORS];
         for (int r = 0; r < rows; r++)
-            for (int v = 0; v < VECTORS; v++) sum[r][v] += a[r * stride + i] * b[v];
+            for (int v = 0; v < VECTORS; v++) sum[r][v] = (vector){0};
+        for (; i < end; i++) {
+            const vector *b = (const vector *)(const void *)(panel + i * PANEL);
+            for (int r = 0; r < rows; r++)
+                for (int v = 0; v < VECTORS; v++) sum[r][v] += a[r * stride + i] * b[v];
+        }
+        for (int r = 0; r < rows; r++)
+            for (int v = 0; v < VECTORS; v++) total[r][v] += sum[r][v];
     }
     for (int r = 0; r < rows; r++)
-        memcpy(out + r * out_stride, sum[r], (size_t)columns * sizeof *out);
+        memcpy(out + r * out_stride, total[r], (size_t)columns * sizeof *out);
 }
 
 KERNEL(matmul_panels)

@@ -4,12 +4,14 @@
  * (column path); else each output folds its own elements (row path).
  *
  * Elements are folded in blocks, which stay in the second-level cache, so that an op may pass over
- * one twice; a block gives a state of one or two f64 numbers, and states are merged in order. An op
+ * one twice; a row whose elements lie apart is packed block by block. A block gives a state of one
+ * or two f64 numbers, and states are merged in order. An op
  * is the four functions of a `fold`. Where outputs are too few to occupy the processor, pieces of
  * the blocks become parts of their own, their states go to scratch, and a second stage merges them;
  * the pieces come from the shape alone. */
 #include "extreme.h"
 #include "kernel.h"
+#include "sums.h"
 
 typedef struct reduce_attr {
     int32_t count;
@@ -21,6 +23,7 @@ typedef struct reduce_attr {
 #define COLUMNS      256  /* outputs folded together in the column path */
 #define BLOCK_ROWS   256  /* elements of each in a block there */
 #define BLOCK        4096 /* elements of a block of the row path */
+#define PACKED       1024 /* of one whose elements lie apart */
 #define WANTED_PARTS 64   /* that outputs are cut into pieces for */
 #define NUMBERS      2    /* of a state */
 
@@ -74,6 +77,12 @@ static inline bool by_columns(const split *s)
            s->folded_stride[s->n_folded - 1] != 1;
 }
 
+/* Do the elements that are folded into one output lie side by side? */
+static inline bool by_dense_rows(const split *s)
+{
+    return !s->n_folded || s->folded_stride[s->n_folded - 1] == 1;
+}
+
 /* How the work is cut: parts are stretches of outputs times pieces of their blocks. */
 typedef struct cut {
     int64_t outputs, width, stretches; /* all, of a stretch, and how many stretches */
@@ -89,7 +98,7 @@ static inline cut cut_of(const split *s, int64_t outputs)
     if (c.width < least) c.width = least;
     c.stretches = ceil_div(outputs, c.width);
     if (s->n_folded) c.length = s->folded[s->n_folded - 1];
-    c.block = columns ? BLOCK_ROWS : BLOCK;
+    c.block = columns ? BLOCK_ROWS : by_dense_rows(s) ? BLOCK : PACKED;
     c.per_row = ceil_div(c.length, c.block);
     c.blocks = s->count ? s->count / c.length * c.per_row : 0;
     c.pieces = c.stretches ? ceil_div(WANTED_PARTS, c.stretches) : 1;
@@ -127,8 +136,8 @@ static inline int64_t row_of(const split *s, int64_t index)
 
 /* States are arrays of NUMBERS * n numbers: the first of every output, then the second. */
 typedef struct fold {
-    /* The state of n elements, `step` apart; of none, what changes nothing when merged. */
-    void (*row)(const T *x, int64_t n, int64_t step, double *state);
+    /* The state of n neighbours; of none, what changes nothing when merged. */
+    void (*row)(const T *x, int64_t n, double *state);
     /* The states of n neighbouring columns over `rows` rows, `step` apart; n <= COLUMNS. */
     void (*columns)(const T *x, int64_t rows, int64_t step, int64_t n, double *state);
     /* Adds to n states of `before` elements each those of `count` elements. */
@@ -140,48 +149,20 @@ typedef struct fold {
 #define SIMD           _Pragma("omp simd")
 #define PRAGMA(text)   _Pragma(#text)
 #define SIMD_FOLD(...) PRAGMA(omp simd reduction(__VA_ARGS__))
-
-/* Statements for each v of a row; the loop over neighbours is the one that is vectorised. */
-#define EACH_IN_ROW(reduction, statement)                                                          \
-    if (step == 1) {                                                                               \
-        reduction for (int64_t i = 0; i < n; i++)                                                  \
-        {                                                                                          \
-            const T v = x[i];                                                                      \
-            statement;                                                                             \
-        }                                                                                          \
-    } else {                                                                                       \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            const T v = x[i * step];                                                               \
-            statement;                                                                             \
-        }                                                                                          \
-    }
-
-#define EACH_IN_COLUMNS(statement)                                                                 \
-    for (int64_t i = 0; i < rows; i++) {                                                           \
-        const T *row = x + i * step;                                                               \
-        SIMD for (int64_t c = 0; c < n; c++)                                                       \
-        {                                                                                          \
-            const T v = row[c];                                                                    \
-            statement;                                                                             \
-        }                                                                                          \
-    }
-
-#define EACH_COLUMN SIMD for (int64_t c = 0; c < n; c++)
+#define EACH_COLUMN    SIMD for (int64_t c = 0; c < n; c++)
 
 /* ---- sum, mean: the sum ---- */
 
-static void sum_row(const T *x, int64_t n, int64_t step, double *state)
+static void sum_row(const T *x, int64_t n, double *state)
 {
-    T sum = 0;
-    EACH_IN_ROW(SIMD_FOLD(+ : sum), sum += v)
-    state[0] = (double)sum;
+    state[0] = sum_of(x, n);
 }
 
+#define ELEMENT(i) x[(i)*step + (c)]
 static void sum_columns(const T *x, int64_t rows, int64_t step, int64_t n, double *state)
 {
-    T sum[COLUMNS] = {0};
-    EACH_IN_COLUMNS(sum[c] += v)
-    EACH_COLUMN state[c] = (double)sum[c];
+    EACH_COLUMN state[c] = 0;
+    SUM_COLUMNS(state, rows, n, ELEMENT)
 }
 
 static void sum_merge(double *state, int64_t before, const double *more, int64_t count, int64_t n)
@@ -208,25 +189,29 @@ static void mean_finish(const double *state, int64_t count, const reduce_attr *a
 /* ---- max, min: the extreme, NaN once there was one ---- */
 
 #define EXTREME(name, kind, beats, worst)                                                          \
-    static T name##_of_row(const T *x, int64_t n, int64_t step)                                    \
+    static T name##_of_row(const T *x, int64_t n)                                                  \
     {                                                                                              \
         T best = worst;                                                                            \
         int nan = 0;                                                                               \
-        EACH_IN_ROW(PRAGMA(omp simd reduction(kind                                                 \
-                                              : best) reduction(|                                  \
-                                                                : nan)),                           \
-                    best = v beats best ? v : best;                                                \
-                    nan |= v != v)                                                                 \
-        return nan ? (T)NAN : extreme_of(best, worst, x, n, step);                                 \
+        PRAGMA(omp simd reduction(kind : best) reduction(| : nan))                                 \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            best = x[i] beats best ? x[i] : best;                                                  \
+            nan |= x[i] != x[i];                                                                   \
+        }                                                                                          \
+        return nan ? (T)NAN : extreme_of(best, worst, x, n, 1);                                    \
     }                                                                                              \
     static void name##_of_columns(const T *x, int64_t rows, int64_t step, int64_t n, T *best)      \
     {                                                                                              \
         EACH_COLUMN best[c] = worst;                                                               \
-        EACH_IN_COLUMNS(best[c] = ((v beats best[c]) | (v != v)) ? v : best[c])                    \
+        for (int64_t i = 0; i < rows; i++) EACH_COLUMN                                             \
+            {                                                                                      \
+                const T v = ELEMENT(i);                                                            \
+                best[c] = ((v beats best[c]) | (v != v)) ? v : best[c];                            \
+            }                                                                                      \
     }                                                                                              \
-    static void name##_row(const T *x, int64_t n, int64_t step, double *state)                     \
+    static void name##_row(const T *x, int64_t n, double *state)                                   \
     {                                                                                              \
-        state[0] = (double)name##_of_row(x, n, step);                                              \
+        state[0] = (double)name##_of_row(x, n);                                                    \
     }                                                                                              \
     static void name##_columns(const T *x, int64_t rows, int64_t step, int64_t n, double *state)   \
     {                                                                                              \
@@ -245,32 +230,43 @@ static void mean_finish(const double *state, int64_t count, const reduce_attr *a
 EXTREME(max, max, >, (T)-INFINITY)
 EXTREME(min, min, <, (T)INFINITY)
 
-/* ---- variance: mean and sum of squared deviations, of a block by two passes with the correction
- * for a rounded mean, of blocks by the rule of Chan, Golub & LeVeque (1983) ---- */
+/* ---- variance: mean and sum of squared deviations, of a block by two passes, of blocks by the
+ * rule of Chan, Golub & LeVeque (1983) ---- */
 
-static void variance_row(const T *x, int64_t n, int64_t step, double *state)
+/* Of n elements with this sum and this sum of squared deviations from `mean`, the mean rounded.
+ * What rounding added to the squares is taken away, but never more than there is. */
+static inline void variance_state(double sum, T mean, double square, int64_t n, double *state,
+                                  int64_t next)
 {
-    T sum = 0, rest = 0, square = 0;
-    EACH_IN_ROW(SIMD_FOLD(+ : sum), sum += v)
-    const T mean = n ? sum / (T)n : 0;
-    EACH_IN_ROW(SIMD_FOLD(+ : rest, square), rest += v - mean; square += (v - mean) * (v - mean))
-    const double miss = n ? (double)rest / (double)n : 0;
+    const double miss = n ? sum / (double)n - (double)mean : 0;
     state[0] = (double)mean + miss;
-    state[1] = (double)square - miss * (double)rest;
+    const double rest = square - (double)n * miss * miss;
+    state[next] = rest < 0 ? 0 : rest;
 }
 
+static void variance_row(const T *x, int64_t n, double *state)
+{
+    const double sum = sum_of(x, n);
+    const T mean = n ? (T)(sum / (double)n) : 0;
+#define TERM(i) ((x[i] - mean) * (x[i] - mean))
+    SUM_ROW(square, n, TERM)
+#undef TERM
+    variance_state(sum, mean, square, n, state, 1);
+}
+
+#define SQUARE(i) ((ELEMENT(i) - mean[c]) * (ELEMENT(i) - mean[c]))
 static void variance_columns(const T *x, int64_t rows, int64_t step, int64_t n, double *state)
 {
-    T mean[COLUMNS] = {0}, rest[COLUMNS] = {0}, square[COLUMNS] = {0};
-    EACH_IN_COLUMNS(mean[c] += v)
-    EACH_COLUMN mean[c] = rows ? mean[c] / (T)rows : 0;
-    EACH_IN_COLUMNS(rest[c] += v - mean[c]; square[c] += (v - mean[c]) * (v - mean[c]))
+    T mean[COLUMNS];
+    double *square = state + n;
+    sum_columns(x, rows, step, n, state);
     EACH_COLUMN
     {
-        const double miss = rows ? (double)rest[c] / (double)rows : 0;
-        state[c] = (double)mean[c] + miss;
-        state[n + c] = (double)square[c] - miss * (double)rest[c];
+        mean[c] = rows ? (T)(state[c] / (double)rows) : 0;
+        square[c] = 0;
     }
+    SUM_COLUMNS(square, rows, n, SQUARE)
+    EACH_COLUMN variance_state(state[c], mean[c], square[c], rows, state + c, n);
 }
 
 static void variance_merge(double *state, int64_t before, const double *more, int64_t count,
@@ -285,10 +281,12 @@ static void variance_merge(double *state, int64_t before, const double *more, in
     }
 }
 
+/* As PyTorch has it: NaN over no elements, x / 0 where the correction takes all of them. */
 static void variance_finish(const double *state, int64_t count, const reduce_attr *attr, int64_t n,
                             T *y)
 {
-    EACH_COLUMN y[c] = (T)(state[n + c] / (double)(count - attr->correction));
+    const double divisor = fmax(0, (double)count - (double)attr->correction);
+    EACH_COLUMN y[c] = (T)(state[n + c] / divisor);
 }
 
 /* ---- logsumexp: the largest element and the sum of e^(v - it) ---- */
@@ -299,25 +297,36 @@ static inline T shift_of(T top)
     return top - top == 0 ? top : 0;
 }
 
-static void logsumexp_row(const T *x, int64_t n, int64_t step, double *state)
+static void logsumexp_row(const T *x, int64_t n, double *state)
 {
-    const T top = max_of_row(x, n, step), shift = shift_of(top);
-    T sum = 0;
-    EACH_IN_ROW(SIMD_FOLD(+ : sum), sum += vm_exp_down(v - shift))
+    const T top = max_of_row(x, n), shift = shift_of(top);
+    double sum = 0;
+    EACH_STRETCH(from, to, n)
+    {
+        T part = 0;
+        SIMD_FOLD(+ : part) for (int64_t i = from; i < to; i++) part += vm_exp_down(x[i] - shift);
+        sum += (double)part;
+    }
     state[0] = (double)top;
-    state[1] = (double)sum;
+    state[1] = sum;
 }
 
 static void logsumexp_columns(const T *x, int64_t rows, int64_t step, int64_t n, double *state)
 {
-    T top[COLUMNS], shift[COLUMNS], sum[COLUMNS] = {0};
+    T top[COLUMNS], shift[COLUMNS];
+    double *sum = state + n;
     max_of_columns(x, rows, step, n, top);
-    EACH_COLUMN shift[c] = shift_of(top[c]);
-    EACH_IN_COLUMNS(sum[c] += vm_exp_down(v - shift[c]))
     EACH_COLUMN
     {
+        shift[c] = shift_of(top[c]);
         state[c] = (double)top[c];
-        state[n + c] = (double)sum[c];
+        sum[c] = 0;
+    }
+    for (int64_t from = 0; from < rows; from += SUM_ROWS) {
+        T part[COLUMNS] = {0};
+        for (int64_t i = from; i < rows && i < from + SUM_ROWS; i++)
+            EACH_COLUMN part[c] += vm_exp_down(ELEMENT(i) - shift[c]);
+        EACH_COLUMN sum[c] += (double)part[c];
     }
 }
 
@@ -368,10 +377,15 @@ static inline void fold_block(const fold *f, const split *s, const cut *c, const
     const int64_t step = s->n_folded ? s->folded_stride[s->n_folded - 1] : 1;
     const int64_t count = rest < c->block ? rest : c->block;
     const T *block = x + row_of(s, index / c->per_row) + from * step;
-    if (by_columns(s))
+    T packed[PACKED];
+    if (by_columns(s)) {
         f->columns(block, count, step, n, state);
-    else
-        f->row(block, count, step, state);
+    } else if (by_dense_rows(s)) {
+        f->row(block, count, state);
+    } else {
+        for (int64_t i = 0; i < count; i++) packed[i] = block[i * step];
+        f->row(packed, count, state);
+    }
 }
 
 /* The states of n outputs over one piece of their blocks. */
@@ -385,7 +399,7 @@ static void fold_piece(const fold *f, const split *s, const cut *c, const T *x, 
     else if (by_columns(s))
         f->columns(x, 0, 0, n, state);
     else
-        f->row(x, 0, 1, state);
+        f->row(x, 0, state);
     for (int64_t k = begin + 1; k < end; k++) {
         fold_block(f, s, c, x, n, k, more);
         f->merge(state, count_between(c, s, begin, k), more, count_between(c, s, k, k + 1), n);
@@ -553,25 +567,27 @@ static void vjp_extreme(weft_vjp *v)
 #define vjp_max vjp_extreme
 #define vjp_min vjp_extreme
 
-/* 2 (x - mean) / (n - correction) */
+/* 2 (x - mean) / max(n - correction, 0) */
 static void vjp_variance(weft_vjp *v)
 {
     weft_graph *g = v->graph;
     const reduce_attr *attr = v->attr;
     weft_value mean = weft_mean(g, v->in[0], axes_of(attr), true);
-    weft_value scaled =
-        weft_scale(g, kept(v, v->grad_out[0]), 2.0 / (folded_count(v) - attr->correction));
+    const double divisor = fmax(0, folded_count(v) - attr->correction);
+    weft_value scaled = weft_scale(g, kept(v, v->grad_out[0]), 2.0 / divisor);
     v->grad_in[0] = weft_mul(g, weft_sub(g, v->in[0], mean), scaled);
 }
 
-/* e^(x - y); where y is -inf every x is, and 0 stands in for y so that the difference is -inf. */
+/* e^(x - y) / sum e^(x - y): the sum is 1 but for the rounding of y. Where y is -inf every x is,
+ * and 0 stands in for y, 1 for the sum, so that the result is 0. */
 static void vjp_logsumexp(weft_vjp *v)
 {
     weft_graph *g = v->graph;
     weft_value y = kept(v, v->out[0]), low = weft_scalar(g, weft_dtype_of(g, y), -INFINITY);
-    weft_value shift = weft_masked_fill(g, y, weft_equal(g, y, low), 0.0);
-    weft_value p = weft_exp(g, weft_sub(g, v->in[0], shift));
-    v->grad_in[0] = weft_mul(g, p, kept(v, v->grad_out[0]));
+    weft_value none = weft_equal(g, y, low);
+    weft_value e = weft_exp(g, weft_sub(g, v->in[0], weft_masked_fill(g, y, none, 0.0)));
+    weft_value sum = weft_masked_fill(g, weft_sum(g, e, axes_of(v->attr), true), none, 1.0);
+    v->grad_in[0] = weft_mul(g, e, weft_div(g, kept(v, v->grad_out[0]), sum));
 }
 
 /* ---- Descriptors and builders ---- */
@@ -619,7 +635,7 @@ REDUCE_OP(sum, "y = sum of x over the axes; 0 over no elements.")
 REDUCE_OP(mean, "y = sum of x over the axes / their number.")
 REDUCE_OP(max, "y = largest x over the axes; NaN if one is; ties share the gradient evenly.")
 REDUCE_OP(min, "y = smallest x over the axes; NaN if one is; ties share the gradient evenly.")
-REDUCE_OP(variance, "y = sum (x - mean)^2 / (n - correction) over the axes.")
+REDUCE_OP(variance, "y = sum (x - mean)^2 / max(n - correction, 0) over the axes.")
 REDUCE_OP(logsumexp, "y = ln sum e^x over the axes, shifted by the largest x.")
 
 static weft_value reduce(weft_graph *graph, const weft_op *op, weft_value x, weft_axes axes,

@@ -2,6 +2,7 @@
  * a stretch of lines: rows along the last dimension, else columns that are walked together. */
 #include "extreme.h"
 #include "kernel.h"
+#include "sums.h"
 
 typedef struct softmax_attr {
     int32_t back; /* the axis, counted from the last: 0 is the last */
@@ -39,14 +40,19 @@ static inline T row_max(const T *x, int64_t n)
 }
 
 /* y = e^(x - shift); the sum of y. */
-static inline T exp_row(const T *x, T *y, int64_t n, T shift)
+static inline double exp_row(const T *x, T *y, int64_t n, T shift)
 {
-    T sum = 0;
-    _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < n; i++)
+    double sum = 0;
+    EACH_STRETCH(from, to, n)
     {
-        const T e = vm_exp_down(x[i] - shift);
-        y[i] = e;
-        sum += e;
+        T part = 0;
+        _Pragma("omp simd reduction(+ : part)") for (int64_t i = from; i < to; i++)
+        {
+            const T e = vm_exp_down(x[i] - shift);
+            y[i] = e;
+            part += e;
+        }
+        sum += (double)part;
     }
     return sum;
 }
@@ -62,34 +68,42 @@ static inline void softmax_row(const T *x, T *y, int64_t n)
     for (int64_t i = 0; i < TOGETHER; i++) last[i] = i < rest ? x[whole + i] : (T)-INFINITY;
     const T top = row_max(x, whole), last_top = row_max(last, TOGETHER);
     const T shift = shift_of(last_top > top ? last_top : top);
-    const T sum = exp_row(x, y, whole, shift) + exp_row(last, last, TOGETHER, shift);
+    const double sum = exp_row(x, y, whole, shift) + exp_row(last, last, TOGETHER, shift);
     /* A sum of 0 (all masked) must not divide. */
-    const T scale = sum == 0 ? 0 : 1 / sum;
+    const T scale = sum == 0 ? 0 : (T)(1 / sum);
     for (int64_t i = 0; i < whole; i++) y[i] *= scale;
     for (int64_t i = 0; i < rest; i++) y[whole + i] = last[i] * scale;
 }
 
+/* The maximum and the logarithm are subtracted one after the other: their sum, rounded, would cost
+ * all digits that the logarithm has beyond those of the maximum. */
 static inline void log_softmax_row(const T *x, T *y, int64_t n)
 {
-    const T top = shift_of(row_max(x, n));
-    T sum = 0;
-    _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < n; i++) sum +=
-        vm_exp_down(x[i] - top);
-    const T shift = sum == 0 ? 0 : top + (T)log((double)sum);
-    for (int64_t i = 0; i < n; i++) y[i] = x[i] - shift;
+    const T shift = shift_of(row_max(x, n));
+    double sum = 0;
+    EACH_STRETCH(from, to, n)
+    {
+        T part = 0;
+        _Pragma("omp simd reduction(+ : part)") for (int64_t i = from; i < to; i++) part +=
+            vm_exp_down(x[i] - shift);
+        sum += (double)part;
+    }
+    const T logarithm = sum == 0 ? 0 : (T)log(sum);
+    _Pragma("omp simd") for (int64_t i = 0; i < n; i++) y[i] = (x[i] - shift) - logarithm;
 }
 
 static inline void softmax_grad_row(const T *y, const T *dy, T *dx, int64_t n)
 {
-    T sum = 0;
-    _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < n; i++) sum += y[i] * dy[i];
-    for (int64_t i = 0; i < n; i++) dx[i] = y[i] * (dy[i] - sum);
+#define TERM(i) (y[i] * dy[i])
+    SUM_ROW(total, n, TERM)
+#undef TERM
+    const T sum = (T)total;
+    _Pragma("omp simd") for (int64_t i = 0; i < n; i++) dx[i] = y[i] * (dy[i] - sum);
 }
 
 static inline void log_softmax_grad_row(const T *y, const T *dy, T *dx, int64_t n)
 {
-    T sum = 0;
-    _Pragma("omp simd reduction(+ : sum)") for (int64_t i = 0; i < n; i++) sum += dy[i];
+    const T sum = (T)sum_of(dy, n);
     for (int64_t i = 0; i < n; i++) dx[i] = dy[i] - vm_exp(y[i]) * sum;
 }
 
@@ -114,36 +128,60 @@ static inline void column_shifts(const T *x, int64_t xs, int64_t length, int64_t
 static inline void softmax_columns(const T *x, int64_t xs, T *y, int64_t ys, int64_t length,
                                    int64_t n)
 {
-    T shift[MOST_COLUMNS], sum[MOST_COLUMNS] = {0};
+    T shift[MOST_COLUMNS], scale[MOST_COLUMNS];
+    double sum[MOST_COLUMNS] = {0};
     column_shifts(x, xs, length, n, shift);
-    EACH_ROW(const T e = vm_exp_down(x[i * xs + c] - shift[c]); y[i * ys + c] = e; sum[c] += e)
-    EACH_COLUMN sum[c] = sum[c] == 0 ? 0 : 1 / sum[c];
-    EACH_ROW(y[i * ys + c] *= sum[c])
+    for (int64_t from = 0; from < length; from += 8) {
+        const int64_t rows = length - from < 8 ? length - from : 8;
+        const T *const in = x + from * xs;
+        T *const out = y + from * ys;
+        for (int64_t i = 0; i < rows; i++)
+            EACH_COLUMN out[i * ys + c] = vm_exp_down(in[i * xs + c] - shift[c]);
+#define TERM(i) out[(i)*ys + c]
+        SUM_COLUMNS(sum, rows, n, TERM)
+#undef TERM
+    }
+    EACH_COLUMN scale[c] = sum[c] == 0 ? 0 : (T)(1 / sum[c]);
+    EACH_ROW(y[i * ys + c] *= scale[c])
 }
 
 static inline void log_softmax_columns(const T *x, int64_t xs, T *y, int64_t ys, int64_t length,
                                        int64_t n)
 {
-    T shift[MOST_COLUMNS], sum[MOST_COLUMNS] = {0};
+    T shift[MOST_COLUMNS], logarithm[MOST_COLUMNS];
+    double sum[MOST_COLUMNS] = {0};
     column_shifts(x, xs, length, n, shift);
-    EACH_ROW(sum[c] += vm_exp_down(x[i * xs + c] - shift[c]))
-    EACH_COLUMN shift[c] = sum[c] == 0 ? 0 : shift[c] + vm_log(sum[c]);
-    EACH_ROW(y[i * ys + c] = x[i * xs + c] - shift[c])
+    for (int64_t from = 0; from < length; from += SUM_ROWS) {
+        T part[MOST_COLUMNS] = {0};
+        for (int64_t i = from; i < length && i < from + SUM_ROWS; i++)
+            EACH_COLUMN part[c] += vm_exp_down(x[i * xs + c] - shift[c]);
+        EACH_COLUMN sum[c] += (double)part[c];
+    }
+    EACH_COLUMN logarithm[c] = sum[c] == 0 ? 0 : (T)vm_log_f64(sum[c]);
+    EACH_ROW(y[i * ys + c] = (x[i * xs + c] - shift[c]) - logarithm[c])
 }
 
 static inline void softmax_grad_columns(const T *y, int64_t ys, const T *dy, int64_t dys, T *dx,
                                         int64_t dxs, int64_t length, int64_t n)
 {
-    T sum[MOST_COLUMNS] = {0};
-    EACH_ROW(sum[c] += y[i * ys + c] * dy[i * dys + c])
+    T sum[MOST_COLUMNS];
+    double total[MOST_COLUMNS] = {0};
+#define TERM(i) (y[(i)*ys + c] * dy[(i)*dys + c])
+    SUM_COLUMNS(total, length, n, TERM)
+#undef TERM
+    EACH_COLUMN sum[c] = (T)total[c];
     EACH_ROW(dx[i * dxs + c] = y[i * ys + c] * (dy[i * dys + c] - sum[c]))
 }
 
 static inline void log_softmax_grad_columns(const T *y, int64_t ys, const T *dy, int64_t dys, T *dx,
                                             int64_t dxs, int64_t length, int64_t n)
 {
-    T sum[MOST_COLUMNS] = {0};
-    EACH_ROW(sum[c] += dy[i * dys + c])
+    T sum[MOST_COLUMNS];
+    double total[MOST_COLUMNS] = {0};
+#define TERM(i) dy[(i)*dys + c]
+    SUM_COLUMNS(total, length, n, TERM)
+#undef TERM
+    EACH_COLUMN sum[c] = (T)total[c];
     EACH_ROW(dx[i * dxs + c] = dy[i * dys + c] - vm_exp(y[i * ys + c]) * sum[c])
 }
 

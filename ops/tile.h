@@ -4,8 +4,8 @@
  *
  * C [m, n] = A [m, depth] B [depth, n]: the elements of A are broadcast one by one and may lie at
  * any strides, so that a transposed A costs nothing; rows of B and C are contiguous. The tile of C
- * under way stays in registers over the whole depth (Goto & van de Geijn 2008, the inner kernel).
- */
+ * under way stays in registers over the depth, up to TILE_DEPTH of it (Goto & van de Geijn 2008,
+ * the inner kernel), and is then added to what C has, so that rounding errors do not pile up. */
 #ifndef WEFT_OPS_TILE_H
 #define WEFT_OPS_TILE_H
 
@@ -24,6 +24,7 @@
 #define TILE_VECTORS 2
 #endif
 #define TILE_ROWS  6
+#define TILE_DEPTH 256
 #define TILE_LANES ((int64_t)(TILE_BYTES / sizeof(T)))
 
 typedef T tile_vector __attribute__((vector_size(TILE_BYTES), aligned(sizeof(T)), may_alias));
@@ -36,10 +37,10 @@ TILE_INLINE void tile_block(const int rows, const int vectors, int64_t depth, co
                             int64_t c_row, bool add)
 {
     tile_vector sum[TILE_ROWS][TILE_VECTORS];
-    for (int r = 0; r < rows; r++)
-        for (int v = 0; v < vectors; v++)
-            sum[r][v] =
-                add ? *(const tile_vector *)(c + r * c_row + v * TILE_LANES) : (tile_vector){0};
+    for (int r = 0; r < rows; r++) {
+        if (add) __builtin_prefetch(c + r * c_row, 1);
+        for (int v = 0; v < vectors; v++) sum[r][v] = (tile_vector){0};
+    }
     for (int64_t k = 0; k < depth; k++) {
         tile_vector row[TILE_VECTORS];
         for (int v = 0; v < vectors; v++)
@@ -50,8 +51,11 @@ TILE_INLINE void tile_block(const int rows, const int vectors, int64_t depth, co
         }
     }
     for (int r = 0; r < rows; r++)
-        for (int v = 0; v < vectors; v++)
-            *(tile_vector *)(c + r * c_row + v * TILE_LANES) = sum[r][v];
+        for (int v = 0; v < vectors; v++) {
+            tile_vector *out = (tile_vector *)(c + r * c_row + v * TILE_LANES);
+            if (add) sum[r][v] += *out;
+            *out = sum[r][v];
+        }
 }
 
 /* A strip of `vectors` vectors of columns, all m rows. */
@@ -82,11 +86,10 @@ TILE_INLINE void tile_strip(const int vectors, int64_t m, int64_t depth, const T
     }
 }
 
-/* C [m, n] = A [m, depth] B [depth, n], or C += where `add` is set. Element (i, k) of A lies at
- * a[i a_row + k a_step]; rows of B at b_step, rows of C at c_row. */
-static inline void tile_product(int64_t m, int64_t n, int64_t depth, const T *a, int64_t a_row,
-                                int64_t a_step, const T *b, int64_t b_step, T *c, int64_t c_row,
-                                bool add)
+/* C [m, n] = A [m, depth] B [depth, n], or C += where `add` is set; depth <= TILE_DEPTH. */
+static inline void tile_piece(int64_t m, int64_t n, int64_t depth, const T *a, int64_t a_row,
+                              int64_t a_step, const T *b, int64_t b_step, T *c, int64_t c_row,
+                              bool add)
 {
     int64_t j = 0;
     for (; n - j >= TILE_VECTORS * TILE_LANES; j += TILE_VECTORS * TILE_LANES)
@@ -106,11 +109,26 @@ static inline void tile_product(int64_t m, int64_t n, int64_t depth, const T *a,
     }
     for (int64_t i = 0; i < m && j < n; i++)
         for (int64_t x = j; x < n; x++) {
-            T sum = add ? c[i * c_row + x] : 0;
+            T sum = 0;
             for (int64_t k = 0; k < depth; k++)
                 sum += a[i * a_row + k * a_step] * b[k * b_step + x];
-            c[i * c_row + x] = sum;
+            c[i * c_row + x] = add ? c[i * c_row + x] + sum : sum;
         }
+}
+
+/* C [m, n] = A [m, depth] B [depth, n], or C += where `add` is set. Element (i, k) of A lies at
+ * a[i a_row + k a_step]; rows of B at b_step, rows of C at c_row. */
+static inline void tile_product(int64_t m, int64_t n, int64_t depth, const T *a, int64_t a_row,
+                                int64_t a_step, const T *b, int64_t b_step, T *c, int64_t c_row,
+                                bool add)
+{
+    int64_t k = 0;
+    do {
+        const int64_t piece = depth - k < TILE_DEPTH ? depth - k : TILE_DEPTH;
+        tile_piece(m, n, piece, a + k * a_step, a_row, a_step, b + k * b_step, b_step, c, c_row,
+                   add || k > 0);
+        k += piece;
+    } while (k < depth);
 }
 
 /* TILE_LANES x TILE_LANES elements transposed in registers: log2 steps, each of which swaps the

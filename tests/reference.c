@@ -605,10 +605,10 @@ REFERENCE(cross_entropy_grad)
     ROWS(n)
     for (int64_t i = 0; i < n; i++) {
         int64_t target = (int64_t)get(&in[1], r);
-        double p = exp(data(in)[r * n + i] - data(&in[2])[r]);
+        double p = exp(data(in)[r * n + i] - data(&in[2])[r] - data(&in[3])[r]);
         if (target != a->ignore_index)
             data(out)[r * n + i] =
-                *data(&in[3]) / (a->sum ? 1 : counted) * (p - wanted(a, target, i, n));
+                *data(&in[4]) / (a->sum ? 1 : counted) * (p - wanted(a, target, i, n));
     }
 }
 REFERENCE(mse)

@@ -24,6 +24,8 @@
     X(nonfinite) \
     X(limits) \
     X(attention) \
+    X(sums) \
+    X(offsets) \
     X(autograd) \
     X(optimizer) \
     X(options) \

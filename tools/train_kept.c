@@ -2,6 +2,8 @@
  * run's if its metadata "run" are (weft_trainer_save). */
 #include "training.h"
 
+#include "base/json.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -109,7 +111,7 @@ static cJSON *read_metadata(const char *path)
     char *text = good && length <= MOST_HEADER ? malloc(length + 1) : NULL;
     good = text && fread(text, 1, length, file) == length;
     if (text) text[good ? length : 0] = 0;
-    cJSON *json = good ? tool_parse_json(text, length, NULL) : NULL;
+    cJSON *json = good ? json_parse(text, length, NULL) : NULL;
     cJSON *metadata = cJSON_DetachItemFromObjectCaseSensitive(json, "__metadata__");
     cJSON_Delete(json);
     free(text);

@@ -175,7 +175,7 @@ typedef struct weft_sample_input {
 } weft_sample_input;
 #define WEFT_FLOAT WEFT_DTYPES
 
-#define WEFT_SAMPLE_INPUTS 7
+#define WEFT_SAMPLE_INPUTS 8
 /* One node to test the op with: small, so that gradients can be checked element by element. */
 typedef struct weft_sample {
     const void *attr;

@@ -1,0 +1,70 @@
+/* Sums whose error does not grow with the number of terms. Terms are added in T a few at a time:
+ * along a row over stretches of SUM_STRETCH terms, which the lanes of a vector share, down columns
+ * over eight rows in pairs. The sums of these are added in f64. weft/ops.h states the bound. */
+#ifndef WEFT_OPS_SUMS_H
+#define WEFT_OPS_SUMS_H
+
+#include "kernel.h"
+
+#ifdef WEFT_KERNEL_ISA
+
+#define SUM_STRETCH 512
+/* Rows that may be added to an array in T one after the other. */
+#define SUM_ROWS 32
+
+/* The stretches [from, to) of n terms. */
+static inline int64_t sum_stretch_end(int64_t from, int64_t n)
+{
+    return n - from < SUM_STRETCH ? n : from + SUM_STRETCH;
+}
+#define EACH_STRETCH(from, to, n)                                                                  \
+    for (int64_t from = 0, to = sum_stretch_end(0, n); from < (n);                                 \
+         from = to, to = sum_stretch_end(to, n))
+
+#define SUM_EIGHT(TERM, i, step)                                                                   \
+    (((TERM(i) + TERM((i) + (step))) + (TERM((i) + 2 * (step)) + TERM((i) + 3 * (step)))) +        \
+     ((TERM((i) + 4 * (step)) + TERM((i) + 5 * (step))) +                                          \
+      (TERM((i) + 6 * (step)) + TERM((i) + 7 * (step)))))
+
+/* total[c] += the sum of TERM(i) over rows i of [0, length), for columns c of [0, n). */
+#define SUM_COLUMNS(total, length, n, TERM)                                                        \
+    {                                                                                              \
+        int64_t row_ = 0;                                                                          \
+        for (; row_ + 8 <= (length); row_ += 8)                                                    \
+            _Pragma("omp simd") for (int64_t c = 0; c < (n); c++)(total)[c] +=                     \
+                (double)SUM_EIGHT(TERM, row_, 1);                                                  \
+        for (; row_ < (length); row_++)                                                            \
+            _Pragma("omp simd") for (int64_t c = 0; c < (n); c++)(total)[c] += (double)TERM(row_); \
+    }
+
+/* total = the sum of TERM(i) for i in [0, n): as so many columns as stay in registers, and a rest
+ * that is too short for them. */
+#define SUM_LANES 16
+#define SUM_ROW(total, n, TERM)                                                                    \
+    double total = 0;                                                                              \
+    {                                                                                              \
+        const int64_t rows_ = (n) / (8 * SUM_LANES) * 8;                                           \
+        T rest_ = 0;                                                                               \
+        if (rows_) {                                                                               \
+            double lanes_[SUM_LANES] = {0};                                                        \
+            for (int64_t r_ = 0; r_ < rows_; r_ += 8)                                              \
+                _Pragma("omp simd") for (int64_t c_ = 0; c_ < SUM_LANES; c_++) lanes_[c_] +=       \
+                    (double)SUM_EIGHT(TERM, r_ * SUM_LANES + c_, SUM_LANES);                       \
+            for (int64_t c_ = 0; c_ < SUM_LANES; c_ += 8) total += SUM_EIGHT(SUM_LANE, c_, 1);     \
+        }                                                                                          \
+        _Pragma("omp simd reduction(+ : rest_)") for (int64_t i_ = rows_ * SUM_LANES; i_ < (n);    \
+                                                      i_++) rest_ += TERM(i_);                     \
+        total += (double)rest_;                                                                    \
+    }
+#define SUM_LANE(c) lanes_[c]
+
+static inline double sum_of(const T *x, int64_t n)
+{
+#define TERM(i) x[i]
+    SUM_ROW(sum, n, TERM)
+#undef TERM
+    return sum;
+}
+
+#endif
+#endif
