@@ -54,7 +54,7 @@ void weft_graph_fail(weft_graph *graph, weft_status status, const char *format, 
     char message[sizeof graph->error.message];
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(message, sizeof message, format, arguments);
+    text_vformat(message, sizeof message, format, arguments);
     va_end(arguments);
     fail_at(graph, status == WEFT_OK ? WEFT_INTERNAL : status, "", message);
 }

@@ -22,6 +22,7 @@
     X(params) \
     X(header) \
     X(train) \
+    X(locale) \
     X(dot) \
     X(models) \
     X(decode) \
