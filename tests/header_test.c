@@ -253,6 +253,17 @@ static void test_no_json(void)
     refuse(WEFT_BAD_FILE, "the header is not JSON");
 }
 
+/* Names of tensors in messages. */
+static void test_names(void)
+{
+    const char *header = "{\"a\\n\\u001b[31m\":{\"shape\":[1]}}";
+    write_header(header, strlen(header), 0);
+    refuse(WEFT_BAD_FILE, "a\\n\\x1b[31m: dtype is missing");
+    header = "{\"\xff\xe6\":{\"dtype\":\"F99\"}}";
+    write_header(header, strlen(header), 0);
+    refuse(WEFT_BAD_FILE, "\\xff\\xe6: its dtype");
+}
+
 /* ---- Memory that runs out in cJSON ---- */
 
 static long allocations, fails_at, alive;
@@ -309,5 +320,6 @@ void header_tests(void)
     CU_add_test(suite, "limits", test_limits);
     CU_add_test(suite, "JSON", test_valid_json);
     CU_add_test(suite, "no JSON", test_no_json);
+    CU_add_test(suite, "names", test_names);
     CU_add_test(suite, "out of memory", test_no_memory);
 }

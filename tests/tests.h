@@ -33,6 +33,7 @@
     X(header) \
     X(train) \
     X(resume) \
+    X(locale) \
     X(dot) \
     X(models) \
     X(decode) \

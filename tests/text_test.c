@@ -74,10 +74,45 @@ static void test_patterns(void)
     CU_ASSERT_FALSE(match(pattern, text));
 }
 
+/* A status, a name and a message, of which no byte reaches a terminal as it is if it should not;
+ * what is cut is cut between characters. */
+static void test_messages(void)
+{
+    weft_error error = {0};
+    weft_error_set(&error, WEFT_IO, "a\nb\x1b[31m", "%s and %s", "x\r", "\xffy");
+    CU_ASSERT_STRING_EQUAL(error.where, "a\\nb\\x1b[31m");
+    CU_ASSERT_STRING_EQUAL(error.message, "x\\r and \\xffy");
+    weft_graph *g = weft_graph_new();
+    weft_graph_fail(g, WEFT_BAD_ARGUMENT, "no \"%s\"", "\x1b]0;title\x07");
+    CU_ASSERT_STRING_EQUAL(weft_graph_error(g)->message, "no \"\\x1b]0;title\\x07\"");
+    weft_graph_free(g);
+
+    static const char *const characters[] = {"ö", "日", "😀", "\n"};
+    char text[2000], shown[sizeof error.message + 8];
+    for (size_t c = 0; c < 4; c++)
+        for (size_t before = 0; before < 4; before++) {
+            memset(text, 'x', before);
+            text[before] = 0;
+            while (strlen(text) < 1000) strcat(text, characters[c]);
+            memset(&error, 0, sizeof error);
+            weft_error_set(&error, WEFT_IO, text, "%s", text);
+            CU_ASSERT_TRUE(strlen(error.where) >= sizeof error.where - 4);
+            CU_ASSERT_TRUE(strlen(error.message) >= sizeof error.message - 4);
+            CU_ASSERT_STRING_EQUAL(text_printable(shown, sizeof shown, error.where), error.where);
+            CU_ASSERT_STRING_EQUAL(text_printable(shown, sizeof shown, error.message),
+                                   error.message);
+            if (c < 3) CU_ASSERT_PTR_NULL(strchr(error.message, '\\'));
+            text_format(shown, 100, "%s", text);
+            CU_ASSERT_TRUE(strlen(shown) >= 96 && !strncmp(shown, text, strlen(shown)));
+            if (c < 3) CU_ASSERT_TRUE((text[strlen(shown)] & 0xC0) != 0x80);
+        }
+}
+
 void text_tests(void)
 {
     CU_pSuite suite = CU_add_suite("text", NULL, NULL);
     CU_add_test(suite, "numbers", test_numbers);
     CU_add_test(suite, "printable names", test_printable);
     CU_add_test(suite, "patterns", test_patterns);
+    CU_add_test(suite, "messages", test_messages);
 }

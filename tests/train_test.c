@@ -742,7 +742,22 @@ static void test_checkpoint_average(void)
             near(((double *)mean.data)[i], (((double *)a.data)[i] + ((double *)b.data)[i]) / 2));
     CU_ASSERT_FALSE(weft_params_get(average, "opt.m.embedding", NULL));
     CU_ASSERT_STRING_EQUAL(weft_params_meta(average, "step"), "4");
-    weft_params *other = weft_params_new();
+    weft_params *other = weft_params_new(), *again = weft_params_new();
+    /* The same option as an older version wrote it, then others. */
+    const char *stored = weft_params_meta(r.params, "model_options");
+    const char *dropout = strstr(stored, " dropout=0.1 ");
+    char options[1024];
+    CU_ASSERT_PTR_NOT_NULL_FATAL(dropout);
+    snprintf(options, sizeof options, "%.*s dropout=0.10000000000000001 %s",
+             (int)(dropout - stored), stored, dropout + strlen(" dropout=0.1 "));
+    weft_params_set_meta(r.params, "model_options", options);
+    CU_ASSERT_EQUAL(weft_params_save(r.params, paths[1], &error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_params_average(again, list, 2, &error), WEFT_OK);
+    weft_params_free(again);
+    options[strlen(options) - 1] ^= 1;
+    weft_params_set_meta(r.params, "model_options", options);
+    CU_ASSERT_EQUAL(weft_params_save(r.params, paths[1], &error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_params_average(other, list, 2, NULL), WEFT_BAD_ARGUMENT);
     weft_params_set_meta(r.params, "model_options", "vocab=1");
     CU_ASSERT_EQUAL(weft_params_save(r.params, paths[1], &error), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_average(other, list, 2, &error), WEFT_BAD_ARGUMENT);

@@ -330,16 +330,18 @@ WEFT_API const char *weft_params_name(const weft_params *params, size_t index);
 WEFT_API weft_status weft_params_set_meta(weft_params *params, const char *key, const char *text);
 WEFT_API const char *weft_params_meta(const weft_params *params, const char *key);
 
-/* safetensors files. Saving writes a new file of a unique name (PATH.XXXXXXXXXXXX.tmp, hexadecimal
- * digits), syncs it and renames it to PATH: PATH is always a whole file, also while several threads
- * or processes save to it. On failure PATH is as it was and nothing is left. A symbolic link PATH
- * is replaced, its target is not touched; a folder, pipe or device is refused. A process that is
- * killed while it saves leaves its temporary file, which may be removed. Loading checks every
- * number of the header against the file before it believes it; on failure the store is unchanged.
- * Tensors of the file replace those of the same name (dtype and shape must be equal) and add the
- * others. */
+/* Saves the store as a safetensors file. PATH is always a whole file, also while several threads or
+ * processes save to it: a new file of a unique name, PATH.XXXXXXXXXXXX.tmp (hexadecimal digits), is
+ * written, synced and renamed to PATH. On failure PATH is as it was and nothing is left. A symbolic
+ * link PATH is replaced, its target is not touched; a folder, pipe or device is refused. A process
+ * that is killed while it saves leaves its temporary file, which may be removed. */
 WEFT_API weft_status weft_params_save(const weft_params *params, const char *path,
                                       weft_error *error);
+/* Loads a safetensors file. Its tensors replace those of the same name (dtype and shape must be
+ * equal), the others are added. Every number of the header is checked against the file before it is
+ * believed; on failure the store is unchanged. The header has at most 100,000,000 bytes, as with
+ * other readers of the format, of which the description of one tensor takes at most 65,536
+ * (WEFT_BAD_FILE), and at most 1,048,576 entries of metadata (WEFT_TOO_LARGE). */
 WEFT_API weft_status weft_params_load(weft_params *params, const char *path, weft_error *error);
 
 /* ---- Packing -------------------------------------------------------------------------------- */
