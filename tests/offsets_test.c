@@ -170,7 +170,8 @@ static void check_cross_entropy(double offset, double smoothing, bool sum)
     float got[3][N];
     double loss = 0, dx[N], second[N];
     const double share = sum ? 1 : 1.0 / ROWS;
-    weft_cross_entropy_options o = {-1, smoothing, sum ? WEFT_REDUCE_SUM : WEFT_REDUCE_MEAN};
+    weft_cross_entropy_options o = {.label_smoothing = smoothing,
+                                    .reduction = sum ? WEFT_REDUCE_SUM : WEFT_REDUCE_MEAN};
     make(&t, offset, 3);
     graph b = begin(WEFT_SHAPE(ROWS, CLASSES));
     weft_value parts[ROWS], y[3];
