@@ -5,8 +5,9 @@
  * and read results as often as wanted. Nothing is computed before weft_run, and weft_run
  * allocates nothing.
  *
- * Nothing here aborts, exits or prints. Functions that build a graph report through the graph
- * (see weft_graph_error); all others return a weft_status or fill a weft_error.
+ * Nothing here aborts, exits or prints; for OpenMP, see "Threads". Functions that build a graph
+ * report through the graph (see weft_graph_error); all others return a weft_status or fill a
+ * weft_error.
  *
  * Shapes in comments read [batch, heads, query_len, key_len]; `...` stands for any number of
  * leading dimensions. Strides and offsets count elements, sizes named `bytes` count bytes.

@@ -14,7 +14,8 @@ extern "C" {
 /* Whose kernels make the products of weft_matmul: weft's own, or those of a library that is loaded
  * when first needed. The environment variable WEFT_GEMM chooses (weft, openblas, onednn), once for
  * the process; weft's own if it is not set. oneDNN multiplies f32 only; beside it f64 is multiplied
- * by weft's own. */
+ * by weft's own. OpenBLAS takes 128 MiB or so for its buffers when it first multiplies, and never
+ * returns if there is no memory for them. */
 typedef enum weft_gemm_backend {
     WEFT_GEMM_WEFT,
     WEFT_GEMM_OPENBLAS,
