@@ -188,7 +188,8 @@ static bool good_cached(weft_graph *g, const char *name, weft_value x,
                         const weft_attention_options *o, const weft_cache *cache)
 {
     if (!cache) {
-        weft_graph_fail(g, WEFT_BAD_ARGUMENT, "attention \"%s\": the cache is NULL", name);
+        weft_graph_fail_in(g, "weft_layer_attention", WEFT_BAD_ARGUMENT,
+                           "\"%s\": the cache is NULL", name);
         return false;
     }
     if (!good_options(g, name, x, x, o)) return false;
@@ -381,8 +382,8 @@ weft_value weft_layer_block(weft_graph *graph, weft_value x, weft_value memory,
 static bool layers_fit(weft_graph *g, const char *scope, int64_t layers)
 {
     if (layers > WEFT_MAX_LAYERS)
-        weft_graph_fail(g, WEFT_TOO_LARGE, "stack \"%s\": %lld layers, at most %d", scope,
-                        (long long)layers, WEFT_MAX_LAYERS);
+        weft_graph_fail_in(g, "weft_layer_stack", WEFT_TOO_LARGE, "\"%s\": %lld layers, at most %d",
+                           scope, (long long)layers, WEFT_MAX_LAYERS);
     return weft_graph_status(g) == WEFT_OK;
 }
 
@@ -431,7 +432,7 @@ weft_value weft_layer_stack_memorize(weft_graph *graph, const char *scope, int64
     weft_value done[WEFT_MAX_LAYERS] = {WEFT_NO_VALUE};
     if (!options) options = &block_defaults;
     if (layers < 1) {
-        weft_graph_fail(g, WEFT_BAD_ARGUMENT, "stack \"%s\": no layers", scope);
+        weft_graph_fail_in(g, "weft_layer_stack", WEFT_BAD_ARGUMENT, "\"%s\": no layers", scope);
         return WEFT_NO_VALUE;
     }
     if (!layers_fit(g, scope, layers)) return WEFT_NO_VALUE;

@@ -172,12 +172,12 @@ weft_rotary weft_layer_rotary_angles(weft_graph *graph, weft_dtype dtype, int64_
     weft_rotary angles = {WEFT_NO_VALUE, WEFT_NO_VALUE};
     int64_t half = head_dim / 2;
     if (head_dim < 2 || head_dim % 2 || !(base > 0)) {
-        weft_graph_fail(g, WEFT_BAD_SHAPE,
-                        "rotary: x must be [batch, length, heads, an even width] and the base > 0");
+        weft_graph_fail_in(g, "weft_layer_rotary", WEFT_BAD_SHAPE,
+                           "x must be [batch, length, heads, an even width] and the base above 0");
         return angles;
     }
-    double *cosines = new_table(g, "rotary", length, half), *sines = NULL;
-    if (cosines) sines = new_table(g, "rotary", length, half);
+    double *cosines = new_table(g, "weft_layer_rotary", length, half), *sines = NULL;
+    if (cosines) sines = new_table(g, "weft_layer_rotary", length, half);
     if (!sines) {
         free(cosines);
         return angles;
@@ -211,8 +211,8 @@ weft_value weft_layer_rotate(weft_graph *graph, weft_value x, const weft_rotary 
     if (weft_graph_status(g) != WEFT_OK) return WEFT_NO_VALUE;
     if (!angles || weft_rank(g, x) != 4 ||
         weft_dim(g, x, -1) != 2 * weft_dim(g, angles->cosines, -1)) {
-        weft_graph_fail(g, WEFT_BAD_SHAPE,
-                        "rotary: x must be [batch, length, heads, an even width] and the base > 0");
+        weft_graph_fail_in(g, "weft_layer_rotary", WEFT_BAD_SHAPE,
+                           "x must be [batch, length, heads, an even width] and the base above 0");
         return WEFT_NO_VALUE;
     }
     int64_t length = weft_dim(g, x, 1);

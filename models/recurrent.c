@@ -153,9 +153,8 @@ weft_value weft_layer_recurrent(weft_graph *graph, const char *name, weft_recurr
         return WEFT_NO_VALUE;
     }
     if (len > WEFT_MAX_NODES) {
-        weft_graph_fail(g, WEFT_TOO_LARGE,
-                        "recurrent layer \"%s\": %lld steps, more than nodes of a graph", name,
-                        (long long)len);
+        weft_graph_fail_in(g, "weft_layer_recurrent", WEFT_TOO_LARGE,
+                           "\"%s\": %lld steps, more than nodes of a graph", name, (long long)len);
         return WEFT_NO_VALUE;
     }
     weft_value *all = calloc((size_t)len, sizeof *all);
@@ -221,10 +220,10 @@ weft_value weft_layer_recurrent_stack(weft_graph *graph, const char *name, weft_
     const weft_recurrent_stack_options *o = options ? options : &defaults;
     int64_t layers = o->layers ? o->layers : 1;
     if (layers < 1 || layers > WEFT_RECURRENT_LAYERS || (o->bidirectional && hidden % 2)) {
-        weft_graph_fail(graph, WEFT_BAD_ARGUMENT,
-                        "recurrent stack \"%s\": takes 1 to %d layers of an even width if they go "
-                        "both ways, got %lld of %lld",
-                        name, WEFT_RECURRENT_LAYERS, (long long)layers, (long long)hidden);
+        weft_graph_fail_in(graph, "weft_layer_recurrent_stack", WEFT_BAD_ARGUMENT,
+                           "\"%s\": takes 1 to %d layers of an even width if they go "
+                           "both ways, got %lld of %lld",
+                           name, WEFT_RECURRENT_LAYERS, (long long)layers, (long long)hidden);
         return WEFT_NO_VALUE;
     }
     weft_scope_push(graph, "%s", name);

@@ -368,9 +368,9 @@ weft_value weft_cross_entropy(weft_graph *graph, weft_value logits, weft_value t
     static const weft_cross_entropy_options defaults = {0};
     const weft_cross_entropy_options *o = options ? options : &defaults;
     if (!o->has_ignore_index && o->ignore_index > 0) {
-        weft_graph_fail(graph, WEFT_BAD_ARGUMENT,
-                        "cross_entropy: ignore_index is %lld, but has_ignore_index is false",
-                        (long long)o->ignore_index);
+        weft_graph_fail_in(graph, "cross_entropy", WEFT_BAD_ARGUMENT,
+                           "ignore_index is %lld, but has_ignore_index is false",
+                           (long long)o->ignore_index);
         return WEFT_NO_VALUE;
     }
     cross_entropy_attr attr;

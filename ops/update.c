@@ -253,8 +253,8 @@ weft_value weft_blend(weft_graph *graph, weft_value state, weft_value value, wef
 static bool in_range(weft_graph *graph, const char *op, const char *option, double x, double end)
 {
     if (x >= 0 && x < end) return true;
-    weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "%s: %s is %g, it must be in [0, %g)", op, option, x,
-                    end);
+    weft_graph_fail_in(graph, op, WEFT_BAD_ARGUMENT, "%s is %g, it must be in [0, %g)", option, x,
+                       end);
     return false;
 }
 
@@ -274,8 +274,8 @@ weft_value weft_sgd_update(weft_graph *graph, weft_value param, weft_value buf, 
         !in_range(graph, "sgd_update", "weight_decay", attr.o.weight_decay, INFINITY))
         return WEFT_NO_VALUE;
     if (attr.o.momentum != 0 && !weft_is_value(buf)) {
-        weft_graph_fail(graph, WEFT_BAD_ARGUMENT, "sgd_update: momentum %g needs a buffer",
-                        attr.o.momentum);
+        weft_graph_fail_in(graph, "sgd_update", WEFT_BAD_ARGUMENT, "momentum %g needs a buffer",
+                           attr.o.momentum);
         return WEFT_NO_VALUE;
     }
     attr.scaled = weft_is_value(scale);

@@ -64,7 +64,7 @@ static weft_value got[4];
     X(weft_matmul(g, v.x, v.x), BAD_SHAPE, "at/matmul", "[2, 3]")                                  \
     X(weft_where(g, v.x, v.x, v.x), BAD_DTYPE, "at/where", "condition \"x\" must be bool")         \
     X(weft_masked_fill(g, v.x, v.ids, 0), BAD_DTYPE, "at/masked_fill", "mask \"ids\"")             \
-    X(weft_softmax(g, v.x, 2), BAD_ARGUMENT, "at/softmax", "[0, 2)")                               \
+    X(weft_softmax(g, v.x, 2), BAD_ARGUMENT, "at/softmax", "[-2, 2)")                              \
     X(weft_reshape(g, v.x, WEFT_SHAPE(5)), BAD_SHAPE, "at/reshape", "[2, 3]")                      \
     X(weft_permute(g, v.x, WEFT_AXES(0, 0)), BAD_ARGUMENT, "at/permute", NULL)                     \
     X(weft_transpose(g, v.x, 0, 5), BAD_ARGUMENT, "at/transpose", "rank 2")                        \
@@ -108,10 +108,10 @@ static weft_value got[4];
     X(weft_name(g, v.x, "n"), BAD_ARGUMENT, "at/weft_name", "\"x\" has a name already")            \
     X(weft_input_default(g, v.w, 0), BAD_ARGUMENT, "at/weft_input_default", "no input")            \
     X(weft_input_default(g, v.ids, 0.5), BAD_ARGUMENT, "at/weft_input_default",                    \
-      "default of \"ids\" is 0.5, but i32 takes")                                                \
-    X(weft_input_default(g, v.ids, 3e9), BAD_ARGUMENT, NULL, "but i32 takes")                    \
-    X(weft_input_default(g, v.ids, NAN), BAD_ARGUMENT, NULL, "is nan, but i32 takes")            \
-    X(weft_input_default(g, v.flag, 2), BAD_ARGUMENT, NULL, "is 2, but bool takes")              \
+      "default of \"ids\" is 0.5, but i32 takes")                                                  \
+    X(weft_input_default(g, v.ids, 3e9), BAD_ARGUMENT, NULL, "but i32 takes")                      \
+    X(weft_input_default(g, v.ids, NAN), BAD_ARGUMENT, NULL, "is nan, but i32 takes")              \
+    X(weft_input_default(g, v.flag, 2), BAD_ARGUMENT, NULL, "is 2, but bool takes")                \
     X(weft_constant_data(g, WEFT_F32, WEFT_SHAPE(2), NULL), BAD_ARGUMENT, "at/weft_constant_data", \
       "NULL")                                                                                      \
     X(weft_constant_data(g, WEFT_F32, WEFT_SHAPE(-2), "12345678"), TOO_LARGE, NULL, "negative")    \
@@ -317,8 +317,8 @@ static weft_status step_never(void *context, const int32_t *tokens, const int32_
     X(weft_batches_new(NULL, NULL, e), BAD_ARGUMENT, NULL, "corpus")                               \
     X(weft_trainer_new(NULL, NULL, NULL, e), BAD_ARGUMENT, NULL, "model")                          \
     X(weft_decoder_new(NULL, NULL, NULL, NULL, e), BAD_ARGUMENT, NULL, "NULL")                     \
-    X(weft_decoder_new(gpt, options, params, (&(weft_decoder_options){0}), e), BAD_ARGUMENT, NULL, \
-      "at least 1")                                                                                \
+    X(weft_decoder_new(gpt, options, params, (&(weft_decoder_options){.beams = -1}), e),           \
+      BAD_ARGUMENT, NULL, "at least 1")                                                            \
     X(weft_search_beam(NULL, NULL, 0, &search, e), BAD_ARGUMENT, NULL, "NULL")                     \
     X(weft_search_greedy(&model, NULL, 0, &search, e), BAD_ARGUMENT, NULL, "end")                  \
     X(weft_search_sample(&model, (&(weft_search_input){0}), 1,                                     \
@@ -345,7 +345,7 @@ static void test_calls(void)
     size_t n;
     double number, options[WEFT_MODEL_OPTIONS];
     weft_model_parse(gpt, NULL, 0, options, NULL);
-    const weft_search_options search = {.eos = 99};
+    const weft_search_options search = {.eos = 99, .has_eos = true};
     const weft_search_model model = {
         .step = step_never, .sentences = 1, .beams = 1, .vocab = 9, .most_len = 4};
 #define TRY(call, wanted, place, part)                                                             \

@@ -287,8 +287,10 @@ static void check_loss(const char *what, enum row_kind kind, double loss, double
 static void test_cross_entropy(void)
 {
     for (int smooth = 0; smooth < 2; smooth++) {
-        loss_options = (weft_cross_entropy_options){
-            .ignore_index = 7, .label_smoothing = smooth ? 0.125 : 0, .reduction = WEFT_REDUCE_SUM};
+        loss_options = (weft_cross_entropy_options){.ignore_index = 7,
+                                                    .has_ignore_index = true,
+                                                    .label_smoothing = smooth ? 0.125 : 0,
+                                                    .reduction = WEFT_REDUCE_SUM};
         check_loss("zeros", ZEROS, log(CLASSES), 0);
         check_loss("a row of NaN", ALL_NAN, NAN, NAN);
         check_loss("a row with one NaN", ONE_NAN, NAN, NAN);
@@ -316,20 +318,21 @@ static void build_attention(weft_graph *g, weft_value x, weft_value *y, bool exp
         weft_reshape(g, weft_slice(g, x, 0, 0, QUERIES, 1), WEFT_SHAPE(1, QUERIES, 1, DIM));
     weft_value k =
         weft_reshape(g, weft_slice(g, x, 0, QUERIES, WEFT_END, 1), WEFT_SHAPE(1, KEYS, 1, DIM));
-    weft_value in[8] = {q, k, k, mask}, out[3], grads[3];
+    weft_value in[9] = {q, k, k, mask}, out[3], grads[3];
     y[0] = weft_sdpa(g, q, k, k, &(weft_sdpa_options){.mask = mask});
     weft_node_info node = weft_graph_node(g, weft_producer(g, y[0]));
-    if (expanded) node.op->expand(&(weft_expand){g, node.attr, 4, 2, in, out});
+    if (expanded) node.op->expand(&(weft_expand){g, node.attr, 4, 3, in, out});
     weft_value lse = weft_value_from_id(g, node.first_out + 1);
+    weft_value low = weft_value_from_id(g, node.first_out + 2);
     weft_value y0 = y[0], dy = weft_fill(g, dtype, weft_shape_of(g, y[0]), 1);
     if (expanded) y[0] = out[0];
-    const weft_value all[7] = {q, k, k, y0, lse, dy, mask};
+    const weft_value all[8] = {q, k, k, y0, lse, low, dy, mask};
     const weft_op *grad = weft_op_find("sdpa_grad");
     if (expanded) {
         memcpy(in, all, sizeof all);
-        grad->expand(&(weft_expand){g, node.attr, 7, 3, in, grads});
+        grad->expand(&(weft_expand){g, node.attr, 8, 3, in, grads});
     } else {
-        weft_apply(g, grad, node.attr, all, 7, grads);
+        weft_apply(g, grad, node.attr, all, 8, grads);
     }
     /* The dead query's result and gradient, then the gradients of all hidden keys. */
     y[0] = weft_slice(g, y[0], 1, DEAD, DEAD + 1, 1);

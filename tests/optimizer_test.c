@@ -134,10 +134,10 @@ static void test_lists(void)
     g = weft_graph_new();
     loss = network(g, "layer", ones(g), 2);
     weft_train_step(g, loss, NULL, 0, weft_scalar(g, WEFT_F32, 1), NULL, NULL);
-    refused(g, "the learning rate is f32, the parameter layer.0.weight is f64");
+    refused(g, "the learning rate is f32 [], expected f64 [] for the parameter layer.0.weight");
     g = weft_graph_new();
     weft_train_step(g, network(g, "layer", ones(g), 2), NULL, 0, WEFT_NO_VALUE, NULL, NULL);
-    refused(g, "there is no learning rate");
+    refused(g, "the learning rate is no value of this graph");
 }
 
 /* ---- Groups ---- */

@@ -12,12 +12,19 @@ static bool is_blank(char c)
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
+/* cJSON takes stack for each level, about 100 bytes. */
+#define MAX_DEPTH 100
+
 /* The first byte that JSON has no place for wherever it stands: a control character that is no
- * blank between values, or an escape that would end a C string. `length` if there is none. */
+ * blank between values, an escape that would end a C string, a bracket that opens one level too
+ * many. `length` if there is none. */
 static size_t find_stray(const char *text, size_t length)
 {
     bool quoted = false;
+    int depth = 0;
     for (size_t i = 0; i < length; i++) {
+        if (!quoted && (text[i] == '[' || text[i] == '{') && ++depth > MAX_DEPTH) return i;
+        if (!quoted && (text[i] == ']' || text[i] == '}')) depth--;
         if ((unsigned char)text[i] < ' ' && (quoted || !is_blank(text[i]))) return i;
         if (text[i] == '"') quoted = !quoted;
         if (!quoted || text[i] != '\\') continue;

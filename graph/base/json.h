@@ -16,7 +16,8 @@ typedef struct json_failure {
     size_t position; /* if the text is no JSON: about the byte where it stops being so */
 } json_failure;
 
-/* The whole of a text, in which a zero is no JSON, escaped or not, and which need not end with a
+/* The whole of a text, in which a zero is no JSON, escaped or not, nor more than 100 levels
+ * of brackets, and which need not end with a
  * zero, as a tree; NULL, and *why, which may be NULL, on failure. A tree takes up to forty times
  * the memory of its text. */
 cJSON *json_parse(const char *text, size_t length, json_failure *why);
