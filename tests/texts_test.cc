@@ -104,7 +104,8 @@ static void test_exceptions(const char *text_file)
     weft_error error = {};
     char *model = nullptr;
     size_t bytes = 0;
-    check(spm_train(&text_file, 1, &options, &counts, &model, &bytes, &error) == WEFT_OK, "training");
+    check(spm_train(&text_file, 1, &options, &counts, &model, &bytes, &error) == WEFT_OK,
+          "training");
     check(file >= 0 && write(file, model, bytes) == (ssize_t)bytes && close(file) == 0, "writing");
     std::free(model);
     spm *s = spm_load(path, &error);

@@ -270,10 +270,6 @@ bool recipe_take(recipe *r, int key, const char *text, struct argp_state *state)
     if (!set_from_text(r, o, text))
         tool_usage_error(state, "--%s: \"%s\" is not %s", o->option, text,
                          wanted(o, what, sizeof what));
-    bool *given = &r->given[key - RECIPE_FIRST_KEY];
-    if (o->kind == FILE_NAME && *given)
-        tool_usage_error(state, "--%s names one file only", o->option);
-    *given = true;
     if (!strcmp(o->option, "minutes") && r->schedule_minutes > 0) r->schedule_steps = 0;
     return true;
 }

@@ -94,7 +94,6 @@ typedef enum recipe_key {
 #define RECIPE_KEY(section, key, ...) RECIPE_##section##_##key,
     RECIPE_MAP(RECIPE_KEY)
 #undef RECIPE_KEY
-        RECIPE_KEYS
 } recipe_key;
 
 typedef struct recipe {
@@ -104,7 +103,6 @@ typedef struct recipe {
 #define RECIPE_FIELD(section, key, kind, ...) RECIPE_TYPE_##kind section##_##key;
     RECIPE_MAP(RECIPE_FIELD)
 #undef RECIPE_FIELD
-    bool given[RECIPE_KEYS]; /* on the command line */
 } recipe;
 
 /* The defaults. False when memory is out. */

@@ -228,8 +228,8 @@ WEFT_API bool weft_trainer_judge(weft_trainer *trainer, double nll);
  * what the program has set. */
 WEFT_API weft_status weft_trainer_save(weft_trainer *trainer, const char *path);
 /* Saves what is needed to use the model: its states, averaged ones if there are, and the metadata
- * "model", "model_options", "step", "run", "trained_length", and if the program has set them "recipe" and
- * "vocabulary". */
+ * "model", "model_options", "step", "run", "trained_length", and if the program has set them
+ * "recipe" and "vocabulary". */
 WEFT_API weft_status weft_trainer_save_model(weft_trainer *trainer, const char *path);
 
 /* The mean of the models of several checkpoints, computed in f64: states of training (`opt.`,
