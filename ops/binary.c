@@ -31,6 +31,26 @@
     }
 BINARY_OPS(BINARY_KERNEL)
 
+/* Inputs that are added one after the other: more are added in blocks of so many, so that the error
+ * of n terms grows with ADD_BLOCK + n / ADD_BLOCK. */
+#define ADD_BLOCK 32
+#define ADD_RUN   256
+
+/* out += the sum of inputs [from, to), for `count` elements. */
+static inline void add_block(const weft_call *call, size_t from, size_t to, int64_t offset,
+                             int64_t count, T *out)
+{
+    T sum[ADD_RUN];
+    for (int64_t run = 0; run < count; run += ADD_RUN) {
+        const int64_t n = count - run < ADD_RUN ? count - run : ADD_RUN;
+        for (size_t j = from; j < to; j++) {
+            const T *x = (const T *)call->in[j].data + offset + run;
+            for (int64_t k = 0; k < n; k++) sum[k] = j == from ? x[k] : sum[k] + x[k];
+        }
+        for (int64_t k = 0; k < n; k++) out[run + k] += sum[k];
+    }
+}
+
 KERNEL(add_n)
 {
     /* Inputs and output lie alike, so that one walk tells of all. */
@@ -41,10 +61,13 @@ KERNEL(add_n)
         T *out = (T *)call->out[0].data + w.offset[0];
         const T *first = (const T *)call->in[0].data + w.offset[0];
         for (int64_t k = 0; k < w.count; k++) out[k] = first[k];
-        for (size_t j = 1; j < call->n_in; j++) {
+        for (size_t j = 1; j < call->n_in && j < ADD_BLOCK; j++) {
             const T *x = (const T *)call->in[j].data + w.offset[0];
             for (int64_t k = 0; k < w.count; k++) out[k] += x[k];
         }
+        for (size_t j = ADD_BLOCK; j < call->n_in; j += ADD_BLOCK)
+            add_block(call, j, j + ADD_BLOCK < call->n_in ? j + ADD_BLOCK : call->n_in, w.offset[0],
+                      w.count, out);
     }
 }
 

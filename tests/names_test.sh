@@ -24,11 +24,11 @@ clean()
     shift 2
     "$@" >out 2>err </dev/null
     was=$?
-    if [ $was -ne "$status" ] || ! cat out err | grep -qF -- "$text"; then
+    if [ $was -ne "$status" ] || ! grep -qF -- "$text" out err; then
         fail "$(printf %q "$*") gave status $was, expected $status and \"$text\"; it printed:"
         cat -v out err | head -n 6
     fi
-    if cat out err | LC_ALL=C grep -q $'[\x01-\x08\x0b-\x1f\x7f]' ||
+    if LC_ALL=C grep -q $'[\x01-\x08\x0b-\x1f\x7f]' out err ||
         ! cat out err | iconv -f UTF-8 -t UTF-8 >iconv.out 2>&1; then
         fail "$(printf %q "$*") printed what is not printable:"
         cat -v out err | head -n 6

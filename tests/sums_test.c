@@ -16,6 +16,8 @@
 #define SUM           150
 #define PRODUCT_BOUND (768 + 2 * MANY / 768 + 1)
 #define ATTENTION     (256 + 64 + 16000 / 64)
+#define TERMS         4000 /* of add_n */
+#define ADD_BOUND     (32 + TERMS / 32)
 
 /* A result, and the sum of the magnitudes of its terms (WEFT_NO_VALUE: the result's own). */
 typedef struct outcome {
@@ -119,6 +121,13 @@ static outcome global_norm(weft_graph *g, weft_dtype d)
 {
     weft_value x[2] = {input(g, d, "x", WEFT_SHAPE(MANY)), input(g, d, "y", WEFT_SHAPE(9))};
     return plain(weft_global_norm(g, x, 2));
+}
+static outcome add_n(weft_graph *g, weft_dtype d)
+{
+    static weft_value terms[TERMS];
+    weft_value x = input(g, d, "x", WEFT_SHAPE(300));
+    for (int i = 0; i < TERMS; i++) terms[i] = x;
+    return plain(weft_add_n(g, terms, TERMS));
 }
 static outcome mse(weft_graph *g, weft_dtype d)
 {
@@ -349,6 +358,7 @@ static outcome sdpa_dv(weft_graph *g, weft_dtype d)
     X(cumsum, SUM)                                                                                 \
     X(cumsum_first, SUM)                                                                           \
     X(global_norm, SUM)                                                                            \
+    X(add_n, ADD_BOUND)                                                                            \
     X(mse, SUM)                                                                                    \
     X(softmax_last, SUM)                                                                           \
     X(softmax_first, SUM)                                                                          \
