@@ -15,8 +15,32 @@ typedef struct one_hot_attr {
 } one_hot_attr;
 
 #define GRAD_COLUMNS 64
-#define GRAD_AHEAD   8
 #define GRAD_ZEROS   65536
+
+/* Terms of one element that are added one after the other: more are added in blocks of so many, so
+ * that the error of n terms grows with SUM_BLOCK + n / SUM_BLOCK. */
+#define SUM_BLOCK 32
+
+/* Lines of `outer` x `inner` around the axis of a dense tensor. */
+static inline void around(const weft_tensor *t, int axis, int64_t *outer, int64_t *inner)
+{
+    *outer = *inner = 1;
+    for (int d = 0; d < axis; d++) *outer *= t->shape.dim[d];
+    for (int d = axis + 1; d < t->shape.rank; d++) *inner *= t->shape.dim[d];
+}
+
+/* Bytes of the lists of a part of scatter_add; 0 where few terms can meet, or the places are more
+ * than i32 counts: then they are added one after the other. */
+static inline size_t scatter_room(const weft_call *call)
+{
+    const int axis = ((const gather_attr *)call->attr)->axis;
+    const weft_tensor *y = &call->out[0], *updates = &call->in[2];
+    int64_t outer, inner;
+    around(y, axis, &outer, &inner);
+    const int64_t count = updates->shape.dim[axis], cells = y->shape.dim[axis] * inner;
+    if (count <= SUM_BLOCK || cells > INT32_MAX || (inner && count > INT32_MAX / inner)) return 0;
+    return (size_t)(cells + count * inner) * sizeof(int32_t);
+}
 
 #ifdef WEFT_KERNEL_ISA
 
@@ -38,34 +62,59 @@ KERNEL(embedding)
 }
 
 #if KERNEL_IS_FLOAT
-/* Columns [begin, begin + width) of the gradient of the table. */
+/* Lists of the places of each index in [0, size): head[index] is the first, next[place] the one
+ * after that, -1 ends a list. They keep the order of places. Reports indices outside, but for
+ * `skipped`. */
+static void make_lists(const weft_call *call, const int32_t *index, int64_t n, int64_t size,
+                       int64_t skipped, int32_t *head, int32_t *next)
+{
+    for (int64_t r = 0; r < size; r++) head[r] = -1;
+    for (int64_t i = n - 1; i >= 0; i--) {
+        if (index[i] == skipped) continue;
+        if (index[i] < 0 || index[i] >= size) {
+            weft_call_fail(call, index[i], size);
+            continue;
+        }
+        next[i] = head[index[i]];
+        head[index[i]] = (int32_t)i;
+    }
+}
+
+/* Columns [begin, begin + width) of the gradient of the table, which is zero. */
 static inline __attribute__((always_inline)) void grad_columns(const weft_call *call, int64_t begin,
                                                                int64_t width)
 {
-    const embedding_attr *attr = call->attr;
-    const int32_t *index = call->in[0].data;
-    const int64_t features = call->out[0].shape.dim[1], n = numel_of(&call->in[0].shape);
+    const int64_t rows = call->out[0].shape.dim[0], features = call->out[0].shape.dim[1];
+    const int32_t *head = call->scratch, *next = head + rows;
     const T *dy = (const T *)call->in[1].data + begin;
-    T *out = (T *)call->out[0].data + begin;
-    for (int64_t i = 0; i < n; i++) {
-        if (index[i] == attr->padding_index) continue;
-        if (index[i] < 0 || index[i] >= attr->rows) {
-            if (begin == 0) weft_call_fail(call, index[i], attr->rows);
-            continue;
+    T *out = (T *)call->out[0].data + begin, block[GRAD_COLUMNS];
+    for (int64_t r = 0; r < rows; r++) {
+        T *to = out + r * features;
+        int32_t i = head[r];
+        for (int left = SUM_BLOCK; i >= 0 && left; i = next[i], left--) {
+            const T *from = dy + i * features;
+            _Pragma("omp simd") for (int64_t c = 0; c < width; c++) to[c] += from[c];
         }
-        /* The rows lie anywhere; those to come are fetched ahead. */
-        const int32_t ahead = i + GRAD_AHEAD < n ? index[i + GRAD_AHEAD] : 0;
-        if (ahead >= 0 && ahead < attr->rows)
-            for (int64_t c = 0; c < width; c += LINE)
-                __builtin_prefetch(out + ahead * features + c, 1);
-        T *to = out + index[i] * features;
-        const T *from = dy + i * features;
-        _Pragma("omp simd") for (int64_t c = 0; c < width; c++) to[c] += from[c];
+        while (i >= 0) {
+            memset(block, 0, sizeof block);
+            for (int left = SUM_BLOCK; i >= 0 && left; i = next[i], left--) {
+                const T *from = dy + i * features;
+                _Pragma("omp simd") for (int64_t c = 0; c < width; c++) block[c] += from[c];
+            }
+            _Pragma("omp simd") for (int64_t c = 0; c < width; c++) to[c] += block[c];
+        }
     }
 }
 
 KERNEL(embedding_grad)
 {
+    if (call->stage == 0 && part == call->parts - 1) {
+        const embedding_attr *attr = call->attr;
+        int32_t *head = call->scratch;
+        make_lists(call, call->in[0].data, numel_of(&call->in[0].shape), attr->rows,
+                   attr->padding_index, head, head + attr->rows);
+        return;
+    }
     if (call->stage == 0) { /* zeros, in whole stretches */
         const int64_t from = part * GRAD_ZEROS, left = numel_of(&call->out[0].shape) - from;
         memset((T *)call->out[0].data + from, 0,
@@ -79,14 +128,6 @@ KERNEL(embedding_grad)
         grad_columns(call, begin, width);
 }
 #endif
-
-/* Lines of `outer` x `inner` around the axis of a dense tensor. */
-static inline void around(const weft_tensor *t, int axis, int64_t *outer, int64_t *inner)
-{
-    *outer = *inner = 1;
-    for (int d = 0; d < axis; d++) *outer *= t->shape.dim[d];
-    for (int d = axis + 1; d < t->shape.rank; d++) *inner *= t->shape.dim[d];
-}
 
 /* Asked of many at once, so that what reads there need not ask. */
 static inline bool indices_inside(const int32_t *index, int64_t n, int64_t size)
@@ -132,6 +173,33 @@ KERNEL(gather)
 }
 
 #if KERNEL_IS_FLOAT
+/* Adds from[count, inner] to out[size, inner], each place to the cell that its index names: the
+ * places of a cell as a list, in order, and in blocks. */
+static void scatter_lists(const weft_call *call, const int32_t *index, const T *from, T *out,
+                          int64_t size, int64_t count, int64_t inner)
+{
+    int32_t *head = weft_call_workspace(call), *next = head + size * inner;
+    for (int64_t cell = 0; cell < size * inner; cell++) head[cell] = -1;
+    for (int64_t k = count - 1; k >= 0; k--)
+        for (int64_t i = 0; i < inner; i++) {
+            const int64_t at = k * inner + i, to = index[at];
+            if (to < 0 || to >= size) {
+                weft_call_fail(call, to, size);
+                continue;
+            }
+            next[at] = head[to * inner + i];
+            head[to * inner + i] = (int32_t)at;
+        }
+    for (int64_t cell = 0; cell < size * inner; cell++)
+        for (int32_t at = head[cell]; at >= 0;) {
+            T block = from[at];
+            at = next[at];
+            for (int left = SUM_BLOCK - 1; at >= 0 && left; at = next[at], left--)
+                block += from[at];
+            out[cell] += block;
+        }
+}
+
 KERNEL(scatter_add)
 {
     const int axis = ((const gather_attr *)call->attr)->axis;
@@ -145,13 +213,18 @@ KERNEL(scatter_add)
     if (x != out)
         memcpy(out + part * size * inner, x + part * size * inner,
                (size_t)(size * inner) * sizeof *out);
-    for (int64_t k = 0; k < count; k++)
-        for (int64_t i = 0; i < inner; i++) {
-            int64_t at = (part * count + k) * inner + i, to = index[at];
+    index += part * count * inner;
+    from += part * count * inner;
+    out += part * size * inner;
+    if (scatter_room(call))
+        scatter_lists(call, index, from, out, size, count, inner);
+    else
+        for (int64_t at = 0; at < count * inner; at++) {
+            const int64_t to = index[at];
             if (to < 0 || to >= size)
                 weft_call_fail(call, to, size);
             else
-                out[(part * size + to) * inner + i] += from[at];
+                out[to * inner + at % inner] += from[at];
         }
 }
 #endif
@@ -208,6 +281,9 @@ static bool infer_embedding_grad(weft_infer *infer)
         return weft_infer_fail(infer, WEFT_BAD_SHAPE, "indices %s do not fit dy %s",
                                weft_shape_text(indices, a, sizeof a),
                                weft_shape_text(dy, b, sizeof b));
+    if (weft_shape_numel(indices) > INT32_MAX)
+        return weft_infer_fail(infer, WEFT_TOO_LARGE, "takes up to 2147483647 indices, got %s",
+                               weft_shape_text(indices, a, sizeof a));
     infer->out[0] =
         (weft_type){infer->in[1].dtype,
                     WEFT_SHAPE(((const embedding_attr *)infer->attr)->rows, dy.dim[dy.rank - 1])};
@@ -222,8 +298,13 @@ static int64_t parts_embedding(const weft_call *call)
 
 static int64_t parts_embedding_grad(const weft_call *call)
 {
-    if (call->stage == 0) return ceil_div(numel_of(&call->out[0].shape), GRAD_ZEROS);
+    if (call->stage == 0) return ceil_div(numel_of(&call->out[0].shape), GRAD_ZEROS) + 1;
     return ceil_div(call->out[0].shape.dim[1], GRAD_COLUMNS);
+}
+
+static size_t scratch_embedding_grad(const weft_call *call)
+{
+    return (size_t)(call->out[0].shape.dim[0] + numel_of(&call->in[0].shape)) * sizeof(int32_t);
 }
 
 static void cost_embedding(const weft_call *call, weft_cost *cost)
@@ -326,6 +407,7 @@ const weft_op weft_op_embedding_grad = {
     .takes = WEFT_TAKES_DENSE,
     .stages = 2,
     .parts = parts_embedding_grad,
+    .scratch = scratch_embedding_grad,
     .cost = cost_embedding_grad,
     .can_fail = true,
     .vjp = vjp_embedding_grad,
@@ -448,6 +530,7 @@ const weft_op weft_op_scatter_add = {
     .takes = WEFT_TAKES_DENSE,
     .inplace = 1,
     .parts = parts_scatter_add,
+    .workspace = scatter_room,
     .can_fail = true,
     .vjp = vjp_scatter_add,
     .samples = samples_scatter_add,

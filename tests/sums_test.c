@@ -18,6 +18,7 @@
 #define ATTENTION     (256 + 64 + 16000 / 64)
 #define TERMS         4000 /* of add_n */
 #define ADD_BOUND     (32 + TERMS / 32)
+#define INDEX_BOUND   (32 + MANY / 32) /* of terms at one index */
 
 /* A result, and the sum of the magnitudes of its terms (WEFT_NO_VALUE: the result's own). */
 typedef struct outcome {
@@ -128,6 +129,22 @@ static outcome add_n(weft_graph *g, weft_dtype d)
     weft_value x = input(g, d, "x", WEFT_SHAPE(300));
     for (int i = 0; i < TERMS; i++) terms[i] = x;
     return plain(weft_add_n(g, terms, TERMS));
+}
+static outcome embedding_grad(weft_graph *g, weft_dtype d)
+{
+    weft_value indices = weft_fill(g, WEFT_I32, WEFT_SHAPE(MANY), 1), dtable;
+    weft_value table = input(g, d, "table", WEFT_SHAPE(3, 70));
+    weft_value dy = input(g, d, "dy", WEFT_SHAPE(MANY, 70));
+    weft_value y = weft_embedding(g, table, indices, -1);
+    weft_grad_of(g, &y, &dy, 1, &table, 1, &dtable);
+    return plain(dtable);
+}
+static outcome scatter_add(weft_graph *g, weft_dtype d)
+{
+    weft_value indices = weft_fill(g, WEFT_I32, WEFT_SHAPE(2, MANY, 3), 1);
+    weft_value x = input(g, d, "x", WEFT_SHAPE(2, 4, 3));
+    weft_value updates = input(g, d, "updates", WEFT_SHAPE(2, MANY, 3));
+    return plain(weft_scatter_add(g, x, indices, updates, 1));
 }
 static outcome mse(weft_graph *g, weft_dtype d)
 {
@@ -359,6 +376,8 @@ static outcome sdpa_dv(weft_graph *g, weft_dtype d)
     X(cumsum_first, SUM)                                                                           \
     X(global_norm, SUM)                                                                            \
     X(add_n, ADD_BOUND)                                                                            \
+    X(embedding_grad, INDEX_BOUND)                                                                 \
+    X(scatter_add, INDEX_BOUND)                                                                    \
     X(mse, SUM)                                                                                    \
     X(softmax_last, SUM)                                                                           \
     X(softmax_first, SUM)                                                                          \

@@ -22,8 +22,8 @@
  * u on processors without vector instructions). Matrix products and einsum sum over k in pieces,
  * and are off by at most (768 + k / 768) u times the sum of |a| |b|; a library's products
  * (WEFT_GEMM) have bounds of their own. Attention sums over n keys or queries within (320 + n / 64)
- * u, add_n over n within (32 + n / 32) u. In f64, n terms are summed within n 2^-53. Embedding's
- * gradient and scatter_add add the terms of one row one after the other: n u in f32.
+ * u; add_n of n inputs, embedding's gradient and scatter_add of n terms at one index within
+ * (32 + n / 32) u. In f64, n terms are summed within n 2^-53.
  */
 #ifndef WEFT_OPS_H
 #define WEFT_OPS_H
