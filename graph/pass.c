@@ -2,7 +2,6 @@
  * function that may put something else in a node's place; what it leaves alone is copied. Nodes
  * that no target needs are never copied, so every pass removes dead code. O(nodes) each. */
 #include "internal.h"
-#include "team.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -106,28 +105,12 @@ static bool visit_cse(rewrite *r, const node_record *node, weft_value *out)
 
 /* ---- fold: what depends on constants only is computed now ---- */
 
-typedef struct folding {
-    rewrite *r;
-    const node_record *node;
-    weft_value *out;
-    bool folded;
-} folding;
-
-static void fold(void *data)
-{
-    folding *f = data;
-    weft_type types[WEFT_MAX_OUTPUTS];
-    for (size_t i = 0; i < f->node->op->n_out; i++)
-        types[i] = f->r->src->values[f->node->first_out + i].type;
-    f->folded = fold_node(f->r->dst, f->node, types, f->r->in, f->out);
-}
-
-/* Kernels run here too: a library for matrix products must not start threads. */
 static bool visit_fold(rewrite *r, const node_record *node, weft_value *out)
 {
-    folding f = {r, node, out, false};
-    team_alone(fold, &f);
-    return f.folded;
+    weft_type types[WEFT_MAX_OUTPUTS];
+    for (size_t i = 0; i < node->op->n_out; i++)
+        types[i] = r->src->values[node->first_out + i].type;
+    return fold_node(r->dst, node, types, r->in, out);
 }
 
 /* ---- layout: a dense copy goes in front of an op that cannot take a view ---- */

@@ -12,6 +12,7 @@
 #include <weft/op.h>
 
 #include <dlfcn.h>
+#include <omp.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -225,8 +226,22 @@ static void plain_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t 
         }
 }
 
-void gemm_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const float *a,
-              int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc)
+/* A library asks whether it is called from a parallel region, and starts threads if it is not, as
+ * where a constant product is folded: CALL then gets a region of its own, whose setting ends with
+ * it. */
+#define ON_ONE_THREAD(CALL)                                                                        \
+    if (omp_get_level() > 0) {                                                                     \
+        CALL;                                                                                      \
+    } else {                                                                                       \
+        _Pragma("omp parallel num_threads(1)")                                                     \
+        {                                                                                          \
+            omp_set_num_threads(1);                                                                \
+            CALL;                                                                                  \
+        }                                                                                          \
+    }
+
+static void library_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const float *a,
+                        int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc)
 {
     if (chosen == WEFT_GEMM_OPENBLAS)
         cblas_sgemm(ROW_MAJOR, trans_a ? TRANS : NO_TRANS, trans_b ? TRANS : NO_TRANS, (int)m,
@@ -236,9 +251,16 @@ void gemm_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const
         plain_f32(trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc);
 }
 
+void gemm_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const float *a,
+              int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc)
+{
+    ON_ONE_THREAD(library_f32(trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc))
+}
+
 void gemm_f64(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const double *a,
               int64_t lda, const double *b, int64_t ldb, double *c, int64_t ldc)
 {
-    cblas_dgemm(ROW_MAJOR, trans_a ? TRANS : NO_TRANS, trans_b ? TRANS : NO_TRANS, (int)m, (int)n,
-                (int)k, 1.0, a, (int)lda, b, (int)ldb, 0.0, c, (int)ldc);
+    ON_ONE_THREAD(cblas_dgemm(ROW_MAJOR, trans_a ? TRANS : NO_TRANS, trans_b ? TRANS : NO_TRANS,
+                              (int)m, (int)n, (int)k, 1.0, a, (int)lda, b, (int)ldb, 0.0, c,
+                              (int)ldc))
 }

@@ -23,8 +23,6 @@ one_allocation()
         echo survived
     elif [ $status -eq 1 ] && [ "$(wc -l <"err.$n")" -eq 1 ] && grep -qi "^weft: .*memory" "err.$n"; then
         echo told
-    elif grep -q "^libgomp: Out of memory" "err.$n"; then
-        echo told # OpenMP ends the process itself, as <weft/graph.h> says
     else
         echo "allocation $n: status $status: $(head -c 200 "err.$n" | tr '\n' ' ')"
     fi
