@@ -29,6 +29,7 @@ static inline void around(const weft_tensor *t, int axis, int64_t *outer, int64_
     for (int d = axis + 1; d < t->shape.rank; d++) *inner *= t->shape.dim[d];
 }
 
+#if !defined WEFT_KERNEL_ISA || KERNEL_IS_FLOAT
 /* Bytes of the lists of a part of scatter_add; 0 where few terms can meet, or the places are more
  * than i32 counts: then they are added one after the other. */
 static inline size_t scatter_room(const weft_call *call)
@@ -41,6 +42,7 @@ static inline size_t scatter_room(const weft_call *call)
     if (count <= SUM_BLOCK || cells > INT32_MAX || (inner && count > INT32_MAX / inner)) return 0;
     return (size_t)(cells + count * inner) * sizeof(int32_t);
 }
+#endif
 
 #ifdef WEFT_KERNEL_ISA
 
