@@ -1,6 +1,7 @@
 // The program's texts and vocabularies: what SentencePiece throws becomes a status, and decoded
 // text is one line. Usage: texts_test TEXT_FILE
 #include "spm.h"
+#include "streams.h"
 extern "C" {
 #include "texts.h"
 }
@@ -9,9 +10,11 @@ extern "C" {
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <string>
 
 #include <sys/wait.h>
 #include <unistd.h>
+#include <zlib.h>
 
 // Every `new` of the process is counted, those of the library included; one can be made to fail.
 static long calls, fail_at;
@@ -148,11 +151,59 @@ static void test_one_line()
     }
 }
 
+// All that a path gives, or the error's message.
+static std::string read_all(const char *path)
+{
+    char *line = nullptr;
+    std::size_t capacity = 0, length;
+    weft_error error = {};
+    std::string all;
+    std::FILE *file = stream_open(path, &error);
+    if (!file) return error.message;
+    while (texts_read_line(file, &line, &capacity, &length)) all += std::string(line, length) + "|";
+    if (!stream_at_end(file, path, &error)) all = error.message;
+    std::free(line);
+    stream_close(file);
+    return all;
+}
+
+static void test_streams()
+{
+    char path[] = "/tmp/weft-gzip-XXXXXX";
+    weft_error error = {};
+    close(mkstemp(path));
+    gzFile out = gzopen(path, "wb");
+    std::string lines, wanted;
+    for (int i = 0; i < 20000; i++) {
+        lines += "line " + std::to_string(i * 7919) + "\n";
+        wanted += "line " + std::to_string(i * 7919) + "|";
+    }
+    gzwrite(out, lines.data(), (unsigned)lines.size());
+    gzclose(out);
+    check(read_all(path) == wanted, "gzip is read through");
+    check(stream_keep(path, &error) == WEFT_OK && read_all(path) == wanted, "a regular file");
+    check(truncate(path, 20000) == 0 && read_all(path) == "is damaged gzip, or ends too early",
+          "gzip without its end");
+    check(read_all("/nowhere/x") == "cannot be opened: No such file or directory", "no file");
+    unlink(path);
+
+    int ends[2];
+    check(pipe(ends) == 0 && write(ends[1], "a\r\nb", 4) == 4, "a pipe");
+    close(ends[1]);
+    std::string name = "/dev/fd/" + std::to_string(ends[0]);
+    check(stream_keep(name.c_str(), &error) == WEFT_OK, "a pipe is kept");
+    close(ends[0]);
+    check(read_all(name.c_str()) == "a|b|" && read_all(name.c_str()) == "a|b|",
+          "and read any number of times");
+    check(stream_keep("/nowhere/y", &error) == WEFT_IO, "nothing to keep");
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 2) return 2;
     test_exceptions(argv[1]);
     test_one_line();
+    test_streams();
     if (!failures) std::printf("texts: all as expected\n");
     return failures > 0;
 }

@@ -1,10 +1,10 @@
 /* weft plot: the training and validation curves of runs, from their metrics. */
 #include "plot.h"
+#include "streams.h"
 #include "tool.h"
 
 #include "base/json.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -76,10 +76,10 @@ static int read_run(const char *run, curve *training, curve *validation)
     snprintf(path, sizeof path, "%s/metrics.jsonl", run);
     snprintf(training->name, sizeof training->name, "%s: training, smoothed", run);
     snprintf(validation->name, sizeof validation->name, "%s: validation", run);
-    FILE *file = fopen(path, "r");
-    if (!file) return tool_fail_text(path, "cannot be opened: %s", strerror(errno));
-    bool good = true, is_json = true;
     weft_error error = {0};
+    FILE *file = stream_open(path, &error);
+    if (!file) return tool_fail(&error);
+    bool good = true, is_json = true;
     while (good && is_json && (n = getline(&line, &size, file)) > 0) {
         json_failure why;
         number++;
@@ -89,9 +89,9 @@ static int read_run(const char *run, curve *training, curve *validation)
         good = json ? take_line(json, training, validation) : !why.no_memory;
         cJSON_Delete(json);
     }
-    bool ended = !good || tool_at_end(file, path, &error);
+    bool ended = !good || stream_at_end(file, path, &error);
     free(line);
-    fclose(file);
+    stream_close(file);
     if (!is_json) return tool_fail_text(path, "line %zu is not JSON", number);
     if (!good) return tool_fail_text(path, "out of memory");
     if (!ended) return tool_fail(&error);

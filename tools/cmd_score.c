@@ -1,9 +1,9 @@
 /* weft score: BLEU and chrF of translations against references. */
 #include "score.h"
+#include "streams.h"
 #include "texts.h"
 #include "tool.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,10 +61,8 @@ typedef struct scorer {
 static int open_files(scorer *s)
 {
     for (size_t i = 0; i < s->a->n; i++) {
-        bool standard = !strcmp(s->a->file[i], "-");
-        s->file[i] = standard ? stdin : fopen(s->a->file[i], "r");
-        if (!s->file[i])
-            return tool_fail_text(s->a->file[i], "cannot be read: %s", strerror(errno));
+        s->file[i] = stream_open(s->a->file[i], &s->error);
+        if (!s->file[i]) return tool_fail(&s->error);
     }
     return EXIT_GOOD;
 }
@@ -77,7 +75,7 @@ static bool read_lines(scorer *s)
         size_t length;
         if (!texts_read_line(s->file[i], &s->line[i], &s->capacity[i], &length)) {
             all = false;
-            tool_at_end(s->file[i], s->a->file[i], &s->error);
+            stream_at_end(s->file[i], s->a->file[i], &s->error);
             continue;
         }
         for (size_t k = 0; k < length; k++)
@@ -110,7 +108,7 @@ static int score_all(scorer *s)
     }
     for (size_t i = 0; i < s->a->n && s->error.status == WEFT_OK; i++) {
         while (getline(&s->line[i], &s->capacity[i], s->file[i]) >= 0) s->lines[i]++;
-        tool_at_end(s->file[i], s->a->file[i], &s->error);
+        stream_at_end(s->file[i], s->a->file[i], &s->error);
     }
     if (s->error.status != WEFT_OK) return tool_fail(&s->error);
     for (size_t i = 1; i < s->a->n; i++)
@@ -182,7 +180,7 @@ int cmd_score(int argc, char **argv)
     if (status == EXIT_GOOD) status = print(&s);
     for (size_t i = 0; i < a.n; i++) {
         free(s.line[i]);
-        if (s.file[i] && s.file[i] != stdin) fclose(s.file[i]);
+        stream_close(s.file[i]);
     }
     return status;
 }

@@ -1,5 +1,6 @@
 /* See decoding.h. */
 #include "decoding.h"
+#include "streams.h"
 #include "texts.h"
 
 #include <errno.h>
@@ -120,7 +121,7 @@ static bool read_lines(decoding *d, text_lines *lines, size_t most)
         capacity = 0;
     }
     free(text);
-    return lines->n == most || tool_at_end(stdin, "input", &d->error);
+    return lines->n == most || stream_at_end(stdin, "input", &d->error);
 }
 
 static void clear_lines(text_lines *lines)

@@ -90,14 +90,6 @@ char *tool_read_file(const char *path, size_t *bytes, weft_error *error)
     return NULL;
 }
 
-bool tool_at_end(FILE *file, const char *path, weft_error *error)
-{
-    if (feof(file) && !ferror(file)) return true;
-    weft_error_set(error, errno == ENOMEM ? WEFT_NO_MEMORY : WEFT_IO, path, "cannot be read: %s",
-                   strerror(errno));
-    return false;
-}
-
 bool tool_replace_file(const char *path, const char *data, size_t bytes, weft_error *error)
 {
     if (file_replace(path, data, bytes)) return true;

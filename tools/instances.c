@@ -1,4 +1,5 @@
 /* weft plan --instances: packs lists of buffers from CSV files, a row for each. */
+#include "streams.h"
 #include "tool.h"
 
 #include <dirent.h>
@@ -110,7 +111,7 @@ static bool read_lines(const char *path, FILE *file, instance *in)
     ssize_t length = getline(&line, &room, file);
     if (length < 0) {
         good = false;
-        if (tool_at_end(file, path, &error)) tool_fail_text(path, "empty");
+        if (stream_at_end(file, path, &error)) tool_fail_text(path, "empty");
     }
     good = good && is_text(path, 1, line, length) && read_header(path, line, columns, &n_cells);
     for (size_t number = 2; good && (length = getline(&line, &room, file)) >= 0; number++) {
@@ -120,7 +121,7 @@ static bool read_lines(const char *path, FILE *file, instance *in)
         good = read_row(path, number, line, columns, n_cells, &item);
         if (good && !add_item(in, item)) good = (tool_fail_text(path, "out of memory"), false);
     }
-    if (good) good = tool_at_end(file, path, &error);
+    if (good) good = stream_at_end(file, path, &error);
     if (error.status != WEFT_OK) tool_fail(&error);
     free(line);
     return good;

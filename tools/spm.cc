@@ -1,5 +1,6 @@
 // The C interface to SentencePiece. No exception and no log line leaves this file.
 #include "spm.h"
+#include "streams.h"
 #include "texts.h"
 
 #include "base/file.h"
@@ -11,7 +12,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <new>
 #include <stdexcept>
@@ -74,11 +74,18 @@ weft_status take(weft_error *error, const char *where, const sentencepiece::util
 class Lines : public sentencepiece::SentenceIterator
 {
   public:
-    Lines(const char *const *files, size_t n, spm_counts *counts)
-        : files(files, files + n), counts(counts)
+    Lines(const char *const *files, size_t n, spm_counts *counts, weft_error *error)
+        : files(files, files + n), counts(counts), error(error)
     {
         Next();
     }
+    ~Lines() override
+    {
+        stream_close(file);
+        std::free(buffer);
+    }
+    Lines(const Lines &) = delete;
+    Lines &operator=(const Lines &) = delete;
     bool done() const override { return ended; }
     const std::string &value() const override { return piece; }
     sentencepiece::util::Status status() const override { return {}; }
@@ -91,8 +98,6 @@ class Lines : public sentencepiece::SentenceIterator
         piece = line.substr(at, n);
         at += n;
     }
-    // The file that could not be read, if one could not.
-    std::string unreadable;
 
   private:
     // The next line into `line`, empty if it is left out; false at the end of the last file.
@@ -100,17 +105,17 @@ class Lines : public sentencepiece::SentenceIterator
     {
         at = 0;
         line.clear();
-        while (!std::getline(file, line)) {
-            if (file.bad() || (file.is_open() && !file.eof())) unreadable = files[next - 1];
-            file.close();
-            file.clear();
-            if (next == files.size() || !unreadable.empty()) return !(ended = true);
-            file.open(files[next]);
+        while (!file || !texts_read_line(file, &buffer, &capacity, &length)) {
+            if (file && !stream_at_end(file, files[next - 1].c_str(), error))
+                return !(ended = true);
+            stream_close(file);
+            file = nullptr;
+            if (next == files.size()) return !(ended = true);
+            file = stream_open(files[next++].c_str(), error);
+            if (!file) return !(ended = true);
             first = true;
-            if (!file.is_open()) unreadable = files[next];
-            next++;
         }
-        if (!line.empty() && line.back() == '\r') line.pop_back();
+        line.assign(buffer, length);
         if (first && line.compare(0, 3, "\xEF\xBB\xBF") == 0) line.erase(0, 3);
         first = false;
         counts->lines++;
@@ -133,7 +138,10 @@ class Lines : public sentencepiece::SentenceIterator
 
     std::vector<std::string> files;
     spm_counts *counts;
-    std::ifstream file;
+    weft_error *error; // of a file that cannot be read
+    FILE *file = nullptr;
+    char *buffer = nullptr;
+    size_t capacity = 0, length = 0;
     std::string line, piece;
     size_t next = 0, at = 0;
     bool first = true, ended = false;
@@ -150,7 +158,8 @@ weft_status spm_train(const char *const *files, size_t n, const spm_options *opt
         const int errors_only = 2;
         sentencepiece::logging::SetMinLogLevel(errors_only);
         std::string made;
-        Lines lines(files, n, counts);
+        weft_error unreadable = {};
+        Lines lines(files, n, counts, &unreadable);
         std::unordered_map<std::string, std::string> arguments = {
             {"vocab_size", std::to_string(options->size)},
             {"model_type", options->type},
@@ -170,8 +179,9 @@ weft_status spm_train(const char *const *files, size_t n, const spm_options *opt
                               {"allow_whitespace_only_pieces", "true"},
                               {"byte_fallback", "true"}});
         const auto status = sentencepiece::SentencePieceTrainer::Train(arguments, &lines, &made);
-        if (!lines.unreadable.empty())
-            return weft_error_set(error, WEFT_IO, lines.unreadable.c_str(), "cannot be read");
+        if (unreadable.status != WEFT_OK)
+            return weft_error_set(error, unreadable.status, unreadable.where, "%s",
+                                  unreadable.message);
         if (!status.ok()) return take(error, "vocabulary", status, WEFT_BAD_FILE);
         *bytes = made.size();
         *model = static_cast<char *>(std::malloc(made.size() + 1));

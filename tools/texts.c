@@ -1,9 +1,9 @@
 /* See texts.h. */
 #include "texts.h"
 
+#include "streams.h"
 #include "tool.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -124,9 +124,8 @@ static weft_status encode(reader *r, weft_error *error)
 
 static weft_status open_file(reader *r, weft_error *error)
 {
-    r->file = r->path ? fopen(r->path, "r") : NULL;
-    if (r->file || !r->path) return WEFT_OK;
-    return weft_error_set(error, WEFT_IO, r->path, "cannot be opened: %s", strerror(errno));
+    r->file = r->path ? stream_open(r->path, error) : NULL;
+    return r->file || !r->path ? WEFT_OK : error->status;
 }
 
 static weft_status check_end(const reader *a, const reader *b, bool more_a, bool more_b,
@@ -135,7 +134,7 @@ static weft_status check_end(const reader *a, const reader *b, bool more_a, bool
     const reader *const both[2] = {a, b};
     for (int i = 0; i < 2; i++)
         if (both[i]->file && !(i ? more_b : more_a) &&
-            !tool_at_end(both[i]->file, both[i]->path, error))
+            !stream_at_end(both[i]->file, both[i]->path, error))
             return error->status;
     if (a->file && more_a != more_b)
         return weft_error_set(error, WEFT_BAD_FILE, more_a ? b->path : a->path,
@@ -186,7 +185,7 @@ weft_status texts_read(weft_corpus *corpus, const char *source_path, const spm *
     if (status == WEFT_OK)
         status = read_all(corpus, &both[0], &both[1], unit, most_tokens, counts, error);
     for (int i = 0; i < 2; i++) {
-        if (both[i].file) fclose(both[i].file);
+        stream_close(both[i].file);
         free(both[i].line);
         free(both[i].document);
         free(both[i].ids);

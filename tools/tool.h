@@ -59,9 +59,6 @@ bool tool_write_json_line(cJSON *json, FILE *file, const char *where, weft_error
 
 /* The bytes of a file, with a zero behind them; the caller frees them. NULL after an error. */
 char *tool_read_file(const char *path, size_t *bytes, weft_error *error);
-/* Whether a file has been read to its end, asked right after getline found no more: false, with the
- * error set, if reading failed or memory was out. */
-bool tool_at_end(FILE *file, const char *path, weft_error *error);
 /* Writes a file whole or leaves it as it was; a pipe or device gets the bytes (base/file.h). */
 bool tool_replace_file(const char *path, const char *data, size_t bytes, weft_error *error);
 
