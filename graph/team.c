@@ -4,7 +4,7 @@
  * away the threads that OpenMP keeps for it. A kernel overruns a stack that is too small. So a
  * region is opened only after weft_team has made sure that none of this happens:
  *
- * - Threads that OpenMP lacks are made as a trial, all at once and with the same stack, and ended.
+ * - Threads that OpenMP lacks are made as a trial, all at once and with as much stack, and ended.
  *   If the system refuses one, the region gets fewer. The results do not depend on it.
  * - The first of OpenMP's threads measures its stack before any kernel runs on one.
  * - libgomp keeps a pool of threads for each thread that opens regions; a fork copies the calling
@@ -18,6 +18,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
 #if defined(__has_include)
 #if __has_include(<sys/single_threaded.h>)
@@ -81,34 +82,77 @@ static size_t stack_asked_for(void)
     while (*end == ' ') end++;
     for (int i = 0; units[i]; i++)
         if ((*end & ~0x20) == units[i]) unit = i;
-    return bytes > SIZE_MAX >> 10 * unit ? 0 : (size_t)bytes << 10 * unit;
+    return bytes > SIZE_MAX >> (10 * unit + 1) ? 0 : (size_t)bytes << 10 * unit;
 }
 
-/* It allocates nothing: malloc would reserve address space for the thread. */
-static void *wait_for_all(void *lock)
+/* Threads of clang's OpenMP allocate memory when they begin, for which malloc reserves up to 128
+ * MiB of address space for each, until there is enough for all processors. Those of GNU's allocate
+ * nothing. */
+#ifdef __clang__
+#define RESERVED ((size_t)128 << 20)
+#else
+#define RESERVED ((size_t)0)
+#endif
+
+/* The system keeps stacks that are free, and reuses one for a thread that needs no larger one.
+ * clang's OpenMP asks for a little more than was set. */
+#define MORE_STACK 65536
+
+typedef struct trial {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    int begun;
+    bool over;
+} trial;
+
+static void *wait_for_end(void *arg)
 {
-    pthread_mutex_lock(lock);
-    pthread_mutex_unlock(lock);
+    trial *t = arg;
+    void *volatile memory = RESERVED ? malloc(1) : NULL;
+    free(memory);
+    pthread_mutex_lock(&t->lock);
+    t->begun++;
+    pthread_cond_broadcast(&t->changed);
+    while (!t->over) pthread_cond_wait(&t->changed, &t->lock);
+    pthread_mutex_unlock(&t->lock);
     return NULL;
 }
 
-/* How many of so many threads can be made now. */
+/* Whether malloc could reserve more: if so, it could for every thread so far, and what it reserved
+ * stays, for OpenMP's threads to use. */
+static bool can_reserve(void)
+{
+    if (!RESERVED) return true;
+    void *space =
+        mmap(NULL, RESERVED, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (space == MAP_FAILED) return false;
+    munmap(space, RESERVED);
+    return true;
+}
+
+/* How many of so many threads can be made now; 0 if that cannot be known. */
 static int try_threads(int threads)
 {
     pthread_t thread[WEFT_MAX_THREADS];
-    pthread_mutex_t all_made = PTHREAD_MUTEX_INITIALIZER;
+    trial t = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, false};
     pthread_attr_t attr;
     size_t stack = stack_asked_for();
     int made = 0;
     if (pthread_attr_init(&attr) != 0) return 0;
-    if (stack) pthread_attr_setstacksize(&attr, stack);
-    pthread_mutex_lock(&all_made);
-    while (made < threads && pthread_create(&thread[made], &attr, wait_for_all, &all_made) == 0)
+    if (!stack) pthread_attr_getstacksize(&attr, &stack);
+    pthread_attr_setstacksize(&attr, stack + MORE_STACK);
+    pthread_mutex_lock(&t.lock);
+    while (made < threads && pthread_create(&thread[made], &attr, wait_for_end, &t) == 0) {
         made++;
-    pthread_mutex_unlock(&all_made);
+        while (RESERVED && t.begun < made) pthread_cond_wait(&t.changed, &t.lock);
+    }
+    bool known = can_reserve();
+    t.over = true;
+    pthread_cond_broadcast(&t.changed);
+    pthread_mutex_unlock(&t.lock);
     for (int i = 0; i < made; i++) pthread_join(thread[i], NULL);
     pthread_attr_destroy(&attr);
-    return made;
+    return known ? made : 0;
 }
 
 /* ---- Teams ---- */
