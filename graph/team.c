@@ -96,7 +96,7 @@ static size_t stack_asked_for(void)
 
 /* The system keeps stacks that are free, and reuses one for a thread that needs no larger one.
  * clang's OpenMP asks for a little more than was set. */
-#define MORE_STACK 65536
+#define MORE_STACK 16384
 
 typedef struct trial {
     pthread_mutex_t lock;
