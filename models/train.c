@@ -937,6 +937,17 @@ weft_status weft_trainer_evaluate(weft_trainer *trainer, weft_batches *batches, 
     return status;
 }
 
+const weft_params *weft_trainer_model(weft_trainer *trainer)
+{
+    weft_trainer *t = trainer;
+    if (!t) return NULL;
+    memset(&t->error, 0, sizeof t->error);
+    if (!t->averaged) return t->params;
+    if (!need(t, PLAN_EVALUATE, weft_batches_shape(t->batches, 0))) return NULL;
+    copy_model(t, t->averaged);
+    return t->averaged;
+}
+
 bool weft_trainer_judge(weft_trainer *trainer, double nll)
 {
     if (!trainer) return false;

@@ -105,15 +105,17 @@ static weft_trainer_options trainer_options(const training *t)
                       .adam = {exactly(r->optimizer_beta1), exactly(r->optimizer_beta2),
                                exactly(r->optimizer_eps), r->optimizer_weight_decay, false},
                       .max_norm = r->optimizer_clip,
-                      .no_decay = r->optimizer_no_decay},
+                      .no_decay = r->optimizer_no_decay,
+                      .groups = r->optimizer_frozen[0] ? &t->frozen : NULL,
+                      .n_groups = r->optimizer_frozen[0] ? 1 : 0},
         .schedule = {(weft_schedule_kind)r->schedule_kind, r->schedule_lr, r->schedule_floor,
                      (uint64_t)r->schedule_warmup, (uint64_t)r->schedule_steps},
         .accumulate = (uint32_t)r->batches_accumulate,
         .ema = r->optimizer_ema,
         .seed = (uint64_t)r->run_seed,
         .threads = (int)r->run_threads,
-        .source_name = pairs ? r->data_source : NULL,
-        .target_name = pairs ? r->data_target : r->data_text};
+        .source_name = pairs ? recipe_files_name(&r->data_source) : NULL,
+        .target_name = recipe_files_name(pairs ? &r->data_target : &r->data_text)};
 }
 
 static bool make_trainer(training *t)
@@ -214,14 +216,25 @@ static int validate_only(training *t)
                                                                    : tool_fail(&t->error);
 }
 
+/* Whether the run has a checkpoint to go on with. */
+static bool has_checkpoint(const training *t)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/model.safetensors", t->r.run_out);
+    return t->resume && access(path, F_OK) == 0;
+}
+
 static int train(training *t)
 {
     t->params = weft_params_new();
     if (!t->params) return tool_fail_text("train", "out of memory");
+    t->frozen = (weft_param_group){.names = t->r.optimizer_frozen, .frozen = true};
     if (t->validate) return validate_only(t);
-    bool ready = training_check(t) && check_memory(t) && training_prepare_folder(t) &&
+    bool ready = (has_checkpoint(t) || training_take_from(t)) && training_check(t) &&
+                 check_memory(t) && training_prepare_folder(t) &&
                  training_vocabularies(t, !t->resume) && training_texts(t) &&
-                 training_note_validation(t) && fix_model_options(t) && print_recipe(t) &&
+                 training_read_sentences(t) && training_note_validation(t) &&
+                 fix_model_options(t) && print_recipe(t) && training_begin_with(t) &&
                  make_trainer(t) && training_find_kept(t) && training_write_recipe(t) &&
                  training_open_metrics(t, weft_trainer_get_state(t->trainer).step);
     if (!ready) training_forget_vocabulary(t);
@@ -240,7 +253,10 @@ static void free_training(training *t)
     weft_corpus_free(t->valid_text);
     if (t->vocabulary[0] != t->vocabulary[1]) spm_free(t->vocabulary[0]);
     spm_free(t->vocabulary[1]);
+    training_free_sentences(t);
     free(t->kept);
+    if (t->from) trained_close(t->from);
+    free(t->from);
     weft_params_free(t->params);
     recipe_free(&t->r);
 }

@@ -55,6 +55,15 @@ weft_status tool_take_error(const weft_error *from, weft_error *error)
     return weft_error_set(error, from->status, from->where, "%s", from->message);
 }
 
+void tool_append(char *text, size_t size, const char *format, ...)
+{
+    size_t used = strlen(text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text + used, size - used, format, arguments);
+    va_end(arguments);
+}
+
 /* ---- The command line ---- */
 
 void tool_usage_error(struct argp_state *state, const char *format, ...)

@@ -10,18 +10,20 @@
 #define RECIPE_NORMS      "nfkc|identity"
 #define RECIPE_UNITS      "line|document"
 #define RECIPE_OPTIMIZERS "sgd|adam|adamw"
+#define RECIPE_BEST       "loss|bleu"
 #define RECIPE_SCHEDULES  "constant|linear|cosine|inverse-sqrt"
 
 /* section, key, kind, default, least, most, choices, name on the command line, documentation.
- * FILE: a text that names a file, WHOLE: a whole number, LIST: lengths, CHOICE: an index. */
+ * FILE: a text that names a file, FILES: one or several of them, WHOLE: a whole number, LIST:
+ * lengths, CHOICE: an index. */
 #define RECIPE_MAP(X)                                                                              \
     X(data, folder, TEXT, "", 0, 0, "", "data", "folder that the recipe's files lie in")           \
-    X(data, source, FILE, "", 0, 0, "", "source", "sentences of a pair, one a line")               \
-    X(data, target, FILE, "", 0, 0, "", "target", "their translations")                            \
-    X(data, text, FILE, "", 0, 0, "", "text", "lines to model")                                    \
-    X(data, valid_source, FILE, "", 0, 0, "", "valid-source", "sentences to validate with")        \
-    X(data, valid_target, FILE, "", 0, 0, "", "valid-target", "their translations")                \
-    X(data, valid_text, FILE, "", 0, 0, "", "valid-text", "lines to validate with")                \
+    X(data, source, FILES, 0, 0, 0, "", "source", "sentences of a pair, one a line")               \
+    X(data, target, FILES, 0, 0, 0, "", "target", "their translations")                            \
+    X(data, text, FILES, 0, 0, 0, "", "text", "lines to model")                                    \
+    X(data, valid_source, FILES, 0, 0, 0, "", "valid-source", "sentences to validate with")        \
+    X(data, valid_target, FILES, 0, 0, 0, "", "valid-target", "their translations")                \
+    X(data, valid_text, FILES, 0, 0, 0, "", "valid-text", "lines to validate with")                \
     X(data, unit, CHOICE, 0, 0, 0, RECIPE_UNITS, "unit",                                           \
       "a sequence of a text to model; documents end with an empty line")                           \
     X(vocabulary, type, CHOICE, 0, 0, 0, RECIPE_VOCABS, "vocab-type", "of a new vocabulary")       \
@@ -51,6 +53,8 @@
     X(optimizer, no_decay, TEXT, WEFT_NO_DECAY_DEFAULT, 0, 0, "", "no-decay",                      \
       "patterns of parameters without weight decay")                                               \
     X(optimizer, clip, REAL, 1, 0, 1e9, "", "clip", "most norm of the gradient; 0: any")           \
+    X(optimizer, frozen, TEXT, "", 0, 0, "", "frozen",                                             \
+      "patterns of parameters that are not trained, as embedding,enc.*")                           \
     X(optimizer, ema, REAL, 0, 0, 0.9999999, "", "ema", "decay of averaged parameters; 0: none")   \
     X(schedule, kind, CHOICE, 1, 0, 0, RECIPE_SCHEDULES, "schedule", "of the learning rate")       \
     X(schedule, lr, REAL, 1.5e-3, 0, 100, "", "lr",                                                \
@@ -60,12 +64,19 @@
     X(schedule, steps, WHOLE, 0, 0, 1e9, "", "steps", "in all; 0: by time")                        \
     X(schedule, minutes, REAL, 5, 0, 1e6, "", "minutes", "time for training, instead of steps")    \
     X(run, out, TEXT, "", 0, 0, "", "out", "folder of the run")                                    \
+    X(run, from, FILE, "", 0, 0, "", "from",                                                       \
+      "run, or checkpoint, whose model, vocabulary and parameters to begin with")                  \
     X(run, seed, WHOLE, 1, 0, 1e15, "", "seed", "of parameters, order, dropout and masks")         \
     X(run, threads, WHOLE, 0, 0, 1024, "", "threads", "0: all")                                    \
     X(run, valid_every, WHOLE, 0, 0, 1e9, "", "valid-every",                                       \
       "steps between validations; 0: a twentieth of the steps, or by valid_seconds")               \
     X(run, valid_seconds, REAL, 30, 0.1, 1e9, "", "valid-seconds", "the same in a run by time")    \
     X(run, valid_batches, WHOLE, 0, 0, 1e9, "", "valid-batches", "to validate with; 0: all")       \
+    X(run, valid_bleu, WHOLE, 0, 0, 1e6, "", "valid-bleu",                                         \
+      "sentences that each validation translates and scores; 0: none")                             \
+    X(run, valid_samples, WHOLE, 2, 0, 1e6, "", "valid-samples", "of these are printed")           \
+    X(run, best_by, CHOICE, 0, 0, 0, RECIPE_BEST, "best-by",                                       \
+      "what makes a validation the best one")                                                      \
     X(run, save_every, WHOLE, 0, 0, 1e9, "", "save-every",                                         \
       "steps between checkpoints; 0: by save_seconds")                                             \
     X(run, save_seconds, REAL, 120, 0.1, 1e9, "", "save-seconds", "between checkpoints")           \
@@ -81,13 +92,27 @@ typedef struct recipe_list {
     size_t n;
 } recipe_list;
 
+/* Text files; several are read one after another. */
+typedef struct recipe_files {
+    char **at;
+    size_t n;
+    bool chosen; /* on the command line, where the first replaces those of a recipe */
+} recipe_files;
+
 #define RECIPE_TYPE_TEXT   char *
 #define RECIPE_TYPE_FILE   char *
+#define RECIPE_TYPE_FILES  recipe_files
 #define RECIPE_TYPE_WHOLE  int64_t
 #define RECIPE_TYPE_REAL   double
 #define RECIPE_TYPE_FLAG   bool
 #define RECIPE_TYPE_CHOICE int
 #define RECIPE_TYPE_LIST   recipe_list
+
+/* The first of the files, for messages; "" if there is none. */
+static inline const char *recipe_files_name(const recipe_files *files)
+{
+    return files->n ? files->at[0] : "";
+}
 
 /* Keys of the table, as RECIPE_data_source. */
 typedef enum recipe_key {
@@ -98,7 +123,7 @@ typedef enum recipe_key {
 
 typedef struct recipe {
     const weft_model *model;
-    char *model_options[2 * WEFT_MODEL_OPTIONS]; /* "key=value"; a later one holds */
+    char *model_options[2 * WEFT_MODEL_OPTIONS]; /* "key=value", each key once */
     size_t n_model_options;
 #define RECIPE_FIELD(section, key, kind, ...) RECIPE_TYPE_##kind section##_##key;
     RECIPE_MAP(RECIPE_FIELD)
@@ -117,6 +142,8 @@ bool recipe_load(recipe *r, const char *path, const char *data, weft_error *erro
 cJSON *recipe_json(const recipe *r, bool place);
 /* Prints it, a line for each section. */
 void recipe_print(const recipe *r, FILE *file);
+/* Takes the value of one key from the JSON of a recipe, if it has a good one. */
+void recipe_take_json(recipe *r, recipe_key key, const cJSON *recipe_json);
 /* Whether a key has another value than its default. */
 bool recipe_is_set(const recipe *r, recipe_key key);
 /* The key as it is written on the command line, without its dashes. */
@@ -131,6 +158,8 @@ size_t recipe_argp(struct argp_option *options, size_t capacity);
 char *recipe_help(int key, const char *text, void *input);
 /* False if the key is none of the table's. Ends the program on a usage error. */
 bool recipe_take(recipe *r, int key, const char *text, struct argp_state *state);
+/* Takes "key=value" in the place of an earlier one of that key; false if there are too many, or
+ * memory is out. */
 bool recipe_take_model_option(recipe *r, const char *text);
 
 #endif

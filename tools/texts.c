@@ -15,6 +15,7 @@ typedef struct reader {
     size_t size, length;
     int32_t *ids;
     size_t n, capacity;
+    size_t lines, first_line; /* read; the first of the unit at hand */
     bool begun, no_memory;
     char *document; /* being gathered */
     size_t document_size, n_document;
@@ -67,6 +68,7 @@ void texts_clean(char *text, bool lines)
 static bool read_line(reader *r)
 {
     if (!texts_read_line(r->file, &r->line, &r->size, &r->length)) return false;
+    r->lines++;
     if (!r->begun && r->length >= 3 && !memcmp(r->line, "\xEF\xBB\xBF", 3)) {
         r->length -= 3;
         memmove(r->line, r->line + 3, r->length + 1);
@@ -94,10 +96,14 @@ static bool gather(reader *r)
 /* The next line or document into r->line. False at the end, or when memory is out. */
 static bool read_unit(reader *r, texts_unit unit)
 {
-    if (unit == TEXTS_LINE) return read_line(r);
+    if (unit == TEXTS_LINE) {
+        r->first_line = r->lines + 1;
+        return read_line(r);
+    }
     r->n_document = 0;
     while (read_line(r)) {
         if (!r->length && r->n_document) break;
+        if (!r->n_document) r->first_line = r->lines;
         if (r->length && !gather(r)) return !(r->no_memory = true);
     }
     if (!r->n_document) return false;
@@ -129,8 +135,9 @@ static weft_status open_file(reader *r, weft_error *error)
 }
 
 static weft_status check_end(const reader *a, const reader *b, bool more_a, bool more_b,
-                             size_t lines, weft_error *error)
+                             texts_unit unit, const texts_counts *counts, weft_error *error)
 {
+    const size_t lines = counts->units;
     const reader *const both[2] = {a, b};
     for (int i = 0; i < 2; i++)
         if (both[i]->file && !(i ? more_b : more_a) &&
@@ -141,6 +148,10 @@ static weft_status check_end(const reader *a, const reader *b, bool more_a, bool
                               "ends after %zu lines, %s goes on", lines,
                               more_a ? a->path : b->path);
     if (!lines) return weft_error_set(error, WEFT_BAD_FILE, b->path, "has no line");
+    if (2 * counts->invalid > lines)
+        return weft_error_set(error, WEFT_BAD_FILE, b->path,
+                              "is no text in UTF-8: %zu of %zu %s are not", counts->invalid, lines,
+                              unit == TEXTS_LINE ? "lines" : "documents");
     return WEFT_OK;
 }
 
@@ -152,10 +163,12 @@ static weft_status read_all(weft_corpus *corpus, reader *source, reader *target,
         if (source->no_memory || target->no_memory)
             return weft_error_set(error, WEFT_NO_MEMORY, target->path, "out of memory");
         if (!more_b || (source->file && !more_a))
-            return check_end(source, target, more_a, more_b, counts->units, error);
+            return check_end(source, target, more_a, more_b, unit, counts, error);
         counts->units++;
         if ((source->file && !texts_is_utf8(source->line, source->length)) ||
             !texts_is_utf8(target->line, target->length)) {
+            if (counts->invalid < TEXTS_INVALID)
+                counts->invalid_at[counts->invalid] = target->first_line;
             counts->invalid++;
             continue;
         }
@@ -179,7 +192,7 @@ weft_status texts_read(weft_corpus *corpus, const char *source_path, const spm *
 {
     reader both[2] = {{.path = source_path, .vocabulary = source_vocabulary},
                       {.path = target_path, .vocabulary = target_vocabulary}};
-    *counts = (texts_counts){0, 0, 0};
+    *counts = (texts_counts){0};
     weft_status status = open_file(&both[0], error);
     if (status == WEFT_OK) status = open_file(&both[1], error);
     if (status == WEFT_OK)

@@ -41,6 +41,8 @@ void tool_print_line(FILE *file, const char *format, ...) WEFT_PRINTF(2, 3);
 /* The same for "weft: WHERE: MESSAGE" on stderr; return EXIT_ERROR. */
 int tool_fail(const weft_error *error);
 int tool_fail_text(const char *where, const char *format, ...) WEFT_PRINTF(2, 3);
+/* printf behind what the text already holds; what has no room is cut. */
+void tool_append(char *text, size_t size, const char *format, ...) WEFT_PRINTF(3, 4);
 /* argp_error for what holds a name: ends the program with EXIT_USAGE. */
 void tool_usage_error(struct argp_state *state, const char *format, ...) WEFT_PRINTF(2, 3);
 /* argp_parse; ends the program if it fails. */

@@ -4,32 +4,61 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
+
+static bool check_file(training *t, const char *path)
+{
+    struct stat info;
+    if (!path[0] || !strcmp(path, "-")) return true;
+    bool there = access(path, R_OK) == 0 && stat(path, &info) == 0;
+    if (there && !S_ISDIR(info.st_mode)) return true;
+    weft_error_set(&t->error, WEFT_IO, path, "cannot be read: %s",
+                   strerror(there ? EISDIR : errno));
+    return false;
+}
+
+/* Two lists of texts of which one goes through the lines of the other. */
+static bool check_pairs(training *t, const recipe_files *source, const recipe_files *target,
+                        const char *names)
+{
+    if (source->n == target->n) return true;
+    weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "train",
+                   "%s: %zu files of sources, %zu of targets", names, source->n, target->n);
+    return false;
+}
 
 static bool check_texts(training *t)
 {
     const recipe *r = &t->r;
     bool pairs = t->mode == WEFT_BATCH_PAIRS;
-    if (pairs ? !r->data_source[0] || !r->data_target[0] : !r->data_text[0])
+    const recipe_files *const lists[] = {
+        pairs ? &r->data_source : &r->data_text, pairs ? &r->data_target : NULL,
+        pairs ? &r->data_valid_source : &r->data_valid_text, pairs ? &r->data_valid_target : NULL};
+    size_t from_input = 0;
+    if (pairs ? !r->data_source.n || !r->data_target.n : !r->data_text.n)
         return training_fail(t, WEFT_BAD_ARGUMENT, r->model->name,
                              pairs ? "needs a pair of text files (--source, --target)"
                                    : "needs a text file (--text)");
-    if (pairs && !r->data_valid_source[0] != !r->data_valid_target[0])
+    if (pairs && !r->data_valid_source.n != !r->data_valid_target.n)
         return training_fail(t, WEFT_BAD_ARGUMENT, "train",
                              "validation needs both --valid-source and --valid-target");
-    const char *const files[] = {pairs ? r->data_source : r->data_text,
-                                 pairs ? r->data_target : "",
-                                 pairs ? r->data_valid_source : r->data_valid_text,
-                                 pairs ? r->data_valid_target : "",
-                                 r->vocabulary_file,
-                                 r->vocabulary_source_file,
-                                 r->vocabulary_target_file};
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        if (!files[i][0] || access(files[i], R_OK) == 0) continue;
-        weft_error_set(&t->error, WEFT_IO, files[i], "cannot be read: %s", strerror(errno));
+    if (pairs && (!check_pairs(t, &r->data_source, &r->data_target, "--source, --target") ||
+                  !check_pairs(t, &r->data_valid_source, &r->data_valid_target,
+                               "--valid-source, --valid-target")))
         return false;
-    }
-    return true;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        for (size_t k = 0; lists[i] && k < lists[i]->n; k++) {
+            from_input += !strcmp(lists[i]->at[k], "-");
+            if (!check_file(t, lists[i]->at[k])) return false;
+        }
+    if (from_input > 1)
+        return training_fail(t, WEFT_BAD_ARGUMENT, "train",
+                             "standard input (-) can be one of the texts only");
+    /* A run that goes on has its own copies. */
+    if (t->resume) return true;
+    return check_file(t, r->vocabulary_file) && check_file(t, r->vocabulary_source_file) &&
+           check_file(t, r->vocabulary_target_file);
 }
 
 /* An option that does nothing is a mistake, and what it should have done would be missed. */
@@ -37,7 +66,7 @@ static bool check_effects(training *t)
 {
     const recipe *r = &t->r;
     bool pairs = t->mode == WEFT_BATCH_PAIRS, masked = t->mode == WEFT_BATCH_MASKED;
-    bool sgd = r->optimizer_kind == WEFT_SGD;
+    bool sgd = r->optimizer_kind == WEFT_SGD, validated = pairs && r->data_valid_source.n;
     const struct {
         recipe_key key;
         bool effective;
@@ -50,6 +79,9 @@ static bool check_effects(training *t)
                  {RECIPE_data_valid_target, pairs, "the model is trained on one text"},
                  {RECIPE_data_unit, !pairs, "pairs are lines"},
                  {RECIPE_batches_mask_share, masked, "the model does not predict masked tokens"},
+                 {RECIPE_run_valid_bleu, validated, "there are no pairs to validate with"},
+                 {RECIPE_run_valid_samples, r->run_valid_bleu > 0, "it needs --valid-bleu"},
+                 {RECIPE_run_best_by, r->run_valid_bleu > 0, "it needs --valid-bleu"},
                  {RECIPE_optimizer_momentum, sgd, "the optimizer is not sgd"},
                  {RECIPE_optimizer_nesterov, sgd && r->optimizer_momentum > 0,
                   "it needs --optimizer sgd and --momentum"},

@@ -1,7 +1,7 @@
 /* The vocabularies, texts and batches of a training. */
 #include "training.h"
 
-#include "run.h"
+#include "streams.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -87,9 +87,22 @@ void training_forget_vocabulary(training *t)
         if (t->made_vocabulary[i]) unlink(t->vocabulary_path[i]);
 }
 
-/* Makes or copies the vocabulary of one side from the texts `files`. */
-static bool make_vocabulary(training *t, const char *given, const char *const *files, size_t n,
-                            int side)
+static weft_status train_vocabulary(training *t, const spm_options *o, const recipe_files *first,
+                                    const recipe_files *second, spm_counts *counts, char **data,
+                                    size_t *bytes)
+{
+    size_t n = first->n, all = n + (second ? second->n : 0);
+    const char **files = calloc(all, sizeof *files);
+    if (!files) return weft_error_set(&t->error, WEFT_NO_MEMORY, "train", "out of memory");
+    for (size_t i = 0; i < all; i++) files[i] = i < n ? first->at[i] : second->at[i - n];
+    weft_status status = spm_train(files, all, o, counts, data, bytes, &t->error);
+    free(files);
+    return status;
+}
+
+/* Makes the vocabulary of one side from one list of texts or two, or copies the one given. */
+static bool make_vocabulary(training *t, const char *given, const recipe_files *first,
+                            const recipe_files *second, int side)
 {
     static const char *const types[] = {"bpe", "unigram", "char"};
     char *data = NULL;
@@ -101,7 +114,7 @@ static bool make_vocabulary(training *t, const char *given, const char *const *f
                          t->mode == WEFT_BATCH_MASKED, t->r.vocabulary_normalization == 1};
         spm_counts counts;
         fprintf(stderr, "making a vocabulary of %d pieces (%s) ...\n", o.size, o.type);
-        weft_status status = spm_train(files, n, &o, &counts, &data, &bytes, &t->error);
+        weft_status status = train_vocabulary(t, &o, first, second, &counts, &data, &bytes);
         if (counts.invalid || counts.split)
             fprintf(stderr,
                     "vocabulary: of %zu lines %zu are not UTF-8 (left out), %zu longer than %d "
@@ -112,6 +125,17 @@ static bool make_vocabulary(training *t, const char *given, const char *const *f
     bool good = data && put_vocabulary(t, side, data, bytes);
     free(data);
     return good;
+}
+
+/* Makes those of both sides, or one of all texts. */
+static bool make_vocabularies(training *t, bool apart)
+{
+    const recipe *r = &t->r;
+    const recipe_files *source = &r->data_source, *target = &r->data_target;
+    if (!is_pairs(t)) return make_vocabulary(t, r->vocabulary_file, &r->data_text, NULL, 1);
+    if (!apart) return make_vocabulary(t, r->vocabulary_file, source, target, 1);
+    return make_vocabulary(t, r->vocabulary_source_file, source, NULL, 0) &&
+           make_vocabulary(t, r->vocabulary_target_file, target, NULL, 1);
 }
 
 static spm *load_vocabulary(training *t, const char *path, bool made)
@@ -138,29 +162,34 @@ static bool note_vocabulary(training *t, const char *source, const char *target)
            training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
 }
 
+/* Texts are read twice or more, which pipes are not. */
+static bool keep_streams(training *t)
+{
+    const recipe *r = &t->r;
+    const recipe_files *const lists[] = {&r->data_source,       &r->data_target,
+                                         &r->data_text,         &r->data_valid_source,
+                                         &r->data_valid_target, &r->data_valid_text};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        for (size_t k = 0; k < lists[i]->n; k++)
+            if (stream_keep(lists[i]->at[k], &t->error) != WEFT_OK) return false;
+    return true;
+}
+
 bool training_vocabularies(training *t, bool make)
 {
     const recipe *r = &t->r;
     bool apart = is_pairs(t) && (!r->vocabulary_shared || r->vocabulary_source_file[0] ||
                                  r->vocabulary_target_file[0]);
+    if (!keep_streams(t)) return false;
     if (apart && training_model_option(r, "tied", 0) != 0)
         return training_fail(t, WEFT_BAD_ARGUMENT, r->model->name,
                              "two vocabularies need two tables: tied=0");
-    const char *files[2] = {r->data_source, r->data_target};
     char(*paths)[4096] = t->vocabulary_path;
     if (apart && (!training_path(t, paths[0], sizeof *paths, "vocab.source.model") ||
                   !training_path(t, paths[1], sizeof *paths, "vocab.target.model")))
         return false;
     if (!apart && !training_path(t, paths[1], sizeof *paths, "vocab.model")) return false;
-    if (!is_pairs(t)) files[1] = r->data_text;
-    if (make && apart &&
-        (!make_vocabulary(t, r->vocabulary_source_file, &files[0], 1, 0) ||
-         !make_vocabulary(t, r->vocabulary_target_file, &files[1], 1, 1)))
-        return false;
-    if (make && !apart &&
-        !make_vocabulary(t, r->vocabulary_file, is_pairs(t) ? files : files + 1,
-                         is_pairs(t) ? 2 : 1, 1))
-        return false;
+    if (make && !make_vocabularies(t, apart)) return false;
     if (!note_vocabulary(t, apart ? paths[0] : NULL, paths[1])) return false;
     if (!(t->vocabulary[1] = load_vocabulary(
               t, paths[1], make && !(apart ? r->vocabulary_target_file : r->vocabulary_file)[0])))
@@ -228,15 +257,45 @@ double training_bits_per_character(const training *t, double nll)
     return nll * (double)c.tokens / (double)t->valid_characters / log(2);
 }
 
-static bool read_texts(training *t, const char *source, const char *target, weft_corpus **corpus,
-                       weft_batches **batches, size_t *characters)
+/* Tells which lines of a file, or of a pair, were left out for not being UTF-8. */
+static void tell_invalid(const char *path, const texts_counts *counts)
+{
+    char list[256] = "";
+    for (size_t i = 0; i < counts->invalid && i < TEXTS_INVALID; i++)
+        tool_append(list, sizeof list, "%s%zu", i ? ", " : "", counts->invalid_at[i]);
+    if (counts->invalid)
+        tool_print_line(stderr, "weft: %s: left out, not UTF-8: line%s %s%s", path,
+                        counts->invalid > 1 ? "s" : "", list,
+                        counts->invalid > TEXTS_INVALID ? ", ..." : "");
+}
+
+/* Adds a file, or a pair of files, to the corpus. */
+static bool read_text(training *t, const char *source, const char *target, weft_corpus *corpus,
+                      texts_counts *all)
 {
     texts_counts counts;
+    if (texts_read(corpus, source, t->vocabulary[0], target, t->vocabulary[1], t->r.data_unit,
+                   most_line(t), &counts, &t->error) != WEFT_OK)
+        return false;
+    tell_invalid(target, &counts);
+    all->units += counts.units;
+    all->invalid += counts.invalid;
+    all->characters += counts.characters;
+    return true;
+}
+
+static bool read_texts(training *t, const recipe_files *sources, const recipe_files *targets,
+                       weft_corpus **corpus, weft_batches **batches, size_t *characters)
+{
+    texts_counts counts = {0};
+    const char *target = targets->at[0];
+    char others[32] = "";
     *corpus = weft_corpus_new();
     if (!*corpus) return training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
-    if (texts_read(*corpus, is_pairs(t) ? source : NULL, t->vocabulary[0], target, t->vocabulary[1],
-                   t->r.data_unit, most_line(t), &counts, &t->error) != WEFT_OK)
-        return false;
+    for (size_t i = 0; i < targets->n; i++)
+        if (!read_text(t, is_pairs(t) ? sources->at[i] : NULL, targets->at[i], *corpus, &counts))
+            return false;
+    if (targets->n > 1) snprintf(others, sizeof others, " and %zu more", targets->n - 1);
     *characters = counts.characters;
     weft_error error;
     *batches = weft_batches_new(*corpus, &t->batch_options, &error);
@@ -245,28 +304,37 @@ static bool read_texts(training *t, const char *source, const char *target, weft
     const char *what = is_pairs(t) ? "pairs" : t->r.data_unit ? "documents" : "lines";
     tool_print_line(
         stderr,
-        "%s: %zu %s, %zu target tokens, %zu batches; left out: %zu empty, %zu not UTF-8, %zu "
+        "%s%s: %zu %s, %zu target tokens, %zu batches; left out: %zu empty, %zu not UTF-8, %zu "
         "over %d tokens; cut: %zu",
-        target, counts.units, what, c.tokens, c.batches, c.empty, counts.invalid, c.left_out,
-        t->batch_options.lengths[t->batch_options.n_lengths - 1], c.cut);
+        target, others, counts.units, what, c.tokens, c.batches, c.empty, counts.invalid,
+        c.left_out, t->batch_options.lengths[t->batch_options.n_lengths - 1], c.cut);
     return true;
 }
 
-/* The best validation loss so far, and the patience, are of one text. */
+/* The best validation so far, and the patience, are of one text and one measure. */
 bool training_note_validation(training *t)
 {
-    char text[64];
+    char text[80];
     if (!t->valid) return true;
     weft_data_hashes h = weft_batches_hashes(t->valid);
     const char *was = weft_params_meta(t->params, "train.valid");
-    snprintf(text, sizeof text, "source=%016" PRIx64 " target=%016" PRIx64, h.source, h.target);
-    if (was && strcmp(was, text) != 0) {
+    snprintf(text, sizeof text, "source=%016" PRIx64 " target=%016" PRIx64 "%s", h.source, h.target,
+             t->r.run_best_by ? " best=bleu" : "");
+    size_t hashes = strcspn(text, " ") + 1;
+    hashes += strcspn(text + hashes, " ");
+    if (was && strcmp(was, text) != 0 && !strncmp(was, text, hashes) && !t->validate) {
+        weft_error_set(&t->error, WEFT_BAD_ARGUMENT, t->model_path,
+                       "its best validation was chosen by %s: --best-by cannot change",
+                       t->r.run_best_by ? "loss" : "bleu");
+        return false;
+    }
+    if (was && strncmp(was, text, hashes) != 0) {
         bool source = strncmp(was, text, strcspn(text, " ")) != 0;
         weft_error_set(&t->error, WEFT_BAD_ARGUMENT, t->model_path,
                        "was validated with other text than %s",
-                       source        ? t->r.data_valid_source
-                       : is_pairs(t) ? t->r.data_valid_target
-                                     : t->r.data_valid_text);
+                       recipe_files_name(source        ? &t->r.data_valid_source
+                                         : is_pairs(t) ? &t->r.data_valid_target
+                                                       : &t->r.data_valid_text));
         return false;
     }
     return weft_params_set_meta(t->params, "train.valid", text) == WEFT_OK ||
@@ -278,11 +346,11 @@ bool training_texts(training *t)
     const recipe *r = &t->r;
     bool pairs = is_pairs(t);
     size_t characters;
-    const char *valid = pairs ? r->data_valid_target : r->data_valid_text;
+    const recipe_files *valid = pairs ? &r->data_valid_target : &r->data_valid_text;
     set_batch_options(t);
-    if (!read_texts(t, r->data_source, pairs ? r->data_target : r->data_text, &t->train_text,
+    if (!read_texts(t, &r->data_source, pairs ? &r->data_target : &r->data_text, &t->train_text,
                     &t->train, &characters))
         return false;
-    return !valid[0] || read_texts(t, r->data_valid_source, valid, &t->valid_text, &t->valid,
+    return !valid->n || read_texts(t, &r->data_valid_source, valid, &t->valid_text, &t->valid,
                                    &t->valid_characters);
 }

@@ -36,6 +36,7 @@ typedef struct loop {
     double validating;  /* seconds of the last validation */
     double rate, share; /* of the last line: tokens/s, share of the GEMM rate */
     double valid;
+    training_scores scores; /* of the translations; NAN if there are none */
     weft_step_report report;
     const char *end; /* why it ended */
 } loop;
@@ -70,15 +71,6 @@ static int columns(const loop *l)
     return ioctl(fileno(l->out), TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : 400;
 }
 
-static WEFT_PRINTF(3, 4) void append(char *line, size_t size, const char *format, ...)
-{
-    size_t used = strlen(line);
-    va_list list;
-    va_start(list, format);
-    vsnprintf(line + used, size - used, format, list);
-    va_end(list);
-}
-
 static void progress(loop *l, bool end)
 {
     weft_trainer_state s = weft_trainer_get_state(l->t->trainer);
@@ -92,13 +84,15 @@ static void progress(loop *l, bool end)
     }
     l->computing = l->flops = 0;
     l->since = 0;
-    append(line, sizeof line, "step %" PRIu64 "  loss %.3f (%.3f)", s.step, l->report.loss,
-           s.smoothed);
-    if (isfinite(l->valid)) append(line, sizeof line, "  validation %.3f", l->valid);
-    append(line, sizeof line, "  %d:%02d:%02d left", left / 3600, left / 60 % 60, left % 60);
-    if (l->rate > 0) append(line, sizeof line, "  %.0f tokens/s", l->rate);
-    if (l->rate > 0 && l->gemm > 0) append(line, sizeof line, " (%.0f %% of GEMM)", 100 * l->share);
-    append(line, sizeof line, "  lr %.2e  norm %.2f", l->report.lr, l->report.norm);
+    tool_append(line, sizeof line, "step %" PRIu64 "  loss %.3f (%.3f)", s.step, l->report.loss,
+                s.smoothed);
+    if (isfinite(l->valid)) tool_append(line, sizeof line, "  validation %.3f", l->valid);
+    if (isfinite(l->scores.bleu)) tool_append(line, sizeof line, "  BLEU %.2f", l->scores.bleu);
+    tool_append(line, sizeof line, "  %d:%02d:%02d left", left / 3600, left / 60 % 60, left % 60);
+    if (l->rate > 0) tool_append(line, sizeof line, "  %.0f tokens/s", l->rate);
+    if (l->rate > 0 && l->gemm > 0)
+        tool_append(line, sizeof line, " (%.0f %% of GEMM)", 100 * l->share);
+    tool_append(line, sizeof line, "  lr %.2e  norm %.2f", l->report.lr, l->report.norm);
     if (l->terminal)
         fprintf(l->out, "\r\033[K%.*s%s", columns(l), line, end ? "\n" : "");
     else
@@ -131,6 +125,62 @@ static bool log_step(loop *l, double seconds)
     return training_write_metrics(l->t, line);
 }
 
+static size_t samples(const training *t)
+{
+    size_t most = (size_t)t->r.run_valid_samples;
+    return most < t->n_sentences ? most : t->n_sentences;
+}
+
+/* Scores, and samples with them, for a line of the metrics. */
+static bool add_translations(const loop *l, cJSON *line)
+{
+    const training *t = l->t;
+    if (!t->n_sentences) return true;
+    if (!add(line, "bleu", l->scores.bleu) || !add(line, "chrf2", l->scores.chrf)) return false;
+    cJSON *list = cJSON_AddArrayToObject(line, "samples");
+    for (size_t i = 0; list && i < samples(t); i++) {
+        cJSON *sample = cJSON_CreateObject();
+        if (!cJSON_AddItemToArray(list, sample) ||
+            !cJSON_AddStringToObject(sample, "source", t->sentences[i].source) ||
+            !cJSON_AddStringToObject(sample, "translation", t->sentences[i].translation) ||
+            !cJSON_AddStringToObject(sample, "reference", t->sentences[i].reference))
+            return false;
+    }
+    return list != NULL;
+}
+
+static void print_translations(const loop *l)
+{
+    const training *t = l->t;
+    if (!t->n_sentences) return;
+    fprintf(l->out, "%sstep %" PRIu64 ": %zu translations, BLEU %.2f, chrF2 %.2f\n",
+            l->terminal ? "\r\033[K" : "", weft_trainer_get_state(t->trainer).step, t->n_sentences,
+            l->scores.bleu, l->scores.chrf);
+    for (size_t i = 0; i < samples(t); i++) {
+        tool_print_line(l->out, "  source:      %s", t->sentences[i].source);
+        tool_print_line(l->out, "  translation: %s", t->sentences[i].translation);
+        tool_print_line(l->out, "  reference:   %s", t->sentences[i].reference);
+    }
+    fflush(l->out);
+}
+
+static bool write_validation(const loop *l, bool best)
+{
+    training *t = l->t;
+    double bits = training_bits_per_character(t, l->valid);
+    cJSON *line = cJSON_CreateObject();
+    bool good = line && add(line, "step", (double)weft_trainer_get_state(t->trainer).step) &&
+                add(line, "validation_loss", l->valid) &&
+                (!isfinite(bits) || add(line, "bits_per_character", bits)) &&
+                add_translations(l, line) && cJSON_AddBoolToObject(line, "best", best) &&
+                add(line, "seconds", l->spent_before + elapsed(l));
+    if (!good) {
+        cJSON_Delete(line);
+        line = NULL;
+    }
+    return training_write_metrics(t, line);
+}
+
 static bool validate(loop *l)
 {
     training *t = l->t;
@@ -139,19 +189,12 @@ static bool validate(loop *l)
     if (weft_trainer_evaluate(t->trainer, t->valid, (size_t)t->r.run_valid_batches, &l->valid,
                               NULL) != WEFT_OK)
         return training_take_error(t);
-    bool best = weft_trainer_judge(t->trainer, l->valid);
-    uint64_t step = weft_trainer_get_state(t->trainer).step;
-    double bits = training_bits_per_character(t, l->valid);
-    cJSON *line = cJSON_CreateObject();
-    if (!line || !add(line, "step", (double)step) || !add(line, "validation_loss", l->valid) ||
-        (isfinite(bits) && !add(line, "bits_per_character", bits)) ||
-        !cJSON_AddBoolToObject(line, "best", best) ||
-        !add(line, "seconds", l->spent_before + elapsed(l))) {
-        cJSON_Delete(line);
-        line = NULL;
-    }
+    if (t->n_sentences && !training_translate(t, &l->scores)) return false;
+    /* The least is the best. */
+    bool best = weft_trainer_judge(t->trainer, t->r.run_best_by ? -l->scores.bleu : l->valid);
     t->saved = false;
-    bool good = training_write_metrics(t, line) && (!best || training_save_best(t));
+    print_translations(l);
+    bool good = write_validation(l, best) && (!best || training_save_best(t));
     l->last_valid = elapsed(l);
     l->validating = l->last_valid - began;
     return good;
@@ -238,6 +281,7 @@ static bool run_loop(loop *l)
     l->begin = tool_seconds();
     l->first_step = s.step;
     l->valid = NAN;
+    l->scores = (training_scores){NAN, NAN};
     t->saved = t->resume;
     handle_signals();
     if (!save(l)) return false;
@@ -264,6 +308,9 @@ static bool report(loop *l)
     double entropy = t->valid ? weft_unigram_entropy(t->train_text, t->valid_text,
                                                      training_vocab_size(t), SPM_EOS)
                               : NAN;
+    bool by_bleu = t->r.run_best_by;
+    const char *of = by_bleu ? "best BLEU" : "best";
+    double best = by_bleu ? -s.best : s.best;
     if (s.step != l->first_step) progress(l, true);
     if (t->json) {
         cJSON *json = cJSON_CreateObject();
@@ -276,7 +323,11 @@ static bool report(loop *l)
         cJSON_AddNumberToObject(json, "validation_loss", l->valid);
         cJSON_AddNumberToObject(json, "bits_per_character",
                                 training_bits_per_character(t, l->valid));
-        cJSON_AddNumberToObject(json, "best_validation_loss", s.best);
+        if (t->n_sentences) {
+            cJSON_AddNumberToObject(json, "bleu", l->scores.bleu);
+            cJSON_AddNumberToObject(json, "chrf2", l->scores.chrf);
+        }
+        cJSON_AddNumberToObject(json, by_bleu ? "best_bleu" : "best_validation_loss", best);
         cJSON_AddNumberToObject(json, "best_step", (double)s.best_step);
         cJSON_AddNumberToObject(json, "unigram_entropy", entropy);
         cJSON_AddStringToObject(json, "checkpoint", t->model_path);
@@ -286,10 +337,12 @@ static bool report(loop *l)
     if (t->valid && isfinite(l->valid)) {
         printf(", ");
         training_print_validation(t, l->valid);
-        printf(" (best %.3f at step %" PRIu64 "; unigram entropy of the target text: %.3f)", s.best,
+        if (t->n_sentences) printf(", BLEU %.2f", l->scores.bleu);
+        printf(" (%s %.3f at step %" PRIu64 "; unigram entropy of the target text: %.3f)", of, best,
                s.best_step, entropy);
     } else if (isfinite(s.best)) {
-        printf(", best validation loss %.3f at step %" PRIu64, s.best, s.best_step);
+        printf(", %s %.3f at step %" PRIu64, by_bleu ? of : "best validation loss", best,
+               s.best_step);
     }
     putchar('\n');
     tool_print_line(stdout, "saved %s", t->model_path);

@@ -3,7 +3,20 @@
 #define WEFT_TOOLS_TRAINING_H
 
 #include "recipe.h"
+#include "run.h"
 #include "texts.h"
+
+/* A sentence of the validation text that is translated. */
+typedef struct training_sentence {
+    char *source, *reference;
+    int32_t *ids; /* of the source, with its end */
+    size_t n_ids, number;
+    char *translation; /* of the last validation; NULL before */
+} training_sentence;
+
+typedef struct training_scores {
+    double bleu, chrf; /* 0 .. 100 */
+} training_scores;
 
 typedef struct training {
     recipe r;
@@ -15,7 +28,11 @@ typedef struct training {
     weft_corpus *train_text, *valid_text;
     weft_batches *train, *valid; /* valid NULL: no validation */
     weft_batch_options batch_options;
+    training_sentence *sentences;
+    size_t n_sentences;
     size_t valid_characters; /* of the lines that `valid` has, their ends included */
+    trained_run *from;       /* whose model it begins with, until its parameters are copied */
+    weft_param_group frozen;
     weft_params *params;
     weft_trainer_estimate estimate; /* with as many pieces as a new vocabulary is to have */
     weft_trainer *trainer;
@@ -45,6 +62,11 @@ static inline bool training_take_error(training *t)
     return false;
 }
 
+/* train_from.c: takes model, vocabulary and ways of text from the run that run.from names. */
+bool training_take_from(training *t);
+/* Copies its parameters, after the model's options are fixed. */
+bool training_begin_with(training *t);
+
 /* train_check.c: refuses, before anything is made, what could not be trained: options that the data
  * determine, a model that cannot be built, texts that cannot be read. */
 bool training_check(training *t);
@@ -68,6 +90,12 @@ int64_t training_vocab_size(const training *t);
  * its tokens over the code points of its lines and one for the end of each. NAN for other models
  * and where lines were cut or not all batches are validated with. */
 double training_bits_per_character(const training *t, double nll);
+
+/* train_translate.c: reads the sentences to translate at validations, run.valid_bleu of them. */
+bool training_read_sentences(training *t);
+void training_free_sentences(training *t);
+/* Translates them with the model as it is evaluated, into their `translation`. */
+bool training_translate(training *t, training_scores *scores);
 
 /* train_files.c: the folder of a run. A path in it, in a buffer of its own. */
 bool training_path(training *t, char *path, size_t size, const char *name);

@@ -1,0 +1,317 @@
+/* Recipes as JSON files. */
+#include "recipe_table.h"
+
+#include "base/json.h"
+#include "base/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Reading ---- */
+
+static bool set_files(recipe_files *files, const cJSON *json)
+{
+    const cJSON *item;
+    recipe_add_file(files, "");
+    if (cJSON_IsString(json)) return recipe_add_file(files, json->valuestring);
+    if (!cJSON_IsArray(json)) return false;
+    cJSON_ArrayForEach(item, json)
+    {
+        if (!cJSON_IsString(item) || !item->valuestring[0] ||
+            !recipe_add_file(files, item->valuestring))
+            return false;
+    }
+    return true;
+}
+
+static bool set_from_json(recipe *r, const recipe_row *o, const cJSON *json)
+{
+    recipe_list list = {{0}, 0};
+    const cJSON *item;
+    switch (o->kind) {
+    case TEXT:
+    case FILE_NAME:
+        return cJSON_IsString(json) && recipe_set_text(recipe_field(r, o), json->valuestring);
+    case FILE_LIST:
+        return set_files(recipe_field(r, o), json);
+    case WHOLE:
+    case REAL:
+        return cJSON_IsNumber(json) && recipe_set_number(r, o, json->valuedouble);
+    case FLAG:
+        if (!cJSON_IsBool(json)) return false;
+        *(bool *)recipe_field(r, o) = cJSON_IsTrue(json);
+        return true;
+    case CHOICE:
+        return cJSON_IsString(json) && recipe_set_choice(r, o, json->valuestring);
+    case LIST:
+        if (!cJSON_IsArray(json)) return false;
+        cJSON_ArrayForEach(item, json)
+        {
+            if (!cJSON_IsNumber(item) || !recipe_add_length(&list, item->valuedouble)) return false;
+        }
+        *(recipe_list *)recipe_field(r, o) = list;
+        return true;
+    }
+    return false;
+}
+
+static bool refuse(weft_error *error, const char *path, const char *format, ...)
+{
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    text_vformat(text, sizeof text, format, arguments);
+    va_end(arguments);
+    weft_error_set(error, WEFT_BAD_FILE, path, "%s", text);
+    return false;
+}
+
+static cJSON *read_json(const char *path, weft_error *error)
+{
+    size_t bytes;
+    char *text = tool_read_file(path, &bytes, error);
+    if (!text) return NULL;
+    json_failure why;
+    cJSON *json = json_parse(text, bytes, &why);
+    if (!json && why.no_memory) {
+        weft_error_set(error, WEFT_NO_MEMORY, path, "out of memory");
+    } else if (!json) {
+        size_t line = 1, column = 1;
+        for (size_t i = 0; i < why.position; i++, column++)
+            if (text[i] == '\n') line++, column = 0;
+        refuse(error, path, "is not JSON, near line %zu, column %zu", line, column);
+    }
+    free(text);
+    return json;
+}
+
+/* The first key that an object has twice; NULL if it has none. */
+static const char *repeated_key(const cJSON *object)
+{
+    const cJSON *item;
+    cJSON_ArrayForEach(item, object)
+    {
+        for (const cJSON *other = item->next; other; other = other->next)
+            if (!strcmp(item->string, other->string)) return item->string;
+    }
+    return NULL;
+}
+
+void recipe_take_json(recipe *r, recipe_key key, const cJSON *recipe_json)
+{
+    const recipe_row *o = &recipe_rows[key];
+    const cJSON *section = cJSON_GetObjectItemCaseSensitive(recipe_json, o->section);
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(section, o->key);
+    if (item) set_from_json(r, o, item);
+}
+
+static bool load_model_options(recipe *r, const cJSON *json, const char *path, weft_error *error)
+{
+    const cJSON *item;
+    if (!cJSON_IsObject(json)) return refuse(error, path, "model_options is not an object");
+    if (repeated_key(json))
+        return refuse(error, path, "model_options has \"%s\" twice", repeated_key(json));
+    cJSON_ArrayForEach(item, json)
+    {
+        char text[256], number[TEXT_NUMBER_BYTES];
+        if (cJSON_IsNumber(item))
+            snprintf(text, sizeof text, "%s=%s", item->string,
+                     text_from_double(item->valuedouble, number));
+        else if (cJSON_IsString(item))
+            snprintf(text, sizeof text, "%s=%s", item->string, item->valuestring);
+        else
+            return refuse(error, path, "model_options.%s is neither a number nor a text",
+                          item->string);
+        if (!recipe_take_model_option(r, text))
+            return refuse(error, path, "model_options has too many members");
+    }
+    return true;
+}
+
+static bool load_section(recipe *r, const cJSON *section, const char *path, weft_error *error)
+{
+    char what[256];
+    const cJSON *item;
+    bool known = false;
+    for (size_t i = 0; i < n_recipe_rows; i++)
+        known |= !strcmp(recipe_rows[i].section, section->string);
+    if (!known) return refuse(error, path, "\"%s\" is no key of a recipe", section->string);
+    if (!cJSON_IsObject(section))
+        return refuse(error, path, "%s is not an object", section->string);
+    if (repeated_key(section))
+        return refuse(error, path, "%s has \"%s\" twice", section->string, repeated_key(section));
+    cJSON_ArrayForEach(item, section)
+    {
+        const recipe_row *o = NULL;
+        for (size_t i = 0; i < n_recipe_rows && !o; i++)
+            if (!strcmp(recipe_rows[i].section, section->string) &&
+                !strcmp(recipe_rows[i].key, item->string))
+                o = &recipe_rows[i];
+        if (!o) return refuse(error, path, "%s has no key \"%s\"", section->string, item->string);
+        if (!set_from_json(r, o, item))
+            return refuse(error, path, "%s.%s is not %s", section->string, item->string,
+                          recipe_wanted(o, what, sizeof what));
+    }
+    return true;
+}
+
+static bool load_all(recipe *r, const cJSON *json, const char *path, weft_error *error)
+{
+    const cJSON *item;
+    if (!cJSON_IsObject(json)) return refuse(error, path, "is not a JSON object");
+    if (repeated_key(json)) return refuse(error, path, "has \"%s\" twice", repeated_key(json));
+    cJSON_ArrayForEach(item, json)
+    {
+        bool good = true;
+        if (!strcmp(item->string, "about")) {
+            good = cJSON_IsString(item) || refuse(error, path, "about is not a text");
+        } else if (!strcmp(item->string, "model")) {
+            if (!cJSON_IsString(item)) return refuse(error, path, "model is not a text");
+            r->model = weft_model_find(item->valuestring);
+            good = r->model || refuse(error, path, "there is no model \"%s\"", item->valuestring);
+        } else if (!strcmp(item->string, "model_options")) {
+            good = load_model_options(r, item, path, error);
+        } else {
+            good = load_section(r, item, path, error);
+        }
+        if (!good) return false;
+    }
+    return true;
+}
+
+/* The folder that a file lies in. */
+static char *folder_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash) return strdup(".");
+    return strndup(path, slash == path ? 1 : (size_t)(slash - path));
+}
+
+bool recipe_load(recipe *r, const char *path, const char *data, weft_error *error)
+{
+    cJSON *json = read_json(path, error);
+    if (!json) return false;
+    bool good = load_all(r, json, path, error);
+    cJSON_Delete(json);
+    if (!good) return false;
+    if (data && !recipe_has_relative_file(r))
+        return refuse(error, path, "names its files with their folders: --data cannot place them");
+    char *own = folder_of(path), *folder = NULL;
+    if (data)
+        folder = strdup(data);
+    else if (own)
+        folder = r->data_folder[0] ? recipe_join(own, r->data_folder) : strdup(own);
+    good = folder && recipe_place_files(r, folder) && recipe_resolve(r, error);
+    if (!good) weft_error_set(error, WEFT_NO_MEMORY, path, "out of memory");
+    free(own);
+    free(folder);
+    return good;
+}
+
+/* ---- Writing ---- */
+
+static cJSON *choice_json(const recipe_row *o, int choice)
+{
+    const char *at = o->choices;
+    char text[64];
+    for (; choice > 0; choice--) at = strchr(at, '|') + 1;
+    snprintf(text, sizeof text, "%.*s", (int)strcspn(at, "|"), at);
+    return cJSON_CreateString(text);
+}
+
+/* One file is a text, several are a list. */
+static cJSON *files_json(const recipe_files *files)
+{
+    if (files->n > 1) return cJSON_CreateStringArray((const char *const *)files->at, (int)files->n);
+    return cJSON_CreateString(files->n ? files->at[0] : "");
+}
+
+cJSON *recipe_value_json(const recipe *r, const recipe_row *o)
+{
+    const void *at = recipe_value(r, o);
+    switch (o->kind) {
+    case TEXT:
+    case FILE_NAME:
+        return cJSON_CreateString(*(char *const *)at);
+    case FILE_LIST:
+        return files_json(at);
+    case WHOLE:
+        return cJSON_CreateNumber((double)*(const int64_t *)at);
+    case REAL:
+        return cJSON_CreateNumber(*(const double *)at);
+    case FLAG:
+        return cJSON_CreateBool(*(const bool *)at);
+    case CHOICE:
+        return choice_json(o, *(const int *)at);
+    case LIST:
+        return cJSON_CreateIntArray(((const recipe_list *)at)->at,
+                                    (int)((const recipe_list *)at)->n);
+    }
+    return NULL;
+}
+
+static bool add_model(const recipe *r, cJSON *json)
+{
+    double values[WEFT_MODEL_OPTIONS];
+    if (!r->model) return true;
+    if (weft_model_parse(r->model, (const char *const *)r->model_options, r->n_model_options,
+                         values, NULL) != WEFT_OK)
+        return false;
+    cJSON *options = cJSON_AddStringToObject(json, "model", r->model->name)
+                         ? cJSON_AddObjectToObject(json, "model_options")
+                         : NULL;
+    for (size_t i = 0; options && i < r->model->n_options; i++) {
+        const weft_model_option *o = &r->model->options[i];
+        char text[64];
+        if (o->choices ? !cJSON_AddStringToObject(
+                             options, o->name,
+                             weft_model_value_text(r->model, i, values[i], text, sizeof text))
+                       : !cJSON_AddNumberToObject(options, o->name, values[i]))
+            return false;
+    }
+    return options != NULL;
+}
+
+static bool about_place(const recipe_row *o)
+{
+    return !strcmp(o->section, "run") && (!strcmp(o->key, "out") || !strcmp(o->key, "threads"));
+}
+
+cJSON *recipe_json(const recipe *r, bool place)
+{
+    cJSON *json = cJSON_CreateObject(), *section = NULL;
+    bool good = json && add_model(r, json);
+    for (size_t i = 0; i < n_recipe_rows && good; i++) {
+        if (!i || strcmp(recipe_rows[i].section, recipe_rows[i - 1].section) != 0)
+            section = cJSON_AddObjectToObject(json, recipe_rows[i].section);
+        if (!place && about_place(&recipe_rows[i])) continue;
+        good = section && cJSON_AddItemToObject(section, recipe_rows[i].key,
+                                                recipe_value_json(r, &recipe_rows[i]));
+    }
+    if (good) return json;
+    cJSON_Delete(json);
+    return NULL;
+}
+
+void recipe_print(const recipe *r, FILE *file)
+{
+    cJSON *json = recipe_json(r, true);
+    const cJSON *item, *member;
+    char shown[TOOL_NAME_BYTES];
+    cJSON_ArrayForEach(item, json)
+    {
+        fprintf(file, "%s:", item->string);
+        if (cJSON_IsString(item)) fprintf(file, " %s", tool_printable(item->valuestring, shown));
+        cJSON_ArrayForEach(member, item)
+        {
+            char *text = json_print(member, false);
+            fprintf(file, " %s=%s", member->string,
+                    cJSON_IsString(member) ? tool_printable(member->valuestring, shown)
+                    : text                 ? tool_printable(text, shown)
+                                           : "?");
+            cJSON_free(text);
+        }
+        fputc('\n', file);
+    }
+    cJSON_Delete(json);
+}

@@ -1,0 +1,197 @@
+/* Training that begins with the model of another run (run.from): its model and options, vocabulary
+ * and parameters. What the run was trained with otherwise (texts, optimiser, length) is not taken.
+ */
+#include "recipe_table.h"
+#include "run.h"
+#include "training.h"
+
+#include "base/json.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* The run's folder, or the folder that a checkpoint lies in. */
+static bool open_run(training *t)
+{
+    char folder[4096];
+    struct stat info;
+    const char *path = t->r.run_from, *slash = strrchr(path, '/');
+    bool whole = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + !(slash - path) : 1,
+             slash ? path : ".");
+    t->from = calloc(1, sizeof *t->from);
+    if (!t->from) return training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
+    return trained_open(t->from, whole ? path : folder, whole ? NULL : path, &t->error);
+}
+
+/* Options of the model that say how large its batches are, which its new texts decide. */
+static bool is_size(const char *name)
+{
+    static const char *const sizes[] = {"batch",  "length", "source_len",  "target_len",
+                                        "pad_id", "vocab",  "keep_weights"};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (!strcmp(name, sizes[i])) return true;
+    return false;
+}
+
+static bool has_option(const recipe *r, const char *name)
+{
+    size_t length = strlen(name);
+    for (size_t i = 0; i < r->n_model_options; i++)
+        if (!strncmp(r->model_options[i], name, length) && r->model_options[i][length] == '=')
+            return true;
+    return false;
+}
+
+static bool take_model(training *t)
+{
+    recipe *r = &t->r;
+    const weft_model *m = t->from->model;
+    if (!r->model) r->model = m;
+    if (r->model != m) {
+        weft_error_set(&t->error, WEFT_BAD_ARGUMENT, r->run_from, "is of the model %s, not %s",
+                       m->name, r->model->name);
+        return false;
+    }
+    for (size_t i = 0; i < m->n_options; i++) {
+        char text[128], value[64];
+        if (is_size(m->options[i].name) || has_option(r, m->options[i].name)) continue;
+        snprintf(text, sizeof text, "%s=%s", m->options[i].name,
+                 weft_model_value_text(m, i, t->from->values[i], value, sizeof value));
+        if (!recipe_take_model_option(r, text))
+            return training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
+    }
+    return true;
+}
+
+/* A vocabulary of the run, as if --vocab-file had named it. */
+static bool take_vocabulary(training *t, char **file, const char *path, const char *option)
+{
+    if ((*file)[0] && strcmp(*file, path) != 0) {
+        weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "train",
+                       "--%s cannot be chosen: the parameters of %s know its own vocabulary only",
+                       option, t->r.run_from);
+        return false;
+    }
+    return recipe_set_text(file, path) ||
+           training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
+}
+
+static bool take_vocabularies(training *t)
+{
+    recipe *r = &t->r;
+    const trained_run *from = t->from;
+    int source = spm_size(from->source), target = spm_size(from->target);
+    r->vocabulary_shared = from->shared;
+    r->vocabulary_size = source > target ? source : target;
+    if (from->shared)
+        return take_vocabulary(t, &r->vocabulary_file, from->vocabulary_path[1], "vocab-file");
+    return take_vocabulary(t, &r->vocabulary_source_file, from->vocabulary_path[0],
+                           "source-vocab-file") &&
+           take_vocabulary(t, &r->vocabulary_target_file, from->vocabulary_path[1],
+                           "target-vocab-file");
+}
+
+/* How text becomes rows: as the model knows it, unless another way is asked for. */
+static bool take_rows(training *t)
+{
+    static const recipe_key keys[] = {RECIPE_data_unit, RECIPE_batches_mode,
+                                      RECIPE_batches_lengths};
+    const char *text = weft_params_meta(t->from->params, "recipe");
+    if (!text) return true;
+    cJSON *json = json_parse(text, strlen(text), NULL);
+    for (size_t i = 0; json && i < sizeof keys / sizeof *keys; i++)
+        if (!recipe_is_set(&t->r, keys[i])) recipe_take_json(&t->r, keys[i], json);
+    cJSON_Delete(json);
+    return true;
+}
+
+bool training_take_from(training *t)
+{
+    recipe *r = &t->r;
+    if (!r->run_from[0]) return true;
+    return recipe_resolve(r, &t->error) && open_run(t) && take_model(t) && take_vocabularies(t) &&
+           take_rows(t);
+}
+
+/* ---- Parameters ---- */
+
+/* Those that the model has by name and shape, in a store of their own. */
+static weft_params *wanted_params(training *t)
+{
+    const recipe *r = &t->r;
+    weft_model_io io;
+    weft_params *params = weft_params_new();
+    weft_graph *g = weft_graph_new();
+    if (!params || !g) {
+        training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
+    } else if (weft_model_build_text(g, r->model, (const char *const *)r->model_options,
+                                     r->n_model_options, true, &io, &t->error) == WEFT_OK) {
+        weft_params_init(params, g, (uint64_t)r->run_seed, &t->error);
+    }
+    weft_graph_free(g);
+    if (t->error.status == WEFT_OK) return params;
+    weft_params_free(params);
+    return NULL;
+}
+
+static bool copy_param(training *t, const char *name, const weft_tensor *model)
+{
+    char has[128], wants[128];
+    weft_tensor from, to;
+    weft_params_get(t->from->params, name, &from);
+    if (from.dtype != model->dtype || !weft_shape_equal(from.shape, model->shape)) {
+        weft_error_set(&t->error, WEFT_BAD_SHAPE, t->r.run_from,
+                       "%s is %s %s there, the model's is %s %s: only options that leave the "
+                       "parameters as they are can be changed",
+                       name, weft_dtype_name(from.dtype),
+                       weft_shape_text(from.shape, has, sizeof has), weft_dtype_name(model->dtype),
+                       weft_shape_text(model->shape, wants, sizeof wants));
+        return false;
+    }
+    if (weft_params_add(t->params, name, from.dtype, from.shape, &to, &t->error) != WEFT_OK)
+        return false;
+    memcpy(to.data, from.data, (size_t)weft_shape_numel(from.shape) * weft_dtype_bytes(from.dtype));
+    return true;
+}
+
+static bool of_training(const char *name)
+{
+    return !strncmp(name, "opt.", 4) || !strncmp(name, "sum.", 4) || !strncmp(name, "ema.", 4);
+}
+
+static size_t count_model(const weft_params *params)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < weft_params_count(params); i++)
+        n += !of_training(weft_params_name(params, i));
+    return n;
+}
+
+bool training_begin_with(training *t)
+{
+    if (!t->from || t->resume) return true;
+    weft_params *wanted = wanted_params(t);
+    weft_tensor model, from;
+    size_t taken = 0;
+    bool good = wanted != NULL;
+    for (size_t i = 0; good && i < weft_params_count(wanted); i++) {
+        const char *name = weft_params_name(wanted, i);
+        weft_params_get(wanted, name, &model);
+        if (!weft_params_get(t->from->params, name, &from)) continue;
+        taken++;
+        good = copy_param(t, name, &model);
+    }
+    if (good && !taken)
+        good = training_fail(t, WEFT_BAD_ARGUMENT, t->r.run_from, "has no parameter of the model");
+    if (good)
+        tool_print_line(stderr, "%s: begins with %zu of its %zu tensors; %zu of the model are new",
+                        t->r.run_from, taken, count_model(t->from->params),
+                        weft_params_count(wanted) - taken);
+    weft_params_free(wanted);
+    trained_close(t->from);
+    free(t->from);
+    t->from = NULL;
+    return good;
+}

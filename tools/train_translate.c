@@ -1,0 +1,221 @@
+/* Translations of the first sentences of the validation text, at each validation: their BLEU and
+ * chrF, and some of them to read. Found greedily, in batches of sources of like length. */
+#include "score.h"
+#include "streams.h"
+#include "training.h"
+
+#include <weft/decode.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Sentences at a time. */
+#define ROWS 16
+
+typedef struct translating {
+    training *t;
+    weft_decoder *decoder;
+    weft_search_options options;
+    int32_t *banned;
+    double values[WEFT_MODEL_OPTIONS];
+} translating;
+
+static bool no_memory(training *t)
+{
+    return training_fail(t, WEFT_NO_MEMORY, "validation", "out of memory");
+}
+
+/* ---- The sentences ---- */
+
+/* Takes a pair of lines; those that are empty or not UTF-8 are none. */
+static bool take_pair(training *t, const char *const lines[2], const size_t lengths[2])
+{
+    size_t room = (size_t)t->r.batches_lengths.at[t->r.batches_lengths.n - 1], n;
+    for (int i = 0; i < 2; i++)
+        if (!lengths[i] || !texts_is_utf8(lines[i], lengths[i])) return true;
+    training_sentence *s = &t->sentences[t->n_sentences];
+    *s = (training_sentence){.source = strdup(lines[0]),
+                             .reference = strdup(lines[1]),
+                             .ids = calloc(room, sizeof *s->ids),
+                             .number = t->n_sentences};
+    t->n_sentences++;
+    if (!s->source || !s->reference || !s->ids) return no_memory(t);
+    if (spm_encode(t->vocabulary[0], s->source, s->ids, room - 1, &n, &t->error) != WEFT_OK)
+        return false;
+    s->n_ids = (n < room ? n : room - 1) + 1;
+    s->ids[s->n_ids - 1] = SPM_EOS;
+    return true;
+}
+
+static bool read_pairs(training *t, const char *const paths[2], size_t most)
+{
+    FILE *files[2] = {stream_open(paths[0], &t->error), NULL};
+    char *lines[2] = {NULL, NULL};
+    size_t capacity[2] = {0, 0}, lengths[2];
+    if (files[0]) files[1] = stream_open(paths[1], &t->error);
+    bool good = files[0] && files[1];
+    while (good && t->n_sentences < most) {
+        bool there = true;
+        for (int i = 0; i < 2; i++)
+            there = there && texts_read_line(files[i], &lines[i], &capacity[i], &lengths[i]);
+        if (!there) break;
+        good = take_pair(t, (const char *const *)lines, lengths);
+    }
+    for (int i = 0; i < 2; i++) {
+        stream_close(files[i]);
+        free(lines[i]);
+    }
+    return good;
+}
+
+bool training_read_sentences(training *t)
+{
+    const recipe *r = &t->r;
+    size_t most = (size_t)r->run_valid_bleu;
+    if (!most) return true;
+    t->sentences = calloc(most, sizeof *t->sentences);
+    if (!t->sentences) return no_memory(t);
+    for (size_t i = 0; i < r->data_valid_source.n && t->n_sentences < most; i++)
+        if (!read_pairs(t, (const char *[]){r->data_valid_source.at[i], r->data_valid_target.at[i]},
+                        most))
+            return false;
+    return true;
+}
+
+void training_free_sentences(training *t)
+{
+    for (size_t i = 0; i < t->n_sentences; i++) {
+        training_sentence *s = &t->sentences[i];
+        free(s->source);
+        free(s->reference);
+        free(s->ids);
+        free(s->translation);
+    }
+    free(t->sentences);
+}
+
+/* ---- Translating ---- */
+
+/* Special tokens, and ids that only the source's vocabulary has, are never chosen. */
+static bool ban(translating *x)
+{
+    const training *t = x->t;
+    int32_t pieces = spm_size(t->vocabulary[1]);
+    size_t extra = (size_t)(training_vocab_size(t) - pieces);
+    x->banned = calloc(3 + extra, sizeof *x->banned);
+    if (!x->banned) return no_memory(x->t);
+    memcpy(x->banned, (int32_t[]){SPM_PAD, SPM_UNK, SPM_BOS}, 3 * sizeof *x->banned);
+    for (size_t i = 0; i < extra; i++) x->banned[3 + i] = pieces + (int32_t)i;
+    x->options = (weft_search_options){
+        .eos = SPM_EOS, .has_eos = true, .banned = x->banned, .n_banned = 3 + extra};
+    return true;
+}
+
+/* Tokens of a translation at most, as `weft translate` has it. */
+static int64_t most_tokens(const training_sentence *s, int64_t positions)
+{
+    int64_t most = 2 * (int64_t)s->n_ids + 10;
+    return most < positions ? most : positions;
+}
+
+static bool open_decoder(translating *x)
+{
+    training *t = x->t;
+    const recipe *r = &t->r;
+    int64_t source = r->batches_lengths.at[r->batches_lengths.n - 1];
+    const weft_params *params = weft_trainer_model(t->trainer);
+    if (!params) return training_take_error(t);
+    if (weft_model_parse(r->model, (const char *const *)r->model_options, r->n_model_options,
+                         x->values, &t->error) != WEFT_OK)
+        return false;
+    int64_t positions = weft_model_most_positions(r->model, x->values);
+    if (positions > 2 * source + 10) positions = 2 * source + 10;
+    weft_decoder_options o = {.sentences = ROWS,
+                              .most_len = positions,
+                              .most_source = source,
+                              .threads = (int)r->run_threads};
+    x->decoder = weft_decoder_new(r->model, x->values, params, &o, &t->error);
+    return x->decoder != NULL;
+}
+
+static bool translate_batch(translating *x, training_sentence *const *batch, size_t n)
+{
+    static const int32_t begin = SPM_BOS;
+    training *t = x->t;
+    const int32_t *sources[ROWS];
+    size_t lengths[ROWS];
+    weft_search_input inputs[ROWS];
+    weft_search_model model = weft_decoder_search_model(x->decoder);
+    for (size_t i = 0; i < n; i++) {
+        sources[i] = batch[i]->ids;
+        lengths[i] = batch[i]->n_ids;
+        inputs[i] = (weft_search_input){&begin, 1, most_tokens(batch[i], model.most_len), 0};
+    }
+    if (weft_decoder_start(x->decoder, sources, lengths, n) != WEFT_OK) {
+        t->error = *weft_decoder_error(x->decoder);
+        return false;
+    }
+    weft_search_result *r = weft_search_greedy(&model, inputs, n, &x->options, &t->error);
+    bool good = r != NULL;
+    for (size_t i = 0; good && i < n; i++) {
+        const weft_hypothesis *h = &r->hypotheses[r->first[i]];
+        free(batch[i]->translation);
+        good = spm_decode(t->vocabulary[1], h->tokens, h->length, &batch[i]->translation,
+                          &t->error) == WEFT_OK;
+        if (good) texts_clean(batch[i]->translation, false);
+    }
+    weft_search_result_free(r);
+    return good;
+}
+
+/* Shorter first; of equals the earlier. */
+static int by_length(const void *a, const void *b)
+{
+    const training_sentence *x = *(training_sentence *const *)a,
+                            *y = *(training_sentence *const *)b;
+    if (x->n_ids != y->n_ids) return x->n_ids < y->n_ids ? -1 : 1;
+    return (x->number > y->number) - (x->number < y->number);
+}
+
+static bool translate_all(translating *x)
+{
+    training *t = x->t;
+    size_t n = t->n_sentences;
+    training_sentence **sorted = calloc(n + 1, sizeof *sorted);
+    bool good = sorted || no_memory(t);
+    for (size_t i = 0; good && i < n; i++) sorted[i] = &t->sentences[i];
+    if (good) qsort(sorted, n, sizeof *sorted, by_length);
+    for (size_t i = 0, end; good && i < n; i = end) {
+        int64_t padded = weft_decoder_padded(x->decoder, (int64_t)sorted[i]->n_ids);
+        for (end = i + 1; end < n && end - i < ROWS; end++)
+            if (weft_decoder_padded(x->decoder, (int64_t)sorted[end]->n_ids) != padded) break;
+        good = translate_batch(x, sorted + i, end - i);
+    }
+    free(sorted);
+    return good;
+}
+
+static bool score(training *t, training_scores *scores)
+{
+    bleu of_words = {0};
+    chrf of_characters = {.words = 0};
+    for (size_t i = 0; i < t->n_sentences; i++) {
+        const training_sentence *s = &t->sentences[i];
+        const char *reference = s->reference;
+        if (!bleu_add(&of_words, s->translation, &reference, 1) ||
+            !chrf_add(&of_characters, s->translation, &reference, 1))
+            return no_memory(t);
+    }
+    scores->bleu = bleu_of(&of_words).score;
+    scores->chrf = chrf_of(&of_characters);
+    return true;
+}
+
+bool training_translate(training *t, training_scores *scores)
+{
+    translating x = {.t = t};
+    bool good = ban(&x) && open_decoder(&x) && translate_all(&x) && score(t, scores);
+    weft_decoder_free(x.decoder);
+    free(x.banned);
+    return good;
+}
