@@ -824,6 +824,14 @@ static weft_status feed_rates(weft_trainer *t, planned *p, double share, weft_st
     return status;
 }
 
+/* Whether the program wants the call to end. */
+static bool stopped(weft_trainer *t)
+{
+    if (!t->o.stop || !t->o.stop(t->o.stop_context)) return false;
+    fail(t, WEFT_CANCELLED, "trainer", "stopped on request");
+    return true;
+}
+
 /* Adds batch `part` of an update to the sums. */
 static weft_status sum_batch(weft_trainer *t, weft_trainer_state *s, uint32_t part,
                              weft_step_report *report)
@@ -846,7 +854,7 @@ static weft_status step_by_sums(weft_trainer *t, weft_trainer_state *s, double s
                                 weft_step_report *report)
 {
     for (uint32_t i = 0; i < t->o.accumulate; i++)
-        if (sum_batch(t, s, i, report) != WEFT_OK) return t->error.status;
+        if (stopped(t) || sum_batch(t, s, i, report) != WEFT_OK) return t->error.status;
     planned *p = need(t, PLAN_APPLY, (weft_batch_shape){0});
     if (!p) return t->error.status;
     double targets = report->tokens ? (double)report->tokens : 1;
@@ -905,7 +913,7 @@ static weft_status evaluate_all(weft_trainer *t, weft_batches *batches, size_t m
     double sum = 0;
     *tokens = 0;
     for (size_t i = 0; i < count && (i < most || !most); i++) {
-        planned *p = need(t, PLAN_EVALUATE, weft_batches_shape(batches, i));
+        planned *p = stopped(t) ? NULL : need(t, PLAN_EVALUATE, weft_batches_shape(batches, i));
         if (!p) return t->error.status;
         if (!i && t->averaged) copy_model(t, t->averaged);
         weft_status status = feed_batch(t, p, batches, i, &n);

@@ -20,10 +20,17 @@ typedef struct arguments {
     recipe early; /* of the first reading: run.out and data.folder are wanted */
 } arguments;
 
+/* A file that is neither a model's name nor an option is a recipe by any name. */
+static bool is_recipe(const char *text)
+{
+    if (tool_ends_with(text, ".json")) return true;
+    return !weft_model_find(text) && access(text, F_OK) == 0;
+}
+
 static error_t take_argument(arguments *a, const char *text, struct argp_state *state)
 {
     recipe *r = a->first ? &a->early : &a->t->r;
-    if (tool_ends_with(text, ".json")) {
+    if (is_recipe(text)) {
         if (a->first && a->recipe) argp_error(state, "one recipe only");
         a->recipe = text;
     } else if (!strchr(text, '=')) {
@@ -114,6 +121,7 @@ static weft_trainer_options trainer_options(const training *t)
         .ema = r->optimizer_ema,
         .seed = (uint64_t)r->run_seed,
         .threads = (int)r->run_threads,
+        .stop = training_interrupted,
         .source_name = pairs ? recipe_files_name(&r->data_source) : NULL,
         .target_name = recipe_files_name(pairs ? &r->data_target : &r->data_text)};
 }

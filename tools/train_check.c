@@ -36,7 +36,11 @@ static bool check_texts(training *t)
         pairs ? &r->data_source : &r->data_text, pairs ? &r->data_target : NULL,
         pairs ? &r->data_valid_source : &r->data_valid_text, pairs ? &r->data_valid_target : NULL};
     size_t from_input = 0;
-    if (pairs ? !r->data_source.n || !r->data_target.n : !r->data_text.n)
+    bool none = pairs ? !r->data_source.n || !r->data_target.n : !r->data_text.n;
+    if (none && t->resume)
+        return training_fail(t, WEFT_BAD_ARGUMENT, r->run_out,
+                             "there is no run to resume: the folder has no recipe.json");
+    if (none)
         return training_fail(t, WEFT_BAD_ARGUMENT, r->model->name,
                              pairs ? "needs a pair of text files (--source, --target)"
                                    : "needs a text file (--text)");
@@ -145,6 +149,27 @@ bool training_check_vocab(training *t)
     return false;
 }
 
+/* Adds to the error which of the model's options are not the defaults: one of them is the cause. */
+static bool name_options(training *t)
+{
+    const recipe *r = &t->r;
+    char text[256] = "";
+    weft_error e = t->error;
+    for (size_t i = 0; i < r->n_model_options; i++) {
+        double values[WEFT_MODEL_OPTIONS];
+        const char *option = r->model_options[i];
+        size_t k = 0, key = strcspn(option, "=");
+        if (weft_model_parse(r->model, &option, 1, values, NULL) != WEFT_OK) continue;
+        while (k < r->model->n_options && (strncmp(r->model->options[k].name, option, key) != 0 ||
+                                           r->model->options[k].name[key]))
+            k++;
+        if (k < r->model->n_options && values[k] != r->model->options[k].value)
+            tool_append(text, sizeof text, " %s", option);
+    }
+    weft_error_set(&t->error, e.status, e.where, "%s (%s%s)", e.message, r->model->name, text);
+    return false;
+}
+
 /* Builds the model as large as it will be, but for a batch of one row. */
 static bool check_model(training *t)
 {
@@ -170,7 +195,7 @@ static bool check_model(training *t)
     weft_model_io io;
     weft_status status = weft_model_build_text(g, r->model, texts, n, true, &io, &t->error);
     weft_graph_free(g);
-    return status == WEFT_OK;
+    return status == WEFT_OK || name_options(t);
 }
 
 bool training_check(training *t)

@@ -18,7 +18,16 @@ static volatile sig_atomic_t interrupted;
 
 static void on_signal(int signal_number)
 {
+    static const char text[] = "\nweft: ends after this step; once more ends at once\n";
     interrupted = signal_number;
+    /* Only Ctrl-C has somebody who waits; if it cannot be said, nothing is lost. */
+    if (signal_number == SIGINT && write(STDERR_FILENO, text, sizeof text - 1) < 0) return;
+}
+
+bool training_interrupted(void *unused)
+{
+    (void)unused;
+    return interrupted != 0;
 }
 
 typedef struct loop {
@@ -186,9 +195,12 @@ static bool validate(loop *l)
     training *t = l->t;
     if (!t->valid) return true;
     double began = elapsed(l);
-    if (weft_trainer_evaluate(t->trainer, t->valid, (size_t)t->r.run_valid_batches, &l->valid,
-                              NULL) != WEFT_OK)
-        return training_take_error(t);
+    double nll;
+    weft_status status =
+        weft_trainer_evaluate(t->trainer, t->valid, (size_t)t->r.run_valid_batches, &nll, NULL);
+    if (status == WEFT_CANCELLED) return true;
+    if (status != WEFT_OK) return training_take_error(t);
+    l->valid = nll;
     if (t->n_sentences && !training_translate(t, &l->scores)) return false;
     /* The least is the best. */
     bool best = weft_trainer_judge(t->trainer, t->r.run_best_by ? -l->scores.bleu : l->valid);
@@ -228,8 +240,9 @@ static bool one_step(loop *l)
 {
     training *t = l->t;
     double before = tool_seconds();
-    if (weft_trainer_step(t->trainer, share_done(l), &l->report) != WEFT_OK)
-        return training_take_error(t);
+    weft_status status = weft_trainer_step(t->trainer, share_done(l), &l->report);
+    if (status == WEFT_CANCELLED) return true;
+    if (status != WEFT_OK) return training_take_error(t);
     double seconds = tool_seconds() - before;
     t->saved = false;
     if (!l->report.planned) {
@@ -333,7 +346,8 @@ static bool report(loop *l)
         cJSON_AddStringToObject(json, "checkpoint", t->model_path);
         return tool_write_json_line(json, stdout, "output", &t->error);
     }
-    printf("%s after %" PRIu64 " steps: loss %.3f", l->end, s.step, s.smoothed);
+    printf("%s after %" PRIu64 " steps", l->end, s.step);
+    if (isfinite(s.smoothed)) printf(": loss %.3f", s.smoothed);
     if (t->valid && isfinite(l->valid)) {
         printf(", ");
         training_print_validation(t, l->valid);

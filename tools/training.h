@@ -122,7 +122,9 @@ void training_go_back(training *t, uint64_t step);
 /* Keeps the checkpoint just written as step-N, and removes the oldest beyond those to keep. */
 bool training_keep(training *t, uint64_t step);
 
-/* train_loop.c: steps until the end, and tells what came of it. Everything above is ready. */
+/* train_loop.c: whether a signal asked for the end. */
+bool training_interrupted(void *unused);
+/* Steps until the end, and tells what came of it. Everything above is ready. */
 bool training_loop(training *t);
 /* "validation loss ... nats a token", and bits a character where there are, without a line's end.
  */

@@ -73,6 +73,7 @@ static inline double weft_option(double given, double standard)
     X(NO_KERNEL, "no kernel")                                                                      \
     X(NO_BACKEND, "a shared library could not be loaded")                                          \
     X(BAD_INDEX, "an index is out of range")                                                       \
+    X(CANCELLED, "stopped on request")                                                             \
     X(NOT_FINITE, "a number is not finite")                                                        \
     X(NOT_FOUND, "not found")                                                                      \
     X(BAD_FILE, "malformed file")                                                                  \

@@ -156,6 +156,11 @@ typedef struct weft_trainer_options {
     double ema;
     uint64_t seed; /* of parameters and dropout */
     int threads;   /* 0: OpenMP's default. The results do not depend on it. */
+    /* Asked before each batch of an update or an evaluation, if not NULL: true ends the call with
+     * WEFT_CANCELLED and leaves the training as it was before it. A step over one batch is not
+     * asked for. */
+    bool (*stop)(void *context);
+    void *stop_context;
     /* What messages call the corpus's sources and targets, such as the names of their files; NULL:
      * "sources" and "targets". */
     const char *source_name, *target_name;
