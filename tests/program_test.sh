@@ -157,9 +157,9 @@ expect 0 "unigram entropy" "${train[@]}" --out run --steps 12
 expect 1 "is there already" "${train[@]}" --out run --steps 12
 expect 0 "after 20 steps" "${train[@]}" --out run --steps 20 --resume
 expect 0 '"validation_loss"' "${train[@]}" --out run2 --steps 3 --json
-expect 1 "missing.en: cannot be read" "${train[@]}" --source missing.en --out run3 --steps 3
-expect 1 "ends after 399 lines" "${train[@]}" --target short.es --out run4 --steps 3
-expect 1 "empty.en" "${train[@]}" --valid-source empty.en --valid-target empty.en --out run5 --steps 3
+expect 1 "missing.en: cannot be read" "${train[@]/#a.en/missing.en}" --out run3 --steps 3
+expect 1 "ends after 399 lines" "${train[@]/a.es/short.es}" --valid-target "" --valid-source "" --out run4 --steps 3
+expect 1 "empty.en" "${train[@]}" --valid-source "" --valid-source empty.en --valid-target "" --valid-target empty.en --out run5 --steps 3
 expect 1 "cannot be made" "${train[@]}" --out a.en/run --steps 3
 if [ "$(head -n 11 a.en | "$weft" translate run | wc -l)" -ne 11 ]; then
     echo "failed: 11 lines in, another number out"

@@ -167,10 +167,10 @@ expect 1 "$not_the_vocabulary/mean.safetensors" "$weft" generate texts --prompt 
 pair=("$weft" train --source train.en --target train.es --valid-source valid.en --valid-target valid.es
     "${small[@]}" encoder_layers=1 decoder_layers=1 --shared-vocab=false tied=0 --steps 2)
 expect 0 "finished after 2" "${pair[@]}" --out apart
-left_alone apart "other text than $work/swapped.es" "${pair[@]}" --resume --target swapped.es
-left_alone apart "other text than $work/swapped.en" "${pair[@]}" --resume --source swapped.en
-left_alone apart "validated with other text than $work/fewer" "${pair[@]}" --resume --valid-source fewer.en \
-    --valid-target <(head -n 10 valid.es)
+left_alone apart "other text than $work/swapped.es" "${pair[@]/train.es/swapped.es}" --resume
+left_alone apart "other text than $work/swapped.en" "${pair[@]/train.en/swapped.en}" --resume
+left_alone apart "validated with other text than $work/fewer" "${pair[@]/valid.en/fewer.en}" --resume \
+    --valid-target "" --valid-target <(head -n 10 valid.es)
 cp apart/vocab.target.model apart/vocab.source.model
 left_alone apart "apart/vocab.source.model: is not the vocabulary" "${pair[@]}" --resume
 expect 1 "apart/vocab.source.model: is not the vocabulary" "$weft" translate apart

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -17,7 +18,11 @@ static bool open_run(training *t)
     char folder[4096];
     struct stat info;
     const char *path = t->r.run_from, *slash = strrchr(path, '/');
-    bool whole = stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+    if (stat(path, &info) != 0) {
+        weft_error_set(&t->error, WEFT_IO, path, "cannot be opened: %s", strerror(errno));
+        return false;
+    }
+    bool whole = S_ISDIR(info.st_mode);
     snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + !(slash - path) : 1,
              slash ? path : ".");
     t->from = calloc(1, sizeof *t->from);
