@@ -3,6 +3,7 @@
  * finite. */
 #include "tests.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -589,6 +590,72 @@ static bool same_stores(const weft_params *a, const weft_params *b, const char *
     return true;
 }
 
+/* Says yes when it has been asked so often. */
+typedef struct patience {
+    int asked, most;
+} patience;
+
+static bool ask(void *context)
+{
+    patience *p = context;
+    return ++p->asked > p->most;
+}
+
+/* A call that is stopped leaves all as it was, also where an epoch ends within the step. */
+static void test_stop(void)
+{
+    for (int most = 0; most < 3; most++) {
+        patience p = {.asked = INT_MIN / 2, .most = most};
+        weft_trainer_options o = trainer_options(), plain = o;
+        o.accumulate = plain.accumulate = 3;
+        o.ema = plain.ema = 0.5;
+        o.stop = ask;
+        o.stop_context = &p;
+        rig r = open_rig(&o, 4, 20, NULL), straight = open_rig(&plain, 4, 20, NULL);
+        take_steps(&r, 1);
+        weft_params *before = copy_store(r.params);
+        p.asked = 0;
+        CU_ASSERT_EQUAL(weft_trainer_step(r.trainer, 0, NULL), WEFT_CANCELLED);
+        CU_ASSERT_EQUAL(p.asked, most + 1);
+        CU_ASSERT_EQUAL(weft_trainer_error(r.trainer)->status, WEFT_CANCELLED);
+        CU_ASSERT_TRUE(same_stores(before, r.params, "sum."));
+        CU_ASSERT_EQUAL(weft_trainer_get_state(r.trainer).step, 1);
+        p.asked = 0;
+        double nll = 0;
+        CU_ASSERT_EQUAL(weft_trainer_evaluate(r.trainer, r.batches, 0, &nll, NULL), WEFT_CANCELLED);
+        CU_ASSERT_TRUE(isnan(nll));
+        p.asked = INT_MIN / 2;
+        take_steps(&r, 4);
+        take_steps(&straight, 5);
+        CU_ASSERT_TRUE(same_stores(straight.params, r.params, "none."));
+        weft_params_free(before);
+        close_rig(&straight);
+        close_rig(&r);
+    }
+}
+
+/* The store that evaluations read: the trained one, or that of the averages as they are now. */
+static void test_model(void)
+{
+    weft_trainer_options o = trainer_options();
+    rig plain = open_rig(&o, 4, 20, NULL);
+    CU_ASSERT_PTR_EQUAL(weft_trainer_model(plain.trainer), plain.params);
+    CU_ASSERT_PTR_NULL(weft_trainer_model(NULL));
+    close_rig(&plain);
+    o.ema = 0.5;
+    rig r = open_rig(&o, 4, 20, NULL);
+    for (int step = 1; step <= 2; step++) {
+        weft_tensor mean, kept;
+        take_steps(&r, 1);
+        const weft_params *model = weft_trainer_model(r.trainer);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(model);
+        CU_ASSERT_TRUE_FATAL(weft_params_get(model, "enc.0.ffn.in.weight", &mean));
+        CU_ASSERT_TRUE_FATAL(weft_params_get(r.params, "ema.enc.0.ffn.in.weight", &kept));
+        CU_ASSERT_EQUAL(((double *)mean.data)[3], ((double *)kept.data)[3]);
+    }
+    close_rig(&r);
+}
+
 static void test_infinite_parameter(void)
 {
     for (uint32_t accumulate = 1; accumulate <= 2; accumulate++) {
@@ -807,6 +874,8 @@ void train_tests(void)
     CU_add_test(suite, "hidden tokens", test_masks);
     CU_add_test(suite, "unigram entropy", test_entropy);
     CU_add_test(suite, "accumulated gradients equal one large batch", test_accumulation);
+    CU_add_test(suite, "a call that is stopped", test_stop);
+    CU_add_test(suite, "the model as it is evaluated", test_model);
     CU_add_test(suite, "moving average", test_moving_average);
     CU_add_test(suite, "a moving average that begins late", test_late_average);
     CU_add_test(suite, "a resumed training has the same bits", test_resume);
