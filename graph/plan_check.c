@@ -7,7 +7,8 @@
  *     bytes  |  a a a a  |  b b b b b b  |  c c c  |      after group 1
  *     bytes  |  a a a a  |  d d d d d d  |  c c c  |      after group 2, which wrote d over b
  *
- * O(operands x stretches). */
+ * The stretches are a treap by their begin (Seidel and Aragon 1996), so that n operands take
+ * O(n log n). */
 #include "internal.h"
 
 #include <stdlib.h>
@@ -18,10 +19,33 @@ typedef struct stretch {
     uint32_t owner; /* value id that wrote it; UINT32_MAX for scratch */
 } stretch;
 
+/* A node of the treap; 0 is no node. Above the root of a subtree no priority is smaller. */
+typedef struct held {
+    stretch s;
+    uint32_t left, right, priority;
+} held;
+
+/* An access of a step of a group to the arena. */
+typedef struct access {
+    stretch s;
+    size_t reach; /* the greatest end of this and those sorted before it */
+    uint32_t step;
+} access;
+
+/* An update of a state, or a read of one, by a step of a group. */
+typedef struct state_access {
+    uint32_t root, step;
+    bool update;
+} state_access;
+
 typedef struct checker {
     const weft_plan *plan;
-    stretch *held;
-    size_t n_held;
+    held *held;
+    uint32_t n_held, root;
+    access *writes, *reads;
+    state_access *states;
+    uint32_t *chain; /* by step of a group: the first step of its chain */
+    size_t n_writes, n_reads, n_states;
     uint32_t *state_version; /* by root of a state: the version that the store holds */
     weft_error *error;
 } checker;
@@ -67,22 +91,76 @@ static bool meets(stretch a, stretch b)
     return a.begin < b.end && b.begin < a.end;
 }
 
+/* Splits a treap into those that begin before `begin` and the others. */
+static void split(checker *c, uint32_t tree, size_t begin, uint32_t *before, uint32_t *after)
+{
+    while (tree) {
+        held *h = &c->held[tree];
+        if (h->s.begin < begin) {
+            *before = tree;
+            before = &h->right;
+            tree = h->right;
+        } else {
+            *after = tree;
+            after = &h->left;
+            tree = h->left;
+        }
+    }
+    *before = *after = 0;
+}
+
+/* Joins two treaps, of which the first begins before the second. */
+static uint32_t join(checker *c, uint32_t first, uint32_t second)
+{
+    uint32_t tree, *to = &tree;
+    while (first && second) {
+        if (c->held[first].priority < c->held[second].priority) {
+            *to = first;
+            to = &c->held[first].right;
+            first = *to;
+        } else {
+            *to = second;
+            to = &c->held[second].left;
+            second = *to;
+        }
+    }
+    *to = first ? first : second;
+    return tree;
+}
+
+static uint32_t last_of(const checker *c, uint32_t tree)
+{
+    while (tree && c->held[tree].right) tree = c->held[tree].right;
+    return tree;
+}
+
+/* Whatever meets the stretch is gone. Those that are held do not meet one another. */
 static void write_stretch(checker *c, stretch s)
 {
-    size_t kept = 0;
-    for (size_t i = 0; i < c->n_held; i++)
-        if (!meets(c->held[i], s)) c->held[kept++] = c->held[i];
-    c->n_held = kept;
-    if (s.begin < s.end) c->held[c->n_held++] = s;
+    uint32_t before, within, after, last;
+    if (s.begin == s.end) return;
+    split(c, c->root, s.begin, &before, &after);
+    split(c, after, s.end, &within, &after);
+    last = last_of(c, before);
+    if (last && c->held[last].s.end > s.begin)
+        split(c, before, c->held[last].s.begin, &before, &within);
+    uint32_t new = ++c->n_held, priority = new * 2654435761u;
+    priority = (priority ^ priority >> 15) * 2246822519u;
+    c->held[new] = (held){s, 0, 0, priority ^ priority >> 13};
+    c->root = join(c, join(c, before, new), after);
 }
 
 static bool holds(const checker *c, stretch s, uint32_t owner)
 {
+    uint32_t at = 0;
     if (s.begin == s.end) return true;
-    for (size_t i = 0; i < c->n_held; i++)
-        if (c->held[i].begin <= s.begin && s.end <= c->held[i].end)
-            return c->held[i].owner == owner;
-    return false;
+    for (uint32_t tree = c->root; tree;) {
+        const held *h = &c->held[tree];
+        bool left = h->s.begin > s.begin;
+        if (!left) at = tree;
+        tree = left ? h->left : h->right;
+    }
+    return at && s.end <= c->held[at].s.end && c->held[at].s.owner == owner;
 }
 
 static bool check_reads(checker *c, const plan_step *step)
@@ -128,31 +206,6 @@ static size_t step_writes(const checker *c, const plan_step *step, stretch *out)
         if (bytes) out[n++] = (stretch){step->scratch, step->scratch + bytes, UINT32_MAX};
     }
     return n;
-}
-
-/* May steps a and b run at the same time? */
-static bool independent(checker *c, const plan_step *a, const plan_step *b)
-{
-    const weft_graph *g = c->plan->graph;
-    stretch writes[WEFT_MAX_OUTPUTS + 1], others[WEFT_MAX_OUTPUTS + 1];
-    size_t n = step_writes(c, a, writes), m = step_writes(c, b, others);
-    for (size_t i = 0; i < n; i++) {
-        for (size_t k = 0; k < m; k++)
-            if (meets(writes[i], others[k])) return false;
-        for (size_t k = 0; k < g->nodes[b->node].n_in; k++) {
-            uint32_t operand = b->first_operand + (uint32_t)k;
-            if (c->plan->places[operand].kind == STORAGE_ARENA &&
-                meets(writes[i],
-                      extent(&c->plan->tensors[operand], c->plan->places[operand].offset)))
-                return false;
-        }
-    }
-    for (size_t i = 0; i < g->nodes[a->node].op->updates; i++) {
-        uint32_t root = g->values[g->nodes[a->node].in[i]].root;
-        for (size_t k = 0; k < g->nodes[b->node].n_in; k++)
-            if (g->values[g->nodes[b->node].in[k]].root == root) return false;
-    }
-    return true;
 }
 
 /* Whether the elements of an operand lie one behind the other, but for dimensions of 1. */
@@ -213,44 +266,140 @@ static bool in_step(const checker *c, const plan_step *earlier, const plan_step 
     return true;
 }
 
-static bool check_pair(checker *c, const plan_step *steps, uint32_t i, uint32_t k, bool same_chain)
+/* Of two steps that touch the same bytes, one of which writes them. Those of one chain run block by
+ * block; others may run at the same time. */
+static bool check_pair(checker *c, const plan_step *steps, uint32_t i, uint32_t k)
 {
-    if (!same_chain)
-        return independent(c, &steps[i], &steps[k]) ||
-               wrong(c, steps[i].node, "touches what another node of its group writes");
-    return i > k || in_step(c, &steps[i], &steps[k]) ||
-           wrong(c, steps[k].node, "does not follow the blocks of its chain");
+    if (i == k) return true;
+    if (c->chain[i] != c->chain[k])
+        return wrong(c, steps[i].node, "touches what another node of its group writes");
+    uint32_t earlier = i < k ? i : k, later = i < k ? k : i;
+    return in_step(c, &steps[earlier], &steps[later]) ||
+           wrong(c, steps[later].node, "does not follow the blocks of its chain");
+}
+
+static int compare_accesses(const void *a, const void *b)
+{
+    const access *x = a, *y = b;
+    if (x->s.begin != y->s.begin) return x->s.begin < y->s.begin ? -1 : 1;
+    return x->step < y->step ? -1 : x->step > y->step;
+}
+
+static int compare_states(const void *a, const void *b)
+{
+    const state_access *x = a, *y = b;
+    if (x->root != y->root) return x->root < y->root ? -1 : 1;
+    if (x->update != y->update) return x->update ? -1 : 1;
+    return x->step < y->step ? -1 : x->step > y->step;
+}
+
+/* What the steps of a group read and write. */
+static void collect(checker *c, const plan_step *steps, uint32_t n)
+{
+    const weft_plan *plan = c->plan;
+    const weft_graph *g = plan->graph;
+    c->n_writes = c->n_reads = c->n_states = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const node_record *node = &g->nodes[steps[i].node];
+        stretch writes[WEFT_MAX_OUTPUTS + 1];
+        size_t n_writes = step_writes(c, &steps[i], writes);
+        for (size_t k = 0; k < n_writes; k++)
+            if (writes[k].begin < writes[k].end)
+                c->writes[c->n_writes++] = (access){writes[k], 0, i};
+        for (size_t k = 0; k < node->n_in; k++) {
+            const uint32_t operand = steps[i].first_operand + (uint32_t)k;
+            const place *at = &plan->places[operand];
+            if (at->kind == STORAGE_ARENA)
+                c->reads[c->n_reads++] =
+                    (access){extent(&plan->tensors[operand], at->offset), 0, i};
+            if (at->kind == STORAGE_STATE || k < node->op->updates)
+                c->states[c->n_states++] =
+                    (state_access){g->values[node->in[k]].root, i, k < node->op->updates};
+        }
+    }
+}
+
+/* Holds an access against the sorted writes; those from `first_later` on begin after it. */
+static bool check_access(checker *c, const plan_step *steps, const access *a, size_t first_later)
+{
+    for (size_t k = first_later; k > 0 && c->writes[k - 1].reach > a->s.begin; k--)
+        if (meets(c->writes[k - 1].s, a->s) &&
+            !check_pair(c, steps, c->writes[k - 1].step, a->step))
+            return false;
+    return true;
+}
+
+/* No step touches what another one writes, unless they follow one another block by block. */
+static bool check_apart(checker *c, const plan_step *steps, uint32_t n)
+{
+    size_t end = 0;
+    collect(c, steps, n);
+    qsort(c->writes, c->n_writes, sizeof *c->writes, compare_accesses);
+    qsort(c->reads, c->n_reads, sizeof *c->reads, compare_accesses);
+    qsort(c->states, c->n_states, sizeof *c->states, compare_states);
+    for (size_t k = 0; k < c->n_writes; k++) {
+        if (!check_access(c, steps, &c->writes[k], k)) return false;
+        if (c->writes[k].s.end > end) end = c->writes[k].s.end;
+        c->writes[k].reach = end;
+    }
+    for (size_t i = 0, k = 0; i < c->n_reads; i++) {
+        while (k < c->n_writes && c->writes[k].s.begin < c->reads[i].s.end) k++;
+        if (!check_access(c, steps, &c->reads[i], k)) return false;
+    }
+    /* A state that is updated belongs to one step. */
+    for (size_t k = 1; k < c->n_states; k++) {
+        const state_access *first = &c->states[k - 1], *then = &c->states[k];
+        if (first->root != then->root || !first->update) continue;
+        if (then->step != first->step && c->chain[then->step] != c->chain[first->step])
+            return wrong(c, steps[then->step].node,
+                         "touches what another node of its group writes");
+        c->states[k].update = true;
+    }
+    return true;
+}
+
+/* Every step belongs to a chain within the group. */
+static bool check_chains(checker *c, const plan_step *steps, uint32_t n)
+{
+    uint32_t begin = 0, end = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!steps[i].linked) {
+            begin = i;
+            end = i + steps[i].links;
+        }
+        if (i > end || end >= n)
+            return wrong(c, steps[i].node, "is linked to no chain of its group");
+        c->chain[i] = begin;
+    }
+    return true;
+}
+
+static bool check_writes(checker *c, const plan_step *step)
+{
+    stretch writes[WEFT_MAX_OUTPUTS + 1];
+    size_t n = step_writes(c, step, writes);
+    for (size_t k = 0; k < n; k++) {
+        if (writes[k].end > c->plan->stats.arena_bytes)
+            return wrong(c, step->node, "writes past the arena");
+        for (size_t j = 0; j < k; j++)
+            if (meets(writes[j], writes[k]))
+                return wrong(c, step->node, "two of its outputs overlap");
+        write_stretch(c, writes[k]);
+    }
+    return true;
 }
 
 static bool check_group(checker *c, const plan_group *group)
 {
-    const weft_plan *plan = c->plan;
-    const plan_step *steps = plan->steps + group->first_step;
-    uint32_t chain_end = 0, chain_begin = 0;
+    const weft_graph *g = c->plan->graph;
+    const plan_step *steps = c->plan->steps + group->first_step;
+    if (!check_chains(c, steps, group->n_steps) || !check_apart(c, steps, group->n_steps))
+        return false;
     for (uint32_t i = 0; i < group->n_steps; i++) {
-        if (!steps[i].linked) {
-            chain_begin = i;
-            chain_end = i + steps[i].links;
-        }
-        if (i > chain_end || chain_end >= group->n_steps)
-            return wrong(c, steps[i].node, "is linked to no chain of its group");
-        if (!check_reads(c, &steps[i])) return false;
-        for (uint32_t k = 0; k < group->n_steps; k++)
-            if (k != i && !check_pair(c, steps, i, k, k >= chain_begin && k <= chain_end))
-                return false;
-        const node_record *node = &plan->graph->nodes[steps[i].node];
-        stretch writes[WEFT_MAX_OUTPUTS + 1];
-        size_t n = step_writes(c, &steps[i], writes);
-        for (size_t k = 0; k < n; k++) {
-            if (writes[k].end > plan->stats.arena_bytes)
-                return wrong(c, steps[i].node, "writes past the arena");
-            for (size_t j = 0; j < k; j++)
-                if (meets(writes[j], writes[k]))
-                    return wrong(c, steps[i].node, "two of its outputs overlap");
-            write_stretch(c, writes[k]);
-        }
+        const node_record *node = &g->nodes[steps[i].node];
+        if (!check_reads(c, &steps[i]) || !check_writes(c, &steps[i])) return false;
         for (size_t k = 0; k < node->op->updates; k++)
-            c->state_version[plan->graph->values[node->in[k]].root] = node->first_out + (uint32_t)k;
+            c->state_version[g->values[node->in[k]].root] = node->first_out + (uint32_t)k;
     }
     return true;
 }
@@ -306,18 +455,38 @@ static bool check_all(checker *c)
     return true;
 }
 
+/* Every operand is at most one access of a group, and one stretch that is held. */
+static bool make_room(checker *c)
+{
+    const weft_plan *plan = c->plan;
+    size_t operands = 0;
+    for (uint32_t i = 0; i < plan->n_steps; i++) {
+        const node_record *node = &plan->graph->nodes[plan->steps[i].node];
+        operands += node->n_in + node->op->n_out + 1;
+    }
+    c->held = calloc(operands + plan->graph->n_values + 1, sizeof *c->held);
+    c->writes = calloc(operands + 1, sizeof *c->writes);
+    c->reads = calloc(operands + 1, sizeof *c->reads);
+    c->states = calloc(operands + 1, sizeof *c->states);
+    c->chain = calloc(plan->n_steps + 1, sizeof *c->chain);
+    c->state_version = calloc(plan->graph->n_values + 1, sizeof *c->state_version);
+    return c->held && c->writes && c->reads && c->states && c->chain && c->state_version;
+}
+
 weft_status weft_plan_check(const weft_plan *plan, weft_error *error)
 {
     if (!plan) return weft_error_set(error, WEFT_BAD_ARGUMENT, "plan", "the plan is NULL");
-    const weft_graph *g = plan->graph;
-    checker c = {plan, calloc(g->n_values + plan->n_steps + 1, sizeof(stretch)), 0,
-                 calloc(g->n_values + 1, sizeof(uint32_t)), error};
+    checker c = {.plan = plan, .error = error};
     weft_status status = WEFT_OK;
-    if (!c.held || !c.state_version)
+    if (!make_room(&c))
         status = weft_error_set(error, WEFT_NO_MEMORY, "plan", "no memory for the checker");
     else if (!check_all(&c))
         status = WEFT_INTERNAL;
     free(c.held);
+    free(c.writes);
+    free(c.reads);
+    free(c.states);
+    free(c.chain);
     free(c.state_version);
     return status;
 }
