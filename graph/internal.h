@@ -186,7 +186,7 @@ typedef struct plan_target {
 weft_graph *passes_run(const weft_graph *graph, plan_target *targets, size_t n_targets,
                        const char *skip, bool verify, uint32_t *map, weft_error *error);
 
-/* ---- Offsets (pack.c, pack_search.c) ----------------------------------------------------------
+/* ---- Offsets (pack.c, pack_online.c, pack_search.c) ----------------------------------------------
  */
 
 /* An item that takes room, alive in the sections first..last. */
@@ -205,6 +205,8 @@ typedef struct pack_limits {
 
 double pack_clock(void); /* seconds since some moment */
 
+/* Sets offsets in the order of birth (pack_online.c); false when memory is out. */
+bool pack_online(pack_item *items, size_t n);
 /* Looks for offsets with which no item ends above `height`, and sets them when it found some.
  * *nodes: how many it has searched. */
 pack_outcome pack_search(pack_item *items, size_t n, uint32_t sections, size_t height,

@@ -210,6 +210,30 @@ static void test_random_lists(void)
     CU_ASSERT_TRUE(better > 20);
 }
 
+/* Lists that best fit is too slow for: short lives, long ones and nested ones, mixed. */
+static void test_many_items(void)
+{
+    enum { N = 21000 };
+    uint64_t seed = 77;
+    weft_pack_item *items = calloc(N, sizeof *items);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(items);
+    for (int kind = 0; kind < 2; kind++) {
+        weft_pack_result result;
+        for (int64_t i = 0; i < N; i++) {
+            int64_t length = i % 3 ? 1 + (int64_t)(test_random(&seed) % 50) : 2 * (N - i);
+            size_t size =
+                kind ? 1 + test_random(&seed) % 100000 : (size_t)4096 << test_random(&seed) % 4;
+            items[i] = (weft_pack_item){i, i + length, size, 0};
+        }
+        CU_ASSERT_EQUAL(
+            weft_pack(items, N, &(weft_pack_options){.best_fit_only = true}, &result, NULL),
+            WEFT_OK);
+        CU_ASSERT_TRUE(is_packing(items, N, 1, &result));
+        CU_ASSERT_TRUE((double)result.arena_bytes < 1.05 * (double)result.lower_bound_bytes);
+    }
+    free(items);
+}
+
 static void test_edges(void)
 {
     weft_error error;
@@ -338,6 +362,7 @@ void pack_tests(void)
     CU_pSuite suite = CU_add_suite("pack", NULL, NULL);
     CU_add_test(suite, "small lists, exhaustive optimum", test_optimum);
     CU_add_test(suite, "random lists", test_random_lists);
+    CU_add_test(suite, "lists too long for best fit", test_many_items);
     CU_add_test(suite, "empty, aligned, too large", test_edges);
     CU_add_test(suite, "eleven hard lists fit", test_instances);
     CU_add_test(suite, "nested items on a small stack", test_small_stack);
