@@ -1,6 +1,9 @@
 /* weft check: gradients against central differences in f64. */
 #include "tool.h"
 
+#include "base/hash.h"
+
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,10 +14,11 @@
 typedef struct arguments {
     model_args model;
     const char *op;
-    bool json;
+    int threads;
+    bool bits, json;
 } arguments;
 
-enum { KEY_JSON = 256, KEY_OP };
+enum { KEY_JSON = 256, KEY_OP, KEY_BITS, KEY_THREADS };
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
@@ -26,11 +30,19 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case KEY_OP:
         a->op = text;
         return 0;
+    case KEY_BITS:
+        a->bits = true;
+        return 0;
+    case KEY_THREADS:
+        a->threads = (int)tool_number(text, "--threads", 1, WEFT_MAX_THREADS, state);
+        return 0;
     case ARGP_KEY_ARG:
         tool_take_model_arg(&a->model, text, state);
         return 0;
     case ARGP_KEY_END:
         if (a->op && a->model.model) argp_error(state, "either --op or MODEL");
+        if (a->op && a->bits) argp_error(state, "--bits are of models, not of ops");
+        if (a->threads && !a->bits) argp_error(state, "--threads is for --bits");
         if (a->op && !weft_op_find(a->op))
             tool_usage_error(state, "no op \"%s\" (see `weft ops`)", a->op);
         return 0;
@@ -118,14 +130,25 @@ static weft_status run_model_check(built_model *m, weft_check_result *result, we
     return status;
 }
 
-/* The model's small size, in f64; what the command line says comes last and wins. */
+/* Room for a model's small size and what the command line says. */
+#define MAX_OPTIONS (2 * WEFT_MODEL_OPTIONS + 1)
+
+/* The options of the model's small size, then those of the command line, which win. `text` has
+ * TOOL_OPTIONS_TEXT bytes and holds the first. */
+static size_t small_options(const model_args *a, char *text, const char **options)
+{
+    snprintf(text, TOOL_OPTIONS_TEXT, "%s", a->model->small);
+    size_t n = tool_split_options(text, options);
+    for (size_t i = 0; i < a->n_options; i++) options[n++] = a->options[i];
+    return n;
+}
+
+/* The model at its small size, in f64. */
 static weft_status build_small(const model_args *a, built_model *m, weft_error *error)
 {
-    const char *options[2 * WEFT_MODEL_OPTIONS + 1] = {"f64=1"};
+    const char *options[MAX_OPTIONS] = {"f64=1"};
     char small[TOOL_OPTIONS_TEXT];
-    snprintf(small, sizeof small, "%s", a->model->small);
-    size_t n = 1 + tool_split_options(small, options + 1);
-    for (size_t i = 0; i < a->n_options; i++) options[n++] = a->options[i];
+    size_t n = 1 + small_options(a, small, options + 1);
     return weft_model_build_text(m->graph, a->model, options, n, true, &m->io, error);
 }
 
@@ -155,11 +178,77 @@ static int check_model(const arguments *a)
     return good ? EXIT_GOOD : EXIT_ERROR;
 }
 
+/* ---- Bits ---- */
+
+enum { BITS_STEPS = 3 };
+
+static uint64_t hash_params(const weft_params *params)
+{
+    uint64_t hash = HASH_START;
+    for (size_t i = 0; i < weft_params_count(params); i++) {
+        weft_tensor t;
+        const char *name = weft_params_name(params, i);
+        if (!weft_params_get(params, name, &t)) continue;
+        hash = hash_bytes(hash, name, strlen(name));
+        hash =
+            hash_bytes(hash, t.data, (size_t)weft_shape_numel(t.shape) * weft_dtype_bytes(t.dtype));
+    }
+    return hash;
+}
+
+/* Trains a model at its small size and hashes its parameters and the optimiser's states. */
+static weft_status bits_of(const model_args *a, int threads, uint64_t *hash, weft_error *error)
+{
+    char small[TOOL_OPTIONS_TEXT];
+    const char *options[MAX_OPTIONS];
+    trial t = {0};
+    size_t n = small_options(a, small, options);
+    weft_value targets[2];
+    weft_status status = tool_build(a->model, options, n, true, &t.m, error);
+    if (status == WEFT_OK)
+        status = trial_start(&t, targets, tool_targets(&t.m, targets), threads, error);
+    for (uint64_t step = 0; status == WEFT_OK && step < BITS_STEPS; step++) {
+        weft_session_set_step(t.session, step);
+        if (weft_run(t.session) != WEFT_OK)
+            status = tool_take_error(weft_session_error(t.session), error);
+    }
+    if (status == WEFT_OK) *hash = hash_params(t.params);
+    trial_close(&t);
+    return status;
+}
+
+static int check_bits(const arguments *a)
+{
+    weft_error error = {0};
+    cJSON *json = cJSON_CreateObject();
+    for (size_t i = 0; i < weft_model_count(); i++) {
+        model_args model = a->model;
+        uint64_t hash = 0;
+        char text[17];
+        if (!model.model) model.model = weft_model_at(i);
+        if (bits_of(&model, a->threads, &hash, &error) != WEFT_OK) break;
+        snprintf(text, sizeof text, "%016" PRIx64, hash);
+        cJSON_AddStringToObject(json, model.model->name, text);
+        if (!a->json) printf("%-20s %s\n", model.model->name, text);
+        if (a->model.model) break;
+    }
+    if (error.status == WEFT_OK && a->json) return tool_print_json(json);
+    cJSON_Delete(json);
+    return error.status == WEFT_OK ? EXIT_GOOD : tool_fail(&error);
+}
+
 int cmd_check(int argc, char **argv)
 {
-    static const struct argp_option options[] = {{"op", KEY_OP, "NAME", 0, "this op only", 0},
-                                                 {"json", KEY_JSON, NULL, 0, "print JSON", 0},
-                                                 {0}};
+    static const struct argp_option options[] = {
+        {"op", KEY_OP, "NAME", 0, "this op only", 0},
+        {"bits", KEY_BITS, NULL, 0,
+         "print a hash of each model's parameters after "
+         "three training steps, to compare machines, "
+         "builds and numbers of threads",
+         0},
+        {"threads", KEY_THREADS, "N", 0, "threads of --bits (default: all)", 0},
+        {"json", KEY_JSON, NULL, 0, "print JSON", 0},
+        {0}};
     arguments a = {0};
     struct argp argp = {
         options,
@@ -172,5 +261,6 @@ int cmd_check(int argc, char **argv)
         NULL,
         NULL};
     tool_parse(&argp, argc, argv, &a);
+    if (a.bits) return check_bits(&a);
     return a.model.model ? check_model(&a) : check_ops(&a);
 }
