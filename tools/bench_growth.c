@@ -28,6 +28,15 @@ static const series all[] = {
     {"encoder-train", "threads", {"batch=8", "length=128", "layers=2"}, {1, 2, 4, 8, 16, 32}},
 };
 
+/* Training steps of these models are planned, and not run. */
+static const series planned[] = {
+    {"lstm",
+     "length",
+     {"batch=2", "width=16", "hidden=16", "vocab=50"},
+     {125, 250, 500, 1000, 2000}},
+    {"gpt", "layers", {"batch=2", "length=16", "d_model=32", "vocab=50"}, {25, 50, 100, 200, 400}},
+};
+
 typedef struct point {
     double x, seconds, arena_bytes;
 } point;
@@ -74,10 +83,40 @@ static weft_status measure_point(const series *s, long at, long runs, point *p, 
     return status;
 }
 
-static cJSON *to_json(const series *s, const point *p, size_t n)
+/* The least time of planning, over the number of nodes. */
+static weft_status plan_point(const series *s, long at, long runs, point *p, weft_error *error)
+{
+    char text[64];
+    const char *options[5];
+    size_t n = 0;
+    built_model m;
+    weft_value targets[2];
+    for (; n < 4 && s->options[n]; n++) options[n] = s->options[n];
+    snprintf(text, sizeof text, "%s=%ld", s->axis, at);
+    options[n++] = text;
+    bench_progress("planning %s, %s %ld", s->workload, s->axis, at);
+    weft_status status = tool_build(weft_model_find(s->workload), options, n, true, &m, error);
+    if (status != WEFT_OK) return status;
+    *p = (point){(double)weft_graph_node_count(m.graph), INFINITY, 0};
+    size_t n_targets = tool_targets(&m, targets);
+    for (long i = 0; status == WEFT_OK && i < runs; i++) {
+        double begin = tool_seconds();
+        weft_plan *plan = weft_plan_new(m.graph, targets, n_targets, NULL, error);
+        p->seconds = fmin(p->seconds, tool_seconds() - begin);
+        if (plan)
+            p->arena_bytes = (double)weft_plan_get_stats(plan).arena_bytes;
+        else
+            status = error->status;
+        weft_plan_free(plan);
+    }
+    weft_graph_free(m.graph);
+    return status;
+}
+
+static cJSON *to_json(const series *s, const char *axis, const point *p, size_t n)
 {
     cJSON *json = cJSON_CreateObject();
-    cJSON_AddStringToObject(json, "workload", s->workload);
+    cJSON_AddStringToObject(json, axis == s->axis ? "workload" : "planning", s->workload);
     cJSON_AddStringToObject(json, "axis", s->axis);
     cJSON *fixed = cJSON_AddArrayToObject(json, "options");
     for (size_t i = 0; i < 4 && s->options[i]; i++)
@@ -85,7 +124,7 @@ static cJSON *to_json(const series *s, const point *p, size_t n)
     cJSON *points = cJSON_AddArrayToObject(json, "points");
     for (size_t i = 0; i < n; i++) {
         cJSON *item = cJSON_CreateObject();
-        cJSON_AddNumberToObject(item, s->axis, p[i].x);
+        cJSON_AddNumberToObject(item, axis, p[i].x);
         cJSON_AddNumberToObject(item, "min_ms", 1e3 * p[i].seconds);
         cJSON_AddNumberToObject(item, "arena_bytes", p[i].arena_bytes);
         cJSON_AddItemToArray(points, item);
@@ -95,15 +134,39 @@ static cJSON *to_json(const series *s, const point *p, size_t n)
     return json;
 }
 
-static void print_series(const series *s, const point *p, size_t n)
+static void print_series(const series *s, const char *axis, const point *p, size_t n)
 {
-    printf("%s over %s", s->workload, s->axis);
+    printf("%s%s over %s", axis == s->axis ? "" : "planning a training step of ", s->workload,
+           s->axis);
     for (size_t i = 0; i < 4 && s->options[i]; i++) printf(" %s", s->options[i]);
-    printf("\n  %10s %12s %12s\n", s->axis, "min ms", "arena MB");
+    printf("\n  %10s %12s %12s\n", axis, "min ms", "arena MB");
     for (size_t i = 0; i < n; i++)
         printf("  %10.0f %12.3f %12.3f\n", p[i].x, 1e3 * p[i].seconds, 1e-6 * p[i].arena_bytes);
     printf("  %10s %12.2f %12.2f\n\n", "exponent", exponent(p, n, false), exponent(p, n, true));
     fflush(stdout);
+}
+
+/* Measures the points of a series, adds them to the list, and prints them unless `quiet`. `axis` is
+ * what the exponents are over. */
+static weft_status measure_series(const series *s, const char *axis,
+                                  weft_status (*measure)(const series *, long, long, point *,
+                                                         weft_error *),
+                                  long runs, bool quiet, cJSON *list, weft_error *error)
+{
+    point points[MOST_POINTS];
+    size_t n = 0;
+    weft_status status = WEFT_OK;
+    for (size_t k = 0; k < MOST_POINTS && s->at[k] && status == WEFT_OK; k++) {
+        /* More threads than processors measure nothing. */
+        if (!strcmp(s->axis, "threads") && s->at[k] > omp_get_num_procs()) break;
+        status = measure(s, s->at[k], runs, &points[n], error);
+        n += status == WEFT_OK;
+    }
+    bench_progress(NULL);
+    if (status != WEFT_OK) return status;
+    cJSON_AddItemToArray(list, to_json(s, axis, points, n));
+    if (!quiet) print_series(s, axis, points, n);
+    return WEFT_OK;
 }
 
 int bench_growth(long runs, bool json)
@@ -111,20 +174,10 @@ int bench_growth(long runs, bool json)
     weft_error error = {0};
     cJSON *out = cJSON_CreateObject(), *list = cJSON_AddArrayToObject(out, "growth");
     weft_status status = tool_machine_json(out, &error);
-    for (size_t i = 0; i < sizeof all / sizeof *all && status == WEFT_OK; i++) {
-        point points[MOST_POINTS];
-        size_t n = 0;
-        for (size_t k = 0; k < MOST_POINTS && all[i].at[k] && status == WEFT_OK; k++) {
-            /* Threads beyond the processors tell nothing. */
-            if (!strcmp(all[i].axis, "threads") && all[i].at[k] > omp_get_num_procs()) break;
-            status = measure_point(&all[i], all[i].at[k], runs, &points[n], &error);
-            n += status == WEFT_OK;
-        }
-        bench_progress(NULL);
-        if (status != WEFT_OK) break;
-        cJSON_AddItemToArray(list, to_json(&all[i], points, n));
-        if (!json) print_series(&all[i], points, n);
-    }
+    for (size_t i = 0; i < sizeof planned / sizeof *planned && status == WEFT_OK; i++)
+        status = measure_series(&planned[i], "nodes", plan_point, runs, json, list, &error);
+    for (size_t i = 0; i < sizeof all / sizeof *all && status == WEFT_OK; i++)
+        status = measure_series(&all[i], all[i].axis, measure_point, runs, json, list, &error);
     if (status == WEFT_OK && json) return tool_print_json(out);
     cJSON_Delete(out);
     return status == WEFT_OK ? EXIT_GOOD : tool_fail(&error);
