@@ -619,6 +619,127 @@ static void test_beam_of_one(void)
     }
 }
 
+/* ---- The repetition penalty ---- */
+
+/* Penalises the log probabilities of the tokens that are there. */
+static void penalise(double *logs, const int32_t *tokens, size_t n, double penalty, int64_t vocab)
+{
+    for (int64_t i = 0; i < vocab; i++) {
+        bool there = false;
+        for (size_t k = 0; k < n; k++) there |= tokens[k] == i;
+        if (there) logs[i] *= penalty;
+    }
+}
+
+/* The sums of a hypothesis by hand, of the model's log probabilities and of penalised ones. */
+static void sums_by_hand(const made_up *m, uint64_t seed, int32_t begin, const weft_hypothesis *h,
+                         int32_t eos, double penalty, double *own, double *penalised)
+{
+    int32_t tokens[16] = {begin};
+    double logs[256], less[256];
+    uint64_t hash = hash_on(seed, begin);
+    *own = *penalised = 0;
+    for (size_t i = 0; i < h->length + h->ended; i++) {
+        int32_t token = i < h->length ? h->tokens[i] : eos;
+        made_up_row(m, hash, logs);
+        memcpy(less, logs, sizeof logs);
+        penalise(less, tokens, i + 1, penalty, m->vocab);
+        *own += logs[token];
+        *penalised += less[token];
+        tokens[i + 1] = token;
+        hash = hash_on(hash, token);
+    }
+}
+
+/* The best penalised sum of all sequences that end by `eos` or are `most` long. */
+static double best_sum(const made_up *m, uint64_t h, int32_t *tokens, size_t n, double sum,
+                       size_t most, int32_t eos, double penalty)
+{
+    double logs[8], best = -INFINITY;
+    made_up_row(m, h, logs);
+    penalise(logs, tokens, n, penalty, m->vocab);
+    for (int32_t t = 0; t < m->vocab; t++) {
+        tokens[n] = t;
+        double x = sum + logs[t];
+        if (t != eos && n < most)
+            x = best_sum(m, hash_on(h, t), tokens, n + 1, x, most, eos, penalty);
+        if (x > best) best = x;
+    }
+    return best;
+}
+
+static void test_repetition_penalty(void)
+{
+    static const double penalties[] = {1.4, 0.6, 3};
+    static made_up m;
+    const int32_t begin = 2;
+    int changed = 0;
+    for (uint64_t seed = 1; seed <= 12; seed++)
+        for (int p = 0; p < 3; p++) {
+            weft_search_input in = {.prefix = &begin, .prefix_len = 1, .max_len = 5, .key = seed};
+            weft_search_options o = {
+                .eos = 3, .has_eos = true, .nbest = 9, .repetition_penalty = penalties[p]};
+            weft_search_model model = made_up_model(&m, 1, 243, 4, seed);
+            int32_t tokens[8] = {begin};
+            double own, penalised,
+                best = best_sum(&m, hash_on(seed, begin), tokens, 1, 0, 5, 3, penalties[p]);
+            weft_search_result *r[3];
+            r[0] = weft_search_beam(&model, &in, 1, &o, NULL);
+            m.position = 0;
+            r[1] = weft_search_sample(&model, &in, 1, &o, NULL);
+            m.position = 0;
+            o.nbest = 1;
+            r[2] = weft_search_greedy(&model, &in, 1, &o, NULL);
+            for (int way = 0; way < 3; way++) {
+                CU_ASSERT_PTR_NOT_NULL_FATAL(r[way]);
+                for (size_t i = 0; i < r[way]->first[1]; i++) {
+                    const weft_hypothesis *h = &r[way]->hypotheses[i];
+                    sums_by_hand(&m, seed, begin, h, 3, penalties[p], &own, &penalised);
+                    CU_ASSERT_DOUBLE_EQUAL(h->log_prob, own, 1e-12);
+                    CU_ASSERT_DOUBLE_EQUAL(h->score, penalised, 1e-12);
+                    changed += fabs(own - penalised) > 1e-3;
+                }
+            }
+            CU_ASSERT_DOUBLE_EQUAL(r[0]->hypotheses[0].score, best, 1e-12);
+            for (int way = 0; way < 3; way++) weft_search_result_free(r[way]);
+            free(m.logs);
+        }
+    CU_ASSERT(changed > 100);
+}
+
+/* Beam search skips parts of a large vocabulary by their maxima; with and without a penalty it
+ * finds what greedy search finds, and a large penalty lets nothing come twice. */
+static void test_penalty_of_many(void)
+{
+    static made_up m;
+    const int32_t prefix[3] = {70, 5, 130};
+    for (uint64_t seed = 1; seed <= 30; seed++) {
+        weft_search_input in = {.prefix = prefix, .prefix_len = 3, .max_len = 9, .key = seed};
+        weft_search_options o = {.repetition_penalty = seed % 2 ? 1e-3 : 1e6};
+        weft_search_model model = made_up_model(&m, 1, 1, 200, seed);
+        weft_search_result *beam = weft_search_beam(&model, &in, 1, &o, NULL);
+        m.position = 0;
+        weft_search_result *greedy = weft_search_greedy(&model, &in, 1, &o, NULL);
+        m.position = 0;
+        weft_search_result *sample = weft_search_sample(&model, &in, 1, &o, NULL);
+        CU_ASSERT_TRUE_FATAL(beam && greedy && sample);
+        CU_ASSERT(same_hypothesis(greedy->hypotheses, beam->hypotheses));
+        for (int way = 0; way < 2; way++) {
+            const int32_t *tokens = (way ? sample : greedy)->hypotheses[0].tokens;
+            for (int i = 0; i < 9; i++) {
+                bool there = tokens[i] == 70 || tokens[i] == 5 || tokens[i] == 130;
+                for (int k = 0; k < i; k++) there |= tokens[k] == tokens[i];
+                if (seed % 2 == 0) CU_ASSERT_FALSE(there);
+                if (seed % 2 == 1 && !way) CU_ASSERT_TRUE(there);
+            }
+        }
+        weft_search_result_free(beam);
+        weft_search_result_free(greedy);
+        weft_search_result_free(sample);
+        free(m.logs);
+    }
+}
+
 static void test_search_refusals(void)
 {
     static made_up m;
@@ -636,6 +757,14 @@ static void test_search_refusals(void)
     o.temperature = -0.5;
     CU_ASSERT_PTR_NULL(weft_search_sample(&model, &in, 1, &o, NULL));
     o.temperature = 0;
+    static const double no_penalties[] = {-1, INFINITY, NAN};
+    for (int i = 0; i < 3; i++) {
+        error = (weft_error){0};
+        o.repetition_penalty = no_penalties[i];
+        CU_ASSERT_PTR_NULL(weft_search_greedy(&model, &in, 1, &o, &error));
+        CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "repetition penalty must be finite"));
+    }
+    o.repetition_penalty = 0;
     CU_ASSERT_PTR_NULL(weft_search_greedy(&model, &in, 2, &o, NULL)); /* two of one */
     const int32_t outside = 5;
     in.prefix = &outside;
@@ -858,6 +987,8 @@ void decode_tests(void)
     CU_add_test(suite, "decoders refuse what does not fit", test_refusals);
     CU_add_test(suite, "beam search against trying everything", test_exhaustive);
     CU_add_test(suite, "a beam of one is greedy", test_beam_of_one);
+    CU_add_test(suite, "a repetition penalty", test_repetition_penalty);
+    CU_add_test(suite, "a repetition penalty of many tokens", test_penalty_of_many);
     CU_add_test(suite, "searches refuse what does not fit", test_search_refusals);
     CU_add_test(suite, "candidates of sampling", test_candidates);
     CU_add_test(suite, "frequencies of sampling", test_frequencies);

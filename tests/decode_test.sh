@@ -62,6 +62,11 @@ found_of()
 [ "$(echo "God." | found_of "$weft" translate run --min-length 40)" -ge 40 ] || fail "--min-length is not kept"
 expect 2 "is not below --max-length" "$weft" translate run --min-length 9 --max-length 9
 expect 2 "one only" "$weft" translate run --sample --beam 2
+equal "a beam with a large repetition penalty repeats nothing" \
+    "$("$weft" translate run --beam 3 --nbest 3 --max-length 30 --repetition-penalty 1e6 <in)" \
+    "$("$weft" translate run --beam 3 --nbest 3 --max-length 30 --no-repeat 1 <in)"
+equal "a repetition penalty of 1 is none" "$("$weft" translate run --repetition-penalty 1 <in)" "$greedy"
+expect 2 "--repetition-penalty must be a number" "$weft" translate run --repetition-penalty 0
 expect 2 "are of --sample" "$weft" translate run --top-k 3
 expect 2 "is more than --beam" "$weft" translate run --beam 2 --nbest 3
 expect 2 "--beam must be a whole number" "$weft" translate run --beam none
@@ -101,6 +106,9 @@ for model in gpt llama; do
     equal "a line for each prompt" "$(wc -l <<<"$lines")" 11
     equal "in any batch" "$("$weft" generate $model --tokens 9 --temperature 0 --batch 2 --recompute <in)" "$lines"
     equal "by a beam" "$("$weft" generate $model --tokens 9 --beam 1 <in)" "$lines"
+    equal "a large repetition penalty lets nothing come twice" \
+        "$("$weft" generate $model --tokens 30 --temperature 0 --repetition-penalty 1e6 <in)" \
+        "$("$weft" generate $model --tokens 30 --temperature 0 --no-repeat 1 <in)"
     expect 1 "see \`weft generate\`" "$weft" translate $model
     equal "a prompt as it was given" "$("$weft" generate $model --prompt "a ☃ b" --tokens 3 | grep -c '^a ☃ b')" 1
     long=$(sed -n 1,40p "$data/train.en" | tr '\n' ' ')
@@ -192,7 +200,7 @@ expect 0 "chrF2++ = 100.00" "$weft" score a.es a.es --plus
 expect 0 '"bleu":	100' "$weft" score a.es a.es --json
 equal "case counts, but not in lower case" "$("$weft" score <(tr a-z A-Z <a.es) a.es --json | grep -c '"bleu":	100')" 0
 expect 1 "has 299 lines, a.es has 300" "$weft" score a.es <(head -n 299 a.es)
-expect 1 "missing: cannot be read" "$weft" score a.es missing
+expect 1 "missing: cannot be opened" "$weft" score a.es missing
 expect 2 "REFERENCES are needed" "$weft" score a.es
 expect 2 "can be one file only" "$weft" score - -
 expect 0 "hyp_len = 2 ref_len = 2" "$weft" score <(printf 'a\rb\n') <(printf 'a b\n')

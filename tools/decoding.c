@@ -28,6 +28,7 @@ static weft_search_options search_options(const decoding_args *a)
                                  .has_eos = true,
                                  .min_len = a->min_length,
                                  .no_repeat_ngram = a->no_repeat,
+                                 .repetition_penalty = a->repetition_penalty,
                                  .temperature = a->temperature,
                                  .top_k = a->top_k,
                                  .top_p = a->top_p,

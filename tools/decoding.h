@@ -12,13 +12,13 @@ typedef struct decoding_args {
     int threads;
     int64_t batch, chunk, min_length, top_k, seed, no_repeat;
     int64_t context; /* tokens that a language model attends to; 0: as many as it was trained on */
-    double temperature, top_p;
+    double temperature, top_p, repetition_penalty;
     bool draws; /* options of sampling were given */
     bool stats, recompute;
 } decoding_args;
 #define DECODING_DEFAULT                                                                           \
     {                                                                                              \
-        .batch = 16, .temperature = 1, .top_p = 1                                                  \
+        .batch = 16, .temperature = 1, .top_p = 1, .repetition_penalty = 1                         \
     }
 /* A child for a command's argp; its input is a decoding_args. It takes the argument FOLDER, too. */
 extern const struct argp decoding_argp;

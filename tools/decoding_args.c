@@ -12,6 +12,7 @@ enum {
     KEY_TOP_P,
     KEY_SEED,
     KEY_NO_REPEAT,
+    KEY_REPETITION_PENALTY,
     KEY_STATS,
     KEY_RECOMPUTE
 };
@@ -26,6 +27,10 @@ static const struct argp_option options[] = {
      "lines to read before the first comes out (default: 1024, from a terminal 1)", 0},
     {"min-length", KEY_MIN_LENGTH, "N", 0, "fewest tokens to find (default 0)", 1},
     {"no-repeat", KEY_NO_REPEAT, "N", 0, "no N tokens in a row twice", 1},
+    {"repetition-penalty", KEY_REPETITION_PENALTY, "R", 0,
+     "multiply the log probability of each token that is there already, prompt included, by R: "
+     "above 1 a text repeats itself less (default 1)",
+     1},
     {"temperature", KEY_TEMPERATURE, "T", 0, "of sampling (default 1)", 2},
     {"top-k", KEY_TOP_K, "K", 0, "draw from the K most likely tokens only", 2},
     {"top-p", KEY_TOP_P, "P", 0,
@@ -72,6 +77,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_NO_REPEAT:
         a->no_repeat = tool_number(text, "--no-repeat", 0, 1000, state);
+        return 0;
+    case KEY_REPETITION_PENALTY:
+        a->repetition_penalty = tool_real(text, "--repetition-penalty", 1e-6, 1e6, state);
         return 0;
     case KEY_STATS:
         a->stats = true;

@@ -126,10 +126,16 @@ typedef struct weft_search_options {
     size_t n_banned;
     int64_t min_len;         /* tokens before `eos` may come */
     int64_t no_repeat_ngram; /* n: no n tokens in a row occur twice, prefix included; 0: may */
-    int64_t nbest;           /* hypotheses to give for each sentence, at most beams; 0: 1 */
+    /* The log probability of each token that a row already holds, prefix included, is multiplied by
+     * this before anything else (after Keskar et al. 2019, who divide logits by it; a log
+     * probability is never above 0, so that to multiply is the whole rule). Above 1 tokens repeat
+     * less, below 1 more; the remaining probabilities are not renormalised. Finite and > 0; 0: 1.
+     */
+    double repetition_penalty;
+    int64_t nbest; /* hypotheses to give for each sentence, at most beams; 0: 1 */
     /* beam search */
     weft_length_penalty penalty; /* 0: Wu et al. */
-    double alpha; /* a hypothesis scores its log probability divided by the penalty; 0: just that */
+    double alpha;        /* a hypothesis scores its log probability divided by it; 0: just that */
     weft_beam_stop stop; /* 0: first */
     /* sampling */
     double temperature; /* > 0: logits are divided by it; 0: 1 (greedy search is what a temperature
@@ -143,9 +149,10 @@ typedef struct weft_search_options {
 typedef struct weft_hypothesis {
     const int32_t *tokens; /* without prefix and end */
     size_t length;
-    double log_prob; /* natural, of the tokens and the end */
-    double score;    /* divided by the penalty, whose length counts the end */
-    bool ended;      /* by `eos`; if not, it was cut: at max_len, or where no token could follow */
+    double log_prob; /* natural, of the tokens and the end, as the model has them */
+    double score; /* the same after the repetition penalty, divided by the length's penalty, which
+                     counts the end: what beam search compares */
+    bool ended;   /* by `eos`; if not, it was cut: at max_len, or where no token could follow */
 } weft_hypothesis;
 
 /* hypotheses[first[i] .. first[i + 1] - 1] are those of sentence i. */
