@@ -517,6 +517,15 @@ typedef struct row_search {
     double *probs;   /* [vocab] */
 } row_search;
 
+/* Whether the caller wants more than the tokens that the row has found. */
+static bool goes_on(const search *s, int64_t row, int64_t length)
+{
+    const int64_t sentence = row / s->model->beams;
+    const int32_t *tokens = s->sequences + row * s->width + s->inputs[sentence].prefix_len;
+    return !s->o->found || s->o->found(s->o->found_context, (size_t)sentence,
+                                       (size_t)(row % s->model->beams), tokens, (size_t)length);
+}
+
 /* Adds a token to a row, or ends it. Where no token is possible, the row is cut. */
 static bool choose(row_search *r, int64_t row)
 {
@@ -537,6 +546,7 @@ static bool choose(row_search *r, int64_t row)
     }
     s->sequences[row * s->width + s->position] = (int32_t)token;
     q->over = ++q->length >= s->inputs[row / s->model->beams].max_len;
+    if (!goes_on(s, row, q->length)) q->over = true;
     return true;
 }
 
@@ -836,6 +846,10 @@ weft_search_result *weft_search_beam(const weft_search_model *model,
                                      const weft_search_input *inputs, size_t n,
                                      const weft_search_options *options, weft_error *error)
 {
+    if (options && options->found) {
+        refuse(error, "beam search has no `found`: its rows change places at each token");
+        return NULL;
+    }
     beam_search b = {.beams = model ? model->beams : 0};
     bool good =
         begin_search(&b.s, model, inputs, n, options, error) && make_beams(&b) && run_beams(&b);

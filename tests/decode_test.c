@@ -740,6 +740,70 @@ static void test_penalty_of_many(void)
     }
 }
 
+/* ---- The caller sees each token ---- */
+
+#define WATCHED 3
+
+typedef struct watched {
+    int32_t tokens[WATCHED][2][MOST_LEN];
+    size_t n[WATCHED][2];
+    size_t most;
+    bool in_order;
+} watched;
+
+/* Row 0 of sentence i may find most - i tokens, row 1 one more. */
+static bool watch(void *context, size_t sentence, size_t row, const int32_t *tokens, size_t n)
+{
+    watched *w = context;
+    w->in_order &= sentence < WATCHED && row < 2 && n == w->n[sentence][row] + 1 && n <= MOST_LEN &&
+                   !memcmp(w->tokens[sentence][row], tokens, (n - 1) * sizeof *tokens);
+    if (!w->in_order) return false;
+    memcpy(w->tokens[sentence][row], tokens, n * sizeof *tokens);
+    w->n[sentence][row] = n;
+    return n < w->most - sentence + row;
+}
+
+static void test_found(void)
+{
+    static made_up m;
+    const int32_t prefix[4] = {1, 0, 2, 4};
+    for (uint64_t seed = 1; seed <= 20; seed++)
+        for (size_t rows = 1; rows <= 2; rows++) {
+            weft_search_input in[WATCHED];
+            for (size_t i = 0; i < WATCHED; i++)
+                in[i] = (weft_search_input){prefix, 2 + i, 8, seed + i};
+            weft_search_options o = {.eos = 3, .has_eos = true, .nbest = (int64_t)rows};
+            weft_search_model model = made_up_model(&m, WATCHED, 2, 6, seed);
+            weft_search_result *(*search)(const weft_search_model *, const weft_search_input *,
+                                          size_t, const weft_search_options *, weft_error *) =
+                rows == 1 ? weft_search_greedy : weft_search_sample;
+            weft_search_result *whole = search(&model, in, WATCHED, &o, NULL);
+            watched w = {.most = 4, .in_order = true};
+            o.found = watch;
+            o.found_context = &w;
+            m.position = 0;
+            weft_search_result *cut = search(&model, in, WATCHED, &o, NULL);
+            CU_ASSERT_TRUE_FATAL(whole && cut && whole->first[WATCHED] == WATCHED * rows);
+            CU_ASSERT_TRUE(w.in_order);
+            for (size_t i = 0; i < WATCHED * rows; i++) {
+                const weft_hypothesis *a = &whole->hypotheses[i], *b = &cut->hypotheses[i];
+                size_t most = 4 - i / rows + i % rows;
+                CU_ASSERT_EQUAL(b->length, a->length < most ? a->length : most);
+                CU_ASSERT_EQUAL(b->ended, a->ended && a->length < most);
+                CU_ASSERT_EQUAL(w.n[i / rows][i % rows], b->length);
+                CU_ASSERT(!memcmp(a->tokens, b->tokens, b->length * sizeof *b->tokens));
+                CU_ASSERT(!memcmp(w.tokens[i / rows][i % rows], b->tokens,
+                                  b->length * sizeof *b->tokens));
+            }
+            weft_search_result_free(whole);
+            weft_search_result_free(cut);
+            weft_error error = {0};
+            CU_ASSERT_PTR_NULL(weft_search_beam(&model, in, 1, &o, &error));
+            CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "beam search has no `found`"));
+            free(m.logs);
+        }
+}
+
 static void test_search_refusals(void)
 {
     static made_up m;
@@ -989,6 +1053,7 @@ void decode_tests(void)
     CU_add_test(suite, "a beam of one is greedy", test_beam_of_one);
     CU_add_test(suite, "a repetition penalty", test_repetition_penalty);
     CU_add_test(suite, "a repetition penalty of many tokens", test_penalty_of_many);
+    CU_add_test(suite, "the caller sees each token and ends rows", test_found);
     CU_add_test(suite, "searches refuse what does not fit", test_search_refusals);
     CU_add_test(suite, "candidates of sampling", test_candidates);
     CU_add_test(suite, "frequencies of sampling", test_frequencies);

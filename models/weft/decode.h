@@ -144,6 +144,11 @@ typedef struct weft_search_options {
     double top_p;       /* in (0, 1]: only the fewest most likely whose probabilities, after
                            temperature and top_k, reach it (Holtzman et al. 2020); 0: 1 */
     uint64_t seed;
+    /* Greedy search and sampling call this, if it is not NULL, after each token that row `row`
+     * (from 0, of its sentence) has found: tokens[n] are all that it found so far, without prefix,
+     * valid during the call. False ends the row there. An end is not a token. */
+    bool (*found)(void *context, size_t sentence, size_t row, const int32_t *tokens, size_t n);
+    void *found_context;
 } weft_search_options;
 
 typedef struct weft_hypothesis {
@@ -152,7 +157,8 @@ typedef struct weft_hypothesis {
     double log_prob; /* natural, of the tokens and the end, as the model has them */
     double score; /* the same after the repetition penalty, divided by the length's penalty, which
                      counts the end: what beam search compares */
-    bool ended;   /* by `eos`; if not, it was cut: at max_len, or where no token could follow */
+    bool ended;   /* by `eos`; if not, it was cut: at max_len, where no token could follow, or by
+                        the options' `found` */
 } weft_hypothesis;
 
 /* hypotheses[first[i] .. first[i + 1] - 1] are those of sentence i. */
@@ -164,9 +170,9 @@ typedef struct weft_search_result {
 WEFT_API void weft_search_result_free(weft_search_result *result);
 
 /* Each searches for n <= sentences; `options` may be NULL. NULL on failure: options that do not
- * fit, a step that fails, log probabilities that are NaN, more rows or ids than 2^31 - 1 or more
- * tokens than memory has (WEFT_TOO_LARGE). Room is taken for prefix and max_len of all rows. Among
- * equals the lower row and id come first.
+ * fit, `found` for a beam, a step that fails, log probabilities that are NaN, more rows or ids than
+ * 2^31 - 1 or more tokens than memory has (WEFT_TOO_LARGE). Room is taken for prefix and max_len of
+ * all rows. Among equals the lower row and id come first.
  *
  * greedy: the most likely token each time; one hypothesis a sentence, from the first of its rows.
  *   Where no token can follow it is cut, as in sampling.
