@@ -194,6 +194,113 @@ equal "no others" "$(wc -l <said)" 20
 equal "no control bytes" "$(controls said)" 0
 equal "a prompt of two lines" "$("$weft" generate gpt --prompt $'a\nb' --tokens 3 | grep -c '^a b')" 1
 
+# Stop texts. The oracle cuts the text that is found without them.
+# until_stop TEXT PROMPT STOP...: the text up to the first place behind the prompt where one begins
+until_stop()
+{
+    local found=${1#"$2"} prompt=$2 best=${1#"$2"} cut
+    shift 2
+    for stop; do
+        cut=${found%%"$stop"*}
+        [ ${#cut} -ge ${#best} ] || best=$cut
+    done
+    echo "$prompt$best"
+}
+long=("$weft" generate few --tokens 60 --min-length 59 --prompt "God said")
+for seed in 1 2 3 4 5; do
+    text=$("${long[@]}" --seed $seed)
+    found=${text#God said}
+    # Within the first window of 16 tokens and behind it; across tokens; one that begins within another.
+    for places in "3:4" "${#found}-20:5" "${#found}-3:3" "9:9 11:3" "11:3 9:9" "7:1"; do
+        stops=() options=()
+        for place in $places; do
+            stops+=("${found:${place%:*}:${place#*:}}")
+            options+=(--stop "${stops[-1]}")
+        done
+        want=$(until_stop "$text" "God said" "${stops[@]}")
+        equal "a text ends before the first stop text" "$("${long[@]}" --seed $seed "${options[@]}")" "$want"
+        equal "and does when it is streamed" "$("${long[@]}" --seed $seed --stream "${options[@]}")" "$want"
+    done
+done
+equal "a prompt stops nothing" "$("${long[@]}" --stop "God s")" "$("${long[@]}")"
+[ "$(found_of "${long[@]}" --stop e)" -lt 60 ] || fail "a search goes on behind a stop text"
+stops=(--tokens 40 --min-length 39 --stop "the" --stop "an")
+text=$("$weft" generate few "${stops[@]}" --n 3 --seed 2 <in 2>/dev/null)
+equal "stop texts in any batch" "$("$weft" generate few "${stops[@]}" --n 3 --seed 2 --batch 2 --threads 1 <in 2>/dev/null)" "$text"
+[ "$text" != "$("$weft" generate few --tokens 40 --min-length 39 --n 3 --seed 2 <in 2>/dev/null)" ] ||
+    fail "stop texts end nothing"
+equal "texts that have not come to an end reach it" \
+    "$("$weft" generate gpt --tokens 9 --stop "no such text" --temperature 0 <in)" \
+    "$("$weft" generate gpt --tokens 9 --temperature 0 <in)"
+expect 2 "--stop ends texts as they are found" "$weft" generate few --stop x --beam 2
+expect 2 '--stop "" is empty' "$weft" generate few --stop ""
+expect 2 'has an escape that is none of \n, \t and \\' "$weft" generate few --stop '\x'
+expect 2 'has an escape that is none of \n, \t and \\' "$weft" generate few --stop 'end\'
+expect 2 "is not UTF-8" "$weft" generate few --stop $'\xe9'
+
+# A model of documents, whose vocabulary keeps line ends and can say any byte.
+for i in 1 2 3; do sed -n $((20 * i)),$((20 * i + 15))p "$data/train.en"; echo; done >documents
+expect 0 "saved" "$weft" train gpt --text documents --unit document --normalization identity --vocab 400 \
+    --batch-tokens 256 --warmup 5 --steps 10 --measure=false --out identity $sizes layers=1 length=16
+long=("$weft" generate identity --tokens 80 --temperature 3 --prompt "God ")
+ended=0
+for seed in $(seq 12); do
+    text=$("${long[@]}" --seed "$seed" && echo .) stopped=$("${long[@]}" --seed "$seed" --stop '\n' && echo .)
+    [ "${text%%$'\n'*}" = "${stopped%%$'\n'*}" ] || fail "a line end stops elsewhere: $text / $stopped"
+    equal "one line" "${stopped#*$'\n'}" $'\n.'
+    [ "${text#*$'\n'}" = $'\n.' ] || ended=$((ended + 1))
+done
+[ $ended -gt 0 ] || fail "no text has a line end"
+expect 2 "is not below --tokens" "$weft" generate identity --tokens 8 --min-length 8 --stop '\\'
+
+# Streamed texts are the bytes of others.
+for model in few identity bytes-gpt; do
+    for temperature in 0 1 1e6; do
+        for stops in "" "--stop e --stop he"; do
+            # shellcheck disable=SC2206
+            plain=("$weft" generate $model --tokens 90 --min-length 80 --temperature $temperature --seed 4 $stops)
+            "${plain[@]}" <in >plain 2>/dev/null
+            "${plain[@]}" --stream <in >streamed 2>/dev/null
+            cmp plain streamed || fail "$model at $temperature $stops: streamed text differs"
+            "${plain[@]}" --prompt "  two blanks  " >plain
+            "${plain[@]}" --prompt "  two blanks  " --stream >streamed
+            cmp plain streamed || fail "$model at $temperature $stops: streamed text behind blanks differs"
+        done
+    done
+done
+"$weft" generate bytes-gpt --tokens 900 --temperature 1e6 --prompt a --stream >streamed
+LC_ALL=C.UTF-8 grep -qP '[\x{80}-\x{FFFC}]' streamed || fail "no character of several byte pieces was streamed"
+if command -v python3 >/dev/null; then
+    # Each write ends with a whole character, and there are many of them.
+    pieces='
+import os, subprocess, sys
+child = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE)
+n = 0
+while piece := os.read(child.stdout.fileno(), 65536):
+    piece.decode()
+    n += 1
+print("many" if n > 9 else n)'
+    for model in few identity bytes-gpt; do
+        equal "$model is streamed" "$(python3 -c "$pieces" "$weft" generate $model --tokens 300 --min-length 299 \
+            --temperature 1e6 --prompt a --stream)" "many"
+    done
+    # On a terminal it is the default: for --prompt, and for prompts typed in.
+    terminal=(python3 "$tests/terminal.py")
+    long=("$weft" generate few --tokens 60 --min-length 59 --seed 7)
+    "${long[@]}" --prompt "God" >plain
+    "${terminal[@]}" "${long[@]}" --prompt "God" </dev/null >streamed
+    equal "on a terminal" "$(cat streamed)" "$(cat plain; echo "many writes")"
+    "${long[@]}" <in >plain 2>/dev/null
+    "${terminal[@]}" "${long[@]}" <in >streamed 2>/dev/null
+    equal "prompts typed in" "$(cat streamed)" "$(cat plain; echo "many writes")"
+    "${terminal[@]}" "${long[@]}" --n 2 --prompt "God" </dev/null >streamed
+    equal "two texts come at once" "$(tail -n 1 streamed)" "one write"
+fi
+expect 2 "--n, --batch and --chunk must be 1" "$weft" generate few --stream --n 2
+expect 2 "--n, --batch and --chunk must be 1" "$weft" generate few --stream --batch 2
+expect 2 "--n, --batch and --chunk must be 1" "$weft" generate few --stream --chunk 2
+expect 2 "those of --beam are found at the end" "$weft" generate few --stream --beam 2
+
 expect 0 "BLEU = 100.00 100.0/100.0/100.0/100.0 (BP = 1.000 ratio = 1.000" "$weft" score a.es a.es
 expect 0 "nrefs:2|case:lc|eff:no|tok:13a|smooth:exp|version:weft-" "$weft" score a.es a.es a.en --lowercase
 expect 0 "chrF2++ = 100.00" "$weft" score a.es a.es --plus

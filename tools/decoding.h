@@ -3,6 +3,7 @@
 #ifndef WEFT_TOOLS_DECODING_H
 #define WEFT_TOOLS_DECODING_H
 
+#include "growing.h"
 #include "run.h"
 
 /* ---- The command line ---- */
@@ -34,6 +35,8 @@ typedef struct text_line {
     size_t number;          /* of the line, from 0 */
     weft_hypothesis *found; /* copies; tokens are the line's, too */
     size_t n_found;
+    growing_text *growing; /* [n_growing], texts that are watched as they are found; or NULL */
+    size_t n_growing;
 } text_line;
 typedef struct text_lines {
     text_line *line;
@@ -58,7 +61,9 @@ typedef struct decoding {
     size_t stopped;                /* texts of a beam that ended at most_len */
     decoding_way way;
     weft_search_options options;
-    int32_t *banned;               /* those of options */
+    stop_texts stops; /* of a language model; the command's */
+    bool stream;      /* print each text as it is found; with one text at a time only */
+    int32_t *banned;  /* those of options */
     size_t lines, invalid, tokens; /* read; of these not UTF-8; found */
     double seconds;                /* of searching */
     weft_error error;
@@ -75,9 +80,11 @@ void decoding_close(decoding *d);
 bool decoding_fail(decoding *d, weft_status status, const char *where, const char *message);
 
 /* Searches from n <= a->batch prefixes with one of the two decoders, which has been started if the
- * model has a source, by d->options; NULL on failure. */
+ * model has a source, by d->options; NULL on failure. `growing` are the nbest texts of each, or
+ * NULL. */
 weft_search_result *decoding_search(decoding *d, weft_decoder *decoder,
-                                    const weft_search_input *inputs, size_t n);
+                                    const weft_search_input *inputs, size_t n,
+                                    growing_text *const *growing);
 /* Goes on with texts that fill the decoder's positions before they have all their tokens: the last
  * half of the positions is read again as a prompt, as often as needed. A beam's texts stay as they
  * are and are counted. */
@@ -98,8 +105,8 @@ typedef struct decoding_work {
 /* Reads standard input, so many lines at a time (0: 1024, from a terminal 1), searches them in
  * batches of like length, and prints in their order what was found, a line each
  * (texts_clean), or an empty line for an empty one, unless with scores. A model without a source
- * goes on from its prompt, which is part of the text.
- */
+ * goes on from its prompt, which is part of the text. If d->stream, lines are searched one by one,
+ * whatever is said of chunks. */
 bool decoding_input(decoding *d, const decoding_work *work);
 /* The same for one line. */
 bool decoding_text(decoding *d, const decoding_work *work, const char *text);
