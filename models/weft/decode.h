@@ -97,6 +97,18 @@ typedef struct weft_search_model {
 /* A decoder, which must have been started. */
 WEFT_API weft_search_model weft_decoder_search_model(weft_decoder *decoder);
 
+/* Several models as one: the probability of a token is the mean of theirs, weighted by weights[i]
+ * (finite, > 0, whatever their sum; NULL: equal ones). All must have the same sentences, beams,
+ * vocabulary size and positions. Decoders among them are started by the caller, each with its own
+ * source. The contexts of the models must outlive it. It reads at once and keeps where all of them
+ * do. A step gives f64. NULL on failure: models that do not fit, no memory. */
+typedef struct weft_ensemble weft_ensemble;
+WEFT_API weft_ensemble *weft_ensemble_new(const weft_search_model *models, size_t n,
+                                          const double *weights, weft_error *error);
+WEFT_API void weft_ensemble_free(weft_ensemble *ensemble);
+/* The model to search with, of any number of searches in turn. It must not outlive the ensemble. */
+WEFT_API weft_search_model weft_ensemble_search_model(weft_ensemble *ensemble);
+
 /* One sentence to go on with. */
 typedef struct weft_search_input {
     const int32_t *prefix; /* read first, at least one token: the beginning of sentence, a prompt */
