@@ -194,6 +194,65 @@ equal "no others" "$(wc -l <said)" 20
 equal "no control bytes" "$(controls said)" 0
 equal "a prompt of two lines" "$("$weft" generate gpt --prompt $'a\nb' --tokens 3 | grep -c '^a b')" 1
 
+# Ensembles. The oracle is the mean of the probabilities that each model prints for single tokens.
+mkdir other && cp run/vocab.model other
+# shellcheck disable=SC2086
+"$make_run" other/step-5.safetensors transformer vocab=400 $sizes encoder_layers=1 decoder_layers=1 norm=post ||
+    failures=$((failures + 1))
+cp other/step-5.safetensors other/model.safetensors
+both=("$weft" translate run --with other)
+best=$("$weft" translate run --beam 3 --nbest 3 --max-length 30 <in)
+equal "an ensemble of a run with itself" \
+    "$("$weft" translate run --with run --with run --beam 3 --nbest 3 --max-length 30 <in)" "$best"
+text=$("${both[@]}" --beam 3 --nbest 3 --max-length 30 <in)
+[ "$text" != "$best" ] || fail "--with changes nothing"
+equal "a checkpoint of a run" "$("$weft" translate run --with other/step-5.safetensors --beam 3 --nbest 3 --max-length 30 <in)" "$text"
+equal "an ensemble in any batch" "$("${both[@]}" --beam 3 --nbest 3 --max-length 30 --batch 2 --threads 1 <in)" "$text"
+equal "an ensemble without caches" "$("${both[@]}" --beam 3 --max-length 9 --recompute <in)" \
+    "$("${both[@]}" --beam 3 --max-length 9 <in)"
+# scores OPTION...: TEXT SCORE of every first token that no other one says alike
+scores()
+{
+    "$weft" translate "$@" --beam 397 --nbest 397 --max-length 1 --length-penalty 0 <short |
+        awk -F ' [|][|][|] ' '{n[$2]++; s[$2] = $3} END {for (t in n) if (n[t] == 1) print t "\t" s[t]}' |
+        LC_ALL=C sort -t $'\t' -k 1,1
+}
+# means A B W: how many scores of the third file are the log of the mean, with W of A
+means()
+{
+    LC_ALL=C join -t $'\t' <(LC_ALL=C join -t $'\t' a.scores b.scores) "$1" | LC_ALL=C awk -F '\t' -v w="$2" '
+        {d = log(w * exp($2) + (1 - w) * exp($3)) - $4; bad += d > 2e-6 || d < -2e-6; apart += $2 - $4 > 0.01 || $4 - $2 > 0.01}
+        END {print (bad == 0 && NR > 200 && apart > 100) ? "means" : NR " tokens, " bad " bad, " apart " apart"}'
+}
+scores run >a.scores
+for second in other seq2seq-dot; do
+    scores $second >b.scores
+    scores run --with $second >both.scores
+    equal "probabilities of run and $second" "$(means both.scores 0.5)" "means"
+    scores run --with $second --weights 3,1 >both.scores
+    equal "weighted probabilities of run and $second" "$(means both.scores 0.75)" "means"
+done
+equal "three models" "$("$weft" translate run --with other --with seq2seq-dot --max-length 12 <in | wc -l)" 11
+for way in "--temperature 0" "--n 2" "--n 1 --stop e"; do
+    # shellcheck disable=SC2086
+    alone=$("$weft" generate few --tokens 60 --min-length 59 --seed 3 $way <in 2>/dev/null)
+    # shellcheck disable=SC2086
+    equal "windows of an ensemble with itself ($way)" \
+        "$("$weft" generate few --with few --tokens 60 --min-length 59 --seed 3 $way <in 2>/dev/null)" "$alone"
+done
+[ "$("$weft" generate gpt --with llama --tokens 20 --seed 3 --n 3 --prompt God)" != \
+    "$("$weft" generate gpt --tokens 20 --seed 3 --n 3 --prompt God)" ] || fail "--with changes no generated text"
+equal "language models of other architectures" "$("$weft" generate gpt --with lstm --with llama --tokens 9 <in | wc -l)" 11
+expect 1 "few/vocab.model: is another vocabulary than gpt/vocab.model" "$weft" generate gpt --with few
+expect 1 "run: translates, but gpt in gpt is a language model" "$weft" generate gpt --with run
+expect 1 "gpt: is a language model, but transformer in run translates" "$weft" translate run --with gpt
+expect 1 "no/such" "$weft" translate run --with no/such
+expect 2 "--weights has 3 numbers for 2 models" "$weft" translate run --with other --weights 1,2,3
+expect 2 "--weights has 2 numbers for 1 models" "$weft" translate run --weights 1,2
+expect 2 "a weight of --weights must be a number" "$weft" translate run --with other --weights 1,0
+expect 2 "a weight of --weights must be a number" "$weft" translate run --with other --weights 1,
+expect 2 "--attention is of one model" "$weft" translate run --with other --attention map.svg
+
 # Stop texts. The oracle cuts the text that is found without them.
 # until_stop TEXT PROMPT STOP...: the text up to the first place behind the prompt where one begins
 until_stop()

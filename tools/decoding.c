@@ -57,42 +57,50 @@ static int64_t least(int64_t a, int64_t b)
 
 /* The positions that a text can use. Beyond those of its training a model of positions says little
  * that is right; a recurrent one, and one that translates, goes on. */
-static int64_t context_of(const decoding *d)
+static int64_t context_of(const decoding *d, const trained_run *run)
 {
     if (d->a->context) return d->a->context;
-    bool goes_on = d->run.model->encode || d->run.model->recurrent || !d->run.trained_len;
-    return goes_on ? INT64_MAX : d->run.trained_len;
+    bool goes_on = run->model->encode || run->model->recurrent || !run->trained_len;
+    return goes_on ? INT64_MAX : run->trained_len;
+}
+
+/* Lowers most_len and most_source to what the run's model takes. */
+static bool fit_positions(decoding *d, const trained_run *run)
+{
+    int64_t most = weft_model_most_positions(run->model, run->values);
+    if (d->a->context > most) {
+        weft_error_set(&d->error, WEFT_BAD_ARGUMENT, "--context",
+                       "%s has learned %lld positions, not %lld", run->model->name, (long long)most,
+                       (long long)d->a->context);
+        return false;
+    }
+    d->most_len = least(least(d->most_len, most), context_of(d, run));
+    d->most_source = least(d->most_source, most);
+    return true;
 }
 
 bool decoding_open(decoding *d, const decoding_args *a, int64_t beams, int64_t most_len,
                    int64_t most_source)
 {
-    *d = (decoding){.a = a, .options = search_options(a)};
-    if (!trained_open(&d->run, a->folder, a->checkpoint, &d->error) || !ban(d)) return false;
-    int64_t most = weft_model_most_positions(d->run.model, d->run.values);
-    if (a->context > most) {
-        weft_error_set(&d->error, WEFT_BAD_ARGUMENT, "--context",
-                       "%s has learned %lld positions, not %lld", d->run.model->name,
-                       (long long)most, (long long)a->context);
+    *d = (decoding){
+        .a = a, .options = search_options(a), .most_len = most_len, .most_source = most_source};
+    if (!trained_open(&d->run, a->folder, a->checkpoint, &d->error) || !ban(d) ||
+        !decoding_open_others(d))
         return false;
-    }
-    d->most_len = least(least(most_len, most), context_of(d));
-    d->most_source = least(most_source, most);
+    for (size_t i = 0; i < decoding_models(d); i++)
+        if (!fit_positions(d, decoding_run(d, i))) return false;
     weft_decoder_options o = {.sentences = a->batch,
                               .beams = beams,
                               .most_len = d->most_len,
                               .most_source = d->most_source,
                               .threads = a->threads,
                               .recompute = a->recompute};
-    d->decoder = weft_decoder_new(d->run.model, d->run.values, d->run.params, &o, &d->error);
-    return d->decoder != NULL;
+    return decoding_make(d, &o, false);
 }
 
 void decoding_close(decoding *d)
 {
-    weft_decoder_free(d->decoder);
-    weft_decoder_free(d->slider);
-    trained_close(&d->run);
+    decoding_close_all(d);
     free(d->banned);
 }
 
@@ -195,11 +203,10 @@ static bool take_token(void *context, size_t sentence, size_t row, const int32_t
            (!d->stream || growing_print(g, d->run.documents, &d->error) == WEFT_OK) && !g->stopped;
 }
 
-weft_search_result *decoding_search(decoding *d, weft_decoder *decoder,
-                                    const weft_search_input *inputs, size_t n,
-                                    growing_text *const *growing)
+weft_search_result *decoding_search(decoding *d, bool slider, const weft_search_input *inputs,
+                                    size_t n, growing_text *const *growing)
 {
-    weft_search_model model = weft_decoder_search_model(decoder);
+    weft_search_model model = decoding_model(d, slider);
     weft_search_options o = d->options;
     watch w = {d, growing};
     weft_search_result *r;
@@ -249,7 +256,7 @@ static weft_search_result *search(decoding *d, text_line *const *lines, size_t n
                                         least(lines[i]->most, room), lines[i]->number};
     }
     weft_search_result *r = NULL;
-    if (good) r = decoding_search(d, d->decoder, inputs, n, lines[0]->growing ? growing : NULL);
+    if (good) r = decoding_search(d, false, inputs, n, lines[0]->growing ? growing : NULL);
     free(inputs);
     free(growing);
     return r;
@@ -257,24 +264,18 @@ static weft_search_result *search(decoding *d, text_line *const *lines, size_t n
 
 static bool start(decoding *d, text_line *const *lines, size_t n)
 {
-    weft_status status;
-    if (!has_source(d)) {
-        status = weft_decoder_start(d->decoder, NULL, NULL, 0);
-    } else {
-        const int32_t **sources = calloc(n, sizeof *sources);
-        size_t *lengths = calloc(n, sizeof *lengths);
-        for (size_t i = 0; sources && lengths && i < n; i++) {
-            sources[i] = lines[i]->ids;
-            lengths[i] = lines[i]->n_ids;
-        }
-        status = sources && lengths ? weft_decoder_start(d->decoder, sources, lengths, n)
-                                    : WEFT_NO_MEMORY;
-        if (!sources || !lengths) no_memory(d);
-        free(sources);
-        free(lengths);
+    if (!has_source(d)) return decoding_start(d, false, NULL, NULL, 0);
+    const int32_t **sources = calloc(n, sizeof *sources);
+    size_t *lengths = calloc(n, sizeof *lengths);
+    bool good = (sources && lengths) || no_memory(d);
+    for (size_t i = 0; good && i < n; i++) {
+        sources[i] = lines[i]->ids;
+        lengths[i] = lines[i]->n_ids;
     }
-    if (status != WEFT_OK && d->error.status == WEFT_OK) d->error = *weft_decoder_error(d->decoder);
-    return status == WEFT_OK;
+    good = good && decoding_start(d, false, sources, lengths, n);
+    free(sources);
+    free(lengths);
+    return good;
 }
 
 static bool search_batch(decoding *d, text_line *const *lines, size_t n)
@@ -397,7 +398,7 @@ void decoding_print_notes(const decoding *d)
 
 void decoding_print_stats(const decoding *d)
 {
-    weft_decoder_info info = weft_decoder_get_info(d->decoder);
+    weft_decoder_info info = decoding_info(d);
     fprintf(stderr,
             "%zu lines, %zu tokens in %.2f s: %.0f tokens/s; %zu plans, arena %.1f MB, "
             "parameters and caches %.1f MB\n",

@@ -6,6 +6,9 @@
 #include "growing.h"
 #include "run.h"
 
+/* Models of an ensemble at most. */
+#define DECODING_MODELS 32
+
 /* ---- The command line ---- */
 
 typedef struct decoding_args {
@@ -14,7 +17,11 @@ typedef struct decoding_args {
     int64_t batch, chunk, min_length, top_k, seed, no_repeat;
     int64_t context; /* tokens that a language model attends to; 0: as many as it was trained on */
     double temperature, top_p, repetition_penalty;
-    bool draws; /* options of sampling were given */
+    bool draws;                            /* options of sampling were given */
+    const char *with[DECODING_MODELS - 1]; /* folders of runs, or checkpoints in them */
+    size_t n_with;
+    double weights[DECODING_MODELS]; /* of the first model and of those of `with` */
+    size_t n_weights;                /* 0: equal ones */
     bool stats, recompute;
 } decoding_args;
 #define DECODING_DEFAULT                                                                           \
@@ -52,11 +59,21 @@ weft_status text_line_encode(text_line *line, const spm *vocabulary, size_t most
 
 typedef enum decoding_way { DECODING_GREEDY, DECODING_BEAM, DECODING_SAMPLE } decoding_way;
 
+/* A model of --with. */
+typedef struct decoding_member {
+    trained_run run;
+    weft_decoder *decoder, *slider;
+} decoding_member;
+
 typedef struct decoding {
     const decoding_args *a;
     trained_run run;
     weft_decoder *decoder;
     weft_decoder *slider; /* of one row a sentence, for texts that go on beyond the first window */
+    decoding_member *others; /* [n_others], whose probabilities count like those of the first */
+    size_t n_others;
+    weft_ensemble *ensemble,
+        *slider_ensemble;          /* of all decoders, of all sliders; NULL: one model */
     int64_t most_len, most_source; /* positions that the decoders have */
     size_t stopped;                /* texts of a beam that ended at most_len */
     decoding_way way;
@@ -69,22 +86,36 @@ typedef struct decoding {
     weft_error error;
 } decoding;
 
-/* Opens the run and makes a decoder, of at most the positions that the model can tell apart and,
- * for a language model, was trained on, or as many as a->context says. `options` begins with what
- * the command line says. Must be closed, whatever came of it; false after an error in d->error, as
- * below. */
+/* Opens the runs and makes their decoders, of at most the positions that each model can tell apart
+ * and, if a language model, was trained on, or as many as a->context says. `options` begins with
+ * what the command line says. Must be closed, whatever came of it; false after an error in
+ * d->error, as below. */
 bool decoding_open(decoding *d, const decoding_args *a, int64_t beams, int64_t most_len,
                    int64_t most_source);
 void decoding_close(decoding *d);
 /* Sets the error, if there is none yet; false. */
 bool decoding_fail(decoding *d, weft_status status, const char *where, const char *message);
 
-/* Searches from n <= a->batch prefixes with one of the two decoders, which has been started if the
- * model has a source, by d->options; NULL on failure. `growing` are the nbest texts of each, or
- * NULL. */
-weft_search_result *decoding_search(decoding *d, weft_decoder *decoder,
-                                    const weft_search_input *inputs, size_t n,
-                                    growing_text *const *growing);
+/* The models: the run's, then those of --with. */
+size_t decoding_models(const decoding *d);
+const trained_run *decoding_run(const decoding *d, size_t i);
+/* Opens the runs of --with, whose vocabularies must be the first one's. */
+bool decoding_open_others(decoding *d);
+/* Makes a decoder of each model, or a slider, and one search model of all. */
+bool decoding_make(decoding *d, const weft_decoder_options *o, bool slider);
+/* weft_decoder_start of all. */
+bool decoding_start(decoding *d, bool slider, const int32_t *const *sources, const size_t *lengths,
+                    size_t n);
+weft_search_model decoding_model(decoding *d, bool slider);
+/* The first decoder's, with the plans and memory of all. */
+weft_decoder_info decoding_info(const decoding *d);
+/* Closes runs and decoders. */
+void decoding_close_all(decoding *d);
+
+/* Searches from n <= a->batch prefixes with the decoders or the sliders, which have been started,
+ * by d->options; NULL on failure. `growing` are the nbest texts of each, or NULL. */
+weft_search_result *decoding_search(decoding *d, bool slider, const weft_search_input *inputs,
+                                    size_t n, growing_text *const *growing);
 /* Goes on with texts that fill the decoder's positions before they have all their tokens: the last
  * half of the positions is read again as a prompt, as often as needed. A beam's texts stay as they
  * are and are counted. */

@@ -1,9 +1,13 @@
 /* The options that `weft translate` and `weft generate` share. */
 #include "decoding.h"
 
+#include <string.h>
+
 enum {
     KEY_THREADS = 300,
     KEY_CHECKPOINT,
+    KEY_WITH,
+    KEY_WEIGHTS,
     KEY_BATCH,
     KEY_CHUNK,
     KEY_MIN_LENGTH,
@@ -21,6 +25,13 @@ static const struct argp_option options[] = {
     {"checkpoint", KEY_CHECKPOINT, "FILE", 0,
      "parameters (default: FOLDER/best.safetensors if it is there, else FOLDER/model.safetensors)",
      0},
+    {"with", KEY_WITH, "FOLDER", 0,
+     "another run, or a checkpoint in its folder, with the same vocabulary: tokens are chosen by "
+     "the "
+     "mean of the models' probabilities; may be given several times",
+     0},
+    {"weights", KEY_WEIGHTS, "W,W...", 0,
+     "weights of the models in that mean, the one of FOLDER first (default: equal ones)", 0},
     {"threads", KEY_THREADS, "N", 0, "threads (default: all)", 0},
     {"batch", KEY_BATCH, "N", 0, "lines at a time (default 16)", 0},
     {"chunk", KEY_CHUNK, "N", 0,
@@ -40,6 +51,23 @@ static const struct argp_option options[] = {
     {"recompute", KEY_RECOMPUTE, NULL, 0, "without caches: run the whole model for each token", 3},
     {0}};
 
+static void add_run(decoding_args *a, const char *path, struct argp_state *state)
+{
+    if (a->n_with == DECODING_MODELS - 1)
+        argp_error(state, "--with can be given %d times at most", DECODING_MODELS - 1);
+    a->with[a->n_with++] = path;
+}
+
+static void read_weights(decoding_args *a, char *text, struct argp_state *state)
+{
+    a->n_weights = 0;
+    for (char *word; (word = strsep(&text, ","));) {
+        if (a->n_weights == DECODING_MODELS)
+            argp_error(state, "--weights has more than %d numbers", DECODING_MODELS);
+        a->weights[a->n_weights++] = tool_real(word, "a weight of --weights", 1e-6, 1e6, state);
+    }
+}
+
 static error_t parse(int key, char *text, struct argp_state *state)
 {
     decoding_args *a = state->input;
@@ -49,6 +77,12 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_CHECKPOINT:
         a->checkpoint = text;
+        return 0;
+    case KEY_WITH:
+        add_run(a, text, state);
+        return 0;
+    case KEY_WEIGHTS:
+        read_weights(a, text, state);
         return 0;
     case KEY_BATCH:
         a->batch = tool_number(text, "--batch", 1, 65536, state);
@@ -93,6 +127,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case ARGP_KEY_END:
         if (!a->folder) argp_error(state, "FOLDER is missing");
+        if (a->n_weights && a->n_weights != a->n_with + 1)
+            argp_error(state, "--weights has %zu numbers for %zu models (--with adds models)",
+                       a->n_weights, a->n_with + 1);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

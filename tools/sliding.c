@@ -65,7 +65,7 @@ static bool append(open_text *t, const weft_hypothesis *more)
 /* One search for n texts that have equally many tokens before they may end. */
 static bool search_window(decoding *d, open_text *texts, size_t n, size_t prefix_len)
 {
-    weft_decoder *decoder = d->slider ? d->slider : d->decoder;
+    const bool slider = d->slider != NULL;
     int64_t room = d->most_len + 1 - (int64_t)prefix_len;
     weft_search_input *inputs = calloc(n, sizeof *inputs);
     growing_text **growing = calloc(n, sizeof *growing);
@@ -84,10 +84,8 @@ static bool search_window(decoding *d, open_text *texts, size_t n, size_t prefix
     d->options.nbest = 1;
     d->options.min_len = texts[0].min_left;
     weft_search_result *r = NULL;
-    if (weft_decoder_start(decoder, NULL, NULL, 0) == WEFT_OK)
-        r = decoding_search(d, decoder, inputs, n, growing[0] ? growing : NULL);
-    else
-        d->error = *weft_decoder_error(decoder);
+    if (decoding_start(d, slider, NULL, NULL, 0))
+        r = decoding_search(d, slider, inputs, n, growing[0] ? growing : NULL);
     d->options = all;
     bool good = r != NULL;
     for (size_t i = 0; good && i < n; i++) {
@@ -114,8 +112,7 @@ static bool open_slider(decoding *d)
                               .most_len = d->most_len,
                               .threads = d->a->threads,
                               .recompute = d->a->recompute};
-    d->slider = weft_decoder_new(d->run.model, d->run.values, d->run.params, &o, &d->error);
-    return d->slider != NULL;
+    return decoding_make(d, &o, true);
 }
 
 static int by_min_left(const void *a, const void *b)
