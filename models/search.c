@@ -41,7 +41,8 @@ typedef struct search {
     bool *done;        /* [n] */
     uint8_t *banned;   /* [vocab], always */
     uint8_t *barred;   /* [vocab], for the row at hand */
-    double *log_probs; /* [vocab], of the row at hand, -inf where barred */
+    uint8_t *held;     /* [vocab], tokens of the row at hand, if there is a repetition penalty */
+    double *log_probs; /* [vocab], penalised, of the row at hand, -inf where barred */
     double *top;       /* [blocks of vocab], their maxima */
     weft_tensor logs;  /* of the last step */
     weft_search_result *result;
@@ -65,6 +66,7 @@ static bool fill_options(search *s, const weft_search_options *options, weft_err
     }
     if (!o->has_eos) o->eos = -1;
     if (!o->nbest) o->nbest = 1;
+    if (o->repetition_penalty == 0) o->repetition_penalty = 1;
     if (o->temperature == 0) o->temperature = 1;
     if (o->top_p == 0) o->top_p = 1;
     s->o = o;
@@ -84,6 +86,12 @@ static bool check(const weft_search_model *model, const weft_search_input *input
     if (o->min_len < 0 || o->no_repeat_ngram < 0 || o->nbest < 0 || o->nbest > model->beams)
         return refuse(error, "a number is below 0, or nbest is more than the beams");
     if (!isfinite(o->alpha)) return refuse(error, "alpha is not finite");
+    if (!(o->repetition_penalty > 0) || !isfinite(o->repetition_penalty)) {
+        weft_error_set(error, WEFT_BAD_ARGUMENT, "search",
+                       "the repetition penalty must be finite and above 0, got %g",
+                       o->repetition_penalty);
+        return false;
+    }
     for (size_t i = 0; i < o->n_banned; i++)
         if (o->banned[i] < 0 || o->banned[i] >= model->vocab)
             return refuse(error, "a banned id is not below the vocabulary");
@@ -123,6 +131,7 @@ static void end_search(search *s)
     free(s->done);
     free(s->banned);
     free(s->barred);
+    free(s->held);
     free(s->log_probs);
     free(s->top);
 }
@@ -215,6 +224,7 @@ static bool begin_search(search *s, const weft_search_model *model, const weft_s
     s->done = zeros(n, sizeof *s->done);
     s->banned = zeros(vocab, 1);
     s->barred = zeros(vocab, 1);
+    s->held = zeros(vocab, 1);
     s->log_probs = zeros(vocab, sizeof *s->log_probs);
     s->top = zeros(vocab / BLOCK + 1, sizeof *s->top);
     s->result = zeros(1, sizeof *s->result);
@@ -223,7 +233,7 @@ static bool begin_search(search *s, const weft_search_model *model, const weft_s
         s->result->hypotheses = zeros(n * each, sizeof *s->result->hypotheses);
     }
     if (!s->sequences || !s->spare || !s->parents || !s->fed || !s->place || !s->there ||
-        !s->left || !s->done || !s->banned || !s->barred || !s->log_probs || !s->top ||
+        !s->left || !s->done || !s->banned || !s->barred || !s->held || !s->log_probs || !s->top ||
         !s->result || !s->result->first || !s->result->hypotheses) {
         weft_error_set(error, WEFT_NO_MEMORY, "search", "no memory");
         return false;
@@ -290,10 +300,19 @@ static void bar_repeats(search *s, int64_t row)
             s->barred[x[i + n - 1]] = 1;
 }
 
+/* Marks the tokens that the row holds. */
+static void note_held(search *s, int64_t row)
+{
+    const int32_t *x = s->sequences + row * s->width;
+    memset(s->held, 0, (size_t)s->vocab);
+    for (int64_t i = 0; i < s->position; i++) s->held[x[i]] = 1;
+}
+
 static void bar(search *s, int64_t row)
 {
     memcpy(s->barred, s->banned, (size_t)s->vocab);
     bar_repeats(s, row);
+    if (s->o->repetition_penalty != 1) note_held(s, row);
     if (s->o->eos >= 0 && found(s, row / s->model->beams) < s->o->min_len) s->barred[s->o->eos] = 1;
 }
 
@@ -359,13 +378,19 @@ static bool look_at_row(search *s, int64_t row)
     return false;
 }
 
-/* The row's log probabilities, -inf where barred, into s->log_probs. */
+/* A log probability of the row at hand after the repetition penalty. */
+static double penalised(const search *s, double log_prob, int64_t id)
+{
+    return s->held[id] ? log_prob * s->o->repetition_penalty : log_prob;
+}
+
+/* The row's log probabilities, penalised, -inf where barred, into s->log_probs. */
 static bool read_row(search *s, int64_t row)
 {
     if (!look_at_row(s, row)) return false;
     bar(s, row);
     for (int64_t i = 0; i < s->vocab; i++)
-        s->log_probs[i] = s->barred[i] ? -INFINITY : log_prob_at(s, row, i);
+        s->log_probs[i] = s->barred[i] ? -INFINITY : penalised(s, log_prob_at(s, row, i), i);
     return true;
 }
 
@@ -415,8 +440,9 @@ static weft_search_result *take_result(search *s, bool good)
 /* ---- Greedy and sampling: each row for itself ---- */
 
 typedef struct row_state {
-    double log_prob;
-    int64_t length; /* of tokens found */
+    double log_prob; /* as the model has them */
+    double sum;      /* of the penalised ones */
+    int64_t length;  /* of tokens found */
     bool ended, over;
 } row_state;
 
@@ -491,6 +517,15 @@ typedef struct row_search {
     double *probs;   /* [vocab] */
 } row_search;
 
+/* Whether the caller wants more than the tokens that the row has found. */
+static bool goes_on(const search *s, int64_t row, int64_t length)
+{
+    const int64_t sentence = row / s->model->beams;
+    const int32_t *tokens = s->sequences + row * s->width + s->inputs[sentence].prefix_len;
+    return !s->o->found || s->o->found(s->o->found_context, (size_t)sentence,
+                                       (size_t)(row % s->model->beams), tokens, (size_t)length);
+}
+
 /* Adds a token to a row, or ends it. Where no token is possible, the row is cut. */
 static bool choose(row_search *r, int64_t row)
 {
@@ -503,13 +538,15 @@ static bool choose(row_search *r, int64_t row)
         q->over = true;
         return true;
     }
-    q->log_prob += s->log_probs[token];
+    q->log_prob += log_prob_at(s, row, token);
+    q->sum += s->log_probs[token];
     if (token == s->o->eos) {
         q->ended = q->over = true;
         return true;
     }
     s->sequences[row * s->width + s->position] = (int32_t)token;
     q->over = ++q->length >= s->inputs[row / s->model->beams].max_len;
+    if (!goes_on(s, row, q->length)) q->over = true;
     return true;
 }
 
@@ -537,7 +574,7 @@ static bool run_rows(row_search *r)
             double penalty = weft_length_penalty_value(s->o->penalty, s->o->alpha,
                                                        (size_t)(q->length + q->ended));
             const int32_t *tokens = s->sequences + row * s->width + s->inputs[i].prefix_len;
-            if (!give(s, i, tokens, q->length, q->log_prob, q->log_prob / penalty, q->ended))
+            if (!give(s, i, tokens, q->length, q->log_prob, q->sum / penalty, q->ended))
                 return false;
         }
     }
@@ -594,8 +631,15 @@ typedef struct finished {
     bool ended;
 } finished;
 
+/* The sums of the log probabilities of a hypothesis: as the model has them, and penalised, which
+ * are those that the search compares. */
+typedef struct sums {
+    double log_prob, penalised;
+} sums;
+static const sums not_open = {-INFINITY, -INFINITY};
+
 typedef struct extension {
-    double log_prob;
+    sums sum;
     int64_t row;
     int32_t token;
 } extension;
@@ -603,8 +647,8 @@ typedef struct extension {
 typedef struct beam_search {
     search s;
     int64_t beams;
-    double *open;     /* [rows]: log probability; -inf: not open */
-    double *next;     /* [rows] */
+    sums *open;       /* [rows]; -inf: not open */
+    sums *next;       /* [rows] */
     finished *ends;   /* [n][beams], best score first */
     int32_t *tokens;  /* [n][beams][width], theirs */
     int64_t *n_ends;  /* [n]: kept */
@@ -617,16 +661,29 @@ typedef struct beam_search {
 static void keep(beam_search *b, extension x)
 {
     int64_t most = 2 * b->beams, at = b->n_best;
-    if (b->n_best == most && !(x.log_prob > b->best[most - 1].log_prob)) return;
+    if (b->n_best == most && !(x.sum.penalised > b->best[most - 1].sum.penalised)) return;
     if (b->n_best < most)
         b->n_best++;
     else
         at--;
-    while (at > 0 && x.log_prob > b->best[at - 1].log_prob) {
+    while (at > 0 && x.sum.penalised > b->best[at - 1].sum.penalised) {
         b->best[at] = b->best[at - 1];
         at--;
     }
     b->best[at] = x;
+}
+
+/* The sum that an extension must pass to be among the best. */
+static double least_sum(const beam_search *b)
+{
+    return b->n_best == 2 * b->beams ? b->best[b->n_best - 1].sum.penalised : -INFINITY;
+}
+
+/* The most that penalised log probabilities of a block can be: a penalty below 1 raises them. */
+static double top_of_block(const search *s, int64_t block)
+{
+    double top = s->top[block], raised = top * s->o->repetition_penalty;
+    return raised > top ? raised : top;
 }
 
 static bool extend_rows(beam_search *b, int64_t sentence)
@@ -634,18 +691,21 @@ static bool extend_rows(beam_search *b, int64_t sentence)
     search *s = &b->s;
     b->n_best = 0;
     for (int64_t row = sentence * b->beams; row < (sentence + 1) * b->beams; row++) {
-        if (!(b->open[row] > -INFINITY)) continue;
+        const sums open = b->open[row];
+        if (!(open.penalised > -INFINITY)) continue;
         if (!look_at_row(s, row)) return false;
         bar(s, row);
-        double least = b->n_best == 2 * b->beams ? b->best[b->n_best - 1].log_prob : -INFINITY;
+        double least = least_sum(b);
         for (int64_t from = 0; from < s->vocab; from += BLOCK) {
-            if (!(b->open[row] + s->top[from / BLOCK] > least)) continue;
+            if (!(open.penalised + top_of_block(s, from / BLOCK) > least)) continue;
             const int64_t end = from + BLOCK < s->vocab ? from + BLOCK : s->vocab;
             for (int64_t i = from; i < end; i++) {
-                double sum = b->open[row] + log_prob_at(s, row, i);
-                if (!(sum > least) || s->barred[i]) continue;
+                const double log_prob = log_prob_at(s, row, i);
+                const sums sum = {open.log_prob + log_prob,
+                                  open.penalised + penalised(s, log_prob, i)};
+                if (!(sum.penalised > least) || s->barred[i]) continue;
                 keep(b, (extension){sum, row, (int32_t)i});
-                if (b->n_best == 2 * b->beams) least = b->best[b->n_best - 1].log_prob;
+                least = least_sum(b);
             }
         }
     }
@@ -654,11 +714,11 @@ static bool extend_rows(beam_search *b, int64_t sentence)
 
 /* A hypothesis of `row` is finished. Keeps the best; of equals the earlier stays ahead. */
 static void finish(beam_search *b, int64_t sentence, const int32_t *sequence, int64_t length,
-                   double log_prob, bool ended)
+                   sums sum, bool ended)
 {
     search *s = &b->s;
-    double score =
-        log_prob / weft_length_penalty_value(s->o->penalty, s->o->alpha, (size_t)(length + ended));
+    double score = sum.penalised /
+                   weft_length_penalty_value(s->o->penalty, s->o->alpha, (size_t)(length + ended));
     finished *ends = b->ends + sentence * b->beams;
     int32_t *tokens = b->tokens + sentence * b->beams * s->width;
     int64_t at = b->n_ends[sentence];
@@ -674,7 +734,7 @@ static void finish(beam_search *b, int64_t sentence, const int32_t *sequence, in
                (size_t)s->width * sizeof *tokens);
         at--;
     }
-    ends[at] = (finished){log_prob, score, length, ended};
+    ends[at] = (finished){sum.log_prob, score, length, ended};
     if (length) memcpy(tokens + at * s->width, sequence, (size_t)length * sizeof *tokens);
 }
 
@@ -684,7 +744,7 @@ static double bound(const beam_search *b, int64_t sentence, int64_t length)
     const search *s = &b->s;
     double best = -INFINITY, most;
     for (int64_t row = sentence * b->beams; row < (sentence + 1) * b->beams; row++)
-        if (b->open[row] > best) best = b->open[row];
+        if (b->open[row].penalised > best) best = b->open[row].penalised;
     int64_t last = s->inputs[sentence].max_len;
     most = best / weft_length_penalty_value(s->o->penalty, s->o->alpha, (size_t)(length + 1));
     double at_last = best / weft_length_penalty_value(s->o->penalty, s->o->alpha, (size_t)last);
@@ -708,12 +768,12 @@ static void advance(beam_search *b, int64_t sentence)
     const weft_search_input *in = &s->inputs[sentence];
     int64_t before = found(s, sentence), length = before + 1, filled = 0;
     int64_t first = sentence * b->beams;
-    for (int64_t row = first; row < first + b->beams; row++) b->next[row] = -INFINITY;
+    for (int64_t row = first; row < first + b->beams; row++) b->next[row] = not_open;
     for (int64_t i = 0; i < b->n_best && filled < b->beams; i++) {
         const extension *x = &b->best[i];
         const int32_t *old = s->sequences + x->row * s->width;
         if (x->token == s->o->eos) {
-            finish(b, sentence, old + in->prefix_len, before, x->log_prob, true);
+            finish(b, sentence, old + in->prefix_len, before, x->sum, true);
             continue;
         }
         int64_t row = first + filled++;
@@ -721,13 +781,12 @@ static void advance(beam_search *b, int64_t sentence)
         memcpy(new, old, (size_t)s->position * sizeof *new);
         new[s->position] = x->token;
         s->parents[row] = (int32_t)x->row;
-        b->next[row] = x->log_prob;
-        if (length == in->max_len)
-            finish(b, sentence, new + in->prefix_len, length, x->log_prob, false);
+        b->next[row] = x->sum;
+        if (length == in->max_len) finish(b, sentence, new + in->prefix_len, length, x->sum, false);
     }
     /* Where nothing is possible, what was open is cut. */
     for (int64_t row = first; row < first + b->beams && !b->n_best; row++)
-        if (b->open[row] > -INFINITY)
+        if (b->open[row].penalised > -INFINITY)
             finish(b, sentence, s->sequences + row * s->width + in->prefix_len, before,
                    b->open[row], false);
     for (int64_t row = first; row < first + b->beams; row++) {
@@ -741,7 +800,8 @@ static void advance(beam_search *b, int64_t sentence)
 static bool run_beams(beam_search *b)
 {
     search *s = &b->s;
-    for (int64_t row = 0; row < s->rows; row++) b->open[row] = row % b->beams ? -INFINITY : 0;
+    for (int64_t row = 0; row < s->rows; row++)
+        b->open[row] = row % b->beams ? not_open : (sums){0, 0};
     for (int64_t left = s->n; left > 0;) {
         if (!take_step(s)) return false;
         for (int64_t i = 0; i < s->n; i++) {
@@ -786,6 +846,10 @@ weft_search_result *weft_search_beam(const weft_search_model *model,
                                      const weft_search_input *inputs, size_t n,
                                      const weft_search_options *options, weft_error *error)
 {
+    if (options && options->found) {
+        refuse(error, "beam search has no `found`: its rows change places at each token");
+        return NULL;
+    }
     beam_search b = {.beams = model ? model->beams : 0};
     bool good =
         begin_search(&b.s, model, inputs, n, options, error) && make_beams(&b) && run_beams(&b);

@@ -619,6 +619,191 @@ static void test_beam_of_one(void)
     }
 }
 
+/* ---- The repetition penalty ---- */
+
+/* Penalises the log probabilities of the tokens that are there. */
+static void penalise(double *logs, const int32_t *tokens, size_t n, double penalty, int64_t vocab)
+{
+    for (int64_t i = 0; i < vocab; i++) {
+        bool there = false;
+        for (size_t k = 0; k < n; k++) there |= tokens[k] == i;
+        if (there) logs[i] *= penalty;
+    }
+}
+
+/* The sums of a hypothesis by hand, of the model's log probabilities and of penalised ones. */
+static void sums_by_hand(const made_up *m, uint64_t seed, int32_t begin, const weft_hypothesis *h,
+                         int32_t eos, double penalty, double *own, double *penalised)
+{
+    int32_t tokens[16] = {begin};
+    double logs[256], less[256];
+    uint64_t hash = hash_on(seed, begin);
+    *own = *penalised = 0;
+    for (size_t i = 0; i < h->length + h->ended; i++) {
+        int32_t token = i < h->length ? h->tokens[i] : eos;
+        made_up_row(m, hash, logs);
+        memcpy(less, logs, sizeof logs);
+        penalise(less, tokens, i + 1, penalty, m->vocab);
+        *own += logs[token];
+        *penalised += less[token];
+        tokens[i + 1] = token;
+        hash = hash_on(hash, token);
+    }
+}
+
+/* The best penalised sum of all sequences that end by `eos` or are `most` long. */
+static double best_sum(const made_up *m, uint64_t h, int32_t *tokens, size_t n, double sum,
+                       size_t most, int32_t eos, double penalty)
+{
+    double logs[8], best = -INFINITY;
+    made_up_row(m, h, logs);
+    penalise(logs, tokens, n, penalty, m->vocab);
+    for (int32_t t = 0; t < m->vocab; t++) {
+        tokens[n] = t;
+        double x = sum + logs[t];
+        if (t != eos && n < most)
+            x = best_sum(m, hash_on(h, t), tokens, n + 1, x, most, eos, penalty);
+        if (x > best) best = x;
+    }
+    return best;
+}
+
+static void test_repetition_penalty(void)
+{
+    static const double penalties[] = {1.4, 0.6, 3};
+    static made_up m;
+    const int32_t begin = 2;
+    int changed = 0;
+    for (uint64_t seed = 1; seed <= 12; seed++)
+        for (int p = 0; p < 3; p++) {
+            weft_search_input in = {.prefix = &begin, .prefix_len = 1, .max_len = 5, .key = seed};
+            weft_search_options o = {
+                .eos = 3, .has_eos = true, .nbest = 9, .repetition_penalty = penalties[p]};
+            weft_search_model model = made_up_model(&m, 1, 243, 4, seed);
+            int32_t tokens[8] = {begin};
+            double own, penalised,
+                best = best_sum(&m, hash_on(seed, begin), tokens, 1, 0, 5, 3, penalties[p]);
+            weft_search_result *r[3];
+            r[0] = weft_search_beam(&model, &in, 1, &o, NULL);
+            m.position = 0;
+            r[1] = weft_search_sample(&model, &in, 1, &o, NULL);
+            m.position = 0;
+            o.nbest = 1;
+            r[2] = weft_search_greedy(&model, &in, 1, &o, NULL);
+            for (int way = 0; way < 3; way++) {
+                CU_ASSERT_PTR_NOT_NULL_FATAL(r[way]);
+                for (size_t i = 0; i < r[way]->first[1]; i++) {
+                    const weft_hypothesis *h = &r[way]->hypotheses[i];
+                    sums_by_hand(&m, seed, begin, h, 3, penalties[p], &own, &penalised);
+                    CU_ASSERT_DOUBLE_EQUAL(h->log_prob, own, 1e-12);
+                    CU_ASSERT_DOUBLE_EQUAL(h->score, penalised, 1e-12);
+                    changed += fabs(own - penalised) > 1e-3;
+                }
+            }
+            CU_ASSERT_DOUBLE_EQUAL(r[0]->hypotheses[0].score, best, 1e-12);
+            for (int way = 0; way < 3; way++) weft_search_result_free(r[way]);
+            free(m.logs);
+        }
+    CU_ASSERT(changed > 100);
+}
+
+/* Beam search skips parts of a large vocabulary by their maxima; with and without a penalty it
+ * finds what greedy search finds, and a large penalty lets nothing come twice. */
+static void test_penalty_of_many(void)
+{
+    static made_up m;
+    const int32_t prefix[3] = {70, 5, 130};
+    for (uint64_t seed = 1; seed <= 30; seed++) {
+        weft_search_input in = {.prefix = prefix, .prefix_len = 3, .max_len = 9, .key = seed};
+        weft_search_options o = {.repetition_penalty = seed % 2 ? 1e-3 : 1e6};
+        weft_search_model model = made_up_model(&m, 1, 1, 200, seed);
+        weft_search_result *beam = weft_search_beam(&model, &in, 1, &o, NULL);
+        m.position = 0;
+        weft_search_result *greedy = weft_search_greedy(&model, &in, 1, &o, NULL);
+        m.position = 0;
+        weft_search_result *sample = weft_search_sample(&model, &in, 1, &o, NULL);
+        CU_ASSERT_TRUE_FATAL(beam && greedy && sample);
+        CU_ASSERT(same_hypothesis(greedy->hypotheses, beam->hypotheses));
+        for (int way = 0; way < 2; way++) {
+            const int32_t *tokens = (way ? sample : greedy)->hypotheses[0].tokens;
+            for (int i = 0; i < 9; i++) {
+                bool there = tokens[i] == 70 || tokens[i] == 5 || tokens[i] == 130;
+                for (int k = 0; k < i; k++) there |= tokens[k] == tokens[i];
+                if (seed % 2 == 0) CU_ASSERT_FALSE(there);
+                if (seed % 2 == 1 && !way) CU_ASSERT_TRUE(there);
+            }
+        }
+        weft_search_result_free(beam);
+        weft_search_result_free(greedy);
+        weft_search_result_free(sample);
+        free(m.logs);
+    }
+}
+
+/* ---- The caller sees each token ---- */
+
+#define WATCHED 3
+
+typedef struct watched {
+    int32_t tokens[WATCHED][2][MOST_LEN];
+    size_t n[WATCHED][2];
+    size_t most;
+    bool in_order;
+} watched;
+
+/* Row 0 of sentence i may find most - i tokens, row 1 one more. */
+static bool watch(void *context, size_t sentence, size_t row, const int32_t *tokens, size_t n)
+{
+    watched *w = context;
+    w->in_order &= sentence < WATCHED && row < 2 && n == w->n[sentence][row] + 1 && n <= MOST_LEN &&
+                   !memcmp(w->tokens[sentence][row], tokens, (n - 1) * sizeof *tokens);
+    if (!w->in_order) return false;
+    memcpy(w->tokens[sentence][row], tokens, n * sizeof *tokens);
+    w->n[sentence][row] = n;
+    return n < w->most - sentence + row;
+}
+
+static void test_found(void)
+{
+    static made_up m;
+    const int32_t prefix[4] = {1, 0, 2, 4};
+    for (uint64_t seed = 1; seed <= 20; seed++)
+        for (size_t rows = 1; rows <= 2; rows++) {
+            weft_search_input in[WATCHED];
+            for (size_t i = 0; i < WATCHED; i++)
+                in[i] = (weft_search_input){prefix, 2 + i, 8, seed + i};
+            weft_search_options o = {.eos = 3, .has_eos = true, .nbest = (int64_t)rows};
+            weft_search_model model = made_up_model(&m, WATCHED, 2, 6, seed);
+            weft_search_result *(*search)(const weft_search_model *, const weft_search_input *,
+                                          size_t, const weft_search_options *, weft_error *) =
+                rows == 1 ? weft_search_greedy : weft_search_sample;
+            weft_search_result *whole = search(&model, in, WATCHED, &o, NULL);
+            watched w = {.most = 4, .in_order = true};
+            o.found = watch;
+            o.found_context = &w;
+            m.position = 0;
+            weft_search_result *cut = search(&model, in, WATCHED, &o, NULL);
+            CU_ASSERT_TRUE_FATAL(whole && cut && whole->first[WATCHED] == WATCHED * rows);
+            CU_ASSERT_TRUE(w.in_order);
+            for (size_t i = 0; i < WATCHED * rows; i++) {
+                const weft_hypothesis *a = &whole->hypotheses[i], *b = &cut->hypotheses[i];
+                size_t most = 4 - i / rows + i % rows;
+                CU_ASSERT_EQUAL(b->length, a->length < most ? a->length : most);
+                CU_ASSERT_EQUAL(b->ended, a->ended && a->length < most);
+                CU_ASSERT_EQUAL(w.n[i / rows][i % rows], b->length);
+                CU_ASSERT(!memcmp(a->tokens, b->tokens, b->length * sizeof *b->tokens));
+                CU_ASSERT(!memcmp(w.tokens[i / rows][i % rows], b->tokens,
+                                  b->length * sizeof *b->tokens));
+            }
+            weft_search_result_free(whole);
+            weft_search_result_free(cut);
+            weft_error error = {0};
+            CU_ASSERT_PTR_NULL(weft_search_beam(&model, in, 1, &o, &error));
+            CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "beam search has no `found`"));
+            free(m.logs);
+        }
+}
+
 static void test_search_refusals(void)
 {
     static made_up m;
@@ -636,6 +821,14 @@ static void test_search_refusals(void)
     o.temperature = -0.5;
     CU_ASSERT_PTR_NULL(weft_search_sample(&model, &in, 1, &o, NULL));
     o.temperature = 0;
+    static const double no_penalties[] = {-1, INFINITY, NAN};
+    for (int i = 0; i < 3; i++) {
+        error = (weft_error){0};
+        o.repetition_penalty = no_penalties[i];
+        CU_ASSERT_PTR_NULL(weft_search_greedy(&model, &in, 1, &o, &error));
+        CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "repetition penalty must be finite"));
+    }
+    o.repetition_penalty = 0;
     CU_ASSERT_PTR_NULL(weft_search_greedy(&model, &in, 2, &o, NULL)); /* two of one */
     const int32_t outside = 5;
     in.prefix = &outside;
@@ -662,6 +855,205 @@ static void test_search_refusals(void)
     CU_ASSERT_EQUAL(r->hypotheses[0].score, 0);
     weft_search_result_free(r);
     free(m.logs);
+}
+
+/* ---- Ensembles ---- */
+
+#define MEMBERS 3
+
+/* A model of an ensemble, which may read at once and keep, gives f32, or one row a sentence before
+ * they part, and of some ids the probability 0. */
+typedef struct member {
+    made_up m;
+    int64_t beams;
+    bool narrow, f32;
+    int32_t none; /* id of probability 0; -1: none */
+    int reads, keeps;
+    float logs[1024];
+} member;
+
+static weft_status member_step(void *context, const int32_t *tokens, const int32_t *parents,
+                               weft_tensor *log_probs, weft_error *error)
+{
+    member *m = context;
+    bool first = m->m.position == 0;
+    weft_status status = made_up_step(&m->m, tokens, parents, log_probs, error);
+    if (status != WEFT_OK) return status;
+    int64_t rows = m->m.rows, vocab = m->m.vocab;
+    for (int64_t row = 0; row < rows && m->none >= 0; row++)
+        m->m.logs[row * vocab + m->none] = -INFINITY;
+    for (int64_t i = 0; i < rows * vocab && i < 1024; i++) m->logs[i] = (float)m->m.logs[i];
+    int64_t step = m->narrow && first ? m->beams : 1; /* the first tokens are equal */
+    *log_probs = m->f32 ? weft_tensor_dense(m->logs, WEFT_F32, WEFT_SHAPE(rows, vocab))
+                        : weft_tensor_dense(m->m.logs, WEFT_F64, WEFT_SHAPE(rows, vocab));
+    log_probs->shape.dim[0] /= step;
+    log_probs->stride[0] *= step;
+    return WEFT_OK;
+}
+
+static weft_status member_read(void *context, const int32_t *tokens, size_t length,
+                               weft_error *error)
+{
+    member *m = context;
+    weft_tensor ignored;
+    int32_t row[MOST_ROWS], self[MOST_ROWS];
+    m->reads++;
+    for (size_t at = 0; at < length; at++) {
+        for (int64_t i = 0; i < m->m.rows; i++) {
+            row[i] = tokens[(size_t)(i / m->beams) * length + at];
+            self[i] = (int32_t)i;
+        }
+        weft_status status = made_up_step(&m->m, row, self, &ignored, error);
+        if (status != WEFT_OK) return status;
+    }
+    return WEFT_OK;
+}
+
+static weft_status member_keep(void *context, const int32_t *sentences, size_t n, weft_error *error)
+{
+    member *m = context;
+    (void)error;
+    m->keeps++;
+    for (size_t i = 0; i < n; i++)
+        memmove(m->m.before + (int64_t)i * m->beams, m->m.before + sentences[i] * m->beams,
+                (size_t)m->beams * sizeof *m->m.before);
+    m->m.rows = (int64_t)n * m->beams;
+    return WEFT_OK;
+}
+
+static weft_search_model member_model(member *m, int64_t sentences, int64_t beams, uint64_t seed)
+{
+    memset(m, 0, sizeof *m);
+    weft_search_model model = made_up_model(&m->m, sentences, beams, 6, seed);
+    m->beams = beams;
+    m->none = -1;
+    model.step = member_step;
+    model.context = m;
+    return model;
+}
+
+/* The log of the mean of probabilities, plainly. */
+static double mean_by_hand(const member *members, const uint64_t *hash, const double *weights,
+                           int32_t id)
+{
+    double sum = 0, all = 0, logs[6];
+    for (int i = 0; i < MEMBERS; i++) {
+        made_up_row(&members[i].m, hash[i], logs);
+        sum += weights[i] * (members[i].none == id ? 0 : exp(logs[id]));
+        all += weights[i];
+    }
+    return log(sum / all);
+}
+
+/* Every hypothesis must have the sum of the logs of means, and greedy search take the best. */
+static void test_ensemble(void)
+{
+    static member members[MEMBERS];
+    static const double equal[MEMBERS] = {1, 1, 1}, weights[MEMBERS] = {0.5, 3, 1e-3};
+    const int32_t prefix[4] = {1, 0, 2, 4};
+    for (uint64_t seed = 1; seed <= 24; seed++) {
+        bool weighted = seed % 2, all_keep = seed % 3 == 0, beam = seed % 4 < 2;
+        weft_search_model models[MEMBERS];
+        weft_search_input in[3];
+        for (int i = 0; i < MEMBERS; i++) {
+            models[i] = member_model(&members[i], 3, 3, 100 * seed + (uint64_t)i);
+            members[i].narrow = i != 1;
+            members[i].f32 = i == 2;
+            members[i].none = i == 0 ? 5 : -1;
+            if (all_keep || i == 1) models[i].keep = member_keep;
+            if (all_keep || i == 2) models[i].read = member_read;
+        }
+        for (size_t i = 0; i < 3; i++)
+            in[i] = (weft_search_input){prefix, 2 + i % 2, 3 + (int64_t)(2 * i), seed + i};
+        weft_error error = {0};
+        weft_ensemble *e = weft_ensemble_new(models, MEMBERS, weighted ? weights : NULL, &error);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(e);
+        weft_search_model model = weft_ensemble_search_model(e);
+        CU_ASSERT_EQUAL(model.keep != NULL, all_keep);
+        CU_ASSERT_EQUAL(model.read != NULL, all_keep);
+        weft_search_options o = {.eos = 3, .has_eos = true, .nbest = beam ? 3 : 1};
+        weft_search_result *r = beam ? weft_search_beam(&model, in, 3, &o, &error)
+                                     : weft_search_greedy(&model, in, 3, &o, &error);
+        if (!r) CU_FAIL(error.message);
+        for (size_t s = 0; r && s < 3; s++)
+            for (size_t k = r->first[s]; k < r->first[s + 1]; k++) {
+                const weft_hypothesis *h = &r->hypotheses[k];
+                uint64_t hash[MEMBERS];
+                double sum = 0;
+                for (int i = 0; i < MEMBERS; i++) {
+                    hash[i] = members[i].m.seed;
+                    for (size_t p = 0; p < in[s].prefix_len; p++)
+                        hash[i] = hash_on(hash[i], prefix[p]);
+                }
+                for (size_t at = 0; at < h->length + h->ended; at++) {
+                    int32_t token = at < h->length ? h->tokens[at] : 3;
+                    double own = mean_by_hand(members, hash, weighted ? weights : equal, token);
+                    for (int32_t t = 0; t < 6 && !beam; t++)
+                        CU_ASSERT(mean_by_hand(members, hash, weighted ? weights : equal, t) <=
+                                  own + 1e-6);
+                    sum += own;
+                    for (int i = 0; i < MEMBERS; i++) hash[i] = hash_on(hash[i], token);
+                }
+                CU_ASSERT_DOUBLE_EQUAL(h->log_prob, sum, 1e-5); /* one of them gives f32 */
+            }
+        for (int i = 0; i < MEMBERS; i++) {
+            CU_ASSERT_EQUAL(members[i].reads > 0, all_keep);
+            CU_ASSERT_EQUAL(members[i].keeps > 0, all_keep);
+        }
+        weft_search_result_free(r);
+        weft_ensemble_free(e);
+        for (int i = 0; i < MEMBERS; i++) free(members[i].m.logs);
+    }
+}
+
+/* Of a model with itself an ensemble gives the same bits; NaN and errors come through. */
+static void test_ensemble_of_one(void)
+{
+    static member members[3];
+    static const double no_weights[] = {0, -1, INFINITY, NAN};
+    const int32_t begin = 1;
+    weft_search_input in = {&begin, 1, 8, 1};
+    weft_search_model models[3];
+    weft_error error = {0};
+    for (uint64_t seed = 1; seed <= 10; seed++) {
+        for (int i = 0; i < 3; i++) models[i] = member_model(&members[i], 1, 2, seed);
+        weft_search_options o = {.nbest = 2, .alpha = 0.6};
+        weft_ensemble *e = weft_ensemble_new(models, 2, NULL, &error);
+        weft_search_model both = weft_ensemble_search_model(e);
+        weft_search_result *one = weft_search_beam(&models[2], &in, 1, &o, &error);
+        weft_search_result *two = weft_search_beam(&both, &in, 1, &o, &error);
+        CU_ASSERT_TRUE_FATAL(e && one && two);
+        for (int i = 0; i < 2; i++)
+            CU_ASSERT(same_hypothesis(&one->hypotheses[i], &two->hypotheses[i]));
+        weft_search_result_free(one);
+        weft_search_result_free(two);
+        weft_ensemble_free(e);
+        for (int i = 0; i < 3; i++) free(members[i].m.logs);
+    }
+    for (int i = 0; i < 3; i++) models[i] = member_model(&members[i], 1, 2, 5);
+    for (int i = 0; i < 4; i++)
+        CU_ASSERT_PTR_NULL(weft_ensemble_new(models, 2, (double[]){1, no_weights[i]}, NULL));
+    CU_ASSERT_PTR_NULL(weft_ensemble_new(models, 0, NULL, NULL));
+    CU_ASSERT_PTR_NULL(weft_ensemble_new(NULL, 1, NULL, NULL));
+    models[1].most_len = 11;
+    CU_ASSERT_PTR_NULL(weft_ensemble_new(models, 2, NULL, &error));
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "model 1 has 1 sentences"));
+    weft_ensemble_free(NULL);
+    models[1].most_len = MOST_LEN;
+    weft_ensemble *e = weft_ensemble_new(models, 2, (double[]){1e308, 1e308}, NULL);
+    weft_search_model both = weft_ensemble_search_model(e);
+    members[1].m.spread = NAN;
+    error = (weft_error){0};
+    CU_ASSERT_PTR_NULL(weft_search_beam(&both, &in, 1, NULL, &error));
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "nan"));
+    members[1].m.spread = 3;
+    members[1].m.broken = true;
+    for (int i = 0; i < 2; i++) members[i].m.position = 0;
+    error = (weft_error){0};
+    CU_ASSERT_PTR_NULL(weft_search_beam(&both, &in, 1, NULL, &error));
+    CU_ASSERT_EQUAL(error.status, WEFT_IO);
+    weft_ensemble_free(e);
+    for (int i = 0; i < 3; i++) free(members[i].m.logs);
 }
 
 /* ---- Sampling ---- */
@@ -858,7 +1250,12 @@ void decode_tests(void)
     CU_add_test(suite, "decoders refuse what does not fit", test_refusals);
     CU_add_test(suite, "beam search against trying everything", test_exhaustive);
     CU_add_test(suite, "a beam of one is greedy", test_beam_of_one);
+    CU_add_test(suite, "a repetition penalty", test_repetition_penalty);
+    CU_add_test(suite, "a repetition penalty of many tokens", test_penalty_of_many);
+    CU_add_test(suite, "the caller sees each token and ends rows", test_found);
     CU_add_test(suite, "searches refuse what does not fit", test_search_refusals);
+    CU_add_test(suite, "an ensemble against means by hand", test_ensemble);
+    CU_add_test(suite, "an ensemble of a model with itself", test_ensemble_of_one);
     CU_add_test(suite, "candidates of sampling", test_candidates);
     CU_add_test(suite, "frequencies of sampling", test_frequencies);
     CU_add_test(suite, "the same text in any company", test_company);

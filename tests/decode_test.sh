@@ -62,6 +62,11 @@ found_of()
 [ "$(echo "God." | found_of "$weft" translate run --min-length 40)" -ge 40 ] || fail "--min-length is not kept"
 expect 2 "is not below --max-length" "$weft" translate run --min-length 9 --max-length 9
 expect 2 "one only" "$weft" translate run --sample --beam 2
+equal "a beam with a large repetition penalty repeats nothing" \
+    "$("$weft" translate run --beam 3 --nbest 3 --max-length 30 --repetition-penalty 1e6 <in)" \
+    "$("$weft" translate run --beam 3 --nbest 3 --max-length 30 --no-repeat 1 <in)"
+equal "a repetition penalty of 1 is none" "$("$weft" translate run --repetition-penalty 1 <in)" "$greedy"
+expect 2 "--repetition-penalty must be a number" "$weft" translate run --repetition-penalty 0
 expect 2 "are of --sample" "$weft" translate run --top-k 3
 expect 2 "is more than --beam" "$weft" translate run --beam 2 --nbest 3
 expect 2 "--beam must be a whole number" "$weft" translate run --beam none
@@ -101,6 +106,9 @@ for model in gpt llama; do
     equal "a line for each prompt" "$(wc -l <<<"$lines")" 11
     equal "in any batch" "$("$weft" generate $model --tokens 9 --temperature 0 --batch 2 --recompute <in)" "$lines"
     equal "by a beam" "$("$weft" generate $model --tokens 9 --beam 1 <in)" "$lines"
+    equal "a large repetition penalty lets nothing come twice" \
+        "$("$weft" generate $model --tokens 30 --temperature 0 --repetition-penalty 1e6 <in)" \
+        "$("$weft" generate $model --tokens 30 --temperature 0 --no-repeat 1 <in)"
     expect 1 "see \`weft generate\`" "$weft" translate $model
     equal "a prompt as it was given" "$("$weft" generate $model --prompt "a ☃ b" --tokens 3 | grep -c '^a ☃ b')" 1
     long=$(sed -n 1,40p "$data/train.en" | tr '\n' ' ')
@@ -186,13 +194,179 @@ equal "no others" "$(wc -l <said)" 20
 equal "no control bytes" "$(controls said)" 0
 equal "a prompt of two lines" "$("$weft" generate gpt --prompt $'a\nb' --tokens 3 | grep -c '^a b')" 1
 
+# Ensembles. The oracle is the mean of the probabilities that each model prints for single tokens.
+mkdir other && cp run/vocab.model other
+# shellcheck disable=SC2086
+"$make_run" other/step-5.safetensors transformer vocab=400 $sizes encoder_layers=1 decoder_layers=1 norm=post ||
+    failures=$((failures + 1))
+cp other/step-5.safetensors other/model.safetensors
+both=("$weft" translate run --with other)
+best=$("$weft" translate run --beam 3 --nbest 3 --max-length 30 <in)
+equal "an ensemble of a run with itself" \
+    "$("$weft" translate run --with run --with run --beam 3 --nbest 3 --max-length 30 <in)" "$best"
+text=$("${both[@]}" --beam 3 --nbest 3 --max-length 30 <in)
+[ "$text" != "$best" ] || fail "--with changes nothing"
+equal "a checkpoint of a run" "$("$weft" translate run --with other/step-5.safetensors --beam 3 --nbest 3 --max-length 30 <in)" "$text"
+equal "an ensemble in any batch" "$("${both[@]}" --beam 3 --nbest 3 --max-length 30 --batch 2 --threads 1 <in)" "$text"
+equal "an ensemble without caches" "$("${both[@]}" --beam 3 --max-length 9 --recompute <in)" \
+    "$("${both[@]}" --beam 3 --max-length 9 <in)"
+# scores OPTION...: TEXT SCORE of every first token that no other one says alike
+scores()
+{
+    "$weft" translate "$@" --beam 397 --nbest 397 --max-length 1 --length-penalty 0 <short |
+        awk -F ' [|][|][|] ' '{n[$2]++; s[$2] = $3} END {for (t in n) if (n[t] == 1) print t "\t" s[t]}' |
+        LC_ALL=C sort -t $'\t' -k 1,1
+}
+# means A B W: how many scores of the third file are the log of the mean, with W of A
+means()
+{
+    LC_ALL=C join -t $'\t' <(LC_ALL=C join -t $'\t' a.scores b.scores) "$1" | LC_ALL=C awk -F '\t' -v w="$2" '
+        {d = log(w * exp($2) + (1 - w) * exp($3)) - $4; bad += d > 2e-6 || d < -2e-6; apart += $2 - $4 > 0.01 || $4 - $2 > 0.01}
+        END {print (bad == 0 && NR > 200 && apart > 100) ? "means" : NR " tokens, " bad " bad, " apart " apart"}'
+}
+scores run >a.scores
+for second in other seq2seq-dot; do
+    scores $second >b.scores
+    scores run --with $second >both.scores
+    equal "probabilities of run and $second" "$(means both.scores 0.5)" "means"
+    scores run --with $second --weights 3,1 >both.scores
+    equal "weighted probabilities of run and $second" "$(means both.scores 0.75)" "means"
+done
+equal "three models" "$("$weft" translate run --with other --with seq2seq-dot --max-length 12 <in | wc -l)" 11
+for way in "--temperature 0" "--n 2" "--n 1 --stop e"; do
+    # shellcheck disable=SC2086
+    alone=$("$weft" generate few --tokens 60 --min-length 59 --seed 3 $way <in 2>/dev/null)
+    # shellcheck disable=SC2086
+    equal "windows of an ensemble with itself ($way)" \
+        "$("$weft" generate few --with few --tokens 60 --min-length 59 --seed 3 $way <in 2>/dev/null)" "$alone"
+done
+[ "$("$weft" generate gpt --with llama --tokens 20 --seed 3 --n 3 --prompt God)" != \
+    "$("$weft" generate gpt --tokens 20 --seed 3 --n 3 --prompt God)" ] || fail "--with changes no generated text"
+equal "language models of other architectures" "$("$weft" generate gpt --with lstm --with llama --tokens 9 <in | wc -l)" 11
+expect 1 "few/vocab.model: is another vocabulary than gpt/vocab.model" "$weft" generate gpt --with few
+expect 1 "run: translates, but gpt in gpt is a language model" "$weft" generate gpt --with run
+expect 1 "gpt: is a language model, but transformer in run translates" "$weft" translate run --with gpt
+expect 1 "no/such" "$weft" translate run --with no/such
+expect 2 "--weights has 3 numbers for 2 models" "$weft" translate run --with other --weights 1,2,3
+expect 2 "--weights has 2 numbers for 1 models" "$weft" translate run --weights 1,2
+expect 2 "a weight of --weights must be a number" "$weft" translate run --with other --weights 1,0
+expect 2 "a weight of --weights must be a number" "$weft" translate run --with other --weights 1,
+expect 2 "--attention is of one model" "$weft" translate run --with other --attention map.svg
+
+# Stop texts. The oracle cuts the text that is found without them.
+# until_stop TEXT PROMPT STOP...: the text up to the first place behind the prompt where one begins
+until_stop()
+{
+    local found=${1#"$2"} prompt=$2 best=${1#"$2"} cut
+    shift 2
+    for stop; do
+        cut=${found%%"$stop"*}
+        [ ${#cut} -ge ${#best} ] || best=$cut
+    done
+    echo "$prompt$best"
+}
+long=("$weft" generate few --tokens 60 --min-length 59 --prompt "God said")
+for seed in 1 2 3 4 5; do
+    text=$("${long[@]}" --seed $seed)
+    found=${text#God said}
+    # Within the first window of 16 tokens and behind it; across tokens; one that begins within another.
+    for places in "3:4" "${#found}-20:5" "${#found}-3:3" "9:9 11:3" "11:3 9:9" "7:1"; do
+        stops=() options=()
+        for place in $places; do
+            stops+=("${found:${place%:*}:${place#*:}}")
+            options+=(--stop "${stops[-1]}")
+        done
+        want=$(until_stop "$text" "God said" "${stops[@]}")
+        equal "a text ends before the first stop text" "$("${long[@]}" --seed $seed "${options[@]}")" "$want"
+        equal "and does when it is streamed" "$("${long[@]}" --seed $seed --stream "${options[@]}")" "$want"
+    done
+done
+equal "a prompt stops nothing" "$("${long[@]}" --stop "God s")" "$("${long[@]}")"
+[ "$(found_of "${long[@]}" --stop e)" -lt 60 ] || fail "a search goes on behind a stop text"
+stops=(--tokens 40 --min-length 39 --stop "the" --stop "an")
+text=$("$weft" generate few "${stops[@]}" --n 3 --seed 2 <in 2>/dev/null)
+equal "stop texts in any batch" "$("$weft" generate few "${stops[@]}" --n 3 --seed 2 --batch 2 --threads 1 <in 2>/dev/null)" "$text"
+[ "$text" != "$("$weft" generate few --tokens 40 --min-length 39 --n 3 --seed 2 <in 2>/dev/null)" ] ||
+    fail "stop texts end nothing"
+equal "texts that have not come to an end reach it" \
+    "$("$weft" generate gpt --tokens 9 --stop "no such text" --temperature 0 <in)" \
+    "$("$weft" generate gpt --tokens 9 --temperature 0 <in)"
+expect 2 "--stop ends texts as they are found" "$weft" generate few --stop x --beam 2
+expect 2 '--stop "" is empty' "$weft" generate few --stop ""
+expect 2 'has an escape that is none of \n, \t and \\' "$weft" generate few --stop '\x'
+expect 2 'has an escape that is none of \n, \t and \\' "$weft" generate few --stop 'end\'
+expect 2 "is not UTF-8" "$weft" generate few --stop $'\xe9'
+
+# A model of documents, whose vocabulary keeps line ends and can say any byte.
+for i in 1 2 3; do sed -n $((20 * i)),$((20 * i + 15))p "$data/train.en"; echo; done >documents
+expect 0 "saved" "$weft" train gpt --text documents --unit document --normalization identity --vocab 400 \
+    --batch-tokens 256 --warmup 5 --steps 10 --measure=false --out identity $sizes layers=1 length=16
+long=("$weft" generate identity --tokens 80 --temperature 3 --prompt "God ")
+ended=0
+for seed in $(seq 12); do
+    text=$("${long[@]}" --seed "$seed" && echo .) stopped=$("${long[@]}" --seed "$seed" --stop '\n' && echo .)
+    [ "${text%%$'\n'*}" = "${stopped%%$'\n'*}" ] || fail "a line end stops elsewhere: $text / $stopped"
+    equal "one line" "${stopped#*$'\n'}" $'\n.'
+    [ "${text#*$'\n'}" = $'\n.' ] || ended=$((ended + 1))
+done
+[ $ended -gt 0 ] || fail "no text has a line end"
+expect 2 "is not below --tokens" "$weft" generate identity --tokens 8 --min-length 8 --stop '\\'
+
+# Streamed texts are the bytes of others.
+for model in few identity bytes-gpt; do
+    for temperature in 0 1 1e6; do
+        for stops in "" "--stop e --stop he"; do
+            # shellcheck disable=SC2206
+            plain=("$weft" generate $model --tokens 90 --min-length 80 --temperature $temperature --seed 4 $stops)
+            "${plain[@]}" <in >plain 2>/dev/null
+            "${plain[@]}" --stream <in >streamed 2>/dev/null
+            cmp plain streamed || fail "$model at $temperature $stops: streamed text differs"
+            "${plain[@]}" --prompt "  two blanks  " >plain
+            "${plain[@]}" --prompt "  two blanks  " --stream >streamed
+            cmp plain streamed || fail "$model at $temperature $stops: streamed text behind blanks differs"
+        done
+    done
+done
+"$weft" generate bytes-gpt --tokens 900 --temperature 1e6 --prompt a --stream >streamed
+LC_ALL=C.UTF-8 grep -qP '[\x{80}-\x{FFFC}]' streamed || fail "no character of several byte pieces was streamed"
+if command -v python3 >/dev/null; then
+    # Each write ends with a whole character, and there are many of them.
+    pieces='
+import os, subprocess, sys
+child = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE)
+n = 0
+while piece := os.read(child.stdout.fileno(), 65536):
+    piece.decode()
+    n += 1
+print("many" if n > 9 else n)'
+    for model in few identity bytes-gpt; do
+        equal "$model is streamed" "$(python3 -c "$pieces" "$weft" generate $model --tokens 300 --min-length 299 \
+            --temperature 1e6 --prompt a --stream)" "many"
+    done
+    # On a terminal it is the default: for --prompt, and for prompts typed in.
+    terminal=(python3 "$tests/terminal.py")
+    long=("$weft" generate few --tokens 60 --min-length 59 --seed 7)
+    "${long[@]}" --prompt "God" >plain
+    "${terminal[@]}" "${long[@]}" --prompt "God" </dev/null >streamed
+    equal "on a terminal" "$(cat streamed)" "$(cat plain; echo "many writes")"
+    "${long[@]}" <in >plain 2>/dev/null
+    "${terminal[@]}" "${long[@]}" <in >streamed 2>/dev/null
+    equal "prompts typed in" "$(cat streamed)" "$(cat plain; echo "many writes")"
+    "${terminal[@]}" "${long[@]}" --n 2 --prompt "God" </dev/null >streamed
+    equal "two texts come at once" "$(tail -n 1 streamed)" "one write"
+fi
+expect 2 "--n, --batch and --chunk must be 1" "$weft" generate few --stream --n 2
+expect 2 "--n, --batch and --chunk must be 1" "$weft" generate few --stream --batch 2
+expect 2 "--n, --batch and --chunk must be 1" "$weft" generate few --stream --chunk 2
+expect 2 "those of --beam are found at the end" "$weft" generate few --stream --beam 2
+
 expect 0 "BLEU = 100.00 100.0/100.0/100.0/100.0 (BP = 1.000 ratio = 1.000" "$weft" score a.es a.es
 expect 0 "nrefs:2|case:lc|eff:no|tok:13a|smooth:exp|version:weft-" "$weft" score a.es a.es a.en --lowercase
 expect 0 "chrF2++ = 100.00" "$weft" score a.es a.es --plus
 expect 0 '"bleu":	100' "$weft" score a.es a.es --json
 equal "case counts, but not in lower case" "$("$weft" score <(tr a-z A-Z <a.es) a.es --json | grep -c '"bleu":	100')" 0
 expect 1 "has 299 lines, a.es has 300" "$weft" score a.es <(head -n 299 a.es)
-expect 1 "missing: cannot be read" "$weft" score a.es missing
+expect 1 "missing: cannot be opened" "$weft" score a.es missing
 expect 2 "REFERENCES are needed" "$weft" score a.es
 expect 2 "can be one file only" "$weft" score - -
 expect 0 "hyp_len = 2 ref_len = 2" "$weft" score <(printf 'a\rb\n') <(printf 'a b\n')

@@ -578,6 +578,7 @@ static void test_decoding(void)
     weft_search_options zeros = {0};
     weft_search_options defaults = {.eos = -1,
                                     .nbest = 1,
+                                    .repetition_penalty = 1,
                                     .penalty = WEFT_PENALTY_WU,
                                     .stop = WEFT_STOP_FIRST,
                                     .temperature = 1,

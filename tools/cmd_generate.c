@@ -3,14 +3,17 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct arguments {
     decoding_args shared;
     const char *prompt;
     int64_t tokens, each, beams;
+    stop_texts stops;
+    bool stream;
 } arguments;
 
-enum { KEY_PROMPT = 256, KEY_TOKENS, KEY_EACH, KEY_BEAM, KEY_CONTEXT };
+enum { KEY_PROMPT = 256, KEY_TOKENS, KEY_EACH, KEY_BEAM, KEY_CONTEXT, KEY_STOP, KEY_STREAM };
 
 static const struct argp_option options[] = {
     {"prompt", KEY_PROMPT, "TEXT", 0, "to go on from (default: each line of standard input)", 1},
@@ -20,8 +23,55 @@ static const struct argp_option options[] = {
      "tokens that the model attends to, prompt included (default: as many as it was trained on); a "
      "longer text goes on from the last half of them",
      1},
+    {"stop", KEY_STOP, "TEXT", 0,
+     "a text ends where TEXT would begin, behind the prompt; \\n, \\t and \\\\ are a line end, a "
+     "tab "
+     "and a backslash; may be given several times",
+     1},
+    {"stream", KEY_STREAM, NULL, 0,
+     "print a text while it is found, one prompt at a time (default on a terminal, with --n 1 and "
+     "without --beam, for --prompt or prompts typed in)",
+     1},
     {"beam", KEY_BEAM, "N", 0, "beam search with N hypotheses instead of sampling", 1},
     {0}};
+
+static void add_stop(arguments *a, char *text, struct argp_state *state)
+{
+    char *given = strdup(text);
+    const char *wrong = given ? stop_text_read(text) : "cannot be read, memory is out";
+    if (wrong) tool_usage_error(state, "--stop \"%s\" %s", given ? given : "", wrong);
+    free(given);
+    a->stops.text[a->stops.n++] = text;
+}
+
+static void check_arguments(const arguments *a, struct argp_state *state)
+{
+    const decoding_args *shared = &a->shared;
+    if (a->beams && a->each > a->beams) argp_error(state, "--n is more than --beam");
+    if (a->beams && shared->draws)
+        argp_error(state, "--beam draws nothing: temperature, top-k, top-p, seed do not apply");
+    if (!a->beams && a->each > 1 && shared->temperature == 0)
+        argp_error(state, "--temperature 0 finds one text, not %lld (--beam finds more)",
+                   (long long)a->each);
+    if (a->beams && a->stops.n)
+        argp_error(state,
+                   "--stop ends texts as they are found, those of --beam are found at the end");
+    if (a->beams && a->stream)
+        argp_error(state,
+                   "--stream prints texts as they are found, those of --beam are found at the end");
+    if (a->stream && (a->each > 1 || shared->batch > 1 || shared->chunk > 1))
+        argp_error(state, "--stream prints one text at a time: --n, --batch and --chunk must be 1");
+    if (shared->min_length >= a->tokens) argp_error(state, "--min-length is not below --tokens");
+}
+
+/* By default a text is printed as it is found where a reader waits for it. */
+static bool streams(const arguments *a)
+{
+    const decoding_args *shared = &a->shared;
+    if (a->stream || a->beams || a->each > 1 || shared->batch > 1 || shared->chunk > 1)
+        return a->stream;
+    return isatty(STDOUT_FILENO) && (a->prompt || isatty(STDIN_FILENO));
+}
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
@@ -45,15 +95,14 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case KEY_BEAM:
         a->beams = tool_number(text, "--beam", 1, 1024, state);
         return 0;
+    case KEY_STOP:
+        add_stop(a, text, state);
+        return 0;
+    case KEY_STREAM:
+        a->stream = true;
+        return 0;
     case ARGP_KEY_END:
-        if (a->beams && a->each > a->beams) argp_error(state, "--n is more than --beam");
-        if (a->beams && a->shared.draws)
-            argp_error(state, "--beam draws nothing: temperature, top-k, top-p, seed do not apply");
-        if (!a->beams && a->each > 1 && a->shared.temperature == 0)
-            argp_error(state, "--temperature 0 finds one text, not %lld (--beam finds more)",
-                       (long long)a->each);
-        if (a->shared.min_length >= a->tokens)
-            argp_error(state, "--min-length is not below --tokens");
+        check_arguments(a, state);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -84,6 +133,8 @@ static bool load(generator *t)
     bool greedy = a->shared.temperature == 0;
     d->way = a->beams ? DECODING_BEAM : greedy ? DECODING_GREEDY : DECODING_SAMPLE;
     d->options.nbest = d->way == DECODING_GREEDY ? 1 : a->each;
+    d->stops = a->stops;
+    d->stream = a->stream;
     if (!weft_decoder_get_info(d->decoder).has_source) return true;
     return decoding_fail(d, WEFT_BAD_ARGUMENT, d->run.model->name,
                          "needs a source: it translates (see `weft translate`)");
@@ -122,8 +173,16 @@ int cmd_generate(int argc, char **argv)
                         shared,
                         NULL,
                         NULL};
+    const int64_t batch = a.shared.batch;
+    a.shared.batch = 0; /* not given */
+    a.stops.text = calloc((size_t)argc, sizeof *a.stops.text);
+    if (!a.stops.text) return tool_fail_text("generate", "out of memory");
     tool_parse(&argp, argc, argv, &a);
-    if (a.prompt) a.shared.batch = 1;
+    a.stream = streams(&a);
+    if (a.prompt || a.stream)
+        a.shared.batch = 1;
+    else if (!a.shared.batch)
+        a.shared.batch = batch;
     generator t = {.a = &a};
     const decoding_work work = {.context = &t, .encode = encode};
     bool good =
@@ -135,5 +194,6 @@ int cmd_generate(int argc, char **argv)
     if (good && a.shared.stats) decoding_print_stats(&t.d);
     int status = good ? EXIT_GOOD : tool_fail(&t.d.error);
     decoding_close(&t.d);
+    free(a.stops.text);
     return status;
 }

@@ -119,6 +119,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
             argp_error(state, "temperature, top-k, top-p and seed are of --sample");
         if (a->sample && a->shared.temperature == 0)
             argp_error(state, "--sample needs a temperature over 0");
+        if (a->picture && a->shared.n_with)
+            argp_error(state, "--attention is of one model: --with does not apply");
         if (a->shared.min_length >= a->max_length)
             argp_error(state, "--min-length is not below --max-length");
         if (!a->beams) a->beams = a->nbest ? a->nbest : 1;

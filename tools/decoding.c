@@ -28,6 +28,7 @@ static weft_search_options search_options(const decoding_args *a)
                                  .has_eos = true,
                                  .min_len = a->min_length,
                                  .no_repeat_ngram = a->no_repeat,
+                                 .repetition_penalty = a->repetition_penalty,
                                  .temperature = a->temperature,
                                  .top_k = a->top_k,
                                  .top_p = a->top_p,
@@ -56,42 +57,50 @@ static int64_t least(int64_t a, int64_t b)
 
 /* The positions that a text can use. Beyond those of its training a model of positions says little
  * that is right; a recurrent one, and one that translates, goes on. */
-static int64_t context_of(const decoding *d)
+static int64_t context_of(const decoding *d, const trained_run *run)
 {
     if (d->a->context) return d->a->context;
-    bool goes_on = d->run.model->encode || d->run.model->recurrent || !d->run.trained_len;
-    return goes_on ? INT64_MAX : d->run.trained_len;
+    bool goes_on = run->model->encode || run->model->recurrent || !run->trained_len;
+    return goes_on ? INT64_MAX : run->trained_len;
+}
+
+/* Lowers most_len and most_source to what the run's model takes. */
+static bool fit_positions(decoding *d, const trained_run *run)
+{
+    int64_t most = weft_model_most_positions(run->model, run->values);
+    if (d->a->context > most) {
+        weft_error_set(&d->error, WEFT_BAD_ARGUMENT, "--context",
+                       "%s has learned %lld positions, not %lld", run->model->name, (long long)most,
+                       (long long)d->a->context);
+        return false;
+    }
+    d->most_len = least(least(d->most_len, most), context_of(d, run));
+    d->most_source = least(d->most_source, most);
+    return true;
 }
 
 bool decoding_open(decoding *d, const decoding_args *a, int64_t beams, int64_t most_len,
                    int64_t most_source)
 {
-    *d = (decoding){.a = a, .options = search_options(a)};
-    if (!trained_open(&d->run, a->folder, a->checkpoint, &d->error) || !ban(d)) return false;
-    int64_t most = weft_model_most_positions(d->run.model, d->run.values);
-    if (a->context > most) {
-        weft_error_set(&d->error, WEFT_BAD_ARGUMENT, "--context",
-                       "%s has learned %lld positions, not %lld", d->run.model->name,
-                       (long long)most, (long long)a->context);
+    *d = (decoding){
+        .a = a, .options = search_options(a), .most_len = most_len, .most_source = most_source};
+    if (!trained_open(&d->run, a->folder, a->checkpoint, &d->error) || !ban(d) ||
+        !decoding_open_others(d))
         return false;
-    }
-    d->most_len = least(least(most_len, most), context_of(d));
-    d->most_source = least(most_source, most);
+    for (size_t i = 0; i < decoding_models(d); i++)
+        if (!fit_positions(d, decoding_run(d, i))) return false;
     weft_decoder_options o = {.sentences = a->batch,
                               .beams = beams,
                               .most_len = d->most_len,
                               .most_source = d->most_source,
                               .threads = a->threads,
                               .recompute = a->recompute};
-    d->decoder = weft_decoder_new(d->run.model, d->run.values, d->run.params, &o, &d->error);
-    return d->decoder != NULL;
+    return decoding_make(d, &o, false);
 }
 
 void decoding_close(decoding *d)
 {
-    weft_decoder_free(d->decoder);
-    weft_decoder_free(d->slider);
-    trained_close(&d->run);
+    decoding_close_all(d);
     free(d->banned);
 }
 
@@ -129,6 +138,8 @@ static void clear_lines(text_lines *lines)
     for (size_t i = 0; i < lines->n; i++) {
         text_line *l = &lines->line[i];
         for (size_t k = 0; k < l->n_found; k++) free((void *)(uintptr_t)l->found[k].tokens);
+        for (size_t k = 0; k < l->n_growing; k++) growing_close(&l->growing[k]);
+        free(l->growing);
         free(l->found);
         free(l->ids);
         free(l->text);
@@ -176,57 +187,95 @@ static bool has_source(const decoding *d)
     return weft_decoder_get_info(d->decoder).has_source;
 }
 
-weft_search_result *decoding_search(decoding *d, weft_decoder *decoder,
-                                    const weft_search_input *inputs, size_t n)
+/* Texts that a search finds tokens of. */
+typedef struct watch {
+    decoding *d;
+    growing_text *const *growing; /* [sentences][nbest] */
+} watch;
+
+/* Adds a token to its text; false where it ends, or after an error. */
+static bool take_token(void *context, size_t sentence, size_t row, const int32_t *tokens, size_t n)
 {
-    weft_search_model model = weft_decoder_search_model(decoder);
+    const watch *w = context;
+    decoding *d = w->d;
+    growing_text *g = w->growing[sentence * (size_t)d->options.nbest + row];
+    return growing_add(g, tokens[n - 1], &d->error) == WEFT_OK &&
+           (!d->stream || growing_print(g, d->run.documents, &d->error) == WEFT_OK) && !g->stopped;
+}
+
+weft_search_result *decoding_search(decoding *d, bool slider, const weft_search_input *inputs,
+                                    size_t n, growing_text *const *growing)
+{
+    weft_search_model model = decoding_model(d, slider);
+    weft_search_options o = d->options;
+    watch w = {d, growing};
+    weft_search_result *r;
+    if (growing) {
+        o.found = take_token;
+        o.found_context = &w;
+    }
     if (d->way == DECODING_SAMPLE)
-        return weft_search_sample(&model, inputs, n, &d->options, &d->error);
-    if (d->way == DECODING_BEAM) return weft_search_beam(&model, inputs, n, &d->options, &d->error);
-    return weft_search_greedy(&model, inputs, n, &d->options, &d->error);
+        r = weft_search_sample(&model, inputs, n, &o, &d->error);
+    else if (d->way == DECODING_BEAM)
+        r = weft_search_beam(&model, inputs, n, &o, &d->error);
+    else
+        r = weft_search_greedy(&model, inputs, n, &o, &d->error);
+    if (d->error.status == WEFT_OK) return r;
+    weft_search_result_free(r);
+    return NULL;
+}
+
+/* Begins the texts of a line, if they are to be watched. */
+static bool open_growing(decoding *d, text_line *l)
+{
+    if (!d->stops.n && !d->stream) return true;
+    l->growing = calloc((size_t)d->options.nbest, sizeof *l->growing);
+    if (!l->growing) return no_memory(d);
+    while (l->n_growing < (size_t)d->options.nbest)
+        if (growing_open(&l->growing[l->n_growing++], d->run.target, &d->stops, l->text, l->ids,
+                         l->n_ids, &d->error) != WEFT_OK)
+            return false;
+    return true;
 }
 
 /* The search of a batch, whose sources have been started. */
 static weft_search_result *search(decoding *d, text_line *const *lines, size_t n)
 {
     static const int32_t begin = SPM_BOS;
+    const size_t each = (size_t)d->options.nbest;
     weft_search_input *inputs = calloc(n, sizeof *inputs);
-    bool prompts = !has_source(d);
-    if (!inputs) {
-        no_memory(d);
-        return NULL;
-    }
-    for (size_t i = 0; i < n; i++) {
+    growing_text **growing = calloc(n * each, sizeof *growing);
+    bool prompts = !has_source(d), good = (inputs && growing) || no_memory(d);
+    for (size_t i = 0; good && i < n; i++) {
+        good = open_growing(d, lines[i]);
+        for (size_t k = 0; k < lines[i]->n_growing; k++)
+            growing[i * each + k] = &lines[i]->growing[k];
         size_t prefix = prompts ? lines[i]->n_ids : 1;
         int64_t room = d->most_len + 1 - (int64_t)prefix;
         inputs[i] = (weft_search_input){prompts ? lines[i]->ids : &begin, prefix,
                                         least(lines[i]->most, room), lines[i]->number};
     }
-    weft_search_result *r = decoding_search(d, d->decoder, inputs, n);
+    weft_search_result *r = NULL;
+    if (good) r = decoding_search(d, false, inputs, n, lines[0]->growing ? growing : NULL);
     free(inputs);
+    free(growing);
     return r;
 }
 
 static bool start(decoding *d, text_line *const *lines, size_t n)
 {
-    weft_status status;
-    if (!has_source(d)) {
-        status = weft_decoder_start(d->decoder, NULL, NULL, 0);
-    } else {
-        const int32_t **sources = calloc(n, sizeof *sources);
-        size_t *lengths = calloc(n, sizeof *lengths);
-        for (size_t i = 0; sources && lengths && i < n; i++) {
-            sources[i] = lines[i]->ids;
-            lengths[i] = lines[i]->n_ids;
-        }
-        status = sources && lengths ? weft_decoder_start(d->decoder, sources, lengths, n)
-                                    : WEFT_NO_MEMORY;
-        if (!sources || !lengths) no_memory(d);
-        free(sources);
-        free(lengths);
+    if (!has_source(d)) return decoding_start(d, false, NULL, NULL, 0);
+    const int32_t **sources = calloc(n, sizeof *sources);
+    size_t *lengths = calloc(n, sizeof *lengths);
+    bool good = (sources && lengths) || no_memory(d);
+    for (size_t i = 0; good && i < n; i++) {
+        sources[i] = lines[i]->ids;
+        lengths[i] = lines[i]->n_ids;
     }
-    if (status != WEFT_OK && d->error.status == WEFT_OK) d->error = *weft_decoder_error(d->decoder);
-    return status == WEFT_OK;
+    good = good && decoding_start(d, false, sources, lengths, n);
+    free(sources);
+    free(lengths);
+    return good;
 }
 
 static bool search_batch(decoding *d, text_line *const *lines, size_t n)
@@ -274,8 +323,8 @@ static bool search_lines(decoding *d, text_lines *lines)
 /* ---- Printing ---- */
 
 /* The text of a hypothesis, behind the line's prompt if it goes on from one: as it was given, since
- * not all of it may be in the vocabulary, nor all that is be kept. The caller frees it; NULL after
- * an error. */
+ * not all of it may be in the vocabulary, nor all that is be kept. A stop text ends it. The caller
+ * frees it; NULL after an error. */
 static char *hypothesis_text(decoding *d, const text_line *l, const weft_hypothesis *h)
 {
     char *whole = NULL, *prompt = NULL, *text = NULL;
@@ -288,12 +337,11 @@ static char *hypothesis_text(decoding *d, const text_line *l, const weft_hypothe
     if (all && h->length) memcpy(all + l->n_ids, h->tokens, h->length * sizeof *all);
     if (all && spm_decode(d->run.target, all, l->n_ids + h->length, &whole, &d->error) == WEFT_OK &&
         spm_decode(d->run.target, all, l->n_ids, &prompt, &d->error) == WEFT_OK) {
-        size_t before = strlen(prompt), given = strlen(l->text);
+        size_t before = strlen(prompt);
         bool begins = !strncmp(whole, prompt, before);
-        const char *found = begins ? whole + before : whole;
-        if (!begins) given = 0;
-        bool as_given = !strcmp(prompt, l->text); /* else normalised: no blank at its end */
-        while (!as_given && given && *found == ' ' && l->text[given - 1] == ' ') given--;
+        char *found = begins ? whole + before : whole;
+        found[stop_texts_cut(&d->stops, found)] = 0;
+        size_t given = begins ? prompt_bytes(l->text, prompt, found) : 0;
         text = malloc(given + strlen(found) + 1);
         if (text) {
             memcpy(text, l->text, given);
@@ -318,13 +366,22 @@ static bool print_lines(decoding *d, const text_lines *lines, bool scores)
             char *text = hypothesis_text(d, l, h);
             if (!text) return false;
             texts_clean(text, d->run.documents);
+            const char *rest = text + (l->growing ? l->growing[k].printed : 0);
             good = scores ? printf("%zu ||| %s ||| %.6f\n", l->number + 1, text, h->score) > 0
-                          : printf(d->run.documents ? "%s\n\n" : "%s\n", text) > 0;
+                          : printf(d->run.documents ? "%s\n\n" : "%s\n", rest) > 0;
             free(text);
         }
     }
     if (good && fflush(stdout) == 0) return true;
     return decoding_fail(d, WEFT_IO, "output", strerror(errno));
+}
+
+/* Ends the line of a text that was printed in part, for the message of an error to come. */
+static void end_streamed(const text_lines *lines)
+{
+    for (size_t i = 0; i < lines->n; i++)
+        if (lines->line[i].growing && lines->line[i].growing[0].printed) putchar('\n');
+    fflush(stdout);
 }
 
 void decoding_print_notes(const decoding *d)
@@ -341,7 +398,7 @@ void decoding_print_notes(const decoding *d)
 
 void decoding_print_stats(const decoding *d)
 {
-    weft_decoder_info info = weft_decoder_get_info(d->decoder);
+    weft_decoder_info info = decoding_info(d);
     fprintf(stderr,
             "%zu lines, %zu tokens in %.2f s: %.0f tokens/s; %zu plans, arena %.1f MB, "
             "parameters and caches %.1f MB\n",
@@ -359,7 +416,9 @@ static bool decode_lines(decoding *d, const decoding_work *work, text_lines *lin
     bool good = true;
     for (size_t i = 0; good && i < lines->n; i++)
         good = work->encode(work->context, &lines->line[i]);
-    return good && search_lines(d, lines) && print_lines(d, lines, work->scores) &&
+    good = good && search_lines(d, lines);
+    if (!good) end_streamed(lines);
+    return good && print_lines(d, lines, work->scores) &&
            (!work->after || work->after(work->context, lines));
 }
 
@@ -367,6 +426,7 @@ bool decoding_input(decoding *d, const decoding_work *work)
 {
     bool good = true;
     int64_t chunk = d->a->chunk ? d->a->chunk : isatty(STDIN_FILENO) ? 1 : 1024;
+    if (d->stream) chunk = 1;
     while (good) {
         text_lines lines = {NULL, 0, 0};
         good = read_lines(d, &lines, (size_t)chunk);

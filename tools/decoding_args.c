@@ -1,9 +1,13 @@
 /* The options that `weft translate` and `weft generate` share. */
 #include "decoding.h"
 
+#include <string.h>
+
 enum {
     KEY_THREADS = 300,
     KEY_CHECKPOINT,
+    KEY_WITH,
+    KEY_WEIGHTS,
     KEY_BATCH,
     KEY_CHUNK,
     KEY_MIN_LENGTH,
@@ -12,6 +16,7 @@ enum {
     KEY_TOP_P,
     KEY_SEED,
     KEY_NO_REPEAT,
+    KEY_REPETITION_PENALTY,
     KEY_STATS,
     KEY_RECOMPUTE
 };
@@ -20,12 +25,23 @@ static const struct argp_option options[] = {
     {"checkpoint", KEY_CHECKPOINT, "FILE", 0,
      "parameters (default: FOLDER/best.safetensors if it is there, else FOLDER/model.safetensors)",
      0},
+    {"with", KEY_WITH, "FOLDER", 0,
+     "another run, or a checkpoint in its folder, with the same vocabulary: tokens are chosen by "
+     "the "
+     "mean of the models' probabilities; may be given several times",
+     0},
+    {"weights", KEY_WEIGHTS, "W,W...", 0,
+     "weights of the models in that mean, the one of FOLDER first (default: equal ones)", 0},
     {"threads", KEY_THREADS, "N", 0, "threads (default: all)", 0},
     {"batch", KEY_BATCH, "N", 0, "lines at a time (default 16)", 0},
     {"chunk", KEY_CHUNK, "N", 0,
      "lines to read before the first comes out (default: 1024, from a terminal 1)", 0},
     {"min-length", KEY_MIN_LENGTH, "N", 0, "fewest tokens to find (default 0)", 1},
     {"no-repeat", KEY_NO_REPEAT, "N", 0, "no N tokens in a row twice", 1},
+    {"repetition-penalty", KEY_REPETITION_PENALTY, "R", 0,
+     "multiply the log probability of each token that is there already, prompt included, by R: "
+     "above 1 a text repeats itself less (default 1)",
+     1},
     {"temperature", KEY_TEMPERATURE, "T", 0, "of sampling (default 1)", 2},
     {"top-k", KEY_TOP_K, "K", 0, "draw from the K most likely tokens only", 2},
     {"top-p", KEY_TOP_P, "P", 0,
@@ -34,6 +50,23 @@ static const struct argp_option options[] = {
     {"stats", KEY_STATS, NULL, 0, "tell the speed on standard error", 3},
     {"recompute", KEY_RECOMPUTE, NULL, 0, "without caches: run the whole model for each token", 3},
     {0}};
+
+static void add_run(decoding_args *a, const char *path, struct argp_state *state)
+{
+    if (a->n_with == DECODING_MODELS - 1)
+        argp_error(state, "--with can be given %d times at most", DECODING_MODELS - 1);
+    a->with[a->n_with++] = path;
+}
+
+static void read_weights(decoding_args *a, char *text, struct argp_state *state)
+{
+    a->n_weights = 0;
+    for (char *word; (word = strsep(&text, ","));) {
+        if (a->n_weights == DECODING_MODELS)
+            argp_error(state, "--weights has more than %d numbers", DECODING_MODELS);
+        a->weights[a->n_weights++] = tool_real(word, "a weight of --weights", 1e-6, 1e6, state);
+    }
+}
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
@@ -44,6 +77,12 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_CHECKPOINT:
         a->checkpoint = text;
+        return 0;
+    case KEY_WITH:
+        add_run(a, text, state);
+        return 0;
+    case KEY_WEIGHTS:
+        read_weights(a, text, state);
         return 0;
     case KEY_BATCH:
         a->batch = tool_number(text, "--batch", 1, 65536, state);
@@ -73,6 +112,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case KEY_NO_REPEAT:
         a->no_repeat = tool_number(text, "--no-repeat", 0, 1000, state);
         return 0;
+    case KEY_REPETITION_PENALTY:
+        a->repetition_penalty = tool_real(text, "--repetition-penalty", 1e-6, 1e6, state);
+        return 0;
     case KEY_STATS:
         a->stats = true;
         return 0;
@@ -85,6 +127,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case ARGP_KEY_END:
         if (!a->folder) argp_error(state, "FOLDER is missing");
+        if (a->n_weights && a->n_weights != a->n_with + 1)
+            argp_error(state, "--weights has %zu numbers for %zu models (--with adds models)",
+                       a->n_weights, a->n_with + 1);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

@@ -10,9 +10,10 @@
 typedef struct open_text {
     const text_line *line;
     weft_hypothesis *found;
-    int32_t *prefix;  /* the last of its tokens, the prompt's included */
-    uint64_t key;     /* of the next search */
-    int64_t min_left; /* tokens before it may end */
+    growing_text *growing; /* NULL: not watched */
+    int32_t *prefix;       /* the last of its tokens, the prompt's included */
+    uint64_t key;          /* of the next search */
+    int64_t min_left;      /* tokens before it may end */
     bool over;
 } open_text;
 
@@ -21,9 +22,11 @@ static bool no_memory(decoding *d)
     return decoding_fail(d, WEFT_NO_MEMORY, "decoding", "out of memory");
 }
 
-/* Whether a text of the first window stopped for want of positions. */
-static bool is_open(const decoding *d, const text_line *l, const weft_hypothesis *h)
+/* Whether text k of the first window stopped for want of positions. */
+static bool is_open(const decoding *d, const text_line *l, size_t k)
 {
+    const weft_hypothesis *h = &l->found[k];
+    if (l->growing && l->growing[k].stopped) return false;
     return !h->ended && (int64_t)h->length < l->most &&
            (int64_t)(l->n_ids + h->length) > d->most_len;
 }
@@ -62,23 +65,27 @@ static bool append(open_text *t, const weft_hypothesis *more)
 /* One search for n texts that have equally many tokens before they may end. */
 static bool search_window(decoding *d, open_text *texts, size_t n, size_t prefix_len)
 {
-    weft_decoder *decoder = d->slider ? d->slider : d->decoder;
+    const bool slider = d->slider != NULL;
     int64_t room = d->most_len + 1 - (int64_t)prefix_len;
     weft_search_input *inputs = calloc(n, sizeof *inputs);
-    if (!inputs) return no_memory(d);
+    growing_text **growing = calloc(n, sizeof *growing);
+    if (!inputs || !growing) {
+        free(inputs);
+        free(growing);
+        return no_memory(d);
+    }
     for (size_t i = 0; i < n; i++) {
         int64_t left = texts[i].line->most - (int64_t)texts[i].found->length;
         inputs[i] = (weft_search_input){texts[i].prefix, prefix_len, left < room ? left : room,
                                         texts[i].key};
+        growing[i] = texts[i].growing;
     }
     weft_search_options all = d->options;
     d->options.nbest = 1;
     d->options.min_len = texts[0].min_left;
     weft_search_result *r = NULL;
-    if (weft_decoder_start(decoder, NULL, NULL, 0) == WEFT_OK)
-        r = decoding_search(d, decoder, inputs, n);
-    else
-        d->error = *weft_decoder_error(decoder);
+    if (decoding_start(d, slider, NULL, NULL, 0))
+        r = decoding_search(d, slider, inputs, n, growing[0] ? growing : NULL);
     d->options = all;
     bool good = r != NULL;
     for (size_t i = 0; good && i < n; i++) {
@@ -86,10 +93,12 @@ static bool search_window(decoding *d, open_text *texts, size_t n, size_t prefix
         good = append(&texts[i], more) || no_memory(d);
         /* One that stopped before its room was filled has no token to go on with. */
         texts[i].over = more->ended || (int64_t)more->length < room ||
-                        (int64_t)texts[i].found->length >= texts[i].line->most;
+                        (int64_t)texts[i].found->length >= texts[i].line->most ||
+                        (growing[i] && growing[i]->stopped);
     }
     weft_search_result_free(r);
     free(inputs);
+    free(growing);
     return good;
 }
 
@@ -103,8 +112,7 @@ static bool open_slider(decoding *d)
                               .most_len = d->most_len,
                               .threads = d->a->threads,
                               .recompute = d->a->recompute};
-    d->slider = weft_decoder_new(d->run.model, d->run.values, d->run.params, &o, &d->error);
-    return d->slider != NULL;
+    return decoding_make(d, &o, true);
 }
 
 static int by_min_left(const void *a, const void *b)
@@ -140,8 +148,7 @@ bool decoding_slide(decoding *d, text_line *const *lines, size_t n)
 {
     size_t open = 0, at = 0;
     for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < lines[i]->n_found; k++)
-            open += is_open(d, lines[i], &lines[i]->found[k]);
+        for (size_t k = 0; k < lines[i]->n_found; k++) open += is_open(d, lines[i], k);
     if (d->way == DECODING_BEAM) d->stopped += open;
     if (!open || d->way == DECODING_BEAM) return true;
     size_t prefix_len = d->most_len > 1 ? (size_t)d->most_len / 2 : 1;
@@ -150,10 +157,12 @@ bool decoding_slide(decoding *d, text_line *const *lines, size_t n)
     bool good = (texts && prefixes) || no_memory(d);
     for (size_t i = 0; good && i < n; i++)
         for (size_t k = 0; k < lines[i]->n_found; k++)
-            if (is_open(d, lines[i], &lines[i]->found[k])) {
+            if (is_open(d, lines[i], k)) {
                 uint64_t key = lines[i]->number | (uint64_t)k << 40;
                 int32_t *prefix = prefixes + at * prefix_len;
-                texts[at++] = (open_text){lines[i], &lines[i]->found[k], prefix, key, 0, false};
+                growing_text *growing = lines[i]->growing ? &lines[i]->growing[k] : NULL;
+                texts[at++] =
+                    (open_text){lines[i], &lines[i]->found[k], growing, prefix, key, 0, false};
             }
     good = good && open_slider(d) && slide_all(d, texts, open, prefix_len);
     free(texts);

@@ -97,6 +97,18 @@ typedef struct weft_search_model {
 /* A decoder, which must have been started. */
 WEFT_API weft_search_model weft_decoder_search_model(weft_decoder *decoder);
 
+/* Several models as one: the probability of a token is the mean of theirs, weighted by weights[i]
+ * (finite, > 0, whatever their sum; NULL: equal ones). All must have the same sentences, beams,
+ * vocabulary size and positions. Decoders among them are started by the caller, each with its own
+ * source. The contexts of the models must outlive it. It reads at once and keeps where all of them
+ * do. A step gives f64. NULL on failure: models that do not fit, no memory. */
+typedef struct weft_ensemble weft_ensemble;
+WEFT_API weft_ensemble *weft_ensemble_new(const weft_search_model *models, size_t n,
+                                          const double *weights, weft_error *error);
+WEFT_API void weft_ensemble_free(weft_ensemble *ensemble);
+/* The model to search with, of any number of searches in turn. It must not outlive the ensemble. */
+WEFT_API weft_search_model weft_ensemble_search_model(weft_ensemble *ensemble);
+
 /* One sentence to go on with. */
 typedef struct weft_search_input {
     const int32_t *prefix; /* read first, at least one token: the beginning of sentence, a prompt */
@@ -126,10 +138,16 @@ typedef struct weft_search_options {
     size_t n_banned;
     int64_t min_len;         /* tokens before `eos` may come */
     int64_t no_repeat_ngram; /* n: no n tokens in a row occur twice, prefix included; 0: may */
-    int64_t nbest;           /* hypotheses to give for each sentence, at most beams; 0: 1 */
+    /* The log probability of each token that a row already holds, prefix included, is multiplied by
+     * this before anything else (after Keskar et al. 2019, who divide logits by it; a log
+     * probability is never above 0, so that to multiply is the whole rule). Above 1 tokens repeat
+     * less, below 1 more; the remaining probabilities are not renormalised. Finite and > 0; 0: 1.
+     */
+    double repetition_penalty;
+    int64_t nbest; /* hypotheses to give for each sentence, at most beams; 0: 1 */
     /* beam search */
     weft_length_penalty penalty; /* 0: Wu et al. */
-    double alpha; /* a hypothesis scores its log probability divided by the penalty; 0: just that */
+    double alpha;        /* a hypothesis scores its log probability divided by it; 0: just that */
     weft_beam_stop stop; /* 0: first */
     /* sampling */
     double temperature; /* > 0: logits are divided by it; 0: 1 (greedy search is what a temperature
@@ -138,14 +156,21 @@ typedef struct weft_search_options {
     double top_p;       /* in (0, 1]: only the fewest most likely whose probabilities, after
                            temperature and top_k, reach it (Holtzman et al. 2020); 0: 1 */
     uint64_t seed;
+    /* Greedy search and sampling call this, if it is not NULL, after each token that row `row`
+     * (from 0, of its sentence) has found: tokens[n] are all that it found so far, without prefix,
+     * valid during the call. False ends the row there. An end is not a token. */
+    bool (*found)(void *context, size_t sentence, size_t row, const int32_t *tokens, size_t n);
+    void *found_context;
 } weft_search_options;
 
 typedef struct weft_hypothesis {
     const int32_t *tokens; /* without prefix and end */
     size_t length;
-    double log_prob; /* natural, of the tokens and the end */
-    double score;    /* divided by the penalty, whose length counts the end */
-    bool ended;      /* by `eos`; if not, it was cut: at max_len, or where no token could follow */
+    double log_prob; /* natural, of the tokens and the end, as the model has them */
+    double score; /* the same after the repetition penalty, divided by the length's penalty, which
+                     counts the end: what beam search compares */
+    bool ended;   /* by `eos`; if not, it was cut: at max_len, where no token could follow, or by
+                        the options' `found` */
 } weft_hypothesis;
 
 /* hypotheses[first[i] .. first[i + 1] - 1] are those of sentence i. */
@@ -157,9 +182,9 @@ typedef struct weft_search_result {
 WEFT_API void weft_search_result_free(weft_search_result *result);
 
 /* Each searches for n <= sentences; `options` may be NULL. NULL on failure: options that do not
- * fit, a step that fails, log probabilities that are NaN, more rows or ids than 2^31 - 1 or more
- * tokens than memory has (WEFT_TOO_LARGE). Room is taken for prefix and max_len of all rows. Among
- * equals the lower row and id come first.
+ * fit, `found` for a beam, a step that fails, log probabilities that are NaN, more rows or ids than
+ * 2^31 - 1 or more tokens than memory has (WEFT_TOO_LARGE). Room is taken for prefix and max_len of
+ * all rows. Among equals the lower row and id come first.
  *
  * greedy: the most likely token each time; one hypothesis a sentence, from the first of its rows.
  *   Where no token can follow it is cut, as in sampling.

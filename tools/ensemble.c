@@ -1,0 +1,154 @@
+/* Several models that find a text together: the runs of --with, a decoder for each, and one search
+ * model of all (weft_ensemble). */
+#include "decoding.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+size_t decoding_models(const decoding *d)
+{
+    return d->n_others + 1;
+}
+
+const trained_run *decoding_run(const decoding *d, size_t i)
+{
+    return i ? &d->others[i - 1].run : &d->run;
+}
+
+static weft_decoder **decoder_of(decoding *d, size_t i, bool slider)
+{
+    if (!i) return slider ? &d->slider : &d->decoder;
+    return slider ? &d->others[i - 1].slider : &d->others[i - 1].decoder;
+}
+
+/* ---- Runs ---- */
+
+/* A folder of a run, or a checkpoint in one. */
+static bool open_run(trained_run *run, const char *path, weft_error *error)
+{
+    struct stat found;
+    bool is_file = stat(path, &found) == 0 && S_ISREG(found.st_mode);
+    const char *slash = strrchr(path, '/');
+    if (!is_file) return trained_open(run, path, NULL, error);
+    char *folder = slash ? strndup(path, (size_t)(slash - path + 1)) : strdup(".");
+    bool good = folder && trained_open(run, folder, path, error);
+    if (!folder) weft_error_set(error, WEFT_NO_MEMORY, path, "out of memory");
+    free(folder);
+    return good;
+}
+
+/* Are two files byte for byte the same vocabulary? */
+static bool same_vocabulary(const char *a, const char *b, weft_error *error)
+{
+    size_t bytes[2] = {0, 0};
+    char *of_a = tool_read_file(a, &bytes[0], error);
+    char *of_b = of_a ? tool_read_file(b, &bytes[1], error) : NULL;
+    bool same = of_b && bytes[0] == bytes[1] && !memcmp(of_a, of_b, bytes[0]);
+    if (of_b && !same)
+        weft_error_set(error, WEFT_BAD_ARGUMENT, b, "is another vocabulary than %s", a);
+    free(of_a);
+    free(of_b);
+    return same;
+}
+
+static const char *source_vocabulary(const trained_run *run)
+{
+    return run->vocabulary_path[run->shared ? 1 : 0];
+}
+
+bool decoding_open_others(decoding *d)
+{
+    if (!d->a->n_with) return true;
+    d->others = calloc(d->a->n_with, sizeof *d->others);
+    if (!d->others) return decoding_fail(d, WEFT_NO_MEMORY, "decoding", "out of memory");
+    for (size_t i = 0; i < d->a->n_with; i++) {
+        trained_run *run = &d->others[d->n_others++].run;
+        if (!open_run(run, d->a->with[i], &d->error) ||
+            !same_vocabulary(source_vocabulary(&d->run), source_vocabulary(run), &d->error) ||
+            !same_vocabulary(d->run.vocabulary_path[1], run->vocabulary_path[1], &d->error))
+            return false;
+    }
+    return true;
+}
+
+/* ---- Decoders ---- */
+
+/* Either all translate or none does. */
+static bool check_kind(decoding *d, size_t i)
+{
+    bool first = weft_decoder_get_info(d->decoder).has_source;
+    if (weft_decoder_get_info(*decoder_of(d, i, false)).has_source == first) return true;
+    weft_error_set(&d->error, WEFT_BAD_ARGUMENT, d->a->with[i - 1],
+                   "%s, but %s in %s %s: both must be of one kind",
+                   first ? "is a language model" : "translates", d->run.model->name, d->a->folder,
+                   first ? "translates" : "is a language model");
+    return false;
+}
+
+bool decoding_make(decoding *d, const weft_decoder_options *o, bool slider)
+{
+    weft_search_model models[DECODING_MODELS];
+    const size_t n = decoding_models(d);
+    for (size_t i = 0; i < n; i++) {
+        const trained_run *run = decoding_run(d, i);
+        weft_decoder **decoder = decoder_of(d, i, slider);
+        *decoder = weft_decoder_new(run->model, run->values, run->params, o, &d->error);
+        if (!*decoder || (i && !slider && !check_kind(d, i))) return false;
+        models[i] = weft_decoder_search_model(*decoder);
+    }
+    if (n == 1) return true;
+    weft_ensemble *made =
+        weft_ensemble_new(models, n, d->a->n_weights ? d->a->weights : NULL, &d->error);
+    if (slider)
+        d->slider_ensemble = made;
+    else
+        d->ensemble = made;
+    return made != NULL;
+}
+
+bool decoding_start(decoding *d, bool slider, const int32_t *const *sources, const size_t *lengths,
+                    size_t n)
+{
+    for (size_t i = 0; i < decoding_models(d); i++) {
+        weft_decoder *decoder = *decoder_of(d, i, slider);
+        if (weft_decoder_start(decoder, sources, lengths, n) == WEFT_OK) continue;
+        if (d->error.status == WEFT_OK) d->error = *weft_decoder_error(decoder);
+        return false;
+    }
+    return true;
+}
+
+weft_search_model decoding_model(decoding *d, bool slider)
+{
+    if (d->n_others) return weft_ensemble_search_model(slider ? d->slider_ensemble : d->ensemble);
+    return weft_decoder_search_model(slider ? d->slider : d->decoder);
+}
+
+void decoding_close_all(decoding *d)
+{
+    weft_ensemble_free(d->ensemble);
+    weft_ensemble_free(d->slider_ensemble);
+    weft_decoder_free(d->decoder);
+    weft_decoder_free(d->slider);
+    for (size_t i = 0; i < d->n_others; i++) {
+        weft_decoder_free(d->others[i].decoder);
+        weft_decoder_free(d->others[i].slider);
+        trained_close(&d->others[i].run);
+    }
+    free(d->others);
+    trained_close(&d->run);
+}
+
+weft_decoder_info decoding_info(const decoding *d)
+{
+    weft_decoder_info all = weft_decoder_get_info(d->decoder);
+    for (size_t i = 0; i < d->n_others; i++) {
+        weft_decoder_info info = weft_decoder_get_info(d->others[i].decoder);
+        all.plans += info.plans;
+        all.arena_bytes += info.arena_bytes;
+        all.state_bytes += info.state_bytes;
+        all.has_steps = all.has_steps && info.has_steps;
+    }
+    return all;
+}

@@ -1,0 +1,201 @@
+/* See growing.h.
+ *
+ * What a token adds depends on those before it: the first blank of a text is left out, and several
+ * bytes make a character. So a token's text is the difference of two decoded stretches, both from
+ * an id whose text is certain. Bytes that may be the beginning of a character are decoded as
+ * U+FFFD; a text that ends in one waits for the next token. */
+#include "growing.h"
+#include "texts.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define REPLACEMENT "\xEF\xBF\xBD" /* U+FFFD */
+
+/* ---- Stop texts ---- */
+
+const char *stop_text_read(char *text)
+{
+    static const char escapes[] = "n\nt\t\\\\";
+    char *to = text;
+    if (!*text) return "is empty";
+    if (!texts_is_utf8(text, strlen(text))) return "is not UTF-8";
+    for (const char *at = text; *at; at++, to++) {
+        *to = *at;
+        if (*at != '\\') continue;
+        const char *escape = escapes;
+        at++;
+        while (*escape && *escape != *at) escape += 2;
+        if (!*at || !*escape) return "has an escape that is none of \\n, \\t and \\\\";
+        *to = escape[1];
+    }
+    *to = 0;
+    return NULL;
+}
+
+size_t stop_texts_cut(const stop_texts *stops, const char *text)
+{
+    size_t cut = strlen(text);
+    for (size_t i = 0; i < stops->n; i++) {
+        const char *at = strstr(text, stops->text[i]);
+        if (at && (size_t)(at - text) < cut) cut = (size_t)(at - text);
+    }
+    return cut;
+}
+
+/* Whether a stop text is at text[n], or may be when more follows. */
+typedef enum stop_state { STOP_NONE, STOP_MAYBE, STOP_HERE } stop_state;
+static stop_state stop_at(const stop_texts *stops, const char *text, size_t n)
+{
+    stop_state state = STOP_NONE;
+    for (size_t i = 0; i < stops->n; i++) {
+        const size_t length = strlen(stops->text[i]);
+        if (memcmp(stops->text[i], text, length < n ? length : n) != 0) continue;
+        if (length <= n) return STOP_HERE;
+        state = STOP_MAYBE;
+    }
+    return state;
+}
+
+/* Moves `clear` on. Where a stop text may begin it waits, so that the first place counts even if a
+ * stop text that begins later is whole before. */
+static void look_for_stops(growing_text *g)
+{
+    stop_state state = STOP_NONE;
+    while (g->clear < g->length) {
+        state = stop_at(g->stops, g->text + g->clear, g->length - g->clear);
+        if (state != STOP_NONE) break;
+        g->clear++;
+    }
+    g->stopped = state == STOP_HERE;
+}
+
+/* ---- The text ---- */
+
+size_t prompt_bytes(const char *given, const char *decoded, const char *found)
+{
+    size_t n = strlen(given);
+    if (!strcmp(decoded, given)) return n;
+    while (n && *found == ' ' && given[n - 1] == ' ') n--;
+    return n;
+}
+
+static weft_status no_memory(weft_error *error)
+{
+    return weft_error_set(error, WEFT_NO_MEMORY, "text", "out of memory");
+}
+
+weft_status growing_open(growing_text *g, const spm *vocabulary, const stop_texts *stops,
+                         const char *given, const int32_t *ids, size_t n, weft_error *error)
+{
+    *g = (growing_text){.vocabulary = vocabulary,
+                        .stops = stops,
+                        .given = given,
+                        .n = n,
+                        .capacity = n + 64,
+                        .known = n};
+    g->ids = calloc(g->capacity, sizeof *g->ids);
+    g->text = calloc(1, 1);
+    if (!g->ids || !g->text) return no_memory(error);
+    memcpy(g->ids, ids, n * sizeof *ids);
+    return spm_decode(vocabulary, ids, n, &g->prompt, error);
+}
+
+void growing_close(growing_text *g)
+{
+    free(g->prompt);
+    free(g->ids);
+    free(g->text);
+}
+
+static weft_status append_id(growing_text *g, int32_t id, weft_error *error)
+{
+    if (g->n == g->capacity) {
+        int32_t *grown = realloc(g->ids, 2 * g->capacity * sizeof *grown);
+        if (!grown) return no_memory(error);
+        g->ids = grown;
+        g->capacity *= 2;
+    }
+    g->ids[g->n++] = id;
+    return WEFT_OK;
+}
+
+static weft_status append_text(growing_text *g, const char *fresh, weft_error *error)
+{
+    const size_t n = strlen(fresh);
+    char *grown = realloc(g->text, g->length + n + 1);
+    if (!grown) return no_memory(error);
+    memcpy(grown + g->length, fresh, n + 1);
+    g->text = grown;
+    g->length += n;
+    return WEFT_OK;
+}
+
+/* What the ids from `known` on say, in *all from *fresh on; empty if it is not certain yet. */
+static weft_status decode_fresh(const growing_text *g, char **all, const char **fresh,
+                                weft_error *error)
+{
+    char *before = NULL;
+    const size_t mark = strlen(REPLACEMENT);
+    weft_status status =
+        spm_decode(g->vocabulary, g->ids + g->anchor, g->known - g->anchor, &before, error);
+    if (status == WEFT_OK)
+        status = spm_decode(g->vocabulary, g->ids + g->anchor, g->n - g->anchor, all, error);
+    if (status == WEFT_OK) {
+        const size_t length = strlen(*all), old = strlen(before);
+        bool waits = strncmp(*all, before, old) != 0 ||
+                     (length >= mark && !strcmp(*all + length - mark, REPLACEMENT));
+        *fresh = *all + (waits ? length : old);
+    }
+    free(before);
+    return status;
+}
+
+/* All ids are known. The last of them become the anchor if their text is more than a blank, which
+ * would be left out at the beginning. */
+static weft_status move_on(growing_text *g, weft_error *error)
+{
+    char *alone;
+    weft_status status =
+        spm_decode(g->vocabulary, g->ids + g->known, g->n - g->known, &alone, error);
+    if (status == WEFT_OK && *alone) g->anchor = g->known;
+    g->known = g->n;
+    free(alone);
+    return status;
+}
+
+weft_status growing_add(growing_text *g, int32_t id, weft_error *error)
+{
+    char *all = NULL;
+    const char *fresh = "";
+    weft_status status = append_id(g, id, error);
+    if (status == WEFT_OK) status = decode_fresh(g, &all, &fresh, error);
+    if (status == WEFT_OK && *fresh) {
+        status = append_text(g, fresh, error);
+        if (status == WEFT_OK) status = move_on(g, error);
+        if (status == WEFT_OK) look_for_stops(g);
+    }
+    free(all);
+    return status;
+}
+
+/* ---- Printing ---- */
+
+weft_status growing_print(growing_text *g, bool lines, weft_error *error)
+{
+    if (g->clear == g->shown) return WEFT_OK;
+    size_t before = g->shown ? 0 : prompt_bytes(g->given, g->prompt, g->text);
+    size_t n = g->clear - g->shown;
+    char *piece = malloc(before + n + 1);
+    if (!piece) return no_memory(error);
+    memcpy(piece, g->given, before);
+    memcpy(piece + before, g->text + g->shown, n);
+    piece[before + n] = 0;
+    texts_clean(piece, lines);
+    g->shown = g->clear;
+    g->printed += strlen(piece);
+    bool good = fputs(piece, stdout) != EOF && fflush(stdout) == 0;
+    free(piece);
+    return good ? WEFT_OK : weft_error_set(error, WEFT_IO, "output", "%s", strerror(errno));
+}
