@@ -259,9 +259,9 @@ right=$(paste -d '|' pairs new out | awk -F '|' '$2 == $3 {
     for (k = 1; k <= n; k++) { split(pair[k], of, "-"); same += of[1] == of[2] }
 } END {print (words >= 200 && same >= 0.9 * words) ? "yes" : same " of " words}')
 equal "copies are aligned one to one" "$right" yes
-printf '  a   b\t c \n\na' >blanks
+printf '  a   b\t c \n\n d  e f g\n' >blanks
 "$weft" translate copies --alignments pairs <blanks >out
-equal "copies of odd blanks" "$(cat out)" $'a b c\n\na'
-equal "words are what blanks separate" "$(cat pairs)" $'0-0 1-1 2-2\n\n0-0'
+equal "copies of odd blanks" "$(cat out)" $'a b c\n\nd e f g'
+equal "words are what blanks separate" "$(cat pairs)" $'0-0 1-1 2-2\n\n0-0 1-1 2-2 3-3'
 [ $failures -eq 0 ] && echo "decoding: all as expected"
 exit $((failures > 0))

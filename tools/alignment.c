@@ -217,7 +217,7 @@ static bool write_line(aligner *a, const text_line *line, const double *weights)
 /* At most LINES of them. */
 static bool write_lines(aligner *a, const text_line *lines, size_t n)
 {
-    weft_scorer_row rows[LINES];
+    weft_scorer_row rows[LINES] = {{.source = NULL}};
     size_t made = 0;
     bool good = true;
     for (size_t i = 0; good && i < n; i++)
