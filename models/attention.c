@@ -95,7 +95,8 @@ static weft_value attend(weft_graph *g, const heads *h, const weft_attention_opt
     weft_attention_parts p = {swap_heads(g, h->q), swap_heads(g, h->k), swap_heads(g, h->v),
                               WEFT_NO_VALUE,       WEFT_NO_VALUE,       WEFT_NO_VALUE,
                               WEFT_NO_VALUE,       WEFT_NO_VALUE};
-    int64_t repeat = o->heads / weft_dim(g, p.k, 1);
+    /* 0 in a graph that has failed before. */
+    int64_t kv_heads = weft_dim(g, p.k, 1), repeat = kv_heads ? o->heads / kv_heads : 1;
     weft_value mask = causal_and(g, o, weft_dim(g, p.q, 2), weft_dim(g, p.k, 2));
     weft_value keys = weft_transpose(g, repeat_heads(g, p.k, repeat), -1, -2);
     p.scores = weft_matmul(g, p.q, keys);

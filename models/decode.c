@@ -10,6 +10,8 @@
  * the states are narrow, row i is sentence i, and the step that makes them differ spreads them. */
 #include <weft/decode.h>
 
+#include "text.h"
+
 #include <weft/ops.h>
 
 #include <stdlib.h>
@@ -90,36 +92,20 @@ int64_t weft_model_most_positions(const weft_model *model, const double *values)
 
 /* ---- Lengths ---- */
 
-/* The least of n, n + n/2, 2n, 3n, 4n, 6n, ... that holds `length`, or `most`. */
-static int64_t bucket(int64_t n, int64_t length, int64_t most)
-{
-    int64_t size = n;
-    while (size < length && size < most) {
-        if (size + size / 2 >= length)
-            size += size / 2;
-        else
-            size *= 2;
-    }
-    return size < most ? size : most;
-}
-
 static int64_t keys_for(const weft_decoder *d, int64_t length)
 {
-    return bucket(LEAST_KEYS, length, d->o.most_len);
+    return text_bucket(LEAST_KEYS, length, d->o.most_len);
 }
 
 static int64_t source_for(const weft_decoder *d, int64_t length)
 {
-    return d->has_source ? bucket(LEAST_SOURCE, length, d->o.most_source) : 0;
+    return d->has_source ? text_bucket(LEAST_SOURCE, length, d->o.most_source) : 0;
 }
 
-/* Sentences of a plan that n of them run on: 1 to 8, 10, 12, 14, 16, 20, 24, ... Models without
- * steps always take all. */
+/* Sentences of a plan that n of them run on. Models without steps always take all. */
 static int64_t sentences_for(const weft_decoder *d, int64_t n)
 {
-    int64_t step = 1;
-    while (8 * step < n) step *= 2;
-    n = (n + step - 1) / step * step;
+    n = text_rows(n);
     return d->has_steps && n < d->o.sentences ? n : d->o.sentences;
 }
 

@@ -117,3 +117,22 @@ void text_losses(weft_graph *g, const weft_text_config *c, weft_value logits, we
     if (o.label_smoothing != 0)
         io->loss = weft_name(g, weft_cross_entropy(g, io->output, io->target_out, &o), "loss");
 }
+
+int64_t text_bucket(int64_t n, int64_t length, int64_t most)
+{
+    int64_t size = n;
+    while (size < length && size < most) {
+        if (size + size / 2 >= length)
+            size += size / 2;
+        else
+            size *= 2;
+    }
+    return size < most ? size : most;
+}
+
+int64_t text_rows(int64_t n)
+{
+    int64_t step = 1;
+    while (8 * step < n) step *= 2;
+    return (n + step - 1) / step * step;
+}

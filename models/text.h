@@ -35,4 +35,10 @@ weft_value text_int(weft_graph *g, int64_t x);
 /* Fills output, nll and loss of io, whose target_out is set. */
 void text_losses(weft_graph *g, const weft_text_config *c, weft_value logits, weft_model_io *io);
 
+/* The sizes that plans are made for, so that a few serve all: the least of n, n + n/2, 2n, 3n, 4n,
+ * 6n, ... that holds `length`, or `most`. */
+int64_t text_bucket(int64_t n, int64_t length, int64_t most);
+/* The least of 1 to 8, 10, 12, 14, 16, 20, 24, ... rows that holds n. */
+int64_t text_rows(int64_t n);
+
 #endif

@@ -370,5 +370,72 @@ expect 1 "missing: cannot be opened" "$weft" score a.es missing
 expect 2 "REFERENCES are needed" "$weft" score a.es
 expect 2 "can be one file only" "$weft" score - -
 expect 0 "hyp_len = 2 ref_len = 2" "$weft" score <(printf 'a\rb\n') <(printf 'a b\n')
+# ---- Alignments ----
+# bad_pairs FILE SOURCES TEXTS: how many lines of FILE are no pairs of words that are there, J ascending
+bad_pairs()
+{
+    paste -d '|' "$1" "$2" "$3" | awk -F '|' '{
+        bad = $1 !~ /^([0-9]+-[0-9]+( [0-9]+-[0-9]+)*)?$/
+        n = split($1, pair, " "); last = -1
+        for (k = 1; k <= n; k++) {
+            split(pair[k], of, "-")
+            if (of[1] + 0 >= split($2, words, " ") || of[2] + 0 >= split($3, words, " ") || of[2] + 0 <= last) bad = 1
+            last = of[2] + 0
+        }
+        wrong += bad
+    } END {print wrong + 0}'
+}
+"$weft" translate run --alignments pairs <in >out
+equal "alignments change no translation" "$(cat out)" "$greedy"
+equal "a line of pairs for each line" "$(wc -l <pairs)" 11
+equal "none for an empty line" "$(sed -n 10p pairs)" ""
+equal "pairs of words" "$(bad_pairs pairs in out)" 0
+[ "$(wc -w <pairs)" -ge 9 ] || fail "$(wc -w <pairs) pairs only"
+"$weft" translate run --alignments other --batch 3 --threads 1 --chunk 2 <in >out
+cmp pairs other || fail "alignments depend on the batch"
+"$weft" translate run --alignments other --head 1 <in >out
+cmp -s pairs other && fail "--head changes no alignment"
+"$weft" translate run --alignments pairs --beam 3 <in >out
+"$weft" translate run --alignments other --beam 3 --nbest 3 <in >out
+cmp pairs other || fail "alignments are not those of the best"
+input=in expect 1 "no such layer" "$weft" translate run --alignments pairs --layer 7
+input=in expect 1 "no such head" "$weft" translate run --alignments pairs --head 7
+input=in expect 1 "no such layer" "$weft" translate seq2seq-none --alignments pairs
+input=in expect 1 "no/pairs: cannot be written: No such file" "$weft" translate run --alignments no/pairs
+input=in expect 2 "standard output has the translations" "$weft" translate run --alignments -
+[ ! -w /dev/full ] || input=in expect 1 "/dev/full: cannot be written" "$weft" translate run --alignments /dev/full
+"$weft" translate seq2seq-additive --alignments pairs --max-length 12 <in >out
+equal "pairs of the words of a recurrent model" "$(bad_pairs pairs in out) $(wc -l <pairs)" "0 11"
+
+# A model that copies words looks at the word that it copies.
+words()
+{
+    awk -v n="$1" -v s="$2" 'BEGIN {
+        for (i = 0; i < n; i++) {
+            line = ""
+            s = (s * 1103 + 12345) % 1048576
+            m = 3 + int(s / 1024) % 5
+            for (k = 0; k < m; k++) {
+                s = (s * 1103 + 12345) % 1048576
+                line = line (k ? " " : "") substr("abcdefghijkl", 1 + int(s / 1024) % 12, 1)
+            }
+            print line
+        }
+    }'
+}
+words 2000 1 >copy
+words 50 77 >new
+expect 0 "saved" "$weft" train --source copy --target copy --vocab 30 --lengths 8 --batch-tokens 256 --warmup 20 \
+    --lr 1e-2 --steps 300 --measure=false --out copies d_model=32 heads=2 d_ff=64 encoder_layers=1 decoder_layers=1 dropout=0
+"$weft" translate copies --alignments pairs <new >out
+right=$(paste -d '|' pairs new out | awk -F '|' '$2 == $3 {
+    words += split($2, w, " "); n = split($1, pair, " ")
+    for (k = 1; k <= n; k++) { split(pair[k], of, "-"); same += of[1] == of[2] }
+} END {print (words >= 200 && same >= 0.9 * words) ? "yes" : same " of " words}')
+equal "copies are aligned one to one" "$right" yes
+printf '  a   b\t c \n\n d  e f g\n' >blanks
+"$weft" translate copies --alignments pairs <blanks >out
+equal "copies of odd blanks" "$(cat out)" $'a b c\n\nd e f g'
+equal "words are what blanks separate" "$(cat pairs)" $'0-0 1-1 2-2\n\n0-0 1-1 2-2 3-3'
 [ $failures -eq 0 ] && echo "decoding: all as expected"
 exit $((failures > 0))

@@ -1,6 +1,6 @@
-/* Memory: every allocation of a small training step made to fail once, in turn. Each time there
- * must be a status, no crash, and nothing left allocated. The linker sends the library's
- * allocations through the wrappers below (--wrap). */
+/* Memory: every allocation of a small training step, and of scoring texts, made to fail once, in
+ * turn. Each time there must be a status, no crash, and nothing left allocated. The linker sends
+ * the library's allocations through the wrappers below (--wrap). */
 #include "tests.h"
 
 #include <math.h>
@@ -133,17 +133,53 @@ static weft_status small_train_step(const char *path)
     return status;
 }
 
-static void test_failing_allocations(void)
+/* Scores two texts of unlike lengths, each in passes of its own. */
+static weft_status small_score(const char *path)
+{
+    (void)path;
+    static const char *const texts[] = {"vocab=13", "d_model=8",    "heads=2",
+                                        "d_ff=8",   "batch=1",      "encoder_layers=1",
+                                        "tied=0",   "target_len=8", "decoder_layers=1"};
+    static const int32_t tokens[12] = {2, 5, 6, 7, 8, 9, 10, 11, 12, 4, 4, 3};
+    double values[WEFT_MODEL_OPTIONS], scores[24];
+    const weft_scorer_row rows[2] = {{tokens, 2, tokens, 4, scores},
+                                     {tokens, 2, tokens, 12, scores}};
+    weft_error error = {0};
+    weft_model_io io;
+    weft_scorer *scorer = NULL;
+    const weft_model *model = weft_model_find("transformer");
+    weft_status status = weft_model_parse(model, texts, 9, values, &error);
+    weft_graph *g = weft_graph_new();
+    weft_params *params = weft_params_new();
+    if (status == WEFT_OK)
+        status = g && params ? model->build(g, values, false, &io) : WEFT_NO_MEMORY;
+    if (status == WEFT_OK) status = weft_params_init(params, g, 1, &error);
+    weft_graph_free(g);
+    for (int weights = 0; weights < 2; weights++) {
+        const weft_scorer_options o = {.weights = weights};
+        if (status == WEFT_OK) {
+            scorer = weft_scorer_new(model, values, params, &o, &error);
+            status = scorer ? weft_scorer_run(scorer, rows, 2, &error) : error.status;
+        }
+        weft_scorer_free(scorer);
+        scorer = NULL;
+    }
+    weft_params_free(params);
+    return status;
+}
+
+/* Makes every allocation of `work`, which gets the path of a file to use, fail once. */
+static void fail_all(weft_status (*work)(const char *path))
 {
     char path[64];
     snprintf(path, sizeof path, "/tmp/weft-memory-%ld.safetensors", (long)getpid());
-    CU_ASSERT_EQUAL_FATAL(small_train_step(path), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(work(path), WEFT_OK);
     long before = atomic_load(&live), n = 0, unseen = 0;
     bool leaked = false;
     for (n = 1; n < 100000; n++) {
         atomic_store(&calls, 0);
         atomic_store(&fail_at, n);
-        weft_status status = small_train_step(path);
+        weft_status status = work(path);
         bool reached = atomic_load(&calls) >= n;
         atomic_store(&fail_at, 0);
         if (reached && status != WEFT_NO_MEMORY) {
@@ -164,8 +200,19 @@ static void test_failing_allocations(void)
     unlink(path);
 }
 
+static void test_failing_allocations(void)
+{
+    fail_all(small_train_step);
+}
+
+static void test_failing_scores(void)
+{
+    fail_all(small_score);
+}
+
 void memory_tests(void)
 {
     CU_pSuite suite = CU_add_suite("memory", NULL, NULL);
     CU_add_test(suite, "every allocation fails once", test_failing_allocations);
+    CU_add_test(suite, "every allocation of scoring fails once", test_failing_scores);
 }

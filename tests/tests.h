@@ -37,6 +37,7 @@
     X(dot) \
     X(models) \
     X(decode) \
+    X(scorer) \
     X(score) \
     X(golden) \
     X(golden_models) \

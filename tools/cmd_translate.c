@@ -2,7 +2,7 @@
  *
  * Lines are read in chunks and sorted by length, so that sentences of one batch are padded to one
  * length that does not depend on their company; what comes out is put back in order. */
-#include "decoding.h"
+#include "alignment.h"
 #include "plot.h"
 
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 typedef struct arguments {
     decoding_args shared;
-    const char *picture;
+    const char *picture, *alignments;
     int64_t beams, nbest, max_length, max_source, layer, head;
     double alpha, ratio;
     weft_length_penalty penalty;
@@ -33,6 +33,7 @@ enum {
     KEY_MAX_SOURCE,
     KEY_SAMPLE,
     KEY_ATTENTION,
+    KEY_ALIGNMENTS,
     KEY_LAYER,
     KEY_HEAD
 };
@@ -58,8 +59,13 @@ static const struct argp_option options[] = {
     {"sample", KEY_SAMPLE, NULL, 0, "draw tokens by their probabilities", 2},
     {"attention", KEY_ATTENTION, "FILE.svg", 0,
      "draw where the translation of the first line looks in its source", 3},
-    {"layer", KEY_LAYER, "N", 0, "of the picture, from 0 (default: the last)", 3},
-    {"head", KEY_HEAD, "N", 0, "of the picture, from 0 (default: the mean of all)", 3},
+    {"alignments", KEY_ALIGNMENTS, "FILE", 0,
+     "write for each line pairs I-J: word J of its (best) translation looks at word I of the "
+     "source, "
+     "each from 0",
+     3},
+    {"layer", KEY_LAYER, "N", 0, "of picture and alignments, from 0 (default: the last)", 3},
+    {"head", KEY_HEAD, "N", 0, "of picture and alignments, from 0 (default: the mean of all)", 3},
     {0}};
 
 static int one_of(const char *choices, const char *text, struct argp_state *state)
@@ -106,6 +112,11 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case KEY_ATTENTION:
         a->picture = text;
         return 0;
+    case KEY_ALIGNMENTS:
+        if (!strcmp(text, "-"))
+            argp_error(state, "--alignments needs a file: standard output has the translations");
+        a->alignments = text;
+        return 0;
     case KEY_LAYER:
         a->layer = tool_number(text, "--layer", 0, 1000, state);
         return 0;
@@ -137,6 +148,7 @@ typedef struct translator {
     decoding d;
     size_t cut; /* lines */
     bool drawn; /* the picture, if one is wanted */
+    aligner pictured, aligned;
 } translator;
 
 /* Tokens of a translation of so many of a source. */
@@ -176,107 +188,21 @@ static bool encode(void *context, text_line *l)
     return true;
 }
 
-/* ---- The picture of an attention ---- */
-
-/* The weights that a model gives names to: those of a layer, all heads; or "attention", of one. */
-static weft_value find_weights(translator *t, const weft_graph *g)
-{
-    char name[64];
-    weft_value found = weft_find(g, "attention");
-    if (weft_is_value(found)) return t->a->layer <= 0 ? found : WEFT_NO_VALUE;
-    for (int64_t layer = t->a->layer < 0 ? 0 : t->a->layer;; layer++) {
-        snprintf(name, sizeof name, "dec.%lld.cross.weights", (long long)layer);
-        weft_value here = weft_find(g, name);
-        if (!weft_is_value(here)) return found;
-        found = here;
-        if (t->a->layer >= 0) return found;
-    }
-}
-
-/* [rows][columns] of weights [1, heads, rows, columns], of one head or of their mean. */
-static bool pick_head(translator *t, const weft_tensor *w, double *out)
-{
-    int64_t heads = w->shape.rank == 4 ? w->shape.dim[1] : 1,
-            n = weft_shape_numel(w->shape) / heads;
-    if (t->a->head >= heads)
-        return decoding_fail(&t->d, WEFT_BAD_ARGUMENT, "attention", "no such head");
-    for (int64_t i = 0; i < n; i++) {
-        out[i] = 0;
-        for (int64_t h = 0; h < heads; h++) {
-            int64_t at = h * n + i;
-            double x =
-                w->dtype == WEFT_F64 ? ((const double *)w->data)[at] : ((const float *)w->data)[at];
-            if (t->a->head < 0)
-                out[i] += x / (double)heads;
-            else if (h == t->a->head)
-                out[i] = x;
-        }
-    }
-    return true;
-}
-
-static void set_value(translator *t, double *values, const char *name, size_t value)
-{
-    for (size_t i = 0; i < t->d.run.model->n_options; i++)
-        if (!strcmp(t->d.run.model->options[i].name, name)) values[i] = (double)value;
-}
-
-/* One pass of the whole model over a source and what it was translated to. */
-static bool attention_of(translator *t, const text_line *l, const int32_t *target, size_t length,
-                         double *out)
-{
-    double values[WEFT_MODEL_OPTIONS];
-    weft_model_io io;
-    weft_graph *g = weft_graph_new();
-    weft_plan *plan = NULL;
-    weft_session *s = NULL;
-    weft_tensor tensor;
-    memcpy(values, t->d.run.values, sizeof values);
-    set_value(t, values, "batch", 1);
-    set_value(t, values, "source_len", l->n_ids);
-    set_value(t, values, "target_len", length);
-    set_value(t, values, "keep_weights", 1);
-    bool good = g && t->d.run.model->build(g, values, false, &io) == WEFT_OK;
-    if (!good)
-        decoding_fail(&t->d, WEFT_INTERNAL, "attention",
-                      g ? weft_graph_error(g)->message : "out of memory");
-    weft_value weights = good ? find_weights(t, g) : WEFT_NO_VALUE;
-    if (good && !weft_is_value(weights))
-        good = decoding_fail(&t->d, WEFT_NOT_FOUND, "attention",
-                             "the model has no such layer that looks at a source");
-    if (good) plan = weft_plan_new(g, &weights, 1, NULL, &t->d.error);
-    if (plan) s = weft_session_new(plan, t->d.run.params, NULL, &t->d.error);
-    good = s && weft_feed(s, io.source, l->ids, l->n_ids * sizeof *l->ids) == WEFT_OK &&
-           weft_feed(s, io.target_in, target, length * sizeof *target) == WEFT_OK &&
-           weft_run(s) == WEFT_OK && weft_session_tensor(s, weights, &tensor) &&
-           pick_head(t, &tensor, out);
-    if (s && !good)
-        decoding_fail(&t->d, WEFT_INTERNAL, "attention", weft_session_error(s)->message);
-    weft_session_free(s);
-    weft_plan_free(plan);
-    weft_graph_free(g);
-    return good;
-}
+/* ---- Where translations look ---- */
 
 static bool draw_attention(translator *t, const text_line *l)
 {
     const weft_hypothesis *h = &l->found[0];
-    size_t rows = h->length + h->ended, columns = l->n_ids;
-    int32_t *target = calloc(rows, sizeof *target);
-    double *weights = calloc(rows * columns, sizeof *weights);
+    size_t rows = alignment_rows(l), columns = l->n_ids;
+    double *weights = alignment_weights(&t->pictured, l);
     const char **labels = calloc(rows + columns, sizeof *labels);
-    bool good = target && weights && labels;
-    if (!good) decoding_fail(&t->d, WEFT_NO_MEMORY, "attention", "out of memory");
+    bool good = weights && labels;
+    if (!labels) decoding_fail(&t->d, WEFT_NO_MEMORY, "attention", "out of memory");
     if (good) {
-        target[0] = SPM_BOS;
-        memcpy(target + 1, h->tokens, (rows - 1) * sizeof *target);
         for (size_t i = 0; i < columns; i++) labels[i] = spm_piece(t->d.run.source, l->ids[i]);
         for (size_t i = 0; i < rows; i++)
             labels[columns + i] =
                 spm_piece(t->d.run.target, i < h->length ? h->tokens[i] : (int32_t)SPM_EOS);
-        good = attention_of(t, l, target, rows, weights);
-    }
-    if (good) {
         heat_map map = {.title = "weights of the source's tokens for each token said",
                         .columns = labels,
                         .rows = labels + columns,
@@ -286,23 +212,31 @@ static bool draw_attention(translator *t, const text_line *l)
         good = plot_heat_svg(&map, t->a->picture) == EXIT_GOOD;
         if (!good) decoding_fail(&t->d, WEFT_IO, t->a->picture, "is not drawn");
     }
-    free(target);
     free(weights);
     free(labels);
     return good;
 }
 
-/* The first line that has a translation. */
-static bool draw_first(void *context, const text_lines *lines)
+/* Draws the first line that has a translation, and writes the alignments of all. */
+static bool show_attention(void *context, const text_lines *lines)
 {
     translator *t = context;
-    for (size_t i = 0; i < lines->n && !t->drawn; i++) {
-        const text_line *l = &lines->line[i];
-        if (!l->n_found || l->found[0].length + l->found[0].ended == 0) continue;
+    for (size_t i = 0; t->a->picture && i < lines->n && !t->drawn; i++) {
+        if (!alignment_rows(&lines->line[i])) continue;
         t->drawn = true;
-        return draw_attention(t, l);
+        if (!draw_attention(t, &lines->line[i])) return false;
     }
-    return true;
+    return !t->a->alignments || alignment_write(&t->aligned, lines);
+}
+
+static bool open_attention(translator *t)
+{
+    const arguments *a = t->a;
+    int threads = a->shared.threads;
+    return (!a->picture || alignment_open(&t->pictured, &t->d.run, a->layer, a->head, threads, NULL,
+                                          &t->d.error)) &&
+           (!a->alignments || alignment_open(&t->aligned, &t->d.run, a->layer, a->head, threads,
+                                             a->alignments, &t->d.error));
 }
 
 int cmd_translate(int argc, char **argv)
@@ -325,8 +259,12 @@ int cmd_translate(int argc, char **argv)
                         NULL};
     tool_parse(&argp, argc, argv, &a);
     translator t = {.a = &a};
-    const decoding_work work = {&t, encode, a.picture ? draw_first : NULL, a.nbest > 0};
-    bool good = load(&t) && decoding_input(&t.d, &work);
+    const decoding_work work = {&t, encode, a.picture || a.alignments ? show_attention : NULL,
+                                a.nbest > 0};
+    bool good = load(&t) && open_attention(&t) && decoding_input(&t.d, &work);
+    bool written = alignment_close(&t.aligned);
+    good = good && written;
+    alignment_close(&t.pictured);
     if (t.cut)
         fprintf(stderr, "weft: %zu of %zu lines had more than %lld tokens and were cut\n", t.cut,
                 t.d.lines, (long long)t.d.most_source);

@@ -29,6 +29,7 @@ static const struct {
     {"plot", "draw the losses of training runs", cmd_plot},
     {"translate", "translate lines from standard input", cmd_translate},
     {"generate", "go on from a prompt with a language model", cmd_generate},
+    {"logprob", "log probabilities of lines, and their perplexity", cmd_logprob},
     {"score", "BLEU and chrF of translations", cmd_score},
 };
 #define N_COMMANDS (sizeof commands / sizeof *commands)

@@ -269,13 +269,58 @@ weft_status spm_characters(const spm *s, const char *text, size_t *n, weft_error
     });
 }
 
+weft_status spm_encode_spans(const spm *s, const char *text, size_t (*spans)[2], size_t capacity,
+                             size_t *n, weft_error *error)
+{
+    *n = 0;
+    return guarded(error, "vocabulary", [&] {
+        const auto pieces = s->processor.EncodeAsImmutableProto(text).pieces();
+        for (size_t i = 0; i < pieces.size() && i < capacity; i++) {
+            spans[i][0] = pieces[i].begin();
+            spans[i][1] = pieces[i].end();
+        }
+        *n = pieces.size();
+        return WEFT_OK;
+    });
+}
+
+/* Whether an id has a text: all but the special ones and those of another vocabulary. */
+static bool is_text(const spm *s, int32_t id)
+{
+    return id > SPM_EOS && id < s->processor.GetPieceSize();
+}
+
+weft_status spm_decode_spans(const spm *s, const int32_t *ids, size_t n, char **text,
+                             size_t (*spans)[2], weft_error *error)
+{
+    *text = nullptr;
+    return guarded(error, "vocabulary", [&] {
+        std::vector<int> kept;
+        for (size_t i = 0; i < n; i++)
+            if (is_text(s, ids[i])) kept.push_back(ids[i]);
+        const auto decoded = s->processor.DecodeIdsAsImmutableProto(kept);
+        const auto pieces = decoded.pieces();
+        size_t end = 0;
+        for (size_t i = 0, k = 0; i < n; i++) {
+            spans[i][0] = spans[i][1] = end;
+            if (!is_text(s, ids[i]) || k == pieces.size()) continue;
+            spans[i][0] = pieces[k].begin();
+            spans[i][1] = end = pieces[k++].end();
+        }
+        std::string out = decoded.text();
+        std::replace(out.begin(), out.end(), '\0', ' ');
+        *text = strdup(out.c_str());
+        return *text ? WEFT_OK : fail(error, WEFT_NO_MEMORY, "vocabulary", "out of memory");
+    });
+}
+
 weft_status spm_decode(const spm *s, const int32_t *ids, size_t n, char **text, weft_error *error)
 {
     *text = nullptr;
     return guarded(error, "vocabulary", [&] {
         std::vector<int> kept;
         for (size_t i = 0; i < n; i++)
-            if (ids[i] > SPM_EOS && ids[i] < s->processor.GetPieceSize()) kept.push_back(ids[i]);
+            if (is_text(s, ids[i])) kept.push_back(ids[i]);
         std::string out;
         const weft_status status =
             take(error, "vocabulary", s->processor.Decode(kept, &out), WEFT_INTERNAL);

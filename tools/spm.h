@@ -61,6 +61,14 @@ weft_status spm_characters(const spm *s, const char *text, size_t *n, weft_error
  * it. NULL after an error. */
 weft_status spm_decode(const spm *s, const int32_t *ids, size_t n, char **text, weft_error *error);
 
+/* The same, with the bytes of the text that each piece stands for: the first and the one behind the
+ * last. Of at most `capacity` pieces of a text that is encoded; of each id that is decoded, those
+ * of special ids empty. */
+weft_status spm_encode_spans(const spm *s, const char *text, size_t (*spans)[2], size_t capacity,
+                             size_t *n, weft_error *error);
+weft_status spm_decode_spans(const spm *s, const int32_t *ids, size_t n, char **text,
+                             size_t (*spans)[2], weft_error *error);
+
 /* The piece of an id, as long as `s` lives; "" if there is none. */
 const char *spm_piece(const spm *s, int32_t id);
 

@@ -215,6 +215,52 @@ WEFT_API size_t weft_sample_candidates(const double *log_probs, size_t n, double
 /* The penalty's value for a length; 1 for none. */
 WEFT_API double weft_length_penalty_value(weft_length_penalty penalty, double alpha, size_t length);
 
+/* ---- Scores of given texts ------------------------------------------------------------------ */
+
+/* Says of tokens that are known how likely a model finds them, or where it looks in the source for
+ * each: whole passes of the model without dropout, over rows of like length at once. A plan is made
+ * for each shape when it is first needed. What a row gets does not depend on the other rows, on
+ * their number or on the threads. */
+typedef struct weft_scorer weft_scorer;
+
+typedef struct weft_scorer_options {
+    int64_t rows;    /* at a time, at most; fewer where they are long; 0: 16 */
+    int64_t context; /* tokens that a model without a source attends to; 0: as many as it has
+                        positions for. A longer row is read in windows, as `weft generate` does:
+                        each goes on from the last half of these tokens. */
+    int threads;     /* see weft_session_options */
+    bool weights;    /* score by attention weights, not by log probabilities */
+    int64_t layer;   /* of the weights, from 1; 0: the last that looks at the source */
+    int64_t head;    /* of the weights, from 1; 0: the mean of all */
+} weft_scorer_options;
+
+/* A text to score. Token 0, such as the beginning of sentence, is read only. */
+typedef struct weft_scorer_row {
+    const int32_t *source; /* of a model with a source: at least one token */
+    size_t source_len;
+    const int32_t *tokens; /* with what should begin and end the text */
+    size_t length;
+    /* Filled. Log probabilities: natural, [length - 1], of token i + 1 after tokens 0 .. i.
+     * Weights: [length - 1, source_len], of the source's tokens where token i + 1 is predicted; of
+     * each i they add up to 1. */
+    double *scores;
+} weft_scorer_row;
+
+/* `values` and `params` as for weft_decoder_new; `params` must outlive the scorer. `options` may be
+ * NULL. NULL on failure: a model without a vocabulary or one that looks ahead, weights of a model
+ * without a source, a context beyond the learned positions, no memory. */
+WEFT_API weft_scorer *weft_scorer_new(const weft_model *model, const double *values,
+                                      const weft_params *params, const weft_scorer_options *options,
+                                      weft_error *error);
+WEFT_API void weft_scorer_free(weft_scorer *scorer);
+/* Fails if a row lacks something (WEFT_BAD_ARGUMENT), has more tokens beside a source, or more in
+ * it, than the model has learned positions (WEFT_TOO_LARGE), or an id that the model does not have
+ * (WEFT_BAD_INDEX); if a parameter or the layer of the weights is missing (WEFT_NOT_FOUND), or the
+ * head (WEFT_BAD_ARGUMENT); if a score is NaN (WEFT_NOT_FINITE). Scores are then unspecified, and
+ * the scorer can be used again. */
+WEFT_API weft_status weft_scorer_run(weft_scorer *scorer, const weft_scorer_row *rows, size_t n,
+                                     weft_error *error);
+
 #ifdef __cplusplus
 }
 #endif

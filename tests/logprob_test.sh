@@ -1,0 +1,167 @@
+#!/usr/bin/env bash
+# weft logprob from outside: against weft train --validate and weft translate --nbest.
+# Usage: logprob_test.sh PATH_OF_WEFT MAKE_RUN
+set -uo pipefail
+weft=$(realpath "$1")
+make_run=$(realpath "$2")
+data=$(realpath "$(dirname "$0")/../tools/data/bible-en-es")
+tests=$(realpath "$(dirname "$0")")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+# shellcheck source=tests/expect.sh
+. "$tests/expect.sh"
+export OMP_WAIT_POLICY=passive
+
+# equal WHAT A B: two outputs that must be one.
+equal()
+{
+    [ "$2" = "$3" ] && return
+    fail "$1"
+    diff <(echo "$2") <(echo "$3") | head -n 5
+}
+# quiet COMMAND...: its output without what it prints on standard error
+quiet()
+{
+    "$@" 2>/dev/null
+}
+
+head -n 200 "$data/train.en" >a.en
+head -n 200 "$data/train.es" >a.es
+sed -n 201,240p "$data/train.en" >v.en
+sed -n 201,240p "$data/train.es" >v.es
+sizes="d_model=32 heads=2 d_ff=64"
+steps="--vocab 300 --batch-tokens 512 --warmup 5 --steps 10 --measure=false"
+
+# ---- Language models ----
+# shellcheck disable=SC2086
+expect 0 "saved" "$weft" train gpt --text a.en --valid-text v.en --mode lines --lengths 48,128,200 $steps \
+    --out lm $sizes layers=2
+"$weft" logprob lm <v.en >lines 2>total
+validated=$("$weft" train --out lm --validate lm/best.safetensors 2>/dev/null)
+equal "the total is what weft train validates" \
+    "$(sed 's/.*: \([0-9.]* nats a token\), .*, \([0-9.]* bits a character\)/validation loss \1, \2/' total)" "$validated"
+equal "the text is printed again" "$(cut -f 3 lines)" "$(cat v.en)"
+equal "the lines add up" "$(awk -F '\t' '{s += $1; n += $2} END {printf "%d %.3f", n, -s / n}' lines)" \
+    "$(sed 's/.* \([0-9]*\) tokens: \([0-9.]*\) nats.*/\1 \2/' total)"
+for way in "--batch 1 --threads 1" "--batch 5" "--batch 1000 --threads 2"; do
+    # shellcheck disable=SC2086
+    equal "$way changes no digit" "$(quiet "$weft" logprob lm $way <v.en)" "$(cat lines)"
+done
+equal "alone or among others" "$(sed -n 7p v.en | quiet "$weft" logprob lm)" "$(sed -n 7p lines)"
+quiet "$weft" logprob lm --tokens <v.en >tokens
+equal "tokens add up to lines" "$(awk -F '\t' '{s[$1] += $3; n[$1]++} END {for (i = 1; i <= NR; i++) if (n[i]) printf "%.4f %d\n", s[i], n[i]}' tokens)" \
+    "$(awk -F '\t' '{printf "%.4f %d\n", $1, $2}' lines)"
+equal "each line ends" "$(awk -F '\t' '$2 == "</s>"' tokens | wc -l)" 40
+equal "pieces are the text" "$(awk -F '\t' '$1 == 2 && $2 != "</s>" {printf "%s", $2}' tokens | sed 's/^▁//; s/▁/ /g')" \
+    "$(sed -n 2p v.en)"
+equal "as JSON" "$("$weft" logprob lm --json <v.en | sed -n 2p | sed 's/.*"tokens":\([0-9]*\),"text":"\(.*\)"}/\1 \2/')" \
+    "$(sed -n 2p lines | cut -f 2,3 | tr '\t' ' ')"
+# `weft train` adds up batches in single precision.
+equal "the total as JSON" "$("$weft" logprob lm --json <v.en | sed -n '$s/.*"nats_per_token":\([0-9.]*\),.*"bits_per_character":\([0-9.]*\).*/\1 \2/p' |
+    awk '{printf "%.4f %.4f", $1, $2}')" "$("$weft" train --out lm --json --validate lm/best.safetensors 2>/dev/null |
+    sed -n '$s/.*"validation_loss":\([0-9.]*\),"bits_per_character":\([0-9.]*\).*/\1 \2/p' | awk '{printf "%.4f %.4f", $1, $2}')"
+equal "tokens as JSON" "$(head -n 1 v.en | "$weft" logprob lm --tokens --json | sed -n '1s/,"log_prob".*//p')" \
+    "{\"line\":1,\"token\":\"$(sed -n 1p tokens | cut -f 2)\""
+equal "an empty line has an end" "$(printf '\n' | quiet "$weft" logprob lm | cut -f 2,3)" $'1\t'
+printf '\nGod.\ncaf\xe9\n' >odd
+input=odd expect 0 "2 of 3 lines are empty or not UTF-8; the total is without them" "$weft" logprob lm
+input=odd expect 0 "1 lines, 3 tokens" "$weft" logprob lm
+input=odd expect 0 '"text":null' "$weft" logprob lm --json
+equal "no lines" "$("$weft" logprob lm </dev/null 2>&1)" "0 lines, 0 tokens"
+# A long line is read in windows as long as the model was trained on.
+tr '\n' ' ' <v.en >long
+input=long expect 0 "1 texts are longer than the 92 tokens that the model attends to" "$weft" logprob lm
+equal "windows in any batch" "$(quiet "$weft" logprob lm --batch 1 <long)" "$(quiet "$weft" logprob lm <long)"
+# Their first tokens are those of the text's beginning.
+equal "the first window" "$(quiet "$weft" logprob lm --tokens <long | head -n 35)" \
+    "$(head -n 1 v.en | quiet "$weft" logprob lm --tokens | sed '/<.s>/d' | head -n 35)"
+
+# Documents: a line of output for each.
+# shellcheck disable=SC2086
+expect 0 "saved" "$weft" train lstm --text a.en --valid-text a.en --unit document --normalization identity --mode lines \
+    --truncate --lengths 400 --vocab 400 --batch-tokens 400 --warmup 5 --steps 2 --measure=false --valid-batches 1 \
+    --out book width=16 hidden=16
+printf 'one\r\ntwo\n\n\n\nthree\n' >units
+equal "units" "$(quiet "$weft" logprob book <units | cut -f 3)" $'one two\nthree'
+expect 0 "saved" "$weft" train lstm --text a.en --valid-text units --unit document --mode lines --lengths 400 \
+    --vocab-file book/vocab.model --batch-tokens 400 --warmup 5 --steps 2 --truncate --measure=false --out units-run width=16 hidden=16
+equal "units are validated alike" "$("$weft" logprob units-run <units 2>&1 >/dev/null | sed 's/.*: \([0-9.]* nats a token\), .*, \([0-9.]* bits a character\)/validation loss \1, \2/')" \
+    "$("$weft" train --out units-run --validate units-run/best.safetensors 2>/dev/null)"
+
+# ---- Translation ----
+# Copies of words of one letter, which a small model learns in a moment.
+words()
+{
+    awk -v n="$1" -v s="$2" 'BEGIN {
+        for (i = 0; i < n; i++) {
+            line = ""
+            s = (s * 1103 + 12345) % 1048576
+            m = 3 + int(s / 1024) % 5
+            for (k = 0; k < m; k++) {
+                s = (s * 1103 + 12345) % 1048576
+                line = line (k ? " " : "") substr("abcdefghijkl", 1 + int(s / 1024) % 12, 1)
+            }
+            print line
+        }
+    }'
+}
+words 1500 1 >copy
+words 30 77 >new
+expect 0 "saved" "$weft" train --source copy --target copy --valid-source new --valid-target new --vocab 30 --lengths 8 \
+    --batch-tokens 256 --warmup 20 --lr 1e-2 --steps 200 --measure=false --out copies \
+    d_model=32 heads=2 d_ff=64 encoder_layers=1 decoder_layers=1 dropout=0
+"$weft" logprob copies --source new <new >lines 2>total
+equal "pairs are validated alike" "$(sed 's/.*: \([0-9.]* nats a token\), .*/validation loss \1/' total)" \
+    "$("$weft" train --out copies --validate copies/best.safetensors 2>/dev/null)"
+equal "pairs in any batch" "$(quiet "$weft" logprob copies --source new --batch 1 --threads 1 <new)" "$(cat lines)"
+"$weft" translate copies --beam 4 --nbest 3 --length-penalty 0 <new >list
+quiet "$weft" logprob copies --nbest --source new <list >again
+equal "each hypothesis again" "$(sed 's/ ||| [^|]*$//' again)" "$(cat list)"
+[ "$(awk -F ' [|][|][|] ' '{d = $3 - $4; if (d < 0) d = -d; if (d > 1e-4) n++} END {print n + 0}' again)" -eq 0 ] ||
+    fail "the search has other log probabilities: $(awk -F ' [|][|][|] ' '{d = $3 - $4; if (d > 1e-4 || d < -1e-4) print}' again | head -n 2)"
+[ "$(awk -F ' [|][|][|] ' '{n += $3 < -0.5} END {print n + 0}' again)" -ge 10 ] || fail "all hypotheses are certain"
+equal "a list in any order" "$(tac list | quiet "$weft" logprob copies --nbest --source new | tac)" "$(cat again)"
+equal "a list of a language model" "$(quiet "$weft" logprob lm --nbest <list | sed 's/ ||| [^|]*$//')" "$(cat list)"
+gzip -c new >new.gz
+equal "sources in gzip" "$(quiet "$weft" logprob copies --source new.gz <new)" "$(cat lines)"
+printf 'a b\n\n\n' >blank
+equal "they have ends" "$(printf '\na\n\n' | quiet "$weft" logprob copies --source blank | cut -f 2,3)" $'1\t\n2\ta\n1\t'
+
+# ---- What cannot be ----
+head -n 9 new >nine
+input=nine expect 1 "input: ends after 9 lines, new goes on" "$weft" logprob copies --source new
+input=new expect 1 "nine: ends after 9 lines, input goes on" "$weft" logprob copies --source nine
+input=new expect 1 "line 1 is not LINE ||| TEXT ||| SCORE" "$weft" logprob copies --nbest --source new
+echo "31 ||| a ||| 0" >far
+input=far expect 1 "line 1 is of source line 31, new has 30 lines" "$weft" logprob copies --nbest --source new
+input=new expect 1 "--source FILE is missing" "$weft" logprob copies
+input=new expect 1 "it has no --source" "$weft" logprob lm --source new
+input=new expect 1 "missing: cannot be opened" "$weft" logprob copies --source missing
+expect 1 "no/such" "$weft" logprob lm --checkpoint no/such
+expect 2 "cannot be standard input" "$weft" logprob copies --source -
+expect 2 "one only" "$weft" logprob copies --nbest --tokens
+expect 2 "--batch must be a whole number" "$weft" logprob lm --batch 0
+expect 2 "FOLDER is missing" "$weft" logprob
+expect 0 "log probability" "$weft" logprob --help
+mkdir bert vectors short && cp lm/vocab.model bert && cp lm/vocab.model vectors && cp lm/vocab.model short
+# shellcheck disable=SC2086
+"$make_run" bert/model.safetensors bert vocab=300 $sizes layers=1 || fail "no bert"
+"$make_run" vectors/model.safetensors encoder || fail "no encoder"
+"$make_run" short/model.safetensors transformer vocab=300 d_model=16 heads=2 d_ff=16 encoder_layers=1 decoder_layers=1 \
+    positions=learned most_positions=20 source_len=20 target_len=20 || fail "no transformer"
+expect 1 "predicts hidden tokens" "$weft" logprob bert
+expect 1 "is a model of vectors" "$weft" logprob vectors
+head -n 1 v.en >one
+echo "God." >god
+input=one expect 1 "input: line 1 has " "$weft" logprob short --source god
+input=god expect 1 "transformer has learned 20 positions" "$weft" logprob short --source one
+if [ -w /dev/full ]; then
+    full()
+    {
+        "$weft" logprob lm <v.en >/dev/full
+    }
+    expect 1 "output: No space left" full
+fi
+[ $failures -eq 0 ] && echo "log probabilities: all as expected"
+exit $((failures > 0))

@@ -1,0 +1,293 @@
+/* weft logprob: the log probabilities that a model gives to lines of standard input.
+ *
+ * Lines are read in chunks, so that those of like length share a pass of the model (weft_scorer),
+ * and printed in their order. */
+#include "logprob.h"
+#include "streams.h"
+#include "texts.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CHUNK 1024 /* texts that are read before the first is printed; from a terminal 1 */
+
+enum { KEY_CHECKPOINT = 256, KEY_SOURCE, KEY_BATCH, KEY_THREADS, KEY_NBEST, KEY_TOKENS, KEY_JSON };
+
+static const struct argp_option options[] = {
+    {"source", KEY_SOURCE, "FILE", 0,
+     "for a model that translates: the sources of the lines, line by line", 0},
+    {"nbest", KEY_NBEST, NULL, 0,
+     "lines are LINE ||| TEXT ||| SCORE, where LINE counts those of --source from 1; print each "
+     "again, with ||| and the log probability of TEXT behind it",
+     0},
+    {"tokens", KEY_TOKENS, NULL, 0,
+     "print a line for each token: line number, piece, log probability", 1},
+    {"json", KEY_JSON, NULL, 0, "print lines of JSON, the last of them the total", 1},
+    {"checkpoint", KEY_CHECKPOINT, "FILE", 0,
+     "parameters (default: FOLDER/best.safetensors if it is there, else FOLDER/model.safetensors)",
+     2},
+    {"batch", KEY_BATCH, "N", 0, "lines at a time, at most (default 16)", 2},
+    {"threads", KEY_THREADS, "N", 0, "threads (default: all)", 2},
+    {0}};
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    logprob_args *a = state->input;
+    switch (key) {
+    case KEY_SOURCE:
+        a->source = text;
+        return 0;
+    case KEY_NBEST:
+        a->nbest = true;
+        return 0;
+    case KEY_TOKENS:
+        a->tokens = true;
+        return 0;
+    case KEY_JSON:
+        a->json = true;
+        return 0;
+    case KEY_CHECKPOINT:
+        a->checkpoint = text;
+        return 0;
+    case KEY_BATCH:
+        a->batch = tool_number(text, "--batch", 1, 65536, state);
+        return 0;
+    case KEY_THREADS:
+        a->threads = (int)tool_number(text, "--threads", 0, 1024, state);
+        return 0;
+    case ARGP_KEY_ARG:
+        if (a->folder) argp_error(state, "one folder only");
+        a->folder = text;
+        return 0;
+    case ARGP_KEY_END:
+        if (!a->folder) argp_error(state, "FOLDER is missing");
+        if (a->nbest && a->tokens) argp_error(state, "--nbest or --tokens: one only");
+        if (a->source && !strcmp(a->source, "-"))
+            argp_error(state, "--source cannot be standard input, which gives the lines to score");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* ---- Scoring and printing ---- */
+
+static bool score_texts(logprob *p)
+{
+    weft_scorer_row *rows = calloc(p->n + 1, sizeof *rows);
+    if (!rows) return logprob_no_memory(p);
+    for (size_t i = 0; i < p->n; i++) {
+        const scored_text *t = &p->texts[i];
+        rows[i] = (weft_scorer_row){t->source, t->n_source, t->ids, t->n_ids, t->scores};
+    }
+    weft_status status = weft_scorer_run(p->scorer, rows, p->n, &p->error);
+    free(rows);
+    return status == WEFT_OK;
+}
+
+static double sum_of(const scored_text *t)
+{
+    double sum = 0;
+    for (size_t i = 0; i + 1 < t->n_ids; i++) sum += t->scores[i];
+    return sum;
+}
+
+/* Adds a text to the total, if weft train would validate with it. */
+static bool count(logprob *p, const scored_text *t)
+{
+    size_t characters = 0;
+    if (!t->whole) return true;
+    if (!p->has_source && spm_characters(p->run.target, t->text, &characters, &p->error) != WEFT_OK)
+        return false;
+    p->lines++;
+    p->tokens += t->n_ids - 1;
+    p->characters += characters + 1;
+    p->log_prob += sum_of(t);
+    return true;
+}
+
+static bool print_tokens(logprob *p, const scored_text *t)
+{
+    char buffer[TOOL_NAME_BYTES];
+    for (size_t i = 0; i + 1 < t->n_ids; i++) {
+        const char *piece = tool_printable(spm_piece(p->run.target, t->ids[i + 1]), buffer);
+        if (!p->a->json) {
+            if (printf("%zu\t%s\t%.6f\n", t->number, piece, t->scores[i]) < 0) return false;
+            continue;
+        }
+        cJSON *json = cJSON_CreateObject();
+        cJSON_AddNumberToObject(json, "line", (double)t->number);
+        cJSON_AddStringToObject(json, "token", piece);
+        cJSON_AddNumberToObject(json, "log_prob", t->scores[i]);
+        if (!tool_write_json_line(json, stdout, "output", &p->error)) return false;
+    }
+    return true;
+}
+
+static bool print_text(logprob *p, scored_text *t)
+{
+    if (p->a->tokens) return print_tokens(p, t);
+    bool valid = texts_is_utf8(t->text, strlen(t->text));
+    texts_clean(t->line, false);
+    if (!p->a->json && p->a->nbest)
+        return printf("%s" NBEST_SEPARATOR "%.6f\n", t->line, sum_of(t)) > 0;
+    if (!p->a->json) return printf("%.6f\t%zu\t%s\n", sum_of(t), t->n_ids - 1, t->line) > 0;
+    cJSON *json = cJSON_CreateObject();
+    cJSON_AddNumberToObject(json, "line", (double)t->number);
+    cJSON_AddNumberToObject(json, "log_prob", sum_of(t));
+    cJSON_AddNumberToObject(json, "tokens", (double)(t->n_ids - 1));
+    if (valid)
+        cJSON_AddStringToObject(json, "text", t->text);
+    else
+        cJSON_AddNullToObject(json, "text");
+    return tool_write_json_line(json, stdout, "output", &p->error);
+}
+
+static bool score_input(logprob *p)
+{
+    size_t chunk = isatty(STDIN_FILENO) ? 1 : CHUNK;
+    p->texts = calloc(chunk, sizeof *p->texts);
+    if (!p->texts) return logprob_no_memory(p);
+    bool good = true, more = true;
+    while (good && more) {
+        while (more && p->n < chunk) more = logprob_read(p);
+        good = p->error.status == WEFT_OK && score_texts(p);
+        for (size_t i = 0; good && i < p->n; i++)
+            good = print_text(p, &p->texts[i]) && count(p, &p->texts[i]);
+        good = good && fflush(stdout) == 0;
+        logprob_clear(p);
+    }
+    if (!good && p->error.status == WEFT_OK)
+        weft_error_set(&p->error, WEFT_IO, "output", "%s", strerror(errno));
+    return good && logprob_check_end(p);
+}
+
+/* What hypotheses of one sentence add up to says nothing: --nbest has no total. */
+static bool print_total(logprob *p)
+{
+    const double nats = p->tokens ? -p->log_prob / (double)p->tokens : NAN;
+    const double bits = nats * (double)p->tokens / (double)p->characters / log(2);
+    if (p->a->nbest) return true;
+    if (p->a->json) {
+        cJSON *json = cJSON_CreateObject();
+        cJSON_AddNumberToObject(json, "lines", (double)p->lines);
+        cJSON_AddNumberToObject(json, "tokens", (double)p->tokens);
+        cJSON_AddNumberToObject(json, "log_prob", p->log_prob);
+        cJSON_AddNumberToObject(json, "nats_per_token", nats);
+        cJSON_AddNumberToObject(json, "perplexity", exp(nats));
+        if (!p->has_source) cJSON_AddNumberToObject(json, "bits_per_character", bits);
+        return tool_write_json_line(json, stdout, "output", &p->error);
+    }
+    fprintf(stderr, "%zu lines, %zu tokens", p->lines, p->tokens);
+    if (p->tokens) fprintf(stderr, ": %.3f nats a token, perplexity %.3f", nats, exp(nats));
+    if (p->tokens && !p->has_source) fprintf(stderr, ", %.3f bits a character", bits);
+    fputc('\n', stderr);
+    return true;
+}
+
+static void print_notes(const logprob *p)
+{
+    if (p->invalid)
+        fprintf(stderr, "weft: %zu lines are not UTF-8; what is not was read as unknown\n",
+                p->invalid);
+    if (!p->a->nbest && p->read > p->lines)
+        fprintf(stderr,
+                "weft: %zu of %zu lines are empty or not UTF-8; the total is without them\n",
+                p->read - p->lines, p->read);
+    if (p->beyond && p->has_source)
+        fprintf(stderr,
+                "weft: %zu lines are longer than the %lld tokens of the longest that the "
+                "model was trained on\n",
+                p->beyond, (long long)p->run.trained_len);
+    else if (p->beyond)
+        fprintf(stderr,
+                "weft: %zu texts are longer than the %lld tokens that the model attends to; "
+                "they were read in windows, each from the last half of the one before\n",
+                p->beyond, (long long)p->context);
+}
+
+/* ---- The run ---- */
+
+static bool has_option(const weft_model *model, const char *name)
+{
+    for (size_t i = 0; i < model->n_options; i++)
+        if (!strcmp(model->options[i].name, name)) return true;
+    return false;
+}
+
+static bool refuse(logprob *p, const char *why)
+{
+    p->error = (weft_error){.status = WEFT_OK};
+    weft_error_set(&p->error, WEFT_BAD_ARGUMENT, p->run.model->name, "%s", why);
+    return false;
+}
+
+static bool load(logprob *p)
+{
+    bool opened = trained_open(&p->run, p->a->folder, p->a->checkpoint, &p->error);
+    const weft_model *m = p->run.model;
+    if (m && !has_option(m, "vocab"))
+        return refuse(p, "is a model of vectors: it gives no probabilities of tokens");
+    if (!opened) return false;
+    if (m->looks_ahead)
+        return refuse(p, "predicts hidden tokens, not the next ones: lines have no probability");
+    p->has_source = has_option(m, "source_len");
+    if (p->has_source && !p->a->source) return refuse(p, "translates: --source FILE is missing");
+    if (!p->has_source && p->a->source) return refuse(p, "is a language model: it has no --source");
+    p->most = weft_model_most_positions(m, p->run.values);
+    bool slides = !p->has_source && !m->recurrent && p->run.trained_len;
+    p->context = slides && p->run.trained_len < p->most ? p->run.trained_len : p->most;
+    weft_scorer_options o = {.rows = p->a->batch,
+                             .threads = p->a->threads,
+                             .context = p->context < INT64_MAX ? p->context : 0};
+    p->scorer = weft_scorer_new(m, p->run.values, p->run.params, &o, &p->error);
+    return p->scorer != NULL;
+}
+
+static bool open_files(logprob *p)
+{
+    p->input = (line_reader){.path = "input", .file = stdin};
+    if (!p->a->source) return true;
+    p->source = (line_reader){.path = p->a->source, .file = stream_open(p->a->source, &p->error)};
+    return p->source.file && (!p->a->nbest || logprob_sources(p));
+}
+
+static void close_all(logprob *p)
+{
+    logprob_clear(p);
+    free(p->texts);
+    for (size_t i = 0; i < p->n_sources; i++) free(p->sources[i]);
+    free(p->sources);
+    free(p->input.line);
+    free(p->source.line);
+    stream_close(p->source.file);
+    weft_scorer_free(p->scorer);
+    trained_close(&p->run);
+}
+
+int cmd_logprob(int argc, char **argv)
+{
+    struct argp argp = {
+        options,
+        parse,
+        "FOLDER",
+        "Prints for each line of standard input its log probability by the model "
+        "that `weft train --out FOLDER` made, in nats, the number of its tokens with "
+        "its end, and the line, with tabs between them; and the total on standard "
+        "error.",
+        NULL,
+        NULL,
+        NULL};
+    logprob_args a = {.batch = 16};
+    tool_parse(&argp, argc, argv, &a);
+    logprob p = {.a = &a};
+    bool good = load(&p) && open_files(&p) && score_input(&p);
+    if (good) print_notes(&p);
+    good = good && print_total(&p);
+    int status = good ? EXIT_GOOD : tool_fail(&p.error);
+    close_all(&p);
+    return status;
+}

@@ -1,0 +1,69 @@
+/* What the files of `weft logprob` share: reading texts with their sources, and scoring them. */
+#ifndef WEFT_TOOLS_LOGPROB_H
+#define WEFT_TOOLS_LOGPROB_H
+
+#include "run.h"
+
+#include <stdio.h>
+
+/* Between the fields of a list of hypotheses. */
+#define NBEST_SEPARATOR " ||| "
+
+typedef struct logprob_args {
+    const char *folder, *checkpoint, *source;
+    int threads;
+    int64_t batch;
+    bool nbest, tokens, json;
+} logprob_args;
+
+/* Lines of a file, one at a time. */
+typedef struct line_reader {
+    const char *path; /* as messages name it */
+    FILE *file;
+    char *line;
+    size_t capacity, length, lines;
+} line_reader;
+
+/* A line or document and what it is scored by. */
+typedef struct scored_text {
+    char *line;    /* as it was read */
+    char *text;    /* what is scored: the line, or a field of it */
+    size_t number; /* of the line or document, or of the source that the line names, from 1 */
+    bool whole;    /* text and source are UTF-8 and not empty: it counts in the total */
+    int32_t *source, *ids;
+    size_t n_source, n_ids; /* ends included; of ids also the beginning */
+    double *scores;         /* [n_ids - 1] */
+} scored_text;
+
+typedef struct logprob {
+    const logprob_args *a;
+    trained_run run;
+    weft_scorer *scorer;
+    bool has_source;
+    int64_t most;              /* learned positions; INT64_MAX: no limit */
+    int64_t context;           /* of a language model; INT64_MAX: no limit */
+    line_reader input, source; /* source.file NULL: none */
+    char **sources;            /* all of them, for --nbest */
+    size_t n_sources;
+    scored_text *texts; /* of a chunk */
+    size_t n;
+    size_t read, invalid, beyond;     /* texts; not UTF-8; longer than the model was trained on */
+    size_t lines, tokens, characters; /* of the total */
+    double log_prob;
+    weft_error error;
+} logprob;
+
+/* Sets the error; false. */
+bool logprob_no_memory(logprob *p);
+
+/* logprob_read.c: reads a text with its source into p->texts, which has room for it; false at the
+ * end and on an error. */
+bool logprob_read(logprob *p);
+/* Reads all sources, for lines that name them. */
+bool logprob_sources(logprob *p);
+/* Fails if there are more sources than texts. */
+bool logprob_check_end(logprob *p);
+/* Frees the texts that were read. */
+void logprob_clear(logprob *p);
+
+#endif

@@ -1,0 +1,211 @@
+/* Texts that are to be scored, with their sources, as tokens. See logprob.h. */
+#include "logprob.h"
+#include "streams.h"
+#include "texts.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool logprob_no_memory(logprob *p)
+{
+    weft_error_set(&p->error, WEFT_NO_MEMORY, "logprob", "out of memory");
+    return false;
+}
+
+/* The next line, the first one without a byte order mark; false at the end and on an error. */
+static bool read_line(logprob *p, line_reader *r)
+{
+    if (!texts_read_line(r->file, &r->line, &r->capacity, &r->length)) {
+        stream_at_end(r->file, r->path, &p->error);
+        return false;
+    }
+    if (!r->lines && r->length >= 3 && !memcmp(r->line, "\xEF\xBB\xBF", 3)) {
+        r->length -= 3;
+        memmove(r->line, r->line + 3, r->length + 1);
+    }
+    r->lines++;
+    return true;
+}
+
+/* A copy with zeros as spaces, which the caller frees; *whole becomes false if it is empty or not
+ * UTF-8. */
+static char *copy_line(logprob *p, const line_reader *r, bool *whole)
+{
+    char *copy = malloc(r->length + 1);
+    if (!copy) {
+        logprob_no_memory(p);
+        return NULL;
+    }
+    bool valid = texts_is_utf8(r->line, r->length);
+    p->invalid += !valid;
+    *whole = *whole && valid && r->length;
+    for (size_t i = 0; i < r->length; i++) copy[i] = r->line[i] ? r->line[i] : ' ';
+    copy[r->length] = 0;
+    return copy;
+}
+
+/* The lines up to an empty one, with the ends between them, as the next line of the reader: what
+ * texts_read makes of a document. */
+static bool read_document(logprob *p, line_reader *r)
+{
+    char *all = NULL;
+    size_t length = 0;
+    while (read_line(p, r)) {
+        if (!r->length && length) break;
+        if (!r->length) continue;
+        char *grown = realloc(all, length + r->length + 2);
+        if (!grown) {
+            free(all);
+            return logprob_no_memory(p);
+        }
+        all = grown;
+        if (length) all[length++] = '\n';
+        memcpy(all + length, r->line, r->length + 1);
+        length += r->length;
+    }
+    if (!all) return false;
+    free(r->line);
+    r->line = all;
+    r->length = length;
+    r->capacity = length + 2;
+    return p->error.status == WEFT_OK;
+}
+
+/* Reads the number of a source and the text from LINE ||| TEXT ||| SCORE. */
+static bool split_nbest(logprob *p, scored_text *t)
+{
+    char *end;
+    errno = 0;
+    unsigned long long number = strtoull(t->line, &end, 10);
+    bool begins = t->line[0] >= '0' && t->line[0] <= '9' && !errno &&
+                  !strncmp(end, NBEST_SEPARATOR, strlen(NBEST_SEPARATOR));
+    const char *text = begins ? end + strlen(NBEST_SEPARATOR) : NULL;
+    const char *after = begins ? strstr(text, NBEST_SEPARATOR) : NULL;
+    if (!after) {
+        weft_error_set(&p->error, WEFT_BAD_FILE, p->input.path,
+                       "line %zu is not LINE ||| TEXT ||| SCORE", p->input.lines);
+        return false;
+    }
+    t->number = (size_t)number;
+    t->text = strndup(text, (size_t)(after - text));
+    if (!t->text) return logprob_no_memory(p);
+    if (!p->has_source || (number >= 1 && number <= p->n_sources)) return true;
+    weft_error_set(&p->error, WEFT_BAD_FILE, p->input.path,
+                   "line %zu is of source line %llu, %s has %zu lines", p->input.lines, number,
+                   p->source.path, p->n_sources);
+    return false;
+}
+
+/* Ids of a text with room for `before` in front of them; ends with an end of sentence. */
+static bool encode(logprob *p, const spm *vocabulary, const char *text, size_t before,
+                   int32_t **ids, size_t *n)
+{
+    size_t capacity = strlen(text) + 8, found;
+    for (;;) {
+        *ids = malloc((capacity + before + 1) * sizeof **ids);
+        if (!*ids) return logprob_no_memory(p);
+        if (spm_encode(vocabulary, text, *ids + before, capacity, &found, &p->error) != WEFT_OK)
+            return false;
+        if (found <= capacity) break;
+        free(*ids);
+        *ids = NULL;
+        capacity = found;
+    }
+    for (size_t i = 0; i < before; i++) (*ids)[i] = SPM_BOS;
+    (*ids)[before + found] = SPM_EOS;
+    *n = before + found + 1;
+    return true;
+}
+
+/* Whether the model has positions for the tokens of line `line` of a file. */
+static bool fits(logprob *p, const char *path, size_t line, size_t tokens)
+{
+    if (!p->has_source || tokens <= (size_t)p->most) return true;
+    weft_error_set(&p->error, WEFT_TOO_LARGE, path,
+                   "line %zu has %zu tokens, its end included; %s has learned %lld positions", line,
+                   tokens, p->run.model->name, (long long)p->most);
+    return false;
+}
+
+static bool encode_text(logprob *p, scored_text *t, const char *source)
+{
+    size_t line = p->a->nbest ? t->number : p->source.lines;
+    if (!encode(p, p->run.target, t->text, 1, &t->ids, &t->n_ids) ||
+        !fits(p, p->input.path, p->input.lines, t->n_ids - 1))
+        return false;
+    if (source && (!encode(p, p->run.source, source, 0, &t->source, &t->n_source) ||
+                   !fits(p, p->source.path, line, t->n_source)))
+        return false;
+    size_t longest = t->n_source > t->n_ids - 1 ? t->n_source : t->n_ids - 1;
+    size_t most = (size_t)(p->has_source ? p->run.trained_len : p->context);
+    p->beyond += most && longest > most;
+    t->whole = t->whole && t->n_ids > 2 && (!source || t->n_source > 1);
+    t->scores = calloc(t->n_ids, sizeof *t->scores);
+    return t->scores || logprob_no_memory(p);
+}
+
+/* Reads the source that belongs to a line that was read; NULL at the end and on an error. */
+static char *next_source(logprob *p, bool *whole)
+{
+    if (read_line(p, &p->source)) return copy_line(p, &p->source, whole);
+    if (p->error.status == WEFT_OK)
+        weft_error_set(&p->error, WEFT_BAD_FILE, p->source.path, "ends after %zu lines, %s goes on",
+                       p->source.lines, p->input.path);
+    return NULL;
+}
+
+bool logprob_read(logprob *p)
+{
+    bool documents = p->run.documents && !p->has_source && !p->a->nbest;
+    if (!(documents ? read_document(p, &p->input) : read_line(p, &p->input))) return false;
+    scored_text *t = &p->texts[p->n++];
+    *t = (scored_text){.number = ++p->read, .whole = true};
+    t->text = t->line = copy_line(p, &p->input, &t->whole);
+    if (!t->line || (p->a->nbest && !split_nbest(p, t))) return false;
+    if (!p->has_source) return encode_text(p, t, NULL);
+    if (p->a->nbest) return encode_text(p, t, p->sources[t->number - 1]);
+    char *source = next_source(p, &t->whole);
+    bool good = source && encode_text(p, t, source);
+    free(source);
+    return good;
+}
+
+void logprob_clear(logprob *p)
+{
+    for (size_t i = 0; i < p->n; i++) {
+        scored_text *t = &p->texts[i];
+        if (t->text != t->line) free(t->text);
+        free(t->line);
+        free(t->source);
+        free(t->ids);
+        free(t->scores);
+    }
+    p->n = 0;
+}
+
+bool logprob_sources(logprob *p)
+{
+    size_t capacity = 0;
+    while (read_line(p, &p->source)) {
+        if (p->n_sources == capacity) {
+            capacity = capacity ? 2 * capacity : 1024;
+            char **grown = realloc(p->sources, capacity * sizeof *grown);
+            if (!grown) return logprob_no_memory(p);
+            p->sources = grown;
+        }
+        bool whole = true;
+        p->sources[p->n_sources] = copy_line(p, &p->source, &whole);
+        if (!p->sources[p->n_sources]) return false;
+        p->n_sources++;
+    }
+    return p->error.status == WEFT_OK;
+}
+
+bool logprob_check_end(logprob *p)
+{
+    if (p->source.file && !p->a->nbest && read_line(p, &p->source))
+        weft_error_set(&p->error, WEFT_BAD_FILE, p->input.path, "ends after %zu lines, %s goes on",
+                       p->input.lines, p->source.path);
+    return p->error.status == WEFT_OK;
+}
