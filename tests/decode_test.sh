@@ -391,13 +391,13 @@ equal "a line of pairs for each line" "$(wc -l <pairs)" 11
 equal "none for an empty line" "$(sed -n 10p pairs)" ""
 equal "pairs of words" "$(bad_pairs pairs in out)" 0
 [ "$(wc -w <pairs)" -ge 9 ] || fail "$(wc -w <pairs) pairs only"
-"$weft" translate run --alignments other --batch 3 --threads 1 --chunk 2 <in >out
-cmp pairs other || fail "alignments depend on the batch"
-"$weft" translate run --alignments other --head 1 <in >out
-cmp -s pairs other && fail "--head changes no alignment"
+"$weft" translate run --alignments pairs2 --batch 3 --threads 1 --chunk 2 <in >out
+cmp pairs pairs2 || fail "alignments depend on the batch"
+"$weft" translate run --alignments pairs2 --head 1 <in >out
+cmp -s pairs pairs2 && fail "--head changes no alignment"
 "$weft" translate run --alignments pairs --beam 3 <in >out
-"$weft" translate run --alignments other --beam 3 --nbest 3 <in >out
-cmp pairs other || fail "alignments are not those of the best"
+"$weft" translate run --alignments pairs2 --beam 3 --nbest 3 <in >out
+cmp pairs pairs2 || fail "alignments are not those of the best"
 input=in expect 1 "no such layer" "$weft" translate run --alignments pairs --layer 7
 input=in expect 1 "no such head" "$weft" translate run --alignments pairs --head 7
 input=in expect 1 "no such layer" "$weft" translate seq2seq-none --alignments pairs
