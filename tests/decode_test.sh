@@ -330,12 +330,14 @@ done
 "$weft" generate bytes-gpt --tokens 900 --temperature 1e6 --prompt a --stream >streamed
 LC_ALL=C.UTF-8 grep -qP '[\x{80}-\x{FFFC}]' streamed || fail "no character of several byte pieces was streamed"
 if command -v python3 >/dev/null; then
-    # Each write ends with a whole character, and there are many of them.
+    # Each write, which is a packet here, ends with a whole character, and there are many of them.
     pieces='
-import os, subprocess, sys
-child = subprocess.Popen(sys.argv[1:], stdout=subprocess.PIPE)
+import socket, subprocess, sys
+ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+child = subprocess.Popen(sys.argv[1:], stdout=theirs)
+theirs.close()
 n = 0
-while piece := os.read(child.stdout.fileno(), 65536):
+while piece := ours.recv(65536):
     piece.decode()
     n += 1
 print("many" if n > 9 else n)'
@@ -345,7 +347,7 @@ print("many" if n > 9 else n)'
     done
     # On a terminal it is the default: for --prompt, and for prompts typed in.
     terminal=(python3 "$tests/terminal.py")
-    long=("$weft" generate few --tokens 60 --min-length 59 --seed 7)
+    long=("$weft" generate few --tokens 400 --min-length 399 --seed 7)
     "${long[@]}" --prompt "God" >plain
     "${terminal[@]}" "${long[@]}" --prompt "God" </dev/null >streamed
     equal "on a terminal" "$(cat streamed)" "$(cat plain; echo "many writes")"

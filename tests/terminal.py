@@ -1,5 +1,6 @@
 """Runs a command on a pseudo-terminal and types the lines of standard input, each once the line
-before has been answered. Prints what the command wrote, and whether it came in one write or many.
+before has been answered. Prints what the command wrote, and whether it came in many writes. (A
+terminal may join some of them, so that fewer than there were can be seen.)
 Usage: terminal.py COMMAND... <LINES"""
 import os
 import pty
@@ -37,5 +38,5 @@ for line in sys.stdin.buffer:
 os.write(master, b"\x04")
 while read():
     pass
-sys.stdout.buffer.write(written + (b"many writes\n" if writes > 9 else b"one write\n"))
+sys.stdout.buffer.write(written + (b"many writes\n" if writes > 4 else b"one write\n"))
 sys.exit(child.wait())
