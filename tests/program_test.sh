@@ -170,6 +170,29 @@ head -c 1000 run/model.safetensors >cut && mkdir cutrun && cp run/vocab.model cu
     mv cut cutrun/model.safetensors
 expect 1 "longer than the file" "$weft" translate cutrun
 
+# Scores of sentences, and of systems beside each other.
+printf 'la luz\nel dia y la noche\n\n' >ref.es
+printf 'la luz\nel dia y la luz\namen\n' >first.es
+printf 'luz\nel dia y la noche\nno\n' >other.es
+expect 0 "1: BLEU = 100.00 chrF2 = 100.00" "$weft" score first.es ref.es --sentences
+expect 0 "2: BLEU = 66.87 chrF2 = 53.10" "$weft" score first.es ref.es --sentences
+expect 0 "2: BLEU = 66.87 chrF2++ = 59.28" "$weft" score first.es ref.es --sentences --plus
+expect 0 "3: BLEU = 0.00 chrF2 = 0.00" "$weft" score first.es ref.es --sentences
+expect 0 "BLEU = 66.87 75.0/80.0/66.7/50.0" "$weft" score first.es ref.es --sentences
+expect 0 '"sentences":	[{' "$weft" score first.es ref.es --sentences --json
+expect 0 "p = 1.0000  first.es" "$weft" score first.es ref.es --against other.es --against first.es
+expect 0 "nrefs:1|bs:20|seed:3|case:lc|eff:no" "$weft" score first.es ref.es --against other.es -l \
+    --samples 20 --seed 3
+expect 0 '"hypotheses":	"other.es"' "$weft" score first.es ref.es --against other.es --json
+input=other.es expect 0 "p = " "$weft" score first.es ref.es --against -
+expect 1 "short.es: has 399 lines, a.es has 400" "$weft" score a.es a.es --against short.es
+expect 1 "missing.es: cannot be opened" "$weft" score first.es ref.es --against missing.es
+expect 2 "can be one file only" "$weft" score - ref.es --against -
+expect 2 "--samples is for --against" "$weft" score first.es ref.es --samples 10
+expect 2 "--seed is for --against" "$weft" score first.es ref.es --seed 1
+expect 2 "--samples must be a whole number from 1" "$weft" score first.es ref.es --against other.es --samples 0
+expect 2 "ask for one of them" "$weft" score first.es ref.es --against other.es --sentences
+
 # SIGINT finishes the step, saves and leaves with 130.
 "${train[@]}" --out run6 --minutes 5 >log 2>&1 &
 pid=$!
