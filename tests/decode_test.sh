@@ -192,7 +192,7 @@ expect 0 "chrF2++ = 100.00" "$weft" score a.es a.es --plus
 expect 0 '"bleu":	100' "$weft" score a.es a.es --json
 equal "case counts, but not in lower case" "$("$weft" score <(tr a-z A-Z <a.es) a.es --json | grep -c '"bleu":	100')" 0
 expect 1 "has 299 lines, a.es has 300" "$weft" score a.es <(head -n 299 a.es)
-expect 1 "missing: cannot be read" "$weft" score a.es missing
+expect 1 "missing: cannot be opened" "$weft" score a.es missing
 expect 2 "REFERENCES are needed" "$weft" score a.es
 expect 2 "can be one file only" "$weft" score - -
 expect 0 "hyp_len = 2 ref_len = 2" "$weft" score <(printf 'a\rb\n') <(printf 'a b\n')

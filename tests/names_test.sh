@@ -48,7 +48,7 @@ checkpoint()
 # ---- Files and folders ----
 clean 1 "$shown: cannot be opened" "$weft" average "$nasty" -o mean
 clean 1 "$shown" "$weft" plot "$nasty" -o x.svg
-clean 1 "$shown: cannot be read" "$weft" score "$nasty" "$nasty"
+clean 1 "$shown: cannot be opened" "$weft" score "$nasty" "$nasty"
 clean 1 "$shown" "$weft" translate "$nasty"
 clean 1 "$shown" "$weft" generate "$nasty"
 clean 1 "$shown.json: cannot be opened" "$weft" train "$nasty.json"

@@ -15,7 +15,7 @@ expect 2 "Usage: weft" "$weft"
 expect 0 "Usage: weft" "$weft" --help
 expect 2 'no command "nonsense"' "$weft" nonsense
 for command in ops models dot plan profile bench info check seeds demo train average plot translate \
-    generate score; do
+    generate score vocab; do
     expect 0 "Usage: weft $command" "$weft" $command --help
     expect 2 "unrecognized option" "$weft" $command --no-such-option
 done

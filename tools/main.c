@@ -30,6 +30,7 @@ static const struct {
     {"translate", "translate lines from standard input", cmd_translate},
     {"generate", "go on from a prompt with a language model", cmd_generate},
     {"score", "BLEU and chrF of translations", cmd_score},
+    {"vocab", "make vocabularies, and turn text into ids and back", cmd_vocab},
 };
 #define N_COMMANDS (sizeof commands / sizeof *commands)
 

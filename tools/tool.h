@@ -29,6 +29,7 @@ int cmd_train(int argc, char **argv);
 int cmd_translate(int argc, char **argv);
 int cmd_generate(int argc, char **argv);
 int cmd_score(int argc, char **argv);
+int cmd_vocab(int argc, char **argv);
 
 /* Room for a name of any length that is worth printing, with every byte as an escape. */
 #define TOOL_NAME_BYTES 16384
