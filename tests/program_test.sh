@@ -25,6 +25,7 @@ expect 0 "parameters" "$weft" models
 expect 2 'no model "none"' "$weft" plan none
 expect 1 'no option "colour"' "$weft" plan transformer colour=3
 expect 1 'heads: "2.5" is not a whole number' "$weft" plan transformer heads=2.5
+expect 1 "weft: gpt: f64 is 0 or 1, not 2" "$weft" plan gpt f64=2
 expect 1 "must divide d_model" "$weft" plan transformer heads=7
 expect 1 "at most 1000" timeout 60 "$weft" plan gpt heads=7 layers=1000000000
 expect 1 "must divide d_model" timeout 60 "$weft" plan gpt heads=7 layers=1000
