@@ -58,6 +58,7 @@ printf 'one line\nthe other one\n' >b
 every_allocation "$weft" ops --json
 every_allocation "$weft" models --json
 every_allocation "$weft" models
+every_allocation "$weft" models rnn --json
 every_allocation "$weft" plan rnn --json
 every_allocation "$weft" plan --instances lists --json
 every_allocation "$weft" score a b --json

@@ -23,6 +23,19 @@ expect 0 '"name":	"matmul"' "$weft" ops --json
 expect 0 "layer_norm" "$weft" ops
 expect 0 "parameters" "$weft" models
 expect 2 'no model "none"' "$weft" plan none
+expect 0 "commands: dot, plan, profile, check, train, generate" "$weft" models gpt
+expect 0 "commands: dot, plan, profile, check, train, translate" "$weft" models seq2seq
+expect 0 "check, train (a masked language model)" "$weft" models bert
+expect 0 "    d_model            512          width" "$weft" models attention
+expect 0 "(none|sinusoidal|learned)" "$weft" models gpt
+expect 0 '"choices":	["none", "additive", "dot", "general"]' "$weft" models seq2seq --json
+expect 0 '"kind":	"flag"' "$weft" models gpt --json
+expect 0 '"masked":	true' "$weft" models bert --json
+"$weft" models attention --json | grep -q '"train"' && fail "a model of vectors is trained on text"
+[ "$("$weft" models gpt | sed -n '2s/ .*//p')" = "$("$weft" models | sed -n 's/^gpt: .*; \(.*\) parameters/\1/p')" ] ||
+    fail "weft models and weft models gpt count other parameters"
+expect 2 'no model "none"' "$weft" models none
+expect 2 "one model at a time" "$weft" models gpt lstm
 expect 1 'no option "colour"' "$weft" plan transformer colour=3
 expect 1 'heads: "2.5" is not a whole number' "$weft" plan transformer heads=2.5
 expect 1 "weft: gpt: f64 is 0 or 1, not 2" "$weft" plan gpt f64=2
