@@ -13,12 +13,18 @@ cd "$work" || exit 1
 
 expect 2 "Usage: weft" "$weft"
 expect 0 "Usage: weft" "$weft" --help
+"$weft" -h 2>&1 >help | grep . && fail "weft -h prints on standard error"
+cmp help <("$weft" --help) || fail "weft -h is not weft --help"
 expect 2 'no command "nonsense"' "$weft" nonsense
 for command in ops models dot plan profile bench info check seeds demo train average plot translate \
     generate score vocab; do
     expect 0 "Usage: weft $command" "$weft" $command --help
+    "$weft" $command -h >help 2>errors || fail "weft $command -h is an error"
+    cmp help <("$weft" $command --help) && [ ! -s errors ] || fail "$command -h is not --help"
     expect 2 "unrecognized option" "$weft" $command --no-such-option
 done
+expect 0 "-h " "$weft" vocab train -h
+expect 1 "cannot be opened" "$weft" score -- -h a # a file by that name
 expect 0 '"name":	"matmul"' "$weft" ops --json
 expect 0 "layer_norm" "$weft" ops
 expect 0 "parameters" "$weft" models

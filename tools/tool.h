@@ -44,7 +44,7 @@ int tool_fail(const weft_error *error);
 int tool_fail_text(const char *where, const char *format, ...) WEFT_PRINTF(2, 3);
 /* argp_error for what holds a name: ends the program with EXIT_USAGE. */
 void tool_usage_error(struct argp_state *state, const char *format, ...) WEFT_PRINTF(2, 3);
-/* argp_parse; ends the program if it fails. */
+/* argp_parse, where -h is --help; ends the program if it fails. `argp` has at most 4 children. */
 void tool_parse(const struct argp *argp, int argc, char **argv, void *input);
 /* Hands on the error of a graph or session, if it has one. Returns its status. */
 weft_status tool_take_error(const weft_error *from, weft_error *error);
