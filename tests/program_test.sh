@@ -213,6 +213,62 @@ expect 2 "--seed is for --against" "$weft" score first.es ref.es --seed 1
 expect 2 "--samples must be a whole number from 1" "$weft" score first.es ref.es --against other.es --samples 0
 expect 2 "ask for one of them" "$weft" score first.es ref.es --against other.es --sentences
 
+# Pictures: the ending of the name says which, - is standard output, a full disk spoils nothing.
+expect 2 "-o x.pdf: pictures are SVG or PNG" "$weft" plot run -o x.pdf
+expect 2 "-o x.JPG: pictures are SVG or PNG" "${demo[@]}" -o x.JPG
+expect 2 "--attention x.gif: pictures are SVG or PNG" "$weft" translate run --attention x.gif
+expect 2 "--attention needs a file" "$weft" translate run --attention -
+expect 2 "-o needs a file" "${demo[@]}" -o -
+expect 2 "-o x.eps: graphs are DOT, SVG or PNG" "$weft" dot "${small[@]}" -o x.eps
+expect 0 "digraph weft" "$weft" dot "${small[@]}" -o -
+ls | grep '^x\.' && fail "a picture under a name that promises another one"
+head -n 1 a.en >first.en
+if command -v gnuplot >/dev/null; then
+    magic=$(printf '\211PNG')
+    "$weft" plot run -o loss.svg && grep -q "</svg>" loss.svg || fail "no SVG of a run"
+    for picture in loss.png loss.PNG; do
+        "$weft" plot run -o $picture && [ "$(head -c 4 $picture)" = "$magic" ] || fail "$picture is no PNG"
+    done
+    "$weft" plot run -o loss && grep -q "</svg>" loss || fail "no SVG under a name without ending"
+    "$weft" plot run -o - >printed.svg && cmp printed.svg loss.svg || fail "another picture on standard output"
+    [ ! -e - ] || fail "a file named -"
+    input=first.en expect 0 "" "$weft" translate run --attention map.png
+    [ "$(head -c 4 map.png)" = "$magic" ] || fail "an attention map is no PNG"
+    "$weft" plot run -o - 2>log >/dev/full && fail "no room for a picture on standard output is no error"
+    grep -q "^weft: output: cannot be written: No space left on device" log || fail "$(cat log)"
+    expect 1 "/dev/full: cannot be written: No space left on device" "$weft" plot run -o /dev/full
+    cat >disk.sh <<'END'
+. "$1/expect.sh"
+weft=$2
+mount -t tmpfs -o size=1m tmpfs disk
+# full NAME COMMAND...: writes disk/NAME, and with a full disk leaves it as it is.
+full()
+{
+    local name=$1
+    shift
+    expect 0 "" "$@"
+    cp "disk/$name" earlier
+    head -c 2M /dev/zero >disk/filler 2>filler.log && fail "the disk is not full"
+    expect 1 "disk/$name: cannot be written: No space left on device" "$@"
+    cmp earlier "disk/$name" || fail "a full disk has harmed $name"
+    [ -z "$(ls disk | grep tmp)" ] || fail "a full disk leaves a file beside $name"
+    rm disk/filler
+}
+full loss.svg "$weft" plot run -o disk/loss.svg
+full loss.png "$weft" plot run -o disk/loss.png
+input=first.en full map.svg "$weft" translate run --attention disk/map.svg
+exit $((failures > 0))
+END
+    mkdir disk
+    if unshare -rm mount -t tmpfs tmpfs disk 2>log; then
+        unshare -rm bash disk.sh "$tests" "$weft" || failures=$((failures + 1))
+    else
+        echo "skipped: pictures on a full disk: no file system can be mounted here"
+    fi
+else
+    echo "skipped: pictures of runs: gnuplot is not installed"
+fi
+
 # SIGINT finishes the step, saves and leaves with 130.
 "${train[@]}" --out run6 --minutes 5 >log 2>&1 &
 pid=$!
