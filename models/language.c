@@ -89,14 +89,14 @@ weft_status weft_language_step(weft_graph *graph, const weft_language_config *co
     X(label_smoothing, 0, 0, 0, REAL, "share of the target spread over all tokens")                \
     X(norm, 1, 0, 0, NORM_PLACES, "before each sub-layer, after it, or after it and dropped out")  \
     X(activation, 1, 1, 3, ACTIVATIONS, "of the feed-forward layers")                              \
-    X(tied, 1, 1, 0, WHOLE, "1: the embedding table gives the logits, too")                        \
+    X(tied, 1, 1, 0, FLAG, "1: the embedding table gives the logits, too")                         \
     X(positions, 2, 2, 0, POSITIONS, "what is added for the positions")                            \
     X(most_positions, 512, 512, 512, WHOLE, "rows of the learned positions")                       \
     X(rotary_base, 0, 0, 10000, REAL, "of rotary positions; 0: none")                              \
     X(batch, 16, 16, 16, WHOLE, "sequences")                                                       \
     X(length, 64, 64, 64, WHOLE, "tokens of a sequence")                                           \
     X(pad_id, 0, 0, 0, WHOLE, "token that fills up, and target that counts nothing")               \
-    X(f64, 0, 0, 0, WHOLE, "1: in double precision")
+    X(f64, 0, 0, 0, FLAG, "1: in double precision")
 
 enum {
 #define ID(name, bert, gpt, llama, kind, doc) AT_##name,

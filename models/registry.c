@@ -45,7 +45,7 @@ static const char *choice_at(const char *choices, double i, size_t *length)
 static bool parse_value(const weft_model_option *o, const char *text, double *value)
 {
     if (!o->choices)
-        return text_to_double(text, value) && *value >= 0 && *value <= 1e9 &&
+        return text_to_double(text, value) && *value >= 0 && *value <= (o->flag ? 1 : 1e9) &&
                (o->real || floor(*value) == *value);
     size_t length;
     const char *choice;
@@ -55,6 +55,20 @@ static bool parse_value(const weft_model_option *o, const char *text, double *va
             return true;
         }
     return false;
+}
+
+static weft_status refuse(const weft_model *model, const weft_model_option *o, const char *text,
+                          weft_error *error)
+{
+    if (o->flag)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, model->name, "%s is 0 or 1, not %s",
+                              o->name, text);
+    return weft_error_set(error, WEFT_BAD_ARGUMENT, model->name, "option %s: \"%s\" is not %s%s",
+                          o->name, text,
+                          o->choices ? "one of "
+                          : o->real  ? "a number from 0 to 1e9"
+                                     : "a whole number from 0 to 1e9",
+                          o->choices ? o->choices : "");
 }
 
 weft_status weft_model_parse(const weft_model *model, const char *const *texts, size_t n,
@@ -76,13 +90,7 @@ weft_status weft_model_parse(const weft_model *model, const char *const *texts, 
             return weft_error_set(error, WEFT_NOT_FOUND, model->name, "has no option \"%.*s\"",
                                   (int)length, texts[t]);
         const weft_model_option *o = &model->options[i];
-        if (!parse_value(o, equals + 1, &values[i]))
-            return weft_error_set(error, WEFT_BAD_ARGUMENT, model->name,
-                                  "option %s: \"%s\" is not %s%s", o->name, equals + 1,
-                                  o->choices ? "one of "
-                                  : o->real  ? "a number from 0 to 1e9"
-                                             : "a whole number from 0 to 1e9",
-                                  o->choices ? o->choices : "");
+        if (!parse_value(o, equals + 1, &values[i])) return refuse(model, o, equals + 1, error);
     }
     return WEFT_OK;
 }

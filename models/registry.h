@@ -10,9 +10,10 @@
     X(transformer_shared)                                                                          \
     X(encoder) X(attention) X(feed_forward) X(bert) X(gpt) X(llama) X(rnn) X(lstm) X(gru) X(seq2seq)
 
-/* The kind of an option: a whole number, one that need not be, or the choices of options that
- * several models have, in the order of the enums of models.h. */
+/* The kind of an option: a whole number, one that is 0 or 1, one that need not be whole, or the
+ * choices of options that several models have, in the order of the enums of models.h. */
 #define WHOLE       .real = false
+#define FLAG        .flag = true
 #define REAL        .real = true
 #define NORM_PLACES .choices = "pre|post|post-dropped"
 #define POSITIONS   .choices = "none|sinusoidal|learned"

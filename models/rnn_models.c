@@ -489,10 +489,10 @@ weft_status weft_seq2seq_step(weft_graph *graph, const weft_seq2seq_config *c, w
     X(layers, 2, WHOLE, "recurrent layers one on another")                                         \
     X(dropout, 0.1, REAL, "probability of dropping between layers, while training")                \
     X(label_smoothing, 0, REAL, "share of the target spread over all tokens")                      \
-    X(tied, 1, WHOLE, "1: one embedding table also gives the logits; width as hidden")             \
+    X(tied, 1, FLAG, "1: one embedding table also gives the logits; width as hidden")              \
     X(batch, 16, WHOLE, "sequences")                                                               \
     X(pad_id, 0, WHOLE, "token that fills up, and target that counts nothing")                     \
-    X(f64, 0, WHOLE, "1: in double precision")
+    X(f64, 0, FLAG, "1: in double precision")
 #define LANGUAGE_OPTIONS(X)                                                                        \
     SHARED_OPTIONS(X)                                                                              \
     X(length, 64, WHOLE, "tokens of a sequence")
@@ -500,7 +500,7 @@ weft_status weft_seq2seq_step(weft_graph *graph, const weft_seq2seq_config *c, w
     SHARED_OPTIONS(X)                                                                              \
     X(cell, 2, CELLS, "kind of the recurrent layers")                                              \
     X(attention, 1, ALIGNMENTS, "how the decoder looks at the source")                             \
-    X(bidirectional, 1, WHOLE, "1: the encoder reads both ways, half of hidden each")              \
+    X(bidirectional, 1, FLAG, "1: the encoder reads both ways, half of hidden each")               \
     X(source_len, 32, WHOLE, "tokens of a source sentence")                                        \
     X(target_len, 32, WHOLE, "tokens of a target sentence")
 

@@ -139,22 +139,22 @@ weft_status weft_transformer_step(weft_graph *graph, const weft_transformer_conf
     X(encoder_layers, 3, 6, 6, WHOLE, "layers of the encoder, at most 1000")                       \
     X(decoder_layers, 3, 6, 6, WHOLE, "layers of the decoder, at most 1000")                       \
     X(dropout, 0.1, 0.1, 0.1, REAL, "probability of dropping, while training")                     \
-    X(inner_dropout, 1, 1, 0, WHOLE, "1: attention weights and hidden units are dropped, too")     \
+    X(inner_dropout, 1, 1, 0, FLAG, "1: attention weights and hidden units are dropped, too")      \
     X(label_smoothing, 0.1, 0.1, 0, REAL, "share of the target spread over all tokens")            \
     X(norm, 0, 1, 2, NORM_PLACES, "before each sub-layer, after it, or after it and dropped out")  \
-    X(tied, 1, 1, 0, WHOLE, "1: one embedding table for source, target and output")                \
-    X(scaled_embeddings, 1, 1, 0, WHOLE, "1: embeddings times sqrt(d_model)")                      \
+    X(tied, 1, 1, 0, FLAG, "1: one embedding table for source, target and output")                 \
+    X(scaled_embeddings, 1, 1, 0, FLAG, "1: embeddings times sqrt(d_model)")                       \
     X(positions, 1, 1, 2, POSITIONS, "what tells the positions")                                   \
     X(most_positions, 1024, 1024, 100, WHOLE, "rows of the learned positions")                     \
     X(projection, 0, 0, 2, PROJECTIONS, "of q, k and v: one matrix each, or one for all heads")    \
     X(score_scale, 0, 0, 1, SCALES, "scores are divided by the square root of it")                 \
-    X(attention_bias, 1, 1, 0, WHOLE, "1: q, k, v and out have biases")                            \
+    X(attention_bias, 1, 1, 0, FLAG, "1: q, k, v and out have biases")                             \
     X(batch, 32, 16, 2, WHOLE, "sentences")                                                        \
     X(source_len, 32, 64, 9, WHOLE, "tokens of a source sentence")                                 \
     X(target_len, 32, 64, 7, WHOLE, "tokens of a target sentence")                                 \
-    X(keep_weights, 0, 0, 0, WHOLE, "1: attention weights are kept as values, ...weights")         \
+    X(keep_weights, 0, 0, 0, FLAG, "1: attention weights are kept as values, ...weights")          \
     X(pad_id, 0, 0, 0, WHOLE, "token that fills up")                                               \
-    X(f64, 0, 0, 0, WHOLE, "1: in double precision")
+    X(f64, 0, 0, 0, FLAG, "1: in double precision")
 
 enum {
 #define ID(name, small, base, shared, kind, doc) AT_##name,

@@ -32,7 +32,7 @@ static weft_value vectors(weft_graph *g, const char *name, double f64, double ba
     X(heads, 8, WHOLE, "attention heads")                                                          \
     X(kv_heads, 0, WHOLE, "heads of keys and values, each for several; 0: as many")                \
     X(projection, 0, PROJECTIONS, "of q, k and v")                                                 \
-    X(bias, 1, WHOLE, "1: q, k and v have biases")                                                 \
+    X(bias, 1, FLAG, "1: q, k and v have biases")                                                  \
     X(out, 2, WHOLE, "projection of the concatenated heads: 0 none, 1 without bias, 2 with")       \
     X(merge, 0, MERGES, "how heads are concatenated: as-written mixes positions")                  \
     X(mask, 0, MASKS, "what may not be seen; padding is the bool input `hidden` [batch, keys]")    \
@@ -41,7 +41,7 @@ static weft_value vectors(weft_graph *g, const char *name, double f64, double ba
     X(batch, 2, WHOLE, "sequences")                                                                \
     X(length, 10, WHOLE, "positions of the queries")                                               \
     X(memory_len, 0, WHOLE, "positions of keys and values; 0: they are of the queries themselves") \
-    X(f64, 0, WHOLE, "1: in double precision")
+    X(f64, 0, FLAG, "1: in double precision")
 
 enum {
 #define ID(name, value, kind, doc) ATTENTION_##name,
@@ -97,11 +97,11 @@ const weft_model model_attention = {
     X(d_model, 512, WHOLE, "width")                                                                \
     X(d_ff, 2048, WHOLE, "width inside")                                                           \
     X(activation, 0, ACTIVATIONS, "between the two linear layers")                                 \
-    X(gated, 0, WHOLE, "1: times another linear layer (with silu: SwiGLU)")                        \
+    X(gated, 0, FLAG, "1: times another linear layer (with silu: SwiGLU)")                         \
     X(dropout, 0.1, REAL, "of the hidden units, while training")                                   \
     X(batch, 2, WHOLE, "sequences")                                                                \
     X(length, 5, WHOLE, "positions")                                                               \
-    X(f64, 0, WHOLE, "1: in double precision")
+    X(f64, 0, FLAG, "1: in double precision")
 
 enum {
 #define ID(name, value, kind, doc) FEED_FORWARD_##name,
@@ -148,7 +148,7 @@ const weft_model model_feed_forward = {
     X(dropout, 0.1, REAL, "of sub-layers' results and hidden units, while training")               \
     X(batch, 30, WHOLE, "sequences")                                                               \
     X(length, 200, WHOLE, "positions")                                                             \
-    X(f64, 0, WHOLE, "1: in double precision")
+    X(f64, 0, FLAG, "1: in double precision")
 
 enum {
 #define ID(name, value, kind, doc) ENCODER_##name,

@@ -58,8 +58,11 @@ printf 'one line\nthe other one\n' >b
 every_allocation "$weft" ops --json
 every_allocation "$weft" models --json
 every_allocation "$weft" models
+every_allocation "$weft" models rnn --json
 every_allocation "$weft" plan rnn --json
 every_allocation "$weft" plan --instances lists --json
 every_allocation "$weft" score a b --json
+every_allocation "$weft" score a b --sentences --json
+every_allocation "$weft" score a b --against b --samples 10 --json
 [ $failures -eq 0 ] && echo "the program without memory: all as expected"
 exit $((failures > 0))

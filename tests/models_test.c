@@ -476,6 +476,9 @@ static void test_list(void)
             const weft_model_option *o = &m->options[k];
             CU_ASSERT_TRUE(o->name && o->doc);
             CU_ASSERT_TRUE(o->real || floor(o->value) == o->value);
+            /* What is only switched on is a flag, and nothing else is. */
+            CU_ASSERT_EQUAL(o->flag, !strncmp(o->doc, "1: ", 3));
+            CU_ASSERT_TRUE(!o->flag || (!o->choices && (o->value == 0 || o->value == 1)));
         }
     }
 }
@@ -492,7 +495,10 @@ static void test_options(void)
         {"=3", "option=value", WEFT_BAD_ARGUMENT},
         {"d_model=", "not a whole number", WEFT_BAD_ARGUMENT},
         {"heads=2.5", "\"2.5\" is not a whole number from 0 to 1e9", WEFT_BAD_ARGUMENT},
-        {"f64=0.5", "not a whole number", WEFT_BAD_ARGUMENT},
+        {"f64=2", "f64 is 0 or 1, not 2", WEFT_BAD_ARGUMENT},
+        {"f64=0.5", "f64 is 0 or 1, not 0.5", WEFT_BAD_ARGUMENT},
+        {"tied=-1", "tied is 0 or 1, not -1", WEFT_BAD_ARGUMENT},
+        {"tied=yes", "tied is 0 or 1, not yes", WEFT_BAD_ARGUMENT},
         {"dropout=half", "is not a number from 0 to 1e9", WEFT_BAD_ARGUMENT},
         {"d_model=3x", "\"3x\"", WEFT_BAD_ARGUMENT},
         {"d_model=-8", "\"-8\"", WEFT_BAD_ARGUMENT},
@@ -501,12 +507,14 @@ static void test_options(void)
     };
     const weft_model *m = weft_model_find("transformer");
     double values[WEFT_MODEL_OPTIONS];
-    static const char *const good[] = {"dropout=0.25", "heads=1", "heads=8.0"};
-    CU_ASSERT_EQUAL(weft_model_parse(m, good, 3, values, NULL), WEFT_OK);
+    static const char *const good[] = {"dropout=0.25", "heads=1", "heads=8.0", "f64=1", "tied=0"};
+    CU_ASSERT_EQUAL(weft_model_parse(m, good, 5, values, NULL), WEFT_OK);
     for (size_t i = 0; i < m->n_options; i++) {
         double wanted = m->options[i].value;
         if (!strcmp(m->options[i].name, "dropout")) wanted = 0.25;
         if (!strcmp(m->options[i].name, "heads")) wanted = 8;
+        if (!strcmp(m->options[i].name, "f64")) wanted = 1;
+        if (!strcmp(m->options[i].name, "tied")) wanted = 0;
         CU_ASSERT_EQUAL(values[i], wanted);
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -13,18 +13,38 @@ cd "$work" || exit 1
 
 expect 2 "Usage: weft" "$weft"
 expect 0 "Usage: weft" "$weft" --help
+"$weft" -h 2>&1 >help | grep . && fail "weft -h prints on standard error"
+cmp help <("$weft" --help) || fail "weft -h is not weft --help"
 expect 2 'no command "nonsense"' "$weft" nonsense
 for command in ops models dot plan profile bench info check seeds demo train average plot translate \
-    generate score; do
+    generate score vocab; do
     expect 0 "Usage: weft $command" "$weft" $command --help
+    "$weft" $command -h >help 2>errors || fail "weft $command -h is an error"
+    cmp help <("$weft" $command --help) && [ ! -s errors ] || fail "$command -h is not --help"
     expect 2 "unrecognized option" "$weft" $command --no-such-option
 done
+expect 0 "-h " "$weft" vocab train -h
+expect 1 "cannot be opened" "$weft" score -- -h a # a file by that name
 expect 0 '"name":	"matmul"' "$weft" ops --json
 expect 0 "layer_norm" "$weft" ops
 expect 0 "parameters" "$weft" models
 expect 2 'no model "none"' "$weft" plan none
+expect 0 "commands: dot, plan, profile, check, train, generate" "$weft" models gpt
+expect 0 "commands: dot, plan, profile, check, train, translate" "$weft" models seq2seq
+expect 0 "check, train (a masked language model)" "$weft" models bert
+expect 0 "    d_model            512          width" "$weft" models attention
+expect 0 "(none|sinusoidal|learned)" "$weft" models gpt
+expect 0 '"choices":	["none", "additive", "dot", "general"]' "$weft" models seq2seq --json
+expect 0 '"kind":	"flag"' "$weft" models gpt --json
+expect 0 '"masked":	true' "$weft" models bert --json
+"$weft" models attention --json | grep -q '"train"' && fail "a model of vectors is trained on text"
+[ "$("$weft" models gpt | sed -n '2s/ .*//p')" = "$("$weft" models | sed -n 's/^gpt: .*; \(.*\) parameters/\1/p')" ] ||
+    fail "weft models and weft models gpt count other parameters"
+expect 2 'no model "none"' "$weft" models none
+expect 2 "one model at a time" "$weft" models gpt lstm
 expect 1 'no option "colour"' "$weft" plan transformer colour=3
 expect 1 'heads: "2.5" is not a whole number' "$weft" plan transformer heads=2.5
+expect 1 "weft: gpt: f64 is 0 or 1, not 2" "$weft" plan gpt f64=2
 expect 1 "must divide d_model" "$weft" plan transformer heads=7
 expect 1 "at most 1000" timeout 60 "$weft" plan gpt heads=7 layers=1000000000
 expect 1 "must divide d_model" timeout 60 "$weft" plan gpt heads=7 layers=1000
@@ -169,6 +189,85 @@ expect 1 "none/vocab.model" "$weft" translate none
 head -c 1000 run/model.safetensors >cut && mkdir cutrun && cp run/vocab.model cutrun &&
     mv cut cutrun/model.safetensors
 expect 1 "longer than the file" "$weft" translate cutrun
+
+# Scores of sentences, and of systems beside each other.
+printf 'la luz\nel dia y la noche\n\n' >ref.es
+printf 'la luz\nel dia y la luz\namen\n' >first.es
+printf 'luz\nel dia y la noche\nno\n' >other.es
+expect 0 "1: BLEU = 100.00 chrF2 = 100.00" "$weft" score first.es ref.es --sentences
+expect 0 "2: BLEU = 66.87 chrF2 = 53.10" "$weft" score first.es ref.es --sentences
+expect 0 "2: BLEU = 66.87 chrF2++ = 59.28" "$weft" score first.es ref.es --sentences --plus
+expect 0 "3: BLEU = 0.00 chrF2 = 0.00" "$weft" score first.es ref.es --sentences
+expect 0 "BLEU = 66.87 75.0/80.0/66.7/50.0" "$weft" score first.es ref.es --sentences
+expect 0 '"sentences":	[{' "$weft" score first.es ref.es --sentences --json
+expect 0 "p = 1.0000  first.es" "$weft" score first.es ref.es --against other.es --against first.es
+expect 0 "nrefs:1|bs:20|seed:3|case:lc|eff:no" "$weft" score first.es ref.es --against other.es -l \
+    --samples 20 --seed 3
+expect 0 '"hypotheses":	"other.es"' "$weft" score first.es ref.es --against other.es --json
+input=other.es expect 0 "p = " "$weft" score first.es ref.es --against -
+expect 1 "short.es: has 399 lines, a.es has 400" "$weft" score a.es a.es --against short.es
+expect 1 "missing.es: cannot be opened" "$weft" score first.es ref.es --against missing.es
+expect 2 "can be one file only" "$weft" score - ref.es --against -
+expect 2 "--samples is for --against" "$weft" score first.es ref.es --samples 10
+expect 2 "--seed is for --against" "$weft" score first.es ref.es --seed 1
+expect 2 "--samples must be a whole number from 1" "$weft" score first.es ref.es --against other.es --samples 0
+expect 2 "ask for one of them" "$weft" score first.es ref.es --against other.es --sentences
+
+# Pictures: the ending of the name says which, - is standard output, a full disk spoils nothing.
+expect 2 "-o x.pdf: pictures are SVG or PNG" "$weft" plot run -o x.pdf
+expect 2 "-o x.JPG: pictures are SVG or PNG" "${demo[@]}" -o x.JPG
+expect 2 "--attention x.gif: pictures are SVG or PNG" "$weft" translate run --attention x.gif
+expect 2 "--attention needs a file" "$weft" translate run --attention -
+expect 2 "-o needs a file" "${demo[@]}" -o -
+expect 2 "-o x.eps: graphs are DOT, SVG or PNG" "$weft" dot "${small[@]}" -o x.eps
+expect 0 "digraph weft" "$weft" dot "${small[@]}" -o -
+ls | grep '^x\.' && fail "a picture under a name that promises another one"
+head -n 1 a.en >first.en
+if command -v gnuplot >/dev/null; then
+    magic=$(printf '\211PNG')
+    "$weft" plot run -o loss.svg && grep -q "</svg>" loss.svg || fail "no SVG of a run"
+    for picture in loss.png loss.PNG; do
+        "$weft" plot run -o $picture && [ "$(head -c 4 $picture)" = "$magic" ] || fail "$picture is no PNG"
+    done
+    "$weft" plot run -o loss && grep -q "</svg>" loss || fail "no SVG under a name without ending"
+    "$weft" plot run -o - >printed.svg && cmp printed.svg loss.svg || fail "another picture on standard output"
+    [ ! -e - ] || fail "a file named -"
+    input=first.en expect 0 "" "$weft" translate run --attention map.png
+    [ "$(head -c 4 map.png)" = "$magic" ] || fail "an attention map is no PNG"
+    "$weft" plot run -o - 2>log >/dev/full && fail "no room for a picture on standard output is no error"
+    grep -q "^weft: output: cannot be written: No space left on device" log || fail "$(cat log)"
+    expect 1 "/dev/full: cannot be written: No space left on device" "$weft" plot run -o /dev/full
+    cat >disk.sh <<'END'
+. "$1/expect.sh"
+weft=$2
+mount -t tmpfs -o size=1m tmpfs disk
+# full NAME COMMAND...: writes disk/NAME, and with a full disk leaves it as it is.
+full()
+{
+    local name=$1
+    shift
+    expect 0 "" "$@"
+    cp "disk/$name" earlier
+    head -c 2M /dev/zero >disk/filler 2>filler.log && fail "the disk is not full"
+    expect 1 "disk/$name: cannot be written: No space left on device" "$@"
+    cmp earlier "disk/$name" || fail "a full disk has harmed $name"
+    [ -z "$(ls disk | grep tmp)" ] || fail "a full disk leaves a file beside $name"
+    rm disk/filler
+}
+full loss.svg "$weft" plot run -o disk/loss.svg
+full loss.png "$weft" plot run -o disk/loss.png
+input=first.en full map.svg "$weft" translate run --attention disk/map.svg
+exit $((failures > 0))
+END
+    mkdir disk
+    if unshare -rm mount -t tmpfs tmpfs disk 2>log; then
+        unshare -rm bash disk.sh "$tests" "$weft" || failures=$((failures + 1))
+    else
+        echo "skipped: pictures on a full disk: no file system can be mounted here"
+    fi
+else
+    echo "skipped: pictures of runs: gnuplot is not installed"
+fi
 
 # SIGINT finishes the step, saves and leaves with 130.
 "${train[@]}" --out run6 --minutes 5 >log 2>&1 &

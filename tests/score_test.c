@@ -1,6 +1,6 @@
 /* BLEU and chrF: numbers of other programs (tests/golden/make_scores.py prints them), counts by
  * hand, edges. */
-#include "score.h"
+#include "significance.h"
 #include "tests.h"
 
 #include <math.h>
@@ -151,6 +151,97 @@ static void test_edges(void)
     CU_ASSERT_EQUAL(bleu_of(&b).score, 0);
 }
 
+/* sentence_bleu, and CHRF().sentence_score without and with word_order=2, of sacreBLEU 2.6.0. */
+static void test_sentences(void)
+{
+    static const corpus sentences[] = {
+        {{"The dog bit the man."},
+         {{"The dog bit the man.", "The dog had bit the man."}},
+         1,
+         2,
+         100,
+         100,
+         100},
+        {{"It wasn't surprising."},
+         {{"It was not unexpected.", "No one was surprised."}},
+         1,
+         2,
+         14.7940156748,
+         35.3463530143,
+         29.1451388080},
+        {{"a b c x d e"}, {{"a b c y d e"}}, 1, 1, 37.9917842826, 28.0555555556, 38.9583333333},
+        {{"Amen"}, {{"Amen, amen."}}, 1, 1, 4.9787068368, 32.8791880995, 32.1897972822},
+        {{"la luz"}, {{"la luz"}}, 1, 1, 100, 100, 100},
+        {{""}, {{"Sea la luz."}}, 1, 1, 0, 0, 0},
+        {{"uno dos"}, {{"tres cuatro"}}, 1, 1, 0, 5.4347826087, 4.0760869565},
+        {{"Y dijo Dios: Sea la luz; y fué la luz (1,234.5 - 7-8)."},
+         {{"Y dijo Dios: Sea la luz: y fue la luz (1,234.5 - 7-8)."}},
+         1,
+         1,
+         75.9099481236,
+         83.2096566018,
+         82.8116542161}};
+    for (size_t i = 0; i < sizeof sentences / sizeof *sentences; i++) {
+        bleu b = bleu_of_corpus(&sentences[i]);
+        CU_ASSERT_DOUBLE_EQUAL(bleu_of_sentence(&b).score, sentences[i].bleu, 1e-9);
+        CU_ASSERT_DOUBLE_EQUAL(chrf_of_corpus(&sentences[i], 0), sentences[i].chrf, 1e-9);
+        CU_ASSERT_DOUBLE_EQUAL(chrf_of_corpus(&sentences[i], 2), sentences[i].chrf_words, 1e-9);
+    }
+}
+
+enum { VERSES = 5, RESAMPLES = 200 };
+static const char *const verses[3][VERSES] = {
+    {"En el principio creó Dios los cielos y la tierra.", "Y la tierra estaba vacía y sin orden.",
+     "Y dijo Dios: Sea la luz y fué la luz.", "Y Dios vió que era buena la luz.",
+     "Y llamó Dios á la luz Día."},
+    {"En el principio Dios hizo cielos y la tierra.", "La tierra estaba desordenada.",
+     "Dijo Dios: Sea la luz: y la luz fué.", "Y vió Dios que la luz era buena.",
+     "Dios llamó á la luz Día, y amen."},
+    {"En el principio crió Dios los cielos y la tierra.", "Y la tierra estaba desordenada y vacía.",
+     "Y dijo Dios: Sea la luz: y fué la luz.", "Y vió Dios que la luz era buena.",
+     "Y llamó Dios á la luz Día."}}; /* the reference */
+
+static void expect_resampled(const resampled *r, double score, double mean, double low, double high)
+{
+    CU_ASSERT_DOUBLE_EQUAL(r->score, score, 1e-9);
+    CU_ASSERT_DOUBLE_EQUAL(r->mean, mean, 1e-9);
+    CU_ASSERT_DOUBLE_EQUAL(r->low, low, 1e-9);
+    CU_ASSERT_DOUBLE_EQUAL(r->high, high, 1e-9);
+}
+
+/* The figures are of sacreBLEU 2.6.0's counts, scores, interval and p value, on sentences drawn by
+ * a Philox written in Python. */
+static void test_resampling(void)
+{
+    sentence_counts counts[2][VERSES] = {{{.chrf = {.words = 0}}}};
+    const sentence_counts *const systems[] = {counts[0], counts[1], counts[0]};
+    system_scores results[3], again[3];
+    for (int s = 0; s < 2; s++)
+        for (int i = 0; i < VERSES; i++) {
+            CU_ASSERT_TRUE(bleu_add(&counts[s][i].bleu, verses[s][i], &verses[2][i], 1));
+            CU_ASSERT_TRUE(chrf_add(&counts[s][i].chrf, verses[s][i], &verses[2][i], 1));
+        }
+    CU_ASSERT_TRUE_FATAL(score_resample(systems, 3, VERSES, RESAMPLES, 7, results));
+    expect_resampled(&results[0].of[SCORE_BLEU], 64.2033024068, 62.8767597643, 40.9546471501,
+                     82.2778893741);
+    expect_resampled(&results[1].of[SCORE_BLEU], 55.3742107444, 54.5748365522, 34.3966388124,
+                     76.2870392301);
+    expect_resampled(&results[0].of[SCORE_CHRF], 77.5507809610, 78.0106215686, 62.3241803580,
+                     91.6067252737);
+    expect_resampled(&results[1].of[SCORE_CHRF], 74.7823793287, 74.7479298494, 66.0728300378,
+                     85.9307822304);
+    CU_ASSERT(isnan(results[0].of[SCORE_BLEU].p) && isnan(results[0].of[SCORE_CHRF].p));
+    CU_ASSERT_DOUBLE_EQUAL(results[1].of[SCORE_BLEU].p, 0.2885572139303483, 1e-12);
+    CU_ASSERT_DOUBLE_EQUAL(results[1].of[SCORE_CHRF].p, 0.31343283582089554, 1e-12);
+    /* A system does not differ from itself. */
+    CU_ASSERT_EQUAL(results[2].of[SCORE_BLEU].p, 1);
+    CU_ASSERT_EQUAL(results[2].of[SCORE_BLEU].mean, results[0].of[SCORE_BLEU].mean);
+    CU_ASSERT_TRUE(score_resample(systems, 3, VERSES, RESAMPLES, 7, again));
+    CU_ASSERT_EQUAL(again[1].of[SCORE_BLEU].mean, results[1].of[SCORE_BLEU].mean);
+    CU_ASSERT_TRUE(score_resample(systems, 3, VERSES, RESAMPLES, 8, again));
+    CU_ASSERT_NOT_EQUAL(again[1].of[SCORE_BLEU].mean, results[1].of[SCORE_BLEU].mean);
+}
+
 void score_tests(void)
 {
     CU_pSuite suite = CU_add_suite("score", NULL, NULL);
@@ -159,4 +250,6 @@ void score_tests(void)
     CU_add_test(suite, "numbers of other programs", test_references);
     CU_add_test(suite, "counts by hand", test_parts);
     CU_add_test(suite, "edges", test_edges);
+    CU_add_test(suite, "single sentences", test_sentences);
+    CU_add_test(suite, "paired bootstrap", test_resampling);
 }

@@ -204,7 +204,7 @@ static int draw(const arguments *a, const double *norms)
               .log_y = true,
               .series = series,
               .n_series = N_SUBJECTS};
-    int status = plot_svg(&p, a->output);
+    int status = plot_write(&p, a->output);
     free(t);
     return status;
 }
@@ -260,6 +260,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
         a->forget_bias = tool_real(text, "--forget-bias", -1e6, 1e6, state);
         return 0;
     case 'o':
+        plot_check_name(text, "-o", state);
+        if (!strcmp(text, "-")) argp_error(state, "-o needs a file: the table is printed");
         a->output = text;
         return 0;
     case ARGP_KEY_ARG:
@@ -281,7 +283,7 @@ int cmd_demo(int argc, char **argv)
         {"hidden", KEY_HIDDEN, "N", 0, "width of inputs and states (32)", 0},
         {"seed", KEY_SEED, "N", 0, "of weights and inputs (1)", 0},
         {"forget-bias", KEY_FORGET_BIAS, "X", 0, "of the open forget gates (5)", 0},
-        {"output", 'o', "FILE.svg", 0, "draw it, too (by gnuplot)", 0},
+        {"output", 'o', "FILE", 0, "draw it, too (by gnuplot): FILE.svg or FILE.png", 0},
         {"json", KEY_JSON, NULL, 0, "print JSON, all steps", 0},
         {0}};
 #define LINE(name, doc) "  " #name "  " doc "\n"

@@ -1,4 +1,5 @@
 /* weft dot, plan: what becomes of a model. */
+#include "plot.h"
 #include "tool.h"
 
 #include <errno.h>
@@ -37,6 +38,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
         a->seconds = tool_real(text, "--seconds", 1e-3, 1e9, state);
         return 0;
     case 'o':
+        if (picture_kind_of(text) == PICTURE_OTHER)
+            tool_usage_error(state, "-o %s: graphs are DOT, SVG or PNG: name it .dot, .svg or .png",
+                             text);
         a->output = text;
         return 0;
     case KEY_PLANNED:
@@ -70,6 +74,10 @@ static error_t parse(int key, char *text, struct argp_state *state)
 static int write_file(const char *path, const char *data, size_t bytes)
 {
     weft_error error = {0};
+    if (!strcmp(path, "-")) {
+        fwrite(data, 1, bytes, stdout); /* main reports a failure */
+        return EXIT_GOOD;
+    }
     return tool_replace_file(path, data, bytes, &error) ? EXIT_GOOD : tool_fail(&error);
 }
 
@@ -82,8 +90,9 @@ static int render(const char *text, const char *path)
     FILE *memory = open_memstream(&data, &bytes);
     GVC_t *gvc = gvContext();
     graph_t *graph = gvc ? agmemread(text) : NULL;
-    bool failed = !memory || !graph || gvLayout(gvc, graph, "dot") != 0 ||
-                  gvRender(gvc, graph, tool_ends_with(path, ".png") ? "png" : "svg", memory) != 0;
+    bool failed =
+        !memory || !graph || gvLayout(gvc, graph, "dot") != 0 ||
+        gvRender(gvc, graph, picture_kind_of(path) == PICTURE_PNG ? "png" : "svg", memory) != 0;
     if (graph) {
         gvFreeLayout(gvc, graph);
         agclose(graph);
@@ -136,7 +145,8 @@ static weft_status draw_graph(const arguments *a, FILE *file, weft_error *error)
 int cmd_dot(int argc, char **argv)
 {
     static const struct argp_option options[] = {
-        {"output", 'o', "FILE", 0, "FILE.dot, or FILE.svg or FILE.png (with Graphviz)", 0},
+        {"output", 'o', "FILE", 0,
+         "FILE.dot, or FILE.svg or FILE.png (with Graphviz); - prints DOT", 0},
         {"train", KEY_TRAIN, NULL, 0, "the whole training step", 0},
         {"planned", KEY_PLANNED, NULL, 0, "the graph that is run, after the passes", 0},
         {"overlay", KEY_OVERLAY, "time", 0,
@@ -153,7 +163,7 @@ int cmd_dot(int argc, char **argv)
         return EXIT_USAGE;
     }
     weft_error error = {0};
-    bool picture = tool_ends_with(a.output, ".svg") || tool_ends_with(a.output, ".png");
+    bool picture = picture_kind_of(a.output) != PICTURE_NONE;
     char *text = NULL;
     size_t bytes = 0;
     FILE *file = open_memstream(&text, &bytes);

@@ -2,6 +2,7 @@
 #include "tool.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { KEY_JSON = 256 };
 
@@ -52,16 +53,25 @@ int cmd_ops(int argc, char **argv)
 
 /* ---- models ---- */
 
-static weft_status count_parameters(const weft_model *model, double *total, weft_error *error)
+/* What the graph of a model with its defaults says of it. */
+typedef struct model_facts {
+    double parameters;
+    bool tokens, source, masked;
+} model_facts;
+
+static weft_status find_facts(const weft_model *model, model_facts *facts, weft_error *error)
 {
     built_model m;
-    *total = 0;
+    *facts = (model_facts){.parameters = 0};
     if (tool_build(model, NULL, 0, false, &m, error) != WEFT_OK) return error->status;
+    facts->tokens = weft_is_value(m.io.target_in) && weft_is_value(m.io.target_out);
+    facts->source = weft_is_value(m.io.source);
+    facts->masked = m.io.masked;
     size_t n = weft_graph_params(m.graph, NULL, 0);
     weft_value *params = calloc(n + 1, sizeof *params);
     if (params) weft_graph_params(m.graph, params, n);
     for (size_t i = 0; params && i < n; i++)
-        *total += (double)weft_shape_numel(weft_shape_of(m.graph, params[i]));
+        facts->parameters += (double)weft_shape_numel(weft_shape_of(m.graph, params[i]));
     if (!params) weft_error_set(error, WEFT_NO_MEMORY, model->name, "out of memory");
     free(params);
     weft_graph_free(m.graph);
@@ -86,9 +96,8 @@ static void add_model(cJSON *list, const weft_model *model, double parameters)
     cJSON_AddItemToArray(list, item);
 }
 
-static void print_model(const weft_model *model, double parameters)
+static void print_options(const weft_model *model)
 {
-    printf("%s: %s; %.0f parameters\n", model->name, model->doc, parameters);
     for (size_t k = 0; k < model->n_options; k++) {
         const weft_model_option *o = &model->options[k];
         char value[64];
@@ -98,28 +107,136 @@ static void print_model(const weft_model *model, double parameters)
     }
 }
 
-int cmd_models(int argc, char **argv)
+static int list_models(bool json)
 {
-    bool json = false;
     weft_error error = {0};
-    struct argp argp = {
-        json_option, parse,
-        NULL,        "Lists the models, their parameters and their options with the defaults.",
-        NULL,        NULL,
-        NULL};
-    tool_parse(&argp, argc, argv, &json);
     cJSON *list = json ? cJSON_CreateArray() : NULL;
     for (size_t i = 0; i < weft_model_count(); i++) {
         const weft_model *model = weft_model_at(i);
-        double parameters;
-        if (count_parameters(model, &parameters, &error) != WEFT_OK) {
+        model_facts facts;
+        if (find_facts(model, &facts, &error) != WEFT_OK) {
             cJSON_Delete(list);
             return tool_fail(&error);
         }
-        if (json)
-            add_model(list, model, parameters);
-        else
-            print_model(model, parameters);
+        if (json) {
+            add_model(list, model, facts.parameters);
+            continue;
+        }
+        printf("%s: %s; %.0f parameters\n", model->name, model->doc, facts.parameters);
+        print_options(model);
     }
     return json ? tool_print_json(list) : EXIT_GOOD;
+}
+
+/* ---- models NAME ---- */
+
+#define MOST_USES 8
+
+/* The commands that take the model or what was trained of it; returns how many. */
+static size_t find_uses(const weft_model *model, const model_facts *facts,
+                        const char *uses[MOST_USES])
+{
+    size_t n = 0;
+    uses[n++] = "dot";
+    uses[n++] = "plan";
+    uses[n++] = "profile";
+    uses[n++] = "check";
+    if (facts->tokens) uses[n++] = "train";
+    if (facts->tokens && facts->source) uses[n++] = "translate";
+    if (facts->tokens && !facts->source && !model->looks_ahead) uses[n++] = "generate";
+    return n;
+}
+
+static cJSON *option_json(const weft_model *model, size_t k)
+{
+    const weft_model_option *o = &model->options[k];
+    char value[64];
+    cJSON *json = cJSON_CreateObject();
+    cJSON_AddStringToObject(json, "name", o->name);
+    if (o->choices)
+        cJSON_AddStringToObject(json, "default",
+                                weft_model_value_text(model, k, o->value, value, sizeof value));
+    else
+        cJSON_AddNumberToObject(json, "default", o->value);
+    cJSON_AddStringToObject(json, "kind",
+                            o->choices ? "choice"
+                            : o->flag  ? "flag"
+                            : o->real  ? "number"
+                                       : "whole number");
+    cJSON *choices = o->choices ? cJSON_AddArrayToObject(json, "choices") : NULL;
+    for (const char *at = o->choices; at;) {
+        size_t length = strcspn(at, "|");
+        snprintf(value, sizeof value, "%.*s", (int)length, at);
+        cJSON_AddItemToArray(choices, cJSON_CreateString(value));
+        at = at[length] ? at + length + 1 : NULL;
+    }
+    cJSON_AddStringToObject(json, "doc", o->doc);
+    return json;
+}
+
+static int print_model_json(const weft_model *model, const model_facts *facts,
+                            const char *const *uses, size_t n)
+{
+    cJSON *json = cJSON_CreateObject();
+    cJSON_AddStringToObject(json, "name", model->name);
+    cJSON_AddStringToObject(json, "doc", model->doc);
+    cJSON_AddNumberToObject(json, "parameters", facts->parameters);
+    cJSON_AddBoolToObject(json, "masked", facts->masked);
+    cJSON *commands = cJSON_AddArrayToObject(json, "commands");
+    for (size_t i = 0; i < n; i++) cJSON_AddItemToArray(commands, cJSON_CreateString(uses[i]));
+    cJSON *options = cJSON_AddArrayToObject(json, "options");
+    for (size_t k = 0; k < model->n_options; k++)
+        cJSON_AddItemToArray(options, option_json(model, k));
+    return tool_print_json(json);
+}
+
+static int print_model(const weft_model *model, bool json)
+{
+    weft_error error = {0};
+    model_facts facts;
+    const char *uses[MOST_USES];
+    if (find_facts(model, &facts, &error) != WEFT_OK) return tool_fail(&error);
+    size_t n = find_uses(model, &facts, uses);
+    if (json) return print_model_json(model, &facts, uses, n);
+    printf("%s: %s\n%.0f parameters\ncommands:", model->name, model->doc, facts.parameters);
+    for (size_t i = 0; i < n; i++) printf("%s %s", i ? "," : "", uses[i]);
+    printf("%s\noptions, with their defaults:\n", facts.masked ? " (a masked language model)" : "");
+    print_options(model);
+    return EXIT_GOOD;
+}
+
+typedef struct models_arguments {
+    model_args model;
+    bool json;
+} models_arguments;
+
+static error_t parse_models(int key, char *text, struct argp_state *state)
+{
+    models_arguments *a = state->input;
+    switch (key) {
+    case KEY_JSON:
+        a->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (a->model.model) argp_error(state, "one model at a time");
+        tool_take_model_arg(&a->model, text, state);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+int cmd_models(int argc, char **argv)
+{
+    models_arguments a = {.json = false};
+    struct argp argp = {json_option,
+                        parse_models,
+                        "[NAME]",
+                        "Lists the models, their parameters and their options with the defaults; "
+                        "of one model also the commands that it works with.",
+                        NULL,
+                        NULL,
+                        NULL};
+    tool_parse(&argp, argc, argv, &a);
+    return a.model.model ? print_model(a.model.model, a.json) : list_models(a.json);
 }

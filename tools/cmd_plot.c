@@ -20,6 +20,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
     arguments *a = state->input;
     switch (key) {
     case 'o':
+        plot_check_name(text, "-o", state);
         a->out = text;
         return 0;
     case ARGP_KEY_ARG:
@@ -27,7 +28,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         a->runs[a->n++] = text;
         return 0;
     case ARGP_KEY_END:
-        if (!a->n || !a->out) argp_error(state, "a run's folder and -o FILE.svg are needed");
+        if (!a->n || !a->out) argp_error(state, "a run's folder and -o FILE are needed");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -101,8 +102,8 @@ static int read_run(const char *run, curve *training, curve *validation)
 
 int cmd_plot(int argc, char **argv)
 {
-    static const struct argp_option options[] = {{"output", 'o', "FILE", 0, "the SVG file", 0},
-                                                 {0}};
+    static const struct argp_option options[] = {
+        {"output", 'o', "FILE", 0, "the picture, FILE.svg or FILE.png; - prints SVG", 0}, {0}};
     struct argp argp = {
         options,  parse,
         "RUN...", "Draws the losses of training runs, from RUN/metrics.jsonl, with gnuplot.",
@@ -125,7 +126,7 @@ int cmd_plot(int argc, char **argv)
                   .y_label = "nats a token",
                   .series = series,
                   .n_series = n};
-        status = plot_svg(&p, a.out);
+        status = plot_write(&p, a.out);
     }
     for (size_t i = 0; curves && i < 2 * a.n; i++) {
         free(curves[i].x);

@@ -1,21 +1,48 @@
 /* weft score: BLEU and chrF of translations against references. */
-#include "score.h"
+#include "significance.h"
 #include "streams.h"
 #include "texts.h"
 #include "tool.h"
 
+#include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define MOST_REFERENCES 16
+#define MOST_OTHERS     16
+#define MOST_FILES      (1 + MOST_REFERENCES + MOST_OTHERS)
 
 typedef struct arguments {
-    const char *file[1 + MOST_REFERENCES]; /* hypotheses, then references */
-    size_t n;
-    bool lowercase, plus, json;
+    const char *file[MOST_FILES]; /* hypotheses, references, then the others' hypotheses */
+    const char *other[MOST_OTHERS];
+    size_t n, n_references, n_others; /* n: of all files */
+    bool lowercase, plus, json, sentences;
+    long samples, seed; /* samples 0: the default */
 } arguments;
 
-enum { KEY_JSON = 256, KEY_PLUS };
+enum { KEY_JSON = 256, KEY_PLUS, KEY_SENTENCES, KEY_AGAINST, KEY_SAMPLES, KEY_SEED };
+
+static void take_file(arguments *a, const char *path, struct argp_state *state)
+{
+    for (size_t i = 0; i < a->n; i++)
+        if (!strcmp(path, "-") && !strcmp(a->file[i], "-"))
+            argp_error(state, "standard input can be one file only");
+    a->file[a->n++] = path;
+}
+
+static void finish(arguments *a, struct argp_state *state)
+{
+    if (a->n < 2) argp_error(state, "HYPOTHESES and at least one file of REFERENCES are needed");
+    if (a->samples && !a->n_others) argp_error(state, "--samples is for --against");
+    if (a->seed >= 0 && !a->n_others) argp_error(state, "--seed is for --against");
+    if (a->sentences && a->n_others)
+        argp_error(state, "--sentences and --against are two reports: ask for one of them");
+    a->n_references = a->n - 1;
+    for (size_t i = 0; i < a->n_others; i++) take_file(a, a->other[i], state);
+    if (!a->samples) a->samples = 1000;
+    if (a->seed < 0) a->seed = 12345;
+}
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
@@ -30,17 +57,26 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case KEY_JSON:
         a->json = true;
         return 0;
+    case KEY_SENTENCES:
+        a->sentences = true;
+        return 0;
+    case KEY_AGAINST:
+        if (a->n_others == MOST_OTHERS) argp_error(state, "at most %d --against", MOST_OTHERS);
+        a->other[a->n_others++] = text;
+        return 0;
+    case KEY_SAMPLES:
+        a->samples = tool_number(text, "--samples", 1, 1000000, state);
+        return 0;
+    case KEY_SEED:
+        a->seed = tool_number(text, "--seed", 0, INT64_MAX, state);
+        return 0;
     case ARGP_KEY_ARG:
         if (a->n == 1 + MOST_REFERENCES)
             argp_error(state, "at most %d references", MOST_REFERENCES);
-        for (size_t i = 0; i < a->n; i++)
-            if (!strcmp(text, "-") && !strcmp(a->file[i], "-"))
-                argp_error(state, "standard input can be one file only");
-        a->file[a->n++] = text;
+        take_file(a, text, state);
         return 0;
     case ARGP_KEY_END:
-        if (a->n < 2)
-            argp_error(state, "HYPOTHESES and at least one file of REFERENCES are needed");
+        finish(a, state);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -49,12 +85,14 @@ static error_t parse(int key, char *text, struct argp_state *state)
 
 typedef struct scorer {
     const arguments *a;
-    FILE *file[1 + MOST_REFERENCES];
-    char *line[1 + MOST_REFERENCES];
-    size_t capacity[1 + MOST_REFERENCES];
-    size_t lines[1 + MOST_REFERENCES];
-    bleu bleu;
+    FILE *file[MOST_FILES];
+    char *line[MOST_FILES];
+    size_t capacity[MOST_FILES];
+    size_t lines[MOST_FILES];
+    bleu bleu; /* of the first hypotheses */
     chrf chrf;
+    sentence_counts *kept[1 + MOST_OTHERS]; /* of each system and line, where they are needed */
+    size_t n_kept, kept_capacity;
     weft_error error; /* of reading */
 } scorer;
 
@@ -97,15 +135,50 @@ static bool lower_lines(scorer *s)
     return true;
 }
 
+static size_t system_count(const scorer *s)
+{
+    return 1 + s->a->n_others;
+}
+
+/* Makes room for the counts of one more line; false if memory is out. */
+static bool grow_kept(scorer *s)
+{
+    if (s->n_kept < s->kept_capacity) return true;
+    size_t capacity = s->kept_capacity ? 2 * s->kept_capacity : 256;
+    for (size_t k = 0; k < system_count(s); k++) {
+        sentence_counts *grown = realloc(s->kept[k], capacity * sizeof *grown);
+        if (!grown) return false;
+        s->kept[k] = grown;
+    }
+    s->kept_capacity = capacity;
+    return true;
+}
+
+/* Counts the lines at hand; false if memory is out. */
+static bool score_lines(scorer *s)
+{
+    const char *const *references = (const char *const *)s->line + 1;
+    const size_t n = s->a->n_references;
+    const bool keeps = s->a->sentences || s->a->n_others;
+    if ((s->a->lowercase && !lower_lines(s)) || (keeps && !grow_kept(s))) return false;
+    for (size_t k = 0; k < system_count(s); k++) {
+        const char *line = s->line[k ? n + k : 0];
+        sentence_counts one = {.chrf = {.words = s->chrf.words}};
+        if (!bleu_add(&one.bleu, line, references, n) || !chrf_add(&one.chrf, line, references, n))
+            return false;
+        if (keeps) s->kept[k][s->n_kept] = one;
+        if (k) continue;
+        bleu_sum(&s->bleu, &one.bleu);
+        chrf_sum(&s->chrf, &one.chrf);
+    }
+    s->n_kept += keeps;
+    return true;
+}
+
 static int score_all(scorer *s)
 {
-    const char *const *lines = (const char *const *)s->line;
-    while (read_lines(s)) {
-        if ((s->a->lowercase && !lower_lines(s)) ||
-            !bleu_add(&s->bleu, lines[0], lines + 1, s->a->n - 1) ||
-            !chrf_add(&s->chrf, lines[0], lines + 1, s->a->n - 1))
-            return tool_fail_text("score", "out of memory");
-    }
+    while (read_lines(s))
+        if (!score_lines(s)) return tool_fail_text("score", "out of memory");
     for (size_t i = 0; i < s->a->n && s->error.status == WEFT_OK; i++) {
         while (getline(&s->line[i], &s->capacity[i], s->file[i]) >= 0) s->lines[i]++;
         stream_at_end(s->file[i], s->a->file[i], &s->error);
@@ -118,20 +191,64 @@ static int score_all(scorer *s)
     return s->lines[0] ? EXIT_GOOD : tool_fail_text(s->a->file[0], "has no lines");
 }
 
-static int print_json(const scorer *s, const bleu_result *r, const char *bleu_signature,
-                      const char *chrf_signature)
+/* ---- Output ---- */
+
+static const char *chrf_key(const scorer *s)
 {
+    return s->a->plus ? "chrf2++" : "chrf2";
+}
+
+static const char *chrf_name(const scorer *s)
+{
+    return s->a->plus ? "chrF2++" : "chrF2";
+}
+
+/* What the scores depend on, as sacreBLEU writes it. */
+typedef struct signatures {
+    char bleu[256], chrf[256];
+} signatures;
+
+static signatures sign(const scorer *s)
+{
+    signatures of;
+    char shared[128], resampling[80] = "";
+    if (s->a->n_others)
+        snprintf(resampling, sizeof resampling, "bs:%ld|seed:%ld|", s->a->samples, s->a->seed);
+    snprintf(shared, sizeof shared, "nrefs:%zu|%scase:%s|eff:", s->a->n_references, resampling,
+             s->a->lowercase ? "lc" : "mixed");
+    snprintf(of.bleu, sizeof of.bleu, "%sno|tok:13a|smooth:exp|version:weft-" TOOL_VERSION, shared);
+    snprintf(of.chrf, sizeof of.chrf, "%syes|nc:6|nw:%d|space:no|version:weft-" TOOL_VERSION,
+             shared, s->chrf.words);
+    return of;
+}
+
+static void add_sentences(cJSON *json, const scorer *s)
+{
+    cJSON *list = cJSON_AddArrayToObject(json, "sentences");
+    for (size_t i = 0; i < s->n_kept; i++) {
+        const sentence_counts *one = &s->kept[0][i];
+        cJSON *item = cJSON_CreateObject();
+        cJSON_AddNumberToObject(item, "bleu", bleu_of_sentence(&one->bleu).score);
+        cJSON_AddNumberToObject(item, chrf_key(s), chrf_of(&one->chrf));
+        cJSON_AddItemToArray(list, item);
+    }
+}
+
+static int print_json(const scorer *s, const bleu_result *r)
+{
+    const signatures signature = sign(s);
     cJSON *json = cJSON_CreateObject(), *precisions = cJSON_CreateArray();
     for (int k = 0; k < BLEU_ORDER; k++)
         cJSON_AddItemToArray(precisions, cJSON_CreateNumber(r->precisions[k]));
+    if (s->a->sentences) add_sentences(json, s);
     cJSON_AddNumberToObject(json, "bleu", r->score);
     cJSON_AddItemToObject(json, "precisions", precisions);
     cJSON_AddNumberToObject(json, "brevity", r->brevity);
     cJSON_AddNumberToObject(json, "length", (double)s->bleu.length);
     cJSON_AddNumberToObject(json, "reference_length", (double)s->bleu.reference_length);
-    cJSON_AddStringToObject(json, "signature", bleu_signature);
-    cJSON_AddNumberToObject(json, s->a->plus ? "chrf2++" : "chrf2", chrf_of(&s->chrf));
-    cJSON_AddStringToObject(json, "chrf_signature", chrf_signature);
+    cJSON_AddStringToObject(json, "signature", signature.bleu);
+    cJSON_AddNumberToObject(json, chrf_key(s), chrf_of(&s->chrf));
+    cJSON_AddStringToObject(json, "chrf_signature", signature.chrf);
     return tool_print_json(json);
 }
 
@@ -139,20 +256,78 @@ static int print(const scorer *s)
 {
     const bleu_result r = bleu_of(&s->bleu);
     const double *p = r.precisions;
-    char shared[64], of_bleu[256], of_chrf[256];
+    const signatures signature = sign(s);
     double ratio =
         s->bleu.reference_length ? (double)s->bleu.length / (double)s->bleu.reference_length : 0;
-    snprintf(shared, sizeof shared, "nrefs:%zu|case:%s|eff:", s->a->n - 1,
-             s->a->lowercase ? "lc" : "mixed");
-    snprintf(of_bleu, sizeof of_bleu, "%sno|tok:13a|smooth:exp|version:weft-" TOOL_VERSION, shared);
-    snprintf(of_chrf, sizeof of_chrf, "%syes|nc:6|nw:%d|space:no|version:weft-" TOOL_VERSION,
-             shared, s->chrf.words);
-    if (s->a->json) return print_json(s, &r, of_bleu, of_chrf);
+    if (s->a->json) return print_json(s, &r);
+    for (size_t i = 0; i < s->n_kept; i++)
+        printf("%zu: BLEU = %.2f %s = %.2f\n", i + 1, bleu_of_sentence(&s->kept[0][i].bleu).score,
+               chrf_name(s), chrf_of(&s->kept[0][i].chrf));
     printf("BLEU = %.2f %.1f/%.1f/%.1f/%.1f (BP = %.3f ratio = %.3f hyp_len = %zu ref_len = %zu)\n"
            "  %s\n",
            r.score, p[0], p[1], p[2], p[3], r.brevity, ratio, s->bleu.length,
-           s->bleu.reference_length, of_bleu);
-    printf("chrF2%s = %.2f\n  %s\n", s->a->plus ? "++" : "", chrf_of(&s->chrf), of_chrf);
+           s->bleu.reference_length, signature.bleu);
+    printf("%s = %.2f\n  %s\n", chrf_name(s), chrf_of(&s->chrf), signature.chrf);
+    return EXIT_GOOD;
+}
+
+/* ---- Systems beside each other ---- */
+
+static const char *system_name(const scorer *s, size_t system)
+{
+    return s->a->file[system ? s->a->n_references + system : 0];
+}
+
+static cJSON *resampled_json(const resampled *r)
+{
+    cJSON *json = cJSON_CreateObject();
+    cJSON_AddNumberToObject(json, "score", r->score);
+    cJSON_AddNumberToObject(json, "mean", r->mean);
+    cJSON_AddNumberToObject(json, "low", r->low);
+    cJSON_AddNumberToObject(json, "high", r->high);
+    if (!isnan(r->p)) cJSON_AddNumberToObject(json, "p", r->p);
+    return json;
+}
+
+static int print_systems_json(const scorer *s, const system_scores *results)
+{
+    const signatures signature = sign(s);
+    cJSON *json = cJSON_CreateObject(), *list = cJSON_AddArrayToObject(json, "systems");
+    for (size_t k = 0; k < system_count(s); k++) {
+        cJSON *item = cJSON_CreateObject();
+        cJSON_AddStringToObject(item, "hypotheses", system_name(s, k));
+        cJSON_AddItemToObject(item, "bleu", resampled_json(&results[k].of[SCORE_BLEU]));
+        cJSON_AddItemToObject(item, chrf_key(s), resampled_json(&results[k].of[SCORE_CHRF]));
+        cJSON_AddItemToArray(list, item);
+    }
+    cJSON_AddStringToObject(json, "signature", signature.bleu);
+    cJSON_AddStringToObject(json, "chrf_signature", signature.chrf);
+    return tool_print_json(json);
+}
+
+static void print_score(const scorer *s, const system_scores *results, int score, const char *name,
+                        const char *signature)
+{
+    printf("%s\n  %s\n", name, signature);
+    for (size_t k = 0; k < system_count(s); k++) {
+        const resampled *r = &results[k].of[score];
+        char p[32] = "";
+        if (!isnan(r->p)) snprintf(p, sizeof p, "  p = %.4f", r->p);
+        tool_print_line(stdout, "  %6.2f  mean %6.2f  95 %% %6.2f .. %6.2f%s  %s", r->score,
+                        r->mean, r->low, r->high, k ? p : "            ", system_name(s, k));
+    }
+}
+
+static int compare(const scorer *s)
+{
+    system_scores results[1 + MOST_OTHERS];
+    const signatures signature = sign(s);
+    if (!score_resample((const sentence_counts *const *)s->kept, system_count(s), s->n_kept,
+                        (size_t)s->a->samples, (uint64_t)s->a->seed, results))
+        return tool_fail_text("score", "out of memory");
+    if (s->a->json) return print_systems_json(s, results);
+    print_score(s, results, SCORE_BLEU, "BLEU", signature.bleu);
+    print_score(s, results, SCORE_CHRF, chrf_name(s), signature.chrf);
     return EXIT_GOOD;
 }
 
@@ -161,9 +336,16 @@ int cmd_score(int argc, char **argv)
     static const struct argp_option options[] = {
         {"lowercase", 'l', NULL, 0, "compare in lower case", 0},
         {"plus", KEY_PLUS, NULL, 0, "chrF++: with n-grams of words, too", 0},
+        {"sentences", KEY_SENTENCES, NULL, 0, "print the scores of each line first", 0},
+        {"against", KEY_AGAINST, "FILE", 0,
+         "compare with the hypotheses of another system, by paired bootstrap resampling; may be "
+         "given several times",
+         0},
+        {"samples", KEY_SAMPLES, "N", 0, "resamples of the comparison (1000)", 0},
+        {"seed", KEY_SEED, "N", 0, "what they are drawn by (12345)", 0},
         {"json", KEY_JSON, NULL, 0, "print JSON", 0},
         {0}};
-    arguments a = {{NULL}, 0, false, false, false};
+    arguments a = {.seed = -1};
     struct argp argp = {options,
                         parse,
                         "HYPOTHESES REFERENCES...",
@@ -177,7 +359,8 @@ int cmd_score(int argc, char **argv)
     scorer s = {.a = &a, .chrf = {.words = a.plus ? CHRF_MOST_WORDS : 0}};
     int status = open_files(&s);
     if (status == EXIT_GOOD) status = score_all(&s);
-    if (status == EXIT_GOOD) status = print(&s);
+    if (status == EXIT_GOOD) status = a.n_others ? compare(&s) : print(&s);
+    for (size_t k = 0; k < system_count(&s); k++) free(s.kept[k]);
     for (size_t i = 0; i < a.n; i++) {
         free(s.line[i]);
         stream_close(s.file[i]);

@@ -57,12 +57,11 @@ static const struct argp_option options[] = {
     {"max-source", KEY_MAX_SOURCE, "N", 0, "tokens of a source beyond N are left out (default 256)",
      1},
     {"sample", KEY_SAMPLE, NULL, 0, "draw tokens by their probabilities", 2},
-    {"attention", KEY_ATTENTION, "FILE.svg", 0,
-     "draw where the translation of the first line looks in its source", 3},
+    {"attention", KEY_ATTENTION, "FILE", 0,
+     "draw where the translation of the first line looks in its source: FILE.svg or FILE.png", 3},
     {"alignments", KEY_ALIGNMENTS, "FILE", 0,
-     "write for each line pairs I-J: word J of its (best) translation looks at word I of the "
-     "source, "
-     "each from 0",
+     "write for each line pairs I-J: word J of the translation attends most to word I of the "
+     "source, each from 0",
      3},
     {"layer", KEY_LAYER, "N", 0, "of picture and alignments, from 0 (default: the last)", 3},
     {"head", KEY_HEAD, "N", 0, "of picture and alignments, from 0 (default: the mean of all)", 3},
@@ -110,6 +109,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
         a->sample = true;
         return 0;
     case KEY_ATTENTION:
+        plot_check_name(text, "--attention", state);
+        if (!strcmp(text, "-")) argp_error(state, "--attention needs a file: texts are printed");
         a->picture = text;
         return 0;
     case KEY_ALIGNMENTS:
@@ -209,7 +210,7 @@ static bool draw_attention(translator *t, const text_line *l)
                         .n_columns = columns,
                         .n_rows = rows,
                         .values = weights};
-        good = plot_heat_svg(&map, t->a->picture) == EXIT_GOOD;
+        good = plot_write_heat(&map, t->a->picture) == EXIT_GOOD;
         if (!good) decoding_fail(&t->d, WEFT_IO, t->a->picture, "is not drawn");
     }
     free(weights);

@@ -31,6 +31,7 @@ static const struct {
     {"generate", "go on from a prompt with a language model", cmd_generate},
     {"logprob", "log probabilities of lines, and their perplexity", cmd_logprob},
     {"score", "BLEU and chrF of translations", cmd_score},
+    {"vocab", "make vocabularies, and turn text into ids and back", cmd_vocab},
 };
 #define N_COMMANDS (sizeof commands / sizeof *commands)
 
@@ -155,7 +156,7 @@ int main(int argc, char **argv)
         usage(stderr);
         return EXIT_USAGE;
     }
-    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "help")) {
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
         usage(stdout);
         return EXIT_GOOD;
     }

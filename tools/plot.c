@@ -1,5 +1,6 @@
-/* The script with its data goes to gnuplot's standard input, the SVG comes from its standard output
- * straight into the file. */
+/* The script with its data goes to gnuplot's standard input, the picture comes from its standard
+ * output and is written here: gnuplot succeeds even where a full disk takes nothing. Its last line
+ * is the only one that draws, so that all of the script is sent before anything is read. */
 #include "plot.h"
 
 #include "tool.h"
@@ -14,6 +15,7 @@
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -40,12 +42,14 @@ static void set(FILE *f, const char *what, const char *text)
     fputc('\n', f);
 }
 
-static void write_lines(const void *picture, FILE *f)
+static void write_lines(const void *picture, const char *terminal, FILE *f)
 {
     const plot *p = picture;
-    fprintf(f, "set encoding utf8\n"
-               "set terminal svg size 800,500 noenhanced background rgb 'white'\n"
-               "set grid\nset tics nomirror\nset key outside bottom center horizontal\n");
+    fprintf(f,
+            "set encoding utf8\n"
+            "set terminal %s size 800,500 noenhanced background rgb 'white'\n"
+            "set grid\nset tics nomirror\nset key outside bottom center horizontal\n",
+            terminal);
     set(f, "title", p->title);
     set(f, "xlabel", p->x_label);
     set(f, "ylabel", p->y_label);
@@ -76,16 +80,17 @@ static void write_labels(FILE *f, const char *axis, const char *const *labels, s
     fputs(")\n", f);
 }
 
-static void write_heat(const void *picture, FILE *f)
+static void write_heat(const void *picture, const char *terminal, FILE *f)
 {
     const heat_map *m = picture;
     fprintf(f,
             "set encoding utf8\n"
-            "set terminal svg size %zu,%zu noenhanced background rgb 'white'\n"
+            "set terminal %s size %zu,%zu noenhanced background rgb 'white'\n"
             "set palette defined (0 'white', 0.5 '#6baed6', 1 '#08306b')\nset cbrange [0:*]\n"
             "set xrange [-0.5:%zu.5]\nset yrange [%zu.5:-0.5]\n"
             "set tics scale 0\nset xtics rotate by 90 right\nunset key\n",
-            220 + 22 * m->n_columns, 200 + 18 * m->n_rows, m->n_columns - 1, m->n_rows - 1);
+            terminal, 220 + 22 * m->n_columns, 200 + 18 * m->n_rows, m->n_columns - 1,
+            m->n_rows - 1);
     set(f, "title", m->title);
     write_labels(f, "xtics", m->columns, m->n_columns);
     write_labels(f, "ytics", m->rows, m->n_rows);
@@ -98,11 +103,11 @@ static void write_heat(const void *picture, FILE *f)
 }
 
 /* What a picture's script is. */
-typedef void script(const void *picture, FILE *f);
+typedef void script(const void *picture, const char *terminal, FILE *f);
 
 /* Starts gnuplot between the two ends; returns an error number. What it has to say about its
  * script is of no use to who asked for a picture: stderr is closed off. */
-static int start(pid_t *pid, int in, int out, int unused)
+static int start(pid_t *pid, int in, int out)
 {
     char *argv[] = {(char *)(uintptr_t) "gnuplot", NULL};
     posix_spawn_file_actions_t actions;
@@ -110,7 +115,6 @@ static int start(pid_t *pid, int in, int out, int unused)
     if (failed) return failed;
     failed = posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO);
     if (!failed) failed = posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
-    if (!failed) failed = posix_spawn_file_actions_addclose(&actions, unused);
     if (!failed)
         failed =
             posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
@@ -119,58 +123,113 @@ static int start(pid_t *pid, int in, int out, int unused)
     return failed;
 }
 
-/* Runs gnuplot into the open file; its failure is told here. */
-static int draw(script *write_script, const void *picture, const char *path, int out)
+/* Sends the script and closes the end; false if not all of it could be sent. Should gnuplot end
+ * early, the write fails instead of ending this program. */
+static bool send_script(script *write_script, const void *picture, const char *terminal, int end)
 {
-    int ends[2], status = 0;
+    struct sigaction ignore = {.sa_handler = SIG_IGN}, before;
+    sigaction(SIGPIPE, &ignore, &before);
+    FILE *to = fdopen(end, "w");
+    bool sent = false;
+    if (to) {
+        write_script(picture, terminal, to);
+        sent = fclose(to) == 0;
+    } else {
+        close(end);
+    }
+    sigaction(SIGPIPE, &before, NULL);
+    return sent;
+}
+
+/* Copies what comes out of gnuplot into the file, which remembers its own failures. */
+static bool receive(int end, file_writer *file)
+{
+    char block[65536];
+    for (;;) {
+        ssize_t n = read(end, block, sizeof block);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return n == 0;
+        file_write(file, block, (size_t)n);
+    }
+}
+
+/* Runs gnuplot into the open file; its failure is printed here. */
+static int draw(script *write_script, const void *picture, const char *path, file_writer *file)
+{
+    int in[2], out[2], status = 0;
     pid_t pid;
-    if (pipe2(ends, O_CLOEXEC) != 0) return tool_fail_text(path, "%s", strerror(errno));
-    int failed = start(&pid, ends[0], out, ends[1]);
-    close(ends[0]);
+    if (pipe2(in, O_CLOEXEC) != 0) return tool_fail_text(path, "%s", strerror(errno));
+    if (pipe2(out, O_CLOEXEC) != 0) {
+        int why = errno;
+        close(in[0]);
+        close(in[1]);
+        return tool_fail_text(path, "%s", strerror(why));
+    }
+    int failed = start(&pid, in[0], out[1]);
+    close(in[0]);
+    close(out[1]);
     if (failed) {
-        close(ends[1]);
+        close(in[1]);
+        close(out[0]);
         return failed == ENOENT
                    ? tool_fail_text(path, "cannot be drawn: gnuplot is not installed (Debian "
                                           "package gnuplot-nox)")
                    : tool_fail_text(path, "gnuplot does not start: %s", strerror(failed));
     }
-    /* Should gnuplot end early, the write fails instead of ending this program. */
-    struct sigaction ignore = {.sa_handler = SIG_IGN}, before;
-    sigaction(SIGPIPE, &ignore, &before);
-    FILE *to = fdopen(ends[1], "w");
-    bool sent = false;
-    if (to) {
-        write_script(picture, to);
-        sent = fclose(to) == 0;
-    } else {
-        close(ends[1]);
-    }
-    sigaction(SIGPIPE, &before, NULL);
+    const char *terminal = picture_kind_of(path) == PICTURE_PNG ? "pngcairo" : "svg";
+    bool sent = send_script(write_script, picture, terminal, in[1]);
+    bool received = receive(out[0], file);
+    close(out[0]);
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }
-    if (sent && WIFEXITED(status) && WEXITSTATUS(status) == 0) return EXIT_GOOD;
+    if (sent && received && WIFEXITED(status) && WEXITSTATUS(status) == 0) return EXIT_GOOD;
     return tool_fail_text(path, "gnuplot failed (status %d)", status);
 }
 
 static int draw_file(script *write_script, const void *picture, const char *path)
 {
     file_writer file;
-    if (!file_begin_stream(&file, path))
+    bool standard = !strcmp(path, "-");
+    if (standard) file = (file_writer){.path = path, .descriptor = dup(STDOUT_FILENO)};
+    if (standard ? file.descriptor < 0 : !file_begin_stream(&file, path))
         return tool_fail_text(path, "cannot be written: %s", strerror(errno));
-    int status = draw(write_script, picture, path, file.descriptor);
+    int status = draw(write_script, picture, path, &file);
     if (status != EXIT_GOOD)
         file_abandon(&file);
     else if (!file_commit(&file))
-        status = tool_fail_text(path, "cannot be written: %s", strerror(errno));
+        status =
+            tool_fail_text(standard ? "output" : path, "cannot be written: %s", strerror(errno));
     return status;
 }
 
-int plot_svg(const plot *p, const char *path)
+int plot_write(const plot *p, const char *path)
 {
     return draw_file(write_lines, p, path);
 }
 
-int plot_heat_svg(const heat_map *map, const char *path)
+int plot_write_heat(const heat_map *map, const char *path)
 {
     return draw_file(write_heat, map, path);
+}
+
+/* ---- Names ---- */
+
+picture_kind picture_kind_of(const char *path)
+{
+    static const char *const others[] = {".jpg", ".jpeg", ".pdf",  ".gif", ".eps",
+                                         ".ps",  ".tif",  ".tiff", ".bmp", ".webp"};
+    const char *dot = strrchr(path, '.');
+    if (!dot) return PICTURE_NONE;
+    if (!strcasecmp(dot, ".svg")) return PICTURE_SVG;
+    if (!strcasecmp(dot, ".png")) return PICTURE_PNG;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (!strcasecmp(dot, others[i])) return PICTURE_OTHER;
+    return PICTURE_NONE;
+}
+
+void plot_check_name(const char *path, const char *option, struct argp_state *state)
+{
+    if (picture_kind_of(path) == PICTURE_OTHER)
+        tool_usage_error(state, "%s %s: pictures are SVG or PNG: name it .svg or .png", option,
+                         path);
 }

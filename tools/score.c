@@ -392,27 +392,57 @@ bool bleu_add(bleu *b, const char *line, const char *const *references, size_t n
     return good;
 }
 
-bleu_result bleu_of(const bleu *b)
+/* Of the orders up to 4, or up to the longest that the line has. */
+static bleu_result score_bleu(const bleu *b, bool effective_order)
 {
     bleu_result r = {.brevity = 1};
     double logs = 0, smooth = 1, length = (double)b->length;
     size_t any = 0;
+    int orders = 0;
     if (b->length < b->reference_length)
         r.brevity = b->length ? exp(1 - (double)b->reference_length / length) : 0;
     for (int k = 0; k < BLEU_ORDER; k++) any += b->matches[k];
     if (!any) return r;
-    for (int k = 0; k < BLEU_ORDER; k++) {
-        if (!b->ngrams[k]) return r;
-        double matches = (double)b->matches[k];
-        if (!b->matches[k]) matches = 1 / (smooth *= 2);
-        r.precisions[k] = 100 * matches / (double)b->ngrams[k];
-        logs += log(r.precisions[k]);
+    for (; orders < BLEU_ORDER && b->ngrams[orders]; orders++) {
+        double matches = (double)b->matches[orders];
+        if (!b->matches[orders]) matches = 1 / (smooth *= 2);
+        r.precisions[orders] = 100 * matches / (double)b->ngrams[orders];
+        logs += log(r.precisions[orders]);
     }
-    r.score = r.brevity * exp(logs / BLEU_ORDER);
+    if (orders == BLEU_ORDER || effective_order) r.score = r.brevity * exp(logs / orders);
     return r;
 }
 
+bleu_result bleu_of(const bleu *b)
+{
+    return score_bleu(b, false);
+}
+
+bleu_result bleu_of_sentence(const bleu *b)
+{
+    return score_bleu(b, true);
+}
+
+void bleu_sum(bleu *b, const bleu *other)
+{
+    for (int k = 0; k < BLEU_ORDER; k++) {
+        b->matches[k] += other->matches[k];
+        b->ngrams[k] += other->ngrams[k];
+    }
+    b->length += other->length;
+    b->reference_length += other->reference_length;
+}
+
 /* ---- chrF ---- */
+
+void chrf_sum(chrf *c, const chrf *other)
+{
+    for (int k = 0; k < CHRF_CHARACTERS + CHRF_MOST_WORDS; k++) {
+        c->matches[k] += other->matches[k];
+        c->ngrams[k] += other->ngrams[k];
+        c->reference_ngrams[k] += other->reference_ngrams[k];
+    }
+}
 
 bool chrf_add(chrf *c, const char *line, const char *const *references, size_t n)
 {
@@ -441,11 +471,7 @@ bool chrf_add(chrf *c, const char *line, const char *const *references, size_t n
         free(theirs[0].ids);
         free(theirs[1].ids);
     }
-    for (int k = 0; k < CHRF_CHARACTERS + CHRF_MOST_WORDS; k++) {
-        c->matches[k] += best.matches[k];
-        c->ngrams[k] += best.ngrams[k];
-        c->reference_ngrams[k] += best.reference_ngrams[k];
-    }
+    chrf_sum(c, &best);
     free(mine[0].ids);
     free(mine[1].ids);
     free_words(&w);

@@ -29,6 +29,11 @@ typedef struct bleu_result {
     double brevity;                /* exp(1 - reference_length / length), at most 1 */
 } bleu_result;
 bleu_result bleu_of(const bleu *b);
+/* The same of a single sentence: the mean is of the orders that the line is long enough for, so
+ * that three tokens can be right (sacreBLEU's effective order). */
+bleu_result bleu_of_sentence(const bleu *b);
+/* Adds another's counts. */
+void bleu_sum(bleu *b, const bleu *other);
 
 typedef struct chrf {
     int words; /* longest n-grams of words: 0 for chrF, 2 for chrF++ */
@@ -41,5 +46,7 @@ typedef struct chrf {
 bool chrf_add(chrf *c, const char *line, const char *const *references, size_t n);
 /* 0 .. 100: F with beta 2 of precision and recall, each averaged over the n-grams' lengths. */
 double chrf_of(const chrf *c);
+/* Adds the counts of another with as long n-grams of words. */
+void chrf_sum(chrf *c, const chrf *other);
 
 #endif

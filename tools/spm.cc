@@ -10,6 +10,8 @@
 #include <sentencepiece_trainer.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -57,16 +59,104 @@ weft_status guarded(weft_error *error, const char *where, Work work) noexcept
     }
 }
 
-// Takes over a status of the library; `otherwise` if it is about neither files nor memory.
+// What a message of the library says behind the place in its sources, "./src/x.cc(12) [condition]
+// ".
+std::string cause_of(const char *message)
+{
+    const std::string text = message;
+    size_t at = text.find(".cc(");
+    if (at == std::string::npos) return text;
+    at = text.find('[', at);
+    int depth = 0;
+    for (; at < text.size(); at++) {
+        depth += (text[at] == '[') - (text[at] == ']');
+        if (!depth) return text.substr(std::min(at + 2, text.size()));
+    }
+    return "";
+}
+
+// Takes over a status of the library; `otherwise` if it is not about memory.
 weft_status take(weft_error *error, const char *where, const sentencepiece::util::Status &status,
                  weft_status otherwise)
 {
     using sentencepiece::util::StatusCode;
     if (status.ok()) return WEFT_OK;
-    if (status.code() == StatusCode::kResourceExhausted) otherwise = WEFT_NO_MEMORY;
-    if (status.code() == StatusCode::kNotFound || status.code() == StatusCode::kPermissionDenied)
-        otherwise = WEFT_IO;
-    return fail(error, otherwise, where, status.ToString().c_str());
+    if (status.code() == StatusCode::kResourceExhausted)
+        return fail(error, WEFT_NO_MEMORY, where, "out of memory");
+    const std::string cause = cause_of(status.message());
+    return fail(error, otherwise, where, cause.empty() ? "SentencePiece failed" : cause.c_str());
+}
+
+// Why no vocabulary was made.
+weft_status training_failed(weft_error *error, const sentencepiece::util::Status &status)
+{
+    const char *message = status.message(), *needed = std::strstr(message, "required_chars. ");
+    int asked, least;
+    if (needed && std::sscanf(needed, "required_chars. %d vs %d", &asked, &least) == 2)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "vocabulary",
+                              "%d pieces are too few: the text needs %d, for each character and "
+                              "special token",
+                              asked, least);
+    return take(error, "vocabulary", status, WEFT_BAD_FILE);
+}
+
+std::unordered_map<std::string, std::string> training_arguments(const spm_options *options)
+{
+    std::unordered_map<std::string, std::string> arguments = {
+        {"vocab_size", std::to_string(options->size)},
+        {"model_type", options->type},
+        {"character_coverage", "1.0"},
+        {"control_symbols", options->mask ? SPM_MASK : ""},
+        {"pad_id", "0"},
+        {"unk_id", "1"},
+        {"bos_id", "2"},
+        {"eos_id", "3"},
+        {"num_threads", "1"},
+        {"minloglevel", "2"},
+        {"hard_vocab_limit", "false"}};
+    if (options->identity)
+        arguments.insert({{"normalization_rule_name", "identity"},
+                          {"add_dummy_prefix", "false"},
+                          {"remove_extra_whitespaces", "false"},
+                          {"allow_whitespace_only_pieces", "true"},
+                          {"byte_fallback", "true"}});
+    return arguments;
+}
+
+// The bytes of a file.
+weft_status read_file(const char *path, std::string *bytes, weft_error *error)
+{
+    const std::unique_ptr<FILE, int (*)(FILE *)> file(std::fopen(path, "rbe"), std::fclose);
+    char block[65536];
+    if (!file)
+        return weft_error_set(error, WEFT_IO, path, "cannot be opened: %s", std::strerror(errno));
+    while (const size_t n = std::fread(block, 1, sizeof block, file.get())) bytes->append(block, n);
+    if (!std::ferror(file.get())) return WEFT_OK;
+    return weft_error_set(error, WEFT_IO, path, "cannot be read: %s", std::strerror(errno));
+}
+
+// Thrown where text ends that shows nothing: SentencePiece would end the process.
+struct no_text {
+};
+
+// Whether UTF-8 has a character that no normalisation takes for a blank or drops: one above U+00AD
+// but for U+2000 to U+206F, blocks (as U+2581, by which SentencePiece writes blanks), U+3000 and
+// U+FEFF, or a visible one of ASCII.
+bool is_visible(const std::string &text)
+{
+    for (size_t i = 0; i < text.size(); i++) {
+        const auto byte = [&](size_t k) {
+            return i + k < text.size() ? (unsigned char)text[i + k] : 0;
+        };
+        const unsigned char c = byte(0), d = byte(1), e = byte(2);
+        if (c > ' ' && c < 0x7F) return true;
+        if (c < 0xC2) continue; // within a character, or none
+        const bool blank =
+            (c == 0xC2 && d <= 0xAD) || (c == 0xE2 && (d == 0x80 || d == 0x81 || d == 0x96)) ||
+            (c == 0xE3 && d == 0x80 && e == 0x80) || (c == 0xEF && d == 0xBB && e == 0xBF);
+        if (!blank) return true;
+    }
+    return false;
 }
 
 // The lines of text files as a vocabulary is trained on them: without their ends and a byte order
@@ -110,7 +200,12 @@ class Lines : public sentencepiece::SentenceIterator
                 return !(ended = true);
             stream_close(file);
             file = nullptr;
-            if (next == files.size()) return !(ended = true);
+            if (next == files.size()) {
+                std::free(buffer); // the constructor may be at work
+                buffer = nullptr;
+                if (!visible) throw no_text();
+                return !(ended = true);
+            }
             file = stream_open(files[next++].c_str(), error);
             if (!file) return !(ended = true);
             first = true;
@@ -123,6 +218,7 @@ class Lines : public sentencepiece::SentenceIterator
             counts->invalid++;
             line.clear();
         }
+        visible = visible || is_visible(line);
         if (line.size() > SPM_LINE_BYTES) counts->split++;
         return true;
     }
@@ -144,8 +240,57 @@ class Lines : public sentencepiece::SentenceIterator
     size_t capacity = 0, length = 0;
     std::string line, piece;
     size_t next = 0, at = 0;
-    bool first = true, ended = false;
+    bool first = true, ended = false, visible = false;
 };
+
+// A field of a protobuf message, whose library has no header for them.
+struct field {
+    bool found;
+    uint64_t number;   // of a varint
+    std::string bytes; // of a text or message
+};
+
+uint64_t read_varint(const std::string &message, size_t *at)
+{
+    uint64_t number = 0;
+    for (int shift = 0; shift < 64 && *at < message.size(); shift += 7) {
+        const unsigned char byte = (unsigned char)message[(*at)++];
+        number |= (uint64_t)(byte & 0x7F) << shift;
+        if (byte < 0x80) break;
+    }
+    return number;
+}
+
+// The first field of that tag.
+field find_field(const std::string &message, uint64_t tag)
+{
+    for (size_t at = 0; at < message.size();) {
+        const uint64_t key = read_varint(message, &at);
+        field f = {true, 0, ""};
+        size_t length = 0;
+        switch (key & 7) {
+        case 0:
+            f.number = read_varint(message, &at);
+            break;
+        case 1:
+            length = 8;
+            break;
+        case 2:
+            length = read_varint(message, &at);
+            break;
+        case 5:
+            length = 4;
+            break;
+        default:
+            return {};
+        }
+        if (length > message.size() - at) break;
+        if (key >> 3 == tag) f.bytes = message.substr(at, length);
+        if (key >> 3 == tag) return f;
+        at += length;
+    }
+    return {};
+}
 
 } // namespace
 
@@ -159,30 +304,19 @@ weft_status spm_train(const char *const *files, size_t n, const spm_options *opt
         sentencepiece::logging::SetMinLogLevel(errors_only);
         std::string made;
         weft_error unreadable = {};
-        Lines lines(files, n, counts, &unreadable);
-        std::unordered_map<std::string, std::string> arguments = {
-            {"vocab_size", std::to_string(options->size)},
-            {"model_type", options->type},
-            {"character_coverage", "1.0"},
-            {"control_symbols", options->mask ? SPM_MASK : ""},
-            {"pad_id", "0"},
-            {"unk_id", "1"},
-            {"bos_id", "2"},
-            {"eos_id", "3"},
-            {"num_threads", "1"},
-            {"minloglevel", "2"},
-            {"hard_vocab_limit", "false"}};
-        if (options->identity)
-            arguments.insert({{"normalization_rule_name", "identity"},
-                              {"add_dummy_prefix", "false"},
-                              {"remove_extra_whitespaces", "false"},
-                              {"allow_whitespace_only_pieces", "true"},
-                              {"byte_fallback", "true"}});
-        const auto status = sentencepiece::SentencePieceTrainer::Train(arguments, &lines, &made);
+        sentencepiece::util::Status status;
+        try {
+            Lines lines(files, n, counts, &unreadable);
+            status = sentencepiece::SentencePieceTrainer::Train(training_arguments(options), &lines,
+                                                                &made);
+        } catch (const no_text &) {
+            return fail(error, WEFT_BAD_FILE, "vocabulary",
+                        "the text has no character to learn from");
+        }
         if (unreadable.status != WEFT_OK)
             return weft_error_set(error, unreadable.status, unreadable.where, "%s",
                                   unreadable.message);
-        if (!status.ok()) return take(error, "vocabulary", status, WEFT_BAD_FILE);
+        if (!status.ok()) return training_failed(error, status);
         *bytes = made.size();
         *model = static_cast<char *>(std::malloc(made.size() + 1));
         if (!*model) return fail(error, WEFT_NO_MEMORY, "vocabulary", "out of memory");
@@ -191,13 +325,28 @@ weft_status spm_train(const char *const *files, size_t n, const spm_options *opt
     });
 }
 
+spm *spm_parse(const char *model, size_t bytes, const char *where, weft_error *error)
+{
+    spm *loaded = nullptr;
+    guarded(error, where, [&] {
+        auto s = std::make_unique<spm>();
+        const auto status = s->processor.LoadFromSerializedProto({model, bytes});
+        if (status.code() == sentencepiece::util::StatusCode::kResourceExhausted)
+            return take(error, where, status, WEFT_NO_MEMORY);
+        if (!status.ok()) return fail(error, WEFT_BAD_FILE, where, "is no SentencePiece model");
+        loaded = s.release();
+        return WEFT_OK;
+    });
+    return loaded;
+}
+
 spm *spm_load(const char *path, weft_error *error)
 {
     spm *loaded = nullptr;
     guarded(error, path, [&] {
-        auto s = std::make_unique<spm>();
-        const weft_status status = take(error, path, s->processor.Load(path), WEFT_BAD_FILE);
-        if (status == WEFT_OK) loaded = s.release();
+        std::string bytes;
+        const weft_status status = read_file(path, &bytes, error);
+        if (status == WEFT_OK) loaded = spm_parse(bytes.data(), bytes.size(), path, error);
         return status;
     });
     return loaded;
@@ -215,9 +364,42 @@ int spm_size(const spm *s)
 
 bool spm_has_specials(const spm *s)
 {
+    const spm_specials ids = spm_special_ids(s);
+    return ids.pad == SPM_PAD && ids.unk == SPM_UNK && ids.bos == SPM_BOS && ids.eos == SPM_EOS;
+}
+
+bool spm_is_special(const spm *s, int32_t id)
+{
+    return s->processor.IsControl(id) || s->processor.IsUnknown(id);
+}
+
+bool spm_is_byte(const spm *s, int32_t id)
+{
+    return s->processor.IsByte(id);
+}
+
+spm_specials spm_special_ids(const spm *s)
+{
     const auto &p = s->processor;
-    return p.pad_id() == SPM_PAD && p.unk_id() == SPM_UNK && p.bos_id() == SPM_BOS &&
-           p.eos_id() == SPM_EOS;
+    return {p.pad_id(), p.unk_id(), p.bos_id(), p.eos_id()};
+}
+
+spm_kind spm_get_kind(const spm *s)
+{
+    spm_kind kind = {"unknown", "unknown"};
+    guarded(nullptr, "vocabulary", [&] {
+        // ModelProto of sentencepiece_model.proto: trainer_spec = 2, in it model_type = 3;
+        // normalizer_spec = 3, in it name = 1. An absent type is 1.
+        static const char *const types[] = {"unknown", "unigram", "bpe", "word", "char"};
+        const std::string bytes = s->processor.serialized_model_proto();
+        const field trainer = find_field(bytes, 2), normalizer = find_field(bytes, 3);
+        const field type = find_field(trainer.bytes, 3), name = find_field(normalizer.bytes, 1);
+        kind.type = types[!type.found ? 1 : type.number < 5 ? type.number : 0];
+        for (const char *known : {"nmt_nfkc_cf", "nmt_nfkc", "nfkc_cf", "nfkc", "identity"})
+            if (name.bytes == known) kind.normalization = known;
+        return WEFT_OK;
+    });
+    return kind;
 }
 
 weft_status spm_id(const spm *s, const char *piece, int32_t *id, weft_error *error)
@@ -287,7 +469,7 @@ weft_status spm_encode_spans(const spm *s, const char *text, size_t (*spans)[2],
 /* Whether an id has a text: all but the special ones and those of another vocabulary. */
 static bool is_text(const spm *s, int32_t id)
 {
-    return id > SPM_EOS && id < s->processor.GetPieceSize();
+    return id >= 0 && id < s->processor.GetPieceSize() && !spm_is_special(s, id);
 }
 
 weft_status spm_decode_spans(const spm *s, const int32_t *ids, size_t n, char **text,

@@ -42,12 +42,28 @@ typedef struct spm_counts {
  * frees. */
 weft_status spm_train(const char *const *files, size_t n, const spm_options *options,
                       spm_counts *counts, char **model, size_t *bytes, weft_error *error);
-/* NULL on failure. */
+/* The vocabulary of such bytes, which messages call `where`. NULL on failure. */
+spm *spm_parse(const char *model, size_t bytes, const char *where, weft_error *error);
+/* The same of a file. */
 spm *spm_load(const char *path, weft_error *error);
 void spm_free(spm *s);
 int spm_size(const spm *s);
 /* Are pad, unk, bos and eos the ids above? */
 bool spm_has_specials(const spm *s);
+typedef struct spm_specials {
+    int32_t pad, unk, bos, eos; /* -1: none */
+} spm_specials;
+spm_specials spm_special_ids(const spm *s);
+/* How it was made: bpe, unigram, char or word; nmt_nfkc (that of `weft train`), identity, or
+ * another of SentencePiece; "unknown" if the file names neither. */
+typedef struct spm_kind {
+    const char *type, *normalization;
+} spm_kind;
+spm_kind spm_get_kind(const spm *s);
+/* An id below spm_size that stands for no text, such as the unknown piece. */
+bool spm_is_special(const spm *s, int32_t id);
+/* One that is a byte of text; vocabularies that keep every character have 256 of them. */
+bool spm_is_byte(const spm *s, int32_t id);
 /* *id becomes the id of a piece; that of the unknown piece if there is none such. */
 weft_status spm_id(const spm *s, const char *piece, int32_t *id, weft_error *error);
 /* The ids of a text, without BOS and EOS; at most `capacity` are written. *n becomes their number,

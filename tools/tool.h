@@ -30,6 +30,7 @@ int cmd_translate(int argc, char **argv);
 int cmd_generate(int argc, char **argv);
 int cmd_logprob(int argc, char **argv);
 int cmd_score(int argc, char **argv);
+int cmd_vocab(int argc, char **argv);
 
 /* Room for a name of any length that is worth printing, with every byte as an escape. */
 #define TOOL_NAME_BYTES 16384
@@ -46,7 +47,7 @@ int tool_fail_text(const char *where, const char *format, ...) WEFT_PRINTF(2, 3)
 void tool_append(char *text, size_t size, const char *format, ...) WEFT_PRINTF(3, 4);
 /* argp_error for what holds a name: ends the program with EXIT_USAGE. */
 void tool_usage_error(struct argp_state *state, const char *format, ...) WEFT_PRINTF(2, 3);
-/* argp_parse; ends the program if it fails. */
+/* argp_parse, where -h is --help; ends the program if it fails. `argp` has at most 4 children. */
 void tool_parse(const struct argp *argp, int argc, char **argv, void *input);
 /* Hands on the error of a graph or session, if it has one. Returns its status. */
 weft_status tool_take_error(const weft_error *from, weft_error *error);

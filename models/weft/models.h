@@ -446,6 +446,7 @@ typedef struct weft_model_option {
     double value;        /* the default; of an option with choices, the index of one */
     const char *choices; /* "one|other": texts instead of numbers; NULL: a number */
     bool real;           /* a number that need not be whole, such as a probability */
+    bool flag;           /* 0: off, 1: on, and no other number */
 } weft_model_option;
 
 typedef struct weft_model {
@@ -472,7 +473,8 @@ WEFT_API const weft_model *weft_model_at(size_t index);       /* NULL beyond the
 WEFT_API const weft_model *weft_model_find(const char *name); /* NULL if there is none */
 /* Starts from the defaults and applies "key=value" texts to values[model->n_options].
  * WEFT_NOT_FOUND if the model has no such option; WEFT_BAD_ARGUMENT if the value is none of its
- * choices, no number from 0 to 1e9, or a fraction where a whole number is needed. */
+ * choices, not 0 or 1 of a flag, no number from 0 to 1e9, or a fraction where a whole number is
+ * needed. */
 WEFT_API weft_status weft_model_parse(const weft_model *model, const char *const *texts, size_t n,
                                       double *values, weft_error *error);
 /* Writes the value of option i as weft_model_parse reads it. Returns `text`. */

@@ -1,0 +1,483 @@
+/* weft vocab: makes SentencePiece vocabularies, shows them, and turns lines of text into ids and
+ * back. */
+#include "spm.h"
+#include "streams.h"
+#include "texts.h"
+#include "tool.h"
+
+#include "base/file.h"
+#include "base/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define STANDARD_INPUT "standard input"
+
+/* ---- train ---- */
+
+#define TYPES          "bpe|unigram|char"
+#define NORMALIZATIONS "nfkc|identity"
+#define LEAST_SIZE     10
+#define MOST_SIZE      1000000
+
+typedef struct train_arguments {
+    const char **files, *out;
+    size_t n;
+    bool force;
+    spm_options options;
+} train_arguments;
+
+enum { KEY_TYPE = 256, KEY_SIZE, KEY_NORMALIZATION, KEY_MASK, KEY_PIECES, KEY_ALL, KEY_JSON };
+
+static void take_text(train_arguments *a, const char *path, struct argp_state *state)
+{
+    for (size_t i = 0; i < a->n; i++)
+        if (!strcmp(path, "-") && !strcmp(a->files[i], "-"))
+            argp_error(state, "standard input can be one TEXT only");
+    a->files[a->n++] = path;
+}
+
+static error_t parse_train(int key, char *text, struct argp_state *state)
+{
+    train_arguments *a = state->input;
+    switch (key) {
+    case 'o':
+        a->out = text;
+        return 0;
+    case 'f':
+        a->force = true;
+        return 0;
+    case KEY_TYPE:
+        if (tool_choice(TYPES, text) < 0)
+            tool_usage_error(state, "--type is one of " TYPES ", not \"%s\"", text);
+        a->options.type = text;
+        return 0;
+    case KEY_SIZE:
+        a->options.size = (int)tool_number(text, "--size", LEAST_SIZE, MOST_SIZE, state);
+        return 0;
+    case KEY_NORMALIZATION:
+        if (tool_choice(NORMALIZATIONS, text) < 0)
+            tool_usage_error(state, "--normalization is one of " NORMALIZATIONS ", not \"%s\"",
+                             text);
+        a->options.identity = tool_choice(NORMALIZATIONS, text) == 1;
+        return 0;
+    case KEY_MASK:
+        a->options.mask = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        take_text(a, text, state);
+        return 0;
+    case ARGP_KEY_END:
+        if (!a->n || !a->out) argp_error(state, "TEXT and -o FILE.model are needed");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static int train(const train_arguments *a)
+{
+    weft_error error = {0};
+    spm_counts counts;
+    char *data = NULL;
+    size_t bytes;
+    if (!a->force && access(a->out, F_OK) == 0 && !file_is_stream(a->out))
+        return tool_fail_text(a->out, "is there already: --force replaces it");
+    fprintf(stderr, "making a vocabulary of %d pieces (%s) ...\n", a->options.size,
+            a->options.type);
+    weft_status status = spm_train(a->files, a->n, &a->options, &counts, &data, &bytes, &error);
+    if (counts.invalid || counts.split)
+        fprintf(stderr,
+                "vocabulary: of %zu lines %zu are not UTF-8 (left out), %zu longer than %d bytes "
+                "(read in pieces)\n",
+                counts.lines, counts.invalid, counts.split, SPM_LINE_BYTES);
+    spm *made = status == WEFT_OK ? spm_parse(data, bytes, a->out, &error) : NULL;
+    bool good = made && tool_replace_file(a->out, data, bytes, &error);
+    if (good && spm_size(made) < a->options.size)
+        tool_print_line(stderr, "%s: the text has %d pieces only, not %d", a->out, spm_size(made),
+                        a->options.size);
+    spm_free(made);
+    free(data);
+    return good ? EXIT_GOOD : tool_fail(&error);
+}
+
+static int cmd_vocab_train(int argc, char **argv)
+{
+    static const struct argp_option options[] = {
+        {"output", 'o', "FILE.model", 0, "where the vocabulary is written", 0},
+        {"force", 'f', NULL, 0, "replace a file that is there", 0},
+        {"type", KEY_TYPE, TYPES, 0, "kind of pieces (bpe)", 0},
+        {"size", KEY_SIZE, "N", 0, "pieces, special ones included (4000)", 0},
+        {"normalization", KEY_NORMALIZATION, NORMALIZATIONS, 0,
+         "of text (nfkc); identity keeps every character", 0},
+        {"mask", KEY_MASK, NULL, 0, "with the piece " SPM_MASK ", for masked language models", 0},
+        {0}};
+    struct argp argp = {options,
+                        parse_train,
+                        "TEXT...",
+                        "Makes a vocabulary of text files, the one that `weft train` makes of the "
+                        "same texts. gzip is read through; - is standard input.",
+                        NULL,
+                        NULL,
+                        NULL};
+    train_arguments a = {.files = calloc((size_t)argc + 1, sizeof *a.files),
+                         .options = {"bpe", 4000, false, false}};
+    if (!a.files) return tool_fail_text("vocab", "out of memory");
+    tool_parse(&argp, argc, argv, &a);
+    int status = train(&a);
+    free(a.files);
+    return status;
+}
+
+/* ---- What is there ---- */
+
+typedef struct use_arguments {
+    const char *path; /* of a vocabulary, or a run's folder */
+    bool pieces, all, json;
+} use_arguments;
+
+static error_t parse_use(int key, char *text, struct argp_state *state)
+{
+    use_arguments *a = state->input;
+    switch (key) {
+    case KEY_PIECES:
+        a->pieces = true;
+        return 0;
+    case KEY_ALL:
+        a->all = true;
+        return 0;
+    case KEY_JSON:
+        a->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (a->path) argp_error(state, "one vocabulary at a time");
+        a->path = text;
+        return 0;
+    case ARGP_KEY_END:
+        if (!a->path) argp_error(state, "FILE.model or a run's folder is needed");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* Loads FILE.model, or FOLDER/vocab.model. NULL after an error. */
+static spm *open_vocabulary(const char *path, weft_error *error)
+{
+    struct stat info;
+    char file[FILE_PATH_BYTES], apart[FILE_PATH_BYTES];
+    if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode)) return spm_load(path, error);
+    int n = snprintf(file, sizeof file, "%s/vocab.model", path);
+    int m = snprintf(apart, sizeof apart, "%s/vocab.source.model", path);
+    if (n < 0 || m < 0 || (size_t)m >= sizeof apart) {
+        weft_error_set(error, WEFT_TOO_LARGE, path, "the path is too long");
+        return NULL;
+    }
+    if (access(file, F_OK) != 0 && access(apart, F_OK) == 0) {
+        weft_error_set(error, WEFT_BAD_ARGUMENT, path,
+                       "has two vocabularies: name vocab.source.model or vocab.target.model in it");
+        return NULL;
+    }
+    return spm_load(file, error);
+}
+
+/* Lines of standard input, and the ids of the one at hand. */
+typedef struct filter {
+    const use_arguments *a;
+    const spm *vocabulary;
+    char *line;
+    size_t capacity, length, number;
+    int32_t *ids;
+    size_t n, room;
+    weft_error error;
+} filter;
+
+static bool line_fails(filter *f, weft_status status, const char *format, ...) WEFT_PRINTF(3, 4);
+static bool line_fails(filter *f, weft_status status, const char *format, ...)
+{
+    char what[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    text_vformat(what, sizeof what, format, arguments);
+    va_end(arguments);
+    weft_error_set(&f->error, status, STANDARD_INPUT, "line %zu: %s", f->number, what);
+    return false;
+}
+
+static bool make_room(filter *f, size_t n)
+{
+    if (n <= f->room) return true;
+    int32_t *grown = realloc(f->ids, 2 * n * sizeof *grown);
+    if (!grown) return line_fails(f, WEFT_NO_MEMORY, "out of memory");
+    f->ids = grown;
+    f->room = 2 * n;
+    return true;
+}
+
+/* What a subcommand does with the line at hand; false after an error. */
+typedef bool line_work(filter *f);
+
+static int filter_lines(const use_arguments *a, line_work *work)
+{
+    filter f = {.a = a};
+    spm *vocabulary = open_vocabulary(a->path, &f.error);
+    bool good = vocabulary != NULL;
+    FILE *in = good ? stream_open("-", &f.error) : NULL;
+    f.vocabulary = vocabulary;
+    good = in != NULL;
+    while (good && texts_read_line(in, &f.line, &f.capacity, &f.length)) {
+        f.number++;
+        good = texts_is_utf8(f.line, f.length) ? work(&f)
+                                               : line_fails(&f, WEFT_BAD_FILE, "is not UTF-8");
+        if (good && ferror(stdout)) break; /* main reports it */
+    }
+    if (good && !ferror(stdout)) good = stream_at_end(in, STANDARD_INPUT, &f.error);
+    stream_close(in);
+    spm_free(vocabulary);
+    free(f.line);
+    free(f.ids);
+    return good ? EXIT_GOOD : tool_fail(&f.error);
+}
+
+/* ---- encode ---- */
+
+static bool encode_line(filter *f)
+{
+    const spm *v = f->vocabulary;
+    if (spm_encode(v, f->line, f->ids, f->room, &f->n, &f->error) != WEFT_OK) return false;
+    if (f->n > f->room) {
+        if (!make_room(f, f->n)) return false;
+        if (spm_encode(v, f->line, f->ids, f->room, &f->n, &f->error) != WEFT_OK) return false;
+    }
+    for (size_t i = 0; i < f->n; i++) {
+        if (i) putchar(' ');
+        if (f->a->pieces)
+            fputs(spm_piece(v, f->ids[i]), stdout);
+        else
+            printf("%d", f->ids[i]);
+    }
+    putchar('\n');
+    return true;
+}
+
+static int cmd_vocab_encode(int argc, char **argv)
+{
+    static const struct argp_option options[] = {
+        {"pieces", KEY_PIECES, NULL, 0, "print pieces instead of ids", 0}, {0}};
+    struct argp argp = {options,
+                        parse_use,
+                        "FILE.model|RUN",
+                        "Prints the ids of each line of standard input, a space between them, "
+                        "without those of the beginning and end of a sentence.",
+                        NULL,
+                        NULL,
+                        NULL};
+    use_arguments a = {.path = NULL};
+    tool_parse(&argp, argc, argv, &a);
+    return filter_lines(&a, encode_line);
+}
+
+/* ---- decode ---- */
+
+static bool id_of_number(filter *f, const char *word, int32_t *id)
+{
+    char *end;
+    long number = strtol(word, &end, 10);
+    if (end == word || *end)
+        return line_fails(f, WEFT_BAD_FILE, "\"%s\" is not an id, a whole number", word);
+    if (number < 0 || number >= spm_size(f->vocabulary))
+        return line_fails(f, WEFT_BAD_FILE, "id %s is not of [0, %d), the vocabulary's", word,
+                          spm_size(f->vocabulary));
+    *id = (int32_t)number;
+    return true;
+}
+
+static bool id_of_piece(filter *f, const char *word, int32_t *id)
+{
+    if (spm_id(f->vocabulary, word, id, &f->error) != WEFT_OK) return false;
+    return !strcmp(spm_piece(f->vocabulary, *id), word) ||
+           line_fails(f, WEFT_BAD_FILE, "\"%s\" is no piece of the vocabulary", word);
+}
+
+static bool decode_line(filter *f)
+{
+    char *rest = NULL, *text;
+    f->n = 0;
+    for (char *word = strtok_r(f->line, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
+        int32_t id;
+        if (!make_room(f, f->n + 1)) return false;
+        if (!(f->a->pieces ? id_of_piece(f, word, &id) : id_of_number(f, word, &id))) return false;
+        f->ids[f->n++] = id;
+    }
+    if (spm_decode(f->vocabulary, f->ids, f->n, &text, &f->error) != WEFT_OK) return false;
+    texts_clean(text, false);
+    puts(text);
+    free(text);
+    return true;
+}
+
+static int cmd_vocab_decode(int argc, char **argv)
+{
+    static const struct argp_option options[] = {
+        {"pieces", KEY_PIECES, NULL, 0, "the lines are of pieces, not ids", 0}, {0}};
+    struct argp argp = {options,
+                        parse_use,
+                        "FILE.model|RUN",
+                        "Prints the text of each line of standard input, which is of ids with "
+                        "spaces between them. Special ids are left out; control characters are "
+                        "printed as spaces, so that a line stays one.",
+                        NULL,
+                        NULL,
+                        NULL};
+    use_arguments a = {.path = NULL};
+    tool_parse(&argp, argc, argv, &a);
+    return filter_lines(&a, decode_line);
+}
+
+/* ---- show ---- */
+
+static size_t count_bytes(const spm *s)
+{
+    size_t n = 0;
+    for (int32_t id = 0; id < spm_size(s); id++) n += spm_is_byte(s, id);
+    return n;
+}
+
+/* The ids of the roles that special tokens have; -1: none. Returns how many roles there are. */
+static size_t list_specials(const spm *s, const char *names[5], int32_t ids[5])
+{
+    const spm_specials special = spm_special_ids(s);
+    int32_t mask = -1;
+    spm_id(s, SPM_MASK, &mask, NULL);
+    if (strcmp(spm_piece(s, mask), SPM_MASK) != 0) mask = -1;
+    const struct {
+        const char *name;
+        int32_t id;
+    } roles[] = {{"pad", special.pad},
+                 {"unknown", special.unk},
+                 {"begin", special.bos},
+                 {"end", special.eos},
+                 {"mask", mask}};
+    for (size_t i = 0; i < 5; i++) {
+        names[i] = roles[i].name;
+        ids[i] = roles[i].id;
+    }
+    return 5;
+}
+
+static int show_json(const spm *s, bool all)
+{
+    const char *names[5];
+    int32_t ids[5];
+    const spm_kind kind = spm_get_kind(s);
+    cJSON *json = cJSON_CreateObject();
+    cJSON_AddNumberToObject(json, "pieces", spm_size(s));
+    cJSON_AddStringToObject(json, "type", kind.type);
+    cJSON_AddStringToObject(json, "normalization", kind.normalization);
+    cJSON_AddNumberToObject(json, "byte_pieces", (double)count_bytes(s));
+    cJSON *special = cJSON_AddObjectToObject(json, "special");
+    for (size_t i = 0, n = list_specials(s, names, ids); i < n; i++)
+        if (ids[i] >= 0) cJSON_AddNumberToObject(special, names[i], ids[i]);
+    cJSON *list = all ? cJSON_AddArrayToObject(json, "list") : NULL;
+    for (int32_t id = 0; list && id < spm_size(s); id++)
+        cJSON_AddItemToArray(list, cJSON_CreateString(spm_piece(s, id)));
+    return tool_print_json(json);
+}
+
+static void show(const spm *s)
+{
+    const char *names[5];
+    int32_t ids[5];
+    const spm_kind kind = spm_get_kind(s);
+    printf("%-13s %d (%zu of them bytes)\n", "pieces", spm_size(s), count_bytes(s));
+    printf("%-13s %s\n", "type", kind.type);
+    printf("%-13s %s\n", "normalization", kind.normalization);
+    for (size_t i = 0, n = list_specials(s, names, ids); i < n; i++) {
+        if (ids[i] < 0)
+            printf("%-13s none\n", names[i]);
+        else
+            tool_print_line(stdout, "%-13s %d %s", names[i], ids[i], spm_piece(s, ids[i]));
+    }
+}
+
+static int cmd_vocab_show(int argc, char **argv)
+{
+    static const struct argp_option options[] = {
+        {"all", KEY_ALL, NULL, 0, "print every piece, behind its id", 0},
+        {"json", KEY_JSON, NULL, 0, "print JSON", 0},
+        {0}};
+    struct argp argp = {options,
+                        parse_use,
+                        "FILE.model|RUN",
+                        "Prints how many pieces a vocabulary has, its type and normalization, "
+                        "and the ids of its special tokens.",
+                        NULL,
+                        NULL,
+                        NULL};
+    use_arguments a = {.path = NULL};
+    weft_error error = {0};
+    tool_parse(&argp, argc, argv, &a);
+    spm *s = open_vocabulary(a.path, &error);
+    int status = EXIT_GOOD;
+    if (!s) return tool_fail(&error);
+    if (a.json)
+        status = show_json(s, a.all);
+    else if (!a.all)
+        show(s);
+    for (int32_t id = 0; a.all && !a.json && id < spm_size(s); id++)
+        tool_print_line(stdout, "%d %s", id, spm_piece(s, id));
+    spm_free(s);
+    return status;
+}
+
+/* ---- The command ---- */
+
+static const struct {
+    const char *name;
+    int (*run)(int argc, char **argv);
+} subcommands[] = {{"train", cmd_vocab_train},
+                   {"encode", cmd_vocab_encode},
+                   {"decode", cmd_vocab_decode},
+                   {"show", cmd_vocab_show}};
+
+/* Comes here only where the first argument is no subcommand. */
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    switch (key) {
+    case ARGP_KEY_ARG:
+        tool_usage_error(state, "no subcommand \"%s\": there are train, encode, decode and show",
+                         text);
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_error(state, "one of train, encode, decode and show is needed");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+int cmd_vocab(int argc, char **argv)
+{
+    static const struct argp_option options[] = {{0}};
+    struct argp argp = {options,
+                        parse,
+                        "train TEXT... -o FILE.model\nencode FILE.model|RUN\n"
+                        "decode FILE.model|RUN\nshow FILE.model|RUN",
+                        "Makes a vocabulary of text files, turns lines of text into ids and back, "
+                        "or shows what a vocabulary has. `weft vocab SUBCOMMAND --help` has the "
+                        "options of each.",
+                        NULL,
+                        NULL,
+                        NULL};
+    for (size_t i = 0; argc > 1 && i < sizeof subcommands / sizeof *subcommands; i++) {
+        if (strcmp(argv[1], subcommands[i].name) != 0) continue;
+        char name[64];
+        snprintf(name, sizeof name, "weft vocab %s", subcommands[i].name);
+        argv[1] = name;
+        return subcommands[i].run(argc - 1, argv + 1);
+    }
+    tool_parse(&argp, argc, argv, NULL);
+    return EXIT_USAGE;
+}
