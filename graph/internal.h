@@ -186,8 +186,7 @@ typedef struct plan_target {
 weft_graph *passes_run(const weft_graph *graph, plan_target *targets, size_t n_targets,
                        const char *skip, bool verify, uint32_t *map, weft_error *error);
 
-/* ---- Offsets (pack.c, pack_online.c, pack_search.c) ----------------------------------------------
- */
+/* ---- Offsets (pack.c, pack_online.c, pack_search.c) ---- */
 
 /* An item that takes room, alive in the sections first..last. */
 typedef struct pack_item {

@@ -87,6 +87,11 @@ expect 1 "the capacity in its name overflows" "$weft" plan --instances lists
 rm lists/*
 expect 0 "ok" "$weft" check --op softmax
 expect 2 'no op "none"' "$weft" check --op none
+"$weft" check --bits --threads 1 >bits && "$weft" check --bits --threads 3 >other || fail "check --bits"
+cmp bits other || fail "a training step has other bits with another number of threads"
+[ "$(wc -l <bits)" -eq "$("$weft" models | grep -c '^[a-z]')" ] || fail "not every model has its bits: $(cat bits)"
+expect 0 "gpt" "$weft" check --bits gpt layers=3
+expect 2 "--bits are of models" "$weft" check --bits --op softmax
 # The seeds' data travel in the program.
 cp "$weft" copy && expect 0 "every figure as in the documents" ./copy seeds
 expect 0 '"verdict":	"ok"' "$weft" seeds --json 000 003

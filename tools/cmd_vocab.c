@@ -4,6 +4,7 @@
 #include "streams.h"
 #include "texts.h"
 #include "tool.h"
+#include "vocabulary.h"
 
 #include "base/file.h"
 #include "base/text.h"
@@ -80,19 +81,11 @@ static error_t parse_train(int key, char *text, struct argp_state *state)
 static int train(const train_arguments *a)
 {
     weft_error error = {0};
-    spm_counts counts;
     char *data = NULL;
     size_t bytes;
     if (!a->force && access(a->out, F_OK) == 0 && !file_is_stream(a->out))
         return tool_fail_text(a->out, "is there already: --force replaces it");
-    fprintf(stderr, "making a vocabulary of %d pieces (%s) ...\n", a->options.size,
-            a->options.type);
-    weft_status status = spm_train(a->files, a->n, &a->options, &counts, &data, &bytes, &error);
-    if (counts.invalid || counts.split)
-        fprintf(stderr,
-                "vocabulary: of %zu lines %zu are not UTF-8 (left out), %zu longer than %d bytes "
-                "(read in pieces)\n",
-                counts.lines, counts.invalid, counts.split, SPM_LINE_BYTES);
+    weft_status status = vocabulary_make(a->files, a->n, &a->options, &data, &bytes, &error);
     spm *made = status == WEFT_OK ? spm_parse(data, bytes, a->out, &error) : NULL;
     bool good = made && tool_replace_file(a->out, data, bytes, &error);
     if (good && spm_size(made) < a->options.size)

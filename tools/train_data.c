@@ -2,6 +2,7 @@
 #include "training.h"
 
 #include "streams.h"
+#include "vocabulary.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -88,14 +89,13 @@ void training_forget_vocabulary(training *t)
 }
 
 static weft_status train_vocabulary(training *t, const spm_options *o, const recipe_files *first,
-                                    const recipe_files *second, spm_counts *counts, char **data,
-                                    size_t *bytes)
+                                    const recipe_files *second, char **data, size_t *bytes)
 {
     size_t n = first->n, all = n + (second ? second->n : 0);
     const char **files = calloc(all, sizeof *files);
     if (!files) return weft_error_set(&t->error, WEFT_NO_MEMORY, "train", "out of memory");
     for (size_t i = 0; i < all; i++) files[i] = i < n ? first->at[i] : second->at[i - n];
-    weft_status status = spm_train(files, all, o, counts, data, bytes, &t->error);
+    weft_status status = vocabulary_make(files, all, o, data, bytes, &t->error);
     free(files);
     return status;
 }
@@ -112,15 +112,7 @@ static bool make_vocabulary(training *t, const char *given, const recipe_files *
     } else {
         spm_options o = {types[t->r.vocabulary_type], (int)t->r.vocabulary_size,
                          t->mode == WEFT_BATCH_MASKED, t->r.vocabulary_normalization == 1};
-        spm_counts counts;
-        fprintf(stderr, "making a vocabulary of %d pieces (%s) ...\n", o.size, o.type);
-        weft_status status = train_vocabulary(t, &o, first, second, &counts, &data, &bytes);
-        if (counts.invalid || counts.split)
-            fprintf(stderr,
-                    "vocabulary: of %zu lines %zu are not UTF-8 (left out), %zu longer than %d "
-                    "bytes (read in pieces)\n",
-                    counts.lines, counts.invalid, counts.split, SPM_LINE_BYTES);
-        if (status != WEFT_OK) return false;
+        if (train_vocabulary(t, &o, first, second, &data, &bytes) != WEFT_OK) return false;
     }
     bool good = data && put_vocabulary(t, side, data, bytes);
     free(data);

@@ -223,8 +223,9 @@ WEFT_API weft_status weft_trainer_step(weft_trainer *trainer, double share,
  * dropout, with the averaged parameters if there are. Changes nothing of the training. */
 WEFT_API weft_status weft_trainer_evaluate(weft_trainer *trainer, weft_batches *batches,
                                            size_t most, double *nll, size_t *tokens);
-/* The store that weft_trainer_evaluate reads: the trained one, or that of the averaged parameters as
- * they are now. It may be read until the next call that is given the trainer. NULL on failure. */
+/* The store that weft_trainer_evaluate reads: the trained one, or that of the averaged parameters
+ * as they are now. It may be read until the next call that is given the trainer. NULL on failure.
+ */
 WEFT_API const weft_params *weft_trainer_model(weft_trainer *trainer);
 /* Counts an evaluation for `best` and `stale`; true if it is the best so far. */
 WEFT_API bool weft_trainer_judge(weft_trainer *trainer, double nll);
