@@ -190,9 +190,10 @@ static bool print_total(logprob *p)
 
 static void print_notes(const logprob *p)
 {
-    if (p->invalid)
-        fprintf(stderr, "weft: %zu lines are not UTF-8; what is not was read as unknown\n",
-                p->invalid);
+    char list[TEXTS_NUMBERS_TEXT];
+    if (p->invalid.n)
+        fprintf(stderr, "weft: not UTF-8 (invalid bytes were read as unknown): %s\n",
+                texts_numbers_text(&p->invalid, list));
     if (!p->a->nbest && p->read > p->lines)
         fprintf(stderr,
                 "weft: %zu of %zu lines are empty or not UTF-8; the total is without them\n",

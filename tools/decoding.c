@@ -122,7 +122,7 @@ static bool read_lines(decoding *d, text_lines *lines, size_t most)
             lines->line = grown;
             lines->capacity = wanted;
         }
-        d->invalid += !texts_is_utf8(text, length);
+        if (!texts_is_utf8(text, length)) texts_number(&d->invalid, d->lines + 1);
         for (size_t i = 0; i < length; i++)
             if (!text[i]) text[i] = ' ';
         lines->line[lines->n++] = (text_line){.text = text, .number = d->lines++};
@@ -386,9 +386,10 @@ static void end_streamed(const text_lines *lines)
 
 void decoding_print_notes(const decoding *d)
 {
-    if (d->invalid)
-        fprintf(stderr, "weft: %zu of %zu lines are not UTF-8; what is not was read as unknown\n",
-                d->invalid, d->lines);
+    char list[TEXTS_NUMBERS_TEXT];
+    if (d->invalid.n)
+        fprintf(stderr, "weft: not UTF-8 (invalid bytes were read as unknown): %s\n",
+                texts_numbers_text(&d->invalid, list));
     if (d->stopped)
         fprintf(stderr,
                 "weft: %zu texts end after %lld tokens, as long as the model was trained on; "

@@ -5,6 +5,7 @@
 
 #include "growing.h"
 #include "run.h"
+#include "texts.h"
 
 /* Models of an ensemble at most. */
 #define DECODING_MODELS 32
@@ -78,11 +79,12 @@ typedef struct decoding {
     size_t stopped;                /* texts of a beam that ended at most_len */
     decoding_way way;
     weft_search_options options;
-    stop_texts stops; /* of a language model; the command's */
-    bool stream;      /* print each text as it is found; with one text at a time only */
-    int32_t *banned;  /* those of options */
-    size_t lines, invalid, tokens; /* read; of these not UTF-8; found */
-    double seconds;                /* of searching */
+    stop_texts stops;      /* of a language model; the command's */
+    bool stream;           /* print each text as it is found; with one text at a time only */
+    int32_t *banned;       /* those of options */
+    size_t lines, tokens;  /* read; found */
+    texts_numbers invalid; /* lines that are not UTF-8 */
+    double seconds;        /* of searching */
     weft_error error;
 } decoding;
 

@@ -3,6 +3,7 @@
 #define WEFT_TOOLS_LOGPROB_H
 
 #include "run.h"
+#include "texts.h"
 
 #include <stdio.h>
 
@@ -47,7 +48,8 @@ typedef struct logprob {
     size_t n_sources;
     scored_text *texts; /* of a chunk */
     size_t n;
-    size_t read, invalid, beyond;     /* texts; not UTF-8; longer than the model was trained on */
+    size_t read, beyond;              /* texts; longer than the model was trained on */
+    texts_numbers invalid;            /* lines that are not UTF-8 */
     size_t lines, tokens, characters; /* of the total */
     double log_prob;
     weft_error error;

@@ -38,7 +38,7 @@ static char *copy_line(logprob *p, const line_reader *r, bool *whole)
         return NULL;
     }
     bool valid = texts_is_utf8(r->line, r->length);
-    p->invalid += !valid;
+    if (!valid) texts_number(&p->invalid, r->lines);
     *whole = *whole && valid && r->length;
     for (size_t i = 0; i < r->length; i++) copy[i] = r->line[i] ? r->line[i] : ' ';
     copy[r->length] = 0;

@@ -64,6 +64,24 @@ void texts_clean(char *text, bool lines)
     *to = 0;
 }
 
+void texts_number(texts_numbers *numbers, size_t line)
+{
+    if (numbers->n < TEXTS_LISTED) numbers->at[numbers->n] = line;
+    numbers->n++;
+}
+
+const char *texts_numbers_text(const texts_numbers *numbers, char text[TEXTS_NUMBERS_TEXT])
+{
+    bool all = numbers->n <= TEXTS_LISTED;
+    text[0] = 0;
+    if (!all) tool_append(text, TEXTS_NUMBERS_TEXT, "%zu lines: ", numbers->n);
+    if (all) tool_append(text, TEXTS_NUMBERS_TEXT, "line%s ", numbers->n == 1 ? "" : "s");
+    for (size_t i = 0; i < numbers->n && i < TEXTS_LISTED; i++)
+        tool_append(text, TEXTS_NUMBERS_TEXT, "%s%zu", i ? ", " : "", numbers->at[i]);
+    if (!all) tool_append(text, TEXTS_NUMBERS_TEXT, ", ...");
+    return text;
+}
+
 /* The next line, the first one without a byte order mark. */
 static bool read_line(reader *r)
 {
@@ -148,10 +166,10 @@ static weft_status check_end(const reader *a, const reader *b, bool more_a, bool
                               "ends after %zu lines, %s goes on", lines,
                               more_a ? a->path : b->path);
     if (!lines) return weft_error_set(error, WEFT_BAD_FILE, b->path, "has no line");
-    if (2 * counts->invalid > lines)
+    if (2 * counts->invalid.n > lines)
         return weft_error_set(error, WEFT_BAD_FILE, b->path,
-                              "is no text in UTF-8: %zu of %zu %s are not", counts->invalid, lines,
-                              unit == TEXTS_LINE ? "lines" : "documents");
+                              "is no text in UTF-8: %zu of %zu %s are not", counts->invalid.n,
+                              lines, unit == TEXTS_LINE ? "lines" : "documents");
     return WEFT_OK;
 }
 
@@ -167,9 +185,7 @@ static weft_status read_all(weft_corpus *corpus, reader *source, reader *target,
         counts->units++;
         if ((source->file && !texts_is_utf8(source->line, source->length)) ||
             !texts_is_utf8(target->line, target->length)) {
-            if (counts->invalid < TEXTS_INVALID)
-                counts->invalid_at[counts->invalid] = target->first_line;
-            counts->invalid++;
+            texts_number(&counts->invalid, target->first_line);
             continue;
         }
         weft_status status = source->file ? encode(source, error) : WEFT_OK;

@@ -25,11 +25,19 @@ void texts_clean(char *text, bool lines);
  * The numbers are those of data.unit. */
 typedef enum texts_unit { TEXTS_LINE, TEXTS_DOCUMENT } texts_unit;
 
-#define TEXTS_INVALID 8
+/* Numbers of lines, from 1, of which the first are listed in messages. */
+#define TEXTS_LISTED 8
+typedef struct texts_numbers {
+    size_t n, at[TEXTS_LISTED];
+} texts_numbers;
+void texts_number(texts_numbers *numbers, size_t line);
+/* "line 3", "lines 3, 7", or "12 lines: 1, 2, 3, ..."; returns `text`. */
+#define TEXTS_NUMBERS_TEXT 256
+const char *texts_numbers_text(const texts_numbers *numbers, char text[TEXTS_NUMBERS_TEXT]);
+
 typedef struct texts_counts {
-    size_t units;   /* of each file */
-    size_t invalid; /* left out: not UTF-8, or with a zero byte; of pairs, in either file */
-    size_t invalid_at[TEXTS_INVALID]; /* the first of their lines, from 1 */
+    size_t units;          /* of each file */
+    texts_numbers invalid; /* left out: not UTF-8, or with a zero byte; of pairs, in either file */
     /* Code points, as the vocabulary normalises them, of the target lines that have 1 to
      * most_tokens tokens, and one for the end of each of these lines. */
     size_t characters;
@@ -37,7 +45,8 @@ typedef struct texts_counts {
 
 /* Adds the units of a file, or of a pair of files (source_path NULL otherwise) to a corpus, without
  * the line's end (LF or CRLF) and a byte order mark. Errors: a file that cannot be read or has no
- * line, files of unequal numbers of lines, files most of which is not UTF-8. `most_tokens` is for the count of characters only. */
+ * line, files of unequal numbers of lines, files most of which is not UTF-8. `most_tokens` is for
+ * the count of characters only. */
 weft_status texts_read(weft_corpus *corpus, const char *source_path, const spm *source_vocabulary,
                        const char *target_path, const spm *target_vocabulary, texts_unit unit,
                        size_t most_tokens, texts_counts *counts, weft_error *error);

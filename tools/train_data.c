@@ -252,13 +252,10 @@ double training_bits_per_character(const training *t, double nll)
 /* Tells which lines of a file, or of a pair, were left out for not being UTF-8. */
 static void tell_invalid(const char *path, const texts_counts *counts)
 {
-    char list[256] = "";
-    for (size_t i = 0; i < counts->invalid && i < TEXTS_INVALID; i++)
-        tool_append(list, sizeof list, "%s%zu", i ? ", " : "", counts->invalid_at[i]);
-    if (counts->invalid)
-        tool_print_line(stderr, "weft: %s: left out, not UTF-8: line%s %s%s", path,
-                        counts->invalid > 1 ? "s" : "", list,
-                        counts->invalid > TEXTS_INVALID ? ", ..." : "");
+    char list[TEXTS_NUMBERS_TEXT];
+    if (counts->invalid.n)
+        tool_print_line(stderr, "weft: %s: left out, not UTF-8: %s", path,
+                        texts_numbers_text(&counts->invalid, list));
 }
 
 /* Adds a file, or a pair of files, to the corpus. */
@@ -271,7 +268,7 @@ static bool read_text(training *t, const char *source, const char *target, weft_
         return false;
     tell_invalid(target, &counts);
     all->units += counts.units;
-    all->invalid += counts.invalid;
+    all->invalid.n += counts.invalid.n;
     all->characters += counts.characters;
     return true;
 }
@@ -298,7 +295,7 @@ static bool read_texts(training *t, const recipe_files *sources, const recipe_fi
         stderr,
         "%s%s: %zu %s, %zu target tokens, %zu batches; left out: %zu empty, %zu not UTF-8, %zu "
         "over %d tokens; cut: %zu",
-        target, others, counts.units, what, c.tokens, c.batches, c.empty, counts.invalid,
+        target, others, counts.units, what, c.tokens, c.batches, c.empty, counts.invalid.n,
         c.left_out, t->batch_options.lengths[t->batch_options.n_lengths - 1], c.cut);
     return true;
 }
