@@ -4,7 +4,7 @@
  * the library has. */
 #include "tests.h"
 
-#include "../graph/internal.h"
+#include "../graph/plan/plan.h"
 
 #include <stdlib.h>
 #include <string.h>

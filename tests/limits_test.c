@@ -3,7 +3,7 @@
  * what can be has counts that did not overflow. */
 #include "tests.h"
 
-#include "../graph/internal.h"
+#include "../graph/plan/plan.h"
 
 #include <weft/decode.h>
 

@@ -2,7 +2,7 @@
  * without any sharing of memory, at any number of threads; a corrupted plan fails the check. */
 #include "tests.h"
 
-#include "../graph/internal.h"
+#include "../graph/plan/plan.h"
 
 #include <math.h>
 #include <stdlib.h>

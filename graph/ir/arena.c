@@ -1,0 +1,96 @@
+/* Memory: large pieces for tensors, and a bump allocator, blocks in a list, freed together. */
+#include "ir/ir.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define ALIGNMENT  64u
+#define HUGE_PAGE  ((size_t)2 << 20)
+#define MOST_BLOCK ((size_t)32 << 20)
+/* Under AddressSanitizer each piece has a block of its own, so that it sees where one ends. */
+#ifdef __SANITIZE_ADDRESS__
+#define FIRST_BLOCK ((size_t)1)
+#else
+#define FIRST_BLOCK ((size_t)65536)
+#endif
+
+struct arena_block {
+    arena_block *next;
+    size_t used, bytes; /* `used` counts from the start of the block */
+};
+
+static size_t round_up(size_t bytes, size_t unit)
+{
+    return (bytes + unit - 1) / unit * unit;
+}
+
+/* Whatever is in it. */
+static void *take(size_t bytes)
+{
+    if (bytes > SIZE_MAX / 2) return NULL;
+    size_t unit = bytes >= HUGE_PAGE ? HUGE_PAGE : ALIGNMENT;
+    void *memory = aligned_alloc(unit, round_up(bytes + !bytes, unit));
+#ifdef MADV_HUGEPAGE
+    /* A wish: without it there are only more pages. */
+    if (memory && unit == HUGE_PAGE) madvise(memory, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
+#endif
+    return memory;
+}
+
+void *weft_alloc(size_t bytes)
+{
+    void *memory = take(bytes);
+    return memory ? memset(memory, 0, bytes) : NULL;
+}
+
+static size_t header_bytes(void)
+{
+    return round_up(sizeof(arena_block), ALIGNMENT);
+}
+
+void *arena_alloc(arena *a, size_t bytes)
+{
+    if (bytes > SIZE_MAX / 4) return NULL;
+    size_t need = round_up(bytes + !bytes, ALIGNMENT);
+    if (!a->blocks || a->blocks->bytes - a->blocks->used < need) {
+        /* Each block is twice as large as the one before. */
+        size_t size = a->blocks ? 2 * a->blocks->bytes : FIRST_BLOCK;
+        if (size > MOST_BLOCK) size = MOST_BLOCK;
+        if (FIRST_BLOCK == 1 || size < header_bytes() + need) size = header_bytes() + need;
+        arena_block *block = take(size);
+        if (!block) return NULL;
+        *block = (arena_block){a->blocks, header_bytes(), size};
+        a->blocks = block;
+    }
+    void *memory = (char *)a->blocks + a->blocks->used;
+    a->blocks->used += need;
+    return memset(memory, 0, bytes);
+}
+
+void arena_cut(arena *a, const void *memory)
+{
+    const char *at = memory, *begin;
+    while ((begin = (const char *)a->blocks, at < begin || at >= begin + a->blocks->bytes)) {
+        arena_block *block = a->blocks;
+        a->blocks = block->next;
+        free(block);
+    }
+    a->blocks->used = (size_t)(at - begin);
+}
+
+char *arena_text(arena *a, const char *text)
+{
+    size_t bytes = strlen(text) + 1;
+    char *copy = arena_alloc(a, bytes);
+    return copy ? memcpy(copy, text, bytes) : NULL;
+}
+
+void arena_free(arena *a)
+{
+    while (a->blocks) {
+        arena_block *block = a->blocks;
+        a->blocks = block->next;
+        free(block);
+    }
+}

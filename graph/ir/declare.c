@@ -1,0 +1,144 @@
+/* What a graph is declared to read: inputs, parameters and other states, constants; and groups. */
+#include "ir/ir.h"
+
+#include "base/text.h"
+
+#include <string.h>
+
+/* `full` is the scoped name; finds an equal state of that name, or makes one. */
+static weft_value state_of(weft_graph *graph, const char *name, const weft_state_attr *attr)
+{
+    const char *function = attr->trainable ? "weft_param" : "weft_state";
+    char full[2 * SCOPE_BYTES], have[128], want[128];
+    if (!graph || graph->error.status != WEFT_OK) return WEFT_NO_VALUE;
+    if (!graph_full_name(graph, name, function, full, sizeof full)) return WEFT_NO_VALUE;
+    weft_value old = weft_find(graph, full);
+    if (!old.id) {
+        weft_value value = weft_apply(graph, &weft_op_state, attr, NULL, 0, NULL);
+        return value.id && graph_name_value(graph, value.id, full, function) ? value
+                                                                             : WEFT_NO_VALUE;
+    }
+    const node_record *node = &graph->nodes[graph->values[old.id].node];
+    const weft_state_attr *other = node->attr;
+    if (node->op == &weft_op_state && other->dtype == attr->dtype &&
+        other->trainable == attr->trainable && weft_shape_equal(other->shape, attr->shape))
+        return old;
+    const char *was = node->op != &weft_op_state                         ? "another value"
+                      : ((const weft_state_attr *)node->attr)->trainable ? "a parameter"
+                                                                         : "a state";
+    weft_graph_fail_in(graph, function, WEFT_BAD_ARGUMENT,
+                       "\"%s\" is declared as %s, %s %s, and again as %s, %s %s", full, was,
+                       weft_dtype_name(weft_dtype_of(graph, old)),
+                       weft_shape_text(weft_shape_of(graph, old), have, sizeof have),
+                       attr->trainable ? "a parameter" : "a state", weft_dtype_name(attr->dtype),
+                       weft_shape_text(attr->shape, want, sizeof want));
+    return WEFT_NO_VALUE;
+}
+
+static weft_value declare_state(weft_graph *graph, const char *name, weft_dtype dtype,
+                                weft_shape shape, weft_init init, bool trainable)
+{
+    weft_state_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.dtype = dtype;
+    attr.shape = shape;
+    attr.init = init;
+    attr.trainable = trainable;
+    return state_of(graph, name, &attr);
+}
+
+weft_value weft_param(weft_graph *graph, const char *name, weft_dtype dtype, weft_shape shape,
+                      weft_init init)
+{
+    return declare_state(graph, name, dtype, shape, init, true);
+}
+
+weft_value weft_state(weft_graph *graph, const char *name, weft_dtype dtype, weft_shape shape,
+                      weft_init init)
+{
+    return declare_state(graph, name, dtype, shape, init, false);
+}
+
+weft_value weft_input(weft_graph *graph, const char *name, weft_dtype dtype, weft_shape shape)
+{
+    char full[2 * SCOPE_BYTES];
+    weft_input_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.dtype = dtype;
+    attr.shape = shape;
+    if (!graph || graph->error.status != WEFT_OK) return WEFT_NO_VALUE;
+    if (!graph_full_name(graph, name, "weft_input", full, sizeof full)) return WEFT_NO_VALUE;
+    weft_value value = weft_apply(graph, &weft_op_input, &attr, NULL, 0, NULL);
+    return value.id && graph_name_value(graph, value.id, full, "weft_input") ? value
+                                                                             : WEFT_NO_VALUE;
+}
+
+void weft_input_default(weft_graph *graph, weft_value input, double value)
+{
+    char text[TEXT_NUMBER_BYTES];
+    if (!graph || graph->error.status != WEFT_OK) return;
+    const node_record *node =
+        graph_owns(graph, input) ? &graph->nodes[graph->values[input.id].node] : NULL;
+    if (!node || node->op != &weft_op_input) {
+        weft_graph_fail_in(graph, "weft_input_default", WEFT_BAD_ARGUMENT,
+                           "the value is no input of this graph");
+        return;
+    }
+    weft_input_attr *attr = (weft_input_attr *)(uintptr_t)node->attr;
+    const char *takes = dtype_takes(attr->dtype, value);
+    if (takes) {
+        weft_graph_fail_in(graph, "weft_input_default", WEFT_BAD_ARGUMENT,
+                           "the default of \"%s\" is %s, but %s takes %s",
+                           weft_name_of(graph, input), text_from_double(value, text),
+                           weft_dtype_name(attr->dtype), takes);
+        return;
+    }
+    attr->has_default = true;
+    attr->value = value;
+}
+
+weft_value weft_constant_data(weft_graph *graph, weft_dtype dtype, weft_shape shape,
+                              const void *data)
+{
+    if (!graph || graph->error.status != WEFT_OK) return WEFT_NO_VALUE;
+    int64_t numel = weft_shape_numel(shape);
+    size_t bytes = numel < 0 ? 0 : (size_t)numel * weft_dtype_bytes(dtype);
+    if (numel < 0 || (!data && bytes)) {
+        weft_graph_fail_in(
+            graph, "weft_constant_data", numel < 0 ? WEFT_TOO_LARGE : WEFT_BAD_ARGUMENT, "%s",
+            numel < 0 ? "a size of the shape overflows or is negative" : "the data are NULL");
+        return WEFT_NO_VALUE;
+    }
+    void *copy = arena_alloc(&graph->arena, bytes);
+    if (!copy) {
+        weft_graph_fail_in(graph, "weft_constant_data", WEFT_NO_MEMORY,
+                           "no memory for a constant of %zu bytes", bytes);
+        return WEFT_NO_VALUE;
+    }
+    if (bytes) memcpy(copy, data, bytes);
+    normalise_bools(dtype, copy, bytes);
+    weft_constant_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.dtype = dtype;
+    attr.shape = shape;
+    attr.data = copy;
+    return weft_apply(graph, &weft_op_constant, &attr, NULL, 0, NULL);
+}
+
+weft_value weft_group(weft_graph *graph, const weft_value *values, size_t count)
+{
+    return weft_apply(graph, &weft_op_group, NULL, values, count, NULL);
+}
+
+size_t weft_graph_params(const weft_graph *graph, weft_value *params, size_t capacity)
+{
+    size_t n = 0;
+    for (size_t i = 0; graph && i < graph->n_nodes; i++) {
+        const node_record *node = &graph->nodes[i];
+        if (node->op != &weft_op_state || !((const weft_state_attr *)node->attr)->trainable)
+            continue;
+        if (params && n < capacity) params[n] = graph_value(graph, node->first_out);
+        n++;
+    }
+    return n;
+}

@@ -1,0 +1,33 @@
+/* Statuses and error records. */
+#include "ir/ir.h"
+
+#include "base/text.h"
+
+#include <string.h>
+
+const char *weft_status_text(weft_status status)
+{
+    static const char *const texts[] = {
+#define TEXT(name, text) text,
+        WEFT_STATUS_MAP(TEXT)
+#undef TEXT
+    };
+    size_t i = (size_t)status;
+    return i < sizeof texts / sizeof *texts ? texts[i] : "unknown status";
+}
+
+weft_status weft_error_set(weft_error *error, weft_status status, const char *where,
+                           const char *format, ...)
+{
+    if (!error || error->status != WEFT_OK) return status;
+    error->status = status;
+    text_printable(error->where, sizeof error->where, where && where[0] ? where : "weft");
+    /* Both may hold names from files: a message is one line, whatever they are. */
+    char message[sizeof error->message];
+    va_list arguments;
+    va_start(arguments, format);
+    text_vformat(message, sizeof message, format, arguments);
+    va_end(arguments);
+    text_printable(error->message, sizeof error->message, message);
+    return status;
+}

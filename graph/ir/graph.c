@@ -1,0 +1,483 @@
+/* The builder: nodes and values in growing arrays, names in a hash table, errors sticky. */
+#include "ir/ir.h"
+
+#include "base/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const weft_error no_graph_error = {WEFT_BAD_ARGUMENT, "graph",
+                                          "the graph is NULL: memory was out, or none was given"};
+
+/* A tag that no graph had before, but for the 2^32nd; never 0, which is that of no value. */
+static uint32_t new_tag(void)
+{
+    static atomic_uint last;
+    uint32_t tag;
+    do tag = atomic_fetch_add_explicit(&last, 1, memory_order_relaxed) + 1;
+    while (tag == 0);
+    return tag;
+}
+
+weft_graph *weft_graph_new(void)
+{
+    weft_graph *graph = calloc(1, sizeof *graph);
+    if (!graph) return NULL;
+    graph->tag = new_tag();
+    graph->n_values = 1;
+    return graph;
+}
+
+void weft_graph_free(weft_graph *graph)
+{
+    if (!graph) return;
+    arena_free(&graph->arena);
+    free(graph->nodes);
+    free(graph->values);
+    free(graph->names);
+    free(graph->types);
+    free(graph->type_names);
+    free(graph);
+}
+
+const weft_error *weft_graph_error(const weft_graph *graph)
+{
+    return graph ? &graph->error : &no_graph_error;
+}
+
+weft_status weft_graph_status(const weft_graph *graph)
+{
+    return weft_graph_error(graph)->status;
+}
+
+/* `name`: of the op or function, or "". */
+static void fail_with(weft_graph *graph, const char *name, weft_status status, const char *format,
+                      va_list arguments)
+{
+    if (!graph || graph->error.status != WEFT_OK) return;
+    const char *slash = graph->scope[0] && name[0] ? "/" : "";
+    char where[SCOPE_BYTES + 64], message[sizeof graph->error.message];
+    snprintf(where, sizeof where, "%s%s%s", graph->scope, slash, name);
+    text_vformat(message, sizeof message, format, arguments);
+    weft_error_set(&graph->error, status == WEFT_OK ? WEFT_INTERNAL : status,
+                   where[0] ? where : "graph", "%s", message);
+}
+
+void weft_graph_fail_in(weft_graph *graph, const char *name, weft_status status, const char *format,
+                        ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    fail_with(graph, name ? name : "", status, format, arguments);
+    va_end(arguments);
+}
+
+void weft_graph_fail(weft_graph *graph, weft_status status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    fail_with(graph, "", status, format, arguments);
+    va_end(arguments);
+}
+
+/* ---- Scopes and names ---- */
+
+void weft_scope_push(weft_graph *graph, const char *format, ...)
+{
+    if (!graph || graph->error.status != WEFT_OK) return;
+    size_t used = strlen(graph->scope);
+    char part[SCOPE_BYTES] = "";
+    va_list arguments;
+    va_start(arguments, format);
+    int length = text_vformat(part, sizeof part, format, arguments);
+    va_end(arguments);
+    if (length < 0 || used + (size_t)length + 2 > SCOPE_BYTES ||
+        graph->scope_depth == SCOPE_DEPTH) {
+        weft_graph_fail_in(graph, "weft_scope_push", WEFT_BAD_ARGUMENT,
+                           "name scopes are longer than %d bytes or over %d deep", SCOPE_BYTES - 2,
+                           SCOPE_DEPTH);
+        return;
+    }
+    graph->scope_lengths[graph->scope_depth++] = (uint16_t)used;
+    if (!length) return;
+    snprintf(graph->scope + used, SCOPE_BYTES - used, "%s%s", used ? "." : "", part);
+    graph->scope_text = NULL;
+}
+
+void weft_scope_pop(weft_graph *graph)
+{
+    if (!graph || graph->error.status != WEFT_OK) return;
+    if (graph->scope_depth == 0) {
+        weft_graph_fail_in(graph, "weft_scope_pop", WEFT_BAD_ARGUMENT,
+                           "no scope is open: expected a weft_scope_push before");
+        return;
+    }
+    graph->scope[graph->scope_lengths[--graph->scope_depth]] = 0;
+    graph->scope_text = NULL;
+}
+
+void graph_set_scope(weft_graph *graph, const char *scope)
+{
+    if (!strcmp(graph->scope, scope)) return;
+    snprintf(graph->scope, sizeof graph->scope, "%s", scope);
+    graph->scope_text = NULL;
+}
+
+static const char *scope_in_arena(weft_graph *graph)
+{
+    if (!graph->scope_text) graph->scope_text = arena_text(&graph->arena, graph->scope);
+    return graph->scope_text;
+}
+
+static uint32_t *name_slot(const weft_graph *graph, const char *name)
+{
+    size_t mask = graph->name_capacity - 1, i = weft_hash_text(name) & mask;
+    while (graph->names[i] && strcmp(graph->values[graph->names[i]].name, name) != 0)
+        i = (i + 1) & mask;
+    return &graph->names[i];
+}
+
+static bool names_grow(weft_graph *graph)
+{
+    if (2 * (graph->n_names + 1) <= graph->name_capacity) return true;
+    size_t old_capacity = graph->name_capacity, capacity = old_capacity ? 2 * old_capacity : 64;
+    uint32_t *old = graph->names, *grown = calloc(capacity, sizeof *grown);
+    if (!grown) return false;
+    graph->names = grown;
+    graph->name_capacity = capacity;
+    for (size_t i = 0; i < old_capacity; i++)
+        if (old[i]) *name_slot(graph, graph->values[old[i]].name) = old[i];
+    free(old);
+    return true;
+}
+
+bool graph_name_value(weft_graph *graph, uint32_t id, const char *full_name, const char *function)
+{
+    if (graph->error.status != WEFT_OK) return false;
+    char *name = names_grow(graph) ? arena_text(&graph->arena, full_name) : NULL;
+    if (!name) {
+        weft_graph_fail_in(graph, function, WEFT_NO_MEMORY, "no memory for the name \"%s\"",
+                           full_name);
+        return false;
+    }
+    uint32_t *slot = name_slot(graph, name);
+    if (*slot && *slot != id) {
+        weft_graph_fail_in(graph, function, WEFT_BAD_ARGUMENT,
+                           "the name \"%s\" is taken by another value", full_name);
+        return false;
+    }
+    if (*slot == id) return true;
+    graph->values[id].name = name;
+    *slot = id;
+    graph->n_names++;
+    return true;
+}
+
+weft_value weft_find(const weft_graph *graph, const char *scoped_name)
+{
+    if (!graph || !scoped_name || !graph->name_capacity) return WEFT_NO_VALUE;
+    return graph_value(graph, *name_slot(graph, scoped_name));
+}
+
+bool graph_full_name(weft_graph *graph, const char *name, const char *function, char *buffer,
+                     size_t size)
+{
+    if (!name || !name[0]) {
+        weft_graph_fail_in(graph, function, WEFT_BAD_ARGUMENT, "the name is NULL or empty");
+        return false;
+    }
+    int n = snprintf(buffer, size, "%s%s%s", graph->scope, graph->scope[0] ? "." : "", name);
+    if (n < 0 || (size_t)n >= size) {
+        weft_graph_fail_in(graph, function, WEFT_BAD_ARGUMENT,
+                           "the name has %d bytes with its scope, expected less than %zu", n, size);
+        return false;
+    }
+    return true;
+}
+
+weft_value weft_name(weft_graph *graph, weft_value value, const char *name)
+{
+    char text[2 * SCOPE_BYTES];
+    if (!graph || graph->error.status != WEFT_OK) return WEFT_NO_VALUE;
+    if (!graph_owns(graph, value)) {
+        weft_graph_fail_in(graph, "weft_name", WEFT_BAD_ARGUMENT, "not a value of this graph");
+        return WEFT_NO_VALUE;
+    }
+    if (!graph_full_name(graph, name, "weft_name", text, sizeof text)) return WEFT_NO_VALUE;
+    const char *own = graph->values[value.id].name;
+    if (own && strcmp(own, text) != 0) {
+        weft_graph_fail_in(graph, "weft_name", WEFT_BAD_ARGUMENT,
+                           "\"%s\" has a name already, it cannot become \"%s\"", own, text);
+        return WEFT_NO_VALUE;
+    }
+    return graph_name_value(graph, value.id, text, "weft_name") ? value : WEFT_NO_VALUE;
+}
+
+/* ---- Values ---- */
+
+weft_value graph_value(const weft_graph *graph, uint32_t id)
+{
+    return id && id < graph->n_values ? (weft_value){id, graph->tag} : WEFT_NO_VALUE;
+}
+
+bool graph_owns(const weft_graph *graph, weft_value value)
+{
+    return graph && value.id && value.graph == graph->tag && value.id < graph->n_values;
+}
+
+weft_shape weft_shape_of(const weft_graph *graph, weft_value value)
+{
+    return graph_owns(graph, value) ? graph->values[value.id].type.shape : WEFT_SCALAR;
+}
+
+weft_dtype weft_dtype_of(const weft_graph *graph, weft_value value)
+{
+    return graph_owns(graph, value) ? graph->values[value.id].type.dtype : WEFT_F32;
+}
+
+int weft_rank(const weft_graph *graph, weft_value value)
+{
+    return weft_shape_of(graph, value).rank;
+}
+
+int64_t weft_dim(const weft_graph *graph, weft_value value, int axis)
+{
+    weft_shape shape = weft_shape_of(graph, value);
+    if (axis < 0) axis += shape.rank;
+    return axis >= 0 && axis < shape.rank ? shape.dim[axis] : 0;
+}
+
+const char *weft_name_of(const weft_graph *graph, weft_value value)
+{
+    const char *name = graph_owns(graph, value) ? graph->values[value.id].name : NULL;
+    return name ? name : "";
+}
+
+weft_layout weft_layout_of(const weft_graph *graph, weft_value value)
+{
+    return graph_owns(graph, value) ? graph->values[value.id].layout : (weft_layout){{0}, 0};
+}
+
+weft_value weft_value_from_id(const weft_graph *graph, uint32_t id)
+{
+    return graph ? graph_value(graph, id) : WEFT_NO_VALUE;
+}
+
+size_t weft_producer(const weft_graph *graph, weft_value value)
+{
+    return graph_owns(graph, value) ? graph->values[value.id].node : 0;
+}
+
+size_t weft_graph_node_count(const weft_graph *graph)
+{
+    return graph ? graph->n_nodes : 0;
+}
+
+weft_node_info weft_graph_node(const weft_graph *graph, size_t index)
+{
+    if (!graph || index >= graph->n_nodes) return (weft_node_info){0};
+    const node_record *n = &graph->nodes[index];
+    return (weft_node_info){n->op, n->attr, n->in, n->n_in, n->first_out, n->op->n_out, n->scope};
+}
+
+const char *graph_node_where(const weft_graph *graph, size_t node, char *buffer, size_t size)
+{
+    const node_record *n = &graph->nodes[node];
+    const char *name = n->op->n_out ? graph->values[n->first_out].name : NULL;
+    if (name)
+        snprintf(buffer, size, "%s (%s)", name, n->op->name);
+    else
+        snprintf(buffer, size, "%s%s%s", n->scope, n->scope[0] ? "/" : "", n->op->name);
+    return buffer;
+}
+
+weft_dtype graph_key_dtype(const weft_graph *graph, const node_record *node)
+{
+    uint32_t id = node->op->key_output || !node->n_in ? node->first_out : node->in[0];
+    return graph->values[id].type.dtype;
+}
+
+bool graph_node_runs(const weft_graph *graph, const node_record *node)
+{
+    return !node->op->alias && op_has_kernel(node->op, graph_key_dtype(graph, node));
+}
+
+uint64_t weft_random_key(weft_graph *graph)
+{
+    return graph ? ++graph->random_keys * 0x9E3779B97F4A7C15u : 0;
+}
+
+/* ---- Nodes ---- */
+
+/* Makes room for one more node with its values and inputs; false when memory is out. */
+static bool reserve(weft_graph *graph, size_t n_in, size_t n_out)
+{
+    if (graph->n_nodes == graph->node_capacity) {
+        size_t capacity = graph->node_capacity ? 2 * graph->node_capacity : 64;
+        node_record *nodes = realloc(graph->nodes, capacity * sizeof *nodes);
+        if (!nodes) return false;
+        graph->nodes = nodes;
+        graph->node_capacity = capacity;
+    }
+    if (graph->n_values + n_out > graph->value_capacity) {
+        size_t capacity = graph->value_capacity ? 2 * graph->value_capacity : 64;
+        value_record *values = realloc(graph->values, capacity * sizeof *values);
+        if (!values) return false;
+        memset(&values[0], 0, sizeof values[0]);
+        graph->values = values;
+        graph->value_capacity = capacity;
+    }
+    if (n_in > graph->type_capacity) {
+        weft_type *types = realloc(graph->types, (n_in + 8) * sizeof *types);
+        if (types) graph->types = types;
+        const char **names = realloc(graph->type_names, (n_in + 8) * sizeof *names);
+        if (names) graph->type_names = names;
+        if (!types || !names) return false;
+        graph->type_capacity = n_in + 8;
+    }
+    return graph->n_values + n_out < UINT32_MAX / 2;
+}
+
+static bool check_inputs(weft_graph *graph, const weft_op *op, const weft_value *inputs,
+                         size_t count)
+{
+    char name[128];
+    const bool variadic = op->max_in == WEFT_VARIADIC;
+    if (count < op->min_in || (!variadic && count > op->max_in) || (count && !inputs)) {
+        if (op->min_in == op->max_in)
+            snprintf(name, sizeof name, "%d", op->min_in);
+        else if (variadic)
+            snprintf(name, sizeof name, "at least %d", op->min_in);
+        else
+            snprintf(name, sizeof name, "%d to %d", op->min_in, op->max_in);
+        weft_graph_fail_in(graph, op->name, WEFT_BAD_ARGUMENT, "takes %s inputs, got %zu%s", name,
+                           count, count && !inputs ? " at NULL" : "");
+        return false;
+    }
+    const weft_infer names = {.op = op};
+    for (size_t i = 0; i < count; i++) {
+        if (graph_owns(graph, inputs[i])) continue;
+        weft_graph_fail_in(graph, op->name, WEFT_BAD_ARGUMENT, "%s %s",
+                           weft_infer_input(&names, i, name, sizeof name),
+                           !inputs[i].id                   ? "is no value"
+                           : inputs[i].graph != graph->tag ? "belongs to another graph"
+                                                           : "is an unknown value");
+        return false;
+    }
+    for (size_t i = 0; i < op->updates && i < count; i++) {
+        uint32_t root = graph->values[inputs[i].id].root;
+        if (graph->nodes[graph->values[root].node].op == &weft_op_state &&
+            weft_shape_equal(graph->values[root].type.shape,
+                             graph->values[inputs[i].id].type.shape) &&
+            layout_taken(WEFT_TAKES_DENSE, graph->values[inputs[i].id].type.shape,
+                         &graph->values[inputs[i].id].layout))
+            continue;
+        weft_graph_fail_in(graph, op->name, WEFT_BAD_ARGUMENT,
+                           "%s is updated: it must be a whole state",
+                           weft_infer_input(&names, i, name, sizeof name));
+        return false;
+    }
+    return true;
+}
+
+static bool run_infer(weft_graph *graph, const weft_op *op, const void *attr,
+                      const weft_value *inputs, size_t count, weft_type *out)
+{
+    for (size_t i = 0; i < count; i++) {
+        graph->types[i] = graph->values[inputs[i].id].type;
+        graph->type_names[i] = graph->values[inputs[i].id].name;
+    }
+    for (size_t i = 0; i < op->n_out; i++) out[i].dtype = WEFT_DTYPES;
+    weft_error error = {0};
+    weft_infer infer = {op, attr, count, op->n_out, graph->types, out, &error, graph->type_names};
+    if (!op->infer(&infer)) {
+        weft_graph_fail_in(graph, op->name, error.status ? error.status : WEFT_INTERNAL, "%s",
+                           error.status ? error.message
+                                        : "the shape rule failed without a message");
+        return false;
+    }
+    for (size_t i = 0; i < op->n_out; i++) {
+        char text[160];
+        if ((size_t)out[i].dtype >= WEFT_DTYPES) {
+            weft_graph_fail_in(graph, op->name, WEFT_BAD_DTYPE,
+                               "output %zu would be of dtype %d, expected f32, f64, i32 or bool", i,
+                               (int)out[i].dtype);
+            return false;
+        }
+        if (weft_shape_numel(out[i].shape) >= 0) continue;
+        weft_graph_fail_in(graph, op->name, WEFT_TOO_LARGE,
+                           "output %zu would be %s: a size overflows, is negative, or has more "
+                           "than %d dimensions",
+                           i, weft_shape_text(out[i].shape, text, sizeof text), WEFT_MAX_RANK);
+        return false;
+    }
+    char text[160];
+    const weft_dtype key = op->key_output || !count ? out[0].dtype : graph->types[0].dtype;
+    weft_status status = op_check_dtype(op, key, text, sizeof text);
+    if (status != WEFT_OK) weft_graph_fail_in(graph, op->name, status, "%s", text);
+    return status == WEFT_OK;
+}
+
+/* Layout, root and version of a new output. */
+static void place_output(weft_graph *graph, const node_record *node, size_t index,
+                         value_record *value, uint32_t id)
+{
+    value->layout = layout_dense(value->type.shape);
+    value->root = value->version = id;
+    if (node->op->alias && index == 0) {
+        const value_record *in = &graph->values[node->in[0]];
+        weft_layout layout = {{0}, 0};
+        if (node->op->alias(node->attr, &in->type, &in->layout, &value->type, &layout)) {
+            value->layout = layout;
+            value->root = in->root;
+            value->version = in->version;
+        }
+    } else if (index < node->op->updates) {
+        value->root = graph->values[node->in[index]].root;
+    }
+}
+
+weft_value weft_apply(weft_graph *graph, const weft_op *op, const void *attr,
+                      const weft_value *inputs, size_t count, weft_value *outputs)
+{
+    for (size_t i = 0; outputs && op && i < op->n_out && i < WEFT_MAX_OUTPUTS; i++)
+        outputs[i] = WEFT_NO_VALUE;
+    if (!graph || graph->error.status != WEFT_OK) return WEFT_NO_VALUE;
+    char wrong[256];
+    weft_status status = op_check(op, wrong, sizeof wrong);
+    if (status != WEFT_OK) {
+        weft_graph_fail_in(graph, op && op->name && op->name[0] ? op->name : "weft_apply", status,
+                           "%s", wrong);
+        return WEFT_NO_VALUE;
+    }
+    if (graph->n_nodes == WEFT_MAX_NODES) {
+        weft_graph_fail_in(graph, op->name, WEFT_TOO_LARGE,
+                           "the graph has %d nodes, as many as it may", WEFT_MAX_NODES);
+        return WEFT_NO_VALUE;
+    }
+    if (!check_inputs(graph, op, inputs, count)) return WEFT_NO_VALUE;
+    const char *scope = scope_in_arena(graph);
+    void *attr_copy = arena_alloc(&graph->arena, op->attr_size);
+    uint32_t *in = arena_alloc(&graph->arena, count * sizeof *in);
+    if (!scope || !attr_copy || !in || !reserve(graph, count, op->n_out)) {
+        weft_graph_fail_in(graph, op->name, WEFT_NO_MEMORY, "no memory for the node");
+        return WEFT_NO_VALUE;
+    }
+    if (attr && op->attr_size) memcpy(attr_copy, attr, op->attr_size);
+    weft_type types[WEFT_MAX_OUTPUTS] = {{0}};
+    if (!run_infer(graph, op, attr_copy, inputs, count, types)) return WEFT_NO_VALUE;
+    for (size_t i = 0; i < count; i++) in[i] = inputs[i].id;
+
+    uint32_t node_index = (uint32_t)graph->n_nodes, first = (uint32_t)graph->n_values;
+    node_record *node = &graph->nodes[graph->n_nodes++];
+    *node = (node_record){op, attr_copy, in, (uint32_t)count, first, scope};
+    for (size_t i = 0; i < op->n_out; i++) {
+        uint32_t id = first + (uint32_t)i;
+        value_record *value = &graph->values[id];
+        *value = (value_record){.type = types[i], .node = node_index};
+        graph->n_values++;
+        place_output(graph, node, i, value, id);
+        if (outputs) outputs[i] = graph_value(graph, id);
+    }
+    return graph_value(graph, first);
+}

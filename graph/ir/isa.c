@@ -1,0 +1,45 @@
+/* Which instruction set kernels are chosen for. */
+#include "ir/ir.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const names[WEFT_ISAS] = {"base", "v3", "v4"};
+
+static weft_isa detect(void)
+{
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+              __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+    bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+              __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+              __builtin_cpu_supports("avx512vl");
+    return v4 ? WEFT_ISA_V4 : v3 ? WEFT_ISA_V3 : WEFT_ISA_BASE;
+#else
+    return WEFT_ISA_BASE;
+#endif
+}
+
+weft_isa weft_isa_best(void)
+{
+    weft_isa best = detect();
+    const char *wanted = getenv("WEFT_ISA");
+    if (wanted)
+        for (int i = 0; i < (int)best; i++)
+            if (!strcmp(wanted, names[i])) return (weft_isa)i;
+    return best;
+}
+
+const char *weft_isa_name(weft_isa isa)
+{
+    return (size_t)isa < WEFT_ISAS ? names[isa] : "?";
+}
+
+weft_kernel weft_op_kernel(const weft_op *op, weft_isa isa, weft_dtype dtype)
+{
+    if (!op || (size_t)isa >= WEFT_ISAS || (size_t)dtype >= WEFT_DTYPES) return NULL;
+    for (int i = (int)isa; i >= 0; i--)
+        if (op->kernel[i][dtype]) return op->kernel[i][dtype];
+    return NULL;
+}

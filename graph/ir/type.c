@@ -1,0 +1,127 @@
+/* Dtypes, shapes, layouts and tensors. */
+#include "ir/ir.h"
+
+#include <string.h>
+
+static const struct {
+    const char *name;
+    size_t bytes;
+} dtypes[] = {
+#define ROW(upper, lower, size, file) {#lower, size},
+    WEFT_DTYPE_MAP(ROW)
+#undef ROW
+};
+
+const char *weft_dtype_name(weft_dtype dtype)
+{
+    return (size_t)dtype < WEFT_DTYPES ? dtypes[dtype].name : "?";
+}
+
+size_t weft_dtype_bytes(weft_dtype dtype)
+{
+    return (size_t)dtype < WEFT_DTYPES ? dtypes[dtype].bytes : 0;
+}
+
+bool weft_shape_equal(weft_shape a, weft_shape b)
+{
+    if (a.rank != b.rank) return false;
+    for (int i = 0; i < a.rank && i < WEFT_MAX_RANK; i++)
+        if (a.dim[i] != b.dim[i]) return false;
+    return true;
+}
+
+int64_t weft_shape_numel(weft_shape shape)
+{
+    if (shape.rank < 0 || shape.rank > WEFT_MAX_RANK) return -1;
+    const int64_t limit = INT64_MAX / 64;
+    /* The product without zeros must fit too: strides are made of it. */
+    int64_t product = 1;
+    bool empty = false;
+    for (int i = 0; i < shape.rank; i++) {
+        if (shape.dim[i] < 0) return -1;
+        if (shape.dim[i] == 0) {
+            empty = true;
+            continue;
+        }
+        if (product > limit / shape.dim[i]) return -1;
+        product *= shape.dim[i];
+    }
+    return empty ? 0 : product;
+}
+
+const char *weft_shape_text(weft_shape shape, char *buffer, size_t size)
+{
+    size_t used = 0;
+    if (!buffer || !size) return "";
+    int rank = shape.rank < 0 ? 0 : shape.rank > WEFT_MAX_RANK ? WEFT_MAX_RANK : shape.rank;
+    used += (size_t)snprintf(buffer, size, "[");
+    for (int i = 0; i < rank && used < size; i++)
+        used += (size_t)snprintf(buffer + used, size - used, i ? ", %lld" : "%lld",
+                                 (long long)shape.dim[i]);
+    if (used < size) snprintf(buffer + used, size - used, "]");
+    return buffer;
+}
+
+bool weft_shape_broadcast(weft_shape a, weft_shape b, weft_shape *out)
+{
+    weft_shape r = {a.rank > b.rank ? a.rank : b.rank, {0}};
+    for (int i = 1; i <= r.rank; i++) {
+        int64_t x = i <= a.rank ? a.dim[a.rank - i] : 1, y = i <= b.rank ? b.dim[b.rank - i] : 1;
+        if (x != y && x != 1 && y != 1) return false;
+        r.dim[r.rank - i] = x == 1 ? y : x;
+    }
+    *out = r;
+    return true;
+}
+
+weft_layout layout_dense(weft_shape shape)
+{
+    weft_layout layout = {{0}, 0};
+    int64_t stride = 1;
+    for (int i = shape.rank - 1; i >= 0; i--) {
+        layout.stride[i] = stride;
+        stride *= shape.dim[i] ? shape.dim[i] : 1;
+    }
+    return layout;
+}
+
+bool weft_layout_is_dense(weft_shape shape, const weft_layout *layout)
+{
+    return layout_taken(WEFT_TAKES_DENSE, shape, layout);
+}
+
+/* A dimension of size 1 is never stepped along: its stride does not matter. */
+bool layout_taken(weft_takes takes, weft_shape shape, const weft_layout *layout)
+{
+    if (takes == WEFT_TAKES_ANY || weft_shape_numel(shape) == 0) return true;
+    int last = shape.rank - 1;
+    if (takes == WEFT_TAKES_DENSE) {
+        int64_t stride = 1;
+        for (int i = last; i >= 0; i--) {
+            if (shape.dim[i] != 1 && layout->stride[i] != stride) return false;
+            stride *= shape.dim[i];
+        }
+        return true;
+    }
+    if (shape.rank == 0) return true;
+    bool row = shape.dim[last] == 1 || layout->stride[last] == 1;
+    if (takes == WEFT_TAKES_ROWS) return row;
+    if (shape.rank == 1) return row;
+    int64_t m = shape.dim[last - 1], n = shape.dim[last];
+    int64_t sm = layout->stride[last - 1], sn = layout->stride[last];
+    return (row && (m == 1 || sm >= n)) || ((m == 1 || sm == 1) && (n == 1 || sn >= m));
+}
+
+void normalise_bools(weft_dtype dtype, void *data, size_t n)
+{
+    uint8_t *bytes = data;
+    for (size_t i = 0; dtype == WEFT_BOOL && i < n; i++) bytes[i] = bytes[i] != 0;
+}
+
+weft_tensor weft_tensor_dense(void *data, weft_dtype dtype, weft_shape shape)
+{
+    weft_tensor tensor = {data, dtype, shape, {0}};
+    weft_layout layout = layout_dense(shape);
+    memcpy(tensor.stride, layout.stride, sizeof tensor.stride);
+    return tensor;
+}

@@ -1,0 +1,75 @@
+/* layout: a dense copy goes in front of an op that cannot take a view, and behind targets that
+ * cannot be read where they lie. O(nodes). */
+#include "rewrite.h"
+
+#include <stdlib.h>
+
+static weft_value dense(weft_graph *graph, weft_value value)
+{
+    return weft_apply(graph, &weft_op_contiguous, NULL, &value, 1, NULL);
+}
+
+static bool visit_layout(rewrite *r, const node_record *node, weft_value *out)
+{
+    const weft_op *op = node->op;
+    if (op->alias) {
+        const value_record *in = &r->dst->values[r->in[0].id];
+        weft_layout layout = {{0}, 0};
+        const weft_type *type = &r->src->values[node->first_out].type;
+        if (!op->alias(node->attr, &in->type, &in->layout, type, &layout))
+            r->in[0] = dense(r->dst, r->in[0]);
+    } else if (op != &weft_op_group) {
+        for (size_t i = 0; i < node->n_in; i++) {
+            const value_record *in = &r->dst->values[r->in[i].id];
+            if (!layout_taken(op->takes, in->type.shape, &in->layout))
+                r->in[i] = dense(r->dst, r->in[i]);
+            if (!graph_owns(r->dst, r->in[i])) break;
+        }
+    }
+    rewrite_copy(r, node, out);
+    return true;
+}
+
+/* A target must be dense, and must not be a view of a state or of a constant, which have no buffer.
+ * Of a state, only the version that no update of the plan overwrites can be read when the run has
+ * ended: another is copied, unless the program asked for the state itself. overwritten[version]. */
+static void settle_targets(weft_graph *graph, plan_target *targets, size_t n_targets,
+                           const uint8_t *overwritten)
+{
+    for (size_t i = 0; i < n_targets && weft_graph_status(graph) == WEFT_OK; i++) {
+        const value_record *v = &graph->values[targets[i].value.id];
+        const node_record *node = &graph->nodes[v->node];
+        const weft_op *root = graph->nodes[graph->values[v->root].node].op;
+        bool outside = root == &weft_op_state || root == &weft_op_constant;
+        graph_set_scope(graph, node->scope);
+        if (!weft_layout_is_dense(v->type.shape, &v->layout) || (outside && node->op->alias) ||
+            (overwritten[v->version] && !targets[i].is_state))
+            targets[i].value = dense(graph, targets[i].value);
+    }
+}
+
+/* Marks the versions of states that an update of the graph overwrites. */
+static void mark_overwritten(const weft_graph *graph, uint8_t *overwritten)
+{
+    for (size_t n = 0; n < graph->n_nodes; n++)
+        for (size_t i = 0; i < graph->nodes[n].op->updates; i++)
+            overwritten[graph->values[graph->nodes[n].in[i]].version] = 1;
+}
+
+static void finish_layout(weft_graph *graph, plan_target *targets, size_t n_targets)
+{
+    uint8_t *overwritten = calloc(graph->n_values, 1);
+    if (!overwritten) {
+        weft_graph_fail_in(graph, "weft_plan_new", WEFT_NO_MEMORY, "no memory for a pass");
+        return;
+    }
+    mark_overwritten(graph, overwritten);
+    settle_targets(graph, targets, n_targets, overwritten);
+    free(overwritten);
+}
+
+const pass pass_layout = {.name = "layout",
+                          .doc = "dense copies in front of ops that cannot take a view",
+                          .required = true,
+                          .visit = visit_layout,
+                          .finish = finish_layout};

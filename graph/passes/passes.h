@@ -1,0 +1,32 @@
+/* Rewriting a graph before it is planned. */
+#ifndef WEFT_GRAPH_PASSES_H
+#define WEFT_GRAPH_PASSES_H
+
+#include "ir/ir.h"
+
+/* What a value is to the program that built the graph. */
+enum {
+    VALUE_INPUT = 1,
+    VALUE_STATE = 2, /* lies in a state: the state itself, or what an update made of it */
+    VALUE_TARGET = 4
+};
+
+/* A value that the program can read when a run has ended. */
+typedef struct plan_target {
+    weft_value value; /* in the graph that is being compiled, then in the plan's */
+    uint32_t user;    /* its id in the program's graph */
+    bool is_state;    /* the program asked for a state itself: what the store holds at the end */
+} plan_target;
+
+/* Runs every pass but those named in `skip`; gives a new graph, and in map[id of `graph`] the ids
+ * of its values there (0: not needed). Everything that the targets do not need is left out. */
+weft_graph *passes_run(const weft_graph *graph, plan_target *targets, size_t n_targets,
+                       const char *skip, bool verify, uint32_t *map, weft_error *error);
+
+/* Whether a comma-separated list of names, which may be NULL, or the environment variable WEFT_SKIP
+ * has this one, or "all". */
+bool passes_skip(const char *list, const char *name);
+/* Whether `list` and WEFT_SKIP name optional passes only. */
+bool passes_known(const char *list, weft_error *error);
+
+#endif

@@ -1,0 +1,30 @@
+/* Offsets for items with lifetimes: what weft_pack is made of. */
+#ifndef WEFT_GRAPH_PACK_H
+#define WEFT_GRAPH_PACK_H
+
+#include "ir/ir.h"
+
+/* An item that takes room, alive in the sections first..last. */
+typedef struct pack_item {
+    size_t size, offset;
+    uint32_t first, last;
+    uint32_t id; /* among the caller's */
+} pack_item;
+
+typedef enum pack_outcome { PACK_FOUND, PACK_IMPOSSIBLE, PACK_SPENT, PACK_NO_MEMORY } pack_outcome;
+
+typedef struct pack_limits {
+    uint64_t nodes;
+    double deadline; /* in seconds of pack_clock(), or 0 */
+} pack_limits;
+
+double pack_clock(void); /* seconds since some moment */
+
+/* Sets offsets in the order of birth (pack_online.c); false when memory is out. */
+bool pack_online(pack_item *items, size_t n);
+/* Looks for offsets with which no item ends above `height`, and sets them when it found some.
+ * *nodes: how many it has searched. */
+pack_outcome pack_search(pack_item *items, size_t n, uint32_t sections, size_t height,
+                         const pack_limits *limits, uint64_t *nodes);
+
+#endif

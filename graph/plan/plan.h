@@ -1,0 +1,101 @@
+/* The plan, and the files that make it. */
+#ifndef WEFT_GRAPH_PLAN_H
+#define WEFT_GRAPH_PLAN_H
+
+#include "passes/passes.h"
+
+/* ---- Chains (chain.c) -------------------------------------------------------------------------
+ */
+
+/* An operand of a chained step as a matrix: element [r, c] lies at r row + c column. */
+typedef struct plan_matrix {
+    int64_t row, column;
+} plan_matrix;
+
+/* Moves nodes that can run on the blocks of a node before them up behind it. links[i] becomes the
+ * number of nodes behind order[i] that are chained to it. False when memory is out. */
+bool chains_make(const weft_graph *g, uint32_t *order, size_t n_order, uint32_t *links);
+/* The rows and columns of a node's output 0. */
+void chain_size(const weft_graph *g, uint32_t node, int64_t *rows, int64_t *columns);
+/* Value `id` as an operand of a chain of that size; false if it is no such matrix. */
+bool chain_matrix(const weft_graph *g, uint32_t id, weft_shape out, plan_matrix *matrix);
+/* Inputs and outputs of a chained node at most. */
+#define CHAIN_OPERANDS 8
+/* Whether every element of a matrix of that size lies where it does in a dense one. */
+bool chain_is_dense(const plan_matrix *matrix, int64_t rows, int64_t columns);
+
+/* ---- The plan (plan.c) ------------------------------------------------------------------------
+ */
+
+typedef enum storage_kind { STORAGE_ARENA, STORAGE_STATE, STORAGE_CONSTANT } storage_kind;
+
+/* Where an operand lies: bytes from the start of the arena, the state or the constant. */
+typedef struct place {
+    storage_kind kind;
+    uint32_t root; /* value id of the state or constant */
+    size_t offset; /* of element [0, ..., 0] */
+} place;
+
+typedef struct plan_step {
+    uint32_t node; /* of the plan's graph */
+    weft_kernel kernel;
+    uint32_t segment; /* of its group */
+    uint8_t stages;
+    int64_t parts[2];
+    int64_t part_work[2];   /* of one part, with all that is linked: about its nanoseconds */
+    uint32_t first_operand; /* of plan->tensors and ->places: inputs, then outputs */
+    size_t scratch;         /* offset in the arena */
+    /* A chain: the steps after this one that run on each block of its output as soon as that is
+     * made; they have no parts of their own. */
+    uint32_t links;
+    bool linked, whole_rows; /* linked to a step before; of a head: a link needs whole rows */
+    int64_t rows, columns, block_rows, block_columns; /* of the chain, if blocks are not the op's */
+} plan_step;
+
+typedef struct plan_group {
+    uint32_t first_step, n_steps;
+    uint32_t segment; /* groups of one segment have no barrier between them */
+    uint8_t stages;
+    int64_t work[2]; /* of all parts of a stage; a barrier stands between two that both have some */
+    bool serial;     /* so little work that one thread does it */
+} plan_group;
+
+struct weft_plan {
+    weft_graph *graph;
+    arena arena;
+    plan_step *steps;
+    size_t n_steps;
+    plan_group *groups;
+    size_t n_groups;
+    weft_tensor *tensors; /* data NULL */
+    place *places;
+    plan_matrix *matrices; /* of the operands of chained steps */
+    size_t n_operands;
+    weft_plan_buffer *buffers;
+    size_t n_buffers;
+    uint32_t *buffer_of; /* by value id: index + 1 of the buffer of its storage, or 0 */
+    uint32_t *map;       /* from value ids of the user's graph */
+    uint8_t *kinds;      /* by value id of the user's graph: VALUE_INPUT | ... */
+    size_t n_map;
+    uint32_t user_tag;
+    uint8_t *readable; /* by value id: a target or an input */
+    plan_target *targets;
+    size_t n_targets;
+    weft_plan_stats stats;
+};
+
+/* The work of one call of a step. */
+weft_cost plan_step_cost(const weft_plan *plan, const plan_step *step);
+/* Sets the error that there is no memory; false. */
+bool plan_no_memory(weft_error *error);
+
+/* ---- When nodes run (order.c) -----------------------------------------------------------------
+ */
+
+/* The nodes with kernels in an order in which they can run. */
+bool order_nodes(const weft_graph *g, uint32_t *order, size_t *n_order, weft_error *error);
+/* Cuts the plan's steps, whose parts are known, into groups and segments, and counts their work and
+ * the barriers. storage[value id]: the value that stands for what the value lies in. */
+bool groups_make(weft_plan *plan, const uint32_t *storage, weft_error *error);
+
+#endif

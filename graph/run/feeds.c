@@ -1,0 +1,66 @@
+/* Which inputs of a session hold what: nothing yet, their default, or what the program gave. O(1) a
+ * feed, and a comparison a run, unless defaults lie in an arena that others write. */
+#include "feeds.h"
+
+#include "store/init.h"
+
+#include <stdlib.h>
+
+enum { NOTHING, DEFAULT, GIVEN };
+
+static const weft_input_attr *input_of(const weft_plan *plan, uint32_t id)
+{
+    return plan->graph->nodes[plan->graph->values[id].node].attr;
+}
+
+bool feeds_init(feeds *f, const weft_plan *plan)
+{
+    const weft_graph *g = plan->graph;
+    *f = (feeds){.state = calloc(g->n_values, 1)};
+    for (uint32_t v = 1; f->state && v < g->n_values; v++) {
+        if (g->nodes[g->values[v].node].op != &weft_op_input) continue;
+        if (!weft_shape_numel(g->values[v].type.shape)) /* nothing to feed */
+            f->state[v] = GIVEN;
+        else if (input_of(plan, v)->has_default)
+            f->state[v] = DEFAULT;
+        f->n_missing += f->state[v] == NOTHING;
+        f->n_default += f->state[v] == DEFAULT;
+    }
+    return f->state != NULL;
+}
+
+static void fill_default(const weft_plan *plan, uint32_t id, char *base)
+{
+    const weft_input_attr *attr = input_of(plan, id);
+    const weft_init value = {WEFT_INIT_CONSTANT, attr->value, 0};
+    char *data = base + plan->buffers[plan->buffer_of[id] - 1].offset;
+    weft_init_fill(&value, attr->dtype, attr->shape, 0, "", data);
+}
+
+void feeds_fill_defaults(const feeds *f, const weft_plan *plan, char *base)
+{
+    for (uint32_t v = 1; f->n_default && v < plan->graph->n_values; v++)
+        if (f->state[v] == DEFAULT) fill_default(plan, v, base);
+}
+
+void feeds_give(feeds *f, const weft_plan *plan, uint32_t id, char *base)
+{
+    if (f->state[id] == DEFAULT) fill_default(plan, id, base);
+    f->n_missing -= f->state[id] == NOTHING;
+    f->n_default -= f->state[id] == DEFAULT;
+    f->state[id] = GIVEN;
+}
+
+weft_status feeds_check(const feeds *f, const weft_plan *plan, weft_error *error)
+{
+    const weft_graph *g = plan->graph;
+    if (!f->n_missing) return WEFT_OK;
+    uint32_t v = 1;
+    while (g->nodes[g->values[v].node].op != &weft_op_input || f->state[v] != NOTHING) v++;
+    char text[128];
+    return weft_error_set(error, WEFT_NOT_FOUND, g->values[v].name,
+                          "the input was never fed: expected %s %s by weft_feed before the run, or "
+                          "a weft_input_default",
+                          weft_dtype_name(g->values[v].type.dtype),
+                          weft_shape_text(g->values[v].type.shape, text, sizeof text));
+}

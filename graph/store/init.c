@@ -1,0 +1,78 @@
+/* First contents of states. Element i of a tensor depends on the seed, the tensor's name and i
+ * alone, through the counter-based generator: not on the order of anything. */
+#include "init.h"
+
+#include <math.h>
+
+/* Two numbers in [0, 1) of 53 bits for element i. */
+static void uniforms(uint64_t key, uint64_t i, double u[2])
+{
+    const uint32_t counter[4] = {(uint32_t)i, (uint32_t)(i >> 32), 0x696e6974u, 0};
+    uint32_t r[4];
+    weft_philox(counter, key, r);
+    for (int k = 0; k < 2; k++)
+        u[k] = (double)(((uint64_t)r[2 * k] << 21) ^ (r[2 * k + 1] >> 11)) * 0x1p-53;
+}
+
+/* Fans of a weight [receptive..., in, out]; a vector counts as [1, n]. */
+static void fans(weft_shape shape, double *fan_in, double *fan_out)
+{
+    double receptive = 1;
+    for (int d = 0; d < shape.rank - 2; d++) receptive *= (double)shape.dim[d];
+    *fan_in = receptive * (shape.rank > 1 ? (double)shape.dim[shape.rank - 2] : 1);
+    *fan_out = receptive * (shape.rank > 0 ? (double)shape.dim[shape.rank - 1] : 1);
+}
+
+/* Box & Muller 1958: N(0, 1) from two uniform numbers. */
+static double normal(const double u[2])
+{
+    return sqrt(-2 * log(1 - u[0])) * cos(6.283185307179586 * u[1]);
+}
+
+static double element(const weft_init *init, double fan_in, double fan_out, uint64_t key,
+                      uint64_t i)
+{
+    double u[2], spread = init->a, sum = fan_in + fan_out;
+    if (init->kind == WEFT_INIT_CONSTANT) return init->a;
+    uniforms(key, i, u);
+    switch (init->kind) {
+    case WEFT_INIT_UNIFORM:
+        return init->a + (init->b - init->a) * u[0];
+    case WEFT_INIT_NORMAL:
+        return init->a + init->b * normal(u);
+    case WEFT_INIT_XAVIER_UNIFORM:
+        return spread * sqrt(6 / sum) * (2 * u[0] - 1);
+    case WEFT_INIT_XAVIER_NORMAL:
+        return spread * sqrt(2 / sum) * normal(u);
+    case WEFT_INIT_KAIMING_UNIFORM:
+        return spread * sqrt(3 / fan_in) * (2 * u[0] - 1);
+    default:
+        return spread / sqrt(fan_in) * normal(u);
+    }
+}
+
+void weft_init_fill(const weft_init *init, weft_dtype dtype, weft_shape shape, uint64_t seed,
+                    const char *name, void *data)
+{
+    int64_t n = weft_shape_numel(shape);
+    uint64_t key = weft_hash_text(name) ^ (seed * 0x9E3779B97F4A7C15u);
+    double fan_in, fan_out;
+    fans(shape, &fan_in, &fan_out);
+    for (int64_t i = 0; i < n; i++) {
+        double x = element(init, fan_in, fan_out, key, (uint64_t)i);
+        switch (dtype) {
+        case WEFT_F32:
+            ((float *)data)[i] = (float)x;
+            break;
+        case WEFT_F64:
+            ((double *)data)[i] = x;
+            break;
+        case WEFT_I32:
+            ((int32_t *)data)[i] = (int32_t)fmax(fmin(x, INT32_MAX), INT32_MIN);
+            break;
+        default:
+            ((uint8_t *)data)[i] = x != 0;
+            break;
+        }
+    }
+}
