@@ -10,7 +10,7 @@
  * the states are narrow, row i is sentence i, and the step that makes them differ spreads them. */
 #include <weft/decode.h>
 
-#include "text.h"
+#include "zoo/text.h"
 
 #include <weft/ops.h>
 

@@ -1,148 +1,10 @@
-/* Models of recurrent layers: language models, and encoder and decoder with attention. */
+/* Recurrent encoder and decoder, with or without attention. */
+#include "recurrent_states.h"
 #include "registry.h"
 #include "text.h"
 
 #include <math.h>
 #include <stdlib.h>
-
-static bool tied_fits(weft_graph *g, bool tied, int64_t width, int64_t hidden)
-{
-    if (tied && width != hidden)
-        weft_graph_fail_in(g, "recurrent model", WEFT_BAD_ARGUMENT,
-                           "a tied table needs as wide embeddings as states, got %lld and %lld",
-                           (long long)width, (long long)hidden);
-    return weft_graph_status(g) == WEFT_OK;
-}
-
-static bool layers_fit(weft_graph *g, int64_t layers)
-{
-    if (layers < 1 || layers > WEFT_RECURRENT_LAYERS)
-        weft_graph_fail_in(g, "recurrent model", WEFT_BAD_ARGUMENT,
-                           "takes 1 to %d layers, got %lld", WEFT_RECURRENT_LAYERS,
-                           (long long)layers);
-    return weft_graph_status(g) == WEFT_OK;
-}
-
-/* Rows of the table for ids [batch, length], [batch, length, width] over time-major memory, as the
- * recurrent layers read it. */
-static weft_value embed_by_time(weft_graph *g, weft_value table, weft_value ids)
-{
-    return weft_transpose(g, weft_embedding(g, table, weft_transpose(g, ids, 0, 1), -1), 0, 1);
-}
-
-/* ---- States of decoding ---- */
-
-/* The state NAME.h or NAME.c: [most rows, 1, hidden]. */
-static weft_value kept(weft_graph *g, const weft_decode_io *io, weft_dtype dtype, int64_t hidden,
-                       int64_t layer, char part)
-{
-    char name[32];
-    snprintf(name, sizeof name, "cache.%lld.%c", (long long)layer, part);
-    int64_t rows = weft_shape_numel(WEFT_SHAPE(io->most_sentences, io->most_beams));
-    return weft_state(g, name, dtype, WEFT_SHAPE(rows, 1, hidden), WEFT_INIT_ZEROS);
-}
-
-/* The rows that those of this step go on from, [rows, hidden]; zeros at position 0 if there is no
- * source that the first states come from. */
-static weft_value recall(weft_graph *g, const weft_decode_io *io, weft_value state)
-{
-    weft_value x = weft_embedding(g, weft_squeeze(g, state, 1), io->parents, -1);
-    if (io->most_source) return x;
-    weft_value zeros = weft_fill(g, weft_dtype_of(g, x), weft_shape_of(g, x), 0.0);
-    return weft_where(g, weft_equal(g, io->position, text_int(g, 0)), zeros, x);
-}
-
-static weft_value keep(weft_graph *g, weft_value state, weft_value x)
-{
-    return weft_cache_write(g, state, weft_expand_dims(g, x, 1), text_int(g, 0));
-}
-
-static void recall_all(weft_graph *g, const weft_decode_io *io, weft_recurrent_kind kind,
-                       weft_dtype dtype, int64_t hidden, int64_t layers,
-                       weft_recurrent_state *states)
-{
-    for (int64_t i = 0; i < layers; i++) {
-        states[i] = (weft_recurrent_state){WEFT_NO_VALUE, WEFT_NO_VALUE};
-        states[i].h = recall(g, io, kept(g, io, dtype, hidden, i, 'h'));
-        if (kind == WEFT_LSTM) states[i].c = recall(g, io, kept(g, io, dtype, hidden, i, 'c'));
-    }
-}
-
-/* Writes the states [rows, hidden]; returns what stands for all updates. */
-static weft_value keep_all(weft_graph *g, const weft_decode_io *io, weft_recurrent_kind kind,
-                           weft_dtype dtype, int64_t hidden, int64_t layers,
-                           const weft_recurrent_state *states)
-{
-    weft_value done[2 * WEFT_RECURRENT_LAYERS];
-    size_t n = 0;
-    for (int64_t i = 0; i < layers; i++) {
-        done[n++] = keep(g, kept(g, io, dtype, hidden, i, 'h'), states[i].h);
-        if (kind == WEFT_LSTM) done[n++] = keep(g, kept(g, io, dtype, hidden, i, 'c'), states[i].c);
-    }
-    return weft_group(g, done, n);
-}
-
-/* ---- Language models ---- */
-
-weft_status weft_recurrent_language_model(weft_graph *graph,
-                                          const weft_recurrent_language_config *c,
-                                          weft_model_io *io)
-{
-    weft_graph *g = graph;
-    if (!c || !io) return text_no_config(graph, "weft_recurrent_language_model");
-    *io = (weft_model_io){.vocab = c->vocab};
-    if (!tied_fits(g, c->tied, c->width, c->hidden) || !layers_fit(g, c->layers))
-        return weft_graph_status(g);
-    weft_text_config text = {.dtype = c->dtype,
-                             .tied = c->tied,
-                             .label_smoothing = c->label_smoothing,
-                             .pad_id = c->pad_id};
-    double dropout = c->training ? c->dropout : 0;
-    weft_recurrent_stack_options o = {.layers = c->layers, .dropout = dropout};
-    io->target_in = weft_input(g, "target_in", WEFT_I32, WEFT_SHAPE(c->batch, c->length));
-    io->target_out = weft_input(g, "target_out", WEFT_I32, WEFT_SHAPE(c->batch, c->length));
-    weft_value table = weft_layer_table(g, "embedding", c->dtype, c->vocab, c->width);
-    weft_value x = weft_dropout(g, embed_by_time(g, table, io->target_in), dropout);
-    x = weft_layer_recurrent_stack(g, "rnn", c->kind, x, c->hidden, &o, NULL);
-    x = weft_contiguous(g, weft_dropout(g, x, dropout));
-    text_losses(g, &text, text_logits(g, &text, "output", x, table, c->vocab), io);
-    return weft_graph_status(g);
-}
-
-weft_status weft_recurrent_language_prepare(weft_graph *graph,
-                                            const weft_recurrent_language_config *c,
-                                            weft_decode_io *io)
-{
-    if (!c || !io) return text_no_config(graph, "weft_recurrent_language_prepare");
-    weft_text_config text = {.dtype = c->dtype, .tied = c->tied};
-    text_prepare(graph, &text, weft_layer_table(graph, "embedding", c->dtype, c->vocab, c->width),
-                 io);
-    return weft_graph_status(graph);
-}
-
-weft_status weft_recurrent_language_step(weft_graph *graph, const weft_recurrent_language_config *c,
-                                         weft_decode_io *io)
-{
-    weft_graph *g = graph;
-    if (!c || !io) return text_no_config(graph, "weft_recurrent_language_step");
-    if (!layers_fit(g, c->layers) || !tied_fits(g, c->tied, c->width, c->hidden))
-        return weft_graph_status(g);
-    weft_text_config text = {.dtype = c->dtype, .tied = c->tied};
-    weft_recurrent_state states[WEFT_RECURRENT_LAYERS];
-    weft_recurrent_stack_options o = {.layers = c->layers, .initial = states};
-    io->vocab = c->vocab;
-    text_step_inputs(g, io);
-    recall_all(g, io, c->kind, c->dtype, c->hidden, c->layers, states);
-    weft_value table = weft_layer_table(g, "embedding", c->dtype, c->vocab, c->width);
-    weft_value x = weft_layer_recurrent_stack(g, "rnn", c->kind, embed_by_time(g, table, io->token),
-                                              c->hidden, &o, states);
-    io->updated = keep_all(g, io, c->kind, c->dtype, c->hidden, c->layers, states);
-    x = weft_squeeze(g, weft_slice(g, x, 1, io->count - 1, io->count, 1), 1);
-    io->logits = text_step_logits(g, &text, "output", x, c->vocab);
-    return weft_graph_status(g);
-}
-
-/* ---- Encoder and decoder ---- */
 
 typedef struct seq2seq {
     weft_graph *g;
@@ -299,12 +161,12 @@ static bool config_fits(weft_graph *g, const weft_seq2seq_config *c)
         weft_graph_fail_in(
             g, "weft_seq2seq", c->target_len < 1 ? WEFT_BAD_ARGUMENT : WEFT_TOO_LARGE,
             "target_len must be 1 to %d, got %lld", WEFT_MAX_NODES, (long long)c->target_len);
-    layers_fit(g, c->layers);
+    recurrent_layers_fit(g, c->layers);
     if (c->tied && c->source_vocab != c->target_vocab)
         weft_graph_fail_in(g, "weft_seq2seq", WEFT_BAD_ARGUMENT,
                            "a tied table needs one vocabulary, got %lld and %lld",
                            (long long)c->source_vocab, (long long)c->target_vocab);
-    return tied_fits(g, c->tied, c->width, c->hidden);
+    return recurrent_tied_fits(g, c->tied, c->width, c->hidden);
 }
 
 static weft_value source_table_of(weft_graph *g, const weft_seq2seq_config *c)
@@ -348,8 +210,8 @@ weft_status weft_seq2seq(weft_graph *graph, const weft_seq2seq_config *c, weft_m
     io->target_out = weft_input(g, "target_out", WEFT_I32, WEFT_SHAPE(c->batch, c->target_len));
     weft_value source_table = source_table_of(g, c), target_table = target_table_of(g, c);
     m.padding = padding_of(&m, io->source);
-    encode(&m, weft_dropout(g, embed_by_time(g, source_table, io->source), m.dropout));
-    weft_value x = weft_dropout(g, embed_by_time(g, target_table, io->target_in), m.dropout);
+    encode(&m, weft_dropout(g, recurrent_embed(g, source_table, io->source), m.dropout));
+    weft_value x = weft_dropout(g, recurrent_embed(g, target_table, io->target_in), m.dropout);
     x = c->attention == WEFT_ALIGN_ADDITIVE ? decode_looking(&m, x) : decode_first(&m, x);
     x = weft_dropout(g, x, m.dropout);
     text_losses(g, &text, text_logits(g, &text, "output", x, target_table, c->target_vocab), io);
@@ -407,8 +269,8 @@ weft_status weft_seq2seq_encode(weft_graph *graph, const weft_seq2seq_config *c,
     size_t n = 0;
     io->source = weft_input(g, "source", WEFT_I32, WEFT_SHAPE(io->sentences, io->source_len));
     m.padding = padding_of(&m, io->source);
-    encode(&m, embed_by_time(g, source_table_of(g, c), io->source));
-    done[n++] = keep_all(g, io, c->kind, c->dtype, c->hidden, c->layers, m.first);
+    encode(&m, recurrent_embed(g, source_table_of(g, c), io->source));
+    done[n++] = recurrent_store_states(g, io, c->kind, c->dtype, c->hidden, c->layers, m.first);
     if (c->attention != WEFT_ALIGN_NONE) {
         done[n++] = weft_cache_write(g, source_ids(g, io), io->source, zero);
         done[n++] = weft_cache_write(g, source_state(g, "cache.memory", c, io), m.memory, zero);
@@ -464,14 +326,14 @@ weft_status weft_seq2seq_step(weft_graph *graph, const weft_seq2seq_config *c, w
     weft_text_config text = {.dtype = c->dtype, .tied = c->tied};
     seq2seq m = decoding(g, c, io);
     text_step_inputs(g, io);
-    recall_all(g, io, c->kind, c->dtype, c->hidden, c->layers, m.first);
+    recurrent_load_states(g, io, c->kind, c->dtype, c->hidden, c->layers, m.first);
     if (c->attention != WEFT_ALIGN_NONE) {
         m.padding = padding_of(&m, first_of(g, source_ids(g, io), io));
         m.memory = first_of(g, source_state(g, "cache.memory", c, io), io);
     }
-    weft_value x = embed_by_time(g, target_table_of(g, c), io->token);
+    weft_value x = recurrent_embed(g, target_table_of(g, c), io->token);
     x = c->attention == WEFT_ALIGN_ADDITIVE ? step_looking(&m, io, x) : step_first(&m, x);
-    io->updated = keep_all(g, io, c->kind, c->dtype, c->hidden, c->layers, m.first);
+    io->updated = recurrent_store_states(g, io, c->kind, c->dtype, c->hidden, c->layers, m.first);
     io->logits = text_step_logits(g, &text, "output", x, c->target_vocab);
     return weft_graph_status(g);
 }
@@ -481,35 +343,14 @@ weft_status weft_seq2seq_step(weft_graph *graph, const weft_seq2seq_config *c, w
 #define CELLS      .choices = "rnn|lstm|gru"
 #define ALIGNMENTS .choices = "none|additive|dot|general"
 
-/* name, default, kind, documentation */
-#define SHARED_OPTIONS(X)                                                                          \
-    X(vocab, 8000, WHOLE, "tokens of the vocabulary")                                              \
-    X(width, 256, WHOLE, "width of the embeddings")                                                \
-    X(hidden, 256, WHOLE, "width of the states")                                                   \
-    X(layers, 2, WHOLE, "recurrent layers one on another")                                         \
-    X(dropout, 0.1, REAL, "probability of dropping between layers, while training")                \
-    X(label_smoothing, 0, REAL, "share of the target spread over all tokens")                      \
-    X(tied, 1, FLAG, "1: one embedding table also gives the logits; width as hidden")              \
-    X(batch, 16, WHOLE, "sequences")                                                               \
-    X(pad_id, 0, WHOLE, "token that fills up, and target that counts nothing")                     \
-    X(f64, 0, FLAG, "1: in double precision")
-#define LANGUAGE_OPTIONS(X)                                                                        \
-    SHARED_OPTIONS(X)                                                                              \
-    X(length, 64, WHOLE, "tokens of a sequence")
 #define SEQ2SEQ_OPTIONS(X)                                                                         \
-    SHARED_OPTIONS(X)                                                                              \
+    RECURRENT_OPTIONS(X)                                                                           \
     X(cell, 2, CELLS, "kind of the recurrent layers")                                              \
     X(attention, 1, ALIGNMENTS, "how the decoder looks at the source")                             \
     X(bidirectional, 1, FLAG, "1: the encoder reads both ways, half of hidden each")               \
     X(source_len, 32, WHOLE, "tokens of a source sentence")                                        \
     X(target_len, 32, WHOLE, "tokens of a target sentence")
 
-enum {
-#define ID(name, value, kind, doc) AT_##name,
-    LANGUAGE_OPTIONS(ID)
-#undef ID
-        N_LANGUAGE_OPTIONS
-};
 enum {
 #define ID(name, value, kind, doc) S2S_##name,
     SEQ2SEQ_OPTIONS(ID)
@@ -518,50 +359,7 @@ enum {
 };
 
 #define ROW(name, value, kind, doc) {#name, doc, value, kind},
-static const weft_model_option language_options[] = {LANGUAGE_OPTIONS(ROW)};
 static const weft_model_option seq2seq_options[] = {SEQ2SEQ_OPTIONS(ROW)};
-
-static weft_recurrent_language_config configure_language(weft_recurrent_kind kind, const double *v,
-                                                         bool training)
-{
-    return (weft_recurrent_language_config){
-        .dtype = v[AT_f64] != 0 ? WEFT_F64 : WEFT_F32,
-        .kind = kind,
-        .vocab = (int64_t)v[AT_vocab],
-        .width = (int64_t)v[AT_width],
-        .hidden = (int64_t)v[AT_hidden],
-        .layers = (int64_t)v[AT_layers],
-        .batch = (int64_t)v[AT_batch],
-        .length = (int64_t)v[AT_length],
-        .pad_id = (int64_t)v[AT_pad_id],
-        .dropout = v[AT_dropout],
-        .label_smoothing = v[AT_label_smoothing],
-        .tied = v[AT_tied] != 0,
-        .training = training,
-    };
-}
-
-/* The functions of the language model of one kind. */
-#define LANGUAGE(name, kind)                                                                       \
-    static weft_status build_##name(weft_graph *graph, const double *v, bool training,             \
-                                    weft_model_io *io)                                             \
-    {                                                                                              \
-        weft_recurrent_language_config c = configure_language(kind, v, training);                  \
-        return weft_recurrent_language_model(graph, &c, io);                                       \
-    }                                                                                              \
-    static weft_status prepare_##name(weft_graph *graph, const double *v, weft_decode_io *io)      \
-    {                                                                                              \
-        weft_recurrent_language_config c = configure_language(kind, v, false);                     \
-        return weft_recurrent_language_prepare(graph, &c, io);                                     \
-    }                                                                                              \
-    static weft_status step_##name(weft_graph *graph, const double *v, weft_decode_io *io)         \
-    {                                                                                              \
-        weft_recurrent_language_config c = configure_language(kind, v, false);                     \
-        return weft_recurrent_language_step(graph, &c, io);                                        \
-    }
-LANGUAGE(rnn, WEFT_RNN)
-LANGUAGE(lstm, WEFT_LSTM)
-LANGUAGE(gru, WEFT_GRU)
 
 static weft_seq2seq_config configure_seq2seq(const double *v, bool training)
 {
@@ -611,47 +409,12 @@ static weft_status step_seq2seq(weft_graph *graph, const double *v, weft_decode_
     return weft_seq2seq_step(graph, &c, io);
 }
 
-#define SMALL "vocab=13 width=6 hidden=6 layers=2 batch=2"
-
-const weft_model model_rnn = {
-    .name = "rnn",
-    .doc = "language model of simple recurrent layers (tanh)",
-    .options = language_options,
-    .n_options = N_LANGUAGE_OPTIONS,
-    .small = SMALL " length=5",
-    .build = build_rnn,
-    .step = step_rnn,
-    .prepare = prepare_rnn,
-    .recurrent = true,
-};
-const weft_model model_lstm = {
-    .name = "lstm",
-    .doc = "language model of LSTM layers",
-    .options = language_options,
-    .n_options = N_LANGUAGE_OPTIONS,
-    .small = SMALL " length=5",
-    .build = build_lstm,
-    .step = step_lstm,
-    .prepare = prepare_lstm,
-    .recurrent = true,
-};
-const weft_model model_gru = {
-    .name = "gru",
-    .doc = "language model of GRU layers",
-    .options = language_options,
-    .n_options = N_LANGUAGE_OPTIONS,
-    .small = SMALL " length=5",
-    .build = build_gru,
-    .step = step_gru,
-    .prepare = prepare_gru,
-    .recurrent = true,
-};
 const weft_model model_seq2seq = {
     .name = "seq2seq",
     .doc = "recurrent encoder and decoder with additive, dot, general or no attention",
     .options = seq2seq_options,
     .n_options = N_SEQ2SEQ_OPTIONS,
-    .small = SMALL " source_len=5 target_len=4",
+    .small = RECURRENT_SMALL " source_len=5 target_len=4",
     .build = build_seq2seq,
     .step = step_seq2seq,
     .encode = encode_seq2seq,

@@ -7,7 +7,7 @@
  * own, made when it is first needed; the sessions of all share one arena. */
 #include <weft/decode.h>
 
-#include "text.h"
+#include "zoo/text.h"
 
 #include <weft/ops.h>
 

@@ -1,0 +1,81 @@
+/* See recurrent_states.h. */
+#include "recurrent_states.h"
+#include "text.h"
+
+#include <stdio.h>
+
+bool recurrent_tied_fits(weft_graph *g, bool tied, int64_t width, int64_t hidden)
+{
+    if (tied && width != hidden)
+        weft_graph_fail_in(g, "recurrent model", WEFT_BAD_ARGUMENT,
+                           "a tied table needs as wide embeddings as states, got %lld and %lld",
+                           (long long)width, (long long)hidden);
+    return weft_graph_status(g) == WEFT_OK;
+}
+
+bool recurrent_layers_fit(weft_graph *g, int64_t layers)
+{
+    if (layers < 1 || layers > WEFT_RECURRENT_LAYERS)
+        weft_graph_fail_in(g, "recurrent model", WEFT_BAD_ARGUMENT,
+                           "takes 1 to %d layers, got %lld", WEFT_RECURRENT_LAYERS,
+                           (long long)layers);
+    return weft_graph_status(g) == WEFT_OK;
+}
+
+weft_value recurrent_embed(weft_graph *g, weft_value table, weft_value ids)
+{
+    return weft_transpose(g, weft_embedding(g, table, weft_transpose(g, ids, 0, 1), -1), 0, 1);
+}
+
+/* ---- States of decoding ---- */
+
+/* The state NAME.h or NAME.c: [most rows, 1, hidden]. */
+static weft_value state_of(weft_graph *g, const weft_decode_io *io, weft_dtype dtype,
+                           int64_t hidden, int64_t layer, char part)
+{
+    char name[32];
+    snprintf(name, sizeof name, "cache.%lld.%c", (long long)layer, part);
+    int64_t rows = weft_shape_numel(WEFT_SHAPE(io->most_sentences, io->most_beams));
+    return weft_state(g, name, dtype, WEFT_SHAPE(rows, 1, hidden), WEFT_INIT_ZEROS);
+}
+
+/* The rows that those of this step go on from, [rows, hidden]; zeros at position 0 if there is no
+ * source that the first states come from. */
+static weft_value load_state(weft_graph *g, const weft_decode_io *io, weft_value state)
+{
+    weft_value x = weft_embedding(g, weft_squeeze(g, state, 1), io->parents, -1);
+    if (io->most_source) return x;
+    weft_value zeros = weft_fill(g, weft_dtype_of(g, x), weft_shape_of(g, x), 0.0);
+    return weft_where(g, weft_equal(g, io->position, text_int(g, 0)), zeros, x);
+}
+
+static weft_value store_state(weft_graph *g, weft_value state, weft_value x)
+{
+    return weft_cache_write(g, state, weft_expand_dims(g, x, 1), text_int(g, 0));
+}
+
+void recurrent_load_states(weft_graph *g, const weft_decode_io *io, weft_recurrent_kind kind,
+                           weft_dtype dtype, int64_t hidden, int64_t layers,
+                           weft_recurrent_state *states)
+{
+    for (int64_t i = 0; i < layers; i++) {
+        states[i] = (weft_recurrent_state){WEFT_NO_VALUE, WEFT_NO_VALUE};
+        states[i].h = load_state(g, io, state_of(g, io, dtype, hidden, i, 'h'));
+        if (kind == WEFT_LSTM)
+            states[i].c = load_state(g, io, state_of(g, io, dtype, hidden, i, 'c'));
+    }
+}
+
+weft_value recurrent_store_states(weft_graph *g, const weft_decode_io *io, weft_recurrent_kind kind,
+                                  weft_dtype dtype, int64_t hidden, int64_t layers,
+                                  const weft_recurrent_state *states)
+{
+    weft_value done[2 * WEFT_RECURRENT_LAYERS];
+    size_t n = 0;
+    for (int64_t i = 0; i < layers; i++) {
+        done[n++] = store_state(g, state_of(g, io, dtype, hidden, i, 'h'), states[i].h);
+        if (kind == WEFT_LSTM)
+            done[n++] = store_state(g, state_of(g, io, dtype, hidden, i, 'c'), states[i].c);
+    }
+    return weft_group(g, done, n);
+}

@@ -1,0 +1,37 @@
+/* What the recurrent models share: checks of their sizes, embeddings, states of decoding. */
+#ifndef WEFT_MODELS_RECURRENT_STATES_H
+#define WEFT_MODELS_RECURRENT_STATES_H
+
+#include <weft/models.h>
+
+/* Each fails the graph and returns false if the sizes do not fit. */
+bool recurrent_tied_fits(weft_graph *g, bool tied, int64_t width, int64_t hidden);
+bool recurrent_layers_fit(weft_graph *g, int64_t layers);
+/* Rows of the table for ids [batch, length]: [batch, length, width] over time-major memory, as the
+ * recurrent layers read it. */
+weft_value recurrent_embed(weft_graph *g, weft_value table, weft_value ids);
+
+/* The states [rows, hidden] of all layers that the rows of this step go on from. */
+void recurrent_load_states(weft_graph *g, const weft_decode_io *io, weft_recurrent_kind kind,
+                           weft_dtype dtype, int64_t hidden, int64_t layers,
+                           weft_recurrent_state *states);
+/* Writes the states [rows, hidden] of all layers; returns the group of the updates. */
+weft_value recurrent_store_states(weft_graph *g, const weft_decode_io *io, weft_recurrent_kind kind,
+                                  weft_dtype dtype, int64_t hidden, int64_t layers,
+                                  const weft_recurrent_state *states);
+
+/* Options that the recurrent models share: name, default, kind, documentation. */
+#define RECURRENT_OPTIONS(X)                                                                       \
+    X(vocab, 8000, WHOLE, "tokens of the vocabulary")                                              \
+    X(width, 256, WHOLE, "width of the embeddings")                                                \
+    X(hidden, 256, WHOLE, "width of the states")                                                   \
+    X(layers, 2, WHOLE, "recurrent layers one on another")                                         \
+    X(dropout, 0.1, REAL, "probability of dropping between layers, while training")                \
+    X(label_smoothing, 0, REAL, "share of the target spread over all tokens")                      \
+    X(tied, 1, FLAG, "1: one embedding table also gives the logits; width as hidden")              \
+    X(batch, 16, WHOLE, "sequences")                                                               \
+    X(pad_id, 0, WHOLE, "token that fills up, and target that counts nothing")                     \
+    X(f64, 0, FLAG, "1: in double precision")
+#define RECURRENT_SMALL "vocab=13 width=6 hidden=6 layers=2 batch=2"
+
+#endif
