@@ -1,6 +1,6 @@
 /* BLEU and chrF: numbers of other programs (tests/golden/make_scores.py prints them), counts by
  * hand, edges. */
-#include "significance.h"
+#include "text/significance.h"
 #include "tests.h"
 
 #include <math.h>

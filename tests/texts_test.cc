@@ -1,9 +1,9 @@
 // The program's texts and vocabularies: what SentencePiece throws becomes a status, and decoded
 // text is one line. Usage: texts_test TEXT_FILE
-#include "spm.h"
-#include "streams.h"
+#include "text/spm.h"
+#include "text/streams.h"
 extern "C" {
-#include "texts.h"
+#include "text/texts.h"
 }
 
 #include <cstdio>

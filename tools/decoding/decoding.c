@@ -1,7 +1,7 @@
 /* See decoding.h. */
 #include "decoding.h"
-#include "streams.h"
-#include "texts.h"
+#include "text/streams.h"
+#include "text/texts.h"
 
 #include <errno.h>
 #include <stdlib.h>

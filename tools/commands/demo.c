@@ -4,7 +4,7 @@
  * by the Frobenius norm of the Jacobian d h_T / d x_t. It is exact: the batch holds the same
  * sequence `hidden` times, and sequence i gets the i-th unit vector as cotangent of its h_T, so
  * that one backward pass gives row i of every Jacobian. */
-#include "plot.h"
+#include "picture.h"
 #include "tool.h"
 
 #include <math.h>

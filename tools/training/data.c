@@ -1,8 +1,8 @@
 /* The vocabularies, texts and batches of a training. */
 #include "training.h"
 
-#include "streams.h"
-#include "vocabulary.h"
+#include "text/streams.h"
+#include "text/vocabulary.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* Translations of the first sentences of the validation text, at each validation: their BLEU and
  * chrF, and some of them to read. Found greedily, in batches of sources of like length. */
-#include "score.h"
-#include "streams.h"
+#include "text/score.h"
+#include "text/streams.h"
 #include "training.h"
 
 #include <weft/decode.h>

@@ -1,7 +1,7 @@
 /* weft score: BLEU and chrF of translations against references. */
-#include "significance.h"
-#include "streams.h"
-#include "texts.h"
+#include "text/significance.h"
+#include "text/streams.h"
+#include "text/texts.h"
 #include "tool.h"
 
 #include <inttypes.h>

@@ -2,7 +2,7 @@
  * and parameters. What the run was trained with otherwise (texts, optimiser, length) is not taken.
  */
 #include "recipe_table.h"
-#include "run.h"
+#include "decoding/run.h"
 #include "training.h"
 
 #include "base/json.h"

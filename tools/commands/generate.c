@@ -1,5 +1,5 @@
 /* weft generate: text that goes on from a prompt, by a language model. */
-#include "decoding.h"
+#include "decoding/decoding.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 
 #include "growing.h"
 #include "run.h"
-#include "texts.h"
+#include "text/texts.h"
 
 /* Models of an ensemble at most. */
 #define DECODING_MODELS 32

@@ -3,8 +3,8 @@
 #define WEFT_TOOLS_TRAINING_H
 
 #include "recipe.h"
-#include "run.h"
-#include "texts.h"
+#include "decoding/run.h"
+#include "text/texts.h"
 
 /* A sentence of the validation text that is translated. */
 typedef struct training_sentence {
@@ -62,18 +62,18 @@ static inline bool training_take_error(training *t)
     return false;
 }
 
-/* train_from.c: takes model, vocabulary and ways of text from the run that run.from names. */
+/* from.c: takes model, vocabulary and ways of text from the run that run.from names. */
 bool training_take_from(training *t);
 /* Copies its parameters, after the model's options are fixed. */
 bool training_begin_with(training *t);
 
-/* train_check.c: refuses, before anything is made, what could not be trained: options that the data
+/* check.c: refuses, before anything is made, what could not be trained: options that the data
  * determine, a model that cannot be built, texts that cannot be read. */
 bool training_check(training *t);
 /* The same for an option `vocab`, once the vocabulary is there. */
 bool training_check_vocab(training *t);
 
-/* train_data.c: vocabularies, corpora, batches; each false after an error in t->error. */
+/* data.c: vocabularies, corpora, batches; each false after an error in t->error. */
 bool training_choose_mode(training *t);
 /* Fills batches.lengths if it is empty. */
 void training_choose_lengths(training *t);
@@ -91,13 +91,13 @@ int64_t training_vocab_size(const training *t);
  * and where lines were cut or not all batches are validated with. */
 double training_bits_per_character(const training *t, double nll);
 
-/* train_translate.c: reads the sentences to translate at validations, run.valid_bleu of them. */
+/* translate.c: reads the sentences to translate at validations, run.valid_bleu of them. */
 bool training_read_sentences(training *t);
 void training_free_sentences(training *t);
 /* Translates them with the model as it is evaluated, into their `translation`. */
 bool training_translate(training *t, training_scores *scores);
 
-/* train_files.c: the folder of a run. A path in it, in a buffer of its own. */
+/* files.c: the folder of a run. A path in it, in a buffer of its own. */
 bool training_path(training *t, char *path, size_t size, const char *name);
 /* Makes it, or loads its checkpoint if t->resume, which becomes false if there is none yet. A
  * folder with anything of another run is refused. */
@@ -111,7 +111,7 @@ bool training_write_metrics(training *t, cJSON *line);
 bool training_save(training *t);
 bool training_save_best(training *t);
 
-/* train_kept.c: the checkpoints step-N, and what may not be overwritten. Whether a run can begin in
+/* kept.c: the checkpoints step-N, and what may not be overwritten. Whether a run can begin in
  * the folder, which has no model.safetensors. */
 bool training_may_begin(training *t);
 /* Finds the checkpoints of the run that is resumed, into t->kept. False if one of another run would
@@ -122,7 +122,7 @@ void training_go_back(training *t, uint64_t step);
 /* Keeps the checkpoint just written as step-N, and removes the oldest beyond those to keep. */
 bool training_keep(training *t, uint64_t step);
 
-/* train_loop.c: whether a signal asked for the end. */
+/* loop.c: whether a signal asked for the end. */
 bool training_interrupted(void *unused);
 /* Steps until the end, and tells what came of it. Everything above is ready. */
 bool training_loop(training *t);

@@ -3,7 +3,7 @@
 #ifndef WEFT_TOOLS_GROWING_H
 #define WEFT_TOOLS_GROWING_H
 
-#include "spm.h"
+#include "text/spm.h"
 
 #include <stdbool.h>
 

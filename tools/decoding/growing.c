@@ -5,7 +5,7 @@
  * an id whose text is certain. Bytes that may be the beginning of a character are decoded as
  * U+FFFD; a text that ends in one waits for the next token. */
 #include "growing.h"
-#include "texts.h"
+#include "text/texts.h"
 
 #include <errno.h>
 #include <stdlib.h>

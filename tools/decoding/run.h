@@ -2,7 +2,7 @@
 #ifndef WEFT_TOOLS_RUN_H
 #define WEFT_TOOLS_RUN_H
 
-#include "spm.h"
+#include "text/spm.h"
 #include "tool.h"
 
 /* The hashes of vocabulary files as the metadata "vocabulary" of checkpoints keep them: that of the

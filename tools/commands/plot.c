@@ -1,6 +1,6 @@
 /* weft plot: the training and validation curves of runs, from their metrics. */
-#include "plot.h"
-#include "streams.h"
+#include "picture.h"
+#include "text/streams.h"
 #include "tool.h"
 
 #include "base/json.h"

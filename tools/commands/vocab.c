@@ -1,10 +1,10 @@
 /* weft vocab: makes SentencePiece vocabularies, shows them, and turns lines of text into ids and
  * back. */
-#include "spm.h"
-#include "streams.h"
-#include "texts.h"
+#include "text/spm.h"
+#include "text/streams.h"
+#include "text/texts.h"
 #include "tool.h"
-#include "vocabulary.h"
+#include "text/vocabulary.h"
 
 #include "base/file.h"
 #include "base/text.h"

@@ -1,5 +1,5 @@
 /* weft dot, plan: what becomes of a model. */
-#include "plot.h"
+#include "picture.h"
 #include "tool.h"
 
 #include <errno.h>

@@ -3,7 +3,7 @@
 #define WEFT_TOOLS_LOGPROB_H
 
 #include "run.h"
-#include "texts.h"
+#include "text/texts.h"
 
 #include <stdio.h>
 

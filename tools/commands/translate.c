@@ -2,8 +2,8 @@
  *
  * Lines are read in chunks and sorted by length, so that sentences of one batch are padded to one
  * length that does not depend on their company; what comes out is put back in order. */
-#include "alignment.h"
-#include "plot.h"
+#include "decoding/alignment.h"
+#include "picture.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Texts that are to be scored, with their sources, as tokens. See logprob.h. */
 #include "logprob.h"
-#include "streams.h"
-#include "texts.h"
+#include "text/streams.h"
+#include "text/texts.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* weft bench: how fast the workloads are, beside what the machine reaches in matrix products. */
-#include "bench.h"
+#include "bench/bench.h"
 
 #include <malloc.h>
 #include <stdlib.h>

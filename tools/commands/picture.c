@@ -1,7 +1,7 @@
 /* The script with its data goes to gnuplot's standard input, the picture comes from its standard
  * output and is written here: gnuplot succeeds even where a full disk takes nothing. Its last line
  * is the only one that draws, so that all of the script is sent before anything is read. */
-#include "plot.h"
+#include "picture.h"
 
 #include "tool.h"
 

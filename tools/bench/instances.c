@@ -1,5 +1,5 @@
 /* weft plan --instances: packs lists of buffers from CSV files, a row for each. */
-#include "streams.h"
+#include "text/streams.h"
 #include "tool.h"
 
 #include <dirent.h>

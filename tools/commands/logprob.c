@@ -2,9 +2,9 @@
  *
  * Lines are read in chunks, so that those of like length share a pass of the model (weft_scorer),
  * and printed in their order. */
-#include "logprob.h"
-#include "streams.h"
-#include "texts.h"
+#include "decoding/logprob.h"
+#include "text/streams.h"
+#include "text/texts.h"
 
 #include <errno.h>
 #include <math.h>

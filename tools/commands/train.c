@@ -1,5 +1,5 @@
 /* weft train: trains a model of the list on text files, as a recipe and the command line say. */
-#include "training.h"
+#include "training/training.h"
 
 #include <errno.h>
 #include <math.h>
