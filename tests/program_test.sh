@@ -16,7 +16,7 @@ expect 0 "Usage: weft" "$weft" --help
 "$weft" -h 2>&1 >help | grep . && fail "weft -h prints on standard error"
 cmp help <("$weft" --help) || fail "weft -h is not weft --help"
 expect 2 'no command "nonsense"' "$weft" nonsense
-for command in ops models dot plan profile bench info check seeds demo train average plot translate \
+for command in ops models dot plan profile bench info check reproduce demo train average plot translate \
     generate score vocab; do
     expect 0 "Usage: weft $command" "$weft" $command --help
     "$weft" $command -h >help 2>errors || fail "weft $command -h is an error"
@@ -92,10 +92,10 @@ cmp bits other || fail "a training step has other bits with another number of th
 [ "$(wc -l <bits)" -eq "$("$weft" models | grep -c '^[a-z]')" ] || fail "not every model has its bits: $(cat bits)"
 expect 0 "gpt" "$weft" check --bits gpt layers=3
 expect 2 "--bits are of models" "$weft" check --bits --op softmax
-# The seeds' data travel in the program.
-cp "$weft" copy && expect 0 "every figure as in the documents" ./copy seeds
-expect 0 '"verdict":	"ok"' "$weft" seeds --json 000 003
-expect 2 'no document "005"' "$weft" seeds 005
+# The examples' data travel in the program.
+cp "$weft" copy && expect 0 "every figure as in the documents" ./copy reproduce
+expect 0 '"verdict":	"ok"' "$weft" reproduce --json 000 003
+expect 2 'no document "005"' "$weft" reproduce 005
 expect 0 "" "$weft" dot transformer encoder_layers=1 decoder_layers=1 --train -o graph.dot
 grep -q "digraph weft" graph.dot || { echo "failed: no DOT text"; failures=$((failures + 1)); }
 small=(transformer vocab=50 d_model=16 heads=2 d_ff=32 encoder_layers=1 decoder_layers=1 batch=2)

@@ -42,7 +42,7 @@
     X(golden) \
     X(golden_models) \
     X(recurrent) \
-    X(seeds) \
+    X(worked_examples) \
     X(profile) \
     X(threads) \
     X(counts) \

@@ -22,7 +22,7 @@ static const struct {
     {"bench", "time the workloads that weft is measured by", cmd_bench},
     {"info", "tell what weft uses on this machine", cmd_info},
     {"check", "check gradients of ops or of a model", cmd_check},
-    {"seeds", "hold the systems of the seed documents against their numbers", cmd_seeds},
+    {"reproduce", "recompute the worked examples of five introductions", cmd_reproduce},
     {"demo", "show something, computed on the spot", cmd_demo},
     {"train", "train a model on text files", cmd_train},
     {"average", "average the parameters of checkpoints", cmd_average},

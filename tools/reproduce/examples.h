@@ -1,14 +1,14 @@
-/* The systems of the five seed documents, 000 to 004, and what they must give. A document's
- * function builds each system as a graph, says what is expected of its values, runs it and reports
- * rows. */
-#ifndef WEFT_TOOLS_SEEDS_H
-#define WEFT_TOOLS_SEEDS_H
+/* The worked examples of five introductions, 000 to 004, and the numbers that these print. The
+ * function of an introduction builds each system as a graph, says what is expected of its values,
+ * runs it and reports rows. */
+#ifndef WEFT_TOOLS_EXAMPLES_H
+#define WEFT_TOOLS_EXAMPLES_H
 
 #include "../tool.h"
 
 /* The report: rows, printed as they come or kept for JSON. */
 typedef struct report {
-    cJSON *data; /* seeds.json */
+    cJSON *data; /* examples.json */
     cJSON *rows;
     bool json;
     int failures;
@@ -16,7 +16,7 @@ typedef struct report {
 
 weft_status report_open(report *r, bool json, weft_error *error);
 void report_close(report *r);
-/* One figure: what the seed says, what weft gives, their largest difference. */
+/* One figure: the printed value, weft's value, their largest difference. */
 void report_row(report *r, const char *system, const char *figure, const char *seed,
                 const char *ours, double difference, bool good);
 /* A figure that cannot be had again, and why. Counts neither as good nor as failed. */
@@ -28,7 +28,7 @@ void report_left_out(report *r, const char *system, const char *figure, const ch
 typedef struct expectation {
     const char *what;
     weft_value value;
-    const char *figure; /* a name in seeds.json; NULL: a shape, or a number */
+    const char *figure; /* a name in examples.json; NULL: a shape, or a number */
     bool is_shape;
     weft_shape shape;
     double number, tolerance; /* every element is the number */
@@ -45,7 +45,7 @@ typedef struct lab {
 } lab;
 
 lab lab_open(report *r, const char *system, weft_dtype dtype);
-/* The input of that name in seeds.json as a constant of this shape. */
+/* The input of that name in examples.json as a constant of this shape. */
 weft_value lab_given(lab *l, const char *name, weft_shape shape);
 /* Random numbers where a document draws some without a seed. */
 weft_value lab_normal(lab *l, const char *name, weft_shape shape);
@@ -63,16 +63,16 @@ void lab_close(lab *l);
 typedef struct attended {
     weft_value scores, scaled, weights, dropped, context;
 } attended;
-attended seeds_attend(weft_graph *g, weft_value q, weft_value k, weft_value v, weft_value hidden,
-                      double scale, double dropout);
+attended reproduce_attention(weft_graph *g, weft_value q, weft_value k, weft_value v,
+                             weft_value hidden, double scale, double dropout);
 /* Expects of attention weights and what dropout leaves of them: rows that sum to 1, exact zeros
  * where `hidden`, kept ones divided by 1 - p. */
 void lab_weights(lab *l, weft_value weights, weft_value dropped, weft_value hidden, double p);
 
-void seeds_000(report *r);
-void seeds_001(report *r);
-void seeds_002(report *r);
-void seeds_003(report *r);
-void seeds_004(report *r);
+void example_000(report *r);
+void example_001(report *r);
+void example_002(report *r);
+void example_003(report *r);
+void example_004(report *r);
 
 #endif

@@ -1,5 +1,5 @@
 /* 000: attention in NumPy, one head and three; then a Transformer encoder's parts in PyTorch. */
-#include "seeds.h"
+#include "examples.h"
 
 #include <math.h>
 
@@ -69,7 +69,7 @@ static void scaled_dot_product(report *r)
     weft_value q = lab_normal(&l, "q", shape), k = lab_normal(&l, "k", shape);
     weft_value v = lab_normal(&l, "v", shape), keep = keep_mask(&l, WEFT_SHAPE(2, 1, 1, 10), 10, 3);
     weft_value hidden = not_kept(&l, keep);
-    attended a = seeds_attend(l.g, q, k, v, hidden, 1 / sqrt(64), p);
+    attended a = reproduce_attention(l.g, q, k, v, hidden, 1 / sqrt(64), p);
     lab_shape(&l, "Q, K, V", q, shape);
     lab_shape(&l, "mask", keep, WEFT_SHAPE(2, 1, 1, 10));
     lab_shape(&l, "output", a.context, shape);
@@ -139,7 +139,7 @@ static void encoder_layer(report *r)
     lab_close(&l);
 }
 
-void seeds_000(report *r)
+void example_000(report *r)
 {
     single_head(r);
     three_heads(r);

@@ -1,16 +1,17 @@
-/* weft seeds: the systems of the seed documents as models, held against the documents' numbers. */
-#include "seeds/seeds.h"
+/* weft reproduce: recomputes the worked examples of five introductions to attention and recurrent
+ * networks, and compares every printed number. */
+#include "reproduce/examples.h"
 
 #include <string.h>
 
 static const struct {
     const char *name;
     void (*run)(report *r);
-} documents[] = {{"000", seeds_000},
-                 {"001", seeds_001},
-                 {"002", seeds_002},
-                 {"003", seeds_003},
-                 {"004", seeds_004}};
+} documents[] = {{"000", example_000},
+                 {"001", example_001},
+                 {"002", example_002},
+                 {"003", example_003},
+                 {"004", example_004}};
 #define N_DOCUMENTS (sizeof documents / sizeof *documents)
 
 typedef struct arguments {
@@ -36,17 +37,18 @@ static error_t parse(int key, char *text, struct argp_state *state)
     return 0;
 }
 
-int cmd_seeds(int argc, char **argv)
+int cmd_reproduce(int argc, char **argv)
 {
     static const struct argp_option options[] = {{"json", KEY_JSON, NULL, 0, "print JSON", 0}, {0}};
     arguments a = {0};
     struct argp argp = {options,
                         parse,
                         "[DOCUMENT...]",
-                        "Builds each system of the five seed documents, runs it, and holds it "
-                        "against the numbers and shapes of the document: what the seed says, what "
-                        "weft gives (of the element that fits worst), the largest difference. A "
-                        "number is right if it agrees to the last printed digit.",
+                        "Recomputes the worked examples of five introductions to attention and "
+                        "recurrent networks, and compares every number and shape that they "
+                        "print: the printed value, weft's (of the element that fits worst), the "
+                        "largest difference. A number is right if it agrees to the last printed "
+                        "digit.",
                         NULL,
                         NULL,
                         NULL};
@@ -68,6 +70,6 @@ int cmd_seeds(int argc, char **argv)
     }
     int failures = r.failures;
     report_close(&r);
-    if (failures) fprintf(stderr, "weft seeds: %d figures differ\n", failures);
+    if (failures) fprintf(stderr, "weft reproduce: %d figures differ\n", failures);
     return failures ? EXIT_ERROR : status;
 }

@@ -1,5 +1,5 @@
 /* 003: from recurrent networks to a Transformer layer, in NumPy. */
-#include "seeds.h"
+#include "examples.h"
 
 #include <math.h>
 
@@ -103,7 +103,7 @@ static void decoder_state(report *r)
     lab l = lab_open(r, "003 attention of a decoder", WEFT_F64);
     weft_value states = lab_given(&l, "003.decoder.states", WEFT_SHAPE(5, 4));
     weft_value state = lab_given(&l, "003.decoder.state", WEFT_SHAPE(1, 4));
-    attended a = seeds_attend(l.g, state, states, states, WEFT_NO_VALUE, 1, 0);
+    attended a = reproduce_attention(l.g, state, states, states, WEFT_NO_VALUE, 1, 0);
     lab_figure(&l, "scores", a.scores, "003.decoder.scores");
     lab_figure(&l, "weights", a.weights, "003.decoder.weights");
     lab_figure(&l, "sum of the weights", weft_sum(l.g, a.weights, WEFT_ALL_AXES, false),
@@ -160,8 +160,8 @@ static void slices(report *r)
     weft_value q = lab_given(&l, "003.slices.q", WEFT_SHAPE(5, 16));
     weft_value k = lab_given(&l, "003.slices.k", WEFT_SHAPE(5, 16));
     weft_value v = lab_given(&l, "003.slices.v", WEFT_SHAPE(5, 16));
-    attended a = seeds_attend(g, by_heads(g, q, 4), by_heads(g, k, 4), by_heads(g, v, 4),
-                              WEFT_NO_VALUE, 0.5, 0);
+    attended a = reproduce_attention(g, by_heads(g, q, 4), by_heads(g, k, 4), by_heads(g, v, 4),
+                                     WEFT_NO_VALUE, 0.5, 0);
     weft_value y =
         weft_reshape(g, weft_permute(g, a.context, WEFT_AXES(1, 0, 2)), WEFT_SHAPE(5, 16));
     weft_attention_options o = {.heads = 4, .projection = WEFT_PROJECT_NONE, .no_out = true};
@@ -219,7 +219,7 @@ static void masked(report *r)
     weft_value hidden = weft_causal_mask(l.g, 4, 4);
     weft_value q = lab_given(&l, "003.masked.q", shape), k = lab_given(&l, "003.masked.k", shape);
     weft_value v = lab_given(&l, "003.masked.v", shape);
-    attended a = seeds_attend(l.g, q, k, v, hidden, 1 / sqrt(8), 0);
+    attended a = reproduce_attention(l.g, q, k, v, hidden, 1 / sqrt(8), 0);
     lab_figure(&l, "weights", a.weights, "003.masked.weights");
     lab_figure(&l, "output (not printed; NumPy)", a.context, "003.masked.output");
     lab_weights(&l, a.weights, a.dropped, hidden, 0);
@@ -247,7 +247,7 @@ static void transformer_layer(report *r)
 }
 
 /* One function a system, in the order of the document. */
-void seeds_003(report *r)
+void example_003(report *r)
 {
     simple_rnn(r);
     vanishing(r);

@@ -1,5 +1,5 @@
 /* 001: self-attention, masks, cross-attention, many heads. */
-#include "seeds.h"
+#include "examples.h"
 
 enum { BATCH = 2, LENGTH = 10, WIDTH = 512, MEMORY = 7 };
 
@@ -119,7 +119,7 @@ static void multi_head(report *r)
     lab_close(&l);
 }
 
-void seeds_001(report *r)
+void example_001(report *r)
 {
     self_attention(r);
     masked(r, "001 attention, causal", CAUSAL);

@@ -1,6 +1,6 @@
 /* 002: an encoder of five layers over [30, 200, 512], its projections fused; heads are concatenated
  * as the text says, and as its code does it. */
-#include "seeds.h"
+#include "examples.h"
 
 enum { BATCH = 30, LENGTH = 200, WIDTH = 512, HEADS = 8, HEAD = 64 };
 
@@ -91,7 +91,7 @@ static void merges(report *r)
     lab_close(&l);
 }
 
-void seeds_002(report *r)
+void example_002(report *r)
 {
     one_layer(r, "002 encoder layer", false);
     one_layer(r, "002 encoder layer, as written", true);

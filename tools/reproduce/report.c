@@ -1,6 +1,6 @@
 /* Rows, and how a value is held against what a document says. A printed number has a last digit;
  * ours agrees if it is off by no more than half a unit of it, and a millionth of that for ties. */
-#include "seeds.h"
+#include "examples.h"
 
 #include "base/json.h"
 #include "base/text.h"
@@ -9,15 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern const char seeds_json[]; /* seeds.json, put into the program by embed.c */
+extern const char examples_json[]; /* examples.json, put into the program by embed.c */
 
 #define TIE (1 + 1e-6)
 
 weft_status report_open(report *r, bool json, weft_error *error)
 {
-    *r = (report){.data = cJSON_Parse(seeds_json), .rows = cJSON_CreateArray(), .json = json};
+    *r = (report){.data = cJSON_Parse(examples_json), .rows = cJSON_CreateArray(), .json = json};
     if (!r->data || !r->rows)
-        return weft_error_set(error, WEFT_NO_MEMORY, "seeds", "the data cannot be read");
+        return weft_error_set(error, WEFT_NO_MEMORY, "reproduce", "the data cannot be read");
     if (!json)
         printf("%-34s %-34s %-20s %-20s %-11s\n", "system", "figure", "seed", "weft", "difference");
     return WEFT_OK;
@@ -66,7 +66,7 @@ lab lab_open(report *r, const char *system, weft_dtype dtype)
     lab l = {.report = r, .system = system, .dtype = dtype};
     l.g = weft_graph_new();
     l.store = weft_params_new();
-    if (!l.g || !l.store) weft_error_set(&l.error, WEFT_NO_MEMORY, "seeds", "no memory");
+    if (!l.g || !l.store) weft_error_set(&l.error, WEFT_NO_MEMORY, "reproduce", "no memory");
     return l;
 }
 
@@ -288,8 +288,8 @@ void lab_close(lab *l)
 
 /* ---- Attention, as several documents have it ---- */
 
-attended seeds_attend(weft_graph *g, weft_value q, weft_value k, weft_value v, weft_value hidden,
-                      double scale, double dropout)
+attended reproduce_attention(weft_graph *g, weft_value q, weft_value k, weft_value v,
+                             weft_value hidden, double scale, double dropout)
 {
     attended a = {.scores = weft_matmul(g, q, weft_transpose(g, k, -1, -2))};
     a.scaled = weft_scale(g, a.scores, scale);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes seeds.json beside it: the inputs of the five seed documents' systems, drawn as the documents
+"""Writes examples.json beside it: the inputs of the worked examples, drawn as the documents
 draw them (NumPy's legacy generator, their seeds, their order) in full double precision, and the
 figures that the documents show, as text, so that it is known how many digits they have.
 
@@ -223,7 +223,7 @@ from_numpy("003.residual.output", x + x * 0.1, ".1f")
 printed("003.vanishing", [0.45**n for n in (1, 5, 10, 20, 50, 100)],
         "4.50e-01 1.85e-02 3.41e-04 1.16e-07 4.58e-18 2.10e-35")
 
-path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "seeds.json")
+path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "examples.json")
 with open(path, "w") as f:
     rows = [f'"{kind}": {{\n' + ",\n".join(f"{json.dumps(n)}: {json.dumps(t)}" for n, t in d.items())
             + "\n}" for kind, d in (("inputs", inputs), ("figures", figures))]

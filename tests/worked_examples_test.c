@@ -1,7 +1,7 @@
-/* What the systems of the seed documents must keep: exact zeros under masks, rows that sum to 1,
+/* What the systems of the worked examples must keep: exact zeros under masks, rows that sum to 1,
  * dropout that keeps the mean, masks of every shape, who may see whom; and, of every model of the
- * list, gradients, a run and a training step at its small size. `weft seeds` holds the documents'
- * numbers. */
+ * list, gradients, a run and a training step at its small size. `weft reproduce` holds the
+ * documents' numbers. */
 #include "tests.h"
 
 #include <math.h>
@@ -396,9 +396,9 @@ static void test_shared_by_heart(void)
     rig_close(&r);
 }
 
-void seeds_tests(void)
+void worked_examples_tests(void)
 {
-    CU_pSuite suite = CU_add_suite("systems of the seeds, and every model", NULL, NULL);
+    CU_pSuite suite = CU_add_suite("worked examples, and every model", NULL, NULL);
     CU_add_test(suite, "masked weights are zero, rows sum to 1, dropout divides by 1 - p",
                 test_parts);
     CU_add_test(suite, "no weight above the diagonal", test_causal_weights);

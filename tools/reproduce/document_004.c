@@ -1,6 +1,6 @@
 /* 004: the encoder-decoder Transformer whose heads share a projection, on the two pairs of
  * sentences of the document. */
-#include "seeds.h"
+#include "examples.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -168,7 +168,7 @@ static void overfit(report *r)
     machine_close(&a);
 }
 
-void seeds_004(report *r)
+void example_004(report *r)
 {
     forward(r);
     overfit(r);
