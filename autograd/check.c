@@ -3,6 +3,7 @@
  * of a loss that weighs every output with a random cotangent: a plain sum would be blind for
  * softmax and layer norm, whose outputs sum to a constant. */
 #include <weft/autograd.h>
+#include <weft/session.h>
 
 #include "base/text.h"
 

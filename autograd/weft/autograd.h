@@ -7,6 +7,7 @@
 #define WEFT_AUTOGRAD_H
 
 #include <weft/ops.h>
+#include <weft/store.h>
 
 #ifdef __cplusplus
 extern "C" {

@@ -4,6 +4,8 @@
 
 #include "ir/ir.h"
 
+#include <weft/plan.h>
+
 /* An item that takes room, alive in the sections first..last. */
 typedef struct pack_item {
     size_t size, offset;

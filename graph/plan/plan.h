@@ -4,6 +4,8 @@
 
 #include "passes/passes.h"
 
+#include <weft/plan.h>
+
 /* ---- Chains (chain.c) -------------------------------------------------------------------------
  */
 

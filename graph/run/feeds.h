@@ -4,6 +4,8 @@
 
 #include "plan/plan.h"
 
+#include <weft/session.h>
+
 typedef struct feeds {
     uint8_t *state; /* by value id of the plan's graph, of inputs */
     size_t n_missing, n_default;

@@ -4,6 +4,8 @@
 
 #include "plan/plan.h"
 
+#include <weft/session.h>
+
 #include <time.h>
 
 /* A stretch of one stage of a step on one thread. */

@@ -13,6 +13,7 @@
 #include "team.h"
 
 #include <weft/op.h>
+#include <weft/session.h>
 
 #include <omp.h>
 #include <pthread.h>

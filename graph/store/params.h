@@ -4,6 +4,8 @@
 
 #include "ir/ir.h"
 
+#include <weft/store.h>
+
 typedef struct param {
     char *name;
     weft_tensor tensor; /* dense; data are 64-byte aligned and never move */

@@ -9,6 +9,7 @@
  * As long as the rows of a sentence have read the same, its first row is enough: then the rows of
  * the states are narrow, row i is sentence i, and the step that makes them differ spreads them. */
 #include <weft/decode.h>
+#include <weft/session.h>
 
 #include "zoo/text.h"
 

@@ -6,6 +6,7 @@
  * run so many at a time; so a row gets the same bits in any company. Each shape has a plan of its
  * own, made when it is first needed; the sessions of all share one arena. */
 #include <weft/decode.h>
+#include <weft/session.h>
 
 #include "zoo/text.h"
 

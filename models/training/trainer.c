@@ -4,6 +4,7 @@
  * bound to one parameter store and one arena, which is made anew when a plan needs a larger one. A
  * step's only inputs are its feeds and the states, the number of the step and the seed, all of
  * which a checkpoint keeps: so a resumed training computes the same bits. */
+#include <weft/session.h>
 #include <weft/train.h>
 
 #include "base/hash.h"

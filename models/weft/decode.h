@@ -4,6 +4,8 @@
 #define WEFT_DECODE_H
 
 #include <weft/models.h>
+#include <weft/plan.h>
+#include <weft/store.h>
 
 #ifdef __cplusplus
 extern "C" {

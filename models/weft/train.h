@@ -7,6 +7,7 @@
 #ifndef WEFT_TRAIN_H
 #define WEFT_TRAIN_H
 
+#include <weft/autograd.h>
 #include <weft/models.h>
 
 #ifdef __cplusplus

@@ -2,10 +2,14 @@
 #ifndef WEFT_H
 #define WEFT_H
 #include <weft/graph.h>
+#include <weft/store.h>
+#include <weft/plan.h>
+#include <weft/session.h>
 #include <weft/op.h>
 #include <weft/ops.h>
 #include <weft/measure.h>
 #include <weft/autograd.h>
+#include <weft/layers.h>
 #include <weft/models.h>
 #include <weft/decode.h>
 #include <weft/train.h>

@@ -3,7 +3,7 @@
 #ifndef WEFT_MEASURE_H
 #define WEFT_MEASURE_H
 
-#include <weft/graph.h>
+#include <weft/session.h>
 
 #ifdef __cplusplus
 extern "C" {

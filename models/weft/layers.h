@@ -1,0 +1,284 @@
+/* weft/layers.h - layers: functions that declare their parameters in a name scope and return their
+ * output, which has the dtype of the values that they are given. */
+#ifndef WEFT_LAYERS_H
+#define WEFT_LAYERS_H
+
+#include <weft/ops.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Layers --------------------------------------------------------------------------------- */
+
+/* x [..., in] gives x weight + bias [..., features]; parameters NAME.weight [in, features] (Glorot
+ * uniform) and NAME.bias [features] (zeros). */
+WEFT_API weft_value weft_layer_linear(weft_graph *graph, const char *name, weft_value x,
+                                      int64_t features, bool bias);
+/* Layer norm with parameters NAME.gamma (ones) and NAME.beta (zeros), each [features]. */
+WEFT_API weft_value weft_layer_layer_norm(weft_graph *graph, const char *name, weft_value x,
+                                          double eps);
+/* RMS norm with the parameter NAME.gamma (ones) [features]. */
+WEFT_API weft_value weft_layer_rms_norm(weft_graph *graph, const char *name, weft_value x,
+                                        double eps);
+/* The parameter NAME [vocab, width], normal with deviation 1 / sqrt(width), for weft_embedding and,
+ * transposed, for logits. */
+WEFT_API weft_value weft_layer_table(weft_graph *graph, const char *name, weft_dtype dtype,
+                                     int64_t vocab, int64_t width);
+
+typedef enum weft_activation {
+    WEFT_RELU,
+    WEFT_GELU,
+    WEFT_GELU_TANH,
+    WEFT_SILU,
+    WEFT_TANH
+} weft_activation;
+
+/* linear (d_ff), activation, dropout, linear (back): parameters NAME.in.*, NAME.out.*; gated
+ * (Shazeer 2020): activation(linear) times another linear, NAME.gate.* and NAME.in.* */
+typedef struct weft_feed_forward_options {
+    int64_t d_ff;               /* 0: four times the width of x */
+    weft_activation activation; /* 0: relu */
+    bool gated, bias;
+    double dropout; /* of the hidden values */
+} weft_feed_forward_options;
+WEFT_API weft_value weft_layer_feed_forward(weft_graph *graph, const char *name, weft_value x,
+                                            const weft_feed_forward_options *options);
+
+/* [length, features]: PE(pos, 2i) = sin(pos / 10000^(2i / features)), PE(pos, 2i+1) = cos of the
+ * same; features must be even. "Attention Is All You Need", 3.5. */
+WEFT_API weft_value weft_layer_sinusoids(weft_graph *graph, weft_dtype dtype, int64_t length,
+                                         int64_t features);
+/* The first `length` rows of the parameter NAME [most, features] (normal, 0.02). */
+WEFT_API weft_value weft_layer_positions(weft_graph *graph, const char *name, weft_dtype dtype,
+                                         int64_t length, int64_t most, int64_t features);
+/* The positions from an i32 scalar on: i32 [count]. */
+WEFT_API weft_value weft_layer_positions_at(weft_graph *graph, weft_value position, int64_t count);
+/* Rotary positions (Su et al. 2021): x [batch, length, heads, head_dim], head_dim even. The pair
+ * (x[i], x[i + head_dim/2]) at position p is turned by the angle p base^(-2i / head_dim). */
+WEFT_API weft_value weft_layer_rotary(weft_graph *graph, weft_value x, double base);
+/* The same from `position` on, an i32 scalar; x [batch, count, heads, head_dim], and all positions
+ * are below `most`. */
+WEFT_API weft_value weft_layer_rotary_at(weft_graph *graph, weft_value x, double base,
+                                         weft_value position, int64_t most);
+/* The cosines and sines of these angles at positions 0 .. length - 1: constants [length,
+ * head_dim / 2], which all attentions of a graph can share. */
+typedef struct weft_rotary {
+    weft_value cosines, sines;
+} weft_rotary;
+WEFT_API weft_rotary weft_layer_rotary_angles(weft_graph *graph, weft_dtype dtype, int64_t length,
+                                              int64_t head_dim, double base);
+/* Turns x by angles that were made before, of as many positions as it needs or more. `position`
+ * WEFT_NO_VALUE: from 0. */
+WEFT_API weft_value weft_layer_rotate(weft_graph *graph, weft_value x, const weft_rotary *angles,
+                                      weft_value position);
+/* Numbers that a table of sinusoids or rotary angles may have; above it WEFT_TOO_LARGE. */
+#define WEFT_MAX_TABLE ((int64_t)1 << 25)
+
+/* ---- Attention ------------------------------------------------------------------------------ */
+
+typedef enum weft_projection {
+    WEFT_PROJECT_SEPARATE, /* NAME.q, NAME.k, NAME.v */
+    WEFT_PROJECT_FUSED,    /* NAME.qkv: the columns of head 0's q, its k, its v, then head 1's, ...;
+                              for self-attention with as many key heads as heads */
+    WEFT_PROJECT_SHARED,   /* NAME.q, .k, .v are [head_dim, head_dim], the same for every head */
+    WEFT_PROJECT_NONE      /* q, k and v are slices of the inputs themselves */
+} weft_projection;
+
+/* Multi-head attention ("Attention Is All You Need", 3.2): softmax(scale q k^T) v by heads, which
+ * are then concatenated and projected by NAME.out. */
+typedef struct weft_attention_options {
+    int64_t heads;    /* must divide d_model; 0: 1 */
+    int64_t kv_heads; /* of keys and values, each shared by heads / kv_heads; 0: as heads */
+    weft_projection projection; /* 0: separate */
+    bool bias;                  /* of the projections to q, k and v */
+    bool out_bias;              /* of NAME.out */
+    bool no_out;                /* without NAME.out */
+    bool merge_as_rows; /* concatenates [batch, heads, length, head_dim] as it lies, without moving
+                           the heads behind the positions: a common mistake that mixes positions;
+                           offered because trained models exist that make it */
+    double scale;       /* of the scores; 0: 1 / sqrt(head_dim) */
+    double rotary_base; /* rotary positions of q and k, usually 10000; 0: none */
+    weft_rotary rotary; /* their angles; WEFT_NO_VALUE: the attention, or the stack for all of its
+                           attentions, makes them */
+    double dropout;     /* of the attention weights */
+    bool causal;        /* query i looks at keys 0 .. i + key_len - query_len only */
+    /* Bool, broadcasts to [batch, heads, query_len, key_len]: true where a query may NOT look.
+     * WEFT_NO_VALUE: it may look everywhere. */
+    weft_value mask;
+    bool keep_weights; /* the weights are a value, NAME.weights [batch, heads, query_len, key_len],
+                          and cost its memory */
+} weft_attention_options;
+
+/* What happens inside, for those who want to look. */
+typedef struct weft_attention_parts {
+    weft_value q, k, v; /* [batch, heads or kv_heads, length, head_dim] */
+    weft_value scores;  /* q k^T, [batch, heads, query_len, key_len] */
+    weft_value scaled;  /* times the scale; the masked ones are -inf */
+    weft_value weights; /* softmax of these, before dropout; zeros where every key is masked */
+    weft_value dropped; /* after dropout: what v is weighed with */
+    weft_value context; /* [batch, heads, query_len, head_dim] */
+} weft_attention_parts;
+
+/* query [batch, query_len, d_model], memory [batch, key_len, d_model] (the query itself for
+ * self-attention); the result is [batch, query_len, d_model]. *parts is filled if not NULL: then
+ * attention is made of plain ops, else it is one op that never stores the scores. */
+WEFT_API weft_value weft_layer_attention(weft_graph *graph, const char *name, weft_value query,
+                                         weft_value memory, const weft_attention_options *options,
+                                         weft_attention_parts *parts);
+
+/* ---- Attention, a position at a time -------------------------------------------------------- */
+
+/* Keys and values of the positions before, in states of the graph that last from run to run. A run
+ * takes one new position of each of `batch` rows, or a few; its cost goes with key_len, not its
+ * square. The states may have more rows than the graph, which then uses the first. */
+typedef struct weft_cache {
+    weft_value position; /* i32 scalar: of the first new position, all of them below key_len */
+    weft_value parents;  /* i32 [batch]: row i goes on from row parents[i] of the states;
+                            WEFT_NO_VALUE: from i */
+    int64_t most_rows;   /* of the states NAME.cache.k and NAME.cache.v, [most_rows, most_len,
+                            kv_heads, head_dim]; 0: batch */
+    int64_t most_len;    /* their positions */
+    int64_t key_len;     /* of which this graph looks at the first so many */
+    int64_t memories; /* of the attention to a memory; row i looks at memory i / (batch / memories).
+                         0: none */
+    int64_t most_memories;           /* of its states, [most_memories, most_memory, kv_heads,
+                                        head_dim]; 0: memories */
+    int64_t most_memory, memory_len; /* positions, and of which this graph looks at the first */
+} weft_cache;
+
+/* Self-attention of x [batch, count, d_model] to itself and what is before it: what
+ * weft_layer_attention with `causal` gives at these positions, by the same parameters. `mask` and
+ * `causal` are not read. Heads merged as rows cannot be taken a position at a time: an error. */
+WEFT_API weft_value weft_layer_attention_step(weft_graph *graph, const char *name, weft_value x,
+                                              const weft_attention_options *options,
+                                              const weft_cache *cache);
+/* Projects a memory [memories or fewer, memory_len, d_model] and writes its keys and values into
+ * the states NAME.cache.k and NAME.cache.v. Returns what stands for both updates. */
+WEFT_API weft_value weft_layer_attention_memorize(weft_graph *graph, const char *name,
+                                                  weft_value memory,
+                                                  const weft_attention_options *options,
+                                                  const weft_cache *cache);
+/* Attention of x [batch, count, d_model] to those states; `mask` broadcasts to [memories, heads,
+ * count batch / memories, memory_len]. */
+WEFT_API weft_value weft_layer_attention_recall(weft_graph *graph, const char *name, weft_value x,
+                                                const weft_attention_options *options,
+                                                const weft_cache *cache);
+
+/* ---- Transformer blocks --------------------------------------------------------------------- */
+
+typedef enum weft_norm { WEFT_LAYER_NORM, WEFT_RMS_NORM } weft_norm;
+typedef enum weft_norm_place {
+    WEFT_PRE_NORM,         /* x + dropout(f(norm(x))), and a norm at the end of a stack */
+    WEFT_POST_NORM,        /* norm(x + dropout(f(x))), as in the paper */
+    WEFT_POST_NORM_DROPPED /* dropout(norm(x + f(x))) */
+} weft_norm_place;
+
+#define WEFT_NORM_EPS 1e-5 /* added to variances where options say nothing else */
+
+/* One layer of an encoder or decoder: self-attention, attention to a memory if there is one,
+ * feed-forward, each with residual connection, norm and dropout. */
+typedef struct weft_block_options {
+    /* Of both attentions; `causal` and `mask` of the first. Fused projections are of the first,
+     * too: the one to a memory then has separate ones. */
+    weft_attention_options attention;
+    weft_feed_forward_options feed_forward;
+    weft_norm norm;          /* 0: layer norm */
+    weft_norm_place place;   /* 0: pre-norm */
+    double eps;              /* of the norms; 0: WEFT_NORM_EPS; WEFT_ZERO: 0 */
+    double dropout;          /* of the sub-layers' results */
+    const weft_cache *cache; /* x is the next positions only, [batch, count, d_model], and a memory
+                                (if the cache has any) is that of weft_layer_stack_memorize. NULL:
+                                whole */
+} weft_block_options;
+/* x [batch, length, d_model]; memory [batch, memory_len, d_model] or WEFT_NO_VALUE; memory_mask as
+ * in weft_attention_options. Parameters attn.*, norm_attn.*, cross.*, norm_cross.*, ffn.*,
+ * norm_ffn.* of the current scope. */
+WEFT_API weft_value weft_layer_block(weft_graph *graph, weft_value x, weft_value memory,
+                                     weft_value memory_mask, const weft_block_options *options);
+#define WEFT_MAX_LAYERS 1000
+/* Blocks SCOPE.0, SCOPE.1, ..., and SCOPE.norm at the end if they are pre-norm. At most
+ * WEFT_MAX_LAYERS: above it WEFT_TOO_LARGE. */
+WEFT_API weft_value weft_layer_stack(weft_graph *graph, const char *scope, int64_t layers,
+                                     weft_value x, weft_value memory, weft_value memory_mask,
+                                     const weft_block_options *options);
+
+/* Keys and values of a memory for the attentions to it of a stack, as options->cache tells. Returns
+ * what stands for all updates. */
+WEFT_API weft_value weft_layer_stack_memorize(weft_graph *graph, const char *scope, int64_t layers,
+                                              weft_value memory, const weft_block_options *options);
+
+/* ---- Recurrent layers ----------------------------------------------------------------------- */
+
+/* One step, from x_t [batch, in] and the state h_(t-1) [batch, hidden] (LSTM: and c_(t-1)):
+ *   RNN:  h_t = tanh(x W_x + h W_h + b)                                        Elman 1990
+ *   LSTM: f, i, c~, o = sigmoid, sigmoid, tanh, sigmoid of x W_x + h W_h + b,
+ *         c_t = f c_(t-1) + i c~,  h_t = o tanh(c_t)     Hochreiter & Schmidhuber 1997, Gers 2000
+ *   GRU:  r, z = sigmoid(x W_x + h W_h + b),  n = tanh(x W_x + b + r (h W_h + b_h)),
+ *         h_t = (1 - z) n + z h_(t-1)   Cho et al. 2014, in the variant of cuDNN and PyTorch: the
+ *         reset gate acts after the product
+ * Parameters: NAME.weight_x [in, gates * hidden], NAME.weight_h [hidden, gates * hidden], NAME.bias
+ * [gates * hidden], for a GRU also NAME.bias_h [hidden]. The gates lie side by side in the order
+ * above: f, i, c~, o; r, z, n. Weights start normal with variance 1 / (in + hidden), those of an
+ * RNN with 1 / in and 1 / hidden; biases are zero. */
+typedef enum weft_recurrent_kind { WEFT_RNN, WEFT_LSTM, WEFT_GRU } weft_recurrent_kind;
+
+/* What a step leaves for the next. `c` is WEFT_NO_VALUE unless the kind is WEFT_LSTM. */
+typedef struct weft_recurrent_state {
+    weft_value h, c; /* [batch, hidden] */
+} weft_recurrent_state;
+
+/* A layer whose steps a model takes itself (a decoder with attention). */
+typedef struct weft_recurrent {
+    weft_recurrent_kind kind;
+    int64_t in, hidden;
+    weft_value weight_x, weight_h, bias, bias_h;
+} weft_recurrent;
+WEFT_API weft_recurrent weft_recurrent_declare(weft_graph *graph, const char *name,
+                                               weft_recurrent_kind kind, weft_dtype dtype,
+                                               int64_t in, int64_t hidden);
+/* x [..., in] gives x W_x + b, [..., gates * hidden]: the part of all steps that one product can
+ * give before the first. */
+WEFT_API weft_value weft_recurrent_project(weft_graph *graph, const weft_recurrent *layer,
+                                           weft_value x);
+/* One step from the projection of x_t, [batch, gates * hidden]. */
+WEFT_API weft_recurrent_state weft_recurrent_step(weft_graph *graph, const weft_recurrent *layer,
+                                                  weft_value projected, weft_recurrent_state state);
+/* The state of zeros. */
+WEFT_API weft_recurrent_state weft_recurrent_zeros(weft_graph *graph, weft_recurrent_kind kind,
+                                                   weft_dtype dtype, int64_t batch, int64_t hidden);
+
+typedef struct weft_recurrent_options {
+    bool reverse;                 /* from the last step to the first; h_t stays at place t */
+    weft_recurrent_state initial; /* h or c WEFT_NO_VALUE: zeros */
+    weft_value mask; /* bool [batch, len]: true where a step leaves the state as it was (padding);
+                        WEFT_NO_VALUE: nowhere */
+} weft_recurrent_options;
+/* x [batch, len, in] gives all h_t [batch, len, hidden], unrolled. *last (may be NULL) becomes the
+ * state after the last step taken. options may be NULL. */
+WEFT_API weft_value weft_layer_recurrent(weft_graph *graph, const char *name,
+                                         weft_recurrent_kind kind, weft_value x, int64_t hidden,
+                                         const weft_recurrent_options *options,
+                                         weft_recurrent_state *last);
+
+#define WEFT_RECURRENT_LAYERS 16
+typedef struct weft_recurrent_stack_options {
+    int64_t layers;     /* 1 .. WEFT_RECURRENT_LAYERS: NAME.0, NAME.1, ...; 0: 1 */
+    bool bidirectional; /* each layer a pair of half the width, NAME.0.forward and NAME.0.backward,
+                           side by side; hidden must be even (Schuster & Paliwal 1997) */
+    double dropout;     /* between layers */
+    weft_value mask;    /* as above */
+    const weft_recurrent_state *initial; /* [layers]; NULL: zeros. Halves for the two directions */
+} weft_recurrent_stack_options;
+/* Layers one on another, from x [batch, len, in] to [batch, len, hidden]. Fills last[layers] (may
+ * be NULL); a pair's last states lie side by side too. */
+WEFT_API weft_value weft_layer_recurrent_stack(weft_graph *graph, const char *name,
+                                               weft_recurrent_kind kind, weft_value x,
+                                               int64_t hidden,
+                                               const weft_recurrent_stack_options *options,
+                                               weft_recurrent_state *last);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
