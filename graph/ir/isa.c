@@ -31,6 +31,16 @@ weft_isa weft_isa_best(void)
     return best;
 }
 
+weft_status weft_isa_check(weft_error *error)
+{
+    const char *wanted = getenv("WEFT_ISA");
+    for (int i = 0; wanted && i < WEFT_ISAS; i++)
+        if (!strcmp(wanted, names[i])) return WEFT_OK;
+    if (!wanted) return WEFT_OK;
+    return weft_error_set(error, WEFT_BAD_ARGUMENT, "WEFT_ISA",
+                          "\"%s\" is no instruction set, expected base, v3 or v4", wanted);
+}
+
 const char *weft_isa_name(weft_isa isa)
 {
     return (size_t)isa < WEFT_ISAS ? names[isa] : "?";

@@ -482,7 +482,8 @@ weft_plan *weft_plan_new(const weft_graph *graph, const weft_value *targets, siz
     static const weft_plan_options defaults = {0};
     if (error) memset(error, 0, sizeof *error);
     if (!options) options = &defaults;
-    if (!check_targets(graph, targets, count, error) || !passes_known(options->skip, error))
+    if (!check_targets(graph, targets, count, error) || !passes_known(options->skip, error) ||
+        weft_isa_check(error) != WEFT_OK)
         return NULL;
     planner p = {.plan = calloc(1, sizeof(weft_plan)), .error = error};
     bool good = p.plan ? compile(&p, graph, targets, count, options) : no_memory(&p);

@@ -291,6 +291,8 @@ extern WEFT_API const weft_op weft_op_input, weft_op_state, weft_op_constant, we
 /* The instruction set that kernels are chosen for: the processor's best, or the lower one that the
  * environment variable WEFT_ISA (base, v3, v4) asks for. */
 WEFT_API weft_isa weft_isa_best(void);
+/* WEFT_BAD_ARGUMENT if WEFT_ISA has another value; weft_plan_new fails with it. */
+WEFT_API weft_status weft_isa_check(weft_error *error);
 WEFT_API const char *weft_isa_name(weft_isa isa);
 /* The kernel for a dtype, NULL if there is none. */
 WEFT_API weft_kernel weft_op_kernel(const weft_op *op, weft_isa isa, weft_dtype dtype);

@@ -97,7 +97,8 @@ weft_status tool_machine_json(cJSON *json, weft_error *error)
     cJSON_AddNumberToObject(json, "threads", weft_default_threads());
     add_caches(json);
     cJSON_AddStringToObject(json, "isa", weft_isa_name(weft_isa_best()));
-    return add_chosen(json, error);
+    weft_status status = weft_isa_check(error);
+    return status == WEFT_OK ? add_chosen(json, error) : status;
 }
 
 static void print_backend(const cJSON *item)

@@ -453,8 +453,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
 
 int cmd_vocab(int argc, char **argv)
 {
-    static const struct argp_option options[] = {{0}};
-    struct argp argp = {options,
+    struct argp argp = {NULL,
                         parse,
                         "train TEXT... -o FILE.model\nencode FILE.model|RUN\n"
                         "decode FILE.model|RUN\nshow FILE.model|RUN",
