@@ -1,0 +1,246 @@
+/* Beam search: all continuations of the open hypotheses of a sentence, best first. */
+#include "search.h"
+
+#include <weft/op.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct finished {
+    double log_prob, score;
+    int64_t length;
+    bool ended;
+} finished;
+
+/* The sums of the log probabilities of a hypothesis: as the model has them, and penalised, which
+ * are those that the search compares. */
+typedef struct sums {
+    double log_prob, penalised;
+} sums;
+static const sums not_open = {-INFINITY, -INFINITY};
+
+typedef struct extension {
+    sums sum;
+    int64_t row;
+    int32_t token;
+} extension;
+
+typedef struct beam_search {
+    search s;
+    int64_t beams;
+    sums *open;       /* [rows]; -inf: not open */
+    sums *next;       /* [rows] */
+    finished *ends;   /* [n][beams], best score first */
+    int32_t *tokens;  /* [n][beams][width], theirs */
+    int64_t *n_ends;  /* [n]: kept */
+    int64_t *n_ended; /* [n]: ever */
+    extension *best;  /* [2 beams], most likely first */
+    int64_t n_best;
+} beam_search;
+
+/* Keeps x among the best; of equals the earlier stays ahead. */
+static void keep(beam_search *b, extension x)
+{
+    int64_t most = 2 * b->beams, at = b->n_best;
+    if (b->n_best == most && !(x.sum.penalised > b->best[most - 1].sum.penalised)) return;
+    if (b->n_best < most)
+        b->n_best++;
+    else
+        at--;
+    while (at > 0 && x.sum.penalised > b->best[at - 1].sum.penalised) {
+        b->best[at] = b->best[at - 1];
+        at--;
+    }
+    b->best[at] = x;
+}
+
+/* The sum that an extension must pass to be among the best. */
+static double least_sum(const beam_search *b)
+{
+    return b->n_best == 2 * b->beams ? b->best[b->n_best - 1].sum.penalised : -INFINITY;
+}
+
+/* The most that penalised log probabilities of a block can be: a penalty below 1 raises them. */
+static double top_of_block(const search *s, int64_t block)
+{
+    double top = s->top[block], raised = top * s->o->repetition_penalty;
+    return raised > top ? raised : top;
+}
+
+static bool extend_rows(beam_search *b, int64_t sentence)
+{
+    search *s = &b->s;
+    b->n_best = 0;
+    for (int64_t row = sentence * b->beams; row < (sentence + 1) * b->beams; row++) {
+        const sums open = b->open[row];
+        if (!(open.penalised > -INFINITY)) continue;
+        if (!search_scan_row(s, row)) return false;
+        search_bar(s, row);
+        double least = least_sum(b);
+        for (int64_t from = 0; from < s->vocab; from += BLOCK) {
+            if (!(open.penalised + top_of_block(s, from / BLOCK) > least)) continue;
+            const int64_t end = from + BLOCK < s->vocab ? from + BLOCK : s->vocab;
+            for (int64_t i = from; i < end; i++) {
+                const double log_prob = search_log_prob(s, row, i);
+                const sums sum = {open.log_prob + log_prob,
+                                  open.penalised + search_penalised(s, log_prob, i)};
+                if (!(sum.penalised > least) || s->barred[i]) continue;
+                keep(b, (extension){sum, row, (int32_t)i});
+                least = least_sum(b);
+            }
+        }
+    }
+    return true;
+}
+
+/* A hypothesis of `row` is finished. Keeps the best; of equals the earlier stays ahead. */
+static void finish(beam_search *b, int64_t sentence, const int32_t *sequence, int64_t length,
+                   sums sum, bool ended)
+{
+    search *s = &b->s;
+    double score = sum.penalised /
+                   weft_length_penalty_value(s->o->penalty, s->o->alpha, (size_t)(length + ended));
+    finished *ends = b->ends + sentence * b->beams;
+    int32_t *tokens = b->tokens + sentence * b->beams * s->width;
+    int64_t at = b->n_ends[sentence];
+    b->n_ended[sentence]++;
+    if (at == b->beams && !(score > ends[at - 1].score)) return;
+    if (at < b->beams)
+        b->n_ends[sentence]++;
+    else
+        at--;
+    while (at > 0 && score > ends[at - 1].score) {
+        ends[at] = ends[at - 1];
+        memcpy(tokens + at * s->width, tokens + (at - 1) * s->width,
+               (size_t)s->width * sizeof *tokens);
+        at--;
+    }
+    ends[at] = (finished){sum.log_prob, score, length, ended};
+    if (length) memcpy(tokens + at * s->width, sequence, (size_t)length * sizeof *tokens);
+}
+
+/* The best score that an open hypothesis may reach yet. */
+static double bound(const beam_search *b, int64_t sentence, int64_t length)
+{
+    const search *s = &b->s;
+    double best = -INFINITY, most;
+    for (int64_t row = sentence * b->beams; row < (sentence + 1) * b->beams; row++)
+        if (b->open[row].penalised > best) best = b->open[row].penalised;
+    int64_t last = s->inputs[sentence].max_len;
+    most = best / weft_length_penalty_value(s->o->penalty, s->o->alpha, (size_t)(length + 1));
+    double at_last = best / weft_length_penalty_value(s->o->penalty, s->o->alpha, (size_t)last);
+    return most > at_last ? most : at_last;
+}
+
+static bool is_done(const beam_search *b, int64_t sentence, int64_t length)
+{
+    const weft_search_options *o = b->s.o;
+    int64_t kept = b->n_ends[sentence], nbest = o->nbest;
+    if (length >= b->s.inputs[sentence].max_len) return true;
+    if (o->stop == WEFT_STOP_FIRST && b->n_ended[sentence] >= b->beams) return true;
+    return kept >= nbest &&
+           bound(b, sentence, length) <= b->ends[sentence * b->beams + nbest - 1].score;
+}
+
+/* From the best extensions to the beam of the next step. */
+static void advance(beam_search *b, int64_t sentence)
+{
+    search *s = &b->s;
+    const weft_search_input *in = &s->inputs[sentence];
+    int64_t before = search_found(s, sentence), length = before + 1, filled = 0;
+    int64_t first = sentence * b->beams;
+    for (int64_t row = first; row < first + b->beams; row++) b->next[row] = not_open;
+    for (int64_t i = 0; i < b->n_best && filled < b->beams; i++) {
+        const extension *x = &b->best[i];
+        const int32_t *old = s->sequences + x->row * s->width;
+        if (x->token == s->o->eos) {
+            finish(b, sentence, old + in->prefix_len, before, x->sum, true);
+            continue;
+        }
+        int64_t row = first + filled++;
+        int32_t *new = s->spare + row * s->width;
+        memcpy(new, old, (size_t)s->position * sizeof *new);
+        new[s->position] = x->token;
+        s->parents[row] = (int32_t)x->row;
+        b->next[row] = x->sum;
+        if (length == in->max_len) finish(b, sentence, new + in->prefix_len, length, x->sum, false);
+    }
+    /* Where nothing is possible, what was open is cut. */
+    for (int64_t row = first; row < first + b->beams && !b->n_best; row++)
+        if (b->open[row].penalised > -INFINITY)
+            finish(b, sentence, s->sequences + row * s->width + in->prefix_len, before,
+                   b->open[row], false);
+    for (int64_t row = first; row < first + b->beams; row++) {
+        b->open[row] = b->next[row];
+        memcpy(s->sequences + row * s->width, s->spare + row * s->width,
+               (size_t)s->width * sizeof *s->spare);
+    }
+    s->done[sentence] = !filled || is_done(b, sentence, length);
+}
+
+static bool run_beams(beam_search *b)
+{
+    search *s = &b->s;
+    for (int64_t row = 0; row < s->rows; row++)
+        b->open[row] = row % b->beams ? not_open : (sums){0, 0};
+    for (int64_t left = s->n; left > 0;) {
+        if (!search_step(s)) return false;
+        for (int64_t i = 0; i < s->n; i++) {
+            if (s->done[i] || search_found(s, i) < 0) continue;
+            if (!extend_rows(b, i)) return false;
+            advance(b, i);
+            left -= s->done[i];
+        }
+    }
+    for (int64_t i = 0; i < s->n; i++) {
+        int64_t each = s->o->nbest < b->n_ends[i] ? s->o->nbest : b->n_ends[i];
+        s->result->sentences = (size_t)i + 1;
+        s->result->first[i + 1] = s->result->first[i];
+        for (int64_t k = 0; k < each; k++) {
+            const finished *f = &b->ends[i * b->beams + k];
+            if (!search_add(s, i, b->tokens + (i * b->beams + k) * s->width, f->length, f->log_prob,
+                            f->score, f->ended))
+                return false;
+        }
+    }
+    return true;
+}
+
+static bool make_beams(beam_search *b)
+{
+    search *s = &b->s;
+    size_t rows = (size_t)s->rows, n = (size_t)s->n, kept = n * (size_t)b->beams;
+    b->open = search_zeros(rows, sizeof *b->open);
+    b->next = search_zeros(rows, sizeof *b->next);
+    b->ends = search_zeros(kept, sizeof *b->ends);
+    b->tokens = search_zeros(kept * (size_t)s->width, sizeof *b->tokens);
+    b->n_ends = search_zeros(n, sizeof *b->n_ends);
+    b->n_ended = search_zeros(n, sizeof *b->n_ended);
+    b->best = search_zeros(2 * (size_t)b->beams, sizeof *b->best);
+    if (b->open && b->next && b->ends && b->tokens && b->n_ends && b->n_ended && b->best)
+        return true;
+    weft_error_set(s->error, WEFT_NO_MEMORY, "search", "no memory");
+    return false;
+}
+
+weft_search_result *weft_search_beam(const weft_search_model *model,
+                                     const weft_search_input *inputs, size_t n,
+                                     const weft_search_options *options, weft_error *error)
+{
+    if (options && options->found) {
+        search_refuse(error, "beam search has no `found`: its rows change places at each token");
+        return NULL;
+    }
+    beam_search b = {.beams = model ? model->beams : 0};
+    bool good =
+        search_begin(&b.s, model, inputs, n, options, error) && make_beams(&b) && run_beams(&b);
+    free(b.open);
+    free(b.next);
+    free(b.ends);
+    free(b.tokens);
+    free(b.n_ends);
+    free(b.n_ended);
+    free(b.best);
+    return search_finish(&b.s, good);
+}
