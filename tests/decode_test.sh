@@ -410,21 +410,6 @@ input=in expect 2 "standard output has the translations" "$weft" translate run -
 equal "pairs of the words of a recurrent model" "$(bad_pairs pairs in out) $(wc -l <pairs)" "0 11"
 
 # A model that copies words looks at the word that it copies.
-words()
-{
-    awk -v n="$1" -v s="$2" 'BEGIN {
-        for (i = 0; i < n; i++) {
-            line = ""
-            s = (s * 1103 + 12345) % 1048576
-            m = 3 + int(s / 1024) % 5
-            for (k = 0; k < m; k++) {
-                s = (s * 1103 + 12345) % 1048576
-                line = line (k ? " " : "") substr("abcdefghijkl", 1 + int(s / 1024) % 12, 1)
-            }
-            print line
-        }
-    }'
-}
 words 2000 1 >copy
 words 50 77 >new
 expect 0 "saved" "$weft" train --source copy --target copy --vocab 30 --lengths 8 --batch-tokens 256 --warmup 20 \

@@ -20,3 +20,21 @@ expect()
         head -n 12 <<<"$got"
     fi
 }
+
+# words LINES SEED: lines of three to seven words of one letter, a text that a small model learns to
+# copy in a moment.
+words()
+{
+    awk -v n="$1" -v s="$2" 'BEGIN {
+        for (i = 0; i < n; i++) {
+            line = ""
+            s = (s * 1103 + 12345) % 1048576
+            m = 3 + int(s / 1024) % 5
+            for (k = 0; k < m; k++) {
+                s = (s * 1103 + 12345) % 1048576
+                line = line (k ? " " : "") substr("abcdefghijkl", 1 + int(s / 1024) % 12, 1)
+            }
+            print line
+        }
+    }'
+}

@@ -93,21 +93,6 @@ equal "units are validated alike" "$("$weft" logprob units-run <units 2>&1 >/dev
 
 # ---- Translation ----
 # Copies of words of one letter, which a small model learns in a moment.
-words()
-{
-    awk -v n="$1" -v s="$2" 'BEGIN {
-        for (i = 0; i < n; i++) {
-            line = ""
-            s = (s * 1103 + 12345) % 1048576
-            m = 3 + int(s / 1024) % 5
-            for (k = 0; k < m; k++) {
-                s = (s * 1103 + 12345) % 1048576
-                line = line (k ? " " : "") substr("abcdefghijkl", 1 + int(s / 1024) % 12, 1)
-            }
-            print line
-        }
-    }'
-}
 words 1500 1 >copy
 words 30 77 >new
 expect 0 "saved" "$weft" train --source copy --target copy --valid-source new --valid-target new --vocab 30 --lengths 8 \

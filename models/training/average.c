@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool of_training(const char *name)
+bool weft_is_training_state(const char *name)
 {
     static const char *const prefixes[] = {"opt.", "sum.", "ema."};
     for (int i = 0; i < 3; i++)
@@ -75,11 +75,11 @@ static weft_status compare(const weft_params *file, const weft_params *last, con
             return weft_error_set(error, WEFT_BAD_ARGUMENT, path,
                                   "is of another model than the last file");
     for (size_t i = 0; i < weft_params_count(file); i++)
-        count += !of_training(weft_params_name(file, i));
+        count += !weft_is_training_state(weft_params_name(file, i));
     for (size_t i = 0; i < weft_params_count(last); i++) {
         const char *name = weft_params_name(last, i);
         weft_tensor a, b;
-        if (of_training(name)) continue;
+        if (weft_is_training_state(name)) continue;
         wanted++;
         weft_params_get(last, name, &a);
         if (!weft_params_get(file, name, &b) || a.dtype != b.dtype ||
@@ -101,7 +101,7 @@ static weft_status average_all(weft_params *params, weft_params *const *files, s
     for (size_t i = 0; i < weft_params_count(last); i++) {
         const char *name = weft_params_name(last, i);
         weft_tensor was, to;
-        if (of_training(name)) continue;
+        if (weft_is_training_state(name)) continue;
         weft_params_get(last, name, &was);
         weft_status status = weft_params_add(params, name, was.dtype, was.shape, &to, error);
         if (status != WEFT_OK) return status;

@@ -242,6 +242,9 @@ WEFT_API weft_status weft_trainer_save(weft_trainer *trainer, const char *path);
  * "recipe" and "vocabulary". */
 WEFT_API weft_status weft_trainer_save_model(weft_trainer *trainer, const char *path);
 
+/* Whether a tensor of a checkpoint is a state of training (`opt.`, `sum.`, `ema.`) and not of the
+ * model. */
+WEFT_API bool weft_is_training_state(const char *name);
 /* The mean of the models of several checkpoints, computed in f64: states of training (`opt.`,
  * `sum.`, `ema.`) are left out, metadata are those of the last. Files of different models are
  * refused. Adds to `params`, which should be new. */

@@ -2,6 +2,7 @@
 #include "decoding.h"
 #include "text/streams.h"
 #include "text/texts.h"
+#include "text/vocabulary.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -35,19 +36,12 @@ static weft_search_options search_options(const decoding_args *a)
                                  .seed = (uint64_t)a->seed};
 }
 
-/* What is never chosen: pad, unk, bos, and ids that only the source's vocabulary has (the model has
- * as many as the larger one). */
+/* Leaves out what is never chosen. */
 static bool ban(decoding *d)
 {
-    int32_t pieces = spm_size(d->run.target), all = spm_size(d->run.source);
-    size_t extra = all > pieces ? (size_t)(all - pieces) : 0;
-    d->banned = calloc(3 + extra, sizeof *d->banned);
-    if (!d->banned) return no_memory(d);
-    memcpy(d->banned, (int32_t[]){SPM_PAD, SPM_UNK, SPM_BOS}, 3 * sizeof *d->banned);
-    for (size_t i = 0; i < extra; i++) d->banned[3 + i] = pieces + (int32_t)i;
+    d->banned = vocabulary_banned(d->run.source, d->run.target, &d->options.n_banned);
     d->options.banned = d->banned;
-    d->options.n_banned = 3 + extra;
-    return true;
+    return d->banned || no_memory(d);
 }
 
 static int64_t least(int64_t a, int64_t b)

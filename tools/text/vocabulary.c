@@ -2,6 +2,8 @@
 #include "vocabulary.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 weft_status vocabulary_make(const char *const *files, size_t n, const spm_options *options,
                             char **model, size_t *bytes, weft_error *error)
@@ -15,4 +17,17 @@ weft_status vocabulary_make(const char *const *files, size_t n, const spm_option
                 "(read in pieces)\n",
                 counts.lines, counts.invalid, counts.split, SPM_LINE_BYTES);
     return status;
+}
+
+int32_t *vocabulary_banned(const spm *source, const spm *target, size_t *n)
+{
+    static const int32_t special[] = {SPM_PAD, SPM_UNK, SPM_BOS};
+    const size_t specials = sizeof special / sizeof *special;
+    int32_t pieces = spm_size(target), all = spm_size(source);
+    *n = specials + (all > pieces ? (size_t)(all - pieces) : 0);
+    int32_t *banned = calloc(*n, sizeof *banned);
+    if (!banned) return NULL;
+    memcpy(banned, special, sizeof special);
+    for (size_t i = specials; i < *n; i++) banned[i] = pieces + (int32_t)(i - specials);
+    return banned;
 }

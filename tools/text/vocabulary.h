@@ -1,4 +1,4 @@
-/* Vocabularies that commands make. */
+/* Vocabularies that commands make, and what of them may be generated. */
 #ifndef WEFT_TOOLS_VOCABULARY_H
 #define WEFT_TOOLS_VOCABULARY_H
 
@@ -8,5 +8,10 @@
  * or read in pieces. */
 weft_status vocabulary_make(const char *const *files, size_t n, const spm_options *options,
                             char **model, size_t *bytes, weft_error *error);
+
+/* Ids that no search may choose: padding, unknown and begin, and those that only the source's
+ * vocabulary has (a model has as many ids as the larger one). The caller frees the list; NULL when
+ * memory is out. */
+int32_t *vocabulary_banned(const spm *source, const spm *target, size_t *n);
 
 #endif

@@ -161,16 +161,11 @@ static bool copy_param(training *t, const char *name, const weft_tensor *model)
     return true;
 }
 
-static bool of_training(const char *name)
-{
-    return !strncmp(name, "opt.", 4) || !strncmp(name, "sum.", 4) || !strncmp(name, "ema.", 4);
-}
-
 static size_t count_model(const weft_params *params)
 {
     size_t n = 0;
     for (size_t i = 0; i < weft_params_count(params); i++)
-        n += !of_training(weft_params_name(params, i));
+        n += !weft_is_training_state(weft_params_name(params, i));
     return n;
 }
 

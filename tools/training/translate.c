@@ -2,6 +2,7 @@
  * chrF, and some of them to read. Found greedily, in batches of sources of like length. */
 #include "text/score.h"
 #include "text/streams.h"
+#include "text/vocabulary.h"
 #include "training.h"
 
 #include <weft/decode.h>
@@ -96,19 +97,13 @@ void training_free_sentences(training *t)
 
 /* ---- Translating ---- */
 
-/* Special tokens, and ids that only the source's vocabulary has, are never chosen. */
-static bool ban(translating *x)
+static bool set_options(translating *x)
 {
-    const training *t = x->t;
-    int32_t pieces = spm_size(t->vocabulary[1]);
-    size_t extra = (size_t)(training_vocab_size(t) - pieces);
-    x->banned = calloc(3 + extra, sizeof *x->banned);
-    if (!x->banned) return no_memory(x->t);
-    memcpy(x->banned, (int32_t[]){SPM_PAD, SPM_UNK, SPM_BOS}, 3 * sizeof *x->banned);
-    for (size_t i = 0; i < extra; i++) x->banned[3 + i] = pieces + (int32_t)i;
-    x->options = (weft_search_options){
-        .eos = SPM_EOS, .has_eos = true, .banned = x->banned, .n_banned = 3 + extra};
-    return true;
+    weft_search_options *o = &x->options;
+    *o = (weft_search_options){.eos = SPM_EOS, .has_eos = true};
+    x->banned = vocabulary_banned(x->t->vocabulary[0], x->t->vocabulary[1], &o->n_banned);
+    o->banned = x->banned;
+    return x->banned || no_memory(x->t);
 }
 
 /* Tokens of a translation at most, as `weft translate` has it. */
@@ -214,7 +209,7 @@ static bool score(training *t, training_scores *scores)
 bool training_translate(training *t, training_scores *scores)
 {
     translating x = {.t = t};
-    bool good = ban(&x) && open_decoder(&x) && translate_all(&x) && score(t, scores);
+    bool good = set_options(&x) && open_decoder(&x) && translate_all(&x) && score(t, scores);
     weft_decoder_free(x.decoder);
     free(x.banned);
     return good;
