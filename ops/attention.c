@@ -125,7 +125,7 @@ KERNEL(sdpa)
     T *room = weft_call_workspace(call);
     uint32_t *words =
         (uint32_t *)(void *)(room + (rows_of_work(&z, attr, false) - WORD_ROWS) * LANES);
-    const int64_t row = part / z.blocks, at = part % z.blocks;
+    const int64_t row = tile / z.blocks, at = tile % z.blocks;
     /* Later blocks see more: from both ends in turn, neighbours weigh about the same. */
     const int64_t index = !attr->causal ? at : at % 2 ? z.blocks - 1 - at / 2 : at / 2;
     const block b = block_at(call, &z, row / z.heads, row % z.heads, index,
@@ -285,11 +285,11 @@ static inline void backward_chunk(const weft_call *call, const sizes *z, int64_t
         }
 }
 
-/* Stage 1: dq is the sum over the chunks, in their order. */
-static inline void add_chunks(const weft_call *call, const sizes *z, int64_t part)
+/* Phase 1: dq is the sum over the chunks, in their order. */
+static inline void add_chunks(const weft_call *call, const sizes *z, int64_t tile)
 {
     const int64_t n = z->batch * z->queries * z->heads * z->dim;
-    const int64_t begin = part * TILE, end = least(begin + TILE, n);
+    const int64_t begin = tile * TILE, end = least(begin + TILE, n);
     T *dq = call->out[0].data;
     const T *partial = call->scratch;
     for (int64_t i = begin; i < end; i++) dq[i] = partial[i];
@@ -301,8 +301,8 @@ KERNEL(sdpa_grad)
 {
     const sdpa_attr *attr = call->attr;
     const sizes z = sizes_of(call);
-    if (call->stage == 1) {
-        add_chunks(call, &z, part);
+    if (call->phase == 1) {
+        add_chunks(call, &z, tile);
         return;
     }
     T *room = weft_call_workspace(call);
@@ -316,8 +316,8 @@ KERNEL(sdpa_grad)
     g.lse = g.ds + KEY_BLOCK * LANES;
     g.low = g.lse + LANES;
     g.delta = g.low + LANES;
-    const int64_t row = part / z.chunks;
-    backward_chunk(call, &z, row / z.kv_heads, row % z.kv_heads, part % z.chunks, &g, words);
+    const int64_t row = tile / z.chunks;
+    backward_chunk(call, &z, row / z.kv_heads, row % z.kv_heads, tile % z.chunks, &g, words);
 }
 
 #else
@@ -430,18 +430,18 @@ static bool infer_sdpa_grad(weft_infer *infer)
     return true;
 }
 
-static int64_t parts_sdpa(const weft_call *call)
+static int64_t tiles_sdpa(const weft_call *call)
 {
     sizes z = sizes_of(call);
-    return parts_forward(&z);
+    return tiles_forward(&z);
 }
 
-static int64_t parts_sdpa_grad(const weft_call *call)
+static int64_t tiles_sdpa_grad(const weft_call *call)
 {
     sizes z = sizes_of(call);
-    if (call->stage == 1)
+    if (call->phase == 1)
         return z.chunks > 1 ? ceil_div(z.batch * z.queries * z.heads * z.dim, TILE) : 0;
-    return parts_backward(&z);
+    return tiles_backward(&z);
 }
 
 static size_t scratch_sdpa_grad(const weft_call *call)
@@ -708,7 +708,7 @@ static const weft_attr_field sdpa_fields[] = {
                                   .infer = infer_##op,                                             \
                                   .kernel = FLOAT_KERNELS(op),                                     \
                                   .takes = WEFT_TAKES_ROWS,                                        \
-                                  .parts = parts_##op,                                             \
+                                  .tiles = tiles_##op,                                             \
                                   .workspace = workspace_sdpa,                                     \
                                   .cost = cost_sdpa,                                               \
                                   .random = true,                                                  \
@@ -726,7 +726,7 @@ SDPA_OP(
     sdpa_grad,
     "dq, dk, dv from q, k, v, out, lse, lse_low, dout, the mask and dlse, the weights recomputed: "
     "sdpa backward.",
-    7, 9, 3, .stages = 2, .scratch = scratch_sdpa_grad)
+    7, 9, 3, .phases = 2, .scratch = scratch_sdpa_grad)
 
 weft_value weft_sdpa(weft_graph *graph, weft_value q, weft_value k, weft_value v,
                      const weft_sdpa_options *options)

@@ -20,7 +20,7 @@ enum { Q, K, V, OUT, LSE, LSE_LOW, DOUT, REST };
 #define DRAW_KEYS  32 /* whose random words are held at a time */
 #define WORD_ROWS  (DRAW_KEYS + 4)
 /* Backward cuts the keys of a head into chunks where there are few heads; each chunk has its own
- * dQ, and a second stage adds them. */
+ * dQ, and a second phase adds them. */
 #define FEW_HEADS   16
 #define CHUNK_PARTS 32
 #define CHUNK_LEAST 512
@@ -54,18 +54,18 @@ static inline sizes sizes_of(const weft_call *call)
     return z;
 }
 
-/* A part is a block of queries of a head; in backward a chunk of keys of a head of keys. */
-static inline int64_t parts_forward(const sizes *z)
+/* A tile is a block of queries of a head; in backward a chunk of keys of a head of keys. */
+static inline int64_t tiles_forward(const sizes *z)
 {
     return z->batch * z->heads * z->blocks;
 }
 
-static inline int64_t parts_backward(const sizes *z)
+static inline int64_t tiles_backward(const sizes *z)
 {
     return z->batch * z->kv_heads * z->chunks;
 }
 
-/* Rows of LANE_BYTES that a part works in: transposed blocks of q, out, dout or dq, one or two
+/* Rows of LANE_BYTES that a tile works in: transposed blocks of q, out, dout or dq, one or two
  * blocks of scores, three statistics, and the random words of a block. */
 static inline int64_t rows_of_work(const sizes *z, const sdpa_attr *attr, bool backward)
 {

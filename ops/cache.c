@@ -17,14 +17,14 @@ static inline int64_t at_least_one(int64_t n)
     return n > 0 ? n : 1;
 }
 
-/* Rows of the value that one part of cache_write copies. */
-static inline int64_t rows_of_part(const weft_tensor *value)
+/* Rows of the value that one tile of cache_write copies. */
+static inline int64_t rows_of_tile(const weft_tensor *value)
 {
     int64_t row = at_least_one(value->shape.dim[1] * position_elements(value));
     return at_least_one(TILE / row);
 }
 
-/* Positions that one part of cache_reorder moves, of all rows. */
+/* Positions that one tile of cache_reorder moves, of all rows. */
 static inline int64_t positions_of_part(const weft_tensor *state)
 {
     return at_least_one(TILE / at_least_one(state->shape.dim[0] * position_elements(state)));
@@ -37,7 +37,7 @@ KERNEL(cache_write)
     const weft_tensor *state = &call->out[0], *value = &call->in[1];
     const int64_t position = *(const int32_t *)call->in[2].data, each = position_elements(state);
     const int64_t most = state->shape.dim[1], rows = value->shape.dim[0];
-    const int64_t count = value->shape.dim[1], block = rows_of_part(value), row = part * block;
+    const int64_t count = value->shape.dim[1], block = rows_of_tile(value), row = tile * block;
     const int64_t end = row + block < rows ? row + block : rows;
     if (position < 0 || position + count > most) {
         weft_call_fail(call, position, most - count + 1);
@@ -48,7 +48,7 @@ KERNEL(cache_write)
                (const T *)value->data + i * count * each, (size_t)(count * each) * sizeof(T));
 }
 
-/* A part owns a stretch of positions: rows that change are copied aside before any is written. */
+/* A tile owns a stretch of positions: rows that change are copied aside before any is written. */
 KERNEL(cache_reorder)
 {
     const weft_tensor *state = &call->out[0];
@@ -56,9 +56,9 @@ KERNEL(cache_reorder)
     const int64_t length = *(const int32_t *)call->in[2].data, n = call->in[1].shape.dim[0];
     const int64_t rows = state->shape.dim[0], most = state->shape.dim[1];
     const int64_t each = position_elements(state), block = positions_of_part(state);
-    const int64_t begin = part * block, whole = length < most ? length : most;
+    const int64_t begin = tile * block, whole = length < most ? length : most;
     const int64_t end = begin + block < whole ? begin + block : whole;
-    if (part == 0 && (length < 0 || length > most)) weft_call_fail(call, length, most + 1);
+    if (tile == 0 && (length < 0 || length > most)) weft_call_fail(call, length, most + 1);
     for (int64_t i = 0; i < n; i++) {
         if (parents[i] >= 0 && parents[i] < rows) continue;
         weft_call_fail(call, parents[i], rows);
@@ -124,12 +124,12 @@ static bool infer_cache_reorder(weft_infer *infer)
     return true;
 }
 
-static int64_t parts_cache_write(const weft_call *call)
+static int64_t tiles_cache_write(const weft_call *call)
 {
-    return ceil_div(call->in[1].shape.dim[0], rows_of_part(&call->in[1]));
+    return ceil_div(call->in[1].shape.dim[0], rows_of_tile(&call->in[1]));
 }
 
-static int64_t parts_cache_reorder(const weft_call *call)
+static int64_t tiles_cache_reorder(const weft_call *call)
 {
     return ceil_div(call->in[0].shape.dim[1], positions_of_part(&call->in[0]));
 }
@@ -191,7 +191,7 @@ const weft_op weft_op_cache_write = {
     .infer = infer_cache_write,
     .kernel = ANY_KERNELS(cache_write),
     .takes = WEFT_TAKES_DENSE,
-    .parts = parts_cache_write,
+    .tiles = tiles_cache_write,
     .cost = cost_cache_write,
     .updates = 1,
     .can_fail = true,
@@ -209,7 +209,7 @@ const weft_op weft_op_cache_reorder = {
     .infer = infer_cache_reorder,
     .kernel = ANY_KERNELS(cache_reorder),
     .takes = WEFT_TAKES_DENSE,
-    .parts = parts_cache_reorder,
+    .tiles = tiles_cache_reorder,
     .workspace = workspace_cache_reorder,
     .cost = cost_cache_reorder,
     .updates = 1,

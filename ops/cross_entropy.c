@@ -7,7 +7,7 @@
  * of differences from the largest logit, and lse is kept as two numbers, itself rounded and
  *     lse_low = ln sum e^(logits - lse),
  * what the rounding took from it. The second is as good as constant, and has no gradient. Row
- * losses are summed in row order in a second stage; backward counts the rows in a first one. A row
+ * losses are summed in row order in a second phase; backward counts the rows in a first one. A row
  * whose every logit is -inf has no probabilities: its lse is -inf, its loss inf and its gradient
  * zero, as softmax has it. */
 #include "extreme.h"
@@ -25,7 +25,7 @@ static inline int64_t classes_of(const weft_call *call)
     return call->in[0].shape.dim[call->in[0].shape.rank - 1];
 }
 
-static inline int64_t rows_per_part(const weft_call *call)
+static inline int64_t rows_per_tile(const weft_call *call)
 {
     int64_t classes = classes_of(call);
     return TILE / (classes ? classes : 1) + 1;
@@ -52,14 +52,15 @@ static inline T row_loss(const cross_entropy_attr *attr, const T *x, int64_t n, 
     const T shift = top == (T)-INFINITY ? 0 : top;
     EACH_STRETCH(from, to, n)
     {
-        T part = 0, part_total = 0;
-        _Pragma("omp simd reduction(+ : part, part_total)") for (int64_t i = from; i < to; i++)
+        T partial = 0, partial_total = 0;
+        _Pragma("omp simd reduction(+ : partial, partial_total)") for (int64_t i = from; i < to;
+                                                                       i++)
         {
-            part += vm_exp_down(x[i] - shift);
-            part_total += x[i] - shift;
+            partial += vm_exp_down(x[i] - shift);
+            partial_total += x[i] - shift;
         }
-        sum += (double)part;
-        total += (double)part_total;
+        sum += (double)partial;
+        total += (double)partial_total;
     }
     const double logarithm = log(sum);
     const bool dead = sum == 0;
@@ -79,15 +80,15 @@ KERNEL(cross_entropy)
     const int32_t *target = call->in[1].data;
     const int64_t n = classes_of(call), rows = numel_of(&call->in[1].shape);
     T *losses = call->scratch;
-    if (call->stage == 1) {
+    if (call->phase == 1) {
         double total = 0;
         for (int64_t r = 0; r < rows; r++) total += (double)losses[r];
         int64_t counted = count_targets(target, rows, attr->ignore_index);
         *(T *)call->out[0].data = (T)(attr->sum || !counted ? total : total / (double)counted);
         return;
     }
-    const int64_t each = rows_per_part(call);
-    for (int64_t r = part * each; r < rows && r < (part + 1) * each; r++) {
+    const int64_t each = rows_per_tile(call);
+    for (int64_t r = tile * each; r < rows && r < (tile + 1) * each; r++) {
         const T *x = (const T *)call->in[0].data + r * n;
         T *lse = (T *)call->out[1].data + r, *lse_low = (T *)call->out[2].data + r;
         bool ignored = target[r] == attr->ignore_index;
@@ -104,9 +105,9 @@ KERNEL(cross_entropy_grad)
     const cross_entropy_attr *attr = call->attr;
     const int32_t *target = call->in[1].data;
     const int64_t n = classes_of(call), rows = numel_of(&call->in[1].shape);
-    const int64_t each = rows_per_part(call);
+    const int64_t each = rows_per_tile(call);
     int64_t *count = call->scratch;
-    if (call->stage == 0) {
+    if (call->phase == 0) {
         *count = count_targets(target, rows, attr->ignore_index);
         return;
     }
@@ -114,7 +115,7 @@ KERNEL(cross_entropy_grad)
     const T dloss = *(const T *)call->in[4].data;
     const T scale = attr->sum || !counted ? dloss : dloss / (T)counted;
     const T even = (T)(attr->smoothing / (double)n);
-    for (int64_t r = part * each; r < rows && r < (part + 1) * each; r++) {
+    for (int64_t r = tile * each; r < rows && r < (tile + 1) * each; r++) {
         const T *x = (const T *)call->in[0].data + r * n, lse = ((const T *)call->in[2].data)[r];
         const T low = ((const T *)call->in[3].data)[r];
         T *dx = (T *)call->out[0].data + r * n;
@@ -182,16 +183,16 @@ static bool infer_cross_entropy_grad(weft_infer *infer)
                weft_shape_text(in[4].shape, d, sizeof d));
 }
 
-static int64_t parts_rows(const weft_call *call)
+static int64_t tiles_rows(const weft_call *call)
 {
-    if (call->stage == 1) return 1;
-    return ceil_div(numel_of(&call->in[1].shape), rows_per_part(call));
+    if (call->phase == 1) return 1;
+    return ceil_div(numel_of(&call->in[1].shape), rows_per_tile(call));
 }
 
-static int64_t parts_grad(const weft_call *call)
+static int64_t tiles_grad(const weft_call *call)
 {
-    if (call->stage == 0) return 1;
-    return ceil_div(numel_of(&call->in[1].shape), rows_per_part(call));
+    if (call->phase == 0) return 1;
+    return ceil_div(numel_of(&call->in[1].shape), rows_per_tile(call));
 }
 
 static size_t scratch_count(const weft_call *call)
@@ -330,8 +331,8 @@ const weft_op weft_op_cross_entropy = {
     .infer = infer_cross_entropy,
     .kernel = FLOAT_KERNELS(cross_entropy),
     .takes = WEFT_TAKES_DENSE,
-    .stages = 2,
-    .parts = parts_rows,
+    .phases = 2,
+    .tiles = tiles_rows,
     .scratch = scratch_losses,
     .cost = cost_rows,
     .can_fail = true,
@@ -352,8 +353,8 @@ const weft_op weft_op_cross_entropy_grad = {
     .infer = infer_cross_entropy_grad,
     .kernel = FLOAT_KERNELS(cross_entropy_grad),
     .takes = WEFT_TAKES_DENSE,
-    .stages = 2,
-    .parts = parts_grad,
+    .phases = 2,
+    .tiles = tiles_grad,
     .scratch = scratch_count,
     .cost = cost_rows,
     .inplace = 1,

@@ -275,11 +275,12 @@ static inline void gemm_fetch(const gemm_matrix *x, int64_t row, int64_t rows, i
 /* C [m, n] = A [m, k] B [k, n] for m <= 3/2 GEMM_DEEP_ROWS; rows of C lie c_row apart. `panels`, if
  * not NULL, is all of B in panels of k x GEMM_COLUMNS, as gemm_pack_panels makes them; if it is
  * NULL and B's rows are dense and `direct`, B is read as it lies. `name`, not 0, is that of the
- * rows of A in the packed form that `workspace` may still have, as `*note` tells; `next`:
+ * rows of A in the packed form that `workspace` may still have, as `*panel_tag` tells; `next`:
  * behind these rows of A are as many more, likely to be multiplied next. */
 static inline void gemm_tile(int64_t m, int64_t n, int64_t k, const gemm_matrix *a,
                              const gemm_matrix *b, const T *panels, bool direct, T *c,
-                             int64_t c_row, T *workspace, int64_t name, int64_t *note, bool next)
+                             int64_t c_row, T *workspace, int64_t name, int64_t *panel_tag,
+                             bool next)
 {
     int64_t blocks = ceil_div(m, GEMM_ROWS), height = ceil_div(m, blocks);
     T *panel = workspace, *corner = panel + GEMM_COLUMNS * GEMM_DEPTH;
@@ -287,8 +288,8 @@ static inline void gemm_tile(int64_t m, int64_t n, int64_t k, const gemm_matrix 
     gemm_function *whole = gemm_of_height(height),
                   *last = gemm_of_height(m - (blocks - 1) * height);
     /* All pieces of A side by side where they fit, so that they last for the next tile. */
-    const bool fits = blocks * GEMM_STEP * k <= GEMM_PACKED, packed = fits && *note == name;
-    *note = fits ? name : 0;
+    const bool fits = blocks * GEMM_STEP * k <= GEMM_PACKED, packed = fits && *panel_tag == name;
+    *panel_tag = fits ? name : 0;
     for (int64_t p = 0; p < k; p += GEMM_DEPTH) {
         int64_t depth = k - p < GEMM_DEPTH ? k - p : GEMM_DEPTH;
         /* What is packed next: the next piece of these rows, or the first one of the next. */

@@ -13,8 +13,8 @@ typedef struct generate_attr {
 KERNEL(arange)
 {
     const generate_attr *attr = call->attr;
-    int64_t n = numel_of(&call->out[0].shape), end = (part + 1) * TILE < n ? (part + 1) * TILE : n;
-    for (int64_t i = part * TILE; i < end; i++)
+    int64_t n = numel_of(&call->out[0].shape), end = (tile + 1) * TILE < n ? (tile + 1) * TILE : n;
+    for (int64_t i = tile * TILE; i < end; i++)
         ((T *)call->out[0].data)[i] = (T)(attr->start + (double)i * attr->step);
 }
 
@@ -23,8 +23,8 @@ KERNEL(tril_mask)
 {
     const generate_attr *attr = call->attr;
     const weft_shape *s = &call->out[0].shape;
-    int64_t n = numel_of(s), end = (part + 1) * TILE < n ? (part + 1) * TILE : n;
-    for (int64_t i = part * TILE; i < end; i++)
+    int64_t n = numel_of(s), end = (tile + 1) * TILE < n ? (tile + 1) * TILE : n;
+    for (int64_t i = tile * TILE; i < end; i++)
         ((T *)call->out[0].data)[i] = i % s->dim[1] <= i / s->dim[1] + (int64_t)attr->start;
 }
 #endif

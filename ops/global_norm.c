@@ -1,5 +1,5 @@
-/* global_norm: the Euclidean norm of many tensors as one vector. Stage 0 squares and sums tile by
- * tile into f64 partials, stage 1 adds them in order. */
+/* global_norm: the Euclidean norm of many tensors as one vector. Phase 0 squares and sums tile by
+ * tile into f64 partials, phase 1 adds them in order. */
 #include "kernel.h"
 
 static inline int64_t tiles_of(const weft_tensor *t)
@@ -12,7 +12,7 @@ static inline int64_t tiles_of(const weft_tensor *t)
 KERNEL(global_norm)
 {
     double *partial = call->scratch;
-    if (call->stage == 1) {
+    if (call->phase == 1) {
         double total = 0;
         int64_t tiles = 0;
         for (size_t i = 0; i < call->n_in; i++) tiles += tiles_of(&call->in[i]);
@@ -20,16 +20,16 @@ KERNEL(global_norm)
         *(T *)call->out[0].data = (T)sqrt(total);
         return;
     }
-    int64_t tile = part;
     size_t i = 0;
-    while (tile >= tiles_of(&call->in[i])) tile -= tiles_of(&call->in[i++]);
-    const T *x = (const T *)call->in[i].data + tile * TILE;
-    int64_t n = numel_of(&call->in[i].shape) - tile * TILE;
+    int64_t local = tile; /* of input i */
+    while (local >= tiles_of(&call->in[i])) local -= tiles_of(&call->in[i++]);
+    const T *x = (const T *)call->in[i].data + local * TILE;
+    int64_t n = numel_of(&call->in[i].shape) - local * TILE;
     double sum = 0;
     if (n > TILE) n = TILE;
     _Pragma("omp simd reduction(+ : sum)") for (int64_t k = 0; k < n; k++) sum +=
         (double)x[k] * (double)x[k];
-    partial[part] = sum;
+    partial[tile] = sum;
 }
 
 #else
@@ -44,16 +44,16 @@ static bool infer_global_norm(weft_infer *infer)
     return true;
 }
 
-static int64_t parts_global_norm(const weft_call *call)
+static int64_t tiles_global_norm(const weft_call *call)
 {
     int64_t tiles = 0;
     for (size_t i = 0; i < call->n_in; i++) tiles += tiles_of(&call->in[i]);
-    return call->stage == 1 ? 1 : tiles;
+    return call->phase == 1 ? 1 : tiles;
 }
 
 static size_t scratch_global_norm(const weft_call *call)
 {
-    return ((size_t)parts_global_norm(call) + 1) * sizeof(double);
+    return ((size_t)tiles_global_norm(call) + 1) * sizeof(double);
 }
 
 static void cost_global_norm(const weft_call *call, weft_cost *cost)
@@ -96,8 +96,8 @@ const weft_op weft_op_global_norm = {
     .infer = infer_global_norm,
     .kernel = FLOAT_KERNELS(global_norm),
     .takes = WEFT_TAKES_DENSE,
-    .stages = 2,
-    .parts = parts_global_norm,
+    .phases = 2,
+    .tiles = tiles_global_norm,
     .scratch = scratch_global_norm,
     .cost = cost_global_norm,
     .vjp = vjp_global_norm,

@@ -3,16 +3,16 @@
 
 #ifdef WEFT_KERNEL_ISA
 
-/* Inputs: x, then the scalars that must be finite. Every part copies its tile; the first one looks
+/* Inputs: x, then the scalars that must be finite. Every tile is copied; the first one looks
  * at the scalars. */
 KERNEL(require_finite)
 {
-    const int64_t n = numel_of(&call->out[0].shape), begin = part * TILE;
+    const int64_t n = numel_of(&call->out[0].shape), begin = tile * TILE;
     const int64_t end = begin + TILE < n ? begin + TILE : n;
     T *to = (T *)call->out[0].data + begin;
     const T *from = (const T *)call->in[0].data + begin;
     if (to != from && end > begin) memcpy(to, from, (size_t)(end - begin) * sizeof(T));
-    if (part) return;
+    if (tile) return;
     for (size_t i = 1; i < call->n_in; i++) {
         const weft_tensor *x = &call->in[i];
         if (x->dtype == WEFT_F32 ? !isfinite(*(const float *)x->data)
@@ -41,8 +41,8 @@ static bool infer_require_finite(weft_infer *infer)
     return true;
 }
 
-/* At least one part, so that the scalars are looked at beside an empty x, too. */
-static int64_t parts_require_finite(const weft_call *call)
+/* At least one tile, so that the scalars are looked at beside an empty x, too. */
+static int64_t tiles_require_finite(const weft_call *call)
 {
     int64_t tiles = ceil_div(numel_of(&call->out[0].shape), TILE);
     return tiles ? tiles : 1;
@@ -72,7 +72,7 @@ const weft_op weft_op_require_finite = {
     .infer = infer_require_finite,
     .kernel = FLOAT_KERNELS(require_finite),
     .takes = WEFT_TAKES_DENSE,
-    .parts = parts_require_finite,
+    .tiles = tiles_require_finite,
     .inplace = 1,
     .can_fail = true,
     .gradient = WEFT_GRADIENT_NONE,

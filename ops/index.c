@@ -1,5 +1,5 @@
 /* Reading and writing at indices: embedding, gather, scatter_add, one_hot. Sums at repeated indices
- * run in the order of the indices: a part owns columns (or lines) of the result and walks them all.
+ * run in the order of the indices: a tile owns columns (or lines) of the result and walks them all.
  */
 #include "kernel.h"
 
@@ -30,7 +30,7 @@ static inline void around(const weft_tensor *t, int axis, int64_t *outer, int64_
 }
 
 #if !defined WEFT_KERNEL_ISA || KERNEL_IS_FLOAT
-/* Bytes of the lists of a part of scatter_add; 0 where few terms can meet, or the places are more
+/* Bytes of the lists of a tile of scatter_add; 0 where few terms can meet, or the places are more
  * than i32 counts: then they are added one after the other. */
 static inline size_t scatter_room(const weft_call *call)
 {
@@ -52,7 +52,7 @@ KERNEL(embedding)
     int64_t features = table->shape.dim[1], rows = table->shape.dim[0];
     int64_t n = numel_of(&call->in[1].shape), each = TILE / (features ? features : 1) + 1;
     const int32_t *index = call->in[1].data;
-    for (int64_t i = part * each; i < n && i < (part + 1) * each; i++) {
+    for (int64_t i = tile * each; i < n && i < (tile + 1) * each; i++) {
         T *out = (T *)call->out[0].data + i * features;
         if (index[i] < 0 || index[i] >= rows) {
             memset(out, 0, (size_t)features * sizeof *out);
@@ -110,20 +110,20 @@ static inline __attribute__((always_inline)) void grad_columns(const weft_call *
 
 KERNEL(embedding_grad)
 {
-    if (call->stage == 0 && part == call->parts - 1) {
+    if (call->phase == 0 && tile == call->tiles - 1) {
         const embedding_attr *attr = call->attr;
         int32_t *head = call->scratch;
         make_lists(call, call->in[0].data, numel_of(&call->in[0].shape), attr->rows,
                    attr->padding_index, head, head + attr->rows);
         return;
     }
-    if (call->stage == 0) { /* zeros, in whole stretches */
-        const int64_t from = part * GRAD_ZEROS, left = numel_of(&call->out[0].shape) - from;
+    if (call->phase == 0) { /* zeros, in whole stretches */
+        const int64_t from = tile * GRAD_ZEROS, left = numel_of(&call->out[0].shape) - from;
         memset((T *)call->out[0].data + from, 0,
                (size_t)(left < GRAD_ZEROS ? left : GRAD_ZEROS) * sizeof(T));
         return;
     }
-    const int64_t begin = part * GRAD_COLUMNS, width = call->out[0].shape.dim[1] - begin;
+    const int64_t begin = tile * GRAD_COLUMNS, width = call->out[0].shape.dim[1] - begin;
     if (width >= GRAD_COLUMNS)
         grad_columns(call, begin, GRAD_COLUMNS); /* as a constant */
     else
@@ -147,10 +147,10 @@ KERNEL(gather)
     const int32_t *index = call->in[1].data;
     int64_t outer, inner, size = x->shape.dim[axis], count = y->shape.dim[axis];
     around(y, axis, &outer, &inner);
-    int64_t n = numel_of(&y->shape), end = (part + 1) * TILE < n ? (part + 1) * TILE : n;
+    int64_t n = numel_of(&y->shape), end = (tile + 1) * TILE < n ? (tile + 1) * TILE : n;
     /* A run keeps to one line of `inner` elements or, where inner is 1, to one row of indices. */
     const int64_t line = inner > 1 ? inner : count, across = inner > 1;
-    for (int64_t at = part * TILE; at < end;) {
+    for (int64_t at = tile * TILE; at < end;) {
         const int64_t run = line - at % line < end - at ? line - at % line : end - at;
         const T *from = (const T *)x->data + at / (inner * count) * size * inner + at % inner;
         T *to = (T *)y->data + at;
@@ -213,11 +213,11 @@ KERNEL(scatter_add)
     around(y, axis, &outer, &inner);
     (void)outer;
     if (x != out)
-        memcpy(out + part * size * inner, x + part * size * inner,
+        memcpy(out + tile * size * inner, x + tile * size * inner,
                (size_t)(size * inner) * sizeof *out);
-    index += part * count * inner;
-    from += part * count * inner;
-    out += part * size * inner;
+    index += tile * count * inner;
+    from += tile * count * inner;
+    out += tile * size * inner;
     if (scatter_room(call))
         scatter_lists(call, index, from, out, size, count, inner);
     else
@@ -236,7 +236,7 @@ KERNEL(one_hot)
     int64_t classes = ((const one_hot_attr *)call->attr)->classes;
     int64_t n = numel_of(&call->in[0].shape), each = TILE / (classes ? classes : 1) + 1;
     const int32_t *index = call->in[0].data;
-    for (int64_t i = part * each; i < n && i < (part + 1) * each; i++) {
+    for (int64_t i = tile * each; i < n && i < (tile + 1) * each; i++) {
         T *out = (T *)call->out[0].data + i * classes;
         memset(out, 0, (size_t)classes * sizeof *out);
         if (index[i] >= 0 && index[i] < classes) out[index[i]] = 1;
@@ -292,15 +292,15 @@ static bool infer_embedding_grad(weft_infer *infer)
     return true;
 }
 
-static int64_t parts_embedding(const weft_call *call)
+static int64_t tiles_embedding(const weft_call *call)
 {
     int64_t features = call->in[0].shape.dim[1];
     return ceil_div(numel_of(&call->in[1].shape), TILE / (features ? features : 1) + 1);
 }
 
-static int64_t parts_embedding_grad(const weft_call *call)
+static int64_t tiles_embedding_grad(const weft_call *call)
 {
-    if (call->stage == 0) return ceil_div(numel_of(&call->out[0].shape), GRAD_ZEROS) + 1;
+    if (call->phase == 0) return ceil_div(numel_of(&call->out[0].shape), GRAD_ZEROS) + 1;
     return ceil_div(call->out[0].shape.dim[1], GRAD_COLUMNS);
 }
 
@@ -386,7 +386,7 @@ const weft_op weft_op_embedding = {
     .infer = infer_embedding,
     .kernel = ANY_KERNELS(embedding),
     .takes = WEFT_TAKES_DENSE,
-    .parts = parts_embedding,
+    .tiles = tiles_embedding,
     .cost = cost_embedding,
     .can_fail = true,
     .vjp = vjp_embedding,
@@ -407,8 +407,8 @@ const weft_op weft_op_embedding_grad = {
     .kernel = FLOAT_KERNELS(embedding_grad),
     .key_output = true,
     .takes = WEFT_TAKES_DENSE,
-    .stages = 2,
-    .parts = parts_embedding_grad,
+    .phases = 2,
+    .tiles = tiles_embedding_grad,
     .scratch = scratch_embedding_grad,
     .cost = cost_embedding_grad,
     .can_fail = true,
@@ -459,7 +459,7 @@ static bool infer_scatter_add(weft_infer *infer)
                            weft_shape_text(infer->in[2].shape, b, sizeof b));
 }
 
-static int64_t parts_scatter_add(const weft_call *call)
+static int64_t tiles_scatter_add(const weft_call *call)
 {
     int64_t outer = 1;
     for (int d = 0; d < ((const gather_attr *)call->attr)->axis; d++)
@@ -531,7 +531,7 @@ const weft_op weft_op_scatter_add = {
     .kernel = FLOAT_KERNELS(scatter_add),
     .takes = WEFT_TAKES_DENSE,
     .inplace = 1,
-    .parts = parts_scatter_add,
+    .tiles = tiles_scatter_add,
     .workspace = scatter_room,
     .can_fail = true,
     .vjp = vjp_scatter_add,
@@ -572,7 +572,7 @@ static bool infer_one_hot(weft_infer *infer)
     return true;
 }
 
-static int64_t parts_one_hot(const weft_call *call)
+static int64_t tiles_one_hot(const weft_call *call)
 {
     int64_t classes = ((const one_hot_attr *)call->attr)->classes;
     return ceil_div(numel_of(&call->in[0].shape), TILE / (classes ? classes : 1) + 1);
@@ -604,7 +604,7 @@ const weft_op weft_op_one_hot = {
     .kernel = ANY_KERNELS(one_hot),
     .key_output = true,
     .takes = WEFT_TAKES_DENSE,
-    .parts = parts_one_hot,
+    .tiles = tiles_one_hot,
     .gradient = WEFT_GRADIENT_ZERO,
     .samples = samples_one_hot,
     .n_samples = sizeof samples_one_hot / sizeof *samples_one_hot,

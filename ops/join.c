@@ -11,7 +11,7 @@ typedef struct pad_attr {
 
 #ifdef WEFT_KERNEL_ISA
 
-/* Part p copies a share of every input's stretches: outer index by outer index. */
+/* Tile p copies a share of every input's stretches: outer index by outer index. */
 KERNEL(concat)
 {
     const int axis = ((const concat_attr *)call->attr)->axis;
@@ -20,7 +20,7 @@ KERNEL(concat)
     for (int d = 0; d < axis; d++) outer *= y->shape.dim[d];
     for (int d = axis + 1; d < y->shape.rank; d++) inner *= y->shape.dim[d];
     int64_t row = y->shape.dim[axis] * inner;
-    int64_t begin = part * TILE, total = outer * row;
+    int64_t begin = tile * TILE, total = outer * row;
     int64_t end = begin + TILE < total ? begin + TILE : total;
     int64_t before = 0; /* elements of a row of y in front of input i */
     for (size_t i = 0; i < call->n_in; i++) {
@@ -47,8 +47,8 @@ KERNEL(pad)
     const int64_t row = last < 0 ? 1 : y->shape.dim[last],
                   width = last < 0 ? 1 : x->shape.dim[last];
     const int64_t before = last < 0 ? 0 : attr->before[last], step = last < 0 ? 1 : x->stride[last];
-    const int64_t n = numel_of(&y->shape), end = (part + 1) * TILE < n ? (part + 1) * TILE : n;
-    for (int64_t at = part * TILE; at < end;) {
+    const int64_t n = numel_of(&y->shape), end = (tile + 1) * TILE < n ? (tile + 1) * TILE : n;
+    for (int64_t at = tile * TILE; at < end;) {
         int64_t rest = at / row, from = 0;
         bool inside = true;
         for (int d = last - 1; d >= 0; d--) {

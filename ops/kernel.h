@@ -3,7 +3,7 @@
  * WEFT_KERNEL_DTYPE defined (kernels only):
  *
  *     #ifdef WEFT_KERNEL_ISA
- *     KERNEL(softmax) { ... T is float or double; call, part are the parameters ... }
+ *     KERNEL(softmax) { ... T is float or double; call, tile are the parameters ... }
  *     #else
  *     ... the rest, with DECLARE_KERNELS(softmax) and .kernel = FLOAT_KERNELS(softmax) ...
  *     #endif
@@ -43,18 +43,18 @@ static inline int64_t ceil_div(int64_t a, int64_t b)
 }
 
 /* Lines of a tensor along one axis, for ops that walk an axis in order. Where the last dimension is
- * another and has stride 1, neighbouring lines are columns: a part walks a stretch of them
+ * another and has stride 1, neighbouring lines are columns: a tile walks a stretch of them
  * together, row by row, so that memory is read in its own order. Else lines are walked one by one.
  */
-#define LEAST_COLUMNS 128
-#define MOST_COLUMNS  256
+#define MIN_COLUMNS 128
+#define MAX_COLUMNS 256
 
 typedef struct lines {
     int axis;
     bool columns;
     int64_t length, count; /* of a line; of lines */
     int64_t width, run;    /* lines walked together; lines that are neighbours */
-    int64_t each;          /* lines of a part */
+    int64_t each;          /* lines of a tile */
 } lines;
 
 static inline lines lines_of(const weft_tensor *t, int axis)
@@ -71,23 +71,21 @@ static inline lines lines_of(const weft_tensor *t, int axis)
     l.columns = axis < last && t->stride[last] == 1;
     if (l.columns) {
         l.run = t->shape.dim[last];
-        l.width = l.each < LEAST_COLUMNS  ? LEAST_COLUMNS
-                  : l.each > MOST_COLUMNS ? MOST_COLUMNS
-                                          : l.each;
+        l.width = l.each < MIN_COLUMNS ? MIN_COLUMNS : l.each > MAX_COLUMNS ? MAX_COLUMNS : l.each;
     }
     if (l.each < l.width) l.each = l.width;
     return l;
 }
 
-static inline int64_t lines_parts(const lines *l)
+static inline int64_t lines_tiles(const lines *l)
 {
     return ceil_div(l->count, l->each);
 }
 
-/* Lines from `line` on that a part walks together: up to its end and the end of the run. */
-static inline int64_t lines_together(const lines *l, int64_t part, int64_t line)
+/* Lines from `line` on that a tile walks together: up to its end and the end of the run. */
+static inline int64_t lines_together(const lines *l, int64_t tile, int64_t line)
 {
-    int64_t end = (part + 1) * l->each < l->count ? (part + 1) * l->each : l->count;
+    int64_t end = (tile + 1) * l->each < l->count ? (tile + 1) * l->each : l->count;
     int64_t n = l->run - line % l->run;
     if (n > l->width) n = l->width;
     return n < end - line ? n : end - line;
@@ -105,11 +103,11 @@ static inline int64_t line_offset(const weft_tensor *t, int axis, int64_t index)
     return offset;
 }
 
-/* The stretches of lines of one part: `n` lines from `line` on. */
-#define EACH_LINES(l, part, line, n)                                                               \
-    for (int64_t line = (part) * (l).each, n;                                                      \
-         line < (l).count && line < ((part) + 1) * (l).each &&                                     \
-         (n = lines_together(&(l), part, line)) > 0;                                               \
+/* The stretches of lines of one tile: `n` lines from `line` on. */
+#define EACH_LINES(l, tile, line, n)                                                               \
+    for (int64_t line = (tile) * (l).each, n;                                                      \
+         line < (l).count && line < ((tile) + 1) * (l).each &&                                     \
+         (n = lines_together(&(l), tile, line)) > 0;                                               \
          line += n)
 
 #ifdef WEFT_KERNEL_ISA
@@ -137,8 +135,8 @@ static inline int64_t line_offset(const weft_tensor *t, int axis, int64_t index)
 
 #define KERNEL_NAME(name) WEFT_JOIN(name, WEFT_KERNEL_DTYPE, WEFT_KERNEL_ISA)
 #define KERNEL(name)                                                                               \
-    void KERNEL_NAME(name)(const weft_call *call, int64_t part);                                   \
-    void KERNEL_NAME(name)(const weft_call *call, int64_t part)
+    void KERNEL_NAME(name)(const weft_call *call, int64_t tile);                                   \
+    void KERNEL_NAME(name)(const weft_call *call, int64_t tile)
 
 /* A walk over one tile of an elementwise op: runs of `count` elements along the last dimension,
  * for output 0 (operand 0) and the inputs (operands 1 ..), which broadcast to its shape. Dimensions
@@ -146,7 +144,7 @@ static inline int64_t line_offset(const weft_tensor *t, int axis, int64_t index)
  * run a tile. In a run the elements of the output lie side by side: a column, as a block of a
  * larger output can be, is runs of one element.
  *
- *     for (walk w = walk_begin(call, part); walk_next(&w);)
+ *     for (walk w = walk_begin(call, tile); walk_next(&w);)
  *         for (int64_t i = 0; i < w.count; i++)
  *             ((T *)call->out[0].data)[w.offset[0] + i] = ...
  */
@@ -209,18 +207,18 @@ static inline walk walk_range(const weft_tensor *const *t, int n, int64_t begin,
     return w;
 }
 
-static inline walk walk_begin(const weft_call *call, int64_t part)
+static inline walk walk_begin(const weft_call *call, int64_t tile)
 {
     const weft_tensor *t[WALK_OPERANDS] = {&call->out[0]};
     int n = 1;
     for (size_t i = 0; i < call->n_in && n < WALK_OPERANDS; i++) t[n++] = &call->in[i];
-    int64_t numel = numel_of(&call->out[0].shape), begin = part * TILE;
+    int64_t numel = numel_of(&call->out[0].shape), begin = tile * TILE;
     return walk_range(t, n, begin, begin + TILE < numel ? begin + TILE : numel);
 }
 
-static inline walk walk_begin_narrow(const weft_call *call, int64_t part)
+static inline walk walk_begin_narrow(const weft_call *call, int64_t tile)
 {
-    walk w = walk_begin(call, part);
+    walk w = walk_begin(call, tile);
     const int last = w.rank - 1;
     w.narrow = last > 0 && w.dim[last] <= NARROW_ROW && w.stride[0][last - 1] == w.dim[last];
     return w;

@@ -9,14 +9,14 @@
 #define LIBRARY_TILES      32
 /* Tiles for our own kernels: at least so many flops; so many tiles; columns whose sums stay in the
  * second-level cache while k goes on beyond GEMM_DEPTH. */
-#define LEAST_TILE_FLOPS 1e6
-#define WANTED_TILES     20
-#define DEEP_COLUMNS     512
-/* The most elements of B that are packed once for all tiles, the flops for which a stage of its own
- * and its barrier pay, and the columns that one part packs. */
-#define MOST_SHARED        (4 << 20)
-#define LEAST_SHARED_FLOPS 5e7
-#define SHARED_WIDTH       128
+#define MIN_TILE_FLOPS 1e6
+#define WANTED_TILES   20
+#define DEEP_COLUMNS   512
+/* The most elements of B that are packed once for all tiles, the flops for which a phase of its own
+ * and its barrier pay, and the columns that one tile packs. */
+#define MAX_SHARED       (4 << 20)
+#define MIN_SHARED_FLOPS 5e7
+#define SHARED_WIDTH     128
 /* With fewer rows it does not pay to pack B. */
 #define PACKING_ROWS 48
 
@@ -24,7 +24,7 @@ typedef struct product {
     int64_t m, n, k, batches;
     int64_t tile_m, tile_n, tiles_m, tiles_n;
     bool rows_joined; /* the batch of a is part of m */
-    bool shared;      /* B is packed in the first stage, for all tiles */
+    bool shared;      /* B is packed in the first phase, for all tiles */
 } product;
 
 /* a's stride from row to row if all its leading dimensions lie at multiples of it, else 0. */
@@ -65,12 +65,12 @@ static inline void cut_for_library(product *p)
 static inline void cut_for_kernels(product *p)
 {
     double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k;
-    p->shared = p->batches == 1 && p->m > GEMM_TILE_ROWS && p->k <= MOST_SHARED / p->n &&
-                flops >= LEAST_SHARED_FLOPS;
+    p->shared = p->batches == 1 && p->m > GEMM_TILE_ROWS && p->k <= MAX_SHARED / p->n &&
+                flops >= MIN_SHARED_FLOPS;
     /* Where each tile packs its own columns of B, more rows share them. */
     int64_t most = p->shared ? GEMM_TILE_ROWS : GEMM_DEEP_ROWS;
     int64_t rows = p->m > most ? (p->m + most / 2) / most : 1;
-    double affordable = flops / LEAST_TILE_FLOPS / (double)rows;
+    double affordable = flops / MIN_TILE_FLOPS / (double)rows;
     int64_t wanted = ceil_div(p->shared ? WANTED_TILES : WANTED_TILES / 2, rows * p->batches);
     int64_t columns = p->k > GEMM_DEPTH ? ceil_div(p->n, DEEP_COLUMNS) : 1;
     /* Then each packs both operands again, so that small tiles cost more than they balance. */
@@ -160,10 +160,10 @@ static void call_library(const product *p, int64_t m, int64_t n, const gemm_matr
 #endif
 }
 
-static void pack_shared(const weft_call *call, const product *p, int64_t part)
+static void pack_shared(const weft_call *call, const product *p, int64_t tile)
 {
     const gemm_matrix b = matrix_of(&call->in[1]);
-    int64_t first = part * SHARED_WIDTH;
+    int64_t first = tile * SHARED_WIDTH;
     int64_t end = first + SHARED_WIDTH < p->n ? first + SHARED_WIDTH : p->n;
     gemm_pack_panels(&b, first, end, p->k, (T *)call->scratch + first * p->k);
 }
@@ -172,12 +172,12 @@ KERNEL(matmul)
 {
     const weft_tensor *ta = &call->in[0], *tb = &call->in[1], *tc = &call->out[0];
     const product p = product_of(call);
-    if (call->stage == 0) {
-        pack_shared(call, &p, part);
+    if (call->phase == 0) {
+        pack_shared(call, &p, tile);
         return;
     }
-    int64_t tiles = p.tiles_m * p.tiles_n, batch = part / tiles, row, column;
-    tile_at(&p, part % tiles, &row, &column);
+    int64_t tiles = p.tiles_m * p.tiles_n, batch = tile / tiles, row, column;
+    tile_at(&p, tile % tiles, &row, &column);
     int64_t m = row + p.tile_m < p.m ? p.tile_m : p.m - row;
     int64_t n = column + p.tile_n < p.n ? p.tile_n : p.n - column;
     gemm_matrix a = matrix_of(ta), b = matrix_of(tb);
@@ -199,7 +199,7 @@ KERNEL(matmul)
     else
         gemm_tile(m, n, p.k, &a, &b, p.shared ? (T *)call->scratch + column * p.k : NULL,
                   b.column == 1 && m < PACKING_ROWS, c, p.n, weft_call_workspace(call),
-                  1 + batch * p.tiles_m + row / p.tile_m, weft_call_note(call),
+                  1 + batch * p.tiles_m + row / p.tile_m, weft_call_panel_tag(call),
                   column + n == p.n && row + m < p.m);
 }
 
@@ -207,21 +207,21 @@ KERNEL(matmul)
 
 #include <weft/ops.h>
 
-static int64_t parts_matmul(const weft_call *call)
+static int64_t tiles_matmul(const weft_call *call)
 {
     product p = product_of(call);
-    if (call->stage == 0) return p.shared ? ceil_div(p.n, SHARED_WIDTH) : 0;
+    if (call->phase == 0) return p.shared ? ceil_div(p.n, SHARED_WIDTH) : 0;
     return p.batches * p.tiles_m * p.tiles_n;
 }
 
-static void block_matmul(const weft_call *call, int64_t part, weft_block *block)
+static void block_matmul(const weft_call *call, int64_t tile, weft_block *block)
 {
     product p = product_of(call);
     *block = (weft_block){0, 0, 0, 0};
     if (!p.tiles_m) return;
     int64_t tiles = p.tiles_m * p.tiles_n, row, column;
-    tile_at(&p, part % tiles, &row, &column);
-    block->row = part / tiles * p.m + row;
+    tile_at(&p, tile % tiles, &row, &column);
+    block->row = tile / tiles * p.m + row;
     block->rows = row + p.tile_m < p.m ? p.tile_m : p.m - row;
     block->column = column;
     block->columns = column + p.tile_n < p.n ? p.tile_n : p.n - column;
@@ -323,8 +323,8 @@ const weft_op weft_op_matmul = {
     .infer = infer_matmul,
     .kernel = FLOAT_KERNELS(matmul),
     .takes = WEFT_TAKES_MATRIX,
-    .stages = 2,
-    .parts = parts_matmul,
+    .phases = 2,
+    .tiles = tiles_matmul,
     .scratch = scratch_matmul,
     .block = block_matmul,
     .workspace = workspace_matmul,

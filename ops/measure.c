@@ -8,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define LEAST_REPEATS   3
-#define LEAST_SECONDS   0.4
-#define LEAST_CACHE     (32u << 20) /* where the system does not tell */
+#define MIN_REPEATS     3
+#define MIN_SECONDS     0.4
+#define MIN_CACHE       (32u << 20) /* where the system does not tell */
 #define ALIGNMENT       64
 #define SCALAR_OF_TRIAD 3.0f
 
@@ -20,7 +20,7 @@ enum { ROWS = 6000, COLUMNS = 2048, INNER = 512 };
 static weft_status best_time(weft_status (*run)(void *), void *work, double *seconds)
 {
     double best = 0, sum = 0;
-    for (int i = -1; i < LEAST_REPEATS || sum < LEAST_SECONDS; i++) {
+    for (int i = -1; i < MIN_REPEATS || sum < MIN_SECONDS; i++) {
         double begin = omp_get_wtime();
         weft_status status = run(work);
         double took = omp_get_wtime() - begin;
@@ -155,7 +155,7 @@ static size_t last_level_cache(int threads)
         bytes += (size_t)kib << 10;
         threads--;
     }
-    return bytes > LEAST_CACHE ? bytes : LEAST_CACHE;
+    return bytes > MIN_CACHE ? bytes : MIN_CACHE;
 }
 
 weft_status weft_measure_triad(int threads, double *bytes_per_second, weft_error *error)

@@ -4,8 +4,8 @@
  *     dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy gamma;    RMS: without mean(g)
  *     dgamma = sum over rows of dy xhat,  dbeta = sum over rows of dy
  *
- * The sums over rows run in two stages: each part of rows sums its own into scratch, SUM_ROWS at a
- * time in the thread's workspace, then stretches of columns add the parts in their order. */
+ * The sums over rows run in two phases: each tile of rows sums its own into scratch, SUM_ROWS at a
+ * time in the thread's workspace, then stretches of columns add the tiles in their order. */
 #include "kernel.h"
 #include "sums.h"
 
@@ -14,7 +14,7 @@ typedef struct norm_attr {
     bool rms, gamma, beta;
 } norm_attr;
 
-#define MOST_PARTS 32
+#define MAX_PARTS 32
 
 static inline int64_t features_of(const weft_call *call)
 {
@@ -27,10 +27,10 @@ static inline int64_t rows_of(const weft_call *call)
     return features ? numel_of(&call->in[0].shape) / features : 0;
 }
 
-static inline int64_t rows_per_part(const weft_call *call)
+static inline int64_t rows_per_tile(const weft_call *call)
 {
     int64_t features = features_of(call), by_size = TILE / (features ? features : 1) + 1;
-    int64_t by_count = ceil_div(rows_of(call), MOST_PARTS);
+    int64_t by_count = ceil_div(rows_of(call), MAX_PARTS);
     return by_size > by_count ? by_size : by_count;
 }
 
@@ -45,15 +45,15 @@ static inline double squares_of(const T *x, int64_t n, T mean)
     return sum;
 }
 
-/* Normalises part `part` of the rows. mean_out is NULL for RMS. */
-static inline void normalise(const weft_call *call, int64_t part, T *mean_out, T *rstd_out)
+/* Normalises tile `tile` of the rows. mean_out is NULL for RMS. */
+static inline void normalise(const weft_call *call, int64_t tile, T *mean_out, T *rstd_out)
 {
     const norm_attr *attr = call->attr;
-    const int64_t n = features_of(call), rows = rows_of(call), each = rows_per_part(call);
+    const int64_t n = features_of(call), rows = rows_of(call), each = rows_per_tile(call);
     const T *gamma = attr->gamma ? call->in[1].data : NULL;
     const T *beta = attr->beta ? call->in[attr->gamma ? 2 : 1].data : NULL;
     const double share = 1 / (double)n;
-    for (int64_t r = part * each; r < rows && r < (part + 1) * each; r++) {
+    for (int64_t r = tile * each; r < rows && r < (tile + 1) * each; r++) {
         const T *x = (const T *)call->in[0].data + r * n;
         T *y = (T *)call->out[0].data + r * n;
         const T mean = mean_out ? (T)(sum_of(x, n) * share) : 0;
@@ -71,12 +71,12 @@ static inline void normalise(const weft_call *call, int64_t part, T *mean_out, T
 
 KERNEL(layer_norm)
 {
-    normalise(call, part, call->out[1].data, call->out[2].data);
+    normalise(call, tile, call->out[1].data, call->out[2].data);
 }
 
 KERNEL(rms_norm)
 {
-    normalise(call, part, NULL, call->out[1].data);
+    normalise(call, tile, NULL, call->out[1].data);
 }
 
 /* dx of a row; adds the row's share to dgamma and dbeta. */
@@ -86,17 +86,18 @@ static inline void backward_row(int64_t n, const T *x, const T *dy, const T *gam
     double sum = 0, product = 0;
     EACH_STRETCH(from, to, n)
     {
-        T part = 0, part_product = 0;
-        _Pragma("omp simd reduction(+ : part, part_product)") for (int64_t i = from; i < to; i++)
+        T partial = 0, partial_product = 0;
+        _Pragma("omp simd reduction(+ : partial, partial_product)") for (int64_t i = from; i < to;
+                                                                         i++)
         {
             const T xhat = (x[i] - mean) * rstd, g = gamma ? dy[i] * gamma[i] : dy[i];
-            part += g;
-            part_product += g * xhat;
+            partial += g;
+            partial_product += g * xhat;
             dgamma[i] += dy[i] * xhat;
             dbeta[i] += dy[i];
         }
-        sum += (double)part;
-        product += (double)part_product;
+        sum += (double)partial;
+        product += (double)partial_product;
     }
     const T g_mean = centred ? (T)(sum / (double)n) : 0, along = (T)(product / (double)n);
     for (int64_t i = 0; i < n; i++) {
@@ -105,16 +106,16 @@ static inline void backward_row(int64_t n, const T *x, const T *dy, const T *gam
     }
 }
 
-/* Stage 0 of backward: dx of the part's rows, and the part's sums [dgamma | dbeta] in scratch. */
-static inline void backward_rows(const weft_call *call, int64_t part, const T *means,
+/* Phase 0 of backward: dx of the tile's rows, and the tile's sums [dgamma | dbeta] in scratch. */
+static inline void backward_rows(const weft_call *call, int64_t tile, const T *means,
                                  const T *rstds, const T *dys, const T *gamma)
 {
-    const int64_t n = features_of(call), rows = rows_of(call), each = rows_per_part(call);
-    const int64_t end = (part + 1) * each < rows ? (part + 1) * each : rows;
-    double *total = (double *)call->scratch + part * 2 * n;
+    const int64_t n = features_of(call), rows = rows_of(call), each = rows_per_tile(call);
+    const int64_t end = (tile + 1) * each < rows ? (tile + 1) * each : rows;
+    double *total = (double *)call->scratch + tile * 2 * n;
     T *some = weft_call_workspace(call);
     for (int64_t i = 0; i < 2 * n; i++) total[i] = 0;
-    for (int64_t first = part * each; first < end; first += SUM_ROWS) {
+    for (int64_t first = tile * each; first < end; first += SUM_ROWS) {
         const int64_t last = first + SUM_ROWS < end ? first + SUM_ROWS : end;
         memset(some, 0, (size_t)(2 * n) * sizeof *some);
         for (int64_t r = first; r < last; r++)
@@ -125,14 +126,14 @@ static inline void backward_rows(const weft_call *call, int64_t part, const T *m
     }
 }
 
-/* Stage 1: adds up the parts of columns of [dgamma | dbeta]. */
-static inline void add_parts(const weft_call *call, int64_t part, int64_t parts, T *out, T *second)
+/* Phase 1: adds up the tiles of columns of [dgamma | dbeta]. */
+static inline void add_tiles(const weft_call *call, int64_t tile, int64_t tiles, T *out, T *second)
 {
-    const int64_t n = features_of(call), begin = part * 64, end = begin + 64 < n ? begin + 64 : n;
+    const int64_t n = features_of(call), begin = tile * 64, end = begin + 64 < n ? begin + 64 : n;
     for (int half = 0; half < (second ? 2 : 1); half++) {
         T *to = half ? second : out;
         double sum[64] = {0};
-        for (int64_t p = 0; p < parts; p++) {
+        for (int64_t p = 0; p < tiles; p++) {
             const double *from = (const double *)call->scratch + (p * 2 + half) * n + begin;
             for (int64_t i = 0; i < end - begin; i++) sum[i] += from[i];
         }
@@ -143,22 +144,22 @@ static inline void add_parts(const weft_call *call, int64_t part, int64_t parts,
 KERNEL(layer_norm_grad)
 {
     const norm_attr *attr = call->attr;
-    if (call->stage == 0)
-        backward_rows(call, part, call->in[1].data, call->in[2].data, call->in[3].data,
+    if (call->phase == 0)
+        backward_rows(call, tile, call->in[1].data, call->in[2].data, call->in[3].data,
                       attr->gamma ? call->in[4].data : NULL);
     else
-        add_parts(call, part, ceil_div(rows_of(call), rows_per_part(call)), call->out[1].data,
+        add_tiles(call, tile, ceil_div(rows_of(call), rows_per_tile(call)), call->out[1].data,
                   call->out[2].data);
 }
 
 KERNEL(rms_norm_grad)
 {
     const norm_attr *attr = call->attr;
-    if (call->stage == 0)
-        backward_rows(call, part, NULL, call->in[1].data, call->in[2].data,
+    if (call->phase == 0)
+        backward_rows(call, tile, NULL, call->in[1].data, call->in[2].data,
                       attr->gamma ? call->in[3].data : NULL);
     else
-        add_parts(call, part, ceil_div(rows_of(call), rows_per_part(call)), call->out[1].data,
+        add_tiles(call, tile, ceil_div(rows_of(call), rows_per_tile(call)), call->out[1].data,
                   NULL);
 }
 
@@ -222,15 +223,15 @@ static bool infer_norm_grad(weft_infer *infer)
     return true;
 }
 
-static int64_t parts_norm(const weft_call *call)
+static int64_t tiles_norm(const weft_call *call)
 {
-    if (call->stage == 1) return ceil_div(features_of(call), 64);
-    return ceil_div(rows_of(call), rows_per_part(call));
+    if (call->phase == 1) return ceil_div(features_of(call), 64);
+    return ceil_div(rows_of(call), rows_per_tile(call));
 }
 
 static size_t scratch_norm(const weft_call *call)
 {
-    return (size_t)(ceil_div(rows_of(call), rows_per_part(call)) * 2 * features_of(call)) *
+    return (size_t)(ceil_div(rows_of(call), rows_per_tile(call)) * 2 * features_of(call)) *
            sizeof(double);
 }
 
@@ -378,7 +379,7 @@ static unsigned rowwise_norm(const void *attr)
                                   .infer = shape_rule,                                             \
                                   .kernel = FLOAT_KERNELS(op),                                     \
                                   .takes = WEFT_TAKES_DENSE,                                       \
-                                  .parts = parts_norm,                                             \
+                                  .tiles = tiles_norm,                                             \
                                   .cost = cost_norm,                                               \
                                   .samples = samples_##op,                                         \
                                   .n_samples = sizeof samples_##op / sizeof *samples_##op,         \
@@ -391,10 +392,10 @@ NORM_OP(rms_norm,
         "y = x r gamma over the last dimension, r = (mean x^2 + eps)^(-1/2); also gives r.", 1, 2,
         2, infer_norm, .vjp = vjp_norm, .rowwise = rowwise_norm, .inputs = "x gamma")
 NORM_OP(layer_norm_grad, "dx, dgamma, dbeta from x, mean, rstd, dy and gamma: layer_norm backward.",
-        4, 5, 3, infer_norm_grad, .stages = 2, .scratch = scratch_norm, .workspace = workspace_norm,
+        4, 5, 3, infer_norm_grad, .phases = 2, .scratch = scratch_norm, .workspace = workspace_norm,
         .expand = expand_grad)
 NORM_OP(rms_norm_grad, "dx, dgamma from x, r, dy and gamma: rms_norm backward.", 3, 4, 2,
-        infer_norm_grad, .stages = 2, .scratch = scratch_norm, .workspace = workspace_norm,
+        infer_norm_grad, .phases = 2, .scratch = scratch_norm, .workspace = workspace_norm,
         .expand = expand_grad)
 
 static weft_value norm(weft_graph *graph, const weft_op *op, weft_value x, weft_value gamma,

@@ -4,7 +4,7 @@
  *
  *     panels[p, i, j] = w[i, p PANEL + j], zeros beyond the last column.
  *
- * A part of the product is one panel [k, PANEL], which stays in the second-level cache while all
+ * A tile of the product is one panel [k, PANEL], which stays in the second-level cache while all
  * rows of a pass over it, a few at a time, with their sums in registers. Each sum runs over pieces
  * of DEPTH in order, so that the bits depend on neither threads nor rows. */
 #include "kernel.h"
@@ -35,11 +35,11 @@ typedef T vector __attribute__((vector_size(VECTOR_BYTES)));
 KERNEL(panels)
 {
     const weft_tensor *w = &call->in[0];
-    const int64_t k = w->shape.dim[0], n = w->shape.dim[1], first = part * PANEL;
+    const int64_t k = w->shape.dim[0], n = w->shape.dim[1], first = tile * PANEL;
     const int64_t columns = n - first < PANEL ? n - first : PANEL;
     const int64_t row = w->stride[0], column = w->stride[1];
     const T *from = (const T *)w->data + first * column;
-    T *to = (T *)call->out[0].data + part * k * PANEL;
+    T *to = (T *)call->out[0].data + tile * k * PANEL;
     if (columns < PANEL) memset(to, 0, (size_t)(k * PANEL) * sizeof *to);
     /* A few columns at a time: of a transposed matrix each is a stretch of its own. */
     for (int64_t j = 0; j < columns; j += 8) {
@@ -79,9 +79,9 @@ KERNEL(matmul_panels)
 {
     const weft_tensor *a = &call->in[0], *c = &call->out[0];
     const int64_t m = a->shape.dim[0], k = a->shape.dim[1], n = c->shape.dim[1];
-    const int64_t first = part * PANEL, columns = n - first < PANEL ? n - first : PANEL;
+    const int64_t first = tile * PANEL, columns = n - first < PANEL ? n - first : PANEL;
     const int64_t stride = a->stride[0];
-    const T *panel = (const T *)call->in[1].data + part * k * PANEL;
+    const T *panel = (const T *)call->in[1].data + tile * k * PANEL;
     for (int64_t r = 0; r < m;) {
         const T *rows = (const T *)a->data + r * stride;
         T *out = (T *)c->data + r * n + first;
@@ -105,7 +105,7 @@ KERNEL(matmul_panels)
 #include <weft/ops.h>
 
 /* With more rows matmul packs for itself, and blocks k, too. */
-#define MOST_ROWS 192
+#define MAX_ROWS 192
 
 extern const weft_op weft_op_panels, weft_op_matmul_panels, weft_op_matmul_shared;
 
@@ -127,7 +127,7 @@ static bool infer_panels(weft_infer *infer)
     return true;
 }
 
-static int64_t parts_panels(const weft_call *call)
+static int64_t tiles_panels(const weft_call *call)
 {
     return panels_of(call->in[0].shape.dim[1]);
 }
@@ -147,7 +147,7 @@ static bool infer_matmul_panels(weft_infer *infer)
     return true;
 }
 
-static int64_t parts_matmul_panels(const weft_call *call)
+static int64_t tiles_matmul_panels(const weft_call *call)
 {
     return call->in[1].shape.dim[0];
 }
@@ -179,7 +179,7 @@ static void expand_shared(weft_expand *e)
 {
     weft_graph *g = e->graph;
     weft_value a = e->in[0], w = e->in[1];
-    if (weft_dim(g, a, 0) > MOST_ROWS) {
+    if (weft_dim(g, a, 0) > MAX_ROWS) {
         e->out[0] = weft_matmul(g, a, w);
         return;
     }
@@ -231,7 +231,7 @@ const weft_op weft_op_panels = {
     .infer = infer_panels,
     .kernel = FLOAT_KERNELS(panels),
     .takes = WEFT_TAKES_ANY,
-    .parts = parts_panels,
+    .tiles = tiles_panels,
     .gradient = WEFT_GRADIENT_NONE,
     .samples = samples_panels,
     .n_samples = sizeof samples_panels / sizeof *samples_panels,
@@ -248,7 +248,7 @@ const weft_op weft_op_matmul_panels = {
     .infer = infer_matmul_panels,
     .kernel = FLOAT_KERNELS(matmul_panels),
     .takes = WEFT_TAKES_ROWS,
-    .parts = parts_matmul_panels,
+    .tiles = tiles_matmul_panels,
     .cost = cost_matmul_panels,
     .gradient = WEFT_GRADIENT_NONE,
     .samples = samples_matmul_panels,

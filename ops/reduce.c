@@ -7,7 +7,7 @@
  * one twice; a row whose elements lie apart is packed block by block. A block gives a state of one
  * or two f64 numbers, and states are merged in order. An op
  * is the four functions of a `fold`. Where outputs are too few to occupy the processor, pieces of
- * the blocks become parts of their own, their states go to scratch, and a second stage merges them;
+ * the blocks become tiles of their own, their states go to scratch, and a second phase merges them;
  * the pieces come from the shape alone. */
 #include "extreme.h"
 #include "kernel.h"
@@ -83,7 +83,7 @@ static inline bool by_dense_rows(const split *s)
     return !s->n_folded || s->folded_stride[s->n_folded - 1] == 1;
 }
 
-/* How the work is cut: parts are stretches of outputs times pieces of their blocks. */
+/* How the work is cut: tiles are stretches of outputs times pieces of their blocks. */
 typedef struct cut {
     int64_t outputs, width, stretches; /* all, of a stretch, and how many stretches */
     int64_t length, block, per_row;    /* of a row of folded elements, of a block; blocks a row */
@@ -303,9 +303,9 @@ static void logsumexp_row(const T *x, int64_t n, double *state)
     double sum = 0;
     EACH_STRETCH(from, to, n)
     {
-        T part = 0;
-        SIMD_FOLD(+ : part) for (int64_t i = from; i < to; i++) part += vm_exp_down(x[i] - shift);
-        sum += (double)part;
+        T partial = 0;
+        SIMD_FOLD(+ : partial) for (int64_t i = from; i < to; i++) partial += vm_exp_down(x[i] - shift);
+        sum += (double)partial;
     }
     state[0] = (double)top;
     state[1] = sum;
@@ -323,10 +323,10 @@ static void logsumexp_columns(const T *x, int64_t rows, int64_t step, int64_t n,
         sum[c] = 0;
     }
     for (int64_t from = 0; from < rows; from += SUM_ROWS) {
-        T part[COLUMNS] = {0};
+        T partial[COLUMNS] = {0};
         for (int64_t i = from; i < rows && i < from + SUM_ROWS; i++)
-            EACH_COLUMN part[c] += vm_exp_down(ELEMENT(i) - shift[c]);
-        EACH_COLUMN sum[c] += (double)part[c];
+            EACH_COLUMN partial[c] += vm_exp_down(ELEMENT(i) - shift[c]);
+        EACH_COLUMN sum[c] += (double)partial[c];
     }
 }
 
@@ -406,7 +406,7 @@ static void fold_piece(const fold *f, const split *s, const cut *c, const T *x, 
     }
 }
 
-/* Stage 1: merges the pieces of n outputs from `first` on. A piece's states lie in scratch one
+/* Phase 1: merges the pieces of n outputs from `first` on. A piece's states lie in scratch one
  * number after the other, outputs side by side. */
 static void merge_pieces(const weft_call *call, const fold *f, const split *s, const cut *c,
                          int64_t first, int64_t n)
@@ -425,14 +425,14 @@ static void merge_pieces(const weft_call *call, const fold *f, const split *s, c
     f->finish(state, s->count, call->attr, n, (T *)call->out[0].data + first);
 }
 
-static void reduce_part(const weft_call *call, int64_t part, const fold *f)
+static void reduce_tile(const weft_call *call, int64_t tile, const fold *f)
 {
     const split s = split_of(call);
     const cut c = cut_of(&s, numel_of(&call->out[0].shape));
-    const int64_t each = call->stage ? COLUMNS : c.width;
-    const int64_t begin = (call->stage ? part : part / c.pieces) * each, piece = part % c.pieces;
+    const int64_t each = call->phase ? COLUMNS : c.width;
+    const int64_t begin = (call->phase ? tile : tile / c.pieces) * each, piece = tile % c.pieces;
     const int64_t end = begin + each < c.outputs ? begin + each : c.outputs;
-    if (call->stage) {
+    if (call->phase) {
         merge_pieces(call, f, &s, &c, begin, end - begin);
         return;
     }
@@ -457,7 +457,7 @@ static void reduce_part(const weft_call *call, int64_t part, const fold *f)
     {                                                                                              \
         static const fold f = {folding##_row, folding##_columns, folding##_merge,                  \
                                ending##_finish};                                                   \
-        reduce_part(call, part, &f);                                                               \
+        reduce_tile(call, tile, &f);                                                               \
     }
 REDUCE_KERNEL(sum, sum, sum)
 REDUCE_KERNEL(mean, sum, mean)
@@ -495,11 +495,11 @@ static bool infer_reduce(weft_infer *infer)
     return true;
 }
 
-static int64_t parts_reduce(const weft_call *call)
+static int64_t tiles_reduce(const weft_call *call)
 {
     const split s = split_of(call);
     const cut c = cut_of(&s, numel_of(&call->out[0].shape));
-    if (call->stage) return c.pieces == 1 ? 0 : ceil_div(c.outputs, COLUMNS);
+    if (call->phase) return c.pieces == 1 ? 0 : ceil_div(c.outputs, COLUMNS);
     return c.stretches * c.pieces;
 }
 
@@ -622,8 +622,8 @@ static const weft_attr_field reduce_fields[] = {
         .infer = infer_reduce,                                                                     \
         .kernel = FLOAT_KERNELS(op),                                                               \
         .takes = WEFT_TAKES_ANY,                                                                   \
-        .stages = 2,                                                                               \
-        .parts = parts_reduce,                                                                     \
+        .phases = 2,                                                                               \
+        .tiles = tiles_reduce,                                                                     \
         .scratch = scratch_reduce,                                                                 \
         .cost = cost_reduce,                                                                       \
         .vjp = vjp_##op,                                                                           \

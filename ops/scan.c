@@ -1,4 +1,4 @@
-/* Along one axis: argmax and cumsum. A part is a stretch of lines. */
+/* Along one axis: argmax and cumsum. A tile is a stretch of lines. */
 #include "extreme.h"
 #include "kernel.h"
 
@@ -53,7 +53,7 @@ static inline int32_t argmax_row(const T *x, int64_t length, int64_t step)
 static inline void argmax_columns(const T *x, int64_t length, int64_t step, int64_t n,
                                   int32_t *index)
 {
-    T best[MOST_COLUMNS];
+    T best[MAX_COLUMNS];
     for (int64_t c = 0; c < n; c++) {
         best[c] = x[c];
         index[c] = 0;
@@ -75,7 +75,7 @@ KERNEL(argmax)
     const lines l = lines_of_scan(call);
     const weft_tensor *x = &call->in[0];
     const int64_t step = x->stride[l.axis];
-    EACH_LINES(l, part, line, n)
+    EACH_LINES(l, tile, line, n)
     {
         const T *in = (const T *)x->data + line_offset(x, l.axis, line);
         int32_t *out = (int32_t *)call->out[0].data + line;
@@ -98,7 +98,7 @@ static inline void cumsum_row(const T *x, T *y, int64_t length, int64_t step, in
 static inline void cumsum_columns(const T *x, T *y, int64_t length, int64_t step, int64_t out_step,
                                   int64_t n)
 {
-    double total[MOST_COLUMNS] = {0};
+    double total[MAX_COLUMNS] = {0};
     for (int64_t i = 0; i < length; i++) {
         _Pragma("omp simd") for (int64_t c = 0; c < n; c++)
         {
@@ -115,7 +115,7 @@ KERNEL(cumsum)
     const bool reverse = ((const scan_attr *)call->attr)->reverse;
     const int64_t first = reverse && l.length ? l.length - 1 : 0, sign = reverse ? -1 : 1;
     const int64_t step = x->stride[l.axis], out_step = y->stride[l.axis];
-    EACH_LINES(l, part, line, n)
+    EACH_LINES(l, tile, line, n)
     {
         const T *in = (const T *)x->data + line_offset(x, l.axis, line) + first * step;
         T *out = (T *)y->data + line_offset(y, l.axis, line) + first * out_step;
@@ -157,10 +157,10 @@ static bool infer_argmax(weft_infer *infer)
     return true;
 }
 
-static int64_t parts_scan(const weft_call *call)
+static int64_t tiles_scan(const weft_call *call)
 {
     const lines l = lines_of_scan(call);
-    return lines_parts(&l);
+    return lines_tiles(&l);
 }
 
 static void vjp_cumsum(weft_vjp *v)
@@ -195,7 +195,7 @@ static const weft_attr_field scan_fields[] = {
                                   .infer = infer_##op,                                             \
                                   .kernel = FLOAT_KERNELS(op),                                     \
                                   .takes = WEFT_TAKES_ANY,                                         \
-                                  .parts = parts_scan,                                             \
+                                  .tiles = tiles_scan,                                             \
                                   .samples = samples_scan,                                         \
                                   .n_samples = sizeof samples_scan / sizeof *samples_scan,         \
                                   __VA_ARGS__};

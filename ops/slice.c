@@ -30,12 +30,12 @@ KERNEL(slice_scatter)
 {
     const slice_attr *attr = call->attr;
     const weft_tensor *dx = &call->out[0];
-    int64_t n = numel_of(&dx->shape), end = (part + 1) * TILE < n ? (part + 1) * TILE : n;
+    int64_t n = numel_of(&dx->shape), end = (tile + 1) * TILE < n ? (tile + 1) * TILE : n;
     int64_t inner = 1;
     for (int d = attr->axis + 1; d < dx->shape.rank; d++) inner *= dx->shape.dim[d];
     const int64_t row = attr->size * inner, dy_row = attr->count * inner;
-    memset((T *)dx->data + part * TILE, 0, (size_t)(end - part * TILE) * sizeof(T));
-    for (int64_t at = part * TILE; at < end;) {
+    memset((T *)dx->data + tile * TILE, 0, (size_t)(end - tile * TILE) * sizeof(T));
+    for (int64_t at = tile * TILE; at < end;) {
         const int64_t r = at / row, from = at % row, to = row < end - r * row ? row : end - r * row;
         put_stretches(attr, inner, (const T *)call->in[0].data + r * dy_row,
                       (T *)dx->data + r * row, from, to);

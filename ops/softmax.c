@@ -1,4 +1,4 @@
-/* softmax and log_softmax along one axis, and their backward passes as ops of their own. A part is
+/* softmax and log_softmax along one axis, and their backward passes as ops of their own. A tile is
  * a stretch of lines: rows along the last dimension, else columns that are walked together. */
 #include "extreme.h"
 #include "kernel.h"
@@ -45,14 +45,14 @@ static inline double exp_row(const T *x, T *y, int64_t n, T shift)
     double sum = 0;
     EACH_STRETCH(from, to, n)
     {
-        T part = 0;
-        _Pragma("omp simd reduction(+ : part)") for (int64_t i = from; i < to; i++)
+        T partial = 0;
+        _Pragma("omp simd reduction(+ : partial)") for (int64_t i = from; i < to; i++)
         {
             const T e = vm_exp_down(x[i] - shift);
             y[i] = e;
-            part += e;
+            partial += e;
         }
-        sum += (double)part;
+        sum += (double)partial;
     }
     return sum;
 }
@@ -83,10 +83,10 @@ static inline void log_softmax_row(const T *x, T *y, int64_t n)
     double sum = 0;
     EACH_STRETCH(from, to, n)
     {
-        T part = 0;
-        _Pragma("omp simd reduction(+ : part)") for (int64_t i = from; i < to; i++) part +=
+        T partial = 0;
+        _Pragma("omp simd reduction(+ : partial)") for (int64_t i = from; i < to; i++) partial +=
             vm_exp_down(x[i] - shift);
-        sum += (double)part;
+        sum += (double)partial;
     }
     const T logarithm = sum == 0 ? 0 : (T)log(sum);
     _Pragma("omp simd") for (int64_t i = 0; i < n; i++) y[i] = (x[i] - shift) - logarithm;
@@ -128,8 +128,8 @@ static inline void column_shifts(const T *x, int64_t xs, int64_t length, int64_t
 static inline void softmax_columns(const T *x, int64_t xs, T *y, int64_t ys, int64_t length,
                                    int64_t n)
 {
-    T shift[MOST_COLUMNS], scale[MOST_COLUMNS];
-    double sum[MOST_COLUMNS] = {0};
+    T shift[MAX_COLUMNS], scale[MAX_COLUMNS];
+    double sum[MAX_COLUMNS] = {0};
     column_shifts(x, xs, length, n, shift);
     for (int64_t from = 0; from < length; from += 8) {
         const int64_t rows = length - from < 8 ? length - from : 8;
@@ -148,14 +148,14 @@ static inline void softmax_columns(const T *x, int64_t xs, T *y, int64_t ys, int
 static inline void log_softmax_columns(const T *x, int64_t xs, T *y, int64_t ys, int64_t length,
                                        int64_t n)
 {
-    T shift[MOST_COLUMNS], logarithm[MOST_COLUMNS];
-    double sum[MOST_COLUMNS] = {0};
+    T shift[MAX_COLUMNS], logarithm[MAX_COLUMNS];
+    double sum[MAX_COLUMNS] = {0};
     column_shifts(x, xs, length, n, shift);
     for (int64_t from = 0; from < length; from += SUM_ROWS) {
-        T part[MOST_COLUMNS] = {0};
+        T partial[MAX_COLUMNS] = {0};
         for (int64_t i = from; i < length && i < from + SUM_ROWS; i++)
-            EACH_COLUMN part[c] += vm_exp_down(x[i * xs + c] - shift[c]);
-        EACH_COLUMN sum[c] += (double)part[c];
+            EACH_COLUMN partial[c] += vm_exp_down(x[i * xs + c] - shift[c]);
+        EACH_COLUMN sum[c] += (double)partial[c];
     }
     EACH_COLUMN logarithm[c] = sum[c] == 0 ? 0 : (T)vm_log_f64(sum[c]);
     EACH_ROW(y[i * ys + c] = (x[i * xs + c] - shift[c]) - logarithm[c])
@@ -164,8 +164,8 @@ static inline void log_softmax_columns(const T *x, int64_t xs, T *y, int64_t ys,
 static inline void softmax_grad_columns(const T *y, int64_t ys, const T *dy, int64_t dys, T *dx,
                                         int64_t dxs, int64_t length, int64_t n)
 {
-    T sum[MOST_COLUMNS];
-    double total[MOST_COLUMNS] = {0};
+    T sum[MAX_COLUMNS];
+    double total[MAX_COLUMNS] = {0};
 #define TERM(i) (y[(i)*ys + c] * dy[(i)*dys + c])
     SUM_COLUMNS(total, length, n, TERM)
 #undef TERM
@@ -176,8 +176,8 @@ static inline void softmax_grad_columns(const T *y, int64_t ys, const T *dy, int
 static inline void log_softmax_grad_columns(const T *y, int64_t ys, const T *dy, int64_t dys, T *dx,
                                             int64_t dxs, int64_t length, int64_t n)
 {
-    T sum[MOST_COLUMNS];
-    double total[MOST_COLUMNS] = {0};
+    T sum[MAX_COLUMNS];
+    double total[MAX_COLUMNS] = {0};
 #define TERM(i) dy[(i)*dys + c]
     SUM_COLUMNS(total, length, n, TERM)
 #undef TERM
@@ -190,7 +190,7 @@ static inline void log_softmax_grad_columns(const T *y, int64_t ys, const T *dy,
     {                                                                                              \
         const lines l = lines_of_softmax(call);                                                    \
         const weft_tensor *in = &call->in[0], *out = &call->out[0];                                \
-        EACH_LINES(l, part, line, n)                                                               \
+        EACH_LINES(l, tile, line, n)                                                               \
         {                                                                                          \
             const T *x = line_at(in, &l, line);                                                    \
             T *y = line_at(out, &l, line);                                                         \
@@ -208,7 +208,7 @@ FORWARD_KERNEL(log_softmax)
     {                                                                                              \
         const lines l = lines_of_softmax(call);                                                    \
         const weft_tensor *in = call->in, *out = &call->out[0];                                    \
-        EACH_LINES(l, part, line, n)                                                               \
+        EACH_LINES(l, tile, line, n)                                                               \
         {                                                                                          \
             const T *y = line_at(&in[0], &l, line), *dy = line_at(&in[1], &l, line);               \
             T *dx = line_at(out, &l, line);                                                        \
@@ -245,10 +245,10 @@ static bool infer_grad(weft_infer *infer)
                            weft_shape_text(infer->in[1].shape, b, sizeof b));
 }
 
-static int64_t parts_rows(const weft_call *call)
+static int64_t tiles_rows(const weft_call *call)
 {
     const lines l = lines_of_softmax(call);
-    return l.length ? lines_parts(&l) : 0;
+    return l.length ? lines_tiles(&l) : 0;
 }
 
 static void cost_rows(const weft_call *call, weft_cost *cost)
@@ -330,7 +330,7 @@ static unsigned rowwise_softmax(const void *attr)
                                   .infer = shape_rule,                                             \
                                   .kernel = FLOAT_KERNELS(op),                                     \
                                   .takes = WEFT_TAKES_ROWS,                                        \
-                                  .parts = parts_rows,                                             \
+                                  .tiles = tiles_rows,                                             \
                                   .cost = cost_rows,                                               \
                                   .inplace = (1 << (inputs)) - 1,                                  \
                                   .rowwise = rowwise_softmax,                                      \

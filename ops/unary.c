@@ -65,7 +65,7 @@ enum { PLAIN, SLOPE, BOUNDS, ZERO }; /* SLOPE: uses a; BOUNDS: a and b; ZERO: ha
         const T a = HAS_ATTR(kind) ? (T)attr->a : 0, b = HAS_ATTR(kind) ? (T)attr->b : 0;          \
         (void)a;                                                                                   \
         (void)b;                                                                                   \
-        for (walk w = walk_begin(call, part); walk_next(&w);) {                                    \
+        for (walk w = walk_begin(call, tile); walk_next(&w);) {                                    \
             const T *in = (const T *)call->in[0].data + w.offset[1];                               \
             T *out = (T *)call->out[0].data + w.offset[0];                                         \
             if (w.step[1] == 1) {                                                                  \
@@ -85,7 +85,7 @@ static inline bool is_near(T x)
 #define PERIODIC_KERNEL(name, kind, doc, expression, low, high, away)                              \
     KERNEL(name)                                                                                   \
     {                                                                                              \
-        for (walk w = walk_begin(call, part); walk_next(&w);) {                                    \
+        for (walk w = walk_begin(call, tile); walk_next(&w);) {                                    \
             const T *in = (const T *)call->in[0].data + w.offset[1];                               \
             T *out = (T *)call->out[0].data + w.offset[0];                                         \
             int64_t n_near = 0;                                                                    \

@@ -15,7 +15,7 @@ typedef struct adam_attr {
 #ifdef WEFT_KERNEL_ISA
 
 #define TILE_RANGE                                                                                 \
-    const int64_t n = numel_of(&call->out[0].shape), begin = part * TILE;                          \
+    const int64_t n = numel_of(&call->out[0].shape), begin = tile * TILE;                          \
     const int64_t end = begin + TILE < n ? begin + TILE : n;
 
 KERNEL(assign)

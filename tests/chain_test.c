@@ -20,21 +20,21 @@
 #define GRAPHS 2400
 #endif
 
-#define MOST_INPUTS  24
-#define MOST_VALUES  40
-#define MOST_MASKS   8
-#define MOST_TARGETS 4
+#define MAX_INPUTS  24
+#define MAX_VALUES  40
+#define MAX_MASKS   8
+#define MAX_TARGETS 4
 /* Of one value, so that a case takes milliseconds. */
-#define MOST_ELEMENTS 70000
-#define MOST_FLOPS    5e6
+#define MAX_ELEMENTS 70000
+#define MAX_FLOPS    5e6
 
 typedef struct chain_case {
     weft_graph *g;
     weft_dtype dtype;
     uint64_t seed;
-    weft_value inputs[MOST_INPUTS], values[MOST_VALUES + 4], masks[MOST_MASKS];
+    weft_value inputs[MAX_INPUTS], values[MAX_VALUES + 4], masks[MAX_MASKS];
     size_t n_inputs, n_values, n_masks;
-    weft_value targets[MOST_TARGETS];
+    weft_value targets[MAX_TARGETS];
     size_t n_targets;
 } chain_case;
 
@@ -48,9 +48,9 @@ static weft_value input_of(chain_case *c, weft_shape shape)
     char name[32];
     for (size_t i = 0; i < c->n_inputs; i++)
         if (weft_shape_equal(weft_shape_of(c->g, c->inputs[i]), shape) &&
-            (c->n_inputs == MOST_INPUTS || below(c, 2)))
+            (c->n_inputs == MAX_INPUTS || below(c, 2)))
             return c->inputs[i];
-    if (c->n_inputs == MOST_INPUTS) return weft_fill(c->g, c->dtype, shape, 0.75);
+    if (c->n_inputs == MAX_INPUTS) return weft_fill(c->g, c->dtype, shape, 0.75);
     snprintf(name, sizeof name, "x%zu", c->n_inputs);
     return c->inputs[c->n_inputs++] = weft_input(c->g, name, c->dtype, shape);
 }
@@ -63,7 +63,7 @@ static weft_value pick(chain_case *c)
 
 static bool small(weft_shape s)
 {
-    return weft_shape_numel(s) <= MOST_ELEMENTS;
+    return weft_shape_numel(s) <= MAX_ELEMENTS;
 }
 
 /* Something that broadcasts with a: to its shape mostly. */
@@ -131,7 +131,7 @@ static weft_value a_product(chain_case *c, weft_value a)
         b = input_of(c, WEFT_SHAPE(k, n));
     }
     double flops = 2.0 * (double)weft_shape_numel(s) * (double)n;
-    if (flops > MOST_FLOPS || weft_shape_numel(s) / k * n > MOST_ELEMENTS) return weft_tanh(g, a);
+    if (flops > MAX_FLOPS || weft_shape_numel(s) / k * n > MAX_ELEMENTS) return weft_tanh(g, a);
     weft_value y = weft_matmul(g, a, b);
     return below(c, 2) ? y : weft_mul(g, y, input_of(c, WEFT_SCALAR));
 }
@@ -198,7 +198,7 @@ static weft_value a_mask(chain_case *c, weft_value a)
             small(joint))
             mask = weft_logical_and(g, mask, other);
     }
-    c->masks[c->n_masks < MOST_MASKS ? c->n_masks++ : below(c, MOST_MASKS)] = mask;
+    c->masks[c->n_masks < MAX_MASKS ? c->n_masks++ : below(c, MAX_MASKS)] = mask;
     return mask;
 }
 
@@ -299,7 +299,7 @@ static void build_case(chain_case *c, uint64_t seed)
     c->values[c->n_values++] = input_of(c, first_shape(c));
     weft_value other = input_of(c, weft_shape_of(c->g, c->values[0]));
     c->values[c->n_values++] = other;
-    size_t count = 5 + below(c, MOST_VALUES - 5);
+    size_t count = 5 + below(c, MAX_VALUES - 5);
     while (c->n_values < count) {
         weft_value v = grow(c);
         c->values[c->n_values++] = v;
@@ -345,13 +345,13 @@ static void count_chains(const weft_plan *plan, seen *s)
 }
 
 typedef struct result {
-    void *data[MOST_TARGETS];
-    size_t bytes[MOST_TARGETS];
+    void *data[MAX_TARGETS];
+    size_t bytes[MAX_TARGETS];
 } result;
 
 static void free_result(result *r)
 {
-    for (size_t i = 0; i < MOST_TARGETS; i++) free(r->data[i]);
+    for (size_t i = 0; i < MAX_TARGETS; i++) free(r->data[i]);
     memset(r, 0, sizeof *r);
 }
 
@@ -467,11 +467,11 @@ static unsigned first_by_row(const void *attr)
     (void)attr;
     return 1;
 }
-static void kernel_plus_column_sums(const weft_call *call, int64_t part)
+static void kernel_plus_column_sums(const weft_call *call, int64_t tile)
 {
     const weft_tensor *x = &call->in[0], *w = &call->in[1], *y = &call->out[0];
     const int64_t columns = x->shape.dim[1];
-    (void)part;
+    (void)tile;
     for (int64_t c = 0; c < columns; c++) {
         float sum = 0;
         for (int64_t r = 0; r < w->shape.dim[0]; r++)
@@ -481,7 +481,7 @@ static void kernel_plus_column_sums(const weft_call *call, int64_t part)
                 ((const float *)x->data)[r * x->stride[0] + c] + sum;
     }
 }
-static int64_t one_part(const weft_call *call)
+static int64_t one_tile(const weft_call *call)
 {
     (void)call;
     return 1;
@@ -493,7 +493,7 @@ static const weft_op op_plus_column_sums = {.name = "plus_column_sums",
                                             .n_out = 1,
                                             .infer = infer_first,
                                             .kernel = {{kernel_plus_column_sums}},
-                                            .parts = one_part,
+                                            .tiles = one_tile,
                                             .rowwise = first_by_row,
                                             .gradient = WEFT_GRADIENT_NONE};
 
@@ -504,11 +504,11 @@ static bool infer_ends(weft_infer *infer)
     infer->out[1].shape.dim[1] = 2;
     return true;
 }
-static void kernel_ends(const weft_call *call, int64_t part)
+static void kernel_ends(const weft_call *call, int64_t tile)
 {
     const weft_tensor *x = &call->in[0], *y = &call->out[0], *ends = &call->out[1];
     const int64_t columns = x->shape.dim[1];
-    (void)part;
+    (void)tile;
     for (int64_t r = 0; r < x->shape.dim[0]; r++) {
         const float *row = (const float *)x->data + r * x->stride[0];
         float *pair_of = (float *)ends->data + r * ends->stride[0];
@@ -524,11 +524,11 @@ static const weft_op op_ends = {.name = "ends",
                                 .n_out = 2,
                                 .infer = infer_ends,
                                 .kernel = {{kernel_ends}},
-                                .parts = one_part,
+                                .tiles = one_tile,
                                 .rowwise = first_by_row,
                                 .gradient = WEFT_GRADIENT_NONE};
 
-/* y = 2 x in blocks of MIRROR rows, and 3 x, of which each part writes the block as far from the
+/* y = 2 x in blocks of MIRROR rows, and 3 x, of which each tile writes the block as far from the
  * end. */
 #define MIRROR 32
 static bool infer_mirror(weft_infer *infer)
@@ -536,19 +536,19 @@ static bool infer_mirror(weft_infer *infer)
     infer->out[0] = infer->out[1] = infer->in[0];
     return true;
 }
-static int64_t parts_mirror(const weft_call *call)
+static int64_t tiles_mirror(const weft_call *call)
 {
     return call->out[0].shape.dim[0] / MIRROR;
 }
-static void block_mirror(const weft_call *call, int64_t part, weft_block *block)
+static void block_mirror(const weft_call *call, int64_t tile, weft_block *block)
 {
-    *block = (weft_block){part * MIRROR, MIRROR, 0, call->out[0].shape.dim[1]};
+    *block = (weft_block){tile * MIRROR, MIRROR, 0, call->out[0].shape.dim[1]};
 }
-static void kernel_mirror(const weft_call *call, int64_t part)
+static void kernel_mirror(const weft_call *call, int64_t tile)
 {
-    const int64_t n = MIRROR * call->in[0].shape.dim[1], there = call->parts - 1 - part;
+    const int64_t n = MIRROR * call->in[0].shape.dim[1], there = call->tiles - 1 - tile;
     const float *x = call->in[0].data;
-    for (int64_t i = part * n; i < (part + 1) * n; i++) ((float *)call->out[0].data)[i] = 2 * x[i];
+    for (int64_t i = tile * n; i < (tile + 1) * n; i++) ((float *)call->out[0].data)[i] = 2 * x[i];
     for (int64_t i = there * n; i < (there + 1) * n; i++)
         ((float *)call->out[1].data)[i] = 3 * x[i];
 }
@@ -559,7 +559,7 @@ static const weft_op op_mirror = {.name = "mirror",
                                   .n_out = 2,
                                   .infer = infer_mirror,
                                   .kernel = {{kernel_mirror}},
-                                  .parts = parts_mirror,
+                                  .tiles = tiles_mirror,
                                   .block = block_mirror,
                                   .gradient = WEFT_GRADIENT_NONE};
 

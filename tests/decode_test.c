@@ -116,8 +116,8 @@ static double worst_step_error(subject *s, bool recompute)
     weft_error error = {0};
     weft_decoder_options o = {.sentences = SENTENCES,
                               .beams = BEAMS,
-                              .most_len = LENGTH,
-                              .most_source = SOURCE_LEN,
+                              .max_len = LENGTH,
+                              .max_source = SOURCE_LEN,
                               .threads = 2,
                               .recompute = recompute};
     weft_decoder *d = weft_decoder_new(s->model, s->values, s->params, &o, &error);
@@ -175,7 +175,7 @@ static double worst_step_error(subject *s, bool recompute)
 static size_t sizes_of(const char *name, const char **texts)
 {
     static const char *const of_attention[] = {"d_model=16", "heads=4", "d_ff=24",
-                                               "most_positions=48"};
+                                               "max_positions=48"};
     static const char *const recurrent[] = {"width=8", "hidden=8"};
     bool attends = weft_model_find(name)->n_options &&
                    strcmp(weft_model_find(name)->options[1].name, "d_model") == 0;
@@ -251,7 +251,7 @@ static void walk(subject *s, int64_t ahead, bool drops, float *want, bool compar
 {
     weft_error error = {0};
     weft_decoder_options o = {
-        .sentences = MANY, .beams = 2, .most_len = LENGTH, .most_source = SOURCE_LEN, .threads = 2};
+        .sentences = MANY, .beams = 2, .max_len = LENGTH, .max_source = SOURCE_LEN, .threads = 2};
     weft_decoder *d = weft_decoder_new(s->model, s->values, s->params, &o, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(d);
     int32_t sources[MANY][SOURCE_LEN], tokens[MANY][LENGTH];
@@ -334,7 +334,7 @@ static void test_step_cost(void)
     subject s;
     weft_error error = {0};
     if (!make_subject(&s, "transformer", texts, 4)) return;
-    weft_decoder_options o = {.sentences = 1, .beams = 2, .most_len = 128, .most_source = 5};
+    weft_decoder_options o = {.sentences = 1, .beams = 2, .max_len = 128, .max_source = 5};
     weft_decoder *d = weft_decoder_new(s.model, s.values, s.params, &o, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(d);
     double flops[128];
@@ -370,7 +370,7 @@ static void test_refusals(void)
     weft_error error = {0};
     if (!make_subject(&s, "transformer", texts, 4) || !make_subject(&bert, "bert", texts, 4))
         return;
-    weft_decoder_options o = {.sentences = 1, .beams = 2, .most_len = 8, .most_source = 5};
+    weft_decoder_options o = {.sentences = 1, .beams = 2, .max_len = 8, .max_source = 5};
     CU_ASSERT_PTR_NULL(weft_decoder_new(bert.model, bert.values, bert.params, &o, &error));
     CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "one token after another"));
     error = (weft_error){0};
@@ -390,7 +390,7 @@ static void test_refusals(void)
     CU_ASSERT_EQUAL(weft_decoder_step(d, (int32_t[]){1, 13}, NULL), WEFT_BAD_INDEX);
     weft_decoder_free(d);
     set_value(&s, "positions", WEFT_POSITIONS_LEARNED);
-    set_value(&s, "most_positions", 6);
+    set_value(&s, "max_positions", 6);
     error = (weft_error){0};
     CU_ASSERT_PTR_NULL(weft_decoder_new(s.model, s.values, s.params, &o, &error));
     CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "learned 6 positions"));
@@ -400,13 +400,13 @@ static void test_refusals(void)
 
 /* ---- Searches over a made-up model ---- */
 
-#define MOST_ROWS 4096
-#define MOST_LEN  12
+#define MAX_ROWS 4096
+#define MAX_LEN  12
 
 /* Probabilities that depend on all tokens before, by a hash. */
 typedef struct made_up {
     int64_t rows, vocab, position;
-    uint64_t seed, before[MOST_ROWS];
+    uint64_t seed, before[MAX_ROWS];
     double spread;
     double *logs;
     bool broken;
@@ -433,7 +433,7 @@ static weft_status made_up_step(void *context, const int32_t *tokens, const int3
                                 weft_tensor *log_probs, weft_error *error)
 {
     made_up *m = context;
-    static uint64_t old[MOST_ROWS];
+    static uint64_t old[MAX_ROWS];
     if (m->broken && m->position == 2)
         return weft_error_set(error, WEFT_IO, "made up", "does not go on");
     for (int64_t i = 0; i < m->rows; i++) old[i] = m->position ? m->before[i] : m->seed;
@@ -460,7 +460,7 @@ static weft_search_model made_up_model(made_up *m, int64_t sentences, int64_t be
                                .sentences = sentences,
                                .beams = beams,
                                .vocab = vocab,
-                               .most_len = MOST_LEN};
+                               .max_len = MAX_LEN};
 }
 
 typedef struct sequence {
@@ -745,7 +745,7 @@ static void test_penalty_of_many(void)
 #define WATCHED 3
 
 typedef struct watched {
-    int32_t tokens[WATCHED][2][MOST_LEN];
+    int32_t tokens[WATCHED][2][MAX_LEN];
     size_t n[WATCHED][2];
     size_t most;
     bool in_order;
@@ -755,7 +755,7 @@ typedef struct watched {
 static bool watch(void *context, size_t sentence, size_t row, const int32_t *tokens, size_t n)
 {
     watched *w = context;
-    w->in_order &= sentence < WATCHED && row < 2 && n == w->n[sentence][row] + 1 && n <= MOST_LEN &&
+    w->in_order &= sentence < WATCHED && row < 2 && n == w->n[sentence][row] + 1 && n <= MAX_LEN &&
                    !memcmp(w->tokens[sentence][row], tokens, (n - 1) * sizeof *tokens);
     if (!w->in_order) return false;
     memcpy(w->tokens[sentence][row], tokens, n * sizeof *tokens);
@@ -809,7 +809,7 @@ static void test_search_refusals(void)
     static made_up m;
     const int32_t begin = 1;
     weft_search_model model = made_up_model(&m, 1, 2, 5, 3);
-    weft_search_input in = {.prefix = &begin, .prefix_len = 1, .max_len = MOST_LEN + 1};
+    weft_search_input in = {.prefix = &begin, .prefix_len = 1, .max_len = MAX_LEN + 1};
     weft_search_options o = {.eos = 4, .has_eos = true};
     weft_error error = {0};
     CU_ASSERT_PTR_NULL(weft_search_beam(&model, &in, 1, &o, &error));
@@ -896,7 +896,7 @@ static weft_status member_read(void *context, const int32_t *tokens, size_t leng
 {
     member *m = context;
     weft_tensor ignored;
-    int32_t row[MOST_ROWS], self[MOST_ROWS];
+    int32_t row[MAX_ROWS], self[MAX_ROWS];
     m->reads++;
     for (size_t at = 0; at < length; at++) {
         for (int64_t i = 0; i < m->m.rows; i++) {
@@ -1035,11 +1035,11 @@ static void test_ensemble_of_one(void)
         CU_ASSERT_PTR_NULL(weft_ensemble_new(models, 2, (double[]){1, no_weights[i]}, NULL));
     CU_ASSERT_PTR_NULL(weft_ensemble_new(models, 0, NULL, NULL));
     CU_ASSERT_PTR_NULL(weft_ensemble_new(NULL, 1, NULL, NULL));
-    models[1].most_len = 11;
+    models[1].max_len = 11;
     CU_ASSERT_PTR_NULL(weft_ensemble_new(models, 2, NULL, &error));
     CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "model 1 has 1 sentences"));
     weft_ensemble_free(NULL);
-    models[1].most_len = MOST_LEN;
+    models[1].max_len = MAX_LEN;
     weft_ensemble *e = weft_ensemble_new(models, 2, (double[]){1e308, 1e308}, NULL);
     weft_search_model both = weft_ensemble_search_model(e);
     members[1].m.spread = NAN;
@@ -1147,8 +1147,8 @@ static weft_search_result *decode_lines(subject *s, const int *lines, size_t n, 
     }
     weft_decoder_options o = {.sentences = sentences,
                               .beams = 4,
-                              .most_len = 20,
-                              .most_source = SOURCE_LEN,
+                              .max_len = 20,
+                              .max_source = SOURCE_LEN,
                               .threads = threads};
     weft_decoder *d = weft_decoder_new(s->model, s->values, s->params, &o, error);
     if (!d) return NULL;

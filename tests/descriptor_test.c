@@ -14,10 +14,10 @@ static bool infer_same(weft_infer *infer)
     return true;
 }
 
-static void kernel_copy(const weft_call *call, int64_t part)
+static void kernel_copy(const weft_call *call, int64_t tile)
 {
     int64_t n = weft_shape_numel(call->out[0].shape);
-    for (int64_t i = part * WEFT_TILE; i < n && i < (part + 1) * WEFT_TILE; i++)
+    for (int64_t i = tile * WEFT_TILE; i < n && i < (tile + 1) * WEFT_TILE; i++)
         ((float *)call->out[0].data)[i] = ((const float *)call->in[0].data)[i];
 }
 
@@ -55,7 +55,7 @@ static const struct {
     {{COPY, .min_in = 2}, WEFT_BAD_ARGUMENT, "2 to 1 inputs"},
     {{COPY, .updates = 2}, WEFT_BAD_ARGUMENT, "updates 2"},
     {{COPY, .min_in = 0, .updates = 1}, WEFT_BAD_ARGUMENT, "updates 1"},
-    {{COPY, .stages = 3}, WEFT_BAD_ARGUMENT, "3 stages"},
+    {{COPY, .phases = 3}, WEFT_BAD_ARGUMENT, "3 phases"},
     {{COPY, .attrs = fields}, WEFT_BAD_ARGUMENT, "\"factor\""},
     {{COPY, .attr_size = 4, .attrs = fields}, WEFT_BAD_ARGUMENT, "\"factor\""},
     {{COPY, .takes = (weft_takes)9}, WEFT_BAD_ARGUMENT, "takes"},

@@ -347,7 +347,7 @@ static void test_calls(void)
     weft_model_parse(gpt, NULL, 0, options, NULL);
     const weft_search_options search = {.eos = 99, .has_eos = true};
     const weft_search_model model = {
-        .step = step_never, .sentences = 1, .beams = 1, .vocab = 9, .most_len = 4};
+        .step = step_never, .sentences = 1, .beams = 1, .vocab = 9, .max_len = 4};
 #define TRY(call, wanted, place, part)                                                             \
     memset(e, 0, sizeof *e);                                                                       \
     (void)call;                                                                                    \

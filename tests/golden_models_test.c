@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_WRT 256
-#define TEXT     512
+#define MAX_WRT 256
+#define TEXT    512
 
 typedef struct rig {
     weft_graph *g;
     weft_model_io io;
-    weft_value wrt[MOST_WRT];
+    weft_value wrt[MAX_WRT];
     size_t n; /* parameters, then inputs of vectors */
     weft_params *store;
 } rig;
@@ -26,8 +26,8 @@ static void rig_build(rig *r, const char *what, weft_dtype dtype)
     CU_ASSERT_TRUE_FATAL(length < TEXT);
     r->g = weft_graph_new();
     test_build_model(r->g, text, false, &r->io);
-    r->n = weft_graph_params(r->g, r->wrt, MOST_WRT - 2);
-    CU_ASSERT_TRUE_FATAL(r->n <= MOST_WRT - 2);
+    r->n = weft_graph_params(r->g, r->wrt, MAX_WRT - 2);
+    CU_ASSERT_TRUE_FATAL(r->n <= MAX_WRT - 2);
     if (weft_is_value(r->io.input)) r->wrt[r->n++] = r->io.input;
     if (weft_is_value(r->io.memory)) r->wrt[r->n++] = r->io.memory;
 }
@@ -60,7 +60,7 @@ static void check_case(const char *path, const char *name, const char *what, gol
 {
     char prefix[64], text[160];
     weft_error error = {0};
-    weft_value targets[MOST_WRT + 2], grads[MOST_WRT];
+    weft_value targets[MAX_WRT + 2], grads[MAX_WRT];
     rig r;
     int failures = (int)CU_get_number_of_failures();
     snprintf(prefix, sizeof prefix, "%s/", name);

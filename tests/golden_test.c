@@ -109,17 +109,17 @@ static const op_case cases[] = {
 #undef ROW
 };
 
-#define MOST_INPUTS 4
+#define MAX_INPUTS 4
 
 static void check_case(const op_case *c, weft_params *store, double limit)
 {
     char name[96];
-    int of[MOST_INPUTS];
+    int of[MAX_INPUTS];
     size_t n = 0, n_wrt = 0;
     weft_error error = {0};
-    weft_value x[MOST_INPUTS], wrt[MOST_INPUTS], targets[MOST_INPUTS + 1], cotangent;
+    weft_value x[MAX_INPUTS], wrt[MAX_INPUTS], targets[MAX_INPUTS + 1], cotangent;
     weft_graph *g = weft_graph_new();
-    for (; n < MOST_INPUTS; n++) {
+    for (; n < MAX_INPUTS; n++) {
         snprintf(name, sizeof name, "%s.x%zu", c->name, n);
         if (!golden_state(g, store, name, &x[n])) break;
         if (!weft_dtype_is_float(weft_dtype_of(g, x[n]))) continue;
@@ -173,13 +173,13 @@ static void test_no_case_left_out(void)
 
 /* ---- The Transformer ---- */
 
-#define MOST_PARAMS 256
-#define STEPS       50
+#define MAX_PARAMS 256
+#define STEPS      50
 
 typedef struct rig {
     weft_graph *g;
     weft_model_io io;
-    weft_value params[MOST_PARAMS], grads[MOST_PARAMS], lr, norm, step;
+    weft_value params[MAX_PARAMS], grads[MAX_PARAMS], lr, norm, step;
     size_t n;
     weft_params *store;
     weft_plan *plan;
@@ -236,8 +236,8 @@ static void rig_build(rig *r, const char *path, bool post_norm, weft_dtype dtype
         .target_len = 6};
     *r = (rig){.g = weft_graph_new(), .store = golden_load(path, "", dtype)};
     CU_ASSERT_EQUAL_FATAL(weft_transformer(r->g, &c, &r->io), WEFT_OK);
-    r->n = weft_graph_params(r->g, r->params, MOST_PARAMS);
-    CU_ASSERT_TRUE_FATAL(r->n > 0 && r->n <= MOST_PARAMS);
+    r->n = weft_graph_params(r->g, r->params, MAX_PARAMS);
+    CU_ASSERT_TRUE_FATAL(r->n > 0 && r->n <= MAX_PARAMS);
 }
 
 /* Some gradients are zero but for rounding (that of a key's bias: softmax does not see it), so that
@@ -246,7 +246,7 @@ static void check_gradients(const char *path, bool post_norm, weft_dtype dtype, 
 {
     rig r;
     char name[128];
-    weft_value targets[MOST_PARAMS + 3];
+    weft_value targets[MAX_PARAMS + 3];
     rig_build(&r, path, post_norm, dtype);
     weft_grad(r.g, r.io.loss, r.params, r.n, r.grads);
     for (size_t i = 0; i < r.n; i++) targets[i] = weft_contiguous(r.g, r.grads[i]);

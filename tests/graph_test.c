@@ -265,12 +265,12 @@ static bool infer_double(weft_infer *infer)
     infer->out[0] = infer->in[0];
     return weft_infer_float(infer, 0);
 }
-static void kernel_double(const weft_call *call, int64_t part)
+static void kernel_double(const weft_call *call, int64_t tile)
 {
     const float *x = call->in[0].data;
     float *y = call->out[0].data;
     int64_t n = weft_shape_numel(call->out[0].shape);
-    for (int64_t i = part * 16384; i < n && i < (part + 1) * 16384; i++) y[i] = 2 * x[i];
+    for (int64_t i = tile * 16384; i < n && i < (tile + 1) * 16384; i++) y[i] = 2 * x[i];
 }
 static const weft_op op_double = {.name = "double",
                                   .doc = "2 x",

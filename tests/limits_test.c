@@ -131,21 +131,21 @@ static const struct {
 #undef ROW
 };
 
-/* What a plan counts, by the parts: positive, and the sum of the steps in every group. */
+/* What a plan counts, by the tiles: positive, and the sum of the steps in every group. */
 static bool counts_hold(const weft_plan *plan)
 {
     for (size_t i = 0; i < plan->n_groups; i++) {
         const plan_group *group = &plan->groups[i];
-        for (int stage = 0; stage < group->stages; stage++) {
+        for (int phase = 0; phase < group->phases; phase++) {
             double sum = 0;
             for (uint32_t k = 0; k < group->n_steps; k++) {
                 const plan_step *step = &plan->steps[group->first_step + k];
-                if (stage >= step->stages || step->linked) continue;
-                if (step->parts[stage] < 0 || step->part_work[stage] < 0) return false;
-                if (step->parts[stage] && !step->part_work[stage]) return false;
-                sum += (double)step->parts[stage] * (double)step->part_work[stage];
+                if (phase >= step->phases || step->linked) continue;
+                if (step->tiles[phase] < 0 || step->tile_work[phase] < 0) return false;
+                if (step->tiles[phase] && !step->tile_work[phase]) return false;
+                sum += (double)step->tiles[phase] * (double)step->tile_work[phase];
             }
-            if (!(fabs((double)group->work[stage] - sum) <= sum * 1e-9)) return false;
+            if (!(fabs((double)group->work[phase] - sum) <= sum * 1e-9)) return false;
         }
     }
     const weft_plan_stats s = weft_plan_get_stats(plan);
@@ -346,7 +346,7 @@ static weft_status no_step(void *context, const int32_t *tokens, const int32_t *
 }
 
 static const struct {
-    int64_t sentences, beams, vocab, most_len, max_len;
+    int64_t sentences, beams, vocab, model_len, input_len;
 } searches[] = {
     {1, 1, 5, INT64_MAX, INT64_MAX - 1},
     {1, 1, 5, INT64_MAX, INT64_MAX},
@@ -375,15 +375,15 @@ static void test_searches(void)
                                              .sentences = searches[i].sentences,
                                              .beams = searches[i].beams,
                                              .vocab = searches[i].vocab,
-                                             .most_len = searches[i].most_len};
+                                             .max_len = searches[i].model_len};
             const weft_search_input in = {
-                .prefix = begin, .prefix_len = 2, .max_len = searches[i].max_len};
+                .prefix = begin, .prefix_len = 2, .max_len = searches[i].input_len};
             const weft_search_options o = {.eos = 0, .temperature = 1, .top_p = 1};
             weft_error error = {0};
             weft_search_result *r = kinds[kind](&model, &in, 1, &o, &error);
             CU_ASSERT_PTR_NULL(r);
             /* One more token than there are positions is another mistake. */
-            const bool fits = searches[i].max_len <= searches[i].most_len - 1;
+            const bool fits = searches[i].input_len <= searches[i].model_len - 1;
             if (error.status != (fits ? WEFT_TOO_LARGE : WEFT_BAD_ARGUMENT))
                 fprintf(stderr, "\n    search %zu, %d: %s: %s\n", i, kind, error.where,
                         error.message);

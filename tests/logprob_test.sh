@@ -136,7 +136,7 @@ mkdir bert vectors short && cp lm/vocab.model bert && cp lm/vocab.model vectors 
 "$make_run" bert/model.safetensors bert vocab=300 $sizes layers=1 || fail "no bert"
 "$make_run" vectors/model.safetensors encoder || fail "no encoder"
 "$make_run" short/model.safetensors transformer vocab=300 d_model=16 heads=2 d_ff=16 encoder_layers=1 decoder_layers=1 \
-    positions=learned most_positions=20 source_len=20 target_len=20 || fail "no transformer"
+    positions=learned max_positions=20 source_len=20 target_len=20 || fail "no transformer"
 expect 1 "predicts hidden tokens" "$weft" logprob bert
 expect 1 "is a model of vectors" "$weft" logprob vectors
 head -n 1 v.en >one

@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_PARAMS 256
-#define MOST_IDS    128
+#define MAX_PARAMS 256
+#define MAX_IDS    128
 
 /* A small model with everything that runs it. The options given last win. */
 typedef struct rig {
     weft_graph *g;
     weft_model_io io;
-    weft_value params[MOST_PARAMS], norm, step;
+    weft_value params[MAX_PARAMS], norm, step;
     size_t n;
     weft_params *store;
     weft_plan *plan;
@@ -38,8 +38,8 @@ static void rig_build(rig *r, const char *const *options, size_t n, bool trainin
                                                n + N_TINY, training, &r->io, &error);
     if (status != WEFT_OK) printf("\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_EQUAL_FATAL(status, WEFT_OK);
-    r->n = weft_graph_params(r->g, r->params, MOST_PARAMS);
-    CU_ASSERT_TRUE_FATAL(r->n > 0 && r->n <= MOST_PARAMS);
+    r->n = weft_graph_params(r->g, r->params, MAX_PARAMS);
+    CU_ASSERT_TRUE_FATAL(r->n > 0 && r->n <= MAX_PARAMS);
 }
 
 /* Adds the step of Adam with a fixed learning rate. */
@@ -85,10 +85,10 @@ static void fill_ids(int32_t *ids, size_t n, int32_t vocab, uint64_t seed)
 
 static void feed_random(rig *r, int32_t vocab)
 {
-    int32_t ids[MOST_IDS];
+    int32_t ids[MAX_IDS];
     const weft_value inputs[] = {r->io.source, r->io.target_in, r->io.target_out};
     for (uint64_t i = 0; i < 3; i++) {
-        fill_ids(ids, MOST_IDS, vocab, i + 1);
+        fill_ids(ids, MAX_IDS, vocab, i + 1);
         feed(r, inputs[i], ids);
     }
 }
@@ -398,9 +398,9 @@ static void check_gradient(const char *norm, const char *tied)
     rig r;
     weft_error error = {0};
     weft_check_result result;
-    int32_t ids[3][MOST_IDS];
+    int32_t ids[3][MAX_IDS];
     rig_build(&r, options, sizeof options / sizeof *options, true);
-    for (uint64_t i = 0; i < 3; i++) fill_ids(ids[i], MOST_IDS, 11, i + 1);
+    for (uint64_t i = 0; i < 3; i++) fill_ids(ids[i], MAX_IDS, 11, i + 1);
     ids[0][4] = ids[0][8] = ids[0][9] = ids[2][3] = 0;
     const weft_check_feed feeds[] = {{r.io.source, ids[0], 2 * 5 * sizeof(int32_t)},
                                      {r.io.target_in, ids[1], 2 * 4 * sizeof(int32_t)},

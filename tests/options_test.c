@@ -208,7 +208,7 @@ static weft_value attention_step(weft_graph *g, int way)
     weft_attention_options zeros = {0}, defaults = {.heads = 1, .scale = 0.5};
     weft_cache cache = {.position = weft_cast(g, weft_scalar(g, WEFT_F64, 1), WEFT_I32),
                         .parents = WEFT_NO_VALUE,
-                        .most_len = 4,
+                        .max_len = 4,
                         .key_len = 3};
     return weft_layer_attention_step(g, "attn", constant(g, WEFT_SHAPE(2, 1, 4), 1),
                                      CHOOSE(way, &zeros, &defaults), &cache);
@@ -572,9 +572,9 @@ static void test_decoding(void)
     CU_ASSERT_EQUAL(weft_model_build_text(g, gpt, tiny, 5, false, &io, &error), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_init(params, g, 1, &error), WEFT_OK);
     weft_graph_free(g);
-    int64_t most = weft_model_most_positions(gpt, values);
+    int64_t most = weft_model_max_positions(gpt, values);
     weft_decoder_options d_zeros = {0}, d_defaults = {.sentences = 1, .beams = 1};
-    d_defaults.most_len = most < WEFT_DECODER_LEN ? most : WEFT_DECODER_LEN;
+    d_defaults.max_len = most < WEFT_DECODER_LEN ? most : WEFT_DECODER_LEN;
     weft_search_options zeros = {0};
     weft_search_options defaults = {.eos = -1,
                                     .nbest = 1,

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_ITEMS 512
-#define SMALL      10 /* items, of lists whose optimum is found by trying all orders */
+#define MAX_ITEMS 512
+#define SMALL     10 /* items, of lists whose optimum is found by trying all orders */
 
 #define SLOW TEST_SANITIZED
 
@@ -282,7 +282,7 @@ static size_t read_items(const char *path, weft_pack_item *items)
     size_t n = 0;
     long long lower, upper;
     int matched = fscanf(file, "id,lower,upper,size");
-    while (matched == 0 && n < MOST_ITEMS &&
+    while (matched == 0 && n < MAX_ITEMS &&
            fscanf(file, "%*d,%lld,%lld,%zu", &lower, &upper, &items[n].size) == 3) {
         items[n].lower = lower;
         items[n++].upper = upper;
@@ -299,7 +299,7 @@ static void test_instances(void)
     if (SLOW) test_skip("seven of the eleven hard lists", "they take too long under a sanitizer");
     for (const char *name = names; *name; name++) {
         char path[512];
-        weft_pack_item items[MOST_ITEMS];
+        weft_pack_item items[MAX_ITEMS];
         snprintf(path, sizeof path, "%s/minimalloc/%c.1048576.csv", WEFT_DATA_DIR, *name);
         size_t n = read_items(path, items);
         CU_ASSERT_EQUAL_FATAL(n, counts[*name - 'A']);

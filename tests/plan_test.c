@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_VALUES  40
-#define MOST_TARGETS 6
+#define MAX_VALUES  40
+#define MAX_TARGETS 6
 
 typedef struct random_graph {
     weft_graph *g;
-    weft_value values[MOST_VALUES + 16];
+    weft_value values[MAX_VALUES + 16];
     size_t n;
     weft_value state;
 } random_graph;
@@ -74,7 +74,7 @@ static void build_random(random_graph *r, uint64_t seed)
     }
     r->state = weft_state(r->g, "w", WEFT_F32, WEFT_SHAPE(3, 5), WEFT_INIT_XAVIER);
     r->values[r->n++] = r->state;
-    size_t count = 4 + test_random(&seed) % (MOST_VALUES - 4);
+    size_t count = 4 + test_random(&seed) % (MAX_VALUES - 4);
     while (r->n < count) {
         weft_value v = grow(r, &seed);
         r->values[r->n++] = v;
@@ -82,8 +82,8 @@ static void build_random(random_graph *r, uint64_t seed)
 }
 
 typedef struct result {
-    float *data[MOST_TARGETS];
-    size_t bytes[MOST_TARGETS];
+    float *data[MAX_TARGETS];
+    size_t bytes[MAX_TARGETS];
     float state[15];
 } result;
 
@@ -140,7 +140,7 @@ static bool same_results(const result *a, const result *b, size_t n)
 
 static void free_result(result *r)
 {
-    for (int i = 0; i < MOST_TARGETS; i++) free(r->data[i]);
+    for (int i = 0; i < MAX_TARGETS; i++) free(r->data[i]);
 }
 
 static bool random_case(uint64_t seed)
@@ -151,7 +151,7 @@ static bool random_case(uint64_t seed)
     bool good = weft_graph_status(r.g) == WEFT_OK;
     if (!good) fprintf(stderr, "\n    %s\n", weft_graph_error(r.g)->message);
     uint64_t more = seed ^ 0xABCDEF;
-    weft_value targets[MOST_TARGETS];
+    weft_value targets[MAX_TARGETS];
     size_t n = 1 + test_random(&more) % 3;
     for (size_t i = 0; i < n; i++) targets[i] = r.values[r.n - 1 - test_random(&more) % (r.n / 2)];
     if (test_random(&more) % 3 == 0) {
@@ -284,9 +284,9 @@ static void test_guards(void)
     }
 }
 
-static void kernel_never(const weft_call *call, int64_t part)
+static void kernel_never(const weft_call *call, int64_t tile)
 {
-    (void)part;
+    (void)tile;
     *(float *)call->out[0].data = 0;
     weft_call_fail(call, 7, 5);
 }

@@ -278,7 +278,7 @@ static void test_switching(void)
     bench_close(&b);
 }
 
-/* A program's own op, whose one part takes its time by the clock that profiles read: that time must
+/* A program's own op, whose one tile takes its time by the clock that profiles read: that time must
  * be found in its row as computing. */
 #define SLOW_SECONDS 0.02
 
@@ -288,16 +288,16 @@ static bool infer_slow(weft_infer *infer)
     return true;
 }
 
-static void run_slow(const weft_call *call, int64_t part)
+static void run_slow(const weft_call *call, int64_t tile)
 {
     double begin = now_seconds();
-    (void)part;
+    (void)tile;
     memcpy(call->out[0].data, call->in[0].data, 8 * sizeof(float));
     while (now_seconds() - begin < SLOW_SECONDS) {
     }
 }
 
-static int64_t one_part(const weft_call *call)
+static int64_t one_tile(const weft_call *call)
 {
     (void)call;
     return 1;
@@ -316,7 +316,7 @@ static const weft_op slow = {.name = "slow\"\\\n",
                              .max_in = 1,
                              .n_out = 1,
                              .infer = infer_slow,
-                             .parts = one_part,
+                             .tiles = one_tile,
                              .cost = large_cost,
                              .gradient = WEFT_GRADIENT_NONE,
                              .kernel = {{[WEFT_F32] = run_slow}}};
@@ -339,7 +339,7 @@ static void test_compute(void)
     size_t n;
     CU_ASSERT_EQUAL(weft_profile_rows(p, WEFT_PROFILE_BY_OP, 0, NULL, &rows, &n, NULL), WEFT_OK);
     CU_ASSERT_EQUAL_FATAL(n, 3);
-    /* The longest parts of a group come first. */
+    /* The longest tiles of a group come first. */
     CU_ASSERT_STRING_EQUAL(rows[0].name, slow.name);
     CU_ASSERT_STRING_EQUAL(rows[1].name, "abs");
     CU_ASSERT_STRING_EQUAL(rows[2].name, "add");
@@ -417,7 +417,7 @@ static const char *text_of(const cJSON *item, const char *name)
 
 #define THREADS 3
 
-/* The last two of five runs: in each, every stage of every step, on each thread at most once, one
+/* The last two of five runs: in each, every phase of every step, on each thread at most once, one
  * after the other. */
 static void test_trace(void)
 {
@@ -462,7 +462,7 @@ static void test_trace(void)
     bench_close(&b);
 }
 
-/* A thread without a part of a step has no event of it; names may hold anything. */
+/* A thread without a tile of a step has no event of it; names may hold anything. */
 static void test_trace_escapes(void)
 {
     weft_graph *g = weft_graph_new();

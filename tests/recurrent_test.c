@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_PARAMS 64
-#define MOST_IDS    1024
+#define MAX_PARAMS 64
+#define MAX_IDS    1024
 
 /* ---- Layers as PyTorch's ---- */
 
@@ -19,8 +19,8 @@ typedef struct layer_case {
     const char *name; /* of the case, "lstm.reverse" */
     weft_graph *g;
     weft_params *store;
-    weft_value wrt[MOST_PARAMS], targets[MOST_PARAMS + 3];
-    char names[MOST_PARAMS + 3][96];
+    weft_value wrt[MAX_PARAMS], targets[MAX_PARAMS + 3];
+    char names[MAX_PARAMS + 3][96];
     size_t n_wrt, n_out;
 } layer_case;
 
@@ -52,8 +52,8 @@ static void build_case(layer_case *c, weft_recurrent_kind kind)
         CU_ASSERT_TRUE_FATAL(case_state(c, name, &cotangents[i]));
         snprintf(c->names[i], sizeof c->names[i], "%s.out%zu", c->name, i);
     }
-    c->n_wrt = weft_graph_params(c->g, c->wrt, MOST_PARAMS);
-    CU_ASSERT_TRUE_FATAL(c->n_wrt + 3 <= MOST_PARAMS);
+    c->n_wrt = weft_graph_params(c->g, c->wrt, MAX_PARAMS);
+    CU_ASSERT_TRUE_FATAL(c->n_wrt + 3 <= MAX_PARAMS);
     c->wrt[c->n_wrt++] = x;
     c->wrt[c->n_wrt++] = o.initial.h;
     if (kind == WEFT_LSTM) c->wrt[c->n_wrt++] = o.initial.c;
@@ -108,7 +108,7 @@ static void test_layers(void)
 typedef struct rig {
     weft_graph *g;
     weft_model_io io;
-    weft_value params[MOST_PARAMS], attention, norm, step;
+    weft_value params[MAX_PARAMS], attention, norm, step;
     size_t n;
     weft_params *store;
     weft_plan *plan;
@@ -121,8 +121,8 @@ static void rig_build(rig *r, const char *text, bool training)
     *r = (rig){.g = weft_graph_new(), .store = weft_params_new()};
     test_build_model(r->g, text, training, &r->io);
     r->attention = weft_find(r->g, "attention");
-    r->n = weft_graph_params(r->g, r->params, MOST_PARAMS);
-    CU_ASSERT_TRUE_FATAL(r->n > 0 && r->n <= MOST_PARAMS);
+    r->n = weft_graph_params(r->g, r->params, MAX_PARAMS);
+    CU_ASSERT_TRUE_FATAL(r->n > 0 && r->n <= MAX_PARAMS);
 }
 
 static void rig_open(rig *r, const weft_value *targets, size_t n, int threads)
@@ -159,12 +159,12 @@ static void fill_ids(int32_t *ids, int64_t n, int32_t vocab, uint64_t seed)
 /* Random tokens for every input. */
 static void feed_random(rig *r)
 {
-    int32_t ids[MOST_IDS];
+    int32_t ids[MAX_IDS];
     const weft_value inputs[] = {r->io.source, r->io.target_in, r->io.target_out};
     for (uint64_t i = 0; i < 3; i++) {
         if (!weft_is_value(inputs[i])) continue;
         int64_t n = weft_shape_numel(weft_shape_of(r->g, inputs[i]));
-        CU_ASSERT_TRUE_FATAL(n <= MOST_IDS);
+        CU_ASSERT_TRUE_FATAL(n <= MAX_IDS);
         fill_ids(ids, n, (int32_t)r->io.vocab, i + 1);
         feed(r, inputs[i], ids);
     }
@@ -183,7 +183,7 @@ static void check_seq2seq(const char *file, const char *options, weft_dtype dtyp
 {
     rig r;
     char text[256], name[128];
-    weft_value grads[MOST_PARAMS], targets[MOST_PARAMS + 3];
+    weft_value grads[MAX_PARAMS], targets[MAX_PARAMS + 3];
     snprintf(text, sizeof text,
              "seq2seq vocab=17 width=8 hidden=8 layers=2 batch=3 source_len=6 target_len=5 "
              "dropout=0.4 %s f64=%d",
@@ -236,7 +236,7 @@ static void check_gradients(const char *text)
     weft_error error = {0};
     weft_check_result result;
     weft_check_feed feeds[3];
-    int32_t ids[3][MOST_IDS];
+    int32_t ids[3][MAX_IDS];
     size_t n = 0;
     rig_build(&r, text, true);
     const weft_value inputs[] = {r.io.source, r.io.target_in, r.io.target_out};

@@ -94,7 +94,7 @@ static double step_error(subject *s, const weft_scorer_row *row, size_t first, s
                          size_t skip)
 {
     weft_error error = {0};
-    weft_decoder_options o = {.most_len = LENGTH, .most_source = SOURCE_LEN};
+    weft_decoder_options o = {.max_len = LENGTH, .max_source = SOURCE_LEN};
     weft_decoder *d = weft_decoder_new(s->model, s->values, s->params, &o, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(d);
     bool good =
@@ -223,7 +223,7 @@ static void test_refusals(void)
     const char *texts[8];
     weft_error error = {0};
     size_t n = small("transformer-shared", "f64=0", texts);
-    texts[n++] = "most_positions=32"; /* fewer than LENGTH */
+    texts[n++] = "max_positions=32"; /* fewer than LENGTH */
     subject *s = make_subject("transformer-shared", texts, n);
     weft_scorer_options o = {.weights = true};
     CU_ASSERT_FALSE(score(s, NULL, 0, TEXTS, &error));

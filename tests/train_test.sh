@@ -129,7 +129,7 @@ refused "source_len=9 cannot be chosen here: --lengths" "${pair[@]}" source_len=
 refused "pad_id=7 cannot be chosen here: id 0" "${pair[@]}" pad_id=7
 refused "length=9 cannot be chosen here: --lengths" "${text[@]}" gpt --lengths 12 length=9
 refused "length=9 cannot be chosen here: --lengths" "${text[@]}" bert length=9
-refused "has 10 positions (most_positions), rows have up to 64 tokens" "${text[@]}" gpt most_positions=10
+refused "has 10 positions (max_positions), rows have up to 64 tokens" "${text[@]}" gpt max_positions=10
 refused "must divide d_model (7 heads" "${text[@]}" gpt heads=7
 refused "no-such: cannot be read" "$weft" train gpt --text train.en --valid-text no-such
 refused "--momentum has no effect: the optimizer is not sgd" "${pair[@]}" --momentum 0.9

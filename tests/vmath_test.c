@@ -122,7 +122,7 @@ static void check(const struct function *f, weft_dtype dtype)
     CU_ASSERT_PTR_NOT_NULL_FATAL(op);
     weft_tensor in = weft_tensor_dense(&b.in, dtype, WEFT_SHAPE(CHUNK));
     weft_tensor out = weft_tensor_dense(&b.out, dtype, WEFT_SHAPE(CHUNK));
-    weft_call call = {.in = &in, .out = &out, .n_in = 1, .n_out = 1, .parts = 1};
+    weft_call call = {.in = &in, .out = &out, .n_in = 1, .n_out = 1, .tiles = 1};
     double worst[WEFT_ISAS] = {0}, where[WEFT_ISAS] = {0};
     uint64_t random = 1;
     for (uint64_t chunk = 0; chunk < CHUNKS; chunk++) {
@@ -167,7 +167,7 @@ static void test_gelu(void)
     static float x[CHUNK], y[CHUNK];
     weft_tensor in = weft_tensor_dense(x, WEFT_F32, WEFT_SHAPE(CHUNK));
     weft_tensor out = weft_tensor_dense(y, WEFT_F32, WEFT_SHAPE(CHUNK));
-    weft_call call = {.in = &in, .out = &out, .n_in = 1, .n_out = 1, .parts = 1};
+    weft_call call = {.in = &in, .out = &out, .n_in = 1, .n_out = 1, .tiles = 1};
     static const float far[] = {-1e6f, -100, -14, 0, 14, 100, 1e6f, INFINITY};
     for (int isa = 0; isa <= (int)weft_isa_best(); isa++) {
         if (!op->kernel[isa][WEFT_F32]) continue;

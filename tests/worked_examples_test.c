@@ -10,15 +10,15 @@
 
 /* ---- A model of the list with data ---- */
 
-#define MOST_FEEDS  8
-#define MOST_PARAMS 128
+#define MAX_FEEDS  8
+#define MAX_PARAMS 128
 
 typedef struct rig {
     weft_graph *g;
     weft_model_io io;
-    weft_check_feed feed[MOST_FEEDS];
+    weft_check_feed feed[MAX_FEEDS];
     size_t n_feeds, n_params;
-    weft_value params[MOST_PARAMS];
+    weft_value params[MAX_PARAMS];
     weft_value lr, step;
     weft_params *store;
     weft_plan *plan;
@@ -50,7 +50,7 @@ static void make_feeds(rig *r)
         int64_t n = weft_shape_numel(weft_shape_of(r->g, input));
         size_t bytes = (size_t)n * weft_dtype_bytes(dtype);
         void *data = calloc(1, bytes);
-        CU_ASSERT_TRUE_FATAL(data && r->n_feeds < MOST_FEEDS);
+        CU_ASSERT_TRUE_FATAL(data && r->n_feeds < MAX_FEEDS);
         fill(data, dtype, n, r->io.vocab, &state);
         r->feed[r->n_feeds++] = (weft_check_feed){input, data, bytes};
     }
@@ -64,8 +64,8 @@ static void rig_build(rig *r, const char *name, const char *text, const char *mo
     snprintf(all, sizeof all, "%s %s %s", name, text, more);
     test_build_model(r->g, all, training, &r->io);
     make_feeds(r);
-    r->n_params = weft_graph_params(r->g, r->params, MOST_PARAMS);
-    CU_ASSERT_TRUE_FATAL(r->n_params <= MOST_PARAMS);
+    r->n_params = weft_graph_params(r->g, r->params, MAX_PARAMS);
+    CU_ASSERT_TRUE_FATAL(r->n_params <= MAX_PARAMS);
 }
 
 static void rig_open(rig *r, const weft_value *targets, size_t n)
@@ -116,10 +116,10 @@ static weft_check_result check_at(const weft_model *model, uint64_t seed)
     rig r;
     weft_error error = {0};
     weft_check_result result = {.worst_error = NAN};
-    weft_value wrt[MOST_PARAMS + 2];
+    weft_value wrt[MAX_PARAMS + 2];
     rig_build(&r, model->name, model->small, "f64=1", true);
-    size_t n = weft_graph_params(r.g, wrt, MOST_PARAMS);
-    CU_ASSERT_TRUE_FATAL(n <= MOST_PARAMS);
+    size_t n = weft_graph_params(r.g, wrt, MAX_PARAMS);
+    CU_ASSERT_TRUE_FATAL(n <= MAX_PARAMS);
     if (weft_is_value(r.io.input)) wrt[n++] = r.io.input;
     if (weft_is_value(r.io.memory)) wrt[n++] = r.io.memory;
     CU_ASSERT_EQUAL_FATAL(weft_params_init(r.store, r.g, seed, &error), WEFT_OK);

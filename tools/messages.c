@@ -78,7 +78,7 @@ void tool_usage_error(struct argp_state *state, const char *format, ...)
 }
 
 /* Of options that commands share. */
-#define MOST_CHILDREN 4
+#define MAX_CHILDREN 4
 
 static error_t parse_help(int key, char *text, struct argp_state *state)
 {
@@ -93,9 +93,9 @@ void tool_parse(const struct argp *argp, int argc, char **argv, void *input)
     static const struct argp_option options[] = {{NULL, 'h', NULL, 0, "The same as --help", -1},
                                                  {0}};
     static const struct argp help = {options, parse_help, NULL, NULL, NULL, NULL, NULL};
-    struct argp_child children[MOST_CHILDREN + 2] = {{0}};
+    struct argp_child children[MAX_CHILDREN + 2] = {{0}};
     size_t n = 0;
-    for (; argp->children && argp->children[n].argp && n < MOST_CHILDREN; n++)
+    for (; argp->children && argp->children[n].argp && n < MAX_CHILDREN; n++)
         children[n] = argp->children[n];
     children[n] = (struct argp_child){&help, 0, NULL, 0};
     struct argp both = *argp;

@@ -5,9 +5,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define ALIGNMENT  64u
-#define HUGE_PAGE  ((size_t)2 << 20)
-#define MOST_BLOCK ((size_t)32 << 20)
+#define ALIGNMENT 64u
+#define HUGE_PAGE ((size_t)2 << 20)
+#define MAX_BLOCK ((size_t)32 << 20)
 /* Under AddressSanitizer each piece has a block of its own, so that it sees where one ends. */
 #ifdef __SANITIZE_ADDRESS__
 #define FIRST_BLOCK ((size_t)1)
@@ -56,7 +56,7 @@ void *arena_alloc(arena *a, size_t bytes)
     if (!a->blocks || a->blocks->bytes - a->blocks->used < need) {
         /* Each block is twice as large as the one before. */
         size_t size = a->blocks ? 2 * a->blocks->bytes : FIRST_BLOCK;
-        if (size > MOST_BLOCK) size = MOST_BLOCK;
+        if (size > MAX_BLOCK) size = MAX_BLOCK;
         if (FIRST_BLOCK == 1 || size < header_bytes() + need) size = header_bytes() + need;
         arena_block *block = take(size);
         if (!block) return NULL;

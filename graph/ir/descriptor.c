@@ -53,8 +53,8 @@ static const char *check_counts(const weft_op *op, char *text, size_t size)
     else if (op->updates > op->n_out || op->updates > op->min_in)
         snprintf(text, size, "updates %d states, but has %d outputs and at least %d inputs",
                  op->updates, op->n_out, op->min_in);
-    else if (op->stages > 2)
-        snprintf(text, size, "has %d stages, expected at most 2", op->stages);
+    else if (op->phases > 2)
+        snprintf(text, size, "has %d phases, expected at most 2", op->phases);
     else if ((unsigned)op->takes > WEFT_TAKES_ANY)
         snprintf(text, size, "takes layout %d, which is no weft_takes", (int)op->takes);
     else if ((unsigned)op->gradient > WEFT_GRADIENT_NONE)

@@ -107,13 +107,13 @@ typedef struct fault {
     int64_t index, limit; /* limit -1: input `index` is not finite */
 } fault;
 
-/* Before each thread's workspace; see weft_call_note. */
-#define NOTE_BYTES 64
+/* Before each thread's workspace; see weft_call_panel_tag. */
+#define PANEL_TAG_BYTES 64
 
-/* How many parts a call's stage has. */
-static inline int64_t op_parts(const weft_op *op, const weft_call *call)
+/* How many tiles a call's phase has. */
+static inline int64_t op_tiles(const weft_op *op, const weft_call *call)
 {
-    return op->parts ? op->parts(call)
+    return op->tiles ? op->tiles(call)
                      : (weft_shape_numel(call->out[0].shape) + WEFT_TILE - 1) / WEFT_TILE;
 }
 

@@ -90,7 +90,7 @@ const weft_op weft_op_group = {
 
 /* ---- contiguous ---- */
 
-/* Elements of a part; where a matrix is turned, columns of a part at most, and rows at least. */
+/* Elements of a tile; where a matrix is turned, columns of a tile at most, and rows at least. */
 #define COPY_TILE    65536
 #define COPY_COLUMNS 1024
 #define COPY_ROWS    (COPY_TILE / COPY_COLUMNS)
@@ -102,7 +102,7 @@ const weft_op weft_op_group = {
 typedef struct copy {
     int rank, across;
     int64_t dim[WEFT_MAX_RANK + 1], stride[WEFT_MAX_RANK + 1]; /* of x */
-    int64_t numel, rows, columns; /* elements; of a part, along the last dimension and `across` */
+    int64_t numel, rows, columns; /* elements; of a tile, along the last dimension and `across` */
 } copy;
 
 static copy copy_of(const weft_tensor *x)
@@ -137,7 +137,7 @@ static bool infer_contiguous(weft_infer *infer)
     return true;
 }
 
-static int64_t parts_contiguous(const weft_call *call)
+static int64_t tiles_contiguous(const weft_call *call)
 {
     const copy c = copy_of(&call->in[0]);
     if (c.across < 0 || c.numel == 0) return stretches(c.numel, COPY_TILE);
@@ -238,30 +238,30 @@ TURN_BLOCK(uint64_t)
             }                                                                                      \
         }                                                                                          \
     }                                                                                              \
-    static void copy_##type(const copy *c, const type *x, type *y, int64_t part)                   \
+    static void copy_##type(const copy *c, const type *x, type *y, int64_t tile)                   \
     {                                                                                              \
         if (c->across < 0) {                                                                       \
-            const int64_t begin = part * COPY_TILE, left = c->numel - begin;                       \
+            const int64_t begin = tile * COPY_TILE, left = c->numel - begin;                       \
             run_##type(c, x, y, begin, begin + (left < COPY_TILE ? left : COPY_TILE));             \
             return;                                                                                \
         }                                                                                          \
-        const turn t = turn_of(c, part);                                                           \
+        const turn t = turn_of(c, tile);                                                           \
         turn_##type(x + t.from, c->stride[c->rank - 1], y + t.to, t.ys, t.rows, t.columns);        \
     }
 
-/* The matrix of x that a part turns: where it begins in x and in y, where a row of y ends. */
+/* The matrix of x that a tile turns: where it begins in x and in y, where a row of y ends. */
 typedef struct turn {
     int64_t from, to, ys, rows, columns;
 } turn;
 
-static turn turn_of(const copy *c, int64_t part)
+static turn turn_of(const copy *c, int64_t tile)
 {
     const int last = c->rank - 1;
-    const int64_t row_parts = stretches(c->dim[last], c->rows);
-    const int64_t column_parts = stretches(c->dim[c->across], c->columns);
-    const int64_t row = part % row_parts * c->rows;
-    const int64_t column = part / row_parts % column_parts * c->columns;
-    int64_t rest = part / row_parts / column_parts;
+    const int64_t row_tiles = stretches(c->dim[last], c->rows);
+    const int64_t column_tiles = stretches(c->dim[c->across], c->columns);
+    const int64_t row = tile % row_tiles * c->rows;
+    const int64_t column = tile / row_tiles % column_tiles * c->columns;
+    int64_t rest = tile / row_tiles / column_tiles;
     turn t = {.from = row * c->stride[last] + column, .to = row};
     t.rows = c->dim[last] - row < c->rows ? c->dim[last] - row : c->rows;
     t.columns = c->dim[c->across] - column;
@@ -284,20 +284,20 @@ COPIES(uint8_t)
 COPIES(uint32_t)
 COPIES(uint64_t)
 
-static void kernel_contiguous(const weft_call *call, int64_t part)
+static void kernel_contiguous(const weft_call *call, int64_t tile)
 {
     const copy c = copy_of(&call->in[0]);
     const void *x = call->in[0].data;
     void *y = call->out[0].data;
     switch (weft_dtype_bytes(call->in[0].dtype)) {
     case 1:
-        copy_uint8_t(&c, x, y, part);
+        copy_uint8_t(&c, x, y, tile);
         break;
     case 4:
-        copy_uint32_t(&c, x, y, part);
+        copy_uint32_t(&c, x, y, tile);
         break;
     default:
-        copy_uint64_t(&c, x, y, part);
+        copy_uint64_t(&c, x, y, tile);
         break;
     }
 }
@@ -329,7 +329,7 @@ const weft_op weft_op_contiguous = {
     .infer = infer_contiguous,
     .kernel = {{kernel_contiguous, kernel_contiguous, kernel_contiguous, kernel_contiguous}},
     .takes = WEFT_TAKES_ANY,
-    .parts = parts_contiguous,
+    .tiles = tiles_contiguous,
     .cost = cost_contiguous,
     .vjp = vjp_contiguous,
     .samples = samples_contiguous,

@@ -6,15 +6,15 @@
 #include <string.h>
 
 /* Bytes that a folded output may have, unless its inputs have as many. */
-#define MOST_BYTES ((size_t)1 << 20)
+#define MAX_BYTES ((size_t)1 << 20)
 /* Flops and bytes of a node that is folded at most: a few seconds. Of one element broadcasting can
  * make more than a year's work. */
-#define MOST_WORK 4e9
+#define MAX_WORK 4e9
 /* Inputs and outputs of a node that is folded at most. */
-#define MOST_OPERANDS 12
+#define MAX_OPERANDS 12
 
 typedef struct folding {
-    weft_tensor t[MOST_OPERANDS]; /* inputs, then outputs */
+    weft_tensor t[MAX_OPERANDS]; /* inputs, then outputs */
     size_t n_in, n_out;
     void *memory[WEFT_MAX_OUTPUTS]; /* of the outputs */
     void *scratch, *workspace;
@@ -36,21 +36,21 @@ static bool may_fold(const weft_graph *g, const weft_op *op, const weft_value *i
                      const weft_type *out)
 {
     size_t bytes_in = 0, bytes_out = 0;
-    if (op->alias || op->can_fail || op->random || op->updates || n_in + op->n_out > MOST_OPERANDS)
+    if (op->alias || op->can_fail || op->random || op->updates || n_in + op->n_out > MAX_OPERANDS)
         return false;
     for (size_t i = 0; i < n_in; i++) {
         if (!graph_owns(g, in[i]) || !is_constant(g, in[i].id, op)) return false;
         bytes_in += type_bytes(&g->values[g->values[in[i].id].root].type);
     }
     for (size_t k = 0; k < op->n_out; k++) bytes_out += type_bytes(&out[k]);
-    return bytes_out <= MOST_BYTES || bytes_out <= bytes_in;
+    return bytes_out <= MAX_BYTES || bytes_out <= bytes_in;
 }
 
 static bool take_memory(folding *f, const weft_op *op, weft_call *call)
 {
     size_t scratch = op->scratch ? op->scratch(call) : 0;
     size_t workspace = op->workspace ? op->workspace(call) : 0;
-    workspace += NOTE_BYTES;
+    workspace += PANEL_TAG_BYTES;
     f->scratch = weft_alloc(scratch);
     f->workspace = weft_alloc(workspace);
     bool good = f->scratch && f->workspace;
@@ -78,11 +78,11 @@ static bool compute(folding *f, const weft_op *op, const void *attr, weft_kernel
                       .n_out = f->n_out,
                       .scratch = f->scratch,
                       .run = &run};
-    int stages = op->stages ? op->stages : 1;
-    for (call.stage = 0; call.stage < stages; call.stage++) {
-        call.parts = op_parts(op, &call);
-        *weft_call_note(&call) = 0;
-        for (int64_t part = 0; part < call.parts; part++) kernel(&call, part);
+    int phases = op->phases ? op->phases : 1;
+    for (call.phase = 0; call.phase < phases; call.phase++) {
+        call.tiles = op_tiles(op, &call);
+        *weft_call_panel_tag(&call) = 0;
+        for (int64_t tile = 0; tile < call.tiles; tile++) kernel(&call, tile);
     }
     return atomic_load(&failed.step) == NO_FAULT;
 }
@@ -111,7 +111,7 @@ static bool fold_node(weft_graph *g, const node_record *node, const weft_type *t
         .attr = node->attr, .in = f.t, .out = f.t + f.n_in, .n_in = f.n_in, .n_out = f.n_out};
     if (!kernel) return false;
     weft_cost cost = op_cost(op, &sizes);
-    if (!(cost.flops + cost.bytes <= MOST_WORK)) return false;
+    if (!(cost.flops + cost.bytes <= MAX_WORK)) return false;
     bool good = take_memory(&f, op, &sizes);
     if (!good) weft_graph_fail_in(g, op->name, WEFT_NO_MEMORY, "no memory to fold a constant");
     const bool folded = !good || compute(&f, op, node->attr, kernel);

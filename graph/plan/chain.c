@@ -5,7 +5,7 @@
  *     + bias      \[tile]\[tile] ...        each tile: product, bias, ReLU, dropout
  *     relu          \[tile]\[tile] ...
  *
- * A chain begins with an op that tells which block each of its parts writes, or with an elementwise
+ * A chain begins with an op that tells which block each of its tiles writes, or with an elementwise
  * or row-wise op. To it are linked elementwise ops of the same number of rows and columns, and
  * row-wise ones where the blocks are whole rows. All of a chain is in one group; what its nodes
  * write is planned as ever, so that an output that others need, too, is simply kept. */
@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_LINKS 12
+#define MAX_LINKS 12
 /* A node is moved up past so many others at most: what is made early lives long. */
 #define REACH 48
 
@@ -55,7 +55,7 @@ bool chain_is_dense(const plan_matrix *matrix, int64_t rows, int64_t columns)
 }
 
 typedef struct chain {
-    uint32_t node[MOST_LINKS + 1];
+    uint32_t node[MAX_LINKS + 1];
     size_t n;
     int64_t rows, columns;
     bool whole_rows; /* its blocks are */
@@ -71,7 +71,7 @@ typedef struct maker {
 
 static bool single_stage(const weft_op *op)
 {
-    return op->stages < 2 && !op->updates && !op->scratch;
+    return op->phases < 2 && !op->updates && !op->scratch;
 }
 
 /* Is every operand a matrix that a block of can be shown? */
@@ -113,7 +113,7 @@ static bool begins_chain(const weft_graph *g, uint32_t index, chain *c)
     chain_size(g, index, &c->rows, &c->columns);
     if (c->rows * c->columns == 0 || op->updates) return false;
     if (op->block) {
-        /* Whether the first part writes whole rows; all are alike. */
+        /* Whether the first tile writes whole rows; all are alike. */
         weft_tensor t[CHAIN_OPERANDS];
         if (node->n_in + op->n_out > CHAIN_OPERANDS) return false;
         weft_call call = {.attr = node->attr,
@@ -121,7 +121,7 @@ static bool begins_chain(const weft_graph *g, uint32_t index, chain *c)
                           .out = t + node->n_in,
                           .n_in = node->n_in,
                           .n_out = op->n_out,
-                          .stage = op->stages ? op->stages - 1 : 0};
+                          .phase = op->phases ? op->phases - 1 : 0};
         for (size_t i = 0; i < node->n_in + op->n_out; i++)
             t[i] = graph_tensor(g, i < node->n_in ? node->in[i]
                                                   : node->first_out + (uint32_t)(i - node->n_in));
@@ -203,7 +203,7 @@ static void link_all(maker *m, size_t n, uint32_t *order, uint32_t *links)
         m->placed[m->order[i]] = 1;
         links[head] = 0;
         if (!begins_chain(m->g, m->order[i], &c)) continue;
-        while (c.n <= MOST_LINKS && find_link(m, &c, i, &next)) {
+        while (c.n <= MAX_LINKS && find_link(m, &c, i, &next)) {
             c.node[c.n++] = next;
             m->placed[next] = 1;
             links[done] = 0;

@@ -284,7 +284,7 @@ static bool may_begin(const search *s, uint32_t i, const section *c)
     return false;
 }
 
-static size_t least_end(const search *s, uint32_t i)
+static size_t min_end(const search *s, uint32_t i)
 {
     return s->items[i].low == PLACED ? SIZE_MAX : s->items[i].low + s->packed[i].size;
 }
@@ -298,11 +298,11 @@ static void measure_valley(search *s, uint32_t first, uint32_t last)
     const search_item *items = s->items;
     for (uint32_t t = first; t <= last; t++) {
         for (uint32_t i = s->sections[t].lasts; i != NONE; i = items[i].next_last) {
-            size_t end = least_end(s, i);
+            size_t end = min_end(s, i);
             if (end < before[t + 1]) before[t + 1] = end;
         }
         for (uint32_t i = s->sections[t].firsts; i != NONE && t > first; i = items[i].next_first) {
-            size_t end = least_end(s, i);
+            size_t end = min_end(s, i);
             if (end < after[t - 1]) after[t - 1] = end;
         }
     }

@@ -183,7 +183,7 @@ static void set_chain(planner *p, uint32_t head)
         if (i == head) continue;
         steps[i].linked = true;
         p->plan->stats.chained++;
-        steps[i].parts[0] = 0;
+        steps[i].tiles[0] = 0;
         if (node_rows(&p->g->nodes[steps[i].node])) first->whole_rows = true;
     }
     if (op->block) return;
@@ -191,7 +191,7 @@ static void set_chain(planner *p, uint32_t head)
         !node_rows(&p->g->nodes[first->node]) && !first->whole_rows && first->columns > WEFT_TILE;
     first->block_columns = wide ? WEFT_TILE : first->columns;
     first->block_rows = first->columns < WEFT_TILE ? WEFT_TILE / first->columns : 1;
-    first->parts[0] = (first->rows + first->block_rows - 1) / first->block_rows *
+    first->tiles[0] = (first->rows + first->block_rows - 1) / first->block_rows *
                       ((first->columns + first->block_columns - 1) / first->block_columns);
 }
 
@@ -218,7 +218,7 @@ static bool make_steps(planner *p)
         for (size_t k = 0; k < node->op->n_out; k++)
             plan->tensors[operand++] = graph_tensor(g, node->first_out + (uint32_t)k);
         step->kernel = weft_op_kernel(node->op, isa, graph_key_dtype(g, node));
-        step->stages = node->op->stages ? node->op->stages : 1;
+        step->phases = node->op->phases ? node->op->phases : 1;
         if (!step->kernel) {
             char where[256];
             weft_error_set(p->error, WEFT_NO_KERNEL,
@@ -229,13 +229,13 @@ static bool make_steps(planner *p)
         }
         weft_call call;
         fill_call(plan, step, &call);
-        for (call.stage = 0; call.stage < step->stages; call.stage++)
-            step->parts[call.stage] = op_parts(node->op, &call);
-        call.stage = 0;
+        for (call.phase = 0; call.phase < step->phases; call.phase++)
+            step->tiles[call.phase] = op_tiles(node->op, &call);
+        call.phase = 0;
         if (node->op->scratch) step->scratch = node->op->scratch(&call); /* bytes, until placed */
         size_t workspace = 0;
         if (node->op->workspace)
-            workspace = (node->op->workspace(&call) + 63) / 64 * 64 + NOTE_BYTES;
+            workspace = (node->op->workspace(&call) + 63) / 64 * 64 + PANEL_TAG_BYTES;
         if (workspace > plan->stats.workspace_bytes) plan->stats.workspace_bytes = workspace;
     }
     for (uint32_t i = 0; i < p->n_order; i += p->links[i] + 1) set_chain(p, i);

@@ -42,13 +42,13 @@ typedef struct plan_step {
     uint32_t node; /* of the plan's graph */
     weft_kernel kernel;
     uint32_t segment; /* of its group */
-    uint8_t stages;
-    int64_t parts[2];
-    int64_t part_work[2];   /* of one part, with all that is linked: about its nanoseconds */
+    uint8_t phases;
+    int64_t tiles[2];
+    int64_t tile_work[2];   /* of one tile, with all that is linked: about its nanoseconds */
     uint32_t first_operand; /* of plan->tensors and ->places: inputs, then outputs */
     size_t scratch;         /* offset in the arena */
     /* A chain: the steps after this one that run on each block of its output as soon as that is
-     * made; they have no parts of their own. */
+     * made; they have no tiles of their own. */
     uint32_t links;
     bool linked, whole_rows; /* linked to a step before; of a head: a link needs whole rows */
     int64_t rows, columns, block_rows, block_columns; /* of the chain, if blocks are not the op's */
@@ -57,8 +57,8 @@ typedef struct plan_step {
 typedef struct plan_group {
     uint32_t first_step, n_steps;
     uint32_t segment; /* groups of one segment have no barrier between them */
-    uint8_t stages;
-    int64_t work[2]; /* of all parts of a stage; a barrier stands between two that both have some */
+    uint8_t phases;
+    int64_t work[2]; /* of all tiles of a phase; a barrier stands between two that both have some */
     bool serial;     /* so little work that one thread does it */
 } plan_group;
 
@@ -96,7 +96,7 @@ bool plan_no_memory(weft_error *error);
 
 /* The nodes with kernels in an order in which they can run. */
 bool order_nodes(const weft_graph *g, uint32_t *order, size_t *n_order, weft_error *error);
-/* Cuts the plan's steps, whose parts are known, into groups and segments, and counts their work and
+/* Cuts the plan's steps, whose tiles are known, into groups and segments, and counts their work and
  * the barriers. storage[value id]: the value that stands for what the value lies in. */
 bool groups_make(weft_plan *plan, const uint32_t *storage, weft_error *error);
 

@@ -138,7 +138,7 @@ bool order_nodes(const weft_graph *g, uint32_t *order, size_t *n_order, weft_err
  */
 #define SERIAL_WORK 16384.0
 
-/* What a core does in a nanosecond, so that threads can share out parts of different nodes evenly.
+/* What a core does in a nanosecond, so that threads can share out tiles of different nodes evenly.
  */
 #define FLOPS_PER_NS 150.0
 #define BYTES_PER_NS 15.0
@@ -151,13 +151,13 @@ static double step_work(weft_plan *plan, const plan_step *step)
     return cost.bytes + cost.flops;
 }
 
-/* A step with all that is linked to it, and what one part of it takes. */
+/* A step with all that is linked to it, and what one tile of it takes. */
 typedef struct unit {
     uint32_t first, n;
-    int64_t part_work;
+    int64_t tile_work;
 } unit;
 
-/* Puts the steps with the longest parts first, so that a group does not end in one of them while
+/* Puts the steps with the longest tiles first, so that a group does not end in one of them while
  * the other threads wait. The steps of a group do not depend on each other. */
 static bool sort_group(weft_plan *plan, const plan_group *group)
 {
@@ -167,9 +167,9 @@ static bool sort_group(weft_plan *plan, const plan_group *group)
     uint32_t n = 0, at = 0;
     for (uint32_t i = 0; units && sorted && i < group->n_steps; i += steps[i].links + 1) {
         const plan_step *s = &steps[i];
-        unit u = {i, s->links + 1, s->part_work[s->stages - 1]};
+        unit u = {i, s->links + 1, s->tile_work[s->phases - 1]};
         uint32_t k = n++;
-        for (; k > 0 && units[k - 1].part_work < u.part_work; k--) units[k] = units[k - 1];
+        for (; k > 0 && units[k - 1].tile_work < u.tile_work; k--) units[k] = units[k - 1];
         units[k] = u;
     }
     for (uint32_t k = 0; k < n; at += units[k++].n)
@@ -182,9 +182,9 @@ static bool sort_group(weft_plan *plan, const plan_group *group)
 }
 
 /* The nanoseconds of a group that the executor can count (36 years), with room for sums of two. */
-#define MOST_WORK 0x1p60
+#define MAX_WORK 0x1p60
 
-/* Adds up a group's work, stage by stage. False if a node, whose shape broadcasting has made of
+/* Adds up a group's work, phase by phase. False if a node, whose shape broadcasting has made of
  * next to nothing, would take longer than can be counted. */
 static bool weigh_group(weft_plan *plan, plan_group *group, weft_error *error)
 {
@@ -197,8 +197,8 @@ static bool weigh_group(weft_plan *plan, plan_group *group, weft_error *error)
             weft_cost cost = plan_step_cost(plan, step + link);
             ns += cost.flops / FLOPS_PER_NS + cost.bytes / BYTES_PER_NS;
         }
-        total += ns + (double)step->parts[0] + (double)step->parts[1];
-        if (!(total <= MOST_WORK)) {
+        total += ns + (double)step->tiles[0] + (double)step->tiles[1];
+        if (!(total <= MAX_WORK)) {
             char where[256];
             weft_error_set(error, WEFT_TOO_LARGE,
                            graph_node_where(plan->graph, step->node, where, sizeof where),
@@ -206,11 +206,11 @@ static bool weigh_group(weft_plan *plan, plan_group *group, weft_error *error)
                            total / 3.2e16);
             return false;
         }
-        /* The last stage is the main one; one before it prepares. */
-        for (int stage = step->stages - 1; stage >= 0; stage--, ns /= 8) {
-            if (!step->parts[stage]) continue;
-            step->part_work[stage] = 1 + (int64_t)(ns / (double)step->parts[stage]);
-            group->work[stage] += step->part_work[stage] * step->parts[stage];
+        /* The last phase is the main one; one before it prepares. */
+        for (int phase = step->phases - 1; phase >= 0; phase--, ns /= 8) {
+            if (!step->tiles[phase]) continue;
+            step->tile_work[phase] = 1 + (int64_t)(ns / (double)step->tiles[phase]);
+            group->work[phase] += step->tile_work[phase] * step->tiles[phase];
         }
     }
     return true;
@@ -260,7 +260,7 @@ bool groups_make(weft_plan *plan, const uint32_t *storage, weft_error *error)
             updates = is_update;
         }
         group->n_steps++;
-        if (step->stages > group->stages) group->stages = step->stages;
+        if (step->phases > group->phases) group->phases = step->phases;
         work += step_work(plan, step);
         /* Updates start behind a barrier: there the run stops if an earlier node failed. */
         group->serial = work < SERIAL_WORK && !is_update;

@@ -24,7 +24,7 @@ static profile_thread *thread_new(const weft_profile *p)
 {
     const weft_plan *plan = p->plan;
     size_t stretches = 0;
-    for (size_t i = 0; i < plan->n_steps; i++) stretches += plan->steps[i].stages;
+    for (size_t i = 0; i < plan->n_steps; i++) stretches += plan->steps[i].phases;
     size_t head = padded(sizeof(profile_thread)), compute = padded(8 * plan->n_steps);
     size_t fixed = head + compute + padded(8 * p->n_segments);
     size_t ring = padded(sizeof(profile_run)), events = padded(stretches * sizeof(profile_event));
@@ -374,9 +374,9 @@ static void trace_event(FILE *file, const weft_profile *p, int thread, size_t ru
             (unsigned long long)(at / 1000), (unsigned)(at % 1000),
             (unsigned long long)(took / 1000), (unsigned)(took % 1000));
     json_text(file, value->name ? value->name : graph_node_where(g, step->node, text, sizeof text));
-    fprintf(file, ",\"shape\":\"%s %s\",\"stage\":%d,\"run\":%zu}}",
+    fprintf(file, ",\"shape\":\"%s %s\",\"phase\":%d,\"run\":%zu}}",
             weft_dtype_name(value->type.dtype),
-            weft_shape_text(value->type.shape, text, sizeof text), e->stage, run);
+            weft_shape_text(value->type.shape, text, sizeof text), e->phase, run);
 }
 
 weft_status weft_profile_trace(const weft_profile *p, FILE *file, weft_error *error)

@@ -8,11 +8,11 @@
 
 #include <time.h>
 
-/* A stretch of one stage of a step on one thread. */
+/* A stretch of one phase of a step on one thread. */
 typedef struct profile_event {
     uint64_t begin_ns, end_ns;
     uint32_t step;
-    uint8_t stage;
+    uint8_t phase;
 } profile_event;
 
 /* The events of one run on one thread. */
@@ -66,24 +66,24 @@ static inline void profile_enter(profile_thread *t, weft_profile *p, uint32_t gr
 }
 
 /* A thread that comes back to a step goes on with its event. */
-static inline void profile_note(profile_thread *t, uint64_t begin, uint32_t step, int stage)
+static inline void profile_note(profile_thread *t, uint64_t begin, uint32_t step, int phase)
 {
     profile_run *run = t->run;
     if (!run) return;
     profile_event *last = run->n ? &run->events[run->n - 1] : NULL;
-    if (last && last->step == step && last->stage == stage)
+    if (last && last->step == step && last->phase == phase)
         last->end_ns = t->now_ns;
     else
-        run->events[run->n++] = (profile_event){begin, t->now_ns, step, (uint8_t)stage};
+        run->events[run->n++] = (profile_event){begin, t->now_ns, step, (uint8_t)phase};
 }
 
-static inline void profile_computed(profile_thread *t, uint32_t step, int stage)
+static inline void profile_computed(profile_thread *t, uint32_t step, int phase)
 {
     uint64_t now = profile_clock();
     t->compute_ns[step] += now - t->now_ns;
     const uint64_t begin = t->now_ns;
     t->now_ns = now;
-    profile_note(t, begin, step, stage);
+    profile_note(t, begin, step, phase);
 }
 
 /* The same for one of the nodes that take turns in a chain, without an event of its own... */
@@ -95,9 +95,9 @@ static inline void profile_took_turn(profile_thread *t, uint32_t step)
 }
 
 /* ... and the event of the chain, which began at `begin`. */
-static inline void profile_chained(profile_thread *t, uint32_t head, int stage, uint64_t begin)
+static inline void profile_chained(profile_thread *t, uint32_t head, int phase, uint64_t begin)
 {
-    if (begin < t->now_ns) profile_note(t, begin, head, stage);
+    if (begin < t->now_ns) profile_note(t, begin, head, phase);
 }
 
 /* Charges the time since the last reading to the barrier of the segment that the thread is in. */

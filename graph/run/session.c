@@ -19,12 +19,12 @@ struct weft_session {
     const weft_plan *plan;
     weft_params *params;
     weft_tensor *tensors; /* the plan's, with data */
-    weft_call *calls;     /* two for each step: one a stage */
+    weft_call *calls;     /* two for each step: one a phase */
     char *arena, *workspace;
     bool owns_arena, owns_workspace, poison;
     int threads; /* that a run wakes if it can have them */
     weft_run_state run;
-    atomic_llong *claimed; /* by group and stage: the work that threads have taken so far */
+    atomic_llong *claimed; /* by group and phase: the work that threads have taken so far */
     fault fault;
     weft_profile *profile; /* NULL if there never was one */
     bool profiling;
@@ -52,7 +52,7 @@ void weft_call_not_finite(const weft_call *call, size_t input)
     weft_call_fail(call, (int64_t)input, -1);
 }
 
-int64_t *weft_call_note(const weft_call *call)
+int64_t *weft_call_panel_tag(const weft_call *call)
 {
     const weft_run_state *run = call->run;
     return (int64_t *)(run->workspace + (size_t)omp_get_thread_num() * run->workspace_bytes);
@@ -60,7 +60,7 @@ int64_t *weft_call_note(const weft_call *call)
 
 void *weft_call_workspace(const weft_call *call)
 {
-    return (char *)weft_call_note(call) + NOTE_BYTES;
+    return (char *)weft_call_panel_tag(call) + PANEL_TAG_BYTES;
 }
 
 /* ---- Binding ---- */
@@ -105,16 +105,16 @@ static bool bind_operands(weft_session *s, weft_error *error)
     for (size_t i = 0; i < plan->n_steps; i++) {
         const plan_step *step = &plan->steps[i];
         const node_record *node = &plan->graph->nodes[step->node];
-        for (int stage = 0; stage < 2; stage++)
-            s->calls[2 * i + (size_t)stage] =
+        for (int phase = 0; phase < 2; phase++)
+            s->calls[2 * i + (size_t)phase] =
                 (weft_call){.attr = node->attr,
                             .in = s->tensors + step->first_operand,
                             .out = s->tensors + step->first_operand + node->n_in,
                             .n_in = node->n_in,
                             .n_out = node->op->n_out,
                             .scratch = s->arena + step->scratch,
-                            .parts = step->parts[stage],
-                            .stage = stage,
+                            .tiles = step->tiles[phase],
+                            .phase = phase,
                             .run = &s->run,
                             .node = (uint32_t)i};
     }
@@ -142,13 +142,13 @@ static bool take_arena(weft_session *s, const weft_session_options *o, weft_erro
     return true;
 }
 
-/* Tiles of a stage of a group: that many threads can have work. */
-static int64_t group_tiles(const weft_plan *plan, const plan_group *group, int stage)
+/* Tiles of a phase of a group: that many threads can have work. */
+static int64_t group_tiles(const weft_plan *plan, const plan_group *group, int phase)
 {
     int64_t tiles = 0;
     for (uint32_t i = 0; i < group->n_steps; i++) {
         const plan_step *step = &plan->steps[group->first_step + i];
-        if (stage < step->stages && !step->linked) tiles += step->parts[stage];
+        if (phase < step->phases && !step->linked) tiles += step->tiles[phase];
     }
     return tiles;
 }
@@ -163,8 +163,8 @@ static int team_of(const weft_plan *plan, int threads)
         const plan_group *group = &plan->groups[g];
         if (group->serial) continue;
         if (useful < processors) useful = processors;
-        for (int stage = 0; stage < group->stages && useful < threads; stage++) {
-            int64_t tiles = group_tiles(plan, group, stage);
+        for (int phase = 0; phase < group->phases && useful < threads; phase++) {
+            int64_t tiles = group_tiles(plan, group, phase);
             if (useful < tiles) useful = tiles;
         }
     }
@@ -436,40 +436,40 @@ static void run_block(const weft_session *s, const plan_step *step, const weft_b
     call.in = t;
     call.out = t + call.n_in;
     call.first = b->row * m[call.n_in].row + b->column;
-    call.parts = op_parts(op, &call);
-    for (int64_t part = 0; part < call.parts; part++) step->kernel(&call, part);
+    call.tiles = op_tiles(op, &call);
+    for (int64_t tile = 0; tile < call.tiles; tile++) step->kernel(&call, tile);
 }
 
-/* The block that a part of a chain is. */
+/* The block that a tile of a chain is. */
 static weft_block chain_block(const plan_step *head, const weft_op *op, const weft_call *call,
-                              int64_t part)
+                              int64_t tile)
 {
     weft_block b;
     if (op->block) {
-        op->block(call, part, &b);
+        op->block(call, tile, &b);
         return b;
     }
     int64_t across = (head->columns + head->block_columns - 1) / head->block_columns;
-    b.row = part / across * head->block_rows;
-    b.column = part % across * head->block_columns;
+    b.row = tile / across * head->block_rows;
+    b.column = tile % across * head->block_columns;
     b.rows = head->rows - b.row < head->block_rows ? head->rows - b.row : head->block_rows;
     b.columns = head->columns - b.column < head->block_columns ? head->columns - b.column
                                                                : head->block_columns;
     return b;
 }
 
-/* Parts [from, to) of a chain's head, and on each block all that is linked to it. */
-INLINE void run_chain(const weft_session *s, profile_thread *notes, uint32_t head, int stage,
+/* Tiles [from, to) of a chain's head, and on each block all that is linked to it. */
+INLINE void run_chain(const weft_session *s, profile_thread *notes, uint32_t head, int phase,
                       int64_t from, int64_t to)
 {
     const plan_step *steps = s->plan->steps, *first = &steps[head];
     const weft_op *op = s->plan->graph->nodes[first->node].op;
-    const weft_call *call = &s->calls[2 * (size_t)head + (size_t)stage];
+    const weft_call *call = &s->calls[2 * (size_t)head + (size_t)phase];
     const uint64_t begin = notes ? notes->now_ns : 0;
-    for (int64_t part = from; part < to; part++) {
-        weft_block b = chain_block(first, op, call, part);
+    for (int64_t tile = from; tile < to; tile++) {
+        weft_block b = chain_block(first, op, call, tile);
         if (op->block)
-            first->kernel(call, part);
+            first->kernel(call, tile);
         else
             run_block(s, first, &b);
         if (notes) profile_took_turn(notes, head);
@@ -478,65 +478,65 @@ INLINE void run_chain(const weft_session *s, profile_thread *notes, uint32_t hea
             if (notes) profile_took_turn(notes, i);
         }
     }
-    if (notes) profile_chained(notes, head, stage, begin);
+    if (notes) profile_chained(notes, head, phase, begin);
 }
 
-/* The first part of a step that begins at or after `work`, where part 0 begins at `before`. */
-static inline int64_t part_after(const plan_step *step, int stage, int64_t before, int64_t work)
+/* The first tile of a step that begins at or after `work`, where tile 0 begins at `before`. */
+static inline int64_t tile_after(const plan_step *step, int phase, int64_t before, int64_t work)
 {
-    if (work <= before || !step->parts[stage]) return 0;
-    int64_t each = step->part_work[stage], part = (work - before + each - 1) / each;
-    return part < step->parts[stage] ? part : step->parts[stage];
+    if (work <= before || !step->tiles[phase]) return 0;
+    int64_t each = step->tile_work[phase], tile = (work - before + each - 1) / each;
+    return tile < step->tiles[phase] ? tile : step->tiles[phase];
 }
 
-/* The parts of a group lie end to end, each as long as its work: runs those that begin in
+/* The tiles of a group lie end to end, each as long as its work: runs those that begin in
  * [begin, end). */
-INLINE void run_parts(const weft_session *s, profile_thread *notes, const plan_group *group,
-                      int stage, int64_t begin, int64_t end)
+INLINE void run_tiles(const weft_session *s, profile_thread *notes, const plan_group *group,
+                      int phase, int64_t begin, int64_t end)
 {
     int64_t before = 0;
     for (uint32_t i = group->first_step; i < group->first_step + group->n_steps && before < end;
          i++) {
         const plan_step *step = &s->plan->steps[i];
-        if (stage >= step->stages || step->linked) continue;
-        int64_t from = part_after(step, stage, before, begin);
-        int64_t to = part_after(step, stage, before, end);
-        const weft_call *call = &s->calls[2 * (size_t)i + (size_t)stage];
-        if (s->workspace && from < to) *weft_call_note(call) = 0;
-        if (step->links && stage == step->stages - 1) {
-            run_chain(s, notes, i, stage, from, to);
+        if (phase >= step->phases || step->linked) continue;
+        int64_t from = tile_after(step, phase, before, begin);
+        int64_t to = tile_after(step, phase, before, end);
+        const weft_call *call = &s->calls[2 * (size_t)i + (size_t)phase];
+        if (s->workspace && from < to) *weft_call_panel_tag(call) = 0;
+        if (step->links && phase == step->phases - 1) {
+            run_chain(s, notes, i, phase, from, to);
         } else {
-            for (int64_t part = from; part < to; part++) step->kernel(call, part);
-            if (notes && from < to) profile_computed(notes, i, stage);
+            for (int64_t tile = from; tile < to; tile++) step->kernel(call, tile);
+            if (notes && from < to) profile_computed(notes, i, phase);
         }
-        before += step->part_work[stage] * step->parts[stage];
+        before += step->tile_work[phase] * step->tiles[phase];
     }
 }
 
 /* Work from which on threads take slices of a group as they get free, so that none waits long for
- * another that met slower parts; below, each has its share from the start. In nanoseconds. */
+ * another that met slower tiles; below, each has its share from the start. In nanoseconds. */
 #define SLICED_WORK 200000
-#define LEAST_SLICE 10000
+#define MIN_SLICE   10000
 
-/* One thread's share of a stage of a group. */
-INLINE void run_share(weft_session *s, profile_thread *notes, uint32_t g, int stage, int thread,
+/* One thread's share of a phase of a group. */
+INLINE void run_share(weft_session *s, profile_thread *notes, uint32_t g, int phase, int thread,
                       int threads)
 {
     const plan_group *group = &s->plan->groups[g];
-    const int64_t total = group->work[stage];
+    const int64_t total = group->work[phase];
     if (total < SLICED_WORK || threads == 1) {
-        run_parts(s, notes, group, stage, total * thread / threads, total * (thread + 1) / threads);
+        run_tiles(s, notes, group, phase, total * thread / threads, total * (thread + 1) / threads);
         return;
     }
-    atomic_llong *claimed = &s->claimed[2 * (size_t)g + (size_t)stage];
+    atomic_llong *claimed = &s->claimed[2 * (size_t)g + (size_t)phase];
     long long begin = atomic_load_explicit(claimed, memory_order_relaxed);
     while (begin < total) {
         long long slice = (total - begin) / (2 * threads), end;
-        end = slice > LEAST_SLICE ? begin + slice : begin + LEAST_SLICE;
+        end = slice > MIN_SLICE ? begin + slice : begin + MIN_SLICE;
         if (!atomic_compare_exchange_weak_explicit(claimed, &begin, end, memory_order_relaxed,
                                                    memory_order_relaxed))
             continue;
-        run_parts(s, notes, group, stage, begin, end < total ? end : total);
+        run_tiles(s, notes, group, phase, begin, end < total ? end : total);
         begin = atomic_load_explicit(claimed, memory_order_relaxed);
     }
 }
@@ -574,17 +574,17 @@ INLINE void run_groups(weft_session *s, profile_thread *notes)
             if (notes) profile_waited(notes);
         }
         if (notes) profile_enter(notes, s->profile, g);
-        for (int stage = 0; stage < group->stages; stage++) {
+        for (int phase = 0; phase < group->phases; phase++) {
             if (group->serial) {
-                if (thread == 0) run_parts(s, notes, group, stage, 0, group->work[stage]);
+                if (thread == 0) run_tiles(s, notes, group, phase, 0, group->work[phase]);
                 continue;
             }
-            int64_t total = group->work[stage];
-            if (stage && total && group->work[0]) {
+            int64_t total = group->work[phase];
+            if (phase && total && group->work[0]) {
 #pragma omp barrier
                 if (notes) profile_waited(notes);
             }
-            run_share(s, notes, g, stage, thread, threads);
+            run_share(s, notes, g, phase, thread, threads);
         }
     }
 }

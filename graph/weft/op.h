@@ -50,7 +50,7 @@ WEFT_API bool weft_infer_fail(weft_infer *infer, weft_status status, const char 
 /* Writes what messages call input i, and returns `buffer`: the op's word for it or its number, and
  * the name of the value: `lr "schedule.rate"`, `input 2`. */
 WEFT_API const char *weft_infer_input(const weft_infer *infer, size_t i, char *buffer, size_t size);
-/* Common parts of shape rules: each returns true or fails with a message that names both. */
+/* Common checks of shape rules: each returns true or fails with a message that names both. */
 WEFT_API bool weft_infer_same_dtype(weft_infer *infer, size_t i, size_t j);
 WEFT_API bool weft_infer_float(weft_infer *infer, size_t i);
 WEFT_API bool weft_infer_dtype(weft_infer *infer, size_t i, weft_dtype dtype);
@@ -70,11 +70,11 @@ typedef struct weft_call {
     const void *attr;
     const weft_tensor *in, *out;
     size_t n_in, n_out;
-    void *scratch; /* of scratch() bytes, 64-byte aligned, shared by all parts and stages */
-    int64_t parts; /* of this stage */
+    void *scratch; /* of scratch() bytes, 64-byte aligned, shared by all tiles and phases */
+    int64_t tiles; /* of this phase */
     int64_t first; /* index of out[0]'s first element in the whole tensor, of which the executor may
                       show a block only: 0 but in blocks of elementwise ops */
-    int stage;     /* 0 .. stages-1 */
+    int phase;     /* 0 .. phases-1 */
     const struct weft_run_state *run;
     uint32_t node;
 } weft_call;
@@ -92,9 +92,9 @@ typedef struct weft_block {
     int64_t row, rows, column, columns;
 } weft_block;
 
-/* Computes part `part` of call->parts. Parts run in any order, on any thread: each writes elements
+/* Computes tile `tile` of call->tiles. Tiles run in any order, on any thread: each writes elements
  * of its own, and the split depends on shapes only, so that results do not depend on threads. */
-typedef void (*weft_kernel)(const weft_call *call, int64_t part);
+typedef void (*weft_kernel)(const weft_call *call, int64_t tile);
 
 /* For a kernel that finds data it cannot use (an index out of range): the run ends after this group
  * and returns WEFT_BAD_INDEX with the node's name. The kernel must still write its outputs, and its
@@ -106,10 +106,10 @@ WEFT_API void weft_call_fail(const weft_call *call, int64_t index, int64_t limit
 WEFT_API void weft_call_not_finite(const weft_call *call, size_t input);
 
 /* The calling thread's own memory, of the bytes that the op's workspace() asked for at least,
- * 64-byte aligned. What is in it lasts while the thread goes from part to part of one stage, and
- * its note, a number that is 0 at first, with it: there a kernel says what a next part may find. */
+ * 64-byte aligned. What is in it lasts while the thread goes from tile to tile of one phase, and
+ * its note, a number that is 0 at first, with it: there a kernel says what a next tile may find. */
 WEFT_API void *weft_call_workspace(const weft_call *call);
-WEFT_API int64_t *weft_call_note(const weft_call *call);
+WEFT_API int64_t *weft_call_panel_tag(const weft_call *call);
 
 /* For code that opens a parallel region itself; kernels must not. Sets *team to the threads that
  * the calling thread's next region may ask for, `threads` at most, so that OpenMP neither ends the
@@ -221,8 +221,8 @@ struct weft_op {
     weft_kernel kernel[WEFT_ISAS][WEFT_DTYPES];
     bool key_output; /* the kernel is chosen by output 0's dtype instead of input 0's */
     weft_takes takes;
-    uint8_t stages;                             /* 0 means 1; a barrier between two stages */
-    int64_t (*parts)(const weft_call *call);    /* of call->stage; NULL: WEFT_TILEs of output 0 */
+    uint8_t phases;                             /* 0 means 1; a barrier between two phases */
+    int64_t (*tiles)(const weft_call *call);    /* of call->phase; NULL: WEFT_TILEs of output 0 */
     size_t (*scratch)(const weft_call *call);   /* NULL: none */
     size_t (*workspace)(const weft_call *call); /* bytes for each thread; NULL: none */
     void (*cost)(const weft_call *call, weft_cost *cost); /* NULL: one flop an output element */
@@ -239,9 +239,9 @@ struct weft_op {
     /* Bit i: a row of the last dimension of the outputs needs that row of input i, and the whole of
      * the inputs without a bit. NULL, or 0: the op does not work row by row. */
     unsigned (*rowwise)(const void *attr);
-    /* For an op that others may follow so: the block of output 0 that a part of the last stage
+    /* For an op that others may follow so: the block of output 0 that a tile of the last phase
      * writes. */
-    void (*block)(const weft_call *call, int64_t part, weft_block *block);
+    void (*block)(const weft_call *call, int64_t tile, weft_block *block);
 
     uint8_t inplace; /* bit i: output 0 may take input i's storage, if of equal shape and dtype */
     uint8_t updates; /* the first `updates` inputs are states; output i is the new state i */

@@ -56,7 +56,7 @@ static void keep(beam_search *b, extension x)
 }
 
 /* The sum that an extension must pass to be among the best. */
-static double least_sum(const beam_search *b)
+static double min_sum(const beam_search *b)
 {
     return b->n_best == 2 * b->beams ? b->best[b->n_best - 1].sum.penalised : -INFINITY;
 }
@@ -77,7 +77,7 @@ static bool extend_rows(beam_search *b, int64_t sentence)
         if (!(open.penalised > -INFINITY)) continue;
         if (!search_scan_row(s, row)) return false;
         search_bar(s, row);
-        double least = least_sum(b);
+        double least = min_sum(b);
         for (int64_t from = 0; from < s->vocab; from += BLOCK) {
             if (!(open.penalised + top_of_block(s, from / BLOCK) > least)) continue;
             const int64_t end = from + BLOCK < s->vocab ? from + BLOCK : s->vocab;
@@ -87,7 +87,7 @@ static bool extend_rows(beam_search *b, int64_t sentence)
                                   open.penalised + search_penalised(s, log_prob, i)};
                 if (!(sum.penalised > least) || s->barred[i]) continue;
                 keep(b, (extension){sum, row, (int32_t)i});
-                least = least_sum(b);
+                least = min_sum(b);
             }
         }
     }

@@ -18,8 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAST_KEYS   32
-#define LEAST_SOURCE 8
+#define MIN_KEYS   32
+#define MIN_SOURCE 8
 /* Tokens that are read at once, where so many are known. */
 static const int64_t chunks[] = {64, 16, 4, 1};
 
@@ -53,11 +53,11 @@ struct weft_decoder {
     size_t n_stages;
     void *arena, *workspace; /* of all sessions */
     size_t arena_bytes, workspace_bytes;
-    int32_t *source;  /* [sentences or, recomputing, rows][most_source] */
+    int32_t *source;  /* [sentences or, recomputing, rows][max_source] */
     int32_t *parents; /* [rows], of the states' rows */
     int32_t *few;     /* [rows], tokens: of a narrow step, or with those of idle rows */
-    int32_t *tokens;  /* recomputing: [rows][most_len], then as much again to reorder into */
-    int32_t *fed;     /* recomputing: [rows][most_len], as fed */
+    int32_t *tokens;  /* recomputing: [rows][max_len], then as much again to reorder into */
+    int32_t *fed;     /* recomputing: [rows][max_len], as fed */
     weft_error error;
 };
 
@@ -82,25 +82,25 @@ static void set_option(weft_decoder *d, const char *name, int64_t value)
     if (i < d->model->n_options) d->values[i] = (double)value;
 }
 
-int64_t weft_model_most_positions(const weft_model *model, const double *values)
+int64_t weft_model_max_positions(const weft_model *model, const double *values)
 {
     if (!model || !values) return INT64_MAX;
     if ((weft_positions)option(model, values, "positions", WEFT_POSITIONS_NONE) !=
         WEFT_POSITIONS_LEARNED)
         return INT64_MAX;
-    return (int64_t)option(model, values, "most_positions", 0);
+    return (int64_t)option(model, values, "max_positions", 0);
 }
 
 /* ---- Lengths ---- */
 
 static int64_t keys_for(const weft_decoder *d, int64_t length)
 {
-    return text_bucket(LEAST_KEYS, length, d->o.most_len);
+    return text_bucket(MIN_KEYS, length, d->o.max_len);
 }
 
 static int64_t source_for(const weft_decoder *d, int64_t length)
 {
-    return d->has_source ? text_bucket(LEAST_SOURCE, length, d->o.most_source) : 0;
+    return d->has_source ? text_bucket(MIN_SOURCE, length, d->o.max_source) : 0;
 }
 
 /* Sentences of a plan that n of them run on. Models without steps always take all. */
@@ -122,12 +122,12 @@ static weft_decode_io decode_io(const weft_decoder *d, const sizes *z)
 {
     return (weft_decode_io){.sentences = z->sentences,
                             .beams = z->beams,
-                            .most_sentences = d->o.sentences,
-                            .most_beams = d->o.beams,
+                            .max_sentences = d->o.sentences,
+                            .max_beams = d->o.beams,
                             .count = z->reads ? z->reads : 1,
-                            .most_len = d->o.most_len,
+                            .max_len = d->o.max_len,
                             .key_len = z->key_len,
-                            .most_source = d->has_source ? d->o.most_source : 0,
+                            .max_source = d->has_source ? d->o.max_source : 0,
                             .source_len = z->source_len};
 }
 
@@ -276,12 +276,12 @@ static weft_decoder_options filled(const weft_model *model, const double *values
                                    const weft_decoder_options *options)
 {
     weft_decoder_options o = options ? *options : (weft_decoder_options){0};
-    int64_t most = weft_model_most_positions(model, values);
+    int64_t most = weft_model_max_positions(model, values);
     if (most > WEFT_DECODER_LEN) most = WEFT_DECODER_LEN;
     if (!o.sentences) o.sentences = 1;
     if (!o.beams) o.beams = 1;
-    if (!o.most_len) o.most_len = most;
-    if (!o.most_source) o.most_source = most;
+    if (!o.max_len) o.max_len = most;
+    if (!o.max_source) o.max_source = most;
     return o;
 }
 
@@ -291,24 +291,23 @@ static weft_status check_options(const weft_model *model, const double *values,
     bool has_source = option_at(model, "source_len") < model->n_options;
     bool has_length = option_at(model, has_source ? "target_len" : "length") < model->n_options &&
                       option_at(model, "batch") < model->n_options;
-    int64_t most = weft_model_most_positions(model, values);
+    int64_t most = weft_model_max_positions(model, values);
     if (option_at(model, "vocab") == model->n_options || model->looks_ahead || !has_length)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, model->name,
                               "is no model that says one token after another");
-    if (o->sentences < 1 || o->beams < 1 || o->most_len < 1 ||
-        o->sentences > INT32_MAX / o->beams ||
-        o->most_len > INT32_MAX / (o->sentences * o->beams) ||
-        (has_source && (o->most_source < 1 || o->most_source > INT32_MAX)))
+    if (o->sentences < 1 || o->beams < 1 || o->max_len < 1 || o->sentences > INT32_MAX / o->beams ||
+        o->max_len > INT32_MAX / (o->sentences * o->beams) ||
+        (has_source && (o->max_source < 1 || o->max_source > INT32_MAX)))
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "decoder",
                               "needs sentences, beams and lengths of at least 1 and not too many, "
                               "got %lld, %lld, %lld positions, %lld of a source",
-                              (long long)o->sentences, (long long)o->beams, (long long)o->most_len,
-                              (long long)o->most_source);
-    if (o->most_len > most || (has_source && o->most_source > most))
+                              (long long)o->sentences, (long long)o->beams, (long long)o->max_len,
+                              (long long)o->max_source);
+    if (o->max_len > most || (has_source && o->max_source > most))
         return weft_error_set(error, WEFT_BAD_ARGUMENT, model->name,
                               "has learned %lld positions, asked for %lld and %lld of a source",
-                              (long long)most, (long long)o->most_len,
-                              (long long)(has_source ? o->most_source : 0));
+                              (long long)most, (long long)o->max_len,
+                              (long long)(has_source ? o->max_source : 0));
     return WEFT_OK;
 }
 
@@ -363,10 +362,10 @@ static bool make(weft_decoder *d, const weft_params *params)
     d->store = weft_params_new();
     d->parents = calloc((size_t)rows, sizeof *d->parents);
     d->few = calloc((size_t)rows, sizeof *d->few);
-    if (d->has_source) d->source = calloc((size_t)(sources * d->o.most_source), sizeof *d->source);
+    if (d->has_source) d->source = calloc((size_t)(sources * d->o.max_source), sizeof *d->source);
     if (!d->has_steps) {
-        d->tokens = calloc((size_t)(2 * rows * d->o.most_len), sizeof *d->tokens);
-        d->fed = calloc((size_t)(rows * d->o.most_len), sizeof *d->fed);
+        d->tokens = calloc((size_t)(2 * rows * d->o.max_len), sizeof *d->tokens);
+        d->fed = calloc((size_t)(rows * d->o.max_len), sizeof *d->fed);
     }
     if (!d->store || !d->parents || !d->few || (d->has_source && !d->source) ||
         (!d->has_steps && (!d->tokens || !d->fed)))
@@ -495,10 +494,10 @@ weft_status weft_decoder_start(weft_decoder *decoder, const int32_t *const *sour
                               (long long)d->o.sentences);
     for (size_t i = 0; i < n; i++) {
         if (lengths[i] > longest) longest = lengths[i];
-        if (lengths[i] > (size_t)d->o.most_source)
+        if (lengths[i] > (size_t)d->o.max_source)
             return weft_error_set(&d->error, WEFT_BAD_ARGUMENT, "decoder",
                                   "source %zu has %zu tokens, at most %lld fit", i, lengths[i],
-                                  (long long)d->o.most_source);
+                                  (long long)d->o.max_source);
     }
     d->source_len = source_for(d, (int64_t)longest);
     lay_sources(d, sources, lengths, n);
@@ -555,7 +554,7 @@ weft_status weft_decoder_keep(weft_decoder *decoder, const int32_t *sentences, s
 /* Reorders the tokens so far, adds those of this position and feeds the first key_len. */
 static bool feed_whole(weft_decoder *d, stage *s, const int32_t *tokens)
 {
-    int64_t most = d->o.most_len, rows = d->rows;
+    int64_t most = d->o.max_len, rows = d->rows;
     int32_t *old = d->tokens + rows * most;
     memcpy(old, d->tokens, (size_t)(rows * most) * sizeof *old);
     for (int64_t i = 0; i < rows; i++) {
@@ -629,12 +628,12 @@ static bool take_parents(weft_decoder *d, const int32_t *parents)
 static bool has_room(weft_decoder *d, const int32_t *tokens, size_t length)
 {
     if (d->error.status != WEFT_OK) return false;
-    if (tokens && length <= (size_t)(d->o.most_len - d->position) &&
+    if (tokens && length <= (size_t)(d->o.max_len - d->position) &&
         (!d->has_source || d->source_len))
         return true;
     weft_error_set(&d->error, WEFT_BAD_ARGUMENT, "decoder",
                    "no tokens, not started, or all %lld positions are taken",
-                   (long long)d->o.most_len);
+                   (long long)d->o.max_len);
     return false;
 }
 
@@ -685,7 +684,7 @@ static bool read_chunk(weft_decoder *d, const int32_t *tokens, size_t length, si
 static void note_tokens(weft_decoder *d, const int32_t *tokens, size_t length)
 {
     for (int64_t row = 0; row < d->rows; row++)
-        memcpy(d->tokens + row * d->o.most_len + d->position,
+        memcpy(d->tokens + row * d->o.max_len + d->position,
                tokens + (size_t)(row / d->o.beams) * length, length * sizeof *tokens);
     d->position += (int64_t)length;
 }
@@ -762,6 +761,6 @@ weft_search_model weft_decoder_search_model(weft_decoder *decoder)
     model.sentences = decoder->o.sentences;
     model.beams = decoder->o.beams;
     model.vocab = decoder->vocab;
-    model.most_len = decoder->o.most_len;
+    model.max_len = decoder->o.max_len;
     return model;
 }

@@ -36,14 +36,14 @@ static bool check(const weft_search_model *models, size_t n, const double *weigh
         if (weights && (!(weights[i] > 0) || !isfinite(weights[i])))
             return refuse(error, "weights must be finite and above 0");
         if (a->sentences == b->sentences && a->beams == b->beams && a->vocab == b->vocab &&
-            a->most_len == b->most_len)
+            a->max_len == b->max_len)
             continue;
         weft_error_set(error, WEFT_BAD_ARGUMENT, "ensemble",
                        "model %zu has %lld sentences, %lld beams, a vocabulary of %lld and %lld "
                        "positions, the first %lld, %lld, %lld and %lld",
                        i, (long long)b->sentences, (long long)b->beams, (long long)b->vocab,
-                       (long long)b->most_len, (long long)a->sentences, (long long)a->beams,
-                       (long long)a->vocab, (long long)a->most_len);
+                       (long long)b->max_len, (long long)a->sentences, (long long)a->beams,
+                       (long long)a->vocab, (long long)a->max_len);
         return false;
     }
     return true;

@@ -14,7 +14,7 @@ typedef struct row_state {
     bool ended, over;
 } row_state;
 
-static int64_t most_likely(const double *log_probs, int64_t n)
+static int64_t likeliest(const double *log_probs, int64_t n)
 {
     int64_t best = 0;
     for (int64_t i = 1; i < n; i++)
@@ -100,8 +100,7 @@ static bool choose(row_search *r, int64_t row)
     search *s = &r->s;
     row_state *q = &r->rows[row];
     if (!search_read_row(s, row)) return false;
-    int64_t token =
-        r->samples ? draw(s, row, r->ids, r->probs) : most_likely(s->log_probs, s->vocab);
+    int64_t token = r->samples ? draw(s, row, r->ids, r->probs) : likeliest(s->log_probs, s->vocab);
     if (token < 0) {
         q->over = true;
         return true;

@@ -17,13 +17,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAST_LENGTH 8
+#define MIN_LENGTH 8
 /* Positions of a pass, rows times length, idle rows included; one row there always is. A product
  * with a tied table adds its terms in another order where a tile of it has fewer than 48 rows;
  * within these bounds no tile has, so that the bits do not depend on how many texts run at once. */
-#define LEAST_POSITIONS 48
-#define MOST_POSITIONS  1536
-#define DEFAULT_ROWS    16
+#define MIN_POSITIONS 48
+#define MAX_POSITIONS 1536
+#define DEFAULT_ROWS  16
 
 /* A planned graph of one shape. */
 typedef struct pass {
@@ -225,7 +225,7 @@ static weft_status check_options(const weft_model *m, const double *values,
                                  const weft_scorer_options *o, weft_error *error)
 {
     bool has_source = has_option(m, "source_len");
-    int64_t most = weft_model_most_positions(m, values);
+    int64_t most = weft_model_max_positions(m, values);
     if (!has_option(m, "vocab") || !has_option(m, "batch") ||
         !has_option(m, has_source ? "target_len" : "length") || m->looks_ahead)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, m->name,
@@ -266,7 +266,7 @@ weft_scorer *weft_scorer_new(const weft_model *model, const double *values,
     s->o = *o;
     if (!s->o.rows) s->o.rows = DEFAULT_ROWS;
     s->has_source = has_option(model, "source_len");
-    int64_t most = weft_model_most_positions(model, values);
+    int64_t most = weft_model_max_positions(model, values);
     if (!s->o.context || s->has_source) s->o.context = most;
     if (has_option(model, "pad_id")) s->pad = (int32_t)values[option_at(model, "pad_id")];
     if (weft_params_share(s->store, params, error) == WEFT_OK) return s;
@@ -320,8 +320,8 @@ static size_t cut_windows(const weft_scorer *s, const weft_scorer_row *rows, siz
 {
     const size_t inputs = inputs_of(&rows[row]), prefix = prefix_of(s);
     const size_t context = (size_t)s->o.context;
-    int64_t source_len = s->has_source ? text_bucket(LEAST_LENGTH, (int64_t)rows[row].source_len,
-                                                     weft_model_most_positions(s->model, s->values))
+    int64_t source_len = s->has_source ? text_bucket(MIN_LENGTH, (int64_t)rows[row].source_len,
+                                                     weft_model_max_positions(s->model, s->values))
                                        : 0;
     size_t n = 0;
     for (size_t done = 0; done < inputs; n++) {
@@ -329,7 +329,7 @@ static size_t cut_windows(const weft_scorer *s, const weft_scorer_row *rows, siz
         size_t count = inputs - first < context ? inputs - first : context;
         windows[n] =
             (window){row,  first,      count,
-                     skip, source_len, text_bucket(LEAST_LENGTH, (int64_t)count, s->o.context)};
+                     skip, source_len, text_bucket(MIN_LENGTH, (int64_t)count, s->o.context)};
         done = first + count;
     }
     return n;
@@ -347,7 +347,7 @@ static int by_shape(const void *a, const void *b)
 
 static bool check_rows(weft_scorer *s, const weft_scorer_row *rows, size_t n)
 {
-    const size_t most = (size_t)weft_model_most_positions(s->model, s->values);
+    const size_t most = (size_t)weft_model_max_positions(s->model, s->values);
     for (size_t i = 0; i < n; i++) {
         const weft_scorer_row *r = &rows[i];
         if (inputs_of(r) == 0) continue;
@@ -440,7 +440,7 @@ static bool take_scores(weft_scorer *s, const weft_tensor *t, int64_t at, const 
 static bool run_pass(weft_scorer *s, const weft_scorer_row *rows, const window *windows, size_t n,
                      int64_t limit)
 {
-    int64_t least = (LEAST_POSITIONS + windows->target_len - 1) / windows->target_len;
+    int64_t least = (MIN_POSITIONS + windows->target_len - 1) / windows->target_len;
     int64_t all = text_rows((int64_t)n);
     if (all > limit) all = limit;
     if (all < least) all = least;
@@ -455,14 +455,14 @@ static bool run_pass(weft_scorer *s, const weft_scorer_row *rows, const window *
     return true;
 }
 
-/* Sorted windows of equal shapes, as many at a time as options and MOST_POSITIONS allow. */
+/* Sorted windows of equal shapes, as many at a time as options and MAX_POSITIONS allow. */
 static bool run_windows(weft_scorer *s, const weft_scorer_row *rows, const window *windows,
                         size_t n)
 {
     for (size_t i = 0, end; i < n; i = end) {
         const window *w = &windows[i];
         int64_t longest = w->source_len > w->target_len ? w->source_len : w->target_len;
-        int64_t limit = MOST_POSITIONS / longest < s->o.rows ? MOST_POSITIONS / longest : s->o.rows;
+        int64_t limit = MAX_POSITIONS / longest < s->o.rows ? MAX_POSITIONS / longest : s->o.rows;
         if (limit < 1) limit = 1;
         for (end = i + 1; end < n && end - i < (size_t)limit; end++)
             if (windows[end].source_len != w->source_len ||

@@ -46,7 +46,7 @@ static bool check(const weft_search_model *model, const weft_search_input *input
 {
     if (!model || !model->step || (n && !inputs))
         return search_refuse(error, "the model or the inputs are NULL");
-    if (model->sentences < 1 || model->beams < 1 || model->vocab < 1 || model->most_len < 1 ||
+    if (model->sentences < 1 || model->beams < 1 || model->vocab < 1 || model->max_len < 1 ||
         n > (size_t)model->sentences)
         return search_refuse(error, "more inputs than the model takes sentences, or it takes none");
     if ((o->has_eos && o->eos < 0) || o->eos >= model->vocab || (o->n_banned && !o->banned))
@@ -71,12 +71,12 @@ static bool check(const weft_search_model *model, const weft_search_input *input
         for (size_t k = 0; k < in->prefix_len; k++)
             if (in->prefix[k] < 0 || in->prefix[k] >= model->vocab)
                 return search_refuse(error, "a token to begin with is not below the vocabulary");
-        if (in->prefix_len > (size_t)model->most_len ||
-            in->max_len - 1 > model->most_len - (int64_t)in->prefix_len) {
+        if (in->prefix_len > (size_t)model->max_len ||
+            in->max_len - 1 > model->max_len - (int64_t)in->prefix_len) {
             weft_error_set(error, WEFT_BAD_ARGUMENT, "search",
                            "input %zu: a prefix of %zu and %lld tokens to find, the model has %lld "
                            "positions",
-                           i, in->prefix_len, (long long)in->max_len, (long long)model->most_len);
+                           i, in->prefix_len, (long long)in->max_len, (long long)model->max_len);
             return false;
         }
     }

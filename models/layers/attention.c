@@ -197,9 +197,9 @@ static bool good_cached(weft_graph *g, const char *name, weft_value x,
     const char *problem = NULL;
     if (o->merge_as_rows)
         problem = "heads merged as rows mix positions, which come one at a time";
-    else if (cache->key_len < 0 || cache->key_len > cache->most_len)
+    else if (cache->key_len < 0 || cache->key_len > cache->max_len)
         problem = "the positions looked at must not be more than the most";
-    else if (cache->memories < 0 || cache->memory_len > cache->most_memory)
+    else if (cache->memories < 0 || cache->memory_len > cache->max_memory)
         problem = "the memory's positions must not be more than the most";
     if (problem)
         weft_graph_fail_in(g, "weft_layer_attention", WEFT_BAD_ARGUMENT, "\"%s\" over states: %s",
@@ -213,9 +213,9 @@ static weft_value cache_state(weft_graph *g, const char *name, weft_dtype dtype,
     return weft_state(g, name, dtype, WEFT_SHAPE(rows, most, kv_heads, head_dim), WEFT_INIT_ZEROS);
 }
 
-static int64_t most_memories(const weft_cache *cache)
+static int64_t max_memories(const weft_cache *cache)
 {
-    return cache->most_memories ? cache->most_memories : cache->memories;
+    return cache->max_memories ? cache->max_memories : cache->memories;
 }
 
 /* The first `rows` rows and `length` positions. */
@@ -228,9 +228,9 @@ static weft_value part_of(weft_graph *g, weft_value state, int64_t rows, int64_t
 static weft_value remember(weft_graph *g, const char *name, weft_value x, const weft_cache *cache)
 {
     weft_shape s = weft_shape_of(g, x);
-    int64_t rows = cache->most_rows ? cache->most_rows : s.dim[0];
+    int64_t rows = cache->max_rows ? cache->max_rows : s.dim[0];
     weft_value state =
-        cache_state(g, name, weft_dtype_of(g, x), rows, cache->most_len, s.dim[2], s.dim[3]);
+        cache_state(g, name, weft_dtype_of(g, x), rows, cache->max_len, s.dim[2], s.dim[3]);
     if (weft_is_value(cache->parents))
         state = weft_cache_reorder(g, state, cache->parents, cache->position);
     state = weft_cache_write(g, state, x, cache->position);
@@ -282,8 +282,8 @@ weft_value weft_layer_attention_memorize(weft_graph *graph, const char *name, we
     const char *const names[2] = {"cache.k", "cache.v"};
     for (int i = 0; i < 2; i++) {
         weft_value x = i ? h.v : h.k;
-        weft_value state = cache_state(g, names[i], weft_dtype_of(g, x), most_memories(cache),
-                                       cache->most_memory, weft_dim(g, x, 2), weft_dim(g, x, 3));
+        weft_value state = cache_state(g, names[i], weft_dtype_of(g, x), max_memories(cache),
+                                       cache->max_memory, weft_dim(g, x, 2), weft_dim(g, x, 3));
         done[i] = weft_cache_write(g, state, x, zero);
     }
     weft_scope_pop(g);
@@ -300,7 +300,7 @@ weft_value weft_layer_attention_recall(weft_graph *graph, const char *name, weft
     weft_shape shape = weft_shape_of(g, x);
     int64_t kv_heads = o->kv_heads ? o->kv_heads : o->heads, head_dim = shape.dim[2] / o->heads;
     int64_t queries = cache->memories ? shape.dim[0] / cache->memories * shape.dim[1] : 0;
-    int64_t most = most_memories(cache);
+    int64_t most = max_memories(cache);
     weft_dtype dtype = weft_dtype_of(g, x);
     heads h = {WEFT_NO_VALUE, WEFT_NO_VALUE, WEFT_NO_VALUE};
     weft_scope_push(g, "%s", name);
@@ -308,8 +308,8 @@ weft_value weft_layer_attention_recall(weft_graph *graph, const char *name, weft
     h.q = rotate(g, h.q, o, cache->position, cache->key_len);
     /* The beams of a sentence look at one memory: they are queries of one row. */
     h.q = weft_reshape(g, h.q, WEFT_SHAPE(cache->memories, queries, o->heads, head_dim));
-    h.k = cache_state(g, "cache.k", dtype, most, cache->most_memory, kv_heads, head_dim);
-    h.v = cache_state(g, "cache.v", dtype, most, cache->most_memory, kv_heads, head_dim);
+    h.k = cache_state(g, "cache.k", dtype, most, cache->max_memory, kv_heads, head_dim);
+    h.v = cache_state(g, "cache.v", dtype, most, cache->max_memory, kv_heads, head_dim);
     h.k = part_of(g, h.k, cache->memories, cache->memory_len);
     h.v = part_of(g, h.v, cache->memories, cache->memory_len);
     weft_value y = weft_reshape(g, look(g, &h, o, shape.dim[2], NULL), shape);

@@ -22,11 +22,11 @@ typedef struct weft_decoder weft_decoder;
 
 typedef struct weft_decoder_options {
     int64_t sentences, beams; /* the rows of sentence i are i beams .. i beams + beams-1; 0: 1 */
-    int64_t most_len;    /* positions of the decoder; 0: WEFT_DECODER_LEN, or fewer if the model has
+    int64_t max_len;    /* positions of the decoder; 0: WEFT_DECODER_LEN, or fewer if the model has
                             learned positions for fewer */
-    int64_t most_source; /* tokens of a source, likewise; not read for a model without one */
-    int threads;         /* see weft_session_options; the results do not depend on it */
-    bool recompute;      /* run the whole model for each token, even if it has steps */
+    int64_t max_source; /* tokens of a source, likewise; not read for a model without one */
+    int threads;        /* see weft_session_options; the results do not depend on it */
+    bool recompute;     /* run the whole model for each token, even if it has steps */
 } weft_decoder_options;
 
 #define WEFT_DECODER_LEN 256
@@ -54,7 +54,7 @@ WEFT_API weft_decoder_info weft_decoder_get_info(const weft_decoder *decoder);
 
 /* The most positions that a model of these options can tell apart (learned positions); INT64_MAX if
  * there is no such limit. */
-WEFT_API int64_t weft_model_most_positions(const weft_model *model, const double *values);
+WEFT_API int64_t weft_model_max_positions(const weft_model *model, const double *values);
 
 /* The length that sources of `length` tokens are padded to. Sentences of equal padded lengths that
  * are started together give the same bits in any company. */
@@ -94,7 +94,7 @@ typedef struct weft_search_model {
     weft_status (*keep)(void *context, const int32_t *sentences, size_t n, weft_error *error);
     void *context;
     int64_t sentences, beams, vocab;
-    int64_t most_len; /* positions */
+    int64_t max_len; /* positions */
 } weft_search_model;
 /* A decoder, which must have been started. */
 WEFT_API weft_search_model weft_decoder_search_model(weft_decoder *decoder);

@@ -136,15 +136,15 @@ typedef struct weft_cache {
     weft_value position; /* i32 scalar: of the first new position, all of them below key_len */
     weft_value parents;  /* i32 [batch]: row i goes on from row parents[i] of the states;
                             WEFT_NO_VALUE: from i */
-    int64_t most_rows;   /* of the states NAME.cache.k and NAME.cache.v, [most_rows, most_len,
-                            kv_heads, head_dim]; 0: batch */
-    int64_t most_len;    /* their positions */
+    int64_t max_rows;    /* of the states NAME.cache.k and NAME.cache.v, [max_rows, max_len,
+                             kv_heads, head_dim]; 0: batch */
+    int64_t max_len;     /* their positions */
     int64_t key_len;     /* of which this graph looks at the first so many */
     int64_t memories; /* of the attention to a memory; row i looks at memory i / (batch / memories).
                          0: none */
-    int64_t most_memories;           /* of its states, [most_memories, most_memory, kv_heads,
+    int64_t max_memories;           /* of its states, [max_memories, max_memory, kv_heads,
                                         head_dim]; 0: memories */
-    int64_t most_memory, memory_len; /* positions, and of which this graph looks at the first */
+    int64_t max_memory, memory_len; /* positions, and of which this graph looks at the first */
 } weft_cache;
 
 /* Self-attention of x [batch, count, d_model] to itself and what is before it: what

@@ -34,16 +34,16 @@ typedef struct weft_model_io {
 /* The graphs of decoding, a position at a time, over states that keep what came before. Sizes are
  * set by the caller, values by the model. `sentences` times `beams` rows are decoded at once; the
  * rows of a sentence lie side by side. Graphs of different sizes share states, whose first axis is
- * most_sentences or most_sentences times most_beams; a graph uses the first of them. Where there
+ * max_sentences or max_sentences times max_beams; a graph uses the first of them. Where there
  * are positions of tokens or of a source, they are the second of three axes or more. Encoding is
  * done with beams of 1: the first step goes on from row i of the states for sentence i. */
 typedef struct weft_decode_io {
     int64_t sentences, beams;
-    int64_t most_sentences, most_beams;
-    int64_t count;                   /* of tokens that a step reads of each row */
-    int64_t most_len, key_len;       /* positions of the states, and those that are looked at */
-    int64_t most_source, source_len; /* likewise of the source; 0 without one */
-    weft_value source;               /* encoding: i32 [sentences, source_len], input */
+    int64_t max_sentences, max_beams;
+    int64_t count;                  /* of tokens that a step reads of each row */
+    int64_t max_len, key_len;       /* positions of the states, and those that are looked at */
+    int64_t max_source, source_len; /* likewise of the source; 0 without one */
+    weft_value source;              /* encoding: i32 [sentences, source_len], input */
     weft_value token;    /* a step: i32 [rows, count], input: the tokens from `position` on */
     weft_value position; /* i32 scalar, input: 0 in the first step, then `count` more each */
     weft_value parents;  /* i32 [rows], input: the rows of the states that these go on from */
@@ -65,8 +65,8 @@ typedef struct weft_text_config {
     bool tied;              /* the output's weight is the embedding table (section 3.4) */
     bool scaled_embeddings; /* times sqrt(d_model) (section 3.4) */
     weft_positions positions;
-    int64_t most_positions; /* learned: rows of their table */
-    double dropout;         /* of embeddings plus positions */
+    int64_t max_positions; /* learned: rows of their table */
+    double dropout;        /* of embeddings plus positions */
     double label_smoothing;
     int64_t pad_id;           /* masked as a source, ignored in the loss */
     weft_block_options block; /* of every layer */

@@ -91,7 +91,7 @@ weft_status weft_language_step(weft_graph *graph, const weft_language_config *co
     X(activation, 1, 1, 3, ACTIVATIONS, "of the feed-forward layers")                              \
     X(tied, 1, 1, 0, FLAG, "1: the embedding table gives the logits, too")                         \
     X(positions, 2, 2, 0, POSITIONS, "what is added for the positions")                            \
-    X(most_positions, 512, 512, 512, WHOLE, "rows of the learned positions")                       \
+    X(max_positions, 512, 512, 512, WHOLE, "rows of the learned positions")                        \
     X(rotary_base, 0, 0, 10000, REAL, "of rotary positions; 0: none")                              \
     X(batch, 16, 16, 16, WHOLE, "sequences")                                                       \
     X(length, 64, 64, 64, WHOLE, "tokens of a sequence")                                           \
@@ -120,7 +120,7 @@ static weft_language_config configure(const double *v, bool training)
                  .batch = (int64_t)v[AT_batch],
                  .tied = v[AT_tied] != 0,
                  .positions = (weft_positions)v[AT_positions],
-                 .most_positions = (int64_t)v[AT_most_positions],
+                 .max_positions = (int64_t)v[AT_max_positions],
                  .dropout = v[AT_dropout],
                  .label_smoothing = v[AT_label_smoothing],
                  .pad_id = (int64_t)v[AT_pad_id],
@@ -194,7 +194,7 @@ static weft_status step_llama(weft_graph *graph, const double *v, weft_decode_io
     return weft_language_step(graph, &c, io);
 }
 
-#define SMALL "vocab=13 d_model=8 heads=2 d_ff=12 batch=2 length=5 layers=1 most_positions=8"
+#define SMALL "vocab=13 d_model=8 heads=2 d_ff=12 batch=2 length=5 layers=1 max_positions=8"
 
 const weft_model model_bert = {
     .name = "bert",

@@ -35,7 +35,7 @@ static weft_value state_of(weft_graph *g, const weft_decode_io *io, weft_dtype d
 {
     char name[32];
     snprintf(name, sizeof name, "cache.%lld.%c", (long long)layer, part);
-    int64_t rows = weft_shape_numel(WEFT_SHAPE(io->most_sentences, io->most_beams));
+    int64_t rows = weft_shape_numel(WEFT_SHAPE(io->max_sentences, io->max_beams));
     return weft_state(g, name, dtype, WEFT_SHAPE(rows, 1, hidden), WEFT_INIT_ZEROS);
 }
 
@@ -44,7 +44,7 @@ static weft_value state_of(weft_graph *g, const weft_decode_io *io, weft_dtype d
 static weft_value load_state(weft_graph *g, const weft_decode_io *io, weft_value state)
 {
     weft_value x = weft_embedding(g, weft_squeeze(g, state, 1), io->parents, -1);
-    if (io->most_source) return x;
+    if (io->max_source) return x;
     weft_value zeros = weft_fill(g, weft_dtype_of(g, x), weft_shape_of(g, x), 0.0);
     return weft_where(g, weft_equal(g, io->position, text_int(g, 0)), zeros, x);
 }

@@ -229,17 +229,17 @@ weft_status weft_seq2seq_prepare(weft_graph *graph, const weft_seq2seq_config *c
     return weft_graph_status(graph);
 }
 
-/* What is known of the sources: [most_sentences, most_source, hidden], or i32 without the last. */
+/* What is known of the sources: [max_sentences, max_source, hidden], or i32 without the last. */
 static weft_value source_ids(weft_graph *g, const weft_decode_io *io)
 {
-    return weft_state(g, "cache.source", WEFT_I32, WEFT_SHAPE(io->most_sentences, io->most_source),
+    return weft_state(g, "cache.source", WEFT_I32, WEFT_SHAPE(io->max_sentences, io->max_source),
                       WEFT_INIT_ZEROS);
 }
 
 static weft_value source_state(weft_graph *g, const char *name, const weft_seq2seq_config *c,
                                const weft_decode_io *io)
 {
-    weft_shape shape = WEFT_SHAPE(io->most_sentences, io->most_source, c->hidden);
+    weft_shape shape = WEFT_SHAPE(io->max_sentences, io->max_source, c->hidden);
     return weft_state(g, name, c->dtype, shape, WEFT_INIT_ZEROS);
 }
 

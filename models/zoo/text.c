@@ -29,7 +29,7 @@ weft_value text_embed(weft_graph *g, const weft_text_config *c, weft_value table
     if (c->positions == WEFT_POSITIONS_SINUSOIDAL)
         at = weft_layer_sinusoids(g, c->dtype, length, c->d_model);
     else if (c->positions == WEFT_POSITIONS_LEARNED)
-        at = weft_layer_positions(g, positions, c->dtype, length, c->most_positions, c->d_model);
+        at = weft_layer_positions(g, positions, c->dtype, length, c->max_positions, c->d_model);
     return c->positions == WEFT_POSITIONS_NONE ? x : weft_add(g, x, at);
 }
 
@@ -42,7 +42,7 @@ weft_value text_embed_at(weft_graph *g, const weft_text_config *c, weft_value ta
     if (c->positions == WEFT_POSITIONS_NONE) return x;
     rows = c->positions == WEFT_POSITIONS_SINUSOIDAL
                ? weft_layer_sinusoids(g, c->dtype, most, c->d_model)
-               : weft_layer_positions(g, positions, c->dtype, most, c->most_positions, c->d_model);
+               : weft_layer_positions(g, positions, c->dtype, most, c->max_positions, c->d_model);
     return weft_add(g, x, weft_embedding(g, rows, weft_layer_positions_at(g, position, count), -1));
 }
 
@@ -58,13 +58,12 @@ weft_cache text_cache(const weft_decode_io *io)
 {
     return (weft_cache){.position = io->position,
                         .parents = io->parents,
-                        .most_rows =
-                            weft_shape_numel(WEFT_SHAPE(io->most_sentences, io->most_beams)),
-                        .most_len = io->most_len,
+                        .max_rows = weft_shape_numel(WEFT_SHAPE(io->max_sentences, io->max_beams)),
+                        .max_len = io->max_len,
                         .key_len = io->key_len,
-                        .memories = io->most_source ? io->sentences : 0,
-                        .most_memories = io->most_sentences,
-                        .most_memory = io->most_source,
+                        .memories = io->max_source ? io->sentences : 0,
+                        .max_memories = io->max_sentences,
+                        .max_memory = io->max_source,
                         .memory_len = io->source_len};
 }
 

@@ -61,10 +61,10 @@ weft_status weft_transformer(weft_graph *graph, const weft_transformer_config *c
     return weft_graph_status(g);
 }
 
-/* Where the ids of the sources wait, for their padding: i32 [sentences, most_source]. */
+/* Where the ids of the sources wait, for their padding: i32 [sentences, max_source]. */
 static weft_value source_state(weft_graph *g, const weft_decode_io *io)
 {
-    return weft_state(g, "cache.source", WEFT_I32, WEFT_SHAPE(io->most_sentences, io->most_source),
+    return weft_state(g, "cache.source", WEFT_I32, WEFT_SHAPE(io->max_sentences, io->max_source),
                       WEFT_INIT_ZEROS);
 }
 
@@ -145,7 +145,7 @@ weft_status weft_transformer_step(weft_graph *graph, const weft_transformer_conf
     X(tied, 1, 1, 0, FLAG, "1: one embedding table for source, target and output")                 \
     X(scaled_embeddings, 1, 1, 0, FLAG, "1: embeddings times sqrt(d_model)")                       \
     X(positions, 1, 1, 2, POSITIONS, "what tells the positions")                                   \
-    X(most_positions, 1024, 1024, 100, WHOLE, "rows of the learned positions")                     \
+    X(max_positions, 1024, 1024, 100, WHOLE, "rows of the learned positions")                      \
     X(projection, 0, 0, 2, PROJECTIONS, "of q, k and v: one matrix each, or one for all heads")    \
     X(score_scale, 0, 0, 1, SCALES, "scores are divided by the square root of it")                 \
     X(attention_bias, 1, 1, 0, FLAG, "1: q, k, v and out have biases")                             \
@@ -180,7 +180,7 @@ static weft_transformer_config configure(const double *v, bool training)
                  .tied = v[AT_tied] != 0,
                  .scaled_embeddings = v[AT_scaled_embeddings] != 0,
                  .positions = (weft_positions)v[AT_positions],
-                 .most_positions = (int64_t)v[AT_most_positions],
+                 .max_positions = (int64_t)v[AT_max_positions],
                  .dropout = v[AT_dropout],
                  .label_smoothing = v[AT_label_smoothing],
                  .pad_id = (int64_t)v[AT_pad_id],
@@ -235,7 +235,7 @@ static weft_status build_step(weft_graph *graph, const double *v, weft_decode_io
 
 #define SMALL                                                                                      \
     "vocab=13 d_model=8 heads=2 d_ff=12 batch=2 source_len=5 target_len=4 encoder_layers=1 "       \
-    "decoder_layers=1 most_positions=8"
+    "decoder_layers=1 max_positions=8"
 
 const weft_model model_transformer = {
     .name = "transformer",

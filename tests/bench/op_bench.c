@@ -15,24 +15,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_INPUTS 8
-#define LEAST_RUNS  7
-#define MOST_RUNS   60
-#define SECONDS     0.4
+#define MAX_INPUTS 8
+#define MIN_RUNS   7
+#define MAX_RUNS   60
+#define SECONDS    0.4
 
 typedef struct bench {
     weft_graph *graph;
-    weft_value inputs[MOST_INPUTS];
-    double low[MOST_INPUTS], high[MOST_INPUTS];
+    weft_value inputs[MAX_INPUTS];
+    double low[MAX_INPUTS], high[MAX_INPUTS];
     size_t n_inputs;
-    weft_value targets[MOST_INPUTS];
+    weft_value targets[MAX_INPUTS];
     size_t n_targets;
     double bytes;
 } bench;
 
 static weft_value input(bench *b, weft_dtype dtype, weft_shape shape, double low, double high)
 {
-    static const char *const names[MOST_INPUTS] = {"a", "b", "c", "d", "e", "f", "g", "h"};
+    static const char *const names[MAX_INPUTS] = {"a", "b", "c", "d", "e", "f", "g", "h"};
     size_t i = b->n_inputs++;
     b->low[i] = low;
     b->high[i] = high;
@@ -333,7 +333,7 @@ static bool measure(const char *name, bench *b, weft_session *session)
         fprintf(stderr, "%s: %s\n", name, weft_session_error(session)->message);
         return false;
     }
-    for (int i = 0; i < LEAST_RUNS || (i < MOST_RUNS && omp_get_wtime() - begin < SECONDS); i++) {
+    for (int i = 0; i < MIN_RUNS || (i < MAX_RUNS && omp_get_wtime() - begin < SECONDS); i++) {
         triad_s = least(triad_s, triad());
         weft_run(session); /* what the triad took from the caches comes back */
         double start = omp_get_wtime();

@@ -219,7 +219,7 @@ def triad():
     torch.add(b, c, alpha=0.5, out=a)
 
 
-def least_ms(run, seconds):
+def min_ms(run, seconds):
     run()
     best, begin, runs = 1e9, time.perf_counter(), 0
     while runs < 7 or (runs < 60 and time.perf_counter() - begin < seconds):
@@ -252,7 +252,7 @@ def main():
             continue
         run, torch_ms, ms, share = make(), float("inf"), float("inf"), 0
         for _ in range(rounds):
-            torch_ms = min(torch_ms, least_ms(run, 0.4 / rounds))
+            torch_ms = min(torch_ms, min_ms(run, 0.4 / rounds))
             if program:
                 own = weft_numbers(program, name)
                 ms, share = min(ms, own[0]), max(share, own[1])

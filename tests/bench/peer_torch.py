@@ -21,8 +21,8 @@ import numpy
 import torch
 import torch.nn.functional as F
 
-LEAST_SECONDS = 0.1  # of a row of runs, and the most runs in one: as weft bench does
-MOST_RUNS = 50
+MIN_SECONDS = 0.1  # of a row of runs, and the most runs in one: as weft bench does
+MAX_RUNS = 50
 
 
 def load(path):
@@ -333,7 +333,7 @@ def main():
         result["agreement"] = agreement(work)
     work.run()
     times = []
-    while len(times) < a.runs or (len(times) < MOST_RUNS and sum(times) < LEAST_SECONDS):
+    while len(times) < a.runs or (len(times) < MAX_RUNS and sum(times) < MIN_SECONDS):
         begin = time.perf_counter()
         work.run()
         times.append(time.perf_counter() - begin)

@@ -68,7 +68,7 @@ class Model(nn.Module):
         self.tables = [self.parameter(name, vocab, self.width) for name in tables]
         self.places = []
         if options["positions"] == "learned":
-            self.places = [self.parameter(name, int(options["most_positions"]), self.width) for name in positions]
+            self.places = [self.parameter(name, int(options["max_positions"]), self.width) for name in positions]
         elif options["positions"] == "sinusoidal":
             self.register_buffer("waves", self.sinusoids(length))
             self.places = [self.waves] * len(positions)

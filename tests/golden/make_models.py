@@ -248,7 +248,7 @@ def shared_case(vocab=10, width=16, heads=4, d_ff=24, layers=2, source_len=9, ta
     nothing has biases but the feed-forward layers and the logits."""
     options = dict(vocab=vocab, d_model=width, heads=heads, d_ff=d_ff, encoder_layers=layers,
                    decoder_layers=layers, batch=2, source_len=source_len, target_len=target_len,
-                   most_positions=most)
+                   max_positions=most)
     attn = dict(heads=heads, projection="shared", bias=False, out=1, scale=width**-0.5)
 
     def build(net, source, target_in):
@@ -271,7 +271,7 @@ LANGUAGE = dict(vocab=13, d_model=16, heads=4, d_ff=20, batch=3, length=6, layer
 
 
 def bert_case():
-    c = dict(LANGUAGE, most_positions=8)
+    c = dict(LANGUAGE, max_positions=8)
     width, vocab = c["d_model"], c["vocab"]
     target_in = tokens(vocab, 3, 6, [(0, 5), (2, 3)])
     hidden = torch.rand(3, 6) < 0.4
@@ -290,7 +290,7 @@ def bert_case():
 
 
 def gpt_case():
-    c = dict(LANGUAGE, most_positions=8)
+    c = dict(LANGUAGE, max_positions=8)
     ids = tokens(c["vocab"], 3, 7, [(1, 5)])
 
     def build(net, target_in):

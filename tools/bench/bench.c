@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #define ROW_SECONDS 0.1
-#define MOST_IN_ROW 50
+#define MAX_IN_ROW  50
 
 /* ---- Workloads ---- */
 
@@ -187,10 +187,10 @@ weft_status bench_row(bench *b, long runs, double **samples, size_t *n, weft_err
 {
     double sum = 0, seconds = 0;
     weft_status status = run_once(b, &seconds, error);
-    double *more = realloc(*samples, (*n + MOST_IN_ROW + (size_t)runs) * sizeof *more);
+    double *more = realloc(*samples, (*n + MAX_IN_ROW + (size_t)runs) * sizeof *more);
     if (!more) return weft_error_set(error, WEFT_NO_MEMORY, "bench", "no memory");
     *samples = more;
-    for (long i = 0; status == WEFT_OK && (i < runs || (i < MOST_IN_ROW && sum < ROW_SECONDS));
+    for (long i = 0; status == WEFT_OK && (i < runs || (i < MAX_IN_ROW && sum < ROW_SECONDS));
          i++) {
         status = run_once(b, &seconds, error);
         if (status == WEFT_OK) more[(*n)++] = seconds;

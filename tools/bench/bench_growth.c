@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_POINTS 8
+#define MAX_POINTS 8
 
 typedef struct series {
     const char *workload;
     const char *axis; /* an option of the model, or "threads" */
     const char *options[4];
-    long at[MOST_POINTS]; /* 0 at the end */
+    long at[MAX_POINTS]; /* 0 at the end */
 } series;
 
 static const series all[] = {
@@ -153,10 +153,10 @@ static weft_status measure_series(const series *s, const char *axis,
                                                          weft_error *),
                                   long runs, bool quiet, cJSON *list, weft_error *error)
 {
-    point points[MOST_POINTS];
+    point points[MAX_POINTS];
     size_t n = 0;
     weft_status status = WEFT_OK;
-    for (size_t k = 0; k < MOST_POINTS && s->at[k] && status == WEFT_OK; k++) {
+    for (size_t k = 0; k < MAX_POINTS && s->at[k] && status == WEFT_OK; k++) {
         /* More threads than processors measure nothing. */
         if (!strcmp(s->axis, "threads") && s->at[k] > omp_get_num_procs()) break;
         status = measure(s, s->at[k], runs, &points[n], error);

@@ -32,15 +32,14 @@ static size_t split(char *text, char **cells, size_t most)
     return n;
 }
 
-#define MOST_CELLS 64
+#define MAX_CELLS 64
 
 /* Finds the three columns in the header. */
 static bool read_header(const char *path, char *line, size_t *columns, size_t *n_cells)
 {
-    char *cells[MOST_CELLS];
-    *n_cells = split(line, cells, MOST_CELLS);
-    if (*n_cells > MOST_CELLS)
-        return tool_fail_text(path, "more than %d columns", MOST_CELLS), false;
+    char *cells[MAX_CELLS];
+    *n_cells = split(line, cells, MAX_CELLS);
+    if (*n_cells > MAX_CELLS) return tool_fail_text(path, "more than %d columns", MAX_CELLS), false;
     for (int c = 0; c < COLUMNS; c++) {
         columns[c] = SIZE_MAX;
         for (size_t i = 0; i < *n_cells; i++)
@@ -54,9 +53,9 @@ static bool read_header(const char *path, char *line, size_t *columns, size_t *n
 static bool read_row(const char *path, size_t line_number, char *line, const size_t *columns,
                      size_t n_cells, weft_pack_item *item)
 {
-    char *cells[MOST_CELLS];
+    char *cells[MAX_CELLS];
     int64_t values[COLUMNS];
-    size_t n = split(line, cells, MOST_CELLS);
+    size_t n = split(line, cells, MAX_CELLS);
     if (n != n_cells) {
         tool_fail_text(path, "line %zu: %zu cells, the header has %zu", line_number, n, n_cells);
         return false;

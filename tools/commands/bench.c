@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-#define MOST_WORKLOADS 32
+#define MAX_WORKLOADS 32
 
 typedef struct arguments {
-    const workload *workloads[MOST_WORKLOADS];
+    const workload *workloads[MAX_WORKLOADS];
     size_t n;
     bool json, growth;
     long runs, rounds, threads;
@@ -40,7 +40,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         a->dump = text;
         return 0;
     case ARGP_KEY_ARG:
-        if (a->n == MOST_WORKLOADS) argp_error(state, "too many workloads");
+        if (a->n == MAX_WORKLOADS) argp_error(state, "too many workloads");
         a->workloads[a->n] = workload_find(text);
         if (!a->workloads[a->n++])
             tool_usage_error(state, "no workload \"%s\" (see `weft bench --help`)", text);

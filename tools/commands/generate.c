@@ -117,9 +117,9 @@ typedef struct generator {
 
 /* Tokens of a prompt at most: what is to be found has room, but half of the positions are theirs.
  */
-static int64_t most_prompt(const generator *t)
+static int64_t max_prompt(const generator *t)
 {
-    int64_t half = t->d.most_len / 2, rest = t->d.most_len - t->a->tokens;
+    int64_t half = t->d.max_len / 2, rest = t->d.max_len - t->a->tokens;
     return rest > half ? rest : half;
 }
 
@@ -128,8 +128,8 @@ static bool load(generator *t)
 {
     const arguments *a = t->a;
     decoding *d = &t->d;
-    int64_t most_len = a->tokens + (a->tokens > 256 ? a->tokens : 256);
-    if (!decoding_open(d, &a->shared, a->beams ? a->beams : a->each, most_len, 1)) return false;
+    int64_t max_len = a->tokens + (a->tokens > 256 ? a->tokens : 256);
+    if (!decoding_open(d, &a->shared, a->beams ? a->beams : a->each, max_len, 1)) return false;
     bool greedy = a->shared.temperature == 0;
     d->way = a->beams ? DECODING_BEAM : greedy ? DECODING_GREEDY : DECODING_SAMPLE;
     d->options.nbest = d->way == DECODING_GREEDY ? 1 : a->each;
@@ -144,7 +144,7 @@ static bool load(generator *t)
 static bool encode(void *context, text_line *l)
 {
     generator *t = context;
-    size_t most = (size_t)most_prompt(t), whole;
+    size_t most = (size_t)max_prompt(t), whole;
     if (text_line_encode(l, t->d.run.target, 1 << 20, -1, &whole, &t->d.error) != WEFT_OK)
         return false;
     size_t kept = l->n_ids < most ? l->n_ids : most;
@@ -189,7 +189,7 @@ int cmd_generate(int argc, char **argv)
         load(&t) && (a.prompt ? decoding_text(&t.d, &work, a.prompt) : decoding_input(&t.d, &work));
     if (t.cut)
         fprintf(stderr, "weft: %zu prompts had more than %lld tokens; their beginning was cut\n",
-                t.cut, (long long)most_prompt(&t));
+                t.cut, (long long)max_prompt(&t));
     decoding_print_notes(&t.d);
     if (good && a.shared.stats) decoding_print_stats(&t.d);
     int status = good ? EXIT_GOOD : tool_fail(&t.d.error);

@@ -130,11 +130,11 @@ static int list_models(bool json)
 
 /* ---- models NAME ---- */
 
-#define MOST_USES 8
+#define MAX_USES 8
 
 /* The commands that take the model or what was trained of it; returns how many. */
 static size_t find_uses(const weft_model *model, const model_facts *facts,
-                        const char *uses[MOST_USES])
+                        const char *uses[MAX_USES])
 {
     size_t n = 0;
     uses[n++] = "dot";
@@ -194,7 +194,7 @@ static int print_model(const weft_model *model, bool json)
 {
     weft_error error = {0};
     model_facts facts;
-    const char *uses[MOST_USES];
+    const char *uses[MAX_USES];
     if (find_facts(model, &facts, &error) != WEFT_OK) return tool_fail(&error);
     size_t n = find_uses(model, &facts, uses);
     if (json) return print_model_json(model, &facts, uses, n);

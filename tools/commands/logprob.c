@@ -238,7 +238,7 @@ static bool load(logprob *p)
     p->has_source = has_option(m, "source_len");
     if (p->has_source && !p->a->source) return refuse(p, "translates: --source FILE is missing");
     if (!p->has_source && p->a->source) return refuse(p, "is a language model: it has no --source");
-    p->most = weft_model_most_positions(m, p->run.values);
+    p->most = weft_model_max_positions(m, p->run.values);
     bool slides = !p->has_source && !m->recurrent && p->run.trained_len;
     p->context = slides && p->run.trained_len < p->most ? p->run.trained_len : p->most;
     weft_scorer_options o = {.rows = p->a->batch,

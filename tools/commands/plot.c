@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_RUNS 8
+#define MAX_RUNS 8
 
 typedef struct arguments {
-    const char *runs[MOST_RUNS], *out;
+    const char *runs[MAX_RUNS], *out;
     size_t n;
 } arguments;
 
@@ -24,7 +24,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         a->out = text;
         return 0;
     case ARGP_KEY_ARG:
-        if (a->n == MOST_RUNS) argp_error(state, "%d runs at most", MOST_RUNS);
+        if (a->n == MAX_RUNS) argp_error(state, "%d runs at most", MAX_RUNS);
         a->runs[a->n++] = text;
         return 0;
     case ARGP_KEY_END:
@@ -112,7 +112,7 @@ int cmd_plot(int argc, char **argv)
     arguments a = {.n = 0};
     tool_parse(&argp, argc, argv, &a);
     curve *curves = calloc(2 * a.n, sizeof *curves);
-    plot_series series[2 * MOST_RUNS];
+    plot_series series[2 * MAX_RUNS];
     size_t n = 0;
     int status = curves ? EXIT_GOOD : tool_fail_text("plot", "out of memory");
     for (size_t i = 0; i < a.n && status == EXIT_GOOD; i++)

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 /* Of a trace: 50 runs of a large model are some hundred megabytes of text. */
-#define MOST_TRACED 50
+#define MAX_TRACED 50
 
 typedef struct arguments {
     model_args model;
@@ -223,7 +223,7 @@ static weft_status measure(trial *t, report *r, weft_error *error)
 {
     const arguments *a = r->a;
     weft_dtype dtype = weft_dtype_of(t->m.graph, t->m.io.output);
-    long traced = !a->trace ? 0 : a->runs < MOST_TRACED ? a->runs : MOST_TRACED;
+    long traced = !a->trace ? 0 : a->runs < MAX_TRACED ? a->runs : MAX_TRACED;
     weft_status status = weft_measure_peaks(dtype, (int)a->threads, &r->peaks, error);
     if (status == WEFT_OK) status = trial_profile(t, a->runs, traced, &r->measured_seconds, error);
     if (status != WEFT_OK) return status;

@@ -9,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_REFERENCES 16
-#define MOST_OTHERS     16
-#define MOST_FILES      (1 + MOST_REFERENCES + MOST_OTHERS)
+#define MAX_REFERENCES 16
+#define MAX_OTHERS     16
+#define MAX_FILES      (1 + MAX_REFERENCES + MAX_OTHERS)
 
 typedef struct arguments {
-    const char *file[MOST_FILES]; /* hypotheses, references, then the others' hypotheses */
-    const char *other[MOST_OTHERS];
+    const char *file[MAX_FILES]; /* hypotheses, references, then the others' hypotheses */
+    const char *other[MAX_OTHERS];
     size_t n, n_references, n_others; /* n: of all files */
     bool lowercase, plus, json, sentences;
     long samples, seed; /* samples 0: the default */
@@ -61,7 +61,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         a->sentences = true;
         return 0;
     case KEY_AGAINST:
-        if (a->n_others == MOST_OTHERS) argp_error(state, "at most %d --against", MOST_OTHERS);
+        if (a->n_others == MAX_OTHERS) argp_error(state, "at most %d --against", MAX_OTHERS);
         a->other[a->n_others++] = text;
         return 0;
     case KEY_SAMPLES:
@@ -71,8 +71,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         a->seed = tool_number(text, "--seed", 0, INT64_MAX, state);
         return 0;
     case ARGP_KEY_ARG:
-        if (a->n == 1 + MOST_REFERENCES)
-            argp_error(state, "at most %d references", MOST_REFERENCES);
+        if (a->n == 1 + MAX_REFERENCES) argp_error(state, "at most %d references", MAX_REFERENCES);
         take_file(a, text, state);
         return 0;
     case ARGP_KEY_END:
@@ -85,13 +84,13 @@ static error_t parse(int key, char *text, struct argp_state *state)
 
 typedef struct scorer {
     const arguments *a;
-    FILE *file[MOST_FILES];
-    char *line[MOST_FILES];
-    size_t capacity[MOST_FILES];
-    size_t lines[MOST_FILES];
+    FILE *file[MAX_FILES];
+    char *line[MAX_FILES];
+    size_t capacity[MAX_FILES];
+    size_t lines[MAX_FILES];
     bleu bleu; /* of the first hypotheses */
     chrf chrf;
-    sentence_counts *kept[1 + MOST_OTHERS]; /* of each system and line, where they are needed */
+    sentence_counts *kept[1 + MAX_OTHERS]; /* of each system and line, where they are needed */
     size_t n_kept, kept_capacity;
     weft_error error; /* of reading */
 } scorer;
@@ -320,7 +319,7 @@ static void print_score(const scorer *s, const system_scores *results, int score
 
 static int compare(const scorer *s)
 {
-    system_scores results[1 + MOST_OTHERS];
+    system_scores results[1 + MAX_OTHERS];
     const signatures signature = sign(s);
     if (!score_resample((const sentence_counts *const *)s->kept, system_count(s), s->n_kept,
                         (size_t)s->a->samples, (uint64_t)s->a->seed, results))

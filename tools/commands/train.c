@@ -10,7 +10,7 @@
 
 /* ---- The command line ---- */
 
-enum { KEY_RESUME = 256, KEY_JSON, KEY_VALIDATE, MOST_OPTIONS = 96 };
+enum { KEY_RESUME = 256, KEY_JSON, KEY_VALIDATE, MAX_OPTIONS = 96 };
 
 /* It is read twice: first for what decides which recipe is read, then over that recipe. */
 typedef struct arguments {
@@ -271,7 +271,7 @@ static void free_training(training *t)
 
 int cmd_train(int argc, char **argv)
 {
-    struct argp_option options[MOST_OPTIONS] = {
+    struct argp_option options[MAX_OPTIONS] = {
         {"resume", KEY_RESUME, NULL, 0, "go on from the checkpoint in the folder, if there is one",
          0},
         {"validate", KEY_VALIDATE, "FILE", 0,
@@ -279,7 +279,7 @@ int cmd_train(int argc, char **argv)
          0},
         {"json", KEY_JSON, NULL, 0, "print recipe and result as lines of JSON, progress on stderr",
          0}};
-    recipe_argp(options + 3, MOST_OPTIONS - 4);
+    recipe_argp(options + 3, MAX_OPTIONS - 4);
     struct argp argp = {options,
                         parse,
                         "[RECIPE.json] [MODEL] [OPTION=VALUE...]",

@@ -153,7 +153,7 @@ typedef struct translator {
 } translator;
 
 /* Tokens of a translation of so many of a source. */
-static int64_t most_tokens(const arguments *a, int64_t source)
+static int64_t max_tokens(const arguments *a, int64_t source)
 {
     double most = a->ratio * (double)source + 10, least = (double)a->shared.min_length + 1;
     if (most < least) most = least;
@@ -164,7 +164,7 @@ static bool load(translator *t)
 {
     const arguments *a = t->a;
     decoding *d = &t->d;
-    int64_t most = most_tokens(a, a->max_source);
+    int64_t most = max_tokens(a, a->max_source);
     if (!decoding_open(d, &a->shared, a->beams, most, a->max_source)) return false;
     d->way = a->sample ? DECODING_SAMPLE : a->beams == 1 ? DECODING_GREEDY : DECODING_BEAM;
     d->options.nbest = a->nbest ? a->nbest : 1;
@@ -180,12 +180,12 @@ static bool load(translator *t)
 static bool encode(void *context, text_line *l)
 {
     translator *t = context;
-    size_t room = (size_t)t->d.most_source, whole;
+    size_t room = (size_t)t->d.max_source, whole;
     if (text_line_encode(l, t->d.run.source, room, SPM_EOS, &whole, &t->d.error) != WEFT_OK)
         return false;
     t->cut += whole > room;
-    l->most = most_tokens(t->a, (int64_t)l->n_ids);
-    if (l->most > t->d.most_len) l->most = t->d.most_len;
+    l->most = max_tokens(t->a, (int64_t)l->n_ids);
+    if (l->most > t->d.max_len) l->most = t->d.max_len;
     return true;
 }
 
@@ -268,7 +268,7 @@ int cmd_translate(int argc, char **argv)
     alignment_close(&t.pictured);
     if (t.cut)
         fprintf(stderr, "weft: %zu of %zu lines had more than %lld tokens and were cut\n", t.cut,
-                t.d.lines, (long long)t.d.most_source);
+                t.d.lines, (long long)t.d.max_source);
     decoding_print_notes(&t.d);
     if (good && a.picture && !t.drawn)
         tool_fail_text(a.picture, "not drawn, no line has a translation");

@@ -20,8 +20,8 @@
 
 #define TYPES          "bpe|unigram|char"
 #define NORMALIZATIONS "nfkc|identity"
-#define LEAST_SIZE     10
-#define MOST_SIZE      1000000
+#define MIN_SIZE       10
+#define MAX_SIZE       1000000
 
 typedef struct train_arguments {
     const char **files, *out;
@@ -56,7 +56,7 @@ static error_t parse_train(int key, char *text, struct argp_state *state)
         a->options.type = text;
         return 0;
     case KEY_SIZE:
-        a->options.size = (int)tool_number(text, "--size", LEAST_SIZE, MOST_SIZE, state);
+        a->options.size = (int)tool_number(text, "--size", MIN_SIZE, MAX_SIZE, state);
         return 0;
     case KEY_NORMALIZATION:
         if (tool_choice(NORMALIZATIONS, text) < 0)

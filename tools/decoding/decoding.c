@@ -58,26 +58,26 @@ static int64_t context_of(const decoding *d, const trained_run *run)
     return goes_on ? INT64_MAX : run->trained_len;
 }
 
-/* Lowers most_len and most_source to what the run's model takes. */
+/* Lowers max_len and max_source to what the run's model takes. */
 static bool fit_positions(decoding *d, const trained_run *run)
 {
-    int64_t most = weft_model_most_positions(run->model, run->values);
+    int64_t most = weft_model_max_positions(run->model, run->values);
     if (d->a->context > most) {
         weft_error_set(&d->error, WEFT_BAD_ARGUMENT, "--context",
                        "%s has learned %lld positions, not %lld", run->model->name, (long long)most,
                        (long long)d->a->context);
         return false;
     }
-    d->most_len = least(least(d->most_len, most), context_of(d, run));
-    d->most_source = least(d->most_source, most);
+    d->max_len = least(least(d->max_len, most), context_of(d, run));
+    d->max_source = least(d->max_source, most);
     return true;
 }
 
-bool decoding_open(decoding *d, const decoding_args *a, int64_t beams, int64_t most_len,
-                   int64_t most_source)
+bool decoding_open(decoding *d, const decoding_args *a, int64_t beams, int64_t max_len,
+                   int64_t max_source)
 {
     *d = (decoding){
-        .a = a, .options = search_options(a), .most_len = most_len, .most_source = most_source};
+        .a = a, .options = search_options(a), .max_len = max_len, .max_source = max_source};
     if (!trained_open(&d->run, a->folder, a->checkpoint, &d->error) || !ban(d) ||
         !decoding_open_others(d))
         return false;
@@ -85,8 +85,8 @@ bool decoding_open(decoding *d, const decoding_args *a, int64_t beams, int64_t m
         if (!fit_positions(d, decoding_run(d, i))) return false;
     weft_decoder_options o = {.sentences = a->batch,
                               .beams = beams,
-                              .most_len = d->most_len,
-                              .most_source = d->most_source,
+                              .max_len = d->max_len,
+                              .max_source = d->max_source,
                               .threads = a->threads,
                               .recompute = a->recompute};
     return decoding_make(d, &o, false);
@@ -245,7 +245,7 @@ static weft_search_result *search(decoding *d, text_line *const *lines, size_t n
         for (size_t k = 0; k < lines[i]->n_growing; k++)
             growing[i * each + k] = &lines[i]->growing[k];
         size_t prefix = prompts ? lines[i]->n_ids : 1;
-        int64_t room = d->most_len + 1 - (int64_t)prefix;
+        int64_t room = d->max_len + 1 - (int64_t)prefix;
         inputs[i] = (weft_search_input){prompts ? lines[i]->ids : &begin, prefix,
                                         least(lines[i]->most, room), lines[i]->number};
     }
@@ -388,7 +388,7 @@ void decoding_print_notes(const decoding *d)
         fprintf(stderr,
                 "weft: %zu texts end after %lld tokens, as long as the model was trained on; "
                 "without --beam, or with a larger --context, they go on\n",
-                d->stopped, (long long)d->most_len);
+                d->stopped, (long long)d->max_len);
 }
 
 void decoding_print_stats(const decoding *d)

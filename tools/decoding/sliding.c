@@ -28,7 +28,7 @@ static bool is_open(const decoding *d, const text_line *l, size_t k)
     const weft_hypothesis *h = &l->found[k];
     if (l->growing && l->growing[k].stopped) return false;
     return !h->ended && (int64_t)h->length < l->most &&
-           (int64_t)(l->n_ids + h->length) > d->most_len;
+           (int64_t)(l->n_ids + h->length) > d->max_len;
 }
 
 /* Token i of the prompt and what was found behind it. */
@@ -66,7 +66,7 @@ static bool append(open_text *t, const weft_hypothesis *more)
 static bool search_window(decoding *d, open_text *texts, size_t n, size_t prefix_len)
 {
     const bool slider = d->slider != NULL;
-    int64_t room = d->most_len + 1 - (int64_t)prefix_len;
+    int64_t room = d->max_len + 1 - (int64_t)prefix_len;
     weft_search_input *inputs = calloc(n, sizeof *inputs);
     growing_text **growing = calloc(n, sizeof *growing);
     if (!inputs || !growing) {
@@ -109,7 +109,7 @@ static bool open_slider(decoding *d)
     if (d->slider || d->options.nbest == 1) return true;
     weft_decoder_options o = {.sentences = d->a->batch,
                               .beams = 1,
-                              .most_len = d->most_len,
+                              .max_len = d->max_len,
                               .threads = d->a->threads,
                               .recompute = d->a->recompute};
     return decoding_make(d, &o, true);
@@ -151,7 +151,7 @@ bool decoding_slide(decoding *d, text_line *const *lines, size_t n)
         for (size_t k = 0; k < lines[i]->n_found; k++) open += is_open(d, lines[i], k);
     if (d->way == DECODING_BEAM) d->stopped += open;
     if (!open || d->way == DECODING_BEAM) return true;
-    size_t prefix_len = d->most_len > 1 ? (size_t)d->most_len / 2 : 1;
+    size_t prefix_len = d->max_len > 1 ? (size_t)d->max_len / 2 : 1;
     open_text *texts = calloc(open, sizeof *texts);
     int32_t *prefixes = calloc(open, prefix_len * sizeof *prefixes);
     bool good = (texts && prefixes) || no_memory(d);

@@ -135,13 +135,13 @@ static void forward(report *r)
 
 /* ---- By heart ---- */
 
-#define MOST_STEPS 600
-#define ENOUGH     0.01f
+#define MAX_STEPS 600
+#define ENOUGH    0.01f
 
 /* The rate rises over 40 steps and then stays. Without dropout, as the target is to over-fit. */
 static bool train(machine *a, float *loss, int *steps)
 {
-    for (*steps = 0; *steps < MOST_STEPS && !(*loss < ENOUGH); ++*steps) {
+    for (*steps = 0; *steps < MAX_STEPS && !(*loss < ENOUGH); ++*steps) {
         float rate = 3e-4f * fminf(1, (float)(*steps + 1) / 40);
         if (weft_feed(a->session, a->m.lr, &rate, sizeof rate) != WEFT_OK ||
             weft_run(a->session) != WEFT_OK ||

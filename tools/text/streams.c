@@ -52,11 +52,11 @@ static bool is_gzip(int descriptor)
 
 /* ---- What can be read once only ---- */
 
-#define MOST_KEPT 64
+#define MAX_KEPT 64
 static struct {
     char *path;
     int descriptor;
-} kept[MOST_KEPT];
+} kept[MAX_KEPT];
 static size_t n_kept;
 
 static int find_kept(const char *path)
@@ -98,9 +98,9 @@ weft_status stream_keep(const char *path, weft_error *error)
     struct stat info;
     if (find_kept(path) >= 0) return WEFT_OK;
     if (strcmp(path, "-") != 0 && stat(path, &info) == 0 && S_ISREG(info.st_mode)) return WEFT_OK;
-    if (n_kept == MOST_KEPT)
+    if (n_kept == MAX_KEPT)
         return weft_error_set(error, WEFT_TOO_LARGE, path, "is one pipe too many, of at most %d",
-                              MOST_KEPT);
+                              MAX_KEPT);
     int from = open_path(path), to = -1;
     if (from < 0) return cannot(error, path, "opened");
     FILE *file = tmpfile();

@@ -174,7 +174,7 @@ static weft_status check_end(const reader *a, const reader *b, bool more_a, bool
 }
 
 static weft_status read_all(weft_corpus *corpus, reader *source, reader *target, texts_unit unit,
-                            size_t most_tokens, texts_counts *counts, weft_error *error)
+                            size_t max_tokens, texts_counts *counts, weft_error *error)
 {
     for (;;) {
         bool more_a = source->file && read_unit(source, unit), more_b = read_unit(target, unit);
@@ -194,7 +194,7 @@ static weft_status read_all(weft_corpus *corpus, reader *source, reader *target,
         status = weft_corpus_add(corpus, source->ids, source->n, target->ids, target->n);
         if (status != WEFT_OK)
             return weft_error_set(error, status, target->path, "%s", weft_status_text(status));
-        if (!target->n || target->n > most_tokens) continue;
+        if (!target->n || target->n > max_tokens) continue;
         size_t characters;
         status = spm_characters(target->vocabulary, target->line, &characters, error);
         if (status != WEFT_OK) return status;
@@ -204,7 +204,7 @@ static weft_status read_all(weft_corpus *corpus, reader *source, reader *target,
 
 weft_status texts_read(weft_corpus *corpus, const char *source_path, const spm *source_vocabulary,
                        const char *target_path, const spm *target_vocabulary, texts_unit unit,
-                       size_t most_tokens, texts_counts *counts, weft_error *error)
+                       size_t max_tokens, texts_counts *counts, weft_error *error)
 {
     reader both[2] = {{.path = source_path, .vocabulary = source_vocabulary},
                       {.path = target_path, .vocabulary = target_vocabulary}};
@@ -212,7 +212,7 @@ weft_status texts_read(weft_corpus *corpus, const char *source_path, const spm *
     weft_status status = open_file(&both[0], error);
     if (status == WEFT_OK) status = open_file(&both[1], error);
     if (status == WEFT_OK)
-        status = read_all(corpus, &both[0], &both[1], unit, most_tokens, counts, error);
+        status = read_all(corpus, &both[0], &both[1], unit, max_tokens, counts, error);
     for (int i = 0; i < 2; i++) {
         stream_close(both[i].file);
         free(both[i].line);

@@ -39,17 +39,17 @@ typedef struct texts_counts {
     size_t units;          /* of each file */
     texts_numbers invalid; /* left out: not UTF-8, or with a zero byte; of pairs, in either file */
     /* Code points, as the vocabulary normalises them, of the target lines that have 1 to
-     * most_tokens tokens, and one for the end of each of these lines. */
+     * max_tokens tokens, and one for the end of each of these lines. */
     size_t characters;
 } texts_counts;
 
 /* Adds the units of a file, or of a pair of files (source_path NULL otherwise) to a corpus, without
  * the line's end (LF or CRLF) and a byte order mark. Errors: a file that cannot be read or has no
- * line, files of unequal numbers of lines, files most of which is not UTF-8. `most_tokens` is for
+ * line, files of unequal numbers of lines, files most of which is not UTF-8. `max_tokens` is for
  * the count of characters only. */
 weft_status texts_read(weft_corpus *corpus, const char *source_path, const spm *source_vocabulary,
                        const char *target_path, const spm *target_vocabulary, texts_unit unit,
-                       size_t most_tokens, texts_counts *counts, weft_error *error);
+                       size_t max_tokens, texts_counts *counts, weft_error *error);
 
 #ifdef __cplusplus
 }

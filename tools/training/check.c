@@ -181,11 +181,11 @@ static bool check_model(training *t)
     double values[WEFT_MODEL_OPTIONS];
     memcpy(texts, r->model_options, n * sizeof *texts);
     if (weft_model_parse(r->model, texts, n, values, &t->error) != WEFT_OK) return false;
-    positions = weft_model_most_positions(r->model, values);
+    positions = weft_model_max_positions(r->model, values);
     if (longest > positions) {
         weft_error_set(
             &t->error, WEFT_BAD_ARGUMENT, r->model->name,
-            "has %lld positions (most_positions), rows have up to %lld tokens (--lengths)",
+            "has %lld positions (max_positions), rows have up to %lld tokens (--lengths)",
             (long long)positions, (long long)longest);
         return false;
     }

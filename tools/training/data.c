@@ -234,7 +234,7 @@ static void set_batch_options(training *t)
 }
 
 /* The tokens of a line that has a row of its own; of blocks, any. */
-static size_t most_line(const training *t)
+static size_t max_line(const training *t)
 {
     const weft_batch_options *o = &t->batch_options;
     return t->mode == WEFT_BATCH_BLOCKS ? SIZE_MAX : (size_t)o->lengths[o->n_lengths - 1] - 1;
@@ -264,7 +264,7 @@ static bool read_text(training *t, const char *source, const char *target, weft_
 {
     texts_counts counts;
     if (texts_read(corpus, source, t->vocabulary[0], target, t->vocabulary[1], t->r.data_unit,
-                   most_line(t), &counts, &t->error) != WEFT_OK)
+                   max_line(t), &counts, &t->error) != WEFT_OK)
         return false;
     tell_invalid(target, &counts);
     all->units += counts.units;

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 /* Of a header, as weft_params_load. */
-#define MOST_HEADER ((uint64_t)100 << 20)
+#define MAX_HEADER ((uint64_t)100 << 20)
 
 static bool no_memory(training *t)
 {
@@ -108,7 +108,7 @@ static cJSON *read_metadata(const char *path)
     uint64_t length = 0;
     bool good = file && fread(prefix, 1, 8, file) == 8;
     for (int i = 0; good && i < 8; i++) length |= (uint64_t)prefix[i] << (8 * i);
-    char *text = good && length <= MOST_HEADER ? malloc(length + 1) : NULL;
+    char *text = good && length <= MAX_HEADER ? malloc(length + 1) : NULL;
     good = text && fread(text, 1, length, file) == length;
     if (text) text[good ? length : 0] = 0;
     cJSON *json = good ? json_parse(text, length, NULL) : NULL;

@@ -107,7 +107,7 @@ static bool set_options(translating *x)
 }
 
 /* Tokens of a translation at most, as `weft translate` has it. */
-static int64_t most_tokens(const training_sentence *s, int64_t positions)
+static int64_t max_tokens(const training_sentence *s, int64_t positions)
 {
     int64_t most = 2 * (int64_t)s->n_ids + 10;
     return most < positions ? most : positions;
@@ -123,11 +123,11 @@ static bool open_decoder(translating *x)
     if (weft_model_parse(r->model, (const char *const *)r->model_options, r->n_model_options,
                          x->values, &t->error) != WEFT_OK)
         return false;
-    int64_t positions = weft_model_most_positions(r->model, x->values);
+    int64_t positions = weft_model_max_positions(r->model, x->values);
     if (positions > 2 * source + 10) positions = 2 * source + 10;
     weft_decoder_options o = {.sentences = ROWS,
-                              .most_len = positions,
-                              .most_source = source,
+                              .max_len = positions,
+                              .max_source = source,
                               .threads = (int)r->run_threads};
     x->decoder = weft_decoder_new(r->model, x->values, params, &o, &t->error);
     return x->decoder != NULL;
@@ -144,7 +144,7 @@ static bool translate_batch(translating *x, training_sentence *const *batch, siz
     for (size_t i = 0; i < n; i++) {
         sources[i] = batch[i]->ids;
         lengths[i] = batch[i]->n_ids;
-        inputs[i] = (weft_search_input){&begin, 1, most_tokens(batch[i], model.most_len), 0};
+        inputs[i] = (weft_search_input){&begin, 1, max_tokens(batch[i], model.max_len), 0};
     }
     if (weft_decoder_start(x->decoder, sources, lengths, n) != WEFT_OK) {
         t->error = *weft_decoder_error(x->decoder);
