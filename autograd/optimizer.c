@@ -155,7 +155,7 @@ static bool open_step(train_step *s, weft_graph *g, const weft_value *params,
     size_t n_all = weft_graph_params(g, NULL, 0);
     const weft_optimizer *o = optimizer ? optimizer : &defaults;
     *s = (train_step){.g = g, .o = o, .lr = lr, .n = params ? n : n_all};
-    s->name = o->name && *o->name ? o->name : "opt";
+    s->name = o->name && *o->name ? o->name : WEFT_OPTIMIZER_STATES;
     if (weft_graph_status(g) != WEFT_OK) return false;
     if ((unsigned)o->kind > WEFT_ADAMW) fail(s, WEFT_BAD_ARGUMENT, "no such kind of optimiser", "");
     if (!(o->max_norm >= 0)) fail(s, WEFT_BAD_ARGUMENT, "max_norm must not be negative", "");
@@ -250,7 +250,8 @@ static weft_value named_norm(const train_step *s)
 {
     char name[1024] = "gradient_norm";
     weft_value norm = weft_global_norm(s->g, s->grads, s->n);
-    if (strcmp(s->name, "opt") != 0) snprintf(name, sizeof name, "%s.gradient_norm", s->name);
+    if (strcmp(s->name, WEFT_OPTIMIZER_STATES) != 0)
+        snprintf(name, sizeof name, "%s.gradient_norm", s->name);
     if (s->o->guard && !weft_is_value(weft_find(s->g, name))) weft_name(s->g, norm, name);
     return norm;
 }

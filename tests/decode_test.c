@@ -11,16 +11,9 @@
 /* ---- A model with random parameters ---- */
 
 typedef struct subject {
-    const weft_model *model;
-    double values[WEFT_MODEL_OPTIONS];
+    weft_model_config config;
     weft_params *params;
 } subject;
-
-static void set_value(subject *s, const char *name, double value)
-{
-    for (size_t i = 0; i < s->model->n_options; i++)
-        if (!strcmp(s->model->options[i].name, name)) s->values[i] = value;
-}
 
 /* Every parameter random, biases and gains too. */
 static void randomize(weft_params *params, uint64_t seed)
@@ -44,18 +37,16 @@ static bool make_subject(subject *s, const char *name, const char *const *texts,
 {
     weft_error error = {0};
     memset(s, 0, sizeof *s);
-    s->model = weft_model_find(name);
-    if (!s->model || weft_model_parse(s->model, texts, n, s->values, &error) != WEFT_OK) {
+    if (weft_model_parse(weft_model_find(name), texts, n, &s->config, &error) != WEFT_OK) {
         CU_FAIL(error.message);
         return false;
     }
     weft_graph *g = weft_graph_new();
     weft_model_io io;
     s->params = weft_params_new();
-    set_value(s, "length", 8);
-    set_value(s, "target_len", 8);
-    set_value(s, "source_len", 8);
-    s->model->build(g, s->values, false, &io);
+    s->config.build.shape.target_len = 8;
+    if (s->config.build.shape.source_len) s->config.build.shape.source_len = 8;
+    weft_model_build(g, &s->config, &io);
     bool good = weft_params_init(s->params, g, 7, &error) == WEFT_OK;
     weft_graph_free(g);
     randomize(s->params, 11);
@@ -75,11 +66,8 @@ static double *whole_pass(subject *s, const int32_t *source, int64_t source_len,
     weft_graph *g = weft_graph_new();
     weft_model_io io;
     weft_error error = {0};
-    set_value(s, "batch", (double)rows);
-    set_value(s, "length", (double)length);
-    set_value(s, "target_len", (double)length);
-    set_value(s, "source_len", (double)source_len);
-    s->model->build(g, s->values, false, &io);
+    s->config.build.shape = (weft_batch_shape){rows, source ? source_len : 0, length};
+    weft_model_build(g, &s->config, &io);
     weft_plan *plan = weft_plan_new(g, &io.output, 1, NULL, &error);
     weft_session *run = plan ? weft_session_new(plan, s->params, NULL, &error) : NULL;
     weft_tensor t;
@@ -117,10 +105,10 @@ static double worst_step_error(subject *s, bool recompute)
     weft_decoder_options o = {.sentences = SENTENCES,
                               .beams = BEAMS,
                               .max_len = LENGTH,
-                              .max_source = SOURCE_LEN,
+                              .max_source_len = SOURCE_LEN,
                               .threads = 2,
                               .recompute = recompute};
-    weft_decoder *d = weft_decoder_new(s->model, s->values, s->params, &o, &error);
+    weft_decoder *d = weft_decoder_new(&s->config, s->params, &o, &error);
     if (!d) {
         CU_FAIL(error.message);
         return INFINITY;
@@ -160,7 +148,8 @@ static double worst_step_error(subject *s, bool recompute)
     }
     CU_ASSERT_TRUE(good);
     if (!good) CU_FAIL(weft_decoder_error(d)->message);
-    CU_ASSERT_EQUAL(weft_decoder_get_info(d).has_steps, !recompute && s->model->step != NULL);
+    CU_ASSERT_EQUAL(weft_decoder_get_info(d).has_steps,
+                    !recompute && s->config.model->step != NULL);
     weft_decoder_free(d);
     double *whole = whole_pass(s, repeated, SOURCE_LEN, &tokens[0][0], ROWS, LENGTH), worst = 0;
     for (int64_t i = 0; whole && i < ROWS * LENGTH * VOCAB; i++) {
@@ -250,9 +239,12 @@ static void test_whole_passes(void)
 static void walk(subject *s, int64_t ahead, bool drops, float *want, bool compare)
 {
     weft_error error = {0};
-    weft_decoder_options o = {
-        .sentences = MANY, .beams = 2, .max_len = LENGTH, .max_source = SOURCE_LEN, .threads = 2};
-    weft_decoder *d = weft_decoder_new(s->model, s->values, s->params, &o, &error);
+    weft_decoder_options o = {.sentences = MANY,
+                              .beams = 2,
+                              .max_len = LENGTH,
+                              .max_source_len = SOURCE_LEN,
+                              .threads = 2};
+    weft_decoder *d = weft_decoder_new(&s->config, s->params, &o, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(d);
     int32_t sources[MANY][SOURCE_LEN], tokens[MANY][LENGTH];
     const int32_t *starts[MANY];
@@ -285,7 +277,7 @@ static void walk(subject *s, int64_t ahead, bool drops, float *want, bool compar
             stay[at % n] = n - 1;
             there[at % n] = there[n - 1];
             n--;
-            CU_ASSERT_EQUAL(weft_decoder_keep(d, stay, (size_t)n), WEFT_OK);
+            CU_ASSERT_EQUAL(weft_decoder_retain(d, stay, (size_t)n), WEFT_OK);
         }
         for (int i = 0; i < 2 * n; i++) fed[i] = tokens[there[i / 2]][at];
         CU_ASSERT_EQUAL(weft_decoder_step(d, fed, NULL), WEFT_OK);
@@ -334,8 +326,8 @@ static void test_step_cost(void)
     subject s;
     weft_error error = {0};
     if (!make_subject(&s, "transformer", texts, 4)) return;
-    weft_decoder_options o = {.sentences = 1, .beams = 2, .max_len = 128, .max_source = 5};
-    weft_decoder *d = weft_decoder_new(s.model, s.values, s.params, &o, &error);
+    weft_decoder_options o = {.sentences = 1, .beams = 2, .max_len = 128, .max_source_len = 5};
+    weft_decoder *d = weft_decoder_new(&s.config, s.params, &o, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(d);
     double flops[128];
     for (int round = 0; round < 2; round++) {
@@ -370,13 +362,13 @@ static void test_refusals(void)
     weft_error error = {0};
     if (!make_subject(&s, "transformer", texts, 4) || !make_subject(&bert, "bert", texts, 4))
         return;
-    weft_decoder_options o = {.sentences = 1, .beams = 2, .max_len = 8, .max_source = 5};
-    CU_ASSERT_PTR_NULL(weft_decoder_new(bert.model, bert.values, bert.params, &o, &error));
+    weft_decoder_options o = {.sentences = 1, .beams = 2, .max_len = 8, .max_source_len = 5};
+    CU_ASSERT_PTR_NULL(weft_decoder_new(&bert.config, bert.params, &o, &error));
     CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "one token after another"));
     error = (weft_error){0};
-    CU_ASSERT_PTR_NULL(weft_decoder_new(s.model, s.values, bert.params, &o, &error));
+    CU_ASSERT_PTR_NULL(weft_decoder_new(&s.config, bert.params, &o, &error));
     CU_ASSERT_EQUAL(error.status, WEFT_NOT_FOUND);
-    weft_decoder *d = weft_decoder_new(s.model, s.values, s.params, &o, NULL);
+    weft_decoder *d = weft_decoder_new(&s.config, s.params, &o, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(d);
     CU_ASSERT_EQUAL(weft_decoder_step(d, (int32_t[]){1, 1}, NULL), WEFT_BAD_ARGUMENT);
     const int32_t source[6] = {1, 2, 3, 4, 5, 6}, *sources[1] = {source};
@@ -389,10 +381,12 @@ static void test_refusals(void)
     CU_ASSERT_EQUAL(weft_decoder_start(d, sources, &length, 1), WEFT_OK);
     CU_ASSERT_EQUAL(weft_decoder_step(d, (int32_t[]){1, 13}, NULL), WEFT_BAD_INDEX);
     weft_decoder_free(d);
-    set_value(&s, "positions", WEFT_POSITIONS_LEARNED);
-    set_value(&s, "max_positions", 6);
+    const char *const learned[] = {
+        texts[0], texts[1], texts[2], texts[3], "positions=learned", "max_positions=6"};
+    CU_ASSERT_EQUAL(weft_model_parse(weft_model_find("transformer"), learned, 6, &s.config, &error),
+                    WEFT_OK);
     error = (weft_error){0};
-    CU_ASSERT_PTR_NULL(weft_decoder_new(s.model, s.values, s.params, &o, &error));
+    CU_ASSERT_PTR_NULL(weft_decoder_new(&s.config, s.params, &o, &error));
     CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "learned 6 positions"));
     weft_params_free(s.params);
     weft_params_free(bert.params);
@@ -909,7 +903,8 @@ static weft_status member_read(void *context, const int32_t *tokens, size_t leng
     return WEFT_OK;
 }
 
-static weft_status member_keep(void *context, const int32_t *sentences, size_t n, weft_error *error)
+static weft_status member_retain(void *context, const int32_t *sentences, size_t n,
+                                 weft_error *error)
 {
     member *m = context;
     (void)error;
@@ -952,7 +947,7 @@ static void test_ensemble(void)
     static const double equal[MEMBERS] = {1, 1, 1}, weights[MEMBERS] = {0.5, 3, 1e-3};
     const int32_t prefix[4] = {1, 0, 2, 4};
     for (uint64_t seed = 1; seed <= 24; seed++) {
-        bool weighted = seed % 2, all_keep = seed % 3 == 0, beam = seed % 4 < 2;
+        bool weighted = seed % 2, all_retain = seed % 3 == 0, beam = seed % 4 < 2;
         weft_search_model models[MEMBERS];
         weft_search_input in[3];
         for (int i = 0; i < MEMBERS; i++) {
@@ -960,8 +955,8 @@ static void test_ensemble(void)
             members[i].narrow = i != 1;
             members[i].f32 = i == 2;
             members[i].none = i == 0 ? 5 : -1;
-            if (all_keep || i == 1) models[i].keep = member_keep;
-            if (all_keep || i == 2) models[i].read = member_read;
+            if (all_retain || i == 1) models[i].retain = member_retain;
+            if (all_retain || i == 2) models[i].read = member_read;
         }
         for (size_t i = 0; i < 3; i++)
             in[i] = (weft_search_input){prefix, 2 + i % 2, 3 + (int64_t)(2 * i), seed + i};
@@ -969,8 +964,8 @@ static void test_ensemble(void)
         weft_ensemble *e = weft_ensemble_new(models, MEMBERS, weighted ? weights : NULL, &error);
         CU_ASSERT_PTR_NOT_NULL_FATAL(e);
         weft_search_model model = weft_ensemble_search_model(e);
-        CU_ASSERT_EQUAL(model.keep != NULL, all_keep);
-        CU_ASSERT_EQUAL(model.read != NULL, all_keep);
+        CU_ASSERT_EQUAL(model.retain != NULL, all_retain);
+        CU_ASSERT_EQUAL(model.read != NULL, all_retain);
         weft_search_options o = {.eos = 3, .has_eos = true, .nbest = beam ? 3 : 1};
         weft_search_result *r = beam ? weft_search_beam(&model, in, 3, &o, &error)
                                      : weft_search_greedy(&model, in, 3, &o, &error);
@@ -997,8 +992,8 @@ static void test_ensemble(void)
                 CU_ASSERT_DOUBLE_EQUAL(h->log_prob, sum, 1e-5); /* one of them gives f32 */
             }
         for (int i = 0; i < MEMBERS; i++) {
-            CU_ASSERT_EQUAL(members[i].reads > 0, all_keep);
-            CU_ASSERT_EQUAL(members[i].keeps > 0, all_keep);
+            CU_ASSERT_EQUAL(members[i].reads > 0, all_retain);
+            CU_ASSERT_EQUAL(members[i].keeps > 0, all_retain);
         }
         weft_search_result_free(r);
         weft_ensemble_free(e);
@@ -1148,9 +1143,9 @@ static weft_search_result *decode_lines(subject *s, const int *lines, size_t n, 
     weft_decoder_options o = {.sentences = sentences,
                               .beams = 4,
                               .max_len = 20,
-                              .max_source = SOURCE_LEN,
+                              .max_source_len = SOURCE_LEN,
                               .threads = threads};
-    weft_decoder *d = weft_decoder_new(s->model, s->values, s->params, &o, error);
+    weft_decoder *d = weft_decoder_new(&s->config, s->params, &o, error);
     if (!d) return NULL;
     weft_search_options options = {.eos = 3,
                                    .has_eos = true,

@@ -144,8 +144,10 @@ static weft_value got[4];
           g, "f", v.x,                                                                             \
           (&(weft_feed_forward_options){.d_ff = 4, .activation = (weft_activation)77})),           \
       BAD_ARGUMENT, NULL, "77")                                                                    \
-    X(weft_layer_sinusoids(g, WEFT_F32, 4, 3), BAD_ARGUMENT, "at/weft_layer_sinusoids", "got 3")   \
-    X(weft_layer_sinusoids(g, WEFT_F32, -4, 2), BAD_ARGUMENT, "at/weft_layer_sinusoids", "-4")     \
+    X(weft_layer_sinusoidal_positions(g, WEFT_F32, 4, 3), BAD_ARGUMENT,                            \
+      "at/weft_layer_sinusoidal_positions", "got 3")                                               \
+    X(weft_layer_sinusoidal_positions(g, WEFT_F32, -4, 2), BAD_ARGUMENT,                           \
+      "at/weft_layer_sinusoidal_positions", "-4")                                                  \
     X(weft_layer_positions(g, "p", WEFT_F32, 9, 8, 4), BAD_SHAPE, "at/weft_layer_positions",       \
       "length of 9")                                                                               \
     X(weft_layer_rotary(g, v.x, 1e4), BAD_SHAPE, "at/weft_layer_rotary", "even width")             \
@@ -155,21 +157,21 @@ static weft_value got[4];
       "at/weft_layer_recurrent", "[batch, len, in]")                                               \
     X(weft_recurrent_declare(g, "r", (weft_recurrent_kind)9, WEFT_F32, 2, 3), BAD_ARGUMENT,        \
       "at/weft_recurrent_declare", "kind 9")                                                       \
-    X(weft_transformer(g, NULL, NULL), BAD_ARGUMENT, "at/weft_transformer", "NULL")                \
+    X(weft_transformer(g, NULL, NULL, NULL), BAD_ARGUMENT, "at/weft_transformer", "NULL")          \
     X(weft_transformer_prepare(g, NULL, NULL), BAD_ARGUMENT, "at/weft_transformer_prepare",        \
       "NULL")                                                                                      \
     X(weft_transformer_encode(g, NULL, NULL), BAD_ARGUMENT, "at/weft_transformer_encode", "NULL")  \
     X(weft_transformer_step(g, NULL, NULL), BAD_ARGUMENT, "at/weft_transformer_step", "NULL")      \
-    X(weft_language_model(g, NULL, NULL), BAD_ARGUMENT, "at/weft_language_model", "NULL")          \
+    X(weft_language_model(g, NULL, NULL, NULL), BAD_ARGUMENT, "at/weft_language_model", "NULL")    \
     X(weft_language_prepare(g, NULL, NULL), BAD_ARGUMENT, "at/weft_language_prepare", "NULL")      \
     X(weft_language_step(g, NULL, NULL), BAD_ARGUMENT, "at/weft_language_step", "NULL")            \
-    X(weft_recurrent_language_model(g, NULL, NULL), BAD_ARGUMENT,                                  \
+    X(weft_recurrent_language_model(g, NULL, NULL, NULL), BAD_ARGUMENT,                            \
       "at/weft_recurrent_language_model", "NULL")                                                  \
     X(weft_recurrent_language_prepare(g, NULL, NULL), BAD_ARGUMENT,                                \
       "at/weft_recurrent_language_prepare", "NULL")                                                \
     X(weft_recurrent_language_step(g, NULL, NULL), BAD_ARGUMENT,                                   \
       "at/weft_recurrent_language_step", "NULL")                                                   \
-    X(weft_seq2seq(g, NULL, NULL), BAD_ARGUMENT, "at/weft_seq2seq", "NULL")                        \
+    X(weft_seq2seq(g, NULL, NULL, NULL), BAD_ARGUMENT, "at/weft_seq2seq", "NULL")                  \
     X(weft_seq2seq_prepare(g, NULL, NULL), BAD_ARGUMENT, "at/weft_seq2seq_prepare", "NULL")        \
     X(weft_seq2seq_encode(g, NULL, NULL), BAD_ARGUMENT, "at/weft_seq2seq_encode", "NULL")          \
     X(weft_seq2seq_step(g, NULL, NULL), BAD_ARGUMENT, "at/weft_seq2seq_step", "NULL")
@@ -309,16 +311,16 @@ static weft_status step_never(void *context, const int32_t *tokens, const int32_
                           0, 0, 1, &check, e),                                                     \
       NOT_FOUND, "flat", "never fed")                                                              \
     X(weft_check_op(NULL, 0, 1, -1, 1, &check, e), BAD_ARGUMENT, NULL, "op")                       \
-    X(weft_model_parse(NULL, NULL, 0, options, e), BAD_ARGUMENT, NULL, "NULL")                     \
-    X(weft_model_parse(gpt, texts, 1, options, e), BAD_ARGUMENT, "gpt", "option=value")            \
-    X(weft_model_parse(gpt, texts + 1, 1, options, e), NOT_FOUND, "gpt", "nothing")                \
-    X(weft_model_parse(gpt, texts + 2, 1, options, e), BAD_ARGUMENT, "gpt", "whole number")        \
+    X(weft_model_parse(NULL, NULL, 0, &config, e), BAD_ARGUMENT, NULL, "NULL")                     \
+    X(weft_model_parse(gpt, texts, 1, &config, e), BAD_ARGUMENT, "gpt", "option=value")            \
+    X(weft_model_parse(gpt, texts + 1, 1, &config, e), NOT_FOUND, "gpt", "nothing")                \
+    X(weft_model_parse(gpt, texts + 2, 1, &config, e), BAD_ARGUMENT, "gpt", "whole number")        \
     X(weft_model_build_text(g, gpt, texts + 3, 1, false, &io, e), BAD_ARGUMENT, NULL, "heads")     \
     X(weft_batches_new(NULL, NULL, e), BAD_ARGUMENT, NULL, "corpus")                               \
     X(weft_trainer_new(NULL, NULL, NULL, e), BAD_ARGUMENT, NULL, "model")                          \
-    X(weft_decoder_new(NULL, NULL, NULL, NULL, e), BAD_ARGUMENT, NULL, "NULL")                     \
-    X(weft_decoder_new(gpt, options, params, (&(weft_decoder_options){.beams = -1}), e),           \
-      BAD_ARGUMENT, NULL, "at least 1")                                                            \
+    X(weft_decoder_new(NULL, NULL, NULL, e), BAD_ARGUMENT, NULL, "NULL")                           \
+    X(weft_decoder_new(&config, params, (&(weft_decoder_options){.beams = -1}), e), BAD_ARGUMENT,  \
+      NULL, "at least 1")                                                                          \
     X(weft_search_beam(NULL, NULL, 0, &search, e), BAD_ARGUMENT, NULL, "NULL")                     \
     X(weft_search_greedy(&model, NULL, 0, &search, e), BAD_ARGUMENT, NULL, "end")                  \
     X(weft_search_sample(&model, (&(weft_search_input){0}), 1,                                     \
@@ -343,8 +345,9 @@ static void test_calls(void)
     weft_check_result check;
     weft_model_io io;
     size_t n;
-    double number, options[WEFT_MODEL_OPTIONS];
-    weft_model_parse(gpt, NULL, 0, options, NULL);
+    double number;
+    weft_model_config config;
+    weft_model_parse(gpt, NULL, 0, &config, NULL);
     const weft_search_options search = {.eos = 99, .has_eos = true};
     const weft_search_model model = {
         .step = step_never, .sentences = 1, .beams = 1, .vocab = 9, .max_len = 4};

@@ -217,7 +217,6 @@ static void rig_build(rig *r, const char *path, bool post_norm, weft_dtype dtype
         .text =
             {.dtype = dtype,
              .d_model = 32,
-             .batch = 3,
              .tied = post_norm,
              .scaled_embeddings = true,
              .positions = WEFT_POSITIONS_SINUSOIDAL,
@@ -225,17 +224,16 @@ static void rig_build(rig *r, const char *path, bool post_norm, weft_dtype dtype
              .label_smoothing = 0.1,
              .block = {.attention = {.heads = 4, .bias = true, .out_bias = true, .dropout = 0.3},
                        .feed_forward = {.d_ff = 64, .bias = true, .dropout = 0.3},
-                       .place = post_norm ? WEFT_POST_NORM : WEFT_PRE_NORM,
+                       .norm_position = post_norm ? WEFT_POST_NORM : WEFT_PRE_NORM,
                        .eps = 1e-5,
                        .dropout = 0.3}},
         .source_vocab = 50,
         .target_vocab = 50,
         .encoder_layers = 2,
-        .decoder_layers = 2,
-        .source_len = 7,
-        .target_len = 6};
+        .decoder_layers = 2};
+    const weft_build_options build = {.shape = {3, 7, 6}};
     *r = (rig){.g = weft_graph_new(), .store = golden_load(path, "", dtype)};
-    CU_ASSERT_EQUAL_FATAL(weft_transformer(r->g, &c, &r->io), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_transformer(r->g, &c, &build, &r->io), WEFT_OK);
     r->n = weft_graph_params(r->g, r->params, MAX_PARAMS);
     CU_ASSERT_TRUE_FATAL(r->n > 0 && r->n <= MAX_PARAMS);
 }

@@ -60,7 +60,8 @@ static void speak(bool german)
 static void test_numbers(void)
 {
     char text[64];
-    double x = 0, values[WEFT_MODEL_OPTIONS];
+    double x = 0;
+    weft_model_config config;
     weft_error error = {0};
     const weft_model *model = weft_model_find("transformer");
     if (!german_is_there("numbers")) return;
@@ -77,11 +78,11 @@ static void test_numbers(void)
     while (i < model->n_options && strcmp(model->options[i].name, "dropout") != 0) i++;
     CU_ASSERT_TRUE_FATAL(i < model->n_options);
     CU_ASSERT_EQUAL(
-        weft_model_parse(model, (const char *const[]){"dropout=0.1"}, 1, values, &error), WEFT_OK);
-    CU_ASSERT_EQUAL(values[i], 0.1);
+        weft_model_parse(model, (const char *const[]){"dropout=0.1"}, 1, &config, &error), WEFT_OK);
+    CU_ASSERT_EQUAL(config.values[i], 0.1);
     CU_ASSERT_STRING_EQUAL(weft_model_value_text(model, i, 0.1, text, sizeof text), "0.1");
     CU_ASSERT_NOT_EQUAL(
-        weft_model_parse(model, (const char *const[]){"dropout=0,1"}, 1, values, NULL), WEFT_OK);
+        weft_model_parse(model, (const char *const[]){"dropout=0,1"}, 1, &config, NULL), WEFT_OK);
     speak(false);
 }
 
@@ -242,9 +243,8 @@ static weft_trainer_state train(int steps, const char *from, const char *to)
                             .eos = 3,
                             .vocab = 20,
                             .seed = 7};
-    weft_trainer_options o = {.model = weft_model_find("transformer"),
-                              .model_options = tiny,
-                              .n_model_options = sizeof tiny / sizeof *tiny,
+    weft_trainer_options o = {.builder =
+                                  test_builder("transformer", tiny, sizeof tiny / sizeof *tiny),
                               .optimizer = WEFT_ADAM_DEFAULT,
                               .schedule = {WEFT_SCHEDULE_INVERSE_SQRT, 1e-2, 0, 4, 0},
                               .seed = 3};
@@ -252,7 +252,7 @@ static weft_trainer_state train(int steps, const char *from, const char *to)
     weft_params *params = weft_params_new();
     CU_ASSERT_PTR_NOT_NULL_FATAL(batches);
     if (from) CU_ASSERT_EQUAL(weft_params_load(params, from, &error), WEFT_OK);
-    weft_trainer *t = weft_trainer_new(&o, batches, params, &error);
+    weft_trainer *t = test_new_trainer(&o, batches, params, &error);
     if (!t) fprintf(stderr, "\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(t);
     weft_trainer_state before = weft_trainer_get_state(t);

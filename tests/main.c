@@ -59,6 +59,32 @@ void test_build_model(weft_graph *graph, const char *text, bool training, weft_m
     CU_ASSERT_EQUAL_FATAL(status, WEFT_OK);
 }
 
+weft_builder test_builder(const char *model, const char *const *texts, size_t n)
+{
+    static weft_model_config configs[16];
+    static size_t next;
+    weft_model_config *config = &configs[next++ % 16];
+    weft_error error = {0};
+    weft_status status = weft_model_parse(weft_model_find(model), texts, n, config, &error);
+    if (status != WEFT_OK) printf("\n    %s: %s\n", error.where, error.message);
+    CU_ASSERT_EQUAL_FATAL(status, WEFT_OK);
+    return weft_model_builder(config);
+}
+
+weft_trainer *test_new_trainer(const weft_trainer_options *options, weft_batches *batches,
+                               weft_params *params, weft_error *error)
+{
+    const weft_batch_source source = weft_batches_source(batches);
+    return weft_trainer_new(options, &source, params, error);
+}
+
+weft_status test_evaluate(weft_trainer *trainer, weft_batches *batches, size_t limit, double *nll,
+                          size_t *tokens)
+{
+    const weft_batch_source source = weft_batches_source(batches);
+    return weft_trainer_evaluate(trainer, &source, limit, nll, tokens);
+}
+
 static const struct {
     const char *name;
     void (*add)(void);

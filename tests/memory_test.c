@@ -141,24 +141,25 @@ static weft_status small_score(const char *path)
                                         "d_ff=8",   "batch=1",      "encoder_layers=1",
                                         "tied=0",   "target_len=8", "decoder_layers=1"};
     static const int32_t tokens[12] = {2, 5, 6, 7, 8, 9, 10, 11, 12, 4, 4, 3};
-    double values[WEFT_MODEL_OPTIONS], scores[24];
+    double scores[24];
+    weft_model_config config;
     const weft_scorer_row rows[2] = {{tokens, 2, tokens, 4, scores},
                                      {tokens, 2, tokens, 12, scores}};
     weft_error error = {0};
     weft_model_io io;
     weft_scorer *scorer = NULL;
     const weft_model *model = weft_model_find("transformer");
-    weft_status status = weft_model_parse(model, texts, 9, values, &error);
+    weft_status status = weft_model_parse(model, texts, 9, &config, &error);
     weft_graph *g = weft_graph_new();
     weft_params *params = weft_params_new();
     if (status == WEFT_OK)
-        status = g && params ? model->build(g, values, false, &io) : WEFT_NO_MEMORY;
+        status = g && params ? weft_model_build(g, &config, &io) : WEFT_NO_MEMORY;
     if (status == WEFT_OK) status = weft_params_init(params, g, 1, &error);
     weft_graph_free(g);
     for (int weights = 0; weights < 2; weights++) {
         const weft_scorer_options o = {.weights = weights};
         if (status == WEFT_OK) {
-            scorer = weft_scorer_new(model, values, params, &o, &error);
+            scorer = weft_scorer_new(&config, params, &o, &error);
             status = scorer ? weft_scorer_run(scorer, rows, 2, &error) : error.status;
         }
         weft_scorer_free(scorer);

@@ -273,7 +273,7 @@ static void test_sinusoids(void)
     double table[50 * 6];
     weft_graph *g = weft_graph_new();
     weft_params *store = weft_params_new();
-    evaluate(g, weft_layer_sinusoids(g, WEFT_F64, 50, 6), store, table, 50 * 6);
+    evaluate(g, weft_layer_sinusoidal_positions(g, WEFT_F64, 50, 6), store, table, 50 * 6);
     for (int at = 0; at < 50; at++)
         for (int i = 0; i < 6; i++) {
             double angle = at * exp(-log(10000.0) * (i / 2 * 2) / 6.0);
@@ -349,15 +349,16 @@ static void test_refusals(void)
     weft_graph_free(g);
 
     g = weft_graph_new();
-    CU_ASSERT_FALSE(weft_is_value(weft_layer_sinusoids(g, WEFT_F32, 4, 7)));
+    CU_ASSERT_FALSE(weft_is_value(weft_layer_sinusoidal_positions(g, WEFT_F32, 4, 7)));
     CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_ARGUMENT);
     weft_graph_free(g);
 
     g = weft_graph_new();
     weft_model_io io;
     weft_transformer_config c = {.text = {.tied = true}, .source_vocab = 5, .target_vocab = 6};
-    CU_ASSERT_EQUAL(weft_transformer(g, &c, &io), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_EQUAL(weft_transformer(g, NULL, &io), WEFT_BAD_ARGUMENT);
+    const weft_build_options build = {.shape = {1, 1, 1}};
+    CU_ASSERT_EQUAL(weft_transformer(g, &c, &build, &io), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_transformer(g, NULL, &build, &io), WEFT_BAD_ARGUMENT);
     weft_graph_free(g);
 }
 
@@ -506,20 +507,20 @@ static void test_options(void)
         {"d_model=1e300", "\"1e300\"", WEFT_BAD_ARGUMENT},
     };
     const weft_model *m = weft_model_find("transformer");
-    double values[WEFT_MODEL_OPTIONS];
+    weft_model_config config;
     static const char *const good[] = {"dropout=0.25", "heads=1", "heads=8.0", "f64=1", "tied=0"};
-    CU_ASSERT_EQUAL(weft_model_parse(m, good, 5, values, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_model_parse(m, good, 5, &config, NULL), WEFT_OK);
     for (size_t i = 0; i < m->n_options; i++) {
         double wanted = m->options[i].value;
         if (!strcmp(m->options[i].name, "dropout")) wanted = 0.25;
         if (!strcmp(m->options[i].name, "heads")) wanted = 8;
         if (!strcmp(m->options[i].name, "f64")) wanted = 1;
         if (!strcmp(m->options[i].name, "tied")) wanted = 0;
-        CU_ASSERT_EQUAL(values[i], wanted);
+        CU_ASSERT_EQUAL(config.values[i], wanted);
     }
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         weft_error error = {0};
-        CU_ASSERT_EQUAL(weft_model_parse(m, &bad[i].text, 1, values, &error), bad[i].status);
+        CU_ASSERT_EQUAL(weft_model_parse(m, &bad[i].text, 1, &config, &error), bad[i].status);
         CU_ASSERT_EQUAL(error.status, bad[i].status);
         CU_ASSERT_PTR_NOT_NULL(strstr(error.message, bad[i].said));
         CU_ASSERT_STRING_EQUAL(error.where, "transformer");

@@ -217,7 +217,7 @@ static weft_value attention_step(weft_graph *g, int way)
 static const weft_block_options block_defaults = {.attention = {.heads = 1},
                                                   .feed_forward = {.d_ff = 16},
                                                   .norm = WEFT_LAYER_NORM,
-                                                  .place = WEFT_PRE_NORM,
+                                                  .norm_position = WEFT_PRE_NORM,
                                                   .eps = 1e-5};
 
 static weft_value block(weft_graph *g, int way)
@@ -448,13 +448,12 @@ static void test_trainer(void)
     weft_batches *batches = weft_batches_new(c, &rows, &error);
     weft_params *stores[2] = {weft_params_new(), weft_params_new()};
     weft_trainer_options zeros = {0};
-    CU_ASSERT_PTR_NULL(weft_trainer_new(NULL, batches, stores[0], &error));
+    CU_ASSERT_PTR_NULL(test_new_trainer(NULL, batches, stores[0], &error));
     CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "a trainer needs a model"));
-    CU_ASSERT_PTR_NULL(weft_trainer_new(&zeros, batches, stores[0], &error));
+    CU_ASSERT_PTR_NULL(test_new_trainer(&zeros, batches, stores[0], &error));
     CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "a trainer needs a model"));
-    zeros = (weft_trainer_options){
-        .model = weft_model_find("gpt"), .model_options = tiny, .n_model_options = 5};
-    CU_ASSERT_PTR_NULL(weft_trainer_new(&zeros, batches, stores[0], &error));
+    zeros = (weft_trainer_options){.builder = test_builder("gpt", tiny, 5)};
+    CU_ASSERT_PTR_NULL(test_new_trainer(&zeros, batches, stores[0], &error));
     CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "schedule.peak, the learning rate, is required"));
     CU_ASSERT_EQUAL(weft_schedule_rate(NULL, 5, 0), 0);
     zeros.schedule.peak = 0.1;
@@ -464,10 +463,10 @@ static void test_trainer(void)
     defaults.accumulate = 1;
     double losses[2];
     for (int way = 0; way < 2; way++) {
-        weft_trainer *t = weft_trainer_new(way ? &defaults : &zeros, batches, stores[way], &error);
+        weft_trainer *t = test_new_trainer(way ? &defaults : &zeros, batches, stores[way], &error);
         CU_ASSERT_PTR_NOT_NULL_FATAL(t);
         for (int i = 0; i < 3; i++) CU_ASSERT_EQUAL(weft_trainer_step(t, 0, NULL), WEFT_OK);
-        CU_ASSERT_EQUAL(weft_trainer_evaluate(t, batches, 0, &losses[way], NULL), WEFT_OK);
+        CU_ASSERT_EQUAL(test_evaluate(t, batches, 0, &losses[way], NULL), WEFT_OK);
         weft_trainer_free(t);
     }
     CU_ASSERT_EQUAL(losses[0], losses[1]);
@@ -488,9 +487,7 @@ static void test_trainer_groups(void)
         char frozen[] = "embedding,*positions", plain[] = "*.bias";
         weft_param_group groups[2] = {{.names = frozen, .frozen = true},
                                       {.names = plain, .lr_scale = 0.5}};
-        weft_trainer_options o = {.model = weft_model_find("gpt"),
-                                  .model_options = tiny,
-                                  .n_model_options = 5,
+        weft_trainer_options o = {.builder = test_builder("gpt", tiny, 5),
                                   .optimizer = WEFT_ADAMW_DEFAULT,
                                   .schedule = {.peak = 0.1},
                                   .accumulate = accumulate,
@@ -499,7 +496,7 @@ static void test_trainer_groups(void)
         o.optimizer.n_groups = 2;
         o.optimizer.name = "mine";
         weft_params *store = weft_params_new();
-        weft_trainer *t = weft_trainer_new(&o, batches, store, &error);
+        weft_trainer *t = test_new_trainer(&o, batches, store, &error);
         if (!t) printf("\n    %s: %s\n", error.where, error.message);
         CU_ASSERT_PTR_NOT_NULL_FATAL(t);
         memset(frozen, '*', sizeof frozen - 1);
@@ -523,11 +520,11 @@ static void test_trainer_groups(void)
 
 /* ---- Decoding ---- */
 
-static weft_decoder *open_decoder(const weft_params *params, const double *values,
+static weft_decoder *open_decoder(const weft_params *params, const weft_model_config *config,
                                   const weft_decoder_options *o)
 {
     weft_error error = {0};
-    weft_decoder *d = weft_decoder_new(weft_model_find("gpt"), values, params, o, &error);
+    weft_decoder *d = weft_decoder_new(config, params, o, &error);
     if (!d) printf("\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(d);
     CU_ASSERT_EQUAL(weft_decoder_start(d, NULL, NULL, 1), WEFT_OK);
@@ -538,13 +535,13 @@ typedef weft_search_result *(*searched)(const weft_search_model *, const weft_se
                                         size_t, const weft_search_options *, weft_error *);
 
 /* One search of 40 tokens without an end. */
-static void search(const weft_params *params, const double *values, searched search_by,
+static void search(const weft_params *params, const weft_model_config *config, searched search_by,
                    const weft_decoder_options *d_options, const weft_search_options *options,
                    int32_t tokens[40])
 {
     const int32_t begin = 2;
     weft_error error = {0};
-    weft_decoder *d = open_decoder(params, values, d_options);
+    weft_decoder *d = open_decoder(params, config, d_options);
     weft_search_model model = weft_decoder_search_model(d);
     CU_ASSERT_TRUE(model.sentences == 1 && model.beams == 1);
     weft_search_input in = {.prefix = &begin, .prefix_len = 1, .max_len = 40, .key = 1};
@@ -562,17 +559,17 @@ static void search(const weft_params *params, const double *values, searched sea
 static void test_decoding(void)
 {
     static const searched searches[] = {weft_search_greedy, weft_search_beam, weft_search_sample};
-    double values[WEFT_MODEL_OPTIONS];
+    weft_model_config config;
     weft_error error = {0};
     weft_model_io io;
     weft_graph *g = weft_graph_new();
     weft_params *params = weft_params_new();
     const weft_model *gpt = weft_model_find("gpt");
-    CU_ASSERT_EQUAL(weft_model_parse(gpt, tiny, 5, values, &error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_model_parse(gpt, tiny, 5, &config, &error), WEFT_OK);
     CU_ASSERT_EQUAL(weft_model_build_text(g, gpt, tiny, 5, false, &io, &error), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_init(params, g, 1, &error), WEFT_OK);
     weft_graph_free(g);
-    int64_t most = weft_model_max_positions(gpt, values);
+    int64_t most = weft_model_get_traits(&config).max_positions;
     weft_decoder_options d_zeros = {0}, d_defaults = {.sentences = 1, .beams = 1};
     d_defaults.max_len = most < WEFT_DECODER_LEN ? most : WEFT_DECODER_LEN;
     weft_search_options zeros = {0};
@@ -587,7 +584,7 @@ static void test_decoding(void)
         int32_t tokens[WAYS][40];
         int zeros_found = 0;
         for (int way = 0; way < WAYS; way++)
-            search(params, values, searches[i], CHOOSE(way, &d_zeros, &d_defaults),
+            search(params, &config, searches[i], CHOOSE(way, &d_zeros, &d_defaults),
                    CHOOSE(way, &zeros, &defaults), tokens[way]);
         CU_ASSERT_EQUAL(memcmp(tokens[0], tokens[1], sizeof tokens[0]), 0);
         CU_ASSERT_EQUAL(memcmp(tokens[0], tokens[2], sizeof tokens[0]), 0);

@@ -474,7 +474,7 @@ static void refused(const char *model, const char *option, const char *text)
 
 static void test_refusals(void)
 {
-    refused("lstm", "hidden=100", "as wide embeddings");
+    refused("lstm", "hidden=100", "the width of the states");
     refused("lstm", "layers=0", "1 to 16 layers");
     refused("gru", "layers=17", "1 to 16 layers");
     refused("rnn", "length=0", "takes [batch, len, in]");

@@ -61,16 +61,15 @@ static weft_trainer *new_trainer(rig *r, const char *source_name, const char *ta
 {
     static const char *const sizes[] = {"vocab=20", "d_model=8",        "heads=2",
                                         "d_ff=8",   "encoder_layers=1", "decoder_layers=1"};
-    weft_trainer_options o = {.model = weft_model_find("transformer"),
-                              .model_options = sizes,
-                              .n_model_options = sizeof sizes / sizeof *sizes,
+    weft_trainer_options o = {.builder =
+                                  test_builder("transformer", sizes, sizeof sizes / sizeof *sizes),
                               .optimizer = WEFT_ADAM_DEFAULT,
                               .schedule = {WEFT_SCHEDULE_CONSTANT, 1e-2, 0, 0, 0},
                               .seed = 3,
                               .threads = 1,
                               .source_name = source_name,
                               .target_name = target_name};
-    return weft_trainer_new(&o, r->batches, r->params, &r->error);
+    return test_new_trainer(&o, r->batches, r->params, &r->error);
 }
 
 static void close_rig(rig *r)

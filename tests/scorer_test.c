@@ -14,8 +14,7 @@
 #define TEXTS      21
 
 typedef struct subject {
-    const weft_model *model;
-    double values[WEFT_MODEL_OPTIONS];
+    weft_model_config config;
     weft_params *params;
     int32_t sources[TEXTS][SOURCE_LEN], tokens[TEXTS][LENGTH];
     double scores[TEXTS][LENGTH * SOURCE_LEN];
@@ -30,11 +29,11 @@ static subject *make_subject(const char *name, const char *const *texts, size_t 
     weft_model_io io;
     uint64_t random = 5;
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    s->model = weft_model_find(name);
-    CU_ASSERT_EQUAL_FATAL(weft_model_parse(s->model, texts, n, s->values, &error), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_model_parse(weft_model_find(name), texts, n, &s->config, &error),
+                          WEFT_OK);
     weft_graph *g = weft_graph_new();
     s->params = weft_params_new();
-    s->model->build(g, s->values, false, &io);
+    weft_model_build(g, &s->config, &io);
     CU_ASSERT_EQUAL_FATAL(weft_params_init(s->params, g, 7, &error), WEFT_OK);
     bool has_source = weft_is_value(io.source);
     weft_graph_free(g);
@@ -63,7 +62,7 @@ static bool score(subject *s, const weft_scorer_options *o, size_t first, size_t
                   weft_error *error)
 {
     *error = (weft_error){.status = WEFT_OK};
-    weft_scorer *scorer = weft_scorer_new(s->model, s->values, s->params, o, error);
+    weft_scorer *scorer = weft_scorer_new(&s->config, s->params, o, error);
     if (!scorer) return false;
     bool good = weft_scorer_run(scorer, s->rows + first, n, error) == WEFT_OK;
     weft_scorer_free(scorer);
@@ -94,8 +93,8 @@ static double step_error(subject *s, const weft_scorer_row *row, size_t first, s
                          size_t skip)
 {
     weft_error error = {0};
-    weft_decoder_options o = {.max_len = LENGTH, .max_source = SOURCE_LEN};
-    weft_decoder *d = weft_decoder_new(s->model, s->values, s->params, &o, &error);
+    weft_decoder_options o = {.max_len = LENGTH, .max_source_len = SOURCE_LEN};
+    weft_decoder *d = weft_decoder_new(&s->config, s->params, &o, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(d);
     bool good =
         weft_decoder_start(d, &row->source, &row->source_len, row->source != NULL) == WEFT_OK;
@@ -258,16 +257,16 @@ static void test_refusals(void)
     CU_ASSERT_FALSE(score(s, NULL, 0, 1, &error));
     CU_ASSERT_EQUAL(error.status, WEFT_NOT_FINITE);
     free_subject(s);
-    double values[WEFT_MODEL_OPTIONS] = {0};
+    weft_model_config config;
     weft_params *empty = weft_params_new();
     static const char *const others[] = {"bert", "encoder"};
     for (int i = 0; i < 2; i++) {
         error = (weft_error){.status = WEFT_OK};
-        CU_ASSERT_PTR_NULL(
-            weft_scorer_new(weft_model_find(others[i]), values, empty, NULL, &error));
+        weft_model_parse(weft_model_find(others[i]), NULL, 0, &config, NULL);
+        CU_ASSERT_PTR_NULL(weft_scorer_new(&config, empty, NULL, &error));
         CU_ASSERT_EQUAL(error.status, WEFT_BAD_ARGUMENT);
     }
-    CU_ASSERT_PTR_NULL(weft_scorer_new(NULL, values, empty, NULL, &error));
+    CU_ASSERT_PTR_NULL(weft_scorer_new(NULL, empty, NULL, &error));
     CU_ASSERT_EQUAL(weft_scorer_run(NULL, NULL, 0, &error), WEFT_BAD_ARGUMENT);
     weft_scorer_free(NULL);
     weft_params_free(empty);

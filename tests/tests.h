@@ -87,4 +87,12 @@ static inline double test_uniform(uint64_t *state, double low, double high)
     return low + (high - low) * (double)(test_random(state) >> 11) * 0x1p-53;
 }
 
+/* A builder for a model of the list; 16 of them can be in use at a time. */
+weft_builder test_builder(const char *model, const char *const *texts, size_t n);
+/* The trainer's functions, on batches of tokens. */
+weft_trainer *test_new_trainer(const weft_trainer_options *options, weft_batches *batches,
+                           weft_params *params, weft_error *error);
+weft_status test_evaluate(weft_trainer *trainer, weft_batches *batches, size_t limit, double *nll,
+                          size_t *tokens);
+
 #endif

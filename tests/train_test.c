@@ -314,9 +314,7 @@ static const char *const tiny[] = {"vocab=40", "d_model=8",        "heads=2",
 
 static weft_trainer_options trainer_options(void)
 {
-    return (weft_trainer_options){.model = weft_model_find("transformer"),
-                                  .model_options = tiny,
-                                  .n_model_options = N_TINY,
+    return (weft_trainer_options){.builder = test_builder("transformer", tiny, N_TINY),
                                   .optimizer = WEFT_ADAM_DEFAULT,
                                   .schedule = {WEFT_SCHEDULE_INVERSE_SQRT, 1e-2, 0, 4, 0},
                                   .seed = 3};
@@ -334,7 +332,7 @@ static rig open_rig(const weft_trainer_options *o, int64_t batch_rows, size_t se
     r.batches = weft_batches_new(r.corpus, &b, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(r.batches);
     if (load) CU_ASSERT_EQUAL_FATAL(weft_params_load(r.params, load, &error), WEFT_OK);
-    r.trainer = weft_trainer_new(o, r.batches, r.params, &error);
+    r.trainer = test_new_trainer(o, r.batches, r.params, &error);
     if (!r.trainer) printf("\n    %s: %s\n", error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(r.trainer);
     return r;
@@ -377,7 +375,7 @@ static void test_accumulation(void)
                                         "d_ff=12",  "encoder_layers=1", "decoder_layers=1",
                                         "f64=1",    "dropout=0"};
     weft_trainer_options o = trainer_options();
-    o.model_options = still;
+    o.builder = test_builder("transformer", still, N_TINY);
     for (int kind = 0; kind < 2; kind++) {
         weft_step_report whole, parts;
         o.optimizer.kind = kind ? WEFT_ADAMW : WEFT_SGD;
@@ -435,11 +433,11 @@ static void test_moving_average(void)
     CU_ASSERT_STRING_EQUAL(weft_params_meta(model, "step"), "8");
     double averaged, raw, tokens_of_raw;
     size_t tokens;
-    CU_ASSERT_EQUAL(weft_trainer_evaluate(r.trainer, r.batches, 0, &averaged, &tokens), WEFT_OK);
+    CU_ASSERT_EQUAL(test_evaluate(r.trainer, r.batches, 0, &averaged, &tokens), WEFT_OK);
     CU_ASSERT_EQUAL(tokens, weft_batches_counts(r.batches).tokens);
     weft_trainer_options plain = trainer_options();
     rig other = open_rig(&plain, 4, 20, path);
-    CU_ASSERT_EQUAL(weft_trainer_evaluate(other.trainer, other.batches, 0, &raw, &tokens), WEFT_OK);
+    CU_ASSERT_EQUAL(test_evaluate(other.trainer, other.batches, 0, &raw, &tokens), WEFT_OK);
     tokens_of_raw = (double)tokens;
     CU_ASSERT_TRUE(tokens_of_raw > 0 && near(raw, averaged));
     unlink(path);
@@ -512,9 +510,9 @@ static void test_resume(void)
         for (int i = 0; i < 9; i++) {
             o.threads = 1 + i % 3;
             r = open_rig(&o, 4, 30, i ? parts : NULL);
-            CU_ASSERT_EQUAL(weft_trainer_evaluate(r.trainer, r.batches, 2, &nll, NULL), WEFT_OK);
+            CU_ASSERT_EQUAL(test_evaluate(r.trainer, r.batches, 2, &nll, NULL), WEFT_OK);
             take_steps(&r, 1);
-            CU_ASSERT_EQUAL(weft_trainer_evaluate(r.trainer, r.batches, 0, &nll, NULL), WEFT_OK);
+            CU_ASSERT_EQUAL(test_evaluate(r.trainer, r.batches, 0, &nll, NULL), WEFT_OK);
             if (i == 8) weft_trainer_judge(r.trainer, 1.5);
             CU_ASSERT_EQUAL(weft_trainer_save(r.trainer, parts), WEFT_OK);
             close_rig(&r);
@@ -530,12 +528,12 @@ static void test_resume(void)
         weft_batches *batches = weft_batches_new(c, &b, &error);
         CU_ASSERT_EQUAL(weft_params_load(params, whole, &error), WEFT_OK);
         o.seed = 4;
-        CU_ASSERT_PTR_NULL(weft_trainer_new(&o, batches, params, &error));
+        CU_ASSERT_PTR_NULL(test_new_trainer(&o, batches, params, &error));
         CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "with seed 3, not 4"));
         o.seed = 3;
-        o.model_options = (const char *const[]){"vocab=40", "d_model=16"};
-        o.n_model_options = 2;
-        CU_ASSERT_PTR_NULL(weft_trainer_new(&o, batches, params, &error));
+        static const char *const wider[] = {"vocab=40", "d_model=16"};
+        o.builder = test_builder("transformer", wider, 2);
+        CU_ASSERT_PTR_NULL(test_new_trainer(&o, batches, params, &error));
         CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "with d_model=8, not 16"));
         weft_batches_free(batches);
         weft_corpus_free(c);
@@ -622,7 +620,7 @@ static void test_stop(void)
         CU_ASSERT_EQUAL(weft_trainer_get_state(r.trainer).step, 1);
         p.asked = 0;
         double nll = 0;
-        CU_ASSERT_EQUAL(weft_trainer_evaluate(r.trainer, r.batches, 0, &nll, NULL), WEFT_CANCELLED);
+        CU_ASSERT_EQUAL(test_evaluate(r.trainer, r.batches, 0, &nll, NULL), WEFT_CANCELLED);
         CU_ASSERT_TRUE(isnan(nll));
         p.asked = INT_MIN / 2;
         take_steps(&r, 4);
@@ -845,16 +843,15 @@ static void test_refusals(void)
     weft_batch_options b = batch_options(WEFT_BATCH_LINES, 64);
     weft_trainer_options o = trainer_options();
     r.batches = weft_batches_new(r.corpus, &b, &error);
-    CU_ASSERT_PTR_NULL(weft_trainer_new(&o, r.batches, r.params, &error));
+    CU_ASSERT_PTR_NULL(test_new_trainer(&o, r.batches, r.params, &error));
     CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "has a source"));
-    o.model = weft_model_find("attention");
-    o.n_model_options = 0;
-    CU_ASSERT_PTR_NULL(weft_trainer_new(&o, r.batches, r.params, &error));
-    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "no model of tokens"));
-    o.model = weft_model_find("gpt");
+    o.builder = test_builder("attention", NULL, 0);
+    CU_ASSERT_PTR_NULL(test_new_trainer(&o, r.batches, r.params, &error));
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "input 0 is f32, the batches have i32"));
+    o.builder = test_builder("gpt", NULL, 0);
     o.ema = 1;
-    CU_ASSERT_PTR_NULL(weft_trainer_new(&o, r.batches, r.params, &error));
-    CU_ASSERT_PTR_NULL(weft_trainer_new(NULL, r.batches, r.params, &error));
+    CU_ASSERT_PTR_NULL(test_new_trainer(&o, r.batches, r.params, &error));
+    CU_ASSERT_PTR_NULL(test_new_trainer(NULL, r.batches, r.params, &error));
     CU_ASSERT_EQUAL(weft_trainer_step(NULL, 0, NULL), WEFT_BAD_ARGUMENT);
     b.lengths[1] = 8;
     CU_ASSERT_PTR_NULL(weft_batches_new(r.corpus, &b, &error));

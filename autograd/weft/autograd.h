@@ -60,6 +60,9 @@ WEFT_API void weft_sample_fill(const weft_sample_input *input, weft_dtype dtype,
 
 /* ---- Optimisers ----------------------------------------------------------------------------- */
 
+/* States of an optimiser are named PREFIX.NAME after the parameter; the prefix by default: */
+#define WEFT_OPTIMIZER_STATES "opt"
+
 typedef enum weft_optimizer_kind { WEFT_SGD, WEFT_ADAM, WEFT_ADAMW } weft_optimizer_kind;
 
 /* Settings of the parameters whose names match one of the comma-separated patterns, in place of
@@ -85,8 +88,8 @@ typedef struct weft_optimizer {
     const char *no_decay;
     const weft_param_group *groups; /* NULL: none */
     size_t n_groups;
-    const char *name; /* of the states and of the norm; NULL: "opt". Steps of one graph need
-                         different ones */
+    const char *name; /* of the states and of the norm; NULL: WEFT_OPTIMIZER_STATES. Steps of one
+                         graph need different ones */
 } weft_optimizer;
 
 /* Biases, gains and shifts of norms, and tables of embeddings and positions. */

@@ -177,13 +177,13 @@ static weft_status ensemble_read(void *context, const int32_t *tokens, size_t le
     return status;
 }
 
-static weft_status ensemble_keep(void *context, const int32_t *sentences, size_t n,
-                                 weft_error *error)
+static weft_status ensemble_retain(void *context, const int32_t *sentences, size_t n,
+                                   weft_error *error)
 {
     const weft_ensemble *e = context;
     weft_status status = WEFT_OK;
     for (size_t i = 0; i < e->n && status == WEFT_OK; i++)
-        status = e->models[i].keep(e->models[i].context, sentences, n, error);
+        status = e->models[i].retain(e->models[i].context, sentences, n, error);
     return status;
 }
 
@@ -194,10 +194,10 @@ weft_search_model weft_ensemble_search_model(weft_ensemble *ensemble)
     model.context = ensemble;
     model.step = ensemble_step;
     if (model.read) model.read = ensemble_read;
-    if (model.keep) model.keep = ensemble_keep;
+    if (model.retain) model.retain = ensemble_retain;
     for (size_t i = 1; i < ensemble->n; i++) {
         if (!ensemble->models[i].read) model.read = NULL;
-        if (!ensemble->models[i].keep) model.keep = NULL;
+        if (!ensemble->models[i].retain) model.retain = NULL;
     }
     return model;
 }

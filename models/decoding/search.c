@@ -109,7 +109,7 @@ static void search_end(search *s)
 static bool drop_done(search *s)
 {
     int64_t n = s->n_there;
-    if (!s->model->keep) return true;
+    if (!s->model->retain) return true;
     for (int64_t i = 0; i < n; i++) s->left[i] = (int32_t)i;
     for (int64_t i = 0; i < n;) {
         if (s->there[i] >= 0 && !s->done[s->there[i]]) {
@@ -124,7 +124,7 @@ static bool drop_done(search *s)
     s->n_there = n;
     for (int64_t i = 0; i < s->n; i++) s->place[i] = -1;
     for (int64_t i = 0; i < n; i++) s->place[s->there[i]] = (int32_t)i;
-    return s->model->keep(s->model->context, s->left, (size_t)n, s->error) == WEFT_OK;
+    return s->model->retain(s->model->context, s->left, (size_t)n, s->error) == WEFT_OK;
 }
 
 /* Reads what all prefixes have before their last token at once. */

@@ -89,8 +89,9 @@ static weft_value causal_and(weft_graph *g, const weft_attention_options *o, int
 }
 
 /* softmax(scale q k^T) v of plain ops: [batch, heads, query_len, head_dim]. */
-static weft_value attend(weft_graph *g, const heads *h, const weft_attention_options *o,
-                         double scale, weft_attention_parts *parts)
+static weft_value attend_by_plain_ops(weft_graph *g, const heads *h,
+                                      const weft_attention_options *o, double scale,
+                                      weft_attention_parts *parts)
 {
     weft_attention_parts p = {swap_heads(g, h->q), swap_heads(g, h->k), swap_heads(g, h->v),
                               WEFT_NO_VALUE,       WEFT_NO_VALUE,       WEFT_NO_VALUE,
@@ -106,10 +107,11 @@ static weft_value attend(weft_graph *g, const heads *h, const weft_attention_opt
     p.dropped = weft_dropout(g, p.weights, o->dropout);
     p.context = weft_matmul(g, p.dropped, repeat_heads(g, p.v, repeat));
     if (parts) *parts = p;
+    if (o->weights) *o->weights = p.weights;
     return p.context;
 }
 
-/* The options with what zeros stand for; those of NULL are all zero. */
+/* The options with defaults for zeros; those of NULL are all zero. */
 static weft_attention_options filled(const weft_attention_options *options)
 {
     weft_attention_options o = options ? *options : (weft_attention_options){0};
@@ -140,25 +142,26 @@ static bool good_options(weft_graph *g, const char *name, weft_value query, weft
     return !problem;
 }
 
-/* softmax(scale q k^T) v: [batch, query_len, heads, head_dim]; one node, unless its inside is asked
- * for. */
-static weft_value look(weft_graph *g, const heads *h, const weft_attention_options *o,
-                       int64_t d_model, weft_attention_parts *parts)
+/* softmax(scale q k^T) v: [batch, query_len, heads, head_dim]; one node, unless intermediate values
+ * are wanted. */
+static weft_value attend(weft_graph *g, const heads *h, const weft_attention_options *o,
+                         int64_t d_model, weft_attention_parts *parts)
 {
     double scale = o->scale != 0 ? o->scale : 1 / sqrt((double)(d_model / o->heads));
-    if (parts || o->keep_weights) return swap_heads(g, attend(g, h, o, scale, parts));
+    if (parts || o->expose_weights)
+        return swap_heads(g, attend_by_plain_ops(g, h, o, scale, parts));
     const weft_sdpa_options fused = {scale, o->dropout, o->causal, o->mask};
     return weft_sdpa(g, h->q, h->k, h->v, &fused);
 }
 
-/* Heads turned by their positions: from 0, or from `position` on; all are below `most`. */
+/* Heads rotated by their positions: from 0, or from `position` on; all are below `limit`. */
 static weft_value rotate(weft_graph *g, weft_value x, const weft_attention_options *o,
-                         weft_value position, int64_t most)
+                         weft_value position, int64_t limit)
 {
     if (o->rotary_base == 0) return x;
     weft_rotary angles = o->rotary;
     if (!weft_is_value(angles.cosines))
-        angles = weft_layer_rotary_angles(g, weft_dtype_of(g, x), most, weft_dim(g, x, -1),
+        angles = weft_layer_rotary_angles(g, weft_dtype_of(g, x), limit, weft_dim(g, x, -1),
                                           o->rotary_base);
     return weft_layer_rotate(g, x, &angles, position);
 }
@@ -175,7 +178,7 @@ weft_value weft_layer_attention(weft_graph *graph, const char *name, weft_value 
     heads h = project(g, query, memory, o, o->kv_heads ? o->kv_heads : o->heads);
     h.q = rotate(g, h.q, o, WEFT_NO_VALUE, weft_dim(g, h.q, 1));
     h.k = rotate(g, h.k, o, WEFT_NO_VALUE, weft_dim(g, h.k, 1));
-    weft_value y = look(g, &h, o, shape.dim[2], parts);
+    weft_value y = attend(g, &h, o, shape.dim[2], parts);
     y = weft_reshape(g, o->merge_as_rows ? swap_heads(g, y) : y, shape);
     if (!o->no_out)
         y = weft_layer_linear(g, "out", weft_name(g, y, "merged"), shape.dim[2], o->out_bias);
@@ -198,24 +201,30 @@ static bool good_cached(weft_graph *g, const char *name, weft_value x,
     if (o->merge_as_rows)
         problem = "heads merged as rows mix positions, which come one at a time";
     else if (cache->key_len < 0 || cache->key_len > cache->max_len)
-        problem = "the positions looked at must not be more than the most";
-    else if (cache->memories < 0 || cache->memory_len > cache->max_memory)
-        problem = "the memory's positions must not be more than the most";
+        problem = "key_len must be 0 to max_len";
+    else if (cache->sources < 0 || cache->source_len > cache->max_source_len)
+        problem = "source_len must be at most max_source_len";
     if (problem)
         weft_graph_fail_in(g, "weft_layer_attention", WEFT_BAD_ARGUMENT, "\"%s\" over states: %s",
                            name, problem);
     return !problem;
 }
 
-static weft_value cache_state(weft_graph *g, const char *name, weft_dtype dtype, int64_t rows,
-                              int64_t most, int64_t kv_heads, int64_t head_dim)
+/* Keys or values, [rows, positions, kv_heads, head_dim]. */
+static weft_value cache_state(weft_graph *g, const weft_cache *cache, const char *name,
+                              weft_dtype dtype, weft_shape shape, weft_cache_layout layout)
 {
-    return weft_state(g, name, dtype, WEFT_SHAPE(rows, most, kv_heads, head_dim), WEFT_INIT_ZEROS);
+    weft_value state = weft_state(g, name, dtype, shape, WEFT_INIT_ZEROS);
+    if (cache->declare) cache->declare(cache->declare_context, g, state, layout);
+    return state;
 }
 
-static int64_t max_memories(const weft_cache *cache)
+static const weft_cache_layout self_layout = {true, WEFT_CACHE_TARGET};
+static const weft_cache_layout cross_layout = {false, WEFT_CACHE_SOURCE};
+
+static int64_t max_sources(const weft_cache *cache)
 {
-    return cache->max_memories ? cache->max_memories : cache->memories;
+    return cache->max_sources ? cache->max_sources : cache->sources;
 }
 
 /* The first `rows` rows and `length` positions. */
@@ -225,12 +234,13 @@ static weft_value part_of(weft_graph *g, weft_value state, int64_t rows, int64_t
 }
 
 /* The first positions of the state after x was written from the cache's position on. */
-static weft_value remember(weft_graph *g, const char *name, weft_value x, const weft_cache *cache)
+static weft_value append_to_cache(weft_graph *g, const char *name, weft_value x,
+                                  const weft_cache *cache)
 {
     weft_shape s = weft_shape_of(g, x);
     int64_t rows = cache->max_rows ? cache->max_rows : s.dim[0];
-    weft_value state =
-        cache_state(g, name, weft_dtype_of(g, x), rows, cache->max_len, s.dim[2], s.dim[3]);
+    weft_shape shape = WEFT_SHAPE(rows, cache->max_len, s.dim[2], s.dim[3]);
+    weft_value state = cache_state(g, cache, name, weft_dtype_of(g, x), shape, self_layout);
     if (weft_is_value(cache->parents))
         state = weft_cache_reorder(g, state, cache->parents, cache->position);
     state = weft_cache_write(g, state, x, cache->position);
@@ -258,18 +268,18 @@ weft_value weft_layer_attention_step(weft_graph *graph, const char *name, weft_v
     heads h = project(g, x, x, &o, kv_heads);
     h.q = rotate(g, h.q, &o, cache->position, cache->key_len);
     h.k = rotate(g, h.k, &o, cache->position, cache->key_len);
-    h.k = remember(g, "cache.k", h.k, cache);
-    h.v = remember(g, "cache.v", h.v, cache);
-    weft_value y = look(g, &h, &o, shape.dim[2], NULL);
+    h.k = append_to_cache(g, "cache.k", h.k, cache);
+    h.v = append_to_cache(g, "cache.v", h.v, cache);
+    weft_value y = attend(g, &h, &o, shape.dim[2], NULL);
     y = weft_reshape(g, y, shape);
     if (!o.no_out) y = weft_layer_linear(g, "out", y, shape.dim[2], o.out_bias);
     weft_scope_pop(g);
     return y;
 }
 
-weft_value weft_layer_attention_memorize(weft_graph *graph, const char *name, weft_value memory,
-                                         const weft_attention_options *options,
-                                         const weft_cache *cache)
+weft_value weft_layer_prefill_cross_cache(weft_graph *graph, const char *name, weft_value memory,
+                                          const weft_attention_options *options,
+                                          const weft_cache *cache)
 {
     weft_graph *g = graph;
     const weft_attention_options all = filled(options), *o = &all;
@@ -282,37 +292,39 @@ weft_value weft_layer_attention_memorize(weft_graph *graph, const char *name, we
     const char *const names[2] = {"cache.k", "cache.v"};
     for (int i = 0; i < 2; i++) {
         weft_value x = i ? h.v : h.k;
-        weft_value state = cache_state(g, names[i], weft_dtype_of(g, x), max_memories(cache),
-                                       cache->max_memory, weft_dim(g, x, 2), weft_dim(g, x, 3));
+        weft_shape shape = WEFT_SHAPE(max_sources(cache), cache->max_source_len, weft_dim(g, x, 2),
+                                      weft_dim(g, x, 3));
+        weft_value state =
+            cache_state(g, cache, names[i], weft_dtype_of(g, x), shape, cross_layout);
         done[i] = weft_cache_write(g, state, x, zero);
     }
     weft_scope_pop(g);
     return weft_group(g, done, 2);
 }
 
-weft_value weft_layer_attention_recall(weft_graph *graph, const char *name, weft_value x,
-                                       const weft_attention_options *options,
-                                       const weft_cache *cache)
+weft_value weft_layer_cross_attention_step(weft_graph *graph, const char *name, weft_value x,
+                                           const weft_attention_options *options,
+                                           const weft_cache *cache)
 {
     weft_graph *g = graph;
     const weft_attention_options all = filled(options), *o = &all;
     if (!good_cached(g, name, x, o, cache)) return WEFT_NO_VALUE;
     weft_shape shape = weft_shape_of(g, x);
     int64_t kv_heads = o->kv_heads ? o->kv_heads : o->heads, head_dim = shape.dim[2] / o->heads;
-    int64_t queries = cache->memories ? shape.dim[0] / cache->memories * shape.dim[1] : 0;
-    int64_t most = max_memories(cache);
+    int64_t queries = cache->sources ? shape.dim[0] / cache->sources * shape.dim[1] : 0;
+    weft_shape kept = WEFT_SHAPE(max_sources(cache), cache->max_source_len, kv_heads, head_dim);
     weft_dtype dtype = weft_dtype_of(g, x);
     heads h = {WEFT_NO_VALUE, WEFT_NO_VALUE, WEFT_NO_VALUE};
     weft_scope_push(g, "%s", name);
     project_query(g, x, o, &h);
     h.q = rotate(g, h.q, o, cache->position, cache->key_len);
-    /* The beams of a sentence look at one memory: they are queries of one row. */
-    h.q = weft_reshape(g, h.q, WEFT_SHAPE(cache->memories, queries, o->heads, head_dim));
-    h.k = cache_state(g, "cache.k", dtype, most, cache->max_memory, kv_heads, head_dim);
-    h.v = cache_state(g, "cache.v", dtype, most, cache->max_memory, kv_heads, head_dim);
-    h.k = part_of(g, h.k, cache->memories, cache->memory_len);
-    h.v = part_of(g, h.v, cache->memories, cache->memory_len);
-    weft_value y = weft_reshape(g, look(g, &h, o, shape.dim[2], NULL), shape);
+    /* The beams of a sentence attend to the same source: they are queries of one row. */
+    h.q = weft_reshape(g, h.q, WEFT_SHAPE(cache->sources, queries, o->heads, head_dim));
+    h.k = cache_state(g, cache, "cache.k", dtype, kept, cross_layout);
+    h.v = cache_state(g, cache, "cache.v", dtype, kept, cross_layout);
+    h.k = part_of(g, h.k, cache->sources, cache->source_len);
+    h.v = part_of(g, h.v, cache->sources, cache->source_len);
+    weft_value y = weft_reshape(g, attend(g, &h, o, shape.dim[2], NULL), shape);
     if (!o->no_out) y = weft_layer_linear(g, "out", y, shape.dim[2], o->out_bias);
     weft_scope_pop(g);
     return y;
@@ -329,24 +341,24 @@ static weft_value norm(weft_graph *g, const char *name, weft_value x, const weft
                                     : weft_layer_layer_norm(g, name, x, eps);
 }
 
-/* What a sub-layer reads. */
+/* The input of a sub-layer. */
 static weft_value before(weft_graph *g, const char *name, weft_value x, const weft_block_options *o)
 {
-    return o->place == WEFT_PRE_NORM ? norm(g, name, x, o) : x;
+    return o->norm_position == WEFT_PRE_NORM ? norm(g, name, x, o) : x;
 }
 
-/* What comes of its input x and its result y. */
+/* The output of a sub-layer, from its input x and its result y. */
 static weft_value after(weft_graph *g, const char *name, weft_value x, weft_value y,
                         const weft_block_options *o)
 {
-    if (o->place == WEFT_POST_NORM_DROPPED)
+    if (o->norm_position == WEFT_POST_NORM_DROPPED)
         return weft_dropout(g, norm(g, name, weft_add(g, x, y), o), o->dropout);
     weft_value sum = weft_add(g, x, weft_dropout(g, y, o->dropout));
-    return o->place == WEFT_PRE_NORM ? sum : norm(g, name, sum, o);
+    return o->norm_position == WEFT_PRE_NORM ? sum : norm(g, name, sum, o);
 }
 
-/* The self-attention of a block, or the step of it. */
-static weft_value look_back(weft_graph *g, weft_value x, const weft_block_options *o)
+/* The self-attention of a block, or one step of it. */
+static weft_value self_attention(weft_graph *g, weft_value x, const weft_block_options *o)
 {
     return o->cache ? weft_layer_attention_step(g, "attn", x, &o->attention, o->cache)
                     : weft_layer_attention(g, "attn", x, x, &o->attention, NULL);
@@ -358,6 +370,7 @@ static weft_attention_options cross_options(const weft_block_options *o, weft_va
     cross.causal = false;
     if (cross.projection == WEFT_PROJECT_FUSED) cross.projection = WEFT_PROJECT_SEPARATE;
     cross.mask = memory_mask;
+    cross.weights = o->cross_weights;
     return cross;
 }
 
@@ -366,14 +379,14 @@ weft_value weft_layer_block(weft_graph *graph, weft_value x, weft_value memory,
 {
     weft_graph *g = graph;
     const weft_block_options *o = options ? options : &block_defaults;
-    bool recalls = o->cache && o->cache->memories > 0;
-    weft_value y = look_back(g, before(g, "norm_attn", x, o), o);
+    bool cached = o->cache && o->cache->sources > 0;
+    weft_value y = self_attention(g, before(g, "norm_attn", x, o), o);
     x = after(g, "norm_attn", x, y, o);
-    if (weft_is_value(memory) || recalls) {
+    if (weft_is_value(memory) || cached) {
         weft_attention_options cross = cross_options(o, memory_mask);
         y = before(g, "norm_cross", x, o);
-        y = recalls ? weft_layer_attention_recall(g, "cross", y, &cross, o->cache)
-                    : weft_layer_attention(g, "cross", y, memory, &cross, NULL);
+        y = cached ? weft_layer_cross_attention_step(g, "cross", y, &cross, o->cache)
+                   : weft_layer_attention(g, "cross", y, memory, &cross, NULL);
         x = after(g, "norm_cross", x, y, o);
     }
     y = weft_layer_feed_forward(g, "ffn", before(g, "norm_ffn", x, o), &o->feed_forward);
@@ -389,17 +402,17 @@ static bool layers_fit(weft_graph *g, const char *scope, int64_t layers)
 }
 
 /* The options with the rotary angles that all layers share: for x [batch, length, d_model], for
- * positions below `most`. */
+ * positions below `limit`. */
 static weft_block_options share_angles(weft_graph *g, const weft_block_options *options,
-                                       weft_value x, int64_t most)
+                                       weft_value x, int64_t limit)
 {
     weft_block_options o = *options;
     weft_attention_options *a = &o.attention;
     int64_t d_model = weft_dim(g, x, -1);
-    /* Whatever is wrong with the options the first layer says. */
+    /* The first layer reports what is wrong with the options. */
     if (a->rotary_base != 0 && !weft_is_value(a->rotary.cosines) && a->heads > 0 &&
         d_model % a->heads == 0)
-        a->rotary = weft_layer_rotary_angles(g, weft_dtype_of(g, x), most, d_model / a->heads,
+        a->rotary = weft_layer_rotary_angles(g, weft_dtype_of(g, x), limit, d_model / a->heads,
                                              a->rotary_base);
     return o;
 }
@@ -410,24 +423,26 @@ weft_value weft_layer_stack(weft_graph *graph, const char *scope, int64_t layers
 {
     if (!options) options = &block_defaults;
     if (!layers_fit(graph, scope, layers)) return WEFT_NO_VALUE;
-    int64_t most = weft_dim(graph, x, 1), memory_len = weft_dim(graph, memory, 1);
-    if (memory_len > most) most = memory_len;
-    if (options->cache) most = options->cache->key_len;
-    const weft_block_options o = share_angles(graph, options, x, most);
+    int64_t limit = weft_dim(graph, x, 1), memory_len = weft_dim(graph, memory, 1);
+    if (memory_len > limit) limit = memory_len;
+    if (options->cache) limit = options->cache->key_len;
+    weft_block_options o = share_angles(graph, options, x, limit);
     for (int64_t i = 0; i < layers && weft_graph_status(graph) == WEFT_OK; i++) {
         weft_scope_push(graph, "%s.%lld", scope, (long long)i);
+        if (options->cross_weights) o.cross_weights = options->cross_weights + i;
         x = weft_layer_block(graph, x, memory, memory_mask, &o);
         weft_scope_pop(graph);
     }
-    if (o.place != WEFT_PRE_NORM) return x;
+    if (o.norm_position != WEFT_PRE_NORM) return x;
     weft_scope_push(graph, "%s", scope);
     x = norm(graph, "norm", x, &o);
     weft_scope_pop(graph);
     return x;
 }
 
-weft_value weft_layer_stack_memorize(weft_graph *graph, const char *scope, int64_t layers,
-                                     weft_value memory, const weft_block_options *options)
+weft_value weft_layer_stack_prefill_cross_cache(weft_graph *graph, const char *scope,
+                                                int64_t layers, weft_value memory,
+                                                const weft_block_options *options)
 {
     weft_graph *g = graph;
     weft_value done[WEFT_MAX_LAYERS] = {WEFT_NO_VALUE};
@@ -441,7 +456,7 @@ weft_value weft_layer_stack_memorize(weft_graph *graph, const char *scope, int64
     weft_attention_options cross = cross_options(&o, WEFT_NO_VALUE);
     for (int64_t i = 0; i < layers && weft_graph_status(g) == WEFT_OK; i++) {
         weft_scope_push(g, "%s.%lld", scope, (long long)i);
-        done[i] = weft_layer_attention_memorize(g, "cross", memory, &cross, o.cache);
+        done[i] = weft_layer_prefill_cross_cache(g, "cross", memory, &cross, o.cache);
         weft_scope_pop(g);
     }
     return weft_group(g, done, (size_t)layers);

@@ -41,8 +41,8 @@ weft_value weft_layer_rms_norm(weft_graph *graph, const char *name, weft_value x
     return y;
 }
 
-weft_value weft_layer_table(weft_graph *graph, const char *name, weft_dtype dtype, int64_t vocab,
-                            int64_t width)
+weft_value weft_layer_embedding_table(weft_graph *graph, const char *name, weft_dtype dtype,
+                                      int64_t vocab, int64_t width)
 {
     weft_init init = {WEFT_INIT_NORMAL, 0, width > 0 ? 1 / sqrt((double)width) : 0};
     return weft_param(graph, name, dtype, WEFT_SHAPE(vocab, width), init);
@@ -111,15 +111,15 @@ static weft_value table_value(weft_graph *g, weft_dtype dtype, weft_shape shape,
     return weft_cast(g, value, dtype);
 }
 
-weft_value weft_layer_sinusoids(weft_graph *graph, weft_dtype dtype, int64_t length,
-                                int64_t features)
+weft_value weft_layer_sinusoidal_positions(weft_graph *graph, weft_dtype dtype, int64_t length,
+                                           int64_t features)
 {
     if (features < 2 || features % 2) {
-        weft_graph_fail_in(graph, "weft_layer_sinusoids", WEFT_BAD_ARGUMENT,
+        weft_graph_fail_in(graph, "weft_layer_sinusoidal_positions", WEFT_BAD_ARGUMENT,
                            "the width must be even and above 0, got %lld", (long long)features);
         return WEFT_NO_VALUE;
     }
-    double *table = new_table(graph, "weft_layer_sinusoids", length, features);
+    double *table = new_table(graph, "weft_layer_sinusoidal_positions", length, features);
     if (!table) return WEFT_NO_VALUE;
     for (int64_t at = 0; at < length; at++)
         for (int64_t i = 0; i < features; i += 2) {

@@ -1,41 +1,23 @@
 /* The mean of the models of several checkpoints: tensors of training are left out. */
-#include <weft/train.h>
-
-#include "base/text.h"
+#include "trainer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 bool weft_is_training_state(const char *name)
 {
-    static const char *const prefixes[] = {"opt.", "sum.", "ema."};
+    static const char *const prefixes[] = {WEFT_OPTIMIZER_STATES ".", WEFT_SUM_STATES ".",
+                                           WEFT_AVERAGE_STATES "."};
     for (int i = 0; i < 3; i++)
         if (!strncmp(name, prefixes[i], strlen(prefixes[i]))) return true;
     return false;
 }
 
-/* Whether two words, "key=value", say the same: a number may be written in several ways. */
-static bool same_word(const char *a, size_t a_length, const char *b, size_t b_length)
-{
-    double x, y;
-    size_t key = strcspn(a, "= ") + 1;
-    if (a_length == b_length && !strncmp(a, b, a_length)) return true;
-    if (key > a_length || strncmp(a, b, key) != 0) return false;
-    return text_read_double(a + key, &x) == a + a_length &&
-           text_read_double(b + key, &y) == b + b_length && x == y;
-}
-
-/* The same for lists of words, each of which may be missing as a whole. */
+/* Whether two texts of options agree; each may be missing as a whole. */
 static bool same_text(const char *a, const char *b)
 {
-    while (a && b) {
-        size_t m = strcspn(a, " "), n = strcspn(b, " ");
-        if (!same_word(a, m, b, n) || !a[m] != !b[n]) return false;
-        if (!a[m]) return true;
-        a += m + 1;
-        b += n + 1;
-    }
-    return a == b;
+    const char *other;
+    return a && b ? !options_differ(a, b, &other) : a == b;
 }
 
 /* Mean of a floating tensor over the files, by way of `sum`, room for its elements; others are the

@@ -13,35 +13,33 @@ extern "C" {
 
 /* ---- The decoder ---------------------------------------------------------------------------- */
 
-/* Runs a model of the list over rows = sentences times beams at once. What the tokens before leave
- * behind (keys and values, recurrent states) lies in states, so that a step costs one position, and
- * looks at as many positions as the next of a few lengths holds (32, 48, 64, 96, ...), for each of
- * which a plan is made when it is first needed; likewise for numbers of sentences. A model without
- * steps is run as a whole for each token instead. */
+/* Runs a model of the list over rows = sentences times beams at once. Keys and values, or recurrent
+ * states, of earlier tokens are states of its graphs, so a step computes one position. It attends
+ * to as many positions as the next of a few lengths holds (32, 48, 64, 96, ...); each length has a
+ * plan, made when it is first needed, and so has each of a few numbers of sentences. A model
+ * without steps is run as a whole for each token instead. */
 typedef struct weft_decoder weft_decoder;
 
 typedef struct weft_decoder_options {
     int64_t sentences, beams; /* the rows of sentence i are i beams .. i beams + beams-1; 0: 1 */
-    int64_t max_len;    /* positions of the decoder; 0: WEFT_DECODER_LEN, or fewer if the model has
-                            learned positions for fewer */
-    int64_t max_source; /* tokens of a source, likewise; not read for a model without one */
-    int threads;        /* see weft_session_options; the results do not depend on it */
-    bool recompute;     /* run the whole model for each token, even if it has steps */
+    int64_t max_len; /* positions of the decoder; 0: WEFT_DECODER_LEN, or fewer if the model has
+                         learned positions for fewer */
+    int64_t max_source_len; /* tokens of a source, likewise; not read for a model without one */
+    int threads;            /* see weft_session_options; the results do not depend on it */
+    bool recompute;         /* run the whole model for each token, even if it has steps */
 } weft_decoder_options;
 
 #define WEFT_DECODER_LEN 256
 
-/* `values` are those of the model's options, as weft_model_parse fills them; the sizes of batch and
- * lengths among them are not read. The states are the decoder's own; `params`, which it reads only,
- * must outlive it. `options` may be NULL. NULL on failure: a model without a vocabulary or one that
- * looks ahead, lengths beyond the model's learned positions, no memory. */
-WEFT_API weft_decoder *weft_decoder_new(const weft_model *model, const double *values,
-                                        const weft_params *params,
+/* config->build is not read. The states are the decoder's own; `params`, which it only reads, must
+ * outlive it. `options` may be NULL. NULL on failure: a model that is not decodable, lengths beyond
+ * the model's learned positions, no memory. */
+WEFT_API weft_decoder *weft_decoder_new(const weft_model_config *config, const weft_params *params,
                                         const weft_decoder_options *options, weft_error *error);
 WEFT_API void weft_decoder_free(weft_decoder *decoder);
 
 typedef struct weft_decoder_info {
-    int64_t rows; /* of the sentences that are kept */
+    int64_t rows; /* of the sentences that are still decoded */
     int64_t vocab;
     bool has_source;                 /* it needs sources to start */
     bool has_steps;                  /* false: each token costs a pass over all before it */
@@ -52,10 +50,6 @@ typedef struct weft_decoder_info {
 } weft_decoder_info;
 WEFT_API weft_decoder_info weft_decoder_get_info(const weft_decoder *decoder);
 
-/* The most positions that a model of these options can tell apart (learned positions); INT64_MAX if
- * there is no such limit. */
-WEFT_API int64_t weft_model_max_positions(const weft_model *model, const double *values);
-
 /* The length that sources of `length` tokens are padded to. Sentences of equal padded lengths that
  * are started together give the same bits in any company. */
 WEFT_API int64_t weft_decoder_padded(const weft_decoder *decoder, int64_t length);
@@ -64,19 +58,19 @@ WEFT_API int64_t weft_decoder_padded(const weft_decoder *decoder, int64_t length
  * of missing sentences read padding. */
 WEFT_API weft_status weft_decoder_start(weft_decoder *decoder, const int32_t *const *sources,
                                         const size_t *lengths, size_t n);
-/* Reads tokens[rows] at the next position. Row i goes on from what row parents[i] was after the
- * step before, which must be of the same sentence; `parents` NULL: from itself. */
+/* Reads tokens[rows] at the next position. Row i continues row parents[i] as it was after the step
+ * before, which must be of the same sentence; `parents` NULL: itself. */
 WEFT_API weft_status weft_decoder_step(weft_decoder *decoder, const int32_t *tokens,
                                        const int32_t *parents);
 /* Reads tokens[sentences][length] at the next positions, all rows of a sentence its own: several
  * tokens in a run, without logits. Before the first step only. The steps after give the same as if
  * these tokens had been fed to steps. */
 WEFT_API weft_status weft_decoder_read(weft_decoder *decoder, const int32_t *tokens, size_t length);
-/* From now on there are n sentences: i is what sentences[i] was, i or a later one. Steps cost less.
- * Not for a model without steps. Until the next start. */
-WEFT_API weft_status weft_decoder_keep(weft_decoder *decoder, const int32_t *sentences, size_t n);
-/* What the step gave: [rows, vocab], of the model's dtype, valid until the next step or keep. False
- * before the first step. */
+/* Retains n sentences until the next start: sentence i is the former sentences[i], which is i or a
+ * later one. Steps then cost less. Not for a model without steps. */
+WEFT_API weft_status weft_decoder_retain(weft_decoder *decoder, const int32_t *sentences, size_t n);
+/* The results of the last step: [rows, vocab], of the model's dtype, valid until the next step or
+ * retain. False before the first step. */
 WEFT_API bool weft_decoder_logits(const weft_decoder *decoder, weft_tensor *logits);
 WEFT_API bool weft_decoder_log_probs(const weft_decoder *decoder, weft_tensor *log_probs);
 WEFT_API const weft_error *weft_decoder_error(const weft_decoder *decoder);
@@ -85,13 +79,15 @@ WEFT_API const weft_error *weft_decoder_error(const weft_decoder *decoder);
 
 /* What a search knows of a model. `step` works as weft_decoder_step and gives the natural
  * logarithms of probabilities, [rows, vocab], f32 or f64; it is called first with position 0. Where
- * the rows of every sentence have read the same, it may give [sentences, vocab]. `read` and `keep`
- * work as weft_decoder_read and weft_decoder_keep and make a search cheaper; either may be NULL. */
+ * the rows of every sentence have read the same, it may give [sentences, vocab]. `read` and
+ * `retain` work as weft_decoder_read and weft_decoder_retain and make a search cheaper; either may
+ * be NULL.
+ */
 typedef struct weft_search_model {
     weft_status (*step)(void *context, const int32_t *tokens, const int32_t *parents,
                         weft_tensor *log_probs, weft_error *error);
     weft_status (*read)(void *context, const int32_t *tokens, size_t length, weft_error *error);
-    weft_status (*keep)(void *context, const int32_t *sentences, size_t n, weft_error *error);
+    weft_status (*retain)(void *context, const int32_t *sentences, size_t n, weft_error *error);
     void *context;
     int64_t sentences, beams, vocab;
     int64_t max_len; /* positions */
@@ -248,12 +244,11 @@ typedef struct weft_scorer_row {
     double *scores;
 } weft_scorer_row;
 
-/* `values` and `params` as for weft_decoder_new; `params` must outlive the scorer. `options` may be
- * NULL. NULL on failure: a model without a vocabulary or one that looks ahead, weights of a model
- * without a source, a context beyond the learned positions, no memory. */
-WEFT_API weft_scorer *weft_scorer_new(const weft_model *model, const double *values,
-                                      const weft_params *params, const weft_scorer_options *options,
-                                      weft_error *error);
+/* `config` and `params` as for weft_decoder_new. `options` may be NULL. NULL on failure: a model
+ * that is not decodable, weights of a model without a source, a context beyond the learned
+ * positions, no memory. */
+WEFT_API weft_scorer *weft_scorer_new(const weft_model_config *config, const weft_params *params,
+                                      const weft_scorer_options *options, weft_error *error);
 WEFT_API void weft_scorer_free(weft_scorer *scorer);
 /* Fails if a row lacks something (WEFT_BAD_ARGUMENT), has more tokens beside a source, or more in
  * it, than the model has learned positions (WEFT_TOO_LARGE), or an id that the model does not have

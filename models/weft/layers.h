@@ -23,8 +23,8 @@ WEFT_API weft_value weft_layer_rms_norm(weft_graph *graph, const char *name, wef
                                         double eps);
 /* The parameter NAME [vocab, width], normal with deviation 1 / sqrt(width), for weft_embedding and,
  * transposed, for logits. */
-WEFT_API weft_value weft_layer_table(weft_graph *graph, const char *name, weft_dtype dtype,
-                                     int64_t vocab, int64_t width);
+WEFT_API weft_value weft_layer_embedding_table(weft_graph *graph, const char *name,
+                                               weft_dtype dtype, int64_t vocab, int64_t width);
 
 typedef enum weft_activation {
     WEFT_RELU,
@@ -47,8 +47,8 @@ WEFT_API weft_value weft_layer_feed_forward(weft_graph *graph, const char *name,
 
 /* [length, features]: PE(pos, 2i) = sin(pos / 10000^(2i / features)), PE(pos, 2i+1) = cos of the
  * same; features must be even. "Attention Is All You Need", 3.5. */
-WEFT_API weft_value weft_layer_sinusoids(weft_graph *graph, weft_dtype dtype, int64_t length,
-                                         int64_t features);
+WEFT_API weft_value weft_layer_sinusoidal_positions(weft_graph *graph, weft_dtype dtype,
+                                                    int64_t length, int64_t features);
 /* The first `length` rows of the parameter NAME [most, features] (normal, 0.02). */
 WEFT_API weft_value weft_layer_positions(weft_graph *graph, const char *name, weft_dtype dtype,
                                          int64_t length, int64_t most, int64_t features);
@@ -68,11 +68,11 @@ typedef struct weft_rotary {
 } weft_rotary;
 WEFT_API weft_rotary weft_layer_rotary_angles(weft_graph *graph, weft_dtype dtype, int64_t length,
                                               int64_t head_dim, double base);
-/* Turns x by angles that were made before, of as many positions as it needs or more. `position`
+/* Rotates x by angles that weft_layer_rotary_angles made for as many positions or more. `position`
  * WEFT_NO_VALUE: from 0. */
 WEFT_API weft_value weft_layer_rotate(weft_graph *graph, weft_value x, const weft_rotary *angles,
                                       weft_value position);
-/* Numbers that a table of sinusoids or rotary angles may have; above it WEFT_TOO_LARGE. */
+/* The most numbers of a table of sinusoidal positions or rotary angles; above it WEFT_TOO_LARGE. */
 #define WEFT_MAX_TABLE ((int64_t)1 << 25)
 
 /* ---- Attention ------------------------------------------------------------------------------ */
@@ -102,21 +102,22 @@ typedef struct weft_attention_options {
     weft_rotary rotary; /* their angles; WEFT_NO_VALUE: the attention, or the stack for all of its
                            attentions, makes them */
     double dropout;     /* of the attention weights */
-    bool causal;        /* query i looks at keys 0 .. i + key_len - query_len only */
-    /* Bool, broadcasts to [batch, heads, query_len, key_len]: true where a query may NOT look.
-     * WEFT_NO_VALUE: it may look everywhere. */
+    bool causal;        /* query i attends to keys 0 .. i + key_len - query_len only */
+    /* Bool, broadcasts to [batch, heads, query_len, key_len]: true where attention is masked out.
+     * WEFT_NO_VALUE: nowhere. */
     weft_value mask;
-    bool keep_weights; /* the weights are a value, NAME.weights [batch, heads, query_len, key_len],
-                          and cost its memory */
+    bool expose_weights; /* the weights are a value, NAME.weights [batch, heads, query_len,
+                            key_len], and cost its memory */
+    weft_value *weights; /* receives that value, if not NULL; unchanged without expose_weights */
 } weft_attention_options;
 
-/* What happens inside, for those who want to look. */
+/* Intermediate values, for inspection. */
 typedef struct weft_attention_parts {
     weft_value q, k, v; /* [batch, heads or kv_heads, length, head_dim] */
     weft_value scores;  /* q k^T, [batch, heads, query_len, key_len] */
     weft_value scaled;  /* times the scale; the masked ones are -inf */
     weft_value weights; /* softmax of these, before dropout; zeros where every key is masked */
-    weft_value dropped; /* after dropout: what v is weighed with */
+    weft_value dropped; /* after dropout: the weights of v */
     weft_value context; /* [batch, heads, query_len, head_dim] */
 } weft_attention_parts;
 
@@ -129,50 +130,67 @@ WEFT_API weft_value weft_layer_attention(weft_graph *graph, const char *name, we
 
 /* ---- Attention, a position at a time -------------------------------------------------------- */
 
-/* Keys and values of the positions before, in states of the graph that last from run to run. A run
- * takes one new position of each of `batch` rows, or a few; its cost goes with key_len, not its
- * square. The states may have more rows than the graph, which then uses the first. */
+/* How a state of decoding is laid out. */
+typedef struct weft_cache_layout {
+    bool by_row; /* axis 0 are rows; else sources */
+    enum {
+        WEFT_CACHE_WHOLE,  /* all of a row is in use */
+        WEFT_CACHE_TARGET, /* axis 1: positions of the target; those in use come first */
+        WEFT_CACHE_SOURCE  /* axis 1: positions of the source; likewise */
+    } positions;
+} weft_cache_layout;
+
+/* Called for each state as it is declared. */
+typedef void (*weft_cache_declare)(void *context, const weft_graph *graph, weft_value state,
+                                   weft_cache_layout layout);
+
+/* Keys and values of earlier positions, in states of the graph that last from run to run. A run
+ * takes one or a few new positions of each of `batch` rows; its cost grows with key_len, not with
+ * its square. The states may have more rows than the graph, which then uses the first. */
 typedef struct weft_cache {
     weft_value position; /* i32 scalar: of the first new position, all of them below key_len */
-    weft_value parents;  /* i32 [batch]: row i goes on from row parents[i] of the states;
-                            WEFT_NO_VALUE: from i */
+    weft_value parents;  /* i32 [batch]: row i continues row parents[i] of the states;
+                            WEFT_NO_VALUE: row i */
     int64_t max_rows;    /* of the states NAME.cache.k and NAME.cache.v, [max_rows, max_len,
                              kv_heads, head_dim]; 0: batch */
     int64_t max_len;     /* their positions */
-    int64_t key_len;     /* of which this graph looks at the first so many */
-    int64_t memories; /* of the attention to a memory; row i looks at memory i / (batch / memories).
-                         0: none */
-    int64_t max_memories;           /* of its states, [max_memories, max_memory, kv_heads,
-                                        head_dim]; 0: memories */
-    int64_t max_memory, memory_len; /* positions, and of which this graph looks at the first */
+    int64_t key_len;     /* the first positions of them, which this graph attends to */
+    int64_t sources; /* cross-attention: row i attends to source i / (batch / sources); 0: none */
+    int64_t max_sources; /* of its states, [max_sources, max_source_len, kv_heads, head_dim];
+                            0: sources */
+    int64_t max_source_len, source_len; /* their positions, and the first of them, which this graph
+                                           attends to */
+    weft_cache_declare declare;         /* NULL: layouts are not reported */
+    void *declare_context;
 } weft_cache;
 
-/* Self-attention of x [batch, count, d_model] to itself and what is before it: what
- * weft_layer_attention with `causal` gives at these positions, by the same parameters. `mask` and
+/* Self-attention of x [batch, count, d_model] to itself and the positions before it. The result is
+ * that of weft_layer_attention with `causal` at these positions, by the same parameters. `mask` and
  * `causal` are not read. Heads merged as rows cannot be taken a position at a time: an error. */
 WEFT_API weft_value weft_layer_attention_step(weft_graph *graph, const char *name, weft_value x,
                                               const weft_attention_options *options,
                                               const weft_cache *cache);
-/* Projects a memory [memories or fewer, memory_len, d_model] and writes its keys and values into
- * the states NAME.cache.k and NAME.cache.v. Returns what stands for both updates. */
-WEFT_API weft_value weft_layer_attention_memorize(weft_graph *graph, const char *name,
-                                                  weft_value memory,
-                                                  const weft_attention_options *options,
-                                                  const weft_cache *cache);
-/* Attention of x [batch, count, d_model] to those states; `mask` broadcasts to [memories, heads,
- * count batch / memories, memory_len]. */
-WEFT_API weft_value weft_layer_attention_recall(weft_graph *graph, const char *name, weft_value x,
-                                                const weft_attention_options *options,
-                                                const weft_cache *cache);
+/* Projects sources [sources or fewer, source_len, d_model] and writes their keys and values into
+ * the states NAME.cache.k and NAME.cache.v. Returns a target that stands for both updates. */
+WEFT_API weft_value weft_layer_prefill_cross_cache(weft_graph *graph, const char *name,
+                                                   weft_value memory,
+                                                   const weft_attention_options *options,
+                                                   const weft_cache *cache);
+/* Attention of x [batch, count, d_model] to those states; `mask` broadcasts to [sources, heads,
+ * count * batch / sources, source_len]. */
+WEFT_API weft_value weft_layer_cross_attention_step(weft_graph *graph, const char *name,
+                                                    weft_value x,
+                                                    const weft_attention_options *options,
+                                                    const weft_cache *cache);
 
 /* ---- Transformer blocks --------------------------------------------------------------------- */
 
 typedef enum weft_norm { WEFT_LAYER_NORM, WEFT_RMS_NORM } weft_norm;
-typedef enum weft_norm_place {
+typedef enum weft_norm_position {
     WEFT_PRE_NORM,         /* x + dropout(f(norm(x))), and a norm at the end of a stack */
     WEFT_POST_NORM,        /* norm(x + dropout(f(x))), as in the paper */
     WEFT_POST_NORM_DROPPED /* dropout(norm(x + f(x))) */
-} weft_norm_place;
+} weft_norm_position;
 
 #define WEFT_NORM_EPS 1e-5 /* added to variances where options say nothing else */
 
@@ -183,13 +201,15 @@ typedef struct weft_block_options {
      * too: the one to a memory then has separate ones. */
     weft_attention_options attention;
     weft_feed_forward_options feed_forward;
-    weft_norm norm;          /* 0: layer norm */
-    weft_norm_place place;   /* 0: pre-norm */
-    double eps;              /* of the norms; 0: WEFT_NORM_EPS; WEFT_ZERO: 0 */
-    double dropout;          /* of the sub-layers' results */
-    const weft_cache *cache; /* x is the next positions only, [batch, count, d_model], and a memory
-                                (if the cache has any) is that of weft_layer_stack_memorize. NULL:
-                                whole */
+    weft_norm norm;                   /* 0: layer norm */
+    weft_norm_position norm_position; /* 0: pre-norm */
+    double eps;                       /* of the norms; 0: WEFT_NORM_EPS; WEFT_ZERO: 0 */
+    double dropout;                   /* of the sub-layers' results */
+    const weft_cache *cache;   /* x is the next positions only, [batch, count, d_model], and the
+                                  cross-attention (if the cache has sources) reads the states of
+                                  weft_layer_stack_prefill_cross_cache. NULL: whole sequences */
+    weft_value *cross_weights; /* with attention.expose_weights: receives the weights of the
+                                  cross-attention; of a stack, one a layer. May be NULL */
 } weft_block_options;
 /* x [batch, length, d_model]; memory [batch, memory_len, d_model] or WEFT_NO_VALUE; memory_mask as
  * in weft_attention_options. Parameters attn.*, norm_attn.*, cross.*, norm_cross.*, ffn.*,
@@ -203,10 +223,11 @@ WEFT_API weft_value weft_layer_stack(weft_graph *graph, const char *scope, int64
                                      weft_value x, weft_value memory, weft_value memory_mask,
                                      const weft_block_options *options);
 
-/* Keys and values of a memory for the attentions to it of a stack, as options->cache tells. Returns
- * what stands for all updates. */
-WEFT_API weft_value weft_layer_stack_memorize(weft_graph *graph, const char *scope, int64_t layers,
-                                              weft_value memory, const weft_block_options *options);
+/* Writes the keys and values of sources for all cross-attentions of a stack into the states of
+ * options->cache. Returns a target that stands for all updates. */
+WEFT_API weft_value weft_layer_stack_prefill_cross_cache(weft_graph *graph, const char *scope,
+                                                         int64_t layers, weft_value memory,
+                                                         const weft_block_options *options);
 
 /* ---- Recurrent layers ----------------------------------------------------------------------- */
 

@@ -2,55 +2,66 @@
 #ifndef WEFT_MODELS_H
 #define WEFT_MODELS_H
 
+#include <weft/build.h>
 #include <weft/layers.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-/* ---- Architectures -------------------------------------------------------------------------- */
+/* ---- One graph of a model ------------------------------------------------------------------- */
 
-/* Configurations (weft_..._config) are no options: their sizes and numbers of layers are required,
- * and NULL is WEFT_BAD_ARGUMENT. What else is zero in them is as in options: f32, false, no
- * dropout, token 0. */
-
-/* What a model gives to those who run and train it. Values that it does not have are
- * WEFT_NO_VALUE. Token models have logits as output, models of vectors have vectors. */
+/* The inputs and outputs of a model's graph. A value that the model does not have is WEFT_NO_VALUE.
+ * A token model has logits as output, a model of vectors has vectors. */
 typedef struct weft_model_io {
-    weft_value source;     /* i32 [batch, source_len], input */
-    weft_value target_in;  /* i32 [batch, target_len], input: what is read to predict target_out */
-    weft_value target_out; /* i32 [batch, target_len], input: what the logits should say */
-    weft_value input;      /* [batch, length, width], input of a model of vectors */
-    weft_value memory;     /* [batch, memory_len, width], input: what is attended to, if another */
-    weft_value target;     /* of the shape of the output, input: what it should be */
-    weft_value output;     /* [batch, target_len, vocab] logits, or [batch, length, width] */
-    weft_value loss; /* scalar. Tokens: nats, mean over targets that are not pad, with smoothing;
-                        vectors: mean squared error */
-    weft_value nll;  /* the same without smoothing */
-    int64_t vocab;   /* ids must be below it; 0 without ids */
-    bool masked;     /* target_out are hidden tokens of target_in, not the next ones */
+    weft_value source;     /* i32 [rows, source_len], input */
+    weft_value target_in;  /* i32 [rows, target_len], input: what is read to predict target_out */
+    weft_value target_out; /* i32 [rows, target_len], input: what the logits should predict */
+    weft_value input;      /* [rows, target_len, width], input of a model of vectors */
+    weft_value memory;     /* [rows, source_len, width], input: what is attended to, if another */
+    weft_value target;     /* of the output's shape, input: what the output should be */
+    weft_value output;     /* [rows, target_len, vocab] logits, or [rows, target_len, width] */
+    weft_value loss;    /* scalar. Tokens: nats, mean over targets that are not pad, with smoothing;
+                           vectors: mean squared error */
+    weft_value nll;     /* the same without smoothing */
+    int64_t vocab;      /* ids of all inputs must be below it; 0 without ids */
+    weft_value weights; /* with expose_weights: how the chosen layer attends to the source, [rows,
+                           heads, target_len, source_len], or without heads if there is one only */
 } weft_model_io;
 
-/* The graphs of decoding, a position at a time, over states that keep what came before. Sizes are
- * set by the caller, values by the model. `sentences` times `beams` rows are decoded at once; the
- * rows of a sentence lie side by side. Graphs of different sizes share states, whose first axis is
- * max_sentences or max_sentences times max_beams; a graph uses the first of them. Where there
- * are positions of tokens or of a source, they are the second of three axes or more. Encoding is
- * done with beams of 1: the first step goes on from row i of the states for sentence i. */
+/* ---- Decoding ------------------------------------------------------------------------------- */
+
+/* The graphs of decoding, one position at a time, over states that hold what came before. The
+ * caller sets the sizes, the model fills in the values. `sentences` times `beams` rows are decoded
+ * at once; the rows of a sentence lie side by side. Graphs of different sizes share states, whose
+ * first axis is max_sentences or max_sentences times max_beams; a graph uses the first of them.
+ * Encoding is done with beams of 1: the first step continues from row i of the states for sentence
+ * i. */
 typedef struct weft_decode_io {
     int64_t sentences, beams;
     int64_t max_sentences, max_beams;
-    int64_t count;                  /* of tokens that a step reads of each row */
-    int64_t max_len, key_len;       /* positions of the states, and those that are looked at */
-    int64_t max_source, source_len; /* likewise of the source; 0 without one */
-    weft_value source;              /* encoding: i32 [sentences, source_len], input */
+    int64_t count;                      /* tokens of each row that a step reads */
+    int64_t max_len, key_len;           /* positions of the states, and those attended to */
+    int64_t max_source_len, source_len; /* likewise of the source; 0 without one */
+    /* The model reports the layout of each state that belongs to rows or sentences, as it declares
+     * it; axis 0 is max_sentences * max_beams by row, else max_sentences. States that follow from
+     * the parameters alone are not reported. May be NULL. */
+    weft_cache_declare declare;
+    void *declare_context;
+    weft_value source;   /* encoding: i32 [sentences, source_len], input */
     weft_value token;    /* a step: i32 [rows, count], input: the tokens from `position` on */
     weft_value position; /* i32 scalar, input: 0 in the first step, then `count` more each */
-    weft_value parents;  /* i32 [rows], input: the rows of the states that these go on from */
-    weft_value updated;  /* what stands for all updates of the states */
+    weft_value parents;  /* i32 [rows], input: the row of the states that each row continues */
+    weft_value updated;  /* a target that stands for all updates of the states */
     weft_value logits;   /* a step: [rows, vocab] of the tokens at position + count */
-    int64_t vocab;
 } weft_decode_io;
+
+/* ---- Architectures -------------------------------------------------------------------------- */
+
+/* Configurations (weft_..._config) are not options: their sizes and numbers of layers are required,
+ * and NULL is WEFT_BAD_ARGUMENT. Everything else that is zero in them is as in options: f32, false,
+ * no dropout, token 0. They hold hyperparameters; the sizes of a batch come with
+ * weft_build_options. */
 
 typedef enum weft_positions {
     WEFT_POSITIONS_NONE, /* or rotary, which is the attention's */
@@ -61,8 +72,8 @@ typedef enum weft_positions {
 /* What the token models share. */
 typedef struct weft_text_config {
     weft_dtype dtype;
-    int64_t d_model, batch;
-    bool tied;              /* the output's weight is the embedding table (section 3.4) */
+    int64_t d_model;
+    bool tied;              /* the output's weight is the embedding matrix (section 3.4) */
     bool scaled_embeddings; /* times sqrt(d_model) (section 3.4) */
     weft_positions positions;
     int64_t max_positions; /* learned: rows of their table */
@@ -70,23 +81,22 @@ typedef struct weft_text_config {
     double label_smoothing;
     int64_t pad_id;           /* masked as a source, ignored in the loss */
     weft_block_options block; /* of every layer */
-    bool training;            /* with dropout; without, every probability is taken as 0 */
 } weft_text_config;
 
 /* The encoder-decoder Transformer of Vaswani et al., "Attention Is All You Need", 2017. With
- * `tied`, source and target share one table, named embedding; else source_embedding,
- * target_embedding and output.*. Layers are enc.0.*, dec.0.*, ... */
+ * `tied`, source and target share one embedding matrix, named embedding; else they have
+ * source_embedding, target_embedding and output.*. Layers are enc.0.*, dec.0.*, ... */
 typedef struct weft_transformer_config {
     weft_text_config text;
     int64_t source_vocab, target_vocab; /* equal if tied */
-    int64_t encoder_layers, decoder_layers, source_len, target_len;
+    int64_t encoder_layers, decoder_layers;
 } weft_transformer_config;
 WEFT_API weft_status weft_transformer(weft_graph *graph, const weft_transformer_config *config,
-                                      weft_model_io *io);
+                                      const weft_build_options *build, weft_model_io *io);
 
-/* Prepares what the parameters alone tell (a tied table, turned for the logits), encodes sources
- * into the states, and takes one step of the decoder; by the parameters of weft_transformer.
- * Dropout is left out, `batch` and the lengths of the configuration are not read. */
+/* Three graphs on the parameters of weft_transformer, without dropout: one computes what follows
+ * from the parameters alone (a tied embedding matrix, transposed for the logits), one encodes
+ * sources into the states, and one takes a step of the decoder. */
 WEFT_API weft_status weft_transformer_prepare(weft_graph *graph,
                                               const weft_transformer_config *config,
                                               weft_decode_io *io);
@@ -97,19 +107,19 @@ WEFT_API weft_status weft_transformer_step(weft_graph *graph, const weft_transfo
                                            weft_decode_io *io);
 
 /* One stack over one sequence of tokens: a decoder-only language model if the block's attention is
- * causal (target_out is target_in one to the left); a masked language model if not (target_out has
- * pad_id except where a token was hidden; padding in target_in is masked). */
+ * causal (target_out is target_in shifted by one to the left); a masked language model if not
+ * (target_out has pad_id except where a token was hidden; padding in target_in is masked). */
 typedef struct weft_language_config {
     weft_text_config text;
-    int64_t vocab, layers, length;
+    int64_t vocab, layers;
     bool norm_embeddings; /* a layer norm over embeddings plus positions, as BERT has */
     bool transform_head;  /* linear, activation, norm before the logits, as BERT has */
 } weft_language_config;
 WEFT_API weft_status weft_language_model(weft_graph *graph, const weft_language_config *config,
-                                         weft_model_io *io);
+                                         const weft_build_options *build, weft_model_io *io);
 
-/* A step of a causal language model, by the parameters of weft_language_model; and what it needs to
- * be prepared, as above. */
+/* On the parameters of weft_language_model: what follows from the parameters alone, as above, and a
+ * step of a causal language model. */
 WEFT_API weft_status weft_language_prepare(weft_graph *graph, const weft_language_config *config,
                                            weft_decode_io *io);
 WEFT_API weft_status weft_language_step(weft_graph *graph, const weft_language_config *config,
@@ -120,13 +130,14 @@ WEFT_API weft_status weft_language_step(weft_graph *graph, const weft_language_c
 typedef struct weft_recurrent_language_config {
     weft_dtype dtype;
     weft_recurrent_kind kind;
-    int64_t vocab, width, hidden; /* width: of the embedding; as hidden if tied */
-    int64_t layers, batch, length, pad_id;
+    int64_t vocab, width, hidden; /* width: of the embedding; equal to hidden if tied */
+    int64_t layers, pad_id;
     double dropout, label_smoothing;
-    bool tied, training;
+    bool tied;
 } weft_recurrent_language_config;
 WEFT_API weft_status weft_recurrent_language_model(weft_graph *graph,
                                                    const weft_recurrent_language_config *config,
+                                                   const weft_build_options *build,
                                                    weft_model_io *io);
 WEFT_API weft_status weft_recurrent_language_prepare(weft_graph *graph,
                                                      const weft_recurrent_language_config *config,
@@ -135,32 +146,31 @@ WEFT_API weft_status weft_recurrent_language_step(weft_graph *graph,
                                                   const weft_recurrent_language_config *config,
                                                   weft_decode_io *io);
 
-/* How a decoder state s looks at the encoder's states k. */
+/* How a decoder state s attends to the encoder's states k. */
 typedef enum weft_alignment {
-    WEFT_ALIGN_NONE,     /* not at all: only the first state tells of the source */
-    WEFT_ALIGN_ADDITIVE, /* v^T tanh(W_q s + W_k k), of the state before the step, and what it finds
-                            is read by the step (Bahdanau et al. 2015) */
+    WEFT_ALIGN_NONE,     /* not at all: only the first state depends on the source */
+    WEFT_ALIGN_ADDITIVE, /* v^T tanh(W_q s + W_k k), of the state before the step, which then reads
+                            the context (Bahdanau et al. 2015) */
     WEFT_ALIGN_DOT,      /* s^T k, of the state after the step (Luong et al. 2015) */
     WEFT_ALIGN_GENERAL   /* s^T W k, likewise */
 } weft_alignment;
 
 /* Encoder and decoder of recurrent layers enc.0, ..., dec.0, ...: the decoder starts from the last
  * states of the encoder; logits come from tanh(W [s; context]) (Luong et al. 2015, eq. 5), or from
- * s without attention. The weights of the attention are the value named `attention`, [batch,
+ * s without attention. The weights of the attention are the value named `attention`, [rows,
  * target_len, source_len], zero at padding. */
 typedef struct weft_seq2seq_config {
     weft_dtype dtype;
     weft_recurrent_kind kind;
     weft_alignment attention;
     bool bidirectional; /* the encoder: half of hidden for each direction */
-    bool tied;          /* one table for source, target and logits; else source_embedding, ... */
-    int64_t source_vocab, target_vocab, width, hidden, layers; /* tied: width as hidden */
-    int64_t batch, source_len, target_len, pad_id;
+    bool tied; /* one embedding matrix for source, target and logits; else source_embedding, ... */
+    int64_t source_vocab, target_vocab, width, hidden, layers; /* tied: width equal to hidden */
+    int64_t pad_id;
     double dropout, label_smoothing;
-    bool training;
 } weft_seq2seq_config;
 WEFT_API weft_status weft_seq2seq(weft_graph *graph, const weft_seq2seq_config *config,
-                                  weft_model_io *io);
+                                  const weft_build_options *build, weft_model_io *io);
 WEFT_API weft_status weft_seq2seq_prepare(weft_graph *graph, const weft_seq2seq_config *config,
                                           weft_decode_io *io);
 WEFT_API weft_status weft_seq2seq_encode(weft_graph *graph, const weft_seq2seq_config *config,
@@ -170,6 +180,7 @@ WEFT_API weft_status weft_seq2seq_step(weft_graph *graph, const weft_seq2seq_con
 
 /* ---- The list of models --------------------------------------------------------------------- */
 
+/* A hyperparameter. */
 typedef struct weft_model_option {
     const char *name, *doc;
     double value;        /* the default; of an option with choices, the index of one */
@@ -178,38 +189,89 @@ typedef struct weft_model_option {
     bool flag;           /* 0: off, 1: on, and no other number */
 } weft_model_option;
 
+/* A size of the graphs, not of the model: a field of weft_batch_shape under the name that texts
+ * use. */
+typedef struct weft_model_size {
+    const char *name, *doc; /* NULL: no more of them */
+    size_t offset;          /* in weft_batch_shape, of an int64_t */
+    int64_t value;          /* the default */
+} weft_model_size;
+#define WEFT_MODEL_SIZES 3
+
+/* What a model of given options is, for those who run it. */
+typedef struct weft_model_traits {
+    weft_dtype dtype;
+    int64_t source_vocab;  /* ids of sources are below it; 0: it reads no source tokens */
+    int64_t vocab;         /* ids of targets are below it; 0: it reads and returns vectors */
+    int64_t max_positions; /* of source and target each; INT64_MAX: no limit */
+    int64_t d_model;       /* width of the vectors between layers; 0: it is no Transformer */
+    int32_t pad_id;
+    bool tied;      /* source and target share one embedding matrix, and so one vocabulary */
+    bool causal;    /* the output at a position does not depend on later targets */
+    bool recurrent; /* it has states instead of positions, so a text may become longer than those
+                       that it was trained on */
+    bool decodable; /* it predicts one token after another: causal, with a vocabulary */
+} weft_model_traits;
+
 typedef struct weft_model {
     const char *name, *doc;
     const weft_model_option *options;
     size_t n_options;
-    const char *small; /* "key=value key=value": a size at which its gradient can be checked */
-    /* `values` are those of the options, in their order. */
-    weft_status (*build)(weft_graph *graph, const double *values, bool training, weft_model_io *io);
+    weft_model_size sizes[WEFT_MODEL_SIZES];
+    bool exposes_weights; /* it has attention, whose weights "weights=1" makes values */
+    const char *small;    /* "key=value key=value": a size at which its gradient can be checked */
+    /* In all of these, `values` are those of the options, in their order. `traits` fills everything
+     * but `decodable`. */
+    void (*traits)(const double *values, weft_model_traits *traits);
+    weft_status (*build)(weft_graph *graph, const double *values, const weft_build_options *build,
+                         weft_model_io *io);
     /* A step of decoding over states, and what fills them from a source; NULL if the model has none
      * (then it is decoded by `build`, at the cost of a whole pass each step). `prepare`, if not
      * NULL, fills once the states that follow from the parameters alone; its graph may be empty. */
     weft_status (*step)(weft_graph *graph, const double *values, weft_decode_io *io);
     weft_status (*encode)(weft_graph *graph, const double *values, weft_decode_io *io);
     weft_status (*prepare)(weft_graph *graph, const double *values, weft_decode_io *io);
-    bool looks_ahead; /* logits depend on later tokens, too: it cannot be decoded left to right */
-    bool recurrent;   /* it has states instead of positions, so that a text may become longer than
-                         those that it was trained on */
 } weft_model;
 
 #define WEFT_MODEL_OPTIONS 40
+
+/* A model of the list with its hyperparameters, and what its next graph is built for. */
+typedef struct weft_model_config {
+    const weft_model *model;
+    double values[WEFT_MODEL_OPTIONS]; /* of model->options, in their order */
+    weft_build_options build;
+} weft_model_config;
+
 WEFT_API size_t weft_model_count(void);
 WEFT_API const weft_model *weft_model_at(size_t index);       /* NULL beyond the end */
 WEFT_API const weft_model *weft_model_find(const char *name); /* NULL if there is none */
-/* Starts from the defaults and applies "key=value" texts to values[model->n_options].
- * WEFT_NOT_FOUND if the model has no such option; WEFT_BAD_ARGUMENT if the value is none of its
- * choices, not 0 or 1 of a flag, no number from 0 to 1e9, or a fraction where a whole number is
+
+/* Fills *config with the model's defaults and applies "key=value" texts: options, sizes (`batch`,
+ * `length` or `source_len` and `target_len`), and `weights=1` for expose_weights where the model
+ * has attention; `training` is false. Names that earlier versions used are understood.
+ * WEFT_NOT_FOUND if the model has no such key; WEFT_BAD_ARGUMENT if the value is none of its
+ * choices, not 0 or 1 of a flag, not a number from 0 to 1e9, or a fraction where a whole number is
  * needed. */
 WEFT_API weft_status weft_model_parse(const weft_model *model, const char *const *texts, size_t n,
-                                      double *values, weft_error *error);
+                                      weft_model_config *config, weft_error *error);
 /* Writes the value of option i as weft_model_parse reads it. Returns `text`. */
 WEFT_API const char *weft_model_value_text(const weft_model *model, size_t i, double value,
                                            char *text, size_t capacity);
-/* Parses and builds; *error tells what was wrong with an option or in the graph. */
+/* Writes every option as "key=value key=value ...", so that the text does not depend on defaults.
+ * Sizes are left out. False if it does not fit; WEFT_OPTIONS_TEXT bytes are always enough. */
+#define WEFT_OPTIONS_TEXT (WEFT_MODEL_OPTIONS * 64)
+WEFT_API bool weft_model_options_text(const weft_model_config *config, char *text, size_t capacity);
+/* All zeros if config or its model is NULL. */
+WEFT_API weft_model_traits weft_model_get_traits(const weft_model_config *config);
+/* Builds the graph that config->build asks for. */
+WEFT_API weft_status weft_model_build(weft_graph *graph, const weft_model_config *config,
+                                      weft_model_io *io);
+/* The same as a builder, for weft_trainer_new and weft_forward_new; `config` must outlive it.
+ * Inputs: source (if the model has one), target_in, target_out; of a model of vectors, input,
+ * memory (if the shape has a source), target. Output: the logits or vectors. The builder refuses
+ * shapes with a source that the model does not read, and without one that it needs. */
+WEFT_API weft_builder weft_model_builder(const weft_model_config *config);
+/* Parses and builds; *error says what was wrong with an option or in the graph. */
 WEFT_API weft_status weft_model_build_text(weft_graph *graph, const weft_model *model,
                                            const char *const *texts, size_t n, bool training,
                                            weft_model_io *io, weft_error *error);

@@ -82,7 +82,7 @@ typedef enum weft_batch_mode {
                           random  token, 10 % stay; a row without a chosen one gets one */
 } weft_batch_mode;
 
-#define WEFT_MOST_LENGTHS 32
+#define WEFT_MAX_LENGTHS 32
 typedef struct weft_batch_options {
     weft_batch_mode mode; /* 0: pairs */
     int64_t tokens; /* required: of a batch at most, padding included (but one row there always is)
@@ -90,7 +90,7 @@ typedef struct weft_batch_options {
     /* Required: ascending lengths of rows, special tokens included. Each sequence (for pairs, the
      * longer side) goes with others of its class into rows of the least length that takes it.
      * Blocks have the last length. */
-    int32_t lengths[WEFT_MOST_LENGTHS];
+    int32_t lengths[WEFT_MAX_LENGTHS];
     size_t n_lengths;
     bool truncate;          /* what is longer than the last length is cut, else left out */
     int32_t pad, bos, eos;  /* special tokens; 0 is token 0, but the end must not be the padding,
@@ -100,10 +100,6 @@ typedef struct weft_batch_options {
     double mask_share;      /* 0: 0.15 */
     uint64_t seed;          /* of order and masks */
 } weft_batch_options;
-
-typedef struct weft_batch_shape {
-    int64_t rows, source_len, target_len; /* source_len 0 unless they are pairs */
-} weft_batch_shape;
 
 typedef struct weft_batch_counts {
     size_t rows;     /* of an epoch */
@@ -133,27 +129,49 @@ typedef struct weft_data_hashes {
     uint64_t batches;        /* of how they are cut, filled and shuffled */
 } weft_data_hashes;
 WEFT_API weft_data_hashes weft_batches_hashes(const weft_batches *batches);
-/* The shape of batch `index` of the epoch. */
+/* The shape of batch `index` of the epoch; source_len is 0 unless they are pairs. */
 WEFT_API weft_batch_shape weft_batches_shape(const weft_batches *batches, size_t index);
 /* Fills source [rows, source_len] (may be NULL without pairs), target_in and target_out
  * [rows, target_len] with ids, the rest with padding. Returns how many targets are not padding. */
 WEFT_API size_t weft_batches_fill(const weft_batches *batches, size_t index, int32_t *source,
                                   int32_t *target_in, int32_t *target_out);
 
+/* ---- Sources of batches --------------------------------------------------------------------- */
+
+/* Batches of any kind, as the trainer reads them: epochs of `batches` each. */
+typedef struct weft_batch_source {
+    size_t batches; /* of an epoch, at least 1 */
+    /* The inputs that `fill` fills: as many as the builder has, of the same dtypes. */
+    size_t n_inputs;
+    weft_dtype input_dtypes[WEFT_BUILT_VALUES];
+    /* The shape of batch `index` of the epoch. */
+    weft_batch_shape (*shape)(void *context, size_t index);
+    /* Fills inputs[i], contiguous data for input i of the builder, for batch `index`; *weight
+     * becomes the weight of its loss among others, such as its number of targets or rows. The same
+     * epoch and index must always give the same data, or a resumed training differs. */
+    weft_status (*fill)(void *context, size_t index, void *const *inputs, size_t *weight,
+                        weft_error *error);
+    /* Puts the batches in the order of an epoch. NULL: all epochs are the same. */
+    void (*start)(void *context, uint64_t epoch);
+    weft_data_hashes hashes; /* of the data, for checkpoints; zeros: they are not compared */
+    size_t longest;          /* tokens of the longest row, for checkpoints; 0: unknown */
+    void *context;           /* of the functions */
+} weft_batch_source;
+/* The batches must outlive the source. Inputs: source (of pairs), target_in, target_out. */
+WEFT_API weft_batch_source weft_batches_source(weft_batches *batches);
+
 /* ---- The trainer ---------------------------------------------------------------------------- */
 
 typedef struct weft_trainer_options {
-    const weft_model *model;          /* required, with target_in, target_out and loss */
-    const char *const *model_options; /* "key=value"; sizes of batches are the trainer's affair */
-    size_t n_model_options;
+    weft_builder builder;     /* required, with a loss: weft_model_builder, or the program's own */
     weft_optimizer optimizer; /* the guard is always on, the name always "opt"; 0: plain SGD */
     weft_schedule schedule;
-    /* Batches whose gradients are summed for one update, weighed by their numbers of targets: the
-     * update of all their rows in one batch, but for rounding. 0 is 1. */
+    /* Batches whose gradients are summed for one update, by their weights: the update of all their
+     * rows in one batch, but for rounding. 0 is 1. */
     uint32_t accumulate;
-    /* Decay of an exponential moving average of the parameters, kept as states `ema.NAME` and used
-     * to evaluate and in snapshots; 0: none. The decay of update s is min(ema, (s-1) / (s+9)), so
-     * that the start is forgotten soon. */
+    /* Decay of an exponential moving average of the parameters, kept as states `ema.NAME`
+     * (WEFT_AVERAGE_STATES) and used to evaluate and in snapshots; 0: none. The decay of update s
+     * is min(ema, (s-1) / (s+9)), so that the start is forgotten soon. */
     double ema;
     uint64_t seed; /* of parameters and dropout */
     int threads;   /* 0: OpenMP's default. The results do not depend on it. */
@@ -162,8 +180,7 @@ typedef struct weft_trainer_options {
      * asked for. */
     bool (*stop)(void *context);
     void *stop_context;
-    /* What messages call the corpus's sources and targets, such as the names of their files; NULL:
-     * "sources" and "targets". */
+    /* Names of the data in messages, such as their files; NULL: "sources" and "targets". */
     const char *source_name, *target_name;
 } weft_trainer_options;
 
@@ -178,10 +195,10 @@ typedef struct weft_trainer_state {
 } weft_trainer_state;
 
 typedef struct weft_step_report {
-    double loss; /* nats a target token */
+    double loss; /* the mean over all weights; of tokens: nats a target token */
     double norm; /* of the gradient before clipping */
     double lr;
-    size_t tokens; /* targets */
+    size_t tokens; /* the sum of the batches' weights: target tokens */
     double flops;  /* of the plans that ran */
     bool planned;  /* a plan had to be made first, so that the step took longer than others */
 } weft_step_report;
@@ -194,23 +211,23 @@ typedef struct weft_trainer_estimate {
     size_t workspace_bytes; /* of all threads */
     double flops;           /* of a step, all of its `accumulate` batches included */
 } weft_trainer_estimate;
-/* Plans the steps of a trainer, without their memory; the model's option `vocab` must be set.
- * Errors are those of weft_trainer_new. */
+/* Plans the steps of a trainer without allocating their memory. Errors are those of
+ * weft_trainer_new. */
 WEFT_API weft_status weft_trainer_get_estimate(const weft_trainer_options *options,
                                                weft_batch_shape shape,
                                                weft_trainer_estimate *estimate, weft_error *error);
 
 typedef struct weft_trainer weft_trainer;
 /* Trains `params`, which may be new or what weft_params_load read from a checkpoint of the same
- * model: then the training goes on where it stood, with the same bits as if it had never stopped.
- * WEFT_BAD_ARGUMENT if the checkpoint is of another model, seed, other data or batches than these
- * (of a checkpoint without hashes of its data, of another number of batches), WEFT_BAD_FILE if what
- * it says of the training is damaged.
- * `batches` and `params` must outlive the trainer; the options are copied, but for the model. One
- * plan for each shape of batch is made when it is first needed; all share one arena. NULL on
- * failure. */
-WEFT_API weft_trainer *weft_trainer_new(const weft_trainer_options *options, weft_batches *batches,
-                                        weft_params *params, weft_error *error);
+ * model: then training continues where it stopped, with the same bits as an uninterrupted run.
+ * WEFT_BAD_ARGUMENT if the checkpoint is of another model, seed, data or batches than these
+ * (without hashes of its data: of another number of batches), WEFT_BAD_FILE if its training state
+ * is damaged. The contexts of the builder and of `batches`, and `params`, must outlive the trainer;
+ * everything else is copied. A plan is made for each shape of batch when it is first met; all share
+ * one arena. NULL on failure. */
+WEFT_API weft_trainer *weft_trainer_new(const weft_trainer_options *options,
+                                        const weft_batch_source *batches, weft_params *params,
+                                        weft_error *error);
 WEFT_API void weft_trainer_free(weft_trainer *trainer);
 WEFT_API const weft_error *weft_trainer_error(const weft_trainer *trainer);
 WEFT_API weft_trainer_state weft_trainer_get_state(const weft_trainer *trainer);
@@ -220,10 +237,12 @@ WEFT_API weft_trainer_state weft_trainer_get_state(const weft_trainer *trainer);
  * result was not. */
 WEFT_API weft_status weft_trainer_step(weft_trainer *trainer, double share,
                                        weft_step_report *report);
-/* Mean nll in nats a target token of at most `most` batches (0: all) of another set, without
- * dropout, with the averaged parameters if there are. Changes nothing of the training. */
-WEFT_API weft_status weft_trainer_evaluate(weft_trainer *trainer, weft_batches *batches,
-                                           size_t most, double *nll, size_t *tokens);
+/* The mean of the builder's metric (of token models: nll in nats a target token) over the first
+ * `limit` batches (0: all) of another set, without dropout, with the averaged parameters if there
+ * are any. Changes nothing of the training. *weight, if not NULL, becomes the sum of the weights.
+ */
+WEFT_API weft_status weft_trainer_evaluate(weft_trainer *trainer, const weft_batch_source *batches,
+                                           size_t limit, double *metric, size_t *weight);
 /* The store that weft_trainer_evaluate reads: the trained one, or that of the averaged parameters
  * as they are now. It may be read until the next call that is given the trainer. NULL on failure.
  */
@@ -242,12 +261,15 @@ WEFT_API weft_status weft_trainer_save(weft_trainer *trainer, const char *path);
  * "recipe" and "vocabulary". */
 WEFT_API weft_status weft_trainer_save_model(weft_trainer *trainer, const char *path);
 
-/* Whether a tensor of a checkpoint is a state of training (`opt.`, `sum.`, `ema.`) and not of the
- * model. */
+/* States of training are named PREFIX.NAME after the parameter that they belong to: those of the
+ * optimiser (WEFT_OPTIMIZER_STATES), sums of gradients, and averages of parameters. */
+#define WEFT_SUM_STATES     "sum"
+#define WEFT_AVERAGE_STATES "ema"
+/* Whether a tensor of a checkpoint is such a state, and not of the model. */
 WEFT_API bool weft_is_training_state(const char *name);
-/* The mean of the models of several checkpoints, computed in f64: states of training (`opt.`,
- * `sum.`, `ema.`) are left out, metadata are those of the last. Files of different models are
- * refused. Adds to `params`, which should be new. */
+/* The mean of the models of several checkpoints, computed in f64: states of training are left out,
+ * metadata are those of the last. Files of different models are refused. Adds to `params`, which
+ * should be new. */
 WEFT_API weft_status weft_params_average(weft_params *params, const char *const *paths, size_t n,
                                          weft_error *error);
 

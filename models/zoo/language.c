@@ -14,25 +14,28 @@ static weft_value transform(weft_graph *g, const weft_text_config *c, weft_value
 }
 
 weft_status weft_language_model(weft_graph *graph, const weft_language_config *config,
-                                weft_model_io *io)
+                                const weft_build_options *build, weft_model_io *io)
 {
     weft_graph *g = graph;
-    if (!config || !io) return text_no_config(graph, "weft_language_model");
+    if (!config || !build || !io) return text_no_config(graph, "weft_language_model");
     const weft_language_config *c = config;
-    weft_text_config text = text_config(&c->text);
+    const weft_shape shape = WEFT_SHAPE(build->shape.rows, build->shape.target_len);
+    weft_text_config text = text_config(&c->text, build->training);
     weft_block_options block = text.block;
-    *io = (weft_model_io){.vocab = c->vocab, .masked = !block.attention.causal};
-    io->target_in = weft_input(g, "target_in", WEFT_I32, WEFT_SHAPE(text.batch, c->length));
-    io->target_out = weft_input(g, "target_out", WEFT_I32, WEFT_SHAPE(text.batch, c->length));
-    weft_value table = weft_layer_table(g, "embedding", text.dtype, c->vocab, text.d_model);
-    weft_value x = text_embed(g, &text, table, io->target_in, "positions");
+    *io = (weft_model_io){.target_in = weft_input(g, "target_in", WEFT_I32, shape),
+                          .target_out = weft_input(g, "target_out", WEFT_I32, shape),
+                          .vocab = c->vocab};
+    if (build->expose_weights) block.attention.expose_weights = true;
+    weft_value embeddings =
+        weft_layer_embedding_table(g, "embedding", text.dtype, c->vocab, text.d_model);
+    weft_value x = text_embed(g, &text, embeddings, io->target_in, "positions");
     if (c->norm_embeddings)
         x = weft_layer_layer_norm(g, "norm_embedding", x, weft_option(block.eps, WEFT_NORM_EPS));
     if (!block.attention.causal) block.attention.mask = text_padding(g, &text, io->target_in);
     x = weft_layer_stack(g, "layer", c->layers, weft_dropout(g, x, text.dropout), WEFT_NO_VALUE,
                          WEFT_NO_VALUE, &block);
     if (c->transform_head) x = transform(g, &text, x);
-    text_losses(g, &text, text_logits(g, &text, "output", x, table, c->vocab), io);
+    text_losses(g, &text, text_logits(g, &text, "output", x, embeddings, c->vocab), io);
     return weft_graph_status(g);
 }
 
@@ -41,9 +44,10 @@ weft_status weft_language_prepare(weft_graph *graph, const weft_language_config 
 {
     if (!config || !io) return text_no_config(graph, "weft_language_prepare");
     const weft_text_config *text = &config->text;
-    text_prepare(graph, text,
-                 weft_layer_table(graph, "embedding", text->dtype, config->vocab, text->d_model),
-                 io);
+    text_prepare(
+        graph, text,
+        weft_layer_embedding_table(graph, "embedding", text->dtype, config->vocab, text->d_model),
+        io);
     return weft_graph_status(graph);
 }
 
@@ -53,18 +57,18 @@ weft_status weft_language_step(weft_graph *graph, const weft_language_config *co
     weft_graph *g = graph;
     if (!config || !io) return text_no_config(graph, "weft_language_step");
     const weft_language_config *c = config;
-    weft_text_config text = text_config(&c->text);
+    weft_text_config text = text_config(&c->text, false);
     weft_block_options block = text.block;
     if (!block.attention.causal)
         weft_graph_fail_in(g, "weft_language_step", WEFT_BAD_ARGUMENT,
-                           "the attention is not causal: a model that looks ahead has no steps");
+                           "the attention is not causal: a bidirectional model has no steps");
     text_step_inputs(g, io);
     weft_cache cache = text_cache(io);
     block.cache = &cache;
-    io->vocab = c->vocab;
-    weft_value table = weft_layer_table(g, "embedding", text.dtype, c->vocab, text.d_model);
+    weft_value embeddings =
+        weft_layer_embedding_table(g, "embedding", text.dtype, c->vocab, text.d_model);
     weft_value x =
-        text_embed_at(g, &text, table, io->token, "positions", io->position, io->key_len);
+        text_embed_at(g, &text, embeddings, io->token, "positions", io->position, io->key_len);
     if (c->norm_embeddings)
         x = weft_layer_layer_norm(g, "norm_embedding", x, weft_option(block.eps, WEFT_NORM_EPS));
     x = weft_layer_stack(g, "layer", c->layers, x, WEFT_NO_VALUE, WEFT_NO_VALUE, &block);
@@ -87,14 +91,13 @@ weft_status weft_language_step(weft_graph *graph, const weft_language_config *co
     X(layers, 4, 4, 4, WHOLE, "layers, at most 1000")                                              \
     X(dropout, 0.1, 0.1, 0, REAL, "probability of dropping, while training")                       \
     X(label_smoothing, 0, 0, 0, REAL, "share of the target spread over all tokens")                \
-    X(norm, 1, 0, 0, NORM_PLACES, "before each sub-layer, after it, or after it and dropped out")  \
+    X(norm, 1, 0, 0, NORM_POSITIONS,                                                               \
+      "before each sub-layer, after it, or after it and dropped out")                              \
     X(activation, 1, 1, 3, ACTIVATIONS, "of the feed-forward layers")                              \
-    X(tied, 1, 1, 0, FLAG, "1: the embedding table gives the logits, too")                         \
+    X(tied, 1, 1, 0, FLAG, "1: the embedding matrix computes the logits, too")                     \
     X(positions, 2, 2, 0, POSITIONS, "what is added for the positions")                            \
     X(max_positions, 512, 512, 512, WHOLE, "rows of the learned positions")                        \
     X(rotary_base, 0, 0, 10000, REAL, "of rotary positions; 0: none")                              \
-    X(batch, 16, 16, 16, WHOLE, "sequences")                                                       \
-    X(length, 64, 64, 64, WHOLE, "tokens of a sequence")                                           \
     X(pad_id, 0, 0, 0, WHOLE, "token that fills up, and target that counts nothing")               \
     X(f64, 0, 0, 0, FLAG, "1: in double precision")
 
@@ -112,12 +115,11 @@ static const weft_model_option bert_options[] = {OPTIONS(ROW_BERT)};
 static const weft_model_option gpt_options[] = {OPTIONS(ROW_GPT)};
 static const weft_model_option llama_options[] = {OPTIONS(ROW_LLAMA)};
 
-static weft_language_config configure(const double *v, bool training)
+static weft_language_config configure_gpt(const double *v)
 {
     return (weft_language_config){
         .text = {.dtype = v[AT_f64] != 0 ? WEFT_F64 : WEFT_F32,
                  .d_model = (int64_t)v[AT_d_model],
-                 .batch = (int64_t)v[AT_batch],
                  .tied = v[AT_tied] != 0,
                  .positions = (weft_positions)v[AT_positions],
                  .max_positions = (int64_t)v[AT_max_positions],
@@ -134,47 +136,26 @@ static weft_language_config configure(const double *v, bool training)
                            .feed_forward = {.d_ff = (int64_t)v[AT_d_ff],
                                             .activation = (weft_activation)v[AT_activation],
                                             .bias = true},
-                           .place = (weft_norm_place)v[AT_norm],
+                           .norm_position = (weft_norm_position)v[AT_norm],
                            .eps = 1e-5,
-                           .dropout = v[AT_dropout]},
-                 .training = training},
+                           .dropout = v[AT_dropout]}},
         .vocab = (int64_t)v[AT_vocab],
         .layers = (int64_t)v[AT_layers],
-        .length = (int64_t)v[AT_length],
     };
 }
 
-static weft_status build_bert(weft_graph *graph, const double *v, bool training, weft_model_io *io)
+static weft_language_config configure_bert(const double *v)
 {
-    weft_language_config c = configure(v, training);
+    weft_language_config c = configure_gpt(v);
     c.text.block.attention.causal = false;
     c.text.block.eps = 1e-12;
     c.norm_embeddings = c.transform_head = true;
-    return weft_language_model(graph, &c, io);
+    return c;
 }
 
-static weft_status build_gpt(weft_graph *graph, const double *v, bool training, weft_model_io *io)
+static weft_language_config configure_llama(const double *v)
 {
-    weft_language_config c = configure(v, training);
-    return weft_language_model(graph, &c, io);
-}
-
-/* The tables of gpt and llama are the same. */
-static weft_status prepare_tables(weft_graph *graph, const double *v, weft_decode_io *io)
-{
-    weft_language_config c = configure(v, false);
-    return weft_language_prepare(graph, &c, io);
-}
-
-static weft_status step_gpt(weft_graph *graph, const double *v, weft_decode_io *io)
-{
-    weft_language_config c = configure(v, false);
-    return weft_language_step(graph, &c, io);
-}
-
-static weft_language_config configure_llama(const double *v, bool training)
-{
-    weft_language_config c = configure(v, training);
+    weft_language_config c = configure_gpt(v);
     weft_block_options *block = &c.text.block;
     block->attention.bias = block->attention.out_bias = block->feed_forward.bias = false;
     block->feed_forward.gated = true;
@@ -182,17 +163,25 @@ static weft_language_config configure_llama(const double *v, bool training)
     return c;
 }
 
-static weft_status build_llama(weft_graph *graph, const double *v, bool training, weft_model_io *io)
+static void traits_gpt(const double *v, weft_model_traits *t)
 {
-    weft_language_config c = configure_llama(v, training);
-    return weft_language_model(graph, &c, io);
+    const weft_language_config c = configure_gpt(v);
+    text_traits(&c.text, c.vocab, t);
 }
 
-static weft_status step_llama(weft_graph *graph, const double *v, weft_decode_io *io)
+static void traits_bert(const double *v, weft_model_traits *t)
 {
-    weft_language_config c = configure_llama(v, false);
-    return weft_language_step(graph, &c, io);
+    traits_gpt(v, t);
+    t->causal = false;
 }
+
+LISTED_BUILD(build_bert, weft_language_config, configure_bert, weft_language_model)
+LISTED_BUILD(build_gpt, weft_language_config, configure_gpt, weft_language_model)
+LISTED_BUILD(build_llama, weft_language_config, configure_llama, weft_language_model)
+LISTED_DECODE(step_gpt, weft_language_config, configure_gpt, weft_language_step)
+LISTED_DECODE(step_llama, weft_language_config, configure_llama, weft_language_step)
+/* The embedding matrices of gpt and llama are the same. */
+LISTED_DECODE(prepare, weft_language_config, configure_gpt, weft_language_prepare)
 
 #define SMALL "vocab=13 d_model=8 heads=2 d_ff=12 batch=2 length=5 layers=1 max_positions=8"
 
@@ -202,8 +191,10 @@ const weft_model model_bert = {
     .options = bert_options,
     .n_options = N_OPTIONS,
     .small = SMALL,
+    .sizes = SEQUENCE_SIZES(16, 64),
+    .exposes_weights = true,
+    .traits = traits_bert,
     .build = build_bert,
-    .looks_ahead = true,
 };
 const weft_model model_gpt = {
     .name = "gpt",
@@ -211,9 +202,12 @@ const weft_model model_gpt = {
     .options = gpt_options,
     .n_options = N_OPTIONS,
     .small = SMALL,
+    .sizes = SEQUENCE_SIZES(16, 64),
+    .exposes_weights = true,
+    .traits = traits_gpt,
     .build = build_gpt,
     .step = step_gpt,
-    .prepare = prepare_tables,
+    .prepare = prepare,
 };
 const weft_model model_llama = {
     .name = "llama",
@@ -222,7 +216,10 @@ const weft_model model_llama = {
     .options = llama_options,
     .n_options = N_OPTIONS,
     .small = SMALL " kv_heads=1",
+    .sizes = SEQUENCE_SIZES(16, 64),
+    .exposes_weights = true,
+    .traits = traits_gpt,
     .build = build_llama,
     .step = step_llama,
-    .prepare = prepare_tables,
+    .prepare = prepare,
 };

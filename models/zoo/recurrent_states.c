@@ -1,4 +1,4 @@
-/* See recurrent_states.h. */
+/* Sizes, embeddings and decoding states of the recurrent models. */
 #include "recurrent_states.h"
 #include "text.h"
 
@@ -7,9 +7,10 @@
 bool recurrent_tied_fits(weft_graph *g, bool tied, int64_t width, int64_t hidden)
 {
     if (tied && width != hidden)
-        weft_graph_fail_in(g, "recurrent model", WEFT_BAD_ARGUMENT,
-                           "a tied table needs as wide embeddings as states, got %lld and %lld",
-                           (long long)width, (long long)hidden);
+        weft_graph_fail_in(
+            g, "recurrent model", WEFT_BAD_ARGUMENT,
+            "tied embeddings need the width of the states, got width %lld and hidden %lld",
+            (long long)width, (long long)hidden);
     return weft_graph_status(g) == WEFT_OK;
 }
 
@@ -22,29 +23,30 @@ bool recurrent_layers_fit(weft_graph *g, int64_t layers)
     return weft_graph_status(g) == WEFT_OK;
 }
 
-weft_value recurrent_embed(weft_graph *g, weft_value table, weft_value ids)
+weft_value recurrent_embed(weft_graph *g, weft_value embeddings, weft_value ids)
 {
-    return weft_transpose(g, weft_embedding(g, table, weft_transpose(g, ids, 0, 1), -1), 0, 1);
+    return weft_transpose(g, weft_embedding(g, embeddings, weft_transpose(g, ids, 0, 1), -1), 0, 1);
 }
 
 /* ---- States of decoding ---- */
 
-/* The state NAME.h or NAME.c: [most rows, 1, hidden]. */
+/* The state NAME.h or NAME.c: [max_sentences * max_beams, 1, hidden]. */
 static weft_value state_of(weft_graph *g, const weft_decode_io *io, weft_dtype dtype,
-                           int64_t hidden, int64_t layer, char part)
+                           int64_t hidden, int64_t layer, char suffix)
 {
     char name[32];
-    snprintf(name, sizeof name, "cache.%lld.%c", (long long)layer, part);
+    snprintf(name, sizeof name, "cache.%lld.%c", (long long)layer, suffix);
     int64_t rows = weft_shape_numel(WEFT_SHAPE(io->max_sentences, io->max_beams));
-    return weft_state(g, name, dtype, WEFT_SHAPE(rows, 1, hidden), WEFT_INIT_ZEROS);
+    weft_value state = weft_state(g, name, dtype, WEFT_SHAPE(rows, 1, hidden), WEFT_INIT_ZEROS);
+    return text_declare(g, io, state, (weft_cache_layout){true, WEFT_CACHE_WHOLE});
 }
 
-/* The rows that those of this step go on from, [rows, hidden]; zeros at position 0 if there is no
- * source that the first states come from. */
+/* The rows that those of this step continue, [rows, hidden]; zeros at position 0, unless the first
+ * states come from a source. */
 static weft_value load_state(weft_graph *g, const weft_decode_io *io, weft_value state)
 {
     weft_value x = weft_embedding(g, weft_squeeze(g, state, 1), io->parents, -1);
-    if (io->max_source) return x;
+    if (io->max_source_len) return x;
     weft_value zeros = weft_fill(g, weft_dtype_of(g, x), weft_shape_of(g, x), 0.0);
     return weft_where(g, weft_equal(g, io->position, text_int(g, 0)), zeros, x);
 }

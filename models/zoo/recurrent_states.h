@@ -7,11 +7,11 @@
 /* Each fails the graph and returns false if the sizes do not fit. */
 bool recurrent_tied_fits(weft_graph *g, bool tied, int64_t width, int64_t hidden);
 bool recurrent_layers_fit(weft_graph *g, int64_t layers);
-/* Rows of the table for ids [batch, length]: [batch, length, width] over time-major memory, as the
- * recurrent layers read it. */
-weft_value recurrent_embed(weft_graph *g, weft_value table, weft_value ids);
+/* Rows of the embedding matrix for ids [rows, length]: [rows, length, width] over time-major
+ * memory, as the recurrent layers read it. */
+weft_value recurrent_embed(weft_graph *g, weft_value embeddings, weft_value ids);
 
-/* The states [rows, hidden] of all layers that the rows of this step go on from. */
+/* The states [rows, hidden] of all layers that the rows of this step continue. */
 void recurrent_load_states(weft_graph *g, const weft_decode_io *io, weft_recurrent_kind kind,
                            weft_dtype dtype, int64_t hidden, int64_t layers,
                            weft_recurrent_state *states);
@@ -28,8 +28,7 @@ weft_value recurrent_store_states(weft_graph *g, const weft_decode_io *io, weft_
     X(layers, 2, WHOLE, "recurrent layers one on another")                                         \
     X(dropout, 0.1, REAL, "probability of dropping between layers, while training")                \
     X(label_smoothing, 0, REAL, "share of the target spread over all tokens")                      \
-    X(tied, 1, FLAG, "1: one embedding table also gives the logits; width as hidden")              \
-    X(batch, 16, WHOLE, "sequences")                                                               \
+    X(tied, 1, FLAG, "1: the embedding matrix computes the logits, too; width = hidden")           \
     X(pad_id, 0, WHOLE, "token that fills up, and target that counts nothing")                     \
     X(f64, 0, FLAG, "1: in double precision")
 #define RECURRENT_SMALL "vocab=13 width=6 hidden=6 layers=2 batch=2"

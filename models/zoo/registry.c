@@ -57,42 +57,111 @@ static bool parse_value(const weft_model_option *o, const char *text, double *va
     return false;
 }
 
-static weft_status refuse(const weft_model *model, const weft_model_option *o, const char *text,
+static weft_status refuse(const char *model, const weft_model_option *o, const char *text,
                           weft_error *error)
 {
     if (o->flag)
-        return weft_error_set(error, WEFT_BAD_ARGUMENT, model->name, "%s is 0 or 1, not %s",
-                              o->name, text);
-    return weft_error_set(error, WEFT_BAD_ARGUMENT, model->name, "option %s: \"%s\" is not %s%s",
-                          o->name, text,
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, model, "%s is 0 or 1, not %s", o->name,
+                              text);
+    return weft_error_set(error, WEFT_BAD_ARGUMENT, model, "option %s: \"%s\" is not %s%s", o->name,
+                          text,
                           o->choices ? "one of "
                           : o->real  ? "a number from 0 to 1e9"
                                      : "a whole number from 0 to 1e9",
                           o->choices ? o->choices : "");
 }
 
-weft_status weft_model_parse(const weft_model *model, const char *const *texts, size_t n,
-                             double *values, weft_error *error)
+/* Names of earlier versions, which their checkpoints still use, and today's. */
+static const char *const renamed[][2] = {
+    {"most_positions", "max_positions"}, {"keep_weights", "weights"}, {"memory_len", "source_len"}};
+
+static bool is_key(const char *text, size_t length, const char *name)
 {
-    if (!model || !values || (n && !texts) || model->n_options > WEFT_MODEL_OPTIONS)
-        return weft_error_set(error, WEFT_BAD_ARGUMENT, "model", "the model or a list is NULL");
-    for (size_t i = 0; i < model->n_options; i++) values[i] = model->options[i].value;
-    for (size_t t = 0; t < n; t++) {
-        const char *equals = strchr(texts[t], '=');
-        size_t length = equals ? (size_t)(equals - texts[t]) : 0, i = 0;
-        if (!length)
-            return weft_error_set(error, WEFT_BAD_ARGUMENT, model->name,
-                                  "\"%s\" is not of the form option=value", texts[t]);
-        while (i < model->n_options && (strlen(model->options[i].name) != length ||
-                                        strncmp(model->options[i].name, texts[t], length) != 0))
-            i++;
-        if (i == model->n_options)
-            return weft_error_set(error, WEFT_NOT_FOUND, model->name, "has no option \"%.*s\"",
-                                  (int)length, texts[t]);
-        const weft_model_option *o = &model->options[i];
-        if (!parse_value(o, equals + 1, &values[i])) return refuse(model, o, equals + 1, error);
+    if (strlen(name) == length && !strncmp(name, text, length)) return true;
+    for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++)
+        if (!strcmp(renamed[i][1], name) && strlen(renamed[i][0]) == length &&
+            !strncmp(renamed[i][0], text, length))
+            return true;
+    return false;
+}
+
+/* The option that a size is parsed as: a whole number. */
+static weft_model_option as_option(const weft_model_size *size)
+{
+    return (weft_model_option){.name = size->name, .doc = size->doc};
+}
+
+static int64_t *size_of(weft_model_config *config, const weft_model_size *size)
+{
+    return (int64_t *)(void *)((char *)&config->build.shape + size->offset);
+}
+
+/* Applies "key=value" to the size of that key; false if there is none. */
+static bool parse_size(weft_model_config *config, const char *text, size_t length,
+                       weft_status *status, weft_error *error)
+{
+    const weft_model *m = config->model;
+    for (int i = 0; i < WEFT_MODEL_SIZES && m->sizes[i].name; i++) {
+        if (!is_key(text, length, m->sizes[i].name)) continue;
+        const weft_model_option o = as_option(&m->sizes[i]);
+        double value = 0;
+        *status = WEFT_OK;
+        if (parse_value(&o, text + length + 1, &value))
+            *size_of(config, &m->sizes[i]) = (int64_t)value;
+        else
+            *status = refuse(m->name, &o, text + length + 1, error);
+        return true;
     }
-    return WEFT_OK;
+    return false;
+}
+
+static bool parse_weights(weft_model_config *config, const char *text, size_t length,
+                          weft_status *status, weft_error *error)
+{
+    static const weft_model_option flag = {.name = "weights", .flag = true};
+    double value = 0;
+    if (!config->model->exposes_weights || !is_key(text, length, flag.name)) return false;
+    *status = WEFT_OK;
+    if (!parse_value(&flag, text + length + 1, &value))
+        *status = refuse(config->model->name, &flag, text + length + 1, error);
+    config->build.expose_weights = value != 0;
+    return true;
+}
+
+static weft_status parse_text(weft_model_config *config, const char *text, weft_error *error)
+{
+    const weft_model *m = config->model;
+    const char *equals = strchr(text, '=');
+    size_t length = equals ? (size_t)(equals - text) : 0;
+    weft_status status;
+    if (!length)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, m->name,
+                              "\"%s\" is not of the form option=value", text);
+    for (size_t i = 0; i < m->n_options; i++) {
+        if (!is_key(text, length, m->options[i].name)) continue;
+        bool good = parse_value(&m->options[i], equals + 1, &config->values[i]);
+        return good ? WEFT_OK : refuse(m->name, &m->options[i], equals + 1, error);
+    }
+    if (parse_size(config, text, length, &status, error) ||
+        parse_weights(config, text, length, &status, error))
+        return status;
+    return weft_error_set(error, WEFT_NOT_FOUND, m->name, "has no option \"%.*s\"", (int)length,
+                          text);
+}
+
+weft_status weft_model_parse(const weft_model *model, const char *const *texts, size_t n,
+                             weft_model_config *config, weft_error *error)
+{
+    if (!model || !config || (n && !texts) || model->n_options > WEFT_MODEL_OPTIONS)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "model", "the model or a list is NULL");
+    *config = (weft_model_config){.model = model};
+    for (size_t i = 0; i < model->n_options; i++) config->values[i] = model->options[i].value;
+    for (int i = 0; i < WEFT_MODEL_SIZES && model->sizes[i].name; i++)
+        *size_of(config, &model->sizes[i]) = model->sizes[i].value;
+    weft_status status = WEFT_OK;
+    for (size_t t = 0; t < n && status == WEFT_OK; t++)
+        status = parse_text(config, texts[t], error);
+    return status;
 }
 
 const char *weft_model_value_text(const weft_model *model, size_t i, double value, char *text,
@@ -109,14 +178,50 @@ const char *weft_model_value_text(const weft_model *model, size_t i, double valu
     return text;
 }
 
+bool weft_model_options_text(const weft_model_config *config, char *text, size_t capacity)
+{
+    const weft_model *m = config->model;
+    size_t used = 0;
+    if (capacity) text[0] = 0;
+    for (size_t i = 0; i < m->n_options; i++) {
+        char value[64];
+        int n = snprintf(text + used, capacity - used, "%s%s=%s", i ? " " : "", m->options[i].name,
+                         weft_model_value_text(m, i, config->values[i], value, sizeof value));
+        if (n < 0 || (size_t)n >= capacity - used) return false;
+        used += (size_t)n;
+    }
+    return true;
+}
+
+weft_model_traits weft_model_get_traits(const weft_model_config *config)
+{
+    weft_model_traits t = {.vocab = 0};
+    if (!config || !config->model) return t;
+    config->model->traits(config->values, &t);
+    t.decodable = t.causal && t.vocab > 0;
+    return t;
+}
+
+weft_status weft_model_build(weft_graph *graph, const weft_model_config *config, weft_model_io *io)
+{
+    if (!config || !config->model || !io) {
+        weft_graph_fail_in(graph, "weft_model_build", WEFT_BAD_ARGUMENT,
+                           "the configuration, its model or the values to fill are NULL");
+        return weft_graph_status(graph);
+    }
+    *io = (weft_model_io){.source = WEFT_NO_VALUE};
+    return config->model->build(graph, config->values, &config->build, io);
+}
+
 weft_status weft_model_build_text(weft_graph *graph, const weft_model *model,
                                   const char *const *texts, size_t n, bool training,
                                   weft_model_io *io, weft_error *error)
 {
-    double values[WEFT_MODEL_OPTIONS];
-    weft_status status = weft_model_parse(model, texts, n, values, error);
+    weft_model_config config;
+    weft_status status = weft_model_parse(model, texts, n, &config, error);
     if (status != WEFT_OK) return status;
-    model->build(graph, values, training, io);
+    config.build.training = training;
+    weft_model_build(graph, &config, io);
     const weft_error *e = weft_graph_error(graph);
     return e->status == WEFT_OK ? WEFT_OK
                                 : weft_error_set(error, e->status, e->where, "%s", e->message);

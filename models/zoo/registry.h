@@ -4,6 +4,8 @@
 
 #include <weft/models.h>
 
+#include <stddef.h>
+
 #define MODELS(X)                                                                                  \
     X(transformer)                                                                                 \
     X(transformer_base)                                                                            \
@@ -12,12 +14,45 @@
 
 /* The kind of an option: a whole number, one that is 0 or 1, one that need not be whole, or the
  * choices of options that several models have, in the order of the enums of models.h. */
-#define WHOLE       .real = false
-#define FLAG        .flag = true
-#define REAL        .real = true
-#define NORM_PLACES .choices = "pre|post|post-dropped"
-#define POSITIONS   .choices = "none|sinusoidal|learned"
-#define ACTIVATIONS .choices = "relu|gelu|gelu-tanh|silu"
+#define WHOLE          .real = false
+#define FLAG           .flag = true
+#define REAL           .real = true
+#define NORM_POSITIONS .choices = "pre|post|post-dropped"
+#define POSITIONS      .choices = "none|sinusoidal|learned"
+#define ACTIVATIONS    .choices = "relu|gelu|gelu-tanh|silu"
+
+/* Sizes of a batch. */
+#define SIZE(name, field, value, doc)                                                              \
+    {                                                                                              \
+        name, doc, offsetof(weft_batch_shape, field), value                                        \
+    }
+#define PAIR_SIZES(batch, source, target)                                                          \
+    {                                                                                              \
+        SIZE("batch", rows, batch, "sentences"),                                                   \
+            SIZE("source_len", source_len, source, "tokens of a source sentence"),                 \
+            SIZE("target_len", target_len, target, "tokens of a target sentence")                  \
+    }
+#define SEQUENCE_SIZES(batch, length)                                                              \
+    {                                                                                              \
+        SIZE("batch", rows, batch, "sequences"),                                                   \
+            SIZE("length", target_len, length, "tokens of a sequence")                             \
+    }
+
+/* Functions of a listed model: `configure` makes the architecture's configuration of option values,
+ * `function` builds its graph. */
+#define LISTED_BUILD(name, config_type, configure, function)                                       \
+    static weft_status name(weft_graph *graph, const double *values,                               \
+                            const weft_build_options *build_options, weft_model_io *io)            \
+    {                                                                                              \
+        const config_type config = configure(values);                                              \
+        return function(graph, &config, build_options, io);                                        \
+    }
+#define LISTED_DECODE(name, config_type, configure, function)                                      \
+    static weft_status name(weft_graph *graph, const double *values, weft_decode_io *io)           \
+    {                                                                                              \
+        const config_type config = configure(values);                                              \
+        return function(graph, &config, io);                                                       \
+    }
 
 #define DECLARE_MODEL(name) extern const weft_model model_##name;
 MODELS(DECLARE_MODEL)

@@ -10,10 +10,11 @@ typedef struct seq2seq {
     weft_graph *g;
     const weft_seq2seq_config *c;
     double dropout;
-    int64_t sentences, source_len;
+    int64_t sentences, source_len, target_len;
     int64_t rows;       /* of the decoder, those of a sentence side by side */
     weft_value memory;  /* [sentences, source_len, hidden] */
     weft_value padding; /* bool [sentences, source_len] */
+    weft_value weights; /* of the attention, [sentences, queries, source_len] */
     weft_recurrent_state first[WEFT_RECURRENT_LAYERS];
 } seq2seq;
 
@@ -34,26 +35,27 @@ static weft_value align(seq2seq *m, weft_value scores)
     return weft_softmax(m->g, weft_masked_fill(m->g, scores, mask, -INFINITY), -1);
 }
 
-/* tanh(W [states; context]), [batch, target_len, hidden]: what the logits are made of. */
+/* tanh(W [states; context]), [rows, target_len, hidden]: the vectors that the logits are computed
+ * from. */
 static weft_value read_out(seq2seq *m, weft_value states, weft_value context)
 {
     weft_value both = weft_concat(m->g, (weft_value[]){states, context}, 2, -1);
     return weft_tanh(m->g, weft_layer_linear(m->g, "readout", both, m->c->hidden, false));
 }
 
-/* What states [sentences, queries, hidden] find in the memory, of their shape. */
-static weft_value look_after(seq2seq *m, weft_value states)
+/* Attention of states [sentences, queries, hidden] to the memory, and the readout: their shape. */
+static weft_value attend_after(seq2seq *m, weft_value states)
 {
     weft_graph *g = m->g;
     weft_value query = states;
     if (m->c->attention == WEFT_ALIGN_GENERAL)
         query = weft_layer_linear(g, "attn.query", query, m->c->hidden, false);
     weft_value scores = weft_matmul(g, query, weft_transpose(g, m->memory, -1, -2));
-    weft_value weights = weft_name(g, align(m, scores), "attention");
-    return read_out(m, states, weft_matmul(g, weights, m->memory));
+    m->weights = weft_name(g, align(m, scores), "attention");
+    return read_out(m, states, weft_matmul(g, m->weights, m->memory));
 }
 
-/* The decoder looks after all its steps: they can be taken at once. */
+/* The decoder attends after its steps, so that all of them are taken at once. */
 static weft_value decode_first(seq2seq *m, weft_value x)
 {
     weft_graph *g = m->g;
@@ -61,7 +63,7 @@ static weft_value decode_first(seq2seq *m, weft_value x)
         .layers = m->c->layers, .dropout = m->dropout, .initial = m->first};
     weft_value states = weft_layer_recurrent_stack(g, "dec", m->c->kind, x, m->c->hidden, &o, NULL);
     states = weft_contiguous(g, states);
-    return m->c->attention == WEFT_ALIGN_NONE ? states : look_after(m, states);
+    return m->c->attention == WEFT_ALIGN_NONE ? states : attend_after(m, states);
 }
 
 /* What additive attention has before the first step. */
@@ -72,7 +74,8 @@ typedef struct additive {
 
 /* The context [rows, hidden] of one step; *weights becomes [sentences, rows / sentences,
  * source_len]. */
-static weft_value look(seq2seq *m, const additive *a, weft_value state, weft_value *weights)
+static weft_value attend_before(seq2seq *m, const additive *a, weft_value state,
+                                weft_value *weights)
 {
     weft_graph *g = m->g;
     const int64_t hidden = m->c->hidden, each = m->rows / m->sentences;
@@ -121,13 +124,13 @@ static void take_step(seq2seq *m, const additive *a, weft_value projected,
     }
 }
 
-/* Each step first looks, then reads the token and what it found. The part of the token in the first
- * layer's product is taken for all steps at once; W_x is [tokens; context]. */
-static weft_value decode_looking(seq2seq *m, weft_value x)
+/* Each step first attends, then reads the token and the context. The first layer's product with the
+ * tokens is computed for all steps at once; W_x is [tokens; context]. */
+static weft_value decode_attending(seq2seq *m, weft_value x)
 {
     weft_graph *g = m->g;
     const weft_seq2seq_config *c = m->c;
-    int64_t len = c->target_len, batch = c->batch;
+    int64_t len = m->target_len, batch = m->rows;
     additive a;
     weft_recurrent_state *states = m->first;
     weft_value *all = calloc((size_t)(3 * len), sizeof *all), by_use[2];
@@ -144,41 +147,46 @@ static weft_value decode_looking(seq2seq *m, weft_value x)
         weft_reshape(g, weft_transpose(g, x, 0, 1), WEFT_SHAPE(len * batch, c->width));
     weft_value tokens = weft_add(g, weft_matmul(g, rows, by_use[0]), a.layers[0].bias);
     for (int64_t t = 0; t < len && weft_graph_status(g) == WEFT_OK; t++) {
-        contexts[t] = look(m, &a, states[c->layers - 1].h, &weights[t]);
+        contexts[t] = attend_before(m, &a, states[c->layers - 1].h, &weights[t]);
         weft_value token = weft_slice(g, tokens, 0, t * batch, (t + 1) * batch, 1);
         take_step(m, &a, weft_add(g, token, weft_matmul_shared(g, contexts[t], by_use[1])), states);
         all[t] = states[c->layers - 1].h;
     }
-    weft_name(g, weft_concat(g, weights, (size_t)len, 1), "attention");
+    m->weights = weft_name(g, weft_concat(g, weights, (size_t)len, 1), "attention");
     x = read_out(m, weft_stack(g, all, (size_t)len, 1), weft_stack(g, contexts, (size_t)len, 1));
     free(all);
     return x;
 }
 
+static bool target_fits(weft_graph *g, int64_t length)
+{
+    if (length < 1 || length > WEFT_MAX_NODES)
+        weft_graph_fail_in(g, "weft_seq2seq", length < 1 ? WEFT_BAD_ARGUMENT : WEFT_TOO_LARGE,
+                           "target_len must be 1 to %d, got %lld", WEFT_MAX_NODES,
+                           (long long)length);
+    return weft_graph_status(g) == WEFT_OK;
+}
+
 static bool config_fits(weft_graph *g, const weft_seq2seq_config *c)
 {
-    if (c->target_len < 1 || c->target_len > WEFT_MAX_NODES)
-        weft_graph_fail_in(
-            g, "weft_seq2seq", c->target_len < 1 ? WEFT_BAD_ARGUMENT : WEFT_TOO_LARGE,
-            "target_len must be 1 to %d, got %lld", WEFT_MAX_NODES, (long long)c->target_len);
     recurrent_layers_fit(g, c->layers);
     if (c->tied && c->source_vocab != c->target_vocab)
         weft_graph_fail_in(g, "weft_seq2seq", WEFT_BAD_ARGUMENT,
-                           "a tied table needs one vocabulary, got %lld and %lld",
+                           "tied embeddings need one vocabulary, got %lld and %lld",
                            (long long)c->source_vocab, (long long)c->target_vocab);
     return recurrent_tied_fits(g, c->tied, c->width, c->hidden);
 }
 
-static weft_value source_table_of(weft_graph *g, const weft_seq2seq_config *c)
+static weft_value source_embeddings_of(weft_graph *g, const weft_seq2seq_config *c)
 {
-    return weft_layer_table(g, c->tied ? "embedding" : "source_embedding", c->dtype,
-                            c->source_vocab, c->width);
+    return weft_layer_embedding_table(g, c->tied ? "embedding" : "source_embedding", c->dtype,
+                                      c->source_vocab, c->width);
 }
 
-static weft_value target_table_of(weft_graph *g, const weft_seq2seq_config *c)
+static weft_value target_embeddings_of(weft_graph *g, const weft_seq2seq_config *c)
 {
-    return weft_layer_table(g, c->tied ? "embedding" : "target_embedding", c->dtype,
-                            c->target_vocab, c->width);
+    return weft_layer_embedding_table(g, c->tied ? "embedding" : "target_embedding", c->dtype,
+                                      c->target_vocab, c->width);
 }
 
 static weft_value padding_of(seq2seq *m, weft_value source)
@@ -188,33 +196,41 @@ static weft_value padding_of(seq2seq *m, weft_value source)
                         WEFT_SHAPE(m->sentences, m->source_len));
 }
 
-weft_status weft_seq2seq(weft_graph *graph, const weft_seq2seq_config *c, weft_model_io *io)
+weft_status weft_seq2seq(weft_graph *graph, const weft_seq2seq_config *c,
+                         const weft_build_options *build, weft_model_io *io)
 {
     weft_graph *g = graph;
-    if (!c || !io) return text_no_config(graph, "weft_seq2seq");
+    if (!c || !build || !io) return text_no_config(graph, "weft_seq2seq");
+    const weft_batch_shape *shape = &build->shape;
     *io = (weft_model_io){.vocab = c->source_vocab < c->target_vocab ? c->source_vocab
                                                                      : c->target_vocab};
-    if (!config_fits(g, c)) return weft_graph_status(g);
+    if (!config_fits(g, c) || !target_fits(g, shape->target_len)) return weft_graph_status(g);
     weft_text_config text = {.dtype = c->dtype,
                              .tied = c->tied,
                              .label_smoothing = c->label_smoothing,
                              .pad_id = c->pad_id};
     seq2seq m = {.g = g,
                  .c = c,
-                 .dropout = c->training ? c->dropout : 0,
-                 .sentences = c->batch,
-                 .source_len = c->source_len,
-                 .rows = c->batch};
-    io->source = weft_input(g, "source", WEFT_I32, WEFT_SHAPE(c->batch, c->source_len));
-    io->target_in = weft_input(g, "target_in", WEFT_I32, WEFT_SHAPE(c->batch, c->target_len));
-    io->target_out = weft_input(g, "target_out", WEFT_I32, WEFT_SHAPE(c->batch, c->target_len));
-    weft_value source_table = source_table_of(g, c), target_table = target_table_of(g, c);
+                 .dropout = build->training ? c->dropout : 0,
+                 .sentences = shape->rows,
+                 .source_len = shape->source_len,
+                 .target_len = shape->target_len,
+                 .rows = shape->rows};
+    io->source = weft_input(g, "source", WEFT_I32, WEFT_SHAPE(shape->rows, shape->source_len));
+    io->target_in =
+        weft_input(g, "target_in", WEFT_I32, WEFT_SHAPE(shape->rows, shape->target_len));
+    io->target_out =
+        weft_input(g, "target_out", WEFT_I32, WEFT_SHAPE(shape->rows, shape->target_len));
+    weft_value source_embeddings = source_embeddings_of(g, c),
+               target_embeddings = target_embeddings_of(g, c);
     m.padding = padding_of(&m, io->source);
-    encode(&m, weft_dropout(g, recurrent_embed(g, source_table, io->source), m.dropout));
-    weft_value x = weft_dropout(g, recurrent_embed(g, target_table, io->target_in), m.dropout);
-    x = c->attention == WEFT_ALIGN_ADDITIVE ? decode_looking(&m, x) : decode_first(&m, x);
+    encode(&m, weft_dropout(g, recurrent_embed(g, source_embeddings, io->source), m.dropout));
+    weft_value x = weft_dropout(g, recurrent_embed(g, target_embeddings, io->target_in), m.dropout);
+    x = c->attention == WEFT_ALIGN_ADDITIVE ? decode_attending(&m, x) : decode_first(&m, x);
+    if (build->expose_weights && build->layer <= 1) io->weights = m.weights;
     x = weft_dropout(g, x, m.dropout);
-    text_losses(g, &text, text_logits(g, &text, "output", x, target_table, c->target_vocab), io);
+    text_losses(g, &text, text_logits(g, &text, "output", x, target_embeddings, c->target_vocab),
+                io);
     return weft_graph_status(g);
 }
 
@@ -225,22 +241,25 @@ weft_status weft_seq2seq_prepare(weft_graph *graph, const weft_seq2seq_config *c
 {
     if (!c || !io) return text_no_config(graph, "weft_seq2seq_prepare");
     weft_text_config text = {.dtype = c->dtype, .tied = c->tied};
-    text_prepare(graph, &text, target_table_of(graph, c), io);
+    text_prepare(graph, &text, target_embeddings_of(graph, c), io);
     return weft_graph_status(graph);
 }
 
-/* What is known of the sources: [max_sentences, max_source, hidden], or i32 without the last. */
+/* States of the sources: ids, i32 [max_sentences, max_source_len], and vectors [max_sentences,
+ * max_source_len, hidden]. */
 static weft_value source_ids(weft_graph *g, const weft_decode_io *io)
 {
-    return weft_state(g, "cache.source", WEFT_I32, WEFT_SHAPE(io->max_sentences, io->max_source),
-                      WEFT_INIT_ZEROS);
+    weft_shape shape = WEFT_SHAPE(io->max_sentences, io->max_source_len);
+    return text_declare(g, io, weft_state(g, "cache.source", WEFT_I32, shape, WEFT_INIT_ZEROS),
+                        (weft_cache_layout){false, WEFT_CACHE_SOURCE});
 }
 
 static weft_value source_state(weft_graph *g, const char *name, const weft_seq2seq_config *c,
                                const weft_decode_io *io)
 {
-    weft_shape shape = WEFT_SHAPE(io->max_sentences, io->max_source, c->hidden);
-    return weft_state(g, name, c->dtype, shape, WEFT_INIT_ZEROS);
+    weft_shape shape = WEFT_SHAPE(io->max_sentences, io->max_source_len, c->hidden);
+    return text_declare(g, io, weft_state(g, name, c->dtype, shape, WEFT_INIT_ZEROS),
+                        (weft_cache_layout){false, WEFT_CACHE_SOURCE});
 }
 
 static weft_value first_of(weft_graph *g, weft_value state, const weft_decode_io *io)
@@ -262,14 +281,13 @@ weft_status weft_seq2seq_encode(weft_graph *graph, const weft_seq2seq_config *c,
 {
     weft_graph *g = graph;
     if (!c || !io) return text_no_config(graph, "weft_seq2seq_encode");
-    io->vocab = c->target_vocab;
     if (!config_fits(g, c)) return weft_graph_status(g);
     seq2seq m = decoding(g, c, io);
     weft_value done[4] = {WEFT_NO_VALUE}, zero = text_int(g, 0);
     size_t n = 0;
     io->source = weft_input(g, "source", WEFT_I32, WEFT_SHAPE(io->sentences, io->source_len));
     m.padding = padding_of(&m, io->source);
-    encode(&m, recurrent_embed(g, source_table_of(g, c), io->source));
+    encode(&m, recurrent_embed(g, source_embeddings_of(g, c), io->source));
     done[n++] = recurrent_store_states(g, io, c->kind, c->dtype, c->hidden, c->layers, m.first);
     if (c->attention != WEFT_ALIGN_NONE) {
         done[n++] = weft_cache_write(g, source_ids(g, io), io->source, zero);
@@ -282,7 +300,7 @@ weft_status weft_seq2seq_encode(weft_graph *graph, const weft_seq2seq_config *c,
     return weft_graph_status(g);
 }
 
-/* What the logits are made of, [rows, hidden], with attention after the steps. */
+/* The vectors [rows, hidden] that the logits are computed from, with attention after the steps. */
 static weft_value step_first(seq2seq *m, weft_value x)
 {
     weft_graph *g = m->g;
@@ -293,11 +311,11 @@ static weft_value step_first(seq2seq *m, weft_value x)
     x = weft_squeeze(g, weft_slice(g, x, 1, count - 1, count, 1), 1);
     if (c->attention == WEFT_ALIGN_NONE) return x;
     x = weft_reshape(g, x, WEFT_SHAPE(m->sentences, m->rows / m->sentences, c->hidden));
-    return weft_reshape(g, look_after(m, x), WEFT_SHAPE(m->rows, c->hidden));
+    return weft_reshape(g, attend_after(m, x), WEFT_SHAPE(m->rows, c->hidden));
 }
 
 /* The same with attention before each step. */
-static weft_value step_looking(seq2seq *m, const weft_decode_io *io, weft_value x)
+static weft_value step_attending(seq2seq *m, const weft_decode_io *io, weft_value x)
 {
     weft_graph *g = m->g;
     const weft_seq2seq_config *c = m->c;
@@ -309,7 +327,7 @@ static weft_value step_looking(seq2seq *m, const weft_decode_io *io, weft_value 
     for (int64_t t = 0; t < io->count && weft_graph_status(g) == WEFT_OK; t++) {
         weft_value token = weft_squeeze(g, weft_slice(g, x, 1, t, t + 1, 1), 1);
         token = weft_add(g, weft_matmul(g, token, by_use[0]), a.layers[0].bias);
-        context = look(m, &a, m->first[c->layers - 1].h, &weights);
+        context = attend_before(m, &a, m->first[c->layers - 1].h, &weights);
         take_step(m, &a, weft_add(g, token, weft_matmul(g, context, by_use[1])), m->first);
     }
     x = read_out(m, weft_expand_dims(g, m->first[c->layers - 1].h, 1),
@@ -321,7 +339,6 @@ weft_status weft_seq2seq_step(weft_graph *graph, const weft_seq2seq_config *c, w
 {
     weft_graph *g = graph;
     if (!c || !io) return text_no_config(graph, "weft_seq2seq_step");
-    io->vocab = c->target_vocab;
     if (!config_fits(g, c)) return weft_graph_status(g);
     weft_text_config text = {.dtype = c->dtype, .tied = c->tied};
     seq2seq m = decoding(g, c, io);
@@ -331,8 +348,8 @@ weft_status weft_seq2seq_step(weft_graph *graph, const weft_seq2seq_config *c, w
         m.padding = padding_of(&m, first_of(g, source_ids(g, io), io));
         m.memory = first_of(g, source_state(g, "cache.memory", c, io), io);
     }
-    weft_value x = recurrent_embed(g, target_table_of(g, c), io->token);
-    x = c->attention == WEFT_ALIGN_ADDITIVE ? step_looking(&m, io, x) : step_first(&m, x);
+    weft_value x = recurrent_embed(g, target_embeddings_of(g, c), io->token);
+    x = c->attention == WEFT_ALIGN_ADDITIVE ? step_attending(&m, io, x) : step_first(&m, x);
     io->updated = recurrent_store_states(g, io, c->kind, c->dtype, c->hidden, c->layers, m.first);
     io->logits = text_step_logits(g, &text, "output", x, c->target_vocab);
     return weft_graph_status(g);
@@ -346,10 +363,8 @@ weft_status weft_seq2seq_step(weft_graph *graph, const weft_seq2seq_config *c, w
 #define SEQ2SEQ_OPTIONS(X)                                                                         \
     RECURRENT_OPTIONS(X)                                                                           \
     X(cell, 2, CELLS, "kind of the recurrent layers")                                              \
-    X(attention, 1, ALIGNMENTS, "how the decoder looks at the source")                             \
-    X(bidirectional, 1, FLAG, "1: the encoder reads both ways, half of hidden each")               \
-    X(source_len, 32, WHOLE, "tokens of a source sentence")                                        \
-    X(target_len, 32, WHOLE, "tokens of a target sentence")
+    X(attention, 1, ALIGNMENTS, "how the decoder attends to the source")                           \
+    X(bidirectional, 1, FLAG, "1: the encoder reads both ways, half of hidden each")
 
 enum {
 #define ID(name, value, kind, doc) S2S_##name,
@@ -361,7 +376,7 @@ enum {
 #define ROW(name, value, kind, doc) {#name, doc, value, kind},
 static const weft_model_option seq2seq_options[] = {SEQ2SEQ_OPTIONS(ROW)};
 
-static weft_seq2seq_config configure_seq2seq(const double *v, bool training)
+static weft_seq2seq_config configure(const double *v)
 {
     return (weft_seq2seq_config){
         .dtype = v[S2S_f64] != 0 ? WEFT_F64 : WEFT_F32,
@@ -374,40 +389,25 @@ static weft_seq2seq_config configure_seq2seq(const double *v, bool training)
         .width = (int64_t)v[S2S_width],
         .hidden = (int64_t)v[S2S_hidden],
         .layers = (int64_t)v[S2S_layers],
-        .batch = (int64_t)v[S2S_batch],
-        .source_len = (int64_t)v[S2S_source_len],
-        .target_len = (int64_t)v[S2S_target_len],
         .pad_id = (int64_t)v[S2S_pad_id],
         .dropout = v[S2S_dropout],
         .label_smoothing = v[S2S_label_smoothing],
-        .training = training,
     };
 }
 
-static weft_status build_seq2seq(weft_graph *graph, const double *v, bool training,
-                                 weft_model_io *io)
+static void traits(const double *v, weft_model_traits *t)
 {
-    weft_seq2seq_config c = configure_seq2seq(v, training);
-    return weft_seq2seq(graph, &c, io);
+    const weft_seq2seq_config c = configure(v);
+    const weft_text_config text = {.dtype = c.dtype, .tied = c.tied, .pad_id = c.pad_id};
+    text_traits(&text, c.target_vocab, t);
+    t->source_vocab = c.source_vocab;
+    t->recurrent = true;
 }
 
-static weft_status prepare_seq2seq(weft_graph *graph, const double *v, weft_decode_io *io)
-{
-    weft_seq2seq_config c = configure_seq2seq(v, false);
-    return weft_seq2seq_prepare(graph, &c, io);
-}
-
-static weft_status encode_seq2seq(weft_graph *graph, const double *v, weft_decode_io *io)
-{
-    weft_seq2seq_config c = configure_seq2seq(v, false);
-    return weft_seq2seq_encode(graph, &c, io);
-}
-
-static weft_status step_seq2seq(weft_graph *graph, const double *v, weft_decode_io *io)
-{
-    weft_seq2seq_config c = configure_seq2seq(v, false);
-    return weft_seq2seq_step(graph, &c, io);
-}
+LISTED_BUILD(build, weft_seq2seq_config, configure, weft_seq2seq)
+LISTED_DECODE(prepare, weft_seq2seq_config, configure, weft_seq2seq_prepare)
+LISTED_DECODE(encode_sources, weft_seq2seq_config, configure, weft_seq2seq_encode)
+LISTED_DECODE(step, weft_seq2seq_config, configure, weft_seq2seq_step)
 
 const weft_model model_seq2seq = {
     .name = "seq2seq",
@@ -415,9 +415,11 @@ const weft_model model_seq2seq = {
     .options = seq2seq_options,
     .n_options = N_SEQ2SEQ_OPTIONS,
     .small = RECURRENT_SMALL " source_len=5 target_len=4",
-    .build = build_seq2seq,
-    .step = step_seq2seq,
-    .encode = encode_seq2seq,
-    .prepare = prepare_seq2seq,
-    .recurrent = true,
+    .sizes = PAIR_SIZES(16, 32, 32),
+    .exposes_weights = true,
+    .traits = traits,
+    .build = build,
+    .step = step,
+    .encode = encode_sources,
+    .prepare = prepare,
 };

@@ -10,39 +10,51 @@ weft_status text_no_config(weft_graph *g, const char *function)
     return weft_graph_status(g);
 }
 
-weft_text_config text_config(const weft_text_config *config)
+void text_traits(const weft_text_config *c, int64_t vocab, weft_model_traits *traits)
+{
+    *traits = (weft_model_traits){
+        .dtype = c->dtype,
+        .vocab = vocab,
+        .d_model = c->d_model,
+        .tied = c->tied,
+        .max_positions = c->positions == WEFT_POSITIONS_LEARNED ? c->max_positions : INT64_MAX,
+        .pad_id = (int32_t)c->pad_id,
+        .causal = true};
+}
+
+weft_text_config text_config(const weft_text_config *config, bool training)
 {
     weft_text_config c = *config;
-    if (!c.training) {
+    if (!training) {
         c.dropout = c.block.dropout = 0;
         c.block.attention.dropout = c.block.feed_forward.dropout = 0;
     }
     return c;
 }
 
-weft_value text_embed(weft_graph *g, const weft_text_config *c, weft_value table, weft_value ids,
-                      const char *positions)
+weft_value text_embed(weft_graph *g, const weft_text_config *c, weft_value embeddings,
+                      weft_value ids, const char *positions)
 {
     int64_t length = weft_dim(g, ids, 1);
-    weft_value x = weft_embedding(g, table, ids, -1), at = WEFT_NO_VALUE;
+    weft_value x = weft_embedding(g, embeddings, ids, -1), at = WEFT_NO_VALUE;
     if (c->scaled_embeddings) x = weft_scale(g, x, sqrt((double)c->d_model));
     if (c->positions == WEFT_POSITIONS_SINUSOIDAL)
-        at = weft_layer_sinusoids(g, c->dtype, length, c->d_model);
+        at = weft_layer_sinusoidal_positions(g, c->dtype, length, c->d_model);
     else if (c->positions == WEFT_POSITIONS_LEARNED)
         at = weft_layer_positions(g, positions, c->dtype, length, c->max_positions, c->d_model);
     return c->positions == WEFT_POSITIONS_NONE ? x : weft_add(g, x, at);
 }
 
-weft_value text_embed_at(weft_graph *g, const weft_text_config *c, weft_value table, weft_value ids,
-                         const char *positions, weft_value position, int64_t most)
+weft_value text_embed_at(weft_graph *g, const weft_text_config *c, weft_value embeddings,
+                         weft_value ids, const char *positions, weft_value position, int64_t limit)
 {
     int64_t count = weft_dim(g, ids, 1);
-    weft_value x = weft_embedding(g, table, ids, -1), rows = WEFT_NO_VALUE;
+    weft_value x = weft_embedding(g, embeddings, ids, -1), rows = WEFT_NO_VALUE;
     if (c->scaled_embeddings) x = weft_scale(g, x, sqrt((double)c->d_model));
     if (c->positions == WEFT_POSITIONS_NONE) return x;
     rows = c->positions == WEFT_POSITIONS_SINUSOIDAL
-               ? weft_layer_sinusoids(g, c->dtype, most, c->d_model)
-               : weft_layer_positions(g, positions, c->dtype, most, c->max_positions, c->d_model);
+               ? weft_layer_sinusoidal_positions(g, c->dtype, limit, c->d_model)
+               : weft_layer_positions(g, positions, c->dtype, limit, c->max_positions, c->d_model);
     return weft_add(g, x, weft_embedding(g, rows, weft_layer_positions_at(g, position, count), -1));
 }
 
@@ -61,10 +73,19 @@ weft_cache text_cache(const weft_decode_io *io)
                         .max_rows = weft_shape_numel(WEFT_SHAPE(io->max_sentences, io->max_beams)),
                         .max_len = io->max_len,
                         .key_len = io->key_len,
-                        .memories = io->max_source ? io->sentences : 0,
-                        .max_memories = io->max_sentences,
-                        .max_memory = io->max_source,
-                        .memory_len = io->source_len};
+                        .sources = io->max_source_len ? io->sentences : 0,
+                        .max_sources = io->max_sentences,
+                        .max_source_len = io->max_source_len,
+                        .source_len = io->source_len,
+                        .declare = io->declare,
+                        .declare_context = io->declare_context};
+}
+
+weft_value text_declare(weft_graph *g, const weft_decode_io *io, weft_value state,
+                        weft_cache_layout layout)
+{
+    if (io->declare) io->declare(io->declare_context, g, state, layout);
+    return state;
 }
 
 weft_value text_int(weft_graph *g, int64_t x)
@@ -79,14 +100,15 @@ weft_value text_padding(weft_graph *g, const weft_text_config *c, weft_value ids
 }
 
 weft_value text_logits(weft_graph *g, const weft_text_config *c, const char *name, weft_value x,
-                       weft_value table, int64_t vocab)
+                       weft_value embeddings, int64_t vocab)
 {
-    return c->tied ? weft_matmul(g, x, weft_transpose(g, table, 0, 1))
+    return c->tied ? weft_matmul(g, x, weft_transpose(g, embeddings, 0, 1))
                    : weft_layer_linear(g, name, x, vocab, true);
 }
 
-/* The tied table, [d_model, vocab]. */
-static weft_value turned_table(weft_graph *g, weft_dtype dtype, int64_t d_model, int64_t vocab)
+/* The tied embedding matrix, transposed: [d_model, vocab]. */
+static weft_value transposed_embeddings(weft_graph *g, weft_dtype dtype, int64_t d_model,
+                                        int64_t vocab)
 {
     return weft_state(g, "cache.output", dtype, WEFT_SHAPE(d_model, vocab), WEFT_INIT_ZEROS);
 }
@@ -94,16 +116,19 @@ static weft_value turned_table(weft_graph *g, weft_dtype dtype, int64_t d_model,
 weft_value text_step_logits(weft_graph *g, const weft_text_config *c, const char *name,
                             weft_value x, int64_t vocab)
 {
-    weft_value y = c->tied ? weft_matmul(g, x, turned_table(g, c->dtype, weft_dim(g, x, 1), vocab))
-                           : weft_layer_linear(g, name, x, vocab, true);
+    weft_value y =
+        c->tied ? weft_matmul(g, x, transposed_embeddings(g, c->dtype, weft_dim(g, x, 1), vocab))
+                : weft_layer_linear(g, name, x, vocab, true);
     return weft_name(g, y, "logits");
 }
 
-void text_prepare(weft_graph *g, const weft_text_config *c, weft_value table, weft_decode_io *io)
+void text_prepare(weft_graph *g, const weft_text_config *c, weft_value embeddings,
+                  weft_decode_io *io)
 {
     if (!c->tied) return;
-    weft_value state = turned_table(g, c->dtype, weft_dim(g, table, 1), weft_dim(g, table, 0));
-    io->updated = weft_cache_write(g, state, weft_transpose(g, table, 0, 1), text_int(g, 0));
+    weft_value state =
+        transposed_embeddings(g, c->dtype, weft_dim(g, embeddings, 1), weft_dim(g, embeddings, 0));
+    io->updated = weft_cache_write(g, state, weft_transpose(g, embeddings, 0, 1), text_int(g, 0));
 }
 
 void text_losses(weft_graph *g, const weft_text_config *c, weft_value logits, weft_model_io *io)
@@ -117,16 +142,16 @@ void text_losses(weft_graph *g, const weft_text_config *c, weft_value logits, we
         io->loss = weft_name(g, weft_cross_entropy(g, io->output, io->target_out, &o), "loss");
 }
 
-int64_t text_bucket(int64_t n, int64_t length, int64_t most)
+int64_t text_bucket(int64_t n, int64_t length, int64_t limit)
 {
     int64_t size = n;
-    while (size < length && size < most) {
+    while (size < length && size < limit) {
         if (size + size / 2 >= length)
             size += size / 2;
         else
             size *= 2;
     }
-    return size < most ? size : most;
+    return size < limit ? size : limit;
 }
 
 int64_t text_rows(int64_t n)

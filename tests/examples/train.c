@@ -29,18 +29,20 @@ int main(int argc, char **argv)
     weft_batches *batches = weft_batches_new(corpus, &rows, &error);
 
     const char *sizes[] = {"vocab=11", "d_model=32", "heads=2", "d_ff=64", "layers=1"};
+    weft_model_config model;
+    if (weft_model_parse(weft_model_find("gpt"), sizes, 5, &model, &error) != WEFT_OK)
+        return fprintf(stderr, "%s: %s\n", error.where, error.message), 1;
     const weft_schedule schedule = {WEFT_SCHEDULE_COSINE, 1e-2, 1e-4, 10, 100};
     weft_trainer_options options = WEFT_DEFAULTS(weft_trainer_options);
-    options.model = weft_model_find("gpt");
-    options.model_options = sizes;
-    options.n_model_options = 5;
+    options.builder = weft_model_builder(&model);
     options.optimizer = WEFT_ADAM_DEFAULT;
     options.schedule = schedule;
     options.seed = 1;
     weft_params *params = weft_params_new();
     weft_error none = WEFT_NO_ERROR;
     weft_params_load(params, path, &none); /* without such a file it begins */
-    weft_trainer *trainer = weft_trainer_new(&options, batches, params, &error);
+    const weft_batch_source source = weft_batches_source(batches);
+    weft_trainer *trainer = weft_trainer_new(&options, &source, params, &error);
     if (!trainer) return fprintf(stderr, "%s: %s\n", error.where, error.message), 1;
 
     weft_step_report report;
@@ -50,7 +52,7 @@ int main(int argc, char **argv)
             const weft_error *e = weft_trainer_error(trainer);
             return fprintf(stderr, "%s: %s\n", e->where, e->message), 1;
         }
-    weft_trainer_evaluate(trainer, batches, 0, &nll, NULL);
+    weft_trainer_evaluate(trainer, &source, 0, &nll, NULL);
     weft_trainer_save(trainer, path);
     printf("%.3f nats a token after %d steps\n", nll, (int)weft_trainer_get_state(trainer).step);
     weft_trainer_free(trainer), weft_batches_free(batches), weft_corpus_free(corpus);

@@ -56,17 +56,22 @@ int cmd_ops(int argc, char **argv)
 /* What the graph of a model with its defaults says of it. */
 typedef struct model_facts {
     double parameters;
-    bool tokens, source, masked;
+    weft_model_traits traits;
 } model_facts;
+
+static bool is_masked(const weft_model_traits *t)
+{
+    return t->vocab && !t->causal;
+}
 
 static weft_status find_facts(const weft_model *model, model_facts *facts, weft_error *error)
 {
     built_model m;
+    weft_model_config config;
     *facts = (model_facts){.parameters = 0};
+    if (weft_model_parse(model, NULL, 0, &config, error) != WEFT_OK) return error->status;
+    facts->traits = weft_model_get_traits(&config);
     if (tool_build(model, NULL, 0, false, &m, error) != WEFT_OK) return error->status;
-    facts->tokens = weft_is_value(m.io.target_in) && weft_is_value(m.io.target_out);
-    facts->source = weft_is_value(m.io.source);
-    facts->masked = m.io.masked;
     size_t n = weft_graph_params(m.graph, NULL, 0);
     weft_value *params = calloc(n + 1, sizeof *params);
     if (params) weft_graph_params(m.graph, params, n);
@@ -76,6 +81,14 @@ static weft_status find_facts(const weft_model *model, model_facts *facts, weft_
     free(params);
     weft_graph_free(m.graph);
     return error->status;
+}
+
+/* The model's sizes, which come after its options. */
+static size_t count_sizes(const weft_model *model)
+{
+    size_t n = 0;
+    while (n < WEFT_MODEL_SIZES && model->sizes[n].name) n++;
+    return n;
 }
 
 static void add_model(cJSON *list, const weft_model *model, double parameters)
@@ -93,6 +106,8 @@ static void add_model(cJSON *list, const weft_model *model, double parameters)
         else
             cJSON_AddNumberToObject(options, o->name, o->value);
     }
+    for (size_t k = 0; k < count_sizes(model); k++)
+        cJSON_AddNumberToObject(options, model->sizes[k].name, (double)model->sizes[k].value);
     cJSON_AddItemToArray(list, item);
 }
 
@@ -105,6 +120,12 @@ static void print_options(const weft_model *model)
         printf("    %-18s %-12s %s%s%s%s\n", o->name, value, o->doc, o->choices ? " (" : "",
                o->choices ? o->choices : "", o->choices ? ")" : "");
     }
+    for (size_t k = 0; k < count_sizes(model); k++)
+        printf("    %-18s %-12lld %s\n", model->sizes[k].name, (long long)model->sizes[k].value,
+               model->sizes[k].doc);
+    if (model->exposes_weights)
+        printf("    %-18s %-12d %s\n", "weights", 0,
+               "1: attention weights are values of their own, NAME.weights");
 }
 
 static int list_models(bool json)
@@ -133,17 +154,15 @@ static int list_models(bool json)
 #define MAX_USES 8
 
 /* The commands that take the model or what was trained of it; returns how many. */
-static size_t find_uses(const weft_model *model, const model_facts *facts,
-                        const char *uses[MAX_USES])
+static size_t find_uses(const weft_model_traits *t, const char *uses[MAX_USES])
 {
     size_t n = 0;
     uses[n++] = "dot";
     uses[n++] = "plan";
     uses[n++] = "profile";
     uses[n++] = "check";
-    if (facts->tokens) uses[n++] = "train";
-    if (facts->tokens && facts->source) uses[n++] = "translate";
-    if (facts->tokens && !facts->source && !model->looks_ahead) uses[n++] = "generate";
+    if (t->vocab) uses[n++] = "train";
+    if (t->decodable) uses[n++] = t->source_vocab ? "translate" : "generate";
     return n;
 }
 
@@ -174,6 +193,16 @@ static cJSON *option_json(const weft_model *model, size_t k)
     return json;
 }
 
+static cJSON *size_json(const weft_model_size *size)
+{
+    cJSON *json = cJSON_CreateObject();
+    cJSON_AddStringToObject(json, "name", size->name);
+    cJSON_AddNumberToObject(json, "default", (double)size->value);
+    cJSON_AddStringToObject(json, "kind", "size");
+    cJSON_AddStringToObject(json, "doc", size->doc);
+    return json;
+}
+
 static int print_model_json(const weft_model *model, const model_facts *facts,
                             const char *const *uses, size_t n)
 {
@@ -181,12 +210,14 @@ static int print_model_json(const weft_model *model, const model_facts *facts,
     cJSON_AddStringToObject(json, "name", model->name);
     cJSON_AddStringToObject(json, "doc", model->doc);
     cJSON_AddNumberToObject(json, "parameters", facts->parameters);
-    cJSON_AddBoolToObject(json, "masked", facts->masked);
+    cJSON_AddBoolToObject(json, "masked", is_masked(&facts->traits));
     cJSON *commands = cJSON_AddArrayToObject(json, "commands");
     for (size_t i = 0; i < n; i++) cJSON_AddItemToArray(commands, cJSON_CreateString(uses[i]));
     cJSON *options = cJSON_AddArrayToObject(json, "options");
     for (size_t k = 0; k < model->n_options; k++)
         cJSON_AddItemToArray(options, option_json(model, k));
+    for (size_t k = 0; k < count_sizes(model); k++)
+        cJSON_AddItemToArray(options, size_json(&model->sizes[k]));
     return tool_print_json(json);
 }
 
@@ -196,11 +227,12 @@ static int print_model(const weft_model *model, bool json)
     model_facts facts;
     const char *uses[MAX_USES];
     if (find_facts(model, &facts, &error) != WEFT_OK) return tool_fail(&error);
-    size_t n = find_uses(model, &facts, uses);
+    size_t n = find_uses(&facts.traits, uses);
     if (json) return print_model_json(model, &facts, uses, n);
     printf("%s: %s\n%.0f parameters\ncommands:", model->name, model->doc, facts.parameters);
     for (size_t i = 0; i < n; i++) printf("%s %s", i ? "," : "", uses[i]);
-    printf("%s\noptions, with their defaults:\n", facts.masked ? " (a masked language model)" : "");
+    printf("%s\noptions, with their defaults:\n",
+           is_masked(&facts.traits) ? " (a masked language model)" : "");
     print_options(model);
     return EXIT_GOOD;
 }

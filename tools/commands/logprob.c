@@ -212,13 +212,6 @@ static void print_notes(const logprob *p)
 
 /* ---- The run ---- */
 
-static bool has_option(const weft_model *model, const char *name)
-{
-    for (size_t i = 0; i < model->n_options; i++)
-        if (!strcmp(model->options[i].name, name)) return true;
-    return false;
-}
-
 static bool refuse(logprob *p, const char *why)
 {
     p->error = (weft_error){.status = WEFT_OK};
@@ -226,25 +219,33 @@ static bool refuse(logprob *p, const char *why)
     return false;
 }
 
+/* Such a model cannot be parsed with the vocabulary's size, so the run has no traits of it. */
+static bool is_of_vectors(const weft_model *model)
+{
+    weft_model_config config;
+    return weft_model_parse(model, NULL, 0, &config, NULL) == WEFT_OK &&
+           !weft_model_get_traits(&config).vocab;
+}
+
 static bool load(logprob *p)
 {
     bool opened = trained_open(&p->run, p->a->folder, p->a->checkpoint, &p->error);
-    const weft_model *m = p->run.model;
-    if (m && !has_option(m, "vocab"))
+    const weft_model_traits *traits = &p->run.traits;
+    if (p->run.model && is_of_vectors(p->run.model))
         return refuse(p, "is a model of vectors: it gives no probabilities of tokens");
     if (!opened) return false;
-    if (m->looks_ahead)
+    if (!traits->causal)
         return refuse(p, "predicts hidden tokens, not the next ones: lines have no probability");
-    p->has_source = has_option(m, "source_len");
+    p->has_source = traits->source_vocab > 0;
     if (p->has_source && !p->a->source) return refuse(p, "translates: --source FILE is missing");
     if (!p->has_source && p->a->source) return refuse(p, "is a language model: it has no --source");
-    p->most = weft_model_max_positions(m, p->run.values);
-    bool slides = !p->has_source && !m->recurrent && p->run.trained_len;
+    p->most = traits->max_positions;
+    bool slides = !p->has_source && !traits->recurrent && p->run.trained_len;
     p->context = slides && p->run.trained_len < p->most ? p->run.trained_len : p->most;
     weft_scorer_options o = {.rows = p->a->batch,
                              .threads = p->a->threads,
                              .context = p->context < INT64_MAX ? p->context : 0};
-    p->scorer = weft_scorer_new(m, p->run.values, p->run.params, &o, &p->error);
+    p->scorer = weft_scorer_new(&p->run.config, p->run.params, &o, &p->error);
     return p->scorer != NULL;
 }
 

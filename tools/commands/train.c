@@ -81,13 +81,12 @@ static bool fix_model_options(training *t)
 {
     recipe *r = &t->r;
     char text[64];
-    double values[WEFT_MODEL_OPTIONS];
     if (!training_check_vocab(t)) return false;
     snprintf(text, sizeof text, "vocab=%lld", (long long)training_vocab_size(t));
     if (!recipe_take_model_option(r, text))
         return training_fail(t, WEFT_TOO_LARGE, r->model->name, "too many options");
     return weft_model_parse(r->model, (const char *const *)r->model_options, r->n_model_options,
-                            values, &t->error) == WEFT_OK;
+                            &t->config, &t->error) == WEFT_OK;
 }
 
 /* ---- The trainer ---- */
@@ -103,9 +102,7 @@ static weft_trainer_options trainer_options(const training *t)
     const recipe *r = &t->r;
     const bool pairs = t->mode == WEFT_BATCH_PAIRS;
     return (weft_trainer_options){
-        .model = r->model,
-        .model_options = (const char *const *)r->model_options,
-        .n_model_options = r->n_model_options,
+        .builder = weft_model_builder(&t->config),
         .optimizer = {.kind = (weft_optimizer_kind)r->optimizer_kind,
                       .sgd = {r->optimizer_momentum, r->optimizer_weight_decay,
                               r->optimizer_nesterov},
@@ -131,13 +128,14 @@ static bool make_trainer(training *t)
     const recipe *r = &t->r;
     weft_trainer_options o = trainer_options(t);
     if (o.schedule.peak == 0) {
-        double width = training_model_option(r, "d_model", 0);
+        int64_t width = weft_model_get_traits(&t->config).d_model;
         if (width < 1)
             return training_fail(t, WEFT_BAD_ARGUMENT, r->model->name,
                                  "has no d_model, which the paper's learning rate (0) needs");
-        o.schedule.peak = weft_schedule_paper_peak((int64_t)width, o.schedule.warmup);
+        o.schedule.peak = weft_schedule_paper_peak(width, o.schedule.warmup);
     }
-    t->trainer = weft_trainer_new(&o, t->train, t->params, &t->error);
+    const weft_batch_source source = weft_batches_source(t->train);
+    t->trainer = weft_trainer_new(&o, &source, t->params, &t->error);
     return t->trainer != NULL;
 }
 
@@ -157,8 +155,10 @@ static bool check_memory(training *t)
     snprintf(vocab, sizeof vocab, "vocab=%lld", (long long)r->vocabulary_size);
     texts[r->n_model_options] = vocab;
     if (o.schedule.peak == 0) o.schedule.peak = 1; /* the paper's; no matter here */
-    o.model_options = texts;
-    o.n_model_options = r->n_model_options + 1;
+    weft_model_config config;
+    if (weft_model_parse(r->model, texts, r->n_model_options + 1, &config, &t->error) != WEFT_OK)
+        return false;
+    o.builder = weft_model_builder(&config);
     if (weft_trainer_get_estimate(&o, shape, e, &t->error) != WEFT_OK) return false;
     double states = (double)e->state_bytes, rest = tool_memory_available();
     double computing = (double)e->arena_bytes + (double)e->workspace_bytes;
@@ -208,7 +208,8 @@ static int validate_only(training *t)
         good = training_fail(t, WEFT_BAD_ARGUMENT, t->r.run_out,
                              "the recipe names no text to validate with");
     good = good && make_trainer(t);
-    if (good && weft_trainer_evaluate(t->trainer, t->valid, (size_t)t->r.run_valid_batches, &nll,
+    const weft_batch_source valid = weft_batches_source(t->valid);
+    if (good && weft_trainer_evaluate(t->trainer, &valid, (size_t)t->r.run_valid_batches, &nll,
                                       NULL) != WEFT_OK)
         good = training_take_error(t);
     if (!good) return tool_fail(&t->error);

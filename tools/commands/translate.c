@@ -15,7 +15,7 @@
 typedef struct arguments {
     decoding_args shared;
     const char *picture, *alignments;
-    int64_t beams, nbest, max_length, max_source, layer, head;
+    int64_t beams, nbest, max_length, max_source_len, layer, head;
     double alpha, ratio;
     weft_length_penalty penalty;
     weft_beam_stop stop;
@@ -103,7 +103,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         a->ratio = tool_real(text, "--max-ratio", 0, 1e6, state);
         return 0;
     case KEY_MAX_SOURCE:
-        a->max_source = tool_number(text, "--max-source", 2, 1 << 20, state);
+        a->max_source_len = tool_number(text, "--max-source", 2, 1 << 20, state);
         return 0;
     case KEY_SAMPLE:
         a->sample = true;
@@ -164,8 +164,8 @@ static bool load(translator *t)
 {
     const arguments *a = t->a;
     decoding *d = &t->d;
-    int64_t most = max_tokens(a, a->max_source);
-    if (!decoding_open(d, &a->shared, a->beams, most, a->max_source)) return false;
+    int64_t most = max_tokens(a, a->max_source_len);
+    if (!decoding_open(d, &a->shared, a->beams, most, a->max_source_len)) return false;
     d->way = a->sample ? DECODING_SAMPLE : a->beams == 1 ? DECODING_GREEDY : DECODING_BEAM;
     d->options.nbest = a->nbest ? a->nbest : 1;
     d->options.penalty = a->penalty;
@@ -180,7 +180,7 @@ static bool load(translator *t)
 static bool encode(void *context, text_line *l)
 {
     translator *t = context;
-    size_t room = (size_t)t->d.max_source, whole;
+    size_t room = (size_t)t->d.max_source_len, whole;
     if (text_line_encode(l, t->d.run.source, room, SPM_EOS, &whole, &t->d.error) != WEFT_OK)
         return false;
     t->cut += whole > room;
@@ -245,7 +245,7 @@ int cmd_translate(int argc, char **argv)
     static const struct argp_child shared[] = {{&decoding_argp, 0, NULL, 0}, {0}};
     arguments a = {.shared = DECODING_DEFAULT,
                    .max_length = 256,
-                   .max_source = 256,
+                   .max_source_len = 256,
                    .ratio = 2,
                    .alpha = 0.6,
                    .layer = -1,
@@ -268,7 +268,7 @@ int cmd_translate(int argc, char **argv)
     alignment_close(&t.pictured);
     if (t.cut)
         fprintf(stderr, "weft: %zu of %zu lines had more than %lld tokens and were cut\n", t.cut,
-                t.d.lines, (long long)t.d.max_source);
+                t.d.lines, (long long)t.d.max_source_len);
     decoding_print_notes(&t.d);
     if (good && a.picture && !t.drawn)
         tool_fail_text(a.picture, "not drawn, no line has a translation");

@@ -35,7 +35,7 @@ bool alignment_open(aligner *a, const trained_run *run, int64_t layer, int64_t h
     *a = (aligner){.run = run, .path = path, .error = error};
     const weft_scorer_options o = {
         .threads = threads, .weights = true, .layer = layer + 1, .head = head + 1};
-    a->scorer = weft_scorer_new(run->model, run->values, run->params, &o, error);
+    a->scorer = weft_scorer_new(&run->config, run->params, &o, error);
     if (!a->scorer || !try_weights(a)) return false;
     if (path) a->file = fopen(path, "w");
     if (path && !a->file)

@@ -54,30 +54,30 @@ static int64_t least(int64_t a, int64_t b)
 static int64_t context_of(const decoding *d, const trained_run *run)
 {
     if (d->a->context) return d->a->context;
-    bool goes_on = run->model->encode || run->model->recurrent || !run->trained_len;
+    bool goes_on = run->traits.source_vocab || run->traits.recurrent || !run->trained_len;
     return goes_on ? INT64_MAX : run->trained_len;
 }
 
-/* Lowers max_len and max_source to what the run's model takes. */
+/* Lowers max_len and max_source_len to what the run's model takes. */
 static bool fit_positions(decoding *d, const trained_run *run)
 {
-    int64_t most = weft_model_max_positions(run->model, run->values);
-    if (d->a->context > most) {
+    int64_t limit = run->traits.max_positions;
+    if (d->a->context > limit) {
         weft_error_set(&d->error, WEFT_BAD_ARGUMENT, "--context",
-                       "%s has learned %lld positions, not %lld", run->model->name, (long long)most,
-                       (long long)d->a->context);
+                       "%s has learned %lld positions, not %lld", run->model->name,
+                       (long long)limit, (long long)d->a->context);
         return false;
     }
-    d->max_len = least(least(d->max_len, most), context_of(d, run));
-    d->max_source = least(d->max_source, most);
+    d->max_len = least(least(d->max_len, limit), context_of(d, run));
+    d->max_source_len = least(d->max_source_len, limit);
     return true;
 }
 
 bool decoding_open(decoding *d, const decoding_args *a, int64_t beams, int64_t max_len,
-                   int64_t max_source)
+                   int64_t max_source_len)
 {
     *d = (decoding){
-        .a = a, .options = search_options(a), .max_len = max_len, .max_source = max_source};
+        .a = a, .options = search_options(a), .max_len = max_len, .max_source_len = max_source_len};
     if (!trained_open(&d->run, a->folder, a->checkpoint, &d->error) || !ban(d) ||
         !decoding_open_others(d))
         return false;
@@ -86,7 +86,7 @@ bool decoding_open(decoding *d, const decoding_args *a, int64_t beams, int64_t m
     weft_decoder_options o = {.sentences = a->batch,
                               .beams = beams,
                               .max_len = d->max_len,
-                              .max_source = d->max_source,
+                              .max_source_len = d->max_source_len,
                               .threads = a->threads,
                               .recompute = a->recompute};
     return decoding_make(d, &o, false);

@@ -74,9 +74,9 @@ typedef struct decoding {
     decoding_member *others; /* [n_others], whose probabilities count like those of the first */
     size_t n_others;
     weft_ensemble *ensemble,
-        *slider_ensemble;        /* of all decoders, of all sliders; NULL: one model */
-    int64_t max_len, max_source; /* positions that the decoders have */
-    size_t stopped;              /* texts of a beam that ended at max_len */
+        *slider_ensemble;            /* of all decoders, of all sliders; NULL: one model */
+    int64_t max_len, max_source_len; /* positions that the decoders have */
+    size_t stopped;                  /* texts of a beam that ended at max_len */
     decoding_way way;
     weft_search_options options;
     stop_texts stops;      /* of a language model; the command's */
@@ -93,7 +93,7 @@ typedef struct decoding {
  * what the command line says. Must be closed, whatever came of it; false after an error in
  * d->error, as below. */
 bool decoding_open(decoding *d, const decoding_args *a, int64_t beams, int64_t max_len,
-                   int64_t max_source);
+                   int64_t max_source_len);
 void decoding_close(decoding *d);
 /* Sets the error, if there is none yet; false. */
 bool decoding_fail(decoding *d, weft_status status, const char *where, const char *message);

@@ -93,7 +93,7 @@ bool decoding_make(decoding *d, const weft_decoder_options *o, bool slider)
     for (size_t i = 0; i < n; i++) {
         const trained_run *run = decoding_run(d, i);
         weft_decoder **decoder = decoder_of(d, i, slider);
-        *decoder = weft_decoder_new(run->model, run->values, run->params, o, &d->error);
+        *decoder = weft_decoder_new(&run->config, run->params, o, &d->error);
         if (!*decoder || (i && !slider && !check_kind(d, i))) return false;
         models[i] = weft_decoder_search_model(*decoder);
     }

@@ -78,7 +78,9 @@ static bool find_model(trained_run *r, const char *path, weft_error *error)
     snprintf(texts, sizeof texts, "%s", stored);
     size_t n = tool_split_options(texts, options);
     options[n++] = vocab;
-    return weft_model_parse(r->model, options, n, r->values, error) == WEFT_OK;
+    if (weft_model_parse(r->model, options, n, &r->config, error) != WEFT_OK) return false;
+    r->traits = weft_model_get_traits(&r->config);
+    return true;
 }
 
 /* Whether the recipe says so. */

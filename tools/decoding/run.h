@@ -17,8 +17,9 @@ bool vocabulary_fits(const weft_params *params, const char *source, const char *
 
 typedef struct trained_run {
     weft_params *params;
-    const weft_model *model;
-    double values[WEFT_MODEL_OPTIONS];
+    const weft_model *model; /* NULL until it is known */
+    weft_model_config config;
+    weft_model_traits traits;
     bool documents;       /* its texts are of several lines (data.unit) */
     int64_t trained_len;  /* tokens of the longest row that it was trained on; 0: unknown */
     spm *source, *target; /* the same if they share FOLDER/vocab.model */

@@ -127,7 +127,7 @@ static void encoder_layer(report *r)
     weft_block_options o = {
         .attention = {.heads = 8, .bias = true, .out_bias = true, .dropout = 0.1},
         .feed_forward = {.d_ff = 2048, .bias = true, .dropout = 0.1},
-        .place = WEFT_POST_NORM,
+        .norm_position = WEFT_POST_NORM,
         .eps = 1e-5,
         .dropout = 0.1};
     o.attention.mask = not_kept(&l, keep_mask(&l, WEFT_SHAPE(2, 1, 1, 5), 5, 2));

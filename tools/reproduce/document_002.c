@@ -55,11 +55,12 @@ static void encoder(report *r, const char *system, const char *merge)
 {
     lab l = lab_open(r, system, WEFT_F32);
     weft_model_io io = {0};
-    double values[WEFT_MODEL_OPTIONS];
+    weft_model_config config;
     const weft_model *model = weft_model_find("encoder");
-    if (weft_model_parse(model, &merge, 1, values, &l.error) == WEFT_OK) {
+    if (weft_model_parse(model, &merge, 1, &config, &l.error) == WEFT_OK) {
         weft_graph *g = l.g;
-        model->build(g, values, true, &io);
+        config.build.training = true;
+        weft_model_build(g, &config, &io);
         lab_shape(&l, "output", io.output, whole);
         lab_number(&l, "mean of every position", weft_mean(g, io.output, WEFT_AXES(-1), false), 0,
                    1e-5);

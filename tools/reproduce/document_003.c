@@ -138,7 +138,7 @@ static void step_by_step(report *r)
 static void positions(report *r)
 {
     lab l = lab_open(r, "003 sinusoidal positions", WEFT_F64);
-    weft_value table = weft_layer_sinusoids(l.g, WEFT_F64, 50, 64);
+    weft_value table = weft_layer_sinusoidal_positions(l.g, WEFT_F64, 50, 64);
     weft_value corner = weft_slice(l.g, weft_slice(l.g, table, 0, 0, 3, 1), 1, 0, 8, 1);
     lab_shape(&l, "table", table, WEFT_SHAPE(50, 64));
     lab_figure(&l, "three positions, 8 columns", corner, "003.positions");

@@ -1,6 +1,7 @@
 /* What `weft train` refuses before it makes a folder or a vocabulary. */
 #include "training.h"
 
+#include <stddef.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,50 +104,51 @@ static bool check_effects(training *t)
                          "how long? --steps and --minutes are both 0");
 }
 
-static double default_of(const weft_model *model, const char *name)
+static bool refuse_option(training *t, const char *name, double value, const char *instead)
 {
-    for (size_t i = 0; i < model->n_options; i++)
-        if (!strcmp(model->options[i].name, name)) return model->options[i].value;
-    return 0;
-}
-
-/* Recipes of runs list all options; those that the data determine may stand there as they are. */
-static bool expect_option(training *t, const char *name, double expected, const char *instead)
-{
-    const weft_model *m = t->r.model;
-    double value = training_model_option(&t->r, name, expected);
-    if (value == expected || value == default_of(m, name)) return true;
-    weft_error_set(&t->error, WEFT_BAD_ARGUMENT, m->name, "%s=%.10g cannot be chosen here: %s",
-                   name, value, instead);
+    weft_error_set(&t->error, WEFT_BAD_ARGUMENT, t->r.model->name,
+                   "%s=%.10g cannot be chosen here: %s", name, value, instead);
     return false;
 }
 
+static int64_t size_at(const weft_batch_shape *shape, const weft_model_size *size)
+{
+    return *(const int64_t *)(const void *)((const char *)shape + size->offset);
+}
+
+/* The data determine the sizes. Recipes of runs list them; their defaults may stay as they are. */
 static bool check_data_options(training *t)
 {
-    static const char lengths[] = "--lengths says how long the rows of a batch are";
     const recipe *r = &t->r;
-    const weft_model *m = r->model;
-    double length = t->mode == WEFT_BATCH_BLOCKS ? r->batches_lengths.at[r->batches_lengths.n - 1]
-                                                 : default_of(m, "length");
-    return expect_option(t, "batch", default_of(m, "batch"),
-                         "--batch-tokens says how large batches are") &&
-           expect_option(t, "source_len", default_of(m, "source_len"), lengths) &&
-           expect_option(t, "target_len", default_of(m, "target_len"), lengths) &&
-           expect_option(t, "length", length, lengths) &&
-           expect_option(t, "pad_id", SPM_PAD, "id 0 is the padding of every vocabulary");
+    const weft_model_config config = training_config(r);
+    const bool blocks = t->mode == WEFT_BATCH_BLOCKS;
+    for (int i = 0; i < WEFT_MODEL_SIZES && r->model->sizes[i].name; i++) {
+        const weft_model_size *size = &r->model->sizes[i];
+        const int64_t value = size_at(&config.build.shape, size);
+        const bool rows = size->offset == offsetof(weft_batch_shape, rows);
+        if (value == size->value ||
+            (blocks && !rows && value == r->batches_lengths.at[r->batches_lengths.n - 1]))
+            continue;
+        return refuse_option(t, size->name, (double)value,
+                             rows ? "--batch-tokens says how large batches are"
+                                  : "--lengths says how long the rows of a batch are");
+    }
+    const int32_t pad = weft_model_get_traits(&config).pad_id;
+    return pad == SPM_PAD ||
+           refuse_option(t, "pad_id", pad, "id 0 is the padding of every vocabulary");
 }
 
 bool training_check_vocab(training *t)
 {
-    double asked = training_model_option(&t->r, "vocab", 0);
-    if (asked == default_of(t->r.model, "vocab") || asked == (double)training_vocab_size(t))
-        return true;
-    weft_error_set(
-        &t->error, WEFT_BAD_ARGUMENT, t->r.model->name,
-        "vocab=%.10g cannot be chosen here: the vocabulary has %lld pieces (--vocab says "
-        "how many a new one has)",
-        asked, (long long)training_vocab_size(t));
-    return false;
+    weft_model_config defaults;
+    const int64_t asked = training_traits(&t->r).vocab, size = training_vocab_size(t);
+    char instead[128];
+    if (weft_model_parse(t->r.model, NULL, 0, &defaults, &t->error) != WEFT_OK) return false;
+    if (asked == size || asked == weft_model_get_traits(&defaults).vocab) return true;
+    snprintf(instead, sizeof instead,
+             "the vocabulary has %lld pieces (--vocab says how many a new one has)",
+             (long long)size);
+    return refuse_option(t, "vocab", (double)asked, instead);
 }
 
 /* Adds to the error which of the model's options are not the defaults: one of them is the cause. */
@@ -156,14 +158,14 @@ static bool name_options(training *t)
     char text[256] = "";
     weft_error e = t->error;
     for (size_t i = 0; i < r->n_model_options; i++) {
-        double values[WEFT_MODEL_OPTIONS];
+        weft_model_config config;
         const char *option = r->model_options[i];
         size_t k = 0, key = strcspn(option, "=");
-        if (weft_model_parse(r->model, &option, 1, values, NULL) != WEFT_OK) continue;
+        if (weft_model_parse(r->model, &option, 1, &config, NULL) != WEFT_OK) continue;
         while (k < r->model->n_options && (strncmp(r->model->options[k].name, option, key) != 0 ||
                                            r->model->options[k].name[key]))
             k++;
-        if (k < r->model->n_options && values[k] != r->model->options[k].value)
+        if (k < r->model->n_options && config.values[k] != r->model->options[k].value)
             tool_append(text, sizeof text, " %s", option);
     }
     weft_error_set(&t->error, e.status, e.where, "%s (%s%s)", e.message, r->model->name, text);
@@ -178,10 +180,10 @@ static bool check_model(training *t)
     char vocab[32];
     size_t n = r->n_model_options;
     int64_t positions, longest = r->batches_lengths.at[r->batches_lengths.n - 1];
-    double values[WEFT_MODEL_OPTIONS];
+    weft_model_config config;
     memcpy(texts, r->model_options, n * sizeof *texts);
-    if (weft_model_parse(r->model, texts, n, values, &t->error) != WEFT_OK) return false;
-    positions = weft_model_max_positions(r->model, values);
+    if (weft_model_parse(r->model, texts, n, &config, &t->error) != WEFT_OK) return false;
+    positions = weft_model_get_traits(&config).max_positions;
     if (longest > positions) {
         weft_error_set(
             &t->error, WEFT_BAD_ARGUMENT, r->model->name,

@@ -20,27 +20,21 @@ static const weft_batch_mode modes[] = {WEFT_BATCH_PAIRS, WEFT_BATCH_PAIRS, WEFT
 bool training_choose_mode(training *t)
 {
     const weft_model *m = t->r.model;
-    char text[TOOL_OPTIONS_TEXT];
-    const char *texts[WEFT_MODEL_OPTIONS];
-    snprintf(text, sizeof text, "%s", m->small);
-    size_t n = tool_split_options(text, texts);
-    weft_graph *g = weft_graph_new();
-    weft_model_io io = {0};
-    weft_status status = weft_model_build_text(g, m, texts, n, true, &io, &t->error);
-    weft_graph_free(g);
-    if (status != WEFT_OK) return false;
-    if (!weft_is_value(io.target_in) || !weft_is_value(io.target_out))
-        return training_fail(t, WEFT_BAD_ARGUMENT, m->name, "is no model of tokens");
-    bool pairs = weft_is_value(io.source);
-    t->mode = pairs ? WEFT_BATCH_PAIRS : io.masked ? WEFT_BATCH_MASKED : WEFT_BATCH_BLOCKS;
+    weft_model_config config;
+    if (weft_model_parse(m, NULL, 0, &config, &t->error) != WEFT_OK) return false;
+    const weft_model_traits traits = weft_model_get_traits(&config);
+    if (!traits.vocab)
+        return training_fail(t, WEFT_BAD_ARGUMENT, m->name, "is not a model of tokens");
+    const bool pairs = traits.source_vocab > 0;
+    t->mode = pairs ? WEFT_BATCH_PAIRS : !traits.causal ? WEFT_BATCH_MASKED : WEFT_BATCH_BLOCKS;
     if (t->r.batches_mode == 0) return true;
     weft_batch_mode asked = modes[t->r.batches_mode];
     bool next_token = t->mode == WEFT_BATCH_BLOCKS && asked == WEFT_BATCH_LINES;
     if (asked != t->mode && !next_token)
         return training_fail(t, WEFT_BAD_ARGUMENT, m->name,
-                             pairs       ? "needs batches of pairs"
-                             : io.masked ? "needs batches of masked lines"
-                                         : "needs batches of blocks or lines");
+                             pairs            ? "needs batches of pairs"
+                             : !traits.causal ? "needs batches of masked lines"
+                                              : "needs batches of blocks or lines");
     t->mode = asked;
     return true;
 }
@@ -50,14 +44,19 @@ static bool is_pairs(const training *t)
     return t->mode == WEFT_BATCH_PAIRS;
 }
 
-double training_model_option(const recipe *r, const char *name, double otherwise)
+weft_model_config training_config(const recipe *r)
 {
-    double values[WEFT_MODEL_OPTIONS];
+    weft_model_config config = {.model = NULL};
     if (weft_model_parse(r->model, (const char *const *)r->model_options, r->n_model_options,
-                         values, NULL) == WEFT_OK)
-        for (size_t i = 0; i < r->model->n_options; i++)
-            if (!strcmp(r->model->options[i].name, name)) return values[i];
-    return otherwise;
+                         &config, NULL) != WEFT_OK)
+        config.model = NULL;
+    return config;
+}
+
+weft_model_traits training_traits(const recipe *r)
+{
+    const weft_model_config config = training_config(r);
+    return weft_model_get_traits(&config);
 }
 
 /* ---- Vocabularies ---- */
@@ -173,7 +172,7 @@ bool training_vocabularies(training *t, bool make)
     bool apart = is_pairs(t) && (!r->vocabulary_shared || r->vocabulary_source_file[0] ||
                                  r->vocabulary_target_file[0]);
     if (!keep_streams(t)) return false;
-    if (apart && training_model_option(r, "tied", 0) != 0)
+    if (apart && training_traits(r).tied)
         return training_fail(t, WEFT_BAD_ARGUMENT, r->model->name,
                              "two vocabularies need two tables: tied=0");
     char(*paths)[4096] = t->vocabulary_path;
@@ -211,7 +210,7 @@ void training_choose_lengths(training *t)
     *list = lines;
     if (t->mode != WEFT_BATCH_BLOCKS) return;
     list->n = 1;
-    list->at[0] = (int32_t)training_model_option(&t->r, "length", 64);
+    list->at[0] = (int32_t)training_config(&t->r).build.shape.target_len;
 }
 
 static void set_batch_options(training *t)

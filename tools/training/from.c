@@ -30,14 +30,10 @@ static bool open_run(training *t)
     return trained_open(t->from, whole ? path : folder, whole ? NULL : path, &t->error);
 }
 
-/* Options of the model that say how large its batches are, which its new texts decide. */
-static bool is_size(const char *name)
+/* Options of the model that its new texts decide. */
+static bool is_of_data(const char *name)
 {
-    static const char *const sizes[] = {"batch",  "length", "source_len",  "target_len",
-                                        "pad_id", "vocab",  "keep_weights"};
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        if (!strcmp(name, sizes[i])) return true;
-    return false;
+    return !strcmp(name, "pad_id") || !strcmp(name, "vocab");
 }
 
 static bool has_option(const recipe *r, const char *name)
@@ -61,9 +57,9 @@ static bool take_model(training *t)
     }
     for (size_t i = 0; i < m->n_options; i++) {
         char text[128], value[64];
-        if (is_size(m->options[i].name) || has_option(r, m->options[i].name)) continue;
+        if (is_of_data(m->options[i].name) || has_option(r, m->options[i].name)) continue;
         snprintf(text, sizeof text, "%s=%s", m->options[i].name,
-                 weft_model_value_text(m, i, t->from->values[i], value, sizeof value));
+                 weft_model_value_text(m, i, t->from->config.values[i], value, sizeof value));
         if (!recipe_take_model_option(r, text))
             return training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
     }

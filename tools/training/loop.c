@@ -196,8 +196,9 @@ static bool validate(loop *l)
     if (!t->valid) return true;
     double began = elapsed(l);
     double nll;
+    const weft_batch_source valid = weft_batches_source(t->valid);
     weft_status status =
-        weft_trainer_evaluate(t->trainer, t->valid, (size_t)t->r.run_valid_batches, &nll, NULL);
+        weft_trainer_evaluate(t->trainer, &valid, (size_t)t->r.run_valid_batches, &nll, NULL);
     if (status == WEFT_CANCELLED) return true;
     if (status != WEFT_OK) return training_take_error(t);
     l->valid = nll;

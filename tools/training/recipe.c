@@ -97,7 +97,7 @@ const char *recipe_wanted(const recipe_row *o, char *text, size_t size)
         snprintf(text, size, "one of %s", o->choices);
         break;
     case LIST:
-        snprintf(text, size, "1 to %d ascending lengths from 3 to 1048576", WEFT_MOST_LENGTHS);
+        snprintf(text, size, "1 to %d ascending lengths from 3 to 1048576", WEFT_MAX_LENGTHS);
         break;
     case FILE_LIST:
         snprintf(text, size, "a text, or a list of texts");
@@ -144,7 +144,7 @@ bool recipe_add_file(recipe_files *list, const char *name)
 
 bool recipe_add_length(recipe_list *list, double x)
 {
-    if (list->n == WEFT_MOST_LENGTHS || !(x >= 3 && x <= 1 << 20) || floor(x) != x) return false;
+    if (list->n == WEFT_MAX_LENGTHS || !(x >= 3 && x <= 1 << 20) || floor(x) != x) return false;
     if (list->n && x <= list->at[list->n - 1]) return false;
     list->at[list->n++] = (int32_t)x;
     return true;

@@ -88,7 +88,7 @@
     X(run, measure, FLAG, true, 0, 0, "", "measure", "measure the machine's GEMM rate first")
 
 typedef struct recipe_list {
-    int32_t at[WEFT_MOST_LENGTHS];
+    int32_t at[WEFT_MAX_LENGTHS];
     size_t n;
 } recipe_list;
 

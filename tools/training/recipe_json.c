@@ -252,10 +252,10 @@ cJSON *recipe_value_json(const recipe *r, const recipe_row *o)
 
 static bool add_model(const recipe *r, cJSON *json)
 {
-    double values[WEFT_MODEL_OPTIONS];
+    weft_model_config config;
     if (!r->model) return true;
     if (weft_model_parse(r->model, (const char *const *)r->model_options, r->n_model_options,
-                         values, NULL) != WEFT_OK)
+                         &config, NULL) != WEFT_OK)
         return false;
     cJSON *options = cJSON_AddStringToObject(json, "model", r->model->name)
                          ? cJSON_AddObjectToObject(json, "model_options")
@@ -263,10 +263,11 @@ static bool add_model(const recipe *r, cJSON *json)
     for (size_t i = 0; options && i < r->model->n_options; i++) {
         const weft_model_option *o = &r->model->options[i];
         char text[64];
-        if (o->choices ? !cJSON_AddStringToObject(
-                             options, o->name,
-                             weft_model_value_text(r->model, i, values[i], text, sizeof text))
-                       : !cJSON_AddNumberToObject(options, o->name, values[i]))
+        if (o->choices
+                ? !cJSON_AddStringToObject(
+                      options, o->name,
+                      weft_model_value_text(r->model, i, config.values[i], text, sizeof text))
+                : !cJSON_AddNumberToObject(options, o->name, config.values[i]))
             return false;
     }
     return options != NULL;

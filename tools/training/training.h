@@ -33,6 +33,7 @@ typedef struct training {
     size_t valid_characters; /* of the lines that `valid` has, their ends included */
     trained_run *from;       /* whose model it begins with, until its parameters are copied */
     weft_param_group frozen;
+    weft_model_config config; /* of the model, with the vocabulary's size; the trainer reads it */
     weft_params *params;
     weft_trainer_estimate estimate; /* with as many pieces as a new vocabulary is to have */
     weft_trainer *trainer;
@@ -83,8 +84,9 @@ void training_forget_vocabulary(training *t);
 bool training_texts(training *t);
 /* Notes in the checkpoints which text validates the run; false if one names another. */
 bool training_note_validation(training *t);
-/* The value of an option of the model; `otherwise` if it has none such. */
-double training_model_option(const recipe *r, const char *name, double otherwise);
+/* The recipe's model with its options; all zeros if they are wrong. */
+weft_model_config training_config(const recipe *r);
+weft_model_traits training_traits(const recipe *r);
 int64_t training_vocab_size(const training *t);
 /* A next-token model's bits a character of the validation text, from nats a token: those of all
  * its tokens over the code points of its lines and one for the end of each. NAN for other models

@@ -18,7 +18,6 @@ typedef struct translating {
     weft_decoder *decoder;
     weft_search_options options;
     int32_t *banned;
-    double values[WEFT_MODEL_OPTIONS];
 } translating;
 
 static bool no_memory(training *t)
@@ -120,16 +119,13 @@ static bool open_decoder(translating *x)
     int64_t source = r->batches_lengths.at[r->batches_lengths.n - 1];
     const weft_params *params = weft_trainer_model(t->trainer);
     if (!params) return training_take_error(t);
-    if (weft_model_parse(r->model, (const char *const *)r->model_options, r->n_model_options,
-                         x->values, &t->error) != WEFT_OK)
-        return false;
-    int64_t positions = weft_model_max_positions(r->model, x->values);
+    int64_t positions = weft_model_get_traits(&t->config).max_positions;
     if (positions > 2 * source + 10) positions = 2 * source + 10;
     weft_decoder_options o = {.sentences = ROWS,
                               .max_len = positions,
-                              .max_source = source,
+                              .max_source_len = source,
                               .threads = (int)r->run_threads};
-    x->decoder = weft_decoder_new(r->model, x->values, params, &o, &t->error);
+    x->decoder = weft_decoder_new(&t->config, params, &o, &t->error);
     return x->decoder != NULL;
 }
 

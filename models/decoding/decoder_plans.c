@@ -1,0 +1,205 @@
+/* The graphs and plans of a decoder: one step for a few lengths and numbers of rows, over states
+ * that all of them share. */
+#include "decoder.h"
+
+#include <weft/ops.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool decoder_fail(weft_decoder *d, weft_status status, const char *where, const char *message)
+{
+    weft_error_set(&d->error, status, where, "%s", message);
+    return false;
+}
+
+static bool take_error(weft_decoder *d, const weft_error *e)
+{
+    return decoder_fail(d, e->status, e->where, e->message);
+}
+
+/* ---- States ---- */
+
+/* Records the layout of a state that the model declares; each graph declares the same. */
+static void declare_state(void *context, const weft_graph *g, weft_value state,
+                          weft_cache_layout layout)
+{
+    weft_decoder *d = context;
+    const char *name = weft_name_of(g, state);
+    if (!name) return; /* the graph has failed */
+    for (size_t i = 0; i < d->n_states; i++)
+        if (!strcmp(d->states[i].name, name)) return;
+    decode_state *grown = realloc(d->states, (d->n_states + 1) * sizeof *grown);
+    if (!grown) {
+        decoder_fail(d, WEFT_NO_MEMORY, "decoder", "no memory");
+        return;
+    }
+    d->states = grown;
+    decode_state *s = &d->states[d->n_states++];
+    s->layout = layout;
+    snprintf(s->name, sizeof s->name, "%s", name);
+}
+
+/* ---- Graphs ---- */
+
+static weft_decode_io decode_io(weft_decoder *d, const decode_sizes *z)
+{
+    return (weft_decode_io){.sentences = z->sentences,
+                            .beams = z->beams,
+                            .max_sentences = d->o.sentences,
+                            .max_beams = d->o.beams,
+                            .count = z->reads ? z->reads : 1,
+                            .max_len = d->o.max_len,
+                            .key_len = z->key_len,
+                            .max_source_len = d->has_source ? d->o.max_source_len : 0,
+                            .source_len = z->source_len,
+                            .declare = declare_state,
+                            .declare_context = d};
+}
+
+/* The graph of a model that has steps. */
+static void build_steps(weft_decoder *d, weft_graph *g, decode_plan *p)
+{
+    const weft_model *model = d->config.model;
+    weft_decode_io io = decode_io(d, &p->z);
+    if (p->z.key_len)
+        model->step(g, d->config.values, &io);
+    else if (p->z.source_len)
+        model->encode(g, d->config.values, &io);
+    else
+        model->prepare(g, d->config.values, &io);
+    p->source = io.source;
+    p->token = io.token;
+    p->position = io.position;
+    p->parents = io.parents;
+    p->updated = io.updated;
+    p->logits = io.logits;
+}
+
+/* The whole model over the first key_len tokens, of which one position's logits are wanted: the
+ * rows `position` of [rows * key_len, vocab]. */
+static void build_whole(weft_decoder *d, weft_graph *g, decode_plan *p)
+{
+    weft_model_config config = d->config;
+    weft_model_io io;
+    config.build = (weft_build_options){.shape = {d->rows, p->z.source_len, p->z.key_len}};
+    weft_model_build(g, &config, &io);
+    p->source = io.source;
+    p->token = io.target_in;
+    p->position = weft_input(g, "position", WEFT_I32, WEFT_SHAPE(d->rows));
+    int64_t vocab = weft_dim(g, io.output, -1);
+    weft_value all = weft_reshape(g, io.output, WEFT_SHAPE(d->rows * p->z.key_len, vocab));
+    p->logits = weft_embedding(g, all, p->position, -1);
+}
+
+/* Builds and plans p->z; false on failure. */
+static bool make_plan(weft_decoder *d, decode_plan *p)
+{
+    weft_graph *g = weft_graph_new();
+    if (!g) return decoder_fail(d, WEFT_NO_MEMORY, "decoder", "no memory for a graph");
+    if (d->has_steps)
+        build_steps(d, g, p);
+    else
+        build_whole(d, g, p);
+    weft_value targets[3];
+    size_t n = 0;
+    if (weft_is_value(p->updated)) targets[n++] = p->updated;
+    if (p->z.key_len && !p->z.reads) {
+        p->log_probs = weft_name(g, weft_log_softmax(g, p->logits, -1), "log_probs");
+        targets[n++] = p->logits;
+        targets[n++] = p->log_probs;
+    }
+    const weft_error *e = weft_graph_error(g);
+    if (e->status != WEFT_OK)
+        take_error(d, e);
+    else if (d->error.status == WEFT_OK && weft_params_init(d->store, g, 0, &d->error) == WEFT_OK)
+        p->plan.plan = weft_plan_new(g, targets, n, NULL, &d->error);
+    weft_graph_free(g);
+    return p->plan.plan != NULL;
+}
+
+/* ---- Plans ---- */
+
+static bool same_sizes(const decode_sizes *a, const decode_sizes *b)
+{
+    return a->source_len == b->source_len && a->key_len == b->key_len &&
+           a->sentences == b->sentences && a->beams == b->beams && a->reads == b->reads;
+}
+
+static decode_plan *find_plan(const weft_decoder *d, const decode_sizes *sizes)
+{
+    for (plan_entry *e = d->plans.first; e; e = e->next)
+        if (same_sizes(&((decode_plan *)(void *)e)->z, sizes)) return (decode_plan *)(void *)e;
+    return NULL;
+}
+
+decode_plan *decoder_plan(weft_decoder *d, decode_sizes sizes)
+{
+    decode_plan *p = find_plan(d, &sizes);
+    if (!p) {
+        p = calloc(1, sizeof *p);
+        if (!p) {
+            decoder_fail(d, WEFT_NO_MEMORY, "decoder", "no memory for a plan");
+            return NULL;
+        }
+        p->z = sizes;
+        p->plan.store = d->store;
+        if (!make_plan(d, p)) {
+            free(p);
+            return NULL;
+        }
+        plans_add(&d->plans, &p->plan);
+    }
+    const bool opens = !p->plan.session;
+    if (plans_open(&d->plans, &p->plan, &d->error) != WEFT_OK) return NULL;
+    /* The memory of the last step may have been replaced. */
+    if (opens && d->last && !d->last->plan.session) d->last = NULL;
+    return p;
+}
+
+/* A parameter that is missing is an error here; weft_params_init would create it. */
+bool decoder_check_params(weft_decoder *d, const weft_params *params)
+{
+    weft_graph *g = weft_graph_new();
+    decode_plan p = {.z = {.source_len = d->has_source ? 1 : 0, .key_len = 1}};
+    bool good = g != NULL;
+    if (g) build_whole(d, g, &p);
+    size_t n = g ? weft_graph_params(g, NULL, 0) : 0;
+    weft_value *values = calloc(n + 1, sizeof *values);
+    if (values && g) weft_graph_params(g, values, n);
+    if (!g || !values)
+        good = decoder_fail(d, WEFT_NO_MEMORY, "decoder", "no memory");
+    else if (weft_graph_status(g) != WEFT_OK)
+        good = take_error(d, weft_graph_error(g));
+    for (size_t i = 0; good && i < n; i++) {
+        const char *name = weft_name_of(g, values[i]);
+        if (!weft_params_get(params, name, NULL))
+            good = decoder_fail(d, WEFT_NOT_FOUND, name, "is not in the parameter store");
+    }
+    free(values);
+    weft_graph_free(g);
+    return good;
+}
+
+bool decoder_feed(weft_decoder *d, decode_plan *p, weft_value input, const int32_t *data, int64_t n)
+{
+    return plan_feed(&p->plan, input, data, (size_t)n * sizeof *data, &d->error) == WEFT_OK;
+}
+
+bool decoder_run(weft_decoder *d, decode_plan *p)
+{
+    return plan_run(&p->plan, &d->error) == WEFT_OK;
+}
+
+bool decoder_prepare(weft_decoder *d)
+{
+    weft_graph *g = weft_graph_new();
+    decode_plan p = {.z = {.sentences = 1}};
+    if (!g) return decoder_fail(d, WEFT_NO_MEMORY, "decoder", "no memory for a graph");
+    build_steps(d, g, &p);
+    const bool empty = !weft_is_value(p.updated) && weft_graph_status(g) == WEFT_OK;
+    weft_graph_free(g);
+    decode_plan *made = empty ? NULL : decoder_plan(d, p.z);
+    return empty || (made && decoder_run(d, made));
+}

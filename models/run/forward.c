@@ -1,0 +1,143 @@
+/* Forward passes of a builder for any shape: a plan for each shape, on one store. */
+#include <weft/build.h>
+
+#include "run/plans.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct pass {
+    plan_entry plan; /* first: the list frees it */
+    weft_build_options options;
+    weft_built built;
+    size_t input_bytes[WEFT_BUILT_VALUES];
+    bool fed[WEFT_BUILT_VALUES]; /* in any pass: what was fed would silently be used again */
+} pass;
+
+struct weft_forward {
+    weft_builder builder;
+    weft_params *store; /* shares the program's parameters */
+    plan_list plans;
+    pass *last; /* NULL: no pass has succeeded yet */
+};
+
+weft_forward *weft_forward_new(const weft_builder *builder, const weft_params *params, int threads,
+                               weft_error *error)
+{
+    if (error) memset(error, 0, sizeof *error);
+    if (!builder || !builder->build || !params || threads < 0) {
+        weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_forward_new",
+                       "needs a builder, parameters and threads of at least 0");
+        return NULL;
+    }
+    weft_forward *f = calloc(1, sizeof *f);
+    if (f) f->store = weft_params_new();
+    if (!f || !f->store) {
+        weft_error_set(error, WEFT_NO_MEMORY, "weft_forward_new", "out of memory");
+    } else if (weft_params_share(f->store, params, error) == WEFT_OK) {
+        f->builder = *builder;
+        f->plans.threads = threads;
+        return f;
+    }
+    weft_forward_free(f);
+    return NULL;
+}
+
+void weft_forward_free(weft_forward *forward)
+{
+    if (!forward) return;
+    plans_free(&forward->plans);
+    weft_params_free(forward->store);
+    free(forward);
+}
+
+static bool same_options(const weft_build_options *a, const weft_build_options *b)
+{
+    return a->shape.rows == b->shape.rows && a->shape.source_len == b->shape.source_len &&
+           a->shape.target_len == b->shape.target_len && a->training == b->training &&
+           a->expose_weights == b->expose_weights && a->layer == b->layer;
+}
+
+static weft_status build(weft_forward *f, weft_graph *g, pass *p, weft_error *error)
+{
+    f->builder.build(f->builder.context, g, &p->options, &p->built);
+    const weft_built *b = &p->built;
+    if (weft_graph_status(g) == WEFT_OK &&
+        (b->n_inputs > WEFT_BUILT_VALUES || !b->n_outputs || b->n_outputs > WEFT_BUILT_VALUES))
+        weft_graph_fail_in(g, f->builder.name, WEFT_BAD_ARGUMENT,
+                           "a builder needs 1 to %d outputs and at most %d inputs, got %zu and %zu",
+                           WEFT_BUILT_VALUES, WEFT_BUILT_VALUES, b->n_outputs, b->n_inputs);
+    const weft_error *e = weft_graph_error(g);
+    if (e->status != WEFT_OK) return weft_error_set(error, e->status, e->where, "%s", e->message);
+    for (size_t i = 0; i < b->n_inputs; i++)
+        p->input_bytes[i] = (size_t)weft_shape_numel(weft_shape_of(g, b->inputs[i])) *
+                            weft_dtype_bytes(weft_dtype_of(g, b->inputs[i]));
+    p->plan.plan = weft_plan_new(g, b->outputs, b->n_outputs, NULL, error);
+    return p->plan.plan ? WEFT_OK : error->status;
+}
+
+/* The pass of these options; NULL on failure. */
+static pass *pass_for(weft_forward *f, const weft_build_options *options, weft_error *error)
+{
+    for (plan_entry *e = f->plans.first; e; e = e->next)
+        if (same_options(&((pass *)(void *)e)->options, options)) return (pass *)(void *)e;
+    weft_graph *g = weft_graph_new();
+    pass *p = g ? calloc(1, sizeof *p) : NULL;
+    if (!p) {
+        weft_graph_free(g);
+        weft_error_set(error, WEFT_NO_MEMORY, "weft_forward_run", "out of memory");
+        return NULL;
+    }
+    p->options = *options;
+    p->plan.store = f->store;
+    weft_status status = build(f, g, p, error);
+    weft_graph_free(g);
+    if (status != WEFT_OK) {
+        free(p);
+        return NULL;
+    }
+    plans_add(&f->plans, &p->plan);
+    return p;
+}
+
+weft_status weft_forward_run(weft_forward *forward, const weft_build_options *options,
+                             const void *const *inputs, weft_error *error)
+{
+    weft_error local;
+    if (!error) error = &local;
+    memset(error, 0, sizeof *error);
+    if (!forward || !options)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_forward_run",
+                              "the runner or the options are NULL");
+    forward->last = NULL;
+    pass *p = pass_for(forward, options, error);
+    if (!p) return error->status;
+    weft_status status = plans_open(&forward->plans, &p->plan, error);
+    for (size_t i = 0; status == WEFT_OK && i < p->built.n_inputs; i++) {
+        const void *data = inputs ? inputs[i] : NULL;
+        if (data)
+            status = plan_feed(&p->plan, p->built.inputs[i], data, p->input_bytes[i], error);
+        else if (p->fed[i])
+            status = weft_error_set(error, WEFT_BAD_ARGUMENT, forward->builder.name,
+                                    "the data of input %zu are NULL, in an earlier pass of this "
+                                    "shape they were not",
+                                    i);
+        p->fed[i] = p->fed[i] || data;
+    }
+    if (status == WEFT_OK) status = plan_run(&p->plan, error);
+    if (status == WEFT_OK) forward->last = p;
+    return status;
+}
+
+bool weft_forward_output(const weft_forward *forward, size_t i, weft_tensor *output)
+{
+    const pass *p = forward ? forward->last : NULL;
+    return p && output && i < p->built.n_outputs &&
+           weft_session_tensor(p->plan.session, p->built.outputs[i], output);
+}
+
+size_t weft_forward_plans(const weft_forward *forward, size_t *arena_bytes)
+{
+    if (arena_bytes) *arena_bytes = forward ? forward->plans.arena_bytes : 0;
+    return forward ? forward->plans.count : 0;
+}

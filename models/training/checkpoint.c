@@ -1,0 +1,239 @@
+/* Checkpoints of a training: the state and the identity of a run as metadata of the store, compared
+ * when a training is resumed. */
+#include "trainer.h"
+
+#include "base/hash.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+weft_status checkpoint_describe(weft_trainer *t)
+{
+    const weft_builder *b = &t->o.builder;
+    if (!b->describe || b->describe(b->context, t->options, sizeof t->options)) return WEFT_OK;
+    return trainer_fail(t, WEFT_TOO_LARGE, b->name, "its options are too long for a checkpoint");
+}
+
+/* Compares the model of a checkpoint with the builder. */
+static weft_status compare_model(weft_trainer *t, const char *name, const char *stored)
+{
+    if (strcmp(name, t->o.builder.name) != 0)
+        return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "checkpoint", "is of %s, not of %s",
+                              name, t->o.builder.name);
+    const char *now = NULL, *was = stored ? options_differ(stored, t->options, &now) : NULL;
+    if (!was) return WEFT_OK;
+    size_t key = strcspn(now, "=") + 1;
+    return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "checkpoint",
+                          "was made with %.*s, not %.*s", (int)strcspn(was, " "), was,
+                          (int)(strcspn(now, " ") - key), now + key);
+}
+
+#define STATE_FORMAT                                                                               \
+    "epoch=%" PRIu64 " batch=%" PRIu64 " smoothed=%a best=%a best_step=%" PRIu64 " stale=%" PRIu64 \
+    " judged_step=%" PRIu64 " seed=%" PRIu64 " batches=%" PRIu64 " accumulate=%" PRIu64
+
+#define DATA_FORMAT "source=%016" PRIx64 " target=%016" PRIx64 " batches=%016" PRIx64
+
+/* Reads the whole number that `text` begins with and returns where it ends; NULL if there is none
+ * or it overflows. */
+static const char *read_whole(const char *text, int base, uint64_t *value)
+{
+    char *end;
+    const char *digits = base == 16 ? "0123456789abcdef" : "0123456789";
+    errno = 0;
+    *value = strtoull(text, &end, base);
+    return !errno && end > text && (size_t)(end - text) == strspn(text, digits) ? end : NULL;
+}
+
+/* The value behind "key=" in a text of "key=value key=value ..."; NULL if there is none. */
+static const char *find_field(const char *text, const char *key)
+{
+    size_t length = strlen(key);
+    for (const char *at = text; at; at = strchr(at, ' ')) {
+        at += *at == ' ';
+        if (strncmp(at, key, length) == 0 && at[length] == '=') return at + length + 1;
+    }
+    return NULL;
+}
+
+static bool ends_field(const char *end)
+{
+    return end && (!*end || *end == ' ');
+}
+
+static bool read_number(const char *text, const char *key, int base, uint64_t *value)
+{
+    const char *at = find_field(text, key);
+    return at && ends_field(read_whole(at, base, value));
+}
+
+static bool read_real(const char *text, const char *key, double *value)
+{
+    const char *at = find_field(text, key);
+    return at && ends_field(text_read_double(at, value));
+}
+
+/* Compares the data with the hashes in the metadata; old checkpoints have none. */
+static weft_status check_data(weft_trainer *t)
+{
+    const char *text = weft_params_meta(t->params, "train.data");
+    const weft_trainer_options *o = &t->o;
+    weft_data_hashes was;
+    const char *other = NULL;
+    if (!text) return WEFT_OK;
+    if (!read_number(text, "source", 16, &was.source) ||
+        !read_number(text, "target", 16, &was.target) ||
+        !read_number(text, "batches", 16, &was.batches))
+        return trainer_fail(t, WEFT_BAD_FILE, "checkpoint", "\"train.data\" is damaged");
+    if (was.target != t->batches.hashes.target)
+        other = o->target_name ? o->target_name : "these targets";
+    if (was.source != t->batches.hashes.source)
+        other = o->source_name ? o->source_name : "these sources";
+    if (!other) return WEFT_OK;
+    return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "checkpoint",
+                          "was trained on other text than %s", other);
+}
+
+static weft_status check_batches(weft_trainer *t)
+{
+    const char *text = weft_params_meta(t->params, "train.data");
+    uint64_t was;
+    if (!text || !read_number(text, "batches", 16, &was) || was == t->batches.hashes.batches)
+        return WEFT_OK;
+    return trainer_fail(
+        t, WEFT_BAD_ARGUMENT, "checkpoint",
+        "was trained with other batches: mode, tokens, lengths, truncation, special tokens, "
+        "share of masks or seed differ");
+}
+
+/* A hash of everything that the checkpoints of one run share, and that a resumed training must not
+ * change. */
+static uint64_t run_hash(const weft_trainer *t)
+{
+    const weft_data_hashes *data = &t->batches.hashes;
+    const uint64_t numbers[] = {t->o.seed, t->o.accumulate, data->source, data->target,
+                                data->batches};
+    const char *name = t->o.builder.name;
+    uint64_t hash = hash_bytes(HASH_START, name, strlen(name) + 1);
+    hash = hash_bytes(hash, t->options, strlen(t->options) + 1);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        hash = hash_number(hash, numbers[i]);
+    return hash;
+}
+
+static weft_status check_same(weft_trainer *t, const char *what, uint64_t was, uint64_t is)
+{
+    if (was == is) return WEFT_OK;
+    return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "checkpoint",
+                          "was trained with %s %" PRIu64 ", not %" PRIu64, what, was, is);
+}
+
+weft_status checkpoint_resume(weft_trainer *t)
+{
+    const char *model = weft_params_meta(t->params, "model");
+    const char *text = weft_params_meta(t->params, "train.state");
+    const char *step = weft_params_meta(t->params, "step");
+    weft_trainer_state *s = &t->state;
+    uint64_t seed, batches, accumulate;
+    *s = (weft_trainer_state){.smoothed = NAN, .best = NAN};
+    weft_status status = WEFT_OK;
+    if (model) status = compare_model(t, model, weft_params_meta(t->params, "model_options"));
+    if (status != WEFT_OK || !text || !step) return status;
+    if (!read_number(text, "epoch", 10, &s->epoch) || !read_number(text, "batch", 10, &s->batch) ||
+        !read_real(text, "smoothed", &s->smoothed) || !read_real(text, "best", &s->best) ||
+        !read_number(text, "best_step", 10, &s->best_step) ||
+        !read_number(text, "stale", 10, &s->stale) ||
+        !read_number(text, "judged_step", 10, &s->judged_step) ||
+        !read_number(text, "seed", 10, &seed) || !read_number(text, "batches", 10, &batches) ||
+        !read_number(text, "accumulate", 10, &accumulate))
+        return trainer_fail(t, WEFT_BAD_FILE, "checkpoint",
+                            "\"train.state\" is incomplete or damaged");
+    const char *end = read_whole(step, 10, &s->step);
+    if (!end || *end)
+        return trainer_fail(t, WEFT_BAD_FILE, "checkpoint", "\"step\" is no whole number");
+    status = check_same(t, "seed", seed, t->o.seed);
+    if (status == WEFT_OK) status = check_data(t);
+    if (status == WEFT_OK)
+        status = check_same(t, "batches an epoch (which texts, lengths and tokens a batch give):",
+                            batches, t->batches.batches);
+    if (status == WEFT_OK) status = check_batches(t);
+    if (status == WEFT_OK) status = check_same(t, "accumulate", accumulate, t->o.accumulate);
+    return status;
+}
+
+static weft_status write_meta(weft_trainer *t)
+{
+    const weft_trainer_state *s = &t->state;
+    char step[32], text[512], longest[32], data[128], run[32];
+    snprintf(step, sizeof step, "%" PRIu64, s->step);
+    text_format(text, sizeof text, STATE_FORMAT, s->epoch, s->batch, s->smoothed, s->best,
+                s->best_step, s->stale, s->judged_step, t->o.seed, (uint64_t)t->batches.batches,
+                (uint64_t)t->o.accumulate);
+    snprintf(data, sizeof data, DATA_FORMAT, t->batches.hashes.source, t->batches.hashes.target,
+             t->batches.hashes.batches);
+    snprintf(run, sizeof run, "%016" PRIx64, run_hash(t));
+    snprintf(longest, sizeof longest, "%zu", t->batches.longest);
+    const char *metas[][2] = {
+        {"model", t->o.builder.name}, {"model_options", t->options}, {"step", step},
+        {"train.state", text},        {"train.data", data},          {"run", run},
+        {"trained_length", longest}};
+    for (size_t i = 0; i < sizeof metas / sizeof *metas; i++)
+        if (weft_params_set_meta(t->params, metas[i][0], metas[i][1]) != WEFT_OK)
+            return trainer_no_memory(t);
+    return WEFT_OK;
+}
+
+weft_status weft_trainer_save(weft_trainer *trainer, const char *path)
+{
+    if (!trainer) return WEFT_BAD_ARGUMENT;
+    memset(&trainer->error, 0, sizeof trainer->error);
+    weft_status status = write_meta(trainer);
+    return status == WEFT_OK ? weft_params_save(trainer->params, path, &trainer->error) : status;
+}
+
+void checkpoint_copy_model(const weft_trainer *t, weft_params *to)
+{
+    for (size_t i = 0; i < weft_params_count(to); i++) {
+        const char *name = weft_params_name(to, i);
+        char averaged[512];
+        weft_tensor from, into;
+        snprintf(averaged, sizeof averaged, WEFT_AVERAGE_STATES ".%s", name);
+        weft_params_get(to, name, &into);
+        /* Before the first update there is no average. */
+        if (!(t->o.ema > 0 && t->state.step && weft_params_get(t->params, averaged, &from)) &&
+            !weft_params_get(t->params, name, &from))
+            continue;
+        memcpy(into.data, from.data,
+               (size_t)weft_shape_numel(from.shape) * weft_dtype_bytes(from.dtype));
+    }
+}
+
+weft_status weft_trainer_save_model(weft_trainer *trainer, const char *path)
+{
+    static const char *const metas[] = {"model",  "model_options", "step",          "run",
+                                        "recipe", "vocabulary",    "trained_length"};
+    weft_trainer *t = trainer;
+    if (!t) return WEFT_BAD_ARGUMENT;
+    memset(&t->error, 0, sizeof t->error);
+    train_step *s = step_for(t, STEP_EVALUATE, t->batches.shape(t->batches.context, 0));
+    weft_status status = s ? write_meta(t) : t->error.status;
+    weft_params *copy = status == WEFT_OK ? weft_params_new() : NULL;
+    if (status == WEFT_OK && !copy) status = trainer_no_memory(t);
+    if (status == WEFT_OK) status = weft_params_init(copy, s->plan.graph, t->o.seed, &t->error);
+    for (size_t i = 0; status == WEFT_OK && i < sizeof metas / sizeof *metas; i++) {
+        const char *text = weft_params_meta(t->params, metas[i]);
+        if (text && weft_params_set_meta(copy, metas[i], text) != WEFT_OK)
+            status = trainer_no_memory(t);
+    }
+    if (status == WEFT_OK) {
+        checkpoint_copy_model(t, copy);
+        status = weft_params_save(copy, path, &t->error);
+    }
+    weft_params_free(copy);
+    return status;
+}

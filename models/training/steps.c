@@ -1,0 +1,280 @@
+/* The graphs and plans of a trainer's steps.
+ *
+ * Each shape of batch has a graph, plan and session of its own, made when the shape is first met;
+ * all are bound to one parameter store and one arena. The only inputs of a step are its feeds, the
+ * states, the number of the step and the seed. A checkpoint holds all of them, so a resumed
+ * training computes the same bits. */
+#include "trainer.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+weft_status trainer_fail(weft_trainer *t, weft_status status, const char *where, const char *what)
+{
+    return weft_error_set(&t->error, status, where, "%s", what);
+}
+
+weft_status trainer_no_memory(weft_trainer *t)
+{
+    return trainer_fail(t, WEFT_NO_MEMORY, "trainer", "out of memory");
+}
+
+/* ---- Graphs ---- */
+
+/* A state beside a parameter: PREFIX.NAME. */
+static weft_value beside(weft_graph *g, const char *prefix, weft_value param)
+{
+    char name[512];
+    snprintf(name, sizeof name, "%s.%s", prefix, weft_name_of(g, param));
+    return weft_state(g, name, weft_dtype_of(g, param), weft_shape_of(g, param), WEFT_INIT_ZEROS);
+}
+
+/* Lists of one value a parameter: the gradients, the new contents, and updates to be grouped. */
+typedef struct lists {
+    weft_value *params, *grads, *updated, *group;
+    size_t n;
+} lists;
+
+static void add_update(weft_trainer *t, train_step *s, lists *l, weft_value loss, weft_dtype dtype)
+{
+    weft_graph *g = s->plan.graph;
+    s->lr = weft_input(g, "lr", dtype, WEFT_SCALAR);
+    l->group[0] = weft_apply_gradients(g, l->params, l->grads, l->n, loss, s->lr, &t->o.optimizer,
+                                       &s->norm, l->updated);
+    if (!(t->o.ema > 0)) {
+        s->target = l->group[0];
+        return;
+    }
+    s->ema_keep = weft_input(g, "ema_keep", dtype, WEFT_SCALAR);
+    weft_value share = weft_sub(g, weft_scalar(g, dtype, 1), s->ema_keep);
+    for (size_t i = 0; i < l->n; i++)
+        l->group[i + 1] = weft_blend(g, beside(g, WEFT_AVERAGE_STATES, l->params[i]), l->updated[i],
+                                     s->ema_keep, share);
+    s->target = weft_group(g, l->group, l->n + 1);
+}
+
+static void add_sum(train_step *s, lists *l, weft_dtype dtype)
+{
+    weft_graph *g = s->plan.graph;
+    weft_value watched[2] = {weft_global_norm(g, l->grads, l->n), s->built.loss};
+    weft_name(g, watched[0], "gradient_norm");
+    s->keep = weft_input(g, "keep", dtype, WEFT_SCALAR);
+    s->share = weft_input(g, "share", dtype, WEFT_SCALAR);
+    weft_value share = weft_require_finite(g, s->share, watched, 2);
+    for (size_t i = 0; i < l->n; i++)
+        l->group[i] =
+            weft_blend(g, beside(g, WEFT_SUM_STATES, l->params[i]), l->grads[i], s->keep, share);
+    s->target = weft_group(g, l->group, l->n);
+}
+
+static void add_apply(weft_trainer *t, train_step *s, lists *l, weft_dtype dtype)
+{
+    weft_graph *g = s->plan.graph;
+    s->inverse = weft_input(g, "inverse", dtype, WEFT_SCALAR);
+    for (size_t i = 0; i < l->n; i++)
+        l->grads[i] = weft_mul(g, beside(g, WEFT_SUM_STATES, l->params[i]), s->inverse);
+    add_update(t, s, l, WEFT_NO_VALUE, dtype);
+}
+
+static void add_training(weft_trainer *t, train_step *s)
+{
+    weft_graph *g = s->plan.graph;
+    weft_dtype dtype = weft_dtype_of(g, s->built.loss);
+    lists l = {.n = weft_graph_params(g, NULL, 0)};
+    l.params = calloc(4 * l.n + 2, sizeof *l.params);
+    if (!l.params || !l.n) {
+        weft_graph_fail_in(g, "trainer", l.params ? WEFT_BAD_ARGUMENT : WEFT_NO_MEMORY, "%s",
+                           l.params ? "the model has no parameters" : "no memory");
+        free(l.params);
+        return;
+    }
+    l.grads = l.params + l.n;
+    l.updated = l.grads + l.n;
+    l.group = l.updated + l.n;
+    weft_graph_params(g, l.params, l.n);
+    if (s->kind != STEP_APPLY) weft_grad(g, s->built.loss, l.params, l.n, l.grads);
+    if (s->kind == STEP_WHOLE) add_update(t, s, &l, s->built.loss, dtype);
+    if (s->kind == STEP_SUM) add_sum(s, &l, dtype);
+    if (s->kind == STEP_APPLY) add_apply(t, s, &l, dtype);
+    free(l.params);
+}
+
+/* The batches, if there are any yet, must fill the inputs that the builder has. */
+static void check_inputs(const weft_trainer *t, weft_graph *g, const weft_built *b)
+{
+    const weft_batch_source *source = &t->batches;
+    if (!source->batches) return;
+    if (b->n_inputs != source->n_inputs) {
+        weft_graph_fail_in(g, t->o.builder.name, WEFT_BAD_ARGUMENT,
+                           "has %zu inputs, the batches fill %zu", b->n_inputs, source->n_inputs);
+        return;
+    }
+    for (size_t i = 0; i < b->n_inputs; i++) {
+        weft_dtype has = weft_dtype_of(g, b->inputs[i]);
+        if (has == source->input_dtypes[i]) continue;
+        weft_graph_fail_in(g, t->o.builder.name, WEFT_BAD_DTYPE,
+                           "input %zu is %s, the batches have %s", i, weft_dtype_name(has),
+                           weft_dtype_name(source->input_dtypes[i]));
+        return;
+    }
+}
+
+static weft_status check_built(const weft_trainer *t, weft_graph *g, const weft_built *b)
+{
+    const weft_builder *builder = &t->o.builder;
+    if (weft_graph_status(g) != WEFT_OK) return weft_graph_status(g);
+    if (b->n_inputs > WEFT_BUILT_VALUES)
+        weft_graph_fail_in(g, builder->name, WEFT_BAD_ARGUMENT, "has %zu inputs, at most %d",
+                           b->n_inputs, WEFT_BUILT_VALUES);
+    else if (!weft_is_value(b->loss))
+        weft_graph_fail_in(g, builder->name, WEFT_BAD_ARGUMENT, "has no loss to train on");
+    else if (weft_rank(g, b->loss) != 0 || !weft_dtype_is_float(weft_dtype_of(g, b->loss)))
+        weft_graph_fail_in(g, builder->name, WEFT_BAD_ARGUMENT,
+                           "the loss must be a scalar of f32 or f64");
+    else
+        check_inputs(t, g, b);
+    return weft_graph_status(g);
+}
+
+weft_status step_build(weft_trainer *t, train_step *s)
+{
+    const weft_builder *builder = &t->o.builder;
+    const weft_build_options options = {.shape = s->shape, .training = s->kind != STEP_EVALUATE};
+    weft_graph *g = weft_graph_new();
+    s->plan.graph = g;
+    if (!g) return trainer_no_memory(t);
+    s->built = (weft_built){.n_inputs = 0};
+    builder->build(builder->context, g, &options, &s->built);
+    if (check_built(t, g, &s->built) == WEFT_OK) {
+        s->dtype = weft_dtype_of(g, s->built.loss);
+        for (size_t i = 0; i < s->built.n_inputs; i++)
+            s->input_bytes[i] = (size_t)weft_shape_numel(weft_shape_of(g, s->built.inputs[i])) *
+                                weft_dtype_bytes(weft_dtype_of(g, s->built.inputs[i]));
+        if (s->kind != STEP_EVALUATE)
+            add_training(t, s);
+        else
+            s->target = weft_is_value(s->built.metric) ? s->built.metric : s->built.loss;
+    }
+    const weft_error *e = weft_graph_error(g);
+    return e->status == WEFT_OK ? WEFT_OK
+                                : weft_error_set(&t->error, e->status, e->where, "%s", e->message);
+}
+
+/* ---- Plans ---- */
+
+weft_status step_plan(weft_trainer *t, train_step *s)
+{
+    weft_value targets[3] = {s->target, s->built.loss};
+    size_t n = s->kind == STEP_WHOLE || s->kind == STEP_SUM ? 2 : 1;
+    if (s->kind == STEP_WHOLE || s->kind == STEP_APPLY) targets[n++] = s->norm;
+    s->plan.plan = weft_plan_new(s->plan.graph, targets, n, NULL, &t->error);
+    return s->plan.plan ? WEFT_OK : t->error.status;
+}
+
+void step_free(train_step *s)
+{
+    if (!s) return;
+    weft_plan_free(s->plan.plan);
+    weft_graph_free(s->plan.graph);
+    free(s);
+}
+
+static train_step *find_step(const weft_trainer *t, step_kind kind, weft_batch_shape shape)
+{
+    for (plan_entry *e = t->plans.first; e; e = e->next) {
+        train_step *s = (train_step *)(void *)e;
+        if (s->kind == kind && (kind == STEP_APPLY || !memcmp(&s->shape, &shape, sizeof shape)))
+            return s;
+    }
+    return NULL;
+}
+
+static train_step *new_step(weft_trainer *t, step_kind kind, weft_batch_shape shape)
+{
+    train_step *s = calloc(1, sizeof *s);
+    if (!s) {
+        trainer_no_memory(t);
+        return NULL;
+    }
+    s->kind = kind;
+    s->shape = shape;
+    /* An evaluation reads the averaged parameters, if there are any. */
+    s->plan.store = kind == STEP_EVALUATE && t->averaged ? t->averaged : t->params;
+    weft_status status = step_build(t, s);
+    if (status == WEFT_OK) status = step_plan(t, s);
+    if (status == WEFT_OK)
+        status = weft_params_init(s->plan.store, s->plan.graph, t->o.seed, &t->error);
+    if (status != WEFT_OK) {
+        step_free(s);
+        return NULL;
+    }
+    plans_add(&t->plans, &s->plan);
+    t->planned = true;
+    return s;
+}
+
+train_step *step_for(weft_trainer *t, step_kind kind, weft_batch_shape shape)
+{
+    train_step *s = find_step(t, kind, shape);
+    if (!s) s = new_step(t, kind, shape);
+    return s && plans_open(&t->plans, &s->plan, &t->error) == WEFT_OK ? s : NULL;
+}
+
+/* ---- Feeding and running ---- */
+
+weft_status step_feed_scalar(weft_trainer *t, train_step *s, weft_value input, double x)
+{
+    float narrow = (float)x;
+    if (!weft_is_value(input)) return WEFT_OK;
+    return s->dtype == WEFT_F64 ? plan_feed(&s->plan, input, &x, sizeof x, &t->error)
+                                : plan_feed(&s->plan, input, &narrow, sizeof narrow, &t->error);
+}
+
+double step_fetch_scalar(const train_step *s, weft_value value)
+{
+    float narrow = 0;
+    double x = 0;
+    if (s->dtype == WEFT_F64)
+        weft_fetch(s->plan.session, value, &x, sizeof x);
+    else if (weft_fetch(s->plan.session, value, &narrow, sizeof narrow) == WEFT_OK)
+        x = (double)narrow;
+    return x;
+}
+
+static weft_status reserve_input(weft_trainer *t, size_t i, size_t bytes)
+{
+    if (t->inputs[i] && bytes <= t->input_capacity[i]) return WEFT_OK;
+    free(t->inputs[i]);
+    t->inputs[i] = weft_alloc(bytes);
+    t->input_capacity[i] = t->inputs[i] ? bytes : 0;
+    return t->inputs[i] ? WEFT_OK : trainer_no_memory(t);
+}
+
+weft_status step_feed(weft_trainer *t, train_step *s, const weft_batch_source *source, size_t index,
+                      size_t *weight)
+{
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; status == WEFT_OK && i < s->built.n_inputs; i++)
+        status = reserve_input(t, i, s->input_bytes[i]);
+    if (status == WEFT_OK)
+        status = source->fill(source->context, index, t->inputs, weight, &t->error);
+    for (size_t i = 0; status == WEFT_OK && i < s->built.n_inputs; i++)
+        status =
+            plan_feed(&s->plan, s->built.inputs[i], t->inputs[i], s->input_bytes[i], &t->error);
+    return status;
+}
+
+weft_status step_run(weft_trainer *t, train_step *s, uint64_t number)
+{
+    weft_error e = {.status = WEFT_OK}, first;
+    weft_session_set_step(s->plan.session, number);
+    if (plan_run(&s->plan, &e) == WEFT_OK) return WEFT_OK;
+    if (e.status != WEFT_NOT_FINITE ||
+        weft_session_find_nonfinite(s->plan.session, &first) != WEFT_NOT_FINITE)
+        return weft_error_set(&t->error, e.status, e.where, "%s", e.message);
+    return weft_error_set(&t->error, WEFT_NOT_FINITE, first.where,
+                          "%s, and step %" PRIu64 " was not made: %s", first.message,
+                          t->state.step + 1, e.message);
+}

@@ -1,0 +1,88 @@
+/* The trainer's parts: graphs and plans of its steps (steps.c), checkpoints (checkpoint.c), and
+ * what a program calls (trainer.c). */
+#ifndef WEFT_MODELS_TRAINER_H
+#define WEFT_MODELS_TRAINER_H
+
+#include <weft/models.h>
+#include <weft/train.h>
+
+#include "run/plans.h"
+
+typedef enum step_kind {
+    STEP_WHOLE,   /* gradients and update at once */
+    STEP_SUM,     /* adds a batch's gradients to the sums */
+    STEP_APPLY,   /* an update by the sums; of no shape */
+    STEP_EVALUATE /* the metric, without dropout */
+} step_kind;
+
+typedef struct train_step {
+    plan_entry plan; /* first: the list frees it */
+    step_kind kind;
+    weft_batch_shape shape;
+    weft_built built;
+    size_t input_bytes[WEFT_BUILT_VALUES];
+    weft_dtype dtype; /* of the loss and of the scalars that are fed */
+    /* whole and apply: lr, ema_keep; sum: keep, share; apply: inverse */
+    weft_value lr, ema_keep, keep, share, inverse, norm, target;
+} train_step;
+
+struct weft_trainer {
+    weft_trainer_options o;
+    char options[WEFT_OPTIONS_TEXT]; /* of the builder */
+    weft_param_group *groups;        /* of the optimiser, and behind them its texts */
+    weft_batch_source batches;
+    weft_params *params;
+    weft_params *averaged; /* the model's states as evaluated; NULL without an average */
+    plan_list plans;
+    bool planned; /* since the step began */
+    void *inputs[WEFT_BUILT_VALUES];
+    size_t input_capacity[WEFT_BUILT_VALUES]; /* bytes */
+    weft_trainer_state state;
+    weft_error error;
+};
+
+/* Each sets the trainer's error and returns its status. */
+weft_status trainer_fail(weft_trainer *t, weft_status status, const char *where, const char *what);
+weft_status trainer_no_memory(weft_trainer *t);
+
+/* ---- Trainers (trainer.c) ---- */
+
+/* A trainer with checked options, without batches and store; NULL on failure. */
+weft_trainer *trainer_unbound(const weft_trainer_options *options, weft_error *error);
+
+/* ---- Steps (steps.c) ---- */
+
+/* Builds the graph of a step whose kind and shape are set. */
+weft_status step_build(weft_trainer *t, train_step *s);
+/* Plans the step that was built. */
+weft_status step_plan(weft_trainer *t, train_step *s);
+/* The step of a kind and shape, ready to be fed; NULL on failure. */
+train_step *step_for(weft_trainer *t, step_kind kind, weft_batch_shape shape);
+void step_free(train_step *s);
+/* Feeds batch `index` of a source; *weight becomes its weight. */
+weft_status step_feed(weft_trainer *t, train_step *s, const weft_batch_source *source, size_t index,
+                      size_t *weight);
+/* Feeds a scalar; does nothing for WEFT_NO_VALUE. */
+weft_status step_feed_scalar(weft_trainer *t, train_step *s, weft_value input, double x);
+double step_fetch_scalar(const train_step *s, weft_value value);
+/* Runs as update `number`. Where a result is not finite, the error names the first node. */
+weft_status step_run(weft_trainer *t, train_step *s, uint64_t number);
+
+/* ---- Checkpoints (checkpoint.c) ---- */
+
+/* Writes the builder's options into t->options. */
+weft_status checkpoint_describe(weft_trainer *t);
+/* Reads the training state from the store's metadata, and compares what must not have changed;
+ * starts from the beginning if there are none. */
+weft_status checkpoint_resume(weft_trainer *t);
+/* Copies the model's states, averaged ones if there are any, into a store that has them. */
+void checkpoint_copy_model(const weft_trainer *t, weft_params *to);
+
+/* ---- Texts of options (options_text.c) ---- */
+
+/* Compares two texts of "key=value key=value ..." by keys that both have; a number may be written
+ * in several ways. Returns the first word of `a` that differs, and in *other its word of `b`; NULL
+ * if there is none. Words end at a space or NUL. */
+const char *options_differ(const char *a, const char *b, const char **other);
+
+#endif

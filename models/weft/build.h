@@ -1,0 +1,80 @@
+/* weft/build.h - graphs for any size of batch: what a builder is, and a runner of forward passes.
+ *
+ * A builder is a function that builds one model's graph for a shape of batch. weft_forward (below)
+ * and the trainer (weft/train.h) call it for each shape they meet, plan the graph once, and run all
+ * plans on one parameter store and one arena.
+ */
+#ifndef WEFT_BUILD_H
+#define WEFT_BUILD_H
+
+#include <weft/session.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Sizes of one batch, and so of one graph. What they mean is the builder's choice: a model of
+ * images may use `rows` only; a model of tokens has rows of so many source and target tokens. */
+typedef struct weft_batch_shape {
+    int64_t rows, source_len, target_len; /* source_len 0: no source */
+} weft_batch_shape;
+
+/* What one graph of a model is built for. */
+typedef struct weft_build_options {
+    weft_batch_shape shape;
+    bool training;       /* with dropout; without it, every probability is taken as 0 */
+    bool expose_weights; /* attention weights are values of their own, NAME.weights */
+    int64_t layer;       /* whose weights become weft_model_io.weights: from 1; 0: the last */
+} weft_build_options;
+
+#define WEFT_BUILT_VALUES 8
+
+/* What a builder returns of a graph. Values that it does not have are WEFT_NO_VALUE. */
+typedef struct weft_built {
+    weft_value inputs[WEFT_BUILT_VALUES]; /* in the order in which they are fed */
+    size_t n_inputs;
+    weft_value outputs[WEFT_BUILT_VALUES];
+    size_t n_outputs;
+    weft_value
+        loss; /* scalar, f32 or f64, to be minimised: a mean over the batch. Needed to train */
+    weft_value metric; /* scalar of the loss's dtype that evaluation averages; WEFT_NO_VALUE: the
+                          loss */
+} weft_built;
+
+typedef struct weft_builder {
+    const char *name; /* of the model, for messages and checkpoints */
+    /* Fills *built; returns the graph's status. Graphs of all shapes must declare the same
+     * parameters. */
+    weft_status (*build)(void *context, weft_graph *graph, const weft_build_options *options,
+                         weft_built *built);
+    /* Writes the hyperparameters as "key=value key=value ...", at most `capacity` bytes with the
+     * NUL; false if they do not fit. Checkpoints carry this text, and a trainer refuses one with
+     * another value of a key. NULL: there are none. */
+    bool (*describe)(void *context, char *text, size_t capacity);
+    void *context; /* of both functions; must outlive what uses the builder */
+} weft_builder;
+
+/* ---- Forward passes ------------------------------------------------------------------------- */
+
+/* Runs a builder's outputs for any shape. A plan is made when a shape is first met, and kept. */
+typedef struct weft_forward weft_forward;
+
+/* Reads `params`, which must outlive it and hold every parameter that the graphs declare. `threads`
+ * as in weft_session_options. NULL on failure. */
+WEFT_API weft_forward *weft_forward_new(const weft_builder *builder, const weft_params *params,
+                                        int threads, weft_error *error);
+WEFT_API void weft_forward_free(weft_forward *forward);
+/* One pass. inputs[i] is contiguous data for the builder's input i, of its dtype and shape; NULL
+ * for one that the outputs do not need. Fails with the graph's error if the shape cannot be built;
+ * WEFT_NOT_FOUND, with its name, if a parameter or the data of an input are missing. */
+WEFT_API weft_status weft_forward_run(weft_forward *forward, const weft_build_options *options,
+                                      const void *const *inputs, weft_error *error);
+/* Output i of the last pass, valid until the next. False if there is none. */
+WEFT_API bool weft_forward_output(const weft_forward *forward, size_t i, weft_tensor *output);
+/* How many plans were made so far, and the bytes of the arena that they share. */
+WEFT_API size_t weft_forward_plans(const weft_forward *forward, size_t *arena_bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
