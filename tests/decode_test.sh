@@ -155,7 +155,7 @@ done
 mkdir bert && cp run/vocab.model bert
 # shellcheck disable=SC2086
 "$make_run" bert/model.safetensors bert vocab=400 $sizes layers=1 || failures=$((failures + 1))
-expect 1 "is no model that says one token after another" "$weft" generate bert --prompt x
+expect 1 "does not predict one token after another" "$weft" generate bert --prompt x
 expect 1 "see \`weft translate\`" "$weft" generate run --prompt x
 expect 2 "is more than --beam" "$weft" generate gpt --beam 2 --n 3
 expect 2 "finds one text, not 3" "$weft" generate gpt --temperature 0 --n 3
@@ -347,14 +347,14 @@ print("many" if n > 9 else n)'
     done
     # On a terminal it is the default: for --prompt, and for prompts typed in.
     terminal=(python3 "$tests/terminal.py")
-    long=("$weft" generate few --tokens 400 --min-length 399 --seed 7)
+    long=("$weft" generate few --tokens 2000 --min-length 1999 --seed 7)
     "${long[@]}" --prompt "God" >plain
     "${terminal[@]}" "${long[@]}" --prompt "God" </dev/null >streamed
     equal "on a terminal" "$(cat streamed)" "$(cat plain; echo "many writes")"
     "${long[@]}" <in >plain 2>/dev/null
     "${terminal[@]}" "${long[@]}" <in >streamed 2>/dev/null
     equal "prompts typed in" "$(cat streamed)" "$(cat plain; echo "many writes")"
-    "${terminal[@]}" "${long[@]}" --n 2 --prompt "God" </dev/null >streamed
+    "${terminal[@]}" "${long[@]}" --tokens 200 --min-length 199 --n 2 --prompt "God" </dev/null >streamed
     equal "two texts come at once" "$(tail -n 1 streamed)" "one write"
 fi
 expect 2 "--n, --batch and --chunk must be 1" "$weft" generate few --stream --n 2

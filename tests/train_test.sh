@@ -76,7 +76,7 @@ bad '{"model": "transformer", "data": {"source": "train.en"}}' "needs a pair of 
 expect 1 "none.json: cannot be opened" "$weft" train none.json
 expect 2 "is not a number from 0 to 100" "$weft" train --lr fast
 expect 2 'no model "gtp"' "$weft" train gtp
-expect 1 "no model of tokens" "$weft" train attention --text train.en --out bad
+expect 1 "not a model of tokens" "$weft" train attention --text train.en --out bad
 expect 1 "no folder for the run" "$weft" train --text train.en
 expect 1 "cannot be made" "${pair[@]}" --out train.en/run
 if [ -d /proc/self ]; then
