@@ -92,8 +92,7 @@ static bool contents(const checker *c, size_t i, double **data, int64_t *numel)
 /* What the session says, as the check's error. */
 static bool session_failed(checker *c)
 {
-    const weft_error *e = weft_session_error(c->session);
-    weft_error_set(c->error, e->status, e->where, "%s", e->message);
+    weft_error_copy(c->error, weft_session_error(c->session));
     return false;
 }
 
@@ -203,12 +202,6 @@ static bool compare(checker *c, size_t per_value, uint64_t seed, int flip,
     return good;
 }
 
-static weft_status take_graph_error(const weft_graph *graph, weft_error *error)
-{
-    const weft_error *e = weft_graph_error(graph);
-    return weft_error_set(error, e->status, e->where, "%s", e->message);
-}
-
 static weft_status run_check(weft_graph *graph, weft_value loss, const weft_value *wrt, size_t n,
                              weft_params *params, const weft_check_feed *feeds, size_t n_feeds,
                              size_t per_value, uint64_t seed, int flip, weft_check_result *result,
@@ -226,7 +219,7 @@ static weft_status run_check(weft_graph *graph, weft_value loss, const weft_valu
         targets[0] = loss;
         weft_grad(graph, loss, wrt, n, c.grads);
         good = weft_graph_status(graph) == WEFT_OK;
-        if (!good) take_graph_error(graph, error);
+        if (!good) weft_error_copy(error, weft_graph_error(graph));
     }
     if (good) plan = weft_plan_new(graph, targets, n + 1, NULL, error);
     if (plan) c.session = weft_session_new(plan, params, NULL, error);
@@ -251,7 +244,7 @@ weft_status weft_check_gradient(weft_graph *graph, weft_value loss, const weft_v
     if ((!wrt && n) || !result || (n_feeds && !feeds))
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_check_gradient",
                               "a list or the result is NULL");
-    if (weft_graph_status(graph) != WEFT_OK) return take_graph_error(graph, error);
+    if (weft_graph_status(graph) != WEFT_OK) return weft_error_copy(error, weft_graph_error(graph));
     weft_value *all = NULL;
     if (!wrt) {
         n = weft_graph_params(graph, NULL, 0);
@@ -335,7 +328,7 @@ weft_status weft_check_op(const weft_op *op, size_t sample_index, int order, int
     for (size_t i = 0; status == WEFT_OK && i < op->n_out; i++)
         differentiable |= weft_dtype_of(g, out[i]) == WEFT_F64;
     if (status != WEFT_OK) {
-        take_graph_error(g, error);
+        weft_error_copy(error, weft_graph_error(g));
     } else if (n_wrt && differentiable) {
         weft_value loss = weigh(g, out, op->n_out, seed + 7);
         if (order == 2) {

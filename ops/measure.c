@@ -78,7 +78,7 @@ weft_status weft_measure_gemm(weft_dtype dtype, int threads, double *flops_per_s
     weft_session_free(session);
     weft_plan_free(plan);
     weft_graph_free(g);
-    if (status != WEFT_OK) return weft_error_set(error, status, own.where, "%s", own.message);
+    if (status != WEFT_OK) return weft_error_copy(error, &own);
     *flops_per_second = 2.0 * ROWS * COLUMNS * INNER / seconds;
     return WEFT_OK;
 }

@@ -425,6 +425,15 @@ static void test_record(void)
     CU_ASSERT_EQUAL(weft_error_set(&e, WEFT_BAD_FILE, "later", "x"), WEFT_BAD_FILE);
     CU_ASSERT_EQUAL(e.status, WEFT_IO);
     CU_ASSERT_EQUAL(weft_error_set(NULL, WEFT_IO, NULL, "x"), WEFT_IO);
+    weft_error copy = {0};
+    CU_ASSERT_EQUAL(weft_error_copy(&copy, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_error_copy(&copy, &copy), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_error_copy(&copy, &e), WEFT_IO);
+    CU_ASSERT_EQUAL(memcmp(&copy, &e, sizeof e), 0);
+    weft_error later = {WEFT_BAD_SHAPE, "later", "x"};
+    CU_ASSERT_EQUAL(weft_error_copy(&copy, &later), WEFT_BAD_SHAPE);
+    CU_ASSERT_EQUAL(copy.status, WEFT_IO);
+    CU_ASSERT_EQUAL(weft_error_copy(NULL, &e), WEFT_IO);
     weft_graph *g = weft_graph_new();
     weft_graph_fail(g, WEFT_BAD_SHAPE, "mine");
     expect("weft_graph_fail", weft_graph_error(g), WEFT_BAD_SHAPE, "graph", "mine");

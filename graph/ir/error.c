@@ -31,3 +31,10 @@ weft_status weft_error_set(weft_error *error, weft_status status, const char *wh
     text_printable(error->message, sizeof error->message, message);
     return status;
 }
+
+weft_status weft_error_copy(weft_error *error, const weft_error *from)
+{
+    if (!from) return WEFT_OK;
+    if (error && error->status == WEFT_OK) *error = *from;
+    return from->status;
+}

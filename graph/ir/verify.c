@@ -70,10 +70,7 @@ static const char *check_node(const weft_graph *graph, size_t index, weft_type *
 
 weft_status weft_graph_verify(const weft_graph *graph, weft_error *error)
 {
-    if (!graph || graph->error.status != WEFT_OK) {
-        const weft_error *e = weft_graph_error(graph);
-        return weft_error_set(error, e->status, e->where, "%s", e->message);
-    }
+    if (weft_graph_status(graph) != WEFT_OK) return weft_error_copy(error, weft_graph_error(graph));
     size_t most = 1;
     for (size_t i = 0; i < graph->n_nodes; i++)
         if (graph->nodes[i].n_in > most) most = graph->nodes[i].n_in;

@@ -191,7 +191,7 @@ weft_status weft_params_init(weft_params *params, const weft_graph *graph, uint6
                              weft_error *error)
 {
     const weft_error *e = weft_graph_error(graph);
-    if (e->status != WEFT_OK) return weft_error_set(error, e->status, e->where, "%s", e->message);
+    if (e->status != WEFT_OK) return weft_error_copy(error, e);
     if (!params) return weft_error_set(error, WEFT_BAD_ARGUMENT, "params", "the store is NULL");
     size_t before = params->n;
     for (size_t i = 0; i < graph->n_nodes; i++) {
