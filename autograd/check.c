@@ -16,7 +16,7 @@ static double uniform(uint64_t key, uint64_t i)
     const uint32_t counter[4] = {(uint32_t)i, (uint32_t)(i >> 32), 0x63686563u, 0};
     uint32_t r[4];
     weft_philox(counter, key, r);
-    return (double)(((uint64_t)r[0] << 21) ^ (r[1] >> 11)) * 0x1p-53;
+    return weft_uniform(r);
 }
 
 /* ---- Samples ---- */
