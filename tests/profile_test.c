@@ -253,9 +253,7 @@ static void test_same_bits(void)
         const char *name = weft_params_name(on.params, i);
         CU_ASSERT_FATAL(weft_params_get(on.params, name, &x) &&
                         weft_params_get(off.params, name, &y));
-        CU_ASSERT_EQUAL(
-            memcmp(x.data, y.data, (size_t)weft_shape_numel(x.shape) * weft_dtype_bytes(x.dtype)),
-            0);
+        CU_ASSERT_EQUAL(memcmp(x.data, y.data, weft_tensor_bytes(x.dtype, x.shape)), 0);
     }
     CU_ASSERT_PTR_NULL(weft_session_get_profile(off.session));
     bench_close(&on);

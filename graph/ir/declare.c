@@ -102,7 +102,7 @@ weft_value weft_constant_data(weft_graph *graph, weft_dtype dtype, weft_shape sh
 {
     if (!graph || graph->error.status != WEFT_OK) return WEFT_NO_VALUE;
     int64_t numel = weft_shape_numel(shape);
-    size_t bytes = numel < 0 ? 0 : (size_t)numel * weft_dtype_bytes(dtype);
+    size_t bytes = weft_tensor_bytes(dtype, shape);
     if (numel < 0 || (!data && bytes)) {
         weft_graph_fail_in(
             graph, "weft_constant_data", numel < 0 ? WEFT_TOO_LARGE : WEFT_BAD_ARGUMENT, "%s",

@@ -306,7 +306,7 @@ static void cost_contiguous(const weft_call *call, weft_cost *cost)
 {
     const weft_tensor *y = &call->out[0];
     cost->flops = 0;
-    cost->bytes = 2.0 * (double)weft_shape_numel(y->shape) * (double)weft_dtype_bytes(y->dtype);
+    cost->bytes = 2.0 * (double)weft_tensor_bytes(y->dtype, y->shape);
 }
 
 static void vjp_contiguous(weft_vjp *vjp)

@@ -125,3 +125,9 @@ weft_tensor weft_tensor_dense(void *data, weft_dtype dtype, weft_shape shape)
     memcpy(tensor.stride, layout.stride, sizeof tensor.stride);
     return tensor;
 }
+
+size_t weft_tensor_bytes(weft_dtype dtype, weft_shape shape)
+{
+    const int64_t numel = weft_shape_numel(shape);
+    return numel > 0 ? (size_t)numel * weft_dtype_bytes(dtype) : 0;
+}

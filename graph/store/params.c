@@ -136,7 +136,7 @@ weft_status weft_params_add(weft_params *params, const char *name, weft_dtype dt
         if (tensor) *tensor = old;
         return WEFT_OK;
     }
-    size_t bytes = (size_t)numel * weft_dtype_bytes(dtype);
+    size_t bytes = weft_tensor_bytes(dtype, shape);
     char *copy = grow(params) ? params_copy_text(name) : NULL;
     void *data = copy ? arena_alloc(&params->data, bytes) : NULL;
     if (!data) {

@@ -32,9 +32,9 @@ struct weft_params {
     name_index keys; /* of metas */
 };
 
-static inline size_t param_bytes(const weft_tensor *t)
+static inline size_t param_bytes(const param *p)
 {
-    return (size_t)weft_shape_numel(t->shape) * weft_dtype_bytes(t->dtype);
+    return weft_tensor_bytes(p->tensor.dtype, p->tensor.shape);
 }
 
 /* The text in memory of its own; NULL when memory is out. */

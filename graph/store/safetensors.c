@@ -41,8 +41,7 @@ static bool describe(cJSON *root, const param *p, size_t begin)
         if (!cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)p->tensor.shape.dim[d])))
             return false;
     return cJSON_AddItemToArray(offsets, cJSON_CreateNumber((double)begin)) &&
-           cJSON_AddItemToArray(offsets,
-                                cJSON_CreateNumber((double)(begin + param_bytes(&p->tensor))));
+           cJSON_AddItemToArray(offsets, cJSON_CreateNumber((double)(begin + param_bytes(p))));
 }
 
 static char *make_header(const weft_params *params)
@@ -58,7 +57,7 @@ static char *make_header(const weft_params *params)
     }
     for (size_t i = 0; good && i < params->n; i++) {
         good = describe(root, &params->params[i], begin);
-        begin += param_bytes(&params->params[i].tensor);
+        begin += param_bytes(&params->params[i]);
     }
     char *text = good ? json_print(root, false) : NULL;
     cJSON_Delete(root);
@@ -74,7 +73,7 @@ static void write_store(file_writer *file, const weft_params *params, const char
     file_write(file, header, length);
     file_write(file, "        ", padded - length);
     for (size_t i = 0; i < params->n; i++)
-        file_write(file, params->params[i].tensor.data, param_bytes(&params->params[i].tensor));
+        file_write(file, params->params[i].tensor.data, param_bytes(&params->params[i]));
 }
 
 /* Of names and metadata, which the header cannot be shorter than. */
@@ -232,11 +231,10 @@ static weft_status check_entry(reader *r, const cJSON *json, entry *e)
         !whole(cJSON_GetArrayItem(offsets, 0), &e->begin) ||
         !whole(cJSON_GetArrayItem(offsets, 1), &e->end))
         return bad(r, name, "data_offsets are not two whole numbers");
-    int64_t numel = weft_shape_numel(type->shape);
-    if (numel < 0) return bad(r, name, "its shape overflows");
+    if (weft_shape_numel(type->shape) < 0) return bad(r, name, "its shape overflows");
     if (e->begin > e->end || e->end > r->data_bytes)
         return bad(r, name, "its data lie outside the file");
-    if (e->end - e->begin != (uint64_t)numel * weft_dtype_bytes(type->dtype))
+    if (e->end - e->begin != weft_tensor_bytes(type->dtype, type->shape))
         return bad(r, name, "its data are not of the size that dtype and shape give");
     return WEFT_OK;
 }
@@ -443,7 +441,7 @@ static weft_status commit(weft_params *params, weft_params *from, reader *r)
     for (size_t i = 0; i < from->n; i++) {
         weft_tensor to;
         weft_params_get(params, from->params[i].name, &to);
-        memcpy(to.data, from->params[i].tensor.data, param_bytes(&to));
+        memcpy(to.data, from->params[i].tensor.data, weft_tensor_bytes(to.dtype, to.shape));
     }
     return WEFT_OK;
 }

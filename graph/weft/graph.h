@@ -180,6 +180,8 @@ typedef struct weft_tensor {
 
 /* A contiguous row-major tensor over `data`, which stays the caller's. */
 WEFT_API weft_tensor weft_tensor_dense(void *data, weft_dtype dtype, weft_shape shape);
+/* Bytes of a contiguous tensor; 0 if the dtype or the shape is invalid. */
+WEFT_API size_t weft_tensor_bytes(weft_dtype dtype, weft_shape shape);
 
 /* ---- The graph ------------------------------------------------------------------------------ */
 

@@ -36,7 +36,7 @@ static weft_value input(bench *b, weft_dtype dtype, weft_shape shape, double low
     size_t i = b->n_inputs++;
     b->low[i] = low;
     b->high[i] = high;
-    b->bytes += (double)weft_shape_numel(shape) * (double)weft_dtype_bytes(dtype);
+    b->bytes += (double)weft_tensor_bytes(dtype, shape);
     return b->inputs[i] = weft_input(b->graph, names[i], dtype, shape);
 }
 
@@ -49,8 +49,8 @@ static weft_value floats(bench *b, weft_shape shape)
 static void target(bench *b, weft_value value)
 {
     b->targets[b->n_targets++] = value;
-    b->bytes += (double)weft_shape_numel(weft_shape_of(b->graph, value)) *
-                (double)weft_dtype_bytes(weft_dtype_of(b->graph, value));
+    b->bytes +=
+        (double)weft_tensor_bytes(weft_dtype_of(b->graph, value), weft_shape_of(b->graph, value));
 }
 
 #define FF     WEFT_SHAPE(6000, 2048)
@@ -309,7 +309,7 @@ static bool feed(bench *b, weft_session *session)
         weft_sample_input sample = {weft_dtype_of(b->graph, b->inputs[i]),
                                     weft_shape_of(b->graph, b->inputs[i]), b->low[i], b->high[i],
                                     false};
-        size_t bytes = (size_t)weft_shape_numel(sample.shape) * weft_dtype_bytes(sample.dtype);
+        size_t bytes = weft_tensor_bytes(sample.dtype, sample.shape);
         void *data = malloc(bytes);
         if (!data) return false;
         weft_sample_fill(&sample, sample.dtype, i + 1, data);
