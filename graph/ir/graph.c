@@ -3,6 +3,7 @@
 
 #include "base/text.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 

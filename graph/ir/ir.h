@@ -6,7 +6,6 @@
 #include <weft/op.h>
 
 #include <stdarg.h>
-#include <stdatomic.h>
 
 /* ---- Arena: memory that lives as long as its owner (arena.c) ----------------------------------
  */
@@ -98,40 +97,6 @@ weft_status op_check_dtype(const weft_op *op, weft_dtype dtype, char *text, size
 bool op_has_kernel(const weft_op *op, weft_dtype dtype);
 /* An input, a state or a constant. */
 bool op_is_leaf(const weft_op *op);
-
-/* The first failing step of a run, in order of the schedule; see weft_call_fail. */
-#define NO_FAULT UINT32_MAX
-typedef struct fault {
-    atomic_flag lock;
-    atomic_uint step;
-    int64_t index, limit; /* limit -1: input `index` is not finite */
-} fault;
-
-/* Before each thread's workspace; see weft_call_panel_tag. */
-#define PANEL_TAG_BYTES 64
-
-/* How many tiles a call's phase has. */
-static inline int64_t op_tiles(const weft_op *op, const weft_call *call)
-{
-    return op->tiles ? op->tiles(call)
-                     : (weft_shape_numel(call->out[0].shape) + WEFT_TILE - 1) / WEFT_TILE;
-}
-
-/* The work of a call. */
-static inline weft_cost op_cost(const weft_op *op, const weft_call *call)
-{
-    weft_cost cost = {0, 0};
-    if (op->cost) {
-        op->cost(call, &cost);
-        return cost;
-    }
-    for (size_t i = 0; i < call->n_in + call->n_out; i++) {
-        const weft_tensor *t = i < call->n_in ? &call->in[i] : &call->out[i - call->n_in];
-        cost.bytes += (double)weft_shape_numel(t->shape) * (double)weft_dtype_bytes(t->dtype);
-    }
-    cost.flops = (double)weft_shape_numel(call->out[0].shape);
-    return cost;
-}
 
 static inline unsigned node_rows(const node_record *node)
 {

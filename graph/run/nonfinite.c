@@ -7,6 +7,8 @@
  * attribute is infinite; a NaN always counts, since nothing before it had one. O(elements). */
 #include "nonfinite.h"
 
+#include "ir/call.h"
+
 #include <math.h>
 
 typedef struct finding {
@@ -99,18 +101,6 @@ static weft_status check_outputs(const weft_plan *plan, const weft_call *call, b
     return WEFT_OK;
 }
 
-/* The whole step. One of a chain has the tiles that it would have on its own. */
-static void run_step(const weft_plan *plan, const plan_step *step, const weft_call *calls)
-{
-    const weft_op *op = plan->graph->nodes[step->node].op;
-    for (int phase = 0; phase < step->phases; phase++) {
-        weft_call call = calls[phase];
-        if (step->links || step->linked) call.tiles = op_tiles(op, &call);
-        if (op->workspace) *weft_call_panel_tag(&call) = 0;
-        for (int64_t tile = 0; tile < call.tiles; tile++) step->kernel(&call, tile);
-    }
-}
-
 weft_status nonfinite_find(const weft_plan *plan, const weft_call *calls, weft_error *error)
 {
     weft_status status = WEFT_OK;
@@ -125,7 +115,7 @@ weft_status nonfinite_find(const weft_plan *plan, const weft_call *calls, weft_e
             infinite = f.nan || f.infinite;
         }
         if (status != WEFT_OK || node->op->updates) continue;
-        run_step(plan, step, &calls[2 * i]);
+        call_run(node->op, step->kernel, &calls[2 * i]);
         status = check_outputs(plan, &calls[2 * i], infinite, error);
     }
     return status;

@@ -10,6 +10,8 @@
 #include "profile.h"
 #include "team.h"
 
+#include "ir/call.h"
+
 #include <omp.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -31,37 +33,6 @@ struct weft_session {
     feeds feeds;
     weft_error error;
 };
-
-void weft_call_fail(const weft_call *call, int64_t index, int64_t limit)
-{
-    fault *f = call->run ? call->run->fault : NULL;
-    if (!f) return;
-    while (atomic_flag_test_and_set_explicit(&f->lock, memory_order_acquire)) {
-    }
-    unsigned step = atomic_load(&f->step);
-    if (call->node < step || (call->node == step && index < f->index)) {
-        f->index = index;
-        f->limit = limit;
-        atomic_store(&f->step, call->node);
-    }
-    atomic_flag_clear_explicit(&f->lock, memory_order_release);
-}
-
-void weft_call_not_finite(const weft_call *call, size_t input)
-{
-    weft_call_fail(call, (int64_t)input, -1);
-}
-
-int64_t *weft_call_panel_tag(const weft_call *call)
-{
-    const weft_run_state *run = call->run;
-    return (int64_t *)(run->workspace + (size_t)omp_get_thread_num() * run->workspace_bytes);
-}
-
-void *weft_call_workspace(const weft_call *call)
-{
-    return (char *)weft_call_panel_tag(call) + PANEL_TAG_BYTES;
-}
 
 /* ---- Binding ---- */
 
@@ -223,7 +194,6 @@ weft_session *weft_session_new(const weft_plan *plan, weft_params *params,
         s->threads = team_of(plan, o->threads);
         s->poison = o->poison;
         s->run = (weft_run_state){.seed = o->seed, .fault = &s->fault};
-        atomic_flag_clear(&s->fault.lock);
         s->tensors = calloc(plan->n_operands + 1, sizeof *s->tensors);
         s->calls = calloc(2 * plan->n_steps + 1, sizeof *s->calls);
         s->claimed = calloc(2 * plan->n_groups + 1, sizeof *s->claimed);
@@ -325,22 +295,17 @@ bool weft_session_tensor(weft_session *session, weft_value value, weft_tensor *t
     return true;
 }
 
-static size_t tensor_bytes(const weft_tensor *t)
-{
-    return (size_t)weft_shape_numel(t->shape) * weft_dtype_bytes(t->dtype);
-}
-
 static weft_status wrong_bytes(weft_session *session, weft_value value, const weft_tensor *tensor,
                                const void *data, size_t bytes, const char *function)
 {
     const weft_graph *g = session->plan->graph;
     const char *name = weft_name_of(g, graph_value(g, planned_id(session, value)));
     char text[128];
-    return weft_error_set(&session->error, WEFT_BAD_ARGUMENT, function,
-                          "\"%s\" is %s %s, %zu bytes; got %zu bytes%s",
-                          name[0] ? name : "the value", weft_dtype_name(tensor->dtype),
-                          weft_shape_text(tensor->shape, text, sizeof text), tensor_bytes(tensor),
-                          bytes, data ? "" : " at NULL");
+    return weft_error_set(
+        &session->error, WEFT_BAD_ARGUMENT, function, "\"%s\" is %s %s, %zu bytes; got %zu bytes%s",
+        name[0] ? name : "the value", weft_dtype_name(tensor->dtype),
+        weft_shape_text(tensor->shape, text, sizeof text),
+        weft_tensor_bytes(tensor->dtype, tensor->shape), bytes, data ? "" : " at NULL");
 }
 
 weft_status weft_feed(weft_session *session, weft_value input, const void *data, size_t bytes)
@@ -361,7 +326,7 @@ weft_status weft_feed(weft_session *session, weft_value input, const void *data,
     weft_tensor tensor;
     if (!id) return WEFT_OK;
     if (!tensor_for(session, input, &tensor, "weft_feed")) return WEFT_INTERNAL;
-    if (bytes != tensor_bytes(&tensor) || (!data && bytes))
+    if (bytes != weft_tensor_bytes(tensor.dtype, tensor.shape) || (!data && bytes))
         return wrong_bytes(session, input, &tensor, data, bytes, "weft_feed");
     feeds_give(&session->feeds, plan, id, session->arena);
     if (bytes) memcpy(tensor.data, data, bytes);
@@ -374,7 +339,7 @@ weft_status weft_fetch(weft_session *session, weft_value target, void *data, siz
     weft_tensor tensor;
     if (!session) return WEFT_BAD_ARGUMENT;
     if (!tensor_for(session, target, &tensor, "weft_fetch")) return WEFT_NOT_FOUND;
-    if (bytes != tensor_bytes(&tensor) || (!data && bytes))
+    if (bytes != weft_tensor_bytes(tensor.dtype, tensor.shape) || (!data && bytes))
         return wrong_bytes(session, target, &tensor, data, bytes, "weft_fetch");
     if (bytes) memcpy(data, tensor.data, bytes);
     return WEFT_OK;
