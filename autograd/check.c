@@ -5,6 +5,7 @@
 #include <weft/autograd.h>
 #include <weft/session.h>
 
+#include "base/number.h"
 #include "base/text.h"
 
 #include <math.h>
@@ -27,16 +28,8 @@ static double uniform(uint64_t key, uint64_t i)
 static double distinct_value(const weft_sample_input *input, uint64_t seed, int64_t i, int64_t n)
 {
     int64_t stride = 1 + 2 * (int64_t)(seed % 7);
-    while (n > 1) { /* a stride without a common divisor with n visits every cell */
-        int64_t a = n, b = stride;
-        while (b) {
-            int64_t rest = a % b;
-            a = b;
-            b = rest;
-        }
-        if (a == 1) break;
-        stride += 2;
-    }
+    /* A stride without a common divisor with n visits every cell. */
+    while (n > 1 && number_gcd((uint64_t)n, (uint64_t)stride) != 1) stride += 2;
     int64_t cell = (i * stride + (int64_t)(seed % 1000)) % (n ? n : 1);
     double width = (input->high - input->low) / (double)(n ? n : 1);
     double x = input->low + width * ((double)cell + 0.25 + 0.5 * uniform(seed, (uint64_t)i));

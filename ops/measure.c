@@ -3,6 +3,8 @@
 #include <weft/op.h>
 #include <weft/ops.h>
 
+#include "base/clock.h"
+
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,9 +23,9 @@ static weft_status best_time(weft_status (*run)(void *), void *work, double *sec
 {
     double best = 0, sum = 0;
     for (int i = -1; i < MIN_REPEATS || sum < MIN_SECONDS; i++) {
-        double begin = omp_get_wtime();
+        double begin = clock_seconds();
         weft_status status = run(work);
-        double took = omp_get_wtime() - begin;
+        double took = clock_seconds() - begin;
         if (status != WEFT_OK) return status;
         if (i < 0) continue;
         sum += took;

@@ -2,13 +2,14 @@
  * the trace. No test expects a duration. */
 #include "tests.h"
 
+#include "base/clock.h"
+
 #include <weft/measure.h>
 
 #include <cjson/cJSON.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define RUNS 5
 
@@ -135,20 +136,13 @@ static void expect_sums(const weft_profile *p, weft_profile_by by, int depth)
     weft_profile_free_rows(rows);
 }
 
-static double now_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void test_sums(void)
 {
     for (int threads = 1; threads <= 3; threads++) {
         bench b = bench_open(threads);
-        double begin = now_seconds();
+        double begin = clock_seconds();
         const weft_profile *p = profiled_runs(&b, 0);
-        double outside = now_seconds() - begin;
+        double outside = clock_seconds() - begin;
         weft_profile_totals t = weft_profile_get_totals(p);
         weft_plan_stats stats = weft_plan_get_stats(b.plan);
         CU_ASSERT_EQUAL(t.runs, RUNS);
@@ -288,10 +282,10 @@ static bool infer_slow(weft_infer *infer)
 
 static void run_slow(const weft_call *call, int64_t tile)
 {
-    double begin = now_seconds();
+    double begin = clock_seconds();
     (void)tile;
     memcpy(call->out[0].data, call->in[0].data, 8 * sizeof(float));
-    while (now_seconds() - begin < SLOW_SECONDS) {
+    while (clock_seconds() - begin < SLOW_SECONDS) {
     }
 }
 

@@ -72,7 +72,7 @@ void profile_free(weft_profile *profile)
 
 void profile_run_begin(weft_profile *p)
 {
-    p->begin_ns = profile_clock();
+    p->begin_ns = clock_ns();
 }
 
 profile_thread *profile_thread_begin(weft_profile *p, int thread, int team)
@@ -89,7 +89,7 @@ profile_thread *profile_thread_begin(weft_profile *p, int thread, int team)
 
 void profile_run_end(weft_profile *p)
 {
-    uint64_t now = profile_clock();
+    uint64_t now = clock_ns();
     for (int t = 0; t < p->team; t++) profile_waited_until(p->threads[t], now);
     /* A smaller team than before leaves notes of an older run in this place of the ring. */
     for (int t = p->team; t < p->capacity && p->trace_runs; t++)

@@ -2,11 +2,10 @@
 #ifndef WEFT_GRAPH_PROFILE_H
 #define WEFT_GRAPH_PROFILE_H
 
+#include "base/clock.h"
 #include "plan/plan.h"
 
 #include <weft/session.h>
-
-#include <time.h>
 
 /* A stretch of one phase of a step on one thread. */
 typedef struct profile_event {
@@ -51,13 +50,6 @@ void profile_run_begin(weft_profile *profile);
 void profile_run_end(weft_profile *profile);
 profile_thread *profile_thread_begin(weft_profile *profile, int thread, int team);
 
-static inline uint64_t profile_clock(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 /* On each thread, when it comes to a group. */
 static inline void profile_enter(profile_thread *t, weft_profile *p, uint32_t group)
 {
@@ -79,7 +71,7 @@ static inline void profile_note(profile_thread *t, uint64_t begin, uint32_t step
 
 static inline void profile_computed(profile_thread *t, uint32_t step, int phase)
 {
-    uint64_t now = profile_clock();
+    uint64_t now = clock_ns();
     t->compute_ns[step] += now - t->now_ns;
     const uint64_t begin = t->now_ns;
     t->now_ns = now;
@@ -89,7 +81,7 @@ static inline void profile_computed(profile_thread *t, uint32_t step, int phase)
 /* The same for one of the nodes that take turns in a chain, without an event of its own... */
 static inline void profile_took_turn(profile_thread *t, uint32_t step)
 {
-    uint64_t now = profile_clock();
+    uint64_t now = clock_ns();
     t->compute_ns[step] += now - t->now_ns;
     t->now_ns = now;
 }
@@ -112,7 +104,7 @@ static inline void profile_waited_until(profile_thread *t, uint64_t now)
 
 static inline void profile_waited(profile_thread *t)
 {
-    profile_waited_until(t, profile_clock());
+    profile_waited_until(t, clock_ns());
 }
 
 #endif
