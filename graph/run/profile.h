@@ -51,14 +51,14 @@ void profile_run_end(weft_profile *profile);
 profile_thread *profile_thread_begin(weft_profile *profile, int thread, int team);
 
 /* On each thread, when it comes to a group. */
-static inline void profile_enter(profile_thread *t, weft_profile *p, uint32_t group)
+static inline void profile_enter_group(profile_thread *t, weft_profile *p, uint32_t group)
 {
     t->segment = p->plan->groups[group].segment;
     if (t == p->threads[0]) p->group_runs[group]++;
 }
 
 /* A thread that comes back to a step goes on with its event. */
-static inline void profile_note(profile_thread *t, uint64_t begin, uint32_t step, int phase)
+static inline void profile_add_event(profile_thread *t, uint64_t begin, uint32_t step, int phase)
 {
     profile_run *run = t->run;
     if (!run) return;
@@ -75,11 +75,11 @@ static inline void profile_computed(profile_thread *t, uint32_t step, int phase)
     t->compute_ns[step] += now - t->now_ns;
     const uint64_t begin = t->now_ns;
     t->now_ns = now;
-    profile_note(t, begin, step, phase);
+    profile_add_event(t, begin, step, phase);
 }
 
 /* The same for one of the nodes that take turns in a chain, without an event of its own... */
-static inline void profile_took_turn(profile_thread *t, uint32_t step)
+static inline void profile_charge(profile_thread *t, uint32_t step)
 {
     uint64_t now = clock_ns();
     t->compute_ns[step] += now - t->now_ns;
@@ -87,9 +87,9 @@ static inline void profile_took_turn(profile_thread *t, uint32_t step)
 }
 
 /* ... and the event of the chain, which began at `begin`. */
-static inline void profile_chained(profile_thread *t, uint32_t head, int phase, uint64_t begin)
+static inline void profile_fused(profile_thread *t, uint32_t head, int phase, uint64_t begin)
 {
-    if (begin < t->now_ns) profile_note(t, begin, head, phase);
+    if (begin < t->now_ns) profile_add_event(t, begin, head, phase);
 }
 
 /* Charges the time since the last reading to the barrier of the segment that the thread is in. */
