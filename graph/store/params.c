@@ -98,7 +98,7 @@ void params_truncate(weft_params *params, size_t n)
     while (params->n > n) {
         param *p = &params->params[--params->n];
         free(p->name);
-        if (!p->shared) arena_cut(&params->data, p->tensor.data);
+        if (!p->shared) arena_truncate(&params->data, p->tensor.data);
     }
     rebuild(&params->names, params->params, sizeof *params->params, params->n);
 }
