@@ -1,11 +1,11 @@
 /* The executor: one parallel region a run, in which every thread walks all groups of the plan.
  *
  * The tiles of a group form one sequence in which each takes up its estimated work. A short
- * sequence is split evenly among the threads. From a long one, threads claim slices until none is
- * left; the slices shrink towards the end, so that all threads finish at about the same time.
- * Barriers separate segments, and the phases of a group. Tiles depend on shapes alone and compute
- * the same wherever they run, so results do not depend on the number of threads. A run allocates
- * nothing. */
+ * sequence is split evenly among the threads. From a long one, threads claim slices, which shrink
+ * towards the end, so that all threads finish at about the same time. A barrier separates two
+ * segments (runs of groups that need none between them), and the two phases of a group. Tiles
+ * depend on shapes alone and compute the same wherever they run, so results do not depend on the
+ * number of threads. A run allocates nothing. */
 #include "execute.h"
 
 #include <omp.h>

@@ -241,7 +241,7 @@ static bool tensor_for(weft_session *session, weft_value value, weft_tensor *ten
     weft_error_set(
         &session->error, WEFT_NOT_FOUND, function,
         value.graph != session->plan->user_tag || !value.id || value.id >= session->plan->n_map
-            ? "the value is none of the planned graph"
+            ? "the value does not belong to the planned graph"
             : "the value cannot be read: expected a target of the plan, or an input or a "
               "state that it uses");
     return false;
@@ -277,7 +277,7 @@ weft_status weft_feed(weft_session *session, weft_value input, const void *data,
     memset(e, 0, sizeof *e);
     if (input.graph != plan->user_tag || !input.id || input.id >= plan->n_map)
         return weft_error_set(e, WEFT_BAD_ARGUMENT, "weft_feed",
-                              "the value is none of the planned graph");
+                              "the value does not belong to the planned graph");
     uint32_t id = plan->map[input.id];
     if (!(plan->kinds[input.id] & VALUE_INPUT)) {
         const char *name = id ? weft_name_of(plan->graph, graph_value(plan->graph, id)) : "";
