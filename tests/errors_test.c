@@ -106,7 +106,7 @@ static weft_value got[4];
     X(weft_input(g, "taken", WEFT_F32, WEFT_SCALAR), BAD_ARGUMENT, "at/weft_input", "is taken")    \
     X(weft_name(g, v.none, "n"), BAD_ARGUMENT, "at/weft_name", "not a value")                      \
     X(weft_name(g, v.x, "n"), BAD_ARGUMENT, "at/weft_name", "\"x\" has a name already")            \
-    X(weft_input_default(g, v.w, 0), BAD_ARGUMENT, "at/weft_input_default", "no input")            \
+    X(weft_input_default(g, v.w, 0), BAD_ARGUMENT, "at/weft_input_default", "not an input")            \
     X(weft_input_default(g, v.ids, 0.5), BAD_ARGUMENT, "at/weft_input_default",                    \
       "default of \"ids\" is 0.5, but i32 takes")                                                  \
     X(weft_input_default(g, v.ids, 3e9), BAD_ARGUMENT, NULL, "but i32 takes")                      \
