@@ -5,6 +5,7 @@
 #include <weft/autograd.h>
 #include <weft/session.h>
 
+#include "base/number.h"
 #include "base/text.h"
 
 #include <math.h>
@@ -16,7 +17,7 @@ static double uniform(uint64_t key, uint64_t i)
     const uint32_t counter[4] = {(uint32_t)i, (uint32_t)(i >> 32), 0x63686563u, 0};
     uint32_t r[4];
     weft_philox(counter, key, r);
-    return (double)(((uint64_t)r[0] << 21) ^ (r[1] >> 11)) * 0x1p-53;
+    return weft_uniform(r);
 }
 
 /* ---- Samples ---- */
@@ -27,16 +28,8 @@ static double uniform(uint64_t key, uint64_t i)
 static double distinct_value(const weft_sample_input *input, uint64_t seed, int64_t i, int64_t n)
 {
     int64_t stride = 1 + 2 * (int64_t)(seed % 7);
-    while (n > 1) { /* a stride without a common divisor with n visits every cell */
-        int64_t a = n, b = stride;
-        while (b) {
-            int64_t rest = a % b;
-            a = b;
-            b = rest;
-        }
-        if (a == 1) break;
-        stride += 2;
-    }
+    /* A stride without a common divisor with n visits every cell. */
+    while (n > 1 && number_gcd((uint64_t)n, (uint64_t)stride) != 1) stride += 2;
     int64_t cell = (i * stride + (int64_t)(seed % 1000)) % (n ? n : 1);
     double width = (input->high - input->low) / (double)(n ? n : 1);
     double x = input->low + width * ((double)cell + 0.25 + 0.5 * uniform(seed, (uint64_t)i));
@@ -92,8 +85,7 @@ static bool contents(const checker *c, size_t i, double **data, int64_t *numel)
 /* What the session says, as the check's error. */
 static bool session_failed(checker *c)
 {
-    const weft_error *e = weft_session_error(c->session);
-    weft_error_set(c->error, e->status, e->where, "%s", e->message);
+    weft_error_copy(c->error, weft_session_error(c->session));
     return false;
 }
 
@@ -203,12 +195,6 @@ static bool compare(checker *c, size_t per_value, uint64_t seed, int flip,
     return good;
 }
 
-static weft_status take_graph_error(const weft_graph *graph, weft_error *error)
-{
-    const weft_error *e = weft_graph_error(graph);
-    return weft_error_set(error, e->status, e->where, "%s", e->message);
-}
-
 static weft_status run_check(weft_graph *graph, weft_value loss, const weft_value *wrt, size_t n,
                              weft_params *params, const weft_check_feed *feeds, size_t n_feeds,
                              size_t per_value, uint64_t seed, int flip, weft_check_result *result,
@@ -226,7 +212,7 @@ static weft_status run_check(weft_graph *graph, weft_value loss, const weft_valu
         targets[0] = loss;
         weft_grad(graph, loss, wrt, n, c.grads);
         good = weft_graph_status(graph) == WEFT_OK;
-        if (!good) take_graph_error(graph, error);
+        if (!good) weft_error_copy(error, weft_graph_error(graph));
     }
     if (good) plan = weft_plan_new(graph, targets, n + 1, NULL, error);
     if (plan) c.session = weft_session_new(plan, params, NULL, error);
@@ -251,7 +237,7 @@ weft_status weft_check_gradient(weft_graph *graph, weft_value loss, const weft_v
     if ((!wrt && n) || !result || (n_feeds && !feeds))
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_check_gradient",
                               "a list or the result is NULL");
-    if (weft_graph_status(graph) != WEFT_OK) return take_graph_error(graph, error);
+    if (weft_graph_status(graph) != WEFT_OK) return weft_error_copy(error, weft_graph_error(graph));
     weft_value *all = NULL;
     if (!wrt) {
         n = weft_graph_params(graph, NULL, 0);
@@ -335,7 +321,7 @@ weft_status weft_check_op(const weft_op *op, size_t sample_index, int order, int
     for (size_t i = 0; status == WEFT_OK && i < op->n_out; i++)
         differentiable |= weft_dtype_of(g, out[i]) == WEFT_F64;
     if (status != WEFT_OK) {
-        take_graph_error(g, error);
+        weft_error_copy(error, weft_graph_error(g));
     } else if (n_wrt && differentiable) {
         weft_value loss = weigh(g, out, op->n_out, seed + 7);
         if (order == 2) {

@@ -466,7 +466,7 @@ static void cost_sdpa(const weft_call *call, weft_cost *cost)
                                      : 2.0 * (double)z.dim + 2.0 * (double)z.value_dim + 14);
     for (size_t i = 0; i < call->n_in + call->n_out; i++) {
         const weft_tensor *t = i < call->n_in ? &call->in[i] : &call->out[i - call->n_in];
-        cost->bytes += (double)numel_of(&t->shape) * (double)weft_dtype_bytes(t->dtype);
+        cost->bytes += (double)weft_tensor_bytes(t->dtype, t->shape);
     }
 }
 

@@ -145,8 +145,7 @@ static size_t workspace_cache_reorder(const weft_call *call)
 static void cost_cache_write(const weft_call *call, weft_cost *cost)
 {
     cost->flops = 0;
-    cost->bytes =
-        2.0 * (double)numel_of(&call->in[1].shape) * (double)weft_dtype_bytes(call->in[1].dtype);
+    cost->bytes = 2.0 * (double)weft_tensor_bytes(call->in[1].dtype, call->in[1].shape);
 }
 
 /* The most that it can move: the length is not known before the run. */

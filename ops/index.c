@@ -312,8 +312,7 @@ static size_t scratch_embedding_grad(const weft_call *call)
 static void cost_embedding(const weft_call *call, weft_cost *cost)
 {
     cost->flops = 0;
-    cost->bytes =
-        2.0 * (double)numel_of(&call->out[0].shape) * (double)weft_dtype_bytes(call->out[0].dtype);
+    cost->bytes = 2.0 * (double)weft_tensor_bytes(call->out[0].dtype, call->out[0].shape);
 }
 
 static void cost_embedding_grad(const weft_call *call, weft_cost *cost)

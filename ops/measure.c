@@ -3,6 +3,8 @@
 #include <weft/op.h>
 #include <weft/ops.h>
 
+#include "base/clock.h"
+
 #include <omp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,9 +23,9 @@ static weft_status best_time(weft_status (*run)(void *), void *work, double *sec
 {
     double best = 0, sum = 0;
     for (int i = -1; i < MIN_REPEATS || sum < MIN_SECONDS; i++) {
-        double begin = omp_get_wtime();
+        double begin = clock_seconds();
         weft_status status = run(work);
-        double took = omp_get_wtime() - begin;
+        double took = clock_seconds() - begin;
         if (status != WEFT_OK) return status;
         if (i < 0) continue;
         sum += took;
@@ -78,7 +80,7 @@ weft_status weft_measure_gemm(weft_dtype dtype, int threads, double *flops_per_s
     weft_session_free(session);
     weft_plan_free(plan);
     weft_graph_free(g);
-    if (status != WEFT_OK) return weft_error_set(error, status, own.where, "%s", own.message);
+    if (status != WEFT_OK) return weft_error_copy(error, &own);
     *flops_per_second = 2.0 * ROWS * COLUMNS * INNER / seconds;
     return WEFT_OK;
 }

@@ -387,7 +387,7 @@ static bool run_case(const chain_case *c, const weft_plan_options *options, int 
         weft_tensor t;
         good = weft_session_tensor(session, c->targets[i], &t);
         if (!good) break;
-        out->bytes[i] = (size_t)weft_shape_numel(t.shape) * weft_dtype_bytes(t.dtype);
+        out->bytes[i] = weft_tensor_bytes(t.dtype, t.shape);
         out->data[i] = malloc(out->bytes[i] + 1);
         memcpy(out->data[i], t.data, out->bytes[i]);
     }

@@ -162,8 +162,7 @@ static run run_targets(weft_graph *g, weft_value x, const void *data, const weft
     CU_ASSERT_PTR_NOT_NULL_FATAL(r.session);
     if (weft_is_value(x))
         CU_ASSERT_EQUAL(weft_feed(r.session, x, data,
-                                  (size_t)weft_shape_numel(weft_shape_of(g, x)) *
-                                      weft_dtype_bytes(weft_dtype_of(g, x))),
+                                  weft_tensor_bytes(weft_dtype_of(g, x), weft_shape_of(g, x))),
                         WEFT_OK);
     CU_ASSERT_EQUAL(weft_run(r.session), WEFT_OK);
     return r;

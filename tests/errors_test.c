@@ -106,7 +106,7 @@ static weft_value got[4];
     X(weft_input(g, "taken", WEFT_F32, WEFT_SCALAR), BAD_ARGUMENT, "at/weft_input", "is taken")    \
     X(weft_name(g, v.none, "n"), BAD_ARGUMENT, "at/weft_name", "not a value")                      \
     X(weft_name(g, v.x, "n"), BAD_ARGUMENT, "at/weft_name", "\"x\" has a name already")            \
-    X(weft_input_default(g, v.w, 0), BAD_ARGUMENT, "at/weft_input_default", "no input")            \
+    X(weft_input_default(g, v.w, 0), BAD_ARGUMENT, "at/weft_input_default", "not an input")            \
     X(weft_input_default(g, v.ids, 0.5), BAD_ARGUMENT, "at/weft_input_default",                    \
       "default of \"ids\" is 0.5, but i32 takes")                                                  \
     X(weft_input_default(g, v.ids, 3e9), BAD_ARGUMENT, NULL, "but i32 takes")                      \
@@ -428,6 +428,15 @@ static void test_record(void)
     CU_ASSERT_EQUAL(weft_error_set(&e, WEFT_BAD_FILE, "later", "x"), WEFT_BAD_FILE);
     CU_ASSERT_EQUAL(e.status, WEFT_IO);
     CU_ASSERT_EQUAL(weft_error_set(NULL, WEFT_IO, NULL, "x"), WEFT_IO);
+    weft_error copy = {0};
+    CU_ASSERT_EQUAL(weft_error_copy(&copy, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_error_copy(&copy, &copy), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_error_copy(&copy, &e), WEFT_IO);
+    CU_ASSERT_EQUAL(memcmp(&copy, &e, sizeof e), 0);
+    weft_error later = {WEFT_BAD_SHAPE, "later", "x"};
+    CU_ASSERT_EQUAL(weft_error_copy(&copy, &later), WEFT_BAD_SHAPE);
+    CU_ASSERT_EQUAL(copy.status, WEFT_IO);
+    CU_ASSERT_EQUAL(weft_error_copy(NULL, &e), WEFT_IO);
     weft_graph *g = weft_graph_new();
     weft_graph_fail(g, WEFT_BAD_SHAPE, "mine");
     expect("weft_graph_fail", weft_graph_error(g), WEFT_BAD_SHAPE, "graph", "mine");

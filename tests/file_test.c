@@ -211,7 +211,7 @@ static void refuse(const char *to)
     CU_ASSERT_EQUAL(save_within_seconds(to, 60), WEFT_BAD_ARGUMENT);
     CU_ASSERT_EQUAL(weft_params_save(p, to, &error), WEFT_BAD_ARGUMENT);
     CU_ASSERT_STRING_EQUAL(error.where, to);
-    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "is no regular file"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "is not a regular file"));
     weft_params_free(p);
 }
 

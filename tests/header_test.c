@@ -124,10 +124,10 @@ static void test_little_memory(void)
         const char *begin, *middle, *end, *says;
     } files[] = {
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[", "0,", "0],\"data_offsets\":[0,0]}}", "64 KiB"},
-        {"{\"__metadata__\":{\"k\":[", "0,", "0]}}", "something else than text"},
+        {"{\"__metadata__\":{\"k\":[", "0,", "0]}}", "not text"},
         {"{\"__metadata__\":", "[", "", "not JSON"},
         {"{\"a\":", "[", "", "not JSON"},
-        {"{\"__metadata__\":[", "{},", "0]}", "is no object"},
+        {"{\"__metadata__\":[", "{},", "0]}", "is not an object"},
         {"[", "0,", "0]", "not a JSON object"},
     };
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {

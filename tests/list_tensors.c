@@ -26,7 +26,7 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < n; i++) {
         weft_tensor t;
         weft_params_get(params, names[i], &t);
-        size_t bytes = (size_t)weft_shape_numel(t.shape) * weft_dtype_bytes(t.dtype);
+        size_t bytes = weft_tensor_bytes(t.dtype, t.shape);
         printf("%s %016" PRIx64 "\n", names[i], hash_bytes(HASH_START, t.data, bytes));
     }
     free(names);

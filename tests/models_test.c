@@ -432,7 +432,7 @@ static bool same_stores(const weft_params *a, const weft_params *b)
         weft_tensor x, y;
         const char *name = weft_params_name(a, i);
         if (!weft_params_get(a, name, &x) || !weft_params_get(b, name, &y)) return false;
-        size_t bytes = (size_t)weft_shape_numel(x.shape) * weft_dtype_bytes(x.dtype);
+        size_t bytes = weft_tensor_bytes(x.dtype, x.shape);
         if (!weft_shape_equal(x.shape, y.shape) || memcmp(x.data, y.data, bytes)) return false;
     }
     return true;

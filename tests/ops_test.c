@@ -79,8 +79,7 @@ static bool run_sample(const weft_op *op, const weft_sample *sample, variant v, 
         if (i < op->updates) {
             in[i] = weft_state(g, name, data[i].dtype, data[i].shape, WEFT_INIT_ZEROS);
             weft_params_add(params, name, data[i].dtype, data[i].shape, &t, NULL);
-            memcpy(t.data, data[i].data,
-                   (size_t)weft_shape_numel(t.shape) * weft_dtype_bytes(t.dtype));
+            memcpy(t.data, data[i].data, weft_tensor_bytes(t.dtype, t.shape));
         } else {
             in[i] = v.strided ? strided_input(g, name, &data[i])
                               : weft_input(g, name, data[i].dtype, data[i].shape);
@@ -112,7 +111,7 @@ static bool run_sample(const weft_op *op, const weft_sample *sample, variant v, 
         weft_tensor t;
         good = weft_session_tensor(s, results[i], &t);
         if (!good) break;
-        size_t bytes = (size_t)weft_shape_numel(t.shape) * weft_dtype_bytes(t.dtype);
+        size_t bytes = weft_tensor_bytes(t.dtype, t.shape);
         void *copy = malloc(bytes + 1);
         memcpy(copy, t.data, bytes);
         out->tensor[out->n++] = weft_tensor_dense(copy, t.dtype, t.shape);
@@ -160,8 +159,7 @@ static bool same_bits(const outputs *a, const outputs *b)
     if (a->n != b->n) return false;
     for (size_t k = 0; k < a->n; k++)
         if (memcmp(a->tensor[k].data, b->tensor[k].data,
-                   (size_t)weft_shape_numel(a->tensor[k].shape) *
-                       weft_dtype_bytes(a->tensor[k].dtype)) != 0)
+                   weft_tensor_bytes(a->tensor[k].dtype, a->tensor[k].shape)) != 0)
             return false;
     return true;
 }

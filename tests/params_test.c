@@ -70,14 +70,14 @@ static void test_lying_files(void)
     refuse(UINT64_MAX, "{}", 0, "longer than the file");
     refuse(0, "{nonsense", 0, "not JSON");
     refuse(0, "[]", 0, "not a JSON object");
-    refuse(0, "{\"a\":3}", 0, "a: is no object");
+    refuse(0, "{\"a\":3}", 0, "a: is not an object");
     refuse(0, "{\"a\":{\"dtype\":\"F99\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "its dtype");
     refuse(0, "{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "dtype is missing");
     refuse(0, "{\"a\":{\"dtype\":\"F32\",\"shape\":[1.5],\"data_offsets\":[0,4]}}", 4,
            "bad number");
     refuse(0, "{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,4]}}", 4, "bad number");
     refuse(0, "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4,
-           "not of the size");
+           "do not have the size");
     refuse(0, "{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 4,
            "outside the file");
     refuse(0, "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}}", 4,
@@ -86,7 +86,7 @@ static void test_lying_files(void)
     refuse(0,
            "{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,4]}}",
            4, "overflows");
-    refuse(0, "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 9, "holes");
+    refuse(0, "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 9, "a gap");
     refuse(0,
            "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
            "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
@@ -101,8 +101,8 @@ static void test_lying_files(void)
            "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
            "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",
            8, "b: its data overlap");
-    refuse(0, "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8, "leave holes");
-    refuse(0, "{\"__metadata__\":{\"k\":1}}", 0, "something else than text");
+    refuse(0, "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8, "leave a gap");
+    refuse(0, "{\"__metadata__\":{\"k\":1}}", 0, "not text");
     refuse(0, "{\"__metadata__\":{},\"__metadata__\":{}}", 0, "__metadata__: appears twice");
     refuse(0, "{} more", 0, "not JSON");
     refuse(3, "{}", 1, "not JSON");

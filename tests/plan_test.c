@@ -113,7 +113,7 @@ static bool run_once(const random_graph *r, const weft_value *targets, size_t n,
             if (weft_dtype_of(r->g, targets[i]) == WEFT_BOOL) continue; /* the group: no contents */
             good = weft_session_tensor(s, targets[i], &t);
             if (!good) break;
-            out->bytes[i] = (size_t)weft_shape_numel(t.shape) * weft_dtype_bytes(t.dtype);
+            out->bytes[i] = weft_tensor_bytes(t.dtype, t.shape);
             out->data[i] = malloc(out->bytes[i] + 1);
             memcpy(out->data[i], t.data, out->bytes[i]);
         }

@@ -1,82 +1,18 @@
-/* Profiles: the sums that must hold whatever the clock says, the counts, the bits of the results,
- * the trace. No test expects a duration. */
-#include "tests.h"
+/* Profiles: the sums that must hold whatever the clock says, the counts, and the bits of the
+ * results. No test expects a duration. */
+#include "profile_bench.h"
+
+#include "base/clock.h"
 
 #include <weft/measure.h>
 
-#include <cjson/cJSON.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-#define RUNS 5
-
-/* A small model that trains, and what it takes to run it. */
-typedef struct bench {
-    weft_graph *graph;
-    weft_params *params;
-    weft_plan *plan;
-    weft_session *session;
-    weft_value loss;
-} bench;
-
-static bench bench_open(int threads)
-{
-    static const char *const options[] = {"d_model=32", "heads=2",          "d_ff=64",
-                                          "vocab=50",   "source_len=9",     "target_len=8",
-                                          "batch=4",    "encoder_layers=1", "decoder_layers=1"};
-    weft_error error = {0};
-    weft_model_io io;
-    bench b = {.graph = weft_graph_new(), .params = weft_params_new()};
-    weft_model_build_text(b.graph, weft_model_find("transformer"), options, 9, true, &io, &error);
-    weft_value lr = weft_scalar(b.graph, WEFT_F32, 1e-3);
-    weft_optimizer adam = WEFT_ADAM_DEFAULT;
-    const weft_value inputs[3] = {io.source, io.target_in, io.target_out};
-    for (int i = 0; i < 3; i++) weft_input_default(b.graph, inputs[i], 0);
-    weft_value targets[2] = {io.loss, weft_train_step(b.graph, io.loss, NULL, 0, lr, &adam, NULL)};
-    b.loss = io.loss;
-    b.plan = weft_plan_new(b.graph, targets, 2, NULL, &error);
-    if (b.plan && weft_params_init(b.params, b.graph, 1, &error) == WEFT_OK)
-        b.session =
-            weft_session_new(b.plan, b.params, &(weft_session_options){.threads = threads}, &error);
-    CU_ASSERT_STRING_EQUAL(error.message, "");
-    CU_ASSERT_PTR_NOT_NULL_FATAL(b.session);
-    return b;
-}
-
-static void bench_close(bench *b)
-{
-    weft_session_free(b->session);
-    weft_plan_free(b->plan);
-    weft_params_free(b->params);
-    weft_graph_free(b->graph);
-}
-
-static const weft_profile *profiled_runs(bench *b, size_t trace_runs)
-{
-    weft_profile_options options = {.trace_runs = trace_runs};
-    CU_ASSERT_EQUAL(weft_run(b->session), WEFT_OK); /* not measured */
-    CU_ASSERT_EQUAL(weft_session_profile(b->session, true, &options), WEFT_OK);
-    for (int i = 0; i < RUNS; i++) CU_ASSERT_EQUAL(weft_run(b->session), WEFT_OK);
-    return weft_session_get_profile(b->session);
-}
 
 static bool near(double a, double b)
 {
     return fabs(a - b) <= 1e-9 * fmax(fabs(a), fabs(b));
-}
-
-/* The nodes that a run computes: all but leaves, views and groups. */
-static size_t computing_nodes(const weft_graph *g)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < weft_graph_node_count(g); i++) {
-        const weft_op *op = weft_graph_node(g, i).op;
-        n += op != &weft_op_input && op != &weft_op_state && op != &weft_op_constant &&
-             op != &weft_op_group && !op->alias;
-    }
-    return n;
 }
 
 /* ---- Sums and counts ---- */
@@ -135,20 +71,13 @@ static void expect_sums(const weft_profile *p, weft_profile_by by, int depth)
     weft_profile_free_rows(rows);
 }
 
-static double now_seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void test_sums(void)
 {
     for (int threads = 1; threads <= 3; threads++) {
         bench b = bench_open(threads);
-        double begin = now_seconds();
+        double begin = clock_seconds();
         const weft_profile *p = profiled_runs(&b, 0);
-        double outside = now_seconds() - begin;
+        double outside = clock_seconds() - begin;
         weft_profile_totals t = weft_profile_get_totals(p);
         weft_plan_stats stats = weft_plan_get_stats(b.plan);
         CU_ASSERT_EQUAL(t.runs, RUNS);
@@ -253,16 +182,14 @@ static void test_same_bits(void)
         const char *name = weft_params_name(on.params, i);
         CU_ASSERT_FATAL(weft_params_get(on.params, name, &x) &&
                         weft_params_get(off.params, name, &y));
-        CU_ASSERT_EQUAL(
-            memcmp(x.data, y.data, (size_t)weft_shape_numel(x.shape) * weft_dtype_bytes(x.dtype)),
-            0);
+        CU_ASSERT_EQUAL(memcmp(x.data, y.data, weft_tensor_bytes(x.dtype, x.shape)), 0);
     }
     CU_ASSERT_PTR_NULL(weft_session_get_profile(off.session));
     bench_close(&on);
     bench_close(&off);
 }
 
-/* Off keeps what was measured; on begins anew. */
+/* Switching off retains what was measured; switching on starts from zero. */
 static void test_switching(void)
 {
     bench b = bench_open(2);
@@ -278,55 +205,12 @@ static void test_switching(void)
     bench_close(&b);
 }
 
-/* A program's own op, whose one tile takes its time by the clock that profiles read: that time must
- * be found in its row as computing. */
-#define SLOW_SECONDS 0.02
-
-static bool infer_slow(weft_infer *infer)
-{
-    infer->out[0] = infer->in[0];
-    return true;
-}
-
-static void run_slow(const weft_call *call, int64_t tile)
-{
-    double begin = now_seconds();
-    (void)tile;
-    memcpy(call->out[0].data, call->in[0].data, 8 * sizeof(float));
-    while (now_seconds() - begin < SLOW_SECONDS) {
-    }
-}
-
-static int64_t one_tile(const weft_call *call)
-{
-    (void)call;
-    return 1;
-}
-
-/* Enough for all threads to come. */
-static void large_cost(const weft_call *call, weft_cost *cost)
-{
-    (void)call;
-    *cost = (weft_cost){1e6, 1e6};
-}
-
-static const weft_op slow = {.name = "slow\"\\\n",
-                             .doc = "takes its time",
-                             .min_in = 1,
-                             .max_in = 1,
-                             .n_out = 1,
-                             .infer = infer_slow,
-                             .tiles = one_tile,
-                             .cost = large_cost,
-                             .gradient = WEFT_GRADIENT_NONE,
-                             .kernel = {{[WEFT_F32] = run_slow}}};
-
 static void test_compute(void)
 {
     weft_graph *g = weft_graph_new();
     weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(8));
     weft_input_default(g, x, 1);
-    /* Two that run side by side, and one after them. */
+    /* Two nodes that run side by side, and one after them. */
     weft_value fast = weft_abs(g, x), y = weft_apply(g, &slow, NULL, &x, 1, NULL);
     weft_value z = weft_add(g, fast, y);
     weft_plan *plan = weft_plan_new(g, &z, 1, NULL, NULL);
@@ -344,7 +228,7 @@ static void test_compute(void)
     CU_ASSERT_STRING_EQUAL(rows[1].name, "abs");
     CU_ASSERT_STRING_EQUAL(rows[2].name, "add");
     CU_ASSERT_TRUE(rows[0].compute_seconds >= 2 * SLOW_SECONDS - 1e-6);
-    /* Of two threads, and whatever the other did in that time. */
+    /* Two threads, whatever the other one did in that time. */
     CU_ASSERT_TRUE(weft_profile_get_totals(p).thread_seconds >= 4 * SLOW_SECONDS - 1e-6);
     weft_profile_free_rows(rows);
     weft_session_free(s);
@@ -352,7 +236,7 @@ static void test_compute(void)
     weft_graph_free(g);
 }
 
-/* A run that fails ends before the groups behind the next barrier: they have not been called. */
+/* A run that fails ends at the next barrier: the groups behind it have no calls. */
 static void test_failed_run(void)
 {
     weft_graph *g = weft_graph_new();
@@ -385,135 +269,6 @@ static void test_failed_run(void)
     weft_graph_free(g);
 }
 
-/* ---- The trace ---- */
-
-static cJSON *trace_of(const weft_profile *p)
-{
-    char *text = NULL;
-    size_t bytes = 0;
-    weft_error error = {0};
-    FILE *file = open_memstream(&text, &bytes);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(file);
-    CU_ASSERT_EQUAL(weft_profile_trace(p, file, &error), WEFT_OK);
-    fclose(file);
-    cJSON *json = cJSON_Parse(text);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(json);
-    free(text);
-    return json;
-}
-
-static double number(const cJSON *item, const char *name)
-{
-    const cJSON *found = cJSON_GetObjectItemCaseSensitive(item, name);
-    CU_ASSERT_TRUE(cJSON_IsNumber(found));
-    return cJSON_GetNumberValue(found);
-}
-
-static const char *text_of(const cJSON *item, const char *name)
-{
-    const char *text = cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(item, name));
-    return text ? text : "";
-}
-
-#define THREADS 3
-
-/* The last two of five runs: in each, every phase of every step, on each thread at most once, one
- * after the other. */
-static void test_trace(void)
-{
-    bench b = bench_open(THREADS);
-    const weft_profile *p = profiled_runs(&b, 2);
-    cJSON *json = trace_of(p);
-    const cJSON *event;
-    double end[THREADS] = {0};
-    size_t named[THREADS] = {0}, processes = 0, events = 0, nodes = 0, later = 0;
-    cJSON_ArrayForEach(event, cJSON_GetObjectItemCaseSensitive(json, "traceEvents"))
-    {
-        const cJSON *args = cJSON_GetObjectItemCaseSensitive(event, "args");
-        if (!strcmp(text_of(event, "name"), "process_name")) {
-            processes++;
-            continue;
-        }
-        int thread = (int)number(event, "tid");
-        CU_ASSERT_FATAL(thread >= 0 && thread < THREADS);
-        if (!strcmp(text_of(event, "ph"), "M")) {
-            CU_ASSERT_STRING_EQUAL(text_of(event, "name"), "thread_name");
-            CU_ASSERT_TRUE(strlen(text_of(args, "name")) > 0);
-            named[thread]++;
-            continue;
-        }
-        CU_ASSERT_STRING_EQUAL(text_of(event, "ph"), "X");
-        CU_ASSERT_PTR_NOT_NULL(weft_op_find(text_of(event, "name")));
-        /* Times have three decimals. */
-        CU_ASSERT_TRUE(number(event, "ts") >= end[thread] - 1e-4 && number(event, "dur") >= 0);
-        end[thread] = number(event, "ts") + number(event, "dur");
-        CU_ASSERT_TRUE(number(args, "run") == RUNS - 2 || number(args, "run") == RUNS - 1);
-        later += number(args, "run") == RUNS - 1;
-        events++;
-    }
-    CU_ASSERT_EQUAL(processes, 1);
-    for (int t = 0; t < THREADS; t++) CU_ASSERT_EQUAL(named[t], 1);
-    nodes = computing_nodes(weft_plan_graph(b.plan));
-    /* A chain's events are its first node's. */
-    nodes -= weft_plan_get_stats(b.plan).chained;
-    CU_ASSERT_TRUE(later >= nodes && later <= 2 * THREADS * nodes);
-    CU_ASSERT_EQUAL(events, 2 * later); /* tiles go to the same threads in each run */
-    cJSON_Delete(json);
-    bench_close(&b);
-}
-
-/* A thread without a tile of a step has no event of it; names may hold anything. */
-static void test_trace_escapes(void)
-{
-    weft_graph *g = weft_graph_new();
-    weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(8));
-    weft_scope_push(g, "a\"\\\t");
-    weft_value y = weft_name(g, weft_apply(g, &slow, NULL, &x, 1, NULL), "\"}\x01");
-    weft_scope_pop(g);
-    weft_value other = weft_input(g, "other", WEFT_F32, WEFT_SHAPE(8));
-    weft_input_default(g, x, 1);
-    weft_input_default(g, other, 1);
-    const weft_value targets[2] = {y, weft_apply(g, &slow, NULL, &other, 1, NULL)};
-    weft_plan *plan = weft_plan_new(g, targets, 2, NULL, NULL);
-    weft_session *s =
-        weft_session_new(plan, NULL, &(weft_session_options){.threads = THREADS}, NULL);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    weft_session_profile(s, true, &(weft_profile_options){.trace_runs = 4});
-    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
-    /* Two tiles: that many threads have work, or as many as there are processors. */
-    int threads = weft_profile_get_totals(weft_session_get_profile(s)).threads;
-    cJSON *json = trace_of(weft_session_get_profile(s));
-    const cJSON *events = cJSON_GetObjectItemCaseSensitive(json, "traceEvents");
-    CU_ASSERT_EQUAL_FATAL(cJSON_GetArraySize(events), 1 + threads + 2);
-    const cJSON *event = cJSON_GetArrayItem(events, 1 + threads);
-    CU_ASSERT_STRING_EQUAL(text_of(event, "name"), slow.name);
-    CU_ASSERT_STRING_EQUAL(text_of(cJSON_GetObjectItemCaseSensitive(event, "args"), "node"),
-                           "a\"\\\t.\"}\x01");
-    cJSON_Delete(json);
-    weft_session_free(s);
-    weft_plan_free(plan);
-    weft_graph_free(g);
-}
-
-/* ---- The picture ---- */
-
-static void test_picture(void)
-{
-    bench b = bench_open(2);
-    const weft_profile *p = profiled_runs(&b, 0);
-    char *text = NULL;
-    size_t bytes = 0, marked = 0;
-    FILE *file = open_memstream(&text, &bytes);
-    CU_ASSERT_PTR_NOT_NULL_FATAL(file);
-    CU_ASSERT_EQUAL(weft_profile_dot(p, file, NULL), WEFT_OK);
-    fclose(file);
-    for (const char *at = text; (at = strstr(at, " ms, ")); at++) marked++;
-    CU_ASSERT_EQUAL(marked, computing_nodes(weft_plan_graph(b.plan)));
-    CU_ASSERT_PTR_NOT_NULL(strstr(text, "fillcolor=\"#ff4141\"")); /* the longest */
-    free(text);
-    bench_close(&b);
-}
-
 /* ---- Misuse ---- */
 
 static void test_misuse(void)
@@ -534,8 +289,6 @@ static void test_misuse(void)
     CU_ASSERT_EQUAL(weft_profile_rows(NULL, WEFT_PROFILE_BY_OP, 0, NULL, &rows, &n, &error),
                     WEFT_BAD_ARGUMENT);
     CU_ASSERT_TRUE(!rows && !n && error.message[0]);
-    CU_ASSERT_EQUAL(weft_profile_trace(NULL, stdout, NULL), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_EQUAL(weft_profile_dot(NULL, stdout, NULL), WEFT_BAD_ARGUMENT);
     weft_profile_free_rows(NULL);
 
     CU_ASSERT_EQUAL(weft_session_profile(b.session, true, NULL), WEFT_OK);
@@ -549,26 +302,10 @@ static void test_misuse(void)
                     WEFT_BAD_ARGUMENT);
     CU_ASSERT_EQUAL(weft_profile_rows(p, WEFT_PROFILE_BY_OP, 0, NULL, NULL, &n, NULL),
                     WEFT_BAD_ARGUMENT);
-    memset(&error, 0, sizeof error);
-    CU_ASSERT_EQUAL(weft_profile_trace(p, stdout, &error), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "trace_runs"));
-    CU_ASSERT_EQUAL(weft_profile_dot(p, NULL, NULL), WEFT_BAD_ARGUMENT);
-    /* Before any run there are rows of zeros, an empty trace, and a picture without times. */
-    CU_ASSERT_EQUAL(weft_session_profile(b.session, true, &(weft_profile_options){1}), WEFT_OK);
-    p = weft_session_get_profile(b.session);
-    cJSON_Delete(trace_of(p));
+    /* Before any run all rows are zero. */
     CU_ASSERT_EQUAL(weft_profile_rows(p, WEFT_PROFILE_BY_NODE, 0, NULL, &rows, &n, NULL), WEFT_OK);
     CU_ASSERT_TRUE(n > 0 && rows[0].calls == 0 && rows[0].compute_seconds == 0);
     weft_profile_free_rows(rows);
-    FILE *full = fopen("/dev/full", "w");
-    if (full) {
-        memset(&error, 0, sizeof error);
-        CU_ASSERT_EQUAL(weft_profile_trace(p, full, &error), WEFT_IO);
-        CU_ASSERT_EQUAL(weft_profile_dot(p, full, NULL), WEFT_IO);
-        fclose(full);
-    } else {
-        test_skip("trace to a full disk", "there is no /dev/full");
-    }
     bench_close(&b);
 }
 
@@ -601,9 +338,6 @@ void profile_tests(void)
     CU_add_test(suite, "switching", test_switching);
     CU_add_test(suite, "compute", test_compute);
     CU_add_test(suite, "failed run", test_failed_run);
-    CU_add_test(suite, "trace", test_trace);
-    CU_add_test(suite, "trace escapes", test_trace_escapes);
-    CU_add_test(suite, "picture", test_picture);
     CU_add_test(suite, "misuse", test_misuse);
     CU_add_test(suite, "peaks", test_peaks);
 }

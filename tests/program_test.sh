@@ -16,7 +16,7 @@ expect 0 "Usage: weft" "$weft" --help
 "$weft" -h 2>&1 >help | grep . && fail "weft -h prints on standard error"
 cmp help <("$weft" --help) || fail "weft -h is not weft --help"
 expect 2 'no command "nonsense"' "$weft" nonsense
-expect 1 "WEFT_ISA: \"avx2\" is no instruction set, expected base, v3 or v4" env WEFT_ISA=avx2 "$weft" plan gpt
+expect 1 "WEFT_ISA: \"avx2\" is not an instruction set, expected base, v3 or v4" env WEFT_ISA=avx2 "$weft" plan gpt
 for command in ops models dot plan profile bench info check reproduce demo train average plot translate \
     generate score vocab; do
     expect 0 "Usage: weft $command" "$weft" $command --help

@@ -366,7 +366,7 @@ static void test_threads(void)
                 const char *name = weft_name_of(r.g, r.params[i]);
                 CU_ASSERT_TRUE_FATAL(weft_params_get(r.store, name, &a) &&
                                      weft_params_get(one.store, name, &b));
-                size_t bytes = (size_t)weft_shape_numel(a.shape) * weft_dtype_bytes(a.dtype);
+                size_t bytes = weft_tensor_bytes(a.dtype, a.shape);
                 CU_ASSERT_EQUAL(memcmp(a.data, b.data, bytes), 0);
             }
             rig_close(&r);

@@ -44,6 +44,7 @@
     X(recurrent) \
     X(worked_examples) \
     X(profile) \
+    X(profile_export) \
     X(threads) \
     X(counts) \
     X(memory)

@@ -568,8 +568,7 @@ static weft_params *copy_store(const weft_params *params)
         weft_tensor from, to;
         weft_params_get(params, weft_params_name(params, i), &from);
         weft_params_add(copy, weft_params_name(params, i), from.dtype, from.shape, &to, NULL);
-        memcpy(to.data, from.data,
-               (size_t)weft_shape_numel(from.shape) * weft_dtype_bytes(from.dtype));
+        memcpy(to.data, from.data, weft_tensor_bytes(from.dtype, from.shape));
     }
     return copy;
 }
@@ -582,8 +581,7 @@ static bool same_stores(const weft_params *a, const weft_params *b, const char *
         if (!strncmp(name, without, strlen(without))) continue;
         weft_params_get(a, name, &x);
         if (!weft_params_get(b, name, &y)) return false;
-        if (memcmp(x.data, y.data, (size_t)weft_shape_numel(x.shape) * weft_dtype_bytes(x.dtype)))
-            return false;
+        if (memcmp(x.data, y.data, weft_tensor_bytes(x.dtype, x.shape))) return false;
     }
     return true;
 }

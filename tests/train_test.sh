@@ -267,7 +267,7 @@ expect 0 "mean of 2" "$weft" average parts/step-*.safetensors -o mean.safetensor
 expect 1 "another model" "$weft" average gpt/best.safetensors mean.safetensors -o x.safetensors
 expect 2 "are needed" "$weft" average mean.safetensors
 mkfifo pipe
-expect 1 "pipe: is no regular file" "$weft" average mean.safetensors -o pipe
+expect 1 "pipe: is not a regular file" "$weft" average mean.safetensors -o pipe
 if command -v gnuplot >/dev/null; then
     expect 0 "" "$weft" plot whole parts -o loss.svg
     grep -q "whole: validation" loss.svg || fail "no curve in the plot"

@@ -48,7 +48,7 @@ static void make_feeds(rig *r)
         weft_value input = weft_value_from_id(r->g, node.first_out);
         weft_dtype dtype = weft_dtype_of(r->g, input);
         int64_t n = weft_shape_numel(weft_shape_of(r->g, input));
-        size_t bytes = (size_t)n * weft_dtype_bytes(dtype);
+        size_t bytes = weft_tensor_bytes(dtype, weft_shape_of(r->g, input));
         void *data = calloc(1, bytes);
         CU_ASSERT_TRUE_FATAL(data && r->n_feeds < MAX_FEEDS);
         fill(data, dtype, n, r->io.vocab, &state);

@@ -1,13 +1,13 @@
 /* The program `weft`: a table of commands. */
 #include "tool.h"
 
+#include "base/clock.h"
 #include "base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 static const struct {
@@ -72,9 +72,7 @@ bool tool_ends_with(const char *text, const char *end)
 
 double tool_seconds(void)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return clock_seconds();
 }
 
 void tool_take_model_arg(model_args *args, const char *text, struct argp_state *state)

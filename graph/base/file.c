@@ -1,4 +1,4 @@
-/* Files that are written beside their final name, synced and renamed. */
+/* Files that are written under a temporary name, synced, and renamed: see file.h. */
 #include "file.h"
 
 #include <dirent.h>
@@ -22,12 +22,12 @@
 
 bool file_is_stream(const char *path)
 {
-    /* These may lead to plain files, but their names are not to be replaced. */
+    /* These may resolve to regular files, but their names must not be replaced. */
     static const char *const descriptors[] = {"/dev/std", "/dev/fd/", "/proc/"};
-    struct stat there;
+    struct stat info;
     for (size_t i = 0; i < sizeof descriptors / sizeof *descriptors; i++)
         if (!strncmp(path, descriptors[i], strlen(descriptors[i]))) return true;
-    return stat(path, &there) == 0 && !S_ISREG(there.st_mode);
+    return stat(path, &info) == 0 && !S_ISREG(info.st_mode);
 }
 
 /* ---- Names ---- */
@@ -38,8 +38,8 @@ static const char *name_of(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* How much of a name fits before the suffix; whole characters only. */
-static size_t kept_bytes(const char *name)
+/* Bytes of a name that fit before the suffix, without cutting a UTF-8 character. */
+static size_t stem_bytes(const char *name)
 {
     size_t n = strlen(name);
     if (n <= NAME_MAX - SUFFIX_BYTES) return n;
@@ -48,7 +48,8 @@ static size_t kept_bytes(const char *name)
     return n;
 }
 
-/* Differs between processes, threads, moments and attempts. A collision costs another attempt. */
+/* A number that differs between processes, threads, times and attempts. A collision costs one more
+ * attempt. The mixing is that of splitmix64. */
 static uint64_t unique_number(const file_writer *w, uint64_t attempt)
 {
     struct timespec now = {0};
@@ -67,9 +68,9 @@ static uint64_t unique_number(const file_writer *w, uint64_t attempt)
 
 static bool is_leftover(const char *entry, const char *name)
 {
-    size_t kept = kept_bytes(name);
-    if (strncmp(entry, name, kept) != 0 || entry[kept] != '.') return false;
-    const char *digits = entry + kept + 1;
+    size_t stem = stem_bytes(name);
+    if (strncmp(entry, name, stem) != 0 || entry[stem] != '.') return false;
+    const char *digits = entry + stem + 1;
     return strspn(digits, "0123456789abcdef") == UNIQUE_DIGITS &&
            !strcmp(digits + UNIQUE_DIGITS, ".tmp");
 }
@@ -88,19 +89,19 @@ void file_remove_leftovers(const char *folder, const char *name)
 bool file_begin(file_writer *w, const char *path)
 {
     const char *name = name_of(path);
-    size_t folder = (size_t)(name - path), kept = kept_bytes(name);
+    size_t folder = (size_t)(name - path), stem = stem_bytes(name);
     *w = (file_writer){.path = path, .descriptor = -1};
     if (!*name || file_is_stream(path)) {
         errno = EINVAL;
         return false;
     }
-    if (strlen(path) >= FILE_PATH_BYTES || folder + kept + SUFFIX_BYTES >= FILE_PATH_BYTES) {
+    if (strlen(path) >= FILE_PATH_BYTES || folder + stem + SUFFIX_BYTES >= FILE_PATH_BYTES) {
         errno = ENAMETOOLONG;
         return false;
     }
     for (uint64_t attempt = 0; w->descriptor < 0 && attempt < MAX_ATTEMPTS; attempt++) {
         snprintf(w->temporary, sizeof w->temporary, "%.*s%.*s.%0*llx.tmp", (int)folder, path,
-                 (int)kept, name, UNIQUE_DIGITS,
+                 (int)stem, name, UNIQUE_DIGITS,
                  (unsigned long long)(unique_number(w, attempt) >> (64 - 4 * UNIQUE_DIGITS)));
         w->descriptor =
             open(w->temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
@@ -131,7 +132,7 @@ void file_write(file_writer *w, const void *data, size_t bytes)
     }
 }
 
-/* The rename itself must reach the disk too; the file is in its place whatever comes of it. */
+/* Makes the rename itself durable. A failure is ignored: the file already has its name. */
 static void sync_folder(file_writer *w)
 {
     size_t length = (size_t)(name_of(w->path) - w->path);
@@ -143,7 +144,8 @@ static void sync_folder(file_writer *w)
     close(folder);
 }
 
-static void note(file_writer *w, int result)
+/* Remembers errno if `result` is a failure and the first one. */
+static void record_error(file_writer *w, int result)
 {
     if (result != 0 && !w->error) w->error = errno;
 }
@@ -151,10 +153,10 @@ static void note(file_writer *w, int result)
 bool file_commit(file_writer *w)
 {
     bool stream = !w->temporary[0];
-    if (!stream && !w->error) note(w, fsync(w->descriptor));
-    note(w, close(w->descriptor));
+    if (!stream && !w->error) record_error(w, fsync(w->descriptor));
+    record_error(w, close(w->descriptor));
     w->descriptor = -1;
-    if (!stream && !w->error) note(w, rename(w->temporary, w->path));
+    if (!stream && !w->error) record_error(w, rename(w->temporary, w->path));
     if (w->error) {
         errno = w->error;
         file_abandon(w);

@@ -1,11 +1,11 @@
 /* base/file.h - files that are written whole, or not at all.
  *
- * The bytes go into a new file in the folder of PATH, under a unique name that nobody else has
- * open: NAME.XXXXXXXXXXXX.tmp, NAME being that of PATH and each X a hexadecimal digit. When they
- * are complete and on the disk, that file is renamed to PATH. Whoever reads PATH has the old file
- * or the new one, whatever the number of writers; the last one to finish wins. If PATH is a
- * symbolic link, the link is replaced and its target stays as it is. A process that is killed
- * leaves its temporary file behind: see file_remove_leftovers. Not installed.
+ * The bytes go into a temporary file of a unique name in the folder of PATH: NAME.XXXXXXXXXXXX.tmp,
+ * where NAME is the last component of PATH and each X a hexadecimal digit. When they are complete
+ * and on the disk, the temporary file is renamed to PATH. A reader of PATH sees the old file or the
+ * new one, however many writers there are; the last one to finish wins. If PATH is a symbolic link,
+ * the link is replaced and its target does not change. A process that is killed leaves its
+ * temporary file behind: see file_remove_leftovers. Not installed.
  */
 #ifndef WEFT_BASE_FILE_H
 #define WEFT_BASE_FILE_H
@@ -17,37 +17,38 @@
 extern "C" {
 #endif
 
-/* A path must be shorter. */
+/* Bytes of the longest path, with its final NUL. */
 #define FILE_PATH_BYTES 4096
 
 typedef struct file_writer {
-    const char *path;                /* the caller's: must live until commit or abandon */
+    const char *path;                /* the caller's; must live until commit or abandon */
     int descriptor;                  /* open for writing */
     int error;                       /* errno of the first failure, 0 if there was none */
-    char temporary[FILE_PATH_BYTES]; /* "" while a stream is written */
+    char temporary[FILE_PATH_BYTES]; /* name of the temporary file; "" for a stream */
 } file_writer;
 
-/* Whether PATH, or the target of a link PATH, takes bytes but cannot be replaced: a device, a pipe,
- * a socket, a folder, or a name of an open file (/dev/stdout, /dev/fd/N, anything in /proc). */
+/* Whether PATH, or the target of the link PATH, cannot be replaced by a file: a device, a pipe, a
+ * socket, a folder, or the name of an open file (/dev/stdout, /dev/fd/N, anything in /proc). */
 bool file_is_stream(const char *path);
 
-/* Begins a new file, with the mode that the umask leaves of 0666. False, with errno set and nothing
- * to abandon, on failure; EINVAL if PATH is a stream. Never waits. */
+/* Opens the temporary file, with mode 0666 less the umask. Returns false with errno set on failure
+ * (EINVAL if PATH is a stream); there is nothing to abandon then. Never blocks. */
 bool file_begin(file_writer *w, const char *path);
-/* The same, but a stream is opened and gets the bytes as they come. A pipe waits for its reader. */
+/* The same, but accepts a stream, which receives the bytes as they are written. Opening a pipe
+ * blocks until it has a reader. */
 bool file_begin_stream(file_writer *w, const char *path);
-/* A failure is remembered for file_commit, and further bytes are ignored. */
+/* Appends bytes. After a failure, which file_commit reports, further bytes are ignored. */
 void file_write(file_writer *w, const void *data, size_t bytes);
-/* Puts the new file in the place of PATH. On any failure since file_begin: abandons it and returns
- * false with errno set. */
+/* Syncs the temporary file and renames it to PATH. After any failure since file_begin it abandons
+ * the file instead and returns false with errno set. */
 bool file_commit(file_writer *w);
-/* Removes the new file; PATH is as it was. Keeps errno. */
+/* Removes the temporary file; PATH does not change, nor does errno. */
 void file_abandon(file_writer *w);
-/* file_begin_stream, file_write and file_commit. */
+/* file_begin_stream, file_write and file_commit in one call. */
 bool file_replace(const char *path, const void *data, size_t bytes);
 
-/* Removes the temporary files for `name` that killed processes left in a folder. Only for callers
- * that know that nobody writes this file now. */
+/* Removes the temporary files of `name` that killed processes left in a folder. The caller must
+ * know that nobody is writing this file. */
 void file_remove_leftovers(const char *folder, const char *name);
 
 #ifdef __cplusplus

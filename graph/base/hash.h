@@ -1,8 +1,8 @@
 /* base/hash.h - FNV-1a, 64 bits (Fowler, Noll and Vo; draft-eastlake-fnv).
  *
- * It tells data that changed by accident: two contents have one hash with odds of 2^-64, and the
- * order counts. It is specified, fits in a line and needs no library; someone who wants two
- * contents of one hash can make them. Not installed.
+ * It detects data that changed by accident: two different contents have the same hash with
+ * probability 2^-64. It does not resist an attacker, who can construct a collision. It is
+ * specified, short, and needs no library. Not installed.
  */
 #ifndef WEFT_BASE_HASH_H
 #define WEFT_BASE_HASH_H
@@ -12,7 +12,7 @@
 
 #define HASH_START ((uint64_t)0xcbf29ce484222325u)
 
-/* Goes on from `hash`, at first HASH_START. */
+/* Continues `hash`, which is HASH_START at first, with more data. */
 static inline uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes)
 {
     const unsigned char *at = (const unsigned char *)data;
@@ -20,7 +20,7 @@ static inline uint64_t hash_bytes(uint64_t hash, const void *data, size_t bytes)
     return hash;
 }
 
-/* The number's bytes, the lowest first on every machine. */
+/* Continues `hash` with a number's bytes, the lowest first on every machine. */
 static inline uint64_t hash_number(uint64_t hash, uint64_t number)
 {
     for (int i = 0; i < 8; i++) hash = (hash ^ (number >> 8 * i & 0xFF)) * 0x100000001b3u;

@@ -1,4 +1,4 @@
-/* cJSON in the C locale, and a walk over the members of an object. */
+/* cJSON in the C locale, and objects read member by member. All of it takes O(length). */
 #include "json.h"
 
 #include "text.h"
@@ -6,19 +6,19 @@
 #include <errno.h>
 #include <string.h>
 
-/* cJSON takes every control character for white space; JSON has none but these. */
+/* The white space of JSON; cJSON accepts every control character as such. */
 static bool is_blank(char c)
 {
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-/* cJSON takes stack for each level, about 100 bytes. */
+/* Levels of brackets; cJSON recurses, with about 100 bytes of stack a level. */
 #define MAX_DEPTH 100
 
-/* The first byte that JSON has no place for wherever it stands: a control character that is no
- * blank between values, an escape that would end a C string, a bracket that opens one level too
- * many. `length` if there is none. */
-static size_t find_stray(const char *text, size_t length)
+/* Position of the first byte that cJSON would accept and JSON, or weft, does not: a control
+ * character other than white space between values, an escaped zero, which would end a C string, or
+ * a bracket that opens one level too many. `length` if there is none. */
+static size_t find_forbidden(const char *text, size_t length)
 {
     bool quoted = false;
     int depth = 0;
@@ -38,14 +38,14 @@ cJSON *json_parse(const char *text, size_t length, json_failure *why)
 {
     json_failure unused;
     if (!why) why = &unused;
-    *why = (json_failure){false, find_stray(text, length)};
+    *why = (json_failure){false, find_forbidden(text, length)};
     if (why->position < length) return NULL;
     const char *end = text;
     text_locale locale = text_enter_c_locale();
     int before = errno;
     errno = 0;
     cJSON *json = cJSON_ParseWithLengthOpts(text, length, &end, false);
-    /* cJSON itself does not say; every allocator of POSIX does. */
+    /* cJSON does not report it, but allocators of POSIX set errno. */
     why->no_memory = !json && errno == ENOMEM;
     errno = before;
     text_leave_c_locale(locale);
@@ -74,7 +74,7 @@ static void skip_blanks(json_span *rest)
     }
 }
 
-/* Moves past one character if it is the one that is expected. */
+/* Skips white space and one character, if that is the expected one. */
 static bool skip(json_span *rest, char expected)
 {
     skip_blanks(rest);
@@ -84,7 +84,7 @@ static bool skip(json_span *rest, char expected)
     return true;
 }
 
-/* The bytes of the string that a text begins with; 0 if it does not end. */
+/* Length of the string at the beginning of a text, with its quotes; 0 if it is not closed. */
 static size_t string_bytes(const char *text, size_t length)
 {
     for (size_t i = 1; i < length; i++) {
@@ -94,8 +94,8 @@ static size_t string_bytes(const char *text, size_t length)
     return 0;
 }
 
-/* The bytes of the value that a text begins with: up to its closing bracket, if it has one. 0 if
- * there is none, or no end to it. */
+/* Length of the value at the beginning of a text, up to its closing bracket if it has one; 0 if
+ * there is no value, or if it does not end. */
 static size_t value_bytes(const char *text, size_t length)
 {
     size_t i = 0, depth = 0;
@@ -113,6 +113,7 @@ static size_t value_bytes(const char *text, size_t length)
     return 0;
 }
 
+/* Moves the next value from `rest` to `value`. */
 static bool take(json_span *rest, json_span *value)
 {
     skip_blanks(rest);

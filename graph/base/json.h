@@ -1,7 +1,6 @@
-/* base/json.h - what cJSON leaves open: memory that runs out is told from text that is no JSON,
- * numbers do not depend on the locale, and large objects are walked over without a tree.
- *
- * Not installed.
+/* base/json.h - cJSON with what it lacks: out of memory is distinguished from malformed text,
+ * numbers do not depend on the locale, and large objects can be read member by member, without a
+ * tree of the whole. Not installed.
  */
 #ifndef WEFT_BASE_JSON_H
 #define WEFT_BASE_JSON_H
@@ -13,15 +12,15 @@
 
 typedef struct json_failure {
     bool no_memory;
-    size_t position; /* if the text is no JSON: about the byte where it stops being so */
+    size_t position; /* of malformed text: approximately the first byte that is wrong */
 } json_failure;
 
-/* The whole of a text, in which a zero is no JSON, escaped or not, nor more than 100 levels
- * of brackets, and which need not end with a
- * zero, as a tree; NULL, and *why, which may be NULL, on failure. A tree takes up to forty times
- * the memory of its text. */
+/* Parses a whole text, which need not end with a zero byte, into a tree; cJSON_Delete frees it. On
+ * failure returns NULL and fills *why, which may be NULL. Zero bytes, escaped ones (\u0000) and
+ * more than 100 levels of brackets are refused. A tree takes up to forty times the memory of its
+ * text. */
 cJSON *json_parse(const char *text, size_t length, json_failure *why);
-/* The text of a tree, over several lines or on one; cJSON_free frees it. NULL: memory is out. */
+/* The text of a tree, on several lines or on one; cJSON_free frees it. NULL when memory is out. */
 char *json_print(const cJSON *json, bool lines);
 
 /* ---- Objects of any size, member by member ---- */
@@ -38,9 +37,9 @@ typedef struct json_members {
     bool begun;
 } json_members;
 
-/* Sets key and value to the next member of the object that `members`, {text}, began with. The spans
- * are those of JSON values that json_parse has still to check. After JSON_MALFORMED, rest.at is
- * about where. */
+/* Finds the next member of an object. Begin with `members` = {.rest = the object's text}. `key` and
+ * `value` become the spans of the two JSON values, which are not checked: parse them with
+ * json_parse. After JSON_MALFORMED, rest.at is approximately where the error is. */
 json_step json_next(json_members *members, json_span *key, json_span *value);
 
 #endif

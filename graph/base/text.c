@@ -7,7 +7,7 @@
 
 /* ---- Locale ---- */
 
-/* Where there is no memory for it, the program's own locale stays. */
+/* Without memory for the C locale, the program's own stays in force. */
 text_locale text_enter_c_locale(void)
 {
     text_locale c = {newlocale(LC_ALL_MASK, "C", (locale_t)0), (locale_t)0};
@@ -57,7 +57,7 @@ const char *text_from_double(double value, char buffer[TEXT_NUMBER_BYTES])
 
 /* ---- Formats ---- */
 
-/* Shortens a text that was cut within a UTF-8 character by the bytes that are left of it. */
+/* Removes an incomplete UTF-8 character from the end of a truncated text. */
 static void trim_cut_character(char *text)
 {
     size_t n = strlen(text), begin = n;
@@ -105,8 +105,8 @@ int text_print(FILE *file, const char *format, ...)
 
 /* ---- Names in messages ---- */
 
-/* The bytes of the UTF-8 character that `text` begins with; 0 if it is a control character, or not
- * a character at all (overlong, a surrogate, above U+10FFFF). */
+/* Length of the UTF-8 character at the beginning of `text`; 0 if it is a control character or not
+ * valid (overlong, a surrogate, above U+10FFFF). */
 static size_t printable_bytes(const unsigned char *text)
 {
     uint32_t c = text[0];
@@ -119,7 +119,7 @@ static size_t printable_bytes(const unsigned char *text)
     }
     static const uint32_t smallest[] = {0, 0, 0x80, 0x800, 0x10000};
     if (c < smallest[n] || c > 0x10FFFF || (c >= 0xD800 && c < 0xE000)) return 0;
-    /* C1 controls, line and paragraph separators, marks that turn the direction of writing. */
+    /* C1 controls, line and paragraph separators, marks that change the direction of writing. */
     bool control = c < 0xA0 || (c >= 0x2028 && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069);
     return control ? 0 : n;
 }
@@ -153,7 +153,8 @@ const char *text_printable(char *buffer, size_t size, const char *text)
 
 bool text_match(const char *pattern, size_t pattern_length, const char *text)
 {
-    /* Where to go on if what follows the last star does not match: one character further. */
+    /* After a mismatch the search resumes at the last star, which then matches one more character.
+     */
     size_t p = 0, t = 0, star = pattern_length, star_text = 0;
     while (text[t]) {
         if (p < pattern_length && pattern[p] == '*') {

@@ -1,7 +1,6 @@
-/* base/text.h - text that every folder of weft needs: numbers, names fit for a message, patterns.
+/* base/text.h - numbers as text, printable names for messages, and patterns.
  *
- * Nothing here depends on the locale that a program has set: the decimal point is a point. Not
- * installed.
+ * Nothing here depends on the program's locale: the decimal point is always a point. Not installed.
  */
 #ifndef WEFT_BASE_TEXT_H
 #define WEFT_BASE_TEXT_H
@@ -21,10 +20,11 @@
 extern "C" {
 #endif
 
-/* Reads the number that `text` begins with, in any form of strtod ("0.5", "1e-3", "0x1p-2", "inf",
- * "nan"), and returns where it ends; NULL if there is none. Leading white space is refused. */
+/* Reads the number at the beginning of `text`, in any form of strtod ("0.5", "1e-3", "0x1p-2",
+ * "inf", "nan"), and returns a pointer behind it; NULL if there is none. Leading white space is
+ * refused. */
 const char *text_read_double(const char *text, double *value);
-/* The whole of `text` as a number; false if it is none, or if something follows it. */
+/* Reads the whole of `text` as a number; false if it is not one, or if anything follows it. */
 bool text_to_double(const char *text, double *value);
 
 /* Enough for any double, int64_t or uint64_t. */
@@ -33,8 +33,8 @@ bool text_to_double(const char *text, double *value);
  * `buffer`. */
 const char *text_from_double(double value, char buffer[TEXT_NUMBER_BYTES]);
 
-/* snprintf, vsnprintf, fprintf and vfprintf with a decimal point in every locale. What does not fit
- * a buffer is cut, never within a UTF-8 character. */
+/* snprintf, vsnprintf, fprintf and vfprintf with a decimal point in every locale. Text that does
+ * not fit the buffer is truncated, never within a UTF-8 character. */
 int text_format(char *buffer, size_t size, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 int text_vformat(char *buffer, size_t size, const char *format, va_list arguments)
@@ -43,21 +43,21 @@ int text_print(FILE *file, const char *format, ...) __attribute__((format(printf
 int text_vprint(FILE *file, const char *format, va_list arguments)
     __attribute__((format(printf, 2, 0)));
 
-/* The calling thread uses the C locale from text_enter_c_locale to text_leave_c_locale: for code of
- * others that reads or writes numbers. */
+/* The calling thread uses the C locale between text_enter_c_locale and text_leave_c_locale: for
+ * libraries that read or write numbers. */
 typedef struct text_locale {
     locale_t own, before;
 } text_locale;
 text_locale text_enter_c_locale(void);
 void text_leave_c_locale(text_locale locale);
 
-/* Copies `text` so that it is one line that a terminal shows as it is: control characters and bytes
- * that are no UTF-8 become \n, \t, \r or \xNN. What does not fit in `size` bytes is cut, never
- * within a character. Returns `buffer`, which must not overlap `text`. */
+/* Copies `text` into `buffer` as one line that is safe to print on a terminal: control characters
+ * and bytes that are not UTF-8 become \n, \t, \r or \xNN. Text that does not fit in `size` bytes is
+ * truncated, never within a character. Returns `buffer`, which must not overlap `text`. */
 const char *text_printable(char *buffer, size_t size, const char *text);
 
-/* Whether the whole of `text` matches a pattern in which `*` stands for any characters and `?` for
- * one byte. Takes at most length x length steps. */
+/* Whether the whole of `text` matches a pattern, in which `*` matches any characters and `?` one
+ * byte. O(pattern length x text length). */
 bool text_match(const char *pattern, size_t pattern_length, const char *text);
 
 #ifdef __cplusplus

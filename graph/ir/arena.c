@@ -1,4 +1,5 @@
-/* Memory: large pieces for tensors, and a bump allocator, blocks in a list, freed together. */
+/* Memory: weft_alloc for tensors, and arenas. An arena is a bump allocator over a list of blocks,
+ * each twice as large as the one before; all are freed together. O(bytes), to zero them. */
 #include "ir/ir.h"
 
 #include <stdlib.h>
@@ -8,7 +9,7 @@
 #define ALIGNMENT 64u
 #define HUGE_PAGE ((size_t)2 << 20)
 #define MAX_BLOCK ((size_t)32 << 20)
-/* Under AddressSanitizer each piece has a block of its own, so that it sees where one ends. */
+/* Under AddressSanitizer each allocation has a block of its own, so that overruns are found. */
 #ifdef __SANITIZE_ADDRESS__
 #define FIRST_BLOCK ((size_t)1)
 #else
@@ -25,14 +26,14 @@ static size_t round_up(size_t bytes, size_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
-/* Whatever is in it. */
-static void *take(size_t bytes)
+/* Memory with any contents; NULL if there is none. */
+static void *allocate(size_t bytes)
 {
     if (bytes > SIZE_MAX / 2) return NULL;
     size_t unit = bytes >= HUGE_PAGE ? HUGE_PAGE : ALIGNMENT;
     void *memory = aligned_alloc(unit, round_up(bytes + !bytes, unit));
 #ifdef MADV_HUGEPAGE
-    /* A wish: without it there are only more pages. */
+    /* Only advice: if it fails, the memory has small pages. */
     if (memory && unit == HUGE_PAGE) madvise(memory, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
 #endif
     return memory;
@@ -40,7 +41,7 @@ static void *take(size_t bytes)
 
 void *weft_alloc(size_t bytes)
 {
-    void *memory = take(bytes);
+    void *memory = allocate(bytes);
     return memory ? memset(memory, 0, bytes) : NULL;
 }
 
@@ -54,11 +55,10 @@ void *arena_alloc(arena *a, size_t bytes)
     if (bytes > SIZE_MAX / 4) return NULL;
     size_t need = round_up(bytes + !bytes, ALIGNMENT);
     if (!a->blocks || a->blocks->bytes - a->blocks->used < need) {
-        /* Each block is twice as large as the one before. */
         size_t size = a->blocks ? 2 * a->blocks->bytes : FIRST_BLOCK;
         if (size > MAX_BLOCK) size = MAX_BLOCK;
         if (FIRST_BLOCK == 1 || size < header_bytes() + need) size = header_bytes() + need;
-        arena_block *block = take(size);
+        arena_block *block = allocate(size);
         if (!block) return NULL;
         *block = (arena_block){a->blocks, header_bytes(), size};
         a->blocks = block;
@@ -68,7 +68,7 @@ void *arena_alloc(arena *a, size_t bytes)
     return memset(memory, 0, bytes);
 }
 
-void arena_cut(arena *a, const void *memory)
+void arena_truncate(arena *a, const void *memory)
 {
     const char *at = memory, *begin;
     while ((begin = (const char *)a->blocks, at < begin || at >= begin + a->blocks->bytes)) {

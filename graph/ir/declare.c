@@ -1,11 +1,11 @@
-/* What a graph is declared to read: inputs, parameters and other states, constants; and groups. */
+/* Builders of leaves: inputs, parameters and other states, constants; and of groups. */
 #include "ir/ir.h"
 
 #include "base/text.h"
 
 #include <string.h>
 
-/* `full` is the scoped name; finds an equal state of that name, or makes one. */
+/* Finds the state of that scoped name, which must be equal, or adds a node for it. */
 static weft_value state_of(weft_graph *graph, const char *name, const weft_state_attr *attr)
 {
     const char *function = attr->trainable ? "weft_param" : "weft_state";
@@ -81,16 +81,16 @@ void weft_input_default(weft_graph *graph, weft_value input, double value)
         graph_owns(graph, input) ? &graph->nodes[graph->values[input.id].node] : NULL;
     if (!node || node->op != &weft_op_input) {
         weft_graph_fail_in(graph, "weft_input_default", WEFT_BAD_ARGUMENT,
-                           "the value is no input of this graph");
+                           "the value is not an input of this graph");
         return;
     }
     weft_input_attr *attr = (weft_input_attr *)(uintptr_t)node->attr;
-    const char *takes = dtype_takes(attr->dtype, value);
-    if (takes) {
+    const char *range = dtype_range(attr->dtype, value);
+    if (range) {
         weft_graph_fail_in(graph, "weft_input_default", WEFT_BAD_ARGUMENT,
                            "the default of \"%s\" is %s, but %s takes %s",
                            weft_name_of(graph, input), text_from_double(value, text),
-                           weft_dtype_name(attr->dtype), takes);
+                           weft_dtype_name(attr->dtype), range);
         return;
     }
     attr->has_default = true;
@@ -102,7 +102,7 @@ weft_value weft_constant_data(weft_graph *graph, weft_dtype dtype, weft_shape sh
 {
     if (!graph || graph->error.status != WEFT_OK) return WEFT_NO_VALUE;
     int64_t numel = weft_shape_numel(shape);
-    size_t bytes = numel < 0 ? 0 : (size_t)numel * weft_dtype_bytes(dtype);
+    size_t bytes = weft_tensor_bytes(dtype, shape);
     if (numel < 0 || (!data && bytes)) {
         weft_graph_fail_in(
             graph, "weft_constant_data", numel < 0 ? WEFT_TOO_LARGE : WEFT_BAD_ARGUMENT, "%s",

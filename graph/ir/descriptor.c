@@ -1,9 +1,9 @@
-/* What an op's descriptor must hold before a node of it is made: see weft/op.h. O(1) a node. */
+/* Checks of an op's descriptor before a node of it is added: see weft/op.h. O(1) a node. */
 #include "ir/ir.h"
 
 #include <string.h>
 
-/* Bytes of a field of attributes, of a text at least; 0 if there is no such kind. */
+/* Bytes of an attribute of that kind, at least one for a text; 0 if there is no such kind. */
 static size_t field_bytes(weft_attr_kind kind)
 {
     switch (kind) {
@@ -42,7 +42,7 @@ static bool has_any_kernel(const weft_op *op)
     return false;
 }
 
-/* Numbers that contradict each other; NULL if none do. */
+/* A message if numbers of the descriptor contradict each other, in `text`; else NULL. */
 static const char *check_counts(const weft_op *op, char *text, size_t size)
 {
     if (op->n_out < 1 || op->n_out > WEFT_MAX_OUTPUTS)
@@ -56,9 +56,10 @@ static const char *check_counts(const weft_op *op, char *text, size_t size)
     else if (op->phases > 2)
         snprintf(text, size, "has %d phases, expected at most 2", op->phases);
     else if ((unsigned)op->takes > WEFT_TAKES_ANY)
-        snprintf(text, size, "takes layout %d, which is no weft_takes", (int)op->takes);
+        snprintf(text, size, "takes layout %d, which is not a weft_takes", (int)op->takes);
     else if ((unsigned)op->gradient > WEFT_GRADIENT_NONE)
-        snprintf(text, size, "declares gradient %d, which is no weft_gradient", (int)op->gradient);
+        snprintf(text, size, "declares gradient %d, which is not a weft_gradient",
+                 (int)op->gradient);
     else if (op->n_samples && !op->samples)
         snprintf(text, size, "counts %zu samples, but samples is NULL", op->n_samples);
     else
@@ -80,7 +81,7 @@ static const char *check_attributes(const weft_op *op, char *text, size_t size)
     return NULL;
 }
 
-/* Rules that are never called, or that have no meaning together. */
+/* A message if functions of the descriptor exclude each other; else NULL. */
 static const char *check_rules(const weft_op *op)
 {
     if (op->vjp && op->gradient != WEFT_GRADIENT_VJP)

@@ -123,7 +123,7 @@ weft_status weft_graph_dot(const weft_graph *graph, FILE *file, const weft_dot_o
                            weft_error *error)
 {
     const weft_error *e = weft_graph_error(graph);
-    if (e->status != WEFT_OK) return weft_error_set(error, e->status, e->where, "%s", e->message);
+    if (e->status != WEFT_OK) return weft_error_copy(error, e);
     if (!file) return weft_error_set(error, WEFT_BAD_ARGUMENT, "dot", "the file is NULL");
     const char *scope = "";
     fputs("digraph weft {\nrankdir=TB;\nnode [style=filled, fontname=\"Helvetica\", fontsize=10];\n"

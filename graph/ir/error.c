@@ -22,7 +22,7 @@ weft_status weft_error_set(weft_error *error, weft_status status, const char *wh
     if (!error || error->status != WEFT_OK) return status;
     error->status = status;
     text_printable(error->where, sizeof error->where, where && where[0] ? where : "weft");
-    /* Both may hold names from files: a message is one line, whatever they are. */
+    /* Names from files may contain any bytes; the message stays one printable line. */
     char message[sizeof error->message];
     va_list arguments;
     va_start(arguments, format);
@@ -30,4 +30,11 @@ weft_status weft_error_set(weft_error *error, weft_status status, const char *wh
     va_end(arguments);
     text_printable(error->message, sizeof error->message, message);
     return status;
+}
+
+weft_status weft_error_copy(weft_error *error, const weft_error *from)
+{
+    if (!from) return WEFT_OK;
+    if (error && error->status == WEFT_OK) *error = *from;
+    return from->status;
 }

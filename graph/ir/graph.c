@@ -1,15 +1,18 @@
-/* The builder: nodes and values in growing arrays, names in a hash table, errors sticky. */
+/* The builder: weft_apply checks a node, infers its types, and appends it. Nodes and values lie in
+ * arrays that double, attributes in the arena; errors are sticky. O(inputs) a node. */
 #include "ir/ir.h"
 
 #include "base/text.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const weft_error no_graph_error = {WEFT_BAD_ARGUMENT, "graph",
                                           "the graph is NULL: memory was out, or none was given"};
 
-/* A tag that no graph had before, but for the 2^32nd; never 0, which is that of no value. */
+/* Tags come from a counter, so that no graph of the process had the same before, until it wraps
+ * after 2^32 graphs. Never 0, the tag of WEFT_NO_VALUE. */
 static uint32_t new_tag(void)
 {
     static atomic_uint last;
@@ -50,7 +53,7 @@ weft_status weft_graph_status(const weft_graph *graph)
     return weft_graph_error(graph)->status;
 }
 
-/* `name`: of the op or function, or "". */
+/* Records an error at the scope and `name`, that of an op or function, or "". */
 static void fail_with(weft_graph *graph, const char *name, weft_status status, const char *format,
                       va_list arguments)
 {
@@ -78,139 +81,6 @@ void weft_graph_fail(weft_graph *graph, weft_status status, const char *format, 
     va_start(arguments, format);
     fail_with(graph, "", status, format, arguments);
     va_end(arguments);
-}
-
-/* ---- Scopes and names ---- */
-
-void weft_scope_push(weft_graph *graph, const char *format, ...)
-{
-    if (!graph || graph->error.status != WEFT_OK) return;
-    size_t used = strlen(graph->scope);
-    char part[SCOPE_BYTES] = "";
-    va_list arguments;
-    va_start(arguments, format);
-    int length = text_vformat(part, sizeof part, format, arguments);
-    va_end(arguments);
-    if (length < 0 || used + (size_t)length + 2 > SCOPE_BYTES ||
-        graph->scope_depth == SCOPE_DEPTH) {
-        weft_graph_fail_in(graph, "weft_scope_push", WEFT_BAD_ARGUMENT,
-                           "name scopes are longer than %d bytes or over %d deep", SCOPE_BYTES - 2,
-                           SCOPE_DEPTH);
-        return;
-    }
-    graph->scope_lengths[graph->scope_depth++] = (uint16_t)used;
-    if (!length) return;
-    snprintf(graph->scope + used, SCOPE_BYTES - used, "%s%s", used ? "." : "", part);
-    graph->scope_text = NULL;
-}
-
-void weft_scope_pop(weft_graph *graph)
-{
-    if (!graph || graph->error.status != WEFT_OK) return;
-    if (graph->scope_depth == 0) {
-        weft_graph_fail_in(graph, "weft_scope_pop", WEFT_BAD_ARGUMENT,
-                           "no scope is open: expected a weft_scope_push before");
-        return;
-    }
-    graph->scope[graph->scope_lengths[--graph->scope_depth]] = 0;
-    graph->scope_text = NULL;
-}
-
-void graph_set_scope(weft_graph *graph, const char *scope)
-{
-    if (!strcmp(graph->scope, scope)) return;
-    snprintf(graph->scope, sizeof graph->scope, "%s", scope);
-    graph->scope_text = NULL;
-}
-
-static const char *scope_in_arena(weft_graph *graph)
-{
-    if (!graph->scope_text) graph->scope_text = arena_text(&graph->arena, graph->scope);
-    return graph->scope_text;
-}
-
-static uint32_t *name_slot(const weft_graph *graph, const char *name)
-{
-    size_t mask = graph->name_capacity - 1, i = weft_hash_text(name) & mask;
-    while (graph->names[i] && strcmp(graph->values[graph->names[i]].name, name) != 0)
-        i = (i + 1) & mask;
-    return &graph->names[i];
-}
-
-static bool names_grow(weft_graph *graph)
-{
-    if (2 * (graph->n_names + 1) <= graph->name_capacity) return true;
-    size_t old_capacity = graph->name_capacity, capacity = old_capacity ? 2 * old_capacity : 64;
-    uint32_t *old = graph->names, *grown = calloc(capacity, sizeof *grown);
-    if (!grown) return false;
-    graph->names = grown;
-    graph->name_capacity = capacity;
-    for (size_t i = 0; i < old_capacity; i++)
-        if (old[i]) *name_slot(graph, graph->values[old[i]].name) = old[i];
-    free(old);
-    return true;
-}
-
-bool graph_name_value(weft_graph *graph, uint32_t id, const char *full_name, const char *function)
-{
-    if (graph->error.status != WEFT_OK) return false;
-    char *name = names_grow(graph) ? arena_text(&graph->arena, full_name) : NULL;
-    if (!name) {
-        weft_graph_fail_in(graph, function, WEFT_NO_MEMORY, "no memory for the name \"%s\"",
-                           full_name);
-        return false;
-    }
-    uint32_t *slot = name_slot(graph, name);
-    if (*slot && *slot != id) {
-        weft_graph_fail_in(graph, function, WEFT_BAD_ARGUMENT,
-                           "the name \"%s\" is taken by another value", full_name);
-        return false;
-    }
-    if (*slot == id) return true;
-    graph->values[id].name = name;
-    *slot = id;
-    graph->n_names++;
-    return true;
-}
-
-weft_value weft_find(const weft_graph *graph, const char *scoped_name)
-{
-    if (!graph || !scoped_name || !graph->name_capacity) return WEFT_NO_VALUE;
-    return graph_value(graph, *name_slot(graph, scoped_name));
-}
-
-bool graph_full_name(weft_graph *graph, const char *name, const char *function, char *buffer,
-                     size_t size)
-{
-    if (!name || !name[0]) {
-        weft_graph_fail_in(graph, function, WEFT_BAD_ARGUMENT, "the name is NULL or empty");
-        return false;
-    }
-    int n = snprintf(buffer, size, "%s%s%s", graph->scope, graph->scope[0] ? "." : "", name);
-    if (n < 0 || (size_t)n >= size) {
-        weft_graph_fail_in(graph, function, WEFT_BAD_ARGUMENT,
-                           "the name has %d bytes with its scope, expected less than %zu", n, size);
-        return false;
-    }
-    return true;
-}
-
-weft_value weft_name(weft_graph *graph, weft_value value, const char *name)
-{
-    char text[2 * SCOPE_BYTES];
-    if (!graph || graph->error.status != WEFT_OK) return WEFT_NO_VALUE;
-    if (!graph_owns(graph, value)) {
-        weft_graph_fail_in(graph, "weft_name", WEFT_BAD_ARGUMENT, "not a value of this graph");
-        return WEFT_NO_VALUE;
-    }
-    if (!graph_full_name(graph, name, "weft_name", text, sizeof text)) return WEFT_NO_VALUE;
-    const char *own = graph->values[value.id].name;
-    if (own && strcmp(own, text) != 0) {
-        weft_graph_fail_in(graph, "weft_name", WEFT_BAD_ARGUMENT,
-                           "\"%s\" has a name already, it cannot become \"%s\"", own, text);
-        return WEFT_NO_VALUE;
-    }
-    return graph_name_value(graph, value.id, text, "weft_name") ? value : WEFT_NO_VALUE;
 }
 
 /* ---- Values ---- */
@@ -338,6 +208,7 @@ static bool reserve(weft_graph *graph, size_t n_in, size_t n_out)
     return graph->n_values + n_out < UINT32_MAX / 2;
 }
 
+/* Checks the number of inputs, that they belong to the graph, and that updated ones are states. */
 static bool check_inputs(weft_graph *graph, const weft_op *op, const weft_value *inputs,
                          size_t count)
 {
@@ -380,6 +251,7 @@ static bool check_inputs(weft_graph *graph, const weft_op *op, const weft_value 
     return true;
 }
 
+/* Fills the types of the outputs by the op's shape rule, and checks them. */
 static bool run_infer(weft_graph *graph, const weft_op *op, const void *attr,
                       const weft_value *inputs, size_t count, weft_type *out)
 {
@@ -418,7 +290,7 @@ static bool run_infer(weft_graph *graph, const weft_op *op, const void *attr,
     return status == WEFT_OK;
 }
 
-/* Layout, root and version of a new output. */
+/* Sets layout, root and version of a new output. */
 static void place_output(weft_graph *graph, const node_record *node, size_t index,
                          value_record *value, uint32_t id)
 {
@@ -456,7 +328,7 @@ weft_value weft_apply(weft_graph *graph, const weft_op *op, const void *attr,
         return WEFT_NO_VALUE;
     }
     if (!check_inputs(graph, op, inputs, count)) return WEFT_NO_VALUE;
-    const char *scope = scope_in_arena(graph);
+    const char *scope = graph_scope(graph);
     void *attr_copy = arena_alloc(&graph->arena, op->attr_size);
     uint32_t *in = arena_alloc(&graph->arena, count * sizeof *in);
     if (!scope || !attr_copy || !in || !reserve(graph, count, op->n_out)) {

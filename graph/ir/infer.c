@@ -1,4 +1,4 @@
-/* The common parts of shape rules. */
+/* Checks that shape rules share, and their error messages. */
 #include "ir/ir.h"
 
 #include "base/text.h"
@@ -67,11 +67,10 @@ bool weft_infer_min_rank(weft_infer *infer, size_t i, int rank)
                            weft_shape_text(shape, text, sizeof text));
 }
 
-/* Halfway between the largest f32 and the number after it, if there were one: from here on numbers
- * round to an infinity. */
+/* Halfway between the largest f32 and 2^128: numbers from here on round to an infinity. */
 #define F32_LIMIT 0x1.ffffffp127
 
-const char *dtype_takes(weft_dtype dtype, double value)
+const char *dtype_range(weft_dtype dtype, double value)
 {
     if (dtype == WEFT_BOOL && !(value == 0 || value == 1)) return "0 and 1";
     if (dtype == WEFT_I32 && !(value >= INT32_MIN && value <= INT32_MAX && value == floor(value)))
@@ -83,11 +82,11 @@ const char *dtype_takes(weft_dtype dtype, double value)
 
 bool weft_infer_scalar(weft_infer *infer, const char *name, double value, weft_dtype dtype)
 {
-    const char *takes = dtype_takes(dtype, value);
+    const char *range = dtype_range(dtype, value);
     char text[TEXT_NUMBER_BYTES];
-    return !takes ||
+    return !range ||
            weft_infer_fail(infer, WEFT_BAD_ARGUMENT, "%s: %s does not fit %s, which takes %s", name,
-                           text_from_double(value, text), weft_dtype_name(dtype), takes);
+                           text_from_double(value, text), weft_dtype_name(dtype), range);
 }
 
 bool weft_infer_axis(weft_infer *infer, int rank, int axis, int *out)

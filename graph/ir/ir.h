@@ -1,15 +1,12 @@
-/* The graph as passes, planner and executor see it: its records, and what descriptors say of ops.
- */
+/* The graph as passes, planner and executor see it: its records, and functions on them. */
 #ifndef WEFT_GRAPH_IR_H
 #define WEFT_GRAPH_IR_H
 
 #include <weft/op.h>
 
 #include <stdarg.h>
-#include <stdatomic.h>
 
-/* ---- Arena: memory that lives as long as its owner (arena.c) ----------------------------------
- */
+/* ---- Arena: memory that lives as long as its owner (arena.c) ---- */
 
 typedef struct arena_block arena_block;
 typedef struct arena {
@@ -19,20 +16,19 @@ typedef struct arena {
 /* Zeroed, 64-byte aligned memory; NULL when memory is out. */
 void *arena_alloc(arena *a, size_t bytes);
 char *arena_text(arena *a, const char *text);
-/* Takes back what was allocated last, `memory` and all after it. */
-void arena_cut(arena *a, const void *memory);
+/* Frees `memory` and everything that was allocated after it. */
+void arena_truncate(arena *a, const void *memory);
 void arena_free(arena *a);
 
-/* ---- The graph (graph.c) ----------------------------------------------------------------------
- */
+/* ---- The graph (graph.c) ---- */
 
 typedef struct value_record {
     weft_type type;
     weft_layout layout; /* over the storage of `root` */
     uint32_t node;
-    uint32_t root;    /* the value whose storage it lies in: itself, or what it views or updates */
-    uint32_t version; /* as root, but an updated state is a version of its own */
-    const char *name; /* scoped; NULL if it has none of its own */
+    uint32_t root;    /* the value that owns the storage: itself, or what it views or updates */
+    uint32_t version; /* the value that wrote the storage last: its root, or an update of it */
+    const char *name; /* scoped; NULL if it was not named */
 } value_record;
 
 typedef struct node_record {
@@ -51,17 +47,17 @@ struct weft_graph {
     uint32_t tag;
     node_record *nodes;
     size_t n_nodes, node_capacity;
-    value_record *values; /* [0] is no value */
+    value_record *values; /* [0] stands for WEFT_NO_VALUE */
     size_t n_values, value_capacity;
-    uint32_t *names; /* hash table of value ids by name, 0 where empty */
+    uint32_t *names; /* hash table of value ids by name; 0: an empty slot */
     size_t n_names, name_capacity;
-    weft_type *types; /* room for the inputs of one node */
+    weft_type *types; /* of the inputs of one node, for its shape rule; and their names */
     const char **type_names;
     size_t type_capacity;
     char scope[SCOPE_BYTES];
-    uint16_t scope_lengths[SCOPE_DEPTH]; /* what each pop goes back to */
+    uint16_t scope_lengths[SCOPE_DEPTH]; /* the length that each pop restores */
     int scope_depth;
-    const char *scope_text; /* the scope in the arena, NULL if not yet there */
+    const char *scope_text; /* a copy of `scope` in the arena, NULL if there is none yet */
     uint64_t random_keys;
     weft_error error;
 };
@@ -70,7 +66,7 @@ typedef struct weft_input_attr {
     weft_dtype dtype;
     weft_shape shape;
     bool has_default;
-    double value; /* of every element until it is fed, if it has a default */
+    double value; /* the default of every element */
 } weft_input_attr;
 
 typedef struct weft_state_attr {
@@ -86,80 +82,53 @@ typedef struct weft_constant_attr {
     const void *data; /* in the graph's arena */
 } weft_constant_attr;
 
-/* ---- Descriptors (descriptor.c) ---------------------------------------------------------------
- */
+/* ---- Descriptors (descriptor.c) ---- */
 
-/* What is wrong with a descriptor, in `text`; WEFT_OK if nothing is. */
+/* WEFT_OK if a descriptor is complete; else writes what is wrong with it to `text`. */
 weft_status op_check(const weft_op *op, char *text, size_t size);
-/* Whether a node can be computed whose kernel this dtype chooses: by a kernel of any instruction
- * set, or by an expansion. Likewise. */
+/* WEFT_OK if a node whose kernel is chosen by this dtype can be computed, by a kernel of some
+ * instruction set or by an expansion; else writes what is missing to `text`. */
 weft_status op_check_dtype(const weft_op *op, weft_dtype dtype, char *text, size_t size);
-/* Whether there is a kernel for the dtype in any instruction set. */
+/* Whether some instruction set has a kernel for the dtype. */
 bool op_has_kernel(const weft_op *op, weft_dtype dtype);
-/* An input, a state or a constant. */
+/* Whether the op is an input, a state or a constant. */
 bool op_is_leaf(const weft_op *op);
 
-/* The first failing step of a run, in order of the schedule; see weft_call_fail. */
-#define NO_FAULT UINT32_MAX
-typedef struct fault {
-    atomic_flag lock;
-    atomic_uint step;
-    int64_t index, limit; /* limit -1: input `index` is not finite */
-} fault;
-
-/* Before each thread's workspace; see weft_call_panel_tag. */
-#define PANEL_TAG_BYTES 64
-
-/* How many tiles a call's phase has. */
-static inline int64_t op_tiles(const weft_op *op, const weft_call *call)
-{
-    return op->tiles ? op->tiles(call)
-                     : (weft_shape_numel(call->out[0].shape) + WEFT_TILE - 1) / WEFT_TILE;
-}
-
-/* The work of a call. */
-static inline weft_cost op_cost(const weft_op *op, const weft_call *call)
-{
-    weft_cost cost = {0, 0};
-    if (op->cost) {
-        op->cost(call, &cost);
-        return cost;
-    }
-    for (size_t i = 0; i < call->n_in + call->n_out; i++) {
-        const weft_tensor *t = i < call->n_in ? &call->in[i] : &call->out[i - call->n_in];
-        cost.bytes += (double)weft_shape_numel(t->shape) * (double)weft_dtype_bytes(t->dtype);
-    }
-    cost.flops = (double)weft_shape_numel(call->out[0].shape);
-    return cost;
-}
-
+/* Bit i: rows of the outputs need only those of input i; see weft_op.rowwise. */
 static inline unsigned node_rows(const node_record *node)
 {
     return node->op->rowwise ? node->op->rowwise(node->attr) : 0;
 }
 
-/* Takes over a scope, as text, for the nodes that follow. */
+/* ---- Nodes and values (graph.c, name.c, infer.c, type.c) ---- */
+
+/* The scope as a text in the graph's arena; NULL when memory is out. */
+const char *graph_scope(weft_graph *graph);
+/* Sets the scope of the following nodes, as a text. */
 void graph_set_scope(weft_graph *graph, const char *scope);
-/* Writes a name with the scope in front of it; false, with the graph's error, if it is none. */
+/* Writes "SCOPE.NAME" to `buffer`. False, with the graph's error, if the name is empty or too long.
+ */
 bool graph_full_name(weft_graph *graph, const char *name, const char *function, char *buffer,
                      size_t size);
-/* Names a value by its full name, for `function`; fails if another value has it. */
+/* Names a value by its full name; an error, in the name of `function`, if another value has it. */
 bool graph_name_value(weft_graph *graph, uint32_t id, const char *full_name, const char *function);
-/* "scope/op" for messages and pictures. */
+/* Writes "name (op)", or "scope/op" if output 0 has no name, and returns `buffer`. */
 const char *graph_node_where(const weft_graph *graph, size_t node, char *buffer, size_t size);
+/* The value of an id; WEFT_NO_VALUE if there is none. */
 weft_value graph_value(const weft_graph *graph, uint32_t id);
 bool graph_owns(const weft_graph *graph, weft_value value);
 /* The dtype that chooses a node's kernel. */
 weft_dtype graph_key_dtype(const weft_graph *graph, const node_record *node);
-/* Whether the node runs a kernel: others are leaves, views, groups, or expand into other nodes. */
+/* Whether the node runs a kernel; others are leaves, views, groups, or expand into other nodes. */
 bool graph_node_runs(const weft_graph *graph, const node_record *node);
 weft_layout layout_dense(weft_shape shape);
-/* NULL if a dtype holds a number; else what it takes, for a message. */
-const char *dtype_takes(weft_dtype dtype, double value);
-/* Of elements that came from outside: in bools any byte but 0 becomes 1. */
+/* NULL if a dtype can represent a number; else the numbers that it can, for a message. */
+const char *dtype_range(weft_dtype dtype, double value);
+/* Makes `n` elements from outside valid: in bools every byte other than 0 becomes 1. */
 void normalise_bools(weft_dtype dtype, void *data, size_t n);
-/* The value as an operand, without data. */
+/* The value as an operand; data is NULL. */
 weft_tensor graph_tensor(const weft_graph *graph, uint32_t id);
+/* Whether an op that takes such layouts takes this one. */
 bool layout_taken(weft_takes takes, weft_shape shape, const weft_layout *layout);
 
 #endif

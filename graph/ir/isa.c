@@ -1,4 +1,4 @@
-/* Which instruction set kernels are chosen for. */
+/* The instruction set that kernels are chosen for: the processor's, limited by WEFT_ISA. */
 #include "ir/ir.h"
 
 #include <stdlib.h>
@@ -38,7 +38,7 @@ weft_status weft_isa_check(weft_error *error)
         if (!strcmp(wanted, names[i])) return WEFT_OK;
     if (!wanted) return WEFT_OK;
     return weft_error_set(error, WEFT_BAD_ARGUMENT, "WEFT_ISA",
-                          "\"%s\" is no instruction set, expected base, v3 or v4", wanted);
+                          "\"%s\" is not an instruction set, expected base, v3 or v4", wanted);
 }
 
 const char *weft_isa_name(weft_isa isa)

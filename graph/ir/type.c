@@ -1,4 +1,4 @@
-/* Dtypes, shapes, layouts and tensors. */
+/* Dtypes, shapes, layouts and tensors: names, sizes, and what fits what. O(rank). */
 #include "ir/ir.h"
 
 #include <string.h>
@@ -34,7 +34,7 @@ int64_t weft_shape_numel(weft_shape shape)
 {
     if (shape.rank < 0 || shape.rank > WEFT_MAX_RANK) return -1;
     const int64_t limit = INT64_MAX / 64;
-    /* The product without zeros must fit too: strides are made of it. */
+    /* The product of the other dimensions must fit too, because strides are products of them. */
     int64_t product = 1;
     bool empty = false;
     for (int i = 0; i < shape.rank; i++) {
@@ -90,7 +90,7 @@ bool weft_layout_is_dense(weft_shape shape, const weft_layout *layout)
     return layout_taken(WEFT_TAKES_DENSE, shape, layout);
 }
 
-/* A dimension of size 1 is never stepped along: its stride does not matter. */
+/* The stride of a dimension of size 1 does not matter, because nothing steps along it. */
 bool layout_taken(weft_takes takes, weft_shape shape, const weft_layout *layout)
 {
     if (takes == WEFT_TAKES_ANY || weft_shape_numel(shape) == 0) return true;
@@ -124,4 +124,10 @@ weft_tensor weft_tensor_dense(void *data, weft_dtype dtype, weft_shape shape)
     weft_layout layout = layout_dense(shape);
     memcpy(tensor.stride, layout.stride, sizeof tensor.stride);
     return tensor;
+}
+
+size_t weft_tensor_bytes(weft_dtype dtype, weft_shape shape)
+{
+    const int64_t numel = weft_shape_numel(shape);
+    return numel > 0 ? (size_t)numel * weft_dtype_bytes(dtype) : 0;
 }

@@ -1,4 +1,5 @@
-/* The verifier: every invariant of a graph, checked again from the descriptors. O(nodes). */
+/* The verifier: derives types, storage and versions of all values again from the descriptors, and
+ * compares them with the graph. O(nodes). */
 #include "ir/ir.h"
 
 #include <stdlib.h>
@@ -11,8 +12,9 @@ static weft_status broken(weft_error *error, const weft_graph *graph, size_t nod
                           "node %zu: %s", node, what);
 }
 
-/* Whether an output lies where its op says: in its own storage, in that of the value that it views,
- * and then in the same version of it, or in the state that it makes a new version of. */
+/* Compares root, version and layout of an output with what its op declares: storage of its own, the
+ * same version of the storage that it views, or a new version of the state that it updates. Returns
+ * what is wrong, or NULL. */
 static const char *check_storage(const weft_graph *graph, const node_record *node, uint32_t i)
 {
     const uint32_t id = node->first_out + i;
@@ -29,14 +31,15 @@ static const char *check_storage(const weft_graph *graph, const node_record *nod
         root = in->root;
         if (graph->nodes[graph->values[root].node].op != &weft_op_state) return "updates no state";
     }
-    if (out->root != root) return "an output lies in another storage than its op says";
+    if (out->root != root) return "an output lies in another storage than its op declares";
     if (out->version != version) return "an output is another version of its storage";
     const size_t used = (size_t)out->type.shape.rank * sizeof *layout.stride;
     if (out->layout.offset != layout.offset || memcmp(out->layout.stride, layout.stride, used) != 0)
-        return "an output lies otherwise than its op says";
+        return "an output has another layout than its op declares";
     return NULL;
 }
 
+/* What is wrong with a node, or NULL. `types` has room for the types of its inputs. */
 static const char *check_node(const weft_graph *graph, size_t index, weft_type *types)
 {
     const node_record *node = &graph->nodes[index];
@@ -57,7 +60,7 @@ static const char *check_node(const weft_graph *graph, size_t index, weft_type *
         const value_record *value = &graph->values[node->first_out + i];
         if (value->node != index) return "an output belongs to another node";
         if (value->type.dtype != out[i].dtype || !weft_shape_equal(value->type.shape, out[i].shape))
-            return "an output's type is not what the shape rule gives";
+            return "an output's type is not what the shape rule returns";
     }
     if (op_check_dtype(op, graph_key_dtype(graph, node), text, sizeof text) != WEFT_OK)
         return "it has no kernel";
@@ -70,14 +73,11 @@ static const char *check_node(const weft_graph *graph, size_t index, weft_type *
 
 weft_status weft_graph_verify(const weft_graph *graph, weft_error *error)
 {
-    if (!graph || graph->error.status != WEFT_OK) {
-        const weft_error *e = weft_graph_error(graph);
-        return weft_error_set(error, e->status, e->where, "%s", e->message);
-    }
-    size_t most = 1;
+    if (weft_graph_status(graph) != WEFT_OK) return weft_error_copy(error, weft_graph_error(graph));
+    size_t max_in = 1;
     for (size_t i = 0; i < graph->n_nodes; i++)
-        if (graph->nodes[i].n_in > most) most = graph->nodes[i].n_in;
-    weft_type *types = calloc(most, sizeof *types);
+        if (graph->nodes[i].n_in > max_in) max_in = graph->nodes[i].n_in;
+    weft_type *types = calloc(max_in, sizeof *types);
     if (!types) return weft_error_set(error, WEFT_NO_MEMORY, "verify", "no memory");
     weft_status status = WEFT_OK;
     uint32_t next = 1;

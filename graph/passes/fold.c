@@ -2,8 +2,9 @@
  * it can fail, updates a state or is random. */
 #include "rewrite.h"
 
+#include "ir/call.h"
+
 #include <stdlib.h>
-#include <string.h>
 
 /* Bytes that a folded output may have, unless its inputs have as many. */
 #define MAX_BYTES ((size_t)1 << 20)
@@ -16,14 +17,7 @@
 typedef struct folding {
     weft_tensor t[MAX_OPERANDS]; /* inputs, then outputs */
     size_t n_in, n_out;
-    void *memory[WEFT_MAX_OUTPUTS]; /* of the outputs */
-    void *scratch, *workspace;
 } folding;
-
-static size_t type_bytes(const weft_type *type)
-{
-    return (size_t)weft_shape_numel(type->shape) * weft_dtype_bytes(type->dtype);
-}
 
 static bool is_constant(const weft_graph *g, uint32_t id, const weft_op *op)
 {
@@ -40,55 +34,43 @@ static bool may_fold(const weft_graph *g, const weft_op *op, const weft_value *i
         return false;
     for (size_t i = 0; i < n_in; i++) {
         if (!graph_owns(g, in[i]) || !is_constant(g, in[i].id, op)) return false;
-        bytes_in += type_bytes(&g->values[g->values[in[i].id].root].type);
+        const weft_type *root = &g->values[g->values[in[i].id].root].type;
+        bytes_in += weft_tensor_bytes(root->dtype, root->shape);
     }
-    for (size_t k = 0; k < op->n_out; k++) bytes_out += type_bytes(&out[k]);
+    for (size_t k = 0; k < op->n_out; k++)
+        bytes_out += weft_tensor_bytes(out[k].dtype, out[k].shape);
     return bytes_out <= MAX_BYTES || bytes_out <= bytes_in;
 }
 
-static bool take_memory(folding *f, const weft_op *op, weft_call *call)
+/* The operands of a node whose inputs in[] are constants and whose outputs have these types. */
+static void find_operands(folding *f, const weft_graph *g, const weft_value *in,
+                          const weft_type *types)
 {
-    size_t scratch = op->scratch ? op->scratch(call) : 0;
-    size_t workspace = op->workspace ? op->workspace(call) : 0;
-    workspace += PANEL_TAG_BYTES;
-    f->scratch = weft_alloc(scratch);
-    f->workspace = weft_alloc(workspace);
-    bool good = f->scratch && f->workspace;
+    for (size_t i = 0; i < f->n_in; i++) {
+        const value_record *v = &g->values[in[i].id];
+        const weft_constant_attr *c = g->nodes[g->values[v->root].node].attr;
+        f->t[i] = graph_tensor(g, in[i].id);
+        f->t[i].data = (char *)(uintptr_t)c->data +
+                       v->layout.offset * (int64_t)weft_dtype_bytes(v->type.dtype);
+    }
+    for (size_t k = 0; k < f->n_out; k++)
+        f->t[f->n_in + k] = weft_tensor_dense(NULL, types[k].dtype, types[k].shape);
+}
+
+/* Allocates the outputs and computes them. WEFT_BAD_INDEX if the kernel reports a fault although
+ * its op does not declare can_fail: the node stays, and the run reports the fault. */
+static weft_status compute(folding *f, const weft_op *op, weft_kernel kernel, const weft_call *call)
+{
     for (size_t k = 0; k < f->n_out; k++) {
         weft_tensor *t = &f->t[f->n_in + k];
-        size_t bytes = (size_t)weft_shape_numel(t->shape) * weft_dtype_bytes(t->dtype);
-        t->data = f->memory[k] = weft_alloc(bytes);
-        good = good && t->data;
+        t->data = weft_alloc(weft_tensor_bytes(t->dtype, t->shape));
+        if (!t->data) return WEFT_NO_MEMORY;
     }
-    call->scratch = f->scratch;
-    return good;
+    return call_run_alone(op, kernel, call);
 }
 
-/* False if the kernel reports a fault, although its op does not declare that it can: then the run
- * will report it. */
-static bool compute(folding *f, const weft_op *op, const void *attr, weft_kernel kernel)
-{
-    fault failed = {.lock = ATOMIC_FLAG_INIT, .step = NO_FAULT};
-    /* One workspace, whichever thread this is. */
-    weft_run_state run = {.fault = &failed, .workspace = f->workspace, .workspace_bytes = 0};
-    weft_call call = {.attr = attr,
-                      .in = f->t,
-                      .out = f->t + f->n_in,
-                      .n_in = f->n_in,
-                      .n_out = f->n_out,
-                      .scratch = f->scratch,
-                      .run = &run};
-    int phases = op->phases ? op->phases : 1;
-    for (call.phase = 0; call.phase < phases; call.phase++) {
-        call.tiles = op_tiles(op, &call);
-        *weft_call_panel_tag(&call) = 0;
-        for (int64_t tile = 0; tile < call.tiles; tile++) kernel(&call, tile);
-    }
-    return atomic_load(&failed.step) == NO_FAULT;
-}
-
-/* Computes a node whose inputs in[] are constants, and gives its outputs, of these types, as
- * constants; false if it is not to be folded. */
+/* Computes a node whose inputs in[] are constants, and returns its outputs, of these types, as
+ * constants. False if the node must stay. */
 static bool fold_node(weft_graph *g, const node_record *node, const weft_type *types,
                       const weft_value *in, weft_value *out)
 {
@@ -98,29 +80,21 @@ static bool fold_node(weft_graph *g, const node_record *node, const weft_type *t
     weft_dtype key =
         op->key_output || !node->n_in ? types[0].dtype : g->values[in[0].id].type.dtype;
     weft_kernel kernel = weft_op_kernel(op, weft_isa_best(), key);
-    for (size_t i = 0; i < f.n_in; i++) {
-        const value_record *v = &g->values[in[i].id];
-        const weft_constant_attr *c = g->nodes[g->values[v->root].node].attr;
-        f.t[i] = graph_tensor(g, in[i].id);
-        f.t[i].data = (char *)(uintptr_t)c->data +
-                      v->layout.offset * (int64_t)weft_dtype_bytes(v->type.dtype);
-    }
-    for (size_t k = 0; k < f.n_out; k++)
-        f.t[f.n_in + k] = weft_tensor_dense(NULL, types[k].dtype, types[k].shape);
-    weft_call sizes = {
-        .attr = node->attr, .in = f.t, .out = f.t + f.n_in, .n_in = f.n_in, .n_out = f.n_out};
     if (!kernel) return false;
-    weft_cost cost = op_cost(op, &sizes);
+    find_operands(&f, g, in, types);
+    const weft_call call = {
+        .attr = node->attr, .in = f.t, .out = f.t + f.n_in, .n_in = f.n_in, .n_out = f.n_out};
+    const weft_cost cost = op_cost(op, &call);
     if (!(cost.flops + cost.bytes <= MAX_WORK)) return false;
-    bool good = take_memory(&f, op, &sizes);
-    if (!good) weft_graph_fail_in(g, op->name, WEFT_NO_MEMORY, "no memory to fold a constant");
-    const bool folded = !good || compute(&f, op, node->attr, kernel);
-    for (size_t k = 0; good && folded && k < f.n_out; k++)
-        out[k] = weft_constant_data(g, types[k].dtype, types[k].shape, f.memory[k]);
-    for (size_t k = 0; k < f.n_out; k++) free(f.memory[k]);
-    free(f.scratch);
-    free(f.workspace);
-    return folded;
+    const weft_status status = compute(&f, op, kernel, &call);
+    if (status == WEFT_NO_MEMORY)
+        weft_graph_fail_in(g, op->name, WEFT_NO_MEMORY, "no memory to fold a constant");
+    for (size_t k = 0; k < f.n_out; k++) {
+        const weft_tensor *t = &f.t[f.n_in + k];
+        if (status == WEFT_OK) out[k] = weft_constant_data(g, t->dtype, t->shape, t->data);
+        free(t->data);
+    }
+    return status != WEFT_BAD_INDEX;
 }
 
 static bool visit_fold(rewrite *r, const node_record *node, weft_value *out)

@@ -130,8 +130,7 @@ static weft_graph *run_pass(const pass *p, const weft_graph *src, plan_target *t
         for (size_t i = 0; i < n_targets; i++)
             targets[i].value = graph_value(r.dst, map[targets[i].value.id]);
         if (p->finish && weft_graph_status(r.dst) == WEFT_OK) p->finish(r.dst, targets, n_targets);
-        const weft_error *e = &r.dst->error;
-        if (e->status != WEFT_OK) weft_error_set(error, e->status, e->where, "%s", e->message);
+        weft_error_copy(error, &r.dst->error);
     }
     bool good = r.dst && r.in && r.table && alive && weft_graph_status(r.dst) == WEFT_OK;
     free(r.in);

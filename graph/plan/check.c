@@ -68,8 +68,7 @@ static uint32_t writer_of(const weft_graph *g, uint32_t id)
 
 static size_t dense_bytes(const weft_graph *g, uint32_t id)
 {
-    return (size_t)weft_shape_numel(g->values[id].type.shape) *
-           weft_dtype_bytes(g->values[id].type.dtype);
+    return weft_tensor_bytes(g->values[id].type.dtype, g->values[id].type.shape);
 }
 
 /* The bytes that an operand can touch, from its offset and strides. */

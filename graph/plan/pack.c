@@ -15,9 +15,11 @@
  * budget, then by bisection. Ties are broken by index: the offsets are the same everywhere. */
 #include "pack.h"
 
+#include "base/clock.h"
+#include "base/number.h"
+
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* ---- Sections ---- */
 
@@ -142,17 +144,10 @@ typedef struct packing {
     uint32_t *placed;
     size_t unit;     /* greatest common divisor of the sizes: every end is a multiple of it */
     size_t possible; /* nothing smaller than this can hold the items */
-    double deadline; /* in seconds of pack_clock(), or 0 */
+    double deadline; /* in seconds of clock_seconds(), or 0 */
     uint64_t nodes_left;
     weft_pack_result *result;
 } packing;
-
-double pack_clock(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* Keeps the offsets of `packed` if they end lower than the best so far. */
 static void keep(packing *p)
@@ -187,7 +182,7 @@ static pack_outcome try_height(packing *p, size_t height, double share)
     pack_limits limits = {.nodes = p->nodes_left};
     if (share < 1) limits.nodes = (uint64_t)((double)p->nodes_left * share);
     if (p->deadline > 0) {
-        double now = pack_clock();
+        double now = clock_seconds();
         limits.deadline = now + (p->deadline - now) * share;
     }
     uint64_t nodes = 0;
@@ -208,7 +203,7 @@ static bool search(packing *p, size_t wanted)
     size_t low = wanted / p->unit * p->unit, height = low;
     double share = 0.75;
     while (best->arena_bytes > wanted && best->arena_bytes > p->possible && p->nodes_left > 0) {
-        if (p->deadline > 0 && pack_clock() >= p->deadline) break;
+        if (p->deadline > 0 && clock_seconds() >= p->deadline) break;
         pack_outcome outcome = try_height(p, height, share);
         if (outcome == PACK_NO_MEMORY) return false;
         if (outcome != PACK_FOUND) low = height + p->unit;
@@ -219,16 +214,6 @@ static bool search(packing *p, size_t wanted)
         if (hope) height = low + (height - low) / p->unit / 2 * p->unit;
     }
     return true;
-}
-
-static size_t common_divisor(size_t a, size_t b)
-{
-    while (b) {
-        size_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
 }
 
 /* Checks the items and takes over those that take room. */
@@ -250,7 +235,7 @@ static weft_status take_items(packing *p, size_t n, size_t alignment, weft_error
         item->offset = 0;
         if (!size) continue;
         p->packed[p->n++] = (pack_item){.id = (uint32_t)i, .size = size};
-        p->unit = common_divisor(p->unit, size);
+        p->unit = number_gcd(p->unit, size);
     }
     return WEFT_OK;
 }
@@ -275,7 +260,7 @@ static weft_status pack(packing *p, size_t n, const weft_pack_options *options, 
     best_fit(p, wanted);
     p->nodes_left = options->node_budget ? options->node_budget : NODE_BUDGET;
     if (options->best_fit_only) p->nodes_left = 0;
-    if (options->seconds > 0) p->deadline = pack_clock() + options->seconds;
+    if (options->seconds > 0) p->deadline = clock_seconds() + options->seconds;
     if (!search(p, wanted))
         return weft_error_set(error, WEFT_NO_MEMORY, "pack", "no memory for the search");
     if (result->arena_bytes <= p->possible)

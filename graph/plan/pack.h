@@ -17,10 +17,8 @@ typedef enum pack_outcome { PACK_FOUND, PACK_IMPOSSIBLE, PACK_SPENT, PACK_NO_MEM
 
 typedef struct pack_limits {
     uint64_t nodes;
-    double deadline; /* in seconds of pack_clock(), or 0 */
+    double deadline; /* in seconds of clock_seconds(), or 0 */
 } pack_limits;
-
-double pack_clock(void); /* seconds since some moment */
 
 /* Sets offsets in the order of birth (pack_online.c); false when memory is out. */
 bool pack_online(pack_item *items, size_t n);

@@ -26,6 +26,8 @@
  * A node takes O(items alive x sections) at worst; memory is O(items x sections). */
 #include "pack.h"
 
+#include "base/clock.h"
+
 #include <math.h>
 #include <stdlib.h>
 
@@ -451,7 +453,7 @@ static bool next_part(const search *s, frame *f)
 static bool ask(search *s, frame *f)
 {
     if (s->nodes >= s->run_end) return stop(s, PACK_SPENT);
-    if (s->limits->deadline > 0 && s->nodes % 64 == 0 && pack_clock() >= s->limits->deadline)
+    if (s->limits->deadline > 0 && s->nodes % 64 == 0 && clock_seconds() >= s->limits->deadline)
         return stop(s, PACK_SPENT);
     s->nodes++;
     if (!choose(s, f->begin, f->end, &f->q)) return false;
@@ -567,7 +569,7 @@ static pack_outcome run_all(search *s)
         if (!s->stopped) return PACK_IMPOSSIBLE;
         if (s->why == PACK_NO_MEMORY) return s->why;
         if (s->nodes >= s->limits->nodes) return PACK_SPENT;
-        if (s->limits->deadline > 0 && pack_clock() >= s->limits->deadline) return PACK_SPENT;
+        if (s->limits->deadline > 0 && clock_seconds() >= s->limits->deadline) return PACK_SPENT;
         take_back(s, 0);
     }
 }

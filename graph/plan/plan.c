@@ -9,6 +9,8 @@
  * O(nodes log nodes), but for the packing. */
 #include "plan/plan.h"
 
+#include "ir/call.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,7 +54,7 @@ static uint32_t storage_of(const planner *p, uint32_t id)
 static size_t storage_bytes(const weft_graph *g, uint32_t id)
 {
     const value_record *v = &g->values[id];
-    size_t bytes = (size_t)weft_shape_numel(v->type.shape) * weft_dtype_bytes(v->type.dtype);
+    size_t bytes = weft_tensor_bytes(v->type.dtype, v->type.shape);
     return (bytes + 63) / 64 * 64;
 }
 
@@ -457,11 +459,7 @@ static bool compile(planner *p, const weft_graph *graph, const weft_value *targe
 static bool check_targets(const weft_graph *graph, const weft_value *targets, size_t count,
                           weft_error *error)
 {
-    const weft_error *e = weft_graph_error(graph);
-    if (e->status != WEFT_OK) {
-        weft_error_set(error, e->status, e->where, "%s", e->message);
-        return false;
-    }
+    if (weft_error_copy(error, weft_graph_error(graph)) != WEFT_OK) return false;
     if (!targets || !count) {
         weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_plan_new",
                        "there are no targets, expected at least one value to compute");

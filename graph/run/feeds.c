@@ -1,14 +1,14 @@
-/* Which inputs of a session hold what: nothing yet, their default, or what the program gave. O(1) a
- * feed, and a comparison a run, unless defaults lie in an arena that others write. */
+/* What each input of a session holds: nothing yet, its default, or data of the program. A feed
+ * takes O(1); a run one comparison, unless defaults must be written again into a shared arena. */
 #include "feeds.h"
 
 #include "store/init.h"
 
 #include <stdlib.h>
 
-enum { NOTHING, DEFAULT, GIVEN };
+enum { NOTHING, DEFAULT, FED };
 
-static const weft_input_attr *input_of(const weft_plan *plan, uint32_t id)
+static const weft_input_attr *input_attr(const weft_plan *plan, uint32_t id)
 {
     return plan->graph->nodes[plan->graph->values[id].node].attr;
 }
@@ -20,8 +20,8 @@ bool feeds_init(feeds *f, const weft_plan *plan)
     for (uint32_t v = 1; f->state && v < g->n_values; v++) {
         if (g->nodes[g->values[v].node].op != &weft_op_input) continue;
         if (!weft_shape_numel(g->values[v].type.shape)) /* nothing to feed */
-            f->state[v] = GIVEN;
-        else if (input_of(plan, v)->has_default)
+            f->state[v] = FED;
+        else if (input_attr(plan, v)->has_default)
             f->state[v] = DEFAULT;
         f->n_missing += f->state[v] == NOTHING;
         f->n_default += f->state[v] == DEFAULT;
@@ -29,26 +29,26 @@ bool feeds_init(feeds *f, const weft_plan *plan)
     return f->state != NULL;
 }
 
-static void fill_default(const weft_plan *plan, uint32_t id, char *base)
+static void fill_default(const weft_plan *plan, uint32_t id, char *memory)
 {
-    const weft_input_attr *attr = input_of(plan, id);
+    const weft_input_attr *attr = input_attr(plan, id);
     const weft_init value = {WEFT_INIT_CONSTANT, attr->value, 0};
-    char *data = base + plan->buffers[plan->buffer_of[id] - 1].offset;
+    char *data = memory + plan->buffers[plan->buffer_of[id] - 1].offset;
     weft_init_fill(&value, attr->dtype, attr->shape, 0, "", data);
 }
 
-void feeds_fill_defaults(const feeds *f, const weft_plan *plan, char *base)
+void feeds_fill_defaults(const feeds *f, const weft_plan *plan, char *memory)
 {
     for (uint32_t v = 1; f->n_default && v < plan->graph->n_values; v++)
-        if (f->state[v] == DEFAULT) fill_default(plan, v, base);
+        if (f->state[v] == DEFAULT) fill_default(plan, v, memory);
 }
 
-void feeds_give(feeds *f, const weft_plan *plan, uint32_t id, char *base)
+void feeds_mark_fed(feeds *f, const weft_plan *plan, uint32_t id, char *memory)
 {
-    if (f->state[id] == DEFAULT) fill_default(plan, id, base);
+    if (f->state[id] == DEFAULT) fill_default(plan, id, memory);
     f->n_missing -= f->state[id] == NOTHING;
     f->n_default -= f->state[id] == DEFAULT;
-    f->state[id] = GIVEN;
+    f->state[id] = FED;
 }
 
 weft_status feeds_check(const feeds *f, const weft_plan *plan, weft_error *error)

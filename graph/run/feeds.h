@@ -1,4 +1,4 @@
-/* What the inputs of a session hold. */
+/* What each input of a session holds: nothing yet, its default, or data of the program. */
 #ifndef WEFT_GRAPH_FEEDS_H
 #define WEFT_GRAPH_FEEDS_H
 
@@ -7,16 +7,17 @@
 #include <weft/session.h>
 
 typedef struct feeds {
-    uint8_t *state; /* by value id of the plan's graph, of inputs */
+    uint8_t *state; /* [value id of the plan's graph], of inputs only */
     size_t n_missing, n_default;
 } feeds;
 
 bool feeds_init(feeds *f, const weft_plan *plan); /* false when memory is out */
-void feeds_fill_defaults(const feeds *f, const weft_plan *plan, char *base);
-/* From now on the input holds what the program writes; until it does, the default if there is one.
- */
-void feeds_give(feeds *f, const weft_plan *plan, uint32_t id, char *base);
-/* WEFT_NOT_FOUND, with the name of an input, while one holds nothing. */
+/* Writes the default of every input that still holds one; `memory` is the session's arena. */
+void feeds_fill_defaults(const feeds *f, const weft_plan *plan, char *memory);
+/* Call before the program writes input `id`. The input counts as fed from now on, and holds its
+ * default, if it has one, until the program writes. */
+void feeds_mark_fed(feeds *f, const weft_plan *plan, uint32_t id, char *memory);
+/* WEFT_NOT_FOUND, with the name of the first input that holds nothing, if there is one. */
 weft_status feeds_check(const feeds *f, const weft_plan *plan, weft_error *error);
 
 #endif

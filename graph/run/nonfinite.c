@@ -1,20 +1,24 @@
-/* The search for the node that first makes something else than finite numbers.
+/* The search for the node that first computes a number that is not finite.
  *
- * The steps of a plan run again, one by one in their order, and what each wrote is looked at before
- * the next one may take over its memory. Updates are left out, so that states stay as they are. An
- * infinity may be meant: an attribute can ask for it (masked scores), and what is computed from
- * infinities may be infinite. So an infinity counts only where all that went in was finite and no
- * attribute is infinite; a NaN always counts, since nothing before it had one. O(elements). */
+ * It runs the steps of the plan again, one by one in schedule order, and inspects the outputs of
+ * each before a later step may reuse their memory. It leaves updates out, so states do not change.
+ * NaN is always reported: the first one comes from the node that computed it. An infinity is
+ * reported only if all inputs of its node are finite and no attribute of the node is infinite,
+ * because an attribute may ask for infinities (masked scores) and results of infinities may be
+ * infinite. O(elements). */
 #include "nonfinite.h"
+
+#include "ir/call.h"
 
 #include <math.h>
 
+/* The first NaN of a tensor; without any, its first infinity. */
 typedef struct finding {
-    bool nan, infinite; /* nan: the first NaN is at `index`; else the first infinity */
+    bool nan, infinite; /* infinite: true for NaN, too */
     int64_t index[WEFT_MAX_RANK];
 } finding;
 
-static void look_at(double x, const int64_t *index, finding *f)
+static void inspect_element(double x, const int64_t *index, finding *f)
 {
     if (isfinite(x) || f->nan || (f->infinite && !isnan(x))) return;
     f->nan = isnan(x);
@@ -22,19 +26,19 @@ static void look_at(double x, const int64_t *index, finding *f)
     for (int d = 0; d < WEFT_MAX_RANK; d++) f->index[d] = index[d];
 }
 
-static finding look(const weft_tensor *t)
+static finding inspect(const weft_tensor *t)
 {
     finding f = {0};
     int64_t index[WEFT_MAX_RANK] = {0}, offset = 0;
     weft_shape shape = t->shape;
     if (!weft_dtype_is_float(t->dtype)) return f;
-    for (int d = 0; d < shape.rank; d++) /* one of those that are repeated is enough */
+    for (int d = 0; d < shape.rank; d++) /* repeated elements are read once */
         if (t->stride[d] == 0 && shape.dim[d] > 1) shape.dim[d] = 1;
     const int64_t n = weft_shape_numel(shape);
     for (int64_t i = 0; i < n && !f.nan; i++) {
-        look_at(t->dtype == WEFT_F32 ? (double)((const float *)t->data)[offset]
-                                     : ((const double *)t->data)[offset],
-                index, &f);
+        inspect_element(t->dtype == WEFT_F32 ? (double)((const float *)t->data)[offset]
+                                             : ((const double *)t->data)[offset],
+                        index, &f);
         for (int d = shape.rank - 1; d >= 0; d--) {
             offset += t->stride[d];
             if (++index[d] < shape.dim[d]) break;
@@ -45,7 +49,7 @@ static finding look(const weft_tensor *t)
     return f;
 }
 
-/* Is an attribute of the node infinite? Then its infinities are meant. */
+/* Whether an attribute of the node is infinite, so that its outputs may be. */
 static bool asks_for_infinity(const node_record *node)
 {
     for (const weft_attr_field *a = node->op->attrs; a && a->name; a++)
@@ -55,8 +59,8 @@ static bool asks_for_infinity(const node_record *node)
     return false;
 }
 
-static weft_status tell(const finding *f, const weft_tensor *t, const char *where, const char *verb,
-                        weft_error *error)
+static weft_status report(const finding *f, const weft_tensor *t, const char *where,
+                          const char *verb, weft_error *error)
 {
     char at[128], of[128];
     weft_shape index = t->shape;
@@ -66,7 +70,7 @@ static weft_status tell(const finding *f, const weft_tensor *t, const char *wher
                           weft_shape_text(t->shape, of, sizeof of));
 }
 
-/* The states and feeds that a step reads. A feed may be infinite, a state may not. */
+/* Checks the states and inputs that a step reads. An input may be infinite, a state may not. */
 static weft_status check_leaves(const weft_plan *plan, const weft_call *call, weft_error *error)
 {
     const weft_graph *g = plan->graph;
@@ -75,14 +79,14 @@ static weft_status check_leaves(const weft_plan *plan, const weft_call *call, we
         const value_record *root = &g->values[g->values[node->in[i]].root];
         const weft_op *op = g->nodes[root->node].op;
         if (op != &weft_op_state && op != &weft_op_input) continue;
-        finding f = look(&call->in[i]);
+        finding f = inspect(&call->in[i]);
         if (f.nan || (f.infinite && op == &weft_op_state))
-            return tell(&f, &call->in[i], root->name, "holds", error);
+            return report(&f, &call->in[i], root->name, "holds", error);
     }
     return WEFT_OK;
 }
 
-/* `infinite`: so was something that the step read. */
+/* Checks the outputs of a step; `infinite`: one of its inputs was infinite or NaN. */
 static weft_status check_outputs(const weft_plan *plan, const weft_call *call, bool infinite,
                                  weft_error *error)
 {
@@ -91,24 +95,12 @@ static weft_status check_outputs(const weft_plan *plan, const weft_call *call, b
     const node_record *node = &g->nodes[index];
     char where[256];
     for (size_t i = 0; i < call->n_out; i++) {
-        finding f = look(&call->out[i]);
+        finding f = inspect(&call->out[i]);
         if (f.nan || (f.infinite && !infinite && !asks_for_infinity(node)))
-            return tell(&f, &call->out[i], graph_node_where(g, index, where, sizeof where),
-                        "produced", error);
+            return report(&f, &call->out[i], graph_node_where(g, index, where, sizeof where),
+                          "produced", error);
     }
     return WEFT_OK;
-}
-
-/* The whole step. One of a chain has the tiles that it would have on its own. */
-static void run_step(const weft_plan *plan, const plan_step *step, const weft_call *calls)
-{
-    const weft_op *op = plan->graph->nodes[step->node].op;
-    for (int phase = 0; phase < step->phases; phase++) {
-        weft_call call = calls[phase];
-        if (step->links || step->linked) call.tiles = op_tiles(op, &call);
-        if (op->workspace) *weft_call_panel_tag(&call) = 0;
-        for (int64_t tile = 0; tile < call.tiles; tile++) step->kernel(&call, tile);
-    }
 }
 
 weft_status nonfinite_find(const weft_plan *plan, const weft_call *calls, weft_error *error)
@@ -119,13 +111,13 @@ weft_status nonfinite_find(const weft_plan *plan, const weft_call *calls, weft_e
         const node_record *node = &plan->graph->nodes[step->node];
         bool infinite = false;
         status = check_leaves(plan, &calls[2 * i], error);
-        /* Before the step runs: its outputs may lie where its inputs were. */
+        /* Inputs are inspected before the step runs, since its outputs may overwrite them. */
         for (size_t k = 0; k < node->n_in && !infinite; k++) {
-            finding f = look(&calls[2 * i].in[k]);
+            finding f = inspect(&calls[2 * i].in[k]);
             infinite = f.nan || f.infinite;
         }
         if (status != WEFT_OK || node->op->updates) continue;
-        run_step(plan, step, &calls[2 * i]);
+        call_run(node->op, step->kernel, &calls[2 * i]);
         status = check_outputs(plan, &calls[2 * i], infinite, error);
     }
     return status;

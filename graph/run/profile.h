@@ -1,14 +1,13 @@
-/* What the executor notes down while a profile is on, and how. */
+/* What the executor records while a profile is on. */
 #ifndef WEFT_GRAPH_PROFILE_H
 #define WEFT_GRAPH_PROFILE_H
 
+#include "base/clock.h"
 #include "plan/plan.h"
 
 #include <weft/session.h>
 
-#include <time.h>
-
-/* A stretch of one phase of a step on one thread. */
+/* An interval that one thread spent on one phase of a step. */
 typedef struct profile_event {
     uint64_t begin_ns, end_ns;
     uint32_t step;
@@ -21,52 +20,53 @@ typedef struct profile_run {
     size_t n;
 } profile_run;
 
-/* What one thread notes. Each reading of the clock ends one stretch of time and begins the next, so
- * that none is left out. Threads' notes lie on cache lines of their own. */
+/* The record of one thread, on cache lines of its own. Each reading of the clock ends one interval
+ * and begins the next, so every nanosecond is counted once. */
 typedef struct profile_thread {
     uint64_t now_ns; /* the last reading */
     uint64_t start_ns;
     uint64_t *compute_ns; /* by step */
-    uint64_t *waiting_ns; /* by segment, at the barriers in it and behind it */
-    profile_run *runs;    /* a ring of the runs kept for the trace */
-    profile_run *run;     /* of now; NULL if none is kept */
-    uint32_t segment;     /* that it is in, PROFILE_START before the first */
+    uint64_t *waiting_ns; /* by segment: at the barriers inside it and behind it */
+    profile_run *runs;    /* a ring of [trace_runs], for the trace */
+    profile_run *run;     /* the current one; NULL without a trace */
+    uint32_t segment;     /* the current one; PROFILE_START before the first */
 } profile_thread;
 
 #define PROFILE_START UINT32_MAX
+#define PROFILE_NS    1e-9 /* in seconds */
 
 struct weft_profile {
     const weft_plan *plan;
     profile_thread **threads; /* [capacity] */
-    int capacity, team;       /* team: of the last run */
+    int capacity, team;       /* team: threads of the last run */
     size_t n_segments, trace_runs, runs;
-    uint64_t *group_runs; /* by group: how often it was run */
+    uint64_t *group_runs; /* by group: how often it ran */
     uint64_t wall_ns, thread_ns, begin_ns;
 };
 
+/* Allocates everything that measuring needs; NULL when memory is out. */
 weft_profile *profile_new(const weft_plan *plan, int threads, size_t trace_runs);
 void profile_free(weft_profile *profile);
-/* Around the parallel region, and in it on each thread. */
+
+/* Before and after the parallel region. */
 void profile_run_begin(weft_profile *profile);
 void profile_run_end(weft_profile *profile);
+/* On each thread, at the beginning of the region. */
 profile_thread *profile_thread_begin(weft_profile *profile, int thread, int team);
 
-static inline uint64_t profile_clock(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
+/* Sums over all threads, in nanoseconds. */
+uint64_t profile_step_compute(const weft_profile *profile, size_t step);
+uint64_t profile_segment_waiting(const weft_profile *profile, size_t segment);
 
-/* On each thread, when it comes to a group. */
-static inline void profile_enter(profile_thread *t, weft_profile *p, uint32_t group)
+/* On each thread, when it reaches a group. */
+static inline void profile_enter_group(profile_thread *t, weft_profile *p, uint32_t group)
 {
     t->segment = p->plan->groups[group].segment;
     if (t == p->threads[0]) p->group_runs[group]++;
 }
 
-/* A thread that comes back to a step goes on with its event. */
-static inline void profile_note(profile_thread *t, uint64_t begin, uint32_t step, int phase)
+/* Adds the event [begin, now), or extends the last event if it is of the same phase of the step. */
+static inline void profile_add_event(profile_thread *t, uint64_t begin, uint32_t step, int phase)
 {
     profile_run *run = t->run;
     if (!run) return;
@@ -77,30 +77,29 @@ static inline void profile_note(profile_thread *t, uint64_t begin, uint32_t step
         run->events[run->n++] = (profile_event){begin, t->now_ns, step, (uint8_t)phase};
 }
 
+/* Charges the time since the last reading to a step. */
+static inline void profile_charge(profile_thread *t, uint32_t step)
+{
+    uint64_t now = clock_ns();
+    t->compute_ns[step] += now - t->now_ns;
+    t->now_ns = now;
+}
+
+/* The same, with an event. */
 static inline void profile_computed(profile_thread *t, uint32_t step, int phase)
 {
-    uint64_t now = profile_clock();
-    t->compute_ns[step] += now - t->now_ns;
     const uint64_t begin = t->now_ns;
-    t->now_ns = now;
-    profile_note(t, begin, step, phase);
+    profile_charge(t, step);
+    profile_add_event(t, begin, step, phase);
 }
 
-/* The same for one of the nodes that take turns in a chain, without an event of its own... */
-static inline void profile_took_turn(profile_thread *t, uint32_t step)
+/* The event of a fused group that began at `begin`; its steps are charged one by one. */
+static inline void profile_fused(profile_thread *t, uint32_t head, int phase, uint64_t begin)
 {
-    uint64_t now = profile_clock();
-    t->compute_ns[step] += now - t->now_ns;
-    t->now_ns = now;
+    if (begin < t->now_ns) profile_add_event(t, begin, head, phase);
 }
 
-/* ... and the event of the chain, which began at `begin`. */
-static inline void profile_chained(profile_thread *t, uint32_t head, int phase, uint64_t begin)
-{
-    if (begin < t->now_ns) profile_note(t, begin, head, phase);
-}
-
-/* Charges the time since the last reading to the barrier of the segment that the thread is in. */
+/* Charges the time since the last reading to the barriers of the current segment. */
 static inline void profile_waited_until(profile_thread *t, uint64_t now)
 {
     if (t->segment == PROFILE_START)
@@ -112,7 +111,7 @@ static inline void profile_waited_until(profile_thread *t, uint64_t now)
 
 static inline void profile_waited(profile_thread *t)
 {
-    profile_waited_until(t, profile_clock());
+    profile_waited_until(t, clock_ns());
 }
 
 #endif

@@ -1,15 +1,16 @@
 /* Teams: how many threads a parallel region may have.
  *
- * OpenMP ends the process when it cannot make a thread. A region waits for ever if a fork has taken
- * away the threads that OpenMP keeps for it. A kernel overruns a stack that is too small. So a
- * region is opened only after weft_team has made sure that none of this happens:
+ * OpenMP ends the process if it cannot create a thread. In a child process it waits forever for
+ * pooled threads that the fork did not copy. And a kernel overruns a stack that is too small.
+ * weft_team rules all of this out before a region begins:
  *
- * - Threads that OpenMP lacks are made as a trial, all at once and with as much stack, and ended.
- *   If the system refuses one, the region gets fewer. The results do not depend on it.
- * - The first of OpenMP's threads measures its stack before any kernel runs on one.
- * - libgomp keeps a pool of threads for each thread that opens regions; a fork copies the calling
- *   thread alone. In the child, that thread opens regions of one thread, which need no pool; other
- *   threads of the child begin with pools of their own. */
+ * - It creates the threads that OpenMP lacks as a trial, all at once and with as much stack, and
+ *   ends them again. If the system refuses some, the region has fewer threads; the results do not
+ *   depend on their number.
+ * - One of OpenMP's threads measures its stack before any kernel runs.
+ * - libgomp has a pool of threads for each thread that opens regions, and a fork copies only the
+ *   calling thread. In the child, that thread opens regions of one thread, which need no pool.
+ * Other threads of the child start with pools of their own. */
 #include "team.h"
 
 #include <weft/op.h>
@@ -31,11 +32,14 @@
 #define SINGLE_THREADED false
 #endif
 
-/* Twice what kernels and the executor above them need: they pass every test with 16 KiB. */
+/* Stack of a thread, in bytes: twice what the executor and kernels need. They pass every test with
+ * 16 KiB. */
 #define KERNEL_STACK 32768
 
-static _Thread_local int pool = 1; /* OpenMP's threads for regions of the calling thread */
-static _Thread_local int most = WEFT_MAX_THREADS; /* that it may have: more were refused */
+/* Of the calling thread: the size of OpenMP's pool for its regions, and the threads that it may
+ * have, which is fewer once the system has refused more. */
+static _Thread_local int pool = 1;
+static _Thread_local int max_threads = WEFT_MAX_THREADS;
 static atomic_bool stacks_measured;
 
 int weft_default_threads(void)
@@ -49,7 +53,7 @@ int weft_default_threads(void)
 /* ---- Forks ---- */
 
 static bool forks_watched;
-static atomic_bool alone; /* at the fork, the process had one thread: no pool can have been lost */
+static atomic_bool alone; /* at the fork the process had one thread, so no pool was lost */
 
 static void before_fork(void)
 {
@@ -58,10 +62,11 @@ static void before_fork(void)
 
 static void in_child(void)
 {
-    if (!atomic_load(&alone)) most = 1;
+    if (!atomic_load(&alone)) max_threads = 1;
 }
 
-/* When the library is loaded: the program may use OpenMP, and fork, before it calls weft. */
+/* Runs when the library is loaded, because the program may use OpenMP, and fork, before it calls
+ * weft. */
 __attribute__((constructor)) static void watch_forks(void)
 {
     forks_watched = pthread_atfork(before_fork, NULL, in_child) == 0;
@@ -69,9 +74,9 @@ __attribute__((constructor)) static void watch_forks(void)
 
 /* ---- Trials ---- */
 
-/* The stack that OpenMP gives its threads, as the environment has it: KiB, or a number with a unit.
- * 0: the system's default. */
-static size_t stack_asked_for(void)
+/* Bytes of stack of OpenMP's threads, from the environment: a number of KiB, or with a unit of its
+ * own. 0: the system's default. */
+static size_t stack_setting(void)
 {
     static const char units[] = "BKMG";
     const char *text = getenv("OMP_STACKSIZE");
@@ -86,17 +91,17 @@ static size_t stack_asked_for(void)
     return bytes > SIZE_MAX >> (10 * unit + 1) ? 0 : (size_t)bytes << 10 * unit;
 }
 
-/* Threads of clang's OpenMP allocate memory when they begin, for which malloc reserves up to 128
- * MiB of address space for each, until there is enough for all processors. Those of GNU's allocate
- * nothing. */
+/* Threads of clang's OpenMP allocate memory when they start. malloc then reserves up to 128 MiB of
+ * address space for each, until there are enough arenas for all processors. Threads of GNU's OpenMP
+ * allocate nothing. */
 #ifdef __clang__
 #define RESERVED ((size_t)128 << 20)
 #else
 #define RESERVED ((size_t)0)
 #endif
 
-/* The system keeps stacks that are free, and reuses one for a thread that needs no larger one.
- * clang's OpenMP asks for a little more than was set. */
+/* Added to the stack of trial threads: clang's OpenMP asks for a little more than was set. The
+ * system caches free stacks, and reuses them for threads that need no larger one. */
 #define MORE_STACK 16384
 
 typedef struct trial {
@@ -119,8 +124,8 @@ static void *wait_for_end(void *arg)
     return NULL;
 }
 
-/* Whether malloc could reserve more: if so, it could for every thread so far, and what it reserved
- * stays, for OpenMP's threads to use. */
+/* Whether malloc could reserve address space for one more thread. If so, it could for all threads
+ * so far, and OpenMP's threads will use what it has reserved. */
 static bool can_reserve(void)
 {
     if (!RESERVED) return true;
@@ -131,13 +136,13 @@ static bool can_reserve(void)
     return true;
 }
 
-/* How many of so many threads can be made now; 0 if that cannot be known. */
+/* How many of `threads` the system can create now; 0 if that cannot be found out. */
 static int try_threads(int threads)
 {
     pthread_t thread[WEFT_MAX_THREADS];
     trial t = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, false};
     pthread_attr_t attr;
-    size_t stack = stack_asked_for();
+    size_t stack = stack_setting();
     int made = 0;
     if (pthread_attr_init(&attr) != 0) return 0;
     if (!stack) pthread_attr_getstacksize(&attr, &stack);
@@ -159,7 +164,7 @@ static int try_threads(int threads)
 /* ---- Teams ---- */
 
 /* Bytes of stack below the caller's frame. */
-static size_t stack_left(void)
+static size_t stack_bytes(void)
 {
     pthread_attr_t attr;
     void *begin = NULL;
@@ -170,44 +175,44 @@ static size_t stack_left(void)
     return (uintptr_t)__builtin_frame_address(0) - (uintptr_t)begin;
 }
 
-/* Has OpenMP make the threads. Returns what one of them has of stack, if that was not known to be
- * enough. */
+/* Opens a region, so that OpenMP creates its threads. Returns the bytes of stack that one of them
+ * has, or SIZE_MAX if an earlier call has found them sufficient. */
 static size_t open_team(int threads)
 {
-    size_t left = SIZE_MAX;
+    size_t bytes = SIZE_MAX;
     bool measure = !atomic_load(&stacks_measured);
 #pragma omp parallel num_threads(threads)
     {
-        /* All have been made when the first allocates memory. */
+        /* All threads exist before the first allocates memory. */
 #pragma omp barrier
-        if (measure && omp_get_thread_num() == 1) left = stack_left();
+        if (measure && omp_get_thread_num() == 1) bytes = stack_bytes();
     }
-    if (left != SIZE_MAX && left >= KERNEL_STACK) atomic_store(&stacks_measured, true);
-    return left;
+    if (bytes != SIZE_MAX && bytes >= KERNEL_STACK) atomic_store(&stacks_measured, true);
+    return bytes;
 }
 
 weft_status weft_team(int threads, int *team, weft_error *error)
 {
     bool nested = omp_get_level() > 0;
     *team = 1;
-    if (threads > most) threads = most;
+    if (threads > max_threads) threads = max_threads;
     if (threads <= 1 || !forks_watched) return WEFT_OK;
     if (nested && omp_get_active_level() >= omp_get_max_active_levels()) return WEFT_OK;
     if (threads > omp_get_thread_limit()) threads = omp_get_thread_limit();
     int have = nested ? 1 : pool;
     if (threads > have) {
-        /* One more: OpenMP allocates memory of its own. */
+        /* One more than needed, because OpenMP allocates memory of its own. */
         int made = try_threads(threads - have + 1);
-        /* Half of them, so that the program keeps room for itself. */
-        if (made <= threads - have) threads = most = have + made / 2;
-        size_t left = threads > 1 ? open_team(threads) : SIZE_MAX;
-        if (left < KERNEL_STACK)
+        /* Take half of them, so that the program can create some itself. */
+        if (made <= threads - have) threads = max_threads = have + made / 2;
+        size_t stack = threads > 1 ? open_team(threads) : SIZE_MAX;
+        if (stack < KERNEL_STACK)
             return weft_error_set(error, WEFT_NO_MEMORY, "weft_team",
                                   "OpenMP's threads have %zu KiB of stack left; %d KiB are needed: "
                                   "set OMP_STACKSIZE to %d KiB or more, or ask for one thread",
-                                  left >> 10, KERNEL_STACK >> 10, WEFT_STACK_BYTES >> 10);
+                                  stack >> 10, KERNEL_STACK >> 10, WEFT_STACK_BYTES >> 10);
     }
-    /* A smaller region ends the threads of the pool that it does not need. */
+    /* A smaller region ends those threads of the pool that it does not need. */
     if (!nested) pool = threads;
     *team = threads;
     return WEFT_OK;
@@ -217,8 +222,8 @@ void team_alone(void (*run)(void *), void *data)
 {
 #pragma omp parallel num_threads(1)
     {
-        /* A BLAS asks whether it is called from a parallel region, and one of a single thread does
-         * not count as such; this setting ends with the region. */
+        /* A BLAS creates threads unless it is called from a parallel region, and one of a single
+         * thread does not count as such. The setting ends with the region. */
         omp_set_num_threads(1);
         run(data);
     }

@@ -1,20 +1,21 @@
-/* First contents of states. Element i of a tensor depends on the seed, the tensor's name and i
- * alone, through the counter-based generator: not on the order of anything. */
+/* Initial contents of states. Element i of a tensor depends only on the seed, the tensor's name and
+ * i, through a counter-based generator, so the order of declarations does not matter. O(elements).
+ */
 #include "init.h"
 
 #include <math.h>
 
-/* Two numbers in [0, 1) of 53 bits for element i. */
+/* Two uniform numbers in [0, 1) for element i. */
 static void uniforms(uint64_t key, uint64_t i, double u[2])
 {
     const uint32_t counter[4] = {(uint32_t)i, (uint32_t)(i >> 32), 0x696e6974u, 0};
     uint32_t r[4];
     weft_philox(counter, key, r);
-    for (int k = 0; k < 2; k++)
-        u[k] = (double)(((uint64_t)r[2 * k] << 21) ^ (r[2 * k + 1] >> 11)) * 0x1p-53;
+    u[0] = weft_uniform(&r[0]);
+    u[1] = weft_uniform(&r[2]);
 }
 
-/* Fans of a weight [receptive..., in, out]; a vector counts as [1, n]. */
+/* Fans of a weight [receptive..., in, out]; a vector [n] counts as [1, n]. */
 static void fans(weft_shape shape, double *fan_in, double *fan_out)
 {
     double receptive = 1;

@@ -1,4 +1,4 @@
-/* First contents of states. */
+/* Initial contents of states. */
 #ifndef WEFT_GRAPH_INIT_H
 #define WEFT_GRAPH_INIT_H
 
@@ -6,7 +6,8 @@
 
 #include <weft/store.h>
 
-/* Fills `data`, dense, as an init says; `name` and the seed choose the random numbers. */
+/* Fills dense `data` as `init` describes. Random numbers depend on `name`, the seed and the
+ * element. */
 void weft_init_fill(const weft_init *init, weft_dtype dtype, weft_shape shape, uint64_t seed,
                     const char *name, void *data);
 

@@ -1,4 +1,5 @@
-/* The parameter store: tensors by name, in order of addition, found through a hash table. */
+/* The parameter store: tensors in order of addition, found by name through a hash table with linear
+ * probing, which doubles when half full. O(1) a look-up; data never move. */
 #include "params.h"
 #include "init.h"
 
@@ -40,7 +41,7 @@ static const char *name_at(const void *items, size_t stride, size_t i)
     return *(char *const *)(const void *)((const char *)items + i * stride);
 }
 
-/* Where the position of a name is, or would be put; the index must not be empty. */
+/* The slot of a name, or the empty one that it would take; the index must have slots. */
 static uint32_t *slot_of(const name_index *index, const void *items, size_t stride,
                          const char *name)
 {
@@ -58,7 +59,7 @@ static void rebuild(name_index *index, const void *items, size_t stride, size_t 
         *slot_of(index, items, stride, name_at(items, stride, i)) = (uint32_t)i + 1;
 }
 
-/* Makes an index of the first n elements large enough for `wanted`. */
+/* Grows an index of the first n elements until `wanted` fit; false when memory is out. */
 static bool grow_index(name_index *index, const void *items, size_t stride, size_t n, size_t wanted)
 {
     size_t capacity = index->capacity ? index->capacity : 64;
@@ -72,7 +73,7 @@ static bool grow_index(name_index *index, const void *items, size_t stride, size
     return true;
 }
 
-/* Room for `wanted` elements in an array, whose capacity doubles; NULL when memory is out. */
+/* Grows an array, whose capacity doubles, until `wanted` elements fit; NULL when memory is out. */
 static void *grow_array(void *items, size_t stride, size_t *capacity, size_t wanted)
 {
     size_t room = *capacity ? *capacity : 32;
@@ -98,12 +99,12 @@ void params_truncate(weft_params *params, size_t n)
     while (params->n > n) {
         param *p = &params->params[--params->n];
         free(p->name);
-        if (!p->shared) arena_cut(&params->data, p->tensor.data);
+        if (!p->shared) arena_truncate(&params->data, p->tensor.data);
     }
     rebuild(&params->names, params->params, sizeof *params->params, params->n);
 }
 
-/* Makes room for one more tensor. */
+/* Makes room for one more tensor; false when memory is out. */
 static bool grow(weft_params *params)
 {
     param *grown =
@@ -120,7 +121,7 @@ weft_status weft_params_add(weft_params *params, const char *name, weft_dtype dt
 {
     char have[128], want[128];
     int64_t numel = weft_shape_numel(shape);
-    /* __metadata__ is what the files call something else. */
+    /* In files, __metadata__ is the name of the metadata. */
     if (!params || !name || !name[0] || !strcmp(name, "__metadata__") || numel < 0 ||
         (size_t)dtype >= WEFT_DTYPES)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, name && name[0] ? name : "params",
@@ -136,7 +137,7 @@ weft_status weft_params_add(weft_params *params, const char *name, weft_dtype dt
         if (tensor) *tensor = old;
         return WEFT_OK;
     }
-    size_t bytes = (size_t)numel * weft_dtype_bytes(dtype);
+    size_t bytes = weft_tensor_bytes(dtype, shape);
     char *copy = grow(params) ? params_copy_text(name) : NULL;
     void *data = copy ? arena_alloc(&params->data, bytes) : NULL;
     if (!data) {
@@ -191,7 +192,7 @@ weft_status weft_params_init(weft_params *params, const weft_graph *graph, uint6
                              weft_error *error)
 {
     const weft_error *e = weft_graph_error(graph);
-    if (e->status != WEFT_OK) return weft_error_set(error, e->status, e->where, "%s", e->message);
+    if (e->status != WEFT_OK) return weft_error_copy(error, e);
     if (!params) return weft_error_set(error, WEFT_BAD_ARGUMENT, "params", "the store is NULL");
     size_t before = params->n;
     for (size_t i = 0; i < graph->n_nodes; i++) {

@@ -1,4 +1,4 @@
-/* The parameter store's inside, for its files. */
+/* The records of the parameter store, for store/ itself. */
 #ifndef WEFT_GRAPH_PARAMS_H
 #define WEFT_GRAPH_PARAMS_H
 
@@ -9,16 +9,16 @@
 typedef struct param {
     char *name;
     weft_tensor tensor; /* dense; data are 64-byte aligned and never move */
-    bool shared;        /* the data are another store's */
+    bool shared;        /* the data belong to another store */
 } param;
 
 typedef struct meta {
     char *key, *text;
 } meta;
 
-/* A hash table of the elements of an array that begin with their names, by these. */
+/* A hash table by name of an array whose elements begin with a pointer to their name. */
 typedef struct name_index {
-    uint32_t *slots; /* positions + 1, 0 where empty */
+    uint32_t *slots; /* positions + 1; 0: an empty slot */
     size_t capacity; /* a power of two, or 0 */
 } name_index;
 
@@ -32,18 +32,19 @@ struct weft_params {
     name_index keys; /* of metas */
 };
 
-static inline size_t param_bytes(const weft_tensor *t)
+static inline size_t param_bytes(const param *p)
 {
-    return (size_t)weft_shape_numel(t->shape) * weft_dtype_bytes(t->dtype);
+    return weft_tensor_bytes(p->tensor.dtype, p->tensor.shape);
 }
 
-/* The text in memory of its own; NULL when memory is out. */
+/* A copy of a text, which the caller frees; NULL when memory is out. */
 char *params_copy_text(const char *text);
 /* Makes room for `more` entries of metadata; false when memory is out. */
 bool params_reserve_metas(weft_params *params, size_t more);
-/* Moves the metadata of one store into another, which has room for them. */
+/* Moves the metadata of one store into another, which must have room; entries of equal keys are
+ * replaced. */
 void params_move_metas(weft_params *to, weft_params *from);
-/* Forgets the tensors from position n on: for an addition that failed half-way. */
+/* Removes the tensors from position n on, to undo an addition that failed half-way. */
 void params_truncate(weft_params *params, size_t n);
 
 #endif

@@ -1,6 +1,8 @@
-/* The store's files, in the safetensors format: 8 bytes of header length (little endian), a JSON
- * header {"name": {"dtype", "shape", "data_offsets": [begin, end]}, ..., "__metadata__": {...}},
- * then the data. (github.com/huggingface/safetensors, format description.) */
+/* The store's files, in the safetensors format (github.com/huggingface/safetensors): 8 bytes of
+ * header length (little endian), a JSON header
+ *     {"name": {"dtype", "shape", "data_offsets": [begin, end]}, ..., "__metadata__": {...}},
+ * and the data. The header is read member by member, so that it takes no more memory than what it
+ * describes; every number in it is checked against the file. O(bytes), and O(n log n) to sort. */
 #include "params.h"
 
 #include "base/file.h"
@@ -14,11 +16,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Of every file, when it is saved and when it is loaded. Other readers of the format have the first
- * limit too. */
+/* Limits of every file, on saving and on loading. The first is the format's own. */
 #define MAX_HEADER_BYTES 100000000u
 #define MAX_METAS        (1u << 20)
-/* What the header says of one tensor. Its tree takes up to forty times the memory of this text. */
+/* Bytes of the description of one tensor. Its tree takes up to forty times as much memory. */
 #define MAX_ENTRY_BYTES (64u << 10)
 
 static const char *const file_dtypes[] = {
@@ -41,8 +42,7 @@ static bool describe(cJSON *root, const param *p, size_t begin)
         if (!cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)p->tensor.shape.dim[d])))
             return false;
     return cJSON_AddItemToArray(offsets, cJSON_CreateNumber((double)begin)) &&
-           cJSON_AddItemToArray(offsets,
-                                cJSON_CreateNumber((double)(begin + param_bytes(&p->tensor))));
+           cJSON_AddItemToArray(offsets, cJSON_CreateNumber((double)(begin + param_bytes(p))));
 }
 
 static char *make_header(const weft_params *params)
@@ -58,7 +58,7 @@ static char *make_header(const weft_params *params)
     }
     for (size_t i = 0; good && i < params->n; i++) {
         good = describe(root, &params->params[i], begin);
-        begin += param_bytes(&params->params[i].tensor);
+        begin += param_bytes(&params->params[i]);
     }
     char *text = good ? json_print(root, false) : NULL;
     cJSON_Delete(root);
@@ -74,10 +74,10 @@ static void write_store(file_writer *file, const weft_params *params, const char
     file_write(file, header, length);
     file_write(file, "        ", padded - length);
     for (size_t i = 0; i < params->n; i++)
-        file_write(file, params->params[i].tensor.data, param_bytes(&params->params[i].tensor));
+        file_write(file, params->params[i].tensor.data, param_bytes(&params->params[i]));
 }
 
-/* Of names and metadata, which the header cannot be shorter than. */
+/* Bytes of names and metadata, a lower bound of the header. */
 static size_t names_bytes(const weft_params *params)
 {
     size_t bytes = 0;
@@ -110,7 +110,7 @@ weft_status weft_params_save(const weft_params *params, const char *path, weft_e
                               "saving needs a store and a path");
     if (file_is_stream(path))
         return weft_error_set(error, WEFT_BAD_ARGUMENT, path,
-                              "is no regular file: checkpoints are not written into folders, "
+                              "is not a regular file: checkpoints are not written into folders, "
                               "pipes or devices");
     weft_status status = check_limits(params, names_bytes(params), path, error);
     if (status != WEFT_OK) return status;
@@ -159,7 +159,7 @@ static weft_status not_json(reader *r, const char *at)
                           (size_t)(at - r->header) + 8);
 }
 
-/* A part of the header as a tree, which the caller deletes. */
+/* Parses a span of the header into a tree, which the caller deletes. */
 static weft_status parse(reader *r, json_span text, cJSON **json)
 {
     json_failure why;
@@ -181,7 +181,7 @@ static bool read_at(int file, void *data, size_t bytes, uint64_t offset)
     return true;
 }
 
-/* A number of JSON that is a whole one in [0, 2^53). */
+/* Whether an item is a whole number in [0, 2^53), which *out becomes. */
 static bool whole(const cJSON *item, uint64_t *out)
 {
     if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0) ||
@@ -191,7 +191,7 @@ static bool whole(const cJSON *item, uint64_t *out)
     return true;
 }
 
-/* What the header says of one tensor: its data are bytes [begin, end) of the data. */
+/* The description of one tensor: its data are bytes [begin, end) of the data section. */
 typedef struct entry {
     char *name;
     weft_type type;
@@ -204,7 +204,7 @@ typedef struct entries {
     size_t n, capacity;
 } entries;
 
-/* Reads dtype, shape and offsets of one entry and holds them against each other. */
+/* Reads dtype, shape and offsets of one entry and checks that they agree. */
 static weft_status check_entry(reader *r, const cJSON *json, entry *e)
 {
     const char *name = e->name;
@@ -213,13 +213,13 @@ static weft_status check_entry(reader *r, const cJSON *json, entry *e)
     const cJSON *offsets = cJSON_GetObjectItemCaseSensitive(json, "data_offsets"), *item;
     weft_type *type = &e->type;
     uint64_t number;
-    if (!cJSON_IsObject(json)) return bad(r, name, "is no object");
+    if (!cJSON_IsObject(json)) return bad(r, name, "is not an object");
     if (!name[0]) return bad(r, "a tensor", "has no name");
     if (!cJSON_IsString(dtype)) return bad(r, name, "dtype is missing");
     type->dtype = WEFT_DTYPES;
     for (int d = 0; d < WEFT_DTYPES; d++)
         if (!strcmp(file_dtypes[d], dtype->valuestring)) type->dtype = (weft_dtype)d;
-    if (type->dtype == WEFT_DTYPES) return bad(r, name, "its dtype is none that weft has");
+    if (type->dtype == WEFT_DTYPES) return bad(r, name, "its dtype is not supported");
     if (!cJSON_IsArray(shape) || cJSON_GetArraySize(shape) > WEFT_MAX_RANK)
         return bad(r, name, "shape is missing or of too high a rank");
     type->shape = WEFT_SCALAR;
@@ -232,16 +232,15 @@ static weft_status check_entry(reader *r, const cJSON *json, entry *e)
         !whole(cJSON_GetArrayItem(offsets, 0), &e->begin) ||
         !whole(cJSON_GetArrayItem(offsets, 1), &e->end))
         return bad(r, name, "data_offsets are not two whole numbers");
-    int64_t numel = weft_shape_numel(type->shape);
-    if (numel < 0) return bad(r, name, "its shape overflows");
+    if (weft_shape_numel(type->shape) < 0) return bad(r, name, "its shape overflows");
     if (e->begin > e->end || e->end > r->data_bytes)
         return bad(r, name, "its data lie outside the file");
-    if (e->end - e->begin != (uint64_t)numel * weft_dtype_bytes(type->dtype))
-        return bad(r, name, "its data are not of the size that dtype and shape give");
+    if (e->end - e->begin != weft_tensor_bytes(type->dtype, type->shape))
+        return bad(r, name, "its data do not have the size of its dtype and shape");
     return WEFT_OK;
 }
 
-/* Takes over the name, also on failure. */
+/* Adds an entry. It owns the name, on failure too. */
 static weft_status read_entry(reader *r, char *name, json_span text, entries *all)
 {
     if (all->n == all->capacity) {
@@ -269,7 +268,7 @@ static weft_status read_entry(reader *r, char *name, json_span text, entries *al
 static weft_status read_meta(reader *r, json_span key, json_span text, weft_params *into)
 {
     cJSON *keys, *texts;
-    if (*text.at != '"') return bad(r, "__metadata__", "holds something else than text");
+    if (*text.at != '"') return bad(r, "__metadata__", "has a value that is not text");
     weft_status status = parse(r, key, &keys);
     if (status != WEFT_OK) return status;
     status = parse(r, text, &texts);
@@ -288,7 +287,7 @@ static weft_status read_metadata(reader *r, json_span text, weft_params *into)
 {
     json_members members = {.rest = text};
     json_span key, value;
-    if (*text.at != '{') return bad(r, "__metadata__", "is no object");
+    if (*text.at != '{') return bad(r, "__metadata__", "is not an object");
     for (;;) {
         json_step step = json_next(&members, &key, &value);
         if (step == JSON_MALFORMED) return not_json(r, members.rest.at);
@@ -298,7 +297,7 @@ static weft_status read_metadata(reader *r, json_span text, weft_params *into)
     }
 }
 
-/* The text of a string of JSON, in memory of its own. */
+/* A copy of the text of a JSON string. */
 static weft_status read_name(reader *r, json_span text, char **name)
 {
     cJSON *json;
@@ -309,7 +308,7 @@ static weft_status read_name(reader *r, json_span text, char **name)
     return *name ? WEFT_OK : no_memory(r);
 }
 
-/* Reads the header a member at a time, so that it takes no more memory than what it describes. */
+/* Reads the header, member by member. */
 static weft_status read_header(reader *r, json_span text, weft_params *into, entries *all)
 {
     json_members members = {.rest = text};
@@ -344,17 +343,18 @@ static int by_offset(const void *left, const void *right)
     return a->position < b->position ? -1 : 1;
 }
 
-/* Puts the entries in the order of their data, which they must cover without overlap or hole. */
+/* Sorts the entries by offset, and checks that they cover the data without overlaps or gaps. */
 static weft_status order_entries(reader *r, entries *all)
 {
     uint64_t covered = 0;
     if (all->n) qsort(all->at, all->n, sizeof *all->at, by_offset);
     for (size_t i = 0; i < all->n; i++) {
         if (all->at[i].begin != covered)
-            return bad(r, all->at[i].name, "its data overlap another tensor's, or leave holes");
+            return bad(r, all->at[i].name, "its data overlap another tensor's, or leave a gap");
         covered = all->at[i].end;
     }
-    if (covered != r->data_bytes) return bad(r, NULL, "the tensors leave holes at the data's end");
+    if (covered != r->data_bytes)
+        return bad(r, NULL, "the tensors leave a gap at the end of the data");
     return WEFT_OK;
 }
 
@@ -371,8 +371,8 @@ static weft_status read_tensor(reader *r, const entry *e, weft_params *into)
     return status;
 }
 
-/* All tensors of the file into a store of their own. No memory is taken for data before the whole
- * header is known to be true, so that a lying file cannot ask for more than its own size. */
+/* Reads all tensors into a store of their own. Data are allocated only after the whole header has
+ * been checked, so that a malformed file cannot cause larger allocations than its own size. */
 static weft_status read_all(reader *r, json_span text, weft_params *into)
 {
     entries all = {0};
@@ -391,7 +391,7 @@ static weft_status read_file(reader *r, weft_params *into)
     unsigned char prefix[8];
     uint64_t length = 0;
     if (fstat(r->file, &info) != 0 || !S_ISREG(info.st_mode))
-        return weft_error_set(r->error, WEFT_IO, r->path, "is no regular file");
+        return weft_error_set(r->error, WEFT_IO, r->path, "is not a regular file");
     uint64_t size = (uint64_t)info.st_size;
     if (size < 8 || !read_at(r->file, prefix, 8, 0))
         return bad(r, NULL, "is too short for a safetensors file");
@@ -411,8 +411,9 @@ static weft_status read_file(reader *r, weft_params *into)
     return status;
 }
 
-/* Moves what was read into the store: sizes were checked, so only memory can fail. */
-static weft_status commit(weft_params *params, weft_params *from, reader *r)
+/* Adds what was read to the store, or changes nothing: fails if dtypes or shapes differ from the
+ * store's, or if memory is out. */
+static weft_status merge(weft_params *params, weft_params *from, reader *r)
 {
     char have[128], want[128];
     size_t before = params->n;
@@ -443,7 +444,7 @@ static weft_status commit(weft_params *params, weft_params *from, reader *r)
     for (size_t i = 0; i < from->n; i++) {
         weft_tensor to;
         weft_params_get(params, from->params[i].name, &to);
-        memcpy(to.data, from->params[i].tensor.data, param_bytes(&to));
+        memcpy(to.data, from->params[i].tensor.data, weft_tensor_bytes(to.dtype, to.shape));
     }
     return WEFT_OK;
 }
@@ -461,7 +462,7 @@ weft_status weft_params_load(weft_params *params, const char *path, weft_error *
     weft_params *read = weft_params_new();
     weft_status status =
         read ? read_file(&r, read) : weft_error_set(error, WEFT_NO_MEMORY, path, "no memory");
-    if (status == WEFT_OK) status = commit(params, read, &r);
+    if (status == WEFT_OK) status = merge(params, read, &r);
     weft_params_free(read);
     close(r.file);
     return status;

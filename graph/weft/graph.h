@@ -104,6 +104,9 @@ typedef struct weft_error {
  * `where` becomes "weft". */
 WEFT_API weft_status weft_error_set(weft_error *error, weft_status status, const char *where,
                                     const char *format, ...) WEFT_PRINTF(4, 5);
+/* Copies *from, which may be NULL, into *error, which may be NULL, unless *error already holds an
+ * error. Returns the status of *from; WEFT_OK for NULL. */
+WEFT_API weft_status weft_error_copy(weft_error *error, const weft_error *from);
 
 /* Memory for tensors: zero, 64-byte aligned, and if it is large on huge pages where the system has
  * them, which are faster to reach. NULL if there is none; the caller gives it to free(). */
@@ -177,6 +180,8 @@ typedef struct weft_tensor {
 
 /* A contiguous row-major tensor over `data`, which stays the caller's. */
 WEFT_API weft_tensor weft_tensor_dense(void *data, weft_dtype dtype, weft_shape shape);
+/* Bytes of a contiguous tensor; 0 if the dtype or the shape is invalid. */
+WEFT_API size_t weft_tensor_bytes(weft_dtype dtype, weft_shape shape);
 
 /* ---- The graph ------------------------------------------------------------------------------ */
 

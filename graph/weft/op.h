@@ -321,6 +321,12 @@ static inline void weft_philox(const uint32_t counter[4], uint64_t key, uint32_t
     out[3] = c3;
 }
 
+/* A uniform number in [0, 1) with 53 random bits, from two words of weft_philox. */
+static inline double weft_uniform(const uint32_t words[2])
+{
+    return (double)(((uint64_t)words[0] << 21) ^ (words[1] >> 11)) * 0x1p-53;
+}
+
 /* FNV-1a of a text: the key of a name. */
 static inline uint64_t weft_hash_text(const char *text)
 {

@@ -61,7 +61,7 @@ static double uniform(const search *s, int64_t row, int64_t at)
     const uint32_t counter[4] = {(uint32_t)at, (uint32_t)(row % s->model->beams), (uint32_t)key,
                                  (uint32_t)(key >> 32)};
     weft_philox(counter, s->o->seed, words);
-    return (double)(((uint64_t)words[0] << 21) ^ (words[1] >> 11)) * 0x1p-53;
+    return weft_uniform(words);
 }
 
 static int64_t draw(const search *s, int64_t row, int32_t *ids, double *probs)

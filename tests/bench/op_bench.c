@@ -10,7 +10,8 @@
  * here fails because it is slow. */
 #include <weft/weft.h>
 
-#include <omp.h>
+#include "base/clock.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +37,7 @@ static weft_value input(bench *b, weft_dtype dtype, weft_shape shape, double low
     size_t i = b->n_inputs++;
     b->low[i] = low;
     b->high[i] = high;
-    b->bytes += (double)weft_shape_numel(shape) * (double)weft_dtype_bytes(dtype);
+    b->bytes += (double)weft_tensor_bytes(dtype, shape);
     return b->inputs[i] = weft_input(b->graph, names[i], dtype, shape);
 }
 
@@ -49,8 +50,8 @@ static weft_value floats(bench *b, weft_shape shape)
 static void target(bench *b, weft_value value)
 {
     b->targets[b->n_targets++] = value;
-    b->bytes += (double)weft_shape_numel(weft_shape_of(b->graph, value)) *
-                (double)weft_dtype_bytes(weft_dtype_of(b->graph, value));
+    b->bytes +=
+        (double)weft_tensor_bytes(weft_dtype_of(b->graph, value), weft_shape_of(b->graph, value));
 }
 
 #define FF     WEFT_SHAPE(6000, 2048)
@@ -297,10 +298,10 @@ static float *triad_arrays;
 static double triad(void)
 {
     float *a = triad_arrays, *b = a + TRIAD_NUMEL, *c = b + TRIAD_NUMEL;
-    double begin = omp_get_wtime();
+    double begin = clock_seconds();
 #pragma omp parallel for simd schedule(static)
     for (int64_t i = 0; i < TRIAD_NUMEL; i++) a[i] = b[i] + 0.5f * c[i];
-    return omp_get_wtime() - begin;
+    return clock_seconds() - begin;
 }
 
 static bool feed(bench *b, weft_session *session)
@@ -309,7 +310,7 @@ static bool feed(bench *b, weft_session *session)
         weft_sample_input sample = {weft_dtype_of(b->graph, b->inputs[i]),
                                     weft_shape_of(b->graph, b->inputs[i]), b->low[i], b->high[i],
                                     false};
-        size_t bytes = (size_t)weft_shape_numel(sample.shape) * weft_dtype_bytes(sample.dtype);
+        size_t bytes = weft_tensor_bytes(sample.dtype, sample.shape);
         void *data = malloc(bytes);
         if (!data) return false;
         weft_sample_fill(&sample, sample.dtype, i + 1, data);
@@ -328,17 +329,17 @@ static double least(double a, double b)
 
 static bool measure(const char *name, bench *b, weft_session *session)
 {
-    double op_s = 1e9, triad_s = 1e9, begin = omp_get_wtime();
+    double op_s = 1e9, triad_s = 1e9, begin = clock_seconds();
     if (!feed(b, session) || weft_run(session) != WEFT_OK) {
         fprintf(stderr, "%s: %s\n", name, weft_session_error(session)->message);
         return false;
     }
-    for (int i = 0; i < MIN_RUNS || (i < MAX_RUNS && omp_get_wtime() - begin < SECONDS); i++) {
+    for (int i = 0; i < MIN_RUNS || (i < MAX_RUNS && clock_seconds() - begin < SECONDS); i++) {
         triad_s = least(triad_s, triad());
         weft_run(session); /* what the triad took from the caches comes back */
-        double start = omp_get_wtime();
+        double start = clock_seconds();
         weft_run(session);
-        op_s = least(op_s, omp_get_wtime() - start);
+        op_s = least(op_s, clock_seconds() - start);
     }
     double rate = b->bytes / op_s, triad_rate = 12.0 * TRIAD_NUMEL / triad_s;
     printf("%-22s %9.4f MB %9.4f ms %7.2f GB/s %6.2f of triad\n", name, b->bytes * 1e-6, op_s * 1e3,

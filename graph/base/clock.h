@@ -1,0 +1,21 @@
+/* base/clock.h - the one clock for durations and deadlines: monotonic, from an arbitrary origin,
+ * not affected by changes of the system's time. Not installed. */
+#ifndef WEFT_BASE_CLOCK_H
+#define WEFT_BASE_CLOCK_H
+
+#include <stdint.h>
+#include <time.h>
+
+static inline uint64_t clock_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static inline double clock_seconds(void)
+{
+    return 1e-9 * (double)clock_ns();
+}
+
+#endif

@@ -1,0 +1,300 @@
+/* The executor: one parallel region a run, in which every thread walks all groups of the plan.
+ *
+ * The tiles of a group form one sequence in which each takes up its estimated work. A short
+ * sequence is split evenly among the threads. From a long one, threads claim slices, which shrink
+ * towards the end, so that all threads finish at about the same time. A barrier separates two
+ * segments (runs of groups that need none between them), and the two phases of a group. Tiles
+ * depend on shapes alone and compute the same wherever they run, so results do not depend on the
+ * number of threads. A run allocates nothing. */
+#include "execute.h"
+
+#include <omp.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool executor_init(executor *e, const weft_plan *plan)
+{
+    *e = (executor){.plan = plan, .state = {.fault = &e->fault}};
+    e->calls = calloc(2 * plan->n_steps + 1, sizeof *e->calls);
+    e->claimed = calloc(2 * plan->n_groups + 1, sizeof *e->claimed);
+    return e->calls && e->claimed;
+}
+
+void executor_free(executor *e)
+{
+    free(e->calls);
+    free(e->claimed);
+}
+
+/* ---- How many threads have work ---- */
+
+static int64_t group_tiles(const weft_plan *plan, const plan_group *group, int phase)
+{
+    int64_t tiles = 0;
+    for (uint32_t i = 0; i < group->n_steps; i++) {
+        const plan_step *step = &plan->steps[group->first_step + i];
+        if (phase < step->phases && !step->linked) tiles += step->tiles[phase];
+    }
+    return tiles;
+}
+
+/* One thread if every group is serial: waking others would take longer than the plan. More threads
+ * than processors only if some phase has a tile for each. */
+int executor_threads(const weft_plan *plan, int threads)
+{
+    int64_t useful = 1, processors = omp_get_num_procs();
+    if (threads <= 0) threads = weft_default_threads();
+    for (size_t g = 0; g < plan->n_groups; g++) {
+        const plan_group *group = &plan->groups[g];
+        if (group->serial) continue;
+        if (useful < processors) useful = processors;
+        for (int phase = 0; phase < group->phases && useful < threads; phase++) {
+            int64_t tiles = group_tiles(plan, group, phase);
+            if (useful < tiles) useful = tiles;
+        }
+    }
+    return threads < useful ? threads : (int)useful;
+}
+
+/* ---- Tiles ---- */
+
+/* The functions marked INLINE are compiled twice: with a profile's record, and for NULL without any
+ * trace of it. */
+#define INLINE static inline __attribute__((always_inline))
+
+/* Runs a fused step, or a head whose op has no blocks of its own, on one block. */
+static void run_block(const executor *e, const plan_step *step, const weft_block *b)
+{
+    const weft_plan *plan = e->plan;
+    const node_record *node = &plan->graph->nodes[step->node];
+    const weft_op *op = node->op;
+    const unsigned by_row = op->elementwise ? ~0u : node_rows(node);
+    const plan_matrix *m = plan->matrices + step->first_operand;
+    weft_call call = e->calls[2 * (step - plan->steps)];
+    weft_tensor t[CHAIN_OPERANDS];
+    for (size_t i = 0; i < call.n_in + call.n_out; i++) {
+        const weft_tensor *whole = &call.in[i];
+        if (i < call.n_in && !(by_row >> i & 1)) {
+            t[i] = *whole;
+            continue;
+        }
+        int64_t at = b->row * m[i].row + b->column * m[i].column;
+        t[i] = (weft_tensor){.data =
+                                 (char *)whole->data + at * (int64_t)weft_dtype_bytes(whole->dtype),
+                             .dtype = whole->dtype,
+                             .shape = {2, {b->rows, b->columns}},
+                             .stride = {m[i].row, m[i].column}};
+    }
+    call.in = t;
+    call.out = t + call.n_in;
+    call.first = b->row * m[call.n_in].row + b->column;
+    call.tiles = op_tiles(op, &call);
+    for (int64_t tile = 0; tile < call.tiles; tile++) step->kernel(&call, tile);
+}
+
+/* The block of a fused group that a tile of its head computes. */
+static weft_block fused_block(const plan_step *head, const weft_op *op, const weft_call *call,
+                              int64_t tile)
+{
+    weft_block b;
+    if (op->block) {
+        op->block(call, tile, &b);
+        return b;
+    }
+    int64_t across = (head->columns + head->block_columns - 1) / head->block_columns;
+    b.row = tile / across * head->block_rows;
+    b.column = tile % across * head->block_columns;
+    b.rows = head->rows - b.row < head->block_rows ? head->rows - b.row : head->block_rows;
+    b.columns = head->columns - b.column < head->block_columns ? head->columns - b.column
+                                                               : head->block_columns;
+    return b;
+}
+
+/* Runs tiles [from, to) of a head, and after each tile all fused steps on its block. */
+INLINE void run_fused(const executor *e, profile_thread *record, uint32_t head, int phase,
+                      int64_t from, int64_t to)
+{
+    const plan_step *steps = e->plan->steps, *first = &steps[head];
+    const weft_op *op = e->plan->graph->nodes[first->node].op;
+    const weft_call *call = &e->calls[2 * (size_t)head + (size_t)phase];
+    const uint64_t begin = record ? record->now_ns : 0;
+    for (int64_t tile = from; tile < to; tile++) {
+        weft_block b = fused_block(first, op, call, tile);
+        if (op->block)
+            first->kernel(call, tile);
+        else
+            run_block(e, first, &b);
+        if (record) profile_charge(record, head);
+        for (uint32_t i = head + 1; i <= head + first->links; i++) {
+            run_block(e, &steps[i], &b);
+            if (record) profile_charge(record, i);
+        }
+    }
+    if (record) profile_fused(record, head, phase, begin);
+}
+
+/* The first tile of a step that begins at or after `work`, where tile 0 begins at `before`. */
+static inline int64_t tile_after(const plan_step *step, int phase, int64_t before, int64_t work)
+{
+    if (work <= before || !step->tiles[phase]) return 0;
+    int64_t each = step->tile_work[phase], tile = (work - before + each - 1) / each;
+    return tile < step->tiles[phase] ? tile : step->tiles[phase];
+}
+
+/* Runs the tiles of a group that begin in [begin, end) of its sequence, in nanoseconds of work. */
+INLINE void run_tiles(const executor *e, profile_thread *record, const plan_group *group, int phase,
+                      int64_t begin, int64_t end)
+{
+    int64_t before = 0;
+    for (uint32_t i = group->first_step; i < group->first_step + group->n_steps && before < end;
+         i++) {
+        const plan_step *step = &e->plan->steps[i];
+        if (phase >= step->phases || step->linked) continue;
+        int64_t from = tile_after(step, phase, before, begin);
+        int64_t to = tile_after(step, phase, before, end);
+        const weft_call *call = &e->calls[2 * (size_t)i + (size_t)phase];
+        if (e->state.workspace && from < to) *weft_call_panel_tag(call) = 0;
+        if (step->links && phase == step->phases - 1) {
+            run_fused(e, record, i, phase, from, to);
+        } else {
+            for (int64_t tile = from; tile < to; tile++) step->kernel(call, tile);
+            if (record && from < to) profile_computed(record, i, phase);
+        }
+        before += step->tile_work[phase] * step->tiles[phase];
+    }
+}
+
+/* Nanoseconds of work from which on threads claim slices of a group, so that none waits long for
+ * one that met slower tiles; and the work of the smallest slice. */
+#define SLICED_WORK 200000
+#define MIN_SLICE   10000
+
+/* One thread's share of a phase of a group. */
+INLINE void run_share(executor *e, profile_thread *record, uint32_t g, int phase, int thread,
+                      int threads)
+{
+    const plan_group *group = &e->plan->groups[g];
+    const int64_t total = group->work[phase];
+    if (total < SLICED_WORK || threads == 1) {
+        run_tiles(e, record, group, phase, total * thread / threads,
+                  total * (thread + 1) / threads);
+        return;
+    }
+    atomic_llong *claimed = &e->claimed[2 * (size_t)g + (size_t)phase];
+    long long begin = atomic_load_explicit(claimed, memory_order_relaxed);
+    while (begin < total) {
+        long long slice = (total - begin) / (2 * threads), end;
+        end = slice > MIN_SLICE ? begin + slice : begin + MIN_SLICE;
+        if (!atomic_compare_exchange_weak_explicit(claimed, &begin, end, memory_order_relaxed,
+                                                   memory_order_relaxed))
+            continue;
+        run_tiles(e, record, group, phase, begin, end < total ? end : total);
+        begin = atomic_load_explicit(claimed, memory_order_relaxed);
+    }
+}
+
+/* ---- Groups ---- */
+
+/* Fills the buffers whose lifetimes begin in this group, so that a read before the write shows. */
+static void poison_group(const executor *e, uint32_t g)
+{
+    const weft_plan *plan = e->plan;
+    for (size_t i = 0; i < plan->n_buffers; i++) {
+        const weft_plan_buffer *b = &plan->buffers[i];
+        if (b->first == g && !(g == 0 && b->last == plan->n_groups))
+            memset(e->arena + b->offset, 0xFF, b->bytes);
+    }
+}
+
+/* What each thread does. All threads pass the same barriers, because they decide whether to stop
+ * only after one, and only on faults of the segments before it. */
+INLINE void run_groups(executor *e, weft_profile *profile, profile_thread *record)
+{
+    const weft_plan *plan = e->plan;
+    int thread = omp_get_thread_num(), threads = omp_get_num_threads();
+    if (threads == 1) omp_set_num_threads(1); /* see team_alone */
+    for (uint32_t g = 0; g < plan->n_groups; g++) {
+        const plan_group *group = &plan->groups[g];
+        if (g && group->segment != plan->groups[g - 1].segment) {
+#pragma omp barrier
+            if (record) profile_waited(record);
+            unsigned failed = atomic_load(&e->fault.step);
+            if (failed != NO_FAULT && plan->steps[failed].segment < group->segment) break;
+        }
+        if (e->poison) {
+#pragma omp barrier
+            if (thread == 0) poison_group(e, g);
+#pragma omp barrier
+            if (record) profile_waited(record);
+        }
+        if (record) profile_enter_group(record, profile, g);
+        for (int phase = 0; phase < group->phases; phase++) {
+            if (group->serial) {
+                if (thread == 0) run_tiles(e, record, group, phase, 0, group->work[phase]);
+                continue;
+            }
+            int64_t total = group->work[phase];
+            if (phase && total && group->work[0]) {
+#pragma omp barrier
+                if (record) profile_waited(record);
+            }
+            run_share(e, record, g, phase, thread, threads);
+        }
+    }
+}
+
+/* ---- A run ---- */
+
+static void run_thread(executor *e)
+{
+    run_groups(e, NULL, NULL);
+}
+
+static void run_thread_profiled(executor *e, weft_profile *profile)
+{
+    run_groups(e, profile,
+               profile_thread_begin(profile, omp_get_thread_num(), omp_get_num_threads()));
+}
+
+static void run_team(executor *e, int team)
+{
+#pragma omp parallel num_threads(team)
+    run_thread(e);
+}
+
+static void run_team_profiled(executor *e, int team, weft_profile *profile)
+{
+    profile_run_begin(profile);
+#pragma omp parallel num_threads(team)
+    run_thread_profiled(e, profile);
+    profile_run_end(profile);
+}
+
+static weft_status report_fault(const executor *e, unsigned step, weft_error *error)
+{
+    const weft_graph *g = e->plan->graph;
+    const size_t node = e->plan->steps[step].node;
+    const fault *f = &e->fault;
+    char where[256], producer[256];
+    graph_node_where(g, node, where, sizeof where);
+    if (f->limit >= 0)
+        return weft_error_set(error, WEFT_BAD_INDEX, where, "index %lld is outside [0, %lld)",
+                              (long long)f->index, (long long)f->limit);
+    const value_record *input = &g->values[g->nodes[node].in[f->index]];
+    const char *name = input->name;
+    if (!name) name = graph_node_where(g, input->node, producer, sizeof producer);
+    return weft_error_set(error, WEFT_NOT_FINITE, where, "%s is not finite", name);
+}
+
+weft_status executor_run(executor *e, int team, weft_profile *profile, weft_error *error)
+{
+    atomic_store(&e->fault.step, NO_FAULT);
+    e->fault.index = e->fault.limit = 0;
+    for (size_t i = 0; i < 2 * e->plan->n_groups; i++) atomic_init(&e->claimed[i], 0);
+    if (profile)
+        run_team_profiled(e, team, profile);
+    else
+        run_team(e, team);
+    const unsigned failed = atomic_load(&e->fault.step);
+    return failed == NO_FAULT ? WEFT_OK : report_fault(e, failed, error);
+}

@@ -1,0 +1,31 @@
+/* The executor: runs the steps of a plan on a team of threads (execute.c). */
+#ifndef WEFT_GRAPH_EXECUTE_H
+#define WEFT_GRAPH_EXECUTE_H
+
+#include "ir/call.h"
+#include "plan/plan.h"
+#include "profile.h"
+
+typedef struct executor {
+    const weft_plan *plan;
+    weft_call *calls;      /* two for each step: one a phase; they point to `state` */
+    weft_run_state state;  /* seed, step, and the workspaces of all threads, one after another */
+    fault fault;           /* of the last run */
+    atomic_llong *claimed; /* by group and phase: nanoseconds of work that threads have taken */
+    char *arena;
+    bool poison; /* fill buffers with 0xFF before their first writer */
+} executor;
+
+/* Allocates what a run needs. The caller binds calls and sets arena and workspaces. False when
+ * memory is out. */
+bool executor_init(executor *e, const weft_plan *plan);
+void executor_free(executor *e);
+
+/* The threads that can have work in a run of the plan, `threads` at most; 0 is the default. */
+int executor_threads(const weft_plan *plan, int threads);
+
+/* Runs the plan once on `team` threads, which weft_team has granted. `profile` may be NULL. Returns
+ * WEFT_BAD_INDEX or WEFT_NOT_FINITE, with the node's name, if a kernel reports a fault. */
+weft_status executor_run(executor *e, int team, weft_profile *profile, weft_error *error);
+
+#endif

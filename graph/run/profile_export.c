@@ -1,0 +1,132 @@
+/* Profiles as files: a trace of the last runs, and a picture of the graph. O(events) and O(nodes).
+ */
+#include "profile.h"
+
+#include "base/text.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- The trace ---- */
+
+static void json_text(FILE *file, const char *text)
+{
+    fputc('"', file);
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (c < 0x20)
+            fprintf(file, "\\u%04x", c);
+        else if (c == '"' || c == '\\')
+            fprintf(file, "\\%c", c);
+        else
+            fputc(c, file);
+    }
+    fputc('"', file);
+}
+
+static void trace_event(FILE *file, const weft_profile *p, int thread, size_t run,
+                        const profile_event *e, uint64_t origin_ns)
+{
+    const weft_graph *g = p->plan->graph;
+    const plan_step *step = &p->plan->steps[e->step];
+    const node_record *node = &g->nodes[step->node];
+    const value_record *value = &g->values[node->first_out];
+    char text[SCOPE_BYTES + 64];
+    uint64_t at = e->begin_ns - origin_ns, took = e->end_ns - e->begin_ns;
+    fputs(",\n{\"ph\":\"X\",\"cat\":\"step\",\"name\":", file);
+    json_text(file, node->op->name);
+    fprintf(file,
+            ",\"pid\":1,\"tid\":%d,\"ts\":%llu.%03u,\"dur\":%llu.%03u,\"args\":{\"node\":", thread,
+            (unsigned long long)(at / 1000), (unsigned)(at % 1000),
+            (unsigned long long)(took / 1000), (unsigned)(took % 1000));
+    json_text(file, value->name ? value->name : graph_node_where(g, step->node, text, sizeof text));
+    fprintf(file, ",\"shape\":\"%s %s\",\"phase\":%d,\"run\":%zu}}",
+            weft_dtype_name(value->type.dtype),
+            weft_shape_text(value->type.shape, text, sizeof text), e->phase, run);
+}
+
+weft_status weft_profile_trace(const weft_profile *p, FILE *file, weft_error *error)
+{
+    if (!p || !file)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "trace", "the profile or the file is NULL");
+    if (!p->trace_runs)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "trace",
+                              "no run was recorded: switch measuring on with trace_runs above 0");
+    size_t first = p->runs > p->trace_runs ? p->runs - p->trace_runs : 0;
+    uint64_t origin = UINT64_MAX;
+    for (int t = 0; t < p->team; t++) {
+        const profile_run *run = &p->threads[t]->runs[first % p->trace_runs];
+        if (run->n && run->events[0].begin_ns < origin) origin = run->events[0].begin_ns;
+    }
+    fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n"
+          "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":1,\"args\":{\"name\":\"weft\"}}",
+          file);
+    for (int t = 0; t < p->team; t++)
+        fprintf(file,
+                ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":1,\"tid\":%d,"
+                "\"args\":{\"name\":\"thread %d\"}}",
+                t, t);
+    for (size_t r = first; r < p->runs; r++)
+        for (int t = 0; t < p->capacity; t++) {
+            const profile_run *run = &p->threads[t]->runs[r % p->trace_runs];
+            for (size_t i = 0; i < run->n; i++) trace_event(file, p, t, r, &run->events[i], origin);
+        }
+    fputs("\n]}\n", file);
+    /* A full disk shows only when the stream is flushed. */
+    if (fflush(file) != 0 || ferror(file))
+        return weft_error_set(error, WEFT_IO, "trace", "the file cannot be written: %s",
+                              strerror(errno));
+    return WEFT_OK;
+}
+
+/* ---- The picture ---- */
+
+typedef struct overlay {
+    double *seconds; /* by node, over all threads; -1: the node does not compute */
+    double whole, largest, runs, threads;
+} overlay;
+
+static void decorate(void *user, const weft_graph *graph, size_t index, weft_dot_node *node)
+{
+    const overlay *o = user;
+    (void)graph;
+    if (o->seconds[index] < 0 || o->whole <= 0) return;
+    /* From white to red by the square root of the share: on a linear scale most nodes stay white.
+     */
+    double heat = o->largest > 0 ? sqrt(o->seconds[index] / o->largest) : 0;
+    int rest = 255 - (int)(190 * heat);
+    snprintf(node->color, sizeof node->color, "#ff%02x%02x", (unsigned)rest & 255,
+             (unsigned)rest & 255);
+    text_format(node->line, sizeof node->line, "%.4g ms, %.2g %%",
+                1e3 * o->seconds[index] / (o->runs * o->threads),
+                100 * o->seconds[index] / o->whole);
+}
+
+weft_status weft_profile_dot(const weft_profile *profile, FILE *file, weft_error *error)
+{
+    weft_profile_row *rows;
+    size_t n;
+    weft_status status =
+        weft_profile_rows(profile, WEFT_PROFILE_BY_NODE, 0, NULL, &rows, &n, error);
+    if (status != WEFT_OK) return status;
+    const weft_graph *g = profile->plan->graph;
+    weft_profile_totals total = weft_profile_get_totals(profile);
+    overlay o = {calloc(g->n_nodes + 1, sizeof(double)), total.thread_seconds, 0,
+                 (double)total.runs, (double)total.threads};
+    if (!o.seconds) {
+        weft_profile_free_rows(rows);
+        return weft_error_set(error, WEFT_NO_MEMORY, "dot", "no memory for the picture");
+    }
+    for (size_t i = 0; i < g->n_nodes; i++) o.seconds[i] = -1;
+    for (size_t i = 0; i < n; i++) {
+        double seconds = rows[i].compute_seconds + rows[i].waiting_seconds;
+        o.seconds[rows[i].node] = seconds;
+        o.largest = fmax(o.largest, seconds);
+    }
+    weft_profile_free_rows(rows);
+    status = weft_graph_dot(g, file, &(weft_dot_options){decorate, &o}, error);
+    free(o.seconds);
+    return status;
+}
