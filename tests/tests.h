@@ -17,7 +17,7 @@
     X(descriptor) \
     X(session) \
     X(errors) \
-    X(chain) \
+    X(fusion) \
     X(vmath) \
     X(ops) \
     X(dtypes) \

@@ -6,12 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Fused groups are the planner's (plan/chain.c); they can be skipped like a pass. */
-static const pass pass_chain = {.name = "chain", .doc = "nodes follow others block by block"};
-
-/* In this order. */
-static const pass *const passes[] = {&pass_expand, &pass_cse, &pass_fold, &pass_layout,
-                                     &pass_chain};
+/* In this order: those that rewrite the graph, then those that change its schedule. */
+static const pass *const passes[] = {&pass_expand, &pass_cse, &pass_fold, &pass_layout, &pass_fuse};
 #define N_PASSES (sizeof passes / sizeof *passes)
 #define ALL      "all"
 
@@ -42,9 +38,9 @@ static bool listed(const char *list, const char *name)
     return false;
 }
 
-bool passes_skip(const char *list, const char *name)
+static bool is_skipped(const pass *p, const char *list)
 {
-    return listed(list, name) || listed(getenv("WEFT_SKIP"), name);
+    return !p->required && (listed(list, p->name) || listed(getenv("WEFT_SKIP"), p->name));
 }
 
 static bool is_optional(const char *word, size_t length)
@@ -142,15 +138,14 @@ static weft_graph *run_pass(const pass *p, const weft_graph *src, plan_target *t
     return NULL;
 }
 
-weft_graph *passes_run(const weft_graph *graph, plan_target *targets, size_t n_targets,
-                       const char *skip, bool verify, uint32_t *map, weft_error *error)
+weft_graph *passes_rewrite(const weft_graph *graph, plan_target *targets, size_t n_targets,
+                           const char *skip, bool verify, uint32_t *map, weft_error *error)
 {
     const weft_graph *src = graph;
     weft_graph *owned = NULL;
     for (size_t i = 0; i < graph->n_values; i++) map[i] = (uint32_t)i;
     for (size_t p = 0; p < N_PASSES; p++) {
-        if (!passes[p]->visit || (!passes[p]->required && passes_skip(skip, passes[p]->name)))
-            continue;
+        if (!passes[p]->visit || is_skipped(passes[p], skip)) continue;
         int rounds = 0;
         do {
             if (passes[p]->needed && !passes[p]->needed(src)) break;
@@ -171,4 +166,12 @@ weft_graph *passes_run(const weft_graph *graph, plan_target *targets, size_t n_t
         } while (passes[p]->needed);
     }
     return owned;
+}
+
+bool passes_schedule(const weft_graph *graph, schedule *s, const char *skip)
+{
+    for (size_t p = 0; p < N_PASSES; p++)
+        if (passes[p]->schedule && !is_skipped(passes[p], skip) && !passes[p]->schedule(graph, s))
+            return false;
+    return true;
 }

@@ -44,7 +44,7 @@ typedef struct checker {
     uint32_t n_held, root;
     access *writes, *reads;
     state_access *states;
-    uint32_t *chain; /* by step of a group: the first step of its chain */
+    uint32_t *head; /* by step of a group: the head of its fused group, or itself */
     size_t n_writes, n_reads, n_states;
     uint32_t *state_version; /* by root of a state: the version that the store holds */
     weft_error *error;
@@ -219,7 +219,7 @@ static bool lies_dense(const weft_tensor *t)
     return true;
 }
 
-/* What a block of a chain touches of an operand. */
+/* What a step of a fused group touches of an operand when it runs on one tile. */
 typedef enum reach { ANYWHERE, BY_ELEMENT, BY_ROW } reach;
 
 static reach reach_of(const checker *c, const plan_step *step, size_t operand)
@@ -241,8 +241,8 @@ static reach reach_of(const checker *c, const plan_step *step, size_t operand)
     return one_a_row && n == all / out->dim[out->rank - 1] ? BY_ROW : ANYWHERE;
 }
 
-/* Steps of a chain run block by block: where one writes what an earlier one reads or writes, or
- * reads what it writes, both must have their elements in the same places. */
+/* Fused steps run tile by tile. If one writes what an earlier one reads or writes, or reads what it
+ * writes, both must have their elements in the same places. */
 static bool in_step(const checker *c, const plan_step *earlier, const plan_step *later)
 {
     const weft_plan *plan = c->plan;
@@ -266,16 +266,16 @@ static bool in_step(const checker *c, const plan_step *earlier, const plan_step 
     return true;
 }
 
-/* Of two steps that touch the same bytes, one of which writes them. Those of one chain run block by
- * block; others may run at the same time. */
+/* Checks two steps that touch the same bytes, one of which writes them. Fused steps run tile by
+ * tile; others may run at the same time. */
 static bool check_pair(checker *c, const plan_step *steps, uint32_t i, uint32_t k)
 {
     if (i == k) return true;
-    if (c->chain[i] != c->chain[k])
+    if (c->head[i] != c->head[k])
         return wrong(c, steps[i].node, "touches what another node of its group writes");
     uint32_t earlier = i < k ? i : k, later = i < k ? k : i;
     return in_step(c, &steps[earlier], &steps[later]) ||
-           wrong(c, steps[later].node, "does not follow the blocks of its chain");
+           wrong(c, steps[later].node, "does not follow the tiles of its fused group");
 }
 
 static int compare_accesses(const void *a, const void *b)
@@ -329,7 +329,7 @@ static bool check_access(checker *c, const plan_step *steps, const access *a, si
     return true;
 }
 
-/* No step touches what another one writes, unless they follow one another block by block. */
+/* No step touches what another one writes, unless both are fused. */
 static bool check_apart(checker *c, const plan_step *steps, uint32_t n)
 {
     size_t end = 0;
@@ -350,7 +350,7 @@ static bool check_apart(checker *c, const plan_step *steps, uint32_t n)
     for (size_t k = 1; k < c->n_states; k++) {
         const state_access *first = &c->states[k - 1], *then = &c->states[k];
         if (first->root != then->root || !first->update) continue;
-        if (then->step != first->step && c->chain[then->step] != c->chain[first->step])
+        if (then->step != first->step && c->head[then->step] != c->head[first->step])
             return wrong(c, steps[then->step].node,
                          "touches what another node of its group writes");
         c->states[k].update = true;
@@ -358,18 +358,18 @@ static bool check_apart(checker *c, const plan_step *steps, uint32_t n)
     return true;
 }
 
-/* Every step belongs to a chain within the group. */
-static bool check_chains(checker *c, const plan_step *steps, uint32_t n)
+/* Every fused step has its head within the group. */
+static bool check_fused(checker *c, const plan_step *steps, uint32_t n)
 {
     uint32_t begin = 0, end = 0;
     for (uint32_t i = 0; i < n; i++) {
-        if (!steps[i].linked) {
+        if (!steps[i].fused) {
             begin = i;
-            end = i + steps[i].links;
+            end = i + steps[i].n_fused;
         }
         if (i > end || end >= n)
-            return wrong(c, steps[i].node, "is linked to no chain of its group");
-        c->chain[i] = begin;
+            return wrong(c, steps[i].node, "is fused with no node of its group");
+        c->head[i] = begin;
     }
     return true;
 }
@@ -393,7 +393,7 @@ static bool check_group(checker *c, const plan_group *group)
 {
     const weft_graph *g = c->plan->graph;
     const plan_step *steps = c->plan->steps + group->first_step;
-    if (!check_chains(c, steps, group->n_steps) || !check_apart(c, steps, group->n_steps))
+    if (!check_fused(c, steps, group->n_steps) || !check_apart(c, steps, group->n_steps))
         return false;
     for (uint32_t i = 0; i < group->n_steps; i++) {
         const node_record *node = &g->nodes[steps[i].node];
@@ -468,9 +468,9 @@ static bool make_room(checker *c)
     c->writes = calloc(operands + 1, sizeof *c->writes);
     c->reads = calloc(operands + 1, sizeof *c->reads);
     c->states = calloc(operands + 1, sizeof *c->states);
-    c->chain = calloc(plan->n_steps + 1, sizeof *c->chain);
+    c->head = calloc(plan->n_steps + 1, sizeof *c->head);
     c->state_version = calloc(plan->graph->n_values + 1, sizeof *c->state_version);
-    return c->held && c->writes && c->reads && c->states && c->chain && c->state_version;
+    return c->held && c->writes && c->reads && c->states && c->head && c->state_version;
 }
 
 weft_status weft_plan_check(const weft_plan *plan, weft_error *error)
@@ -486,7 +486,7 @@ weft_status weft_plan_check(const weft_plan *plan, weft_error *error)
     free(c.writes);
     free(c.reads);
     free(c.states);
-    free(c.chain);
+    free(c.head);
     free(c.state_version);
     return status;
 }

@@ -1,7 +1,7 @@
 /* The planner: from a graph and its targets to a schedule with a place for every buffer.
  *
  * 1. the passes (pass.c) give a smaller graph;
- * 2. order (order.c); nodes that can follow another block by block are chained to it (chain.c);
+ * 2. order (order.c); fusion (fuse.c);
  * 3. storages: views lie in their root's storage; an op may take over the storage of an input of
  *    which it is the last reader;
  * 4. groups that run side by side (order.c);
@@ -20,9 +20,7 @@
 typedef struct planner {
     weft_plan *plan;
     const weft_graph *g;
-    uint32_t *order; /* nodes with kernels, in order of execution */
-    size_t n_order;
-    uint32_t *links;     /* by position: nodes behind it that are chained to it */
+    schedule schedule;
     uint32_t *storage;   /* by value: the value id that stands for its storage */
     uint32_t *last_read; /* by storage: position + 1 of its last reader so far */
     uint8_t *pinned;     /* by storage: never taken over */
@@ -56,35 +54,12 @@ static size_t storage_bytes(const weft_graph *g, uint32_t id)
     return (bytes + 63) / 64 * 64;
 }
 
-/* May the node at a position write a storage that a node of its chain, from `head` on, reads? What
- * a block of it is written over must have been read, by blocks in the same place. */
-static bool chain_has_read(const planner *p, uint32_t head, uint32_t position, uint32_t storage)
-{
-    const weft_graph *g = p->g;
-    int64_t rows, columns;
-    chain_size(g, p->order[head], &rows, &columns);
-    for (uint32_t at = head; at < position; at++) {
-        const node_record *node = &g->nodes[p->order[at]];
-        weft_shape out = g->values[node->first_out].type.shape;
-        const unsigned by_row = node->op->elementwise ? ~0u : node_rows(node);
-        for (size_t i = 0; i < node->n_in; i++) {
-            plan_matrix m;
-            if (storage_of(p, node->in[i]) != storage) continue;
-            if (node->op->block || !(by_row >> i & 1) ||
-                g->values[node->in[i]].layout.offset != 0 ||
-                !chain_matrix(g, node->in[i], out, &m) || !chain_is_dense(&m, rows, columns))
-                return false;
-        }
-    }
-    return true;
-}
-
-/* The input whose storage output 0 takes over, or -1. `head` is the position where its chain
- * begins. */
+/* The input whose storage output 0 takes over, or -1. `head` is the position of the head
+ * of its fused group, or its own. */
 static int inplace_input(const planner *p, uint32_t head, uint32_t position)
 {
     const weft_graph *g = p->g;
-    const node_record *node = &g->nodes[p->order[position]];
+    const node_record *node = &g->nodes[p->schedule.order[position]];
     const value_record *out = &g->values[node->first_out];
     if (node->op->updates) return -1;
     for (size_t i = 0; i < node->n_in && i < 8; i++) {
@@ -100,7 +75,8 @@ static int inplace_input(const planner *p, uint32_t head, uint32_t position)
         bool elsewhere = false; /* does another input read the same storage? */
         for (size_t k = 0; k < node->n_in; k++)
             if (k != i && storage_of(p, node->in[k]) == s) elsewhere = true;
-        if (!elsewhere && chain_has_read(p, head, position, s)) return (int)i;
+        if (!elsewhere && fused_may_overwrite(g, &p->schedule, head, position, p->storage, s))
+            return (int)i;
     }
     return -1;
 }
@@ -116,13 +92,13 @@ static void unite_storages(planner *p)
     }
     for (size_t i = 0; i < p->plan->n_targets; i++)
         p->pinned[g->values[p->plan->targets[i].value.id].root] = 1;
-    for (uint32_t at = 0; at < p->n_order; at++) {
-        const node_record *node = &g->nodes[p->order[at]];
+    for (uint32_t at = 0; at < p->schedule.n; at++) {
+        const node_record *node = &g->nodes[p->schedule.order[at]];
         for (size_t i = 0; i < node->n_in; i++) p->last_read[g->values[node->in[i]].root] = at + 1;
     }
-    for (uint32_t at = 0, head = 0; at < p->n_order && !p->no_reuse; at++) {
-        const node_record *node = &g->nodes[p->order[at]];
-        if (at > head + p->links[head]) head = at;
+    for (uint32_t at = 0, head = 0; at < p->schedule.n && !p->no_reuse; at++) {
+        const node_record *node = &g->nodes[p->schedule.order[at]];
+        if (at > head + p->schedule.n_fused[head]) head = at;
         int i = inplace_input(p, head, at);
         if (i < 0) continue;
         uint32_t out = node->first_out, s = storage_of(p, node->in[i]);
@@ -157,62 +133,25 @@ weft_tensor graph_tensor(const weft_graph *g, uint32_t id)
     return t;
 }
 
-/* What the executor needs to show the step at `at` a block: its operands as matrices. */
-static void set_matrices(planner *p, const plan_step *step, int64_t columns)
-{
-    const node_record *node = &p->g->nodes[step->node];
-    weft_shape out = p->g->values[node->first_out].type.shape;
-    plan_matrix *m = p->plan->matrices + step->first_operand;
-    for (size_t i = 0; i < node->n_in; i++, m++) chain_matrix(p->g, node->in[i], out, m);
-    for (size_t k = 0; k < node->op->n_out; k++, m++) {
-        weft_shape shape = p->g->values[node->first_out + k].type.shape;
-        bool whole = weft_shape_numel(shape) == weft_shape_numel(out);
-        *m = whole ? (plan_matrix){columns, 1} : (plan_matrix){1, 0};
-    }
-}
-
-static void set_chain(planner *p, uint32_t head)
-{
-    plan_step *steps = p->plan->steps, *first = &steps[head];
-    const weft_op *op = p->g->nodes[first->node].op;
-    first->links = p->links[head];
-    if (!first->links) return;
-    chain_size(p->g, first->node, &first->rows, &first->columns);
-    for (uint32_t i = head; i <= head + first->links; i++) {
-        if (i > head || !op->block) set_matrices(p, &steps[i], first->columns);
-        if (i == head) continue;
-        steps[i].linked = true;
-        p->plan->stats.chained++;
-        steps[i].tiles[0] = 0;
-        if (node_rows(&p->g->nodes[steps[i].node])) first->whole_rows = true;
-    }
-    if (op->block) return;
-    bool wide =
-        !node_rows(&p->g->nodes[first->node]) && !first->whole_rows && first->columns > WEFT_TILE;
-    first->block_columns = wide ? WEFT_TILE : first->columns;
-    first->block_rows = first->columns < WEFT_TILE ? WEFT_TILE / first->columns : 1;
-    first->tiles[0] = (first->rows + first->block_rows - 1) / first->block_rows *
-                      ((first->columns + first->block_columns - 1) / first->block_columns);
-}
-
 static bool make_steps(planner *p)
 {
     weft_plan *plan = p->plan;
     const weft_graph *g = p->g;
-    for (size_t i = 0; i < p->n_order; i++)
-        plan->n_operands += g->nodes[p->order[i]].n_in + g->nodes[p->order[i]].op->n_out;
-    plan->n_steps = p->n_order;
-    plan->steps = arena_alloc(&plan->arena, (p->n_order + 1) * sizeof *plan->steps);
+    for (size_t i = 0; i < p->schedule.n; i++)
+        plan->n_operands +=
+            g->nodes[p->schedule.order[i]].n_in + g->nodes[p->schedule.order[i]].op->n_out;
+    plan->n_steps = p->schedule.n;
+    plan->steps = arena_alloc(&plan->arena, (p->schedule.n + 1) * sizeof *plan->steps);
     plan->tensors = arena_alloc(&plan->arena, (plan->n_operands + 1) * sizeof *plan->tensors);
     plan->places = arena_alloc(&plan->arena, (plan->n_operands + 1) * sizeof *plan->places);
     plan->matrices = arena_alloc(&plan->arena, (plan->n_operands + 1) * sizeof *plan->matrices);
     if (!plan->steps || !plan->tensors || !plan->places || !plan->matrices) return no_memory(p);
     uint32_t operand = 0;
     weft_isa isa = weft_isa_best();
-    for (size_t i = 0; i < p->n_order; i++) {
-        const node_record *node = &g->nodes[p->order[i]];
+    for (size_t i = 0; i < p->schedule.n; i++) {
+        const node_record *node = &g->nodes[p->schedule.order[i]];
         plan_step *step = &plan->steps[i];
-        *step = (plan_step){.node = p->order[i], .first_operand = operand};
+        *step = (plan_step){.node = p->schedule.order[i], .first_operand = operand};
         for (size_t k = 0; k < node->n_in; k++)
             plan->tensors[operand++] = graph_tensor(g, node->in[k]);
         for (size_t k = 0; k < node->op->n_out; k++)
@@ -238,7 +177,8 @@ static bool make_steps(planner *p)
             workspace = (node->op->workspace(&call) + 63) / 64 * 64 + PANEL_TAG_BYTES;
         if (workspace > plan->stats.workspace_bytes) plan->stats.workspace_bytes = workspace;
     }
-    for (uint32_t i = 0; i < p->n_order; i += p->links[i] + 1) set_chain(p, i);
+    for (uint32_t i = 0; i < p->schedule.n; i += p->schedule.n_fused[i] + 1)
+        fused_set_steps(plan, i, p->schedule.n_fused[i]);
     return true;
 }
 
@@ -432,22 +372,22 @@ static bool compile(planner *p, const weft_graph *graph, const weft_value *targe
     plan->user_tag = graph->tag;
     plan->map = arena_alloc(&plan->arena, graph->n_values * sizeof *plan->map);
     if (!plan->map || !note_user_values(plan, graph, targets, count)) return no_memory(p);
-    plan->graph = passes_run(graph, plan->targets, plan->n_targets, options->skip, options->verify,
-                             plan->map, p->error);
+    plan->graph = passes_rewrite(graph, plan->targets, plan->n_targets, options->skip,
+                                 options->verify, plan->map, p->error);
     if (!plan->graph) return false;
     /* A target may have been given a dense copy: reading it reads the copy. */
     for (size_t i = 0; i < plan->n_targets; i++)
         plan->map[plan->targets[i].user] = plan->targets[i].value.id;
     const weft_graph *g = p->g = plan->graph;
-    p->order = calloc(g->n_nodes + 1, 4);
-    p->links = calloc(g->n_nodes + 1, 4);
+    p->schedule.order = calloc(g->n_nodes + 1, 4);
+    p->schedule.n_fused = calloc(g->n_nodes + 1, 4);
     p->storage = calloc(g->n_values, 4);
     p->last_read = calloc(g->n_values, 4);
     p->pinned = calloc(g->n_values, 1);
-    if (!p->order || !p->links || !p->storage || !p->last_read || !p->pinned) return no_memory(p);
-    if (!order_nodes(g, p->order, &p->n_order, p->error)) return false;
-    if (!passes_skip(options->skip, "chain") && !chains_make(g, p->order, p->n_order, p->links))
+    if (!p->schedule.order || !p->schedule.n_fused || !p->storage || !p->last_read || !p->pinned)
         return no_memory(p);
+    if (!order_nodes(g, &p->schedule, p->error)) return false;
+    if (!passes_schedule(g, &p->schedule, options->skip)) return no_memory(p);
     p->no_reuse = options->no_reuse;
     unite_storages(p);
     return make_steps(p) && groups_make(plan, p->storage, p->error) && make_buffers(p) &&
@@ -488,8 +428,8 @@ weft_plan *weft_plan_new(const weft_graph *graph, const weft_value *targets, siz
     planner p = {.plan = calloc(1, sizeof(weft_plan)), .error = error};
     bool good = p.plan ? compile(&p, graph, targets, count, options) : no_memory(&p);
     if (good) fill_stats(&p);
-    free(p.order);
-    free(p.links);
+    free(p.schedule.order);
+    free(p.schedule.n_fused);
     free(p.storage);
     free(p.last_read);
     free(p.pinned);

@@ -6,25 +6,23 @@
 
 #include <weft/plan.h>
 
-/* ---- Chains (chain.c) -------------------------------------------------------------------------
+/* ---- Fusion (fuse.c) --------------------------------------------------------------------------
  */
 
-/* An operand of a chained step as a matrix: element [r, c] lies at r row + c column. */
+/* An operand of a fused step as a matrix: element [r, c] lies at r row + c column. */
 typedef struct plan_matrix {
     int64_t row, column;
 } plan_matrix;
 
-/* Moves nodes that can run on the blocks of a node before them up behind it. links[i] becomes the
- * number of nodes behind order[i] that are chained to it. False when memory is out. */
-bool chains_make(const weft_graph *g, uint32_t *order, size_t n_order, uint32_t *links);
-/* The rows and columns of a node's output 0. */
-void chain_size(const weft_graph *g, uint32_t node, int64_t *rows, int64_t *columns);
-/* Value `id` as an operand of a chain of that size; false if it is no such matrix. */
-bool chain_matrix(const weft_graph *g, uint32_t id, weft_shape out, plan_matrix *matrix);
-/* Inputs and outputs of a chained node at most. */
-#define CHAIN_OPERANDS 8
-/* Whether every element of a matrix of that size lies where it does in a dense one. */
-bool chain_is_dense(const plan_matrix *matrix, int64_t rows, int64_t columns);
+/* The most inputs and outputs of a fused node together. */
+#define MAX_FUSED_OPERANDS 8
+
+/* May the node at `position`, in the fused group of `head`, overwrite a storage? storage[root of a
+ * value] is what the value lies in. */
+bool fused_may_overwrite(const weft_graph *g, const schedule *s, uint32_t head, uint32_t position,
+                         const uint32_t *storage, uint32_t overwritten);
+/* Sets what the executor needs to run a head and the n_fused steps behind it tile by tile. */
+void fused_set_steps(weft_plan *plan, uint32_t head, uint32_t n_fused);
 
 /* ---- The plan (plan.c) ------------------------------------------------------------------------
  */
@@ -44,14 +42,16 @@ typedef struct plan_step {
     uint32_t segment; /* of its group */
     uint8_t phases;
     int64_t tiles[2];
-    int64_t tile_work[2];   /* of one tile, with all that is linked: about its nanoseconds */
+    int64_t tile_work[2];   /* of one tile with all fused steps: about its nanoseconds */
     uint32_t first_operand; /* of plan->tensors and ->places: inputs, then outputs */
     size_t scratch;         /* offset in the arena */
-    /* A chain: the steps after this one that run on each block of its output as soon as that is
-     * made; they have no tiles of their own. */
-    uint32_t links;
-    bool linked, whole_rows; /* linked to a step before; of a head: a link needs whole rows */
-    int64_t rows, columns, block_rows, block_columns; /* of the chain, if blocks are not the op's */
+    /* Of the head of a fused group: how many of the steps behind it run on each of its tiles, right
+     * after the tile; they have no tiles of their own. */
+    uint32_t n_fused;
+    bool fused;      /* runs on the tiles of a head */
+    bool whole_rows; /* of a head: a fused step needs whole rows */
+    /* Of a head whose op has no blocks: its output, and the block of it that a tile writes. */
+    int64_t rows, columns, block_rows, block_columns;
 } plan_step;
 
 typedef struct plan_group {
@@ -71,7 +71,7 @@ struct weft_plan {
     size_t n_groups;
     weft_tensor *tensors; /* data NULL */
     place *places;
-    plan_matrix *matrices; /* of the operands of chained steps */
+    plan_matrix *matrices; /* of the operands of fused steps */
     size_t n_operands;
     weft_plan_buffer *buffers;
     size_t n_buffers;
@@ -91,11 +91,12 @@ weft_cost plan_step_cost(const weft_plan *plan, const plan_step *step);
 /* Sets the error that there is no memory; false. */
 bool plan_no_memory(weft_error *error);
 
-/* ---- When nodes run (order.c) -----------------------------------------------------------------
+/* ---- When nodes run (schedule.c)
+ * -----------------------------------------------------------------
  */
 
-/* The nodes with kernels in an order in which they can run. */
-bool order_nodes(const weft_graph *g, uint32_t *order, size_t *n_order, weft_error *error);
+/* Fills in the nodes with kernels in an order in which they can run. */
+bool order_nodes(const weft_graph *g, schedule *s, weft_error *error);
 /* Cuts the plan's steps, whose tiles are known, into groups and segments, and counts their work and
  * the barriers. storage[value id]: the value that stands for what the value lies in. */
 bool groups_make(weft_plan *plan, const uint32_t *storage, weft_error *error);

@@ -89,8 +89,8 @@ static uint32_t heap_pop(uint32_t *heap, size_t *n)
     return top;
 }
 
-static bool topological_order(const weft_graph *g, edges *e, uint32_t *heap, uint32_t *order,
-                              size_t *n_order, weft_error *error)
+static bool topological_order(const weft_graph *g, edges *e, uint32_t *heap, schedule *s,
+                              weft_error *error)
 {
     size_t in_heap = 0, done = 0;
     for (uint32_t n = 0; n < g->n_nodes; n++)
@@ -98,7 +98,7 @@ static bool topological_order(const weft_graph *g, edges *e, uint32_t *heap, uin
     while (in_heap) {
         uint32_t n = heap_pop(heap, &in_heap);
         done++;
-        if (graph_node_runs(g, &g->nodes[n])) order[(*n_order)++] = n;
+        if (graph_node_runs(g, &g->nodes[n])) s->order[s->n++] = n;
         for (uint32_t k = e->first[n]; k; k = e->next[k])
             if (!--e->waits[e->to[k]]) heap_push(heap, &in_heap, e->to[k]);
     }
@@ -109,7 +109,7 @@ static bool topological_order(const weft_graph *g, edges *e, uint32_t *heap, uin
     return false;
 }
 
-bool order_nodes(const weft_graph *g, uint32_t *order, size_t *n_order, weft_error *error)
+bool order_nodes(const weft_graph *g, schedule *s, weft_error *error)
 {
     size_t capacity = 2;
     for (size_t n = 0; n < g->n_nodes; n++) capacity += 2 * g->nodes[n].n_in;
@@ -121,8 +121,7 @@ bool order_nodes(const weft_graph *g, uint32_t *order, size_t *n_order, weft_err
                (uint32_t)capacity};
     uint32_t *heap = calloc(g->n_nodes + 1, sizeof *heap);
     bool good = e.first && e.next && e.to && e.waits && heap ? true : plan_no_memory(error);
-    good = good && collect_edges(g, &e, error) &&
-           topological_order(g, &e, heap, order, n_order, error);
+    good = good && collect_edges(g, &e, error) && topological_order(g, &e, heap, s, error);
     free(e.first);
     free(e.next);
     free(e.to);
@@ -151,7 +150,7 @@ static double step_work(weft_plan *plan, const plan_step *step)
     return cost.bytes + cost.flops;
 }
 
-/* A step with all that is linked to it, and what one tile of it takes. */
+/* A step with all that are fused with it, and the nanoseconds of one of its tiles. */
 typedef struct unit {
     uint32_t first, n;
     int64_t tile_work;
@@ -165,9 +164,9 @@ static bool sort_group(weft_plan *plan, const plan_group *group)
     unit *units = malloc((group->n_steps + 1) * sizeof *units);
     plan_step *sorted = malloc((group->n_steps + 1) * sizeof *sorted);
     uint32_t n = 0, at = 0;
-    for (uint32_t i = 0; units && sorted && i < group->n_steps; i += steps[i].links + 1) {
+    for (uint32_t i = 0; units && sorted && i < group->n_steps; i += steps[i].n_fused + 1) {
         const plan_step *s = &steps[i];
-        unit u = {i, s->links + 1, s->tile_work[s->phases - 1]};
+        unit u = {i, s->n_fused + 1, s->tile_work[s->phases - 1]};
         uint32_t k = n++;
         for (; k > 0 && units[k - 1].tile_work < u.tile_work; k--) units[k] = units[k - 1];
         units[k] = u;
@@ -192,9 +191,9 @@ static bool weigh_group(weft_plan *plan, plan_group *group, weft_error *error)
     for (uint32_t i = group->first_step; i < group->first_step + group->n_steps; i++) {
         plan_step *step = &plan->steps[i];
         double ns = 0;
-        if (step->linked) continue;
-        for (uint32_t link = 0; link <= step->links; link++) {
-            weft_cost cost = plan_step_cost(plan, step + link);
+        if (step->fused) continue;
+        for (uint32_t k = 0; k <= step->n_fused; k++) {
+            weft_cost cost = plan_step_cost(plan, step + k);
             ns += cost.flops / FLOPS_PER_NS + cost.bytes / BYTES_PER_NS;
         }
         total += ns + (double)step->tiles[0] + (double)step->tiles[1];
@@ -216,13 +215,13 @@ static bool weigh_group(weft_plan *plan, plan_group *group, weft_error *error)
     return true;
 }
 
-/* May the step, and its chain, join the group that began at `since`? written[] and read[] hold, by
- * storage, the position + 1 of the last step that did so. */
+/* May the step, and all that are fused with it, join the group that began at `since`? written[] and
+ * read[] hold, by storage, the position + 1 of the last step that did so. */
 static bool joins_group(const weft_plan *plan, const uint32_t *storage, const plan_step *step,
                         uint32_t since, const uint32_t *written, const uint32_t *read)
 {
-    for (uint32_t link = 0; link <= step->links; link++) {
-        const node_record *node = &plan->graph->nodes[step[link].node];
+    for (uint32_t k = 0; k <= step->n_fused; k++) {
+        const node_record *node = &plan->graph->nodes[step[k].node];
         for (size_t i = 0; i < node->n_in; i++)
             if (written[storage[node->in[i]]] > since) return false;
         for (size_t i = 0; i < node->op->n_out; i++) {
@@ -250,9 +249,8 @@ bool groups_make(weft_plan *plan, const uint32_t *storage, weft_error *error)
         const plan_step *step = &plan->steps[i];
         const node_record *node = &plan->graph->nodes[step->node];
         bool is_update = node->op->updates > 0;
-        if (!group ||
-            (!step->linked &&
-             (is_update != updates || !joins_group(plan, storage, step, since, written, read)))) {
+        if (!group || (!step->fused && (is_update != updates ||
+                                        !joins_group(plan, storage, step, since, written, read)))) {
             group = &plan->groups[plan->n_groups++];
             *group = (plan_group){.first_step = i};
             since = i;

@@ -99,13 +99,13 @@ static weft_status check_outputs(const weft_plan *plan, const weft_call *call, b
     return WEFT_OK;
 }
 
-/* The whole step. One of a chain has the tiles that it would have on its own. */
+/* The whole step. A fused step has the tiles that it would have on its own. */
 static void run_step(const weft_plan *plan, const plan_step *step, const weft_call *calls)
 {
     const weft_op *op = plan->graph->nodes[step->node].op;
     for (int phase = 0; phase < step->phases; phase++) {
         weft_call call = calls[phase];
-        if (step->links || step->linked) call.tiles = op_tiles(op, &call);
+        if (step->n_fused || step->fused) call.tiles = op_tiles(op, &call);
         if (op->workspace) *weft_call_panel_tag(&call) = 0;
         for (int64_t tile = 0; tile < call.tiles; tile++) step->kernel(&call, tile);
     }

@@ -86,7 +86,7 @@ static inline void profile_computed(profile_thread *t, uint32_t step, int phase)
     profile_note(t, begin, step, phase);
 }
 
-/* The same for one of the nodes that take turns in a chain, without an event of its own... */
+/* The same for one of the steps of a fused group, without an event of its own... */
 static inline void profile_took_turn(profile_thread *t, uint32_t step)
 {
     uint64_t now = profile_clock();
@@ -94,8 +94,8 @@ static inline void profile_took_turn(profile_thread *t, uint32_t step)
     t->now_ns = now;
 }
 
-/* ... and the event of the chain, which began at `begin`. */
-static inline void profile_chained(profile_thread *t, uint32_t head, int phase, uint64_t begin)
+/* ... and the event of the fused group, which began at `begin`. */
+static inline void profile_fused(profile_thread *t, uint32_t head, int phase, uint64_t begin)
 {
     if (begin < t->now_ns) profile_note(t, begin, head, phase);
 }

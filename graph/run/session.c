@@ -148,7 +148,7 @@ static int64_t group_tiles(const weft_plan *plan, const plan_group *group, int p
     int64_t tiles = 0;
     for (uint32_t i = 0; i < group->n_steps; i++) {
         const plan_step *step = &plan->steps[group->first_step + i];
-        if (phase < step->phases && !step->linked) tiles += step->tiles[phase];
+        if (phase < step->phases && !step->fused) tiles += step->tiles[phase];
     }
     return tiles;
 }
@@ -410,7 +410,7 @@ const weft_profile *weft_session_get_profile(const weft_session *session)
 /* What follows is compiled twice: with `notes`, and for NULL without a trace of them. */
 #define INLINE static inline __attribute__((always_inline))
 
-/* Shows a linked step, or a head without blocks of its own, one block, and runs it there. */
+/* Runs a fused step, or a head whose op has no blocks of its own, on one block. */
 static void run_block(const weft_session *s, const plan_step *step, const weft_block *b)
 {
     const weft_plan *plan = s->plan;
@@ -419,7 +419,7 @@ static void run_block(const weft_session *s, const plan_step *step, const weft_b
     const unsigned by_row = op->elementwise ? ~0u : node_rows(node);
     const plan_matrix *m = plan->matrices + step->first_operand;
     weft_call call = s->calls[2 * (step - plan->steps)];
-    weft_tensor t[CHAIN_OPERANDS];
+    weft_tensor t[MAX_FUSED_OPERANDS];
     for (size_t i = 0; i < call.n_in + call.n_out; i++) {
         const weft_tensor *whole = &call.in[i];
         if (i < call.n_in && !(by_row >> i & 1)) {
@@ -440,8 +440,8 @@ static void run_block(const weft_session *s, const plan_step *step, const weft_b
     for (int64_t tile = 0; tile < call.tiles; tile++) step->kernel(&call, tile);
 }
 
-/* The block that a tile of a chain is. */
-static weft_block chain_block(const plan_step *head, const weft_op *op, const weft_call *call,
+/* The block of a fused group that a tile of its head stands for. */
+static weft_block fused_block(const plan_step *head, const weft_op *op, const weft_call *call,
                               int64_t tile)
 {
     weft_block b;
@@ -458,8 +458,8 @@ static weft_block chain_block(const plan_step *head, const weft_op *op, const we
     return b;
 }
 
-/* Tiles [from, to) of a chain's head, and on each block all that is linked to it. */
-INLINE void run_chain(const weft_session *s, profile_thread *notes, uint32_t head, int phase,
+/* Runs tiles [from, to) of a head, and after each tile all fused steps on its block. */
+INLINE void run_fused(const weft_session *s, profile_thread *notes, uint32_t head, int phase,
                       int64_t from, int64_t to)
 {
     const plan_step *steps = s->plan->steps, *first = &steps[head];
@@ -467,18 +467,18 @@ INLINE void run_chain(const weft_session *s, profile_thread *notes, uint32_t hea
     const weft_call *call = &s->calls[2 * (size_t)head + (size_t)phase];
     const uint64_t begin = notes ? notes->now_ns : 0;
     for (int64_t tile = from; tile < to; tile++) {
-        weft_block b = chain_block(first, op, call, tile);
+        weft_block b = fused_block(first, op, call, tile);
         if (op->block)
             first->kernel(call, tile);
         else
             run_block(s, first, &b);
         if (notes) profile_took_turn(notes, head);
-        for (uint32_t i = head + 1; i <= head + first->links; i++) {
+        for (uint32_t i = head + 1; i <= head + first->n_fused; i++) {
             run_block(s, &steps[i], &b);
             if (notes) profile_took_turn(notes, i);
         }
     }
-    if (notes) profile_chained(notes, head, phase, begin);
+    if (notes) profile_fused(notes, head, phase, begin);
 }
 
 /* The first tile of a step that begins at or after `work`, where tile 0 begins at `before`. */
@@ -498,13 +498,13 @@ INLINE void run_tiles(const weft_session *s, profile_thread *notes, const plan_g
     for (uint32_t i = group->first_step; i < group->first_step + group->n_steps && before < end;
          i++) {
         const plan_step *step = &s->plan->steps[i];
-        if (phase >= step->phases || step->linked) continue;
+        if (phase >= step->phases || step->fused) continue;
         int64_t from = tile_after(step, phase, before, begin);
         int64_t to = tile_after(step, phase, before, end);
         const weft_call *call = &s->calls[2 * (size_t)i + (size_t)phase];
         if (s->workspace && from < to) *weft_call_panel_tag(call) = 0;
-        if (step->links && phase == step->phases - 1) {
-            run_chain(s, notes, i, phase, from, to);
+        if (step->n_fused && phase == step->phases - 1) {
+            run_fused(s, notes, i, phase, from, to);
         } else {
             for (int64_t tile = from; tile < to; tile++) step->kernel(call, tile);
             if (notes && from < to) profile_computed(notes, i, phase);
