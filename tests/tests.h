@@ -14,6 +14,7 @@
     X(graph) \
     X(pack) \
     X(plan) \
+    X(pass) \
     X(descriptor) \
     X(session) \
     X(errors) \

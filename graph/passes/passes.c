@@ -1,27 +1,25 @@
-/* Passes: each walks a graph in topological order and writes a new one, node by node. A pass is one
- * function that may put something else in a node's place; what it leaves alone is copied. Nodes
- * that no target needs are never copied, so every pass removes dead code. O(nodes) each. */
+/* The list of passes, and what runs them. A pass walks a graph in topological order and writes a
+ * new one, node by node; what it leaves alone is copied. Nodes that no target needs are never
+ * copied, so every pass removes dead code. O(nodes) each. */
 #include "rewrite.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* In this order: those that rewrite the graph, then those that change its schedule. */
-static const pass *const passes[] = {&pass_expand, &pass_cse, &pass_fold, &pass_layout, &pass_fuse};
+/* In this order, behind the program's own passes. */
+static const pass passes[] = {
+    {.rule = &pass_expand, .required = true, .repeats = true, .needed = expand_needed},
+    {.rule = &pass_cse},
+    {.rule = &pass_fold},
+    {.rule = &pass_layout, .required = true, .finish = layout_finish},
+    {.rule = &pass_fuse, .schedule = fuse_schedule},
+};
 #define N_PASSES (sizeof passes / sizeof *passes)
 #define ALL      "all"
+/* Rounds of a pass that repeats: deeper expansions are taken for endless ones. */
+#define MAX_ROUNDS 16
 
-/* ---- Running them ---- */
-
-void rewrite_copy(rewrite *r, const node_record *node, weft_value *out)
-{
-    if (node->op == &weft_op_constant) {
-        const weft_constant_attr *attr = node->attr;
-        out[0] = weft_constant_data(r->dst, attr->dtype, attr->shape, attr->data);
-        return;
-    }
-    weft_apply(r->dst, node->op, node->attr, r->in, node->n_in, out);
-}
+/* ---- Skipping ---- */
 
 static bool is_word(const char *word, size_t length, const char *name)
 {
@@ -38,28 +36,35 @@ static bool listed(const char *list, const char *name)
     return false;
 }
 
-static bool is_skipped(const pass *p, const char *list)
+static bool is_skipped(const pass *p, const weft_plan_options *options)
 {
-    return !p->required && (listed(list, p->name) || listed(getenv("WEFT_SKIP"), p->name));
+    return !p->required &&
+           (listed(options->skip, p->rule->name) || listed(getenv("WEFT_SKIP"), p->rule->name));
 }
 
-static bool is_optional(const char *word, size_t length)
+static bool is_optional(const weft_plan_options *options, const char *word, size_t length)
 {
     for (size_t p = 0; p < N_PASSES; p++)
-        if (!passes[p]->required && is_word(word, length, passes[p]->name)) return true;
+        if (!passes[p].required && is_word(word, length, passes[p].rule->name)) return true;
+    for (size_t p = 0; p < options->n_passes; p++)
+        if (is_word(word, length, options->passes[p].name)) return true;
     return is_word(word, length, ALL);
 }
 
-static bool names_passes(const char *list, const char *where, weft_error *error)
+/* Whether a list has names of optional passes only; `where` names it in the message. */
+static bool check_names(const weft_plan_options *options, const char *list, const char *where,
+                        weft_error *error)
 {
     for (const char *at = list; at && *at; at += *at == ',') {
-        size_t n = strcspn(at, ",");
-        if (n && !is_optional(at, n)) {
+        size_t n = strcspn(at, ","), used = 0;
+        if (n && !is_optional(options, at, n)) {
             char names[256] = "";
-            for (size_t p = 0; p < N_PASSES; p++)
-                if (!passes[p]->required)
-                    snprintf(names + strlen(names), sizeof names - strlen(names), "%s, ",
-                             passes[p]->name);
+            for (size_t p = 0; p < N_PASSES + options->n_passes && used < sizeof names; p++) {
+                if (p < N_PASSES && passes[p].required) continue;
+                used += (size_t)snprintf(names + used, sizeof names - used, "%s, ",
+                                         p < N_PASSES ? passes[p].rule->name
+                                                      : options->passes[p - N_PASSES].name);
+            }
             weft_error_set(error, WEFT_BAD_ARGUMENT, where,
                            "\"%.*s\" is no optional pass, expected %s" ALL, (int)n, at, names);
             return false;
@@ -69,10 +74,49 @@ static bool names_passes(const char *list, const char *where, weft_error *error)
     return true;
 }
 
-bool passes_known(const char *list, weft_error *error)
+static const char *wrong_pass(const weft_plan_options *options, size_t index)
 {
-    return names_passes(list, "weft_plan_options.skip", error) &&
-           names_passes(getenv("WEFT_SKIP"), "WEFT_SKIP", error);
+    const weft_pass *rule = &options->passes[index];
+    if (!rule->name || !*rule->name) return "needs a name";
+    if (!rule->visit) return "needs a visit function";
+    if (strchr(rule->name, ',') || !strcmp(rule->name, ALL)) return "has a name that is taken";
+    for (size_t p = 0; p < N_PASSES; p++)
+        if (!strcmp(rule->name, passes[p].rule->name)) return "has a name that is taken";
+    for (size_t p = 0; p < index; p++)
+        if (!strcmp(rule->name, options->passes[p].name)) return "has a name that is taken";
+    return NULL;
+}
+
+bool passes_check(const weft_plan_options *options, weft_error *error)
+{
+    const char *where = "weft_plan_options.passes";
+    if (options->n_passes && !options->passes) {
+        weft_error_set(error, WEFT_BAD_ARGUMENT, where, "the list is NULL, expected %zu passes",
+                       options->n_passes);
+        return false;
+    }
+    for (size_t p = 0; p < options->n_passes; p++) {
+        const char *wrong = wrong_pass(options, p);
+        if (!wrong) continue;
+        const char *name = options->passes[p].name;
+        weft_error_set(error, WEFT_BAD_ARGUMENT, where, "pass %zu%s%s%s %s", p, name ? " \"" : "",
+                       name ? name : "", name ? "\"" : "", wrong);
+        return false;
+    }
+    return check_names(options, options->skip, "weft_plan_options.skip", error) &&
+           check_names(options, getenv("WEFT_SKIP"), "WEFT_SKIP", error);
+}
+
+/* ---- Running one ---- */
+
+void rewrite_copy(weft_rewrite *r)
+{
+    if (r->node.op == &weft_op_constant) {
+        const weft_constant_attr *attr = r->node.attr;
+        r->out[0] = weft_constant_data(r->graph, attr->dtype, attr->shape, attr->data);
+        return;
+    }
+    weft_apply(r->graph, r->node.op, r->node.attr, r->in, r->node.n_in, r->out);
 }
 
 /* Marks in alive[] the nodes that the targets need, by walking back through them all. */
@@ -85,93 +129,168 @@ static void mark_alive(const weft_graph *graph, const plan_target *targets, size
             alive[graph->values[graph->nodes[n].in[i]].node] = 1;
 }
 
-static void rewrite_nodes(rewrite *r, const pass *p, const uint8_t *alive)
+/* Whether a pass may replace the node: a program's own may not, where the planner or the session
+ * relies on it. */
+static bool may_visit(const pass *p, const weft_op *op)
 {
-    for (size_t n = 0; n < r->src->n_nodes && weft_graph_status(r->dst) == WEFT_OK; n++) {
-        const node_record *node = &r->src->nodes[n];
-        if (!alive[n]) continue;
-        for (size_t i = 0; i < node->n_in; i++) r->in[i] = graph_value(r->dst, r->map[node->in[i]]);
-        graph_set_scope(r->dst, node->scope);
-        weft_value out[WEFT_MAX_OUTPUTS] = {{0, 0}};
-        if (!p->visit(r, node, out)) rewrite_copy(r, node, out);
-        for (size_t i = 0; i < node->op->n_out; i++) {
-            const value_record *old = &r->src->values[node->first_out + i];
-            r->map[node->first_out + i] = out[i].id;
-            if (old->name && out[i].id && !r->dst->values[out[i].id].name)
-                graph_name_value(r->dst, out[i].id, old->name, "weft_plan_new");
-        }
+    return !p->own || (!op_is_leaf(op) && op != &weft_op_group && !op->updates);
+}
+
+/* Fails unless output i of the node has been replaced by a value of the same type. */
+static void check_output(const pass *p, weft_rewrite *r, size_t i)
+{
+    char have[128], want[128];
+    if (weft_graph_status(r->graph) != WEFT_OK) return;
+    const weft_type *old = &r->source->values[r->node.first_out + i].type;
+    if (!graph_owns(r->graph, r->out[i])) {
+        weft_graph_fail_in(r->graph, r->node.op->name, WEFT_BAD_ARGUMENT,
+                           "the pass \"%s\" put no value of the new graph in the place of output "
+                           "%zu",
+                           p->rule->name, i);
+        return;
+    }
+    const weft_type *new = &r->graph->values[r->out[i].id].type;
+    const bool same_dtype = new->dtype == old->dtype;
+    if (same_dtype && weft_shape_equal(new->shape, old->shape)) return;
+    weft_graph_fail_in(r->graph, r->node.op->name, same_dtype ? WEFT_BAD_SHAPE : WEFT_BAD_DTYPE,
+                       "the pass \"%s\" put %s %s in the place of output %zu, expected %s %s",
+                       p->rule->name, weft_dtype_name(new->dtype),
+                       weft_shape_text(new->shape, have, sizeof have), i,
+                       weft_dtype_name(old->dtype), weft_shape_text(old->shape, want, sizeof want));
+}
+
+static void rewrite_node(const pass *p, weft_rewrite *r, uint32_t *map)
+{
+    const node_record *node = &r->source->nodes[r->index];
+    weft_value out[WEFT_MAX_OUTPUTS] = {{0, 0}};
+    r->node = weft_graph_node(r->source, r->index);
+    r->out = out;
+    for (size_t i = 0; i < node->n_in; i++) r->in[i] = graph_value(r->graph, map[node->in[i]]);
+    graph_set_scope(r->graph, node->scope);
+    if (!may_visit(p, node->op) || !p->rule->visit(r)) rewrite_copy(r);
+    for (size_t i = 0; i < node->op->n_out; i++) {
+        const value_record *old = &r->source->values[node->first_out + i];
+        check_output(p, r, i);
+        if (weft_graph_status(r->graph) != WEFT_OK) return;
+        map[node->first_out + i] = out[i].id;
+        if (old->name && !r->graph->values[out[i].id].name)
+            graph_name_value(r->graph, out[i].id, old->name, "weft_plan_new");
     }
 }
 
-static weft_graph *run_pass(const pass *p, const weft_graph *src, plan_target *targets,
+static void rewrite_all(const pass *p, weft_rewrite *r, plan_target *targets, size_t n_targets,
+                        const uint8_t *alive, uint32_t *map)
+{
+    r->graph->random_keys = r->source->random_keys;
+    for (; r->index < r->source->n_nodes && weft_graph_status(r->graph) == WEFT_OK; r->index++)
+        if (alive[r->index]) rewrite_node(p, r, map);
+    for (size_t i = 0; i < n_targets; i++)
+        targets[i].value = graph_value(r->graph, map[targets[i].value.id]);
+    if (p->finish && weft_graph_status(r->graph) == WEFT_OK)
+        p->finish(r->graph, targets, n_targets);
+}
+
+/* Rewrites `source`, and returns the new graph or NULL; map[id of source] becomes the id there. */
+static weft_graph *run_pass(const pass *p, const weft_graph *source, plan_target *targets,
                             size_t n_targets, uint32_t *map, weft_error *error)
 {
-    size_t most = 1, table = 64;
-    for (size_t i = 0; i < src->n_nodes; i++)
-        if (src->nodes[i].n_in > most) most = src->nodes[i].n_in;
-    while (table < 4 * src->n_nodes) table *= 2;
-    rewrite r = {src,
-                 weft_graph_new(),
-                 map,
-                 calloc(most, sizeof(weft_value)),
-                 calloc(table, sizeof(uint32_t)),
-                 table};
-    uint8_t *alive = calloc(src->n_nodes + 1, 1);
-    if (!r.dst || !r.in || !r.table || !alive) {
-        weft_error_set(error, WEFT_NO_MEMORY, "plan", "no memory for the pass \"%s\"", p->name);
+    size_t max_in = 1;
+    for (size_t i = 0; i < source->n_nodes; i++)
+        if (source->nodes[i].n_in > max_in) max_in = source->nodes[i].n_in;
+    weft_rewrite r = {
+        .source = source,
+        .graph = weft_graph_new(),
+        .in = calloc(max_in, sizeof(weft_value)),
+        .state = calloc(1, p->rule->state_bytes ? p->rule->state_bytes(source) + 1 : 1),
+        .context = p->rule->context,
+    };
+    uint8_t *alive = calloc(source->n_nodes + 1, 1);
+    bool good = r.graph && r.in && r.state && alive;
+    if (!good) {
+        weft_error_set(error, WEFT_NO_MEMORY, "plan", "no memory for the pass \"%s\"",
+                       p->rule->name);
     } else {
-        mark_alive(src, targets, n_targets, alive);
-        rewrite_nodes(&r, p, alive);
-        r.dst->random_keys = src->random_keys;
-        for (size_t i = 0; i < n_targets; i++)
-            targets[i].value = graph_value(r.dst, map[targets[i].value.id]);
-        if (p->finish && weft_graph_status(r.dst) == WEFT_OK) p->finish(r.dst, targets, n_targets);
-        const weft_error *e = &r.dst->error;
-        if (e->status != WEFT_OK) weft_error_set(error, e->status, e->where, "%s", e->message);
+        mark_alive(source, targets, n_targets, alive);
+        rewrite_all(p, &r, targets, n_targets, alive, map);
+        const weft_error *e = &r.graph->error;
+        good = e->status == WEFT_OK;
+        if (!good) weft_error_set(error, e->status, e->where, "%s", e->message);
     }
-    bool good = r.dst && r.in && r.table && alive && weft_graph_status(r.dst) == WEFT_OK;
     free(r.in);
-    free(r.table);
+    free(r.state);
     free(alive);
-    if (good) return r.dst;
-    weft_graph_free(r.dst);
+    if (good) return r.graph;
+    weft_graph_free(r.graph);
     return NULL;
 }
 
-weft_graph *passes_rewrite(const weft_graph *graph, plan_target *targets, size_t n_targets,
-                           const char *skip, bool verify, uint32_t *map, weft_error *error)
+/* ---- Running them all ---- */
+
+typedef struct compilation {
+    const weft_graph *graph, *source; /* the program's; what the passes so far made of it */
+    weft_graph *owned;                /* the source, unless it is the program's */
+    plan_target *targets;
+    size_t n_targets;
+    uint32_t *map;
+    bool verify;
+    weft_error *error;
+} compilation;
+
+static bool run_once(compilation *c, const pass *p)
 {
-    const weft_graph *src = graph;
-    weft_graph *owned = NULL;
-    for (size_t i = 0; i < graph->n_values; i++) map[i] = (uint32_t)i;
-    for (size_t p = 0; p < N_PASSES; p++) {
-        if (!passes[p]->visit || is_skipped(passes[p], skip)) continue;
-        int rounds = 0;
-        do {
-            if (passes[p]->needed && !passes[p]->needed(src)) break;
-            uint32_t *step = calloc(src->n_values, sizeof *step);
-            weft_graph *next =
-                step ? run_pass(passes[p], src, targets, n_targets, step, error) : NULL;
-            if (!step) weft_error_set(error, WEFT_NO_MEMORY, "plan", "no memory for the passes");
-            for (size_t i = 0; next && i < graph->n_values; i++) map[i] = step[map[i]];
-            free(step);
-            weft_graph_free(owned);
-            owned = next;
-            src = next;
-            if (!next || (verify && weft_graph_verify(next, error) != WEFT_OK) || ++rounds > 16) {
-                weft_error_set(error, WEFT_INTERNAL, "plan", "an expansion never ends");
-                weft_graph_free(owned);
-                return NULL;
-            }
-        } while (passes[p]->needed);
-    }
-    return owned;
+    uint32_t *step = calloc(c->source->n_values, sizeof *step);
+    weft_graph *next = NULL;
+    if (step)
+        next = run_pass(p, c->source, c->targets, c->n_targets, step, c->error);
+    else
+        weft_error_set(c->error, WEFT_NO_MEMORY, "plan", "no memory for the passes");
+    for (size_t i = 0; next && i < c->graph->n_values; i++) c->map[i] = step[c->map[i]];
+    free(step);
+    weft_graph_free(c->owned);
+    c->source = c->owned = next;
+    return next && (!c->verify || weft_graph_verify(next, c->error) == WEFT_OK);
 }
 
-bool passes_schedule(const weft_graph *graph, schedule *s, const char *skip)
+static bool run(compilation *c, const pass *p)
 {
-    for (size_t p = 0; p < N_PASSES; p++)
-        if (passes[p]->schedule && !is_skipped(passes[p], skip) && !passes[p]->schedule(graph, s))
+    for (int round = 0; !p->needed || p->needed(c->source); round++) {
+        if (round == MAX_ROUNDS) {
+            weft_error_set(c->error, WEFT_INTERNAL, "plan", "an expansion never ends");
+            return false;
+        }
+        if (!run_once(c, p)) return false;
+        if (!p->repeats) break;
+    }
+    return true;
+}
+
+weft_graph *passes_rewrite(const weft_graph *graph, plan_target *targets, size_t n_targets,
+                           const weft_plan_options *options, uint32_t *map, weft_error *error)
+{
+    compilation c = {.graph = graph,
+                     .source = graph,
+                     .targets = targets,
+                     .n_targets = n_targets,
+                     .map = map,
+                     .verify = options->verify,
+                     .error = error};
+    bool good = true;
+    for (size_t i = 0; i < graph->n_values; i++) map[i] = (uint32_t)i;
+    for (size_t i = 0; good && i < options->n_passes; i++) {
+        const pass own = {.rule = &options->passes[i], .own = true};
+        good = is_skipped(&own, options) || run(&c, &own);
+    }
+    for (size_t i = 0; good && i < N_PASSES; i++)
+        good = !passes[i].rule->visit || is_skipped(&passes[i], options) || run(&c, &passes[i]);
+    if (good) return c.owned;
+    weft_graph_free(c.owned);
+    return NULL;
+}
+
+bool passes_schedule(const weft_graph *graph, schedule *s, const weft_plan_options *options)
+{
+    for (size_t i = 0; i < N_PASSES; i++)
+        if (passes[i].schedule && !is_skipped(&passes[i], options) && !passes[i].schedule(graph, s))
             return false;
     return true;
 }

@@ -1,36 +1,34 @@
-/* What a pass is: one function that may put something else in the place of a node, while a graph is
- * written anew, node by node, in topological order. */
+/* The passes of the library: what the list of passes (passes.c) says of each. */
 #ifndef WEFT_GRAPH_REWRITE_H
 #define WEFT_GRAPH_REWRITE_H
 
 #include "passes.h"
 
-typedef struct rewrite {
-    const weft_graph *src;
-    weft_graph *dst;
-    uint32_t *map;     /* by id in src: id in dst, 0 if not there */
-    weft_value *in;    /* the node's inputs in dst */
-    uint32_t *table;   /* common subexpressions: nodes of dst + 1 by hash */
-    size_t table_size; /* a power of two */
-} rewrite;
+#include <weft/pass.h>
 
+/* There are two kinds of pass. Most rewrite the graph node by node, by rule->visit. Those with
+ * `schedule` run after them and change the order in which the nodes of the rewritten graph run;
+ * their rule has a name and no visit. */
 typedef struct pass {
-    const char *name, *doc;
+    const weft_pass *rule;
+    bool own;      /* of the program: see weft_plan_options.passes */
     bool required; /* it cannot be skipped */
-    /* There are two kinds of pass; exactly one of `visit` and `schedule` is set. One rewrites the
-     * graph node by node: visit fills out[] in dst and returns true, or returns false for a plain
-     * copy. The other changes the schedule of the rewritten graph; false if there is no memory. */
-    bool (*visit)(rewrite *r, const node_record *node, weft_value *out);
-    bool (*schedule)(const weft_graph *graph, schedule *s);
-    /* NULL: the pass runs once; else as often as the graph needs it. */
+    bool repeats;  /* it runs until it is not needed */
+    /* Whether there is anything for the pass to do; NULL: it always runs. */
     bool (*needed)(const weft_graph *graph);
-    /* What is left to do once the graph is written; NULL: nothing. Errors are the graph's. */
+    /* Called once the new graph is written; NULL: nothing is. Errors are the graph's. */
     void (*finish)(weft_graph *graph, plan_target *targets, size_t n_targets);
+    /* False if there is no memory. */
+    bool (*schedule)(const weft_graph *graph, schedule *s);
 } pass;
 
-extern const pass pass_expand, pass_cse, pass_fold, pass_layout, pass_fuse;
+extern const weft_pass pass_expand, pass_cse, pass_fold, pass_layout, pass_fuse;
 
-/* Writes the node as it is, on the inputs that the rewrite has for it. */
-void rewrite_copy(rewrite *r, const node_record *node, weft_value *out);
+bool expand_needed(const weft_graph *graph);
+void layout_finish(weft_graph *graph, plan_target *targets, size_t n_targets);
+bool fuse_schedule(const weft_graph *graph, schedule *s);
+
+/* Copies the node on the inputs rewrite->in. */
+void rewrite_copy(weft_rewrite *rewrite);
 
 #endif

@@ -260,7 +260,7 @@ static void fuse_all(fuser *m, schedule *s)
     }
 }
 
-static bool fuse(const weft_graph *g, schedule *s)
+bool fuse_schedule(const weft_graph *g, schedule *s)
 {
     size_t n_uses = 1;
     for (size_t i = 0; i < s->n; i++) n_uses += g->nodes[s->order[i]].n_in;
@@ -295,9 +295,8 @@ static bool fuse(const weft_graph *g, schedule *s)
     return good;
 }
 
-const pass pass_fuse = {.name = "fuse",
-                        .doc = "nodes run on the tiles of another, while these are in the cache",
-                        .schedule = fuse};
+const weft_pass pass_fuse = {
+    .name = "fuse", .doc = "nodes run on the tiles of another, while these are in the cache"};
 
 /* ---- Steps of a fused group ---- */
 

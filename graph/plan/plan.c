@@ -372,8 +372,8 @@ static bool compile(planner *p, const weft_graph *graph, const weft_value *targe
     plan->user_tag = graph->tag;
     plan->map = arena_alloc(&plan->arena, graph->n_values * sizeof *plan->map);
     if (!plan->map || !note_user_values(plan, graph, targets, count)) return no_memory(p);
-    plan->graph = passes_rewrite(graph, plan->targets, plan->n_targets, options->skip,
-                                 options->verify, plan->map, p->error);
+    plan->graph =
+        passes_rewrite(graph, plan->targets, plan->n_targets, options, plan->map, p->error);
     if (!plan->graph) return false;
     /* A target may have been given a dense copy: reading it reads the copy. */
     for (size_t i = 0; i < plan->n_targets; i++)
@@ -387,7 +387,7 @@ static bool compile(planner *p, const weft_graph *graph, const weft_value *targe
     if (!p->schedule.order || !p->schedule.n_fused || !p->storage || !p->last_read || !p->pinned)
         return no_memory(p);
     if (!order_nodes(g, &p->schedule, p->error)) return false;
-    if (!passes_schedule(g, &p->schedule, options->skip)) return no_memory(p);
+    if (!passes_schedule(g, &p->schedule, options)) return no_memory(p);
     p->no_reuse = options->no_reuse;
     unite_storages(p);
     return make_steps(p) && groups_make(plan, p->storage, p->error) && make_buffers(p) &&
@@ -422,7 +422,7 @@ weft_plan *weft_plan_new(const weft_graph *graph, const weft_value *targets, siz
     static const weft_plan_options defaults = {0};
     if (error) memset(error, 0, sizeof *error);
     if (!options) options = &defaults;
-    if (!check_targets(graph, targets, count, error) || !passes_known(options->skip, error) ||
+    if (!check_targets(graph, targets, count, error) || !passes_check(options, error) ||
         weft_isa_check(error) != WEFT_OK)
         return NULL;
     planner p = {.plan = calloc(1, sizeof(weft_plan)), .error = error};

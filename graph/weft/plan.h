@@ -3,7 +3,7 @@
 #ifndef WEFT_PLAN_H
 #define WEFT_PLAN_H
 
-#include <weft/graph.h>
+#include <weft/pass.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -67,6 +67,12 @@ typedef struct weft_plan_options {
      * variable WEFT_SKIP adds to them. Another name is an error. */
     const char *skip;
     bool verify; /* run weft_graph_verify after each pass and weft_plan_check at the end */
+    /* Passes of the program's own (weft/pass.h), n_passes of them; they need not outlive the call.
+     * They run in their order before all of the library's, on the graph as it was built. `skip` and
+     * WEFT_SKIP may name them, too. A name that is empty, "all" or that of another pass is an
+     * error. */
+    const weft_pass *passes;
+    size_t n_passes;
 } weft_plan_options;
 
 typedef struct weft_plan_stats {
