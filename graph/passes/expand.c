@@ -25,12 +25,14 @@ static bool visit(weft_rewrite *r)
     return true;
 }
 
-bool expand_needed(const weft_graph *graph)
+static bool needed(const weft_graph *graph)
 {
     for (size_t i = 0; i < graph->n_nodes; i++)
         if (is_expanded(graph, &graph->nodes[i])) return true;
     return false;
 }
 
-const weft_pass pass_expand = {
-    .name = "expand", .doc = "ops without a kernel become plainer ones", .visit = visit};
+const weft_pass pass_expand = {.name = "expand",
+                               .doc = "ops without a kernel become plainer ones",
+                               .visit = visit,
+                               .needed = needed};

@@ -8,7 +8,10 @@
 
 /* In this order, behind the program's own passes. */
 static const pass passes[] = {
-    {.rule = &pass_expand, .required = true, .repeats = true, .needed = expand_needed},
+    {.rule = &pass_join_slices},
+    {.rule = &pass_join_products, .joined = true},
+    {.rule = &pass_reuse_dropout, .joined = true},
+    {.rule = &pass_expand, .required = true, .repeats = true},
     {.rule = &pass_cse},
     {.rule = &pass_fold},
     {.rule = &pass_layout, .required = true, .finish = layout_finish},
@@ -17,7 +20,7 @@ static const pass passes[] = {
 #define N_PASSES (sizeof passes / sizeof *passes)
 #define ALL      "all"
 /* Rounds of a pass that repeats: deeper expansions are taken for endless ones. */
-#define MAX_ROUNDS 16
+#define MAX_ROUNDS 17
 
 /* ---- Skipping ---- */
 
@@ -107,7 +110,16 @@ bool passes_check(const weft_plan_options *options, weft_error *error)
            check_names(options, getenv("WEFT_SKIP"), "WEFT_SKIP", error);
 }
 
-/* ---- Running one ---- */
+/* ---- One walk over a graph ---- */
+
+#define MAX_JOINED 4
+
+/* The passes that share a walk, nearly always one. */
+typedef struct walk {
+    const pass *passes[MAX_JOINED];
+    void *states[MAX_JOINED];
+    size_t n;
+} walk;
 
 void rewrite_copy(weft_rewrite *r)
 {
@@ -129,8 +141,7 @@ static void mark_alive(const weft_graph *graph, const plan_target *targets, size
             alive[graph->values[graph->nodes[n].in[i]].node] = 1;
 }
 
-/* Whether a pass may replace the node: a program's own may not, where the planner or the session
- * relies on it. */
+/* A program's own pass may not replace nodes that the planner or the session relies on. */
 static bool may_visit(const pass *p, const weft_op *op)
 {
     return !p->own || (!op_is_leaf(op) && op != &weft_op_group && !op->updates);
@@ -159,7 +170,7 @@ static void check_output(const pass *p, weft_rewrite *r, size_t i)
                        weft_dtype_name(old->dtype), weft_shape_text(old->shape, want, sizeof want));
 }
 
-static void rewrite_node(const pass *p, weft_rewrite *r, uint32_t *map)
+static void rewrite_node(const walk *w, weft_rewrite *r, uint32_t *map)
 {
     const node_record *node = &r->source->nodes[r->index];
     weft_value out[WEFT_MAX_OUTPUTS] = {{0, 0}};
@@ -167,10 +178,16 @@ static void rewrite_node(const pass *p, weft_rewrite *r, uint32_t *map)
     r->out = out;
     for (size_t i = 0; i < node->n_in; i++) r->in[i] = graph_value(r->graph, map[node->in[i]]);
     graph_set_scope(r->graph, node->scope);
-    if (!may_visit(p, node->op) || !p->rule->visit(r)) rewrite_copy(r);
+    bool replaced = false;
+    for (size_t p = 0; p < w->n && !replaced; p++) {
+        r->state = w->states[p];
+        r->context = w->passes[p]->rule->context;
+        replaced = may_visit(w->passes[p], node->op) && w->passes[p]->rule->visit(r);
+    }
+    if (!replaced) rewrite_copy(r);
     for (size_t i = 0; i < node->op->n_out; i++) {
         const value_record *old = &r->source->values[node->first_out + i];
-        check_output(p, r, i);
+        check_output(w->passes[0], r, i);
         if (weft_graph_status(r->graph) != WEFT_OK) return;
         map[node->first_out + i] = out[i].id;
         if (old->name && !r->graph->values[out[i].id].name)
@@ -178,46 +195,52 @@ static void rewrite_node(const pass *p, weft_rewrite *r, uint32_t *map)
     }
 }
 
-static void rewrite_all(const pass *p, weft_rewrite *r, plan_target *targets, size_t n_targets,
+static void rewrite_all(const walk *w, weft_rewrite *r, plan_target *targets, size_t n_targets,
                         const uint8_t *alive, uint32_t *map)
 {
     r->graph->random_keys = r->source->random_keys;
     for (; r->index < r->source->n_nodes && weft_graph_status(r->graph) == WEFT_OK; r->index++)
-        if (alive[r->index]) rewrite_node(p, r, map);
+        if (alive[r->index]) rewrite_node(w, r, map);
     for (size_t i = 0; i < n_targets; i++)
         targets[i].value = graph_value(r->graph, map[targets[i].value.id]);
-    if (p->finish && weft_graph_status(r->graph) == WEFT_OK)
-        p->finish(r->graph, targets, n_targets);
+    for (size_t p = 0; p < w->n && weft_graph_status(r->graph) == WEFT_OK; p++)
+        if (w->passes[p]->finish) w->passes[p]->finish(r->graph, targets, n_targets);
+}
+
+static bool make_states(walk *w, const weft_graph *source)
+{
+    bool good = true;
+    for (size_t p = 0; p < w->n; p++) {
+        const weft_pass *rule = w->passes[p]->rule;
+        w->states[p] = calloc(1, rule->state_bytes ? rule->state_bytes(source) + 1 : 1);
+        good = good && w->states[p];
+    }
+    return good;
 }
 
 /* Rewrites `source`, and returns the new graph or NULL; map[id of source] becomes the id there. */
-static weft_graph *run_pass(const pass *p, const weft_graph *source, plan_target *targets,
+static weft_graph *run_walk(walk *w, const weft_graph *source, plan_target *targets,
                             size_t n_targets, uint32_t *map, weft_error *error)
 {
     size_t max_in = 1;
     for (size_t i = 0; i < source->n_nodes; i++)
         if (source->nodes[i].n_in > max_in) max_in = source->nodes[i].n_in;
     weft_rewrite r = {
-        .source = source,
-        .graph = weft_graph_new(),
-        .in = calloc(max_in, sizeof(weft_value)),
-        .state = calloc(1, p->rule->state_bytes ? p->rule->state_bytes(source) + 1 : 1),
-        .context = p->rule->context,
-    };
+        .source = source, .graph = weft_graph_new(), .in = calloc(max_in, sizeof(weft_value))};
     uint8_t *alive = calloc(source->n_nodes + 1, 1);
-    bool good = r.graph && r.in && r.state && alive;
+    bool good = make_states(w, source) && r.graph && r.in && alive;
     if (!good) {
         weft_error_set(error, WEFT_NO_MEMORY, "plan", "no memory for the pass \"%s\"",
-                       p->rule->name);
+                       w->passes[0]->rule->name);
     } else {
         mark_alive(source, targets, n_targets, alive);
-        rewrite_all(p, &r, targets, n_targets, alive, map);
+        rewrite_all(w, &r, targets, n_targets, alive, map);
         const weft_error *e = &r.graph->error;
         good = e->status == WEFT_OK;
         if (!good) weft_error_set(error, e->status, e->where, "%s", e->message);
     }
+    for (size_t p = 0; p < w->n; p++) free(w->states[p]);
     free(r.in);
-    free(r.state);
     free(alive);
     if (good) return r.graph;
     weft_graph_free(r.graph);
@@ -232,36 +255,47 @@ typedef struct compilation {
     plan_target *targets;
     size_t n_targets;
     uint32_t *map;
-    bool verify;
+    const weft_plan_options *options;
     weft_error *error;
 } compilation;
 
-static bool run_once(compilation *c, const pass *p)
+static bool run_once(compilation *c, walk *w)
 {
     uint32_t *step = calloc(c->source->n_values, sizeof *step);
     weft_graph *next = NULL;
     if (step)
-        next = run_pass(p, c->source, c->targets, c->n_targets, step, c->error);
+        next = run_walk(w, c->source, c->targets, c->n_targets, step, c->error);
     else
         weft_error_set(c->error, WEFT_NO_MEMORY, "plan", "no memory for the passes");
     for (size_t i = 0; next && i < c->graph->n_values; i++) c->map[i] = step[c->map[i]];
     free(step);
     weft_graph_free(c->owned);
     c->source = c->owned = next;
-    return next && (!c->verify || weft_graph_verify(next, c->error) == WEFT_OK);
+    return next && (!c->options->verify || weft_graph_verify(next, c->error) == WEFT_OK);
 }
 
-static bool run(compilation *c, const pass *p)
+/* Those of n passes that are to run now. */
+static walk make_walk(const compilation *c, const pass *first, size_t n)
 {
-    for (int round = 0; !p->needed || p->needed(c->source); round++) {
-        if (round == MAX_ROUNDS) {
-            weft_error_set(c->error, WEFT_INTERNAL, "plan", "an expansion never ends");
-            return false;
-        }
-        if (!run_once(c, p)) return false;
-        if (!p->repeats) break;
+    walk w = {.n = 0};
+    for (const pass *p = first; p < first + n; p++)
+        if (p->rule->visit && !is_skipped(p, c->options) &&
+            (!p->rule->needed || p->rule->needed(c->source)))
+            w.passes[w.n++] = p;
+    return w;
+}
+
+/* Runs n passes that share a walk. */
+static bool run(compilation *c, const pass *first, size_t n)
+{
+    for (int round = 0; round < MAX_ROUNDS; round++) {
+        walk w = make_walk(c, first, n);
+        if (!w.n) return true;
+        if (!run_once(c, &w)) return false;
+        if (!first->repeats) return true;
     }
-    return true;
+    weft_error_set(c->error, WEFT_INTERNAL, "plan", "an expansion never ends");
+    return false;
 }
 
 weft_graph *passes_rewrite(const weft_graph *graph, plan_target *targets, size_t n_targets,
@@ -272,16 +306,16 @@ weft_graph *passes_rewrite(const weft_graph *graph, plan_target *targets, size_t
                      .targets = targets,
                      .n_targets = n_targets,
                      .map = map,
-                     .verify = options->verify,
+                     .options = options,
                      .error = error};
     bool good = true;
     for (size_t i = 0; i < graph->n_values; i++) map[i] = (uint32_t)i;
-    for (size_t i = 0; good && i < options->n_passes; i++) {
-        const pass own = {.rule = &options->passes[i], .own = true};
-        good = is_skipped(&own, options) || run(&c, &own);
+    for (size_t i = 0; good && i < options->n_passes; i++)
+        good = run(&c, &(pass){.rule = &options->passes[i], .own = true}, 1);
+    for (size_t i = 0, n = 1; good && i < N_PASSES; i += n, n = 1) {
+        while (i + n < N_PASSES && passes[i + n].joined) n++;
+        good = run(&c, &passes[i], n);
     }
-    for (size_t i = 0; good && i < N_PASSES; i++)
-        good = !passes[i].rule->visit || is_skipped(&passes[i], options) || run(&c, &passes[i]);
     if (good) return c.owned;
     weft_graph_free(c.owned);
     return NULL;

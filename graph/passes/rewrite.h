@@ -13,18 +13,18 @@ typedef struct pass {
     const weft_pass *rule;
     bool own;      /* of the program: see weft_plan_options.passes */
     bool required; /* it cannot be skipped */
-    bool repeats;  /* it runs until it is not needed */
-    /* Whether there is anything for the pass to do; NULL: it always runs. */
-    bool (*needed)(const weft_graph *graph);
+    bool joined; /* it shares the walk of the pass before it, and sees what that one leaves alone */
+    bool repeats; /* it runs until rule->needed says no */
     /* Called once the new graph is written; NULL: nothing is. Errors are the graph's. */
     void (*finish)(weft_graph *graph, plan_target *targets, size_t n_targets);
     /* False if there is no memory. */
     bool (*schedule)(const weft_graph *graph, schedule *s);
 } pass;
 
+/* Those that know ops by their identity are in ops/passes/. */
+extern const weft_pass pass_join_slices, pass_join_products, pass_reuse_dropout;
 extern const weft_pass pass_expand, pass_cse, pass_fold, pass_layout, pass_fuse;
 
-bool expand_needed(const weft_graph *graph);
 void layout_finish(weft_graph *graph, plan_target *targets, size_t n_targets);
 bool fuse_schedule(const weft_graph *graph, schedule *s);
 

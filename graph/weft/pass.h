@@ -19,8 +19,8 @@ typedef struct weft_rewrite {
     size_t index;             /* of the node in it */
     weft_node_info node;      /* weft_graph_node(source, index): its value ids are of `source` */
     weft_graph *graph;        /* the new graph: builders and weft_apply add nodes to it */
-    weft_value *in;           /* the node's inputs in the new graph; a copy of the node reads them,
-                                 also if the pass puts others there */
+    weft_value *in;           /* the node's inputs in the new graph, node.n_in of them. A pass may
+                                 put others there, or lower node.n_in: a copy reads what it leaves */
     weft_value *out;          /* node.n_out values of the new graph, for the pass to fill */
     void *state;              /* of weft_pass.state_bytes */
     void *context;            /* of the pass */
@@ -36,6 +36,9 @@ typedef struct weft_pass {
      * A program's own pass is not called for inputs, states, constants, groups and updates. */
     bool (*visit)(weft_rewrite *rewrite);
     void *context; /* the program's; may be NULL */
+    /* Whether the graph has anything for the pass, which is left out if not; NULL: it always runs.
+     */
+    bool (*needed)(const weft_graph *source);
     /* The size of rewrite->state, which is zero at the first node and freed behind the last. NULL:
      * the pass needs none. */
     size_t (*state_bytes)(const weft_graph *source);
