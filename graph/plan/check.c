@@ -437,7 +437,7 @@ static bool check_all(checker *c)
     for (size_t i = 0; i < plan->n_groups; i++) {
         if (plan->groups[i].first_step != next) return wrong(c, 0, "a step is in no group");
         next += plan->groups[i].n_steps;
-        if (i && plan->groups[i].segment == plan->groups[i - 1].segment &&
+        if (i && plan->groups[i].interval == plan->groups[i - 1].interval &&
             !(plan->groups[i].serial && plan->groups[i - 1].serial))
             return wrong(c, plan->steps[next - 1].node, "no barrier in front of its group");
         if (!check_group(c, &plan->groups[i])) return false;

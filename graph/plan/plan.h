@@ -39,7 +39,7 @@ typedef struct place {
 typedef struct plan_step {
     uint32_t node; /* of the plan's graph */
     weft_kernel kernel;
-    uint32_t segment; /* of its group */
+    uint32_t interval; /* the barrier interval of its group */
     uint8_t phases;
     int64_t tiles[2];
     int64_t tile_work[2];   /* of one tile with all fused steps: about its nanoseconds */
@@ -56,7 +56,7 @@ typedef struct plan_step {
 
 typedef struct plan_group {
     uint32_t first_step, n_steps;
-    uint32_t segment; /* groups of one segment have no barrier between them */
+    uint32_t interval; /* groups of one barrier interval have no barrier between them */
     uint8_t phases;
     int64_t work[2]; /* of all tiles of a phase; a barrier stands between two that both have some */
     bool serial;     /* so little work that one thread does it */
@@ -86,19 +86,33 @@ struct weft_plan {
     weft_plan_stats stats;
 };
 
-/* The work of one call of a step. */
-weft_cost plan_step_cost(const weft_plan *plan, const plan_step *step);
-/* Sets the error that there is no memory; false. */
-bool plan_no_memory(weft_error *error);
-
-/* ---- When nodes run (schedule.c)
- * -----------------------------------------------------------------
+/* ---- What makes it ----------------------------------------------------------------------------
  */
 
-/* Fills in the nodes with kernels in an order in which they can run. */
+/* schedule.c: fills in the nodes with kernels in an order in which they can run. */
 bool order_nodes(const weft_graph *g, schedule *s, weft_error *error);
-/* Cuts the plan's steps, whose tiles are known, into groups and segments, and counts their work and
- * the barriers. storage[value id]: the value that stands for what the value lies in. */
+/* Cuts the plan's steps, whose tiles are known, into groups and barrier intervals; counts their
+ * work and the barriers. */
 bool groups_make(weft_plan *plan, const uint32_t *storage, weft_error *error);
+
+/* storage.c: fills in storage[value id], the value in whose storage the value lies. False if there
+ * is no memory. */
+bool storage_assign(const weft_graph *g, const schedule *order, const plan_target *targets,
+                    size_t n_targets, bool no_reuse, uint32_t *storage);
+/* The bytes of a value of its own storage, rounded up to an alignment of 64. */
+size_t storage_bytes(const weft_graph *g, uint32_t id);
+
+/* steps.c: makes a step of each node of the schedule. */
+bool steps_make(weft_plan *plan, const schedule *s, weft_error *error);
+/* The work of one call of a step. */
+weft_cost plan_step_cost(const weft_plan *plan, const plan_step *step);
+
+/* buffers.c: makes the buffers of storages and scratch, with lifetimes in groups. */
+bool buffers_make(weft_plan *plan, const uint32_t *storage, bool no_reuse, weft_error *error);
+/* Packs the buffers into an arena, and fills in where each operand lies. */
+bool buffers_place(weft_plan *plan, weft_error *error);
+
+/* plan.c: sets the error that there is no memory; returns false. */
+bool plan_no_memory(weft_error *error);
 
 #endif

@@ -47,7 +47,7 @@ weft_profile *profile_new(const weft_plan *plan, int threads, size_t trace_runs)
     if (!p) return NULL;
     p->plan = plan;
     p->trace_runs = trace_runs;
-    p->n_segments = plan->n_groups ? (size_t)plan->groups[plan->n_groups - 1].segment + 1 : 0;
+    p->n_segments = plan->n_groups ? (size_t)plan->groups[plan->n_groups - 1].interval + 1 : 0;
     p->threads = calloc((size_t)threads, sizeof(profile_thread *));
     p->group_runs = calloc(plan->n_groups + 1, sizeof *p->group_runs);
     bool good = p->threads && p->group_runs;
@@ -157,7 +157,7 @@ typedef struct step_row {
 static void measure_segment(const weft_profile *p, step_row *steps, size_t first, size_t end)
 {
     double compute = 0, waiting;
-    waiting = second * (double)segment_waiting(p, p->plan->steps[first].segment);
+    waiting = second * (double)segment_waiting(p, p->plan->steps[first].interval);
     for (size_t i = first; i < end; i++) {
         steps[i].compute = second * (double)step_compute(p, i);
         steps[i].cost = plan_step_cost(p->plan, &p->plan->steps[i]);
@@ -176,7 +176,7 @@ static void measure_steps(const weft_profile *p, step_row *steps)
             steps[plan->groups[g].first_step + k].calls = p->group_runs[g];
     for (size_t first = 0, end; first < plan->n_steps; first = end) {
         for (end = first; end < plan->n_steps; end++)
-            if (plan->steps[end].segment != plan->steps[first].segment) break;
+            if (plan->steps[end].interval != plan->steps[first].interval) break;
         measure_segment(p, steps, first, end);
     }
 }

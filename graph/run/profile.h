@@ -61,7 +61,7 @@ static inline uint64_t profile_clock(void)
 /* On each thread, when it comes to a group. */
 static inline void profile_enter(profile_thread *t, weft_profile *p, uint32_t group)
 {
-    t->segment = p->plan->groups[group].segment;
+    t->segment = p->plan->groups[group].interval;
     if (t == p->threads[0]) p->group_runs[group]++;
 }
 

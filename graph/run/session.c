@@ -2,9 +2,9 @@
  *
  * One parallel region a run. All threads walk the groups; the tiles of a group's nodes are laid end
  * to end and each thread takes a stretch of equal work, or slices of a long one as it gets free; a
- * barrier separates segments. The tiles come from shapes alone and each computes the same wherever
- * it runs, so the results do not depend on the number of threads. Everything a run needs was made
- * when the session was: it allocates nothing. */
+ * barrier separates barrier intervals. The tiles come from shapes alone and each computes the same
+ * wherever it runs, so the results do not depend on the number of threads. Everything a run needs
+ * was made when the session was: it allocates nothing. */
 #include "feeds.h"
 #include "nonfinite.h"
 #include "profile.h"
@@ -561,11 +561,11 @@ INLINE void run_groups(weft_session *s, profile_thread *notes)
     if (threads == 1) omp_set_num_threads(1); /* see team_alone */
     for (uint32_t g = 0; g < plan->n_groups; g++) {
         const plan_group *group = &plan->groups[g];
-        if (g && group->segment != plan->groups[g - 1].segment) {
+        if (g && group->interval != plan->groups[g - 1].interval) {
 #pragma omp barrier
             if (notes) profile_waited(notes);
             unsigned failed = atomic_load(&s->fault.step);
-            if (failed != NO_FAULT && plan->steps[failed].segment < group->segment) break;
+            if (failed != NO_FAULT && plan->steps[failed].interval < group->interval) break;
         }
         if (s->poison) {
 #pragma omp barrier
