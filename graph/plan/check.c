@@ -1,14 +1,15 @@
-/* The plan checker. It shares no code with the planner and believes none of its lifetimes: it plays
+/* The plan checker. It shares no code with the planner and trusts none of its lifetimes. It replays
  * the schedule group by group over a picture of the arena, in which each stretch of bytes holds one
- * version of one value, and proves that every node reads what its producer wrote, that no node
- * writes what another of its group reads or writes, and that what a run leaves to be read is still
- * there at its end: in the arena, and in a state in the version that is meant.
+ * version of one value. It proves that
+ * - every node reads what its producer wrote;
+ * - no node writes what another node of its group reads or writes, unless both are fused;
+ * - what can be read after a run is still there: in the arena, or in a state of the right version.
  *
  *     bytes  |  a a a a  |  b b b b b b  |  c c c  |      after group 1
  *     bytes  |  a a a a  |  d d d d d d  |  c c c  |      after group 2, which wrote d over b
  *
- * The stretches are a treap by their begin (Seidel and Aragon 1996), so that n operands take
- * O(n log n). */
+ * The stretches are in a treap, ordered by their begin (Seidel and Aragon 1996). O(n log n) for n
+ * operands. */
 #include "plan/plan.h"
 
 #include <stdlib.h>
@@ -19,7 +20,7 @@ typedef struct stretch {
     uint32_t owner; /* value id that wrote it; UINT32_MAX for scratch */
 } stretch;
 
-/* A node of the treap; 0 is no node. Above the root of a subtree no priority is smaller. */
+/* A node of the treap; 0 is no node. No node has a smaller priority than its parent. */
 typedef struct held {
     stretch s;
     uint32_t left, right, priority;
@@ -58,7 +59,7 @@ static bool wrong(checker *c, uint32_t node, const char *what)
     return false;
 }
 
-/* The value that wrote the bytes of `id`: its producer's output, past all views. */
+/* The value whose producer wrote the bytes of `id`: the root of its views. */
 static uint32_t writer_of(const weft_graph *g, uint32_t id)
 {
     while (g->nodes[g->values[id].node].op->alias && g->values[id].root != id)
@@ -91,7 +92,7 @@ static bool meets(stretch a, stretch b)
     return a.begin < b.end && b.begin < a.end;
 }
 
-/* Splits a treap into those that begin before `begin` and the others. */
+/* Splits a treap into the stretches that begin before `begin` and the others. */
 static void split(checker *c, uint32_t tree, size_t begin, uint32_t *before, uint32_t *after)
 {
     while (tree) {
@@ -109,7 +110,7 @@ static void split(checker *c, uint32_t tree, size_t begin, uint32_t *before, uin
     *before = *after = 0;
 }
 
-/* Joins two treaps, of which the first begins before the second. */
+/* Joins two treaps; the first has the earlier stretches. */
 static uint32_t join(checker *c, uint32_t first, uint32_t second)
 {
     uint32_t tree, *to = &tree;
@@ -134,7 +135,7 @@ static uint32_t last_of(const checker *c, uint32_t tree)
     return tree;
 }
 
-/* Whatever meets the stretch is gone. Those that are held do not meet one another. */
+/* Writes a stretch: those that it overlaps are gone. Stretches of the treap never overlap. */
 static void write_stretch(checker *c, stretch s)
 {
     uint32_t before, within, after, last;
@@ -173,7 +174,7 @@ static bool check_reads(checker *c, const plan_step *step)
         if (at->kind == STORAGE_CONSTANT) continue;
         if (at->kind == STORAGE_STATE) {
             if (c->state_version[at->root] != g->values[writer].version)
-                return wrong(c, step->node, "reads a state before or after the version it means");
+                return wrong(c, step->node, "reads another version of a state than it means");
             continue;
         }
         stretch s = extent(&c->plan->tensors[step->first_operand + i], at->offset);
@@ -208,7 +209,7 @@ static size_t step_writes(const checker *c, const plan_step *step, stretch *out)
     return n;
 }
 
-/* Whether the elements of an operand lie one behind the other, but for dimensions of 1. */
+/* Whether the elements of an operand are contiguous; dimensions of 1 do not count. */
 static bool lies_dense(const weft_tensor *t)
 {
     int64_t expected = 1;
@@ -229,7 +230,7 @@ static reach reach_of(const checker *c, const plan_step *step, size_t operand)
     const weft_tensor *t = &c->plan->tensors[step->first_operand + operand];
     const weft_shape *out = &c->plan->tensors[step->first_operand + node->n_in].shape;
     const bool written = operand >= node->n_in;
-    /* A head with blocks of its own reads beyond them, and tells of its first output only. */
+    /* A head with blocks of its own reads beyond them, and describes those of output 0 only. */
     if (op->block ? operand != node->n_in
                   : !written && !op->elementwise &&
                         !(op->rowwise && op->rowwise(node->attr) >> operand & 1))
@@ -293,7 +294,7 @@ static int compare_states(const void *a, const void *b)
     return x->step < y->step ? -1 : x->step > y->step;
 }
 
-/* What the steps of a group read and write. */
+/* Collects what the steps of a group read and write. */
 static void collect(checker *c, const plan_step *steps, uint32_t n)
 {
     const weft_plan *plan = c->plan;
@@ -319,7 +320,7 @@ static void collect(checker *c, const plan_step *steps, uint32_t n)
     }
 }
 
-/* Holds an access against the sorted writes; those from `first_later` on begin after it. */
+/* Compares an access with the sorted writes; those from `first_later` on begin after it. */
 static bool check_access(checker *c, const plan_step *steps, const access *a, size_t first_later)
 {
     for (size_t k = first_later; k > 0 && c->writes[k - 1].reach > a->s.begin; k--)
@@ -346,7 +347,7 @@ static bool check_apart(checker *c, const plan_step *steps, uint32_t n)
         while (k < c->n_writes && c->writes[k].s.begin < c->reads[i].s.end) k++;
         if (!check_access(c, steps, &c->reads[i], k)) return false;
     }
-    /* A state that is updated belongs to one step. */
+    /* Only one step, or fused ones, may touch a state that is updated. */
     for (size_t k = 1; k < c->n_states; k++) {
         const state_access *first = &c->states[k - 1], *then = &c->states[k];
         if (first->root != then->root || !first->update) continue;
@@ -404,8 +405,8 @@ static bool check_group(checker *c, const plan_group *group)
     return true;
 }
 
-/* A target that lies in a state is read from it when the run has ended: then the state must still
- * be the version that the target means, unless the program asked for the state as it then is. */
+/* A target in a state is read from it after the run. The state must then have the target's version,
+ * unless the program asked for the state itself. */
 static bool check_targets(checker *c)
 {
     const weft_plan *plan = c->plan;
@@ -414,7 +415,7 @@ static bool check_targets(checker *c)
         const plan_target *t = &plan->targets[i];
         const value_record *v = &g->values[t->value.id];
         if (plan->map[t->user] != t->value.id)
-            return wrong(c, v->node, "a target is read elsewhere than it lies");
+            return wrong(c, v->node, "a target is not read where it lies");
         if (g->nodes[g->values[v->root].node].op != &weft_op_state) continue;
         if (t->is_state ? g->nodes[v->node].op != &weft_op_state
                         : c->state_version[v->root] != v->version)
@@ -455,7 +456,7 @@ static bool check_all(checker *c)
     return true;
 }
 
-/* Every operand is at most one access of a group, and one stretch that is held. */
+/* Every operand is at most one access of a group, and one stretch of the treap. */
 static bool make_room(checker *c)
 {
     const weft_plan *plan = c->plan;

@@ -1,4 +1,4 @@
-/* The plan, and the files that make it. */
+/* The plan inside: its records, and the functions of the files that make it. */
 #ifndef WEFT_GRAPH_PLAN_H
 #define WEFT_GRAPH_PLAN_H
 
@@ -29,7 +29,7 @@ void fused_set_steps(weft_plan *plan, uint32_t head, uint32_t n_fused);
 
 typedef enum storage_kind { STORAGE_ARENA, STORAGE_STATE, STORAGE_CONSTANT } storage_kind;
 
-/* Where an operand lies: bytes from the start of the arena, the state or the constant. */
+/* Where an operand lies: an offset in bytes in the arena, a state or a constant. */
 typedef struct place {
     storage_kind kind;
     uint32_t root; /* value id of the state or constant */
@@ -58,8 +58,9 @@ typedef struct plan_group {
     uint32_t first_step, n_steps;
     uint32_t interval; /* groups of one barrier interval have no barrier between them */
     uint8_t phases;
-    int64_t work[2]; /* of all tiles of a phase; a barrier stands between two that both have some */
-    bool serial;     /* so little work that one thread does it */
+    int64_t work[2]; /* nanoseconds of all tiles of a phase; a barrier separates phases that have
+                        some */
+    bool serial;     /* so little work that one thread runs it */
 } plan_group;
 
 struct weft_plan {
