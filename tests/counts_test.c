@@ -1,4 +1,4 @@
-/* What can be counted in place of timed: nodes, barriers, chained nodes and memory of whole models
+/* What can be counted in place of timed: nodes, barriers, fused nodes and memory of whole models
  * stay near what they are. A limit is a little above the number of the day it was set; whoever goes
  * below one for good sets it anew. */
 #include "tests.h"
@@ -10,7 +10,7 @@ typedef struct limit {
     const char *model;
     bool training;
     size_t nodes, barriers; /* at most */
-    size_t chained;         /* at least */
+    size_t fused;           /* at least */
     size_t arena_bytes;     /* at most */
 } limit;
 
@@ -30,14 +30,14 @@ static weft_value training_step(weft_graph *g, weft_value loss)
 
 static bool within(const limit *l, const weft_plan_stats *s)
 {
-    if (s->nodes <= l->nodes && s->barriers <= l->barriers && s->chained >= l->chained &&
+    if (s->nodes <= l->nodes && s->barriers <= l->barriers && s->fused >= l->fused &&
         s->arena_bytes <= l->arena_bytes && s->arena_bytes >= s->lower_bound_bytes)
         return true;
     fprintf(stderr,
-            "\n    %s%s: %zu nodes (at most %zu), %zu barriers (%zu), %zu chained (at least %zu), "
+            "\n    %s%s: %zu nodes (at most %zu), %zu barriers (%zu), %zu fused (at least %zu), "
             "arena %zu (at most %zu)\n",
             l->model, l->training ? ", training" : "", s->nodes, l->nodes, s->barriers, l->barriers,
-            s->chained, l->chained, s->arena_bytes, l->arena_bytes);
+            s->fused, l->fused, s->arena_bytes, l->arena_bytes);
     return false;
 }
 

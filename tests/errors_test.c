@@ -265,7 +265,7 @@ static weft_status step_never(void *context, const int32_t *tokens, const int32_
     X(weft_plan_new(g, NULL, 0, NULL, e), BAD_ARGUMENT, "weft_plan_new", "at least one")           \
     X(weft_plan_new(g, &v.other, 1, NULL, e), BAD_ARGUMENT, "weft_plan_new", "target 0")           \
     X(weft_plan_new(g, &v.x, 1, (&(weft_plan_options){.skip = "x"}), e), BAD_ARGUMENT,             \
-      "weft_plan_options.skip", "expected cse")                                                    \
+      "weft_plan_options.skip", "expected join_slices")                                            \
     X(weft_plan_check(NULL, e), BAD_ARGUMENT, NULL, "NULL")                                        \
     X(weft_graph_verify(NULL, e), BAD_ARGUMENT, "graph", "NULL")                                   \
     X(weft_session_new(NULL, NULL, NULL, e), BAD_ARGUMENT, "weft_session_new", "NULL")             \

@@ -140,7 +140,7 @@ static bool counts_hold(const weft_plan *plan)
             double sum = 0;
             for (uint32_t k = 0; k < group->n_steps; k++) {
                 const plan_step *step = &plan->steps[group->first_step + k];
-                if (phase >= step->phases || step->linked) continue;
+                if (phase >= step->phases || step->fused) continue;
                 if (step->tiles[phase] < 0 || step->tile_work[phase] < 0) return false;
                 if (step->tiles[phase] && !step->tile_work[phase]) return false;
                 sum += (double)step->tiles[phase] * (double)step->tile_work[phase];

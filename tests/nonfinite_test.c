@@ -63,7 +63,7 @@ static double *evaluate(const subject *c, weft_dtype dtype, const char *skip, in
     return out;
 }
 
-static const char *const skips[] = {NULL, "chain", "chain,cse,fold"};
+static const char *const skips[] = {NULL, "fuse", "fuse,cse,fold"};
 
 /* The same number up to rounding, infinity or NaN; of zeros with the same sign if it counts. */
 static bool same(double got, double want, double limit, bool signs)
@@ -425,7 +425,7 @@ static void test_fusion(void)
         double *fused = evaluate(&c, (weft_dtype)dtype, NULL, 1, x, &n);
         for (int k = 0; k < 4; k++) {
             double *other =
-                evaluate(&c, (weft_dtype)dtype, k % 2 ? "chain" : NULL, k < 2 ? 1 : 3, x, &m);
+                evaluate(&c, (weft_dtype)dtype, k % 2 ? "fuse" : NULL, k < 2 ? 1 : 3, x, &m);
             CU_ASSERT_EQUAL_FATAL(m, n);
             for (size_t i = 0; i < n; i++) {
                 nans += isnan(fused[i]);

@@ -495,7 +495,7 @@ static void test_refusals(void)
     weft_graph_free(g);
 }
 
-/* ---- weft_accumulate ---- */
+/* ---- Products that share a matrix ---- */
 
 static size_t count_nodes(const weft_plan *plan, const char *op)
 {
@@ -504,107 +504,6 @@ static size_t count_nodes(const weft_plan *plan, const char *op)
     for (size_t i = 0; i < weft_graph_node_count(g); i++)
         n += !strcmp(weft_graph_node(g, i).op->name, op);
     return n;
-}
-
-/* Evaluates a value in f64 over inputs that are constants. */
-static weft_plan *evaluate(const weft_graph *g, weft_value value, double *out, size_t n)
-{
-    weft_error error = {0};
-    weft_plan_options options = {.skip = "fold"};
-    weft_plan *plan = weft_plan_new(g, &value, 1, &options, &error);
-    weft_params *none = weft_params_new();
-    weft_session *s = weft_session_new(plan, none, NULL, &error);
-    if (!s) printf("\n    %s: %s\n", error.where, error.message);
-    CU_ASSERT_TRUE_FATAL(s && weft_run(s) == WEFT_OK);
-    CU_ASSERT_EQUAL_FATAL(weft_fetch(s, value, out, n * sizeof *out), WEFT_OK);
-    weft_session_free(s);
-    weft_params_free(none);
-    return plan;
-}
-
-static weft_value constant(weft_graph *g, weft_shape shape, uint64_t seed)
-{
-    double data[256];
-    for (int64_t i = 0; i < weft_shape_numel(shape); i++) data[i] = test_uniform(&seed, -1, 1);
-    return weft_constant_data(g, WEFT_F64, shape, data);
-}
-
-/* The gradient of sum(slice(x) w) for each range [begin, end) of axis 1 of x [2, 10]. */
-static weft_value slice_terms(weft_graph *g, const int64_t (*ranges)[2], size_t n, double *wanted)
-{
-    weft_value x = constant(g, WEFT_SHAPE(2, 10), 5), pieces[8], weights[8], grad;
-    memset(wanted, 0, 20 * sizeof *wanted);
-    for (size_t i = 0; i < n; i++) {
-        int64_t begin = ranges[i][0], count = ranges[i][1] - begin;
-        double data[20];
-        uint64_t seed = i + 1;
-        pieces[i] = weft_slice(g, x, 1, begin, begin + count, 1);
-        for (int64_t k = 0; k < 2 * count; k++) {
-            data[k] = test_uniform(&seed, -1, 1);
-            wanted[k / count * 10 + begin + k % count] += data[k];
-        }
-        weights[i] = weft_constant_data(g, WEFT_F64, WEFT_SHAPE(2, count), data);
-    }
-    weft_grad_of(g, pieces, weights, n, &x, 1, &grad);
-    return grad;
-}
-
-static void test_slices(void)
-{
-    static const struct {
-        int64_t ranges[5][2];
-        size_t n, scatters; /* slice_scatter nodes that must be left */
-    } cases[] = {
-        {{{0, 4}, {4, 5}, {5, 10}}, 3, 0},                 /* a whole split */
-        {{{5, 10}, {0, 2}, {4, 5}}, 3, 0},                 /* with gaps, in another order */
-        {{{1, 3}, {7, 9}}, 2, 0},                          /* gaps at both ends */
-        {{{0, 6}, {4, 10}, {6, 7}}, 3, 1},                 /* one overlaps and stays */
-        {{{0, 5}, {0, 5}, {5, 10}, {5, 10}, {2, 3}}, 5, 3} /* two whole splits and more */
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        double got[20], wanted[20];
-        weft_graph *g = weft_graph_new();
-        weft_value grad = slice_terms(g, cases[i].ranges, cases[i].n, wanted);
-        weft_plan *plan = evaluate(g, grad, got, 20);
-        for (int k = 0; k < 20; k++) CU_ASSERT_DOUBLE_EQUAL(got[k], wanted[k], 1e-15);
-        CU_ASSERT_EQUAL(count_nodes(plan, "slice_scatter"), cases[i].scatters);
-        weft_plan_free(plan);
-        weft_graph_free(g);
-    }
-}
-
-/* Many thin products become one; of products with a batch the same; others stay as they are. */
-static void test_products(void)
-{
-    static const struct {
-        weft_shape a, b;
-        size_t n, matmuls;
-    } cases[] = {{{2, {5, 2}}, {2, {2, 6}}, 4, 1},
-                 {{3, {2, 4, 1}}, {3, {2, 1, 3}}, 3, 1},
-                 {{3, {2, 4, 1}}, {2, {1, 3}}, 3, 3},     /* b serves the whole batch */
-                 {{2, {1, 4000}}, {2, {4000, 1}}, 2, 2}}; /* the factors are larger */
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        bool large = weft_shape_numel(cases[i].a) > 256;
-        weft_value terms[4];
-        double got[32], wanted[32];
-        weft_graph *g = weft_graph_new();
-        for (size_t k = 0; k < cases[i].n; k++) {
-            weft_value a = large ? weft_fill(g, WEFT_F64, cases[i].a, 0.5 + (double)k)
-                                 : constant(g, cases[i].a, 2 * k + 1);
-            weft_value b = large ? weft_fill(g, WEFT_F64, cases[i].b, 0.25)
-                                 : constant(g, cases[i].b, 2 * k + 2);
-            terms[k] = weft_matmul(g, a, b);
-        }
-        size_t numel = (size_t)weft_shape_numel(weft_shape_of(g, terms[0]));
-        weft_plan *joined = evaluate(g, weft_accumulate(g, terms, cases[i].n), got, numel);
-        weft_plan *apart = evaluate(g, weft_add_n(g, terms, cases[i].n), wanted, numel);
-        for (size_t k = 0; k < numel; k++)
-            CU_ASSERT_DOUBLE_EQUAL(got[k], wanted[k], 1e-12 * (1 + fabs(wanted[k])));
-        CU_ASSERT_EQUAL(count_nodes(joined, "matmul"), cases[i].matmuls);
-        weft_plan_free(joined);
-        weft_plan_free(apart);
-        weft_graph_free(g);
-    }
 }
 
 /* Products that share a matrix: what matmul gives, for every number of rows that the kernels treat
@@ -654,22 +553,6 @@ static void test_shared(void)
     check_shared(WEFT_F32, 1, 40);
 }
 
-/* What weft_add_n refuses, this refuses. */
-static void test_bad_terms(void)
-{
-    weft_graph *g = weft_graph_new();
-    weft_value terms[] = {weft_scalar(g, WEFT_F64, 1), weft_scalar(g, WEFT_F32, 1)};
-    CU_ASSERT_FALSE(weft_is_value(weft_accumulate(g, terms, 2)));
-    CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_DTYPE);
-    weft_graph_free(g);
-    g = weft_graph_new();
-    terms[0] = weft_scalar(g, WEFT_F64, 1);
-    terms[1] = WEFT_NO_VALUE;
-    CU_ASSERT_FALSE(weft_is_value(weft_accumulate(g, terms, 2)));
-    CU_ASSERT_NOT_EQUAL(weft_graph_status(g), WEFT_OK);
-    weft_graph_free(g);
-}
-
 void recurrent_tests(void)
 {
     CU_pSuite suite = CU_add_suite("recurrent", NULL, NULL);
@@ -682,8 +565,5 @@ void recurrent_tests(void)
     CU_add_test(suite, "padding of the source", test_source_padding);
     CU_add_test(suite, "no token changes what is before it", test_causality);
     CU_add_test(suite, "refusals", test_refusals);
-    CU_add_test(suite, "gradients of slices laid side by side", test_slices);
-    CU_add_test(suite, "sums of products as one product", test_products);
-    CU_add_test(suite, "terms that do not fit", test_bad_terms);
     CU_add_test(suite, "products that share a matrix", test_shared);
 }

@@ -14,10 +14,11 @@
     X(graph) \
     X(pack) \
     X(plan) \
+    X(pass) \
     X(descriptor) \
     X(session) \
     X(errors) \
-    X(chain) \
+    X(fusion) \
     X(vmath) \
     X(ops) \
     X(dtypes) \

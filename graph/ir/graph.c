@@ -167,6 +167,14 @@ weft_dtype graph_key_dtype(const weft_graph *graph, const node_record *node)
     return graph->values[id].type.dtype;
 }
 
+weft_tensor graph_tensor(const weft_graph *g, uint32_t id)
+{
+    const value_record *v = &g->values[id];
+    weft_tensor t = {NULL, v->type.dtype, v->type.shape, {0}};
+    memcpy(t.stride, v->layout.stride, sizeof t.stride);
+    return t;
+}
+
 bool graph_node_runs(const weft_graph *graph, const node_record *node)
 {
     return !node->op->alias && op_has_kernel(node->op, graph_key_dtype(graph, node));

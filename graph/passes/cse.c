@@ -6,34 +6,58 @@
 
 #include <string.h>
 
-static bool same_node(const rewrite *r, const node_record *a, const node_record *b)
+/* Nodes of the new graph + 1 by hash, 0 where empty; open addressing. */
+typedef struct node_table {
+    size_t size; /* a power of two; 0 before the first node */
+    uint32_t slot[];
+} node_table;
+
+static size_t table_size(const weft_graph *source)
 {
-    if (a->op != b->op || a->n_in != b->n_in || memcmp(a->attr, b->attr, a->op->attr_size) != 0)
+    size_t size = 64;
+    while (size < 4 * source->n_nodes) size *= 2;
+    return size;
+}
+
+static size_t table_bytes(const weft_graph *source)
+{
+    return sizeof(node_table) + table_size(source) * sizeof(uint32_t);
+}
+
+static bool same_node(const weft_rewrite *r, const node_record *other)
+{
+    const weft_node_info *node = &r->node;
+    if (node->op != other->op || node->n_in != other->n_in ||
+        memcmp(node->attr, other->attr, node->op->attr_size) != 0)
         return false;
-    for (size_t i = 0; i < a->n_in; i++)
-        if (b->in[i] != r->in[i].id) return false;
+    for (size_t i = 0; i < node->n_in; i++)
+        if (other->in[i] != r->in[i].id) return false;
     return true;
 }
 
-static bool visit_cse(rewrite *r, const node_record *node, weft_value *out)
+static bool visit(weft_rewrite *r)
 {
-    const weft_op *op = node->op;
+    const weft_op *op = r->node.op;
+    node_table *table = r->state;
     if (op == &weft_op_input || op == &weft_op_state || op == &weft_op_constant || op->updates)
         return false;
-    uint64_t hash = hash_bytes(weft_hash_text(op->name), node->attr, op->attr_size);
-    for (size_t i = 0; i < node->n_in; i++) hash = hash_bytes(hash, &r->in[i].id, 4);
-    size_t slot = hash & (r->table_size - 1);
-    for (; r->table[slot]; slot = (slot + 1) & (r->table_size - 1)) {
-        const node_record *other = &r->dst->nodes[r->table[slot] - 1];
-        if (!same_node(r, node, other)) continue;
+    if (!table->size) table->size = table_size(r->source);
+    uint64_t hash = hash_bytes(weft_hash_text(op->name), r->node.attr, op->attr_size);
+    for (size_t i = 0; i < r->node.n_in; i++) hash = hash_bytes(hash, &r->in[i].id, 4);
+    size_t slot = hash & (table->size - 1);
+    for (; table->slot[slot]; slot = (slot + 1) & (table->size - 1)) {
+        const node_record *other = &r->graph->nodes[table->slot[slot] - 1];
+        if (!same_node(r, other)) continue;
         for (size_t i = 0; i < op->n_out; i++)
-            out[i] = graph_value(r->dst, other->first_out + (uint32_t)i);
+            r->out[i] = graph_value(r->graph, other->first_out + (uint32_t)i);
         return true;
     }
-    rewrite_copy(r, node, out);
-    if (weft_graph_status(r->dst) == WEFT_OK) r->table[slot] = (uint32_t)r->dst->n_nodes;
+    rewrite_copy(r);
+    if (weft_graph_status(r->graph) == WEFT_OK) table->slot[slot] = (uint32_t)r->graph->n_nodes;
     return true;
 }
 
-const pass pass_cse = {
-    .name = "cse", .doc = "equal ops on equal inputs are computed once", .visit = visit_cse};
+const weft_pass pass_cse = {.name = "cse",
+                            .doc = "equal ops on equal inputs are computed once",
+                            .visit = visit,
+                            .state_bytes = table_bytes};

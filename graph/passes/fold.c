@@ -97,13 +97,15 @@ static bool fold_node(weft_graph *g, const node_record *node, const weft_type *t
     return status != WEFT_BAD_INDEX;
 }
 
-static bool visit_fold(rewrite *r, const node_record *node, weft_value *out)
+static bool visit(weft_rewrite *r)
 {
+    const node_record *node = &r->source->nodes[r->index];
     weft_type types[WEFT_MAX_OUTPUTS];
     for (size_t i = 0; i < node->op->n_out; i++)
-        types[i] = r->src->values[node->first_out + i].type;
-    return fold_node(r->dst, node, types, r->in, out);
+        types[i] = r->source->values[node->first_out + i].type;
+    return fold_node(r->graph, node, types, r->in, r->out);
 }
 
-const pass pass_fold = {
-    .name = "fold", .doc = "what depends on constants only is computed now", .visit = visit_fold};
+const weft_pass pass_fold = {.name = "fold",
+                             .doc = "what depends on constants only is computed when planning",
+                             .visit = visit};

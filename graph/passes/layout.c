@@ -9,25 +9,24 @@ static weft_value dense(weft_graph *graph, weft_value value)
     return weft_apply(graph, &weft_op_contiguous, NULL, &value, 1, NULL);
 }
 
-static bool visit_layout(rewrite *r, const node_record *node, weft_value *out)
+static bool visit(weft_rewrite *r)
 {
-    const weft_op *op = node->op;
+    const weft_op *op = r->node.op;
     if (op->alias) {
-        const value_record *in = &r->dst->values[r->in[0].id];
+        const value_record *in = &r->graph->values[r->in[0].id];
         weft_layout layout = {{0}, 0};
-        const weft_type *type = &r->src->values[node->first_out].type;
-        if (!op->alias(node->attr, &in->type, &in->layout, type, &layout))
-            r->in[0] = dense(r->dst, r->in[0]);
+        const weft_type *type = &r->source->values[r->node.first_out].type;
+        if (!op->alias(r->node.attr, &in->type, &in->layout, type, &layout))
+            r->in[0] = dense(r->graph, r->in[0]);
     } else if (op != &weft_op_group) {
-        for (size_t i = 0; i < node->n_in; i++) {
-            const value_record *in = &r->dst->values[r->in[i].id];
+        for (size_t i = 0; i < r->node.n_in; i++) {
+            const value_record *in = &r->graph->values[r->in[i].id];
             if (!layout_taken(op->takes, in->type.shape, &in->layout))
-                r->in[i] = dense(r->dst, r->in[i]);
-            if (!graph_owns(r->dst, r->in[i])) break;
+                r->in[i] = dense(r->graph, r->in[i]);
+            if (!graph_owns(r->graph, r->in[i])) break;
         }
     }
-    rewrite_copy(r, node, out);
-    return true;
+    return false;
 }
 
 /* A target must be dense, and must not be a view of a state or of a constant, which have no buffer.
@@ -56,7 +55,7 @@ static void mark_overwritten(const weft_graph *graph, uint8_t *overwritten)
             overwritten[graph->values[graph->nodes[n].in[i]].version] = 1;
 }
 
-static void finish_layout(weft_graph *graph, plan_target *targets, size_t n_targets)
+void layout_finish(weft_graph *graph, plan_target *targets, size_t n_targets)
 {
     uint8_t *overwritten = calloc(graph->n_values, 1);
     if (!overwritten) {
@@ -68,8 +67,6 @@ static void finish_layout(weft_graph *graph, plan_target *targets, size_t n_targ
     free(overwritten);
 }
 
-const pass pass_layout = {.name = "layout",
-                          .doc = "dense copies in front of ops that cannot take a view",
-                          .required = true,
-                          .visit = visit_layout,
-                          .finish = finish_layout};
+const weft_pass pass_layout = {.name = "layout",
+                               .doc = "dense copies in front of ops that cannot take a view",
+                               .visit = visit};

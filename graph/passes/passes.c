@@ -1,31 +1,28 @@
-/* Passes: each walks a graph in topological order and writes a new one, node by node. A pass is one
- * function that may put something else in a node's place; what it leaves alone is copied. Nodes
- * that no target needs are never copied, so every pass removes dead code. O(nodes) each. */
+/* The list of passes, and what runs them. A pass walks a graph in topological order and writes a
+ * new one, node by node; what it leaves alone is copied. Nodes that no target needs are never
+ * copied, so every pass removes dead code. O(nodes) each. */
 #include "rewrite.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Fused groups are the planner's (plan/chain.c); they can be skipped like a pass. */
-static const pass pass_chain = {.name = "chain", .doc = "nodes follow others block by block"};
-
-/* In this order. */
-static const pass *const passes[] = {&pass_expand, &pass_cse, &pass_fold, &pass_layout,
-                                     &pass_chain};
+/* In this order, behind the program's own passes. */
+static const pass passes[] = {
+    {.rule = &pass_join_slices},
+    {.rule = &pass_join_products, .joined = true},
+    {.rule = &pass_reuse_dropout, .joined = true},
+    {.rule = &pass_expand, .required = true, .repeats = true},
+    {.rule = &pass_cse},
+    {.rule = &pass_fold},
+    {.rule = &pass_layout, .required = true, .finish = layout_finish},
+    {.rule = &pass_fuse, .schedule = fuse_schedule},
+};
 #define N_PASSES (sizeof passes / sizeof *passes)
 #define ALL      "all"
+/* Rounds of a pass that repeats: deeper expansions are taken for endless ones. */
+#define MAX_ROUNDS 17
 
-/* ---- Running them ---- */
-
-void rewrite_copy(rewrite *r, const node_record *node, weft_value *out)
-{
-    if (node->op == &weft_op_constant) {
-        const weft_constant_attr *attr = node->attr;
-        out[0] = weft_constant_data(r->dst, attr->dtype, attr->shape, attr->data);
-        return;
-    }
-    weft_apply(r->dst, node->op, node->attr, r->in, node->n_in, out);
-}
+/* ---- Skipping ---- */
 
 static bool is_word(const char *word, size_t length, const char *name)
 {
@@ -42,28 +39,35 @@ static bool listed(const char *list, const char *name)
     return false;
 }
 
-bool passes_skip(const char *list, const char *name)
+static bool is_skipped(const pass *p, const weft_plan_options *options)
 {
-    return listed(list, name) || listed(getenv("WEFT_SKIP"), name);
+    return !p->required &&
+           (listed(options->skip, p->rule->name) || listed(getenv("WEFT_SKIP"), p->rule->name));
 }
 
-static bool is_optional(const char *word, size_t length)
+static bool is_optional(const weft_plan_options *options, const char *word, size_t length)
 {
     for (size_t p = 0; p < N_PASSES; p++)
-        if (!passes[p]->required && is_word(word, length, passes[p]->name)) return true;
+        if (!passes[p].required && is_word(word, length, passes[p].rule->name)) return true;
+    for (size_t p = 0; p < options->n_passes; p++)
+        if (is_word(word, length, options->passes[p].name)) return true;
     return is_word(word, length, ALL);
 }
 
-static bool names_passes(const char *list, const char *where, weft_error *error)
+/* Whether a list has names of optional passes only; `where` names it in the message. */
+static bool check_names(const weft_plan_options *options, const char *list, const char *where,
+                        weft_error *error)
 {
     for (const char *at = list; at && *at; at += *at == ',') {
-        size_t n = strcspn(at, ",");
-        if (n && !is_optional(at, n)) {
+        size_t n = strcspn(at, ","), used = 0;
+        if (n && !is_optional(options, at, n)) {
             char names[256] = "";
-            for (size_t p = 0; p < N_PASSES; p++)
-                if (!passes[p]->required)
-                    snprintf(names + strlen(names), sizeof names - strlen(names), "%s, ",
-                             passes[p]->name);
+            for (size_t p = 0; p < N_PASSES + options->n_passes && used < sizeof names; p++) {
+                if (p < N_PASSES && passes[p].required) continue;
+                used += (size_t)snprintf(names + used, sizeof names - used, "%s, ",
+                                         p < N_PASSES ? passes[p].rule->name
+                                                      : options->passes[p - N_PASSES].name);
+            }
             weft_error_set(error, WEFT_BAD_ARGUMENT, where,
                            "\"%.*s\" is no optional pass, expected %s" ALL, (int)n, at, names);
             return false;
@@ -73,10 +77,58 @@ static bool names_passes(const char *list, const char *where, weft_error *error)
     return true;
 }
 
-bool passes_known(const char *list, weft_error *error)
+static const char *wrong_pass(const weft_plan_options *options, size_t index)
 {
-    return names_passes(list, "weft_plan_options.skip", error) &&
-           names_passes(getenv("WEFT_SKIP"), "WEFT_SKIP", error);
+    const weft_pass *rule = &options->passes[index];
+    if (!rule->name || !*rule->name) return "needs a name";
+    if (!rule->visit) return "needs a visit function";
+    if (strchr(rule->name, ',') || !strcmp(rule->name, ALL)) return "has a name that is taken";
+    for (size_t p = 0; p < N_PASSES; p++)
+        if (!strcmp(rule->name, passes[p].rule->name)) return "has a name that is taken";
+    for (size_t p = 0; p < index; p++)
+        if (!strcmp(rule->name, options->passes[p].name)) return "has a name that is taken";
+    return NULL;
+}
+
+bool passes_check(const weft_plan_options *options, weft_error *error)
+{
+    const char *where = "weft_plan_options.passes";
+    if (options->n_passes && !options->passes) {
+        weft_error_set(error, WEFT_BAD_ARGUMENT, where, "the list is NULL, expected %zu passes",
+                       options->n_passes);
+        return false;
+    }
+    for (size_t p = 0; p < options->n_passes; p++) {
+        const char *wrong = wrong_pass(options, p);
+        if (!wrong) continue;
+        const char *name = options->passes[p].name;
+        weft_error_set(error, WEFT_BAD_ARGUMENT, where, "pass %zu%s%s%s %s", p, name ? " \"" : "",
+                       name ? name : "", name ? "\"" : "", wrong);
+        return false;
+    }
+    return check_names(options, options->skip, "weft_plan_options.skip", error) &&
+           check_names(options, getenv("WEFT_SKIP"), "WEFT_SKIP", error);
+}
+
+/* ---- One walk over a graph ---- */
+
+#define MAX_JOINED 4
+
+/* The passes that share a walk, nearly always one. */
+typedef struct walk {
+    const pass *passes[MAX_JOINED];
+    void *states[MAX_JOINED];
+    size_t n;
+} walk;
+
+void rewrite_copy(weft_rewrite *r)
+{
+    if (r->node.op == &weft_op_constant) {
+        const weft_constant_attr *attr = r->node.attr;
+        r->out[0] = weft_constant_data(r->graph, attr->dtype, attr->shape, attr->data);
+        return;
+    }
+    weft_apply(r->graph, r->node.op, r->node.attr, r->in, r->node.n_in, r->out);
 }
 
 /* Marks in alive[] the nodes that the targets need, by walking back through them all. */
@@ -89,85 +141,189 @@ static void mark_alive(const weft_graph *graph, const plan_target *targets, size
             alive[graph->values[graph->nodes[n].in[i]].node] = 1;
 }
 
-static void rewrite_nodes(rewrite *r, const pass *p, const uint8_t *alive)
+/* A program's own pass may not replace nodes that the planner or the session relies on. */
+static bool may_visit(const pass *p, const weft_op *op)
 {
-    for (size_t n = 0; n < r->src->n_nodes && weft_graph_status(r->dst) == WEFT_OK; n++) {
-        const node_record *node = &r->src->nodes[n];
-        if (!alive[n]) continue;
-        for (size_t i = 0; i < node->n_in; i++) r->in[i] = graph_value(r->dst, r->map[node->in[i]]);
-        graph_set_scope(r->dst, node->scope);
-        weft_value out[WEFT_MAX_OUTPUTS] = {{0, 0}};
-        if (!p->visit(r, node, out)) rewrite_copy(r, node, out);
-        for (size_t i = 0; i < node->op->n_out; i++) {
-            const value_record *old = &r->src->values[node->first_out + i];
-            r->map[node->first_out + i] = out[i].id;
-            if (old->name && out[i].id && !r->dst->values[out[i].id].name)
-                graph_name_value(r->dst, out[i].id, old->name, "weft_plan_new");
-        }
+    return !p->own || (!op_is_leaf(op) && op != &weft_op_group && !op->updates);
+}
+
+/* Fails unless output i of the node has been replaced by a value of the same type. */
+static void check_output(const pass *p, weft_rewrite *r, size_t i)
+{
+    char have[128], want[128];
+    if (weft_graph_status(r->graph) != WEFT_OK) return;
+    const weft_type *old = &r->source->values[r->node.first_out + i].type;
+    if (!graph_owns(r->graph, r->out[i])) {
+        weft_graph_fail_in(r->graph, r->node.op->name, WEFT_BAD_ARGUMENT,
+                           "the pass \"%s\" put no value of the new graph in the place of output "
+                           "%zu",
+                           p->rule->name, i);
+        return;
+    }
+    const weft_type *new = &r->graph->values[r->out[i].id].type;
+    const bool same_dtype = new->dtype == old->dtype;
+    if (same_dtype && weft_shape_equal(new->shape, old->shape)) return;
+    weft_graph_fail_in(r->graph, r->node.op->name, same_dtype ? WEFT_BAD_SHAPE : WEFT_BAD_DTYPE,
+                       "the pass \"%s\" put %s %s in the place of output %zu, expected %s %s",
+                       p->rule->name, weft_dtype_name(new->dtype),
+                       weft_shape_text(new->shape, have, sizeof have), i,
+                       weft_dtype_name(old->dtype), weft_shape_text(old->shape, want, sizeof want));
+}
+
+static void rewrite_node(const walk *w, weft_rewrite *r, uint32_t *map)
+{
+    const node_record *node = &r->source->nodes[r->index];
+    weft_value out[WEFT_MAX_OUTPUTS] = {{0, 0}};
+    r->node = weft_graph_node(r->source, r->index);
+    r->out = out;
+    for (size_t i = 0; i < node->n_in; i++) r->in[i] = graph_value(r->graph, map[node->in[i]]);
+    graph_set_scope(r->graph, node->scope);
+    bool replaced = false;
+    for (size_t p = 0; p < w->n && !replaced; p++) {
+        r->state = w->states[p];
+        r->context = w->passes[p]->rule->context;
+        replaced = may_visit(w->passes[p], node->op) && w->passes[p]->rule->visit(r);
+    }
+    if (!replaced) rewrite_copy(r);
+    for (size_t i = 0; i < node->op->n_out; i++) {
+        const value_record *old = &r->source->values[node->first_out + i];
+        check_output(w->passes[0], r, i);
+        if (weft_graph_status(r->graph) != WEFT_OK) return;
+        map[node->first_out + i] = out[i].id;
+        if (old->name && !r->graph->values[out[i].id].name)
+            graph_name_value(r->graph, out[i].id, old->name, "weft_plan_new");
     }
 }
 
-static weft_graph *run_pass(const pass *p, const weft_graph *src, plan_target *targets,
+static void rewrite_all(const walk *w, weft_rewrite *r, plan_target *targets, size_t n_targets,
+                        const uint8_t *alive, uint32_t *map)
+{
+    r->graph->random_keys = r->source->random_keys;
+    for (; r->index < r->source->n_nodes && weft_graph_status(r->graph) == WEFT_OK; r->index++)
+        if (alive[r->index]) rewrite_node(w, r, map);
+    for (size_t i = 0; i < n_targets; i++)
+        targets[i].value = graph_value(r->graph, map[targets[i].value.id]);
+    for (size_t p = 0; p < w->n && weft_graph_status(r->graph) == WEFT_OK; p++)
+        if (w->passes[p]->finish) w->passes[p]->finish(r->graph, targets, n_targets);
+}
+
+static bool make_states(walk *w, const weft_graph *source)
+{
+    bool good = true;
+    for (size_t p = 0; p < w->n; p++) {
+        const weft_pass *rule = w->passes[p]->rule;
+        w->states[p] = calloc(1, rule->state_bytes ? rule->state_bytes(source) + 1 : 1);
+        good = good && w->states[p];
+    }
+    return good;
+}
+
+/* Rewrites `source`, and returns the new graph or NULL; map[id of source] becomes the id there. */
+static weft_graph *run_walk(walk *w, const weft_graph *source, plan_target *targets,
                             size_t n_targets, uint32_t *map, weft_error *error)
 {
-    size_t most = 1, table = 64;
-    for (size_t i = 0; i < src->n_nodes; i++)
-        if (src->nodes[i].n_in > most) most = src->nodes[i].n_in;
-    while (table < 4 * src->n_nodes) table *= 2;
-    rewrite r = {src,
-                 weft_graph_new(),
-                 map,
-                 calloc(most, sizeof(weft_value)),
-                 calloc(table, sizeof(uint32_t)),
-                 table};
-    uint8_t *alive = calloc(src->n_nodes + 1, 1);
-    if (!r.dst || !r.in || !r.table || !alive) {
-        weft_error_set(error, WEFT_NO_MEMORY, "plan", "no memory for the pass \"%s\"", p->name);
+    size_t max_in = 1;
+    for (size_t i = 0; i < source->n_nodes; i++)
+        if (source->nodes[i].n_in > max_in) max_in = source->nodes[i].n_in;
+    weft_rewrite r = {
+        .source = source, .graph = weft_graph_new(), .in = calloc(max_in, sizeof(weft_value))};
+    uint8_t *alive = calloc(source->n_nodes + 1, 1);
+    bool good = make_states(w, source) && r.graph && r.in && alive;
+    if (!good) {
+        weft_error_set(error, WEFT_NO_MEMORY, "plan", "no memory for the pass \"%s\"",
+                       w->passes[0]->rule->name);
     } else {
-        mark_alive(src, targets, n_targets, alive);
-        rewrite_nodes(&r, p, alive);
-        r.dst->random_keys = src->random_keys;
-        for (size_t i = 0; i < n_targets; i++)
-            targets[i].value = graph_value(r.dst, map[targets[i].value.id]);
-        if (p->finish && weft_graph_status(r.dst) == WEFT_OK) p->finish(r.dst, targets, n_targets);
-        weft_error_copy(error, &r.dst->error);
+        mark_alive(source, targets, n_targets, alive);
+        rewrite_all(w, &r, targets, n_targets, alive, map);
+        good = r.graph->error.status == WEFT_OK;
+        if (!good) weft_error_copy(error, &r.graph->error);
     }
-    bool good = r.dst && r.in && r.table && alive && weft_graph_status(r.dst) == WEFT_OK;
+    for (size_t p = 0; p < w->n; p++) free(w->states[p]);
     free(r.in);
-    free(r.table);
     free(alive);
-    if (good) return r.dst;
-    weft_graph_free(r.dst);
+    if (good) return r.graph;
+    weft_graph_free(r.graph);
     return NULL;
 }
 
-weft_graph *passes_run(const weft_graph *graph, plan_target *targets, size_t n_targets,
-                       const char *skip, bool verify, uint32_t *map, weft_error *error)
+/* ---- Running them all ---- */
+
+typedef struct compilation {
+    const weft_graph *graph, *source; /* the program's; what the passes so far made of it */
+    weft_graph *owned;                /* the source, unless it is the program's */
+    plan_target *targets;
+    size_t n_targets;
+    uint32_t *map;
+    const weft_plan_options *options;
+    weft_error *error;
+} compilation;
+
+static bool run_once(compilation *c, walk *w)
 {
-    const weft_graph *src = graph;
-    weft_graph *owned = NULL;
-    for (size_t i = 0; i < graph->n_values; i++) map[i] = (uint32_t)i;
-    for (size_t p = 0; p < N_PASSES; p++) {
-        if (!passes[p]->visit || (!passes[p]->required && passes_skip(skip, passes[p]->name)))
-            continue;
-        int rounds = 0;
-        do {
-            if (passes[p]->needed && !passes[p]->needed(src)) break;
-            uint32_t *step = calloc(src->n_values, sizeof *step);
-            weft_graph *next =
-                step ? run_pass(passes[p], src, targets, n_targets, step, error) : NULL;
-            if (!step) weft_error_set(error, WEFT_NO_MEMORY, "plan", "no memory for the passes");
-            for (size_t i = 0; next && i < graph->n_values; i++) map[i] = step[map[i]];
-            free(step);
-            weft_graph_free(owned);
-            owned = next;
-            src = next;
-            if (!next || (verify && weft_graph_verify(next, error) != WEFT_OK) || ++rounds > 16) {
-                weft_error_set(error, WEFT_INTERNAL, "plan", "an expansion never ends");
-                weft_graph_free(owned);
-                return NULL;
-            }
-        } while (passes[p]->needed);
+    uint32_t *step = calloc(c->source->n_values, sizeof *step);
+    weft_graph *next = NULL;
+    if (step)
+        next = run_walk(w, c->source, c->targets, c->n_targets, step, c->error);
+    else
+        weft_error_set(c->error, WEFT_NO_MEMORY, "plan", "no memory for the passes");
+    for (size_t i = 0; next && i < c->graph->n_values; i++) c->map[i] = step[c->map[i]];
+    free(step);
+    weft_graph_free(c->owned);
+    c->source = c->owned = next;
+    return next && (!c->options->verify || weft_graph_verify(next, c->error) == WEFT_OK);
+}
+
+/* Those of n passes that are to run now. */
+static walk make_walk(const compilation *c, const pass *first, size_t n)
+{
+    walk w = {.n = 0};
+    for (const pass *p = first; p < first + n; p++)
+        if (p->rule->visit && !is_skipped(p, c->options) &&
+            (!p->rule->needed || p->rule->needed(c->source)))
+            w.passes[w.n++] = p;
+    return w;
+}
+
+/* Runs n passes that share a walk. */
+static bool run(compilation *c, const pass *first, size_t n)
+{
+    for (int round = 0; round < MAX_ROUNDS; round++) {
+        walk w = make_walk(c, first, n);
+        if (!w.n) return true;
+        if (!run_once(c, &w)) return false;
+        if (!first->repeats) return true;
     }
-    return owned;
+    weft_error_set(c->error, WEFT_INTERNAL, "plan", "an expansion never ends");
+    return false;
+}
+
+weft_graph *passes_rewrite(const weft_graph *graph, plan_target *targets, size_t n_targets,
+                           const weft_plan_options *options, uint32_t *map, weft_error *error)
+{
+    compilation c = {.graph = graph,
+                     .source = graph,
+                     .targets = targets,
+                     .n_targets = n_targets,
+                     .map = map,
+                     .options = options,
+                     .error = error};
+    bool good = true;
+    for (size_t i = 0; i < graph->n_values; i++) map[i] = (uint32_t)i;
+    for (size_t i = 0; good && i < options->n_passes; i++)
+        good = run(&c, &(pass){.rule = &options->passes[i], .own = true}, 1);
+    for (size_t i = 0, n = 1; good && i < N_PASSES; i += n, n = 1) {
+        while (i + n < N_PASSES && passes[i + n].joined) n++;
+        good = run(&c, &passes[i], n);
+    }
+    if (good) return c.owned;
+    weft_graph_free(c.owned);
+    return NULL;
+}
+
+bool passes_schedule(const weft_graph *graph, schedule *s, const weft_plan_options *options)
+{
+    for (size_t i = 0; i < N_PASSES; i++)
+        if (passes[i].schedule && !is_skipped(&passes[i], options) && !passes[i].schedule(graph, s))
+            return false;
+    return true;
 }

@@ -1,8 +1,10 @@
-/* Rewriting a graph before it is planned. */
+/* Rewriting a graph before it is planned, and its schedule. */
 #ifndef WEFT_GRAPH_PASSES_H
 #define WEFT_GRAPH_PASSES_H
 
 #include "ir/ir.h"
+
+#include <weft/plan.h>
 
 /* What a value is to the program that built the graph. */
 enum {
@@ -18,15 +20,20 @@ typedef struct plan_target {
     bool is_state;    /* the program asked for a state itself: what the store holds at the end */
 } plan_target;
 
-/* Runs every pass but those named in `skip`; gives a new graph, and in map[id of `graph`] the ids
- * of its values there (0: not needed). Everything that the targets do not need is left out. */
-weft_graph *passes_run(const weft_graph *graph, plan_target *targets, size_t n_targets,
-                       const char *skip, bool verify, uint32_t *map, weft_error *error);
+/* The order in which nodes run, and what is fused. */
+typedef struct schedule {
+    uint32_t *order; /* nodes with kernels */
+    size_t n;
+    uint32_t *n_fused; /* by position, of a head: how many positions behind it are fused with it */
+} schedule;
 
-/* Whether a comma-separated list of names, which may be NULL, or the environment variable WEFT_SKIP
- * has this one, or "all". */
-bool passes_skip(const char *list, const char *name);
-/* Whether `list` and WEFT_SKIP name optional passes only. */
-bool passes_known(const char *list, weft_error *error);
+/* Whether the options name optional passes to skip, and no others, and have complete passes. */
+bool passes_check(const weft_plan_options *options, weft_error *error);
+/* Runs all passes that rewrite graphs, but for skipped ones. Returns a new graph, and in map[id of
+ * `graph`] the ids of its values there (0: not needed). Nodes that no target needs are left out. */
+weft_graph *passes_rewrite(const weft_graph *graph, plan_target *targets, size_t n_targets,
+                           const weft_plan_options *options, uint32_t *map, weft_error *error);
+/* Runs the passes over the schedule of a rewritten graph. False if there is no memory. */
+bool passes_schedule(const weft_graph *graph, schedule *s, const weft_plan_options *options);
 
 #endif

@@ -1,34 +1,34 @@
-/* What a pass is: one function that may put something else in the place of a node, while a graph is
- * written anew, node by node, in topological order. */
+/* The passes of the library: what the list of passes (passes.c) says of each. */
 #ifndef WEFT_GRAPH_REWRITE_H
 #define WEFT_GRAPH_REWRITE_H
 
 #include "passes.h"
 
-typedef struct rewrite {
-    const weft_graph *src;
-    weft_graph *dst;
-    uint32_t *map;     /* by id in src: id in dst, 0 if not there */
-    weft_value *in;    /* the node's inputs in dst */
-    uint32_t *table;   /* common subexpressions: nodes of dst + 1 by hash */
-    size_t table_size; /* a power of two */
-} rewrite;
+#include <weft/pass.h>
 
+/* There are two kinds of pass. Most rewrite the graph node by node, by rule->visit. Those with
+ * `schedule` run after them and change the order in which the nodes of the rewritten graph run;
+ * their rule has a name and no visit. */
 typedef struct pass {
-    const char *name, *doc;
+    const weft_pass *rule;
+    bool own;      /* of the program: see weft_plan_options.passes */
     bool required; /* it cannot be skipped */
-    /* Fills out[] in dst and returns true, or returns false for a plain copy. NULL: a part of the
-     * planner that can be skipped by this name. */
-    bool (*visit)(rewrite *r, const node_record *node, weft_value *out);
-    /* NULL: the pass runs once; else as often as the graph needs it. */
-    bool (*needed)(const weft_graph *graph);
-    /* What is left to do once the graph is written; NULL: nothing. Errors are the graph's. */
+    bool joined; /* it shares the walk of the pass before it, and sees what that one leaves alone */
+    bool repeats; /* it runs until rule->needed says no */
+    /* Called once the new graph is written; NULL: nothing is. Errors are the graph's. */
     void (*finish)(weft_graph *graph, plan_target *targets, size_t n_targets);
+    /* False if there is no memory. */
+    bool (*schedule)(const weft_graph *graph, schedule *s);
 } pass;
 
-extern const pass pass_expand, pass_cse, pass_fold, pass_layout;
+/* Those that know ops by their identity are in ops/passes/. */
+extern const weft_pass pass_join_slices, pass_join_products, pass_reuse_dropout;
+extern const weft_pass pass_expand, pass_cse, pass_fold, pass_layout, pass_fuse;
 
-/* Writes the node as it is, on the inputs that the rewrite has for it. */
-void rewrite_copy(rewrite *r, const node_record *node, weft_value *out);
+void layout_finish(weft_graph *graph, plan_target *targets, size_t n_targets);
+bool fuse_schedule(const weft_graph *graph, schedule *s);
+
+/* Copies the node on the inputs rewrite->in. */
+void rewrite_copy(weft_rewrite *rewrite);
 
 #endif

@@ -1,14 +1,15 @@
-/* The plan checker. It shares no code with the planner and believes none of its lifetimes: it plays
+/* The plan checker. It shares no code with the planner and trusts none of its lifetimes. It replays
  * the schedule group by group over a picture of the arena, in which each stretch of bytes holds one
- * version of one value, and proves that every node reads what its producer wrote, that no node
- * writes what another of its group reads or writes, and that what a run leaves to be read is still
- * there at its end: in the arena, and in a state in the version that is meant.
+ * version of one value. It proves that
+ * - every node reads what its producer wrote;
+ * - no node writes what another node of its group reads or writes, unless both are fused;
+ * - what can be read after a run is still there: in the arena, or in a state of the right version.
  *
  *     bytes  |  a a a a  |  b b b b b b  |  c c c  |      after group 1
  *     bytes  |  a a a a  |  d d d d d d  |  c c c  |      after group 2, which wrote d over b
  *
- * The stretches are a treap by their begin (Seidel and Aragon 1996), so that n operands take
- * O(n log n). */
+ * The stretches are in a treap, ordered by their begin (Seidel and Aragon 1996). O(n log n) for n
+ * operands. */
 #include "plan/plan.h"
 
 #include <stdlib.h>
@@ -19,7 +20,7 @@ typedef struct stretch {
     uint32_t owner; /* value id that wrote it; UINT32_MAX for scratch */
 } stretch;
 
-/* A node of the treap; 0 is no node. Above the root of a subtree no priority is smaller. */
+/* A node of the treap; 0 is no node. No node has a smaller priority than its parent. */
 typedef struct held {
     stretch s;
     uint32_t left, right, priority;
@@ -44,7 +45,7 @@ typedef struct checker {
     uint32_t n_held, root;
     access *writes, *reads;
     state_access *states;
-    uint32_t *chain; /* by step of a group: the first step of its chain */
+    uint32_t *head; /* by step of a group: the head of its fused group, or itself */
     size_t n_writes, n_reads, n_states;
     uint32_t *state_version; /* by root of a state: the version that the store holds */
     weft_error *error;
@@ -58,7 +59,7 @@ static bool wrong(checker *c, uint32_t node, const char *what)
     return false;
 }
 
-/* The value that wrote the bytes of `id`: its producer's output, past all views. */
+/* The value whose producer wrote the bytes of `id`: the root of its views. */
 static uint32_t writer_of(const weft_graph *g, uint32_t id)
 {
     while (g->nodes[g->values[id].node].op->alias && g->values[id].root != id)
@@ -90,7 +91,7 @@ static bool meets(stretch a, stretch b)
     return a.begin < b.end && b.begin < a.end;
 }
 
-/* Splits a treap into those that begin before `begin` and the others. */
+/* Splits a treap into the stretches that begin before `begin` and the others. */
 static void split(checker *c, uint32_t tree, size_t begin, uint32_t *before, uint32_t *after)
 {
     while (tree) {
@@ -108,7 +109,7 @@ static void split(checker *c, uint32_t tree, size_t begin, uint32_t *before, uin
     *before = *after = 0;
 }
 
-/* Joins two treaps, of which the first begins before the second. */
+/* Joins two treaps; the first has the earlier stretches. */
 static uint32_t join(checker *c, uint32_t first, uint32_t second)
 {
     uint32_t tree, *to = &tree;
@@ -133,7 +134,7 @@ static uint32_t last_of(const checker *c, uint32_t tree)
     return tree;
 }
 
-/* Whatever meets the stretch is gone. Those that are held do not meet one another. */
+/* Writes a stretch: those that it overlaps are gone. Stretches of the treap never overlap. */
 static void write_stretch(checker *c, stretch s)
 {
     uint32_t before, within, after, last;
@@ -172,7 +173,7 @@ static bool check_reads(checker *c, const plan_step *step)
         if (at->kind == STORAGE_CONSTANT) continue;
         if (at->kind == STORAGE_STATE) {
             if (c->state_version[at->root] != g->values[writer].version)
-                return wrong(c, step->node, "reads a state before or after the version it means");
+                return wrong(c, step->node, "reads another version of a state than it means");
             continue;
         }
         stretch s = extent(&c->plan->tensors[step->first_operand + i], at->offset);
@@ -207,7 +208,7 @@ static size_t step_writes(const checker *c, const plan_step *step, stretch *out)
     return n;
 }
 
-/* Whether the elements of an operand lie one behind the other, but for dimensions of 1. */
+/* Whether the elements of an operand are contiguous; dimensions of 1 do not count. */
 static bool lies_dense(const weft_tensor *t)
 {
     int64_t expected = 1;
@@ -218,7 +219,7 @@ static bool lies_dense(const weft_tensor *t)
     return true;
 }
 
-/* What a block of a chain touches of an operand. */
+/* What a step of a fused group touches of an operand when it runs on one tile. */
 typedef enum reach { ANYWHERE, BY_ELEMENT, BY_ROW } reach;
 
 static reach reach_of(const checker *c, const plan_step *step, size_t operand)
@@ -228,7 +229,7 @@ static reach reach_of(const checker *c, const plan_step *step, size_t operand)
     const weft_tensor *t = &c->plan->tensors[step->first_operand + operand];
     const weft_shape *out = &c->plan->tensors[step->first_operand + node->n_in].shape;
     const bool written = operand >= node->n_in;
-    /* A head with blocks of its own reads beyond them, and tells of its first output only. */
+    /* A head with blocks of its own reads beyond them, and describes those of output 0 only. */
     if (op->block ? operand != node->n_in
                   : !written && !op->elementwise &&
                         !(op->rowwise && op->rowwise(node->attr) >> operand & 1))
@@ -240,8 +241,8 @@ static reach reach_of(const checker *c, const plan_step *step, size_t operand)
     return one_a_row && n == all / out->dim[out->rank - 1] ? BY_ROW : ANYWHERE;
 }
 
-/* Steps of a chain run block by block: where one writes what an earlier one reads or writes, or
- * reads what it writes, both must have their elements in the same places. */
+/* Fused steps run tile by tile. If one writes what an earlier one reads or writes, or reads what it
+ * writes, both must have their elements in the same places. */
 static bool in_step(const checker *c, const plan_step *earlier, const plan_step *later)
 {
     const weft_plan *plan = c->plan;
@@ -265,16 +266,16 @@ static bool in_step(const checker *c, const plan_step *earlier, const plan_step 
     return true;
 }
 
-/* Of two steps that touch the same bytes, one of which writes them. Those of one chain run block by
- * block; others may run at the same time. */
+/* Checks two steps that touch the same bytes, one of which writes them. Fused steps run tile by
+ * tile; others may run at the same time. */
 static bool check_pair(checker *c, const plan_step *steps, uint32_t i, uint32_t k)
 {
     if (i == k) return true;
-    if (c->chain[i] != c->chain[k])
+    if (c->head[i] != c->head[k])
         return wrong(c, steps[i].node, "touches what another node of its group writes");
     uint32_t earlier = i < k ? i : k, later = i < k ? k : i;
     return in_step(c, &steps[earlier], &steps[later]) ||
-           wrong(c, steps[later].node, "does not follow the blocks of its chain");
+           wrong(c, steps[later].node, "does not follow the tiles of its fused group");
 }
 
 static int compare_accesses(const void *a, const void *b)
@@ -292,7 +293,7 @@ static int compare_states(const void *a, const void *b)
     return x->step < y->step ? -1 : x->step > y->step;
 }
 
-/* What the steps of a group read and write. */
+/* Collects what the steps of a group read and write. */
 static void collect(checker *c, const plan_step *steps, uint32_t n)
 {
     const weft_plan *plan = c->plan;
@@ -318,7 +319,7 @@ static void collect(checker *c, const plan_step *steps, uint32_t n)
     }
 }
 
-/* Holds an access against the sorted writes; those from `first_later` on begin after it. */
+/* Compares an access with the sorted writes; those from `first_later` on begin after it. */
 static bool check_access(checker *c, const plan_step *steps, const access *a, size_t first_later)
 {
     for (size_t k = first_later; k > 0 && c->writes[k - 1].reach > a->s.begin; k--)
@@ -328,7 +329,7 @@ static bool check_access(checker *c, const plan_step *steps, const access *a, si
     return true;
 }
 
-/* No step touches what another one writes, unless they follow one another block by block. */
+/* No step touches what another one writes, unless both are fused. */
 static bool check_apart(checker *c, const plan_step *steps, uint32_t n)
 {
     size_t end = 0;
@@ -345,11 +346,11 @@ static bool check_apart(checker *c, const plan_step *steps, uint32_t n)
         while (k < c->n_writes && c->writes[k].s.begin < c->reads[i].s.end) k++;
         if (!check_access(c, steps, &c->reads[i], k)) return false;
     }
-    /* A state that is updated belongs to one step. */
+    /* Only one step, or fused ones, may touch a state that is updated. */
     for (size_t k = 1; k < c->n_states; k++) {
         const state_access *first = &c->states[k - 1], *then = &c->states[k];
         if (first->root != then->root || !first->update) continue;
-        if (then->step != first->step && c->chain[then->step] != c->chain[first->step])
+        if (then->step != first->step && c->head[then->step] != c->head[first->step])
             return wrong(c, steps[then->step].node,
                          "touches what another node of its group writes");
         c->states[k].update = true;
@@ -357,18 +358,18 @@ static bool check_apart(checker *c, const plan_step *steps, uint32_t n)
     return true;
 }
 
-/* Every step belongs to a chain within the group. */
-static bool check_chains(checker *c, const plan_step *steps, uint32_t n)
+/* Every fused step has its head within the group. */
+static bool check_fused(checker *c, const plan_step *steps, uint32_t n)
 {
     uint32_t begin = 0, end = 0;
     for (uint32_t i = 0; i < n; i++) {
-        if (!steps[i].linked) {
+        if (!steps[i].fused) {
             begin = i;
-            end = i + steps[i].links;
+            end = i + steps[i].n_fused;
         }
         if (i > end || end >= n)
-            return wrong(c, steps[i].node, "is linked to no chain of its group");
-        c->chain[i] = begin;
+            return wrong(c, steps[i].node, "is fused with no node of its group");
+        c->head[i] = begin;
     }
     return true;
 }
@@ -392,7 +393,7 @@ static bool check_group(checker *c, const plan_group *group)
 {
     const weft_graph *g = c->plan->graph;
     const plan_step *steps = c->plan->steps + group->first_step;
-    if (!check_chains(c, steps, group->n_steps) || !check_apart(c, steps, group->n_steps))
+    if (!check_fused(c, steps, group->n_steps) || !check_apart(c, steps, group->n_steps))
         return false;
     for (uint32_t i = 0; i < group->n_steps; i++) {
         const node_record *node = &g->nodes[steps[i].node];
@@ -403,8 +404,8 @@ static bool check_group(checker *c, const plan_group *group)
     return true;
 }
 
-/* A target that lies in a state is read from it when the run has ended: then the state must still
- * be the version that the target means, unless the program asked for the state as it then is. */
+/* A target in a state is read from it after the run. The state must then have the target's version,
+ * unless the program asked for the state itself. */
 static bool check_targets(checker *c)
 {
     const weft_plan *plan = c->plan;
@@ -413,7 +414,7 @@ static bool check_targets(checker *c)
         const plan_target *t = &plan->targets[i];
         const value_record *v = &g->values[t->value.id];
         if (plan->map[t->user] != t->value.id)
-            return wrong(c, v->node, "a target is read elsewhere than it lies");
+            return wrong(c, v->node, "a target is not read where it lies");
         if (g->nodes[g->values[v->root].node].op != &weft_op_state) continue;
         if (t->is_state ? g->nodes[v->node].op != &weft_op_state
                         : c->state_version[v->root] != v->version)
@@ -436,7 +437,7 @@ static bool check_all(checker *c)
     for (size_t i = 0; i < plan->n_groups; i++) {
         if (plan->groups[i].first_step != next) return wrong(c, 0, "a step is in no group");
         next += plan->groups[i].n_steps;
-        if (i && plan->groups[i].segment == plan->groups[i - 1].segment &&
+        if (i && plan->groups[i].interval == plan->groups[i - 1].interval &&
             !(plan->groups[i].serial && plan->groups[i - 1].serial))
             return wrong(c, plan->steps[next - 1].node, "no barrier in front of its group");
         if (!check_group(c, &plan->groups[i])) return false;
@@ -454,7 +455,7 @@ static bool check_all(checker *c)
     return true;
 }
 
-/* Every operand is at most one access of a group, and one stretch that is held. */
+/* Every operand is at most one access of a group, and one stretch of the treap. */
 static bool make_room(checker *c)
 {
     const weft_plan *plan = c->plan;
@@ -467,9 +468,9 @@ static bool make_room(checker *c)
     c->writes = calloc(operands + 1, sizeof *c->writes);
     c->reads = calloc(operands + 1, sizeof *c->reads);
     c->states = calloc(operands + 1, sizeof *c->states);
-    c->chain = calloc(plan->n_steps + 1, sizeof *c->chain);
+    c->head = calloc(plan->n_steps + 1, sizeof *c->head);
     c->state_version = calloc(plan->graph->n_values + 1, sizeof *c->state_version);
-    return c->held && c->writes && c->reads && c->states && c->chain && c->state_version;
+    return c->held && c->writes && c->reads && c->states && c->head && c->state_version;
 }
 
 weft_status weft_plan_check(const weft_plan *plan, weft_error *error)
@@ -485,7 +486,7 @@ weft_status weft_plan_check(const weft_plan *plan, weft_error *error)
     free(c.writes);
     free(c.reads);
     free(c.states);
-    free(c.chain);
+    free(c.head);
     free(c.state_version);
     return status;
 }

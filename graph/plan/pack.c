@@ -1,18 +1,20 @@
-/* Offsets for buffers with lifetimes: the static form of dynamic storage allocation, which is
- * NP-hard (it is packing a strip with rectangles that may only slide up and down).
+/* Offsets for buffers with lifetimes: dynamic storage allocation with all lifetimes known. It is
+ * NP-hard: rectangles that may only slide up and down are packed into a strip.
  *
- * Time is cut into sections first: of all instants, only those matter at which no more items can be
- * alive without losing one, the maximal cliques of the lifetimes.
+ * Time is first cut into sections. The only instants that matter are those whose set of alive items
+ * is part of no other's: the maximal cliques of the lifetimes.
  *
  *     lifetimes   aaaaaaaa              sections   0: a b c      (b starts, c starts | b ends)
  *                  bbbb                            1: a c d
  *                    cccccccc
  *                        dddd
  *
- * Then an allocator's offsets, O(n log n) (pack_online.c); best fit in several orders,
- * O(orders x n^2), in fewer or none if n is large; then, while there is budget, searches for
- * packings of a given height (pack_search.c): first of the height that is wanted, with most of the
- * budget, then by bisection. Ties are broken by index: the offsets are the same everywhere. */
+ * Three methods follow, until one reaches the wanted height:
+ * 1. an allocator's offsets, O(n log n) (pack_online.c);
+ * 2. best fit in up to five orders, O(n^2) each; in fewer or none if n is large;
+ * 3. while there is budget, a search for a packing of a given height (pack_search.c): first of the
+ *    wanted height, with most of the budget, then by bisection.
+ * Ties are broken by index, so the offsets are the same on every machine. */
 #include "pack.h"
 
 #include "base/clock.h"
@@ -37,7 +39,7 @@ static int compare_events(const void *a, const void *b)
     return x->item < y->item ? -1 : x->item > y->item;
 }
 
-/* Sets first and last of the `n` packed items; a section ends where a death follows a birth.
+/* Sets the first and last section of each item. A section ends where a death follows a birth.
  * events[] has room for 2 n. Returns the number of sections. */
 static uint32_t cut_time(const weft_pack_item *items, pack_item *packed, size_t n, event *events)
 {
@@ -66,7 +68,7 @@ static size_t peak_load(const pack_item *items, size_t n, size_t *loads, uint32_
 {
     size_t live = 0, peak = 0;
     memset(loads, 0, (sections + 1) * sizeof *loads);
-    for (size_t i = 0; i < n; i++) { /* differences, which may wrap; their sums do not */
+    for (size_t i = 0; i < n; i++) { /* differences may wrap; their sums do not */
         loads[items[i].first] += items[i].size;
         loads[items[i].last + 1] -= items[i].size;
     }
@@ -104,9 +106,9 @@ static void sort_entries(entry *entries, const pack_item *b, size_t n, order_kin
     qsort(entries, n, sizeof *entries, compare_entries);
 }
 
-/* Places item i in the smallest gap between the `n` placed ones that live at the same time. They
- * are sorted by offset, and stay so. Returns where item i ends. */
-static size_t place_one(pack_item *b, uint32_t *placed, size_t n, uint32_t i)
+/* Places item i in the smallest gap that holds it between those of the `n` placed items that are
+ * alive with it. placed[] is sorted by offset, and stays so. */
+static void place_one(pack_item *b, uint32_t *placed, size_t n, uint32_t i)
 {
     size_t end = 0, best = SIZE_MAX, best_gap = SIZE_MAX;
     for (size_t k = 0; k < n; k++) {
@@ -128,14 +130,13 @@ static size_t place_one(pack_item *b, uint32_t *placed, size_t n, uint32_t i)
         at--;
     }
     placed[at] = i;
-    return b[i].offset + b[i].size;
 }
 
-/* ---- The whole ---- */
+/* ---- Packing ---- */
 
 typedef struct packing {
     weft_pack_item *items; /* the caller's */
-    pack_item *packed;     /* those that take room */
+    pack_item *packed;     /* those of a size above 0 */
     size_t n;
     uint32_t sections;
     event *events;
@@ -143,14 +144,14 @@ typedef struct packing {
     entry *entries;
     uint32_t *placed;
     size_t unit;     /* greatest common divisor of the sizes: every end is a multiple of it */
-    size_t possible; /* nothing smaller than this can hold the items */
+    size_t possible; /* no smaller arena can hold the items */
     double deadline; /* in seconds of clock_seconds(), or 0 */
     uint64_t nodes_left;
     weft_pack_result *result;
 } packing;
 
-/* Keeps the offsets of `packed` if they end lower than the best so far. */
-static void keep(packing *p)
+/* Retains the offsets of `packed` if they end lower than the best so far. */
+static void retain(packing *p)
 {
     size_t end = 0;
     for (size_t i = 0; i < p->n; i++)
@@ -161,8 +162,8 @@ static void keep(packing *p)
     for (size_t i = 0; i < p->n; i++) p->items[p->packed[i].id].offset = p->packed[i].offset;
 }
 
-/* Items that best fit compares in all orders together. Of 20,000 items one order runs, of 9,000
- * five. */
+/* The most comparisons of best fit, in all orders together: enough for one order of 20,000 items,
+ * or five of 9,000. */
 #define BEST_FIT_STEPS 2e8
 
 static void best_fit(packing *p, size_t wanted)
@@ -172,11 +173,11 @@ static void best_fit(packing *p, size_t wanted)
         if (steps * (kind + 1) > BEST_FIT_STEPS) break;
         sort_entries(p->entries, p->packed, p->n, (order_kind)kind);
         for (size_t i = 0; i < p->n; i++) place_one(p->packed, p->placed, i, p->entries[i].index);
-        keep(p);
+        retain(p);
     }
 }
 
-/* One search for a packing no higher than `height`, with a share of the budget that is left. */
+/* Searches for a packing no higher than `height`, with a share of the remaining budget. */
 static pack_outcome try_height(packing *p, size_t height, double share)
 {
     pack_limits limits = {.nodes = p->nodes_left};
@@ -189,14 +190,14 @@ static pack_outcome try_height(packing *p, size_t height, double share)
     pack_outcome outcome = pack_search(p->packed, p->n, p->sections, height, &limits, &nodes);
     p->result->nodes += nodes;
     p->nodes_left -= nodes < p->nodes_left ? nodes : p->nodes_left;
-    if (outcome == PACK_FOUND) keep(p);
+    if (outcome == PACK_FOUND) retain(p);
     if (outcome == PACK_IMPOSSIBLE) p->possible = height + p->unit;
     return outcome;
 }
 
-/* Tries the wanted height, then bisects between `low`, at or above which there is hope, and the
- * best so far; what budget is left in the end goes to the height just below the best. False when
- * memory is out. */
+/* Tries the wanted height, then bisects between `low`, below which nothing was found, and the best
+ * so far. The rest of the budget goes to the height just below the best. False if there is no
+ * memory. */
 static bool search(packing *p, size_t wanted)
 {
     const weft_pack_result *best = p->result;
@@ -216,7 +217,7 @@ static bool search(packing *p, size_t wanted)
     return true;
 }
 
-/* Checks the items and takes over those that take room. */
+/* Checks the items, and copies those of a size above 0. */
 static weft_status take_items(packing *p, size_t n, size_t alignment, weft_error *error)
 {
     size_t sum = 0;
@@ -226,8 +227,8 @@ static weft_status take_items(packing *p, size_t n, size_t alignment, weft_error
             return weft_error_set(error, WEFT_BAD_ARGUMENT, "pack",
                                   "item %zu lives from %lld to %lld: the end must come later", i,
                                   (long long)item->lower, (long long)item->upper);
-        size_t most = SIZE_MAX / 4 - sum;
-        if (item->size > most || alignment - 1 > most - item->size)
+        size_t room = SIZE_MAX / 4 - sum;
+        if (item->size > room || alignment - 1 > room - item->size)
             return weft_error_set(error, WEFT_TOO_LARGE, "pack",
                                   "the sum of the sizes overflows at item %zu", i);
         size_t size = (item->size + alignment - 1) / alignment * alignment;
@@ -235,12 +236,12 @@ static weft_status take_items(packing *p, size_t n, size_t alignment, weft_error
         item->offset = 0;
         if (!size) continue;
         p->packed[p->n++] = (pack_item){.id = (uint32_t)i, .size = size};
-        p->unit = number_gcd(p->unit, size);
+        p->unit = (size_t)number_gcd(p->unit, size);
     }
     return WEFT_OK;
 }
 
-/* Nodes of a search whose options name no number. */
+/* The default of weft_pack_options.node_budget. */
 #define NODE_BUDGET 100000
 
 static weft_status pack(packing *p, size_t n, const weft_pack_options *options, weft_error *error)
@@ -256,7 +257,7 @@ static weft_status pack(packing *p, size_t n, const weft_pack_options *options, 
     size_t wanted = options->capacity > p->possible ? options->capacity : p->possible;
     if (!pack_online(p->packed, p->n))
         return weft_error_set(error, WEFT_NO_MEMORY, "pack", "no memory for %zu items", p->n);
-    keep(p);
+    retain(p);
     best_fit(p, wanted);
     p->nodes_left = options->node_budget ? options->node_budget : NODE_BUDGET;
     if (options->best_fit_only) p->nodes_left = 0;

@@ -1,4 +1,4 @@
-/* Offsets for items with lifetimes: what weft_pack is made of. */
+/* Offsets for items with lifetimes: the parts of weft_pack. */
 #ifndef WEFT_GRAPH_PACK_H
 #define WEFT_GRAPH_PACK_H
 
@@ -6,7 +6,7 @@
 
 #include <weft/plan.h>
 
-/* An item that takes room, alive in the sections first..last. */
+/* An item of a size above 0, alive in sections first..last. */
 typedef struct pack_item {
     size_t size, offset;
     uint32_t first, last;
@@ -20,10 +20,10 @@ typedef struct pack_limits {
     double deadline; /* in seconds of clock_seconds(), or 0 */
 } pack_limits;
 
-/* Sets offsets in the order of birth (pack_online.c); false when memory is out. */
+/* Sets offsets in the order of birth (pack_online.c). False if there is no memory. */
 bool pack_online(pack_item *items, size_t n);
-/* Looks for offsets with which no item ends above `height`, and sets them when it found some.
- * *nodes: how many it has searched. */
+/* Searches for offsets with which no item ends above `height`, and sets them if it finds some.
+ * *nodes becomes the number of nodes that it has visited. */
 pack_outcome pack_search(pack_item *items, size_t n, uint32_t sections, size_t height,
                          const pack_limits *limits, uint64_t *nodes);
 

@@ -1,5 +1,6 @@
-/* Offsets in the order of birth, as an allocator would choose them: an item takes the smallest free
- * gap that holds it, or the end of the arena; a death joins its bytes with the gaps beside them.
+/* Offsets in the order of birth, as an allocator would choose them. An item takes the smallest free
+ * gap that holds it, or the end of the arena. When it dies, its bytes are merged with the gaps
+ * beside them.
  *
  * Gaps are kept in lists by size class, eight to each power of two (Masmano et al. 2004, "TLSF"),
  * so that n items take O(n log n), and O(n) memory. */
@@ -21,7 +22,7 @@ typedef struct chunk {
 
 typedef struct arena_map {
     chunk *chunks;
-    uint32_t n_chunks, spare; /* spare: a list of chunks that are no longer in use, by `after` */
+    uint32_t n_chunks, spare; /* spare: a list of unused chunks, linked by `after` */
     uint32_t last;            /* the highest one */
     uint32_t classes[CLASSES];
     uint64_t filled[CLASSES / 64];
@@ -59,10 +60,10 @@ static void remove_gap(arena_map *m, uint32_t at)
     m->chunks[at].free = false;
 }
 
-/* Gaps of one class that are looked at for the best one. */
+/* The most gaps of one class that are compared. */
 #define CANDIDATES 16
 
-/* The smallest gap of a class that holds `size`, among the first candidates; NONE if none does. */
+/* The smallest of the first gaps of a class that holds `size`; NONE if none does. */
 static uint32_t best_of(const arena_map *m, uint32_t class, size_t size)
 {
     uint32_t best = NONE, left = CANDIDATES;
@@ -112,7 +113,7 @@ static void drop_chunk(arena_map *m, uint32_t at)
     m->spare = at;
 }
 
-/* A chunk of `size` bytes at the end; a gap there becomes its beginning. */
+/* Adds a chunk of `size` bytes at the end of the arena, in place of a gap there. */
 static uint32_t extend(arena_map *m, size_t size)
 {
     uint32_t last = m->last;
@@ -124,7 +125,7 @@ static uint32_t extend(arena_map *m, size_t size)
     return last;
 }
 
-static uint32_t take(arena_map *m, size_t size)
+static uint32_t allocate(arena_map *m, size_t size)
 {
     uint32_t at = find_gap(m, size);
     if (at == NONE) return extend(m, size);
@@ -135,7 +136,7 @@ static uint32_t take(arena_map *m, size_t size)
     return at;
 }
 
-static void give_back(arena_map *m, uint32_t at)
+static void release(arena_map *m, uint32_t at)
 {
     chunk *c = &m->chunks[at];
     uint32_t before = c->before, after = c->after;
@@ -158,7 +159,7 @@ typedef struct entry {
     size_t size;
 } entry;
 
-/* Earlier sections first; of one the larger items, then those of lower index. */
+/* By section; within one, larger items first, then those of lower index. */
 static int compare(const void *a, const void *b)
 {
     const entry *x = a, *y = b;
@@ -184,8 +185,8 @@ bool pack_online(pack_item *items, size_t n)
     }
     for (size_t i = 0, dead = 0; good && i < n; i++) {
         for (; dead < n && deaths[dead].section < births[i].section; dead++)
-            give_back(&m, chunks[deaths[dead].item]);
-        uint32_t item = births[i].item, at = take(&m, births[i].size);
+            release(&m, chunks[deaths[dead].item]);
+        uint32_t item = births[i].item, at = allocate(&m, births[i].size);
         chunks[item] = at;
         items[item].offset = m.chunks[at].offset;
     }

@@ -1,4 +1,4 @@
-/* The plan, and the files that make it. */
+/* The plan inside: its records, and the functions of the files that make it. */
 #ifndef WEFT_GRAPH_PLAN_H
 #define WEFT_GRAPH_PLAN_H
 
@@ -6,32 +6,30 @@
 
 #include <weft/plan.h>
 
-/* ---- Chains (chain.c) -------------------------------------------------------------------------
+/* ---- Fusion (fuse.c) --------------------------------------------------------------------------
  */
 
-/* An operand of a chained step as a matrix: element [r, c] lies at r row + c column. */
+/* An operand of a fused step as a matrix: element [r, c] lies at r row + c column. */
 typedef struct plan_matrix {
     int64_t row, column;
 } plan_matrix;
 
-/* Moves nodes that can run on the blocks of a node before them up behind it. links[i] becomes the
- * number of nodes behind order[i] that are chained to it. False when memory is out. */
-bool chains_make(const weft_graph *g, uint32_t *order, size_t n_order, uint32_t *links);
-/* The rows and columns of a node's output 0. */
-void chain_size(const weft_graph *g, uint32_t node, int64_t *rows, int64_t *columns);
-/* Value `id` as an operand of a chain of that size; false if it is no such matrix. */
-bool chain_matrix(const weft_graph *g, uint32_t id, weft_shape out, plan_matrix *matrix);
-/* Inputs and outputs of a chained node at most. */
-#define CHAIN_OPERANDS 8
-/* Whether every element of a matrix of that size lies where it does in a dense one. */
-bool chain_is_dense(const plan_matrix *matrix, int64_t rows, int64_t columns);
+/* The most inputs and outputs of a fused node together. */
+#define MAX_FUSED_OPERANDS 8
+
+/* May the node at `position`, in the fused group of `head`, overwrite a storage? storage[root of a
+ * value] is what the value lies in. */
+bool fused_may_overwrite(const weft_graph *g, const schedule *s, uint32_t head, uint32_t position,
+                         const uint32_t *storage, uint32_t overwritten);
+/* Sets what the executor needs to run a head and the n_fused steps behind it tile by tile. */
+void fused_set_steps(weft_plan *plan, uint32_t head, uint32_t n_fused);
 
 /* ---- The plan (plan.c) ------------------------------------------------------------------------
  */
 
 typedef enum storage_kind { STORAGE_ARENA, STORAGE_STATE, STORAGE_CONSTANT } storage_kind;
 
-/* Where an operand lies: bytes from the start of the arena, the state or the constant. */
+/* Where an operand lies: an offset in bytes in the arena, a state or a constant. */
 typedef struct place {
     storage_kind kind;
     uint32_t root; /* value id of the state or constant */
@@ -41,25 +39,28 @@ typedef struct place {
 typedef struct plan_step {
     uint32_t node; /* of the plan's graph */
     weft_kernel kernel;
-    uint32_t segment; /* of its group */
+    uint32_t interval; /* the barrier interval of its group */
     uint8_t phases;
     int64_t tiles[2];
-    int64_t tile_work[2];   /* of one tile, with all that is linked: about its nanoseconds */
+    int64_t tile_work[2];   /* of one tile with all fused steps: about its nanoseconds */
     uint32_t first_operand; /* of plan->tensors and ->places: inputs, then outputs */
     size_t scratch;         /* offset in the arena */
-    /* A chain: the steps after this one that run on each block of its output as soon as that is
-     * made; they have no tiles of their own. */
-    uint32_t links;
-    bool linked, whole_rows; /* linked to a step before; of a head: a link needs whole rows */
-    int64_t rows, columns, block_rows, block_columns; /* of the chain, if blocks are not the op's */
+    /* Of the head of a fused group: how many of the steps behind it run on each of its tiles, right
+     * after the tile; they have no tiles of their own. */
+    uint32_t n_fused;
+    bool fused;      /* runs on the tiles of a head */
+    bool whole_rows; /* of a head: a fused step needs whole rows */
+    /* Of a head whose op has no blocks: its output, and the block of it that a tile writes. */
+    int64_t rows, columns, block_rows, block_columns;
 } plan_step;
 
 typedef struct plan_group {
     uint32_t first_step, n_steps;
-    uint32_t segment; /* groups of one segment have no barrier between them */
+    uint32_t interval; /* groups of one barrier interval have no barrier between them */
     uint8_t phases;
-    int64_t work[2]; /* of all tiles of a phase; a barrier stands between two that both have some */
-    bool serial;     /* so little work that one thread does it */
+    int64_t work[2]; /* nanoseconds of all tiles of a phase; a barrier separates phases that have
+                        some */
+    bool serial;     /* so little work that one thread runs it */
 } plan_group;
 
 struct weft_plan {
@@ -71,7 +72,7 @@ struct weft_plan {
     size_t n_groups;
     weft_tensor *tensors; /* data NULL */
     place *places;
-    plan_matrix *matrices; /* of the operands of chained steps */
+    plan_matrix *matrices; /* of the operands of fused steps */
     size_t n_operands;
     weft_plan_buffer *buffers;
     size_t n_buffers;
@@ -86,18 +87,33 @@ struct weft_plan {
     weft_plan_stats stats;
 };
 
-/* The work of one call of a step. */
-weft_cost plan_step_cost(const weft_plan *plan, const plan_step *step);
-/* Sets the error that there is no memory; false. */
-bool plan_no_memory(weft_error *error);
-
-/* ---- When nodes run (order.c) -----------------------------------------------------------------
+/* ---- What makes it ----------------------------------------------------------------------------
  */
 
-/* The nodes with kernels in an order in which they can run. */
-bool order_nodes(const weft_graph *g, uint32_t *order, size_t *n_order, weft_error *error);
-/* Cuts the plan's steps, whose tiles are known, into groups and segments, and counts their work and
- * the barriers. storage[value id]: the value that stands for what the value lies in. */
+/* schedule.c: fills in the nodes with kernels in an order in which they can run. */
+bool order_nodes(const weft_graph *g, schedule *s, weft_error *error);
+/* Cuts the plan's steps, whose tiles are known, into groups and barrier intervals; counts their
+ * work and the barriers. */
 bool groups_make(weft_plan *plan, const uint32_t *storage, weft_error *error);
+
+/* storage.c: fills in storage[value id], the value in whose storage the value lies. False if there
+ * is no memory. */
+bool storage_assign(const weft_graph *g, const schedule *order, const plan_target *targets,
+                    size_t n_targets, bool no_reuse, uint32_t *storage);
+/* The bytes of a value of its own storage, rounded up to an alignment of 64. */
+size_t storage_bytes(const weft_graph *g, uint32_t id);
+
+/* steps.c: makes a step of each node of the schedule. */
+bool steps_make(weft_plan *plan, const schedule *s, weft_error *error);
+/* The work of one call of a step. */
+weft_cost plan_step_cost(const weft_plan *plan, const plan_step *step);
+
+/* buffers.c: makes the buffers of storages and scratch, with lifetimes in groups. */
+bool buffers_make(weft_plan *plan, const uint32_t *storage, bool no_reuse, weft_error *error);
+/* Packs the buffers into an arena, and fills in where each operand lies. */
+bool buffers_place(weft_plan *plan, weft_error *error);
+
+/* plan.c: sets the error that there is no memory; returns false. */
+bool plan_no_memory(weft_error *error);
 
 #endif

@@ -1,9 +1,10 @@
 /* When nodes run.
  *
- * Order: topological by id, updates after every reader of the old state (a heap of ready nodes).
- * Groups: neighbours in the order that touch no storage that another of the group writes run side
- * by side; a barrier stands between groups, except between those that one thread runs.
- * O(nodes log nodes). */
+ * Order: topological, by id among the nodes that are ready (a heap); an update of a state comes
+ * after every reader of the old version. A group is a stretch of the order whose nodes run side by
+ * side, because none touches a storage that another one writes. A barrier interval is one or more
+ * groups between two barriers: neighbouring groups that one thread runs need no barrier between
+ * them. O(n log n) for n operands. */
 #include "plan/plan.h"
 
 #include <stdlib.h>
@@ -27,11 +28,12 @@ static void add_edge(edges *e, uint32_t from, uint32_t to)
     e->waits[to]++;
 }
 
-/* For each value that an update overwrites: the update's node, in overwriter[version]. Then every
- * node that reads the version goes before it. */
+/* Adds an edge from each producer to its readers, and one from each reader of a version of a state
+ * to the update that overwrites it. */
 static bool collect_edges(const weft_graph *g, edges *e, weft_error *error)
 {
-    uint32_t *overwriter = calloc(g->n_values, sizeof *overwriter);
+    uint32_t *overwriter = /* by version: node + 1 of the update */
+        calloc(g->n_values, sizeof *overwriter);
     if (!overwriter) return plan_no_memory(error);
     bool good = true;
     for (uint32_t n = 0; n < g->n_nodes; n++) {
@@ -54,7 +56,7 @@ static bool collect_edges(const weft_graph *g, edges *e, weft_error *error)
         for (size_t i = 0; i < node->n_in; i++) {
             const value_record *in = &g->values[node->in[i]];
             add_edge(e, in->node, n);
-            /* A view reads nothing itself, and a group only waits. */
+            /* A view reads nothing itself, and a node "group" only waits. */
             bool reads = !node->op->alias && node->op != &weft_op_group;
             if (reads && overwriter[in->version]) add_edge(e, n, overwriter[in->version] - 1);
         }
@@ -89,8 +91,8 @@ static uint32_t heap_pop(uint32_t *heap, size_t *n)
     return top;
 }
 
-static bool topological_order(const weft_graph *g, edges *e, uint32_t *heap, uint32_t *order,
-                              size_t *n_order, weft_error *error)
+static bool topological_order(const weft_graph *g, edges *e, uint32_t *heap, schedule *s,
+                              weft_error *error)
 {
     size_t in_heap = 0, done = 0;
     for (uint32_t n = 0; n < g->n_nodes; n++)
@@ -98,7 +100,7 @@ static bool topological_order(const weft_graph *g, edges *e, uint32_t *heap, uin
     while (in_heap) {
         uint32_t n = heap_pop(heap, &in_heap);
         done++;
-        if (graph_node_runs(g, &g->nodes[n])) order[(*n_order)++] = n;
+        if (graph_node_runs(g, &g->nodes[n])) s->order[s->n++] = n;
         for (uint32_t k = e->first[n]; k; k = e->next[k])
             if (!--e->waits[e->to[k]]) heap_push(heap, &in_heap, e->to[k]);
     }
@@ -109,7 +111,7 @@ static bool topological_order(const weft_graph *g, edges *e, uint32_t *heap, uin
     return false;
 }
 
-bool order_nodes(const weft_graph *g, uint32_t *order, size_t *n_order, weft_error *error)
+bool order_nodes(const weft_graph *g, schedule *s, weft_error *error)
 {
     size_t capacity = 2;
     for (size_t n = 0; n < g->n_nodes; n++) capacity += 2 * g->nodes[n].n_in;
@@ -121,8 +123,7 @@ bool order_nodes(const weft_graph *g, uint32_t *order, size_t *n_order, weft_err
                (uint32_t)capacity};
     uint32_t *heap = calloc(g->n_nodes + 1, sizeof *heap);
     bool good = e.first && e.next && e.to && e.waits && heap ? true : plan_no_memory(error);
-    good = good && collect_edges(g, &e, error) &&
-           topological_order(g, &e, heap, order, n_order, error);
+    good = good && collect_edges(g, &e, error) && topological_order(g, &e, heap, s, error);
     free(e.first);
     free(e.next);
     free(e.to);
@@ -133,17 +134,18 @@ bool order_nodes(const weft_graph *g, uint32_t *order, size_t *n_order, weft_err
 
 /* ---- Groups ---- */
 
-/* Work below which waking the other threads costs more than it gains: in bytes, of which about 20
- * pass in a nanosecond, and flops, of which 30 do; a barrier costs about a third of a microsecond.
- */
+/* A group with less work, in bytes plus flops, runs on one thread. Such small groups run from the
+ * cache at some 20 bytes and 30 flops a nanosecond, so this is about half a microsecond: no more
+ * than waking the other threads and a barrier take. */
 #define SERIAL_WORK 16384.0
 
-/* What a core does in a nanosecond, so that threads can share out tiles of different nodes evenly.
- */
+/* Peak rates of a core. They weigh the tiles of different nodes against each other, so that threads
+ * share a group evenly: not the rates of small groups above. */
 #define FLOPS_PER_NS 150.0
 #define BYTES_PER_NS 15.0
 
-static double step_work(weft_plan *plan, const plan_step *step)
+/* Adds a step to the plan's totals; returns its bytes plus flops. */
+static double count_work(weft_plan *plan, const plan_step *step)
 {
     weft_cost cost = plan_step_cost(plan, step);
     plan->stats.flops += cost.flops;
@@ -151,23 +153,23 @@ static double step_work(weft_plan *plan, const plan_step *step)
     return cost.bytes + cost.flops;
 }
 
-/* A step with all that is linked to it, and what one tile of it takes. */
+/* A step with all that are fused with it, and the nanoseconds of one of its tiles. */
 typedef struct unit {
     uint32_t first, n;
     int64_t tile_work;
 } unit;
 
-/* Puts the steps with the longest tiles first, so that a group does not end in one of them while
- * the other threads wait. The steps of a group do not depend on each other. */
+/* Sorts the steps of a group, which do not depend on each other, by falling length of their tiles:
+ * a long tile at the end would leave the other threads waiting. */
 static bool sort_group(weft_plan *plan, const plan_group *group)
 {
     plan_step *steps = plan->steps + group->first_step;
     unit *units = malloc((group->n_steps + 1) * sizeof *units);
     plan_step *sorted = malloc((group->n_steps + 1) * sizeof *sorted);
     uint32_t n = 0, at = 0;
-    for (uint32_t i = 0; units && sorted && i < group->n_steps; i += steps[i].links + 1) {
+    for (uint32_t i = 0; units && sorted && i < group->n_steps; i += steps[i].n_fused + 1) {
         const plan_step *s = &steps[i];
-        unit u = {i, s->links + 1, s->tile_work[s->phases - 1]};
+        unit u = {i, s->n_fused + 1, s->tile_work[s->phases - 1]};
         uint32_t k = n++;
         for (; k > 0 && units[k - 1].tile_work < u.tile_work; k--) units[k] = units[k - 1];
         units[k] = u;
@@ -181,20 +183,21 @@ static bool sort_group(weft_plan *plan, const plan_group *group)
     return good;
 }
 
-/* The nanoseconds of a group that the executor can count (36 years), with room for sums of two. */
+/* The most nanoseconds of a group that the executor can count (36 years), with room for a sum of
+ * two groups. */
 #define MAX_WORK 0x1p60
 
-/* Adds up a group's work, phase by phase. False if a node, whose shape broadcasting has made of
- * next to nothing, would take longer than can be counted. */
+/* Adds up a group's work, phase by phase. False if a node would take longer than can be counted, as
+ * one can whose operands are small and broadcast. */
 static bool weigh_group(weft_plan *plan, plan_group *group, weft_error *error)
 {
     double total = 0;
     for (uint32_t i = group->first_step; i < group->first_step + group->n_steps; i++) {
         plan_step *step = &plan->steps[i];
         double ns = 0;
-        if (step->linked) continue;
-        for (uint32_t link = 0; link <= step->links; link++) {
-            weft_cost cost = plan_step_cost(plan, step + link);
+        if (step->fused) continue;
+        for (uint32_t k = 0; k <= step->n_fused; k++) {
+            weft_cost cost = plan_step_cost(plan, step + k);
             ns += cost.flops / FLOPS_PER_NS + cost.bytes / BYTES_PER_NS;
         }
         total += ns + (double)step->tiles[0] + (double)step->tiles[1];
@@ -216,13 +219,13 @@ static bool weigh_group(weft_plan *plan, plan_group *group, weft_error *error)
     return true;
 }
 
-/* May the step, and its chain, join the group that began at `since`? written[] and read[] hold, by
- * storage, the position + 1 of the last step that did so. */
+/* May the step, and all that are fused with it, join the group that began at `since`? written[] and
+ * read[] hold, by storage, the position + 1 of the last step that wrote or read it. */
 static bool joins_group(const weft_plan *plan, const uint32_t *storage, const plan_step *step,
                         uint32_t since, const uint32_t *written, const uint32_t *read)
 {
-    for (uint32_t link = 0; link <= step->links; link++) {
-        const node_record *node = &plan->graph->nodes[step[link].node];
+    for (uint32_t k = 0; k <= step->n_fused; k++) {
+        const node_record *node = &plan->graph->nodes[step[k].node];
         for (size_t i = 0; i < node->n_in; i++)
             if (written[storage[node->in[i]]] > since) return false;
         for (size_t i = 0; i < node->op->n_out; i++) {
@@ -233,26 +236,21 @@ static bool joins_group(const weft_plan *plan, const uint32_t *storage, const pl
     return true;
 }
 
-bool groups_make(weft_plan *plan, const uint32_t *storage, weft_error *error)
+/* Cuts the steps into groups: the longest stretches of steps that may run side by side. */
+static bool cut_groups(weft_plan *plan, const uint32_t *storage)
 {
-    uint32_t *written = calloc(plan->graph->n_values, 4), *read = calloc(plan->graph->n_values, 4),
-             since = 0;
-    plan->groups = arena_alloc(&plan->arena, (plan->n_steps + 1) * sizeof *plan->groups);
-    if (!written || !read || !plan->groups) {
-        free(written);
-        free(read);
-        return plan_no_memory(error);
-    }
+    uint32_t *written = calloc(plan->graph->n_values, sizeof *written);
+    uint32_t *read = calloc(plan->graph->n_values, sizeof *read), since = 0;
+    const bool good = written && read;
     double work = 0;
     bool updates = false;
     plan_group *group = NULL;
-    for (uint32_t i = 0; i < plan->n_steps; i++) {
+    for (uint32_t i = 0; good && i < plan->n_steps; i++) {
         const plan_step *step = &plan->steps[i];
         const node_record *node = &plan->graph->nodes[step->node];
         bool is_update = node->op->updates > 0;
-        if (!group ||
-            (!step->linked &&
-             (is_update != updates || !joins_group(plan, storage, step, since, written, read)))) {
+        if (!group || (!step->fused && (is_update != updates ||
+                                        !joins_group(plan, storage, step, since, written, read)))) {
             group = &plan->groups[plan->n_groups++];
             *group = (plan_group){.first_step = i};
             since = i;
@@ -261,27 +259,45 @@ bool groups_make(weft_plan *plan, const uint32_t *storage, weft_error *error)
         }
         group->n_steps++;
         if (step->phases > group->phases) group->phases = step->phases;
-        work += step_work(plan, step);
-        /* Updates start behind a barrier: there the run stops if an earlier node failed. */
+        work += count_work(plan, step);
+        /* A barrier goes before updates: there a run stops if an earlier node failed. */
         group->serial = work < SERIAL_WORK && !is_update;
         for (size_t k = 0; k < node->n_in; k++) read[storage[node->in[k]]] = i + 1;
         for (size_t k = 0; k < node->op->n_out; k++) written[storage[node->first_out + k]] = i + 1;
     }
-    uint32_t segment = 0;
-    bool good = true;
-    for (size_t g = 0; g < plan->n_groups; g++) {
-        if (g && !(plan->groups[g].serial && plan->groups[g - 1].serial)) segment++;
-        plan->groups[g].segment = segment;
-        for (uint32_t k = 0; k < plan->groups[g].n_steps; k++)
-            plan->steps[plan->groups[g].first_step + k].segment = segment;
-        plan_group *now = &plan->groups[g];
-        good = good && weigh_group(plan, now, error);
-        /* Insertion sort: for updates, of which there are many all alike, it is not worth it. */
-        if (now->n_steps > 1 && now->n_steps < 256) good = good && sort_group(plan, now);
-        if (!now->serial && now->work[0] && now->work[1]) plan->stats.barriers++;
-    }
-    plan->stats.barriers += segment;
     free(written);
     free(read);
-    return good || plan_no_memory(error);
+    return good;
+}
+
+/* Numbers the barrier intervals, and counts the barriers between them and between phases. */
+static void number_intervals(weft_plan *plan)
+{
+    uint32_t interval = 0;
+    for (size_t g = 0; g < plan->n_groups; g++) {
+        plan_group *group = &plan->groups[g];
+        if (g && !(group->serial && plan->groups[g - 1].serial)) interval++;
+        group->interval = interval;
+        for (uint32_t k = 0; k < group->n_steps; k++)
+            plan->steps[group->first_step + k].interval = interval;
+        if (!group->serial && group->work[0] && group->work[1]) plan->stats.barriers++;
+    }
+    plan->stats.barriers += interval;
+}
+
+/* sort_group is an insertion sort. Larger groups are updates, many and alike: not worth sorting. */
+#define MAX_SORTED 255
+
+bool groups_make(weft_plan *plan, const uint32_t *storage, weft_error *error)
+{
+    plan->groups = arena_alloc(&plan->arena, (plan->n_steps + 1) * sizeof *plan->groups);
+    if (!plan->groups || !cut_groups(plan, storage)) return plan_no_memory(error);
+    for (size_t g = 0; g < plan->n_groups; g++) {
+        plan_group *group = &plan->groups[g];
+        if (!weigh_group(plan, group, error)) return false;
+        if (group->n_steps > 1 && group->n_steps <= MAX_SORTED && !sort_group(plan, group))
+            return plan_no_memory(error);
+    }
+    number_intervals(plan);
+    return true;
 }

@@ -3,7 +3,7 @@
  * The tiles of a group form one sequence in which each takes up its estimated work. A short
  * sequence is split evenly among the threads. From a long one, threads claim slices, which shrink
  * towards the end, so that all threads finish at about the same time. A barrier separates two
- * segments (runs of groups that need none between them), and the two phases of a group. Tiles
+ * barrier intervals (groups that need none between them), and the two phases of a group. Tiles
  * depend on shapes alone and compute the same wherever they run, so results do not depend on the
  * number of threads. A run allocates nothing. */
 #include "execute.h"
@@ -33,7 +33,7 @@ static int64_t group_tiles(const weft_plan *plan, const plan_group *group, int p
     int64_t tiles = 0;
     for (uint32_t i = 0; i < group->n_steps; i++) {
         const plan_step *step = &plan->steps[group->first_step + i];
-        if (phase < step->phases && !step->linked) tiles += step->tiles[phase];
+        if (phase < step->phases && !step->fused) tiles += step->tiles[phase];
     }
     return tiles;
 }
@@ -71,7 +71,7 @@ static void run_block(const executor *e, const plan_step *step, const weft_block
     const unsigned by_row = op->elementwise ? ~0u : node_rows(node);
     const plan_matrix *m = plan->matrices + step->first_operand;
     weft_call call = e->calls[2 * (step - plan->steps)];
-    weft_tensor t[CHAIN_OPERANDS];
+    weft_tensor t[MAX_FUSED_OPERANDS];
     for (size_t i = 0; i < call.n_in + call.n_out; i++) {
         const weft_tensor *whole = &call.in[i];
         if (i < call.n_in && !(by_row >> i & 1)) {
@@ -125,7 +125,7 @@ INLINE void run_fused(const executor *e, profile_thread *record, uint32_t head, 
         else
             run_block(e, first, &b);
         if (record) profile_charge(record, head);
-        for (uint32_t i = head + 1; i <= head + first->links; i++) {
+        for (uint32_t i = head + 1; i <= head + first->n_fused; i++) {
             run_block(e, &steps[i], &b);
             if (record) profile_charge(record, i);
         }
@@ -149,12 +149,12 @@ INLINE void run_tiles(const executor *e, profile_thread *record, const plan_grou
     for (uint32_t i = group->first_step; i < group->first_step + group->n_steps && before < end;
          i++) {
         const plan_step *step = &e->plan->steps[i];
-        if (phase >= step->phases || step->linked) continue;
+        if (phase >= step->phases || step->fused) continue;
         int64_t from = tile_after(step, phase, before, begin);
         int64_t to = tile_after(step, phase, before, end);
         const weft_call *call = &e->calls[2 * (size_t)i + (size_t)phase];
         if (e->state.workspace && from < to) *weft_call_panel_tag(call) = 0;
-        if (step->links && phase == step->phases - 1) {
+        if (step->n_fused && phase == step->phases - 1) {
             run_fused(e, record, i, phase, from, to);
         } else {
             for (int64_t tile = from; tile < to; tile++) step->kernel(call, tile);
@@ -207,7 +207,7 @@ static void poison_group(const executor *e, uint32_t g)
 }
 
 /* What each thread does. All threads pass the same barriers, because they decide whether to stop
- * only after one, and only on faults of the segments before it. */
+ * only after one, and only on faults of the barrier intervals before it. */
 INLINE void run_groups(executor *e, weft_profile *profile, profile_thread *record)
 {
     const weft_plan *plan = e->plan;
@@ -215,11 +215,11 @@ INLINE void run_groups(executor *e, weft_profile *profile, profile_thread *recor
     if (threads == 1) omp_set_num_threads(1); /* see team_alone */
     for (uint32_t g = 0; g < plan->n_groups; g++) {
         const plan_group *group = &plan->groups[g];
-        if (g && group->segment != plan->groups[g - 1].segment) {
+        if (g && group->interval != plan->groups[g - 1].interval) {
 #pragma omp barrier
             if (record) profile_waited(record);
             unsigned failed = atomic_load(&e->fault.step);
-            if (failed != NO_FAULT && plan->steps[failed].segment < group->segment) break;
+            if (failed != NO_FAULT && plan->steps[failed].interval < group->interval) break;
         }
         if (e->poison) {
 #pragma omp barrier

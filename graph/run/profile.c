@@ -19,7 +19,7 @@ static profile_thread *thread_new(const weft_profile *p)
     size_t n_events = 0;
     for (size_t i = 0; i < plan->n_steps; i++) n_events += plan->steps[i].phases;
     size_t head = padded(sizeof(profile_thread)), compute = padded(8 * plan->n_steps);
-    size_t fixed = head + compute + padded(8 * p->n_segments);
+    size_t fixed = head + compute + padded(8 * p->n_intervals);
     size_t ring = padded(sizeof(profile_run)), events = padded(n_events * sizeof(profile_event));
     if (p->trace_runs > (SIZE_MAX / 2 - fixed) / (ring + events)) return NULL;
     size_t bytes = fixed + p->trace_runs * (ring + events);
@@ -40,7 +40,7 @@ weft_profile *profile_new(const weft_plan *plan, int threads, size_t trace_runs)
     if (!p) return NULL;
     p->plan = plan;
     p->trace_runs = trace_runs;
-    p->n_segments = plan->n_groups ? (size_t)plan->groups[plan->n_groups - 1].segment + 1 : 0;
+    p->n_intervals = plan->n_groups ? (size_t)plan->groups[plan->n_groups - 1].interval + 1 : 0;
     p->threads = calloc((size_t)threads, sizeof(profile_thread *));
     p->group_runs = calloc(plan->n_groups + 1, sizeof *p->group_runs);
     bool good = p->threads && p->group_runs;
@@ -73,7 +73,7 @@ profile_thread *profile_thread_begin(weft_profile *p, int thread, int team)
     profile_thread *t = p->threads[thread];
     if (thread == 0) p->team = team;
     t->now_ns = p->begin_ns;
-    t->segment = PROFILE_START;
+    t->interval = PROFILE_START;
     t->run = p->trace_runs ? &t->runs[p->runs % p->trace_runs] : NULL;
     if (t->run) t->run->n = 0;
     profile_waited(t);
@@ -101,10 +101,10 @@ uint64_t profile_step_compute(const weft_profile *p, size_t step)
     return sum;
 }
 
-uint64_t profile_segment_waiting(const weft_profile *p, size_t segment)
+uint64_t profile_interval_waiting(const weft_profile *p, size_t interval)
 {
     uint64_t sum = 0;
-    for (int t = 0; t < p->capacity; t++) sum += p->threads[t]->waiting_ns[segment];
+    for (int t = 0; t < p->capacity; t++) sum += p->threads[t]->waiting_ns[interval];
     return sum;
 }
 
@@ -114,7 +114,7 @@ weft_profile_totals weft_profile_get_totals(const weft_profile *p)
     if (!p) return total;
     uint64_t compute = 0, waiting = 0, start = 0;
     for (size_t i = 0; i < p->plan->n_steps; i++) compute += profile_step_compute(p, i);
-    for (size_t i = 0; i < p->n_segments; i++) waiting += profile_segment_waiting(p, i);
+    for (size_t i = 0; i < p->n_intervals; i++) waiting += profile_interval_waiting(p, i);
     for (int t = 0; t < p->capacity; t++) start += p->threads[t]->start_ns;
     for (size_t g = 0; g < p->plan->n_groups; g++) {
         const plan_group *group = &p->plan->groups[g];

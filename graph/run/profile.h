@@ -26,10 +26,10 @@ typedef struct profile_thread {
     uint64_t now_ns; /* the last reading */
     uint64_t start_ns;
     uint64_t *compute_ns; /* by step */
-    uint64_t *waiting_ns; /* by segment: at the barriers inside it and behind it */
+    uint64_t *waiting_ns; /* by barrier interval: at the barriers inside it and behind it */
     profile_run *runs;    /* a ring of [trace_runs], for the trace */
     profile_run *run;     /* the current one; NULL without a trace */
-    uint32_t segment;     /* the current one; PROFILE_START before the first */
+    uint32_t interval;    /* the current one; PROFILE_START before the first */
 } profile_thread;
 
 #define PROFILE_START UINT32_MAX
@@ -39,7 +39,7 @@ struct weft_profile {
     const weft_plan *plan;
     profile_thread **threads; /* [capacity] */
     int capacity, team;       /* team: threads of the last run */
-    size_t n_segments, trace_runs, runs;
+    size_t n_intervals, trace_runs, runs;
     uint64_t *group_runs; /* by group: how often it ran */
     uint64_t wall_ns, thread_ns, begin_ns;
 };
@@ -56,12 +56,12 @@ profile_thread *profile_thread_begin(weft_profile *profile, int thread, int team
 
 /* Sums over all threads, in nanoseconds. */
 uint64_t profile_step_compute(const weft_profile *profile, size_t step);
-uint64_t profile_segment_waiting(const weft_profile *profile, size_t segment);
+uint64_t profile_interval_waiting(const weft_profile *profile, size_t interval);
 
 /* On each thread, when it reaches a group. */
 static inline void profile_enter_group(profile_thread *t, weft_profile *p, uint32_t group)
 {
-    t->segment = p->plan->groups[group].segment;
+    t->interval = p->plan->groups[group].interval;
     if (t == p->threads[0]) p->group_runs[group]++;
 }
 
@@ -99,13 +99,13 @@ static inline void profile_fused(profile_thread *t, uint32_t head, int phase, ui
     if (begin < t->now_ns) profile_add_event(t, begin, head, phase);
 }
 
-/* Charges the time since the last reading to the barriers of the current segment. */
+/* Charges the time since the last reading to the barriers of the current barrier interval. */
 static inline void profile_waited_until(profile_thread *t, uint64_t now)
 {
-    if (t->segment == PROFILE_START)
+    if (t->interval == PROFILE_START)
         t->start_ns += now - t->now_ns;
     else
-        t->waiting_ns[t->segment] += now - t->now_ns;
+        t->waiting_ns[t->interval] += now - t->now_ns;
     t->now_ns = now;
 }
 

@@ -17,12 +17,12 @@ typedef struct step_sample {
     size_t row; /* the row that it is added to */
 } step_sample;
 
-/* Measures the steps [first, end) of one segment: their compute time and their shares of the
- * segment's waiting time. */
-static void measure_segment(const weft_profile *p, step_sample *steps, size_t first, size_t end)
+/* Measures the steps [first, end) of one barrier interval: their compute time and their shares of
+ * the interval's waiting time. */
+static void measure_interval(const weft_profile *p, step_sample *steps, size_t first, size_t end)
 {
     double compute = 0, waiting;
-    waiting = PROFILE_NS * (double)profile_segment_waiting(p, p->plan->steps[first].segment);
+    waiting = PROFILE_NS * (double)profile_interval_waiting(p, p->plan->steps[first].interval);
     for (size_t i = first; i < end; i++) {
         steps[i].compute = PROFILE_NS * (double)profile_step_compute(p, i);
         steps[i].cost = plan_step_cost(p->plan, &p->plan->steps[i]);
@@ -41,8 +41,8 @@ static void measure_steps(const weft_profile *p, step_sample *steps)
             steps[plan->groups[g].first_step + k].calls = p->group_runs[g];
     for (size_t first = 0, end; first < plan->n_steps; first = end) {
         for (end = first; end < plan->n_steps; end++)
-            if (plan->steps[end].segment != plan->steps[first].segment) break;
-        measure_segment(p, steps, first, end);
+            if (plan->steps[end].interval != plan->steps[first].interval) break;
+        measure_interval(p, steps, first, end);
     }
 }
 

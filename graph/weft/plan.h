@@ -3,7 +3,7 @@
 #ifndef WEFT_PLAN_H
 #define WEFT_PLAN_H
 
-#include <weft/graph.h>
+#include <weft/pass.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -62,18 +62,24 @@ typedef struct weft_plan weft_plan;
 typedef struct weft_plan_options {
     bool no_reuse; /* every buffer gets its own place (to test the planner) */
     /* Names of optional passes to leave out, comma separated; may be NULL: cse (equal nodes become
-     * one), fold (what constants give is computed in the plan), chain (nodes follow others block by
-     * block), or all, for every optional pass. The environment variable WEFT_SKIP adds to them.
-     * Another name is an error. */
+     * one), fold (what constants give is computed in the plan), fuse (nodes run on the tiles of
+     * another while these are in the cache), or all, for every optional pass. The environment
+     * variable WEFT_SKIP adds to them. Another name is an error. */
     const char *skip;
     bool verify; /* run weft_graph_verify after each pass and weft_plan_check at the end */
+    /* Passes of the program's own (weft/pass.h), n_passes of them; they need not outlive the call.
+     * They run in their order before all of the library's, on the graph as it was built. `skip` and
+     * WEFT_SKIP may name them, too. A name that is empty, "all" or that of another pass is an
+     * error. */
+    const weft_pass *passes;
+    size_t n_passes;
 } weft_plan_options;
 
 typedef struct weft_plan_stats {
     size_t nodes;             /* after the passes */
     size_t groups;            /* sets of nodes that run side by side */
     size_t barriers;          /* of one run */
-    size_t chained;           /* nodes that follow another block by block */
+    size_t fused;             /* nodes that run on the tiles of another, right after each tile */
     size_t buffers;           /* placed in the arena */
     size_t sum_bytes;         /* of all buffers: the arena without reuse */
     size_t arena_bytes;       /* with reuse */

@@ -2,8 +2,8 @@
  *
  * Inside, time comes first: the input product of all steps is one GEMM [len * batch, in] x W_x, and
  * the rows of step t are one dense stretch of its result. A step then is h W_h and the elementwise
- * rest. Backward, the gradients of the steps are laid side by side once, and W_x, W_h and x get one
- * product each over all steps (weft_accumulate). */
+ * rest. Backward, the passes join_slices and join_products lay the gradients of the steps side by
+ * side once, and W_x, W_h and x get one product each over all steps. */
 #include <weft/models.h>
 
 #include <math.h>

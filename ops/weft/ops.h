@@ -95,11 +95,6 @@ WEFT_API weft_value weft_add_scalar(weft_graph *graph, weft_value x, double adde
 WEFT_API weft_value weft_pow_scalar(weft_graph *graph, weft_value x, double exponent);
 /* The sum of n >= 1 values of one shape, in their order. */
 WEFT_API weft_value weft_add_n(weft_graph *graph, const weft_value *x, size_t n);
-/* The same sum up to rounding, for terms that come from many uses of one value, as gradients do:
- * slices put back among zeros are joined by concat, and products whose factors are smaller than
- * they are become one product of the factors joined along the inner dimension. The order of the
- * sum depends on the terms only. */
-WEFT_API weft_value weft_accumulate(weft_graph *graph, const weft_value *x, size_t n);
 
 /* Comparisons of f32, f64, i32 (equal: bool too) give bool; logic takes and gives bool. */
 WEFT_API weft_value weft_equal(weft_graph *graph, weft_value a, weft_value b);

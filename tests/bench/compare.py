@@ -198,14 +198,14 @@ def model_table(rows):
 
 
 def plan_table(rows):
-    head = ["workload", "tokens/s", "arena MB", "states MB", "workspaces MB", "nodes", "chained", "barriers"]
+    head = ["workload", "tokens/s", "arena MB", "states MB", "workspaces MB", "nodes", "fused", "barriers"]
     table = {}
     for r in rows:
         w = r["weft"]
         table[r["workload"]] = [
             r["workload"], f"{w['tokens_per_second'] * w['min_ms'] / r['ms']:.0f}",
             *(f"{1e-6 * w[k]:.1f}" for k in ("arena_bytes", "state_bytes", "workspace_bytes")),
-            *(f"{w[k]:.0f}" for k in ("nodes", "chained", "barriers"))]
+            *(f"{w[k]:.0f}" for k in ("nodes", "fused", "barriers"))]
     return head, list(table.values())
 
 

@@ -151,7 +151,7 @@ static cJSON *to_json(const workload *w, const result *r)
         {"peak_bytes", r->peak_bytes},
         {"barriers", (double)r->plan.barriers},
         {"nodes", (double)r->plan.nodes},
-        {"chained", (double)r->plan.chained},
+        {"fused", (double)r->plan.fused},
     };
     cJSON *json = cJSON_CreateObject();
     cJSON_AddStringToObject(json, "workload", w->name);
@@ -164,7 +164,7 @@ static cJSON *to_json(const workload *w, const result *r)
 static void print_head(void)
 {
     printf("%-18s %10s %10s %8s %7s %9s %9s %9s %8s %6s %7s\n", "workload", "median ms", "min ms",
-           "GFLOP/s", "of GEMM", "tokens/s", "plan MB", "peak MB", "barriers", "nodes", "chained");
+           "GFLOP/s", "of GEMM", "tokens/s", "plan MB", "peak MB", "barriers", "nodes", "fused");
 }
 
 static void print_result(const workload *w, const result *r)
@@ -173,7 +173,7 @@ static void print_result(const workload *w, const result *r)
            1e3 * r->times.median, 1e3 * r->times.least, 1e-9 * r->plan.flops / r->times.least,
            r->plan.flops / r->times.least / r->gemm, r->tokens / r->times.least,
            1e-6 * plan_bytes(r), 1e-6 * r->peak_bytes, r->plan.barriers, r->plan.nodes,
-           r->plan.chained);
+           r->plan.fused);
     fflush(stdout);
 }
 

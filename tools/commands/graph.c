@@ -187,7 +187,7 @@ static int print_plan(const arguments *a, const weft_plan_stats *s)
     } rows[] = {{"nodes", "", (double)s->nodes},
                 {"groups", "", (double)s->groups},
                 {"barriers", "", (double)s->barriers},
-                {"chained", " nodes", (double)s->chained},
+                {"fused", " nodes", (double)s->fused},
                 {"buffers", "", (double)s->buffers},
                 {"sum_bytes", " bytes", (double)s->sum_bytes},
                 {"arena_bytes", " bytes", (double)s->arena_bytes},

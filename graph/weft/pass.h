@@ -1,0 +1,50 @@
+/* weft/pass.h - passes of a program's own: they rewrite the graph before it is planned.
+ *
+ * A pass is one function. The planner walks the graph in topological order and writes a new one;
+ * for each node the function may put other nodes in its place, and all nodes that it leaves alone
+ * are copied. Nodes that no target needs are never copied, so a pass does not remove what it
+ * replaced. The library's passes have the same form. */
+#ifndef WEFT_PASS_H
+#define WEFT_PASS_H
+
+#include <weft/op.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A node that is being rewritten. */
+typedef struct weft_rewrite {
+    const weft_graph *source; /* the graph that is read */
+    size_t index;             /* of the node in it */
+    weft_node_info node;      /* weft_graph_node(source, index): its value ids are of `source` */
+    weft_graph *graph;        /* the new graph: builders and weft_apply add nodes to it */
+    weft_value *in;           /* the node's inputs in the new graph, node.n_in of them. A pass may
+                                 put others there, or lower node.n_in: a copy reads what it leaves */
+    weft_value *out;          /* node.n_out values of the new graph, for the pass to fill */
+    void *state;              /* of weft_pass.state_bytes */
+    void *context;            /* of the pass */
+} weft_rewrite;
+
+typedef struct weft_pass {
+    const char *name; /* for weft_plan_options.skip and messages; without commas */
+    const char *doc;  /* one line; may be NULL */
+    /* Fills rewrite->out and returns true, or returns false: then the node is copied. Each output
+     * must have the dtype and the shape of the output that it replaces; else weft_plan_new fails
+     * with WEFT_BAD_DTYPE or WEFT_BAD_SHAPE, and with WEFT_BAD_ARGUMENT if it is no value of the
+     * new graph. Errors of builders and weft_graph_fail end the pass; weft_plan_new returns them.
+     * A program's own pass is not called for inputs, states, constants, groups and updates. */
+    bool (*visit)(weft_rewrite *rewrite);
+    void *context; /* the program's; may be NULL */
+    /* Whether the graph has anything for the pass, which is left out if not; NULL: it always runs.
+     */
+    bool (*needed)(const weft_graph *source);
+    /* The size of rewrite->state, which is zero at the first node and freed behind the last. NULL:
+     * the pass needs none. */
+    size_t (*state_bytes)(const weft_graph *source);
+} weft_pass;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
