@@ -20,6 +20,7 @@
     X(chain) \
     X(vmath) \
     X(ops) \
+    X(complete) \
     X(dtypes) \
     X(nonfinite) \
     X(limits) \
