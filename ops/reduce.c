@@ -595,8 +595,7 @@ static void vjp_logsumexp(weft_vjp *v)
 static const reduce_attr reduce_last = {1, {1}, false, 0}, reduce_first = {1, {0}, true, 1},
                          reduce_all = {0, {0}, false, 0}, reduce_outer = {2, {0, 2}, true, 0};
 static const weft_attr_field reduce_fields[] = {
-    {"axes", WEFT_ATTR_INT, offsetof(reduce_attr, count)},
-    {"axis", WEFT_ATTR_INT, offsetof(reduce_attr, axis)},
+    {"axes", WEFT_ATTR_INTS, offsetof(reduce_attr, count)},
     {"keepdims", WEFT_ATTR_BOOL, offsetof(reduce_attr, keepdims)},
     {NULL, WEFT_ATTR_INT, 0},
 };

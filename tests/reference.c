@@ -466,7 +466,7 @@ REFERENCE(concat)
     }
 }
 typedef struct pad_attr {
-    int64_t before[WEFT_MAX_RANK], after[WEFT_MAX_RANK];
+    weft_shape before, after;
     double value;
 } pad_attr;
 REFERENCE(pad)
@@ -477,7 +477,8 @@ REFERENCE(pad)
     for (int64_t i = 0; i < numel(in); i++) {
         int64_t at[WEFT_MAX_RANK], to = 0;
         coordinates(in->shape, i, at);
-        for (int d = 0; d < in->shape.rank; d++) to = to * out->shape.dim[d] + at[d] + a->before[d];
+        for (int d = 0; d < in->shape.rank; d++)
+            to = to * out->shape.dim[d] + at[d] + a->before.dim[d];
         put(out, to, get(in, i));
     }
 }

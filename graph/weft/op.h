@@ -146,7 +146,7 @@ typedef struct weft_expand {
 } weft_expand;
 
 /* Attribute structs are plain data without pointers, zero where unused (they are compared
- * bytewise); this table describes their fields for printing. */
+ * bytewise); this table describes their fields for DOT and messages, which print `name=value`. */
 typedef enum weft_attr_kind {
     WEFT_ATTR_INT,   /* int32_t */
     WEFT_ATTR_INT64, /* int64_t */
@@ -154,7 +154,9 @@ typedef enum weft_attr_kind {
     WEFT_ATTR_DOUBLE,
     WEFT_ATTR_TEXT,  /* char array, NUL terminated */
     WEFT_ATTR_SHAPE, /* weft_shape */
-    WEFT_ATTR_DTYPE
+    WEFT_ATTR_DTYPE, /* weft_dtype */
+    WEFT_ATTR_INTS,  /* an array: int32_t count, then int32_t[WEFT_MAX_RANK], as weft_axes */
+    WEFT_ATTR_INT64S /* an array: int32_t count, then int64_t[WEFT_MAX_RANK], as weft_shape */
 } weft_attr_kind;
 
 typedef struct weft_attr_field {
