@@ -11,9 +11,9 @@
  * lse_low = ln sum e^(S - lse), as good as constant and without a gradient (as cross_entropy). A
  * block of scores is held transposed, [keys, queries]: queries lie in the lanes of vectors, so that
  * maxima, sums and the causal bound need no step across lanes, and every product reads K and V as
- * they lie (ops/tile.h). Time O(queries keys), memory O(queries + keys). */
+ * they lie (ops/kernels/tile.h). Time O(queries keys), memory O(queries + keys). */
 #include "attention.h"
-#include "sums.h"
+#include "kernels/sums.h"
 
 #ifdef WEFT_KERNEL_ISA
 

@@ -4,7 +4,7 @@
 #define WEFT_OPS_ATTENTION_H
 
 #include "dropout.h"
-#include "kernel.h"
+#include "kernels/kernel.h"
 
 typedef struct sdpa_attr {
     double scale, p; /* p: of dropout */
@@ -81,8 +81,8 @@ static inline int64_t partial_elements(const sizes *z)
 }
 
 #ifdef WEFT_KERNEL_ISA
-#include "tile.h"
-#include "vmath.h"
+#include "kernels/tile.h"
+#include "kernels/vmath.h"
 
 #define LANES ((int64_t)(LANE_BYTES / sizeof(T)))
 #define SIMD  _Pragma("omp simd")

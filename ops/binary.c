@@ -1,5 +1,5 @@
 /* Elementwise arithmetic of two operands, which broadcast as in NumPy, and sums of many. */
-#include "kernel.h"
+#include "kernels/kernel.h"
 
 /* name, doc, expression of x and y, may be in place, sample range */
 #define BINARY_OPS(X)                                                                              \

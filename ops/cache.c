@@ -1,6 +1,6 @@
 /* Update nodes for states that grow by one position a run: keys and values of a decoder. Both work
  * in place and touch what they change only. */
-#include "kernel.h"
+#include "kernels/kernel.h"
 
 #include <weft/ops.h>
 

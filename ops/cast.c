@@ -1,5 +1,5 @@
 /* cast: elements of one dtype as another. */
-#include "kernel.h"
+#include "kernels/kernel.h"
 
 typedef struct cast_attr {
     weft_dtype dtype;

@@ -1,5 +1,5 @@
 /* Comparisons and logic: bool results, gradients zero. */
-#include "kernel.h"
+#include "kernels/kernel.h"
 
 #define COMPARE_OPS(X)                                                                             \
     X(equal, "y = a == b; NaN equals nothing", x == y, true)                                       \

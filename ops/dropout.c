@@ -1,7 +1,7 @@
 /* dropout: the mask of element i comes from the counter-based generator at (key, seed, step, i), so
  * that forward, backward and any split into tiles see the same mask and none is stored. */
 #include "dropout.h"
-#include "kernel.h"
+#include "kernels/kernel.h"
 
 #ifdef WEFT_KERNEL_ISA
 /* Elements whose bits are made at a time: whole groups of any width. */

@@ -1,7 +1,7 @@
 /* Reading and writing at indices: embedding, gather, scatter_add, one_hot. Sums at repeated indices
  * run in the order of the indices: a tile owns columns (or lines) of the result and walks them all.
  */
-#include "kernel.h"
+#include "kernels/kernel.h"
 
 typedef struct embedding_attr {
     int64_t rows, padding_index;

@@ -1,5 +1,5 @@
 /* concat and pad: copies of whole stretches, of any dtype. */
-#include "kernel.h"
+#include "kernels/kernel.h"
 
 typedef struct concat_attr {
     int32_t axis;

@@ -2,7 +2,7 @@
  * no batch of its own and the rows of a lie at one stride, the batch of a becomes rows. Each
  * product is cut into tiles of rows and columns, each done by one thread. */
 #include "gemm.h"
-#include "gemm_kernel.h"
+#include "kernels/gemm_kernel.h"
 
 /* Tiles for a library: about so many flops, enough to hide the packing that each call does. */
 #define LIBRARY_TILE_FLOPS 8e6

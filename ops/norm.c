@@ -6,8 +6,8 @@
  *
  * The sums over rows run in two phases: each tile of rows sums its own into scratch, SUM_ROWS at a
  * time in the thread's workspace, then stretches of columns add the tiles in their order. */
-#include "kernel.h"
-#include "sums.h"
+#include "kernels/kernel.h"
+#include "kernels/sums.h"
 
 typedef struct norm_attr {
     double eps;

@@ -7,7 +7,7 @@
  * A tile of the product is one panel [k, PANEL], which stays in the second-level cache while all
  * rows of a pass over it, a few at a time, with their sums in registers. Each sum runs over pieces
  * of DEPTH in order, so that the bits depend on neither threads nor rows. */
-#include "kernel.h"
+#include "kernels/kernel.h"
 
 #define PANEL 32
 #define DEPTH 768 /* of k, summed in registers before it is added to the result */

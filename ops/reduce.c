@@ -9,9 +9,9 @@
  * is the four functions of a `fold`. Where outputs are too few to occupy the processor, pieces of
  * the blocks become tiles of their own, their states go to scratch, and a second phase merges them;
  * the pieces come from the shape alone. */
-#include "extreme.h"
-#include "kernel.h"
-#include "sums.h"
+#include "kernels/extreme.h"
+#include "kernels/kernel.h"
+#include "kernels/sums.h"
 
 typedef struct reduce_attr {
     int32_t count;
@@ -110,7 +110,7 @@ static inline cut cut_of(const split *s, int64_t outputs)
 }
 
 #ifdef WEFT_KERNEL_ISA
-#include "vmath.h"
+#include "kernels/vmath.h"
 
 /* Offset of output `index`'s first element. */
 static inline int64_t base_of(const split *s, int64_t index)

@@ -1,5 +1,5 @@
 /* Choosing between elements by a mask. */
-#include "kernel.h"
+#include "kernels/kernel.h"
 
 typedef struct masked_fill_attr {
     double value;

@@ -1,8 +1,8 @@
 /* softmax and log_softmax along one axis, and their backward passes as ops of their own. A tile is
  * a stretch of lines: rows along the last dimension, else columns that are walked together. */
-#include "extreme.h"
-#include "kernel.h"
-#include "sums.h"
+#include "kernels/extreme.h"
+#include "kernels/kernel.h"
+#include "kernels/sums.h"
 
 typedef struct softmax_attr {
     int32_t back; /* the axis, counted from the last: 0 is the last */
@@ -15,7 +15,7 @@ static inline lines lines_of_softmax(const weft_call *call)
 }
 
 #ifdef WEFT_KERNEL_ISA
-#include "vmath.h"
+#include "kernels/vmath.h"
 
 static inline T *line_at(const weft_tensor *t, const lines *l, int64_t index)
 {

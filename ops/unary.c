@@ -2,10 +2,10 @@
  * formula in words and in C, its gradient, and the range that its samples are drawn from. Kernels,
  * descriptors, gradients and builders are generated from it: a new op is one row, one name in
  * ops/list.h and one declaration in weft/ops.h. */
-#include "kernel.h"
+#include "kernels/kernel.h"
 
 #ifdef WEFT_KERNEL_ISA
-#include "vmath.h"
+#include "kernels/vmath.h"
 #define T_(x) ((T)(x))
 #endif
 

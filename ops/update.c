@@ -1,5 +1,5 @@
 /* Update nodes: they write states in place, element by element, in one pass over all they read. */
-#include "kernel.h"
+#include "kernels/kernel.h"
 
 #include <weft/ops.h>
 

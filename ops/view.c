@@ -1,5 +1,5 @@
 /* Views: other shapes over the same storage, free at run time. */
-#include "kernel.h"
+#include "kernels/kernel.h"
 
 #include <weft/ops.h>
 

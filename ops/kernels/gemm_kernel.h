@@ -5,8 +5,8 @@
  * and a kernel keeps GEMM_ROWS x GEMM_COLUMNS sums in registers: per step of k it reads two vectors
  * of B and one element for each row of A. k is cut into pieces of GEMM_DEPTH, whose sums meet in C
  * in their order, so that the result does not depend on how C is cut into tiles. */
-#ifndef WEFT_OPS_GEMM_KERNEL_H
-#define WEFT_OPS_GEMM_KERNEL_H
+#ifndef WEFT_OPS_KERNELS_GEMM_KERNEL_H
+#define WEFT_OPS_KERNELS_GEMM_KERNEL_H
 
 #include "kernel.h"
 

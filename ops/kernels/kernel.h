@@ -10,8 +10,8 @@
  *
  * Files under `float` in ops/meson.build are compiled for f32 and f64, those under `any` for i32
  * and bool too. Kernels never run faster by reading another element's NaN away: no -ffast-math. */
-#ifndef WEFT_OPS_KERNEL_H
-#define WEFT_OPS_KERNEL_H
+#ifndef WEFT_OPS_KERNELS_KERNEL_H
+#define WEFT_OPS_KERNELS_KERNEL_H
 
 #include <weft/op.h>
 

@@ -6,8 +6,8 @@
  * any strides, so that a transposed A costs nothing; rows of B and C are contiguous. The tile of C
  * under way stays in registers over the depth, up to TILE_DEPTH of it (Goto & van de Geijn 2008,
  * the inner kernel), and is then added to what C has, so that rounding errors do not pile up. */
-#ifndef WEFT_OPS_TILE_H
-#define WEFT_OPS_TILE_H
+#ifndef WEFT_OPS_KERNELS_TILE_H
+#define WEFT_OPS_KERNELS_TILE_H
 
 #include "kernel.h"
 
