@@ -2,8 +2,6 @@
  * in place and touch what they change only. */
 #include "kernels/kernel.h"
 
-#include <weft/ops.h>
-
 /* A state is [rows, most, ...]: elements of one position of one row. */
 static inline int64_t position_elements(const weft_tensor *state)
 {
@@ -76,6 +74,8 @@ KERNEL(cache_reorder)
 }
 
 #else
+
+#include <weft/ops.h>
 
 static bool infer_scalar_index(weft_infer *infer, size_t i)
 {

@@ -13,7 +13,7 @@ KERNEL(dropout)
     const T scale = (T)(1 / (1 - attr->p));
     const uint32_t limit = dropout_limit(attr->p);
     const uint64_t stream = dropout_stream(attr->key, call->run), step = call->run->step;
-    for (walk w = walk_begin(call, tile); walk_next(&w);) {
+    for (weft_walk w = weft_walk_begin(call, tile); weft_walk_next(&w);) {
         const T *x = (const T *)call->in[0].data + w.offset[1];
         T *y = (T *)call->out[0].data + w.offset[0];
         /* Where the run lies in the whole tensor; its first elements may be a group's last. */

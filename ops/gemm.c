@@ -9,6 +9,7 @@
  */
 #include "gemm.h"
 
+#include <weft/measure.h>
 #include <weft/op.h>
 
 #include <dlfcn.h>
@@ -171,12 +172,18 @@ static weft_gemm_backend choice(void)
     return chosen;
 }
 
-weft_gemm_backend gemm_backend_of(weft_dtype dtype)
+/* Whose kernels multiply matrices of `dtype`; weft's own if WEFT_GEMM names no backend. */
+static weft_gemm_backend backend_of(weft_dtype dtype)
 {
     weft_gemm_backend wanted = choice();
     if (wanted == WEFT_GEMM_BACKENDS || (dtype == WEFT_F64 && !backends[wanted].has_f64))
         return WEFT_GEMM_WEFT;
     return wanted;
+}
+
+bool gemm_is_own(weft_dtype dtype)
+{
+    return backend_of(dtype) == WEFT_GEMM_WEFT;
 }
 
 weft_status weft_gemm_chosen(weft_dtype dtype, weft_gemm_backend *backend, weft_error *error)
@@ -187,7 +194,7 @@ weft_status weft_gemm_chosen(weft_dtype dtype, weft_gemm_backend *backend, weft_
     if (choice() == WEFT_GEMM_BACKENDS)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "gemm",
                               "WEFT_GEMM is \"%s\"; expected weft, openblas or onednn", unknown);
-    weft_gemm_backend found = gemm_backend_of(dtype);
+    weft_gemm_backend found = backend_of(dtype);
     weft_status status = load_backend(found, error);
     if (status == WEFT_OK && backend) *backend = found;
     return status;

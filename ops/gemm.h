@@ -2,11 +2,11 @@
 #ifndef WEFT_OPS_GEMM_H
 #define WEFT_OPS_GEMM_H
 
-#include <weft/measure.h>
+#include <weft/tensor.h>
 
-/* Whose kernels multiply matrices of `dtype`, as weft_gemm_chosen tells; weft's own if WEFT_GEMM
- * names no backend. Loads nothing. */
-weft_gemm_backend gemm_backend_of(weft_dtype dtype);
+/* Whether weft's own kernels, and no library's, multiply matrices of `dtype`: see weft_gemm_chosen.
+ * True also where WEFT_GEMM names no backend that exists. Loads nothing. */
+bool gemm_is_own(weft_dtype dtype);
 
 /* C [m, n] = op(A) [m, k] op(B) [k, n], row-major with leading dimensions lda, ldb, ldc; op is the
  * transpose where trans_ is set. On the calling thread alone. By the library that is chosen for the

@@ -104,7 +104,7 @@ static inline product product_of(const weft_call *call)
     p.rows_joined = rows_join(a, b);
     for (int d = 0; d < rank - 2; d++) *(p.rows_joined ? &p.m : &p.batches) *= c->shape.dim[d];
     if (p.m == 0 || p.n == 0 || p.batches == 0) return p;
-    if (gemm_backend_of(c->dtype) == WEFT_GEMM_WEFT)
+    if (gemm_is_own(c->dtype))
         cut_for_kernels(&p);
     else
         cut_for_library(&p);
@@ -192,7 +192,7 @@ KERNEL(matmul)
     T *c = (T *)tc->data + (batch * p.m + row) * p.n + column;
     if (p.k == 0)
         for (int64_t i = 0; i < m; i++) memset(c + i * p.n, 0, (size_t)n * sizeof *c);
-    else if (gemm_backend_of(tc->dtype) != WEFT_GEMM_WEFT)
+    else if (!gemm_is_own(tc->dtype))
         call_library(&p, m, n, &a, &b, c);
     else if (!p.shared && m < PACKING_ROWS && b.row == 1 && b.column != 1 && a.column == 1)
         gemm_dots(m, n, p.k, &a, &b, c, p.n);
@@ -205,6 +205,7 @@ KERNEL(matmul)
 
 #else
 
+#include <weft/measure.h>
 #include <weft/ops.h>
 
 static int64_t tiles_matmul(const weft_call *call)
@@ -238,7 +239,7 @@ static size_t scratch_matmul(const weft_call *call)
 static size_t workspace_matmul(const weft_call *call)
 {
     weft_dtype dtype = call->out[0].dtype;
-    return gemm_backend_of(dtype) == WEFT_GEMM_WEFT ? GEMM_WORKSPACE * weft_dtype_bytes(dtype) : 0;
+    return gemm_is_own(dtype) ? GEMM_WORKSPACE * weft_dtype_bytes(dtype) : 0;
 }
 
 static void cost_matmul(const weft_call *call, weft_cost *cost)

@@ -45,7 +45,7 @@ static inline void select_run(T *out, const uint8_t *mask, int64_t ms, const T *
 
 KERNEL(where)
 {
-    for (walk w = walk_begin(call, tile); walk_next(&w);)
+    for (weft_walk w = weft_walk_begin(call, tile); weft_walk_next(&w);)
         select_run((T *)call->out[0].data + w.offset[0],
                    (const uint8_t *)call->in[0].data + w.offset[1], w.step[1],
                    (const T *)call->in[1].data + w.offset[2], w.step[2],
@@ -55,7 +55,7 @@ KERNEL(where)
 KERNEL(masked_fill)
 {
     const T value = (T)((const masked_fill_attr *)call->attr)->value;
-    for (walk w = walk_begin(call, tile); walk_next(&w);)
+    for (weft_walk w = weft_walk_begin(call, tile); weft_walk_next(&w);)
         select_run((T *)call->out[0].data + w.offset[0],
                    (const uint8_t *)call->in[1].data + w.offset[2], w.step[2], &value, 0,
                    (const T *)call->in[0].data + w.offset[1], w.step[1], w.count);
