@@ -21,6 +21,7 @@
     X(vmath) \
     X(ops) \
     X(complete) \
+    X(walk) \
     X(dtypes) \
     X(nonfinite) \
     X(limits) \
