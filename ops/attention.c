@@ -90,7 +90,7 @@ static inline void finish(const weft_call *call, const block *b, running *r)
         for (int64_t i = 0; i < width; i++)
             r->out[c * LANES + i] = r->factor[i] == 0 ? 0 : r->out[c * LANES + i] * r->factor[i];
     const weft_tensor *out = &call->out[0];
-    tile_transpose(columns, b->n, r->out, LANES,
+    simd_transpose(columns, b->n, r->out, LANES,
                    head_of(out, b->batch, b->head) + b->first * out->stride[1], out->stride[1]);
 }
 
@@ -112,8 +112,17 @@ static inline void forward_block(const weft_call *call, const block *b, T *room)
         if (!scores(b, key, n, q, s)) continue;
         weigh(b, n, s, &r);
         if (b->attr->p > 0) drop_weights(b, key, n, s);
-        tile_product(b->z.value_dim, b->width, n, b->v + key * b->v_row, 1, b->v_row, s, LANES,
-                     r.out, LANES, true);
+        tile_product((tile_operands){.m = b->z.value_dim,
+                                     .n = b->width,
+                                     .depth = n,
+                                     .a = b->v + key * b->v_row,
+                                     .a_row = 1,
+                                     .a_step = b->v_row,
+                                     .b = s,
+                                     .b_row = LANES,
+                                     .c = r.out,
+                                     .c_row = LANES,
+                                     .add = true});
     }
     finish(call, b, &r);
 }
@@ -222,18 +231,53 @@ static inline void backward_tile(const block *b, int64_t key, int64_t n, const g
 {
     const sizes *z = &b->z;
     if (!scores(b, key, n, g->q, g->s)) return;
-    tile_product(n, b->width, z->value_dim, b->v + key * b->v_row, b->v_row, 1, g->dout, LANES,
-                 g->ds, LANES, false);
+    tile_product((tile_operands){.m = n,
+                                 .n = b->width,
+                                 .depth = z->value_dim,
+                                 .a = b->v + key * b->v_row,
+                                 .a_row = b->v_row,
+                                 .a_step = 1,
+                                 .b = g->dout,
+                                 .b_row = LANES,
+                                 .c = g->ds,
+                                 .c_row = LANES});
     if (b->attr->p > 0)
         weigh_back_dropped(b, key, n, g);
     else
         weigh_back(b, n, g);
-    tile_product(n, z->value_dim, b->n, g->s, LANES, 1, g->dy, g->dy_row, g->dv + key * g->dv_row,
-                 g->dv_row, true);
-    tile_product(n, z->dim, b->n, g->ds, LANES, 1, g->x, g->x_row, g->dk + key * g->dk_row,
-                 g->dk_row, true);
-    tile_product(z->dim, b->width, n, b->k + key * b->k_row, 1, b->k_row, g->ds, LANES, g->dq,
-                 LANES, true);
+    tile_product((tile_operands){.m = n,
+                                 .n = z->value_dim,
+                                 .depth = b->n,
+                                 .a = g->s,
+                                 .a_row = LANES,
+                                 .a_step = 1,
+                                 .b = g->dy,
+                                 .b_row = g->dy_row,
+                                 .c = g->dv + key * g->dv_row,
+                                 .c_row = g->dv_row,
+                                 .add = true});
+    tile_product((tile_operands){.m = n,
+                                 .n = z->dim,
+                                 .depth = b->n,
+                                 .a = g->ds,
+                                 .a_row = LANES,
+                                 .a_step = 1,
+                                 .b = g->x,
+                                 .b_row = g->x_row,
+                                 .c = g->dk + key * g->dk_row,
+                                 .c_row = g->dk_row,
+                                 .add = true});
+    tile_product((tile_operands){.m = z->dim,
+                                 .n = b->width,
+                                 .depth = n,
+                                 .a = b->k + key * b->k_row,
+                                 .a_row = 1,
+                                 .a_step = b->k_row,
+                                 .b = g->ds,
+                                 .b_row = LANES,
+                                 .c = g->dq,
+                                 .c_row = LANES,
+                                 .add = true});
 }
 
 /* Adds the block's share to dk and dv of keys [begin, end), and writes its dq over those keys. */
@@ -256,7 +300,7 @@ static inline void backward_block(const weft_call *call, const block *b, gradien
         backward_tile(b, key, least(KEY_BLOCK, end - key), g);
     if (begin < end) clear_blind(b, g);
     const int64_t row = b->z.heads * b->z.dim;
-    tile_transpose(b->z.dim, b->n, g->dq, LANES,
+    simd_transpose(b->z.dim, b->n, g->dq, LANES,
                    dq + (b->batch * b->z.queries + b->first) * row + b->head * b->z.dim, row);
 }
 

@@ -146,7 +146,7 @@ static inline block block_at(const weft_call *call, const sizes *z, int64_t batc
                .v_row = v->stride[1],
                .words = words};
     b.n = least(LANES, z->queries - b.first);
-    b.width = ceil_div(b.n, TILE_LANES) * TILE_LANES;
+    b.width = ceil_div(b.n, SIMD_LANES) * SIMD_LANES;
     b.k = head_of(k, batch, b.kv_head);
     b.v = head_of(v, batch, b.kv_head);
     if (mask) {
@@ -167,7 +167,7 @@ static inline block block_at(const weft_call *call, const sizes *z, int64_t batc
 static inline void load_transposed(const block *b, const weft_tensor *x, T factor, T *t)
 {
     const int64_t row = x->stride[1], columns = x->shape.dim[3];
-    tile_transpose(b->n, columns, head_of(x, b->batch, b->head) + b->first * row, row, t, LANES);
+    simd_transpose(b->n, columns, head_of(x, b->batch, b->head) + b->first * row, row, t, LANES);
     for (int64_t c = 0; c < columns; c++) {
         if (factor != 1)
             for (int64_t i = 0; i < b->n; i++) t[c * LANES + i] *= factor;
@@ -217,7 +217,7 @@ static inline void hide_places(const block *b, int64_t key, int64_t n, T *s)
         return;
     }
     if (b->hide_key == 1)
-        tile_transpose_bytes(b->n, n, hide, b->hide_query, turned, LANES);
+        simd_transpose_bytes(b->n, n, hide, b->hide_query, turned, LANES);
     else
         for (int64_t j = 0; j < n; j++)
             for (int64_t i = 0; i < b->n; i++)
@@ -241,8 +241,16 @@ static inline bool scores(const block *b, int64_t key, int64_t n, const T *q, T 
 {
     const int hidden = hidden_places(b, key, n);
     if (hidden == 2) return false;
-    tile_product(n, b->width, b->z.dim, b->k + key * b->k_row, b->k_row, 1, q, LANES, s, LANES,
-                 false);
+    tile_product((tile_operands){.m = n,
+                                 .n = b->width,
+                                 .depth = b->z.dim,
+                                 .a = b->k + key * b->k_row,
+                                 .a_row = b->k_row,
+                                 .a_step = 1,
+                                 .b = q,
+                                 .b_row = LANES,
+                                 .c = s,
+                                 .c_row = LANES});
     if (hidden) hide_places(b, key, n, s);
     if (b->attr->causal) hide_later(b, key, n, s);
     return true;

@@ -197,10 +197,19 @@ KERNEL(matmul)
     else if (!p.shared && m < PACKING_ROWS && b.row == 1 && b.column != 1 && a.column == 1)
         gemm_dots(m, n, p.k, &a, &b, c, p.n);
     else
-        gemm_tile(m, n, p.k, &a, &b, p.shared ? (T *)call->scratch + column * p.k : NULL,
-                  b.column == 1 && m < PACKING_ROWS, c, p.n, weft_call_workspace(call),
-                  1 + batch * p.tiles_m + row / p.tile_m, weft_call_panel_tag(call),
-                  column + n == p.n && row + m < p.m);
+        gemm_tile(&(gemm_task){.m = m,
+                               .n = n,
+                               .k = p.k,
+                               .a = a,
+                               .b = b,
+                               .panels = p.shared ? (T *)call->scratch + column * p.k : NULL,
+                               .direct = b.column == 1 && m < PACKING_ROWS,
+                               .c = c,
+                               .c_row = p.n,
+                               .workspace = weft_call_workspace(call),
+                               .name = 1 + batch * p.tiles_m + row / p.tile_m,
+                               .panel_tag = weft_call_panel_tag(call),
+                               .next = column + n == p.n && row + m < p.m});
 }
 
 #else

@@ -1,4 +1,4 @@
-/* Products of matrices, on one thread: C = A B, with what follows done while C is in the cache.
+/* The GEMM kernel of one thread, C = A B. Time O(m n k).
  *
  * After Goto & van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008. A block of
  * rows of A is packed into the second-level cache, columns of B into panels as wide as two vectors,
@@ -8,7 +8,7 @@
 #ifndef WEFT_OPS_KERNELS_GEMM_KERNEL_H
 #define WEFT_OPS_KERNELS_GEMM_KERNEL_H
 
-#include "kernel.h"
+#include "simd.h"
 
 /* Rows of a tile that fill the second-level cache with GEMM_DEPTH columns of A. */
 #define GEMM_TILE_ROWS 84
@@ -23,85 +23,70 @@
 
 #ifdef WEFT_KERNEL_ISA
 
-#if defined(__AVX512F__)
-#define GEMM_BYTES   64
+/* Rows of the block of sums in registers, which is two vectors wide; the heights that have a
+ * kernel; rows and columns whose dot products are summed side by side. */
+#if SIMD_REGISTERS == 32
 #define GEMM_ROWS    14
 #define GEMM_EACH(X) X(1) X(2) X(4) X(6) X(8) X(10) X(12) X(14)
-#elif defined(__AVX2__)
-#define GEMM_BYTES   32
+#define GEMM_DOTS    4
+#else
 #define GEMM_ROWS    6
 #define GEMM_EACH(X) X(1) X(2) X(4) X(6)
-#else
-#define GEMM_BYTES   16
-#define GEMM_ROWS    6
-#define GEMM_EACH(X) X(1) X(2) X(4) X(6)
+#define GEMM_DOTS    2
 #endif
-/* Rows and columns whose dot products are summed side by side. */
-#if defined(__AVX512F__)
-#define GEMM_DOTS 4
-#else
-#define GEMM_DOTS 2
-#endif
-#define GEMM_VECTOR  ((int)(GEMM_BYTES / sizeof(T)))
-#define GEMM_COLUMNS (2 * GEMM_VECTOR)
-/* Steps of k that B is fetched ahead of its use: rows that lie pages apart, as those of an unpacked
- * matrix do, are fetched by nobody else. */
+#define GEMM_COLUMNS (2 * SIMD_LANES)
+/* Rows of B that are prefetched ahead of their use: where rows lie pages apart, as those of an
+ * unpacked matrix do, the processor does not prefetch them itself. */
 #define GEMM_AHEAD 32
 /* The same, where rows are copied. */
 #define GEMM_COPY_AHEAD 16
 /* From one step of k to the next in a packed block of A. */
 #define GEMM_STEP ((GEMM_ROWS + 3) / 4 * 4)
 
-typedef T gemm_vector __attribute__((vector_size(GEMM_BYTES), aligned(sizeof(T)), may_alias));
-typedef T gemm_four __attribute__((vector_size(4 * sizeof(T)), aligned(sizeof(T)), may_alias));
-
-/* Element (i, j) lies at data[i row + j column]; one of the two is 1. */
+/* Element (i, j) lies at data[i * row + j * column]; one of the two strides is 1. */
 typedef struct gemm_matrix {
     const T *data;
     int64_t row, column;
 } gemm_matrix;
 
-/* C[0 .. height-1][0 .. GEMM_COLUMNS-1] (+)= a block of A times a panel of B. */
-static inline __attribute__((always_inline)) void gemm_sums(const int height, int64_t k, const T *a,
-                                                            const T *b, int64_t b_step, T *c,
-                                                            int64_t c_row, bool add)
+/* ---- The micro-kernel ---- */
+
+/* C [height, GEMM_COLUMNS] (+)= a packed block of A times a panel of B, over k steps. */
+typedef struct gemm_block {
+    int64_t k;
+    const T *a, *b;
+    int64_t b_step; /* from row to row of B */
+    T *c;
+    int64_t c_row;
+    bool add; /* to what C holds */
+} gemm_block;
+
+/* The height is a constant at every call. */
+SIMD_INLINE void gemm_sums(const int height, gemm_block o)
 {
-    gemm_vector sum[GEMM_ROWS][2];
+    simd_vector sum[GEMM_ROWS * 2];
 #pragma GCC unroll 16
-    for (int i = 0; i < height; i++) sum[i][0] = sum[i][1] = (gemm_vector){0};
-    for (int64_t p = 0; p < k; p++) {
-        gemm_vector b0 = *(const gemm_vector *)b, b1 = *(const gemm_vector *)(b + GEMM_VECTOR);
-        __builtin_prefetch(b + GEMM_AHEAD * b_step);
-        __builtin_prefetch(b + GEMM_AHEAD * b_step + GEMM_VECTOR);
-#pragma GCC unroll 16
-        for (int i = 0; i < height; i++) {
-            gemm_vector x = a[i] - (gemm_vector){0};
-            sum[i][0] += x * b0;
-            sum[i][1] += x * b1;
-        }
-        a += GEMM_STEP;
-        b += b_step;
-    }
+    for (int i = 0; i < height; i++) sum[2 * i] = sum[2 * i + 1] = (simd_vector){0};
+    simd_add_product(height, 2, GEMM_AHEAD, (simd_operands){o.a, o.b, 1, GEMM_STEP, o.b_step, o.k},
+                     sum);
 #pragma GCC unroll 16
     for (int i = 0; i < height; i++) {
-        gemm_vector *out = (gemm_vector *)(c + i * c_row);
-        gemm_vector *next = (gemm_vector *)(c + i * c_row + GEMM_VECTOR);
-        if (add) {
-            sum[i][0] += *out;
-            sum[i][1] += *next;
+        simd_vector *out = (simd_vector *)(o.c + i * o.c_row);
+        simd_vector *next = (simd_vector *)(o.c + i * o.c_row + SIMD_LANES);
+        if (o.add) {
+            sum[2 * i] += *out;
+            sum[2 * i + 1] += *next;
         }
-        *out = sum[i][0];
-        *next = sum[i][1];
+        *out = sum[2 * i];
+        *next = sum[2 * i + 1];
     }
 }
 
-typedef void gemm_function(int64_t k, const T *a, const T *b, int64_t b_step, T *c, int64_t c_row,
-                           bool add);
+typedef void gemm_function(const gemm_block *block);
 #define GEMM_DEFINE(height)                                                                        \
-    static __attribute__((noinline)) void gemm_sums_##height(                                      \
-        int64_t k, const T *a, const T *b, int64_t b_step, T *c, int64_t c_row, bool add)          \
+    static __attribute__((noinline)) void gemm_sums_##height(const gemm_block *block)              \
     {                                                                                              \
-        gemm_sums(height, k, a, b, b_step, c, c_row, add);                                         \
+        gemm_sums(height, *block);                                                                 \
     }
 GEMM_EACH(GEMM_DEFINE)
 #undef GEMM_DEFINE
@@ -125,11 +110,24 @@ static inline int64_t gemm_height(int64_t rows)
     return 0;
 }
 
-/* out[p][i] = x[i][p] for `rows` rows of stride `row`: four by four, so that both are vectors. */
+/* ---- Packing ---- */
+
+/* Blocks of `height` rows of x [rows, k], whose element (i, p) lies at x[i * inner + p * outer], go
+ * to out[i / height * block + p * step + i % height]. What lies between height and step is not
+ * written. */
+typedef struct gemm_packing {
+    const T *x;
+    int64_t inner, outer;
+    int64_t rows, height, k;
+    T *out;
+    int64_t block, step;
+} gemm_packing;
+
+/* out[p * step + i] = x[i * row + p] for `rows` rows, four by four, so that both sides are vectors.
+ */
 static inline void gemm_transpose(const T *x, int64_t row, int64_t rows, int64_t k, T *out,
                                   int64_t step)
 {
-    const int64_t line = 64 / (int64_t)sizeof(T);
     for (int64_t next = 0; next < rows; next += 4) {
         /* The last four overlap those before. */
         int64_t i = rows >= 4 && rows - next < 4 ? rows - 4 : next;
@@ -141,69 +139,85 @@ static inline void gemm_transpose(const T *x, int64_t row, int64_t rows, int64_t
         const T *from = x + i * row;
         int64_t p = 0;
         for (; p + 4 <= k; p += 4) {
-            /* A line of one of the next four rows. */
-            __builtin_prefetch(from + (4 + p / 4 % 4) * row + p / line * line);
-            gemm_four a = *(const gemm_four *)(from + p), b = *(const gemm_four *)(from + row + p);
-            gemm_four c = *(const gemm_four *)(from + 2 * row + p);
-            gemm_four d = *(const gemm_four *)(from + 3 * row + p);
-            gemm_four ab0 = __builtin_shufflevector(a, b, 0, 4, 1, 5);
-            gemm_four ab1 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-            gemm_four cd0 = __builtin_shufflevector(c, d, 0, 4, 1, 5);
-            gemm_four cd1 = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-            T *to = out + p * step + i;
-            *(gemm_four *)to = __builtin_shufflevector(ab0, cd0, 0, 1, 4, 5);
-            *(gemm_four *)(to + step) = __builtin_shufflevector(ab0, cd0, 2, 3, 6, 7);
-            *(gemm_four *)(to + 2 * step) = __builtin_shufflevector(ab1, cd1, 0, 1, 4, 5);
-            *(gemm_four *)(to + 3 * step) = __builtin_shufflevector(ab1, cd1, 2, 3, 6, 7);
+            /* A cache line of one of the next four rows. */
+            __builtin_prefetch(from + (4 + p / 4 % 4) * row + p / LINE * LINE);
+            simd_transpose_four(from + p, row, out + p * step + i, step);
         }
         for (; p < k; p++)
             for (int64_t q = 0; q < 4; q++) out[p * step + i + q] = from[q * row + p];
     }
 }
 
-/* The same for x[p outer + i], blocks of `height` at once, so that a line of memory is read once.
- */
-static inline __attribute__((always_inline)) void gemm_copy(const T *x, int64_t outer, int64_t rows,
-                                                            int64_t height, int64_t k, T *out,
-                                                            int64_t block, int64_t step)
+/* Where inner is 1, all blocks at once, so that a cache line is read once. */
+SIMD_INLINE void gemm_copy(const int64_t height, const gemm_packing *o)
 {
-    const int64_t line = 64 / (int64_t)sizeof(T);
-    for (int64_t p = 0; p < k; p++) {
-        const T *from = x + p * outer, *ahead = from + GEMM_COPY_AHEAD * outer;
-        /* Rows that lie pages apart are fetched by nobody else. */
-        for (int64_t i = 0; i < rows + line - 1; i += line) __builtin_prefetch(ahead + i);
+    for (int64_t p = 0; p < o->k; p++) {
+        const T *from = o->x + p * o->outer, *ahead = from + GEMM_COPY_AHEAD * o->outer;
+        for (int64_t i = 0; i < o->rows + LINE - 1; i += LINE) __builtin_prefetch(ahead + i);
         int64_t i = 0;
-        T *to = out + p * step;
-        for (; i + height <= rows; i += height, to += block)
+        T *to = o->out + p * o->step;
+        for (; i + height <= o->rows; i += height, to += o->block)
             memcpy(to, from + i, (size_t)height * sizeof *to);
-        if (i < rows) memcpy(to, from + i, (size_t)(rows - i) * sizeof *to);
+        if (i < o->rows) memcpy(to, from + i, (size_t)(o->rows - i) * sizeof *to);
     }
 }
 
-/* out[i / height][p][i % height] = x[i inner + p outer] for i < rows; blocks lie `block` apart, and
- * what lies between height and step is not written. */
-static inline void gemm_pack(const T *x, int64_t inner, int64_t outer, int64_t rows, int64_t height,
-                             int64_t k, T *out, int64_t block, int64_t step)
+static inline void gemm_pack(const gemm_packing *o)
 {
-    if (inner == 1 && height == GEMM_ROWS)
-        gemm_copy(x, outer, rows, GEMM_ROWS, k, out, block, step);
-    else if (inner == 1 && height == GEMM_COLUMNS)
-        gemm_copy(x, outer, rows, GEMM_COLUMNS, k, out, block, step);
-    else if (inner == 1)
-        gemm_copy(x, outer, rows, height, k, out, block, step);
+    if (o->inner == 1 && o->height == GEMM_ROWS)
+        gemm_copy(GEMM_ROWS, o);
+    else if (o->inner == 1 && o->height == GEMM_COLUMNS)
+        gemm_copy(GEMM_COLUMNS, o);
+    else if (o->inner == 1)
+        gemm_copy(o->height, o);
     else
-        for (int64_t i = 0; i < rows; i += height, out += block)
-            gemm_transpose(x + i * inner, inner, rows - i < height ? rows - i : height, k, out,
-                           step);
+        for (int64_t i = 0, at = 0; i < o->rows; i += o->height, at += o->block)
+            gemm_transpose(o->x + i * o->inner, o->inner,
+                           o->rows - i < o->height ? o->rows - i : o->height, o->k, o->out + at,
+                           o->step);
 }
 
 /* Columns [first, last) of b, [k, *], as panels of GEMM_COLUMNS. */
 static inline void gemm_pack_panels(const gemm_matrix *b, int64_t first, int64_t last, int64_t k,
                                     T *out)
 {
-    gemm_pack(b->data + first * b->column, b->column, b->row, last - first, GEMM_COLUMNS, k, out,
-              GEMM_COLUMNS * k, GEMM_COLUMNS);
+    gemm_pack(&(gemm_packing){.x = b->data + first * b->column,
+                              .inner = b->column,
+                              .outer = b->row,
+                              .rows = last - first,
+                              .height = GEMM_COLUMNS,
+                              .k = k,
+                              .out = out,
+                              .block = GEMM_COLUMNS * k,
+                              .step = GEMM_COLUMNS});
 }
+
+/* A block of a matrix that is packed next. */
+typedef struct gemm_region {
+    int64_t row, rows, column, columns;
+} gemm_region;
+
+/* Prefetches the share [from, to) of `all` of a region, so that it arrives while sums are computed.
+ */
+static inline void gemm_prefetch(const gemm_matrix *x, gemm_region region, int64_t from, int64_t to,
+                                 int64_t all)
+{
+    const T *data = x->data + region.row * x->row + region.column * x->column;
+    const bool dense_rows = x->column == 1;
+    const int64_t lists = dense_rows ? region.rows : region.columns;
+    const int64_t length = dense_rows ? region.columns : region.rows;
+    const int64_t apart = dense_rows ? x->row : x->column, across = ceil_div(length, LINE);
+    int64_t at = lists * across * from / all, end = lists * across * to / all;
+    int64_t i = at / across, j = at % across;
+    for (; at < end; at++) {
+        __builtin_prefetch(data + i * apart + j * LINE, 0, 2);
+        if (++j < across) continue;
+        j = 0;
+        i++;
+    }
+}
+
+/* ---- Products ---- */
 
 /* C [m, n] = A [m, k] B [k, n] where rows of A and columns of B are dense: each element is a dot
  * product of two of them, summed over pieces of GEMM_DEPTH, too. For so few rows that packing B
@@ -214,27 +228,27 @@ static inline void gemm_dots(int64_t m, int64_t n, int64_t k, const gemm_matrix 
     for (int64_t j = 0; j < n; j += GEMM_DOTS)
         for (int64_t i = 0; i < m; i += GEMM_DOTS) {
             const T *rows[GEMM_DOTS], *columns[GEMM_DOTS];
-            gemm_vector total[GEMM_DOTS][GEMM_DOTS];
-            const int64_t whole = k - k % GEMM_VECTOR;
+            simd_vector total[GEMM_DOTS][GEMM_DOTS];
+            const int64_t whole = k - k % SIMD_LANES;
             /* At the edges the last row or column stands in for those that are not there. */
             for (int q = 0; q < GEMM_DOTS; q++) {
                 rows[q] = a->data + (i + q < m ? i + q : m - 1) * a->row;
                 columns[q] = b->data + (j + q < n ? j + q : n - 1) * b->column;
-                for (int r = 0; r < GEMM_DOTS; r++) total[q][r] = (gemm_vector){0};
+                for (int r = 0; r < GEMM_DOTS; r++) total[q][r] = (simd_vector){0};
             }
             for (int64_t p = 0; p < whole;) {
                 const int64_t end = whole - p < GEMM_DEPTH ? whole : p + GEMM_DEPTH;
-                gemm_vector sum[GEMM_DOTS][GEMM_DOTS];
+                simd_vector sum[GEMM_DOTS][GEMM_DOTS];
                 for (int q = 0; q < GEMM_DOTS; q++)
-                    for (int r = 0; r < GEMM_DOTS; r++) sum[q][r] = (gemm_vector){0};
-                for (; p < end; p += GEMM_VECTOR) {
-                    gemm_vector y[GEMM_DOTS];
+                    for (int r = 0; r < GEMM_DOTS; r++) sum[q][r] = (simd_vector){0};
+                for (; p < end; p += SIMD_LANES) {
+                    simd_vector y[GEMM_DOTS];
 #pragma GCC unroll 4
                     for (int r = 0; r < GEMM_DOTS; r++)
-                        y[r] = *(const gemm_vector *)(columns[r] + p);
+                        y[r] = *(const simd_vector *)(columns[r] + p);
 #pragma GCC unroll 4
                     for (int q = 0; q < GEMM_DOTS; q++) {
-                        const gemm_vector x = *(const gemm_vector *)(rows[q] + p);
+                        const simd_vector x = *(const simd_vector *)(rows[q] + p);
 #pragma GCC unroll 4
                         for (int r = 0; r < GEMM_DOTS; r++) sum[q][r] += x * y[r];
                     }
@@ -245,92 +259,113 @@ static inline void gemm_dots(int64_t m, int64_t n, int64_t k, const gemm_matrix 
             for (int64_t q = 0; q < GEMM_DOTS && i + q < m; q++)
                 for (int64_t r = 0; r < GEMM_DOTS && j + r < n; r++) {
                     T dot = 0;
-                    for (int lane = 0; lane < GEMM_VECTOR; lane++) dot += total[q][r][lane];
+                    for (int lane = 0; lane < SIMD_LANES; lane++) dot += total[q][r][lane];
                     for (int64_t t = whole; t < k; t++) dot += rows[q][t] * columns[r][t];
                     c[(i + q) * c_row + j + r] = dot;
                 }
         }
 }
 
-/* Asks for the share [from, to) of `all` of a block that is to be packed soon, so that it comes
- * while sums are made. */
-static inline void gemm_fetch(const gemm_matrix *x, int64_t row, int64_t rows, int64_t column,
-                              int64_t columns, int64_t from, int64_t to, int64_t all)
+/* A tile of a product: C [m, n] = A [m, k] B [k, n] for m <= 3/2 GEMM_DEEP_ROWS. */
+typedef struct gemm_task {
+    int64_t m, n, k;
+    gemm_matrix a, b;
+    const T *panels; /* all of B packed by gemm_pack_panels, or NULL */
+    bool direct;     /* without panels: B, whose rows are dense, is read as it lies */
+    T *c;
+    int64_t c_row;
+    T *workspace; /* GEMM_WORKSPACE elements */
+    int64_t name; /* of these rows of A; the packed-panel tag of a workspace that holds them */
+    int64_t *panel_tag;
+    bool next; /* as many rows of A follow these, and are likely to be multiplied next */
+} gemm_task;
+
+/* Packs rows [0, m) of columns [p, p + depth) of A. */
+static inline void gemm_pack_rows(const gemm_task *o, int64_t p, int64_t depth, int64_t height,
+                                  T *out)
 {
-    const T *data = x->data + row * x->row + column * x->column;
-    bool dense_rows = x->column == 1;
-    int64_t lists = dense_rows ? rows : columns, length = dense_rows ? columns : rows;
-    int64_t apart = dense_rows ? x->row : x->column;
-    const int64_t line = 64 / (int64_t)sizeof(T), across = ceil_div(length, line);
-    int64_t at = lists * across * from / all, end = lists * across * to / all;
-    int64_t i = at / across, j = at % across;
-    for (; at < end; at++) {
-        __builtin_prefetch(data + i * apart + j * line, 0, 2);
-        if (++j < across) continue;
-        j = 0;
-        i++;
-    }
+    gemm_pack(&(gemm_packing){.x = o->a.data + p * o->a.column,
+                              .inner = o->a.row,
+                              .outer = o->a.column,
+                              .rows = o->m,
+                              .height = height,
+                              .k = depth,
+                              .out = out,
+                              .block = GEMM_STEP * depth,
+                              .step = GEMM_STEP});
 }
 
-/* C [m, n] = A [m, k] B [k, n] for m <= 3/2 GEMM_DEEP_ROWS; rows of C lie c_row apart. `panels`, if
- * not NULL, is all of B in panels of k x GEMM_COLUMNS, as gemm_pack_panels makes them; if it is
- * NULL and B's rows are dense and `direct`, B is read as it lies. `name`, not 0, is that of the
- * rows of A in the packed form that `workspace` may still have, as `*panel_tag` tells; `next`:
- * behind these rows of A are as many more, likely to be multiplied next. */
-static inline void gemm_tile(int64_t m, int64_t n, int64_t k, const gemm_matrix *a,
-                             const gemm_matrix *b, const T *panels, bool direct, T *c,
-                             int64_t c_row, T *workspace, int64_t name, int64_t *panel_tag,
-                             bool next)
+/* One block of sums of `rows` rows, of which `width` columns are in C. Kernels write whole panels
+ * and as many rows as they have: at the edges the block goes through `corner`. */
+static inline void gemm_write_block(gemm_function *sums, gemm_block o, int64_t rows, int64_t width,
+                                    T *corner)
 {
+    if (width == GEMM_COLUMNS && gemm_height(rows) == rows) {
+        sums(&o);
+        return;
+    }
+    T *c = o.c;
+    const int64_t c_row = o.c_row;
+    const bool add = o.add;
+    o.c = corner;
+    o.c_row = GEMM_COLUMNS;
+    o.add = false;
+    sums(&o);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t q = 0; q < width; q++) {
+            T *out = &c[r * c_row + q], x = corner[r * GEMM_COLUMNS + q];
+            *out = add ? *out + x : x;
+        }
+}
+
+static inline void gemm_tile(const gemm_task *given)
+{
+    const gemm_task o = *given;
+    const int64_t m = o.m, n = o.n, k = o.k;
     int64_t blocks = ceil_div(m, GEMM_ROWS), height = ceil_div(m, blocks);
-    T *panel = workspace, *corner = panel + GEMM_COLUMNS * GEMM_DEPTH;
+    T *panel = o.workspace, *corner = panel + GEMM_COLUMNS * GEMM_DEPTH;
     T *packed_a = corner + GEMM_ROWS * GEMM_COLUMNS;
     gemm_function *whole = gemm_of_height(height),
                   *last = gemm_of_height(m - (blocks - 1) * height);
     /* All pieces of A side by side where they fit, so that they last for the next tile. */
-    const bool fits = blocks * GEMM_STEP * k <= GEMM_PACKED, packed = fits && *panel_tag == name;
-    *panel_tag = fits ? name : 0;
+    const bool fits = blocks * GEMM_STEP * k <= GEMM_PACKED;
+    const bool packed = fits && *o.panel_tag == o.name;
+    *o.panel_tag = fits ? o.name : 0;
     for (int64_t p = 0; p < k; p += GEMM_DEPTH) {
-        int64_t depth = k - p < GEMM_DEPTH ? k - p : GEMM_DEPTH;
-        /* What is packed next: the next piece of these rows, or the first one of the next. */
-        bool more = !packed && p + GEMM_DEPTH < k, soon = more || (next && p + GEMM_DEPTH >= k);
-        int64_t soon_row = more ? 0 : m, soon_p = more ? p + GEMM_DEPTH : 0;
-        int64_t soon_depth = k - soon_p < GEMM_DEPTH ? k - soon_p : GEMM_DEPTH;
+        const int64_t depth = k - p < GEMM_DEPTH ? k - p : GEMM_DEPTH;
+        /* What is packed next: the next piece of these rows, or the first one of the next rows. */
+        const bool more = !packed && p + GEMM_DEPTH < k;
+        const bool soon = more || (o.next && p + GEMM_DEPTH >= k);
+        gemm_region coming_a = {more ? 0 : m, m, more ? p + GEMM_DEPTH : 0, 0};
+        coming_a.columns = k - coming_a.column < GEMM_DEPTH ? k - coming_a.column : GEMM_DEPTH;
         T *piece = packed_a + (fits ? p * blocks * GEMM_STEP : 0);
-        if (!packed)
-            gemm_pack(a->data + p * a->column, a->row, a->column, m, height, depth, piece,
-                      GEMM_STEP * depth, GEMM_STEP);
+        if (!packed) gemm_pack_rows(&o, p, depth, height, piece);
         for (int64_t j = 0; j < n; j += GEMM_COLUMNS) {
             int64_t width = n - j < GEMM_COLUMNS ? n - j : GEMM_COLUMNS, b_step = GEMM_COLUMNS;
-            if (soon) gemm_fetch(a, soon_row, m, soon_p, soon_depth, j, j + width, n);
+            if (soon) gemm_prefetch(&o.a, coming_a, j, j + width, n);
             const T *columns = panel;
-            if (panels) {
-                columns = panels + j * k + p * GEMM_COLUMNS;
-            } else if (direct && width == GEMM_COLUMNS) {
-                columns = b->data + p * b->row + j;
-                b_step = b->row;
+            if (o.panels) {
+                columns = o.panels + j * k + p * GEMM_COLUMNS;
+            } else if (o.direct && width == GEMM_COLUMNS) {
+                columns = o.b.data + p * o.b.row + j;
+                b_step = o.b.row;
             } else {
-                const gemm_matrix rest = {b->data + p * b->row, b->row, b->column};
+                const gemm_matrix rest = {o.b.data + p * o.b.row, o.b.row, o.b.column};
                 gemm_pack_panels(&rest, j, j + width, depth, panel);
             }
-            int64_t coming = columns == panel ? n - j - width : 0;
-            if (coming > GEMM_COLUMNS) coming = GEMM_COLUMNS;
+            gemm_region coming_b = {p, depth, j + width, columns == panel ? n - j - width : 0};
+            if (coming_b.columns > GEMM_COLUMNS) coming_b.columns = GEMM_COLUMNS;
             for (int64_t i = 0; i < m; i += height) {
-                int64_t rows = m - i < height ? m - i : height;
-                if (coming) gemm_fetch(b, p, depth, j + width, coming, i, i + rows, m);
-                const T *block = piece + i / height * GEMM_STEP * depth;
-                gemm_function *sums = rows == height ? whole : last;
-                /* Kernels write whole panels, and as many rows as they have. */
-                if (width == GEMM_COLUMNS && gemm_height(rows) == rows) {
-                    sums(depth, block, columns, b_step, c + i * c_row + j, c_row, p > 0);
-                    continue;
-                }
-                sums(depth, block, columns, b_step, corner, GEMM_COLUMNS, false);
-                for (int64_t r = 0; r < rows; r++)
-                    for (int64_t q = 0; q < width; q++) {
-                        T *out = &c[(i + r) * c_row + j + q], x = corner[r * GEMM_COLUMNS + q];
-                        *out = p > 0 ? *out + x : x;
-                    }
+                const int64_t rows = m - i < height ? m - i : height;
+                if (coming_b.columns) gemm_prefetch(&o.b, coming_b, i, i + rows, m);
+                const gemm_block block = {.k = depth,
+                                          .a = piece + i / height * GEMM_STEP * depth,
+                                          .b = columns,
+                                          .b_step = b_step,
+                                          .c = o.c + i * o.c_row + j,
+                                          .c_row = o.c_row,
+                                          .add = p > 0};
+                gemm_write_block(rows == height ? whole : last, block, rows, width, corner);
             }
         }
     }
