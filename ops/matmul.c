@@ -151,12 +151,22 @@ static int64_t joined_stride(const weft_tensor *a, int64_t k)
 static void call_library(const product *p, int64_t m, int64_t n, const gemm_matrix *a,
                          const gemm_matrix *b, T *c)
 {
-    bool ta = a->column != 1, tb = b->column != 1;
-    int64_t lda = ta ? a->column : a->row, ldb = tb ? b->column : b->row;
+    const bool trans_a = a->column != 1, trans_b = b->column != 1;
+    const gemm_call call = {.trans_a = trans_a,
+                            .trans_b = trans_b,
+                            .m = m,
+                            .n = n,
+                            .k = p->k,
+                            .a = a->data,
+                            .lda = trans_a ? a->column : a->row,
+                            .b = b->data,
+                            .ldb = trans_b ? b->column : b->row,
+                            .c = c,
+                            .ldc = p->n};
 #if KERNEL_IS(f32)
-    gemm_f32(ta, tb, m, n, p->k, a->data, lda, b->data, ldb, c, p->n);
+    gemm_f32(&call);
 #else
-    gemm_f64(ta, tb, m, n, p->k, a->data, lda, b->data, ldb, c, p->n);
+    gemm_f64(&call);
 #endif
 }
 

@@ -138,6 +138,12 @@ static inline int64_t line_offset(const weft_tensor *t, int axis, int64_t index)
     void KERNEL_NAME(name)(const weft_call *call, int64_t tile);                                   \
     void KERNEL_NAME(name)(const weft_call *call, int64_t tile)
 
+/* Elements of an operand, `step` apart; 0 repeats one. */
+typedef struct strided {
+    const T *x;
+    int64_t step;
+} strided;
+
 /* Rows of at most NARROW_ROW elements are hardly worth a loop each. A kernel that begins with
  * walk_begin_narrow walks many of them as one run, and gets each operand from walk_operand: where
  * it lies, or packed into a buffer of PACKED_RUN elements. */
