@@ -1,5 +1,5 @@
 /* Elementwise arithmetic of two operands, which broadcast as in NumPy, and sums of many. */
-#include "kernel.h"
+#include "kernels/kernel.h"
 
 /* name, doc, expression of x and y, may be in place, sample range */
 #define BINARY_OPS(X)                                                                              \
@@ -22,7 +22,7 @@
     {                                                                                              \
         T packed[2][PACKED_RUN];                                                                   \
         int64_t ps, qs;                                                                            \
-        for (walk w = walk_begin_narrow(call, tile); walk_next(&w);) {                             \
+        for (weft_walk w = walk_begin_narrow(call, tile); weft_walk_next(&w);) {                   \
             const T *p = walk_operand(&w, 1, call->in[0].data, packed[0], &ps);                    \
             const T *q = walk_operand(&w, 2, call->in[1].data, packed[1], &qs);                    \
             T *out = (T *)call->out[0].data + w.offset[0];                                         \
@@ -56,8 +56,8 @@ KERNEL(add_n)
     /* Inputs and output lie alike, so that one walk tells of all. */
     const weft_tensor *out_only[1] = {&call->out[0]};
     const int64_t n = numel_of(&call->out[0].shape), begin = tile * TILE;
-    walk w = walk_range(out_only, 1, begin, begin + TILE < n ? begin + TILE : n);
-    while (walk_next(&w)) {
+    weft_walk w = weft_walk_range(out_only, 1, begin, begin + TILE < n ? begin + TILE : n);
+    while (weft_walk_next(&w)) {
         T *out = (T *)call->out[0].data + w.offset[0];
         const T *first = (const T *)call->in[0].data + w.offset[0];
         for (int64_t k = 0; k < w.count; k++) out[k] = first[k];

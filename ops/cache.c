@@ -1,8 +1,6 @@
 /* Update nodes for states that grow by one position a run: keys and values of a decoder. Both work
  * in place and touch what they change only. */
-#include "kernel.h"
-
-#include <weft/ops.h>
+#include "kernels/kernel.h"
 
 /* A state is [rows, most, ...]: elements of one position of one row. */
 static inline int64_t position_elements(const weft_tensor *state)
@@ -76,6 +74,8 @@ KERNEL(cache_reorder)
 }
 
 #else
+
+#include <weft/ops.h>
 
 static bool infer_scalar_index(weft_infer *infer, size_t i)
 {

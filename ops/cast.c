@@ -1,5 +1,5 @@
 /* cast: elements of one dtype as another. */
-#include "kernel.h"
+#include "kernels/kernel.h"
 
 typedef struct cast_attr {
     weft_dtype dtype;
@@ -34,7 +34,7 @@ static inline int32_t to_i32(double x)
 
 KERNEL(cast)
 {
-    for (walk w = walk_begin(call, tile); walk_next(&w);) {
+    for (weft_walk w = weft_walk_begin(call, tile); weft_walk_next(&w);) {
         const T *in = (const T *)call->in[0].data + w.offset[1];
         switch (call->out[0].dtype) {
         case WEFT_F32:

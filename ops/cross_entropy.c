@@ -10,9 +10,9 @@
  * losses are summed in row order in a second phase; backward counts the rows in a first one. A row
  * whose every logit is -inf has no probabilities: its lse is -inf, its loss inf and its gradient
  * zero, as softmax has it. */
-#include "extreme.h"
-#include "kernel.h"
-#include "sums.h"
+#include "kernels/extreme.h"
+#include "kernels/kernel.h"
+#include "kernels/sums.h"
 
 typedef struct cross_entropy_attr {
     int64_t ignore_index;
@@ -32,7 +32,7 @@ static inline int64_t rows_per_tile(const weft_call *call)
 }
 
 #ifdef WEFT_KERNEL_ISA
-#include "vmath.h"
+#include "kernels/vmath.h"
 
 static inline int64_t count_targets(const int32_t *target, int64_t rows, int64_t ignore)
 {

@@ -1,7 +1,7 @@
 /* dropout: the mask of element i comes from the counter-based generator at (key, seed, step, i), so
  * that forward, backward and any split into tiles see the same mask and none is stored. */
 #include "dropout.h"
-#include "kernel.h"
+#include "kernels/kernel.h"
 
 #ifdef WEFT_KERNEL_ISA
 /* Elements whose bits are made at a time: whole groups of any width. */
@@ -13,7 +13,7 @@ KERNEL(dropout)
     const T scale = (T)(1 / (1 - attr->p));
     const uint32_t limit = dropout_limit(attr->p);
     const uint64_t stream = dropout_stream(attr->key, call->run), step = call->run->step;
-    for (walk w = walk_begin(call, tile); walk_next(&w);) {
+    for (weft_walk w = weft_walk_begin(call, tile); weft_walk_next(&w);) {
         const T *x = (const T *)call->in[0].data + w.offset[1];
         T *y = (T *)call->out[0].data + w.offset[0];
         /* Where the run lies in the whole tensor; its first elements may be a group's last. */

@@ -3,7 +3,7 @@
 #ifndef WEFT_OPS_DROPOUT_H
 #define WEFT_OPS_DROPOUT_H
 
-#include <weft/op.h>
+#include <weft/call.h>
 
 typedef struct dropout_attr {
     double p;

@@ -9,6 +9,7 @@
  */
 #include "gemm.h"
 
+#include <weft/measure.h>
 #include <weft/op.h>
 
 #include <dlfcn.h>
@@ -171,12 +172,18 @@ static weft_gemm_backend choice(void)
     return chosen;
 }
 
-weft_gemm_backend gemm_backend_of(weft_dtype dtype)
+/* Whose kernels multiply matrices of `dtype`; weft's own if WEFT_GEMM names no backend. */
+static weft_gemm_backend backend_of(weft_dtype dtype)
 {
     weft_gemm_backend wanted = choice();
     if (wanted == WEFT_GEMM_BACKENDS || (dtype == WEFT_F64 && !backends[wanted].has_f64))
         return WEFT_GEMM_WEFT;
     return wanted;
+}
+
+bool gemm_is_own(weft_dtype dtype)
+{
+    return backend_of(dtype) == WEFT_GEMM_WEFT;
 }
 
 weft_status weft_gemm_chosen(weft_dtype dtype, weft_gemm_backend *backend, weft_error *error)
@@ -187,7 +194,7 @@ weft_status weft_gemm_chosen(weft_dtype dtype, weft_gemm_backend *backend, weft_
     if (choice() == WEFT_GEMM_BACKENDS)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "gemm",
                               "WEFT_GEMM is \"%s\"; expected weft, openblas or onednn", unknown);
-    weft_gemm_backend found = gemm_backend_of(dtype);
+    weft_gemm_backend found = backend_of(dtype);
     weft_status status = load_backend(found, error);
     if (status == WEFT_OK && backend) *backend = found;
     return status;
@@ -211,24 +218,22 @@ weft_status weft_gemm_get_info(weft_gemm_backend backend, weft_gemm_info *info, 
 
 /* ---- The calls ---- */
 
-/* oneDNN takes memory for each product and says so when there is none: the product is still made.
- */
-static void plain_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const float *a,
-                      int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc)
+/* For when oneDNN, which allocates memory for each product, finds none. */
+static void plain_f32(const gemm_call *p)
 {
-    for (int64_t i = 0; i < m; i++)
-        for (int64_t j = 0; j < n; j++) {
+    const float *a = p->a, *b = p->b;
+    for (int64_t i = 0; i < p->m; i++)
+        for (int64_t j = 0; j < p->n; j++) {
             double sum = 0;
-            for (int64_t l = 0; l < k; l++)
-                sum += (double)(trans_a ? a[l * lda + i] : a[i * lda + l]) *
-                       (double)(trans_b ? b[j * ldb + l] : b[l * ldb + j]);
-            c[i * ldc + j] = (float)sum;
+            for (int64_t l = 0; l < p->k; l++)
+                sum += (double)(p->trans_a ? a[l * p->lda + i] : a[i * p->lda + l]) *
+                       (double)(p->trans_b ? b[j * p->ldb + l] : b[l * p->ldb + j]);
+            ((float *)p->c)[i * p->ldc + j] = (float)sum;
         }
 }
 
-/* A library asks whether it is called from a parallel region, and starts threads if it is not, as
- * where a constant product is folded: CALL then gets a region of its own, whose setting ends with
- * it. */
+/* A library that is called outside of a parallel region starts threads of its own. Where a constant
+ * product is folded there is no region, so CALL gets one, whose setting ends with it. */
 #define ON_ONE_THREAD(CALL)                                                                        \
     if (omp_get_level() > 0) {                                                                     \
         CALL;                                                                                      \
@@ -240,27 +245,29 @@ static void plain_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t 
         }                                                                                          \
     }
 
-static void library_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const float *a,
-                        int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc)
+static int order(bool transposed)
+{
+    return transposed ? TRANS : NO_TRANS;
+}
+
+static void library_f32(const gemm_call *p)
 {
     if (chosen == WEFT_GEMM_OPENBLAS)
-        cblas_sgemm(ROW_MAJOR, trans_a ? TRANS : NO_TRANS, trans_b ? TRANS : NO_TRANS, (int)m,
-                    (int)n, (int)k, 1.0f, a, (int)lda, b, (int)ldb, 0.0f, c, (int)ldc);
-    else if (dnnl_sgemm(trans_a ? 'T' : 'N', trans_b ? 'T' : 'N', m, n, k, 1.0f, a, lda, b, ldb,
-                        0.0f, c, ldc) != 0)
-        plain_f32(trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc);
+        cblas_sgemm(ROW_MAJOR, order(p->trans_a), order(p->trans_b), (int)p->m, (int)p->n,
+                    (int)p->k, 1.0f, p->a, (int)p->lda, p->b, (int)p->ldb, 0.0f, p->c, (int)p->ldc);
+    else if (dnnl_sgemm(p->trans_a ? 'T' : 'N', p->trans_b ? 'T' : 'N', p->m, p->n, p->k, 1.0f,
+                        p->a, p->lda, p->b, p->ldb, 0.0f, p->c, p->ldc) != 0)
+        plain_f32(p);
 }
 
-void gemm_f32(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const float *a,
-              int64_t lda, const float *b, int64_t ldb, float *c, int64_t ldc)
+void gemm_f32(const gemm_call *call)
 {
-    ON_ONE_THREAD(library_f32(trans_a, trans_b, m, n, k, a, lda, b, ldb, c, ldc))
+    ON_ONE_THREAD(library_f32(call))
 }
 
-void gemm_f64(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, const double *a,
-              int64_t lda, const double *b, int64_t ldb, double *c, int64_t ldc)
+void gemm_f64(const gemm_call *p)
 {
-    ON_ONE_THREAD(cblas_dgemm(ROW_MAJOR, trans_a ? TRANS : NO_TRANS, trans_b ? TRANS : NO_TRANS,
-                              (int)m, (int)n, (int)k, 1.0, a, (int)lda, b, (int)ldb, 0.0, c,
-                              (int)ldc))
+    ON_ONE_THREAD(cblas_dgemm(ROW_MAJOR, order(p->trans_a), order(p->trans_b), (int)p->m, (int)p->n,
+                              (int)p->k, 1.0, p->a, (int)p->lda, p->b, (int)p->ldb, 0.0, p->c,
+                              (int)p->ldc))
 }

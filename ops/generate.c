@@ -1,5 +1,5 @@
 /* Values made from attributes alone: scalars, ranges, triangular masks. */
-#include "kernel.h"
+#include "kernels/kernel.h"
 
 typedef struct generate_attr {
     weft_dtype dtype;

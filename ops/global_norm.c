@@ -1,6 +1,6 @@
 /* global_norm: the Euclidean norm of many tensors as one vector. Phase 0 squares and sums tile by
  * tile into f64 partials, phase 1 adds them in order. */
-#include "kernel.h"
+#include "kernels/kernel.h"
 
 static inline int64_t tiles_of(const weft_tensor *t)
 {

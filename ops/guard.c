@@ -1,5 +1,5 @@
 /* require_finite: a value that can only be had while others are finite numbers. */
-#include "kernel.h"
+#include "kernels/kernel.h"
 
 #ifdef WEFT_KERNEL_ISA
 

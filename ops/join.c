@@ -1,11 +1,11 @@
 /* concat and pad: copies of whole stretches, of any dtype. */
-#include "kernel.h"
+#include "kernels/kernel.h"
 
 typedef struct concat_attr {
     int32_t axis;
 } concat_attr;
 typedef struct pad_attr {
-    int64_t before[WEFT_MAX_RANK], after[WEFT_MAX_RANK];
+    weft_shape before, after; /* elements in front of each dimension and behind it */
     double value;
 } pad_attr;
 
@@ -46,13 +46,14 @@ KERNEL(pad)
     const int last = y->shape.rank - 1;
     const int64_t row = last < 0 ? 1 : y->shape.dim[last],
                   width = last < 0 ? 1 : x->shape.dim[last];
-    const int64_t before = last < 0 ? 0 : attr->before[last], step = last < 0 ? 1 : x->stride[last];
+    const int64_t before = last < 0 ? 0 : attr->before.dim[last],
+                  step = last < 0 ? 1 : x->stride[last];
     const int64_t n = numel_of(&y->shape), end = (tile + 1) * TILE < n ? (tile + 1) * TILE : n;
     for (int64_t at = tile * TILE; at < end;) {
         int64_t rest = at / row, from = 0;
         bool inside = true;
         for (int d = last - 1; d >= 0; d--) {
-            const int64_t i = rest % y->shape.dim[d] - attr->before[d];
+            const int64_t i = rest % y->shape.dim[d] - attr->before.dim[d];
             rest /= y->shape.dim[d];
             inside &= i >= 0 && i < x->shape.dim[d];
             from += i * x->stride[d];
@@ -176,12 +177,15 @@ static bool infer_pad(weft_infer *infer)
 {
     const pad_attr *attr = infer->attr;
     weft_shape out = infer->in[0].shape;
+    if (attr->before.rank != out.rank || attr->after.rank != out.rank)
+        return weft_infer_fail(infer, WEFT_BAD_ARGUMENT, "padding of %d and %d axes for rank %d",
+                               attr->before.rank, attr->after.rank, out.rank);
     for (int d = 0; d < out.rank; d++) {
-        if (attr->before[d] < 0 || attr->after[d] < 0 || attr->before[d] > INT32_MAX ||
-            attr->after[d] > INT32_MAX)
+        if (attr->before.dim[d] < 0 || attr->after.dim[d] < 0 || attr->before.dim[d] > INT32_MAX ||
+            attr->after.dim[d] > INT32_MAX)
             return weft_infer_fail(infer, WEFT_BAD_ARGUMENT, "padding of axis %d is out of range",
                                    d);
-        out.dim[d] += attr->before[d] + attr->after[d];
+        out.dim[d] += attr->before.dim[d] + attr->after.dim[d];
     }
     infer->out[0] = (weft_type){infer->in[0].dtype, out};
     return weft_infer_scalar(infer, "value", attr->value, infer->in[0].dtype);
@@ -192,18 +196,20 @@ static void vjp_pad(weft_vjp *v)
     const pad_attr *attr = v->attr;
     weft_value g = v->grad_out[0];
     for (int d = 0; d < weft_rank(v->graph, v->in[0]); d++)
-        g = weft_slice(v->graph, g, d, attr->before[d],
-                       attr->before[d] + weft_dim(v->graph, v->in[0], d), 1);
+        g = weft_slice(v->graph, g, d, attr->before.dim[d],
+                       attr->before.dim[d] + weft_dim(v->graph, v->in[0], d), 1);
     v->grad_in[0] = g;
 }
 
-static const pad_attr pad_a = {{1, 0}, {0, 2}, 0.5}, pad_b = {{2}, {1}, 3};
+static const pad_attr pad_a = {{2, {1, 0}}, {2, {0, 2}}, 0.5}, pad_b = {{1, {2}}, {1, {1}}, 3};
 static const weft_sample samples_pad[] = {
     {&pad_a, 1, {F({2, {3, 2}})}},
     {&pad_a, 1, {F({2, {0, 2}})}},
     {&pad_b, 1, {{WEFT_I32, {1, {3}}, 0, 9, false}}},
 };
 static const weft_attr_field pad_fields[] = {
+    {"before", WEFT_ATTR_INT64S, offsetof(pad_attr, before)},
+    {"after", WEFT_ATTR_INT64S, offsetof(pad_attr, after)},
     {"value", WEFT_ATTR_DOUBLE, offsetof(pad_attr, value)},
     {NULL, WEFT_ATTR_INT, 0},
 };
@@ -234,9 +240,10 @@ weft_value weft_pad(weft_graph *graph, weft_value x, const int64_t *before, cons
         weft_graph_fail_in(graph, "pad", WEFT_BAD_ARGUMENT, "before or after is NULL");
         return WEFT_NO_VALUE;
     }
+    attr.before.rank = attr.after.rank = weft_rank(graph, x);
     for (int d = 0; d < weft_rank(graph, x); d++) {
-        attr.before[d] = before[d];
-        attr.after[d] = after[d];
+        attr.before.dim[d] = before[d];
+        attr.after.dim[d] = after[d];
     }
     attr.value = value;
     return weft_apply(graph, &weft_op_pad, &attr, &x, 1, NULL);

@@ -6,7 +6,7 @@
     X(neg) X(abs) X(sign) X(exp) X(log) X(sqrt) X(rsqrt) X(square) X(reciprocal) X(sin) X(cos) \
     X(tanh) X(sigmoid) X(relu) X(leaky_relu) X(gelu) X(gelu_tanh) X(silu) X(softplus) X(erf) \
     X(clamp) X(cast) \
-    X(add) X(sub) X(mul) X(div) X(pow) X(maximum) X(minimum) X(add_n) \
+    X(add) X(sub) X(mul) X(div) X(pow) X(maximum) X(minimum) X(relu_grad) X(add_n) \
     X(equal) X(less) X(greater) X(logical_and) X(logical_or) X(logical_not) X(where) X(masked_fill) \
     X(sum) X(mean) X(max) X(min) X(variance) X(logsumexp) X(argmax) X(cumsum) \
     X(matmul) X(matmul_shared) X(panels) X(matmul_panels) X(einsum) X(sdpa) X(sdpa_grad) \

@@ -2,7 +2,7 @@
  * no batch of its own and the rows of a lie at one stride, the batch of a becomes rows. Each
  * product is cut into tiles of rows and columns, each done by one thread. */
 #include "gemm.h"
-#include "gemm_kernel.h"
+#include "kernels/gemm_kernel.h"
 
 /* Tiles for a library: about so many flops, enough to hide the packing that each call does. */
 #define LIBRARY_TILE_FLOPS 8e6
@@ -104,7 +104,7 @@ static inline product product_of(const weft_call *call)
     p.rows_joined = rows_join(a, b);
     for (int d = 0; d < rank - 2; d++) *(p.rows_joined ? &p.m : &p.batches) *= c->shape.dim[d];
     if (p.m == 0 || p.n == 0 || p.batches == 0) return p;
-    if (gemm_backend_of(c->dtype) == WEFT_GEMM_WEFT)
+    if (gemm_is_own(c->dtype))
         cut_for_kernels(&p);
     else
         cut_for_library(&p);
@@ -151,12 +151,22 @@ static int64_t joined_stride(const weft_tensor *a, int64_t k)
 static void call_library(const product *p, int64_t m, int64_t n, const gemm_matrix *a,
                          const gemm_matrix *b, T *c)
 {
-    bool ta = a->column != 1, tb = b->column != 1;
-    int64_t lda = ta ? a->column : a->row, ldb = tb ? b->column : b->row;
+    const bool trans_a = a->column != 1, trans_b = b->column != 1;
+    const gemm_call call = {.trans_a = trans_a,
+                            .trans_b = trans_b,
+                            .m = m,
+                            .n = n,
+                            .k = p->k,
+                            .a = a->data,
+                            .lda = trans_a ? a->column : a->row,
+                            .b = b->data,
+                            .ldb = trans_b ? b->column : b->row,
+                            .c = c,
+                            .ldc = p->n};
 #if KERNEL_IS(f32)
-    gemm_f32(ta, tb, m, n, p->k, a->data, lda, b->data, ldb, c, p->n);
+    gemm_f32(&call);
 #else
-    gemm_f64(ta, tb, m, n, p->k, a->data, lda, b->data, ldb, c, p->n);
+    gemm_f64(&call);
 #endif
 }
 
@@ -192,19 +202,29 @@ KERNEL(matmul)
     T *c = (T *)tc->data + (batch * p.m + row) * p.n + column;
     if (p.k == 0)
         for (int64_t i = 0; i < m; i++) memset(c + i * p.n, 0, (size_t)n * sizeof *c);
-    else if (gemm_backend_of(tc->dtype) != WEFT_GEMM_WEFT)
+    else if (!gemm_is_own(tc->dtype))
         call_library(&p, m, n, &a, &b, c);
     else if (!p.shared && m < PACKING_ROWS && b.row == 1 && b.column != 1 && a.column == 1)
         gemm_dots(m, n, p.k, &a, &b, c, p.n);
     else
-        gemm_tile(m, n, p.k, &a, &b, p.shared ? (T *)call->scratch + column * p.k : NULL,
-                  b.column == 1 && m < PACKING_ROWS, c, p.n, weft_call_workspace(call),
-                  1 + batch * p.tiles_m + row / p.tile_m, weft_call_panel_tag(call),
-                  column + n == p.n && row + m < p.m);
+        gemm_tile(&(gemm_task){.m = m,
+                               .n = n,
+                               .k = p.k,
+                               .a = a,
+                               .b = b,
+                               .panels = p.shared ? (T *)call->scratch + column * p.k : NULL,
+                               .direct = b.column == 1 && m < PACKING_ROWS,
+                               .c = c,
+                               .c_row = p.n,
+                               .workspace = weft_call_workspace(call),
+                               .name = 1 + batch * p.tiles_m + row / p.tile_m,
+                               .panel_tag = weft_call_panel_tag(call),
+                               .next = column + n == p.n && row + m < p.m});
 }
 
 #else
 
+#include <weft/measure.h>
 #include <weft/ops.h>
 
 static int64_t tiles_matmul(const weft_call *call)
@@ -238,7 +258,7 @@ static size_t scratch_matmul(const weft_call *call)
 static size_t workspace_matmul(const weft_call *call)
 {
     weft_dtype dtype = call->out[0].dtype;
-    return gemm_backend_of(dtype) == WEFT_GEMM_WEFT ? GEMM_WORKSPACE * weft_dtype_bytes(dtype) : 0;
+    return gemm_is_own(dtype) ? GEMM_WORKSPACE * weft_dtype_bytes(dtype) : 0;
 }
 
 static void cost_matmul(const weft_call *call, weft_cost *cost)

@@ -6,8 +6,8 @@
  *
  * The sums over rows run in two phases: each tile of rows sums its own into scratch, SUM_ROWS at a
  * time in the thread's workspace, then stretches of columns add the tiles in their order. */
-#include "kernel.h"
-#include "sums.h"
+#include "kernels/kernel.h"
+#include "kernels/sums.h"
 
 typedef struct norm_attr {
     double eps;
@@ -79,10 +79,15 @@ KERNEL(rms_norm)
     normalise(call, tile, NULL, call->out[1].data);
 }
 
+typedef struct row_gradients {
+    T *x, *gamma, *beta;
+} row_gradients;
+
 /* dx of a row; adds the row's share to dgamma and dbeta. */
 static inline void backward_row(int64_t n, const T *x, const T *dy, const T *gamma, bool centred,
-                                T mean, T rstd, T *dx, T *dgamma, T *dbeta)
+                                T mean, T rstd, row_gradients d)
 {
+    T *dx = d.x, *dgamma = d.gamma, *dbeta = d.beta;
     double sum = 0, product = 0;
     EACH_STRETCH(from, to, n)
     {
@@ -120,8 +125,8 @@ static inline void backward_rows(const weft_call *call, int64_t tile, const T *m
         memset(some, 0, (size_t)(2 * n) * sizeof *some);
         for (int64_t r = first; r < last; r++)
             backward_row(n, (const T *)call->in[0].data + r * n, dys + r * n, gamma, means != NULL,
-                         means ? means[r] : 0, rstds[r], (T *)call->out[0].data + r * n, some,
-                         some + n);
+                         means ? means[r] : 0, rstds[r],
+                         (row_gradients){(T *)call->out[0].data + r * n, some, some + n});
         for (int64_t i = 0; i < 2 * n; i++) total[i] += (double)some[i];
     }
 }

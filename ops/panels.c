@@ -7,7 +7,7 @@
  * A tile of the product is one panel [k, PANEL], which stays in the second-level cache while all
  * rows of a pass over it, a few at a time, with their sums in registers. Each sum runs over pieces
  * of DEPTH in order, so that the bits depend on neither threads nor rows. */
-#include "kernel.h"
+#include "kernels/simd.h"
 
 #define PANEL 32
 #define DEPTH 768 /* of k, summed in registers before it is added to the result */
@@ -18,18 +18,9 @@ typedef struct panels_attr {
 
 #ifdef WEFT_KERNEL_ISA
 
-#if defined(__AVX512F__)
-#define VECTOR_BYTES 64
-#define SUMS         24 /* registers for sums: three quarters of all */
-#elif defined(__AVX2__)
-#define VECTOR_BYTES 32
-#define SUMS         12
-#else
-#define VECTOR_BYTES 16
-#define SUMS         12
-#endif
-typedef T vector __attribute__((vector_size(VECTOR_BYTES)));
-#define VECTORS ((int)(PANEL * sizeof(T) / VECTOR_BYTES)) /* of a row of a panel */
+/* Three quarters of the registers hold sums. */
+#define SUMS    (SIMD_REGISTERS * 3 / 4)
+#define VECTORS ((int)(PANEL / SIMD_LANES)) /* of a row of a panel */
 #define ROWS    (SUMS / VECTORS > 1 ? SUMS / VECTORS : 1)
 
 KERNEL(panels)
@@ -49,30 +40,34 @@ KERNEL(panels)
     }
 }
 
-/* `rows` is a constant where this is called, so that the sums are registers. */
-static inline __attribute__((always_inline)) void multiply_rows(const int rows, int64_t k,
-                                                                const T *a, int64_t stride,
-                                                                const T *panel, T *out,
-                                                                int64_t out_stride, int64_t columns)
+/* out [rows, columns] = A [rows, k] times a panel [k, PANEL]. */
+typedef struct panel_product {
+    const T *a, *panel;
+    int64_t a_row, k;
+    T *out;
+    int64_t out_row, columns;
+} panel_product;
+
+/* `rows` is a constant at every call, so that the sums are registers. */
+SIMD_INLINE void multiply_rows(const int rows, panel_product o)
 {
-    vector total[ROWS][VECTORS];
-    for (int r = 0; r < rows; r++)
-        for (int v = 0; v < VECTORS; v++) total[r][v] = (vector){0};
-    for (int64_t i = 0; i < k;) {
-        const int64_t end = k - i < DEPTH ? k : i + DEPTH;
-        vector sum[ROWS][VECTORS];
-        for (int r = 0; r < rows; r++)
-            for (int v = 0; v < VECTORS; v++) sum[r][v] = (vector){0};
-        for (; i < end; i++) {
-            const vector *b = (const vector *)(const void *)(panel + i * PANEL);
-            for (int r = 0; r < rows; r++)
-                for (int v = 0; v < VECTORS; v++) sum[r][v] += a[r * stride + i] * b[v];
-        }
-        for (int r = 0; r < rows; r++)
-            for (int v = 0; v < VECTORS; v++) total[r][v] += sum[r][v];
+    simd_vector total[ROWS * VECTORS];
+    for (int s = 0; s < rows * VECTORS; s++) total[s] = (simd_vector){0};
+    for (int64_t i = 0; i < o.k; i += DEPTH) {
+        simd_vector sum[ROWS * VECTORS];
+        for (int s = 0; s < rows * VECTORS; s++) sum[s] = (simd_vector){0};
+        simd_add_product(rows, VECTORS, 0,
+                         (simd_operands){.a = o.a + i,
+                                         .a_row = o.a_row,
+                                         .a_step = 1,
+                                         .b = o.panel + i * PANEL,
+                                         .b_step = PANEL,
+                                         .depth = o.k - i < DEPTH ? o.k - i : DEPTH},
+                         sum);
+        for (int s = 0; s < rows * VECTORS; s++) total[s] += sum[s];
     }
     for (int r = 0; r < rows; r++)
-        memcpy(out + r * out_stride, total[r], (size_t)columns * sizeof *out);
+        memcpy(o.out + r * o.out_row, total + r * VECTORS, (size_t)o.columns * sizeof *o.out);
 }
 
 KERNEL(matmul_panels)
@@ -80,14 +75,17 @@ KERNEL(matmul_panels)
     const weft_tensor *a = &call->in[0], *c = &call->out[0];
     const int64_t m = a->shape.dim[0], k = a->shape.dim[1], n = c->shape.dim[1];
     const int64_t first = tile * PANEL, columns = n - first < PANEL ? n - first : PANEL;
-    const int64_t stride = a->stride[0];
-    const T *panel = (const T *)call->in[1].data + tile * k * PANEL;
+    panel_product o = {.panel = (const T *)call->in[1].data + tile * k * PANEL,
+                       .a_row = a->stride[0],
+                       .k = k,
+                       .out_row = n,
+                       .columns = columns};
     for (int64_t r = 0; r < m;) {
-        const T *rows = (const T *)a->data + r * stride;
-        T *out = (T *)c->data + r * n + first;
+        o.a = (const T *)a->data + r * o.a_row;
+        o.out = (T *)c->data + r * n + first;
 #define TAKE(count)                                                                                \
     if ((count) <= ROWS && m - r >= (count)) {                                                     \
-        multiply_rows((count) <= ROWS ? (count) : ROWS, k, rows, stride, panel, out, n, columns);  \
+        multiply_rows((count) <= ROWS ? (count) : ROWS, o);                                        \
         r += (count);                                                                              \
         continue;                                                                                  \
     }

@@ -1,6 +1,6 @@
 /* Along one axis: argmax and cumsum. A tile is a stretch of lines. */
-#include "extreme.h"
-#include "kernel.h"
+#include "kernels/extreme.h"
+#include "kernels/kernel.h"
 
 typedef struct scan_attr {
     int32_t axis;

@@ -1,5 +1,5 @@
-/* Choosing between elements by a mask. */
-#include "kernel.h"
+/* Choosing between elements by a mask, O(elements): where and masked_fill. */
+#include "kernels/kernel.h"
 
 typedef struct masked_fill_attr {
     double value;
@@ -7,9 +7,7 @@ typedef struct masked_fill_attr {
 
 #ifdef WEFT_KERNEL_ISA
 
-/* Where the mask repeats one element all of the run is a copy; else y = mask ? a : b, with loops
- * of their own for operands that lie dense or repeat one element. */
-/* Both are read whatever the mask: loads under a mask are slower than what they save. */
+/* Both operands are read whatever the mask is: loads under a mask cost more than they save. */
 #define SELECT_LOOP(first, second)                                                                 \
     _Pragma("omp simd") for (int64_t i = 0; i < n; i++)                                            \
     {                                                                                              \
@@ -17,48 +15,55 @@ typedef struct masked_fill_attr {
         out[i] = mask[i] ? yes : no;                                                               \
     }
 
-static inline void copy_run(T *out, const T *from, int64_t step, int64_t n)
+static inline void copy_run(T *out, strided from, int64_t n)
 {
-    if (step == 1)
-        memmove(out, from, (size_t)n * sizeof *out);
+    if (from.step == 1)
+        memmove(out, from.x, (size_t)n * sizeof *out);
     else
-        for (int64_t i = 0; i < n; i++) out[i] = from[i * step];
+        for (int64_t i = 0; i < n; i++) out[i] = from.x[i * from.step];
 }
 
-static inline void select_run(T *out, const uint8_t *mask, int64_t ms, const T *a, int64_t as,
-                              const T *b, int64_t bs, int64_t n)
+/* out = mask ? a : b. A mask that repeats one element makes the whole run a copy; operands that are
+ * dense or repeat one element have loops of their own. */
+static inline void select_run(T *out, const uint8_t *mask, int64_t mask_step, strided a, strided b,
+                              int64_t n)
 {
-    if (ms == 0) {
-        copy_run(out, mask[0] ? a : b, mask[0] ? as : bs, n);
-    } else if (ms == 1 && as == 1 && bs == 1) {
-        SELECT_LOOP(a[i], b[i])
-    } else if (ms == 1 && as == 1 && bs == 0) {
-        const T other = b[0];
-        SELECT_LOOP(a[i], other)
-    } else if (ms == 1 && as == 0 && bs == 1) {
-        const T other = a[0];
-        SELECT_LOOP(other, b[i])
+    if (mask_step == 0) {
+        copy_run(out, mask[0] ? a : b, n);
+    } else if (mask_step == 1 && a.step == 1 && b.step == 1) {
+        SELECT_LOOP(a.x[i], b.x[i])
+    } else if (mask_step == 1 && a.step == 1 && b.step == 0) {
+        const T other = b.x[0];
+        SELECT_LOOP(a.x[i], other)
+    } else if (mask_step == 1 && a.step == 0 && b.step == 1) {
+        const T other = a.x[0];
+        SELECT_LOOP(other, b.x[i])
     } else {
-        for (int64_t i = 0; i < n; i++) out[i] = mask[i * ms] ? a[i * as] : b[i * bs];
+        for (int64_t i = 0; i < n; i++)
+            out[i] = mask[i * mask_step] ? a.x[i * a.step] : b.x[i * b.step];
     }
+}
+
+static inline strided operand_of(const weft_call *call, const weft_walk *w, int input)
+{
+    return (strided){(const T *)call->in[input].data + w->offset[input + 1], w->step[input + 1]};
 }
 
 KERNEL(where)
 {
-    for (walk w = walk_begin(call, tile); walk_next(&w);)
+    for (weft_walk w = weft_walk_begin(call, tile); weft_walk_next(&w);)
         select_run((T *)call->out[0].data + w.offset[0],
                    (const uint8_t *)call->in[0].data + w.offset[1], w.step[1],
-                   (const T *)call->in[1].data + w.offset[2], w.step[2],
-                   (const T *)call->in[2].data + w.offset[3], w.step[3], w.count);
+                   operand_of(call, &w, 1), operand_of(call, &w, 2), w.count);
 }
 
 KERNEL(masked_fill)
 {
     const T value = (T)((const masked_fill_attr *)call->attr)->value;
-    for (walk w = walk_begin(call, tile); walk_next(&w);)
+    for (weft_walk w = weft_walk_begin(call, tile); weft_walk_next(&w);)
         select_run((T *)call->out[0].data + w.offset[0],
-                   (const uint8_t *)call->in[1].data + w.offset[2], w.step[2], &value, 0,
-                   (const T *)call->in[0].data + w.offset[1], w.step[1], w.count);
+                   (const uint8_t *)call->in[1].data + w.offset[2], w.step[2], (strided){&value, 0},
+                   operand_of(call, &w, 0), w.count);
 }
 
 #else

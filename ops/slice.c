@@ -1,6 +1,6 @@
 /* slice: every step-th element of a range along one axis, a view; slice_scatter, its gradient: the
  * slice's elements put back among zeros. Splitting and flipping are slices. */
-#include "kernel.h"
+#include "kernels/kernel.h"
 #include "slice.h"
 
 #ifdef WEFT_KERNEL_ISA

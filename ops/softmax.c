@@ -1,8 +1,8 @@
 /* softmax and log_softmax along one axis, and their backward passes as ops of their own. A tile is
  * a stretch of lines: rows along the last dimension, else columns that are walked together. */
-#include "extreme.h"
-#include "kernel.h"
-#include "sums.h"
+#include "kernels/extreme.h"
+#include "kernels/kernel.h"
+#include "kernels/sums.h"
 
 typedef struct softmax_attr {
     int32_t back; /* the axis, counted from the last: 0 is the last */
@@ -15,7 +15,7 @@ static inline lines lines_of_softmax(const weft_call *call)
 }
 
 #ifdef WEFT_KERNEL_ISA
-#include "vmath.h"
+#include "kernels/vmath.h"
 
 static inline T *line_at(const weft_tensor *t, const lines *l, int64_t index)
 {
@@ -161,28 +161,28 @@ static inline void log_softmax_columns(const T *x, int64_t xs, T *y, int64_t ys,
     EACH_ROW(y[i * ys + c] = (x[i * xs + c] - shift[c]) - logarithm[c])
 }
 
-static inline void softmax_grad_columns(const T *y, int64_t ys, const T *dy, int64_t dys, T *dx,
-                                        int64_t dxs, int64_t length, int64_t n)
+static inline void softmax_grad_columns(strided y, strided dy, T *dx, int64_t dxs, int64_t length,
+                                        int64_t n)
 {
     T sum[MAX_COLUMNS];
     double total[MAX_COLUMNS] = {0};
-#define TERM(i) (y[(i)*ys + c] * dy[(i)*dys + c])
+#define TERM(i) (y.x[(i)*y.step + c] * dy.x[(i)*dy.step + c])
     SUM_COLUMNS(total, length, n, TERM)
 #undef TERM
     EACH_COLUMN sum[c] = (T)total[c];
-    EACH_ROW(dx[i * dxs + c] = y[i * ys + c] * (dy[i * dys + c] - sum[c]))
+    EACH_ROW(dx[i * dxs + c] = y.x[i * y.step + c] * (dy.x[i * dy.step + c] - sum[c]))
 }
 
-static inline void log_softmax_grad_columns(const T *y, int64_t ys, const T *dy, int64_t dys, T *dx,
-                                            int64_t dxs, int64_t length, int64_t n)
+static inline void log_softmax_grad_columns(strided y, strided dy, T *dx, int64_t dxs,
+                                            int64_t length, int64_t n)
 {
     T sum[MAX_COLUMNS];
     double total[MAX_COLUMNS] = {0};
-#define TERM(i) dy[(i)*dys + c]
+#define TERM(i) dy.x[(i)*dy.step + c]
     SUM_COLUMNS(total, length, n, TERM)
 #undef TERM
     EACH_COLUMN sum[c] = (T)total[c];
-    EACH_ROW(dx[i * dxs + c] = dy[i * dys + c] - vm_exp(y[i * ys + c]) * sum[c])
+    EACH_ROW(dx[i * dxs + c] = dy.x[i * dy.step + c] - vm_exp(y.x[i * y.step + c]) * sum[c])
 }
 
 #define FORWARD_KERNEL(name)                                                                       \
@@ -213,8 +213,9 @@ FORWARD_KERNEL(log_softmax)
             const T *y = line_at(&in[0], &l, line), *dy = line_at(&in[1], &l, line);               \
             T *dx = line_at(out, &l, line);                                                        \
             if (l.columns)                                                                         \
-                name##_columns(y, in[0].stride[l.axis], dy, in[1].stride[l.axis], dx,              \
-                               out->stride[l.axis], l.length, n);                                  \
+                name##_columns((strided){y, in[0].stride[l.axis]},                                 \
+                               (strided){dy, in[1].stride[l.axis]}, dx, out->stride[l.axis],       \
+                               l.length, n);                                                       \
             else                                                                                   \
                 name##_row(y, dy, dx, l.length);                                                   \
         }                                                                                          \

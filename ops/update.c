@@ -1,15 +1,14 @@
 /* Update nodes: they write states in place, element by element, in one pass over all they read. */
-#include "kernel.h"
+#include "kernels/kernel.h"
 
-#include <weft/ops.h>
-
+/* As weft_sgd_options and weft_adam_options; scaled: the last input scales the gradient. */
 typedef struct sgd_attr {
-    weft_sgd_options o;
-    bool scaled;
+    double momentum, weight_decay;
+    bool nesterov, scaled;
 } sgd_attr;
 typedef struct adam_attr {
-    weft_adam_options o;
-    bool scaled;
+    double beta1, beta2, eps, weight_decay;
+    bool decoupled, scaled;
 } adam_attr;
 
 #ifdef WEFT_KERNEL_ISA
@@ -52,7 +51,7 @@ KERNEL(sgd_update)
     TILE_RANGE
     const sgd_attr *attr = call->attr;
     T *param = call->out[0].data;
-    const T *grad = call->in[1].data, lr = scalar_in(call, 2), decay = (T)attr->o.weight_decay;
+    const T *grad = call->in[1].data, lr = scalar_in(call, 2), decay = (T)attr->weight_decay;
     const T scale = attr->scaled ? scalar_in(call, 3) : 1;
     _Pragma("omp simd") for (int64_t i = begin; i < end; i++) param[i] -=
         lr * (scale * grad[i] + decay * param[i]);
@@ -64,9 +63,9 @@ KERNEL(momentum_update)
     TILE_RANGE
     const sgd_attr *attr = call->attr;
     T *param = call->out[0].data, *buf = call->out[1].data;
-    const T *grad = call->in[2].data, lr = scalar_in(call, 3), decay = (T)attr->o.weight_decay;
-    const T scale = attr->scaled ? scalar_in(call, 4) : 1, momentum = (T)attr->o.momentum;
-    const bool nesterov = attr->o.nesterov;
+    const T *grad = call->in[2].data, lr = scalar_in(call, 3), decay = (T)attr->weight_decay;
+    const T scale = attr->scaled ? scalar_in(call, 4) : 1, momentum = (T)attr->momentum;
+    const bool nesterov = attr->nesterov;
     _Pragma("omp simd") for (int64_t i = begin; i < end; i++)
     {
         const T g = scale * grad[i] + decay * param[i], b = momentum * buf[i] + g;
@@ -84,12 +83,12 @@ KERNEL(adam_update)
     const T *grad = call->in[3].data, lr = scalar_in(call, 4);
     const double t = (double)scalar_in(call, 5);
     const T scale = attr->scaled ? scalar_in(call, 6) : 1;
-    const T b1 = (T)attr->o.beta1, b2 = (T)attr->o.beta2, eps = (T)attr->o.eps;
-    const T a1 = (T)(1 - attr->o.beta1), a2 = (T)(1 - attr->o.beta2);
-    const T decay = attr->o.decoupled ? 0 : (T)attr->o.weight_decay;
-    const T shrink = attr->o.decoupled ? (T)(1 - (double)lr * attr->o.weight_decay) : 1;
-    const T correct_m = (T)(1 / (1 - pow(attr->o.beta1, t)));
-    const T correct_v = (T)(1 / (1 - pow(attr->o.beta2, t)));
+    const T b1 = (T)attr->beta1, b2 = (T)attr->beta2, eps = (T)attr->eps;
+    const T a1 = (T)(1 - attr->beta1), a2 = (T)(1 - attr->beta2);
+    const T decay = attr->decoupled ? 0 : (T)attr->weight_decay;
+    const T shrink = attr->decoupled ? (T)(1 - (double)lr * attr->weight_decay) : 1;
+    const T correct_m = (T)(1 / (1 - pow(attr->beta1, t)));
+    const T correct_v = (T)(1 / (1 - pow(attr->beta2, t)));
     _Pragma("omp simd") for (int64_t i = begin; i < end; i++)
     {
         const T g = scale * grad[i] + decay * param[i];
@@ -101,6 +100,8 @@ KERNEL(adam_update)
 #endif
 
 #else
+
+#include <weft/ops.h>
 
 static bool infer_update(weft_infer *infer)
 {
@@ -144,11 +145,10 @@ static void cost_update(const weft_call *call, weft_cost *cost)
     {                                                                                              \
         WEFT_FLOAT, {0, {0}}, 3, 3, false                                                          \
     }
-static const sgd_attr sgd_plain = {{0, 0.1, false}, true}, sgd_bare = {{0, 0, false}, false},
-                      sgd_heavy = {{0.8, 0.1, false}, true},
-                      sgd_nesterov = {{0.9, 0.1, true}, false};
-static const adam_attr adam_plain = {{0.9, 0.98, 1e-9, 0.01, false}, true},
-                       adam_decoupled = {{0.9, 0.999, 1e-8, 0.1, true}, false};
+static const sgd_attr sgd_plain = {0, 0.1, false, true}, sgd_bare = {0, 0, false, false},
+                      sgd_heavy = {0.8, 0.1, false, true}, sgd_nesterov = {0.9, 0.1, true, false};
+static const adam_attr adam_plain = {0.9, 0.98, 1e-9, 0.01, false, true},
+                       adam_decoupled = {0.9, 0.999, 1e-8, 0.1, true, false};
 static const weft_sample samples_assign[] = {
     {NULL, 2, {F({2, {3, 4}}), F({2, {3, 4}})}},
     {NULL, 2, {{WEFT_I32, {1, {3}}, 0, 9, false}, {WEFT_I32, {1, {3}}, 0, 9, false}}},
@@ -180,17 +180,17 @@ static const weft_sample samples_adam_update[] = {
       COUNT}},
 };
 static const weft_attr_field sgd_fields[] = {
-    {"momentum", WEFT_ATTR_DOUBLE, offsetof(sgd_attr, o.momentum)},
-    {"weight_decay", WEFT_ATTR_DOUBLE, offsetof(sgd_attr, o.weight_decay)},
-    {"nesterov", WEFT_ATTR_BOOL, offsetof(sgd_attr, o.nesterov)},
+    {"momentum", WEFT_ATTR_DOUBLE, offsetof(sgd_attr, momentum)},
+    {"weight_decay", WEFT_ATTR_DOUBLE, offsetof(sgd_attr, weight_decay)},
+    {"nesterov", WEFT_ATTR_BOOL, offsetof(sgd_attr, nesterov)},
     {NULL, WEFT_ATTR_INT, 0},
 };
 static const weft_attr_field adam_fields[] = {
-    {"beta1", WEFT_ATTR_DOUBLE, offsetof(adam_attr, o.beta1)},
-    {"beta2", WEFT_ATTR_DOUBLE, offsetof(adam_attr, o.beta2)},
-    {"eps", WEFT_ATTR_DOUBLE, offsetof(adam_attr, o.eps)},
-    {"weight_decay", WEFT_ATTR_DOUBLE, offsetof(adam_attr, o.weight_decay)},
-    {"decoupled", WEFT_ATTR_BOOL, offsetof(adam_attr, o.decoupled)},
+    {"beta1", WEFT_ATTR_DOUBLE, offsetof(adam_attr, beta1)},
+    {"beta2", WEFT_ATTR_DOUBLE, offsetof(adam_attr, beta2)},
+    {"eps", WEFT_ATTR_DOUBLE, offsetof(adam_attr, eps)},
+    {"weight_decay", WEFT_ATTR_DOUBLE, offsetof(adam_attr, weight_decay)},
+    {"decoupled", WEFT_ATTR_BOOL, offsetof(adam_attr, decoupled)},
     {NULL, WEFT_ATTR_INT, 0},
 };
 
@@ -267,15 +267,15 @@ weft_value weft_sgd_update(weft_graph *graph, weft_value param, weft_value buf, 
     size_t n = 1;
     sgd_attr attr;
     memset(&attr, 0, sizeof attr);
-    attr.o.momentum = weft_option(o->momentum, 0);
-    attr.o.weight_decay = weft_option(o->weight_decay, 0);
-    attr.o.nesterov = o->nesterov;
-    if (!in_range(graph, "sgd_update", "momentum", attr.o.momentum, INFINITY) ||
-        !in_range(graph, "sgd_update", "weight_decay", attr.o.weight_decay, INFINITY))
+    attr.momentum = weft_option(o->momentum, 0);
+    attr.weight_decay = weft_option(o->weight_decay, 0);
+    attr.nesterov = o->nesterov;
+    if (!in_range(graph, "sgd_update", "momentum", attr.momentum, INFINITY) ||
+        !in_range(graph, "sgd_update", "weight_decay", attr.weight_decay, INFINITY))
         return WEFT_NO_VALUE;
-    if (attr.o.momentum != 0 && !weft_is_value(buf)) {
+    if (attr.momentum != 0 && !weft_is_value(buf)) {
         weft_graph_fail_in(graph, "sgd_update", WEFT_BAD_ARGUMENT, "momentum %g needs a buffer",
-                           attr.o.momentum);
+                           attr.momentum);
         return WEFT_NO_VALUE;
     }
     attr.scaled = weft_is_value(scale);
@@ -295,15 +295,15 @@ weft_value weft_adam_update(weft_graph *graph, weft_value param, weft_value m, w
     const weft_adam_options *o = options ? options : &defaults;
     adam_attr attr;
     memset(&attr, 0, sizeof attr);
-    attr.o.beta1 = weft_option(o->beta1, 0.9);
-    attr.o.beta2 = weft_option(o->beta2, 0.98);
-    attr.o.eps = weft_option(o->eps, 1e-9);
-    attr.o.weight_decay = weft_option(o->weight_decay, 0);
-    attr.o.decoupled = o->decoupled;
-    if (!in_range(graph, "adam_update", "beta1", attr.o.beta1, 1) ||
-        !in_range(graph, "adam_update", "beta2", attr.o.beta2, 1) ||
-        !in_range(graph, "adam_update", "eps", attr.o.eps, INFINITY) ||
-        !in_range(graph, "adam_update", "weight_decay", attr.o.weight_decay, INFINITY))
+    attr.beta1 = weft_option(o->beta1, 0.9);
+    attr.beta2 = weft_option(o->beta2, 0.98);
+    attr.eps = weft_option(o->eps, 1e-9);
+    attr.weight_decay = weft_option(o->weight_decay, 0);
+    attr.decoupled = o->decoupled;
+    if (!in_range(graph, "adam_update", "beta1", attr.beta1, 1) ||
+        !in_range(graph, "adam_update", "beta2", attr.beta2, 1) ||
+        !in_range(graph, "adam_update", "eps", attr.eps, INFINITY) ||
+        !in_range(graph, "adam_update", "weight_decay", attr.weight_decay, INFINITY))
         return WEFT_NO_VALUE;
     attr.scaled = weft_is_value(scale);
     return weft_apply(graph, &weft_op_adam_update, &attr,

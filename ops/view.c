@@ -1,5 +1,5 @@
 /* Views: other shapes over the same storage, free at run time. */
-#include "kernel.h"
+#include "kernels/kernel.h"
 
 #include <weft/ops.h>
 
@@ -8,7 +8,7 @@ typedef struct reshape_attr {
 } reshape_attr;
 typedef struct permute_attr {
     int32_t count;
-    int32_t order[WEFT_MAX_RANK];
+    int32_t axes[WEFT_MAX_RANK];
 } permute_attr;
 
 static const weft_attr_field shape_fields[] = {
@@ -180,14 +180,14 @@ static bool infer_permute(weft_infer *infer)
         return weft_infer_fail(infer, WEFT_BAD_ARGUMENT, "an order of %d dimensions for %s",
                                attr->count, weft_shape_text(in, text, sizeof text));
     for (int i = 0; i < in.rank; i++) {
-        const int axis = attr->order[i];
+        const int axis = attr->axes[i];
         if (axis < 0 || axis >= in.rank || seen >> axis & 1)
             return weft_infer_fail(infer, WEFT_BAD_ARGUMENT,
                                    "axis %d is outside [-%d, %d), or named twice", axis, in.rank,
                                    in.rank);
         seen |= 1u << axis;
     }
-    for (int i = 0; i < in.rank; i++) out.dim[i] = in.dim[attr->order[i]];
+    for (int i = 0; i < in.rank; i++) out.dim[i] = in.dim[attr->axes[i]];
     infer->out[0] = (weft_type){infer->in[0].dtype, out};
     return true;
 }
@@ -198,7 +198,7 @@ static bool alias_permute(const void *attr, const weft_type *in, const weft_layo
     (void)in;
     out_layout->offset = in_layout->offset;
     for (int i = 0; i < out->shape.rank; i++)
-        out_layout->stride[i] = in_layout->stride[((const permute_attr *)attr)->order[i]];
+        out_layout->stride[i] = in_layout->stride[((const permute_attr *)attr)->axes[i]];
     return true;
 }
 
@@ -206,7 +206,7 @@ static void vjp_permute(weft_vjp *v)
 {
     const permute_attr *attr = v->attr;
     weft_axes inverse = {attr->count, {0}};
-    for (int i = 0; i < attr->count; i++) inverse.axis[attr->order[i]] = i;
+    for (int i = 0; i < attr->count; i++) inverse.axis[attr->axes[i]] = i;
     v->grad_in[0] = weft_permute(v->graph, v->grad_out[0], inverse);
 }
 
@@ -217,19 +217,19 @@ static const weft_sample samples_permute[] = {
     {&permute_a, 1, {F({2, {0, 2}})}},
 };
 static const weft_attr_field permute_fields[] = {
-    {"rank", WEFT_ATTR_INT, offsetof(permute_attr, count)},
+    {"axes", WEFT_ATTR_INTS, offsetof(permute_attr, count)},
     {NULL, WEFT_ATTR_INT, 0},
 };
-VIEW_OP(permute, "Dimension i of y is dimension order[i] of x.", permute_attr, permute_fields,
+VIEW_OP(permute, "Dimension i of y is dimension axes[i] of x.", permute_attr, permute_fields,
         infer_permute, alias_permute, vjp_permute)
 
-weft_value weft_permute(weft_graph *graph, weft_value x, weft_axes order)
+weft_value weft_permute(weft_graph *graph, weft_value x, weft_axes axes)
 {
     permute_attr attr;
     memset(&attr, 0, sizeof attr);
-    attr.count = order.count;
-    for (int i = 0; i < order.count && i < WEFT_MAX_RANK; i++)
-        attr.order[i] = axis_from_front(order.axis[i], weft_rank(graph, x));
+    attr.count = axes.count;
+    for (int i = 0; i < axes.count && i < WEFT_MAX_RANK; i++)
+        attr.axes[i] = axis_from_front(axes.axis[i], weft_rank(graph, x));
     return weft_apply(graph, &weft_op_permute, &attr, &x, 1, NULL);
 }
 

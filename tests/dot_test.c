@@ -84,6 +84,51 @@ static void test_clusters(void)
     weft_graph_free(g);
 }
 
+/* Attributes read `name=value`, by the names that the builders give them. */
+static void test_attributes(void)
+{
+    weft_graph *g = weft_graph_new();
+    weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(2, 3, 4));
+    const int64_t before[] = {0, 1, 2}, after[] = {3, 0, 0};
+    weft_leaky_relu(g, x, 0.25);
+    weft_clamp(g, x, -0.5, 1.5);
+    weft_permute(g, x, WEFT_AXES(0, -1, 1));
+    weft_max(g, x, WEFT_AXES(0, 2), true);
+    weft_min(g, x, WEFT_ALL_AXES, false);
+    weft_pad(g, x, before, after, 7);
+    weft_einsum(g, "abc,abd->acd", x, x);
+    CU_ASSERT_EQUAL_FATAL(weft_graph_status(g), WEFT_OK);
+    const char *dot = dot_of(g);
+    static const char *const labels[] = {
+        "label=\"leaky_relu\\nslope=0.25\\nf32 ",
+        "label=\"clamp\\nlow=-0.5\\nhigh=1.5\\nf32 ",
+        "label=\"permute\\naxes=[0,2,1]\\nf32 ",
+        "label=\"max\\naxes=[0,2]\\nkeepdims=yes\\nf32 ",
+        "label=\"min\\naxes=[]\\nkeepdims=no\\nf32 ",
+        "label=\"pad\\nbefore=[0,1,2]\\nafter=[3,0,0]\\nvalue=7\\nf32 ",
+        "label=\"einsum\\nsubscripts=abc,abd->acd\\nf32 ",
+    };
+    for (size_t i = 0; i < sizeof labels / sizeof *labels; i++)
+        if (occurrences(dot, labels[i]) != 1) {
+            fprintf(stderr, "\n    no %s\n", labels[i]);
+            CU_FAIL("an attribute is not drawn");
+        }
+    weft_graph_free(g);
+}
+
+/* Messages of shape rules end with the attributes. */
+static void test_messages(void)
+{
+    weft_graph *g = weft_graph_new();
+    weft_permute(g, weft_fill(g, WEFT_F32, WEFT_SHAPE(2, 3), 1), WEFT_AXES(1, 1));
+    CU_ASSERT_PTR_NOT_NULL(strstr(weft_graph_error(g)->message, " (axes=[1,1])"));
+    weft_graph_free(g);
+    g = weft_graph_new();
+    weft_clamp(g, weft_fill(g, WEFT_F32, WEFT_SHAPE(2, 3), 1), 2, -1);
+    CU_ASSERT_PTR_NOT_NULL(strstr(weft_graph_error(g)->message, " (low=2 high=-1)"));
+    weft_graph_free(g);
+}
+
 static void test_failures(void)
 {
     weft_error error = {0};
@@ -137,6 +182,8 @@ void dot_tests(void)
     CU_pSuite suite = CU_add_suite("dot", NULL, NULL);
     CU_add_test(suite, "labels", test_labels);
     CU_add_test(suite, "clusters", test_clusters);
+    CU_add_test(suite, "attributes", test_attributes);
+    CU_add_test(suite, "attributes in messages", test_messages);
     CU_add_test(suite, "failures", test_failures);
     CU_add_test(suite, "graphviz", test_graphviz);
 }

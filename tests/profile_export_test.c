@@ -75,7 +75,7 @@ static void test_trace(void)
     for (int t = 0; t < THREADS; t++) CU_ASSERT_EQUAL(named[t], 1);
     nodes = computing_nodes(weft_plan_graph(b.plan));
     /* The events of a fused group are its head's. */
-    nodes -= weft_plan_get_stats(b.plan).chained;
+    nodes -= weft_plan_get_stats(b.plan).fused;
     CU_ASSERT_TRUE(later >= nodes && later <= 2 * THREADS * nodes);
     CU_ASSERT_EQUAL(events, 2 * later); /* tiles go to the same threads in each run */
     cJSON_Delete(json);

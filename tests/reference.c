@@ -466,7 +466,7 @@ REFERENCE(concat)
     }
 }
 typedef struct pad_attr {
-    int64_t before[WEFT_MAX_RANK], after[WEFT_MAX_RANK];
+    weft_shape before, after;
     double value;
 } pad_attr;
 REFERENCE(pad)
@@ -477,7 +477,8 @@ REFERENCE(pad)
     for (int64_t i = 0; i < numel(in); i++) {
         int64_t at[WEFT_MAX_RANK], to = 0;
         coordinates(in->shape, i, at);
-        for (int d = 0; d < in->shape.rank; d++) to = to * out->shape.dim[d] + at[d] + a->before[d];
+        for (int d = 0; d < in->shape.rank; d++)
+            to = to * out->shape.dim[d] + at[d] + a->before.dim[d];
         put(out, to, get(in, i));
     }
 }
@@ -665,8 +666,8 @@ REFERENCE(cache_reorder)
     }
 }
 typedef struct sgd_attr {
-    weft_sgd_options o;
-    bool scaled;
+    double momentum, weight_decay;
+    bool nesterov, scaled;
 } sgd_attr;
 REFERENCE(sgd_update)
 {
@@ -675,7 +676,7 @@ REFERENCE(sgd_update)
     double lr = *data(&in[2]), scale = a->scaled ? *data(&in[3]) : 1;
     for (int64_t i = 0; i < numel(out); i++) {
         double p = data(in)[i];
-        data(out)[i] = p - lr * (scale * data(&in[1])[i] + a->o.weight_decay * p);
+        data(out)[i] = p - lr * (scale * data(&in[1])[i] + a->weight_decay * p);
     }
 }
 REFERENCE(momentum_update)
@@ -684,10 +685,10 @@ REFERENCE(momentum_update)
     const sgd_attr *a = attr;
     double lr = *data(&in[3]), scale = a->scaled ? *data(&in[4]) : 1;
     for (int64_t i = 0; i < numel(out); i++) {
-        double p = data(in)[i], g = scale * data(&in[2])[i] + a->o.weight_decay * p;
-        double b = a->o.momentum * data(&in[1])[i] + g;
+        double p = data(in)[i], g = scale * data(&in[2])[i] + a->weight_decay * p;
+        double b = a->momentum * data(&in[1])[i] + g;
         data(&out[1])[i] = b;
-        data(out)[i] = p - lr * (a->o.nesterov ? g + a->o.momentum * b : b);
+        data(out)[i] = p - lr * (a->nesterov ? g + a->momentum * b : b);
     }
 }
 REFERENCE(adam_update)

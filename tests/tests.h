@@ -21,6 +21,8 @@
     X(fusion) \
     X(vmath) \
     X(ops) \
+    X(complete) \
+    X(walk) \
     X(dtypes) \
     X(nonfinite) \
     X(limits) \

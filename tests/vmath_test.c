@@ -33,7 +33,7 @@ static double softplus_exact_f32(double x)
     return (x > 0 ? x : 0) + log1p(exp(-fabs(x)));
 }
 
-/* The errors that ops/vmath.h states, in units in the last place. */
+/* The errors that ops/kernels/vmath.h states, in units in the last place. */
 static const struct function {
     const char *op;
     double (*exact_f32)(double);

@@ -3,28 +3,6 @@
 
 #include <string.h>
 
-/* Bytes of an attribute of that kind, at least one for a text; 0 if there is no such kind. */
-static size_t field_bytes(weft_attr_kind kind)
-{
-    switch (kind) {
-    case WEFT_ATTR_INT:
-        return sizeof(int32_t);
-    case WEFT_ATTR_INT64:
-        return sizeof(int64_t);
-    case WEFT_ATTR_BOOL:
-        return sizeof(bool);
-    case WEFT_ATTR_DOUBLE:
-        return sizeof(double);
-    case WEFT_ATTR_TEXT:
-        return 1;
-    case WEFT_ATTR_SHAPE:
-        return sizeof(weft_shape);
-    case WEFT_ATTR_DTYPE:
-        return sizeof(weft_dtype);
-    }
-    return 0;
-}
-
 bool op_is_leaf(const weft_op *op)
 {
     return op == &weft_op_input || op == &weft_op_state || op == &weft_op_constant;
@@ -70,7 +48,7 @@ static const char *check_counts(const weft_op *op, char *text, size_t size)
 static const char *check_attributes(const weft_op *op, char *text, size_t size)
 {
     for (const weft_attr_field *f = op->attrs; f && f->name; f++) {
-        const size_t bytes = field_bytes(f->kind);
+        const size_t bytes = attr_field_bytes(f->kind);
         if (bytes && f->offset <= op->attr_size && bytes <= op->attr_size - f->offset) continue;
         snprintf(text, size,
                  "attribute \"%s\", of kind %d at byte %zu, is not in the %zu bytes of "

@@ -1,8 +1,6 @@
 /* DOT export: nodes with their attributes and shapes, name scopes as nested clusters. */
 #include "ir/ir.h"
 
-#include "base/text.h"
-
 #include <errno.h>
 #include <string.h>
 
@@ -23,36 +21,6 @@ static void quoted(FILE *file, const char *text)
     quoted_part(file, text, strlen(text));
 }
 
-static void attribute(FILE *file, const weft_attr_field *field, const void *attr)
-{
-    const char *at = (const char *)attr + field->offset;
-    char text[128];
-    fprintf(file, "\\n%s ", field->name);
-    switch (field->kind) {
-    case WEFT_ATTR_INT:
-        fprintf(file, "%d", *(const int32_t *)at);
-        break;
-    case WEFT_ATTR_INT64:
-        fprintf(file, "%lld", (long long)*(const int64_t *)at);
-        break;
-    case WEFT_ATTR_BOOL:
-        fprintf(file, "%s", *(const bool *)at ? "yes" : "no");
-        break;
-    case WEFT_ATTR_DOUBLE:
-        text_print(file, "%g", *(const double *)at);
-        break;
-    case WEFT_ATTR_TEXT:
-        quoted(file, at);
-        break;
-    case WEFT_ATTR_SHAPE:
-        fputs(weft_shape_text(*(const weft_shape *)at, text, sizeof text), file);
-        break;
-    case WEFT_ATTR_DTYPE:
-        fputs(weft_dtype_name(*(const weft_dtype *)at), file);
-        break;
-    }
-}
-
 static void draw_node(FILE *file, const weft_graph *g, size_t index,
                       const weft_dot_options *options)
 {
@@ -69,7 +37,7 @@ static void draw_node(FILE *file, const weft_graph *g, size_t index,
                         : node->op->updates             ? "#f5d0cc"
                         : node->op->alias               ? "#f2f2f2"
                                                         : "#dcefd8";
-    char text[128];
+    char text[192];
     if (options && options->decorate) options->decorate(options->user, g, index, &extra);
     fprintf(file, "n%zu [shape=%s, fillcolor=\"", index, shape);
     quoted(file, extra.color[0] ? extra.color : color);
@@ -80,8 +48,10 @@ static void draw_node(FILE *file, const weft_graph *g, size_t index,
     } else {
         quoted(file, node->op->name);
     }
-    for (const weft_attr_field *f = node->op->attrs; f && f->name && !op_is_leaf(node->op); f++)
-        attribute(file, f, node->attr);
+    for (const weft_attr_field *f = node->op->attrs; f && f->name && !op_is_leaf(node->op); f++) {
+        fputs("\\n", file);
+        quoted(file, attr_field_text(f, node->attr, text, sizeof text));
+    }
     for (int k = 0; k < node->op->n_out; k++)
         fprintf(file, "\\n%s %s", weft_dtype_name(value[k].type.dtype),
                 weft_shape_text(value[k].type.shape, text, sizeof text));
@@ -139,7 +109,7 @@ weft_status weft_graph_dot(const weft_graph *graph, FILE *file, const weft_dot_o
         for (size_t i = 0; i < graph->nodes[n].n_in; i++)
             fprintf(file, "n%u -> n%zu;\n", graph->values[graph->nodes[n].in[i]].node, n);
     fputs("}\n", file);
-    /* Only flushing tells of a full disk. */
+    /* A full disk is noticed only when the file is flushed. */
     if (fflush(file) != 0 || ferror(file))
         return weft_error_set(error, WEFT_IO, "dot", "the file cannot be written: %s",
                               strerror(errno));

@@ -271,9 +271,11 @@ static bool run_infer(weft_graph *graph, const weft_op *op, const void *attr,
     weft_error error = {0};
     weft_infer infer = {op, attr, count, op->n_out, graph->types, out, &error, graph->type_names};
     if (!op->infer(&infer)) {
-        weft_graph_fail_in(graph, op->name, error.status ? error.status : WEFT_INTERNAL, "%s",
-                           error.status ? error.message
-                                        : "the shape rule failed without a message");
+        char text[192];
+        const char *attributes = attr_text(op, attr, text, sizeof text);
+        weft_graph_fail_in(graph, op->name, error.status ? error.status : WEFT_INTERNAL, "%s%s%s%s",
+                           error.status ? error.message : "the shape rule failed without a message",
+                           attributes[0] ? " (" : "", attributes, attributes[0] ? ")" : "");
         return false;
     }
     for (size_t i = 0; i < op->n_out; i++) {

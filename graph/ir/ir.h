@@ -91,6 +91,12 @@ weft_status op_check(const weft_op *op, char *text, size_t size);
 weft_status op_check_dtype(const weft_op *op, weft_dtype dtype, char *text, size_t size);
 /* Whether some instruction set has a kernel for the dtype. */
 bool op_has_kernel(const weft_op *op, weft_dtype dtype);
+/* Bytes that a field of this kind takes at least; 0 for an unknown kind. */
+size_t attr_field_bytes(weft_attr_kind kind);
+/* One field as `name=value`; all fields of a node, separated by spaces. Both return `text`. */
+const char *attr_field_text(const weft_attr_field *field, const void *attr, char *text,
+                            size_t size);
+const char *attr_text(const weft_op *op, const void *attr, char *text, size_t size);
 /* Whether the op is an input, a state or a constant. */
 bool op_is_leaf(const weft_op *op);
 

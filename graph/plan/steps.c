@@ -2,6 +2,8 @@
  * scratch and workspace. O(operands). */
 #include "plan/plan.h"
 
+#include "ir/call.h"
+
 #include <string.h>
 
 static void fill_call(const weft_plan *plan, const plan_step *step, weft_call *call)

@@ -11,6 +11,7 @@
 #ifndef WEFT_OP_H
 #define WEFT_OP_H
 
+#include <weft/call.h>
 #include <weft/graph.h>
 
 #ifdef __cplusplus
@@ -65,52 +66,6 @@ WEFT_API bool weft_infer_scalar(weft_infer *infer, const char *name, double valu
  * is made, so that kernels never see a negative one. */
 WEFT_API bool weft_infer_axis(weft_infer *infer, int rank, int axis, int *out);
 
-/* What a kernel, or a function that sizes one, sees of a node. When sizing, data are NULL. */
-typedef struct weft_call {
-    const void *attr;
-    const weft_tensor *in, *out;
-    size_t n_in, n_out;
-    void *scratch; /* of scratch() bytes, 64-byte aligned, shared by all tiles and phases */
-    int64_t tiles; /* of this phase */
-    int64_t first; /* index of out[0]'s first element in the whole tensor, of which the executor may
-                      show a block only: 0 but in blocks of elementwise ops */
-    int phase;     /* 0 .. phases-1 */
-    const struct weft_run_state *run;
-    uint32_t node;
-} weft_call;
-
-/* What changes from run to run. */
-typedef struct weft_run_state {
-    uint64_t seed, step;
-    void *fault;            /* the executor's: see weft_call_fail */
-    char *workspace;        /* the executor's: see weft_call_workspace */
-    size_t workspace_bytes; /* of each thread */
-} weft_run_state;
-
-/* A block of a tensor as the matrix [all leading dimensions, last dimension]. */
-typedef struct weft_block {
-    int64_t row, rows, column, columns;
-} weft_block;
-
-/* Computes tile `tile` of call->tiles. Tiles run in any order, on any thread: each writes elements
- * of its own, and the split depends on shapes only, so that results do not depend on threads. */
-typedef void (*weft_kernel)(const weft_call *call, int64_t tile);
-
-/* For a kernel that finds data it cannot use (an index out of range): the run ends after this group
- * and returns WEFT_BAD_INDEX with the node's name. The kernel must still write its outputs, and its
- * op declares can_fail. */
-WEFT_API void weft_call_fail(const weft_call *call, int64_t index, int64_t limit);
-
-/* The same for a floating scalar, input number `input`, that should be finite and is not; the run
- * returns WEFT_NOT_FINITE with its name. */
-WEFT_API void weft_call_not_finite(const weft_call *call, size_t input);
-
-/* The calling thread's own memory, of the bytes that the op's workspace() asked for at least,
- * 64-byte aligned. What is in it lasts while the thread goes from tile to tile of one phase, and
- * its note, a number that is 0 at first, with it: there a kernel says what a next tile may find. */
-WEFT_API void *weft_call_workspace(const weft_call *call);
-WEFT_API int64_t *weft_call_panel_tag(const weft_call *call);
-
 /* For code that opens a parallel region itself; kernels must not. Sets *team to the threads that
  * the calling thread's next region may ask for, `threads` at most, so that OpenMP neither ends the
  * process nor waits for ever: see "Threads" in <weft/graph.h>. WEFT_NO_MEMORY if their stacks are
@@ -146,7 +101,7 @@ typedef struct weft_expand {
 } weft_expand;
 
 /* Attribute structs are plain data without pointers, zero where unused (they are compared
- * bytewise); this table describes their fields for printing. */
+ * bytewise); this table describes their fields for DOT and messages, which print `name=value`. */
 typedef enum weft_attr_kind {
     WEFT_ATTR_INT,   /* int32_t */
     WEFT_ATTR_INT64, /* int64_t */
@@ -154,7 +109,9 @@ typedef enum weft_attr_kind {
     WEFT_ATTR_DOUBLE,
     WEFT_ATTR_TEXT,  /* char array, NUL terminated */
     WEFT_ATTR_SHAPE, /* weft_shape */
-    WEFT_ATTR_DTYPE
+    WEFT_ATTR_DTYPE, /* weft_dtype */
+    WEFT_ATTR_INTS,  /* an array: int32_t count, then int32_t[WEFT_MAX_RANK], as weft_axes */
+    WEFT_ATTR_INT64S /* an array: int32_t count, then int64_t[WEFT_MAX_RANK], as weft_shape */
 } weft_attr_kind;
 
 typedef struct weft_attr_field {
@@ -204,9 +161,6 @@ typedef enum weft_gradient {
 /* Kernels are indexed by instruction set: x86-64 baseline (or the portable build), v3 (AVX2, FMA)
  * and v4 (AVX-512); where one is NULL the next lower one serves. */
 typedef enum weft_isa { WEFT_ISA_BASE, WEFT_ISA_V3, WEFT_ISA_V4, WEFT_ISAS } weft_isa;
-
-/* Elements of a tile of an elementwise op: 64 KiB of f32, which stays in the second-level cache. */
-#define WEFT_TILE 16384
 
 struct weft_op {
     const char *name;
@@ -296,36 +250,6 @@ WEFT_API weft_status weft_isa_check(weft_error *error);
 WEFT_API const char *weft_isa_name(weft_isa isa);
 /* The kernel for a dtype, NULL if there is none. */
 WEFT_API weft_kernel weft_op_kernel(const weft_op *op, weft_isa isa, weft_dtype dtype);
-
-/* ---- Random numbers ------------------------------------------------------------------------- */
-
-/* Philox4x32-10 (Salmon et al. 2011): four random 32-bit words from a 128-bit counter and a 64-bit
- * key. The only source of randomness: any element's number can be had on its own. */
-static inline void weft_philox(const uint32_t counter[4], uint64_t key, uint32_t out[4])
-{
-    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
-    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
-    for (int round = 0; round < 10; round++) {
-        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
-        uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-        c1 = (uint32_t)p1;
-        c3 = (uint32_t)p0;
-        c0 = n0;
-        c2 = n2;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    out[0] = c0;
-    out[1] = c1;
-    out[2] = c2;
-    out[3] = c3;
-}
-
-/* A uniform number in [0, 1) with 53 random bits, from two words of weft_philox. */
-static inline double weft_uniform(const uint32_t words[2])
-{
-    return (double)(((uint64_t)words[0] << 21) ^ (words[1] >> 11)) * 0x1p-53;
-}
 
 /* FNV-1a of a text: the key of a name. */
 static inline uint64_t weft_hash_text(const char *text)

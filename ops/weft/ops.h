@@ -206,8 +206,8 @@ WEFT_API weft_value weft_rms_norm(weft_graph *graph, weft_value x, weft_value ga
 
 /* The same elements in row-major order; one dimension may be -1 (worked out). */
 WEFT_API weft_value weft_reshape(weft_graph *graph, weft_value x, weft_shape shape);
-/* Dimension i of the result is dimension order[i] of x. */
-WEFT_API weft_value weft_permute(weft_graph *graph, weft_value x, weft_axes order);
+/* Dimension i of the result is dimension axes[i] of x. */
+WEFT_API weft_value weft_permute(weft_graph *graph, weft_value x, weft_axes axes);
 WEFT_API weft_value weft_transpose(weft_graph *graph, weft_value x, int axis_a, int axis_b);
 /* x[begin : end : step] along an axis as in Python: negative bounds count from the end, bounds are
  * clipped, step may be negative; WEFT_END stands for an absent bound. */

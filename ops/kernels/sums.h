@@ -1,8 +1,8 @@
 /* Sums whose error does not grow with the number of terms. Terms are added in T a few at a time:
  * along a row over stretches of SUM_STRETCH terms, which the lanes of a vector share, down columns
  * over eight rows in pairs. The sums of these are added in f64. weft/ops.h states the bound. */
-#ifndef WEFT_OPS_SUMS_H
-#define WEFT_OPS_SUMS_H
+#ifndef WEFT_OPS_KERNELS_SUMS_H
+#define WEFT_OPS_KERNELS_SUMS_H
 
 #include "kernel.h"
 

@@ -1,8 +1,8 @@
 /* The end of a search for the largest or the smallest element of a row by OpenMP's reduction, for
  * files of kernels. Such a reduction begins with the least number that can be represented, which is
  * -infinity for gcc, but -FLT_MAX for clang. */
-#ifndef WEFT_OPS_EXTREME_H
-#define WEFT_OPS_EXTREME_H
+#ifndef WEFT_OPS_KERNELS_EXTREME_H
+#define WEFT_OPS_KERNELS_EXTREME_H
 
 #include "kernel.h"
 

@@ -13,8 +13,8 @@
  * in the last place of f32 and f64 alike: exp 1.2, log 2, tanh 3, sigmoid 2.5, erf 1.3, sin and cos
  * 2.5, softplus by exp and log1p 3 (the largest found: 1.05, 1.92, 2.46, 2.34, 1.23, 2.34, 2.69).
  * Infinities, NaN, overflow and subnormal results behave as in libm. */
-#ifndef WEFT_OPS_VMATH_H
-#define WEFT_OPS_VMATH_H
+#ifndef WEFT_OPS_KERNELS_VMATH_H
+#define WEFT_OPS_KERNELS_VMATH_H
 
 #include <math.h>
 #include <stdint.h>

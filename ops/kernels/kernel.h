@@ -10,10 +10,10 @@
  *
  * Files under `float` in ops/meson.build are compiled for f32 and f64, those under `any` for i32
  * and bool too. Kernels never run faster by reading another element's NaN away: no -ffast-math. */
-#ifndef WEFT_OPS_KERNEL_H
-#define WEFT_OPS_KERNEL_H
+#ifndef WEFT_OPS_KERNELS_KERNEL_H
+#define WEFT_OPS_KERNELS_KERNEL_H
 
-#include <weft/op.h>
+#include <weft/kernel.h>
 
 #include <math.h>
 #include <string.h>
@@ -138,124 +138,30 @@ static inline int64_t line_offset(const weft_tensor *t, int axis, int64_t index)
     void KERNEL_NAME(name)(const weft_call *call, int64_t tile);                                   \
     void KERNEL_NAME(name)(const weft_call *call, int64_t tile)
 
-/* A walk over one tile of an elementwise op: runs of `count` elements along the last dimension,
- * for output 0 (operand 0) and the inputs (operands 1 ..), which broadcast to its shape. Dimensions
- * that lie behind each other in every operand are joined first, so that dense operands give one
- * run a tile. In a run the elements of the output lie side by side: a column, as a block of a
- * larger output can be, is runs of one element.
- *
- *     for (walk w = walk_begin(call, tile); walk_next(&w);)
- *         for (int64_t i = 0; i < w.count; i++)
- *             ((T *)call->out[0].data)[w.offset[0] + i] = ...
- */
-#define WALK_OPERANDS 6
+/* Elements of an operand, `step` apart; 0 repeats one. */
+typedef struct strided {
+    const T *x;
+    int64_t step;
+} strided;
 
 /* Rows of at most NARROW_ROW elements are hardly worth a loop each. A kernel that begins with
- * walk_begin_narrow gets many of them as one run, and its operands from walk_operand: where they
- * lie, or packed into a buffer of PACKED_RUN elements. */
+ * walk_begin_narrow walks many of them as one run, and gets each operand from walk_operand: where
+ * it lies, or packed into a buffer of PACKED_RUN elements. */
 #define NARROW_ROW 32
 #define NARROW_RUN 512
 #define PACKED_RUN (NARROW_RUN + NARROW_ROW)
 
-typedef struct walk {
-    int64_t count;                 /* elements of this run */
-    int64_t offset[WALK_OPERANDS]; /* of the run's first element */
-    int64_t step[WALK_OPERANDS];   /* from one element of a run to the next */
-    /* private */
-    int rank, n;
-    bool narrow;
-    int64_t rows;                                                     /* of this run */
-    int64_t packed_rows[WALK_OPERANDS], packed_offset[WALK_OPERANDS]; /* in the buffers */
-    int64_t position, end;
-    int64_t dim[WEFT_MAX_RANK], index[WEFT_MAX_RANK]; /* index of the run's first element */
-    int64_t stride[WALK_OPERANDS][WEFT_MAX_RANK];
-} walk;
-
-/* Walks elements [begin, end) of row-major order of the shape of `t[0]`. */
-static inline walk walk_range(const weft_tensor *const *t, int n, int64_t begin, int64_t end)
+static inline weft_walk walk_begin_narrow(const weft_call *call, int64_t tile)
 {
-    walk w;
-    memset(&w, 0, sizeof w);
-    w.n = n;
-    w.position = begin;
-    w.end = end;
-    const weft_shape *shape = &t[0]->shape;
-    for (int d = 0; d < shape->rank; d++) {
-        if (shape->dim[d] == 1) continue;
-        int64_t stride[WALK_OPERANDS];
-        bool joins = w.rank > 0;
-        for (int k = 0; k < n; k++) {
-            int axis = d - (shape->rank - t[k]->shape.rank);
-            stride[k] = axis < 0 || t[k]->shape.dim[axis] == 1 ? 0 : t[k]->stride[axis];
-            if (joins && w.stride[k][w.rank - 1] != stride[k] * shape->dim[d]) joins = false;
-        }
-        if (!joins) w.rank++;
-        w.dim[w.rank - 1] = (joins ? w.dim[w.rank - 1] : 1) * shape->dim[d];
-        for (int k = 0; k < n; k++) w.stride[k][w.rank - 1] = stride[k];
-    }
-    if (w.rank == 0 || (w.stride[0][w.rank - 1] != 1 && w.rank < WEFT_MAX_RANK)) {
-        w.dim[w.rank] = 1;
-        for (int k = 0; k < n; k++) w.stride[k][w.rank] = 1;
-        w.rank++;
-    }
-    for (int k = 0; k < n; k++) w.step[k] = w.stride[k][w.rank - 1];
-    for (int64_t d = w.rank - 1, rest = begin; begin < end && d >= 0; d--) {
-        w.index[d] = d == 0 ? rest : rest % w.dim[d];
-        rest /= w.dim[d];
-        for (int k = 0; k < n; k++) w.offset[k] += w.index[d] * w.stride[k][d];
-    }
-    return w;
-}
-
-static inline walk walk_begin(const weft_call *call, int64_t tile)
-{
-    const weft_tensor *t[WALK_OPERANDS] = {&call->out[0]};
-    int n = 1;
-    for (size_t i = 0; i < call->n_in && n < WALK_OPERANDS; i++) t[n++] = &call->in[i];
-    int64_t numel = numel_of(&call->out[0].shape), begin = tile * TILE;
-    return walk_range(t, n, begin, begin + TILE < numel ? begin + TILE : numel);
-}
-
-static inline walk walk_begin_narrow(const weft_call *call, int64_t tile)
-{
-    walk w = walk_begin(call, tile);
+    weft_walk w = weft_walk_begin(call, tile);
     const int last = w.rank - 1;
-    w.narrow = last > 0 && w.dim[last] <= NARROW_ROW && w.stride[0][last - 1] == w.dim[last];
+    if (last > 0 && w.dim[last] <= NARROW_ROW && w.stride[0][last - 1] == w.dim[last])
+        w.max_rows = NARROW_RUN / w.dim[last];
     return w;
-}
-
-static inline bool walk_next(walk *w)
-{
-    const int last = w->rank - 1;
-    if (w->position >= w->end) return false;
-    if (w->count) { /* on from the run before, which ended with its row */
-        int64_t by = w->rows;
-        for (int k = 0; k < w->n; k++) w->offset[k] -= w->index[last] * w->step[k];
-        w->index[last] = 0;
-        for (int d = last - 1; d >= 0; d--, by = 1) {
-            const bool carries = (w->index[d] += by) == w->dim[d];
-            if (carries) w->index[d] = 0;
-            for (int k = 0; k < w->n; k++)
-                w->offset[k] += w->stride[k][d] * (carries ? by - w->dim[d] : by);
-            if (!carries) break;
-        }
-    }
-    const int64_t left = w->end - w->position, row = w->dim[last];
-    w->rows = 1;
-    w->count = row - w->index[last];
-    if (w->narrow && w->index[last] == 0 && left > row) {
-        int64_t rows = w->dim[last - 1] - w->index[last - 1];
-        if (rows > left / row) rows = left / row;
-        w->rows = rows < NARROW_RUN / row ? rows : NARROW_RUN / row;
-        w->count = w->rows * row;
-    }
-    if (w->count > left) w->count = left;
-    w->position += w->count;
-    return true;
 }
 
 /* Operand k of a run, whose tensor begins at `data`, and its step. */
-static inline const T *walk_operand(walk *w, int k, const void *data, T *packed, int64_t *step)
+static inline const T *walk_operand(weft_walk *w, int k, const void *data, T *packed, int64_t *step)
 {
     const int last = w->rank - 1;
     const int64_t row = w->dim[last], each = w->step[k];

@@ -1,0 +1,228 @@
+/* The kernel of sdpa_grad. It computes the weights again from lse (Dao et al. 2022); the formulas
+ * are in attention.c.
+ *
+ * A tile is a chunk of the keys of one head; it goes through all blocks of queries of the heads
+ * that read it. With few heads the keys are cut into several chunks, each with a dQ of its own, and
+ * a second phase adds these in order. Time O(queries keys), memory O(queries chunks + keys). */
+#include "kernels/attention_block.h"
+#include "kernels/sums.h"
+
+typedef struct gradients {
+    T *q, *dout, *dq;             /* transposed: [dim, LANES], [value_dim, LANES], [dim, LANES] */
+    T *s, *ds;                    /* [KEY_BLOCK, LANES] */
+    T *lse, *low, *delta;         /* [LANES] */
+    bool any_blind, blind[LANES]; /* queries that see nothing */
+    const T *x, *dy;              /* the block's rows of q and dout as they lie */
+    int64_t x_row, dy_row;
+    T *dk, *dv; /* of the head */
+    int64_t dk_row, dv_row;
+} gradients;
+
+static inline T lane_at(const weft_tensor *t, const block *b, int64_t i)
+{
+    return ((const T *)t->data)[b->batch * t->stride[0] + b->head * t->stride[1] +
+                                (b->first + i) * t->stride[2]];
+}
+
+/* lse and D of each query. Where a query sees nothing, e^(-inf - 0) = 0. */
+static inline void load_statistics(const weft_call *call, const block *b, gradients *g)
+{
+    const weft_tensor *out = &call->in[OUT];
+    const weft_tensor *dlse = b->attr->dlse ? &call->in[REST + b->attr->mask] : NULL;
+    const T *y = head_of(out, b->batch, b->head) + b->first * out->stride[1];
+    g->any_blind = false;
+    for (int64_t i = 0; i < LANES; i++) g->lse[i] = g->low[i] = g->delta[i] = 0;
+    for (int64_t i = 0; i < b->n; i++) {
+        const T *a = y + i * out->stride[1], *c = g->dy + i * g->dy_row;
+        const T lse = lane_at(&call->in[LSE], b, i);
+#define TERM(x) (a[x] * c[x])
+        SUM_ROW(sum, b->z.value_dim, TERM)
+#undef TERM
+        g->delta[i] = (T)(dlse ? sum - (double)lane_at(dlse, b, i) : sum);
+        g->blind[i] = lse == (T)-INFINITY;
+        g->any_blind |= g->blind[i];
+        g->lse[i] = g->blind[i] ? 0 : lse;
+        g->low[i] = lane_at(&call->in[LSE_LOW], b, i);
+    }
+}
+
+/* No gradient reaches them, whatever the keys hold. */
+static inline void clear_blind(const block *b, gradients *g)
+{
+    for (int64_t i = 0; g->any_blind && i < b->n; i++)
+        for (int64_t c = 0; g->blind[i] && c < b->z.dim; c++) g->dq[c * LANES + i] = 0;
+}
+
+/* s: scores become drop(P). ds: drop(dO V^T) becomes scale dS, 0 at hidden places, where V may hold
+ * anything. */
+static inline void weigh_back(const block *b, int64_t n, const gradients *g)
+{
+    const T scale = (T)b->attr->scale;
+    for (int64_t j = 0; j < n; j++) {
+        T *s = g->s + j * LANES, *ds = g->ds + j * LANES;
+        SIMD for (int64_t i = 0; i < b->width; i++)
+        {
+            const T p = vm_exp((s[i] - g->lse[i]) - g->low[i]);
+            s[i] = p;
+            const T x = scale * p * (ds[i] - g->delta[i]);
+            ds[i] = p > 0 ? x : p;
+        }
+    }
+}
+
+static inline void weigh_back_dropped(const block *b, int64_t key, int64_t n, const gradients *g)
+{
+    const T scale = (T)b->attr->scale, keep = (T)(1 / (1 - b->attr->p));
+    draws d;
+    begin_draws(b, &d);
+    for (int64_t j = 0; j < n; j++) {
+        if (j % DRAW_KEYS == 0) draw(b, &d, key + j, least(DRAW_KEYS, n - j));
+        const uint32_t *w = words_of(b, &d, j % DRAW_KEYS);
+        T *s = g->s + j * LANES, *ds = g->ds + j * LANES;
+        SIMD for (int64_t i = 0; i < b->width; i++)
+        {
+            const T p = vm_exp((s[i] - g->lse[i]) - g->low[i]), kept = w[i] >= d.limit ? keep : 0;
+            s[i] = kept * p;
+            const T x = scale * p * (kept * ds[i] - g->delta[i]);
+            ds[i] = p > 0 ? x : p;
+        }
+    }
+}
+
+/* One block of keys against one of queries: the five products. */
+static inline void backward_tile(const block *b, int64_t key, int64_t n, const gradients *g)
+{
+    const sizes *z = &b->z;
+    if (!scores(b, key, n, g->q, g->s)) return;
+    tile_product((tile_operands){.m = n,
+                                 .n = b->width,
+                                 .depth = z->value_dim,
+                                 .a = b->v + key * b->v_row,
+                                 .a_row = b->v_row,
+                                 .a_step = 1,
+                                 .b = g->dout,
+                                 .b_row = LANES,
+                                 .c = g->ds,
+                                 .c_row = LANES});
+    if (b->attr->p > 0)
+        weigh_back_dropped(b, key, n, g);
+    else
+        weigh_back(b, n, g);
+    tile_product((tile_operands){.m = n,
+                                 .n = z->value_dim,
+                                 .depth = b->n,
+                                 .a = g->s,
+                                 .a_row = LANES,
+                                 .a_step = 1,
+                                 .b = g->dy,
+                                 .b_row = g->dy_row,
+                                 .c = g->dv + key * g->dv_row,
+                                 .c_row = g->dv_row,
+                                 .add = true});
+    tile_product((tile_operands){.m = n,
+                                 .n = z->dim,
+                                 .depth = b->n,
+                                 .a = g->ds,
+                                 .a_row = LANES,
+                                 .a_step = 1,
+                                 .b = g->x,
+                                 .b_row = g->x_row,
+                                 .c = g->dk + key * g->dk_row,
+                                 .c_row = g->dk_row,
+                                 .add = true});
+    tile_product((tile_operands){.m = z->dim,
+                                 .n = b->width,
+                                 .depth = n,
+                                 .a = b->k + key * b->k_row,
+                                 .a_row = 1,
+                                 .a_step = b->k_row,
+                                 .b = g->ds,
+                                 .b_row = LANES,
+                                 .c = g->dq,
+                                 .c_row = LANES,
+                                 .add = true});
+}
+
+/* Adds the block's share to dk and dv of keys [begin, end), and writes its dq over those keys. */
+static inline void backward_block(const weft_call *call, const block *b, gradients *g,
+                                  int64_t begin, int64_t end, T *dq)
+{
+    const weft_tensor *x = &call->in[Q], *dy = &call->in[DOUT];
+    g->x_row = x->stride[1];
+    g->x = head_of(x, b->batch, b->head) + b->first * g->x_row;
+    g->dy_row = dy->stride[1];
+    g->dy = head_of(dy, b->batch, b->head) + b->first * g->dy_row;
+    memset(g->dq, 0, (size_t)(b->z.dim * LANES) * sizeof(T));
+    end = least(end, b->last_key);
+    if (begin < end) {
+        load_transposed(b, x, (T)b->attr->scale, g->q);
+        load_transposed(b, dy, 1, g->dout);
+        load_statistics(call, b, g);
+    }
+    for (int64_t key = begin; key < end; key += KEY_BLOCK)
+        backward_tile(b, key, least(KEY_BLOCK, end - key), g);
+    if (begin < end) clear_blind(b, g);
+    const int64_t row = b->z.heads * b->z.dim;
+    simd_transpose(b->z.dim, b->n, g->dq, LANES,
+                   dq + (b->batch * b->z.queries + b->first) * row + b->head * b->z.dim, row);
+}
+
+/* dk and dv of keys [begin, end) of one head of keys, over all heads and queries that read it. */
+static inline void backward_chunk(const weft_call *call, const sizes *z, int64_t batch,
+                                  int64_t kv_head, int64_t chunk, gradients *g, uint32_t *words)
+{
+    const sdpa_attr *attr = call->attr;
+    const int64_t begin = chunk * z->chunk, end = least(begin + z->chunk, z->keys);
+    const int64_t repeat = z->heads / z->kv_heads;
+    const weft_tensor *mask = attr->mask ? &call->in[REST] : NULL;
+    T *dq = z->chunks > 1 ? (T *)call->scratch + chunk * z->batch * z->queries * z->heads * z->dim
+                          : call->out[0].data;
+    g->dk = head_of(&call->out[1], batch, kv_head);
+    g->dk_row = call->out[1].stride[1];
+    g->dv = head_of(&call->out[2], batch, kv_head);
+    g->dv_row = call->out[2].stride[1];
+    for (int64_t j = begin; j < end; j++) {
+        memset(g->dk + j * g->dk_row, 0, (size_t)z->dim * sizeof(T));
+        memset(g->dv + j * g->dv_row, 0, (size_t)z->value_dim * sizeof(T));
+    }
+    for (int64_t h = kv_head * repeat; h < (kv_head + 1) * repeat; h++)
+        for (int64_t index = 0; index < z->blocks; index++) {
+            block b = block_at(call, z, batch, h, index, mask, words);
+            backward_block(call, &b, g, begin, end, dq);
+        }
+}
+
+/* Phase 1: dq is the sum over the chunks, in their order. */
+static inline void add_chunks(const weft_call *call, const sizes *z, int64_t tile)
+{
+    const int64_t n = z->batch * z->queries * z->heads * z->dim;
+    const int64_t begin = tile * TILE, end = least(begin + TILE, n);
+    T *dq = call->out[0].data;
+    const T *partial = call->scratch;
+    for (int64_t i = begin; i < end; i++) dq[i] = partial[i];
+    for (int64_t c = 1; c < z->chunks; c++)
+        for (int64_t i = begin; i < end; i++) dq[i] += partial[c * n + i];
+}
+
+KERNEL(sdpa_grad)
+{
+    const sdpa_attr *attr = call->attr;
+    const sizes z = sizes_of(call);
+    if (call->phase == 1) {
+        add_chunks(call, &z, tile);
+        return;
+    }
+    T *room = weft_call_workspace(call);
+    uint32_t *words =
+        (uint32_t *)(void *)(room + (rows_of_work(&z, attr, true) - WORD_ROWS) * LANES);
+    gradients g = {.q = room};
+    g.dq = g.q + z.dim * LANES;
+    g.dout = g.dq + z.dim * LANES;
+    g.s = g.dout + z.value_dim * LANES;
+    g.ds = g.s + KEY_BLOCK * LANES;
+    g.lse = g.ds + KEY_BLOCK * LANES;
+    g.low = g.lse + LANES;
+    g.delta = g.low + LANES;
+    const int64_t row = tile / z.chunks;
+    backward_chunk(call, &z, row / z.kv_heads, row % z.kv_heads, tile % z.chunks, &g, words);
+}

@@ -1,0 +1,10 @@
+/* The expansions of sdpa and sdpa_grad into plainer ops, for their descriptors. */
+#ifndef WEFT_OPS_ATTENTION_EXPAND_H
+#define WEFT_OPS_ATTENTION_EXPAND_H
+
+#include <weft/op.h>
+
+void expand_sdpa(weft_expand *e);
+void expand_sdpa_grad(weft_expand *e);
+
+#endif

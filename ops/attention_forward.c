@@ -1,0 +1,129 @@
+/* The kernel of sdpa: scaled dot-product attention without storing the scores. The formulas are in
+ * attention.c.
+ *
+ * Each block of queries goes through the keys block by block, with a running maximum and sum
+ * (Milakov & Gimelshein 2018). Time O(queries keys), memory O(queries + keys). */
+#include "kernels/attention_block.h"
+
+typedef struct running {
+    T *top, *sum, *factor; /* [LANES]: maximum, sum of e^(s - maximum), e^(old - new maximum) */
+    T *out;                /* [value_dim, LANES] */
+} running;
+
+/* s becomes e^(s - maximum); what was summed before is brought to the new maximum. */
+static inline void weigh(const block *b, int64_t n, T *s, running *r)
+{
+    const int64_t width = b->width;
+    T shift[LANES], sum[LANES], top[LANES];
+    bool moved = false;
+    for (int64_t i = 0; i < width; i++) top[i] = r->top[i];
+    for (int64_t j = 0; j < n; j++)
+        SIMD for (int64_t i = 0; i < width; i++) top[i] =
+            s[j * LANES + i] > top[i] ? s[j * LANES + i] : top[i];
+    for (int64_t i = 0; i < width; i++) {
+        /* Nothing seen yet: e^(-inf - 0) = 0. */
+        shift[i] = top[i] == (T)-INFINITY ? 0 : top[i];
+        moved |= top[i] != r->top[i];
+        sum[i] = 0;
+    }
+    for (int64_t j = 0; j < n; j++) SIMD for (int64_t i = 0; i < width; i++)
+        {
+            const T e = vm_exp(s[j * LANES + i] - shift[i]);
+            s[j * LANES + i] = e;
+            sum[i] += e;
+        }
+    if (!moved) {
+        for (int64_t i = 0; i < width; i++) r->sum[i] += sum[i];
+        return;
+    }
+    SIMD for (int64_t i = 0; i < width; i++)
+    {
+        r->factor[i] = vm_exp(r->top[i] - shift[i]);
+        r->sum[i] = r->sum[i] * r->factor[i] + sum[i];
+        r->top[i] = top[i];
+    }
+    for (int64_t c = 0; c < b->z.value_dim; c++)
+        for (int64_t i = 0; i < width; i++) r->out[c * LANES + i] *= r->factor[i];
+}
+
+/* Dropped weights become zero; the others are scaled when the sum divides. */
+static inline void drop_weights(const block *b, int64_t key, int64_t n, T *s)
+{
+    draws d;
+    begin_draws(b, &d);
+    for (int64_t j = 0; j < n; j++) {
+        if (j % DRAW_KEYS == 0) draw(b, &d, key + j, least(DRAW_KEYS, n - j));
+        const uint32_t *w = words_of(b, &d, j % DRAW_KEYS);
+        T *x = s + j * LANES;
+        SIMD for (int64_t i = 0; i < b->width; i++) x[i] = w[i] >= d.limit ? x[i] : 0;
+    }
+}
+
+static inline void finish(const weft_call *call, const block *b, running *r)
+{
+    const T keep = (T)(1 / (1 - b->attr->p));
+    const int64_t width = b->width, columns = b->z.value_dim;
+    const int64_t query = (b->batch * b->z.heads + b->head) * b->z.queries + b->first;
+    T *lse = (T *)call->out[1].data + query, *low = (T *)call->out[2].data + query;
+    for (int64_t i = 0; i < width; i++) r->factor[i] = r->sum[i] == 0 ? 0 : keep / r->sum[i];
+    for (int64_t i = 0; i < b->n; i++) {
+        const double top = (double)r->top[i], logarithm = vm_log_f64((double)r->sum[i]);
+        lse[i] = (T)(top + logarithm);
+        low[i] = r->sum[i] == 0 ? 0 : (T)((top - (double)lse[i]) + logarithm);
+    }
+    /* A query that saw nothing is zero, also where the value of a hidden key was not finite. */
+    for (int64_t c = 0; c < columns; c++)
+        for (int64_t i = 0; i < width; i++)
+            r->out[c * LANES + i] = r->factor[i] == 0 ? 0 : r->out[c * LANES + i] * r->factor[i];
+    const weft_tensor *out = &call->out[0];
+    simd_transpose(columns, b->n, r->out, LANES,
+                   head_of(out, b->batch, b->head) + b->first * out->stride[1], out->stride[1]);
+}
+
+static inline void forward_block(const weft_call *call, const block *b, T *room)
+{
+    T *q = room, *s = q + b->z.dim * LANES;
+    running r = {.top = s + KEY_BLOCK * LANES};
+    r.sum = r.top + LANES;
+    r.factor = r.sum + LANES;
+    r.out = r.factor + LANES;
+    load_transposed(b, &call->in[Q], (T)b->attr->scale, q);
+    for (int64_t i = 0; i < LANES; i++) {
+        r.top[i] = (T)-INFINITY;
+        r.sum[i] = 0;
+    }
+    memset(r.out, 0, (size_t)(b->z.value_dim * LANES) * sizeof(T));
+    for (int64_t key = 0; key < b->last_key; key += KEY_BLOCK) {
+        const int64_t n = least(KEY_BLOCK, b->last_key - key);
+        if (!scores(b, key, n, q, s)) continue;
+        weigh(b, n, s, &r);
+        if (b->attr->p > 0) drop_weights(b, key, n, s);
+        tile_product((tile_operands){.m = b->z.value_dim,
+                                     .n = b->width,
+                                     .depth = n,
+                                     .a = b->v + key * b->v_row,
+                                     .a_row = 1,
+                                     .a_step = b->v_row,
+                                     .b = s,
+                                     .b_row = LANES,
+                                     .c = r.out,
+                                     .c_row = LANES,
+                                     .add = true});
+    }
+    finish(call, b, &r);
+}
+
+KERNEL(sdpa)
+{
+    const sdpa_attr *attr = call->attr;
+    const sizes z = sizes_of(call);
+    T *room = weft_call_workspace(call);
+    uint32_t *words =
+        (uint32_t *)(void *)(room + (rows_of_work(&z, attr, false) - WORD_ROWS) * LANES);
+    const int64_t row = tile / z.blocks, at = tile % z.blocks;
+    /* Later blocks see more: from both ends in turn, neighbours weigh about the same. */
+    const int64_t index = !attr->causal ? at : at % 2 ? z.blocks - 1 - at / 2 : at / 2;
+    const block b = block_at(call, &z, row / z.heads, row % z.heads, index,
+                             attr->mask ? &call->in[3] : NULL, words);
+    forward_block(call, &b, room);
+}

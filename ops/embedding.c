@@ -1,0 +1,285 @@
+/* Rows of an embedding matrix at indices, O(elements of the result), and their gradient.
+ *
+ * The gradient adds rows at repeated indices in the order of the indices: one tile of the first
+ * phase lists the places of each index, and a tile of the second owns columns and follows the
+ * lists.
+ */
+#include "kernels/kernel.h"
+
+typedef struct embedding_attr {
+    int64_t rows, padding_index;
+} embedding_attr;
+
+#define GRAD_COLUMNS 64
+#define GRAD_ZEROS   65536
+
+/* Terms of one element that are added one after the other: more are added in blocks of so many, so
+ * that the error of n terms grows with SUM_BLOCK + n / SUM_BLOCK. */
+#define SUM_BLOCK 32
+
+#ifdef WEFT_KERNEL_ISA
+
+KERNEL(embedding)
+{
+    const weft_tensor *table = &call->in[0];
+    int64_t features = table->shape.dim[1], rows = table->shape.dim[0];
+    int64_t n = numel_of(&call->in[1].shape), each = TILE / (features ? features : 1) + 1;
+    const int32_t *index = call->in[1].data;
+    for (int64_t i = tile * each; i < n && i < (tile + 1) * each; i++) {
+        T *out = (T *)call->out[0].data + i * features;
+        if (index[i] < 0 || index[i] >= rows) {
+            memset(out, 0, (size_t)features * sizeof *out);
+            weft_call_fail(call, index[i], rows);
+            continue;
+        }
+        memcpy(out, (const T *)table->data + index[i] * features, (size_t)features * sizeof *out);
+    }
+}
+
+#if KERNEL_IS_FLOAT
+/* Lists of the places of each index in [0, size): head[index] is the first, next[place] the one
+ * after that, -1 ends a list. They keep the order of places. Reports indices outside, but for
+ * `skipped`. */
+static void make_lists(const weft_call *call, const int32_t *index, int64_t n, int64_t size,
+                       int64_t skipped, int32_t *head, int32_t *next)
+{
+    for (int64_t r = 0; r < size; r++) head[r] = -1;
+    for (int64_t i = n - 1; i >= 0; i--) {
+        if (index[i] == skipped) continue;
+        if (index[i] < 0 || index[i] >= size) {
+            weft_call_fail(call, index[i], size);
+            continue;
+        }
+        next[i] = head[index[i]];
+        head[index[i]] = (int32_t)i;
+    }
+}
+
+/* Columns [begin, begin + width) of the gradient of the table, which is zero. */
+static inline __attribute__((always_inline)) void grad_columns(const weft_call *call, int64_t begin,
+                                                               int64_t width)
+{
+    const int64_t rows = call->out[0].shape.dim[0], features = call->out[0].shape.dim[1];
+    const int32_t *head = call->scratch, *next = head + rows;
+    const T *dy = (const T *)call->in[1].data + begin;
+    T *out = (T *)call->out[0].data + begin, block[GRAD_COLUMNS];
+    for (int64_t r = 0; r < rows; r++) {
+        T *to = out + r * features;
+        int32_t i = head[r];
+        for (int left = SUM_BLOCK; i >= 0 && left; i = next[i], left--) {
+            const T *from = dy + i * features;
+            _Pragma("omp simd") for (int64_t c = 0; c < width; c++) to[c] += from[c];
+        }
+        while (i >= 0) {
+            memset(block, 0, sizeof block);
+            for (int left = SUM_BLOCK; i >= 0 && left; i = next[i], left--) {
+                const T *from = dy + i * features;
+                _Pragma("omp simd") for (int64_t c = 0; c < width; c++) block[c] += from[c];
+            }
+            _Pragma("omp simd") for (int64_t c = 0; c < width; c++) to[c] += block[c];
+        }
+    }
+}
+
+KERNEL(embedding_grad)
+{
+    if (call->phase == 0 && tile == call->tiles - 1) {
+        const embedding_attr *attr = call->attr;
+        int32_t *head = call->scratch;
+        make_lists(call, call->in[0].data, numel_of(&call->in[0].shape), attr->rows,
+                   attr->padding_index, head, head + attr->rows);
+        return;
+    }
+    if (call->phase == 0) { /* zeros, in whole stretches */
+        const int64_t from = tile * GRAD_ZEROS, left = numel_of(&call->out[0].shape) - from;
+        memset((T *)call->out[0].data + from, 0,
+               (size_t)(left < GRAD_ZEROS ? left : GRAD_ZEROS) * sizeof(T));
+        return;
+    }
+    const int64_t begin = tile * GRAD_COLUMNS, width = call->out[0].shape.dim[1] - begin;
+    if (width >= GRAD_COLUMNS)
+        grad_columns(call, begin, GRAD_COLUMNS); /* as a constant */
+    else
+        grad_columns(call, begin, width);
+}
+#endif
+
+#else
+
+#include <weft/ops.h>
+
+#define F(...)                                                                                     \
+    {                                                                                              \
+        WEFT_FLOAT, __VA_ARGS__, -2, 2, false                                                      \
+    }
+#define INDICES(high, ...)                                                                         \
+    {                                                                                              \
+        WEFT_I32, __VA_ARGS__, 0, high, false                                                      \
+    }
+
+extern const weft_op weft_op_embedding, weft_op_embedding_grad;
+
+static bool infer_embedding(weft_infer *infer)
+{
+    char text[128];
+    weft_shape table = infer->in[0].shape, out = infer->in[1].shape;
+    if (!weft_infer_dtype(infer, 1, WEFT_I32)) return false;
+    if (table.rank != 2 || out.rank == WEFT_MAX_RANK)
+        return weft_infer_fail(infer, WEFT_BAD_SHAPE, "the table must be [rows, features], got %s",
+                               weft_shape_text(table, text, sizeof text));
+    out.dim[out.rank++] = table.dim[1];
+    infer->out[0] = (weft_type){infer->in[0].dtype, out};
+    return true;
+}
+
+static bool infer_embedding_grad(weft_infer *infer)
+{
+    char a[128], b[128];
+    weft_shape indices = infer->in[0].shape, dy = infer->in[1].shape, front = dy;
+    if (!weft_infer_dtype(infer, 0, WEFT_I32) || !weft_infer_float(infer, 1)) return false;
+    front.rank--;
+    if (dy.rank < 1 || !weft_shape_equal(front, indices))
+        return weft_infer_fail(infer, WEFT_BAD_SHAPE, "indices %s do not fit dy %s",
+                               weft_shape_text(indices, a, sizeof a),
+                               weft_shape_text(dy, b, sizeof b));
+    if (weft_shape_numel(indices) > INT32_MAX)
+        return weft_infer_fail(infer, WEFT_TOO_LARGE, "takes up to 2147483647 indices, got %s",
+                               weft_shape_text(indices, a, sizeof a));
+    infer->out[0] =
+        (weft_type){infer->in[1].dtype,
+                    WEFT_SHAPE(((const embedding_attr *)infer->attr)->rows, dy.dim[dy.rank - 1])};
+    return true;
+}
+
+static int64_t tiles_embedding(const weft_call *call)
+{
+    int64_t features = call->in[0].shape.dim[1];
+    return ceil_div(numel_of(&call->in[1].shape), TILE / (features ? features : 1) + 1);
+}
+
+static int64_t tiles_embedding_grad(const weft_call *call)
+{
+    if (call->phase == 0) return ceil_div(numel_of(&call->out[0].shape), GRAD_ZEROS) + 1;
+    return ceil_div(call->out[0].shape.dim[1], GRAD_COLUMNS);
+}
+
+static size_t scratch_embedding_grad(const weft_call *call)
+{
+    return (size_t)(call->out[0].shape.dim[0] + numel_of(&call->in[0].shape)) * sizeof(int32_t);
+}
+
+static void cost_embedding(const weft_call *call, weft_cost *cost)
+{
+    cost->flops = 0;
+    cost->bytes = 2.0 * (double)weft_tensor_bytes(call->out[0].dtype, call->out[0].shape);
+}
+
+static void cost_embedding_grad(const weft_call *call, weft_cost *cost)
+{
+    double dy = (double)numel_of(&call->in[1].shape), table = (double)numel_of(&call->out[0].shape);
+    cost->flops = dy;
+    cost->bytes = (dy + table) * (double)weft_dtype_bytes(call->out[0].dtype);
+}
+
+static embedding_attr embedding_of(int64_t rows, int64_t padding_index)
+{
+    embedding_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.rows = rows;
+    attr.padding_index = padding_index;
+    return attr;
+}
+
+static void vjp_embedding(weft_vjp *v)
+{
+    const embedding_attr *own = v->attr;
+    embedding_attr attr = embedding_of(weft_dim(v->graph, v->in[0], 0), own->padding_index);
+    v->grad_in[0] = weft_apply(v->graph, &weft_op_embedding_grad, &attr,
+                               (weft_value[]){v->in[1], v->grad_out[0]}, 2, NULL);
+}
+
+/* Linear in dy: its gradient reads the rows back, but for those of the padding. */
+static void vjp_embedding_grad(weft_vjp *v)
+{
+    const embedding_attr *attr = v->attr;
+    weft_graph *g = v->graph;
+    weft_value rows = weft_embedding(g, v->grad_out[0], v->in[0], attr->padding_index);
+    if (attr->padding_index >= 0) {
+        weft_value pad =
+            weft_cast(g, weft_scalar(g, WEFT_F64, (double)attr->padding_index), WEFT_I32);
+        weft_value mask = weft_expand_dims(g, weft_equal(g, v->in[0], pad), -1);
+        rows = weft_masked_fill(g, rows, mask, 0.0);
+    }
+    v->grad_in[1] = rows;
+}
+
+static const embedding_attr emb_none = {6, -1}, emb_pad = {6, 0};
+static const weft_sample samples_embedding[] = {
+    {&emb_none, 2, {F({2, {6, 3}}), INDICES(6, {2, {2, 4}})}},
+    {&emb_none, 2, {F({2, {6, 1}}), INDICES(6, {1, {5}})}},
+    {&emb_none, 2, {F({2, {6, 3}}), INDICES(6, {2, {0, 4}})}},
+    {&emb_none, 2, {INDICES(9, {2, {6, 3}}), INDICES(6, {1, {5}})}},
+    {&emb_none, 2, {{WEFT_BOOL, {2, {6, 3}}, 0, 0.5, false}, INDICES(6, {1, {5}})}},
+};
+static const weft_sample samples_embedding_grad[] = {
+    {&emb_none, 2, {INDICES(6, {2, {2, 4}}), F({3, {2, 4, 3}})}},
+    {&emb_pad, 2, {INDICES(6, {1, {9}}), F({2, {9, 2}})}},
+};
+static const weft_attr_field embedding_fields[] = {
+    {"padding_index", WEFT_ATTR_INT64, offsetof(embedding_attr, padding_index)},
+    {NULL, WEFT_ATTR_INT, 0},
+};
+
+DECLARE_ANY_KERNELS(embedding);
+const weft_op weft_op_embedding = {
+    .name = "embedding",
+    .doc = "y[...] = table[indices[...]]: rows of a table. Rows read at padding_index get no "
+           "gradient.",
+    .inputs = "table indices",
+    .min_in = 2,
+    .max_in = 2,
+    .n_out = 1,
+    .attr_size = sizeof(embedding_attr),
+    .attrs = embedding_fields,
+    .infer = infer_embedding,
+    .kernel = ANY_KERNELS(embedding),
+    .takes = WEFT_TAKES_DENSE,
+    .tiles = tiles_embedding,
+    .cost = cost_embedding,
+    .can_fail = true,
+    .vjp = vjp_embedding,
+    .samples = samples_embedding,
+    .n_samples = sizeof samples_embedding / sizeof *samples_embedding,
+};
+DECLARE_KERNELS(embedding_grad);
+const weft_op weft_op_embedding_grad = {
+    .name = "embedding_grad",
+    .doc = "dtable[r] = sum of dy[...] where indices[...] = r, in order: embedding backward.",
+    .inputs = "indices dy",
+    .min_in = 2,
+    .max_in = 2,
+    .n_out = 1,
+    .attr_size = sizeof(embedding_attr),
+    .attrs = embedding_fields,
+    .infer = infer_embedding_grad,
+    .kernel = FLOAT_KERNELS(embedding_grad),
+    .key_output = true,
+    .takes = WEFT_TAKES_DENSE,
+    .phases = 2,
+    .tiles = tiles_embedding_grad,
+    .scratch = scratch_embedding_grad,
+    .cost = cost_embedding_grad,
+    .can_fail = true,
+    .vjp = vjp_embedding_grad,
+    .samples = samples_embedding_grad,
+    .n_samples = sizeof samples_embedding_grad / sizeof *samples_embedding_grad,
+};
+
+weft_value weft_embedding(weft_graph *graph, weft_value table, weft_value indices,
+                          int64_t padding_index)
+{
+    embedding_attr attr = embedding_of(0, padding_index);
+    return weft_apply(graph, &weft_op_embedding, &attr, (weft_value[]){table, indices}, 2, NULL);
+}
+
+#endif

@@ -1,0 +1,285 @@
+/* gather and scatter_add: elements read or added at indices along an axis, O(elements). Sums at
+ * repeated indices run in the order of the indices: a tile owns a part of the result and goes
+ * through all indices of it. */
+#include "kernels/kernel.h"
+
+typedef struct gather_attr {
+    int32_t axis;
+} gather_attr;
+
+/* Terms of one element that are added one after the other: more are added in blocks of so many, so
+ * that the error of n terms grows with SUM_BLOCK + n / SUM_BLOCK. */
+#define SUM_BLOCK 32
+
+/* Lines of `outer` x `inner` around the axis of a dense tensor. */
+static inline void around(const weft_tensor *t, int axis, int64_t *outer, int64_t *inner)
+{
+    *outer = *inner = 1;
+    for (int d = 0; d < axis; d++) *outer *= t->shape.dim[d];
+    for (int d = axis + 1; d < t->shape.rank; d++) *inner *= t->shape.dim[d];
+}
+
+#if !defined WEFT_KERNEL_ISA || KERNEL_IS_FLOAT
+/* Bytes of the lists of a tile of scatter_add; 0 where few terms can meet, or the places are more
+ * than i32 counts: then they are added one after the other. */
+static inline size_t scatter_room(const weft_call *call)
+{
+    const int axis = ((const gather_attr *)call->attr)->axis;
+    const weft_tensor *y = &call->out[0], *updates = &call->in[2];
+    int64_t outer, inner;
+    around(y, axis, &outer, &inner);
+    const int64_t count = updates->shape.dim[axis], cells = y->shape.dim[axis] * inner;
+    if (count <= SUM_BLOCK || cells > INT32_MAX || (inner && count > INT32_MAX / inner)) return 0;
+    return (size_t)(cells + count * inner) * sizeof(int32_t);
+}
+#endif
+
+#ifdef WEFT_KERNEL_ISA
+
+/* Asked of many at once, so that what reads there need not ask. */
+static inline bool indices_inside(const int32_t *index, int64_t n, int64_t size)
+{
+    const uint32_t limit = size < INT32_MAX ? (uint32_t)size : INT32_MAX;
+    uint32_t outside = 0;
+    for (int64_t i = 0; i < n; i++) outside |= (uint32_t)index[i] >= limit;
+    return !outside;
+}
+
+KERNEL(gather)
+{
+    const int axis = ((const gather_attr *)call->attr)->axis;
+    const weft_tensor *x = &call->in[0], *y = &call->out[0];
+    const int32_t *index = call->in[1].data;
+    int64_t outer, inner, size = x->shape.dim[axis], count = y->shape.dim[axis];
+    around(y, axis, &outer, &inner);
+    int64_t n = numel_of(&y->shape), end = (tile + 1) * TILE < n ? (tile + 1) * TILE : n;
+    /* A run keeps to one line of `inner` elements or, where inner is 1, to one row of indices. */
+    const int64_t line = inner > 1 ? inner : count, across = inner > 1;
+    for (int64_t at = tile * TILE; at < end;) {
+        const int64_t run = line - at % line < end - at ? line - at % line : end - at;
+        const T *from = (const T *)x->data + at / (inner * count) * size * inner + at % inner;
+        T *to = (T *)y->data + at;
+        /* The next row comes line by line while this one is read here and there. */
+        const bool dense = !across && run == count && size <= LINE * count && at + run < end;
+        for (int64_t i = 0; dense && i < size; i += LINE) __builtin_prefetch(from + size + i);
+        if (indices_inside(index + at, run, size)) {
+            if (across)
+                for (int64_t i = 0; i < run; i++) to[i] = from[index[at + i] * inner + i];
+            else
+                for (int64_t i = 0; i < run; i++) to[i] = from[index[at + i]];
+        } else {
+            for (int64_t i = 0; i < run; i++) {
+                const int64_t k = index[at + i];
+                const bool good = k >= 0 && k < size;
+                if (!good) weft_call_fail(call, k, size);
+                to[i] = good ? from[k * inner + i * across] : 0;
+            }
+        }
+        at += run;
+    }
+}
+
+#if KERNEL_IS_FLOAT
+/* Adds from[count, inner] to out[size, inner], each place to the cell that its index names: the
+ * places of a cell as a list, in order, and in blocks. */
+static void scatter_lists(const weft_call *call, const int32_t *index, const T *from, T *out,
+                          int64_t size, int64_t count, int64_t inner)
+{
+    int32_t *head = weft_call_workspace(call), *next = head + size * inner;
+    for (int64_t cell = 0; cell < size * inner; cell++) head[cell] = -1;
+    for (int64_t k = count - 1; k >= 0; k--)
+        for (int64_t i = 0; i < inner; i++) {
+            const int64_t at = k * inner + i, to = index[at];
+            if (to < 0 || to >= size) {
+                weft_call_fail(call, to, size);
+                continue;
+            }
+            next[at] = head[to * inner + i];
+            head[to * inner + i] = (int32_t)at;
+        }
+    for (int64_t cell = 0; cell < size * inner; cell++)
+        for (int32_t at = head[cell]; at >= 0;) {
+            T block = from[at];
+            at = next[at];
+            for (int left = SUM_BLOCK - 1; at >= 0 && left; at = next[at], left--)
+                block += from[at];
+            out[cell] += block;
+        }
+}
+
+KERNEL(scatter_add)
+{
+    const int axis = ((const gather_attr *)call->attr)->axis;
+    const weft_tensor *y = &call->out[0], *updates = &call->in[2];
+    const int32_t *index = call->in[1].data;
+    const T *x = call->in[0].data, *from = updates->data;
+    T *out = y->data;
+    int64_t outer, inner, size = y->shape.dim[axis], count = updates->shape.dim[axis];
+    around(y, axis, &outer, &inner);
+    (void)outer;
+    if (x != out)
+        memcpy(out + tile * size * inner, x + tile * size * inner,
+               (size_t)(size * inner) * sizeof *out);
+    index += tile * count * inner;
+    from += tile * count * inner;
+    out += tile * size * inner;
+    if (scatter_room(call))
+        scatter_lists(call, index, from, out, size, count, inner);
+    else
+        for (int64_t at = 0; at < count * inner; at++) {
+            const int64_t to = index[at];
+            if (to < 0 || to >= size)
+                weft_call_fail(call, to, size);
+            else
+                out[to * inner + at % inner] += from[at];
+        }
+}
+#endif
+
+#else
+
+#include <weft/ops.h>
+
+#define F(...)                                                                                     \
+    {                                                                                              \
+        WEFT_FLOAT, __VA_ARGS__, -2, 2, false                                                      \
+    }
+#define INDICES(high, ...)                                                                         \
+    {                                                                                              \
+        WEFT_I32, __VA_ARGS__, 0, high, false                                                      \
+    }
+
+extern const weft_op weft_op_gather, weft_op_scatter_add;
+
+static bool fits_around(weft_shape x, weft_shape indices, int axis)
+{
+    if (x.rank != indices.rank) return false;
+    x.dim[axis] = indices.dim[axis];
+    return weft_shape_equal(x, indices);
+}
+
+static bool infer_gather(weft_infer *infer)
+{
+    char a[128], b[128];
+    int axis, want = ((const gather_attr *)infer->attr)->axis;
+    weft_shape x = infer->in[0].shape, indices = infer->in[1].shape;
+    if (!weft_infer_dtype(infer, 1, WEFT_I32) || !weft_infer_axis(infer, x.rank, want, &axis))
+        return false;
+    infer->out[0] = (weft_type){infer->in[0].dtype, indices};
+    return fits_around(x, indices, axis) ||
+           weft_infer_fail(infer, WEFT_BAD_SHAPE, "indices %s must equal %s outside axis %d",
+                           weft_shape_text(indices, b, sizeof b), weft_shape_text(x, a, sizeof a),
+                           axis);
+}
+
+static bool infer_scatter_add(weft_infer *infer)
+{
+    char a[128], b[128];
+    if (!weft_infer_float(infer, 0) || !infer_gather(infer) || !weft_infer_same_dtype(infer, 0, 2))
+        return false;
+    infer->out[0] = infer->in[0];
+    return weft_shape_equal(infer->in[1].shape, infer->in[2].shape) ||
+           weft_infer_fail(infer, WEFT_BAD_SHAPE, "indices are %s, but updates %s",
+                           weft_shape_text(infer->in[1].shape, a, sizeof a),
+                           weft_shape_text(infer->in[2].shape, b, sizeof b));
+}
+
+static int64_t tiles_scatter_add(const weft_call *call)
+{
+    int64_t outer = 1;
+    for (int d = 0; d < ((const gather_attr *)call->attr)->axis; d++)
+        outer *= call->out[0].shape.dim[d];
+    return numel_of(&call->out[0].shape) ? outer : 0;
+}
+
+static void vjp_gather(weft_vjp *v)
+{
+    weft_graph *g = v->graph;
+    weft_value zeros = weft_fill(g, weft_dtype_of(g, v->in[0]), weft_shape_of(g, v->in[0]), 0.0);
+    if (v->wanted[0])
+        v->grad_in[0] = weft_scatter_add(g, zeros, v->in[1], v->grad_out[0],
+                                         ((const gather_attr *)v->attr)->axis);
+}
+
+static void vjp_scatter_add(weft_vjp *v)
+{
+    if (v->wanted[0]) v->grad_in[0] = v->grad_out[0];
+    if (v->wanted[2])
+        v->grad_in[2] =
+            weft_gather(v->graph, v->grad_out[0], v->in[1], ((const gather_attr *)v->attr)->axis);
+}
+
+static const gather_attr gather_0 = {0}, gather_1 = {1};
+static const weft_sample samples_gather[] = {
+    {&gather_1, 2, {F({2, {3, 5}}), INDICES(5, {2, {3, 4}})}},
+    {&gather_0, 2, {F({3, {4, 2, 2}}), INDICES(4, {3, {3, 2, 2}})}},
+    {&gather_0, 2, {{WEFT_I32, {1, {4}}, 0, 9, false}, INDICES(4, {1, {6}})}},
+};
+static const weft_sample samples_scatter_add[] = {
+    {&gather_1, 3, {F({2, {3, 5}}), INDICES(5, {2, {3, 4}}), F({2, {3, 4}})}},
+    {&gather_0, 3, {F({3, {4, 2, 2}}), INDICES(4, {3, {3, 2, 2}}), F({3, {3, 2, 2}})}},
+};
+static const weft_attr_field gather_fields[] = {
+    {"axis", WEFT_ATTR_INT, offsetof(gather_attr, axis)},
+    {NULL, WEFT_ATTR_INT, 0},
+};
+DECLARE_ANY_KERNELS(gather);
+const weft_op weft_op_gather = {
+    .name = "gather",
+    .doc = "y[.., i, ..] = x[.., indices[.., i, ..], ..] along an axis.",
+    .inputs = "x indices",
+    .min_in = 2,
+    .max_in = 2,
+    .n_out = 1,
+    .attr_size = sizeof(gather_attr),
+    .attrs = gather_fields,
+    .infer = infer_gather,
+    .kernel = ANY_KERNELS(gather),
+    .takes = WEFT_TAKES_DENSE,
+    .can_fail = true,
+    .vjp = vjp_gather,
+    .samples = samples_gather,
+    .n_samples = sizeof samples_gather / sizeof *samples_gather,
+};
+DECLARE_KERNELS(scatter_add);
+const weft_op weft_op_scatter_add = {
+    .name = "scatter_add",
+    .doc =
+        "y = x, then y[.., indices[.., i, ..], ..] += updates[.., i, ..] along an axis, in order.",
+    .inputs = "x indices updates",
+    .min_in = 3,
+    .max_in = 3,
+    .n_out = 1,
+    .attr_size = sizeof(gather_attr),
+    .attrs = gather_fields,
+    .infer = infer_scatter_add,
+    .kernel = FLOAT_KERNELS(scatter_add),
+    .takes = WEFT_TAKES_DENSE,
+    .inplace = 1,
+    .tiles = tiles_scatter_add,
+    .workspace = scatter_room,
+    .can_fail = true,
+    .vjp = vjp_scatter_add,
+    .samples = samples_scatter_add,
+    .n_samples = sizeof samples_scatter_add / sizeof *samples_scatter_add,
+};
+
+static weft_value at_axis(weft_graph *graph, const weft_op *op, const weft_value *in, size_t n,
+                          int axis)
+{
+    gather_attr attr = {axis_from_front(axis, weft_rank(graph, in[0]))};
+    return weft_apply(graph, op, &attr, in, n, NULL);
+}
+
+weft_value weft_gather(weft_graph *graph, weft_value x, weft_value indices, int axis)
+{
+    return at_axis(graph, &weft_op_gather, (weft_value[]){x, indices}, 2, axis);
+}
+
+weft_value weft_scatter_add(weft_graph *graph, weft_value x, weft_value indices, weft_value updates,
+                            int axis)
+{
+    return at_axis(graph, &weft_op_scatter_add, (weft_value[]){x, indices, updates}, 3, axis);
+}
+
+#endif

@@ -1,0 +1,239 @@
+/* A block of queries of one head against a block of keys: its scores, what the causal bound and the
+ * mask hide from it, and the random words of its dropout. For the kernels of attention, forward and
+ * backward. */
+#ifndef WEFT_OPS_KERNELS_ATTENTION_BLOCK_H
+#define WEFT_OPS_KERNELS_ATTENTION_BLOCK_H
+
+#include "../attention.h"
+#include "../dropout.h"
+#include "tile.h"
+#include "vmath.h"
+
+#ifdef WEFT_KERNEL_ISA
+
+#define LANES ((int64_t)(LANE_BYTES / sizeof(T)))
+#define SIMD  _Pragma("omp simd")
+
+/* A block of queries of one head under way. */
+typedef struct block {
+    const sdpa_attr *attr;
+    sizes z;
+    int64_t batch, head, kv_head;
+    int64_t first, n; /* queries */
+    int64_t width;    /* n rounded up to whole vectors: the lanes in use */
+    int64_t last_key; /* no query of the block sees a key from here on */
+    const T *k, *v;   /* of the head */
+    int64_t k_row, v_row;
+    const uint8_t *hide; /* the mask of the block's first query, or NULL */
+    int64_t hide_query, hide_key;
+    uint64_t stream, step; /* of dropout */
+    uint32_t *words;
+} block;
+
+/* Row 0 of a head in a tensor [batch, len, heads, dim]. */
+static inline T *head_of(const weft_tensor *t, int64_t batch, int64_t head)
+{
+    return (T *)t->data + batch * t->stride[0] + head * t->stride[2];
+}
+
+static inline int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static inline int64_t mask_stride(const weft_tensor *mask, int axis)
+{
+    axis -= 4 - mask->shape.rank;
+    return axis < 0 || mask->shape.dim[axis] == 1 ? 0 : mask->stride[axis];
+}
+
+/* The last key that some query of the block sees, + 1. */
+static inline int64_t end_of_keys(const block *b)
+{
+    int64_t end = b->z.keys;
+    if (b->attr->causal) end = least(end, b->first + b->n + b->z.keys - b->z.queries);
+    if (end < 0) end = 0;
+    /* Padding that hides the same keys from every query needs no work. */
+    if (b->hide && !b->hide_query)
+        while (end > 0 && b->hide[(end - 1) * b->hide_key]) end--;
+    return end;
+}
+
+static inline block block_at(const weft_call *call, const sizes *z, int64_t batch, int64_t head,
+                             int64_t index, const weft_tensor *mask, uint32_t *words)
+{
+    const weft_tensor *k = &call->in[K], *v = &call->in[V];
+    block b = {.attr = call->attr,
+               .z = *z,
+               .batch = batch,
+               .head = head,
+               .kv_head = head / (z->heads / z->kv_heads),
+               .first = index * LANES,
+               .k_row = k->stride[1],
+               .v_row = v->stride[1],
+               .words = words};
+    b.n = least(LANES, z->queries - b.first);
+    b.width = ceil_div(b.n, SIMD_LANES) * SIMD_LANES;
+    b.k = head_of(k, batch, b.kv_head);
+    b.v = head_of(v, batch, b.kv_head);
+    if (mask) {
+        b.hide_query = mask_stride(mask, 2);
+        b.hide_key = mask_stride(mask, 3);
+        b.hide = (const uint8_t *)mask->data + batch * mask_stride(mask, 0) +
+                 head * mask_stride(mask, 1) + b.first * b.hide_query;
+    }
+    b.last_key = end_of_keys(&b);
+    if (b.attr->p > 0) {
+        b.stream = dropout_stream(b.attr->key, call->run);
+        b.step = call->run->step;
+    }
+    return b;
+}
+
+/* t [columns, LANES] = factor x^T for the n rows of x; the lanes beyond them are zero. */
+static inline void load_transposed(const block *b, const weft_tensor *x, T factor, T *t)
+{
+    const int64_t row = x->stride[1], columns = x->shape.dim[3];
+    simd_transpose(b->n, columns, head_of(x, b->batch, b->head) + b->first * row, row, t, LANES);
+    for (int64_t c = 0; c < columns; c++) {
+        if (factor != 1)
+            for (int64_t i = 0; i < b->n; i++) t[c * LANES + i] *= factor;
+        for (int64_t i = b->n; i < b->width; i++) t[c * LANES + i] = 0;
+    }
+}
+
+/* ---- What a query may not see ---- */
+
+/* How many of the block's places at keys [key, key + n) the mask hides: 0 none, 1 some, 2 all. */
+static inline int hidden_places(const block *b, int64_t key, int64_t n)
+{
+    if (!b->hide) return 0;
+    const int64_t step = b->hide_key;
+    uint8_t any = 0, all = 1;
+    for (int64_t i = 0; i < (b->hide_query ? b->n : 1); i++) {
+        const uint8_t *row = b->hide + i * b->hide_query + key * step;
+        if (step == 1)
+            _Pragma("omp simd reduction(| : any) reduction(& : all)") for (int64_t j = 0; j < n;
+                                                                           j++)
+            {
+                any |= row[j];
+                all &= row[j];
+            }
+        else
+            for (int64_t j = 0; j < n; j++) {
+                any |= row[j * step];
+                all &= row[j * step];
+            }
+    }
+    return all ? 2 : any;
+}
+
+static inline void hide_row(T *s, int64_t width)
+{
+    for (int64_t i = 0; i < width; i++) s[i] = (T)-INFINITY;
+}
+
+/* Puts -inf at the places of keys [key, key + n) that the mask hides. */
+static inline void hide_places(const block *b, int64_t key, int64_t n, T *s)
+{
+    const uint8_t *hide = b->hide + key * b->hide_key;
+    uint8_t turned[KEY_BLOCK * LANES];
+    if (!b->hide_query) {
+        for (int64_t j = 0; j < n; j++)
+            if (hide[j * b->hide_key]) hide_row(s + j * LANES, b->width);
+        return;
+    }
+    if (b->hide_key == 1)
+        simd_transpose_bytes(b->n, n, hide, b->hide_query, turned, LANES);
+    else
+        for (int64_t j = 0; j < n; j++)
+            for (int64_t i = 0; i < b->n; i++)
+                turned[j * LANES + i] = hide[i * b->hide_query + j * b->hide_key];
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = 0; i < b->n; i++)
+            s[j * LANES + i] = turned[j * LANES + i] ? (T)-INFINITY : s[j * LANES + i];
+}
+
+/* Query i sees keys up to i + keys - queries. */
+static inline void hide_later(const block *b, int64_t key, int64_t n, T *s)
+{
+    const int64_t before = key - b->first - b->z.keys + b->z.queries;
+    for (int64_t j = 0; j < n; j++)
+        if (before + j > 0) hide_row(s + j * LANES, least(before + j, b->width));
+}
+
+/* s [n, LANES] = scale K Q^T for keys [key, key + n), hidden places -inf. False, with nothing done,
+ * if every place is hidden. */
+static inline bool scores(const block *b, int64_t key, int64_t n, const T *q, T *s)
+{
+    const int hidden = hidden_places(b, key, n);
+    if (hidden == 2) return false;
+    tile_product((tile_operands){.m = n,
+                                 .n = b->width,
+                                 .depth = b->z.dim,
+                                 .a = b->k + key * b->k_row,
+                                 .a_row = b->k_row,
+                                 .a_step = 1,
+                                 .b = q,
+                                 .b_row = LANES,
+                                 .c = s,
+                                 .c_row = LANES});
+    if (hidden) hide_places(b, key, n, s);
+    if (b->attr->causal) hide_later(b, key, n, s);
+    return true;
+}
+
+/* ---- Dropout ---- */
+
+/* Where the words of the block's queries begin: the plain op numbers the places of
+ * [batch, heads, queries, keys] in order and draws four words at a time, and a row of keys may
+ * begin within a four. */
+typedef struct draws {
+    uint64_t four[LANES];               /* of key 0 */
+    uint32_t odd[LANES], second[LANES]; /* all ones where it is word 1 or 3, word 2 or 3 */
+    bool even;                          /* word 0 everywhere */
+    uint32_t limit;
+    uint32_t row[LANES];
+} draws;
+
+static inline void begin_draws(const block *b, draws *d)
+{
+    const uint64_t row = (uint64_t)((b->batch * b->z.heads + b->head) * b->z.queries + b->first);
+    d->even = b->z.keys % 4 == 0;
+    d->limit = dropout_limit(b->attr->p);
+    for (int64_t i = 0; i < LANES; i++) {
+        const uint64_t first = (row + (uint64_t)i) * (uint64_t)b->z.keys;
+        d->four[i] = first / 4;
+        d->odd[i] = first & 1 ? UINT32_MAX : 0;
+        d->second[i] = first & 2 ? UINT32_MAX : 0;
+    }
+}
+
+/* Draws for n keys from `key`, a multiple of 4. */
+static inline void draw(const block *b, const draws *d, int64_t key, int64_t n)
+{
+    for (int64_t f = 0; 4 * f < (d->even ? n : n + 3); f++)
+        for (int64_t i = 0; i < b->width; i += DROPOUT_LANES) {
+            const dropout_wide four = *(const dropout_wide *)(d->four + i);
+            dropout_words_wide(four + (uint64_t)(key / 4 + f), b->stream, b->step,
+                               b->words + 4 * f * LANES + i, LANES);
+        }
+}
+
+/* The words of key j of those drawn: a row as it lies, or put together. */
+static inline const uint32_t *words_of(const block *b, draws *d, int64_t j)
+{
+    const uint32_t *w = b->words + j * LANES;
+    if (d->even) return w;
+    SIMD for (int64_t i = 0; i < b->width; i++)
+    {
+        const uint32_t odd = d->odd[i], second = d->second[i];
+        const uint32_t low = (w[i] & ~odd) | (w[LANES + i] & odd);
+        const uint32_t high = (w[2 * LANES + i] & ~odd) | (w[3 * LANES + i] & odd);
+        d->row[i] = (low & ~second) | (high & second);
+    }
+    return d->row;
+}
+
+#endif
+#endif

@@ -1,0 +1,375 @@
+/* The GEMM kernel of one thread, C = A B. Time O(m n k).
+ *
+ * After Goto & van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008. A block of
+ * rows of A is packed into the second-level cache, columns of B into panels as wide as two vectors,
+ * and a kernel keeps GEMM_ROWS x GEMM_COLUMNS sums in registers: per step of k it reads two vectors
+ * of B and one element for each row of A. k is cut into pieces of GEMM_DEPTH, whose sums meet in C
+ * in their order, so that the result does not depend on how C is cut into tiles. */
+#ifndef WEFT_OPS_KERNELS_GEMM_KERNEL_H
+#define WEFT_OPS_KERNELS_GEMM_KERNEL_H
+
+#include "simd.h"
+
+/* Rows of a tile that fill the second-level cache with GEMM_DEPTH columns of A. */
+#define GEMM_TILE_ROWS 84
+#define GEMM_DEEP_ROWS 168
+/* Tiles have multiples of so many rows, which the kernels of the widest vectors take whole. */
+#define GEMM_EVEN_ROWS 14
+#define GEMM_DEPTH     768
+/* Elements that gemm_tile works in: the packed block of A, at the least efficient height, a panel
+ * of B, and a corner of C. */
+#define GEMM_PACKED    ((GEMM_DEEP_ROWS * 3 / 2 / 6 + 1) * 8 * GEMM_DEPTH)
+#define GEMM_WORKSPACE (GEMM_PACKED + 32 * GEMM_DEPTH + 14 * 32)
+
+#ifdef WEFT_KERNEL_ISA
+
+/* Rows of the block of sums in registers, which is two vectors wide; the heights that have a
+ * kernel; rows and columns whose dot products are summed side by side. */
+#if SIMD_REGISTERS == 32
+#define GEMM_ROWS    14
+#define GEMM_EACH(X) X(1) X(2) X(4) X(6) X(8) X(10) X(12) X(14)
+#define GEMM_DOTS    4
+#else
+#define GEMM_ROWS    6
+#define GEMM_EACH(X) X(1) X(2) X(4) X(6)
+#define GEMM_DOTS    2
+#endif
+#define GEMM_COLUMNS (2 * SIMD_LANES)
+/* Rows of B that are prefetched ahead of their use: where rows lie pages apart, as those of an
+ * unpacked matrix do, the processor does not prefetch them itself. */
+#define GEMM_AHEAD 32
+/* The same, where rows are copied. */
+#define GEMM_COPY_AHEAD 16
+/* From one step of k to the next in a packed block of A. */
+#define GEMM_STEP ((GEMM_ROWS + 3) / 4 * 4)
+
+/* Element (i, j) lies at data[i * row + j * column]; one of the two strides is 1. */
+typedef struct gemm_matrix {
+    const T *data;
+    int64_t row, column;
+} gemm_matrix;
+
+/* ---- The micro-kernel ---- */
+
+/* C [height, GEMM_COLUMNS] (+)= a packed block of A times a panel of B, over k steps. */
+typedef struct gemm_block {
+    int64_t k;
+    const T *a, *b;
+    int64_t b_step; /* from row to row of B */
+    T *c;
+    int64_t c_row;
+    bool add; /* to what C holds */
+} gemm_block;
+
+/* The height is a constant at every call. */
+SIMD_INLINE void gemm_sums(const int height, gemm_block o)
+{
+    simd_vector sum[GEMM_ROWS * 2];
+#pragma GCC unroll 16
+    for (int i = 0; i < height; i++) sum[2 * i] = sum[2 * i + 1] = (simd_vector){0};
+    simd_add_product(height, 2, GEMM_AHEAD, (simd_operands){o.a, o.b, 1, GEMM_STEP, o.b_step, o.k},
+                     sum);
+#pragma GCC unroll 16
+    for (int i = 0; i < height; i++) {
+        simd_vector *out = (simd_vector *)(o.c + i * o.c_row);
+        simd_vector *next = (simd_vector *)(o.c + i * o.c_row + SIMD_LANES);
+        if (o.add) {
+            sum[2 * i] += *out;
+            sum[2 * i + 1] += *next;
+        }
+        *out = sum[2 * i];
+        *next = sum[2 * i + 1];
+    }
+}
+
+typedef void gemm_function(const gemm_block *block);
+#define GEMM_DEFINE(height)                                                                        \
+    static __attribute__((noinline)) void gemm_sums_##height(const gemm_block *block)              \
+    {                                                                                              \
+        gemm_sums(height, *block);                                                                 \
+    }
+GEMM_EACH(GEMM_DEFINE)
+#undef GEMM_DEFINE
+
+/* The lowest kernel of at least so many rows, and its height. */
+static inline gemm_function *gemm_of_height(int64_t rows)
+{
+#define GEMM_FIND(height)                                                                          \
+    if (rows <= height) return gemm_sums_##height;
+    GEMM_EACH(GEMM_FIND)
+#undef GEMM_FIND
+    return NULL;
+}
+
+static inline int64_t gemm_height(int64_t rows)
+{
+#define GEMM_FIND(height)                                                                          \
+    if (rows <= height) return height;
+    GEMM_EACH(GEMM_FIND)
+#undef GEMM_FIND
+    return 0;
+}
+
+/* ---- Packing ---- */
+
+/* Blocks of `height` rows of x [rows, k], whose element (i, p) lies at x[i * inner + p * outer], go
+ * to out[i / height * block + p * step + i % height]. What lies between height and step is not
+ * written. */
+typedef struct gemm_packing {
+    const T *x;
+    int64_t inner, outer;
+    int64_t rows, height, k;
+    T *out;
+    int64_t block, step;
+} gemm_packing;
+
+/* out[p * step + i] = x[i * row + p] for `rows` rows, four by four, so that both sides are vectors.
+ */
+static inline void gemm_transpose(const T *x, int64_t row, int64_t rows, int64_t k, T *out,
+                                  int64_t step)
+{
+    for (int64_t next = 0; next < rows; next += 4) {
+        /* The last four overlap those before. */
+        int64_t i = rows >= 4 && rows - next < 4 ? rows - 4 : next;
+        if (rows < 4) {
+            for (; i < rows; i++)
+                for (int64_t p = 0; p < k; p++) out[p * step + i] = x[i * row + p];
+            return;
+        }
+        const T *from = x + i * row;
+        int64_t p = 0;
+        for (; p + 4 <= k; p += 4) {
+            /* A cache line of one of the next four rows. */
+            __builtin_prefetch(from + (4 + p / 4 % 4) * row + p / LINE * LINE);
+            simd_transpose_four(from + p, row, out + p * step + i, step);
+        }
+        for (; p < k; p++)
+            for (int64_t q = 0; q < 4; q++) out[p * step + i + q] = from[q * row + p];
+    }
+}
+
+/* Where inner is 1, all blocks at once, so that a cache line is read once. */
+SIMD_INLINE void gemm_copy(const int64_t height, const gemm_packing *o)
+{
+    for (int64_t p = 0; p < o->k; p++) {
+        const T *from = o->x + p * o->outer, *ahead = from + GEMM_COPY_AHEAD * o->outer;
+        for (int64_t i = 0; i < o->rows + LINE - 1; i += LINE) __builtin_prefetch(ahead + i);
+        int64_t i = 0;
+        T *to = o->out + p * o->step;
+        for (; i + height <= o->rows; i += height, to += o->block)
+            memcpy(to, from + i, (size_t)height * sizeof *to);
+        if (i < o->rows) memcpy(to, from + i, (size_t)(o->rows - i) * sizeof *to);
+    }
+}
+
+static inline void gemm_pack(const gemm_packing *o)
+{
+    if (o->inner == 1 && o->height == GEMM_ROWS)
+        gemm_copy(GEMM_ROWS, o);
+    else if (o->inner == 1 && o->height == GEMM_COLUMNS)
+        gemm_copy(GEMM_COLUMNS, o);
+    else if (o->inner == 1)
+        gemm_copy(o->height, o);
+    else
+        for (int64_t i = 0, at = 0; i < o->rows; i += o->height, at += o->block)
+            gemm_transpose(o->x + i * o->inner, o->inner,
+                           o->rows - i < o->height ? o->rows - i : o->height, o->k, o->out + at,
+                           o->step);
+}
+
+/* Columns [first, last) of b, [k, *], as panels of GEMM_COLUMNS. */
+static inline void gemm_pack_panels(const gemm_matrix *b, int64_t first, int64_t last, int64_t k,
+                                    T *out)
+{
+    gemm_pack(&(gemm_packing){.x = b->data + first * b->column,
+                              .inner = b->column,
+                              .outer = b->row,
+                              .rows = last - first,
+                              .height = GEMM_COLUMNS,
+                              .k = k,
+                              .out = out,
+                              .block = GEMM_COLUMNS * k,
+                              .step = GEMM_COLUMNS});
+}
+
+/* A block of a matrix that is packed next. */
+typedef struct gemm_region {
+    int64_t row, rows, column, columns;
+} gemm_region;
+
+/* Prefetches the share [from, to) of `all` of a region, so that it arrives while sums are computed.
+ */
+static inline void gemm_prefetch(const gemm_matrix *x, gemm_region region, int64_t from, int64_t to,
+                                 int64_t all)
+{
+    const T *data = x->data + region.row * x->row + region.column * x->column;
+    const bool dense_rows = x->column == 1;
+    const int64_t lists = dense_rows ? region.rows : region.columns;
+    const int64_t length = dense_rows ? region.columns : region.rows;
+    const int64_t apart = dense_rows ? x->row : x->column, across = ceil_div(length, LINE);
+    int64_t at = lists * across * from / all, end = lists * across * to / all;
+    int64_t i = at / across, j = at % across;
+    for (; at < end; at++) {
+        __builtin_prefetch(data + i * apart + j * LINE, 0, 2);
+        if (++j < across) continue;
+        j = 0;
+        i++;
+    }
+}
+
+/* ---- Products ---- */
+
+/* C [m, n] = A [m, k] B [k, n] where rows of A and columns of B are dense: each element is a dot
+ * product of two of them, summed over pieces of GEMM_DEPTH, too. For so few rows that packing B
+ * would cost more than it gains. */
+static inline void gemm_dots(int64_t m, int64_t n, int64_t k, const gemm_matrix *a,
+                             const gemm_matrix *b, T *c, int64_t c_row)
+{
+    for (int64_t j = 0; j < n; j += GEMM_DOTS)
+        for (int64_t i = 0; i < m; i += GEMM_DOTS) {
+            const T *rows[GEMM_DOTS], *columns[GEMM_DOTS];
+            simd_vector total[GEMM_DOTS][GEMM_DOTS];
+            const int64_t whole = k - k % SIMD_LANES;
+            /* At the edges the last row or column stands in for those that are not there. */
+            for (int q = 0; q < GEMM_DOTS; q++) {
+                rows[q] = a->data + (i + q < m ? i + q : m - 1) * a->row;
+                columns[q] = b->data + (j + q < n ? j + q : n - 1) * b->column;
+                for (int r = 0; r < GEMM_DOTS; r++) total[q][r] = (simd_vector){0};
+            }
+            for (int64_t p = 0; p < whole;) {
+                const int64_t end = whole - p < GEMM_DEPTH ? whole : p + GEMM_DEPTH;
+                simd_vector sum[GEMM_DOTS][GEMM_DOTS];
+                for (int q = 0; q < GEMM_DOTS; q++)
+                    for (int r = 0; r < GEMM_DOTS; r++) sum[q][r] = (simd_vector){0};
+                for (; p < end; p += SIMD_LANES) {
+                    simd_vector y[GEMM_DOTS];
+#pragma GCC unroll 4
+                    for (int r = 0; r < GEMM_DOTS; r++)
+                        y[r] = *(const simd_vector *)(columns[r] + p);
+#pragma GCC unroll 4
+                    for (int q = 0; q < GEMM_DOTS; q++) {
+                        const simd_vector x = *(const simd_vector *)(rows[q] + p);
+#pragma GCC unroll 4
+                        for (int r = 0; r < GEMM_DOTS; r++) sum[q][r] += x * y[r];
+                    }
+                }
+                for (int q = 0; q < GEMM_DOTS; q++)
+                    for (int r = 0; r < GEMM_DOTS; r++) total[q][r] += sum[q][r];
+            }
+            for (int64_t q = 0; q < GEMM_DOTS && i + q < m; q++)
+                for (int64_t r = 0; r < GEMM_DOTS && j + r < n; r++) {
+                    T dot = 0;
+                    for (int lane = 0; lane < SIMD_LANES; lane++) dot += total[q][r][lane];
+                    for (int64_t t = whole; t < k; t++) dot += rows[q][t] * columns[r][t];
+                    c[(i + q) * c_row + j + r] = dot;
+                }
+        }
+}
+
+/* A tile of a product: C [m, n] = A [m, k] B [k, n] for m <= 3/2 GEMM_DEEP_ROWS. */
+typedef struct gemm_task {
+    int64_t m, n, k;
+    gemm_matrix a, b;
+    const T *panels; /* all of B packed by gemm_pack_panels, or NULL */
+    bool direct;     /* without panels: B, whose rows are dense, is read as it lies */
+    T *c;
+    int64_t c_row;
+    T *workspace; /* GEMM_WORKSPACE elements */
+    int64_t name; /* of these rows of A; the packed-panel tag of a workspace that holds them */
+    int64_t *panel_tag;
+    bool next; /* as many rows of A follow these, and are likely to be multiplied next */
+} gemm_task;
+
+/* Packs rows [0, m) of columns [p, p + depth) of A. */
+static inline void gemm_pack_rows(const gemm_task *o, int64_t p, int64_t depth, int64_t height,
+                                  T *out)
+{
+    gemm_pack(&(gemm_packing){.x = o->a.data + p * o->a.column,
+                              .inner = o->a.row,
+                              .outer = o->a.column,
+                              .rows = o->m,
+                              .height = height,
+                              .k = depth,
+                              .out = out,
+                              .block = GEMM_STEP * depth,
+                              .step = GEMM_STEP});
+}
+
+/* One block of sums of `rows` rows, of which `width` columns are in C. Kernels write whole panels
+ * and as many rows as they have: at the edges the block goes through `corner`. */
+static inline void gemm_write_block(gemm_function *sums, gemm_block o, int64_t rows, int64_t width,
+                                    T *corner)
+{
+    if (width == GEMM_COLUMNS && gemm_height(rows) == rows) {
+        sums(&o);
+        return;
+    }
+    T *c = o.c;
+    const int64_t c_row = o.c_row;
+    const bool add = o.add;
+    o.c = corner;
+    o.c_row = GEMM_COLUMNS;
+    o.add = false;
+    sums(&o);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t q = 0; q < width; q++) {
+            T *out = &c[r * c_row + q], x = corner[r * GEMM_COLUMNS + q];
+            *out = add ? *out + x : x;
+        }
+}
+
+static inline void gemm_tile(const gemm_task *given)
+{
+    const gemm_task o = *given;
+    const int64_t m = o.m, n = o.n, k = o.k;
+    int64_t blocks = ceil_div(m, GEMM_ROWS), height = ceil_div(m, blocks);
+    T *panel = o.workspace, *corner = panel + GEMM_COLUMNS * GEMM_DEPTH;
+    T *packed_a = corner + GEMM_ROWS * GEMM_COLUMNS;
+    gemm_function *whole = gemm_of_height(height),
+                  *last = gemm_of_height(m - (blocks - 1) * height);
+    /* All pieces of A side by side where they fit, so that they last for the next tile. */
+    const bool fits = blocks * GEMM_STEP * k <= GEMM_PACKED;
+    const bool packed = fits && *o.panel_tag == o.name;
+    *o.panel_tag = fits ? o.name : 0;
+    for (int64_t p = 0; p < k; p += GEMM_DEPTH) {
+        const int64_t depth = k - p < GEMM_DEPTH ? k - p : GEMM_DEPTH;
+        /* What is packed next: the next piece of these rows, or the first one of the next rows. */
+        const bool more = !packed && p + GEMM_DEPTH < k;
+        const bool soon = more || (o.next && p + GEMM_DEPTH >= k);
+        gemm_region coming_a = {more ? 0 : m, m, more ? p + GEMM_DEPTH : 0, 0};
+        coming_a.columns = k - coming_a.column < GEMM_DEPTH ? k - coming_a.column : GEMM_DEPTH;
+        T *piece = packed_a + (fits ? p * blocks * GEMM_STEP : 0);
+        if (!packed) gemm_pack_rows(&o, p, depth, height, piece);
+        for (int64_t j = 0; j < n; j += GEMM_COLUMNS) {
+            int64_t width = n - j < GEMM_COLUMNS ? n - j : GEMM_COLUMNS, b_step = GEMM_COLUMNS;
+            if (soon) gemm_prefetch(&o.a, coming_a, j, j + width, n);
+            const T *columns = panel;
+            if (o.panels) {
+                columns = o.panels + j * k + p * GEMM_COLUMNS;
+            } else if (o.direct && width == GEMM_COLUMNS) {
+                columns = o.b.data + p * o.b.row + j;
+                b_step = o.b.row;
+            } else {
+                const gemm_matrix rest = {o.b.data + p * o.b.row, o.b.row, o.b.column};
+                gemm_pack_panels(&rest, j, j + width, depth, panel);
+            }
+            gemm_region coming_b = {p, depth, j + width, columns == panel ? n - j - width : 0};
+            if (coming_b.columns > GEMM_COLUMNS) coming_b.columns = GEMM_COLUMNS;
+            for (int64_t i = 0; i < m; i += height) {
+                const int64_t rows = m - i < height ? m - i : height;
+                if (coming_b.columns) gemm_prefetch(&o.b, coming_b, i, i + rows, m);
+                const gemm_block block = {.k = depth,
+                                          .a = piece + i / height * GEMM_STEP * depth,
+                                          .b = columns,
+                                          .b_step = b_step,
+                                          .c = o.c + i * o.c_row + j,
+                                          .c_row = o.c_row,
+                                          .add = p > 0};
+                gemm_write_block(rows == height ? whole : last, block, rows, width, corner);
+            }
+        }
+    }
+}
+
+#endif
+#endif

@@ -1,0 +1,175 @@
+/* The vectors of the instruction set that a kernel file is compiled for, and what every matrix
+ * product does with them: transposes in registers, and a block of sums in registers. Written with
+ * the vector types of GCC and Clang, so that one source serves every instruction set and both
+ * floating types. */
+#ifndef WEFT_OPS_KERNELS_SIMD_H
+#define WEFT_OPS_KERNELS_SIMD_H
+
+#include "kernel.h"
+
+#ifdef WEFT_KERNEL_ISA
+
+/* Bytes of a vector, and registers of that size. */
+#if defined(__AVX512F__)
+#define SIMD_BYTES     64
+#define SIMD_REGISTERS 32
+#elif defined(__AVX2__)
+#define SIMD_BYTES     32
+#define SIMD_REGISTERS 16
+#else
+#define SIMD_BYTES     16
+#define SIMD_REGISTERS 16
+#endif
+#if KERNEL_IS(f32)
+#define SIMD_WIDTH (SIMD_BYTES / 4) /* SIMD_LANES for #if */
+#else
+#define SIMD_WIDTH (SIMD_BYTES / 8)
+#endif
+#define SIMD_LANES  ((int64_t)(SIMD_BYTES / sizeof(T)))
+#define SIMD_INLINE static inline __attribute__((always_inline))
+
+typedef T simd_vector __attribute__((vector_size(SIMD_BYTES), aligned(sizeof(T)), may_alias));
+typedef T simd_four __attribute__((vector_size(4 * sizeof(T)), aligned(sizeof(T)), may_alias));
+
+/* ---- A block of sums ---- */
+
+/* A [rows, depth] and B [depth, vectors * SIMD_LANES]: element (r, k) of A lies at
+ * a[r * a_row + k * a_step], rows of B lie b_step apart and are dense. */
+typedef struct simd_operands {
+    const T *a, *b;
+    int64_t a_row, a_step, b_step;
+    int64_t depth;
+} simd_operands;
+
+/* sum[r * vectors + v] += A B. Rows, vectors and `ahead` are constants at every call, so that the
+ * loops unroll and the sums stay in registers over the depth. Rows of B are prefetched `ahead` rows
+ * before their use; 0: not at all. */
+SIMD_INLINE void simd_add_product(const int rows, const int vectors, const int ahead,
+                                  simd_operands o, simd_vector *sum)
+{
+    const T *a = o.a, *b = o.b;
+    for (int64_t k = 0; k < o.depth; k++) {
+        simd_vector row[SIMD_REGISTERS];
+#pragma GCC unroll 16
+        for (int v = 0; v < vectors; v++) row[v] = *(const simd_vector *)(b + v * SIMD_LANES);
+#pragma GCC unroll 16
+        for (int v = 0; v < vectors; v++)
+            if (ahead) __builtin_prefetch(b + ahead * o.b_step + v * SIMD_LANES);
+#pragma GCC unroll 16
+        for (int r = 0; r < rows; r++) {
+            const T x = a[r * o.a_row];
+#pragma GCC unroll 16
+            for (int v = 0; v < vectors; v++) sum[r * vectors + v] += x * row[v];
+        }
+        a += o.a_step;
+        b += o.b_step;
+    }
+}
+
+/* ---- Transposes ---- */
+
+/* out[p * step + i] = x[i * row + p] for four rows and columns. */
+SIMD_INLINE void simd_transpose_four(const T *x, int64_t row, T *out, int64_t step)
+{
+    const simd_four a = *(const simd_four *)x, b = *(const simd_four *)(x + row);
+    const simd_four c = *(const simd_four *)(x + 2 * row), d = *(const simd_four *)(x + 3 * row);
+    const simd_four ab0 = __builtin_shufflevector(a, b, 0, 4, 1, 5);
+    const simd_four ab1 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+    const simd_four cd0 = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+    const simd_four cd1 = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    *(simd_four *)out = __builtin_shufflevector(ab0, cd0, 0, 1, 4, 5);
+    *(simd_four *)(out + step) = __builtin_shufflevector(ab0, cd0, 2, 3, 6, 7);
+    *(simd_four *)(out + 2 * step) = __builtin_shufflevector(ab1, cd1, 0, 1, 4, 5);
+    *(simd_four *)(out + 3 * step) = __builtin_shufflevector(ab1, cd1, 2, 3, 6, 7);
+}
+
+/* A square of vectors takes log2(SIMD_LANES) steps, each of which swaps the squares of size s that
+ * lie across the diagonal from each other. */
+#define SIMD_LOW(l, s)    ((l) & (s) ? (int)SIMD_LANES + (l) - (s) : (l))
+#define SIMD_HIGH(l, s)   ((l) & (s) ? (int)SIMD_LANES + (l) : (l) + (s))
+#define SIMD_EACH_2(f, s) f(0, s), f(1, s)
+#define SIMD_EACH_4(f, s) SIMD_EACH_2(f, s), f(2, s), f(3, s)
+#define SIMD_EACH_8(f, s) SIMD_EACH_4(f, s), f(4, s), f(5, s), f(6, s), f(7, s)
+#define SIMD_EACH_16(f, s)                                                                         \
+    SIMD_EACH_8(f, s), f(8, s), f(9, s), f(10, s), f(11, s), f(12, s), f(13, s), f(14, s), f(15, s)
+#if SIMD_WIDTH == 16
+#define SIMD_EACH SIMD_EACH_16
+#elif SIMD_WIDTH == 8
+#define SIMD_EACH SIMD_EACH_8
+#elif SIMD_WIDTH == 4
+#define SIMD_EACH SIMD_EACH_4
+#else
+#define SIMD_EACH SIMD_EACH_2
+#endif
+#define SIMD_SWAP(s)                                                                               \
+    for (int i = 0; i < SIMD_LANES; i++) {                                                         \
+        if (i & (s)) continue;                                                                     \
+        const simd_vector low = row[i], high = row[i + (s)];                                       \
+        row[i] = __builtin_shufflevector(low, high, SIMD_EACH(SIMD_LOW, s));                       \
+        row[i + (s)] = __builtin_shufflevector(low, high, SIMD_EACH(SIMD_HIGH, s));                \
+    }
+
+/* y[j * y_row + i] = x[i * x_row + j] for SIMD_LANES rows and columns. */
+SIMD_INLINE void simd_transpose_square(const T *x, int64_t x_row, T *y, int64_t y_row)
+{
+    simd_vector row[SIMD_LANES];
+    for (int i = 0; i < SIMD_LANES; i++) row[i] = *(const simd_vector *)(x + i * x_row);
+#if SIMD_WIDTH > 8
+    SIMD_SWAP(8)
+#endif
+#if SIMD_WIDTH > 4
+    SIMD_SWAP(4)
+#endif
+#if SIMD_WIDTH > 2
+    SIMD_SWAP(2)
+#endif
+    SIMD_SWAP(1)
+    for (int i = 0; i < SIMD_LANES; i++) *(simd_vector *)(y + i * y_row) = row[i];
+}
+
+/* y [n, m] = x [m, n] transposed; rows are dense. */
+static inline void simd_transpose(int64_t m, int64_t n, const T *x, int64_t x_row, T *y,
+                                  int64_t y_row)
+{
+    const int64_t whole_m = m - m % SIMD_LANES, whole_n = n - n % SIMD_LANES;
+    for (int64_t i = 0; i < whole_m; i += SIMD_LANES)
+        for (int64_t j = 0; j < whole_n; j += SIMD_LANES)
+            simd_transpose_square(x + i * x_row + j, x_row, y + j * y_row + i, y_row);
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = i < whole_m ? whole_n : 0; j < n; j++) y[j * y_row + i] = x[i * x_row + j];
+}
+
+/* 16 x 16 bytes: four times over, row i is interleaved with row i + 8. */
+typedef uint8_t simd_bytes __attribute__((vector_size(16), aligned(1), may_alias));
+
+SIMD_INLINE void simd_transpose_square_bytes(const uint8_t *x, int64_t x_row, uint8_t *y,
+                                             int64_t y_row)
+{
+    simd_bytes row[16], next[16];
+    for (int i = 0; i < 16; i++) row[i] = *(const simd_bytes *)(x + i * x_row);
+    for (int time = 0; time < 4; time++) {
+        for (int i = 0; i < 8; i++) {
+            next[2 * i] = __builtin_shufflevector(row[i], row[i + 8], 0, 16, 1, 17, 2, 18, 3, 19, 4,
+                                                  20, 5, 21, 6, 22, 7, 23);
+            next[2 * i + 1] = __builtin_shufflevector(row[i], row[i + 8], 8, 24, 9, 25, 10, 26, 11,
+                                                      27, 12, 28, 13, 29, 14, 30, 15, 31);
+        }
+        for (int i = 0; i < 16; i++) row[i] = next[i];
+    }
+    for (int i = 0; i < 16; i++) *(simd_bytes *)(y + i * y_row) = row[i];
+}
+
+/* As simd_transpose, of bytes. */
+static inline void simd_transpose_bytes(int64_t m, int64_t n, const uint8_t *x, int64_t x_row,
+                                        uint8_t *y, int64_t y_row)
+{
+    const int64_t whole_m = m - m % 16, whole_n = n - n % 16;
+    for (int64_t i = 0; i < whole_m; i += 16)
+        for (int64_t j = 0; j < whole_n; j += 16)
+            simd_transpose_square_bytes(x + i * x_row + j, x_row, y + j * y_row + i, y_row);
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t j = i < whole_m ? whole_n : 0; j < n; j++) y[j * y_row + i] = x[i * x_row + j];
+}
+
+#endif
+#endif

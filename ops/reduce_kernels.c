@@ -1,0 +1,370 @@
+/* Reductions over any axes of any layout. The dimensions are split into kept and reduced ones,
+ * those that lie behind each other joined. If the last kept dimension has stride 1 and the last
+ * reduced one has not, a stretch of neighbouring outputs is folded together, its rows streaming by
+ * (column path); else each output folds its own elements (row path).
+ *
+ * Elements are folded in blocks, which stay in the second-level cache, so that an op may pass over
+ * one twice; a row whose elements lie apart is packed block by block. A block gives a state of one
+ * or two f64 numbers, and states are merged in order. An op
+ * is the four functions of a `fold`. Where outputs are too few to occupy the processor, pieces of
+ * the blocks become tiles of their own, their states go to scratch, and a second phase merges them;
+ * the pieces come from the shape alone. */
+#include "reduce.h"
+
+#include "kernels/extreme.h"
+#include "kernels/sums.h"
+#include "kernels/vmath.h"
+
+/* Offset of output `index`'s first element. */
+static inline int64_t base_of(const split *s, int64_t index)
+{
+    int64_t offset = 0;
+    for (int d = s->n_kept - 1; d >= 0; d--) {
+        offset += index % s->kept[d] * s->kept_stride[d];
+        index /= s->kept[d];
+    }
+    return offset;
+}
+
+/* Offset of row `index` of the folded elements: a run along the last folded dimension. */
+static inline int64_t row_of(const split *s, int64_t index)
+{
+    int64_t offset = 0;
+    for (int d = s->n_folded - 2; d >= 0; d--) {
+        offset += index % s->folded[d] * s->folded_stride[d];
+        index /= s->folded[d];
+    }
+    return offset;
+}
+
+/* States are arrays of NUMBERS * n numbers: the first of every output, then the second. */
+typedef struct fold {
+    /* The state of n neighbours; of none, what changes nothing when merged. */
+    void (*row)(const T *x, int64_t n, double *state);
+    /* The states of n neighbouring columns over `rows` rows, `step` apart; n <= COLUMNS. */
+    void (*columns)(const T *x, int64_t rows, int64_t step, int64_t n, double *state);
+    /* Adds to n states of `before` elements each those of `count` elements. */
+    void (*merge)(double *state, int64_t before, const double *more, int64_t count, int64_t n);
+    /* Writes n results. */
+    void (*finish)(const double *state, int64_t count, const reduce_attr *attr, int64_t n, T *y);
+} fold;
+
+#define SIMD           _Pragma("omp simd")
+#define PRAGMA(text)   _Pragma(#text)
+#define SIMD_FOLD(...) PRAGMA(omp simd reduction(__VA_ARGS__))
+#define EACH_COLUMN    SIMD for (int64_t c = 0; c < n; c++)
+
+/* ---- sum, mean: the sum ---- */
+
+static void sum_row(const T *x, int64_t n, double *state)
+{
+    state[0] = sum_of(x, n);
+}
+
+#define ELEMENT(i) x[(i)*step + (c)]
+static void sum_columns(const T *x, int64_t rows, int64_t step, int64_t n, double *state)
+{
+    EACH_COLUMN state[c] = 0;
+    SUM_COLUMNS(state, rows, n, ELEMENT)
+}
+
+static void sum_merge(double *state, int64_t before, const double *more, int64_t count, int64_t n)
+{
+    (void)before;
+    (void)count;
+    EACH_COLUMN state[c] += more[c];
+}
+
+static void sum_finish(const double *state, int64_t count, const reduce_attr *attr, int64_t n, T *y)
+{
+    (void)count;
+    (void)attr;
+    EACH_COLUMN y[c] = (T)state[c];
+}
+
+static void mean_finish(const double *state, int64_t count, const reduce_attr *attr, int64_t n,
+                        T *y)
+{
+    (void)attr;
+    EACH_COLUMN y[c] = (T)(state[c] / (double)count);
+}
+
+/* ---- max, min: the extreme, NaN once there was one ---- */
+
+#define EXTREME(name, kind, beats, worst)                                                          \
+    static T name##_of_row(const T *x, int64_t n)                                                  \
+    {                                                                                              \
+        T best = worst;                                                                            \
+        int nan = 0;                                                                               \
+        PRAGMA(omp simd reduction(kind : best) reduction(| : nan))                                 \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            best = x[i] beats best ? x[i] : best;                                                  \
+            nan |= x[i] != x[i];                                                                   \
+        }                                                                                          \
+        return nan ? (T)NAN : extreme_of(best, worst, x, n, 1);                                    \
+    }                                                                                              \
+    static void name##_of_columns(const T *x, int64_t rows, int64_t step, int64_t n, T *best)      \
+    {                                                                                              \
+        EACH_COLUMN best[c] = worst;                                                               \
+        for (int64_t i = 0; i < rows; i++) EACH_COLUMN                                             \
+            {                                                                                      \
+                const T v = ELEMENT(i);                                                            \
+                best[c] = ((v beats best[c]) | (v != v)) ? v : best[c];                            \
+            }                                                                                      \
+    }                                                                                              \
+    static void name##_row(const T *x, int64_t n, double *state)                                   \
+    {                                                                                              \
+        state[0] = (double)name##_of_row(x, n);                                                    \
+    }                                                                                              \
+    static void name##_columns(const T *x, int64_t rows, int64_t step, int64_t n, double *state)   \
+    {                                                                                              \
+        T best[COLUMNS];                                                                           \
+        name##_of_columns(x, rows, step, n, best);                                                 \
+        EACH_COLUMN state[c] = (double)best[c];                                                    \
+    }                                                                                              \
+    static void name##_merge(double *state, int64_t before, const double *more, int64_t count,     \
+                             int64_t n)                                                            \
+    {                                                                                              \
+        (void)before;                                                                              \
+        (void)count;                                                                               \
+        EACH_COLUMN state[c] =                                                                     \
+            ((more[c] beats state[c]) | (more[c] != more[c])) ? more[c] : state[c];                \
+    }
+EXTREME(max, max, >, (T)-INFINITY)
+EXTREME(min, min, <, (T)INFINITY)
+
+/* ---- variance: mean and sum of squared deviations, of a block by two passes, of blocks by the
+ * rule of Chan, Golub & LeVeque (1983) ---- */
+
+/* Of n elements with this sum and this sum of squared deviations from `mean`, the mean rounded.
+ * What rounding added to the squares is taken away, but never more than there is. */
+static inline void variance_state(double sum, T mean, double square, int64_t n, double *state,
+                                  int64_t next)
+{
+    const double miss = n ? sum / (double)n - (double)mean : 0;
+    state[0] = (double)mean + miss;
+    const double rest = square - (double)n * miss * miss;
+    state[next] = rest < 0 ? 0 : rest;
+}
+
+static void variance_row(const T *x, int64_t n, double *state)
+{
+    const double sum = sum_of(x, n);
+    const T mean = n ? (T)(sum / (double)n) : 0;
+#define TERM(i) ((x[i] - mean) * (x[i] - mean))
+    SUM_ROW(square, n, TERM)
+#undef TERM
+    variance_state(sum, mean, square, n, state, 1);
+}
+
+#define SQUARE(i) ((ELEMENT(i) - mean[c]) * (ELEMENT(i) - mean[c]))
+static void variance_columns(const T *x, int64_t rows, int64_t step, int64_t n, double *state)
+{
+    T mean[COLUMNS];
+    double *square = state + n;
+    sum_columns(x, rows, step, n, state);
+    EACH_COLUMN
+    {
+        mean[c] = rows ? (T)(state[c] / (double)rows) : 0;
+        square[c] = 0;
+    }
+    SUM_COLUMNS(square, rows, n, SQUARE)
+    EACH_COLUMN variance_state(state[c], mean[c], square[c], rows, state + c, n);
+}
+
+static void variance_merge(double *state, int64_t before, const double *more, int64_t count,
+                           int64_t n)
+{
+    const double all = (double)(before + count), share = all > 0 ? (double)count / all : 0;
+    EACH_COLUMN
+    {
+        const double apart = more[c] - state[c];
+        state[c] += apart * share;
+        state[n + c] += more[n + c] + apart * apart * ((double)before * share);
+    }
+}
+
+/* As PyTorch has it: NaN over no elements, x / 0 where the correction takes all of them. */
+static void variance_finish(const double *state, int64_t count, const reduce_attr *attr, int64_t n,
+                            T *y)
+{
+    const double divisor = fmax(0, (double)count - (double)attr->correction);
+    EACH_COLUMN y[c] = (T)(state[n + c] / divisor);
+}
+
+/* ---- logsumexp: the largest element and the sum of e^(v - it) ---- */
+
+/* An infinite or NaN maximum is the result; no exponential of it is needed. */
+static inline T shift_of(T top)
+{
+    return top - top == 0 ? top : 0;
+}
+
+static void logsumexp_row(const T *x, int64_t n, double *state)
+{
+    const T top = max_of_row(x, n), shift = shift_of(top);
+    double sum = 0;
+    EACH_STRETCH(from, to, n)
+    {
+        T partial = 0;
+        SIMD_FOLD(+ : partial) for (int64_t i = from; i < to; i++) partial += vm_exp_down(x[i] - shift);
+        sum += (double)partial;
+    }
+    state[0] = (double)top;
+    state[1] = sum;
+}
+
+static void logsumexp_columns(const T *x, int64_t rows, int64_t step, int64_t n, double *state)
+{
+    T top[COLUMNS], shift[COLUMNS];
+    double *sum = state + n;
+    max_of_columns(x, rows, step, n, top);
+    EACH_COLUMN
+    {
+        shift[c] = shift_of(top[c]);
+        state[c] = (double)top[c];
+        sum[c] = 0;
+    }
+    for (int64_t from = 0; from < rows; from += SUM_ROWS) {
+        T partial[COLUMNS] = {0};
+        for (int64_t i = from; i < rows && i < from + SUM_ROWS; i++)
+            EACH_COLUMN partial[c] += vm_exp_down(ELEMENT(i) - shift[c]);
+        EACH_COLUMN sum[c] += (double)partial[c];
+    }
+}
+
+static void logsumexp_merge(double *state, int64_t before, const double *more, int64_t count,
+                            int64_t n)
+{
+    (void)before;
+    (void)count;
+    EACH_COLUMN
+    {
+        const double a = state[c], b = more[c], top = ((b > a) | (b != b)) ? b : a;
+        const double shift = top - top == 0 ? top : 0;
+        state[n + c] = state[n + c] * vm_exp_f64(a - shift) + more[n + c] * vm_exp_f64(b - shift);
+        state[c] = top;
+    }
+}
+
+static void logsumexp_finish(const double *state, int64_t count, const reduce_attr *attr, int64_t n,
+                             T *y)
+{
+    (void)count;
+    (void)attr;
+    for (int64_t c = 0; c < n; c++)
+        y[c] = (T)(state[c] - state[c] == 0 ? state[c] + log(state[n + c]) : state[c]);
+}
+
+/* ---- The walk, the same for all ---- */
+
+/* Elements of one output in blocks before block `index`. */
+static inline int64_t count_before(const cut *c, int64_t index)
+{
+    int64_t within = index % c->per_row * c->block;
+    return index / c->per_row * c->length + within;
+}
+
+static inline int64_t count_between(const cut *c, const split *s, int64_t begin, int64_t end)
+{
+    return c->blocks == 0
+               ? 0
+               : (end == c->blocks ? s->count : count_before(c, end)) - count_before(c, begin);
+}
+
+/* The state of one block of n outputs (1 in the row path), whose first element is at x. */
+static inline void fold_block(const fold *f, const split *s, const cut *c, const T *x, int64_t n,
+                              int64_t index, double *state)
+{
+    const int64_t from = index % c->per_row * c->block, rest = c->length - from;
+    const int64_t step = s->n_folded ? s->folded_stride[s->n_folded - 1] : 1;
+    const int64_t count = rest < c->block ? rest : c->block;
+    const T *block = x + row_of(s, index / c->per_row) + from * step;
+    T packed[PACKED];
+    if (by_columns(s)) {
+        f->columns(block, count, step, n, state);
+    } else if (by_dense_rows(s)) {
+        f->row(block, count, state);
+    } else {
+        for (int64_t i = 0; i < count; i++) packed[i] = block[i * step];
+        f->row(packed, count, state);
+    }
+}
+
+/* The states of n outputs over one piece of their blocks. */
+static void fold_piece(const fold *f, const split *s, const cut *c, const T *x, int64_t n,
+                       int64_t piece, double *state)
+{
+    const int64_t begin = c->blocks * piece / c->pieces, end = c->blocks * (piece + 1) / c->pieces;
+    double more[NUMBERS * COLUMNS];
+    if (begin < end)
+        fold_block(f, s, c, x, n, begin, state);
+    else if (by_columns(s))
+        f->columns(x, 0, 0, n, state);
+    else
+        f->row(x, 0, state);
+    for (int64_t k = begin + 1; k < end; k++) {
+        fold_block(f, s, c, x, n, k, more);
+        f->merge(state, count_between(c, s, begin, k), more, count_between(c, s, k, k + 1), n);
+    }
+}
+
+/* Phase 1: merges the pieces of n outputs from `first` on. A piece's states lie in scratch one
+ * number after the other, outputs side by side. */
+static void merge_pieces(const weft_call *call, const fold *f, const split *s, const cut *c,
+                         int64_t first, int64_t n)
+{
+    double state[NUMBERS * COLUMNS], more[NUMBERS * COLUMNS];
+    for (int64_t p = 0; p < c->pieces; p++) {
+        const int64_t begin = c->blocks * p / c->pieces, end = c->blocks * (p + 1) / c->pieces;
+        for (int64_t k = 0; k < NUMBERS; k++)
+            memcpy((p ? more : state) + k * n,
+                   (const double *)call->scratch + (p * NUMBERS + k) * c->outputs + first,
+                   (size_t)n * sizeof *more);
+        if (p)
+            f->merge(state, count_between(c, s, 0, begin), more, count_between(c, s, begin, end),
+                     n);
+    }
+    f->finish(state, s->count, call->attr, n, (T *)call->out[0].data + first);
+}
+
+static void reduce_tile(const weft_call *call, int64_t tile, const fold *f)
+{
+    const split s = split_of(call);
+    const cut c = cut_of(&s, numel_of(&call->out[0].shape));
+    const int64_t each = call->phase ? COLUMNS : c.width;
+    const int64_t begin = (call->phase ? tile : tile / c.pieces) * each, piece = tile % c.pieces;
+    const int64_t end = begin + each < c.outputs ? begin + each : c.outputs;
+    if (call->phase) {
+        merge_pieces(call, f, &s, &c, begin, end - begin);
+        return;
+    }
+    const int64_t run = by_columns(&s) ? s.kept[s.n_kept - 1] : 1;
+    double state[NUMBERS * COLUMNS];
+    for (int64_t o = begin, n; o < end; o += n) {
+        n = run - o % run;
+        if (n > COLUMNS) n = COLUMNS;
+        if (n > end - o) n = end - o;
+        fold_piece(f, &s, &c, (const T *)call->in[0].data + base_of(&s, o), n, piece, state);
+        if (c.pieces == 1)
+            f->finish(state, s.count, call->attr, n, (T *)call->out[0].data + o);
+        else
+            for (int64_t k = 0; k < NUMBERS; k++)
+                memcpy((double *)call->scratch + (piece * NUMBERS + k) * c.outputs + o,
+                       state + k * n, (size_t)n * sizeof *state);
+    }
+}
+
+#define REDUCE_KERNEL(name, folding, ending)                                                       \
+    KERNEL(name)                                                                                   \
+    {                                                                                              \
+        static const fold f = {folding##_row, folding##_columns, folding##_merge,                  \
+                               ending##_finish};                                                   \
+        reduce_tile(call, tile, &f);                                                               \
+    }
+REDUCE_KERNEL(sum, sum, sum)
+REDUCE_KERNEL(mean, sum, mean)
+REDUCE_KERNEL(max, max, sum)
+REDUCE_KERNEL(min, min, sum)
+REDUCE_KERNEL(variance, variance, variance)
+REDUCE_KERNEL(logsumexp, logsumexp, logsumexp)

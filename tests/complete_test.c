@@ -1,0 +1,206 @@
+/* Every op of the list is complete: it has a doc, samples, a builder that a public header declares,
+ * a naive reference (tests/reference.c) and a case computed by PyTorch (tests/golden). The tables
+ * below name the ops without one of these, with the reason; an entry that is out of date fails,
+ * too. Every descriptor that the library defines is in ops/list.h. */
+#include "golden.h"
+#include "reference.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Ops, separated by spaces, and why they lack something. */
+typedef struct exemption {
+    const char *reason, *ops;
+} exemption;
+
+static const exemption without_builder[] = {
+    {"other ops expand into it, or have it as their gradient",
+     "panels matmul_panels sdpa_grad softmax_grad log_softmax_grad layer_norm_grad rms_norm_grad "
+     "slice_scatter embedding_grad cross_entropy_grad"},
+    {NULL, NULL},
+};
+
+/* Builders with a name of their own. */
+static const struct {
+    const char *op, *builder;
+} renamed[] = {
+    {"constant", "weft_constant_data"},
+    {"momentum_update", "weft_sgd_update"},
+};
+
+static const exemption without_samples[] = {
+    {"nothing is computed", "input state constant group"},
+    {NULL, NULL},
+};
+
+static const exemption without_reference[] = {
+    {"nothing is computed", "input state constant group"},
+    {"the suite of ops compares it with its expansion into ops that have references",
+     "sdpa sdpa_grad layer_norm_grad rms_norm_grad"},
+    {NULL, NULL},
+};
+
+static const exemption without_golden[] = {
+    {"nothing is computed", "input state constant group"},
+    {"elements are moved or made, so that the reference decides every bit",
+     "contiguous reshape broadcast_to slice_scatter one_hot fill arange tril_mask assign "
+     "cache_write cache_reorder require_finite"},
+    {"one operation of C on each element, which the reference repeats",
+     "neg sign square add sub mul add_n blend cast equal less greater logical_and logical_or "
+     "logical_not argmax"},
+    {"part of the case softmax_masked", "masked_fill"},
+    {"computed from the same formula as matmul, which has cases",
+     "matmul_shared panels matmul_panels"},
+    {"the cases of whole models run it", "sdpa"},
+    {"the case of its forward op checks the gradient",
+     "relu_grad softmax_grad log_softmax_grad layer_norm_grad rms_norm_grad embedding_grad "
+     "cross_entropy_grad sdpa_grad"},
+    {"PyTorch draws other random numbers", "dropout"},
+    {"its optimiser has suites of its own", "sgd_update momentum_update adam_update"},
+    {NULL, NULL},
+};
+
+static void missing(const char *op, const char *what)
+{
+    fprintf(stderr, "\n    op %s: %s\n", op, what);
+    CU_FAIL("an op is incomplete");
+}
+
+/* Whether `word` is one of the words of `text`. */
+static bool has_word(const char *text, const char *word)
+{
+    const size_t n = strlen(word);
+    for (const char *at = text; (at = strstr(at, word)); at += n)
+        if ((at == text || at[-1] == ' ') && (at[n] == ' ' || !at[n])) return true;
+    return false;
+}
+
+static bool exempt(const exemption *table, const char *op)
+{
+    for (; table->ops; table++)
+        if (has_word(table->ops, op)) return true;
+    return false;
+}
+
+/* An op has what is asked for or an exemption, and not both. */
+static void expect(const weft_op *op, bool has, const exemption *table, const char *what)
+{
+    char text[160];
+    if (has != exempt(table, op->name)) {
+        CU_PASS("complete");
+        return;
+    }
+    snprintf(text, sizeof text, "%s %s", has ? "is exempt, but has" : "lacks", what);
+    missing(op->name, text);
+}
+
+/* An exemption of an op that no longer exists. */
+static void check_exemptions(const exemption *table, const char *what)
+{
+    for (; table->ops; table++) {
+        char copy[512], *rest = NULL;
+        CU_ASSERT_TRUE_FATAL(strlen(table->ops) < sizeof copy);
+        memcpy(copy, table->ops, strlen(table->ops) + 1);
+        for (char *op = strtok_r(copy, " ", &rest); op; op = strtok_r(NULL, " ", &rest))
+            if (!weft_op_find(op)) missing(op, what);
+    }
+}
+
+/* The text of the file, which the caller frees. */
+static char *text_of(const char *path)
+{
+    FILE *file = fopen(path, "r");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(file);
+    char *text = calloc(1, 1 << 20);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(text);
+    CU_ASSERT_TRUE_FATAL(fread(text, 1, (1 << 20) - 1, file) > 0);
+    fclose(file);
+    return text;
+}
+
+static bool is_declared(const char *header, const char *op)
+{
+    char call[96];
+    snprintf(call, sizeof call, " weft_%s(", op);
+    for (size_t i = 0; i < sizeof renamed / sizeof *renamed; i++)
+        if (!strcmp(renamed[i].op, op)) snprintf(call, sizeof call, " %s(", renamed[i].builder);
+    return strstr(header, call) != NULL;
+}
+
+static void test_builders(void)
+{
+    char *ops = text_of(WEFT_SOURCE_DIR "/ops/weft/ops.h");
+    char *graph = text_of(WEFT_SOURCE_DIR "/graph/weft/graph.h");
+    for (size_t i = 0; i < weft_op_count(); i++) {
+        const weft_op *op = weft_op_at(i);
+        expect(op, is_declared(ops, op->name) || is_declared(graph, op->name), without_builder,
+               "a builder declared in weft/ops.h");
+    }
+    check_exemptions(without_builder, "is not in the list, but in without_builder");
+    free(ops);
+    free(graph);
+}
+
+static void test_descriptors(void)
+{
+    for (size_t i = 0; i < weft_op_count(); i++) {
+        const weft_op *op = weft_op_at(i);
+        if (!op->doc || strlen(op->doc) < 5) missing(op->name, "lacks a doc");
+        expect(op, op->n_samples > 0, without_samples, "samples");
+    }
+    check_exemptions(without_samples, "is not in the list, but in without_samples");
+}
+
+static void test_references(void)
+{
+    for (size_t i = 0; i < weft_op_count(); i++) {
+        const weft_op *op = weft_op_at(i);
+        expect(op, reference_find(op->name), without_reference, "a reference in tests/reference.c");
+    }
+    check_exemptions(without_reference, "is not in the list, but in without_reference");
+}
+
+/* A case NAME of the golden file has a tensor NAME.out, and the suite golden runs every case. */
+static void test_golden(void)
+{
+    weft_params *store = golden_load(GOLDEN("ops.safetensors"), "", WEFT_F32);
+    for (size_t i = 0; i < weft_op_count(); i++) {
+        char name[96];
+        weft_tensor out;
+        snprintf(name, sizeof name, "%s.out", weft_op_at(i)->name);
+        expect(weft_op_at(i), weft_params_get(store, name, &out), without_golden,
+               "a case in tests/golden");
+    }
+    check_exemptions(without_golden, "is not in the list, but in without_golden");
+    weft_params_free(store);
+}
+
+/* Data symbols weft_op_NAME of the library are descriptors. */
+static void test_listed(void)
+{
+    char line[512], kind, symbol[128];
+    size_t found = 0;
+    FILE *symbols = popen("nm --defined-only '" WEFT_LIBRARY "' 2>/dev/null", "r");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(symbols);
+    while (fgets(line, sizeof line, symbols)) {
+        if (sscanf(line, "%*x %c %127s", &kind, symbol) != 2 || strchr("Tt", kind) ||
+            strncmp(symbol, "weft_op_", 8) != 0)
+            continue;
+        found++;
+        if (!weft_op_find(symbol + 8)) missing(symbol + 8, "is not in ops/list.h");
+    }
+    if (pclose(symbols) != 0)
+        test_skip("descriptors outside of the list", "the program nm does not read the library");
+    else
+        CU_ASSERT_EQUAL(found, weft_op_count());
+}
+
+void complete_tests(void)
+{
+    CU_pSuite suite = CU_add_suite("complete", NULL, NULL);
+    CU_add_test(suite, "docs and samples", test_descriptors);
+    CU_add_test(suite, "builders", test_builders);
+    CU_add_test(suite, "references", test_references);
+    CU_add_test(suite, "golden cases", test_golden);
+    CU_add_test(suite, "every descriptor is listed", test_listed);
+}
