@@ -86,6 +86,32 @@ fi
 expect 1 "is above its peak, 1e-09 (--floor)" "${pair[@]}" --lr 1e-9 --out bad --steps 1
 expect 0 "minutes=0.001" "$weft" train recipes/small.json --minutes 0.001 --out by-time
 grep -q '"steps":	0' by-time/recipe.json || fail "--minutes is not instead of the steps of a recipe"
+# With a limit of steps and one of time the nearer counts. One that is far away changes no bit, one that is
+# near ends the decay of the learning rate; a resumed run goes on with the time that is spent.
+refused_limits()
+{
+    expect $1 "$2" "$weft" train recipes/small.json --out limits "${@:3}"
+    [ ! -e limits ] || fail "something was made before it was refused: $2"
+}
+refused_limits 1 "--max-minutes has no effect: it limits a training by steps" --steps 0 --max-minutes 5
+refused_limits 2 "exclude each other" --minutes 5 --max-minutes 5
+refused_limits 2 "exclude each other" --max-minutes 5 --minutes 5
+refused_limits 2 "is not a number from 0" --max-minutes soon
+numbers()
+{
+    sed 's/,"seconds":.*//' "$1/metrics.jsonl"
+}
+limited=("$weft" train recipes/small.json --measure=false --threads 1)
+expect 0 "finished after 9" "${limited[@]}" --max-minutes 60 --out far
+[ "$(numbers far)" = "$(numbers from-recipe)" ] || fail "a limit of time that is far away changes the training"
+expect 0 "out of time after" "${limited[@]}" --steps 100000000 --max-minutes 0.05 --warmup 0 --floor 0.001 --out near
+awk 'match($0, /"lr":[0-9.e-]+/) { lr = substr($0, RSTART + 5, RLENGTH - 5) }
+    END { exit !(lr >= 0.001 && lr < 0.003) }' near/metrics.jsonl || fail "the decay does not end with the time"
+"${limited[@]}" --steps 100000000 --max-minutes 0.05 --out left >log 2>&1
+grep -q "^step 1 .* 0:00:0[0-3] left" log || fail "the time that is left is not that of the limit: $(grep "^step" log)"
+expect 0 "out of time after" "$weft" train --out near --resume
+expect 0 "minutes=0.001" "$weft" train recipes/small.json --minutes 0.001 --out by-time-2
+grep -q '"max_minutes":	0' by-time-2/recipe.json || fail "--minutes leaves max_minutes"
 expect 1 "--data cannot place them" "$weft" train from-recipe/recipe.json --data moved --out bad
 expect 1 "tied=0" "${pair[@]}" --shared-vocab=false --out bad --steps 1
 

@@ -83,6 +83,8 @@ static bool check_effects(training *t)
                  {RECIPE_data_valid_target, pairs, "the model is trained on one text"},
                  {RECIPE_data_unit, !pairs, "pairs are lines"},
                  {RECIPE_batches_mask_share, masked, "the model does not predict masked tokens"},
+                 {RECIPE_schedule_max_minutes, r->schedule_steps > 0,
+                  "it limits a training by steps (--steps)"},
                  {RECIPE_run_valid_bleu, validated, "there are no pairs to validate with"},
                  {RECIPE_run_valid_samples, r->run_valid_bleu > 0, "it needs --valid-bleu"},
                  {RECIPE_run_best_by, r->run_valid_bleu > 0, "it needs --valid-bleu"},

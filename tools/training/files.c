@@ -169,7 +169,7 @@ bool training_save(training *t)
     /* The checkpoint is not to be newer than the metrics, should the machine fail. */
     if (fsync(fileno(t->metrics)) != 0 && errno != EINVAL && errno != EROFS)
         return cannot(t, "metrics.jsonl", "written", errno);
-    if (!t->r.schedule_steps) {
+    if (training_is_timed(&t->r)) {
         char text[64];
         text_format(text, sizeof text, "%.3f", t->spent);
         weft_params_set_meta(t->params, "train.seconds", text);

@@ -41,6 +41,8 @@ typedef struct loop {
     double computing, flops;    /* of steps, since the last line */
     size_t tokens, since;       /* the same; and in all */
     double all_computing;
+    double planning; /* seconds of steps that had to be planned first */
+    uint64_t planned_steps;
     double last_line, last_valid, last_save;
     double validating;  /* seconds of the last validation */
     double rate, share; /* of the last line: tokens/s, share of the GEMM rate */
@@ -55,22 +57,40 @@ static double elapsed(const loop *l)
     return tool_seconds() - l->begin;
 }
 
-/* The share of the run that is done. */
-static double share_done(const loop *l)
+/* Seconds that the whole training may take; 0: any. */
+static double time_limit(const recipe *r)
 {
-    const recipe *r = &l->t->r;
-    if (r->schedule_steps)
-        return (double)weft_trainer_get_state(l->t->trainer).step / (double)r->schedule_steps;
-    return fmin((l->spent_before + elapsed(l)) / (60 * r->schedule_minutes), 1);
+    return 60 * (r->schedule_steps ? r->schedule_max_minutes : r->schedule_minutes);
+}
+
+/* The share of the time that is spent; 0 if only steps limit the training. */
+static double share_of_time(const loop *l)
+{
+    double limit = time_limit(&l->t->r);
+    if (!training_is_timed(&l->t->r)) return 0;
+    return fmin((l->spent_before + elapsed(l)) / limit, 1);
+}
+
+/* Seconds of a step, with its share of validations and checkpoints. Until a step needs no new plan,
+ * the flops at the measured rate are the best estimate. */
+static double seconds_per_step(const loop *l, uint64_t done)
+{
+    if (done > l->planned_steps)
+        return (elapsed(l) - l->planning) / (double)(done - l->planned_steps);
+    return l->gemm > 0 ? l->t->estimate.flops / l->gemm : elapsed(l) / fmax((double)done, 1);
 }
 
 static double seconds_left(const loop *l)
 {
     const recipe *r = &l->t->r;
-    uint64_t step = weft_trainer_get_state(l->t->trainer).step;
-    if (!r->schedule_steps) return fmax(60 * r->schedule_minutes - l->spent_before - elapsed(l), 0);
-    double done = (double)(step - l->first_step);
-    return done > 0 ? ((double)r->schedule_steps - (double)step) * elapsed(l) / done : 0;
+    uint64_t step = weft_trainer_get_state(l->t->trainer).step, steps = (uint64_t)r->schedule_steps;
+    double left = HUGE_VAL;
+    if (steps)
+        left =
+            steps > step ? (double)(steps - step) * seconds_per_step(l, step - l->first_step) : 0;
+    if (training_is_timed(r))
+        left = fmin(left, fmax(time_limit(r) - l->spent_before - elapsed(l), 0));
+    return left;
 }
 
 /* Columns of the terminal, of which a line that updates itself leaves the last one free. */
@@ -240,7 +260,7 @@ static bool one_step(loop *l)
 {
     training *t = l->t;
     double before = tool_seconds();
-    weft_status status = weft_trainer_step(t->trainer, share_done(l), &l->report);
+    weft_status status = weft_trainer_step(t->trainer, share_of_time(l), &l->report);
     if (status == WEFT_CANCELLED) return true;
     if (status != WEFT_OK) return training_take_error(t);
     double seconds = tool_seconds() - before;
@@ -251,6 +271,9 @@ static bool one_step(loop *l)
         l->flops += l->report.flops;
         l->since += l->report.tokens;
         l->tokens += l->report.tokens;
+    } else {
+        l->planning += seconds;
+        l->planned_steps++;
     }
     if (!log_step(l, seconds) || (validation_due(l) && !validate(l))) return false;
     if (due(l, t->r.run_save_every, t->r.run_save_seconds, l->last_save) && !save(l)) return false;
@@ -266,7 +289,8 @@ static const char *ended(const loop *l)
     const recipe *r = &l->t->r;
     weft_trainer_state s = weft_trainer_get_state(l->t->trainer);
     if (interrupted) return "stopped by a signal";
-    if (share_done(l) >= 1) return "finished";
+    if (r->schedule_steps && s.step >= (uint64_t)r->schedule_steps) return "finished";
+    if (share_of_time(l) >= 1) return r->schedule_steps ? "out of time" : "finished";
     if (r->run_patience && s.stale >= (uint64_t)r->run_patience) return "stopped early";
     return NULL;
 }
@@ -290,7 +314,7 @@ static bool run_loop(loop *l)
     const char *spent = weft_params_meta(t->params, "train.seconds");
     weft_trainer_state s = weft_trainer_get_state(t->trainer);
     l->spent_before = t->spent;
-    if (spent && !t->r.schedule_steps) text_read_double(spent, &l->spent_before);
+    if (spent && training_is_timed(&t->r)) text_read_double(spent, &l->spent_before);
     l->begin = tool_seconds();
     l->first_step = s.step;
     l->valid = NAN;

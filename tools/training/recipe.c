@@ -257,7 +257,13 @@ bool recipe_take(recipe *r, int key, const char *text, struct argp_state *state)
     if (!set_from_text(r, o, text))
         tool_usage_error(state, "--%s: \"%s\" is not %s", o->option, text,
                          recipe_wanted(o, what, sizeof what));
-    if (!strcmp(o->option, "minutes") && r->schedule_minutes > 0) r->schedule_steps = 0;
+    r->minutes_chosen |= key == RECIPE_FIRST_KEY + RECIPE_schedule_minutes;
+    r->max_minutes_chosen |= key == RECIPE_FIRST_KEY + RECIPE_schedule_max_minutes;
+    if (r->minutes_chosen && r->max_minutes_chosen)
+        tool_usage_error(state, "--minutes and --max-minutes exclude each other: --minutes is the "
+                                "whole length, --max-minutes limits --steps");
+    if (key == RECIPE_FIRST_KEY + RECIPE_schedule_minutes && r->schedule_minutes > 0)
+        r->schedule_steps = 0, r->schedule_max_minutes = 0;
     return true;
 }
 

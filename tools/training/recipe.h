@@ -63,6 +63,8 @@
     X(schedule, warmup, WHOLE, 200, 0, 1e9, "", "warmup", "steps up to the peak")                  \
     X(schedule, steps, WHOLE, 0, 0, 1e9, "", "steps", "in all; 0: by time")                        \
     X(schedule, minutes, REAL, 5, 0, 1e6, "", "minutes", "time for training, instead of steps")    \
+    X(schedule, max_minutes, REAL, 0, 0, 1e6, "", "max-minutes",                                   \
+      "time limit of a training by steps; 0: none")                                                \
     X(run, out, TEXT, "", 0, 0, "", "out", "folder of the run")                                    \
     X(run, from, FILE, "", 0, 0, "", "from",                                                       \
       "run, or checkpoint, whose model, vocabulary and parameters to begin with")                  \
@@ -125,6 +127,7 @@ typedef struct recipe {
     const weft_model *model;
     char *model_options[2 * WEFT_MODEL_OPTIONS]; /* "key=value", each key once */
     size_t n_model_options;
+    bool minutes_chosen, max_minutes_chosen; /* on the command line */
 #define RECIPE_FIELD(section, key, kind, ...) RECIPE_TYPE_##kind section##_##key;
     RECIPE_MAP(RECIPE_FIELD)
 #undef RECIPE_FIELD

@@ -122,6 +122,12 @@ void training_go_back(training *t, uint64_t step);
 /* Keeps the checkpoint just written as step-N, and removes the oldest beyond those to keep. */
 bool training_keep(training *t, uint64_t step);
 
+/* Whether the time spent decides when the training ends. */
+static inline bool training_is_timed(const recipe *r)
+{
+    return !r->schedule_steps || r->schedule_max_minutes > 0;
+}
+
 /* loop.c: whether a signal asked for the end. */
 bool training_interrupted(void *unused);
 /* Steps until the end, and tells what came of it. Everything above is ready. */
