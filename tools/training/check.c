@@ -1,4 +1,4 @@
-/* What `weft train` refuses before it makes a folder or a vocabulary. */
+/* Checks options, texts and model before `weft train` makes a folder or a vocabulary. */
 #include "training.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@ static bool check_file(training *t, const char *path)
     return false;
 }
 
-/* Two lists of texts of which one goes through the lines of the other. */
+/* Checks that sources and targets are equally many files. */
 static bool check_pairs(training *t, const recipe_files *source, const recipe_files *target,
                         const char *names)
 {
@@ -59,13 +59,13 @@ static bool check_texts(training *t)
     if (from_input > 1)
         return training_fail(t, WEFT_BAD_ARGUMENT, "train",
                              "standard input (-) can be one of the texts only");
-    /* A run that goes on has its own copies. */
+    /* A resumed run has its own copies of the vocabularies. */
     if (t->resume) return true;
     return check_file(t, r->vocabulary_file) && check_file(t, r->vocabulary_source_file) &&
            check_file(t, r->vocabulary_target_file);
 }
 
-/* An option that does nothing is a mistake, and what it should have done would be missed. */
+/* Refuses options without an effect: the user expects one. */
 static bool check_effects(training *t)
 {
     const recipe *r = &t->r;
@@ -102,7 +102,7 @@ static bool check_effects(training *t)
     }
     if (r->schedule_steps || r->schedule_minutes > 0) return true;
     return training_fail(t, WEFT_BAD_ARGUMENT, "train",
-                         "how long? --steps and --minutes are both 0");
+                         "the length is missing: --steps and --minutes are both 0");
 }
 
 static double default_of(const weft_model *model, const char *name)
@@ -112,7 +112,8 @@ static double default_of(const weft_model *model, const char *name)
     return 0;
 }
 
-/* Recipes of runs list all options; those that the data determine may stand there as they are. */
+/* Refuses a value for an option that the data determine. The default is accepted, because the
+ * recipe of a run lists all options. */
 static bool expect_option(training *t, const char *name, double expected, const char *instead)
 {
     const weft_model *m = t->r.model;
@@ -125,13 +126,13 @@ static bool expect_option(training *t, const char *name, double expected, const 
 
 static bool check_data_options(training *t)
 {
-    static const char lengths[] = "--lengths says how long the rows of a batch are";
+    static const char lengths[] = "--lengths sets the lengths of rows";
     const recipe *r = &t->r;
     const weft_model *m = r->model;
     double length = t->mode == WEFT_BATCH_BLOCKS ? r->batches_lengths.at[r->batches_lengths.n - 1]
                                                  : default_of(m, "length");
     return expect_option(t, "batch", default_of(m, "batch"),
-                         "--batch-tokens says how large batches are") &&
+                         "--batch-tokens sets the size of batches") &&
            expect_option(t, "source_len", default_of(m, "source_len"), lengths) &&
            expect_option(t, "target_len", default_of(m, "target_len"), lengths) &&
            expect_option(t, "length", length, lengths) &&
@@ -145,13 +146,13 @@ bool training_check_vocab(training *t)
         return true;
     weft_error_set(
         &t->error, WEFT_BAD_ARGUMENT, t->r.model->name,
-        "vocab=%.10g cannot be chosen here: the vocabulary has %lld pieces (--vocab says "
-        "how many a new one has)",
+        "vocab=%.10g cannot be chosen here: the vocabulary has %lld pieces (--vocab sets "
+        "the size of a new one)",
         asked, (long long)training_vocab_size(t));
     return false;
 }
 
-/* Adds to the error which of the model's options are not the defaults: one of them is the cause. */
+/* Adds the options without their default values to the error: one of them is the cause. */
 static bool name_options(training *t)
 {
     const recipe *r = &t->r;
@@ -172,7 +173,7 @@ static bool name_options(training *t)
     return false;
 }
 
-/* Builds the model as large as it will be, but for a batch of one row. */
+/* Builds the model at full size, for a batch of one row. */
 static bool check_model(training *t)
 {
     recipe *r = &t->r;

@@ -1,4 +1,4 @@
-/* The training of `weft train`: its steps, what is told of them, and when it is saved. */
+/* The loop of `weft train`: steps, progress, validations, and saving. */
 #include "training.h"
 
 #include "base/text.h"
@@ -18,9 +18,10 @@ static volatile sig_atomic_t interrupted;
 
 static void on_signal(int signal_number)
 {
-    static const char text[] = "\nweft: ends after this step; once more ends at once\n";
+    static const char text[] = "\nweft: ending after this step; press again to end at once\n";
     interrupted = signal_number;
-    /* Only Ctrl-C has somebody who waits; if it cannot be said, nothing is lost. */
+    /* Only Ctrl-C comes from a user who waits. If the message cannot be written, nothing is lost.
+     */
     if (signal_number == SIGINT && write(STDERR_FILENO, text, sizeof text - 1) < 0) return;
 }
 
@@ -34,7 +35,7 @@ typedef struct loop {
     training *t;
     bool terminal;
     FILE *out;
-    double gemm;                /* flops per second of large products; 0: not measured */
+    double gemm;                /* flops per second of large matrix products; 0: not measured */
     double begin, spent_before; /* seconds */
     uint64_t shown_step;        /* of the last line */
     uint64_t first_step;        /* of this run */
@@ -93,7 +94,8 @@ static double seconds_left(const loop *l)
     return left;
 }
 
-/* Columns of the terminal, of which a line that updates itself leaves the last one free. */
+/* Columns of the terminal without the last one, which a line that updates itself must leave free.
+ */
 static int columns(const loop *l)
 {
     struct winsize size = {0};
@@ -156,11 +158,11 @@ static bool log_step(loop *l, double seconds)
 
 static size_t samples(const training *t)
 {
-    size_t most = (size_t)t->r.run_valid_samples;
-    return most < t->n_sentences ? most : t->n_sentences;
+    size_t max = (size_t)t->r.run_valid_samples;
+    return max < t->n_sentences ? max : t->n_sentences;
 }
 
-/* Scores, and samples with them, for a line of the metrics. */
+/* Adds scores and samples to a line of the metrics. */
 static bool add_translations(const loop *l, cJSON *line)
 {
     const training *t = l->t;
@@ -222,7 +224,7 @@ static bool validate(loop *l)
     if (status != WEFT_OK) return training_take_error(t);
     l->valid = nll;
     if (t->n_sentences && !training_translate(t, &l->scores)) return false;
-    /* The least is the best. */
+    /* weft_trainer_judge takes the minimum as the best. */
     bool best = weft_trainer_judge(t->trainer, t->r.run_best_by ? -l->scores.bleu : l->valid);
     t->saved = false;
     print_translations(l);
@@ -232,7 +234,7 @@ static bool validate(loop *l)
     return good;
 }
 
-/* Is the time of something that happens every so many steps, or seconds if those are 0? */
+/* Whether something that happens every so many steps, or seconds if steps are 0, is due. */
 static bool due(const loop *l, int64_t every, double seconds, double last)
 {
     uint64_t step = weft_trainer_get_state(l->t->trainer).step;
@@ -240,7 +242,7 @@ static bool due(const loop *l, int64_t every, double seconds, double last)
     return elapsed(l) - last >= seconds;
 }
 
-/* By time, validations take a twentieth of it at most. */
+/* In a training by time, validations take at most a twentieth of it. */
 static bool validation_due(const loop *l)
 {
     const recipe *r = &l->t->r;
@@ -283,7 +285,7 @@ static bool one_step(loop *l)
     return true;
 }
 
-/* Why the training should end; NULL if it should go on. */
+/* Why the training ends; NULL if it continues. */
 static const char *ended(const loop *l)
 {
     const recipe *r = &l->t->r;
@@ -295,7 +297,7 @@ static const char *ended(const loop *l)
     return NULL;
 }
 
-/* From here on there is something to save. A second signal ends the program at once. */
+/* From now on a signal saves the run before it ends. A second signal ends the program at once. */
 static void handle_signals(void)
 {
     struct sigaction save_and_leave = {.sa_handler = on_signal,
@@ -304,8 +306,9 @@ static void handle_signals(void)
     sigaction(SIGINT, &save_and_leave, NULL);
     sigaction(SIGTERM, &save_and_leave, NULL);
     sigaction(SIGHUP, NULL, &hangup);
-    if (hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &save_and_leave, NULL); /* not of nohup */
-    sigaction(SIGPIPE, &ignore, NULL); /* nobody reads the progress any more */
+    if (hangup.sa_handler != SIG_IGN)
+        sigaction(SIGHUP, &save_and_leave, NULL); /* nohup ignores it */
+    sigaction(SIGPIPE, &ignore, NULL); /* the training continues if nobody reads its progress */
 }
 
 static bool run_loop(loop *l)
@@ -387,12 +390,12 @@ static bool report(loop *l)
     return true;
 }
 
-/* Where progress is shown, and the machine's rate to show it by. */
+/* Chooses where to print progress, and measures the machine's rate to compare with. */
 static void prepare_progress(loop *l)
 {
     l->out = l->t->json ? stderr : stdout;
     l->terminal = isatty(l->t->json ? STDERR_FILENO : STDOUT_FILENO) == 1;
-    /* Without it the line of progress lacks a number, no more. */
+    /* Without the rate, only a number of the progress line is missing. */
     if (l->t->r.run_measure &&
         weft_measure_gemm(WEFT_F32, (int)l->t->r.run_threads, &l->gemm, NULL) != WEFT_OK)
         l->gemm = 0;
