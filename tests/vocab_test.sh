@@ -76,10 +76,10 @@ clean "the text has no character to learn from" "$weft" vocab train /dev/null -o
 for name in x none; do [ ! -e $name ] || fail "$name is written after a failure"; done
 mkdir damaged folder
 echo "no model" >damaged/vocab.model
-clean "weft: damaged/vocab.model: is no SentencePiece model" "$weft" vocab show damaged
-clean "weft: a.en: is no SentencePiece model" "$weft" vocab show a.en
-clean "weft: damaged/vocab.model: is no SentencePiece model" "$weft" translate damaged
-clean "weft: /dev/null: is no SentencePiece model" "$weft" vocab show /dev/null
+clean "weft: damaged/vocab.model: is not a SentencePiece model" "$weft" vocab show damaged
+clean "weft: a.en: is not a SentencePiece model" "$weft" vocab show a.en
+clean "weft: damaged/vocab.model: is not a SentencePiece model" "$weft" translate damaged
+clean "weft: /dev/null: is not a SentencePiece model" "$weft" vocab show /dev/null
 clean "weft: folder/vocab.model: cannot be opened: No such file" "$weft" vocab show folder
 mkdir folder/vocab.model
 clean "weft: folder/vocab.model: cannot be read: Is a directory" "$weft" vocab show folder

@@ -332,7 +332,7 @@ spm *spm_parse(const char *model, size_t bytes, const char *where, weft_error *e
         const auto status = s->processor.LoadFromSerializedProto({model, bytes});
         if (status.code() == sentencepiece::util::StatusCode::kResourceExhausted)
             return take(error, where, status, WEFT_NO_MEMORY);
-        if (!status.ok()) return fail(error, WEFT_BAD_FILE, where, "is no SentencePiece model");
+        if (!status.ok()) return fail(error, WEFT_BAD_FILE, where, "is not a SentencePiece model");
         loaded = s.release();
         return WEFT_OK;
     });
