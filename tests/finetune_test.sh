@@ -59,10 +59,10 @@ expect 1 "1 files of sources, 2 of targets" "${pair[@]}" --source a.en --target 
 expect 1 "standard input (-) can be one of the texts only" "${text[@]}" --text - --valid-text - --out bad
 expect 1 "Is a directory" "${text[@]}" --text several --out bad
 head -c 3000 both.en.gz >cut.gz
-expect 1 "cut.gz: is damaged gzip, or ends too early" "${text[@]}" --text cut.gz --out bad
+expect 1 "cut.gz: is damaged or truncated gzip" "${text[@]}" --text cut.gz --out bad
 { cat a.en; printf 'x\n\xff\nz\n\xfe\n'; } >odd.en
 expect 0 "odd.en: left out, not UTF-8: lines 122, 124" "${text[@]}" --text odd.en --out odd
-expect 1 "is no text in UTF-8" "${text[@]}" --text "$weft" --out bad
+expect 1 "is not a text in UTF-8" "${text[@]}" --text "$weft" --out bad
 [ ! -e bad/vocab.model ] || fail "a vocabulary of something that is no text was left behind"
 expect 1 "there is no run to resume" "$weft" train --resume --out nowhere
 cp one/recipe.json recipe-of-mine
@@ -90,7 +90,7 @@ expect 0 "begins with 47 of its 47 tensors; 16 of the model are new" "${tune[@]}
 expect 0 "dropout=0.3" "$weft" train --from deeper --source b.en --target b.es --steps 1 --measure=false --out d2
 expect 0 "begins with" "$weft" train --from several/model.safetensors --source b.en --target b.es --steps 1 \
     --measure=false --out file
-expect 1 "embedding is f32 [200, 16] there, the model's is f32 [200, 32]" "${tune[@]}" d_model=32 --out bad
+expect 1 "embedding is f32 [200, 16] there and f32 [200, 32] in the model" "${tune[@]}" d_model=32 --out bad
 expect 1 "is of the model transformer, not gpt" "${tune[@]}" gpt --out bad
 expect 1 "--vocab-file cannot be chosen" "${tune[@]}" --vocab-file plain/vocab.model --out bad
 expect 1 "no parameter matches the group nothing" "${tune[@]}" --frozen 'nothing*' --out bad

@@ -67,7 +67,7 @@ equal "tokens as JSON" "$(head -n 1 v.en | "$weft" logprob lm --tokens --json | 
     "{\"line\":1,\"token\":\"$(sed -n 1p tokens | cut -f 2)\""
 equal "an empty line has an end" "$(printf '\n' | quiet "$weft" logprob lm | cut -f 2,3)" $'1\t'
 printf '\nGod.\ncaf\xe9\n' >odd
-input=odd expect 0 "2 of 3 lines are empty or not UTF-8; the total is without them" "$weft" logprob lm
+input=odd expect 0 "2 of 3 lines are empty or not UTF-8; the total leaves them out" "$weft" logprob lm
 input=odd expect 0 "1 lines, 3 tokens" "$weft" logprob lm
 input=odd expect 0 '"text":null' "$weft" logprob lm --json
 equal "no lines" "$("$weft" logprob lm </dev/null 2>&1)" "0 lines, 0 tokens"
@@ -117,17 +117,17 @@ equal "they have ends" "$(printf '\na\n\n' | quiet "$weft" logprob copies --sour
 
 # ---- What cannot be ----
 head -n 9 new >nine
-input=nine expect 1 "input: ends after 9 lines, new goes on" "$weft" logprob copies --source new
-input=new expect 1 "nine: ends after 9 lines, input goes on" "$weft" logprob copies --source nine
+input=nine expect 1 "input: ends after 9 lines, but new continues" "$weft" logprob copies --source new
+input=new expect 1 "nine: ends after 9 lines, but input continues" "$weft" logprob copies --source nine
 input=new expect 1 "line 1 is not LINE ||| TEXT ||| SCORE" "$weft" logprob copies --nbest --source new
 echo "31 ||| a ||| 0" >far
-input=far expect 1 "line 1 is of source line 31, new has 30 lines" "$weft" logprob copies --nbest --source new
+input=far expect 1 "line 1 names source line 31, but new has 30 lines" "$weft" logprob copies --nbest --source new
 input=new expect 1 "--source FILE is missing" "$weft" logprob copies
-input=new expect 1 "it has no --source" "$weft" logprob lm --source new
+input=new expect 1 "takes no --source" "$weft" logprob lm --source new
 input=new expect 1 "missing: cannot be opened" "$weft" logprob copies --source missing
 expect 1 "no/such" "$weft" logprob lm --checkpoint no/such
 expect 2 "cannot be standard input" "$weft" logprob copies --source -
-expect 2 "one only" "$weft" logprob copies --nbest --tokens
+expect 2 "--nbest and --tokens exclude each other" "$weft" logprob copies --nbest --tokens
 expect 2 "--batch must be a whole number" "$weft" logprob lm --batch 0
 expect 2 "FOLDER is missing" "$weft" logprob
 expect 0 "log probability" "$weft" logprob --help
@@ -137,12 +137,12 @@ mkdir bert vectors short && cp lm/vocab.model bert && cp lm/vocab.model vectors 
 "$make_run" vectors/model.safetensors encoder || fail "no encoder"
 "$make_run" short/model.safetensors transformer vocab=300 d_model=16 heads=2 d_ff=16 encoder_layers=1 decoder_layers=1 \
     positions=learned max_positions=20 source_len=20 target_len=20 || fail "no transformer"
-expect 1 "predicts hidden tokens" "$weft" logprob bert
+expect 1 "predicts masked tokens" "$weft" logprob bert
 expect 1 "is a model of vectors" "$weft" logprob vectors
 head -n 1 v.en >one
 echo "God." >god
 input=one expect 1 "input: line 1 has " "$weft" logprob short --source god
-input=god expect 1 "transformer has learned 20 positions" "$weft" logprob short --source one
+input=god expect 1 "but transformer has learned only 20 positions" "$weft" logprob short --source one
 if [ -w /dev/full ]; then
     full()
     {

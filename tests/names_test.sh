@@ -84,7 +84,7 @@ clean 1 'other: c\n is not as in the last file' "$weft" average other file -o me
 clean 0 "saved the mean of 1 checkpoints in $shown" "$weft" average file -o "$nasty"
 # ---- Recipes ----
 echo '{"model": "gpt", "sche\ndul\u001b[31m": {}}' >bad.json
-clean 1 '"sche\ndul\x1b[31m" is no key of a recipe' "$weft" train bad.json --out run
+clean 1 '"sche\ndul\x1b[31m" is not a key of a recipe' "$weft" train bad.json --out run
 echo '{"model": "g\npt"}' >bad.json
 clean 1 'no model "g\npt"' "$weft" train bad.json --out run
 head -n 60 "$data/train.en" >"$nasty.en"

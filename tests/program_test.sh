@@ -56,7 +56,7 @@ mkdir lists
 expect 1 "there are no .csv files" "$weft" plan --instances lists
 expect 1 "none: cannot be read" "$weft" plan --instances none
 expect 2 "takes no model" "$weft" plan --instances lists transformer
-expect 2 "is for --instances" "$weft" plan --seconds 3 transformer
+expect 2 "needs --instances" "$weft" plan --seconds 3 transformer
 expect 2 "--seconds must be a number" "$weft" plan --instances lists --seconds 3x
 printf 'size,id,upper,lower\r\n3,a,5,0\r\n\r\n4,b,9,5\n' >lists/two.4.csv
 expect 0 "two.4.csv                 2            4            4            4  1.000000  yes" \
@@ -92,9 +92,9 @@ expect 2 'no op "none"' "$weft" check --op none
 cmp bits other || fail "a training step has other bits with another number of threads"
 [ "$(wc -l <bits)" -eq "$("$weft" models | grep -c '^[a-z]')" ] || fail "not every model has its bits: $(cat bits)"
 expect 0 "gpt" "$weft" check --bits gpt layers=3
-expect 2 "--bits are of models" "$weft" check --bits --op softmax
+expect 2 "--bits takes models" "$weft" check --bits --op softmax
 # The examples' data travel in the program.
-cp "$weft" copy && expect 0 "every figure as in the documents" ./copy reproduce
+cp "$weft" copy && expect 0 "every number as in the documents" ./copy reproduce
 expect 0 '"verdict":	"ok"' "$weft" reproduce --json 000 003
 expect 2 'no document "005"' "$weft" reproduce 005
 expect 0 "" "$weft" dot transformer encoder_layers=1 decoder_layers=1 --train -o graph.dot
@@ -139,7 +139,7 @@ expect 0 ": ok" "$weft" check transformer projection=fused
 
 # The gradient vanishes in the RNN and lives in the LSTM whose gates are open.
 expect 0 "vanishing" "$weft" demo --help
-expect 2 "which one" "$weft" demo
+expect 2 "name a demonstration" "$weft" demo
 expect 2 'no demonstration "nothing"' "$weft" demo nothing
 expect 2 "--len must be a whole number from 1" "$weft" demo vanishing --len 0
 expect 0 '"steps_back":	4' "$weft" demo vanishing --len 5 --hidden 3 --json
@@ -180,7 +180,7 @@ head -n 399 "$data/train.es" >short.es
 train=("$weft" train --source a.en --target a.es --valid-source a.en --valid-target a.es --vocab 500
     --batch-tokens 256 --warmup 5 d_model=32 heads=2 d_ff=64 encoder_layers=1 decoder_layers=1)
 expect 0 "unigram entropy" "${train[@]}" --out run --steps 12
-expect 1 "is there already" "${train[@]}" --out run --steps 12
+expect 1 "exists already" "${train[@]}" --out run --steps 12
 expect 0 "after 20 steps" "${train[@]}" --out run --steps 20 --resume
 expect 0 '"validation_loss"' "${train[@]}" --out run2 --steps 3 --json
 expect 1 "missing.en: cannot be read" "${train[@]/#a.en/missing.en}" --out run3 --steps 3
@@ -214,15 +214,15 @@ input=other.es expect 0 "p = " "$weft" score first.es ref.es --against -
 expect 1 "short.es: has 399 lines, a.es has 400" "$weft" score a.es a.es --against short.es
 expect 1 "missing.es: cannot be opened" "$weft" score first.es ref.es --against missing.es
 expect 2 "can be one file only" "$weft" score - ref.es --against -
-expect 2 "--samples is for --against" "$weft" score first.es ref.es --samples 10
-expect 2 "--seed is for --against" "$weft" score first.es ref.es --seed 1
+expect 2 "--samples needs --against" "$weft" score first.es ref.es --samples 10
+expect 2 "--seed needs --against" "$weft" score first.es ref.es --seed 1
 expect 2 "--samples must be a whole number from 1" "$weft" score first.es ref.es --against other.es --samples 0
-expect 2 "ask for one of them" "$weft" score first.es ref.es --against other.es --sentences
+expect 2 "exclude each other" "$weft" score first.es ref.es --against other.es --sentences
 
 # Pictures: the ending of the name says which, - is standard output, a full disk spoils nothing.
-expect 2 "-o x.pdf: pictures are SVG or PNG" "$weft" plot run -o x.pdf
-expect 2 "-o x.JPG: pictures are SVG or PNG" "${demo[@]}" -o x.JPG
-expect 2 "--attention x.gif: pictures are SVG or PNG" "$weft" translate run --attention x.gif
+expect 2 "-o x.pdf: name the picture .svg or .png" "$weft" plot run -o x.pdf
+expect 2 "-o x.JPG: name the picture .svg or .png" "${demo[@]}" -o x.JPG
+expect 2 "--attention x.gif: name the picture .svg or .png" "$weft" translate run --attention x.gif
 expect 2 "--attention needs a file" "$weft" translate run --attention -
 expect 2 "-o needs a file" "${demo[@]}" -o -
 expect 2 "-o x.eps: graphs are DOT, SVG or PNG" "$weft" dot "${small[@]}" -o x.eps

@@ -60,7 +60,7 @@ damaged "$recipe"'\n\n\001' "is not JSON, near line 3"
 damaged '{"model":\013"gpt"}' "is not JSON, near line 1"
 damaged '{"about": "a\ttab"}' "is not JSON, near line 1"
 damaged '{"about": "a \\u0000 byte"}' "is not JSON, near line 1"
-damaged '{"model": "gpt\\\\u0000"}' 'there is no model "gpt'
+damaged '{"model": "gpt\\\\u0000"}' 'no model "gpt'
 [ -e damaged ] && fail "a refused recipe has made a folder"
 # Lines that are none are left out of the metrics, those around them stay.
 cp -r closed-0 lines
@@ -100,9 +100,9 @@ same_run()
     [ "$(sed 's/,"seconds":.*//' whole/metrics.jsonl)" = "$(sed 's/,"seconds":.*//' "$1/metrics.jsonl")" ] ||
         fail "$1: other metrics"
 }
-without_model="to go on from it, \`cp step-8.safetensors model.safetensors\` there and --resume"
+without_model="to continue from it, \`cp step-8.safetensors model.safetensors\` there and --resume"
 cp -r whole gone && rm gone/model.safetensors gone/step-1?.safetensors
-left_alone gone "gone: step-8.safetensors is there without model.safetensors: $without_model" "${run[@]}"
+left_alone gone "gone: step-8.safetensors exists without model.safetensors: $without_model" "${run[@]}"
 left_alone gone "$without_model" "${run[@]}" --resume
 left_alone gone "$without_model" "$weft" train --resume
 (cd gone && cp step-8.safetensors model.safetensors)
@@ -118,18 +118,18 @@ for how in mv cp; do
     cmp whole/model.safetensors "back-$how/model.safetensors" || fail "back by $how: another model"
 done
 rm back-mv/model.safetensors back-mv/step-*
-left_alone back-mv "best.safetensors is there without model.safetensors: another --out" "${run[@]}" --resume
+left_alone back-mv "best.safetensors exists without model.safetensors: to begin another run, choose another --out" "${run[@]}" --resume
 mv back-mv/best.safetensors back-mv/old.safetensors
-left_alone back-mv "old.safetensors is there without model.safetensors: another --out" "${run[@]}"
+left_alone back-mv "old.safetensors exists without model.safetensors: to begin another run, choose another --out" "${run[@]}"
 rm back-mv/old.safetensors
-left_alone back-mv "metrics.jsonl is of a run whose model.safetensors is gone" "${run[@]}" --resume
+left_alone back-mv "metrics.jsonl belongs to a run whose model.safetensors is gone" "${run[@]}" --resume
 : >back-mv/metrics.jsonl
-left_alone back-mv "recipe.json is there already: --resume begins" "${run[@]}"
-expect 0 "no checkpoint yet, the run begins" "${run[@]}" --resume --out back-mv
+left_alone back-mv "recipe.json exists already: begin its run again with --resume" "${run[@]}"
+expect 0 "has no checkpoint yet, the run begins" "${run[@]}" --resume --out back-mv
 same_run back-mv
 # A vocabulary is overwritten by none but itself; what a failed start has made goes.
 mkdir mine && cp whole/vocab.model mine && echo "keep me" >mine/notes.txt
-left_alone mine "mine/vocab.model: is there already, and is another vocabulary" "${run[@]}" --vocab 150
+left_alone mine "mine/vocab.model: exists already and differs from the vocabulary of this run" "${run[@]}" --vocab 150
 expect 0 "finished after 12" "${run[@]}" --out mine
 same_run mine
 [ "$(cat mine/notes.txt)" = "keep me" ] || fail "a file of nobody's has changed"
@@ -138,13 +138,13 @@ expect 1 "missing: cannot be read" "${run[@]}" --valid-text missing --out tidy
 # Checkpoints of another run beside those of this one.
 expect 0 "finished after 1" "${run[@]}" --seed 2 --steps 1 --out other
 cp -r whole mixed && cp other/model.safetensors mixed/step-20.safetensors
-left_alone mixed "step-20.safetensors: is of another run than model.safetensors" "$weft" train --resume
+left_alone mixed "step-20.safetensors: and model.safetensors are of different runs" "$weft" train --resume
 mv mixed/step-20.safetensors mixed/step-1.safetensors
 expect 0 "finished after 14" "$weft" train --resume --steps 14 --out mixed
 cmp other/model.safetensors mixed/step-1.safetensors || fail "a checkpoint of another run has gone"
 [ "$(ls mixed | grep -c '^step-1[0-4]')" -eq 3 ] || fail "kept: $(cd mixed && echo step-*)"
 cp other/best.safetensors mixed
-left_alone mixed "best.safetensors: is of another run than model.safetensors" "$weft" train --resume --steps 16
+left_alone mixed "best.safetensors: and model.safetensors are of different runs" "$weft" train --resume --steps 16
 
 # ---- Other texts and vocabularies ----
 { sed -n 2p train.en; sed -n 1p train.en; tail -n +3 train.en; } >swapped.en
@@ -152,7 +152,7 @@ left_alone mixed "best.safetensors: is of another run than model.safetensors" "$
 head -n 10 valid.en >fewer.en
 cp -r whole texts
 left_alone texts "was trained on other text than $work/swapped.en" "$weft" train --resume --text swapped.en
-left_alone texts "was validated with other text than $work/fewer.en" "$weft" train --resume --valid-text fewer.en
+left_alone texts "was validated on a text other than $work/fewer.en" "$weft" train --resume --valid-text fewer.en
 expect 0 "finished after 12" "$weft" train --resume --valid-text "" --out texts
 expect 0 "finished after 12" "$weft" train --resume --out texts
 expect 0 "nats a token" "$weft" train --out texts --validate texts/best.safetensors --valid-text fewer.en
@@ -169,7 +169,7 @@ pair=("$weft" train --source train.en --target train.es --valid-source valid.en 
 expect 0 "finished after 2" "${pair[@]}" --out apart
 left_alone apart "other text than $work/swapped.es" "${pair[@]/train.es/swapped.es}" --resume
 left_alone apart "other text than $work/swapped.en" "${pair[@]/train.en/swapped.en}" --resume
-left_alone apart "validated with other text than $work/fewer" "${pair[@]/valid.en/fewer.en}" --resume \
+left_alone apart "validated on a text other than $work/fewer" "${pair[@]/valid.en/fewer.en}" --resume \
     --valid-target "" --valid-target <(head -n 10 valid.es)
 cp apart/vocab.target.model apart/vocab.source.model
 left_alone apart "apart/vocab.source.model: is not the vocabulary" "${pair[@]}" --resume
@@ -180,7 +180,7 @@ for file in aged/*.safetensors; do
     LC_ALL=C sed 's/"train.data":"/"xrain.data":"/; s/"vocabulary":"/"xocabulary":"/; s/"run":"/"xun":"/;
         s/"train.valid":"/"xrain.valid":"/' "$file" >older && mv older "$file"
 done
-expect 0 "names neither its texts nor its vocabulary" "$weft" train --resume --steps 14 --text swapped.en --out aged
+expect 0 "has no hashes of its texts and vocabulary" "$weft" train --resume --steps 14 --text swapped.en --out aged
 [ "$(cd aged && echo step-*)" = "step-10.safetensors step-12.safetensors step-14.safetensors" ] ||
     fail "kept: $(cd aged && echo step-*)"
 cmp whole/vocab.model aged/vocab.model || fail "a vocabulary was made again"

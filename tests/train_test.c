@@ -47,6 +47,14 @@ static void test_schedules(void)
     CU_ASSERT_TRUE(near(weft_schedule_rate(&timed, 100, 0.25), 0.75));
     CU_ASSERT_TRUE(near(weft_schedule_rate(&timed, 1, 0), 0.5));
     CU_ASSERT_TRUE(near(weft_schedule_rate(&timed, 1, 0.9), 0.1));
+    /* By steps and by time: the nearer end counts. Below the share of the steps, that of the time
+     * does not change a bit. */
+    s.kind = WEFT_SCHEDULE_LINEAR;
+    for (uint64_t n = 0; n < 110; n++)
+        CU_ASSERT_EQUAL(weft_schedule_rate(&s, n, (double)n / 110), weft_schedule_rate(&s, n, 0));
+    CU_ASSERT_TRUE(near(weft_schedule_rate(&s, 30, 60.0 / 110), weft_schedule_rate(&s, 60, 0)));
+    CU_ASSERT_TRUE(near(weft_schedule_rate(&s, 30, 1), 0.5));
+    CU_ASSERT_TRUE(near(weft_schedule_rate(&s, 3, 0.5), 0.8)); /* still warming up */
     CU_ASSERT_STRING_EQUAL(weft_schedule_name(WEFT_SCHEDULE_COSINE), "cosine");
     CU_ASSERT_PTR_NULL(weft_schedule_name((weft_schedule_kind)99));
     CU_ASSERT_EQUAL(weft_schedule_rate(NULL, 1, 0), 0);

@@ -59,7 +59,7 @@ bad()
     echo "$1" >bad.json
     expect 1 "$2" "$weft" train bad.json --out bad
 }
-bad '{"model": "gpt", "schedul": {}}' '"schedul" is no key of a recipe'
+bad '{"model": "gpt", "schedul": {}}' '"schedul" is not a key of a recipe'
 bad '{"model": "gpt", "schedule": {"rate": 1}}' 'schedule has no key "rate"'
 bad '{"model": "gpt", "schedule": {"lr": "fast"}}' "schedule.lr is not a number from 0 to 100"
 bad '{"model": "gpt", "schedule": {"warmup": 1.5}}' "schedule.warmup is not a whole number"
@@ -86,7 +86,33 @@ fi
 expect 1 "is above its peak, 1e-09 (--floor)" "${pair[@]}" --lr 1e-9 --out bad --steps 1
 expect 0 "minutes=0.001" "$weft" train recipes/small.json --minutes 0.001 --out by-time
 grep -q '"steps":	0' by-time/recipe.json || fail "--minutes is not instead of the steps of a recipe"
-expect 1 "--data cannot place them" "$weft" train from-recipe/recipe.json --data moved --out bad
+# With a limit of steps and one of time the nearer counts. One that is far away changes no bit, one that is
+# near ends the decay of the learning rate; a resumed run goes on with the time that is spent.
+refused_limits()
+{
+    expect $1 "$2" "$weft" train recipes/small.json --out limits "${@:3}"
+    [ ! -e limits ] || fail "something was made before it was refused: $2"
+}
+refused_limits 1 "--max-minutes has no effect: it limits a training by steps" --steps 0 --max-minutes 5
+refused_limits 2 "exclude each other" --minutes 5 --max-minutes 5
+refused_limits 2 "exclude each other" --max-minutes 5 --minutes 5
+refused_limits 2 "is not a number from 0" --max-minutes soon
+numbers()
+{
+    sed 's/,"seconds":.*//' "$1/metrics.jsonl"
+}
+limited=("$weft" train recipes/small.json --measure=false --threads 1)
+expect 0 "finished after 9" "${limited[@]}" --max-minutes 60 --out far
+[ "$(numbers far)" = "$(numbers from-recipe)" ] || fail "a limit of time that is far away changes the training"
+expect 0 "out of time after" "${limited[@]}" --steps 100000000 --max-minutes 0.05 --warmup 0 --floor 0.001 --out near
+awk 'match($0, /"lr":[0-9.e-]+/) { lr = substr($0, RSTART + 5, RLENGTH - 5) }
+    END { exit !(lr >= 0.001 && lr < 0.003) }' near/metrics.jsonl || fail "the decay does not end with the time"
+"${limited[@]}" --steps 100000000 --max-minutes 0.05 --out left >log 2>&1
+grep -q "^step 1 .* 0:00:0[0-3] left" log || fail "the time that is left is not that of the limit: $(grep "^step" log)"
+expect 0 "out of time after" "$weft" train --out near --resume
+expect 0 "minutes=0.001" "$weft" train recipes/small.json --minutes 0.001 --out by-time-2
+grep -q '"max_minutes":	0' by-time-2/recipe.json || fail "--minutes leaves max_minutes"
+expect 1 "--data cannot change them" "$weft" train from-recipe/recipe.json --data moved --out bad
 expect 1 "tied=0" "${pair[@]}" --shared-vocab=false --out bad --steps 1
 
 # ---- Texts ----
@@ -213,7 +239,7 @@ best=$(grep '"best":true' from-recipe/metrics.jsonl | tail -n 1 | sed 's/.*_loss
 grep -qF "\"validation_loss\"$best" log || fail "validated again, a checkpoint has $(cat log), not $best"
 cmp from-recipe/model.safetensors elsewhere/again/model.safetensors || fail "validation has trained"
 printf '\x08\0\0\0\0\0\0\0{}      ' >bare.safetensors
-expect 1 "does not tell which model" "$weft" train --out from-recipe --validate bare.safetensors
+expect 1 "does not name its model" "$weft" train --out from-recipe --validate bare.safetensors
 expect 1 "was made with" "$weft" train --out from-recipe --validate from-recipe/best.safetensors d_model=32
 expect 1 "names no text to validate with" "$weft" train --out paper --valid-source "" --valid-target "" \
     --validate paper/best.safetensors
@@ -252,20 +278,20 @@ expect 0 ", best validation loss " "$weft" train --resume --out parts
 awk 'match($0, /"seconds":[0-9.]+/) { s = substr($0, RSTART + 10, RLENGTH - 10); if (s + 0 < last) exit 1; last = s + 0 }' \
     parts/metrics.jsonl || fail "the seconds of a resumed run go back"
 cp -r whole lone && rm lone/model.safetensors
-expect 1 "is there without model.safetensors" "${resumed[@]}" --out lone --resume
+expect 1 "exists without model.safetensors" "${resumed[@]}" --out lone --resume
 cmp whole/best.safetensors lone/best.safetensors || fail "a refused run has taken the best checkpoint"
 # Back to a kept checkpoint: those after it are of a run that is given up.
 cp -r from-recipe back && mv back/step-8.safetensors back/model.safetensors
 expect 0 "finished after 8" "$weft" train --resume --out back --steps 8
 [ "$(cd back && echo step-*)" = "step-8.safetensors" ] || fail "kept: $(cd back && echo step-*)"
-expect 1 "is there already" "${resumed[@]}" --out parts
+expect 1 "exists already" "${resumed[@]}" --out parts
 
 # ---- Early stopping, average, plot ----
 expect 0 "stopped early after 6 steps" "${pair[@]}" --lr 1e-9 --steps 100 --valid-every 2 \
     --patience 2 --floor 0 --warmup 1000000 --out early
 expect 0 "mean of 2" "$weft" average parts/step-*.safetensors -o mean.safetensors
 expect 1 "another model" "$weft" average gpt/best.safetensors mean.safetensors -o x.safetensors
-expect 2 "are needed" "$weft" average mean.safetensors
+expect 2 "name the checkpoints" "$weft" average mean.safetensors
 mkfifo pipe
 expect 1 "pipe: is not a regular file" "$weft" average mean.safetensors -o pipe
 if command -v gnuplot >/dev/null; then
@@ -283,7 +309,7 @@ for signal in INT TERM HUP; do
     env --default-signal=$signal "${pair[@]}" --minutes 5 --out "signal-$signal" >log 2>&1 &
     pid=$!
     for _ in $(seq 300); do grep -q "^step" log && break; sleep 0.02; done
-    expect 1 "another weft train is at work" "${pair[@]}" --minutes 5 --out "signal-$signal" --resume
+    expect 1 "another weft train is running" "${pair[@]}" --minutes 5 --out "signal-$signal" --resume
     kill -$signal $pid
     wait $pid
     was=$?

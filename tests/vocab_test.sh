@@ -16,7 +16,7 @@ head -n 300 "$data/train.es" >a.es
 small=(d_model=8 heads=1 --steps 1 --batch-tokens 64 --lengths 32 --measure=false)
 
 expect 0 "Usage: weft vocab train" "$weft" vocab train --help
-expect 2 "one of train, encode, decode and show is needed" "$weft" vocab
+expect 2 "name a subcommand: train, encode, decode or show" "$weft" vocab
 expect 2 'no subcommand "make"' "$weft" vocab make a.en
 expect 2 "unrecognized option" "$weft" vocab show --no-such-option
 
@@ -43,12 +43,12 @@ expect 0 "" "$weft" vocab train a.es.gz -o unzipped.model --size 300
 cmp one.model unzipped.model || fail "another vocabulary from gzip"
 
 before=$(cksum one.model)
-expect 1 "one.model: is there already: --force replaces it" "$weft" vocab train a.en -o one.model --size 300
+expect 1 "one.model: exists already: --force replaces it" "$weft" vocab train a.en -o one.model --size 300
 [ "$before" = "$(cksum one.model)" ] || fail "a vocabulary is replaced without --force"
 cp one.model forced.model
 expect 0 "" "$weft" vocab train a.en -o forced.model --force --size 300
 cmp -s one.model forced.model && fail "--force replaces nothing"
-expect 2 "TEXT and -o FILE.model are needed" "$weft" vocab train a.en
+expect 2 "name a TEXT and -o FILE.model" "$weft" vocab train a.en
 expect 2 "--type is one of bpe|unigram|char, not \"word\"" "$weft" vocab train a.en -o x --type word
 expect 2 "--normalization is one of" "$weft" vocab train a.en -o x --normalization nfd
 expect 2 "--size must be a whole number from 10" "$weft" vocab train a.en -o x --size 5
@@ -76,10 +76,10 @@ clean "the text has no character to learn from" "$weft" vocab train /dev/null -o
 for name in x none; do [ ! -e $name ] || fail "$name is written after a failure"; done
 mkdir damaged folder
 echo "no model" >damaged/vocab.model
-clean "weft: damaged/vocab.model: is no SentencePiece model" "$weft" vocab show damaged
-clean "weft: a.en: is no SentencePiece model" "$weft" vocab show a.en
-clean "weft: damaged/vocab.model: is no SentencePiece model" "$weft" translate damaged
-clean "weft: /dev/null: is no SentencePiece model" "$weft" vocab show /dev/null
+clean "weft: damaged/vocab.model: is not a SentencePiece model" "$weft" vocab show damaged
+clean "weft: a.en: is not a SentencePiece model" "$weft" vocab show a.en
+clean "weft: damaged/vocab.model: is not a SentencePiece model" "$weft" translate damaged
+clean "weft: /dev/null: is not a SentencePiece model" "$weft" vocab show /dev/null
 clean "weft: folder/vocab.model: cannot be opened: No such file" "$weft" vocab show folder
 mkdir folder/vocab.model
 clean "weft: folder/vocab.model: cannot be read: Is a directory" "$weft" vocab show folder
@@ -110,13 +110,13 @@ refuses()
     printf '%s\n' "$1" >lines
     input=lines expect 1 "weft: standard input: line $2" "$weft" vocab "${@:3}"
 }
-refuses $'4 5\n6 400' "2: id 400 is not of [0, 400)" decode pairs
-refuses '-1' "1: id -1 is not of" decode pairs
+refuses $'4 5\n6 400' "2: id 400 is not in [0, 400)" decode pairs
+refuses '-1' "1: id -1 is not in" decode pairs
 refuses $'4\n5x' '2: "5x" is not an id' decode pairs
-refuses '99999999999999999999' "1: id 99999999999999999999 is not of" decode pairs
+refuses '99999999999999999999' "1: id 99999999999999999999 is not in" decode pairs
 refuses '▁the nonsense' '1: "nonsense" is no piece' decode pairs --pieces
 refuses $'good\na\xff' "2: is not UTF-8" encode pairs
-expect 2 "FILE.model or a run's folder is needed" "$weft" vocab encode
+expect 2 "name FILE.model or the folder of a run" "$weft" vocab encode
 expect 2 "one vocabulary at a time" "$weft" vocab encode pairs one.model
 "$weft" vocab encode pairs <a.en 2>log >/dev/full && fail "a full disk is no error"
 grep -q "cannot be written" log || fail "a full disk: $(cat log)"

@@ -1,4 +1,4 @@
-/* Whole files, and JSON on its way into one or out of one. */
+/* Reads and writes whole files, and prints JSON. */
 #include "tool.h"
 
 #include "base/file.h"
@@ -11,7 +11,7 @@
 
 /* ---- JSON ---- */
 
-/* Whether cJSON was ever refused memory: then no tree is known to be whole. */
+/* Whether cJSON ever ran out of memory: after that any tree may lack members. */
 static atomic_bool json_lost;
 
 static void *allocate(size_t bytes)
@@ -26,7 +26,7 @@ void tool_watch_json(void)
     cJSON_InitHooks(&(cJSON_Hooks){allocate, free});
 }
 
-/* The text of a tree, which is deleted; NULL if anything of it is missing. */
+/* The text of a tree, which is deleted; NULL if the tree may lack members. */
 static char *take_text(cJSON *json, bool lines)
 {
     char *text = json && !json_lost ? json_print(json, lines) : NULL;

@@ -1,4 +1,4 @@
-/* The program `weft`: a table of commands. */
+/* The program `weft`: the table of commands, and argument parsing that the commands share. */
 #include "tool.h"
 
 #include "base/clock.h"
@@ -18,20 +18,20 @@ static const struct {
     {"models", "list the models and their options", cmd_models},
     {"dot", "draw a model's graph", cmd_dot},
     {"plan", "plan a model and print what it takes", cmd_plan},
-    {"profile", "tell where the time of a model goes", cmd_profile},
+    {"profile", "show where the time of a model goes", cmd_profile},
     {"bench", "time the workloads that weft is measured by", cmd_bench},
-    {"info", "tell what weft uses on this machine", cmd_info},
+    {"info", "print what weft uses on this machine", cmd_info},
     {"check", "check gradients of ops or of a model", cmd_check},
     {"reproduce", "recompute the worked examples of five introductions", cmd_reproduce},
-    {"demo", "show something, computed on the spot", cmd_demo},
+    {"demo", "run a small demonstration", cmd_demo},
     {"train", "train a model on text files", cmd_train},
     {"average", "average the parameters of checkpoints", cmd_average},
     {"plot", "draw the losses of training runs", cmd_plot},
     {"translate", "translate lines from standard input", cmd_translate},
-    {"generate", "go on from a prompt with a language model", cmd_generate},
-    {"logprob", "log probabilities of lines, and their perplexity", cmd_logprob},
-    {"score", "BLEU and chrF of translations", cmd_score},
-    {"vocab", "make vocabularies, and turn text into ids and back", cmd_vocab},
+    {"generate", "continue prompts with a language model", cmd_generate},
+    {"logprob", "print log probabilities of lines, and their perplexity", cmd_logprob},
+    {"score", "compute BLEU and chrF of translations", cmd_score},
+    {"vocab", "make vocabularies, and convert text to ids and back", cmd_vocab},
 };
 #define N_COMMANDS (sizeof commands / sizeof *commands)
 
@@ -40,7 +40,9 @@ static void usage(FILE *file)
     fprintf(file, "Usage: weft COMMAND [OPTION...]\n\n");
     for (size_t i = 0; i < N_COMMANDS; i++)
         fprintf(file, "  %-10s %s\n", commands[i].name, commands[i].doc);
-    fprintf(file, "\n`weft COMMAND --help` tells more. Exit status: 0 good, 1 error, 2 usage.\n");
+    fprintf(
+        file,
+        "\n`weft COMMAND --help` describes a command. Exit status: 0 success, 1 error, 2 usage.\n");
 }
 
 int tool_choice(const char *choices, const char *text)
@@ -86,24 +88,23 @@ void tool_take_model_arg(model_args *args, const char *text, struct argp_state *
     args->options[args->n_options++] = text;
 }
 
-long tool_number(const char *text, const char *what, long least, long most,
-                 struct argp_state *state)
+long tool_number(const char *text, const char *what, long min, long max, struct argp_state *state)
 {
     char *end;
     errno = 0;
     long number = strtol(text, &end, 10);
-    if (errno || end == text || *end || number < least || number > most)
-        tool_usage_error(state, "%s must be a whole number from %ld to %ld, not \"%s\"", what,
-                         least, most, text);
+    if (errno || end == text || *end || number < min || number > max)
+        tool_usage_error(state, "%s must be a whole number from %ld to %ld, not \"%s\"", what, min,
+                         max, text);
     return number;
 }
 
-double tool_real(const char *text, const char *what, double least, double most,
+double tool_real(const char *text, const char *what, double min, double max,
                  struct argp_state *state)
 {
     double x = 0;
-    if (!text_to_double(text, &x) || !(x >= least && x <= most))
-        tool_usage_error(state, "%s must be a number from %g to %g, not \"%s\"", what, least, most,
+    if (!text_to_double(text, &x) || !(x >= min && x <= max))
+        tool_usage_error(state, "%s must be a number from %g to %g, not \"%s\"", what, min, max,
                          text);
     return x;
 }
@@ -132,9 +133,9 @@ weft_status tool_build(const weft_model *model, const char *const *options, size
     return status;
 }
 
-/* Descriptors 0 to 2 that the caller has closed are opened: a file that the program opens would get
- * one of them, and what is printed would be written into it. They are opened the wrong way round,
- * so that reading and printing fail as they do with a closed descriptor. */
+/* Opens those of the descriptors 0 to 2 that the caller has closed. Otherwise the next file that
+ * the program opens would get one of them, and printed text would go into that file. Standard input
+ * is opened for writing and the others for reading, so reading and printing still fail. */
 static bool open_standard_streams(void)
 {
     static const int modes[] = {O_WRONLY, O_RDONLY, O_RDONLY};

@@ -1,5 +1,5 @@
-/* How much memory this process may still take: the least of what the machine has left, what its
- * control groups leave it, and its own limit. */
+/* How much memory this process may still allocate: the minimum of the machine's free memory, what
+ * its control groups allow, and its own limit. */
 #include "tool.h"
 
 #include <math.h>
@@ -23,7 +23,7 @@ static double number_of(const char *path, const char *key)
     return number;
 }
 
-/* What the control groups leave, each of which counts for those inside it. */
+/* What the control groups allow: the minimum over the group and all groups around it. */
 static double group_rest(const char *root, char *group, const char *limit, const char *used)
 {
     double rest = NAN;

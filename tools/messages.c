@@ -1,5 +1,5 @@
-/* What the program says: usage errors, failures and lines that hold names. Whatever a name is, a
- * message is one line of printable characters. */
+/* Messages of the program: usage errors, failures and lines with names in them. A message is one
+ * line of printable characters, whatever bytes a name has. */
 #include "tool.h"
 
 #include "base/text.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A path and what is said about it. Longer texts are cut. */
+/* Bytes of a message with its path. Longer texts are cut. */
 #define LINE_BYTES 8192
 
 const char *tool_printable(const char *text, char buffer[TOOL_NAME_BYTES])
@@ -77,7 +77,7 @@ void tool_usage_error(struct argp_state *state, const char *format, ...)
     exit(EXIT_USAGE);
 }
 
-/* Of options that commands share. */
+/* Options that several commands share. */
 #define MAX_CHILDREN 4
 
 static error_t parse_help(int key, char *text, struct argp_state *state)

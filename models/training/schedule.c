@@ -14,11 +14,13 @@ const char *weft_schedule_name(weft_schedule_kind kind)
     return (size_t)kind < sizeof names / sizeof *names ? names[kind] : NULL;
 }
 
-/* The share of the decay that is done. */
+/* The share of the decay that is done. With a limit of steps and one of time, whichever is nearer
+ * its end counts: a share of the time stands for as large a share of the steps. */
 static double progress(const weft_schedule *s, double steps, double share)
 {
     double warmup = (double)s->warmup, total = (double)s->total, p = share;
-    if (s->total) p = total > warmup ? (steps - warmup) / (total - warmup) : steps >= total;
+    double at = fmax(steps, share * total);
+    if (s->total) p = total > warmup ? (at - warmup) / (total - warmup) : at >= total;
     return p > 0 ? fmin(p, 1) : 0;
 }
 

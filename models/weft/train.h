@@ -31,14 +31,18 @@ typedef enum weft_schedule_kind {
 
 /* With s = 1, 2, ... the number of the update, w = warmup and p the share of the decay done:
  *
- *     lr = peak s / w                                                       while s < w
+ *     warm-up:      lr = peak s / w, while s < w
  *     constant:     lr = peak
  *     linear:       lr = floor + (peak - floor) (1 - p)
- *     cosine:       lr = floor + (peak - floor) (1 + cos(pi p)) / 2         (Loshchilov & Hutter
- * 2017) inverse-sqrt: lr = max(floor, peak sqrt(w / s))          ("Attention Is All You Need", 5.3)
+ *     cosine:       lr = floor + (peak - floor) (1 + cos(pi p)) / 2
+ *     inverse-sqrt: lr = max(floor, peak sqrt(w / s))
  *
- * p = (s - 1 - w) / (total - w) within [0, 1] if total steps are set; if they are not, p is the
- * share of a time budget that the caller gives, and lr is the lesser of warm-up and decay. */
+ * The cosine is that of Loshchilov & Hutter 2017, the inverse square root that of "Attention Is All
+ * You Need", 5.3. The rate is the lesser of warm-up and decay.
+ *
+ * The caller passes the share of its time budget that is spent, from 0 (also if it has none) to 1.
+ * Without total steps, p is that share. With them, p = (max(s - 1, share total) - w) / (total - w)
+ * within [0, 1]: the decay ends with the steps or with the time, whichever ends first. */
 typedef struct weft_schedule {
     weft_schedule_kind kind; /* 0: constant */
     double peak;             /* for a trainer required: 0 would train nothing */
@@ -47,8 +51,7 @@ typedef struct weft_schedule {
     uint64_t total;  /* 0: by time */
 } weft_schedule;
 
-/* The rate of the update that follows `steps` others. `share` of the time budget, in [0, 1], is
- * read only if `total` is 0. */
+/* The rate of the update that follows `steps` others; `share` of the time budget, in [0, 1]. */
 WEFT_API double weft_schedule_rate(const weft_schedule *schedule, uint64_t steps, double share);
 /* d_model^(-1/2) warmup^(-1/2): the peak that gives the paper's schedule. */
 WEFT_API double weft_schedule_paper_peak(int64_t d_model, uint64_t warmup);

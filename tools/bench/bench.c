@@ -261,16 +261,16 @@ static weft_status put_value(weft_params *out, const bench *b, const char *prefi
 
 static weft_status put_inputs(weft_params *out, const bench *b, weft_error *error)
 {
-    examples e;
+    sample_inputs e;
     const weft_graph *g = b->trial.m.graph;
-    weft_status status = tool_examples(&b->trial.m, &e, error);
+    weft_status status = tool_sample_inputs(&b->trial.m, &e, error);
     for (size_t i = 0; i < e.n && status == WEFT_OK; i++) {
         weft_value input = e.feed[i].input;
         weft_tensor from = weft_tensor_dense((void *)(uintptr_t)e.feed[i].data,
                                              weft_dtype_of(g, input), weft_shape_of(g, input));
         status = put(out, "input.", weft_name_of(g, input), &from, error);
     }
-    examples_free(&e);
+    sample_inputs_free(&e);
     return status;
 }
 

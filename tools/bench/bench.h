@@ -27,20 +27,21 @@ size_t workload_count(void);
 const workload *workload_at(size_t index);
 const workload *workload_find(const char *name); /* NULL if there is none */
 
-/* What is asked for beside the workload's own. */
+/* Settings beside those of the workload. */
 typedef struct bench_request {
     const char *const *options; /* of the model, after the workload's own; may be NULL */
     size_t n_options;
     int threads; /* 0: OpenMP's default */
-    bool exact;  /* without dropout, and a step only as far as its gradients: what others can
-                    compute, too */
+    bool exact;  /* without dropout, and of a step only the gradients, so that other
+                    programs can compute the same */
 } bench_request;
 
 /* A workload ready to run. */
 typedef struct bench {
     const workload *workload;
     trial trial;
-    weft_value *targets, *wrt; /* wrt: what targets[1 ..] are the gradients of; NULL without any */
+    weft_value *targets,
+        *wrt; /* wrt: targets[1 ..] are gradients with respect to these; NULL without any */
     size_t n_targets, n_wrt;
     double tokens; /* positions that a run reads */
 } bench;
@@ -51,10 +52,10 @@ void bench_close(bench *b);
 
 typedef struct bench_times {
     size_t n;
-    double median, least; /* seconds of a run */
+    double median, min; /* seconds of a run */
 } bench_times;
-/* Runs it `runs` times in a row or, where that takes less than a tenth of a second, about so
- * long; the first run of a row is not counted. Adds to *samples, of *n; the caller frees them. */
+/* Runs it `runs` times in a row, or for about a tenth of a second if that is longer, after one run
+ * for warm-up. Appends the times to the *n *samples; the caller frees them. */
 weft_status bench_row(bench *b, long runs, double **samples, size_t *n, weft_error *error);
 /* Sorts the samples. */
 bench_times bench_summary(double *samples, size_t n);
@@ -66,7 +67,8 @@ weft_status bench_dump(bench *b, const char *path, weft_error *error);
 /* How time and arena grow with batch, length, layers and threads; returns the exit status. */
 int bench_growth(long runs, bool json);
 
-/* Says what is being measured on stderr: one line that changes on a terminal. NULL: it is over. */
+/* Prints what is being measured on stderr: one line that updates itself on a terminal. NULL ends
+ * it. */
 void bench_progress(const char *format, ...) WEFT_PRINTF(1, 2);
 
 #endif

@@ -28,7 +28,7 @@ static const series all[] = {
     {"encoder-train", "threads", {"batch=8", "length=128", "layers=2"}, {1, 2, 4, 8, 16, 32}},
 };
 
-/* Training steps of these models are planned, and not run. */
+/* Training steps of these models are planned but not run. */
 static const series planned[] = {
     {"lstm",
      "length",
@@ -76,14 +76,14 @@ static weft_status measure_point(const series *s, long at, long runs, point *p, 
     size_t n_samples = 0;
     bench_progress("%s, %s %ld", s->workload, s->axis, at);
     status = bench_row(&b, runs, &samples, &n_samples, error);
-    *p = (point){(double)at, bench_summary(samples, n_samples).least,
+    *p = (point){(double)at, bench_summary(samples, n_samples).min,
                  (double)weft_plan_get_stats(b.trial.plan).arena_bytes};
     free(samples);
     bench_close(&b);
     return status;
 }
 
-/* The least time of planning, over the number of nodes. */
+/* The minimum time of planning, over the number of nodes. */
 static weft_status plan_point(const series *s, long at, long runs, point *p, weft_error *error)
 {
     char text[64];
@@ -146,8 +146,8 @@ static void print_series(const series *s, const char *axis, const point *p, size
     fflush(stdout);
 }
 
-/* Measures the points of a series, adds them to the list, and prints them unless `quiet`. `axis` is
- * what the exponents are over. */
+/* Measures the points of a series, adds them to the list, and prints them unless `quiet`. The
+ * exponents are over `axis`. */
 static weft_status measure_series(const series *s, const char *axis,
                                   weft_status (*measure)(const series *, long, long, point *,
                                                          weft_error *),
@@ -157,7 +157,7 @@ static weft_status measure_series(const series *s, const char *axis,
     size_t n = 0;
     weft_status status = WEFT_OK;
     for (size_t k = 0; k < MAX_POINTS && s->at[k] && status == WEFT_OK; k++) {
-        /* More threads than processors measure nothing. */
+        /* More threads than processors would measure nothing. */
         if (!strcmp(s->axis, "threads") && s->at[k] > omp_get_num_procs()) break;
         status = measure(s, s->at[k], runs, &points[n], error);
         n += status == WEFT_OK;

@@ -1,10 +1,10 @@
-/* Data for the inputs of any model, so that it can be checked, profiled and timed. */
+/* Made-up data for the inputs of any model, to check, profile and time it. */
 #include "tool.h"
 
 #include <stdlib.h>
 
-/* Ids are of [1, vocab), the last one is padding; truth values are seldom true; numbers are of
- * [-1, 1), scalars (a learning rate) 1e-4. */
+/* Ids are in [1, vocab) and the last one is padding; few truth values are true; numbers are in
+ * [-1, 1); scalars (a learning rate) are 1e-4. */
 static void fill(void *data, weft_type type, int64_t vocab, uint64_t seed)
 {
     int64_t n = weft_shape_numel(type.shape);
@@ -21,10 +21,10 @@ static void fill(void *data, weft_type type, int64_t vocab, uint64_t seed)
     if (type.dtype == WEFT_I32 && n > 0) ((int32_t *)data)[n - 1] = 0;
 }
 
-weft_status tool_examples(const built_model *m, examples *out, weft_error *error)
+weft_status tool_sample_inputs(const built_model *m, sample_inputs *out, weft_error *error)
 {
     const weft_graph *g = m->graph;
-    *out = (examples){calloc(weft_graph_node_count(g) + 1, sizeof *out->feed), 0};
+    *out = (sample_inputs){calloc(weft_graph_node_count(g) + 1, sizeof *out->feed), 0};
     if (!out->feed) return weft_error_set(error, WEFT_NO_MEMORY, "inputs", "no memory");
     for (size_t i = 0; i < weft_graph_node_count(g); i++) {
         weft_node_info node = weft_graph_node(g, i);
@@ -34,7 +34,7 @@ weft_status tool_examples(const built_model *m, examples *out, weft_error *error
         size_t bytes = (size_t)weft_shape_numel(type.shape) * weft_dtype_bytes(type.dtype);
         void *data = calloc(1, bytes + 1);
         if (!data) {
-            examples_free(out);
+            sample_inputs_free(out);
             return weft_error_set(error, WEFT_NO_MEMORY, "inputs", "no memory for %zu bytes",
                                   bytes);
         }
@@ -44,7 +44,7 @@ weft_status tool_examples(const built_model *m, examples *out, weft_error *error
     return WEFT_OK;
 }
 
-weft_status examples_feed(const examples *e, weft_session *session, weft_error *error)
+weft_status sample_inputs_feed(const sample_inputs *e, weft_session *session, weft_error *error)
 {
     for (size_t i = 0; i < e->n; i++)
         if (weft_feed(session, e->feed[i].input, e->feed[i].data, e->feed[i].bytes) != WEFT_OK)
@@ -52,9 +52,9 @@ weft_status examples_feed(const examples *e, weft_session *session, weft_error *
     return WEFT_OK;
 }
 
-void examples_free(examples *e)
+void sample_inputs_free(sample_inputs *e)
 {
     for (size_t i = 0; i < e->n; i++) free((void *)(uintptr_t)e->feed[i].data);
     free(e->feed);
-    *e = (examples){NULL, 0};
+    *e = (sample_inputs){NULL, 0};
 }

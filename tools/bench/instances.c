@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Without a limit in seconds: some ten seconds on a list that resists. */
+/* Without a time limit: about ten seconds on a hard list. */
 #define NODE_BUDGET 2000000
 
 enum { LOWER, UPPER, SIZE, COLUMNS };
@@ -17,16 +17,17 @@ static const char *const column_names[COLUMNS] = {"lower", "upper", "size"};
 typedef struct instance {
     weft_pack_item *items;
     size_t n, capacity; /* of items[]; */
-    size_t bytes;       /* that the items must fit, from the file's name; 0: the lower bound */
+    size_t bytes; /* height that the items must fit, from the file's name; 0: the lower bound */
 } instance;
 
-/* Cuts the text at commas in place; returns the number of cells, of which `most` are kept. */
-static size_t split(char *text, char **cells, size_t most)
+/* Splits the text at commas in place; returns the number of cells and stores up to `max` of them.
+ */
+static size_t split(char *text, char **cells, size_t max)
 {
     size_t n = 0;
     text[strcspn(text, "\r\n")] = '\0';
     for (char *cell; (cell = strsep(&text, ","));) {
-        if (n < most) cells[n] = cell;
+        if (n < max) cells[n] = cell;
         n++;
     }
     return n;
@@ -94,7 +95,7 @@ static bool add_item(instance *in, weft_pack_item item)
     return true;
 }
 
-/* A zero byte would hide the rest of its line. */
+/* A zero byte would hide the rest of its line from the parser. */
 static bool is_text(const char *path, size_t line_number, const char *line, ssize_t length)
 {
     if (strlen(line) == (size_t)length) return true;
@@ -126,8 +127,8 @@ static bool read_lines(const char *path, FILE *file, instance *in)
     return good;
 }
 
-/* NAME.CAPACITY.csv, as the published instances are called; any other name has no capacity, 0.
- * False if it is beyond any size. */
+/* The capacity in NAME.CAPACITY.csv, the form of the published instances; 0 for any other name.
+ * False if it overflows. */
 static bool capacity_of(const char *name, size_t *capacity)
 {
     const char *digits = name + strlen(name) - strlen(".csv");
@@ -165,7 +166,7 @@ static void print_row(const char *name, const instance *in, const weft_pack_resu
     cJSON_AddItemToArray(list, row);
 }
 
-/* Packs one file and prints its row. *fits turns false if it does not fit. */
+/* Packs one file and prints its row. *fits becomes false if it does not fit. */
 static bool pack_file(const char *folder, const char *name, double seconds, cJSON *list, bool *fits)
 {
     char path[4096];

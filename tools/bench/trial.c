@@ -1,4 +1,4 @@
-/* Models run on made-up inputs: what is needed to profile them and to draw them with times. */
+/* Runs models on made-up inputs, for profiles and pictures with times. */
 #include "tool.h"
 
 #include <string.h>
@@ -14,11 +14,11 @@ size_t tool_targets(const built_model *m, weft_value targets[2])
 
 static weft_status feed_all(trial *t, weft_error *error)
 {
-    examples e;
-    weft_status status = tool_examples(&t->m, &e, error);
+    sample_inputs e;
+    weft_status status = tool_sample_inputs(&t->m, &e, error);
     if (status != WEFT_OK) return status;
-    status = examples_feed(&e, t->session, error);
-    examples_free(&e);
+    status = sample_inputs_feed(&e, t->session, error);
+    sample_inputs_free(&e);
     return status;
 }
 

@@ -19,7 +19,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         a->paths[a->n++] = text;
         return 0;
     case ARGP_KEY_END:
-        if (!a->n || !a->out) argp_error(state, "checkpoints and -o FILE are needed");
+        if (!a->n || !a->out) argp_error(state, "name the checkpoints and -o FILE");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -34,7 +34,7 @@ int cmd_average(int argc, char **argv)
                         parse,
                         "CHECKPOINT...",
                         "Writes the mean of the parameters of several checkpoints of one model, "
-                        "such as those that a run keeps.",
+                        "such as the step-N files of a run.",
                         NULL,
                         NULL,
                         NULL};

@@ -1,4 +1,4 @@
-/* weft bench: how fast the workloads are, beside what the machine reaches in matrix products. */
+/* weft bench: times the workloads and compares their rate with that of large matrix products. */
 #include "bench/bench.h"
 
 #include <malloc.h>
@@ -47,8 +47,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case ARGP_KEY_END:
         if (a->growth && (a->n || a->threads || a->dump))
-            argp_error(state, "--growth has workloads and threads of its own");
-        if (a->dump && a->n != 1) argp_error(state, "--dump is of one workload");
+            argp_error(state, "--growth chooses workloads and threads itself");
+        if (a->dump && a->n != 1) argp_error(state, "--dump takes one workload");
         for (size_t i = 0; !a->n && i < workload_count(); i++) a->workloads[i] = workload_at(i);
         if (!a->n) a->n = workload_count();
         return 0;
@@ -65,7 +65,7 @@ typedef struct result {
     int threads;
 } result;
 
-/* Linux keeps the largest resident set of the process and forgets it when asked to. */
+/* Linux records the peak of the resident set; writing 5 to clear_refs resets it. */
 static void forget_peak(void)
 {
     malloc_trim(0);
@@ -96,8 +96,8 @@ static weft_status measure_gemm(const arguments *a, result *r, weft_error *error
     return status;
 }
 
-/* Rounds of runs, and products measured before, between and after them, so that both see the same
- * machine. The peak of memory is that of building, planning and the first runs. */
+/* Rounds of runs. Matrix products are measured before, between and after them, so both see the same
+ * state of the machine. The memory peak covers building, planning and the first runs. */
 static weft_status measure(const arguments *a, const workload *w, result *r, weft_error *error)
 {
     bench b;
@@ -139,12 +139,12 @@ static cJSON *to_json(const workload *w, const result *r)
     } numbers[] = {
         {"runs", (double)r->times.n},
         {"median_ms", 1e3 * r->times.median},
-        {"min_ms", 1e3 * r->times.least},
+        {"min_ms", 1e3 * r->times.min},
         {"flops", r->plan.flops},
-        {"gflops", 1e-9 * r->plan.flops / r->times.least},
+        {"gflops", 1e-9 * r->plan.flops / r->times.min},
         {"gemm_gflops", 1e-9 * r->gemm},
-        {"gemm_share", r->plan.flops / r->times.least / r->gemm},
-        {"tokens_per_second", r->tokens / r->times.least},
+        {"gemm_share", r->plan.flops / r->times.min / r->gemm},
+        {"tokens_per_second", r->tokens / r->times.min},
         {"arena_bytes", (double)r->plan.arena_bytes},
         {"state_bytes", (double)r->plan.state_bytes},
         {"workspace_bytes", (double)r->plan.workspace_bytes * r->threads},
@@ -170,10 +170,9 @@ static void print_head(void)
 static void print_result(const workload *w, const result *r)
 {
     printf("%-18s %10.3f %10.3f %8.1f %7.2f %9.0f %9.1f %9.1f %8zu %6zu %7zu\n", w->name,
-           1e3 * r->times.median, 1e3 * r->times.least, 1e-9 * r->plan.flops / r->times.least,
-           r->plan.flops / r->times.least / r->gemm, r->tokens / r->times.least,
-           1e-6 * plan_bytes(r), 1e-6 * r->peak_bytes, r->plan.barriers, r->plan.nodes,
-           r->plan.fused);
+           1e3 * r->times.median, 1e3 * r->times.min, 1e-9 * r->plan.flops / r->times.min,
+           r->plan.flops / r->times.min / r->gemm, r->tokens / r->times.min, 1e-6 * plan_bytes(r),
+           1e-6 * r->peak_bytes, r->plan.barriers, r->plan.nodes, r->plan.fused);
     fflush(stdout);
 }
 
@@ -211,7 +210,7 @@ static int run(const arguments *a)
     if (status != WEFT_OK) return tool_fail(&error);
     printf(
         "\nRates are of the fastest run. GEMM: the best rate of C [6000, 2048] = A [6000, 512] B "
-        "[512, 2048]\nbefore, between and after the runs, %.1f GFLOP/s at most. plan: arena, "
+        "[512, 2048]\nbefore, between and after the runs, %.1f GFLOP/s. plan: arena, "
         "states and workspaces.\n",
         1e-9 * gemm);
     return EXIT_GOOD;
@@ -236,11 +235,11 @@ int cmd_bench(int argc, char **argv)
 {
     static const struct argp_option options[] = {
         {"runs", KEY_RUNS, "N", 0,
-         "runs in a round, after one that is not counted (3; more if they are short)", 0},
-        {"rounds", KEY_ROUNDS, "N", 0, "rounds, with products measured between them (3)", 0},
+         "runs in a round, after one for warm-up (3; more if they are short)", 0},
+        {"rounds", KEY_ROUNDS, "N", 0, "rounds, with matrix products measured between them (3)", 0},
         {"threads", KEY_THREADS, "N", 0, "threads (0: OpenMP's default)", 0},
         {"growth", KEY_GROWTH, NULL, 0,
-         "how time and arena grow with batch, length, layers and threads", 0},
+         "measure how time and arena grow with batch, length, layers and threads", 0},
         {"dump", KEY_DUMP, "FILE", 0,
          "instead of timing, write parameters, inputs, outputs and gradients of one run, without "
          "dropout, as a safetensors file",
@@ -252,7 +251,7 @@ int cmd_bench(int argc, char **argv)
                         parse,
                         "[WORKLOAD...]",
                         "Times the workloads that weft is measured by, on made-up inputs: the "
-                        "median and the least time of a run, its rate and the share of the rate "
+                        "median and the minimum time of a run, its rate and the share of the rate "
                         "that matrix products reach on the same threads, memory, and the size of "
                         "the plan.\v-",
                         NULL,

@@ -40,9 +40,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
         tool_take_model_arg(&a->model, text, state);
         return 0;
     case ARGP_KEY_END:
-        if (a->op && a->model.model) argp_error(state, "either --op or MODEL");
-        if (a->op && a->bits) argp_error(state, "--bits are of models, not of ops");
-        if (a->threads && !a->bits) argp_error(state, "--threads is for --bits");
+        if (a->op && a->model.model) argp_error(state, "give either --op or MODEL");
+        if (a->op && a->bits) argp_error(state, "--bits takes models, not ops");
+        if (a->threads && !a->bits) argp_error(state, "--threads needs --bits");
         if (a->op && !weft_op_find(a->op))
             tool_usage_error(state, "no op \"%s\" (see `weft ops`)", a->op);
         return 0;
@@ -51,7 +51,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
     }
 }
 
-/* The worst of both orders over all samples of an op. */
+/* The worst error of each order over all samples of an op. */
 static bool check_op(const weft_op *op, double worst[2], size_t *checked, weft_error *error)
 {
     worst[0] = worst[1] = 0;
@@ -59,7 +59,7 @@ static bool check_op(const weft_op *op, double worst[2], size_t *checked, weft_e
         for (int order = 1; order <= 2; order++) {
             weft_check_result r;
             if (weft_check_op(op, s, order, -1, 1, &r, error) != WEFT_OK) return false;
-            /* Once NaN, always NaN. */
+            /* The maximum; NaN if either is NaN. */
             if (!isnan(worst[order - 1]) && !(r.worst_error <= worst[order - 1]))
                 worst[order - 1] = r.worst_error;
             *checked += r.checked;
@@ -109,11 +109,11 @@ static int check_ops(const arguments *a)
 static weft_status run_model_check(built_model *m, weft_check_result *result, weft_error *error)
 {
     weft_graph *g = m->graph;
-    examples e = {NULL, 0};
+    sample_inputs e = {NULL, 0};
     size_t n = weft_graph_params(g, NULL, 0);
     weft_value *wrt = calloc(n + 2, sizeof *wrt);
     weft_params *store = weft_params_new();
-    weft_status status = tool_examples(m, &e, error);
+    weft_status status = tool_sample_inputs(m, &e, error);
     if (status == WEFT_OK && (!wrt || !store))
         status = weft_error_set(error, WEFT_NO_MEMORY, "check", "no memory");
     if (status == WEFT_OK) status = weft_params_init(store, g, 1, error);
@@ -124,17 +124,17 @@ static weft_status run_model_check(built_model *m, weft_check_result *result, we
         status =
             weft_check_gradient(g, m->io.loss, wrt, n, store, e.feed, e.n, 6, 1, result, error);
     }
-    examples_free(&e);
+    sample_inputs_free(&e);
     free(wrt);
     weft_params_free(store);
     return status;
 }
 
-/* Room for a model's small size and what the command line says. */
+/* Options of a model's small size and those of the command line. */
 #define MAX_OPTIONS (2 * WEFT_MODEL_OPTIONS + 1)
 
-/* The options of the model's small size, then those of the command line, which win. `text` has
- * TOOL_OPTIONS_TEXT bytes and holds the first. */
+/* The options of the model's small size, then those of the command line, which override them.
+ * `text`, of TOOL_OPTIONS_TEXT bytes, stores the first. */
 static size_t small_options(const model_args *a, char *text, const char **options)
 {
     snprintf(text, TOOL_OPTIONS_TEXT, "%s", a->model->small);

@@ -1,9 +1,9 @@
-/* weft demo: small demonstrations, computed when they are shown.
+/* weft demo: small demonstrations, computed when they are run.
  *
  * vanishing: how much the last state h_T of a recurrent layer still depends on an early input x_t,
  * by the Frobenius norm of the Jacobian d h_T / d x_t. It is exact: the batch holds the same
  * sequence `hidden` times, and sequence i gets the i-th unit vector as cotangent of its h_T, so
- * that one backward pass gives row i of every Jacobian. */
+ * one backward pass computes row i of every Jacobian. */
 #include "picture.h"
 #include "tool.h"
 
@@ -24,7 +24,7 @@ enum { KEY_JSON = 256, KEY_LEN, KEY_HIDDEN, KEY_SEED, KEY_FORGET_BIAS };
 /* name, one line about it */
 #define DEMOS(X) X(vanishing, "gradients that vanish over time, in an RNN and in an LSTM")
 
-/* What the shrinking of a gradient is often illustrated with: tanh' = 0.5, weights of 0.9. */
+/* The usual illustration of a vanishing gradient: tanh' = 0.5 times weights of 0.9. */
 #define MODEL_FACTOR 0.45
 
 /* ---- The norms of one layer ---- */
@@ -32,7 +32,7 @@ enum { KEY_JSON = 256, KEY_LEN, KEY_HIDDEN, KEY_SEED, KEY_FORGET_BIAS };
 typedef struct subject {
     const char *key, *name;
     weft_recurrent_kind kind;
-    bool remembers; /* with the forget gates' bias of the command line instead of 0 */
+    bool open; /* forget gates have the bias of the command line instead of 0 */
 } subject;
 
 static const subject subjects[] = {
@@ -47,13 +47,13 @@ static const subject subjects[] = {
 static weft_value norms_by_step(weft_graph *g, weft_value x)
 {
     const weft_axes axes = WEFT_AXES(0, 2);
-    weft_value most = weft_max(g, weft_abs(g, x), axes, true);
-    most = weft_maximum(g, most, weft_scalar(g, WEFT_F64, 1e-300));
-    weft_value sum = weft_sum(g, weft_square(g, weft_div(g, x, most)), axes, true);
-    return weft_reshape(g, weft_mul(g, weft_sqrt(g, sum), most), WEFT_SHAPE(-1));
+    weft_value largest = weft_max(g, weft_abs(g, x), axes, true);
+    largest = weft_maximum(g, largest, weft_scalar(g, WEFT_F64, 1e-300));
+    weft_value sum = weft_sum(g, weft_square(g, weft_div(g, x, largest)), axes, true);
+    return weft_reshape(g, weft_mul(g, weft_sqrt(g, sum), largest), WEFT_SHAPE(-1));
 }
 
-/* The graph whose value returned is |d h_T / d x_t| for t = 1 .. T, [len], from the input x. */
+/* Builds |d h_T / d x_t| for t = 1 .. T, [len], from the input x. */
 static weft_value build_norms(weft_graph *g, const arguments *a, weft_recurrent_kind kind)
 {
     int64_t hidden = a->hidden;
@@ -73,7 +73,7 @@ static void open_forget_gates(weft_params *params, const arguments *a)
     for (int64_t i = 0; i < a->hidden; i++) ((double *)bias.data)[i] = a->forget_bias;
 }
 
-/* The same sequence for each of the batch: normal numbers of deviation 0.5. */
+/* Every sequence of the batch is the same: normal numbers of deviation 0.5. */
 static void fill_sequences(double *x, const arguments *a)
 {
     int64_t n = a->len * a->hidden;
@@ -88,13 +88,13 @@ static void fill_sequences(double *x, const arguments *a)
 }
 
 static weft_status run_norms(weft_graph *g, weft_value norms, const arguments *a, const double *x,
-                             bool remembers, double *out, weft_error *error)
+                             bool open, double *out, weft_error *error)
 {
     if (weft_graph_status(g) != WEFT_OK) return tool_take_error(weft_graph_error(g), error);
     weft_params *params = weft_params_new();
     weft_plan *plan = weft_plan_new(g, &norms, 1, NULL, error);
     weft_status status = plan ? weft_params_init(params, g, a->seed, error) : error->status;
-    if (status == WEFT_OK && remembers) open_forget_gates(params, a);
+    if (status == WEFT_OK && open) open_forget_gates(params, a);
     weft_session *s = status == WEFT_OK ? weft_session_new(plan, params, NULL, error) : NULL;
     status = s ? WEFT_OK : error->status;
     size_t bytes = (size_t)(a->hidden * a->len * a->hidden) * sizeof *x;
@@ -103,7 +103,8 @@ static weft_status run_norms(weft_graph *g, weft_value norms, const arguments *a
     if (s && status == WEFT_OK) status = weft_fetch(s, norms, out, (size_t)a->len * sizeof *out);
     if (s && status != WEFT_OK) {
         tool_take_error(weft_session_error(s), error);
-        weft_error_set(error, status, "demo", "the run failed"); /* where it did not tell why */
+        weft_error_set(error, status, "demo",
+                       "the run failed"); /* unless the session gave a reason */
     }
     weft_session_free(s);
     weft_plan_free(plan);
@@ -121,17 +122,16 @@ static weft_status compute(const arguments *a, double *norms, weft_error *error)
     for (size_t i = 0; i < N_SUBJECTS && status == WEFT_OK; i++) {
         weft_graph *g = weft_graph_new();
         weft_value value = build_norms(g, a, subjects[i].kind);
-        status =
-            run_norms(g, value, a, x, subjects[i].remembers, norms + (int64_t)i * a->len, error);
+        status = run_norms(g, value, a, x, subjects[i].open, norms + (int64_t)i * a->len, error);
         weft_graph_free(g);
     }
     free(x);
     return status;
 }
 
-/* ---- Showing them ---- */
+/* ---- Printing and drawing ---- */
 
-/* The factor by which a step back shrinks the norm, on average since T. */
+/* The mean factor by which a step back shrinks the norm, over the steps since T. */
 static double per_step(const double *norms, int64_t len, int64_t back)
 {
     return back ? pow(norms[len - 1 - back] / norms[len - 1], 1 / (double)back) : 1;
@@ -139,12 +139,13 @@ static double per_step(const double *norms, int64_t len, int64_t back)
 
 static void print_table(const arguments *a, const double *norms)
 {
-    printf("|d h_T / d x_t| (Frobenius norm of the Jacobian, by autograd, f64), T = %lld, width "
-           "%lld.\nWeights as they start: RNN N(0, 1/in), N(0, 1/hidden); LSTM N(0, 1/(in + "
-           "hidden)).\nLSTM: forget gates with bias 0, half open. LSTM, open: with bias %g, as of "
-           "a gate that\nhas learnt to remember. A step: the mean factor a step since T. The last "
-           "column is the\nrule of thumb %.2f^(T-t).\n\n",
-           (long long)a->len, (long long)a->hidden, a->forget_bias, MODEL_FACTOR);
+    printf(
+        "|d h_T / d x_t| (Frobenius norm of the Jacobian, by autograd, f64), T = %lld, width "
+        "%lld.\nInitial weights: RNN N(0, 1/in), N(0, 1/hidden); LSTM N(0, 1/(in + "
+        "hidden)).\nLSTM: forget gates with bias 0, half open. LSTM, open: with bias %g, like "
+        "gates that\nhave learnt to remember. A step: the mean factor per step since T. The last "
+        "column is the\nrule of thumb %.2f^(T-t).\n\n",
+        (long long)a->len, (long long)a->hidden, a->forget_bias, MODEL_FACTOR);
     printf("%6s %6s", "t", "T-t");
     for (size_t i = 0; i < N_SUBJECTS; i++) printf(" %12s %7s", subjects[i].name, "a step");
     printf(" %10s\n", "model");
@@ -261,7 +262,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case 'o':
         plot_check_name(text, "-o", state);
-        if (!strcmp(text, "-")) argp_error(state, "-o needs a file: the table is printed");
+        if (!strcmp(text, "-")) argp_error(state, "-o needs a file: standard output has the table");
         a->output = text;
         return 0;
     case ARGP_KEY_ARG:
@@ -269,7 +270,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         a->name = text;
         return 0;
     case ARGP_KEY_END:
-        if (!a->name) argp_error(state, "which one? (see --help)");
+        if (!a->name) argp_error(state, "name a demonstration (see --help)");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -281,9 +282,9 @@ int cmd_demo(int argc, char **argv)
     static const struct argp_option options[] = {
         {"len", KEY_LEN, "N", 0, "steps T of the sequence (101)", 0},
         {"hidden", KEY_HIDDEN, "N", 0, "width of inputs and states (32)", 0},
-        {"seed", KEY_SEED, "N", 0, "of weights and inputs (1)", 0},
-        {"forget-bias", KEY_FORGET_BIAS, "X", 0, "of the open forget gates (5)", 0},
-        {"output", 'o', "FILE", 0, "draw it, too (by gnuplot): FILE.svg or FILE.png", 0},
+        {"seed", KEY_SEED, "N", 0, "seed of weights and inputs (1)", 0},
+        {"forget-bias", KEY_FORGET_BIAS, "X", 0, "bias of the open forget gates (5)", 0},
+        {"output", 'o', "FILE", 0, "also draw it with gnuplot: FILE.svg or FILE.png", 0},
         {"json", KEY_JSON, NULL, 0, "print JSON, all steps", 0},
         {0}};
 #define LINE(name, doc) "  " #name "  " doc "\n"
@@ -292,7 +293,7 @@ int cmd_demo(int argc, char **argv)
         options,
         parse,
         "DEMONSTRATION",
-        "Shows something with numbers computed on the spot.\vDemonstrations:\n" DEMOS(LINE),
+        "Runs a small demonstration and prints its numbers.\vDemonstrations:\n" DEMOS(LINE),
         NULL,
         NULL,
         NULL};

@@ -1,4 +1,4 @@
-/* weft generate: text that goes on from a prompt, by a language model. */
+/* weft generate: continues prompts with a language model. */
 #include "decoding/decoding.h"
 
 #include <stdlib.h>
@@ -16,20 +16,19 @@ typedef struct arguments {
 enum { KEY_PROMPT = 256, KEY_TOKENS, KEY_EACH, KEY_BEAM, KEY_CONTEXT, KEY_STOP, KEY_STREAM };
 
 static const struct argp_option options[] = {
-    {"prompt", KEY_PROMPT, "TEXT", 0, "to go on from (default: each line of standard input)", 1},
-    {"tokens", KEY_TOKENS, "N", 0, "most tokens to find (default 64)", 1},
-    {"n", KEY_EACH, "N", 0, "texts for each prompt, a line each (default 1)", 1},
+    {"prompt", KEY_PROMPT, "TEXT", 0, "text to continue (default: each line of standard input)", 1},
+    {"tokens", KEY_TOKENS, "N", 0, "maximum number of tokens to generate (default 64)", 1},
+    {"n", KEY_EACH, "N", 0, "texts per prompt, one a line (default 1)", 1},
     {"context", KEY_CONTEXT, "N", 0,
      "tokens that the model attends to, prompt included (default: as many as it was trained on); a "
-     "longer text goes on from the last half of them",
+     "longer text continues from the last half of them",
      1},
     {"stop", KEY_STOP, "TEXT", 0,
-     "a text ends where TEXT would begin, behind the prompt; \\n, \\t and \\\\ are a line end, a "
-     "tab "
-     "and a backslash; may be given several times",
+     "end a text before the first TEXT after the prompt; \\n, \\t and \\\\ are a line end, a tab "
+     "and a backslash; may be repeated",
      1},
     {"stream", KEY_STREAM, NULL, 0,
-     "print a text while it is found, one prompt at a time (default on a terminal, with --n 1 and "
+     "print a text as it is generated, one prompt at a time (default on a terminal, with --n 1 and "
      "without --beam, for --prompt or prompts typed in)",
      1},
     {"beam", KEY_BEAM, "N", 0, "beam search with N hypotheses instead of sampling", 1},
@@ -47,24 +46,25 @@ static void add_stop(arguments *a, char *text, struct argp_state *state)
 static void check_arguments(const arguments *a, struct argp_state *state)
 {
     const decoding_args *shared = &a->shared;
-    if (a->beams && a->each > a->beams) argp_error(state, "--n is more than --beam");
+    if (a->beams && a->each > a->beams) argp_error(state, "--n is larger than --beam");
     if (a->beams && shared->draws)
-        argp_error(state, "--beam draws nothing: temperature, top-k, top-p, seed do not apply");
+        argp_error(state,
+                   "--beam samples nothing: temperature, top-k, top-p and seed do not apply");
     if (!a->beams && a->each > 1 && shared->temperature == 0)
-        argp_error(state, "--temperature 0 finds one text, not %lld (--beam finds more)",
+        argp_error(state, "--temperature 0 generates one text, not %lld (--beam generates more)",
                    (long long)a->each);
     if (a->beams && a->stops.n)
         argp_error(state,
-                   "--stop ends texts as they are found, those of --beam are found at the end");
+                   "--stop and --beam exclude each other: a beam has its texts only at the end");
     if (a->beams && a->stream)
         argp_error(state,
-                   "--stream prints texts as they are found, those of --beam are found at the end");
+                   "--stream and --beam exclude each other: a beam has its texts only at the end");
     if (a->stream && (a->each > 1 || shared->batch > 1 || shared->chunk > 1))
         argp_error(state, "--stream prints one text at a time: --n, --batch and --chunk must be 1");
-    if (shared->min_length >= a->tokens) argp_error(state, "--min-length is not below --tokens");
+    if (shared->min_length >= a->tokens) argp_error(state, "--min-length must be below --tokens");
 }
 
-/* By default a text is printed as it is found where a reader waits for it. */
+/* By default, a text is streamed if somebody waits for it at a terminal. */
 static bool streams(const arguments *a)
 {
     const decoding_args *shared = &a->shared;
@@ -115,15 +115,16 @@ typedef struct generator {
     size_t cut; /* prompts */
 } generator;
 
-/* Tokens of a prompt at most: what is to be found has room, but half of the positions are theirs.
- */
+/* Maximum tokens of a prompt: the positions less those of the tokens to generate, but at least half
+ * of the positions. */
 static int64_t max_prompt(const generator *t)
 {
     int64_t half = t->d.max_len / 2, rest = t->d.max_len - t->a->tokens;
     return rest > half ? rest : half;
 }
 
-/* Room for prompts as long as what is to be found, 256 at least, within the model's context. */
+/* Positions for prompts as long as the text to generate, 256 at least, within the model's context.
+ */
 static bool load(generator *t)
 {
     const arguments *a = t->a;
@@ -140,14 +141,14 @@ static bool load(generator *t)
                          "needs a source: it translates (see `weft translate`)");
 }
 
-/* The beginning of text and the prompt's ids; of a prompt that is too long its end. */
+/* The beginning of text and the prompt's ids; a prompt that is too long loses its beginning. */
 static bool encode(void *context, text_line *l)
 {
     generator *t = context;
-    size_t most = (size_t)max_prompt(t), whole;
+    size_t max = (size_t)max_prompt(t), whole;
     if (text_line_encode(l, t->d.run.target, 1 << 20, -1, &whole, &t->d.error) != WEFT_OK)
         return false;
-    size_t kept = l->n_ids < most ? l->n_ids : most;
+    size_t kept = l->n_ids < max ? l->n_ids : max;
     t->cut += kept < l->n_ids;
     int32_t *ids = calloc(kept + 1, sizeof *ids);
     if (!ids) return decoding_fail(&t->d, WEFT_NO_MEMORY, "prompt", "out of memory");
@@ -156,7 +157,7 @@ static bool encode(void *context, text_line *l)
     free(l->ids);
     l->ids = ids;
     l->n_ids = kept + 1;
-    l->most = t->a->tokens;
+    l->max_tokens = t->a->tokens;
     return true;
 }
 
@@ -164,15 +165,16 @@ int cmd_generate(int argc, char **argv)
 {
     static const struct argp_child shared[] = {{&decoding_argp, 0, NULL, 0}, {0}};
     arguments a = {.shared = DECODING_DEFAULT, .tokens = 64, .each = 1};
-    struct argp argp = {options,
-                        parse,
-                        "FOLDER",
-                        "Goes on from prompts with the language model in FOLDER: draws tokens by "
-                        "their probabilities, with temperature 0 takes the most likely. The same "
-                        "seed gives the same text.",
-                        shared,
-                        NULL,
-                        NULL};
+    struct argp argp = {
+        options,
+        parse,
+        "FOLDER",
+        "Continues prompts with the language model in FOLDER: samples tokens by "
+        "their probabilities; with temperature 0 it takes the most likely. The same "
+        "seed makes the same text.",
+        shared,
+        NULL,
+        NULL};
     const int64_t batch = a.shared.batch;
     a.shared.batch = 0; /* not given */
     a.stops.text = calloc((size_t)argc, sizeof *a.stops.text);

@@ -1,4 +1,4 @@
-/* weft dot, plan: what becomes of a model. */
+/* weft dot and weft plan: a model's graph, and the memory that its plan needs. */
 #include "picture.h"
 #include "tool.h"
 
@@ -48,7 +48,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_OVERLAY:
         if (strcmp(text, "time") != 0)
-            tool_usage_error(state, "no overlay \"%s\": there is time", text);
+            tool_usage_error(state, "no overlay \"%s\": the only one is time", text);
         a->overlay = true;
         return 0;
     case KEY_RUNS:
@@ -60,7 +60,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case ARGP_KEY_END:
         if (a->instances && (a->model.model || a->train))
             argp_error(state, "--instances takes no model");
-        if (a->seconds > 0 && !a->instances) argp_error(state, "--seconds is for --instances");
+        if (a->seconds > 0 && !a->instances) argp_error(state, "--seconds needs --instances");
         if (!a->model.model && !a->instances) argp_error(state, "MODEL is missing");
         return 0;
     default:
@@ -75,13 +75,13 @@ static int write_file(const char *path, const char *data, size_t bytes)
 {
     weft_error error = {0};
     if (!strcmp(path, "-")) {
-        fwrite(data, 1, bytes, stdout); /* main reports a failure */
+        fwrite(data, 1, bytes, stdout); /* main reports a failed flush */
         return EXIT_GOOD;
     }
     return tool_replace_file(path, data, bytes, &error) ? EXIT_GOOD : tool_fail(&error);
 }
 
-/* Drawn into memory: libgvc ends the program when a file cannot be written. */
+/* Renders into memory, because libgvc ends the program if it cannot write a file. */
 static int render(const char *text, const char *path)
 {
 #ifdef WEFT_HAVE_GRAPHVIZ
@@ -109,7 +109,7 @@ static int render(const char *text, const char *path)
 #endif
 }
 
-/* Writes the graph that is run, with its times. */
+/* Writes the planned graph with its times. */
 static weft_status draw_times(const arguments *a, FILE *file, weft_error *error)
 {
     trial t;
@@ -123,7 +123,7 @@ static weft_status draw_times(const arguments *a, FILE *file, weft_error *error)
     return status;
 }
 
-/* Writes the graph as it was built, or as the passes leave it. */
+/* Writes the graph as it was built, or after the passes. */
 static weft_status draw_graph(const arguments *a, FILE *file, weft_error *error)
 {
     built_model m;
@@ -148,11 +148,11 @@ int cmd_dot(int argc, char **argv)
         {"output", 'o', "FILE", 0,
          "FILE.dot, or FILE.svg or FILE.png (with Graphviz); - prints DOT", 0},
         {"train", KEY_TRAIN, NULL, 0, "the whole training step", 0},
-        {"planned", KEY_PLANNED, NULL, 0, "the graph that is run, after the passes", 0},
+        {"planned", KEY_PLANNED, NULL, 0, "draw the graph after the passes, as it is run", 0},
         {"overlay", KEY_OVERLAY, "time", 0,
          "run it, and colour the nodes that compute by their share of the time (implies --planned)",
          0},
-        {"runs", KEY_RUNS, "N", 0, "runs to measure for the overlay, after one to warm up (5)", 0},
+        {"runs", KEY_RUNS, "N", 0, "runs to measure for the overlay, after one for warm-up (5)", 0},
         {0}};
     arguments a = {.runs = 5};
     struct argp argp = {options, parse, "MODEL [OPTION=VALUE...]", "Draws a model's graph.", NULL,
@@ -218,18 +218,19 @@ int cmd_plan(int argc, char **argv)
          "pack the lists of buffers in DIR/NAME.CAPACITY.csv, with the columns lower, upper "
          "(exclusive) and size, instead of a model's",
          0},
-        {"seconds", KEY_SECONDS, "S", 0, "limit of the search for each list", 0},
+        {"seconds", KEY_SECONDS, "S", 0, "time limit of the search for each list", 0},
         {"json", KEY_JSON, NULL, 0, "print JSON", 0},
         {0}};
     arguments a = {0};
-    struct argp argp = {options,
-                        parse,
-                        "MODEL [OPTION=VALUE...]\n--instances DIR",
-                        "Plans a model: the memory of all buffers apart (sum), with reuse (arena), "
-                        "the peak of live bytes that no plan can go below, and arena / peak.",
-                        NULL,
-                        NULL,
-                        NULL};
+    struct argp argp = {
+        options,
+        parse,
+        "MODEL [OPTION=VALUE...]\n--instances DIR",
+        "Plans a model and prints the sum of its buffers, the arena that they share (arena), "
+        "the peak of live bytes, below which no arena can be, and arena / peak.",
+        NULL,
+        NULL,
+        NULL};
     tool_parse(&argp, argc, argv, &a);
     if (a.instances) return tool_pack_instances(a.instances, a.seconds, a.json);
     weft_error error = {0};

@@ -13,7 +13,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
     return 0;
 }
 
-/* The model name that Linux gives; "" if it does not. */
+/* The model name that Linux reports; "" if it reports none. */
 static const char *processor(char *text, size_t capacity)
 {
     char line[256];
@@ -113,7 +113,7 @@ static void print_backend(const cJSON *item)
     if (version) tool_print_line(stdout, "  %-10s %s", "", version);
     if (!core) return;
     const char *by = cJSON_IsTrue(cJSON_GetObjectItem(item, "core_chosen"))
-                         ? "asked for by weft, as OPENBLAS_CORETYPE is not set"
+                         ? "chosen by weft, as OPENBLAS_CORETYPE is not set"
                      : set ? "OPENBLAS_CORETYPE is set"
                            : "its own choice";
     printf("  %-10s kernels for %s (%s)\n", "", core, by);
@@ -146,7 +146,7 @@ int cmd_info(int argc, char **argv)
     struct argp argp = {options,
                         parse,
                         NULL,
-                        "Tells what weft uses on this machine: the instruction set of its kernels "
+                        "Prints what weft uses on this machine: the instruction set of its kernels "
                         "(WEFT_ISA limits it), the backend of matrix products (WEFT_GEMM), threads "
                         "(OMP_NUM_THREADS), caches, and the libraries that could be loaded.",
                         NULL,

@@ -1,4 +1,4 @@
-/* weft ops, models: what there is. */
+/* weft ops and weft models: lists of the ops and of the models. */
 #include "tool.h"
 
 #include <stdlib.h>
@@ -53,7 +53,7 @@ int cmd_ops(int argc, char **argv)
 
 /* ---- models ---- */
 
-/* What the graph of a model with its defaults says of it. */
+/* Facts about a model, from the graph of its default size. */
 typedef struct model_facts {
     double parameters;
     weft_model_traits traits;
@@ -153,7 +153,7 @@ static int list_models(bool json)
 
 #define MAX_USES 8
 
-/* The commands that take the model or what was trained of it; returns how many. */
+/* The commands that take the model or a run of it; returns how many. */
 static size_t find_uses(const weft_model_traits *t, const char *uses[MAX_USES])
 {
     size_t n = 0;
@@ -261,14 +261,15 @@ static error_t parse_models(int key, char *text, struct argp_state *state)
 int cmd_models(int argc, char **argv)
 {
     models_arguments a = {.json = false};
-    struct argp argp = {json_option,
-                        parse_models,
-                        "[NAME]",
-                        "Lists the models, their parameters and their options with the defaults; "
-                        "of one model also the commands that it works with.",
-                        NULL,
-                        NULL,
-                        NULL};
+    struct argp argp = {
+        json_option,
+        parse_models,
+        "[NAME]",
+        "Lists the models, their parameters and their options with the defaults. With "
+        "NAME, also lists the commands that take the model.",
+        NULL,
+        NULL,
+        NULL};
     tool_parse(&argp, argc, argv, &a);
     return a.model.model ? print_model(a.model.model, a.json) : list_models(a.json);
 }

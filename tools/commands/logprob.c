@@ -1,7 +1,7 @@
-/* weft logprob: the log probabilities that a model gives to lines of standard input.
+/* weft logprob: the log probabilities of the lines of standard input under a model.
  *
- * Lines are read in chunks, so that those of like length share a pass of the model (weft_scorer),
- * and printed in their order. */
+ * Lines are read in chunks, so that lines of similar length share a pass of the model
+ * (weft_scorer). They are printed in the order of the input. */
 #include "decoding/logprob.h"
 #include "text/streams.h"
 #include "text/texts.h"
@@ -12,16 +12,16 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CHUNK 1024 /* texts that are read before the first is printed; from a terminal 1 */
+#define CHUNK 1024 /* texts to read before the first is printed; 1 from a terminal */
 
 enum { KEY_CHECKPOINT = 256, KEY_SOURCE, KEY_BATCH, KEY_THREADS, KEY_NBEST, KEY_TOKENS, KEY_JSON };
 
 static const struct argp_option options[] = {
     {"source", KEY_SOURCE, "FILE", 0,
-     "for a model that translates: the sources of the lines, line by line", 0},
+     "sources of the lines, line by line, for a model that translates", 0},
     {"nbest", KEY_NBEST, NULL, 0,
      "lines are LINE ||| TEXT ||| SCORE, where LINE counts those of --source from 1; print each "
-     "again, with ||| and the log probability of TEXT behind it",
+     "again, followed by ||| and the log probability of TEXT",
      0},
     {"tokens", KEY_TOKENS, NULL, 0,
      "print a line for each token: line number, piece, log probability", 1},
@@ -29,7 +29,7 @@ static const struct argp_option options[] = {
     {"checkpoint", KEY_CHECKPOINT, "FILE", 0,
      "parameters (default: FOLDER/best.safetensors if it is there, else FOLDER/model.safetensors)",
      2},
-    {"batch", KEY_BATCH, "N", 0, "lines at a time, at most (default 16)", 2},
+    {"batch", KEY_BATCH, "N", 0, "maximum number of lines in a batch (default 16)", 2},
     {"threads", KEY_THREADS, "N", 0, "threads (default: all)", 2},
     {0}};
 
@@ -64,9 +64,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case ARGP_KEY_END:
         if (!a->folder) argp_error(state, "FOLDER is missing");
-        if (a->nbest && a->tokens) argp_error(state, "--nbest or --tokens: one only");
+        if (a->nbest && a->tokens) argp_error(state, "--nbest and --tokens exclude each other");
         if (a->source && !strcmp(a->source, "-"))
-            argp_error(state, "--source cannot be standard input, which gives the lines to score");
+            argp_error(state, "--source cannot be standard input, which has the lines to score");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -95,7 +95,7 @@ static double sum_of(const scored_text *t)
     return sum;
 }
 
-/* Adds a text to the total, if weft train would validate with it. */
+/* Adds a text to the total if `weft train` would validate with it. */
 static bool count(logprob *p, const scored_text *t)
 {
     size_t characters = 0;
@@ -165,7 +165,7 @@ static bool score_input(logprob *p)
     return good && logprob_check_end(p);
 }
 
-/* What hypotheses of one sentence add up to says nothing: --nbest has no total. */
+/* --nbest has no total: a sum over hypotheses of one sentence has no meaning. */
 static bool print_total(logprob *p)
 {
     const double nats = p->tokens ? -p->log_prob / (double)p->tokens : NAN;
@@ -196,11 +196,11 @@ static void print_notes(const logprob *p)
                 texts_numbers_text(&p->invalid, list));
     if (!p->a->nbest && p->read > p->lines)
         fprintf(stderr,
-                "weft: %zu of %zu lines are empty or not UTF-8; the total is without them\n",
+                "weft: %zu of %zu lines are empty or not UTF-8; the total leaves them out\n",
                 p->read - p->lines, p->read);
     if (p->beyond && p->has_source)
         fprintf(stderr,
-                "weft: %zu lines are longer than the %lld tokens of the longest that the "
+                "weft: %zu lines are longer than %lld tokens, the longest line that the "
                 "model was trained on\n",
                 p->beyond, (long long)p->run.trained_len);
     else if (p->beyond)
@@ -232,13 +232,14 @@ static bool load(logprob *p)
     bool opened = trained_open(&p->run, p->a->folder, p->a->checkpoint, &p->error);
     const weft_model_traits *traits = &p->run.traits;
     if (p->run.model && is_of_vectors(p->run.model))
-        return refuse(p, "is a model of vectors: it gives no probabilities of tokens");
+        return refuse(p, "is a model of vectors and has no probabilities of tokens");
     if (!opened) return false;
     if (!traits->causal)
-        return refuse(p, "predicts hidden tokens, not the next ones: lines have no probability");
+        return refuse(p, "predicts masked tokens, not the next ones: lines have no probability");
     p->has_source = traits->source_vocab > 0;
     if (p->has_source && !p->a->source) return refuse(p, "translates: --source FILE is missing");
-    if (!p->has_source && p->a->source) return refuse(p, "is a language model: it has no --source");
+    if (!p->has_source && p->a->source)
+        return refuse(p, "is a language model and takes no --source");
     p->most = traits->max_positions;
     bool slides = !p->has_source && !traits->recurrent && p->run.trained_len;
     p->context = slides && p->run.trained_len < p->most ? p->run.trained_len : p->most;

@@ -1,6 +1,7 @@
-/* The script with its data goes to gnuplot's standard input, the picture comes from its standard
- * output and is written here: gnuplot succeeds even where a full disk takes nothing. Its last line
- * is the only one that draws, so that all of the script is sent before anything is read. */
+/* Draws pictures with gnuplot. The script and its data go to gnuplot's standard input. This program
+ * writes the picture from gnuplot's standard output, because gnuplot reports success even if the
+ * disk is full. Only the last line of a script draws, so all of it is sent before anything is read.
+ */
 #include "picture.h"
 
 #include "tool.h"
@@ -21,8 +22,8 @@
 
 extern char **environ;
 
-/* A text in gnuplot's double quotes, with \ before what is special there. (In its single quotes a
- * text of one quote is lost.) The labels of an axis are formats of numbers. */
+/* A text in gnuplot's double quotes, with special characters escaped. (Single quotes lose a text
+ * that is a single quote.) Labels of an axis are number formats, so % is doubled in them. */
 static void quote(FILE *f, const char *text, bool is_format)
 {
     char shown[TOOL_NAME_BYTES];
@@ -102,11 +103,11 @@ static void write_heat(const void *picture, const char *terminal, FILE *f)
                "fillstyle solid noborder\n");
 }
 
-/* What a picture's script is. */
+/* Writes the script of a picture. */
 typedef void script(const void *picture, const char *terminal, FILE *f);
 
-/* Starts gnuplot between the two ends; returns an error number. What it has to say about its
- * script is of no use to who asked for a picture: stderr is closed off. */
+/* Starts gnuplot between two pipes; returns an error number. Its standard error is discarded:
+ * remarks on the script mean nothing to the user. */
 static int start(pid_t *pid, int in, int out)
 {
     char *argv[] = {(char *)(uintptr_t) "gnuplot", NULL};
@@ -123,7 +124,7 @@ static int start(pid_t *pid, int in, int out)
     return failed;
 }
 
-/* Sends the script and closes the end; false if not all of it could be sent. Should gnuplot end
+/* Sends the script and closes the pipe; false if not all of it could be sent. If gnuplot ends
  * early, the write fails instead of ending this program. */
 static bool send_script(script *write_script, const void *picture, const char *terminal, int end)
 {
@@ -141,7 +142,7 @@ static bool send_script(script *write_script, const void *picture, const char *t
     return sent;
 }
 
-/* Copies what comes out of gnuplot into the file, which remembers its own failures. */
+/* Copies the output of gnuplot into the file, which records its own errors. */
 static bool receive(int end, file_writer *file)
 {
     char block[65536];
@@ -153,7 +154,7 @@ static bool receive(int end, file_writer *file)
     }
 }
 
-/* Runs gnuplot into the open file; its failure is printed here. */
+/* Runs gnuplot into the open file; prints a failure. */
 static int draw(script *write_script, const void *picture, const char *path, file_writer *file)
 {
     int in[2], out[2], status = 0;
@@ -230,6 +231,7 @@ picture_kind picture_kind_of(const char *path)
 void plot_check_name(const char *path, const char *option, struct argp_state *state)
 {
     if (picture_kind_of(path) == PICTURE_OTHER)
-        tool_usage_error(state, "%s %s: pictures are SVG or PNG: name it .svg or .png", option,
-                         path);
+        tool_usage_error(state,
+                         "%s %s: name the picture .svg or .png, the two formats that weft draws",
+                         option, path);
 }

@@ -7,15 +7,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What the ending of a file's name promises, in capitals or not. */
+/* The format that the ending of a file's name stands for, in any case. */
 typedef enum picture_kind {
-    PICTURE_NONE, /* no picture that is known */
+    PICTURE_NONE, /* no known picture format */
     PICTURE_SVG,
     PICTURE_PNG,
-    PICTURE_OTHER /* one that weft does not write, such as .jpg or .pdf */
+    PICTURE_OTHER /* a format that weft does not write, such as .jpg or .pdf */
 } picture_kind;
 picture_kind picture_kind_of(const char *path);
-/* Ends the program with a usage error if PATH, of the option, promises another picture than SVG or
+/* Ends the program with a usage error if the option's PATH ends like a picture other than SVG or
  * PNG. */
 void plot_check_name(const char *path, const char *option, struct argp_state *state);
 
@@ -32,9 +32,9 @@ typedef struct plot {
     size_t n_series;
 } plot;
 
-/* Draws into a file: PNG if its name ends so, else SVG; "-" is standard output. PATH is a whole
- * picture afterwards, or as it was (base/file.h). Returns the exit status; a failure, also that
- * gnuplot is not installed, is printed on stderr in one line. */
+/* Draws into a file: PNG if its name ends in .png, else SVG; "-" is standard output. Afterwards the
+ * file has the whole picture or is unchanged (base/file.h). Prints a failure, such as a missing
+ * gnuplot, in one line on stderr. Returns the exit status. */
 int plot_write(const plot *p, const char *path);
 
 /* Numbers from 0 to 1 as shades; the first row is at the top. */

@@ -28,7 +28,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         a->runs[a->n++] = text;
         return 0;
     case ARGP_KEY_END:
-        if (!a->n || !a->out) argp_error(state, "a run's folder and -o FILE are needed");
+        if (!a->n || !a->out) argp_error(state, "name the folder of a run and -o FILE");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -84,7 +84,7 @@ static int read_run(const char *run, curve *training, curve *validation)
     while (good && is_json && (n = getline(&line, &size, file)) > 0) {
         json_failure why;
         number++;
-        if (line[n - 1] != '\n') break; /* it is being written */
+        if (line[n - 1] != '\n') break; /* the run is still writing it */
         cJSON *json = json_parse(line, (size_t)n, &why);
         is_json = json || why.no_memory;
         good = json ? take_line(json, training, validation) : !why.no_memory;

@@ -1,4 +1,5 @@
-/* weft profile: where the time of a model's runs goes, beside what the machine could do. */
+/* weft profile: where the time of a model's runs goes, and how near that is to the machine's peaks.
+ */
 #include "tool.h"
 
 #include "base/file.h"
@@ -8,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Of a trace: 50 runs of a large model are some hundred megabytes of text. */
+/* The maximum in a trace: 50 runs of a large model are hundreds of megabytes of text. */
 #define MAX_TRACED 50
 
 typedef struct arguments {
@@ -60,7 +61,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case ARGP_KEY_END:
         if (!a->model.model) argp_error(state, "MODEL is missing");
         if (a->depth && a->by != WEFT_PROFILE_BY_SCOPE)
-            argp_error(state, "--depth is of --by scope");
+            argp_error(state, "--depth needs --by scope");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -81,7 +82,7 @@ static double row_seconds(const weft_profile_row *row)
     return row->compute_seconds + row->waiting_seconds;
 }
 
-/* The longest first; equal ones as in the schedule. */
+/* The longest first; equal ones in the order of the schedule. */
 static int compare_rows(const void *a, const void *b)
 {
     double x = row_seconds(a), y = row_seconds(b);
@@ -93,7 +94,8 @@ static double ratio(double a, double b)
     return b > 0 ? a / b : 0;
 }
 
-/* Share of the roofline: the time that all threads would need at the peaks, by what they needed. */
+/* Share of the roofline: the time that all threads would need at the peaks over their actual time.
+ */
 static double roofline(const report *r, double roofline_seconds, double compute_seconds)
 {
     return ratio(roofline_seconds * r->total.threads, compute_seconds);
@@ -146,8 +148,8 @@ static int print_text(const report *r)
     weft_profile_row whole = sum_rows(r);
     whole.waiting_seconds += r->total.start_seconds;
     print_row(r, width, &whole);
-    printf("\n%zu runs on %d threads took %.3f ms each, measured around them; the rows are %.2f %% "
-           "of it.\nPeaks measured on these threads: %.1f GFLOP/s in products, %.1f GB/s of "
+    printf("\n%zu runs on %d threads took %.3f ms each, by the clock; the rows are %.2f %% "
+           "of it.\nPeaks measured on these threads: %.1f GFLOP/s in matrix products, %.1f GB/s of "
            "memory.\n",
            r->total.runs, r->total.threads, 1e3 * r->measured_seconds / (double)r->total.runs,
            100 * ratio(row_seconds(&whole), r->measured_seconds * r->total.threads),
@@ -218,7 +220,7 @@ static int write_trace(const weft_profile *profile, const char *path)
     return tool_fail_text(path, "cannot be written: %s", strerror(errno));
 }
 
-/* Measures the peaks first, then runs; leaves the rows to be freed in *r. */
+/* Measures the peaks, then runs. The caller frees the rows in *r. */
 static weft_status measure(trial *t, report *r, weft_error *error)
 {
     const arguments *a = r->a;
@@ -238,7 +240,7 @@ int cmd_profile(int argc, char **argv)
 {
     static const struct argp_option options[] = {
         {"train", KEY_TRAIN, NULL, 0, "the whole training step: gradients, clipping, Adam", 0},
-        {"runs", KEY_RUNS, "N", 0, "runs to measure, after one to warm up (10)", 0},
+        {"runs", KEY_RUNS, "N", 0, "runs to measure, after one for warm-up (10)", 0},
         {"threads", KEY_THREADS, "N", 0, "threads (0: OpenMP's default)", 0},
         {"by", KEY_BY, "WHAT", 0, "a row for each op, scope or node (op)", 0},
         {"depth", KEY_DEPTH, "N", 0, "components of a scope that make a row (0: all)", 0},
@@ -251,14 +253,13 @@ int cmd_profile(int argc, char **argv)
         options,
         parse,
         "MODEL [OPTION=VALUE...]",
-        "Runs a model on made-up inputs and tells where the time goes. Milliseconds are of one "
-        "run, "
-        "and of all threads divided by their number, so that the rows add up to the duration of a "
-        "run: compute is time in kernels, waiting is time at the barrier behind a row's nodes, "
-        "start "
-        "is waking the threads. Rates and roofline are of the compute time alone: the work, over "
-        "it, "
-        "and the least time that the work takes at the peaks that are measured first, over it.",
+        "Runs a model on made-up inputs and shows where the time goes. Milliseconds are those "
+        "of one run, averaged over the threads, so that the rows add up to the duration of a run. "
+        "compute is time in kernels, waiting is time at the barrier after a row's nodes, and "
+        "start is the time to wake the threads. Rates are the work over the compute time; roofline "
+        "is "
+        "the minimum time of that work, at the peaks that are measured first, over the compute "
+        "time.",
         NULL,
         NULL,
         NULL};

@@ -7,11 +7,11 @@
 static const struct {
     const char *name;
     void (*run)(report *r);
-} documents[] = {{"000", example_000},
-                 {"001", example_001},
-                 {"002", example_002},
-                 {"003", example_003},
-                 {"004", example_004}};
+} documents[] = {{"000", document_000},
+                 {"001", document_001},
+                 {"002", document_002},
+                 {"003", document_003},
+                 {"004", document_004}};
 #define N_DOCUMENTS (sizeof documents / sizeof *documents)
 
 typedef struct arguments {
@@ -41,17 +41,18 @@ int cmd_reproduce(int argc, char **argv)
 {
     static const struct argp_option options[] = {{"json", KEY_JSON, NULL, 0, "print JSON", 0}, {0}};
     arguments a = {0};
-    struct argp argp = {options,
-                        parse,
-                        "[DOCUMENT...]",
-                        "Recomputes the worked examples of five introductions to attention and "
-                        "recurrent networks, and compares every number and shape that they "
-                        "print: the printed value, weft's (of the element that fits worst), the "
-                        "largest difference. A number is right if it agrees to the last printed "
-                        "digit.",
-                        NULL,
-                        NULL,
-                        NULL};
+    struct argp argp = {
+        options,
+        parse,
+        "[DOCUMENT...]",
+        "Recomputes the worked examples of five introductions to attention and "
+        "recurrent networks, and compares every number and shape that they "
+        "print: the printed value, weft's (of the element with the largest error), the "
+        "largest difference. A number is right if it agrees to the last printed "
+        "digit.",
+        NULL,
+        NULL,
+        NULL};
     tool_parse(&argp, argc, argv, &a);
     weft_error error = {0};
     report r;
@@ -66,10 +67,10 @@ int cmd_reproduce(int argc, char **argv)
         status = tool_print_json(r.rows);
         r.rows = NULL;
     } else {
-        printf("%s\n", r.failures ? "some figures differ" : "every figure as in the documents");
+        printf("%s\n", r.failures ? "some numbers differ" : "every number as in the documents");
     }
     int failures = r.failures;
     report_close(&r);
-    if (failures) fprintf(stderr, "weft reproduce: %d figures differ\n", failures);
+    if (failures) fprintf(stderr, "weft reproduce: %d numbers differ\n", failures);
     return failures ? EXIT_ERROR : status;
 }

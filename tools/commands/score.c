@@ -33,11 +33,11 @@ static void take_file(arguments *a, const char *path, struct argp_state *state)
 
 static void finish(arguments *a, struct argp_state *state)
 {
-    if (a->n < 2) argp_error(state, "HYPOTHESES and at least one file of REFERENCES are needed");
-    if (a->samples && !a->n_others) argp_error(state, "--samples is for --against");
-    if (a->seed >= 0 && !a->n_others) argp_error(state, "--seed is for --against");
+    if (a->n < 2) argp_error(state, "name a file of HYPOTHESES and at least one of REFERENCES");
+    if (a->samples && !a->n_others) argp_error(state, "--samples needs --against");
+    if (a->seed >= 0 && !a->n_others) argp_error(state, "--seed needs --against");
     if (a->sentences && a->n_others)
-        argp_error(state, "--sentences and --against are two reports: ask for one of them");
+        argp_error(state, "--sentences and --against exclude each other");
     a->n_references = a->n - 1;
     for (size_t i = 0; i < a->n_others; i++) take_file(a, a->other[i], state);
     if (!a->samples) a->samples = 1000;
@@ -153,7 +153,7 @@ static bool grow_kept(scorer *s)
     return true;
 }
 
-/* Counts the lines at hand; false if memory is out. */
+/* Counts the current lines; false if memory is out. */
 static bool score_lines(scorer *s)
 {
     const char *const *references = (const char *const *)s->line + 1;
@@ -202,7 +202,7 @@ static const char *chrf_name(const scorer *s)
     return s->a->plus ? "chrF2++" : "chrF2";
 }
 
-/* What the scores depend on, as sacreBLEU writes it. */
+/* The signature: everything the scores depend on, in the form of sacreBLEU. */
 typedef struct signatures {
     char bleu[256], chrf[256];
 } signatures;
@@ -270,7 +270,7 @@ static int print(const scorer *s)
     return EXIT_GOOD;
 }
 
-/* ---- Systems beside each other ---- */
+/* ---- Comparison of systems ---- */
 
 static const char *system_name(const scorer *s, size_t system)
 {
@@ -333,15 +333,15 @@ static int compare(const scorer *s)
 int cmd_score(int argc, char **argv)
 {
     static const struct argp_option options[] = {
-        {"lowercase", 'l', NULL, 0, "compare in lower case", 0},
-        {"plus", KEY_PLUS, NULL, 0, "chrF++: with n-grams of words, too", 0},
+        {"lowercase", 'l', NULL, 0, "ignore case", 0},
+        {"plus", KEY_PLUS, NULL, 0, "chrF++: also count n-grams of words", 0},
         {"sentences", KEY_SENTENCES, NULL, 0, "print the scores of each line first", 0},
         {"against", KEY_AGAINST, "FILE", 0,
          "compare with the hypotheses of another system, by paired bootstrap resampling; may be "
          "given several times",
          0},
         {"samples", KEY_SAMPLES, "N", 0, "resamples of the comparison (1000)", 0},
-        {"seed", KEY_SEED, "N", 0, "what they are drawn by (12345)", 0},
+        {"seed", KEY_SEED, "N", 0, "seed of the resamples (12345)", 0},
         {"json", KEY_JSON, NULL, 0, "print JSON", 0},
         {0}};
     arguments a = {.seed = -1};

@@ -1,4 +1,4 @@
-/* weft train: trains a model of the list on text files, as a recipe and the command line say. */
+/* weft train: trains a model on text files, with options from a recipe and the command line. */
 #include "training/training.h"
 
 #include <errno.h>
@@ -12,15 +12,15 @@
 
 enum { KEY_RESUME = 256, KEY_JSON, KEY_VALIDATE, MAX_OPTIONS = 96 };
 
-/* It is read twice: first for what decides which recipe is read, then over that recipe. */
+/* The command line is parsed twice: first to find the recipe, then to override its values. */
 typedef struct arguments {
     training *t;
     bool first;
     const char *recipe;
-    recipe early; /* of the first reading: run.out and data.folder are wanted */
+    recipe early; /* of the first pass: only run.out and data.folder are used */
 } arguments;
 
-/* A file that is neither a model's name nor an option is a recipe by any name. */
+/* An argument is a recipe if it ends in .json, or if it names a file and no model. */
 static bool is_recipe(const char *text)
 {
     if (tool_ends_with(text, ".json")) return true;
@@ -31,7 +31,7 @@ static error_t take_argument(arguments *a, const char *text, struct argp_state *
 {
     recipe *r = a->first ? &a->early : &a->t->r;
     if (is_recipe(text)) {
-        if (a->first && a->recipe) argp_error(state, "one recipe only");
+        if (a->first && a->recipe) argp_error(state, "only one recipe can be given");
         a->recipe = text;
     } else if (!strchr(text, '=')) {
         r->model = weft_model_find(text);
@@ -64,7 +64,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
     }
 }
 
-/* What a run was made with is what it goes on with, unless a recipe is given. */
+/* A resumed run uses its own recipe.json, unless a recipe is given. */
 static bool load_recipe(arguments *a)
 {
     char path[4096];
@@ -76,7 +76,7 @@ static bool load_recipe(arguments *a)
     return recipe_load(&t->r, path, folder, &t->error);
 }
 
-/* Every option of the model by its value, with the vocabulary's size. */
+/* Sets `vocab` to the vocabulary's size and checks all options of the model. */
 static bool fix_model_options(training *t)
 {
     recipe *r = &t->r;
@@ -91,7 +91,7 @@ static bool fix_model_options(training *t)
 
 /* ---- The trainer ---- */
 
-/* A zero of a recipe is zero, where an option of the library would be the default. */
+/* A zero in a recipe means zero; a zero in the library's options would mean the default. */
 static double exactly(double x)
 {
     return x == 0 ? WEFT_ZERO : x;
@@ -130,8 +130,9 @@ static bool make_trainer(training *t)
     if (o.schedule.peak == 0) {
         int64_t width = weft_model_get_traits(&t->config).d_model;
         if (width < 1)
-            return training_fail(t, WEFT_BAD_ARGUMENT, r->model->name,
-                                 "has no d_model, which the paper's learning rate (0) needs");
+            return training_fail(
+                t, WEFT_BAD_ARGUMENT, r->model->name,
+                "has no d_model, which --lr 0, the learning rate of the paper, depends on");
         o.schedule.peak = weft_schedule_paper_peak(width, o.schedule.warmup);
     }
     const weft_batch_source source = weft_batches_source(t->train);
@@ -139,8 +140,8 @@ static bool make_trainer(training *t)
     return t->trainer != NULL;
 }
 
-/* Prints what the training takes, and refuses what has no room: the system would end it without a
- * word. The largest batches are those of the longest rows. */
+/* Prints the memory that the training needs, and refuses to begin if less is free: the system would
+ * kill the process without a message. Batches of the longest rows are the largest. */
 static bool check_memory(training *t)
 {
     const recipe *r = &t->r;
@@ -154,7 +155,7 @@ static bool check_memory(training *t)
     memcpy(texts, r->model_options, r->n_model_options * sizeof *texts);
     snprintf(vocab, sizeof vocab, "vocab=%lld", (long long)r->vocabulary_size);
     texts[r->n_model_options] = vocab;
-    if (o.schedule.peak == 0) o.schedule.peak = 1; /* the paper's; no matter here */
+    if (o.schedule.peak == 0) o.schedule.peak = 1; /* the paper's; any value does here */
     weft_model_config config;
     if (weft_model_parse(r->model, texts, r->n_model_options + 1, &config, &t->error) != WEFT_OK)
         return false;
@@ -168,8 +169,8 @@ static bool check_memory(training *t)
         weft_error_set(
             &t->error, WEFT_NO_MEMORY, r->model->name,
             "%.1f million parameters need %.2f GB with the optimiser's states, and steps of "
-            "%lld x %lld tokens %.2f GB%s: a smaller model, --batch-tokens or --lengths "
-            "need less",
+            "%lld x %lld tokens %.2f GB%s; choose a smaller model, "
+            "--batch-tokens or --lengths",
             1e-6 * (double)e->parameters, 1e-9 * states, (long long)shape.rows, (long long)longest,
             1e-9 * computing, available);
         return false;
@@ -182,7 +183,7 @@ static bool check_memory(training *t)
     return true;
 }
 
-/* ---- What the command does ---- */
+/* ---- The command ---- */
 
 static bool print_recipe(training *t)
 {
@@ -195,7 +196,7 @@ static bool print_recipe(training *t)
     return fflush(stdout) == 0 || training_fail(t, WEFT_IO, "output", strerror(errno));
 }
 
-/* The validation loss of a checkpoint, by the recipe of the run's folder. */
+/* Prints the validation loss of a checkpoint, with the recipe of the run's folder. */
 static int validate_only(training *t)
 {
     double nll = NAN;
@@ -203,7 +204,7 @@ static int validate_only(training *t)
                 weft_params_load(t->params, t->validate, &t->error) == WEFT_OK &&
                 training_vocabularies(t, false) && training_texts(t) && fix_model_options(t);
     if (good && !weft_params_meta(t->params, "model"))
-        good = training_fail(t, WEFT_BAD_FILE, t->validate, "does not tell which model it is of");
+        good = training_fail(t, WEFT_BAD_FILE, t->validate, "does not name its model");
     if (good && !t->valid)
         good = training_fail(t, WEFT_BAD_ARGUMENT, t->r.run_out,
                              "the recipe names no text to validate with");
@@ -225,7 +226,7 @@ static int validate_only(training *t)
                                                                    : tool_fail(&t->error);
 }
 
-/* Whether the run has a checkpoint to go on with. */
+/* Whether the run has a checkpoint to resume. */
 static bool has_checkpoint(const training *t)
 {
     char path[4096];
@@ -273,7 +274,7 @@ static void free_training(training *t)
 int cmd_train(int argc, char **argv)
 {
     struct argp_option options[MAX_OPTIONS] = {
-        {"resume", KEY_RESUME, NULL, 0, "go on from the checkpoint in the folder, if there is one",
+        {"resume", KEY_RESUME, NULL, 0, "resume from the checkpoint in the folder, if there is one",
          0},
         {"validate", KEY_VALIDATE, "FILE", 0,
          "print the validation loss of a checkpoint of the run in the folder, and train nothing",
@@ -286,8 +287,8 @@ int cmd_train(int argc, char **argv)
                         "[RECIPE.json] [MODEL] [OPTION=VALUE...]",
                         "Trains a model on text files: a pair of them for a model with source and "
                         "target (default: transformer), one for a language model. The options are "
-                        "those of a recipe; what is given here wins. Ctrl-C finishes the step, "
-                        "saves and leaves with status 130 (SIGTERM: 143, SIGHUP: 129).",
+                        "those of a recipe, and override it. Ctrl-C finishes the step, saves "
+                        "and ends with status 130 (SIGTERM: 143, SIGHUP: 129).",
                         NULL,
                         recipe_help,
                         NULL};
@@ -301,7 +302,7 @@ int cmd_train(int argc, char **argv)
     if (load_recipe(&a)) {
         tool_parse(&argp, argc, argv, &a);
         struct sigaction ignore = {.sa_handler = SIG_IGN};
-        /* Writing beyond a limit of the file size is an error like others. */
+        /* A write beyond the limit of file sizes then fails like any other. */
         sigaction(SIGXFSZ, &ignore, NULL);
         status = train(&t);
     } else {

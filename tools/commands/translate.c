@@ -1,7 +1,7 @@
-/* weft translate: lines of standard input, translated, to standard output in their order.
+/* weft translate: translates the lines of standard input to standard output, in order.
  *
- * Lines are read in chunks and sorted by length, so that sentences of one batch are padded to one
- * length that does not depend on their company; what comes out is put back in order. */
+ * Lines are read in chunks and sorted by length. All sentences of a batch have the same padded
+ * length, which depends on no other sentence. The translations are put back in order. */
 #include "decoding/alignment.h"
 #include "picture.h"
 
@@ -42,7 +42,7 @@ static const struct argp_option options[] = {
     {"beam", KEY_BEAM, "N", 0,
      "open hypotheses of beam search (default: those of --nbest; 1: greedy)", 1},
     {"length-penalty", KEY_PENALTY, "A", 0,
-     "scores are divided by the length's penalty to the power of A (default 0.6)", 1},
+     "divide scores by the length penalty to the power of A (default 0.6)", 1},
     {"penalty", KEY_PENALTY_KIND, PENALTIES, 0, "(5 + length) / 6 (default), or the length", 1},
     {"stop", KEY_STOP, STOPS, 0,
      "stop once as many hypotheses have ended as there are beams (default), or once none can "
@@ -50,21 +50,24 @@ static const struct argp_option options[] = {
      1},
     {"nbest", KEY_NBEST, "N", 0,
      "print the N best, or with --sample N draws, as LINE ||| TEXT ||| SCORE", 1},
-    {"max-length", KEY_MAX_LENGTH, "N", 0, "most tokens of a translation (default 256)", 1},
+    {"max-length", KEY_MAX_LENGTH, "N", 0, "maximum tokens of a translation (default 256)", 1},
     {"max-ratio", KEY_MAX_RATIO, "R", 0,
-     "and at most R times those of its source, and 10, if not fewer than --min-length (default 2)",
+     "limit translations to R times the tokens of the source, plus 10 (default 2); --min-length "
+     "prevails",
      1},
-    {"max-source", KEY_MAX_SOURCE, "N", 0, "tokens of a source beyond N are left out (default 256)",
-     1},
-    {"sample", KEY_SAMPLE, NULL, 0, "draw tokens by their probabilities", 2},
+    {"max-source", KEY_MAX_SOURCE, "N", 0, "cut sources after N tokens (default 256)", 1},
+    {"sample", KEY_SAMPLE, NULL, 0, "sample tokens by their probabilities", 2},
     {"attention", KEY_ATTENTION, "FILE", 0,
-     "draw where the translation of the first line looks in its source: FILE.svg or FILE.png", 3},
+     "draw the attention weights of the first line's translation over its source: FILE.svg or "
+     "FILE.png",
+     3},
     {"alignments", KEY_ALIGNMENTS, "FILE", 0,
      "write for each line pairs I-J: word J of the translation attends most to word I of the "
      "source, each from 0",
      3},
-    {"layer", KEY_LAYER, "N", 0, "of picture and alignments, from 0 (default: the last)", 3},
-    {"head", KEY_HEAD, "N", 0, "of picture and alignments, from 0 (default: the mean of all)", 3},
+    {"layer", KEY_LAYER, "N", 0, "layer of picture and alignments, from 0 (default: the last)", 3},
+    {"head", KEY_HEAD, "N", 0, "head of picture and alignments, from 0 (default: the mean of all)",
+     3},
     {0}};
 
 static int one_of(const char *choices, const char *text, struct argp_state *state)
@@ -110,7 +113,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_ATTENTION:
         plot_check_name(text, "--attention", state);
-        if (!strcmp(text, "-")) argp_error(state, "--attention needs a file: texts are printed");
+        if (!strcmp(text, "-"))
+            argp_error(state, "--attention needs a file: standard output has the translations");
         a->picture = text;
         return 0;
     case KEY_ALIGNMENTS:
@@ -125,16 +129,16 @@ static error_t parse(int key, char *text, struct argp_state *state)
         a->head = tool_number(text, "--head", 0, 1000, state);
         return 0;
     case ARGP_KEY_END:
-        if (a->beams && a->nbest > a->beams) argp_error(state, "--nbest is more than --beam");
-        if (a->beams && a->sample) argp_error(state, "--sample draws, --beam searches: one only");
+        if (a->beams && a->nbest > a->beams) argp_error(state, "--nbest is larger than --beam");
+        if (a->beams && a->sample) argp_error(state, "--sample and --beam exclude each other");
         if (a->shared.draws && !a->sample)
-            argp_error(state, "temperature, top-k, top-p and seed are of --sample");
+            argp_error(state, "temperature, top-k, top-p and seed need --sample");
         if (a->sample && a->shared.temperature == 0)
             argp_error(state, "--sample needs a temperature over 0");
         if (a->picture && a->shared.n_with)
-            argp_error(state, "--attention is of one model: --with does not apply");
+            argp_error(state, "--attention shows one model: it does not go with --with");
         if (a->shared.min_length >= a->max_length)
-            argp_error(state, "--min-length is not below --max-length");
+            argp_error(state, "--min-length must be below --max-length");
         if (!a->beams) a->beams = a->nbest ? a->nbest : 1;
         return 0;
     default:
@@ -152,20 +156,20 @@ typedef struct translator {
     aligner pictured, aligned;
 } translator;
 
-/* Tokens of a translation of so many of a source. */
+/* Maximum tokens of a translation, by the tokens of its source. */
 static int64_t max_tokens(const arguments *a, int64_t source)
 {
-    double most = a->ratio * (double)source + 10, least = (double)a->shared.min_length + 1;
-    if (most < least) most = least;
-    return most < (double)a->max_length ? (int64_t)most : a->max_length;
+    double max = a->ratio * (double)source + 10, min = (double)a->shared.min_length + 1;
+    if (max < min) max = min;
+    return max < (double)a->max_length ? (int64_t)max : a->max_length;
 }
 
 static bool load(translator *t)
 {
     const arguments *a = t->a;
     decoding *d = &t->d;
-    int64_t most = max_tokens(a, a->max_source_len);
-    if (!decoding_open(d, &a->shared, a->beams, most, a->max_source_len)) return false;
+    int64_t max = max_tokens(a, a->max_source_len);
+    if (!decoding_open(d, &a->shared, a->beams, max, a->max_source_len)) return false;
     d->way = a->sample ? DECODING_SAMPLE : a->beams == 1 ? DECODING_GREEDY : DECODING_BEAM;
     d->options.nbest = a->nbest ? a->nbest : 1;
     d->options.penalty = a->penalty;
@@ -173,10 +177,10 @@ static bool load(translator *t)
     d->options.stop = a->stop;
     if (weft_decoder_get_info(d->decoder).has_source) return true;
     return decoding_fail(d, WEFT_BAD_ARGUMENT, d->run.model->name,
-                         "translates nothing: it is a language model (see `weft generate`)");
+                         "is a language model and translates nothing (see `weft generate`)");
 }
 
-/* A source that is too long loses its end. */
+/* Cuts a source that is too long. */
 static bool encode(void *context, text_line *l)
 {
     translator *t = context;
@@ -184,12 +188,12 @@ static bool encode(void *context, text_line *l)
     if (text_line_encode(l, t->d.run.source, room, SPM_EOS, &whole, &t->d.error) != WEFT_OK)
         return false;
     t->cut += whole > room;
-    l->most = max_tokens(t->a, (int64_t)l->n_ids);
-    if (l->most > t->d.max_len) l->most = t->d.max_len;
+    l->max_tokens = max_tokens(t->a, (int64_t)l->n_ids);
+    if (l->max_tokens > t->d.max_len) l->max_tokens = t->d.max_len;
     return true;
 }
 
-/* ---- Where translations look ---- */
+/* ---- Attention weights and alignments ---- */
 
 static bool draw_attention(translator *t, const text_line *l)
 {
@@ -204,14 +208,14 @@ static bool draw_attention(translator *t, const text_line *l)
         for (size_t i = 0; i < rows; i++)
             labels[columns + i] =
                 spm_piece(t->d.run.target, i < h->length ? h->tokens[i] : (int32_t)SPM_EOS);
-        heat_map map = {.title = "weights of the source's tokens for each token said",
+        heat_map map = {.title = "attention weights of the source's tokens, for each target token",
                         .columns = labels,
                         .rows = labels + columns,
                         .n_columns = columns,
                         .n_rows = rows,
                         .values = weights};
         good = plot_write_heat(&map, t->a->picture) == EXIT_GOOD;
-        if (!good) decoding_fail(&t->d, WEFT_IO, t->a->picture, "is not drawn");
+        if (!good) decoding_fail(&t->d, WEFT_IO, t->a->picture, "cannot be drawn");
     }
     free(weights);
     free(labels);
@@ -254,7 +258,7 @@ int cmd_translate(int argc, char **argv)
                         parse,
                         "FOLDER",
                         "Translates lines from standard input with the model that `weft train "
-                        "--out FOLDER` made. An empty line stays one.",
+                        "--out FOLDER` made. An empty line stays empty.",
                         shared,
                         NULL,
                         NULL};
@@ -271,7 +275,7 @@ int cmd_translate(int argc, char **argv)
                 t.d.lines, (long long)t.d.max_source_len);
     decoding_print_notes(&t.d);
     if (good && a.picture && !t.drawn)
-        tool_fail_text(a.picture, "not drawn, no line has a translation");
+        tool_fail_text(a.picture, "cannot be drawn: no line has a translation");
     if (good && a.shared.stats) decoding_print_stats(&t.d);
     int status = good ? EXIT_GOOD : tool_fail(&t.d.error);
     decoding_close(&t.d);

@@ -1,4 +1,4 @@
-/* weft vocab: makes SentencePiece vocabularies, shows them, and turns lines of text into ids and
+/* weft vocab: makes SentencePiece vocabularies, prints them, and converts lines of text to ids and
  * back. */
 #include "text/spm.h"
 #include "text/streams.h"
@@ -71,7 +71,7 @@ static error_t parse_train(int key, char *text, struct argp_state *state)
         take_text(a, text, state);
         return 0;
     case ARGP_KEY_END:
-        if (!a->n || !a->out) argp_error(state, "TEXT and -o FILE.model are needed");
+        if (!a->n || !a->out) argp_error(state, "name a TEXT and -o FILE.model");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -84,7 +84,7 @@ static int train(const train_arguments *a)
     char *data = NULL;
     size_t bytes;
     if (!a->force && access(a->out, F_OK) == 0 && !file_is_stream(a->out))
-        return tool_fail_text(a->out, "is there already: --force replaces it");
+        return tool_fail_text(a->out, "exists already: --force replaces it");
     weft_status status = vocabulary_make(a->files, a->n, &a->options, &data, &bytes, &error);
     spm *made = status == WEFT_OK ? spm_parse(data, bytes, a->out, &error) : NULL;
     bool good = made && tool_replace_file(a->out, data, bytes, &error);
@@ -100,18 +100,18 @@ static int cmd_vocab_train(int argc, char **argv)
 {
     static const struct argp_option options[] = {
         {"output", 'o', "FILE.model", 0, "where the vocabulary is written", 0},
-        {"force", 'f', NULL, 0, "replace a file that is there", 0},
+        {"force", 'f', NULL, 0, "replace an existing file", 0},
         {"type", KEY_TYPE, TYPES, 0, "kind of pieces (bpe)", 0},
         {"size", KEY_SIZE, "N", 0, "pieces, special ones included (4000)", 0},
         {"normalization", KEY_NORMALIZATION, NORMALIZATIONS, 0,
-         "of text (nfkc); identity keeps every character", 0},
-        {"mask", KEY_MASK, NULL, 0, "with the piece " SPM_MASK ", for masked language models", 0},
+         "normalization of text (nfkc); identity keeps every character", 0},
+        {"mask", KEY_MASK, NULL, 0, "add the piece " SPM_MASK ", for masked language models", 0},
         {0}};
     struct argp argp = {options,
                         parse_train,
                         "TEXT...",
                         "Makes a vocabulary of text files, the one that `weft train` makes of the "
-                        "same texts. gzip is read through; - is standard input.",
+                        "same texts. Texts may be gzip; - is standard input.",
                         NULL,
                         NULL,
                         NULL};
@@ -124,7 +124,7 @@ static int cmd_vocab_train(int argc, char **argv)
     return status;
 }
 
-/* ---- What is there ---- */
+/* ---- What encode, decode and show share ---- */
 
 typedef struct use_arguments {
     const char *path; /* of a vocabulary, or a run's folder */
@@ -149,7 +149,7 @@ static error_t parse_use(int key, char *text, struct argp_state *state)
         a->path = text;
         return 0;
     case ARGP_KEY_END:
-        if (!a->path) argp_error(state, "FILE.model or a run's folder is needed");
+        if (!a->path) argp_error(state, "name FILE.model or the folder of a run");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -176,7 +176,7 @@ static spm *open_vocabulary(const char *path, weft_error *error)
     return spm_load(file, error);
 }
 
-/* Lines of standard input, and the ids of the one at hand. */
+/* Lines of standard input, and the ids of the current one. */
 typedef struct filter {
     const use_arguments *a;
     const spm *vocabulary;
@@ -209,7 +209,7 @@ static bool make_room(filter *f, size_t n)
     return true;
 }
 
-/* What a subcommand does with the line at hand; false after an error. */
+/* What a subcommand does with the current line; false after an error. */
 typedef bool line_work(filter *f);
 
 static int filter_lines(const use_arguments *a, line_work *work)
@@ -224,7 +224,7 @@ static int filter_lines(const use_arguments *a, line_work *work)
         f.number++;
         good = texts_is_utf8(f.line, f.length) ? work(&f)
                                                : line_fails(&f, WEFT_BAD_FILE, "is not UTF-8");
-        if (good && ferror(stdout)) break; /* main reports it */
+        if (good && ferror(stdout)) break; /* main reports a failed flush */
     }
     if (good && !ferror(stdout)) good = stream_at_end(in, STANDARD_INPUT, &f.error);
     stream_close(in);
@@ -281,8 +281,8 @@ static bool id_of_number(filter *f, const char *word, int32_t *id)
     if (end == word || *end)
         return line_fails(f, WEFT_BAD_FILE, "\"%s\" is not an id, a whole number", word);
     if (number < 0 || number >= spm_size(f->vocabulary))
-        return line_fails(f, WEFT_BAD_FILE, "id %s is not of [0, %d), the vocabulary's", word,
-                          spm_size(f->vocabulary));
+        return line_fails(f, WEFT_BAD_FILE, "id %s is not in [0, %d), the ids of the vocabulary",
+                          word, spm_size(f->vocabulary));
     *id = (int32_t)number;
     return true;
 }
@@ -318,9 +318,9 @@ static int cmd_vocab_decode(int argc, char **argv)
     struct argp argp = {options,
                         parse_use,
                         "FILE.model|RUN",
-                        "Prints the text of each line of standard input, which is of ids with "
-                        "spaces between them. Special ids are left out; control characters are "
-                        "printed as spaces, so that a line stays one.",
+                        "Prints the text of each line of standard input, which has ids with "
+                        "spaces between them. Leaves out special ids; prints control characters "
+                        "as spaces, so that a line stays one.",
                         NULL,
                         NULL,
                         NULL};
@@ -338,7 +338,7 @@ static size_t count_bytes(const spm *s)
     return n;
 }
 
-/* The ids of the roles that special tokens have; -1: none. Returns how many roles there are. */
+/* The ids of the special tokens; -1: none. Returns how many roles there are. */
 static size_t list_specials(const spm *s, const char *names[5], int32_t ids[5])
 {
     const spm_specials special = spm_special_ids(s);
@@ -435,7 +435,7 @@ static const struct {
                    {"decode", cmd_vocab_decode},
                    {"show", cmd_vocab_show}};
 
-/* Comes here only where the first argument is no subcommand. */
+/* Reached only if the first argument is no subcommand. */
 static error_t parse(int key, char *text, struct argp_state *state)
 {
     switch (key) {
@@ -444,7 +444,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
                          text);
         return 0;
     case ARGP_KEY_NO_ARGS:
-        argp_error(state, "one of train, encode, decode and show is needed");
+        argp_error(state, "name a subcommand: train, encode, decode or show");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -457,8 +457,8 @@ int cmd_vocab(int argc, char **argv)
                         parse,
                         "train TEXT... -o FILE.model\nencode FILE.model|RUN\n"
                         "decode FILE.model|RUN\nshow FILE.model|RUN",
-                        "Makes a vocabulary of text files, turns lines of text into ids and back, "
-                        "or shows what a vocabulary has. `weft vocab SUBCOMMAND --help` has the "
+                        "Makes a vocabulary of text files, converts lines of text to ids and back, "
+                        "or prints a vocabulary. `weft vocab SUBCOMMAND --help` lists the "
                         "options of each.",
                         NULL,
                         NULL,

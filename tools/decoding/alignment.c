@@ -1,11 +1,11 @@
-/* See alignment.h. The weights are those of weft_scorer, for a few lines at a time. */
+/* See alignment.h. weft_scorer computes the weights, for a few lines at a time. */
 #include "alignment.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define LINES 128 /* whose weights are in memory at a time */
+#define LINES 128 /* lines whose weights are in memory at a time */
 
 static bool fail(aligner *a, weft_status status, const char *where, const char *message)
 {
@@ -20,7 +20,7 @@ static bool no_memory(aligner *a)
 
 /* ---- Opening ---- */
 
-/* Whether the model has the weights: those of a source and a text that are nothing but ends. */
+/* Checks that the model has attention weights, with a source and a text of an end token each. */
 static bool try_weights(aligner *a)
 {
     static const int32_t ends[2] = {SPM_BOS, SPM_EOS};
@@ -63,7 +63,7 @@ size_t alignment_rows(const text_line *line)
     return line->n_found ? line->found[0].length + line->found[0].ended : 0;
 }
 
-/* The beginning, the hypothesis and its end, and room for the weights. */
+/* Begin token, hypothesis and end token, and memory for the weights. */
 static bool make_row(aligner *a, const text_line *line, weft_scorer_row *row)
 {
     const weft_hypothesis *h = &line->found[0];
@@ -90,8 +90,8 @@ double *alignment_weights(aligner *a, const text_line *line)
 
 /* ---- Words ---- */
 
-/* The bytes of a blank at the beginning of a text: white space, and all that texts_clean prints as
- * a space; 0 if there is none. */
+/* The bytes of a blank at the beginning of a text (white space, or a character that texts_clean
+ * prints as a space); 0 if there is none. */
 static size_t blank_bytes(const char *text)
 {
     const unsigned char *c = (const unsigned char *)text;
@@ -100,8 +100,8 @@ static size_t blank_bytes(const char *text)
     return c[0] == 0xE2 && c[1] == 0x80 && (c[2] == 0xA8 || c[2] == 0xA9) ? 3 : 0;
 }
 
-/* For each byte of a text the word that it is of, or a blank's next one; word_at[length] is the
- * number of words. Returns that number. */
+/* Assigns each byte of a text its word, and each blank the next word; word_at[length] is the number
+ * of words, which is returned. */
 static size_t find_words(const char *text, size_t *word_at)
 {
     size_t words = 0, at = 0;
@@ -115,8 +115,8 @@ static size_t find_words(const char *text, size_t *word_at)
     return word_at[at] = words + within;
 }
 
-/* The word of each piece: that of its first byte that is no blank; of a piece without one, the
- * next. `spans` are the pieces' first byte and the one behind them. */
+/* The word of each piece: that of its first byte that is not a blank, or the next word. `spans` are
+ * the first byte of each piece and the one behind it. */
 static void words_of_pieces(const char *text, const size_t *word_at, const size_t (*spans)[2],
                             size_t n, size_t *word)
 {
@@ -127,8 +127,8 @@ static void words_of_pieces(const char *text, const size_t *word_at, const size_
     }
 }
 
-/* The words of the pieces of a text, n of them; *words becomes the number of words, which also
- * stands for none. NULL on failure. */
+/* The words of the n pieces of a text; *words becomes the number of words, which also marks pieces
+ * without a word. NULL on failure. */
 static size_t *word_list(aligner *a, const char *text, const size_t (*spans)[2], size_t n,
                          size_t *words)
 {
@@ -146,7 +146,7 @@ static size_t *word_list(aligner *a, const char *text, const size_t (*spans)[2],
     return word;
 }
 
-/* Words of the source's tokens, [n_ids]; its end is of none. */
+/* Words of the source's tokens, [n_ids]; the end token has none. */
 static size_t *source_words(aligner *a, const text_line *line, size_t *words)
 {
     size_t n = line->n_ids, found, *word = NULL;
@@ -160,7 +160,7 @@ static size_t *source_words(aligner *a, const text_line *line, size_t *words)
     return word;
 }
 
-/* Words of the hypothesis's tokens, without its end. */
+/* Words of the hypothesis's tokens, without the end token. */
 static size_t *target_words(aligner *a, const weft_hypothesis *h, size_t *words)
 {
     char *text = NULL;
@@ -177,7 +177,7 @@ static size_t *target_words(aligner *a, const weft_hypothesis *h, size_t *words)
 
 /* ---- Alignments ---- */
 
-/* Prints the pairs of the weights [length][n_ids], whose tokens are of these words. */
+/* Prints the pairs that follow from the weights [length][n_ids] and the words of the tokens. */
 static bool print_pairs(aligner *a, const double *weights, const size_t *source, size_t n_ids,
                         size_t source_count, const size_t *target, size_t length,
                         size_t target_count)
@@ -214,7 +214,7 @@ static bool write_line(aligner *a, const text_line *line, const double *weights)
     return good;
 }
 
-/* At most LINES of them. */
+/* Aligns at most LINES lines. */
 static bool write_lines(aligner *a, const text_line *lines, size_t n)
 {
     weft_scorer_row rows[LINES] = {{.source = NULL}};

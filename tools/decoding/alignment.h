@@ -1,5 +1,4 @@
-/* Where translations look in their sources: attention weights of the whole model over a source and
- * what it was translated to, as a picture or as alignments of words. */
+/* Attention weights of translations over their sources, as a picture or as word alignments. */
 #ifndef WEFT_TOOLS_ALIGNMENT_H
 #define WEFT_TOOLS_ALIGNMENT_H
 
@@ -12,27 +11,28 @@ typedef struct aligner {
     weft_scorer *scorer;
     FILE *file; /* of alignment_write; NULL: none */
     const char *path;
-    weft_error *error; /* the caller's, as below */
+    weft_error *error; /* the caller's, see alignment_open */
 } aligner;
 
-/* Takes the weights of a layer and a head, each from 0; layer -1: the last, head -1: the mean of
- * all. `path` is a file that alignment_write writes, or NULL. Must be closed, whatever came of it;
- * false after an error in *error, which must last: a model without such weights is one. */
+/* Selects the weights of a layer and a head, each from 0; layer -1: the last, head -1: the mean of
+ * all. `path` is the file that alignment_write writes, or NULL. Returns false after an error in
+ * *error, for example if the model has no such weights. `error` must outlive the alignment, which
+ * must be closed in any case. */
 bool alignment_open(aligner *a, const trained_run *run, int64_t layer, int64_t head, int threads,
                     const char *path, weft_error *error);
-/* False if the file could not be written to its end; may be called twice. */
+/* False if the file could not be written completely; may be called twice. */
 bool alignment_close(aligner *a);
 
-/* Tokens of a line's first hypothesis, its end included; 0 if it has none. */
+/* Tokens of a line's first hypothesis with its end; 0 if there is no hypothesis. */
 size_t alignment_rows(const text_line *line);
-/* The weights of the source's tokens for each of those: [alignment_rows][n_ids], which the caller
- * frees. NULL on failure. */
+/* The weights of these tokens over the source's: [alignment_rows][n_ids], which the caller frees.
+ * NULL on failure. */
 double *alignment_weights(aligner *a, const text_line *line);
 /* Writes a line of pairs SOURCE-TARGET for each line: the numbers, from 0, of a word of the source
- * and of a word of its first hypothesis as it is printed. Words are what blanks separate. Each word
- * of the hypothesis has one pair at most: with the word whose tokens have the greatest weight in
- * sum, on average over the tokens of the hypothesis's word. It has none where the source's end has
- * more than any word. */
+ * and of a word of its first hypothesis as printed. Blanks separate words. The weight of a source
+ * word is the sum over its tokens, averaged over the tokens of the target word. Each target word is
+ * paired with the source word of the largest weight, or with none if the source's end has a larger
+ * one. */
 bool alignment_write(aligner *a, const text_lines *lines);
 
 #endif

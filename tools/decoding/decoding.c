@@ -22,7 +22,7 @@ static bool no_memory(decoding *d)
     return decoding_fail(d, WEFT_NO_MEMORY, "decoding", "out of memory");
 }
 
-/* The end of a text, and what the command line says. */
+/* Sets the options of the searches from the command line. */
 static weft_search_options search_options(const decoding_args *a)
 {
     return (weft_search_options){.eos = SPM_EOS,
@@ -36,7 +36,7 @@ static weft_search_options search_options(const decoding_args *a)
                                  .seed = (uint64_t)a->seed};
 }
 
-/* Leaves out what is never chosen. */
+/* Lists the banned ids. */
 static bool ban(decoding *d)
 {
     d->banned = vocabulary_banned(d->run.source, d->run.target, &d->options.n_banned);
@@ -44,13 +44,13 @@ static bool ban(decoding *d)
     return d->banned || no_memory(d);
 }
 
-static int64_t least(int64_t a, int64_t b)
+static int64_t lesser(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
 
-/* The positions that a text can use. Beyond those of its training a model of positions says little
- * that is right; a recurrent one, and one that translates, goes on. */
+/* The positions that a text can use. A language model with positions is unreliable beyond those of
+ * its training. Recurrent models, and models that translate, have no such limit. */
 static int64_t context_of(const decoding *d, const trained_run *run)
 {
     if (d->a->context) return d->a->context;
@@ -58,7 +58,7 @@ static int64_t context_of(const decoding *d, const trained_run *run)
     return goes_on ? INT64_MAX : run->trained_len;
 }
 
-/* Lowers max_len and max_source_len to what the run's model takes. */
+/* Lowers max_len and max_source_len to the limits of the run's model. */
 static bool fit_positions(decoding *d, const trained_run *run)
 {
     int64_t limit = run->traits.max_positions;
@@ -68,8 +68,8 @@ static bool fit_positions(decoding *d, const trained_run *run)
                        (long long)limit, (long long)d->a->context);
         return false;
     }
-    d->max_len = least(least(d->max_len, limit), context_of(d, run));
-    d->max_source_len = least(d->max_source_len, limit);
+    d->max_len = lesser(lesser(d->max_len, limit), context_of(d, run));
+    d->max_source_len = lesser(d->max_source_len, limit);
     return true;
 }
 
@@ -100,12 +100,12 @@ void decoding_close(decoding *d)
 
 /* ---- Lines ---- */
 
-/* Reads up to `most` lines, without their ends, into an empty list. */
-static bool read_lines(decoding *d, text_lines *lines, size_t most)
+/* Reads up to `max` lines, without their ends, into an empty list. */
+static bool read_lines(decoding *d, text_lines *lines, size_t max)
 {
     char *text = NULL;
     size_t capacity = 0, length;
-    while (lines->n < most && texts_read_line(stdin, &text, &capacity, &length)) {
+    while (lines->n < max && texts_read_line(stdin, &text, &capacity, &length)) {
         if (lines->n == lines->capacity) {
             size_t wanted = lines->capacity ? 2 * lines->capacity : 64;
             text_line *grown = realloc(lines->line, wanted * sizeof *grown);
@@ -124,7 +124,7 @@ static bool read_lines(decoding *d, text_lines *lines, size_t most)
         capacity = 0;
     }
     free(text);
-    return lines->n == most || stream_at_end(stdin, "input", &d->error);
+    return lines->n == max || stream_at_end(stdin, "input", &d->error);
 }
 
 static void clear_lines(text_lines *lines)
@@ -142,23 +142,23 @@ static void clear_lines(text_lines *lines)
     *lines = (text_lines){NULL, 0, 0};
 }
 
-weft_status text_line_encode(text_line *line, const spm *vocabulary, size_t most, int32_t end,
+weft_status text_line_encode(text_line *line, const spm *vocabulary, size_t max, int32_t end,
                              size_t *whole, weft_error *error)
 {
     bool ends = end >= 0;
     size_t found;
     line->n_ids = *whole = 0;
-    line->ids = calloc(most + 1, sizeof *line->ids);
+    line->ids = calloc(max + 1, sizeof *line->ids);
     if (!line->ids) return weft_error_set(error, WEFT_NO_MEMORY, "decoding", "out of memory");
-    weft_status status = spm_encode(vocabulary, line->text, line->ids, most, &found, error);
+    weft_status status = spm_encode(vocabulary, line->text, line->ids, max, &found, error);
     if (status != WEFT_OK || !found) return status;
     *whole = found + ends;
-    line->n_ids = *whole < most ? *whole : most;
+    line->n_ids = *whole < max ? *whole : max;
     if (ends && line->n_ids) line->ids[line->n_ids - 1] = end;
     return WEFT_OK;
 }
 
-/* Copies a sentence's part of a result. */
+/* Copies the hypotheses of one sentence from a result. */
 static bool keep_found(text_line *line, const weft_search_result *result, size_t sentence)
 {
     size_t first = result->first[sentence], n = result->first[sentence + 1] - first;
@@ -181,7 +181,7 @@ static bool has_source(const decoding *d)
     return weft_decoder_get_info(d->decoder).has_source;
 }
 
-/* Texts that a search finds tokens of. */
+/* The growing texts of a search. */
 typedef struct watch {
     decoding *d;
     growing_text *const *growing; /* [sentences][nbest] */
@@ -219,7 +219,7 @@ weft_search_result *decoding_search(decoding *d, bool slider, const weft_search_
     return NULL;
 }
 
-/* Begins the texts of a line, if they are to be watched. */
+/* Begins the texts of a line, if they are streamed or have stop texts. */
 static bool open_growing(decoding *d, text_line *l)
 {
     if (!d->stops.n && !d->stream) return true;
@@ -232,7 +232,7 @@ static bool open_growing(decoding *d, text_line *l)
     return true;
 }
 
-/* The search of a batch, whose sources have been started. */
+/* Searches a batch whose sources the decoders have read. */
 static weft_search_result *search(decoding *d, text_line *const *lines, size_t n)
 {
     static const int32_t begin = SPM_BOS;
@@ -247,7 +247,7 @@ static weft_search_result *search(decoding *d, text_line *const *lines, size_t n
         size_t prefix = prompts ? lines[i]->n_ids : 1;
         int64_t room = d->max_len + 1 - (int64_t)prefix;
         inputs[i] = (weft_search_input){prompts ? lines[i]->ids : &begin, prefix,
-                                        least(lines[i]->most, room), lines[i]->number};
+                                        lesser(lines[i]->max_tokens, room), lines[i]->number};
     }
     weft_search_result *r = NULL;
     if (good) r = decoding_search(d, false, inputs, n, lines[0]->growing ? growing : NULL);
@@ -287,7 +287,7 @@ static bool search_batch(decoding *d, text_line *const *lines, size_t n)
     return good;
 }
 
-/* Shorter first; of equals the earlier. */
+/* Shorter lines first, equal ones in order. */
 static int by_length(const void *a, const void *b)
 {
     const text_line *x = *(text_line *const *)a, *y = *(text_line *const *)b;
@@ -295,7 +295,7 @@ static int by_length(const void *a, const void *b)
     return (x->number > y->number) - (x->number < y->number);
 }
 
-/* Batches of lines that are padded to one length. */
+/* Searches all lines, in batches of one padded length. */
 static bool search_lines(decoding *d, text_lines *lines)
 {
     text_line **sorted = calloc(lines->n + 1, sizeof *sorted);
@@ -316,9 +316,9 @@ static bool search_lines(decoding *d, text_lines *lines)
 
 /* ---- Printing ---- */
 
-/* The text of a hypothesis, behind the line's prompt if it goes on from one: as it was given, since
- * not all of it may be in the vocabulary, nor all that is be kept. A stop text ends it. The caller
- * frees it; NULL after an error. */
+/* The text of a hypothesis, after the line's prompt if there is one. The prompt is printed as the
+ * user wrote it, because the vocabulary may lack or normalise some of it. A stop text ends the
+ * text. The caller frees it; NULL after an error. */
 static char *hypothesis_text(decoding *d, const text_line *l, const weft_hypothesis *h)
 {
     char *whole = NULL, *prompt = NULL, *text = NULL;
@@ -370,7 +370,7 @@ static bool print_lines(decoding *d, const text_lines *lines, bool scores)
     return decoding_fail(d, WEFT_IO, "output", strerror(errno));
 }
 
-/* Ends the line of a text that was printed in part, for the message of an error to come. */
+/* Ends the line of a partly printed text, before the message of an error. */
 static void end_streamed(const text_lines *lines)
 {
     for (size_t i = 0; i < lines->n; i++)
@@ -386,8 +386,8 @@ void decoding_print_notes(const decoding *d)
                 texts_numbers_text(&d->invalid, list));
     if (d->stopped)
         fprintf(stderr,
-                "weft: %zu texts end after %lld tokens, as long as the model was trained on; "
-                "without --beam, or with a larger --context, they go on\n",
+                "weft: %zu texts end after %lld tokens, the length that the model was trained on; "
+                "without --beam, or with a larger --context, they continue\n",
                 d->stopped, (long long)d->max_len);
 }
 
@@ -400,7 +400,7 @@ void decoding_print_stats(const decoding *d)
             d->lines, d->tokens, d->seconds, d->seconds > 0 ? (double)d->tokens / d->seconds : 0.0,
             info.plans, 1e-6 * (double)info.arena_bytes, 1e-6 * (double)info.state_bytes);
     if (!info.has_steps && !d->a->recompute)
-        fprintf(stderr, "%s is run as a whole for each token: it has no steps over caches\n",
+        fprintf(stderr, "%s has no steps over caches: the whole model is run for each token\n",
                 d->run.model->name);
 }
 

@@ -1,5 +1,5 @@
-/* What `weft translate` and `weft generate` share: their options, lines of text that share batches,
- * the search of a batch, and the printing of what was found. */
+/* Code that `weft translate` and `weft generate` share: options, reading lines, searching them in
+ * batches, and printing the results. */
 #ifndef WEFT_TOOLS_DECODING_H
 #define WEFT_TOOLS_DECODING_H
 
@@ -7,7 +7,7 @@
 #include "run.h"
 #include "text/texts.h"
 
-/* Models of an ensemble at most. */
+/* Maximum number of models in an ensemble. */
 #define DECODING_MODELS 32
 
 /* ---- The command line ---- */
@@ -18,32 +18,32 @@ typedef struct decoding_args {
     int64_t batch, chunk, min_length, top_k, seed, no_repeat;
     int64_t context; /* tokens that a language model attends to; 0: as many as it was trained on */
     double temperature, top_p, repetition_penalty;
-    bool draws;                            /* options of sampling were given */
+    bool draws;                            /* the user chose options of sampling */
     const char *with[DECODING_MODELS - 1]; /* folders of runs, or checkpoints in them */
     size_t n_with;
-    double weights[DECODING_MODELS]; /* of the first model and of those of `with` */
-    size_t n_weights;                /* 0: equal ones */
+    double weights[DECODING_MODELS]; /* of the first model, then of those of `with` */
+    size_t n_weights;                /* 0: equal weights */
     bool stats, recompute;
 } decoding_args;
 #define DECODING_DEFAULT                                                                           \
     {                                                                                              \
         .batch = 16, .temperature = 1, .top_p = 1, .repetition_penalty = 1                         \
     }
-/* A child for a command's argp; its input is a decoding_args. It takes the argument FOLDER, too. */
+/* A child of a command's argp; its input is a decoding_args. It also takes the argument FOLDER. */
 extern const struct argp decoding_argp;
 
 /* ---- Lines ---- */
 
-/* A line of text: what to go on from, and what came of it. */
+/* A line of input and its results. */
 typedef struct text_line {
     char *text;
     int32_t *ids;           /* the source, or the prompt */
-    size_t n_ids;           /* 0: an empty line, for which nothing is searched */
-    int64_t most;           /* tokens to find, if need be in several windows */
+    size_t n_ids;           /* 0: an empty line, which is not searched */
+    int64_t max_tokens;     /* maximum tokens to generate, in several windows if necessary */
     size_t number;          /* of the line, from 0 */
-    weft_hypothesis *found; /* copies; tokens are the line's, too */
+    weft_hypothesis *found; /* copies, whose tokens the line owns */
     size_t n_found;
-    growing_text *growing; /* [n_growing], texts that are watched as they are found; or NULL */
+    growing_text *growing; /* [n_growing], texts that are streamed or have stop texts; or NULL */
     size_t n_growing;
 } text_line;
 typedef struct text_lines {
@@ -51,9 +51,9 @@ typedef struct text_lines {
     size_t n, capacity;
 } text_lines;
 
-/* Ids of the text into line->ids, at most `most` of them, with an end appended if `end` is not -1.
- * *whole becomes how many there would be. An empty text has none. */
-weft_status text_line_encode(text_line *line, const spm *vocabulary, size_t most, int32_t end,
+/* Encodes the text into at most `max` ids, line->ids, and appends `end` unless it is -1. *whole
+ * becomes the number of ids without a limit. An empty text has none. */
+weft_status text_line_encode(text_line *line, const spm *vocabulary, size_t max, int32_t end,
                              size_t *whole, weft_error *error);
 
 /* ---- Decoding ---- */
@@ -70,83 +70,82 @@ typedef struct decoding {
     const decoding_args *a;
     trained_run run;
     weft_decoder *decoder;
-    weft_decoder *slider; /* of one row a sentence, for texts that go on beyond the first window */
-    decoding_member *others; /* [n_others], whose probabilities count like those of the first */
+    weft_decoder
+        *slider; /* with one row a sentence, for texts that continue beyond the first window */
+    decoding_member *others; /* [n_others], the other models of an ensemble */
     size_t n_others;
     weft_ensemble *ensemble,
-        *slider_ensemble;            /* of all decoders, of all sliders; NULL: one model */
+        *slider_ensemble;        /* of all decoders, of all sliders; NULL: one model */
     int64_t max_len, max_source_len; /* positions that the decoders have */
-    size_t stopped;                  /* texts of a beam that ended at max_len */
+    size_t stopped;              /* texts of beam search that ended at max_len */
     decoding_way way;
     weft_search_options options;
-    stop_texts stops;      /* of a language model; the command's */
-    bool stream;           /* print each text as it is found; with one text at a time only */
+    stop_texts stops;      /* of a language model; owned by the command */
+    bool stream;           /* print each text as it is generated; only with one text at a time */
     int32_t *banned;       /* those of options */
     size_t lines, tokens;  /* read; found */
     texts_numbers invalid; /* lines that are not UTF-8 */
-    double seconds;        /* of searching */
+    double seconds;        /* spent searching */
     weft_error error;
 } decoding;
 
-/* Opens the runs and makes their decoders, of at most the positions that each model can tell apart
- * and, if a language model, was trained on, or as many as a->context says. `options` begins with
- * what the command line says. Must be closed, whatever came of it; false after an error in
- * d->error, as below. */
+/* Opens the runs and makes their decoders. The positions are limited by those of the models and,
+ * for language models, by those of the training or by a->context. Sets `options` from the command
+ * line. False after an error in d->error, as below. Must be closed in any case. */
 bool decoding_open(decoding *d, const decoding_args *a, int64_t beams, int64_t max_len,
                    int64_t max_source_len);
 void decoding_close(decoding *d);
-/* Sets the error, if there is none yet; false. */
+/* Sets the error unless there is one already; returns false. */
 bool decoding_fail(decoding *d, weft_status status, const char *where, const char *message);
 
 /* The models: the run's, then those of --with. */
 size_t decoding_models(const decoding *d);
 const trained_run *decoding_run(const decoding *d, size_t i);
-/* Opens the runs of --with, whose vocabularies must be the first one's. */
+/* Opens the runs of --with; their vocabularies must equal the first one's. */
 bool decoding_open_others(decoding *d);
-/* Makes a decoder of each model, or a slider, and one search model of all. */
+/* Makes a decoder or a slider for each model, and one search model of all. */
 bool decoding_make(decoding *d, const weft_decoder_options *o, bool slider);
-/* weft_decoder_start of all. */
+/* Starts all decoders (weft_decoder_start). */
 bool decoding_start(decoding *d, bool slider, const int32_t *const *sources, const size_t *lengths,
                     size_t n);
 weft_search_model decoding_model(decoding *d, bool slider);
-/* The first decoder's, with the plans and memory of all. */
+/* The counts of the first decoder, with the plans and memory of all. */
 weft_decoder_info decoding_info(const decoding *d);
 /* Closes runs and decoders. */
 void decoding_close_all(decoding *d);
 
-/* Searches from n <= a->batch prefixes with the decoders or the sliders, which have been started,
- * by d->options; NULL on failure. `growing` are the nbest texts of each, or NULL. */
+/* Searches from n <= a->batch prefixes with the started decoders or sliders, by d->options; NULL on
+ * failure. `growing` are the nbest texts of each, or NULL. */
 weft_search_result *decoding_search(decoding *d, bool slider, const weft_search_input *inputs,
                                     size_t n, growing_text *const *growing);
-/* Goes on with texts that fill the decoder's positions before they have all their tokens: the last
- * half of the positions is read again as a prompt, as often as needed. A beam's texts stay as they
- * are and are counted. */
+/* Continues texts that have filled the decoder's positions: the tokens of the last half of the
+ * positions become the prompt of a new search, as often as necessary. Texts of beam search are only
+ * counted. */
 bool decoding_slide(decoding *d, text_line *const *lines, size_t n);
 
-/* Encodes a line and says how many tokens to find for it. */
+/* Encodes a line and sets how many tokens to generate for it. */
 typedef bool decoding_encode(void *context, text_line *line);
-/* Does something with lines that have been searched and printed. */
+/* Called with lines that have been searched and printed. */
 typedef bool decoding_after(void *context, const text_lines *lines);
 
-/* What a command does with its lines. */
+/* The functions of a command. */
 typedef struct decoding_work {
     void *context;
     decoding_encode *encode;
     decoding_after *after; /* may be NULL */
     bool scores;           /* print LINE ||| TEXT ||| SCORE, not the text alone */
 } decoding_work;
-/* Reads standard input, so many lines at a time (0: 1024, from a terminal 1), searches them in
- * batches of like length, and prints in their order what was found, a line each
- * (texts_clean), or an empty line for an empty one, unless with scores. A model without a source
- * goes on from its prompt, which is part of the text. If d->stream, lines are searched one by one,
- * whatever is said of chunks. */
+/* Reads `chunk` lines of standard input at a time (0: 1024, or 1 from a terminal), searches them in
+ * batches of similar length, and prints the results in order, one a line (texts_clean). Without
+ * scores, an empty line stays an empty line. A language model continues its prompt, which is part
+ * of the printed text. With d->stream, lines are searched one by one, whatever the chunk. */
 bool decoding_input(decoding *d, const decoding_work *work);
 /* The same for one line. */
 bool decoding_text(decoding *d, const decoding_work *work, const char *text);
 
-/* Tells on stderr what was wrong with the input. */
+/* Reports faults of the input on stderr. */
 void decoding_print_notes(const decoding *d);
-/* Tells lines, tokens and speed on stderr. */
+/* Reports lines, tokens and speed on stderr. */
 void decoding_print_stats(const decoding *d);
 
 #endif

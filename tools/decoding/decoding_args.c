@@ -26,29 +26,29 @@ static const struct argp_option options[] = {
      "parameters (default: FOLDER/best.safetensors if it is there, else FOLDER/model.safetensors)",
      0},
     {"with", KEY_WITH, "FOLDER", 0,
-     "another run, or a checkpoint in its folder, with the same vocabulary: tokens are chosen by "
+     "another run, or a checkpoint in its folder, with the same vocabulary: choose tokens by the "
      "the "
      "mean of the models' probabilities; may be given several times",
      0},
     {"weights", KEY_WEIGHTS, "W,W...", 0,
-     "weights of the models in that mean, the one of FOLDER first (default: equal ones)", 0},
+     "weights of the models in that mean, the one of FOLDER first (default: equal weights)", 0},
     {"threads", KEY_THREADS, "N", 0, "threads (default: all)", 0},
     {"batch", KEY_BATCH, "N", 0, "lines at a time (default 16)", 0},
     {"chunk", KEY_CHUNK, "N", 0,
-     "lines to read before the first comes out (default: 1024, from a terminal 1)", 0},
-    {"min-length", KEY_MIN_LENGTH, "N", 0, "fewest tokens to find (default 0)", 1},
-    {"no-repeat", KEY_NO_REPEAT, "N", 0, "no N tokens in a row twice", 1},
+     "lines to read before the first is printed (default: 1024; 1 from a terminal)", 0},
+    {"min-length", KEY_MIN_LENGTH, "N", 0, "minimum number of tokens to generate (default 0)", 1},
+    {"no-repeat", KEY_NO_REPEAT, "N", 0, "repeat no sequence of N tokens", 1},
     {"repetition-penalty", KEY_REPETITION_PENALTY, "R", 0,
-     "multiply the log probability of each token that is there already, prompt included, by R: "
-     "above 1 a text repeats itself less (default 1)",
+     "multiply the log probability of each earlier token, prompt included, by R: "
+     "with R above 1, a text repeats itself less (default 1)",
      1},
-    {"temperature", KEY_TEMPERATURE, "T", 0, "of sampling (default 1)", 2},
-    {"top-k", KEY_TOP_K, "K", 0, "draw from the K most likely tokens only", 2},
+    {"temperature", KEY_TEMPERATURE, "T", 0, "temperature of sampling (default 1)", 2},
+    {"top-k", KEY_TOP_K, "K", 0, "sample from the K most likely tokens", 2},
     {"top-p", KEY_TOP_P, "P", 0,
-     "draw from the fewest most likely tokens that have probability P together", 2},
-    {"seed", KEY_SEED, "N", 0, "of sampling (default 0)", 2},
-    {"stats", KEY_STATS, NULL, 0, "tell the speed on standard error", 3},
-    {"recompute", KEY_RECOMPUTE, NULL, 0, "without caches: run the whole model for each token", 3},
+     "sample from the smallest set of most likely tokens with total probability P", 2},
+    {"seed", KEY_SEED, "N", 0, "seed of sampling (default 0)", 2},
+    {"stats", KEY_STATS, NULL, 0, "print the speed on standard error", 3},
+    {"recompute", KEY_RECOMPUTE, NULL, 0, "use no caches: run the whole model for each token", 3},
     {0}};
 
 static void add_run(decoding_args *a, const char *path, struct argp_state *state)
@@ -122,7 +122,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         a->recompute = true;
         return 0;
     case ARGP_KEY_ARG:
-        if (a->folder) argp_error(state, "one folder only");
+        if (a->folder) argp_error(state, "only one FOLDER can be given");
         a->folder = text;
         return 0;
     case ARGP_KEY_END:

@@ -1,5 +1,5 @@
-/* Several models that find a text together: the runs of --with, a decoder for each, and one search
- * model of all (weft_ensemble). */
+/* Ensembles: the runs of --with, a decoder for each, and one search model of all (weft_ensemble).
+ */
 #include "decoding.h"
 
 #include <stdlib.h>
@@ -38,7 +38,7 @@ static bool open_run(trained_run *run, const char *path, weft_error *error)
     return good;
 }
 
-/* Are two files byte for byte the same vocabulary? */
+/* Checks that two files have the same bytes. */
 static bool same_vocabulary(const char *a, const char *b, weft_error *error)
 {
     size_t bytes[2] = {0, 0};
@@ -46,7 +46,7 @@ static bool same_vocabulary(const char *a, const char *b, weft_error *error)
     char *of_b = of_a ? tool_read_file(b, &bytes[1], error) : NULL;
     bool same = of_b && bytes[0] == bytes[1] && !memcmp(of_a, of_b, bytes[0]);
     if (of_b && !same)
-        weft_error_set(error, WEFT_BAD_ARGUMENT, b, "is another vocabulary than %s", a);
+        weft_error_set(error, WEFT_BAD_ARGUMENT, b, "differs from the vocabulary %s", a);
     free(of_a);
     free(of_b);
     return same;
@@ -74,7 +74,7 @@ bool decoding_open_others(decoding *d)
 
 /* ---- Decoders ---- */
 
-/* Either all translate or none does. */
+/* Checks that either all models translate or none does. */
 static bool check_kind(decoding *d, size_t i)
 {
     bool first = weft_decoder_get_info(d->decoder).has_source;

@@ -1,9 +1,9 @@
 /* See growing.h.
  *
- * What a token adds depends on those before it: the first blank of a text is left out, and several
- * bytes make a character. So a token's text is the difference of two decoded stretches, both from
- * an id whose text is certain. Bytes that may be the beginning of a character are decoded as
- * U+FFFD; a text that ends in one waits for the next token. */
+ * The text of a token depends on the tokens before it: the first blank of a text is left out, and
+ * several tokens may make one character. So the text that a token adds is the difference of two
+ * decoded texts, which begin at the same earlier id. Incomplete characters are decoded as U+FFFD,
+ * and a text that ends in one waits for the next token. */
 #include "growing.h"
 #include "text/texts.h"
 
@@ -27,7 +27,7 @@ const char *stop_text_read(char *text)
         const char *escape = escapes;
         at++;
         while (*escape && *escape != *at) escape += 2;
-        if (!*at || !*escape) return "has an escape that is none of \\n, \\t and \\\\";
+        if (!*at || !*escape) return "has an escape other than \\n, \\t and \\\\";
         *to = escape[1];
     }
     *to = 0;
@@ -44,7 +44,7 @@ size_t stop_texts_cut(const stop_texts *stops, const char *text)
     return cut;
 }
 
-/* Whether a stop text is at text[n], or may be when more follows. */
+/* Whether a stop text is at text[n], or may be once more text follows. */
 typedef enum stop_state { STOP_NONE, STOP_MAYBE, STOP_HERE } stop_state;
 static stop_state stop_at(const stop_texts *stops, const char *text, size_t n)
 {
@@ -58,8 +58,8 @@ static stop_state stop_at(const stop_texts *stops, const char *text, size_t n)
     return state;
 }
 
-/* Moves `clear` on. Where a stop text may begin it waits, so that the first place counts even if a
- * stop text that begins later is whole before. */
+/* Advances `clear` to the first position where a stop text may begin. It waits there, even if a
+ * stop text that begins later is already complete. */
 static void look_for_stops(growing_text *g)
 {
     stop_state state = STOP_NONE;
@@ -132,7 +132,7 @@ static weft_status append_text(growing_text *g, const char *fresh, weft_error *e
     return WEFT_OK;
 }
 
-/* What the ids from `known` on say, in *all from *fresh on; empty if it is not certain yet. */
+/* Decodes the ids from `known` on: the text *all from *fresh on, empty if it is not certain yet. */
 static weft_status decode_fresh(const growing_text *g, char **all, const char **fresh,
                                 weft_error *error)
 {
@@ -152,8 +152,8 @@ static weft_status decode_fresh(const growing_text *g, char **all, const char **
     return status;
 }
 
-/* All ids are known. The last of them become the anchor if their text is more than a blank, which
- * would be left out at the beginning. */
+/* Makes all ids known. The last of them become the anchor, unless their text is a single blank,
+ * which would be left out at the beginning of a decoded text. */
 static weft_status move_on(growing_text *g, weft_error *error)
 {
     char *alone;

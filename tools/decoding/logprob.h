@@ -1,4 +1,4 @@
-/* What the files of `weft logprob` share: reading texts with their sources, and scoring them. */
+/* Types of `weft logprob`: texts with their sources, and their scores. */
 #ifndef WEFT_TOOLS_LOGPROB_H
 #define WEFT_TOOLS_LOGPROB_H
 
@@ -25,14 +25,15 @@ typedef struct line_reader {
     size_t capacity, length, lines;
 } line_reader;
 
-/* A line or document and what it is scored by. */
+/* A line or document with its tokens and source. */
 typedef struct scored_text {
-    char *line;    /* as it was read */
-    char *text;    /* what is scored: the line, or a field of it */
-    size_t number; /* of the line or document, or of the source that the line names, from 1 */
-    bool whole;    /* text and source are UTF-8 and not empty: it counts in the total */
+    char *line; /* as read */
+    char *text; /* the text to score: the line, or a field of it */
+    size_t
+        number; /* number of the line or document, or of the source that the line names, from 1 */
+    bool whole; /* counts in the total: text and source are UTF-8 and not empty */
     int32_t *source, *ids;
-    size_t n_source, n_ids; /* ends included; of ids also the beginning */
+    size_t n_source, n_ids; /* with end tokens; ids also with a begin token */
     double *scores;         /* [n_ids - 1] */
 } scored_text;
 
@@ -55,10 +56,10 @@ typedef struct logprob {
     weft_error error;
 } logprob;
 
-/* Sets the error; false. */
+/* Sets the error; returns false. */
 bool logprob_no_memory(logprob *p);
 
-/* logprob_read.c: reads a text with its source into p->texts, which has room for it; false at the
+/* logprob_read.c: appends a text with its source to p->texts, which has room for it; false at the
  * end and on an error. */
 bool logprob_read(logprob *p);
 /* Reads all sources, for lines that name them. */

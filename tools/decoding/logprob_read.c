@@ -1,4 +1,4 @@
-/* Texts that are to be scored, with their sources, as tokens. See logprob.h. */
+/* Reads the texts to score, with their sources, as tokens. See logprob.h. */
 #include "logprob.h"
 #include "text/streams.h"
 #include "text/texts.h"
@@ -45,8 +45,8 @@ static char *copy_line(logprob *p, const line_reader *r, bool *whole)
     return copy;
 }
 
-/* The lines up to an empty one, with the ends between them, as the next line of the reader: what
- * texts_read makes of a document. */
+/* Reads a document as the next line of the reader: the lines up to an empty one, with the line ends
+ * between them, as texts_read does. */
 static bool read_document(logprob *p, line_reader *r)
 {
     char *all = NULL;
@@ -92,12 +92,12 @@ static bool split_nbest(logprob *p, scored_text *t)
     if (!t->text) return logprob_no_memory(p);
     if (!p->has_source || (number >= 1 && number <= p->n_sources)) return true;
     weft_error_set(&p->error, WEFT_BAD_FILE, p->input.path,
-                   "line %zu is of source line %llu, %s has %zu lines", p->input.lines, number,
+                   "line %zu names source line %llu, but %s has %zu lines", p->input.lines, number,
                    p->source.path, p->n_sources);
     return false;
 }
 
-/* Ids of a text with room for `before` in front of them; ends with an end of sentence. */
+/* Ids of a text, after `before` free entries; an end of sentence follows. */
 static bool encode(logprob *p, const spm *vocabulary, const char *text, size_t before,
                    int32_t **ids, size_t *n)
 {
@@ -122,9 +122,10 @@ static bool encode(logprob *p, const spm *vocabulary, const char *text, size_t b
 static bool fits(logprob *p, const char *path, size_t line, size_t tokens)
 {
     if (!p->has_source || tokens <= (size_t)p->most) return true;
-    weft_error_set(&p->error, WEFT_TOO_LARGE, path,
-                   "line %zu has %zu tokens, its end included; %s has learned %lld positions", line,
-                   tokens, p->run.model->name, (long long)p->most);
+    weft_error_set(
+        &p->error, WEFT_TOO_LARGE, path,
+        "line %zu has %zu tokens, its end included, but %s has learned only %lld positions", line,
+        tokens, p->run.model->name, (long long)p->most);
     return false;
 }
 
@@ -138,20 +139,20 @@ static bool encode_text(logprob *p, scored_text *t, const char *source)
                    !fits(p, p->source.path, line, t->n_source)))
         return false;
     size_t longest = t->n_source > t->n_ids - 1 ? t->n_source : t->n_ids - 1;
-    size_t most = (size_t)(p->has_source ? p->run.trained_len : p->context);
-    p->beyond += most && longest > most;
+    size_t trained = (size_t)(p->has_source ? p->run.trained_len : p->context);
+    p->beyond += trained && longest > trained;
     t->whole = t->whole && t->n_ids > 2 && (!source || t->n_source > 1);
     t->scores = calloc(t->n_ids, sizeof *t->scores);
     return t->scores || logprob_no_memory(p);
 }
 
-/* Reads the source that belongs to a line that was read; NULL at the end and on an error. */
+/* Reads the source of the line just read; NULL at the end and on an error. */
 static char *next_source(logprob *p, bool *whole)
 {
     if (read_line(p, &p->source)) return copy_line(p, &p->source, whole);
     if (p->error.status == WEFT_OK)
-        weft_error_set(&p->error, WEFT_BAD_FILE, p->source.path, "ends after %zu lines, %s goes on",
-                       p->source.lines, p->input.path);
+        weft_error_set(&p->error, WEFT_BAD_FILE, p->source.path,
+                       "ends after %zu lines, but %s continues", p->source.lines, p->input.path);
     return NULL;
 }
 
@@ -205,7 +206,7 @@ bool logprob_sources(logprob *p)
 bool logprob_check_end(logprob *p)
 {
     if (p->source.file && !p->a->nbest && read_line(p, &p->source))
-        weft_error_set(&p->error, WEFT_BAD_FILE, p->input.path, "ends after %zu lines, %s goes on",
-                       p->input.lines, p->source.path);
+        weft_error_set(&p->error, WEFT_BAD_FILE, p->input.path,
+                       "ends after %zu lines, but %s continues", p->input.lines, p->source.path);
     return p->error.status == WEFT_OK;
 }

@@ -61,8 +61,8 @@ static bool load_vocabularies(trained_run *r, const char *folder, weft_error *er
     return r->target != NULL;
 }
 
-/* The model with the options that the checkpoint tells, and the vocabularies' size, of
- * the larger one, as `weft train` has it. */
+/* Finds the model, with the options of the checkpoint and the size of the larger vocabulary, as in
+ * `weft train`. */
 static bool find_model(trained_run *r, const char *path, weft_error *error)
 {
     const char *stored = weft_params_meta(r->params, "model_options");
@@ -70,7 +70,7 @@ static bool find_model(trained_run *r, const char *path, weft_error *error)
     const char *options[WEFT_MODEL_OPTIONS + 1];
     r->model = weft_model_find(weft_params_meta(r->params, "model"));
     if (!r->model || !stored) {
-        weft_error_set(error, WEFT_BAD_FILE, path, "does not say which model it is of");
+        weft_error_set(error, WEFT_BAD_FILE, path, "does not name its model");
         return false;
     }
     int source = spm_size(r->source), target = spm_size(r->target);
@@ -83,7 +83,7 @@ static bool find_model(trained_run *r, const char *path, weft_error *error)
     return true;
 }
 
-/* Whether the recipe says so. */
+/* Whether the recipe sets the unit to documents. */
 static bool of_documents(const weft_params *params)
 {
     const char *text = weft_params_meta(params, "recipe");

@@ -1,17 +1,17 @@
-/* What `weft train` left in a folder: a checkpoint, the model that it is of, its vocabulary. */
+/* A run of `weft train`, read from its folder: checkpoint, model and vocabulary. */
 #ifndef WEFT_TOOLS_RUN_H
 #define WEFT_TOOLS_RUN_H
 
 #include "text/spm.h"
 #include "tool.h"
 
-/* The hashes of vocabulary files as the metadata "vocabulary" of checkpoints keep them: that of the
- * one, or those of source and target; `source` is NULL if there is one only. */
+/* The hashes of vocabulary files, in the form of the metadata "vocabulary" of checkpoints: one
+ * hash, or those of source and target. `source` is NULL if there is only one file. */
 #define VOCABULARY_TEXT 40
 bool vocabulary_text(const char *source, const char *target, char text[VOCABULARY_TEXT],
                      weft_error *error);
-/* Holds the files against those metadata of a checkpoint that messages call `checkpoint`, and names
- * the one that differs. Old checkpoints say nothing, and any vocabulary will do. */
+/* Compares the files with these metadata of a checkpoint and names the file that differs. Messages
+ * call the checkpoint `checkpoint`. Old checkpoints have no hashes and accept any vocabulary. */
 bool vocabulary_fits(const weft_params *params, const char *source, const char *target,
                      const char *checkpoint, weft_error *error);
 
@@ -20,7 +20,7 @@ typedef struct trained_run {
     const weft_model *model; /* NULL until it is known */
     weft_model_config config;
     weft_model_traits traits;
-    bool documents;       /* its texts are of several lines (data.unit) */
+    bool documents;       /* its texts have several lines (data.unit) */
     int64_t trained_len;  /* tokens of the longest row that it was trained on; 0: unknown */
     spm *source, *target; /* the same if they share FOLDER/vocab.model */
     bool shared;
@@ -28,8 +28,8 @@ typedef struct trained_run {
 } trained_run;
 
 /* Reads FOLDER/vocab.model, or vocab.source.model and vocab.target.model, and the checkpoint: the
- * file that is named, or else FOLDER/best.safetensors, or else FOLDER/model.safetensors. A
- * vocabulary that the checkpoint was not trained with is an error. */
+ * named file, else FOLDER/best.safetensors, else FOLDER/model.safetensors. Fails if the checkpoint
+ * was trained with another vocabulary. */
 bool trained_open(trained_run *run, const char *folder, const char *checkpoint, weft_error *error);
 void trained_close(trained_run *run);
 

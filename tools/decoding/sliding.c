@@ -1,19 +1,19 @@
-/* Texts longer than the context of a language model: when all positions are used, the last half of
- * them becomes the prompt of a new search, and so on. What is found depends on the seed, the line
- * and the number of the text alone, not on the company of a batch. */
+/* Generates texts longer than the context of a language model. When all positions are used, the
+ * tokens of the last half become the prompt of a new search, and so on. A text depends only on the
+ * seed, its line and its number, not on the other lines of its batch. */
 #include "decoding.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A text that is to go on. */
+/* A text to continue. */
 typedef struct open_text {
     const text_line *line;
     weft_hypothesis *found;
-    growing_text *growing; /* NULL: not watched */
+    growing_text *growing; /* NULL: neither streamed nor with stop texts */
     int32_t *prefix;       /* the last of its tokens, the prompt's included */
     uint64_t key;          /* of the next search */
-    int64_t min_left;      /* tokens before it may end */
+    int64_t min_left;      /* minimum tokens before it may end */
     bool over;
 } open_text;
 
@@ -22,16 +22,16 @@ static bool no_memory(decoding *d)
     return decoding_fail(d, WEFT_NO_MEMORY, "decoding", "out of memory");
 }
 
-/* Whether text k of the first window stopped for want of positions. */
+/* Whether text k of the first window used all positions before it ended. */
 static bool is_open(const decoding *d, const text_line *l, size_t k)
 {
     const weft_hypothesis *h = &l->found[k];
     if (l->growing && l->growing[k].stopped) return false;
-    return !h->ended && (int64_t)h->length < l->most &&
+    return !h->ended && (int64_t)h->length < l->max_tokens &&
            (int64_t)(l->n_ids + h->length) > d->max_len;
 }
 
-/* Token i of the prompt and what was found behind it. */
+/* Token i of the prompt and the generated tokens. */
 static int32_t token_at(const open_text *t, size_t i)
 {
     return i < t->line->n_ids ? t->line->ids[i] : t->found->tokens[i - t->line->n_ids];
@@ -46,7 +46,7 @@ static void refresh(const decoding *d, open_text *t, size_t prefix_len)
     t->key += (uint64_t)1 << 50;
 }
 
-/* Puts what a search found behind the text; false when memory is out. */
+/* Appends the result of a search to the text; false when memory is out. */
 static bool append(open_text *t, const weft_hypothesis *more)
 {
     weft_hypothesis *h = t->found;
@@ -62,7 +62,7 @@ static bool append(open_text *t, const weft_hypothesis *more)
     return true;
 }
 
-/* One search for n texts that have equally many tokens before they may end. */
+/* One search for n texts with the same minimum of tokens to come. */
 static bool search_window(decoding *d, open_text *texts, size_t n, size_t prefix_len)
 {
     const bool slider = d->slider != NULL;
@@ -75,7 +75,7 @@ static bool search_window(decoding *d, open_text *texts, size_t n, size_t prefix
         return no_memory(d);
     }
     for (size_t i = 0; i < n; i++) {
-        int64_t left = texts[i].line->most - (int64_t)texts[i].found->length;
+        int64_t left = texts[i].line->max_tokens - (int64_t)texts[i].found->length;
         inputs[i] = (weft_search_input){texts[i].prefix, prefix_len, left < room ? left : room,
                                         texts[i].key};
         growing[i] = texts[i].growing;
@@ -91,9 +91,9 @@ static bool search_window(decoding *d, open_text *texts, size_t n, size_t prefix
     for (size_t i = 0; good && i < n; i++) {
         const weft_hypothesis *more = &r->hypotheses[r->first[i]];
         good = append(&texts[i], more) || no_memory(d);
-        /* One that stopped before its room was filled has no token to go on with. */
+        /* A text that stopped before its positions were used up is finished. */
         texts[i].over = more->ended || (int64_t)more->length < room ||
-                        (int64_t)texts[i].found->length >= texts[i].line->most ||
+                        (int64_t)texts[i].found->length >= texts[i].line->max_tokens ||
                         (growing[i] && growing[i]->stopped);
     }
     weft_search_result_free(r);
@@ -102,8 +102,8 @@ static bool search_window(decoding *d, open_text *texts, size_t n, size_t prefix
     return good;
 }
 
-/* Decoders of several rows a sentence take one prefix for all of them; texts that have parted need
- * rows of their own. */
+/* Decoders with several rows a sentence start them from one prefix. Different texts need decoders
+ * with one row a sentence. */
 static bool open_slider(decoding *d)
 {
     if (d->slider || d->options.nbest == 1) return true;

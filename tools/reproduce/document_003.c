@@ -5,20 +5,20 @@
 
 /* ---- Recurrent cells ---- */
 
-/* How far numbers that tanh made lie outside [-1, 1]. */
+/* How far results of tanh lie outside [-1, 1]. */
 static weft_value beyond_one(weft_graph *g, weft_value x)
 {
     return weft_relu(g, weft_sub(g, weft_abs(g, x), weft_scalar(g, WEFT_F64, 1)));
 }
 
-static void count_parameters(lab *l, double expected)
+static void count_parameters(example *ex, double expected)
 {
     weft_value params[8];
-    size_t n = weft_graph_params(l->g, params, 8);
+    size_t n = weft_graph_params(ex->g, params, 8);
     int64_t count = 0;
     for (size_t i = 0; i < n && i < 8; i++)
-        count += weft_shape_numel(weft_shape_of(l->g, params[i]));
-    lab_number(l, "parameters", weft_scalar(l->g, WEFT_F64, (double)count), expected, 0);
+        count += weft_shape_numel(weft_shape_of(ex->g, params[i]));
+    expect_number(ex, "parameters", weft_scalar(ex->g, WEFT_F64, (double)count), expected, 0);
 }
 
 static weft_value first_of_batch(weft_graph *g, weft_value x)
@@ -26,34 +26,34 @@ static weft_value first_of_batch(weft_graph *g, weft_value x)
     return weft_squeeze(g, weft_slice(g, x, 0, 0, 1, 1), 0);
 }
 
-/* All states of a cell of width 3 over the sequence x [1, len, 4], and, beside it in the batch,
- * over a hundred times x, which takes tanh to its ends. Returns [len, 3], those of x. */
-static weft_value cell_states(lab *l, weft_recurrent_kind kind, weft_value x,
+/* All states of a cell of width 3 over the sequence x [1, len, 4], [len, 3]. The batch also has 100
+ * x, which saturates tanh. */
+static weft_value cell_states(example *ex, weft_recurrent_kind kind, weft_value x,
                               weft_recurrent_state *last)
 {
-    weft_graph *g = l->g;
+    weft_graph *g = ex->g;
     weft_value both = weft_concat(g, (weft_value[]){x, weft_scale(g, x, 100)}, 2, 0);
     weft_value states = weft_layer_recurrent(g, "cell", kind, both, 3, NULL, last);
-    lab_number(l, "states beyond [-1, 1]", beyond_one(g, states), 0, 0);
+    expect_number(ex, "states beyond [-1, 1]", beyond_one(g, states), 0, 0);
     return first_of_batch(g, states);
 }
 
 static void simple_rnn(report *r)
 {
-    lab l = lab_open(r, "003 RNN", WEFT_F64);
-    weft_graph *g = l.g;
+    example ex = example_open(r, "003 RNN", WEFT_F64);
+    weft_graph *g = ex.g;
     weft_recurrent_state last;
-    weft_value x = lab_given(&l, "003.rnn.x", WEFT_SHAPE(1, 3, 4));
-    weft_value states = cell_states(&l, WEFT_RNN, x, &last);
-    lab_load(&l, "cell.weight_x", (const char *[]){"003.rnn.w_x"}, 1);
-    lab_load(&l, "cell.weight_h", (const char *[]){"003.rnn.w_h"}, 1);
-    count_parameters(&l, 24);
-    lab_shape(&l, "W_xh (ours transposed)", weft_transpose(g, weft_find(g, "cell.weight_x"), 0, 1),
-              WEFT_SHAPE(3, 4));
-    lab_shape(&l, "W_hh", weft_find(g, "cell.weight_h"), WEFT_SHAPE(3, 3));
-    lab_shape(&l, "last state", first_of_batch(g, last.h), WEFT_SHAPE(3));
-    lab_figure(&l, "states (weights of NumPy)", states, "003.rnn.states");
-    lab_close(&l);
+    weft_value x = example_input(&ex, "003.rnn.x", WEFT_SHAPE(1, 3, 4));
+    weft_value states = cell_states(&ex, WEFT_RNN, x, &last);
+    example_load(&ex, "cell.weight_x", (const char *[]){"003.rnn.w_x"}, 1);
+    example_load(&ex, "cell.weight_h", (const char *[]){"003.rnn.w_h"}, 1);
+    count_parameters(&ex, 24);
+    expect_shape(&ex, "W_xh (ours transposed)",
+                 weft_transpose(g, weft_find(g, "cell.weight_x"), 0, 1), WEFT_SHAPE(3, 4));
+    expect_shape(&ex, "W_hh", weft_find(g, "cell.weight_h"), WEFT_SHAPE(3, 3));
+    expect_shape(&ex, "last state", first_of_batch(g, last.h), WEFT_SHAPE(3));
+    expect_figure(&ex, "states (weights of NumPy)", states, "003.rnn.states");
+    example_run(&ex);
     report_left_out(r, "003 RNN", "ranges of states", "left out: cut off, no seed stated");
 }
 
@@ -63,86 +63,86 @@ static void lstm(report *r)
                                          "003.lstm.o_h"};
     static const char *const from_x[] = {"003.lstm.f_x", "003.lstm.i_x", "003.lstm.c_x",
                                          "003.lstm.o_x"};
-    lab l = lab_open(r, "003 LSTM", WEFT_F64);
-    weft_graph *g = l.g;
+    example ex = example_open(r, "003 LSTM", WEFT_F64);
+    weft_graph *g = ex.g;
     weft_recurrent_state last;
-    weft_value x = lab_given(&l, "003.lstm.x", WEFT_SHAPE(1, 10, 4));
-    weft_value states = cell_states(&l, WEFT_LSTM, x, &last);
-    lab_load(&l, "cell.weight_x", from_x, 4);
-    lab_load(&l, "cell.weight_h", from_h, 4);
-    count_parameters(&l, 96);
-    lab_shape(&l, "hidden states", states, WEFT_SHAPE(10, 3));
-    lab_shape(&l, "cell state", first_of_batch(g, last.c), WEFT_SHAPE(3));
-    lab_figure(&l, "hidden states (weights of NumPy)", states, "003.lstm.states");
-    lab_figure(&l, "last cell state (weights of NumPy)", first_of_batch(g, last.c),
-               "003.lstm.cell");
-    lab_close(&l);
+    weft_value x = example_input(&ex, "003.lstm.x", WEFT_SHAPE(1, 10, 4));
+    weft_value states = cell_states(&ex, WEFT_LSTM, x, &last);
+    example_load(&ex, "cell.weight_x", from_x, 4);
+    example_load(&ex, "cell.weight_h", from_h, 4);
+    count_parameters(&ex, 96);
+    expect_shape(&ex, "hidden states", states, WEFT_SHAPE(10, 3));
+    expect_shape(&ex, "cell state", first_of_batch(g, last.c), WEFT_SHAPE(3));
+    expect_figure(&ex, "hidden states (weights of NumPy)", states, "003.lstm.states");
+    expect_figure(&ex, "last cell state (weights of NumPy)", first_of_batch(g, last.c),
+                  "003.lstm.cell");
+    example_run(&ex);
     report_left_out(r, "003 LSTM", "gates and ranges of states", "left out: no seed stated");
 }
 
-/* What is left of a gradient after N steps that each take 0.45 of it. */
+/* A gradient that shrinks to 0.45 in each step, after N steps. */
 static void vanishing(report *r)
 {
     static const int steps[6] = {1, 5, 10, 20, 50, 100};
-    lab l = lab_open(r, "003 gradient through time", WEFT_F64);
-    weft_graph *g = l.g;
-    weft_value x = lab_normal(&l, "x", WEFT_SCALAR), y = x, grads[6];
+    example ex = example_open(r, "003 gradient through time", WEFT_F64);
+    weft_graph *g = ex.g;
+    weft_value x = example_normal(&ex, "x", WEFT_SCALAR), y = x, grads[6];
     for (int n = 1, i = 0; n <= 100; n++) {
         y = weft_scale(g, y, 0.45);
         if (n == steps[i]) weft_grad(g, y, &x, 1, &grads[i++]);
     }
-    lab_figure(&l, "after 1, 5, 10, 20, 50, 100 steps", weft_stack(g, grads, 6, 0),
-               "003.vanishing");
-    lab_close(&l);
+    expect_figure(&ex, "after 1, 5, 10, 20, 50, 100 steps", weft_stack(g, grads, 6, 0),
+                  "003.vanishing");
+    example_run(&ex);
 }
 
 /* ---- Attention and the Transformer's layers ---- */
 
 static void decoder_state(report *r)
 {
-    lab l = lab_open(r, "003 attention of a decoder", WEFT_F64);
-    weft_value states = lab_given(&l, "003.decoder.states", WEFT_SHAPE(5, 4));
-    weft_value state = lab_given(&l, "003.decoder.state", WEFT_SHAPE(1, 4));
-    attended a = reproduce_attention(l.g, state, states, states, WEFT_NO_VALUE, 1, 0);
-    lab_figure(&l, "scores", a.scores, "003.decoder.scores");
-    lab_figure(&l, "weights", a.weights, "003.decoder.weights");
-    lab_figure(&l, "sum of the weights", weft_sum(l.g, a.weights, WEFT_ALL_AXES, false),
-               "003.decoder.sum");
-    lab_figure(&l, "context", a.context, "003.decoder.context");
-    lab_shape(&l, "context", weft_squeeze(l.g, a.context, 0), WEFT_SHAPE(4));
-    lab_close(&l);
+    example ex = example_open(r, "003 attention of a decoder", WEFT_F64);
+    weft_value states = example_input(&ex, "003.decoder.states", WEFT_SHAPE(5, 4));
+    weft_value state = example_input(&ex, "003.decoder.state", WEFT_SHAPE(1, 4));
+    attended a = reproduce_attention(ex.g, state, states, states, WEFT_NO_VALUE, 1, 0);
+    expect_figure(&ex, "scores", a.scores, "003.decoder.scores");
+    expect_figure(&ex, "weights", a.weights, "003.decoder.weights");
+    expect_figure(&ex, "sum of the weights", weft_sum(ex.g, a.weights, WEFT_ALL_AXES, false),
+                  "003.decoder.sum");
+    expect_figure(&ex, "context", a.context, "003.decoder.context");
+    expect_shape(&ex, "context", weft_squeeze(ex.g, a.context, 0), WEFT_SHAPE(4));
+    example_run(&ex);
 }
 
 static void step_by_step(report *r)
 {
-    lab l = lab_open(r, "003 self-attention", WEFT_F64);
-    weft_graph *g = l.g;
+    example ex = example_open(r, "003 self-attention", WEFT_F64);
+    weft_graph *g = ex.g;
     weft_attention_parts p;
     weft_attention_options o = {.heads = 1, .no_out = true};
-    weft_value x = lab_given(&l, "003.steps.x", WEFT_SHAPE(1, 3, 4));
+    weft_value x = example_input(&ex, "003.steps.x", WEFT_SHAPE(1, 3, 4));
     weft_value y = weft_layer_attention(g, "attn", x, x, &o, &p);
-    lab_load(&l, "attn.q.weight", (const char *[]){"003.steps.w_q"}, 1);
-    lab_load(&l, "attn.k.weight", (const char *[]){"003.steps.w_k"}, 1);
-    lab_load(&l, "attn.v.weight", (const char *[]){"003.steps.w_v"}, 1);
+    example_load(&ex, "attn.q.weight", (const char *[]){"003.steps.w_q"}, 1);
+    example_load(&ex, "attn.k.weight", (const char *[]){"003.steps.w_k"}, 1);
+    example_load(&ex, "attn.v.weight", (const char *[]){"003.steps.w_v"}, 1);
     weft_value ends[2] = {weft_min(g, p.scaled, WEFT_ALL_AXES, false),
                           weft_max(g, p.scaled, WEFT_ALL_AXES, false)};
-    lab_figure(&l, "raw scores", p.scores, "003.steps.scores");
-    lab_figure(&l, "range of the scaled scores", weft_stack(g, ends, 2, 0), "003.steps.range");
-    lab_figure(&l, "weights (cut off; NumPy)", p.weights, "003.steps.weights");
-    lab_figure(&l, "output (not printed; NumPy)", y, "003.steps.output");
-    lab_shape(&l, "Q", weft_squeeze(g, weft_squeeze(g, p.q, 0), 0), WEFT_SHAPE(3, 4));
-    lab_shape(&l, "scores", weft_squeeze(g, weft_squeeze(g, p.scores, 0), 0), WEFT_SHAPE(3, 3));
-    lab_close(&l);
+    expect_figure(&ex, "raw scores", p.scores, "003.steps.scores");
+    expect_figure(&ex, "range of the scaled scores", weft_stack(g, ends, 2, 0), "003.steps.range");
+    expect_figure(&ex, "weights (cut off; NumPy)", p.weights, "003.steps.weights");
+    expect_figure(&ex, "output (not printed; NumPy)", y, "003.steps.output");
+    expect_shape(&ex, "Q", weft_squeeze(g, weft_squeeze(g, p.q, 0), 0), WEFT_SHAPE(3, 4));
+    expect_shape(&ex, "scores", weft_squeeze(g, weft_squeeze(g, p.scores, 0), 0), WEFT_SHAPE(3, 3));
+    example_run(&ex);
 }
 
 static void positions(report *r)
 {
-    lab l = lab_open(r, "003 sinusoidal positions", WEFT_F64);
-    weft_value table = weft_layer_sinusoidal_positions(l.g, WEFT_F64, 50, 64);
-    weft_value corner = weft_slice(l.g, weft_slice(l.g, table, 0, 0, 3, 1), 1, 0, 8, 1);
-    lab_shape(&l, "table", table, WEFT_SHAPE(50, 64));
-    lab_figure(&l, "three positions, 8 columns", corner, "003.positions");
-    lab_close(&l);
+    example ex = example_open(r, "003 sinusoidal positions", WEFT_F64);
+    weft_value table = weft_layer_sinusoidal_positions(ex.g, WEFT_F64, 50, 64);
+    weft_value corner = weft_slice(ex.g, weft_slice(ex.g, table, 0, 0, 3, 1), 1, 0, 8, 1);
+    expect_shape(&ex, "table", table, WEFT_SHAPE(50, 64));
+    expect_figure(&ex, "three positions, 8 columns", corner, "003.positions");
+    example_run(&ex);
 }
 
 /* [length, heads * width] as [heads, length, width]. */
@@ -155,33 +155,33 @@ static weft_value by_heads(weft_graph *g, weft_value x, int64_t heads)
 
 static void slices(report *r)
 {
-    lab l = lab_open(r, "003 heads as slices", WEFT_F64);
-    weft_graph *g = l.g;
-    weft_value q = lab_given(&l, "003.slices.q", WEFT_SHAPE(5, 16));
-    weft_value k = lab_given(&l, "003.slices.k", WEFT_SHAPE(5, 16));
-    weft_value v = lab_given(&l, "003.slices.v", WEFT_SHAPE(5, 16));
+    example ex = example_open(r, "003 heads as slices", WEFT_F64);
+    weft_graph *g = ex.g;
+    weft_value q = example_input(&ex, "003.slices.q", WEFT_SHAPE(5, 16));
+    weft_value k = example_input(&ex, "003.slices.k", WEFT_SHAPE(5, 16));
+    weft_value v = example_input(&ex, "003.slices.v", WEFT_SHAPE(5, 16));
     attended a = reproduce_attention(g, by_heads(g, q, 4), by_heads(g, k, 4), by_heads(g, v, 4),
                                      WEFT_NO_VALUE, 0.5, 0);
     weft_value y =
         weft_reshape(g, weft_permute(g, a.context, WEFT_AXES(1, 0, 2)), WEFT_SHAPE(5, 16));
     weft_attention_options o = {.heads = 4, .projection = WEFT_PROJECT_NONE, .no_out = true};
     weft_value x = weft_expand_dims(g, q, 0);
-    lab_shape(&l, "output", y, WEFT_SHAPE(5, 16));
-    lab_figure(&l, "output (not printed; NumPy)", y, "003.slices.output");
-    lab_figure(&l, "the layer on Q alone (NumPy)", weft_layer_attention(g, "attn", x, x, &o, NULL),
-               "003.slices.self");
-    lab_close(&l);
+    expect_shape(&ex, "output", y, WEFT_SHAPE(5, 16));
+    expect_figure(&ex, "output (not printed; NumPy)", y, "003.slices.output");
+    expect_figure(&ex, "the layer on Q alone (NumPy)",
+                  weft_layer_attention(g, "attn", x, x, &o, NULL), "003.slices.self");
+    example_run(&ex);
 }
 
 static void feed_forward(report *r)
 {
-    lab l = lab_open(r, "003 feed-forward", WEFT_F64);
+    example ex = example_open(r, "003 feed-forward", WEFT_F64);
     weft_feed_forward_options o = {.d_ff = 256, .bias = true};
-    weft_value x = lab_normal(&l, "x", WEFT_SHAPE(5, 64));
-    weft_value y = weft_layer_feed_forward(l.g, "ffn", x, &o);
-    lab_shape(&l, "hidden", weft_find(l.g, "ffn.hidden"), WEFT_SHAPE(5, 256));
-    lab_shape(&l, "output", y, WEFT_SHAPE(5, 64));
-    lab_close(&l);
+    weft_value x = example_normal(&ex, "x", WEFT_SHAPE(5, 64));
+    weft_value y = weft_layer_feed_forward(ex.g, "ffn", x, &o);
+    expect_shape(&ex, "hidden", weft_find(ex.g, "ffn.hidden"), WEFT_SHAPE(5, 256));
+    expect_shape(&ex, "output", y, WEFT_SHAPE(5, 64));
+    example_run(&ex);
 }
 
 /* The norm without parameters. */
@@ -195,59 +195,61 @@ static weft_value plain_norm(weft_graph *g, weft_value x)
 
 static void norm_and_residual(report *r)
 {
-    lab l = lab_open(r, "003 layer norm", WEFT_F64);
-    weft_graph *g = l.g;
-    weft_value y = plain_norm(g, lab_given(&l, "003.norm.x", WEFT_SHAPE(2, 4)));
+    example ex = example_open(r, "003 layer norm", WEFT_F64);
+    weft_graph *g = ex.g;
+    weft_value y = plain_norm(g, example_input(&ex, "003.norm.x", WEFT_SHAPE(2, 4)));
     weft_value variance = weft_variance(g, y, WEFT_AXES(-1), false, 0);
-    lab_figure(&l, "normed (NumPy)", y, "003.norm.output");
-    lab_figure(&l, "means (cut off; NumPy)", weft_abs(g, weft_mean(g, y, WEFT_AXES(-1), false)),
-               "003.norm.mean");
-    lab_figure(&l, "deviations (cut off; NumPy)", weft_sqrt(g, variance), "003.norm.deviation");
-    lab_close(&l);
+    expect_figure(&ex, "normed (NumPy)", y, "003.norm.output");
+    expect_figure(&ex, "means (cut off; NumPy)", weft_abs(g, weft_mean(g, y, WEFT_AXES(-1), false)),
+                  "003.norm.mean");
+    expect_figure(&ex, "deviations (cut off; NumPy)", weft_sqrt(g, variance), "003.norm.deviation");
+    example_run(&ex);
 
-    l = lab_open(r, "003 residual", WEFT_F64);
-    weft_value x = lab_given(&l, "003.residual.x", WEFT_SHAPE(1, 4));
-    lab_figure(&l, "x + 0.1 x (cut off; NumPy)", weft_add(l.g, x, weft_scale(l.g, x, 0.1)),
-               "003.residual.output");
-    lab_close(&l);
+    ex = example_open(r, "003 residual", WEFT_F64);
+    weft_value x = example_input(&ex, "003.residual.x", WEFT_SHAPE(1, 4));
+    expect_figure(&ex, "x + 0.1 x (cut off; NumPy)", weft_add(ex.g, x, weft_scale(ex.g, x, 0.1)),
+                  "003.residual.output");
+    example_run(&ex);
 }
 
 static void masked(report *r)
 {
     const weft_shape shape = WEFT_SHAPE(4, 8);
-    lab l = lab_open(r, "003 masked self-attention", WEFT_F64);
-    weft_value hidden = weft_causal_mask(l.g, 4, 4);
-    weft_value q = lab_given(&l, "003.masked.q", shape), k = lab_given(&l, "003.masked.k", shape);
-    weft_value v = lab_given(&l, "003.masked.v", shape);
-    attended a = reproduce_attention(l.g, q, k, v, hidden, 1 / sqrt(8), 0);
-    lab_figure(&l, "weights", a.weights, "003.masked.weights");
-    lab_figure(&l, "output (not printed; NumPy)", a.context, "003.masked.output");
-    lab_weights(&l, a.weights, a.dropped, hidden, 0);
-    lab_close(&l);
+    example ex = example_open(r, "003 masked self-attention", WEFT_F64);
+    weft_value hidden = weft_causal_mask(ex.g, 4, 4);
+    weft_value q = example_input(&ex, "003.masked.q", shape),
+               k = example_input(&ex, "003.masked.k", shape);
+    weft_value v = example_input(&ex, "003.masked.v", shape);
+    attended a = reproduce_attention(ex.g, q, k, v, hidden, 1 / sqrt(8), 0);
+    expect_figure(&ex, "weights", a.weights, "003.masked.weights");
+    expect_figure(&ex, "output (not printed; NumPy)", a.context, "003.masked.output");
+    expect_weights(&ex, a.weights, a.dropped, hidden, 0);
+    example_run(&ex);
 }
 
-/* Its scores are over the full width and scaled by the width of a head; its norms have no
- * parameters. */
+/* Scores are over the full width but scaled by the width of a head, as in the document; the norms
+ * have no parameters. */
 static void transformer_layer(report *r)
 {
-    lab l = lab_open(r, "003 Transformer layer", WEFT_F64);
-    weft_graph *g = l.g;
+    example ex = example_open(r, "003 Transformer layer", WEFT_F64);
+    weft_graph *g = ex.g;
     weft_attention_parts p;
     weft_attention_options o = {.heads = 1, .scale = 1 / sqrt(8)};
     weft_feed_forward_options f = {.d_ff = 256};
-    weft_value x = lab_normal(&l, "x", WEFT_SHAPE(1, 5, 64));
+    weft_value x = example_normal(&ex, "x", WEFT_SHAPE(1, 5, 64));
     weft_value y = plain_norm(g, weft_add(g, x, weft_layer_attention(g, "attn", x, x, &o, &p)));
     y = plain_norm(g, weft_add(g, y, weft_layer_feed_forward(g, "ffn", y, &f)));
-    lab_shape(&l, "weights", weft_squeeze(g, weft_squeeze(g, p.weights, 0), 0), WEFT_SHAPE(5, 5));
-    lab_shape(&l, "output", weft_squeeze(g, y, 0), WEFT_SHAPE(5, 64));
-    lab_number(&l, "mean of every position", weft_mean(g, y, WEFT_AXES(-1), false), 0, 1e-14);
-    lab_number(&l, "variance of every position", weft_variance(g, y, WEFT_AXES(-1), false, 0), 1,
-               1e-5);
-    lab_close(&l);
+    expect_shape(&ex, "weights", weft_squeeze(g, weft_squeeze(g, p.weights, 0), 0),
+                 WEFT_SHAPE(5, 5));
+    expect_shape(&ex, "output", weft_squeeze(g, y, 0), WEFT_SHAPE(5, 64));
+    expect_number(&ex, "mean of every position", weft_mean(g, y, WEFT_AXES(-1), false), 0, 1e-14);
+    expect_number(&ex, "variance of every position", weft_variance(g, y, WEFT_AXES(-1), false, 0),
+                  1, 1e-5);
+    example_run(&ex);
 }
 
-/* One function a system, in the order of the document. */
-void example_003(report *r)
+/* The examples in the order of the document. */
+void document_003(report *r)
 {
     simple_rnn(r);
     vanishing(r);

@@ -36,7 +36,7 @@ static bool feed(machine *a, const int32_t *from, const int32_t *to)
            weft_feed(a->session, a->m.io.target_out, a->out, sizeof a->out) == WEFT_OK;
 }
 
-/* With the step of Adam if it is for training. */
+/* With an Adam step for training. */
 static bool machine_open(machine *a, bool training, const char *const *options, size_t n,
                          weft_error *error)
 {
@@ -61,9 +61,9 @@ static bool run_logits(machine *a, float *logits)
            weft_fetch(a->session, a->m.io.output, logits, LOGITS * sizeof *logits) == WEFT_OK;
 }
 
-/* ---- What may see what ---- */
+/* ---- Masks ---- */
 
-/* Every later target token changed in turn: how many earlier logits change by a bit. */
+/* Changes each target token in turn and counts the earlier logits that change by a bit. */
 static bool earlier_changes(machine *a, const float *before, size_t *changed, size_t *later)
 {
     float after[LOGITS];
@@ -81,7 +81,7 @@ static bool earlier_changes(machine *a, const float *before, size_t *changed, si
     return true;
 }
 
-/* The encoder's padded positions are given other contents: the row of their token in the table. */
+/* Changes the contents of the encoder's padded positions: the embedding of the padding token. */
 static bool padding_changes(machine *a, const float *before, size_t *changed)
 {
     float after[LOGITS];
@@ -108,7 +108,7 @@ static void forward(report *r)
     machine a;
     weft_error error = {0};
     float before[LOGITS];
-    char seed[64], ours[64];
+    char printed[64], ours[64];
     size_t changed, later;
     weft_tensor logits;
     const weft_shape shape = WEFT_SHAPE(BATCH, TARGET, VOCAB);
@@ -116,9 +116,9 @@ static void forward(report *r)
                 weft_session_tensor(a.session, a.m.io.output, &logits);
     if (good) {
         for (int i = 0; i < LOGITS; i++) good = good && isfinite(before[i]);
-        weft_shape_text(shape, seed, sizeof seed);
+        weft_shape_text(shape, printed, sizeof printed);
         weft_shape_text(logits.shape, ours, sizeof ours);
-        report_row(r, "004 Transformer", "logits", seed, ours, NAN,
+        report_row(r, "004 Transformer", "logits", printed, ours, NAN,
                    good && weft_shape_equal(shape, logits.shape));
     }
     if (good && (good = earlier_changes(&a, before, &changed, &later))) {
@@ -133,12 +133,13 @@ static void forward(report *r)
     machine_close(&a);
 }
 
-/* ---- By heart ---- */
+/* ---- Over-fitting ---- */
 
 #define MAX_STEPS 600
 #define ENOUGH    0.01f
 
-/* The rate rises over 40 steps and then stays. Without dropout, as the target is to over-fit. */
+/* The rate rises over 40 steps and then stays. Without dropout, because the model shall over-fit.
+ */
 static bool train(machine *a, float *loss, int *steps)
 {
     for (*steps = 0; *steps < MAX_STEPS && !(*loss < ENOUGH); ++*steps) {
@@ -168,7 +169,7 @@ static void overfit(report *r)
     machine_close(&a);
 }
 
-void example_004(report *r)
+void document_004(report *r)
 {
     forward(r);
     overfit(r);

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Writes examples.json beside it: the inputs of the worked examples, drawn as the documents
 draw them (NumPy's legacy generator, their seeds, their order) in full double precision, and the
-figures that the documents show, as text, so that it is known how many digits they have.
+figures that the documents show, as text, which records how many digits each has.
 
-A figure is "printed" if its digits stand in the document, and "numpy" where the document's code prints
-a value but its output is cut off: then the same formula gives the digits here, in the format of the
+A figure is "printed" if the document shows its digits. It is "numpy" if the document's code prints the
+value but the output is cut off: then the same formula computes the digits here, in the format of the
 document's print. Every printed figure is checked against NumPy before anything is written."""
 import json
 import os
@@ -15,7 +15,7 @@ import numpy as np
 inputs, figures = {}, {}
 
 
-def give(name, array):
+def store(name, array):
     array = np.asarray(array, dtype=np.float64)
     inputs[name] = {"shape": list(array.shape), "data": array.ravel().tolist()}
     return array
@@ -59,9 +59,9 @@ randn, seed = np.random.randn, np.random.seed
 # ---- 000: one head, then three ----
 
 seed(42)
-x = give("000.single.x", randn(4, 6))
+x = store("000.single.x", randn(4, 6))
 seed(0)
-q, k, v = (x @ give(f"000.single.w_{n}", randn(6, 6)) for n in "qkv")
+q, k, v = (x @ store(f"000.single.w_{n}", randn(6, 6)) for n in "qkv")
 printed("000.single.x", x, """
 0.49671415 -0.1382643   0.64768854  1.52302986 -0.23415337 -0.23413696
 1.57921282  0.76743473 -0.46947439  0.54256004 -0.46341769 -0.46572975
@@ -93,14 +93,14 @@ printed("000.single.output", weights @ v, """
 3.05734209  2.04335097  4.0918789  -3.20196136 -0.84105521  4.53283216""", 8)
 
 seed(42)
-x = give("000.heads.x", randn(4, 12))
+x = store("000.heads.x", randn(4, 12))
 seed(1)
 heads = []
 for h in range(3):
-    q, k, v = (x @ give(f"000.heads.w_{n}{h}", randn(12, 4)) for n in "qkv")
+    q, k, v = (x @ store(f"000.heads.w_{n}{h}", randn(12, 4)) for n in "qkv")
     heads.append(softmax(q @ k.T / np.sqrt(4)) @ v)
 seed(2)
-w_o = give("000.heads.w_o", randn(12, 12))
+w_o = store("000.heads.w_o", randn(12, 12))
 printed("000.heads.output", np.concatenate(heads, -1) @ w_o, """
 7.79295186  -7.07470145  -3.84667417   1.55489513  18.4086031
 -3.63904855  -1.11443661 -13.51741509  29.46540535  -5.82572674
@@ -115,13 +115,13 @@ printed("000.heads.output", np.concatenate(heads, -1) @ w_o, """
 -0.54703288 -13.21881224  -4.27016997   1.56102634  15.01944641
 6.81842512  11.39998488""", 8)
 
-# ---- 003: recurrent cells. The document sets no seed in front of them, so its digits cannot be had
-# again; these are its formulas on weights of seed 42. Weights are given transposed, [in, hidden]. ----
+# ---- 003: recurrent cells. The document sets no seed before them, so its digits cannot be
+# recomputed; these are its formulas on weights of seed 42. Weights are stored transposed, [in, hidden]. ----
 
-x = give("003.rnn.x", [[0.1, 0.2, 0.3, 0.4], [0.5, 0.6, 0.7, 0.8], [0.2, 0.1, 0.4, 0.3]])
+x = store("003.rnn.x", [[0.1, 0.2, 0.3, 0.4], [0.5, 0.6, 0.7, 0.8], [0.2, 0.1, 0.4, 0.3]])
 seed(42)
 w_x, w_h = randn(3, 4) * np.sqrt(1 / 4), randn(3, 3) * np.sqrt(1 / 3)
-give("003.rnn.w_x", w_x.T), give("003.rnn.w_h", w_h.T)
+store("003.rnn.w_x", w_x.T), store("003.rnn.w_h", w_h.T)
 h, states = np.zeros((3, 1)), []
 for x_t in x:
     h = np.tanh(w_x @ x_t[:, None] + w_h @ h)
@@ -136,8 +136,8 @@ def sigmoid(x):
 seed(42)
 gates = {n: randn(3, 7) * np.sqrt(1 / 7) for n in "fico"}
 for n, w in gates.items():
-    give(f"003.lstm.{n}_h", w[:, :3].T), give(f"003.lstm.{n}_x", w[:, 3:].T)
-x = give("003.lstm.x", randn(10, 4) * 0.5)
+    store(f"003.lstm.{n}_h", w[:, :3].T), store(f"003.lstm.{n}_x", w[:, 3:].T)
+x = store("003.lstm.x", randn(10, 4) * 0.5)
 h, c, states = np.zeros((3, 1)), np.zeros((3, 1)), []
 for x_t in x:
     f, i, candidate, o = (w @ np.vstack([h, x_t[:, None]]) for w in gates.values())
@@ -149,9 +149,9 @@ from_numpy("003.lstm.cell", c[:, 0], ".10e")
 
 # ---- 003: a decoder's state over an encoder's states ----
 
-states = give("003.decoder.states", [[0.8, 0.1, 0.1, 0.0], [0.1, 0.9, 0.1, 0.1], [0.1, 0.1, 0.8, 0.1],
+states = store("003.decoder.states", [[0.8, 0.1, 0.1, 0.0], [0.1, 0.9, 0.1, 0.1], [0.1, 0.1, 0.8, 0.1],
                                      [0.3, 0.1, 0.1, 0.1], [0.1, 0.1, 0.2, 0.9]])
-state = give("003.decoder.state", [0.2, 0.85, 0.1, 0.1])
+state = store("003.decoder.state", [0.2, 0.85, 0.1, 0.1])
 scores = states @ state
 weights = softmax(scores)
 printed("003.decoder.scores", scores, "0.2550 0.8050 0.1950 0.1650 0.2150")
@@ -161,9 +161,9 @@ printed("003.decoder.context", weights @ states, "0.25906809 0.34985006 0.236099
 
 # ---- 003: self-attention step by step ----
 
-x = give("003.steps.x", [[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.5, 0.0], [0.0, 0.0, 0.0, 1.0]])
+x = store("003.steps.x", [[1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.5, 0.0], [0.0, 0.0, 0.0, 1.0]])
 seed(42)
-q, k, v = (x @ give(f"003.steps.w_{n}", randn(4, 4) * 0.1) for n in "qkv")
+q, k, v = (x @ store(f"003.steps.w_{n}", randn(4, 4) * 0.1) for n in "qkv")
 scores = q @ k.T
 weights = softmax(scores / np.sqrt(4))
 printed("003.steps.scores", scores, "-0.03 -0.02 0.02 -0.01 -0.02 0.00 0.02 0.02 0.00")
@@ -183,7 +183,7 @@ printed("003.positions", table[:3, :8], """0. 1. 0. 1. 0. 1. 0. 1.
 # ---- 003: heads as slices ----
 
 seed(42)
-q, k, v = (give(f"003.slices.{n}", randn(5, 16)) for n in "qkv")
+q, k, v = (store(f"003.slices.{n}", randn(5, 16)) for n in "qkv")
 
 
 def slices(q, k, v, heads):
@@ -200,7 +200,7 @@ from_numpy("003.slices.self", slices(q, q, q, 4), ".10e")
 randn(5, 64)
 seed(42)
 randn(64, 256), randn(256, 64)
-q, k, v = (give(f"003.masked.{n}", randn(4, 8)) for n in "qkv")
+q, k, v = (store(f"003.masked.{n}", randn(4, 8)) for n in "qkv")
 weights = softmax(np.where(np.triu(np.ones((4, 4)), 1) > 0, -np.inf, q @ k.T / np.sqrt(8)))
 printed("003.masked.weights", weights, """1.000 0.000 0.000 0.000
 0.852 0.148 0.000 0.000
@@ -210,12 +210,12 @@ from_numpy("003.masked.output", weights @ v, ".10e")
 
 # ---- 003: layer norm and residual ----
 
-x = give("003.norm.x", [[100.0, 200.0, 300.0, 400.0], [0.01, 0.02, 0.03, 0.04]])
+x = store("003.norm.x", [[100.0, 200.0, 300.0, 400.0], [0.01, 0.02, 0.03, 0.04]])
 y = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-6)
 from_numpy("003.norm.output", y, ".10e")
 from_numpy("003.norm.mean", np.abs(y.mean(-1)), ".6f")
 from_numpy("003.norm.deviation", y.std(-1), ".2f")
-x = give("003.residual.x", [[1.0, 2.0, 3.0, 4.0]])
+x = store("003.residual.x", [[1.0, 2.0, 3.0, 4.0]])
 from_numpy("003.residual.output", x + x * 0.1, ".1f")
 
 # ---- 003: a gradient through N steps ----

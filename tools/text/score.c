@@ -1,4 +1,4 @@
-/* See score.h. N-grams are counted by sorting the places where they begin: a line is short. */
+/* See score.h. Counts n-grams by sorting their positions: O(n log n) for a line of n tokens. */
 #include "score.h"
 
 #include <ctype.h>
@@ -10,7 +10,7 @@
 
 /* ---- UTF-8 ---- */
 
-/* The character at *text, which moves behind it; a byte that begins none is 0x110000 + byte. */
+/* The character at *text, which advances; 0x110000 + byte for a byte that begins none. */
 static int32_t next_character(const char **text)
 {
     const unsigned char *s = (const unsigned char *)*text;
@@ -19,7 +19,7 @@ static int32_t next_character(const char **text)
                  : s[0] >> 4 == 14 ? 3
                  : s[0] >> 3 == 30 ? 4
                                    : 0;
-    static const int32_t least[5] = {0, 0, 0x80, 0x800, 0x10000};
+    static const int32_t min[5] = {0, 0, 0x80, 0x800, 0x10000};
     int32_t c = length == 1 ? s[0] : s[0] & (0xff >> (length + 1));
     for (int i = 1; i < length; i++) {
         if (s[i] >> 6 != 2)
@@ -27,7 +27,7 @@ static int32_t next_character(const char **text)
         else
             c = c << 6 | (s[i] & 0x3f);
     }
-    if (!length || c < least[length] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) {
+    if (!length || c < min[length] || c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) {
         (*text)++;
         return 0x110000 + s[0];
     }
@@ -48,7 +48,7 @@ static size_t put_character(char *to, int32_t c)
     return (size_t)more + 1;
 }
 
-/* White space as Unicode has it. */
+/* White space as defined by Unicode. */
 static bool is_space(int32_t c)
 {
     return c == ' ' || (c >= 9 && c <= 13) || (c >= 0x1c && c <= 0x1f) || c == 0x85 || c == 0xa0 ||
@@ -76,7 +76,7 @@ char *score_lowercase(const char *line)
 
 /* ---- Tokens ---- */
 
-/* Copies, with every `from` as `to`, which is no longer. */
+/* Copies the text and replaces every `from` by `to`, which is not longer. */
 static void replace_all(char *text, const char *from, const char *to)
 {
     size_t length = strlen(from), other = strlen(to);
@@ -109,9 +109,9 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-/* The four rules of mteval-v13a, each over the result of the one before, each from left to right
- * over what no match has used. Rule 0: punctuation other than . , - ' stands apart. 1: a point
- * after what is no digit. 2: a point before what is no digit. 3: a hyphen after a digit. */
+/* The four rules of mteval-v13a. Each is applied to the result of the one before, from left to
+ * right, to matches that do not overlap. They separate: 0, punctuation other than . , - '; 1, a
+ * point after a character that is not a digit; 2, a point before one; 3, a hyphen after a digit. */
 static size_t apply_rule(int rule, const char *x, size_t n, char *out)
 {
     size_t at = 0;
@@ -139,7 +139,7 @@ static size_t apply_rule(int rule, const char *x, size_t n, char *out)
     return at;
 }
 
-/* One space between words, none around them. */
+/* Leaves one space between words, and none around them. */
 static void squeeze(char *text)
 {
     const char *from = text;
@@ -195,7 +195,7 @@ typedef struct symbols {
     size_t n;
 } symbols;
 
-/* The distinct words of one line and its references; a word's id is its place. */
+/* The distinct words of one line and its references; a word's id is its index. */
 typedef struct words {
     char **word;
     size_t n, capacity;
@@ -234,8 +234,8 @@ static size_t characters_of(const char *text, size_t bytes)
     return n;
 }
 
-/* Adds the ids of a word; with `apart`, punctuation at its end, or else at its beginning, is a word
- * of its own, as chrF++ has it. */
+/* Adds the ids of a word. With `apart`, punctuation at its end, or else at its beginning, is a word
+ * of its own, as in chrF++. */
 static bool add_word(words *w, symbols *s, const char *text, size_t length, bool apart)
 {
     size_t cut = 0;
@@ -309,39 +309,39 @@ static bool ngrams_of(const symbols *s, size_t order, ngrams *g)
     return true;
 }
 
-/* How often the n-gram occurs from *place on, which moves behind it. */
-static size_t count_here(const ngrams *g, const int32_t *ngram, size_t order, size_t *place)
+/* Counts the occurrences of the n-gram at *index in sorted order, and advances *index past them. */
+static size_t count_here(const ngrams *g, const int32_t *ngram, size_t order, size_t *index)
 {
     size_t n = 0;
-    while (*place < g->n && compare_ngrams(g->at[*place], ngram, order) < 0) (*place)++;
-    while (*place < g->n && !compare_ngrams(g->at[*place], ngram, order)) {
-        (*place)++;
+    while (*index < g->n && compare_ngrams(g->at[*index], ngram, order) < 0) (*index)++;
+    while (*index < g->n && !compare_ngrams(g->at[*index], ngram, order)) {
+        (*index)++;
         n++;
     }
     return n;
 }
 
-/* Matches of x's n-grams, each at most as often as the reference with the most has it. */
+/* Matches of x's n-grams; each is clipped to the maximum count in any reference. */
 static bool clipped_matches(const symbols *x, const symbols *references, size_t n, size_t order,
                             size_t *matches)
 {
     ngrams mine = {NULL, 0}, *theirs = calloc(n + 1, sizeof *theirs);
-    size_t *places = calloc(n + 1, sizeof *places), at = 0;
-    bool good = theirs && places && ngrams_of(x, order, &mine);
+    size_t *indices = calloc(n + 1, sizeof *indices), at = 0;
+    bool good = theirs && indices && ngrams_of(x, order, &mine);
     for (size_t r = 0; good && r < n; r++) good = ngrams_of(&references[r], order, &theirs[r]);
     *matches = 0;
     while (good && at < mine.n) {
         const int32_t *ngram = mine.at[at];
-        size_t count = count_here(&mine, ngram, order, &at), most = 0;
+        size_t count = count_here(&mine, ngram, order, &at), max = 0;
         for (size_t r = 0; r < n; r++) {
-            size_t have = count_here(&theirs[r], ngram, order, &places[r]);
-            if (have > most) most = have;
+            size_t have = count_here(&theirs[r], ngram, order, &indices[r]);
+            if (have > max) max = have;
         }
-        *matches += count < most ? count : most;
+        *matches += count < max ? count : max;
     }
     for (size_t r = 0; theirs && r < n; r++) free(theirs[r].at);
     free(theirs);
-    free(places);
+    free(indices);
     free(mine.at);
     return good;
 }
@@ -392,7 +392,7 @@ bool bleu_add(bleu *b, const char *line, const char *const *references, size_t n
     return good;
 }
 
-/* Of the orders up to 4, or up to the longest that the line has. */
+/* BLEU over the orders up to 4, or up to the longest n-gram of the line. */
 static bleu_result score_bleu(const bleu *b, bool effective_order)
 {
     bleu_result r = {.brevity = 1};

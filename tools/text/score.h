@@ -1,6 +1,6 @@
 /* Scores of translations against references: BLEU (Papineni et al. 2002, with the tokenisation
  * "13a" and the smoothing that Post 2018 made the standard) and chrF (Popovic 2015, 2017). Texts
- * are UTF-8; a byte that is not is taken as a character of its own. */
+ * are UTF-8; a byte that is not counts as a character of its own. */
 #ifndef WEFT_TOOLS_SCORE_H
 #define WEFT_TOOLS_SCORE_H
 
@@ -10,8 +10,8 @@
 
 enum { BLEU_ORDER = 4, CHRF_CHARACTERS = 6, CHRF_MOST_WORDS = 2 };
 
-/* The tokens of a line, one space between them; the caller frees it. NULL if memory is out.
- * mteval-v13a: entities are resolved, punctuation stands apart unless it is in a number. */
+/* The tokens of a line with a space between them; the caller frees the text. NULL if memory is out.
+ * mteval-v13a: resolves entities and separates punctuation, except within numbers. */
 char *score_tokens_13a(const char *line);
 /* The line in lower case (one character for one); the caller frees it. */
 char *score_lowercase(const char *line);
@@ -20,8 +20,8 @@ typedef struct bleu {
     size_t matches[BLEU_ORDER], ngrams[BLEU_ORDER]; /* of 1, 2, 3, 4 tokens */
     size_t length, reference_length; /* tokens; of the closest reference, the shorter of two */
 } bleu;
-/* Adds one line's counts: matches are clipped by the most that one reference has. False if memory
- * is out. */
+/* Adds one line's counts; matches are clipped to the maximum count in any reference. False if
+ * memory is out. */
 bool bleu_add(bleu *b, const char *line, const char *const *references, size_t n);
 typedef struct bleu_result {
     double score;                  /* 0 .. 100 */
@@ -29,10 +29,10 @@ typedef struct bleu_result {
     double brevity;                /* exp(1 - reference_length / length), at most 1 */
 } bleu_result;
 bleu_result bleu_of(const bleu *b);
-/* The same of a single sentence: the mean is of the orders that the line is long enough for, so
- * that three tokens can be right (sacreBLEU's effective order). */
+/* BLEU of a single sentence: the mean over the orders for which the line is long enough, so a
+ * correct line of three tokens scores 100 (sacreBLEU's effective order). */
 bleu_result bleu_of_sentence(const bleu *b);
-/* Adds another's counts. */
+/* Adds the counts of another. */
 void bleu_sum(bleu *b, const bleu *other);
 
 typedef struct chrf {

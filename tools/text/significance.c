@@ -6,8 +6,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Sentences of one resample. Draw j of sample k is word j % 4 of Philox at the counter (j / 4, k),
- * scaled to [0, n). */
+/* Draws the sentences of one resample. Draw j of sample k is word j % 4 of Philox at the counter
+ * (j / 4, k), scaled to [0, n). */
 static void draw_sentences(size_t *drawn, size_t n, size_t sample, uint64_t seed)
 {
     uint32_t words[4] = {0};
@@ -20,7 +20,7 @@ static void draw_sentences(size_t *drawn, size_t n, size_t sample, uint64_t seed
     }
 }
 
-/* The scores of a system on the sentences `drawn`; NULL: on each once. */
+/* The scores of a system on the sentences `drawn`; NULL: on all sentences once. */
 static void score_set(const sentence_counts *counts, const size_t *drawn, size_t n,
                       double scores[N_SCORES])
 {
@@ -56,8 +56,8 @@ static double p_value(double *differences, size_t n, double observed)
     return (double)(beyond + 1) / (double)(n + 1);
 }
 
-/* One score of one system; `first` is that of the first system, NULL for itself. `scratch` has room
- * for a number of each sample. */
+/* Summarises one score of one system; `first` is that of the first system, or NULL for the first
+ * itself. `scratch` has one number for each sample. */
 static void summarize(const double *samples, const double *first, double first_score, size_t n,
                       double *scratch, resampled *r)
 {

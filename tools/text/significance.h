@@ -1,11 +1,11 @@
-/* Paired bootstrap resampling (Koehn 2004): how far a score would move if the test set had other
+/* Paired bootstrap resampling (Koehn 2004): how much a score depends on the choice of test
  * sentences, and whether the difference of two systems could be chance. */
 #ifndef WEFT_TOOLS_SIGNIFICANCE_H
 #define WEFT_TOOLS_SIGNIFICANCE_H
 
 #include "score.h"
 
-/* What scores need to know of one sentence: those of a set are scores of the sum. */
+/* Counts of one sentence. The score of a set is the score of the sum of its counts. */
 typedef struct sentence_counts {
     bleu bleu;
     chrf chrf;
@@ -29,7 +29,7 @@ typedef struct system_scores {
 
 /* Each resample draws n_sentences of the sentences, with repetition, the same for every system.
  * counts[s][i] is of system s and sentence i; results[s].of[SCORE_...] are filled in. The same seed
- * gives the same resamples. Time: samples x n_sentences x n_systems additions of counts. False if
+ * draws the same resamples. Time: samples x n_sentences x n_systems additions of counts. False if
  * memory is out. */
 bool score_resample(const sentence_counts *const *counts, size_t n_systems, size_t n_sentences,
                     size_t samples, uint64_t seed, system_scores *results);

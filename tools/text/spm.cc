@@ -33,7 +33,7 @@ struct spm {
 
 namespace
 {
-// One line: messages of the library may have several.
+// Joins the lines of a message of the library.
 weft_status fail(weft_error *error, weft_status status, const char *where,
                  const char *what) noexcept
 {
@@ -59,8 +59,7 @@ weft_status guarded(weft_error *error, const char *where, Work work) noexcept
     }
 }
 
-// What a message of the library says behind the place in its sources, "./src/x.cc(12) [condition]
-// ".
+// A message of the library without its source location, "./src/x.cc(12) [condition] ".
 std::string cause_of(const char *message)
 {
     const std::string text = message;
@@ -75,7 +74,7 @@ std::string cause_of(const char *message)
     return "";
 }
 
-// Takes over a status of the library; `otherwise` if it is not about memory.
+// Converts a status of the library; `otherwise` unless memory is out.
 weft_status take(weft_error *error, const char *where, const sentencepiece::util::Status &status,
                  weft_status otherwise)
 {
@@ -91,12 +90,12 @@ weft_status take(weft_error *error, const char *where, const sentencepiece::util
 weft_status training_failed(weft_error *error, const sentencepiece::util::Status &status)
 {
     const char *message = status.message(), *needed = std::strstr(message, "required_chars. ");
-    int asked, least;
-    if (needed && std::sscanf(needed, "required_chars. %d vs %d", &asked, &least) == 2)
+    int asked, needed_pieces;
+    if (needed && std::sscanf(needed, "required_chars. %d vs %d", &asked, &needed_pieces) == 2)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "vocabulary",
                               "%d pieces are too few: the text needs %d, for each character and "
                               "special token",
-                              asked, least);
+                              asked, needed_pieces);
     return take(error, "vocabulary", status, WEFT_BAD_FILE);
 }
 
@@ -135,13 +134,13 @@ weft_status read_file(const char *path, std::string *bytes, weft_error *error)
     return weft_error_set(error, WEFT_IO, path, "cannot be read: %s", std::strerror(errno));
 }
 
-// Thrown where text ends that shows nothing: SentencePiece would end the process.
+// Thrown at the end of text without a visible character: SentencePiece would end the process.
 struct no_text {
 };
 
-// Whether UTF-8 has a character that no normalisation takes for a blank or drops: one above U+00AD
-// but for U+2000 to U+206F, blocks (as U+2581, by which SentencePiece writes blanks), U+3000 and
-// U+FEFF, or a visible one of ASCII.
+// Whether UTF-8 has a character that no normalisation drops or turns into a blank: a visible one of
+// ASCII, or one above U+00AD except U+2000 to U+206F, blocks (such as U+2581, SentencePiece's sign
+// for a blank), U+3000 and U+FEFF.
 bool is_visible(const std::string &text)
 {
     for (size_t i = 0; i < text.size(); i++) {
@@ -159,8 +158,8 @@ bool is_visible(const std::string &text)
     return false;
 }
 
-// The lines of text files as a vocabulary is trained on them: without their ends and a byte order
-// mark, those that are not UTF-8 left out, long ones in pieces of whole words where there are any.
+// The lines of text files for training a vocabulary: without line ends and a byte order mark. Lines
+// that are not UTF-8 are left out; long ones are split between words where possible.
 class Lines : public sentencepiece::SentenceIterator
 {
   public:
@@ -243,7 +242,7 @@ class Lines : public sentencepiece::SentenceIterator
     bool first = true, ended = false, visible = false;
 };
 
-// A field of a protobuf message, whose library has no header for them.
+// A field of a protobuf message; the library installs no header for its messages.
 struct field {
     bool found;
     uint64_t number;   // of a varint
@@ -333,7 +332,7 @@ spm *spm_parse(const char *model, size_t bytes, const char *where, weft_error *e
         const auto status = s->processor.LoadFromSerializedProto({model, bytes});
         if (status.code() == sentencepiece::util::StatusCode::kResourceExhausted)
             return take(error, where, status, WEFT_NO_MEMORY);
-        if (!status.ok()) return fail(error, WEFT_BAD_FILE, where, "is no SentencePiece model");
+        if (!status.ok()) return fail(error, WEFT_BAD_FILE, where, "is not a SentencePiece model");
         loaded = s.release();
         return WEFT_OK;
     });
@@ -435,7 +434,7 @@ weft_status spm_characters(const spm *s, const char *text, size_t *n, weft_error
             status = take(error, "vocabulary", p.Encode("a", &probe), WEFT_INTERNAL);
         if (status != WEFT_OK) return status;
         for (const std::string &piece : pieces) {
-            // A byte of a character that the vocabulary lacks is written <0x0A>.
+            // The piece of a byte is written <0x0A>.
             const bool byte = p.IsByte(p.PieceToId(piece));
             const auto begins = [](unsigned char c) { return (c & 0xC0) != 0x80; };
             if (byte)
@@ -443,7 +442,7 @@ weft_status spm_characters(const spm *s, const char *text, size_t *n, weft_error
             else
                 *n += (size_t)std::count_if(piece.begin(), piece.end(), begins);
         }
-        // Most vocabularies put a blank in front of a text, which is none of it.
+        // Most vocabularies put a blank before a text, which is not part of the text.
         static const std::string blank = "\xE2\x96\x81";
         const bool extra = !probe.empty() && probe[0].compare(0, blank.size(), blank) == 0;
         if (*n && extra) --*n;
@@ -466,7 +465,7 @@ weft_status spm_encode_spans(const spm *s, const char *text, size_t (*spans)[2],
     });
 }
 
-/* Whether an id has a text: all but the special ones and those of another vocabulary. */
+/* Whether an id has a text: special ids and ids beyond the vocabulary have none. */
 static bool is_text(const spm *s, int32_t id)
 {
     return id >= 0 && id < s->processor.GetPieceSize() && !spm_is_special(s, id);

@@ -19,7 +19,7 @@ static ssize_t read_gzip(void *file, char *buffer, size_t size)
     if (n == 0 && failure == Z_OK) return 0;
     if (failure == Z_MEM_ERROR)
         errno = ENOMEM;
-    else if (failure != Z_ERRNO) /* damaged, or without its end */
+    else if (failure != Z_ERRNO) /* damaged or truncated */
         errno = EBADMSG;
     return -1;
 }
@@ -43,14 +43,14 @@ static FILE *open_gzip(int descriptor)
     return stream;
 }
 
-/* Whether a file that can be read again begins as gzip does. */
+/* Whether a seekable file begins like gzip. */
 static bool is_gzip(int descriptor)
 {
     unsigned char magic[2];
     return pread(descriptor, magic, 2, 0) == 2 && magic[0] == 0x1F && magic[1] == 0x8B;
 }
 
-/* ---- What can be read once only ---- */
+/* ---- Input that can be read only once ---- */
 
 #define MAX_KEPT 64
 static struct {
@@ -99,8 +99,8 @@ weft_status stream_keep(const char *path, weft_error *error)
     if (find_kept(path) >= 0) return WEFT_OK;
     if (strcmp(path, "-") != 0 && stat(path, &info) == 0 && S_ISREG(info.st_mode)) return WEFT_OK;
     if (n_kept == MAX_KEPT)
-        return weft_error_set(error, WEFT_TOO_LARGE, path, "is one pipe too many, of at most %d",
-                              MAX_KEPT);
+        return weft_error_set(error, WEFT_TOO_LARGE, path,
+                              "is one pipe too many: at most %d can be read", MAX_KEPT);
     int from = open_path(path), to = -1;
     if (from < 0) return cannot(error, path, "opened");
     FILE *file = tmpfile();
@@ -139,7 +139,7 @@ bool stream_at_end(FILE *file, const char *path, weft_error *error)
 {
     if (feof(file) && !ferror(file)) return true;
     if (errno == EBADMSG) {
-        weft_error_set(error, WEFT_BAD_FILE, path, "is damaged gzip, or ends too early");
+        weft_error_set(error, WEFT_BAD_FILE, path, "is damaged or truncated gzip");
         return false;
     }
     weft_error_set(error, errno == ENOMEM ? WEFT_NO_MEMORY : WEFT_IO, path, "cannot be read: %s",

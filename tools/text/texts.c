@@ -54,7 +54,7 @@ void texts_clean(char *text, bool lines)
     char *to = text;
     for (const char *at = text; *at; to++) {
         const unsigned char *c = (const unsigned char *)at;
-        size_t bytes = 0; /* of what becomes a space */
+        size_t bytes = 0; /* bytes of a character that becomes a space */
         if ((c[0] < ' ' && c[0] != '\t' && !(lines && c[0] == '\n')) || c[0] == 0x7F) bytes = 1;
         if (c[0] == 0xC2 && c[1] >= 0x80 && c[1] < 0xA0) bytes = 2;
         if (c[0] == 0xE2 && c[1] == 0x80 && (c[2] == 0xA8 || c[2] == 0xA9)) bytes = 3;
@@ -95,7 +95,7 @@ static bool read_line(reader *r)
     return true;
 }
 
-/* Puts the line behind those of the document at hand; false when memory is out. */
+/* Appends the line to the current document; false when memory is out. */
 static bool gather(reader *r)
 {
     size_t wanted = r->n_document + r->length + 2;
@@ -163,12 +163,12 @@ static weft_status check_end(const reader *a, const reader *b, bool more_a, bool
             return error->status;
     if (a->file && more_a != more_b)
         return weft_error_set(error, WEFT_BAD_FILE, more_a ? b->path : a->path,
-                              "ends after %zu lines, %s goes on", lines,
+                              "ends after %zu lines, but %s continues", lines,
                               more_a ? a->path : b->path);
     if (!lines) return weft_error_set(error, WEFT_BAD_FILE, b->path, "has no line");
     if (2 * counts->invalid.n > lines)
         return weft_error_set(error, WEFT_BAD_FILE, b->path,
-                              "is no text in UTF-8: %zu of %zu %s are not", counts->invalid.n,
+                              "is not a text in UTF-8: %zu of %zu %s are not", counts->invalid.n,
                               lines, unit == TEXTS_LINE ? "lines" : "documents");
     return WEFT_OK;
 }

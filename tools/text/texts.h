@@ -1,4 +1,4 @@
-/* Vocabularies, and text files, line by line, as sequences of token ids. */
+/* Reads text files as sequences of token ids. */
 #ifndef WEFT_TOOLS_TEXTS_H
 #define WEFT_TOOLS_TEXTS_H
 
@@ -12,8 +12,8 @@
 extern "C" {
 #endif
 
-/* The next line without its end (LF or CRLF), zeros within it included; false at the end of the
- * file or when it cannot be read. The caller frees *line. */
+/* Reads the next line without its end (LF or CRLF), which may contain zeros; false at the end of
+ * the file or if it cannot be read. The caller frees *line. */
 bool texts_read_line(FILE *file, char **line, size_t *capacity, size_t *length);
 /* Is it UTF-8 (RFC 3629: no overlong form, no surrogate, nothing over U+10FFFF) without zeros? */
 bool texts_is_utf8(const char *text, size_t length);
@@ -21,11 +21,11 @@ bool texts_is_utf8(const char *text, size_t length);
  * other than tabs, and the separators U+2028 and U+2029, become spaces. */
 void texts_clean(char *text, bool lines);
 
-/* What becomes one sequence: a line, or the lines up to an empty one with the ends between them.
- * The numbers are those of data.unit. */
+/* The unit of text that becomes one sequence: a line, or the lines up to an empty one with the line
+ * ends between them. The values are those of data.unit. */
 typedef enum texts_unit { TEXTS_LINE, TEXTS_DOCUMENT } texts_unit;
 
-/* Numbers of lines, from 1, of which the first are listed in messages. */
+/* Numbers of lines, from 1; messages list the first of them. */
 #define TEXTS_LISTED 8
 typedef struct texts_numbers {
     size_t n, at[TEXTS_LISTED];
@@ -45,8 +45,8 @@ typedef struct texts_counts {
 
 /* Adds the units of a file, or of a pair of files (source_path NULL otherwise) to a corpus, without
  * the line's end (LF or CRLF) and a byte order mark. Errors: a file that cannot be read or has no
- * line, files of unequal numbers of lines, files most of which is not UTF-8. `max_tokens` is for
- * the count of characters only. */
+ * line, files of unequal numbers of lines, files of which most is not UTF-8. `max_tokens` is only
+ * for the count of characters. */
 weft_status texts_read(weft_corpus *corpus, const char *source_path, const spm *source_vocabulary,
                        const char *target_path, const spm *target_vocabulary, texts_unit unit,
                        size_t max_tokens, texts_counts *counts, weft_error *error);

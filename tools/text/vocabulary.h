@@ -1,10 +1,10 @@
-/* Vocabularies that commands make, and what of them may be generated. */
+/* Making vocabularies, and the ids of one that searches must not choose. */
 #ifndef WEFT_TOOLS_VOCABULARY_H
 #define WEFT_TOOLS_VOCABULARY_H
 
 #include "spm.h"
 
-/* spm_train, with a line on standard error that says what is made, and one if lines were left out
+/* spm_train, with a line on standard error about the vocabulary, and another if lines were left out
  * or read in pieces. */
 weft_status vocabulary_make(const char *const *files, size_t n, const spm_options *options,
                             char **model, size_t *bytes, weft_error *error);

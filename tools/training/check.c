@@ -1,4 +1,4 @@
-/* What `weft train` refuses before it makes a folder or a vocabulary. */
+/* Checks options, texts and model before `weft train` makes a folder or a vocabulary. */
 #include "training.h"
 
 #include <stddef.h>
@@ -19,7 +19,7 @@ static bool check_file(training *t, const char *path)
     return false;
 }
 
-/* Two lists of texts of which one goes through the lines of the other. */
+/* Checks that sources and targets are equally many files. */
 static bool check_pairs(training *t, const recipe_files *source, const recipe_files *target,
                         const char *names)
 {
@@ -60,13 +60,13 @@ static bool check_texts(training *t)
     if (from_input > 1)
         return training_fail(t, WEFT_BAD_ARGUMENT, "train",
                              "standard input (-) can be one of the texts only");
-    /* A run that goes on has its own copies. */
+    /* A resumed run has its own copies of the vocabularies. */
     if (t->resume) return true;
     return check_file(t, r->vocabulary_file) && check_file(t, r->vocabulary_source_file) &&
            check_file(t, r->vocabulary_target_file);
 }
 
-/* An option that does nothing is a mistake, and what it should have done would be missed. */
+/* Refuses options without an effect: the user expects one. */
 static bool check_effects(training *t)
 {
     const recipe *r = &t->r;
@@ -84,6 +84,8 @@ static bool check_effects(training *t)
                  {RECIPE_data_valid_target, pairs, "the model is trained on one text"},
                  {RECIPE_data_unit, !pairs, "pairs are lines"},
                  {RECIPE_batches_mask_share, masked, "the model does not predict masked tokens"},
+                 {RECIPE_schedule_max_minutes, r->schedule_steps > 0,
+                  "it limits a training by steps (--steps)"},
                  {RECIPE_run_valid_bleu, validated, "there are no pairs to validate with"},
                  {RECIPE_run_valid_samples, r->run_valid_bleu > 0, "it needs --valid-bleu"},
                  {RECIPE_run_best_by, r->run_valid_bleu > 0, "it needs --valid-bleu"},
@@ -101,7 +103,7 @@ static bool check_effects(training *t)
     }
     if (r->schedule_steps || r->schedule_minutes > 0) return true;
     return training_fail(t, WEFT_BAD_ARGUMENT, "train",
-                         "how long? --steps and --minutes are both 0");
+                         "the length is missing: --steps and --minutes are both 0");
 }
 
 static bool refuse_option(training *t, const char *name, double value, const char *instead)
@@ -130,8 +132,8 @@ static bool check_data_options(training *t)
             (blocks && !rows && value == r->batches_lengths.at[r->batches_lengths.n - 1]))
             continue;
         return refuse_option(t, size->name, (double)value,
-                             rows ? "--batch-tokens says how large batches are"
-                                  : "--lengths says how long the rows of a batch are");
+                             rows ? "--batch-tokens sets the size of batches"
+                                  : "--lengths sets the lengths of rows");
     }
     const int32_t pad = weft_model_get_traits(&config).pad_id;
     return pad == SPM_PAD ||
@@ -146,12 +148,12 @@ bool training_check_vocab(training *t)
     if (weft_model_parse(t->r.model, NULL, 0, &defaults, &t->error) != WEFT_OK) return false;
     if (asked == size || asked == weft_model_get_traits(&defaults).vocab) return true;
     snprintf(instead, sizeof instead,
-             "the vocabulary has %lld pieces (--vocab says how many a new one has)",
+             "the vocabulary has %lld pieces (--vocab sets the size of a new one)",
              (long long)size);
     return refuse_option(t, "vocab", (double)asked, instead);
 }
 
-/* Adds to the error which of the model's options are not the defaults: one of them is the cause. */
+/* Adds the options without their default values to the error: one of them is the cause. */
 static bool name_options(training *t)
 {
     const recipe *r = &t->r;
@@ -172,7 +174,7 @@ static bool name_options(training *t)
     return false;
 }
 
-/* Builds the model as large as it will be, but for a batch of one row. */
+/* Builds the model at full size, for a batch of one row. */
 static bool check_model(training *t)
 {
     recipe *r = &t->r;

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- What the model is made for ---- */
+/* ---- The kind of batches ---- */
 
 /* recipe's mode: auto, then those of weft_batch_mode in this order */
 static const weft_batch_mode modes[] = {WEFT_BATCH_PAIRS, WEFT_BATCH_PAIRS, WEFT_BATCH_BLOCKS,
@@ -61,8 +61,8 @@ weft_model_traits training_traits(const recipe *r)
 
 /* ---- Vocabularies ---- */
 
-/* Writes the vocabulary that was made, unless the same is there. Another one is not this run's to
- * overwrite. */
+/* Writes the new vocabulary, unless the same one exists. A different one is not overwritten: it may
+ * belong to another run. */
 static bool put_vocabulary(training *t, int side, const char *data, size_t bytes)
 {
     const char *path = t->vocabulary_path[side];
@@ -75,8 +75,8 @@ static bool put_vocabulary(training *t, int side, const char *data, size_t bytes
     bool same = there && n == bytes && !memcmp(there, data, n);
     if (there && !same)
         training_fail(t, WEFT_BAD_ARGUMENT, path,
-                      "is there already, and is another vocabulary than this run would have: "
-                      "another --out keeps it");
+                      "exists already and differs from the vocabulary of this run: "
+                      "choose another --out");
     free(there);
     return same;
 }
@@ -99,7 +99,7 @@ static weft_status train_vocabulary(training *t, const spm_options *o, const rec
     return status;
 }
 
-/* Makes the vocabulary of one side from one list of texts or two, or copies the one given. */
+/* Makes the vocabulary of one side from one list of texts or two, or copies the given one. */
 static bool make_vocabulary(training *t, const char *given, const recipe_files *first,
                             const recipe_files *second, int side)
 {
@@ -141,7 +141,7 @@ static spm *load_vocabulary(training *t, const char *path, bool made)
     return NULL;
 }
 
-/* What the checkpoints of the run say of its vocabularies; if one has said it, they must fit. */
+/* Records the hashes of the vocabularies in checkpoints, or compares with those recorded. */
 static bool note_vocabulary(training *t, const char *source, const char *target)
 {
     char text[VOCABULARY_TEXT];
@@ -153,7 +153,7 @@ static bool note_vocabulary(training *t, const char *source, const char *target)
            training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
 }
 
-/* Texts are read twice or more, which pipes are not. */
+/* Texts are read at least twice; pipes can be read only once. */
 static bool keep_streams(training *t)
 {
     const recipe *r = &t->r;
@@ -174,7 +174,7 @@ bool training_vocabularies(training *t, bool make)
     if (!keep_streams(t)) return false;
     if (apart && training_traits(r).tied)
         return training_fail(t, WEFT_BAD_ARGUMENT, r->model->name,
-                             "two vocabularies need two tables: tied=0");
+                             "two vocabularies need two embedding tables: tied=0");
     char(*paths)[4096] = t->vocabulary_path;
     if (apart && (!training_path(t, paths[0], sizeof *paths, "vocab.source.model") ||
                   !training_path(t, paths[1], sizeof *paths, "vocab.target.model")))
@@ -232,7 +232,7 @@ static void set_batch_options(training *t)
     memcpy(o->lengths, r->batches_lengths.at, sizeof o->lengths);
 }
 
-/* The tokens of a line that has a row of its own; of blocks, any. */
+/* Maximum tokens of a line that has a row of its own; no limit for blocks. */
 static size_t max_line(const training *t)
 {
     const weft_batch_options *o = &t->batch_options;
@@ -248,7 +248,7 @@ double training_bits_per_character(const training *t, double nll)
     return nll * (double)c.tokens / (double)t->valid_characters / log(2);
 }
 
-/* Tells which lines of a file, or of a pair, were left out for not being UTF-8. */
+/* Reports which lines of a file, or of a pair, were left out because they are not UTF-8. */
 static void tell_invalid(const char *path, const texts_counts *counts)
 {
     char list[TEXTS_NUMBERS_TEXT];
@@ -299,7 +299,7 @@ static bool read_texts(training *t, const recipe_files *sources, const recipe_fi
     return true;
 }
 
-/* The best validation so far, and the patience, are of one text and one measure. */
+/* The best validation so far and the patience depend on one text and one measure. */
 bool training_note_validation(training *t)
 {
     char text[80];
@@ -312,14 +312,14 @@ bool training_note_validation(training *t)
     hashes += strcspn(text + hashes, " ");
     if (was && strcmp(was, text) != 0 && !strncmp(was, text, hashes) && !t->validate) {
         weft_error_set(&t->error, WEFT_BAD_ARGUMENT, t->model_path,
-                       "its best validation was chosen by %s: --best-by cannot change",
+                       "its best validation was chosen by %s, and --best-by cannot change that",
                        t->r.run_best_by ? "loss" : "bleu");
         return false;
     }
     if (was && strncmp(was, text, hashes) != 0) {
         bool source = strncmp(was, text, strcspn(text, " ")) != 0;
         weft_error_set(&t->error, WEFT_BAD_ARGUMENT, t->model_path,
-                       "was validated with other text than %s",
+                       "was validated on a text other than %s",
                        recipe_files_name(source        ? &t->r.data_valid_source
                                          : is_pairs(t) ? &t->r.data_valid_target
                                                        : &t->r.data_valid_text));

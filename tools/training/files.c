@@ -1,4 +1,4 @@
-/* The folder of a run: recipe.json, metrics.jsonl, and the checkpoints model, best and step-N. */
+/* The folder of a run: recipe.json, metrics.jsonl, and the checkpoints model and best. */
 #include "training.h"
 
 #include "base/file.h"
@@ -26,7 +26,7 @@ bool training_path(training *t, char *path, size_t size, const char *name)
     return training_fail(t, WEFT_TOO_LARGE, t->r.run_out, "the path is too long");
 }
 
-/* Makes a folder and those that it lies in. */
+/* Makes a folder and its parents. */
 static bool make_folders(training *t, const char *path)
 {
     char part[4096];
@@ -42,7 +42,7 @@ static bool make_folders(training *t, const char *path)
     return true;
 }
 
-/* What a killed run has left half-written. */
+/* Removes the half-written files of a killed run. */
 static void remove_leftovers(const char *folder)
 {
     static const char *const names[] = {"model.safetensors",  "best.safetensors",   "vocab.model",
@@ -52,7 +52,7 @@ static void remove_leftovers(const char *folder)
         file_remove_leftovers(folder, names[i]);
 }
 
-/* Two processes would write into one another's files. Where folders cannot be locked, none is. */
+/* Locks the folder against other processes, where the file system supports that. */
 static bool lock_folder(training *t)
 {
     t->lock = open(t->r.run_out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -62,17 +62,18 @@ static bool lock_folder(training *t)
         return true;
     }
     if (errno != EWOULDBLOCK) return true;
-    return training_fail(t, WEFT_IO, t->r.run_out, "another weft train is at work in this folder");
+    return training_fail(t, WEFT_IO, t->r.run_out, "another weft train is running in this folder");
 }
 
-/* Checkpoints of before there were hashes are resumed without them. */
-static void tell_age(const training *t)
+/* Checkpoints of versions without hashes are resumed without a comparison. */
+static void warn_without_hashes(const training *t)
 {
     if (!weft_params_meta(t->params, "train.data") || !weft_params_meta(t->params, "vocabulary"))
-        fprintf(stderr,
-                "weft: %s: names neither its texts nor its vocabulary, as checkpoints of older "
-                "versions: they are not compared\n",
-                t->model_path);
+        fprintf(
+            stderr,
+            "weft: %s: has no hashes of its texts and vocabulary, like all checkpoints of older "
+            "versions: they are not compared\n",
+            t->model_path);
 }
 
 bool training_prepare_folder(training *t)
@@ -83,15 +84,15 @@ bool training_prepare_folder(training *t)
     if (access(t->model_path, F_OK) != 0) {
         if (!training_may_begin(t)) return false;
         if (t->resume)
-            fprintf(stderr, "weft: %s: no checkpoint yet, the run begins\n", t->r.run_out);
+            fprintf(stderr, "weft: %s: has no checkpoint yet, the run begins\n", t->r.run_out);
         t->resume = false;
         return true;
     }
     if (!t->resume)
         return training_fail(t, WEFT_BAD_ARGUMENT, t->model_path,
-                             "is there already: --resume goes on with it, another --out keeps it");
+                             "exists already: continue it with --resume, or choose another --out");
     if (weft_params_load(t->params, t->model_path, &t->error) != WEFT_OK) return false;
-    tell_age(t);
+    warn_without_hashes(t);
     return true;
 }
 
@@ -115,8 +116,8 @@ bool training_write_recipe(training *t)
 /* ---- Metrics ---- */
 
 /* Moves the lines of steps up to `step` to the front and returns their bytes; *seconds becomes the
- * last one's. What a crash has left of a line is no JSON and goes, too. */
-static size_t keep_lines(char *text, size_t length, uint64_t step, double *seconds)
+ * last one's. A line that a crash cut off is not JSON and is removed, too. */
+static size_t retain_lines(char *text, size_t length, uint64_t step, double *seconds)
 {
     size_t kept = 0;
     for (char *line = text, *end; (end = memchr(line, '\n', length - (size_t)(line - text)));
@@ -143,7 +144,7 @@ bool training_open_metrics(training *t, uint64_t step)
     bool there = t->resume && access(path, F_OK) == 0;
     char *text = there ? tool_read_file(path, &length, &t->error) : NULL;
     if (there && !text) return false;
-    size_t kept = text ? keep_lines(text, length, step, &t->spent) : 0;
+    size_t kept = text ? retain_lines(text, length, step, &t->spent) : 0;
     bool good = tool_replace_file(path, text ? text : "", kept, &t->error);
     free(text);
     if (!good) return false;
@@ -162,14 +163,15 @@ bool training_save(training *t)
 {
     uint64_t step = weft_trainer_get_state(t->trainer).step;
     bool keeps = t->r.run_keep > 0 && step > 0;
-    if (t->saved) { /* resumed, and nothing done since: killed, perhaps, before it was kept */
+    if (t->saved) { /* resumed without a step since: the run may have been killed before it was
+                       retained */
         if (keeps) training_go_back(t, step);
         return !keeps || training_keep(t, step);
     }
-    /* The checkpoint is not to be newer than the metrics, should the machine fail. */
+    /* After a crash of the machine, the checkpoint must not be newer than the metrics. */
     if (fsync(fileno(t->metrics)) != 0 && errno != EINVAL && errno != EROFS)
         return cannot(t, "metrics.jsonl", "written", errno);
-    if (!t->r.schedule_steps) {
+    if (training_is_timed(&t->r)) {
         char text[64];
         text_format(text, sizeof text, "%.3f", t->spent);
         weft_params_set_meta(t->params, "train.seconds", text);

@@ -1,6 +1,5 @@
-/* Training that begins with the model of another run (run.from): its model and options, vocabulary
- * and parameters. What the run was trained with otherwise (texts, optimiser, length) is not taken.
- */
+/* Training that begins with the model of another run (run.from). It takes model, options,
+ * vocabulary and parameters, but not texts, optimiser and length. */
 #include "recipe_table.h"
 #include "decoding/run.h"
 #include "training.h"
@@ -12,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* The run's folder, or the folder that a checkpoint lies in. */
+/* The run's folder, or the folder of the checkpoint. */
 static bool open_run(training *t)
 {
     char folder[4096];
@@ -30,7 +29,7 @@ static bool open_run(training *t)
     return trained_open(t->from, whole ? path : folder, whole ? NULL : path, &t->error);
 }
 
-/* Options of the model that its new texts decide. */
+/* Options of the model that the new texts determine. */
 static bool is_of_data(const char *name)
 {
     return !strcmp(name, "pad_id") || !strcmp(name, "vocab");
@@ -66,12 +65,12 @@ static bool take_model(training *t)
     return true;
 }
 
-/* A vocabulary of the run, as if --vocab-file had named it. */
+/* Takes a vocabulary of the run, as if --vocab-file had named it. */
 static bool take_vocabulary(training *t, char **file, const char *path, const char *option)
 {
     if ((*file)[0] && strcmp(*file, path) != 0) {
         weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "train",
-                       "--%s cannot be chosen: the parameters of %s know its own vocabulary only",
+                       "--%s cannot be chosen: the parameters of %s belong to its own vocabulary",
                        option, t->r.run_from);
         return false;
     }
@@ -94,7 +93,7 @@ static bool take_vocabularies(training *t)
                            "target-vocab-file");
 }
 
-/* How text becomes rows: as the model knows it, unless another way is asked for. */
+/* Takes the way in which text becomes rows, unless the user chose another. */
 static bool take_rows(training *t)
 {
     static const recipe_key keys[] = {RECIPE_data_unit, RECIPE_batches_mode,
@@ -118,7 +117,7 @@ bool training_take_from(training *t)
 
 /* ---- Parameters ---- */
 
-/* Those that the model has by name and shape, in a store of their own. */
+/* The parameters of the model, new, in a store of their own. */
 static weft_params *wanted_params(training *t)
 {
     const recipe *r = &t->r;
@@ -144,7 +143,7 @@ static bool copy_param(training *t, const char *name, const weft_tensor *model)
     weft_params_get(t->from->params, name, &from);
     if (from.dtype != model->dtype || !weft_shape_equal(from.shape, model->shape)) {
         weft_error_set(&t->error, WEFT_BAD_SHAPE, t->r.run_from,
-                       "%s is %s %s there, the model's is %s %s: only options that leave the "
+                       "%s is %s %s there and %s %s in the model: only options that leave the "
                        "parameters as they are can be changed",
                        name, weft_dtype_name(from.dtype),
                        weft_shape_text(from.shape, has, sizeof has), weft_dtype_name(model->dtype),

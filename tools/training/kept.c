@@ -1,5 +1,5 @@
-/* The checkpoints that a run keeps, and those of others, which it leaves alone: a checkpoint is the
- * run's if its metadata "run" are (weft_trainer_save). */
+/* The checkpoints step-N of a run. Checkpoints of other runs are left alone: a checkpoint belongs
+ * to the run if its metadata "run" agree (weft_trainer_save). */
 #include "training.h"
 
 #include "base/json.h"
@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Of a header, as weft_params_load. */
+/* The maximum length of a header, as in weft_params_load. */
 #define MAX_HEADER ((uint64_t)100 << 20)
 
 static bool no_memory(training *t)
@@ -20,7 +20,7 @@ static bool no_memory(training *t)
     return training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
 }
 
-/* The step of "step-N.safetensors"; false if the name is none such. */
+/* Reads the step of "step-N.safetensors"; false for any other name. */
 static bool step_of(const char *name, uint64_t *step)
 {
     char *end, again[64];
@@ -39,7 +39,8 @@ static bool step_path(training *t, char *path, size_t size, uint64_t step)
 
 /* ---- Before a run begins ---- */
 
-/* The checkpoint that is worth naming: the last step, else the first name; "" if there is none. */
+/* Finds the checkpoint to name in a message: the last step, else the first name; "" if there is
+ * none. */
 static bool find_checkpoint(training *t, char *name, size_t size, bool *is_step)
 {
     DIR *folder = opendir(t->r.run_out);
@@ -64,7 +65,7 @@ static bool find_checkpoint(training *t, char *name, size_t size, bool *is_step)
     return true;
 }
 
-/* Whether the folder has a file of that name that holds something. */
+/* Whether the folder has a file of that name that is not empty. */
 static bool holds(training *t, const char *name)
 {
     char path[4096];
@@ -79,28 +80,30 @@ bool training_may_begin(training *t)
     if (!find_checkpoint(t, name, sizeof name, &is_step)) return false;
     if (name[0]) {
         weft_error_set(&t->error, WEFT_BAD_ARGUMENT, t->r.run_out,
-                       "%s is there without model.safetensors: %s%s%sanother --out leaves the "
-                       "folder as it is",
-                       name, is_step ? "to go on from it, `cp " : "", is_step ? name : "",
+                       "%s exists without model.safetensors: %s%s%sto begin another run, choose "
+                       "another --out",
+                       name, is_step ? "to continue from it, `cp " : "", is_step ? name : "",
                        is_step ? " model.safetensors` there and --resume; " : "");
         return false;
     }
     if (holds(t, "metrics.jsonl"))
-        return training_fail(t, WEFT_BAD_ARGUMENT, t->r.run_out,
-                             "metrics.jsonl is of a run whose model.safetensors is gone: another "
-                             "--out leaves the folder as it is");
-    /* A run that ended before its first checkpoint leaves its recipe, and a vocabulary that it
-     * makes again (or else put_vocabulary refuses). */
+        return training_fail(
+            t, WEFT_BAD_ARGUMENT, t->r.run_out,
+            "metrics.jsonl belongs to a run whose model.safetensors is gone: choose "
+            "another --out");
+    /* A run that ended before its first checkpoint left its recipe, and perhaps a vocabulary. The
+     * new run makes the same one, or put_vocabulary refuses. */
     if (!t->resume && holds(t, "recipe.json"))
-        return training_fail(t, WEFT_BAD_ARGUMENT, t->r.run_out,
-                             "recipe.json is there already: --resume begins the run again, another "
-                             "--out leaves the folder as it is");
+        return training_fail(
+            t, WEFT_BAD_ARGUMENT, t->r.run_out,
+            "recipe.json exists already: begin its run again with --resume, or choose "
+            "another --out");
     return true;
 }
 
-/* ---- Those of the run ---- */
+/* ---- Checkpoints of the run ---- */
 
-/* The metadata of a safetensors file without its tensors; NULL if it is none. */
+/* Reads the metadata of a safetensors file, not its tensors; NULL if it is none. */
 static cJSON *read_metadata(const char *path)
 {
     FILE *file = fopen(path, "rb");
@@ -119,8 +122,8 @@ static cJSON *read_metadata(const char *path)
     return metadata;
 }
 
-/* Whether metadata of a checkpoint say of `key` what those say that the run is resumed from; or
- * both nothing. */
+/* Whether a checkpoint and the resumed one have the same value of the metadata `key`, or neither
+ * has one. */
 static bool agrees(const training *t, const cJSON *metadata, const char *key)
 {
     const char *ours = weft_params_meta(t->params, key);
@@ -128,7 +131,7 @@ static bool agrees(const training *t, const cJSON *metadata, const char *key)
     return ours && its ? !strcmp(ours, its) : !ours && !its;
 }
 
-/* Checkpoints of older versions do not say of which run they are: then model and options count. */
+/* Checkpoints of older versions do not name their run; then model and options are compared. */
 static bool is_ours(const training *t, const char *path)
 {
     cJSON *metadata = read_metadata(path);
@@ -158,9 +161,10 @@ static bool is_kept(const training *t, uint64_t step)
 
 static bool refuse(training *t, const char *path)
 {
-    return training_fail(t, WEFT_BAD_ARGUMENT, path,
-                         "is of another run than model.safetensors: move it away, or it would be "
-                         "overwritten");
+    return training_fail(
+        t, WEFT_BAD_ARGUMENT, path,
+        "and model.safetensors are of different runs: move it away, or it would be "
+        "overwritten");
 }
 
 static bool take_kept(training *t, uint64_t step, uint64_t now)
@@ -168,7 +172,7 @@ static bool take_kept(training *t, uint64_t step, uint64_t now)
     char path[4096];
     if (!step_path(t, path, sizeof path, step)) return false;
     if (is_ours(t, path)) return add_kept(t, step);
-    /* One of an earlier step is in nobody's way. */
+    /* The run will not overwrite one of an earlier step. */
     return step <= now || refuse(t, path);
 }
 
@@ -196,7 +200,7 @@ bool training_find_kept(training *t)
     return good;
 }
 
-/* Removes entry `at` of the list and its file. */
+/* Removes entry `at` of the list, and its file. */
 static void remove_kept(training *t, size_t at)
 {
     char path[4096];
@@ -216,7 +220,7 @@ bool training_keep(training *t, uint64_t step)
     if (is_kept(t, step)) return true;
     if (!step_path(t, path, sizeof path, step)) return false;
     if (access(path, F_OK) == 0) return refuse(t, path);
-    /* A second name; where links cannot be had, a second file. */
+    /* A second name by a hard link, or a copy where the file system has no links. */
     if (link(t->model_path, path) != 0 && weft_params_save(t->params, path, &t->error) != WEFT_OK)
         return false;
     if (!add_kept(t, step)) return false;

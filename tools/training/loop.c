@@ -1,4 +1,4 @@
-/* The training of `weft train`: its steps, what is told of them, and when it is saved. */
+/* The loop of `weft train`: steps, progress, validations, and saving. */
 #include "training.h"
 
 #include "base/text.h"
@@ -18,9 +18,10 @@ static volatile sig_atomic_t interrupted;
 
 static void on_signal(int signal_number)
 {
-    static const char text[] = "\nweft: ends after this step; once more ends at once\n";
+    static const char text[] = "\nweft: ending after this step; press again to end at once\n";
     interrupted = signal_number;
-    /* Only Ctrl-C has somebody who waits; if it cannot be said, nothing is lost. */
+    /* Only Ctrl-C comes from a user who waits. If the message cannot be written, nothing is lost.
+     */
     if (signal_number == SIGINT && write(STDERR_FILENO, text, sizeof text - 1) < 0) return;
 }
 
@@ -34,13 +35,15 @@ typedef struct loop {
     training *t;
     bool terminal;
     FILE *out;
-    double gemm;                /* flops per second of large products; 0: not measured */
+    double gemm;                /* flops per second of large matrix products; 0: not measured */
     double begin, spent_before; /* seconds */
     uint64_t shown_step;        /* of the last line */
     uint64_t first_step;        /* of this run */
     double computing, flops;    /* of steps, since the last line */
     size_t tokens, since;       /* the same; and in all */
     double all_computing;
+    double planning; /* seconds of steps that had to be planned first */
+    uint64_t planned_steps;
     double last_line, last_valid, last_save;
     double validating;  /* seconds of the last validation */
     double rate, share; /* of the last line: tokens/s, share of the GEMM rate */
@@ -55,25 +58,44 @@ static double elapsed(const loop *l)
     return tool_seconds() - l->begin;
 }
 
-/* The share of the run that is done. */
-static double share_done(const loop *l)
+/* Seconds that the whole training may take; 0: any. */
+static double time_limit(const recipe *r)
 {
-    const recipe *r = &l->t->r;
-    if (r->schedule_steps)
-        return (double)weft_trainer_get_state(l->t->trainer).step / (double)r->schedule_steps;
-    return fmin((l->spent_before + elapsed(l)) / (60 * r->schedule_minutes), 1);
+    return 60 * (r->schedule_steps ? r->schedule_max_minutes : r->schedule_minutes);
+}
+
+/* The share of the time that is spent; 0 if only steps limit the training. */
+static double share_of_time(const loop *l)
+{
+    double limit = time_limit(&l->t->r);
+    if (!training_is_timed(&l->t->r)) return 0;
+    return fmin((l->spent_before + elapsed(l)) / limit, 1);
+}
+
+/* Seconds of a step, with its share of validations and checkpoints. Until a step needs no new plan,
+ * the flops at the measured rate are the best estimate. */
+static double seconds_per_step(const loop *l, uint64_t done)
+{
+    if (done > l->planned_steps)
+        return (elapsed(l) - l->planning) / (double)(done - l->planned_steps);
+    return l->gemm > 0 ? l->t->estimate.flops / l->gemm : elapsed(l) / fmax((double)done, 1);
 }
 
 static double seconds_left(const loop *l)
 {
     const recipe *r = &l->t->r;
-    uint64_t step = weft_trainer_get_state(l->t->trainer).step;
-    if (!r->schedule_steps) return fmax(60 * r->schedule_minutes - l->spent_before - elapsed(l), 0);
-    double done = (double)(step - l->first_step);
-    return done > 0 ? ((double)r->schedule_steps - (double)step) * elapsed(l) / done : 0;
+    uint64_t step = weft_trainer_get_state(l->t->trainer).step, steps = (uint64_t)r->schedule_steps;
+    double left = HUGE_VAL;
+    if (steps)
+        left =
+            steps > step ? (double)(steps - step) * seconds_per_step(l, step - l->first_step) : 0;
+    if (training_is_timed(r))
+        left = fmin(left, fmax(time_limit(r) - l->spent_before - elapsed(l), 0));
+    return left;
 }
 
-/* Columns of the terminal, of which a line that updates itself leaves the last one free. */
+/* Columns of the terminal without the last one, which a line that updates itself must leave free.
+ */
 static int columns(const loop *l)
 {
     struct winsize size = {0};
@@ -136,11 +158,11 @@ static bool log_step(loop *l, double seconds)
 
 static size_t samples(const training *t)
 {
-    size_t most = (size_t)t->r.run_valid_samples;
-    return most < t->n_sentences ? most : t->n_sentences;
+    size_t max = (size_t)t->r.run_valid_samples;
+    return max < t->n_sentences ? max : t->n_sentences;
 }
 
-/* Scores, and samples with them, for a line of the metrics. */
+/* Adds scores and samples to a line of the metrics. */
 static bool add_translations(const loop *l, cJSON *line)
 {
     const training *t = l->t;
@@ -203,7 +225,7 @@ static bool validate(loop *l)
     if (status != WEFT_OK) return training_take_error(t);
     l->valid = nll;
     if (t->n_sentences && !training_translate(t, &l->scores)) return false;
-    /* The least is the best. */
+    /* weft_trainer_judge takes the minimum as the best. */
     bool best = weft_trainer_judge(t->trainer, t->r.run_best_by ? -l->scores.bleu : l->valid);
     t->saved = false;
     print_translations(l);
@@ -213,7 +235,7 @@ static bool validate(loop *l)
     return good;
 }
 
-/* Is the time of something that happens every so many steps, or seconds if those are 0? */
+/* Whether something that happens every so many steps, or seconds if steps are 0, is due. */
 static bool due(const loop *l, int64_t every, double seconds, double last)
 {
     uint64_t step = weft_trainer_get_state(l->t->trainer).step;
@@ -221,7 +243,7 @@ static bool due(const loop *l, int64_t every, double seconds, double last)
     return elapsed(l) - last >= seconds;
 }
 
-/* By time, validations take a twentieth of it at most. */
+/* In a training by time, validations take at most a twentieth of it. */
 static bool validation_due(const loop *l)
 {
     const recipe *r = &l->t->r;
@@ -241,7 +263,7 @@ static bool one_step(loop *l)
 {
     training *t = l->t;
     double before = tool_seconds();
-    weft_status status = weft_trainer_step(t->trainer, share_done(l), &l->report);
+    weft_status status = weft_trainer_step(t->trainer, share_of_time(l), &l->report);
     if (status == WEFT_CANCELLED) return true;
     if (status != WEFT_OK) return training_take_error(t);
     double seconds = tool_seconds() - before;
@@ -252,6 +274,9 @@ static bool one_step(loop *l)
         l->flops += l->report.flops;
         l->since += l->report.tokens;
         l->tokens += l->report.tokens;
+    } else {
+        l->planning += seconds;
+        l->planned_steps++;
     }
     if (!log_step(l, seconds) || (validation_due(l) && !validate(l))) return false;
     if (due(l, t->r.run_save_every, t->r.run_save_seconds, l->last_save) && !save(l)) return false;
@@ -261,18 +286,19 @@ static bool one_step(loop *l)
     return true;
 }
 
-/* Why the training should end; NULL if it should go on. */
+/* Why the training ends; NULL if it continues. */
 static const char *ended(const loop *l)
 {
     const recipe *r = &l->t->r;
     weft_trainer_state s = weft_trainer_get_state(l->t->trainer);
     if (interrupted) return "stopped by a signal";
-    if (share_done(l) >= 1) return "finished";
+    if (r->schedule_steps && s.step >= (uint64_t)r->schedule_steps) return "finished";
+    if (share_of_time(l) >= 1) return r->schedule_steps ? "out of time" : "finished";
     if (r->run_patience && s.stale >= (uint64_t)r->run_patience) return "stopped early";
     return NULL;
 }
 
-/* From here on there is something to save. A second signal ends the program at once. */
+/* From now on a signal saves the run before it ends. A second signal ends the program at once. */
 static void handle_signals(void)
 {
     struct sigaction save_and_leave = {.sa_handler = on_signal,
@@ -281,8 +307,9 @@ static void handle_signals(void)
     sigaction(SIGINT, &save_and_leave, NULL);
     sigaction(SIGTERM, &save_and_leave, NULL);
     sigaction(SIGHUP, NULL, &hangup);
-    if (hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &save_and_leave, NULL); /* not of nohup */
-    sigaction(SIGPIPE, &ignore, NULL); /* nobody reads the progress any more */
+    if (hangup.sa_handler != SIG_IGN)
+        sigaction(SIGHUP, &save_and_leave, NULL); /* nohup ignores it */
+    sigaction(SIGPIPE, &ignore, NULL); /* the training continues if nobody reads its progress */
 }
 
 static bool run_loop(loop *l)
@@ -291,7 +318,7 @@ static bool run_loop(loop *l)
     const char *spent = weft_params_meta(t->params, "train.seconds");
     weft_trainer_state s = weft_trainer_get_state(t->trainer);
     l->spent_before = t->spent;
-    if (spent && !t->r.schedule_steps) text_read_double(spent, &l->spent_before);
+    if (spent && training_is_timed(&t->r)) text_read_double(spent, &l->spent_before);
     l->begin = tool_seconds();
     l->first_step = s.step;
     l->valid = NAN;
@@ -364,12 +391,12 @@ static bool report(loop *l)
     return true;
 }
 
-/* Where progress is shown, and the machine's rate to show it by. */
+/* Chooses where to print progress, and measures the machine's rate to compare with. */
 static void prepare_progress(loop *l)
 {
     l->out = l->t->json ? stderr : stdout;
     l->terminal = isatty(l->t->json ? STDERR_FILENO : STDOUT_FILENO) == 1;
-    /* Without it the line of progress lacks a number, no more. */
+    /* Without the rate, only a number of the progress line is missing. */
     if (l->t->r.run_measure &&
         weft_measure_gemm(WEFT_F32, (int)l->t->r.run_threads, &l->gemm, NULL) != WEFT_OK)
         l->gemm = 0;

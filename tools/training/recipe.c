@@ -1,4 +1,4 @@
-/* Recipes: the table of options, and what the command line says of them. recipe_json.c has JSON. */
+/* Recipes: the table of options, and the command line. recipe_json.c reads and writes JSON. */
 #include "recipe_table.h"
 
 #include "base/json.h"
@@ -22,8 +22,8 @@
 #define KIND_LIST   LIST
 
 const recipe_row recipe_rows[] = {
-#define ROW(section, key, kind, value, least, most, choices, option, doc)                          \
-    {#section, #key,   KIND_##kind, offsetof(recipe, section##_##key), least, most,                \
+#define ROW(section, key, kind, value, min, max, choices, option, doc)                             \
+    {#section, #key,   KIND_##kind, offsetof(recipe, section##_##key), min, max,                   \
      choices,  option, doc},
     RECIPE_MAP(ROW)
 #undef ROW
@@ -88,7 +88,7 @@ const char *recipe_wanted(const recipe_row *o, char *text, size_t size)
     case WHOLE:
     case REAL:
         text_format(text, size, "a %snumber from %.10g to %.10g", o->kind == WHOLE ? "whole " : "",
-                    o->least, o->most);
+                    o->min, o->max);
         break;
     case FLAG:
         snprintf(text, size, "true or false");
@@ -110,7 +110,7 @@ const char *recipe_wanted(const recipe_row *o, char *text, size_t size)
 
 bool recipe_set_number(recipe *r, const recipe_row *o, double x)
 {
-    if (!(x >= o->least && x <= o->most) || (o->kind == WHOLE && floor(x) != x)) return false;
+    if (!(x >= o->min && x <= o->max) || (o->kind == WHOLE && floor(x) != x)) return false;
     if (o->kind == WHOLE)
         *(int64_t *)recipe_field(r, o) = (int64_t)x;
     else
@@ -150,7 +150,7 @@ bool recipe_add_length(recipe_list *list, double x)
     return true;
 }
 
-/* Takes a value as the command line writes it; false if it is none. */
+/* Takes a value in the form of the command line; false if it is not one of the row's. */
 static bool set_from_text(recipe *r, const recipe_row *o, const char *text)
 {
     const char *end;
@@ -160,7 +160,7 @@ static bool set_from_text(recipe *r, const recipe_row *o, const char *text)
     case FILE_NAME:
         return recipe_set_text(recipe_field(r, o), text);
     case FILE_LIST: {
-        /* The first on the command line takes the place of those of a recipe. */
+        /* The first file on the command line replaces those of a recipe. */
         recipe_files *files = recipe_field(r, o);
         if (!files->chosen) recipe_add_file(files, "");
         files->chosen = true;
@@ -257,7 +257,13 @@ bool recipe_take(recipe *r, int key, const char *text, struct argp_state *state)
     if (!set_from_text(r, o, text))
         tool_usage_error(state, "--%s: \"%s\" is not %s", o->option, text,
                          recipe_wanted(o, what, sizeof what));
-    if (!strcmp(o->option, "minutes") && r->schedule_minutes > 0) r->schedule_steps = 0;
+    r->minutes_chosen |= key == RECIPE_FIRST_KEY + RECIPE_schedule_minutes;
+    r->max_minutes_chosen |= key == RECIPE_FIRST_KEY + RECIPE_schedule_max_minutes;
+    if (r->minutes_chosen && r->max_minutes_chosen)
+        tool_usage_error(state, "--minutes and --max-minutes exclude each other: --minutes is the "
+                                "whole length, --max-minutes limits --steps");
+    if (key == RECIPE_FIRST_KEY + RECIPE_schedule_minutes && r->schedule_minutes > 0)
+        r->schedule_steps = 0, r->schedule_max_minutes = 0;
     return true;
 }
 
@@ -314,7 +320,7 @@ char *recipe_join(const char *folder, const char *name)
     return path;
 }
 
-/* The texts of a row that name files; returns how many. */
+/* Finds the file names of a row; returns how many. */
 static size_t file_names(recipe *r, const recipe_row *o, char ***names)
 {
     recipe_files *list = recipe_field(r, o);
@@ -323,7 +329,7 @@ static size_t file_names(recipe *r, const recipe_row *o, char ***names)
     return o->kind == FILE_NAME && (**names)[0] ? 1 : 0;
 }
 
-/* Replaces every file name by what `make` makes of it, if it makes something. */
+/* Replaces every file name by the result of `make`, unless that is NULL. */
 static bool change_files(recipe *r, bool (*make)(const char *name, const char *folder, char **made),
                          const char *folder)
 {
@@ -362,8 +368,8 @@ bool recipe_has_relative_file(recipe *r)
     return false;
 }
 
-/* Where a file is there, its shortest path; where not, the message will show what was tried. A pipe
- * has no other path than the one it was given by. */
+/* The real path of a file or folder. A missing file keeps its name, for the message; so does a
+ * pipe, whose real path cannot be opened. */
 static bool make_real(const char *name, const char *folder, char **made)
 {
     struct stat info;
@@ -377,7 +383,7 @@ bool recipe_resolve(recipe *r, weft_error *error)
 {
     char here[PATH_MAX];
     if (!getcwd(here, sizeof here)) {
-        weft_error_set(error, WEFT_IO, "train", "the current folder is unknown: %s",
+        weft_error_set(error, WEFT_IO, "train", "the current folder cannot be determined: %s",
                        strerror(errno));
         return false;
     }

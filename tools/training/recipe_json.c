@@ -1,4 +1,4 @@
-/* Recipes as JSON files. */
+/* Reading and writing recipes as JSON. */
 #include "recipe_table.h"
 
 #include "base/json.h"
@@ -135,7 +135,7 @@ static bool load_section(recipe *r, const cJSON *section, const char *path, weft
     bool known = false;
     for (size_t i = 0; i < n_recipe_rows; i++)
         known |= !strcmp(recipe_rows[i].section, section->string);
-    if (!known) return refuse(error, path, "\"%s\" is no key of a recipe", section->string);
+    if (!known) return refuse(error, path, "\"%s\" is not a key of a recipe", section->string);
     if (!cJSON_IsObject(section))
         return refuse(error, path, "%s is not an object", section->string);
     if (repeated_key(section))
@@ -168,7 +168,8 @@ static bool load_all(recipe *r, const cJSON *json, const char *path, weft_error 
         } else if (!strcmp(item->string, "model")) {
             if (!cJSON_IsString(item)) return refuse(error, path, "model is not a text");
             r->model = weft_model_find(item->valuestring);
-            good = r->model || refuse(error, path, "there is no model \"%s\"", item->valuestring);
+            good = r->model ||
+                   refuse(error, path, "no model \"%s\" (see `weft models`)", item->valuestring);
         } else if (!strcmp(item->string, "model_options")) {
             good = load_model_options(r, item, path, error);
         } else {
@@ -195,7 +196,7 @@ bool recipe_load(recipe *r, const char *path, const char *data, weft_error *erro
     cJSON_Delete(json);
     if (!good) return false;
     if (data && !recipe_has_relative_file(r))
-        return refuse(error, path, "names its files with their folders: --data cannot place them");
+        return refuse(error, path, "names its files by absolute paths: --data cannot change them");
     char *own = folder_of(path), *folder = NULL;
     if (data)
         folder = strdup(data);
@@ -219,7 +220,7 @@ static cJSON *choice_json(const recipe_row *o, int choice)
     return cJSON_CreateString(text);
 }
 
-/* One file is a text, several are a list. */
+/* One file becomes a string, several become a list. */
 static cJSON *files_json(const recipe_files *files)
 {
     if (files->n > 1) return cJSON_CreateStringArray((const char *const *)files->at, (int)files->n);

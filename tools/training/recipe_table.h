@@ -19,7 +19,7 @@ typedef struct recipe_row {
     const char *section, *key;
     recipe_kind kind;
     size_t at; /* offset in a recipe */
-    double least, most;
+    double min, max;
     const char *choices, *option, *doc;
 } recipe_row;
 
@@ -36,7 +36,7 @@ static inline const void *recipe_value(const recipe *r, const recipe_row *row)
     return (const char *)r + row->at;
 }
 
-/* Each takes a value; false if it is none of the row's, or memory is out. */
+/* Each takes a value; false if the row does not allow it, or memory is out. */
 bool recipe_set_text(char **to, const char *text);
 bool recipe_set_number(recipe *r, const recipe_row *row, double x);
 bool recipe_set_choice(recipe *r, const recipe_row *row, const char *text);
@@ -44,15 +44,15 @@ bool recipe_set_choice(recipe *r, const recipe_row *row, const char *text);
 bool recipe_add_length(recipe_list *list, double x);
 /* Adds a file to a list; "" empties it. */
 bool recipe_add_file(recipe_files *list, const char *name);
-/* What a value should have been, for messages. */
+/* Describes the allowed values of a row, for messages. */
 const char *recipe_wanted(const recipe_row *row, char *text, size_t size);
 /* A value as JSON; NULL when memory is out. */
 cJSON *recipe_value_json(const recipe *r, const recipe_row *row);
-/* FOLDER/NAME, or NAME alone if it is absolute, standard input, or the folder is ""; the caller
+/* FOLDER/NAME, or NAME alone if it is absolute, is standard input, or the folder is ""; the caller
  * frees it. NULL when memory is out. */
 char *recipe_join(const char *folder, const char *name);
 bool recipe_has_relative_file(recipe *r);
-/* Puts the files that are not absolute behind a folder; false when memory is out. */
+/* Makes relative file names relative to a folder; false when memory is out. */
 bool recipe_place_files(recipe *r, const char *folder);
 
 #endif

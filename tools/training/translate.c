@@ -1,5 +1,5 @@
-/* Translations of the first sentences of the validation text, at each validation: their BLEU and
- * chrF, and some of them to read. Found greedily, in batches of sources of like length. */
+/* Translates the first sentences of the validation text at each validation, for BLEU, chrF and
+ * samples. Uses greedy search, in batches of sources of similar length. */
 #include "text/score.h"
 #include "text/streams.h"
 #include "text/vocabulary.h"
@@ -27,7 +27,7 @@ static bool no_memory(training *t)
 
 /* ---- The sentences ---- */
 
-/* Takes a pair of lines; those that are empty or not UTF-8 are none. */
+/* Adds a pair of lines, unless one is empty or not UTF-8. */
 static bool take_pair(training *t, const char *const lines[2], const size_t lengths[2])
 {
     size_t room = (size_t)t->r.batches_lengths.at[t->r.batches_lengths.n - 1], n;
@@ -47,14 +47,14 @@ static bool take_pair(training *t, const char *const lines[2], const size_t leng
     return true;
 }
 
-static bool read_pairs(training *t, const char *const paths[2], size_t most)
+static bool read_pairs(training *t, const char *const paths[2], size_t max)
 {
     FILE *files[2] = {stream_open(paths[0], &t->error), NULL};
     char *lines[2] = {NULL, NULL};
     size_t capacity[2] = {0, 0}, lengths[2];
     if (files[0]) files[1] = stream_open(paths[1], &t->error);
     bool good = files[0] && files[1];
-    while (good && t->n_sentences < most) {
+    while (good && t->n_sentences < max) {
         bool there = true;
         for (int i = 0; i < 2; i++)
             there = there && texts_read_line(files[i], &lines[i], &capacity[i], &lengths[i]);
@@ -71,13 +71,13 @@ static bool read_pairs(training *t, const char *const paths[2], size_t most)
 bool training_read_sentences(training *t)
 {
     const recipe *r = &t->r;
-    size_t most = (size_t)r->run_valid_bleu;
-    if (!most) return true;
-    t->sentences = calloc(most, sizeof *t->sentences);
+    size_t max = (size_t)r->run_valid_bleu;
+    if (!max) return true;
+    t->sentences = calloc(max, sizeof *t->sentences);
     if (!t->sentences) return no_memory(t);
-    for (size_t i = 0; i < r->data_valid_source.n && t->n_sentences < most; i++)
+    for (size_t i = 0; i < r->data_valid_source.n && t->n_sentences < max; i++)
         if (!read_pairs(t, (const char *[]){r->data_valid_source.at[i], r->data_valid_target.at[i]},
-                        most))
+                        max))
             return false;
     return true;
 }
@@ -105,11 +105,11 @@ static bool set_options(translating *x)
     return x->banned || no_memory(x->t);
 }
 
-/* Tokens of a translation at most, as `weft translate` has it. */
+/* Maximum tokens of a translation, as in `weft translate`. */
 static int64_t max_tokens(const training_sentence *s, int64_t positions)
 {
-    int64_t most = 2 * (int64_t)s->n_ids + 10;
-    return most < positions ? most : positions;
+    int64_t max = 2 * (int64_t)s->n_ids + 10;
+    return max < positions ? max : positions;
 }
 
 static bool open_decoder(translating *x)
@@ -159,7 +159,7 @@ static bool translate_batch(translating *x, training_sentence *const *batch, siz
     return good;
 }
 
-/* Shorter first; of equals the earlier. */
+/* Shorter sentences first, equal ones in order. */
 static int by_length(const void *a, const void *b)
 {
     const training_sentence *x = *(training_sentence *const *)a,
