@@ -34,6 +34,7 @@
     X(options) \
     X(params) \
     X(header) \
+    X(builder) \
     X(train) \
     X(resume) \
     X(locale) \

@@ -75,9 +75,9 @@ typedef struct decoding {
     decoding_member *others; /* [n_others], the other models of an ensemble */
     size_t n_others;
     weft_ensemble *ensemble,
-        *slider_ensemble;        /* of all decoders, of all sliders; NULL: one model */
+        *slider_ensemble;            /* of all decoders, of all sliders; NULL: one model */
     int64_t max_len, max_source_len; /* positions that the decoders have */
-    size_t stopped;              /* texts of beam search that ended at max_len */
+    size_t stopped;                  /* texts of beam search that ended at max_len */
     decoding_way way;
     weft_search_options options;
     stop_texts stops;      /* of a language model; owned by the command */
