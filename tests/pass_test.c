@@ -68,7 +68,7 @@ static void test_replace(void)
 
 static void test_replace_env(void)
 {
-    char *old = getenv("WEFT_SKIP"), *kept = old ? strdup(old) : NULL;
+    char *old = getenv("WEFT_SKIP"), *copy = old ? strdup(old) : NULL;
     weft_graph *g = weft_graph_new();
     weft_value y = twice_negated(g);
     unsetenv("WEFT_SKIP");
@@ -80,8 +80,8 @@ static void test_replace_env(void)
     CU_ASSERT_PTR_NULL(weft_plan_new(g, &y, 1, NULL, &error));
     CU_ASSERT_STRING_EQUAL(error.where, "WEFT_SKIP");
     unsetenv("WEFT_SKIP");
-    if (kept) setenv("WEFT_SKIP", kept, 1);
-    free(kept);
+    if (copy) setenv("WEFT_SKIP", copy, 1);
+    free(copy);
     weft_graph_free(g);
 }
 
@@ -326,7 +326,7 @@ static void test_slices(void)
     }
 }
 
-/* Many thin products become one; of products with a batch the same; others stay as they are. */
+/* Many thin products become one, also products with a batch; others stay as they are. */
 static void test_products(void)
 {
     static const struct {
@@ -363,7 +363,7 @@ static void test_products(void)
     }
 }
 
-/* A sum of both: the pieces become one term, the products another, and the third stays. */
+/* A sum of both: the pieces become one term, the products another, and the last stays. */
 static void test_mixed_sum(void)
 {
     weft_graph *g = weft_graph_new();
