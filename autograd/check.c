@@ -1,6 +1,6 @@
 /* Gradient checks in f64 against central differences of fourth order,
  *     f'(x) = (8 (f(x+h) - f(x-h)) - (f(x+2h) - f(x-2h))) / 12h + O(h^4),
- * of a loss that weighs every output with a random cotangent: a plain sum would be blind for
+ * of a loss that weighs every output with a random cotangent. A plain sum would hide errors of
  * softmax and layer norm, whose outputs sum to a constant. */
 #include <weft/autograd.h>
 #include <weft/session.h>
@@ -22,9 +22,9 @@ static double uniform(uint64_t key, uint64_t i)
 
 /* ---- Samples ---- */
 
-/* Value i of n from a cell of its own of [low, high), the cells in an order that the seed chooses,
- * then moved to a grid of 0.05. The grid is shifted by 1/4 or 3/4 of its width, by the seed's
- * hundreds, so that neither two inputs of a sample nor a value and a round number ever meet. */
+/* Value i of n. Each value has a cell of [low, high) of its own, in an order that the seed chooses,
+ * and is rounded to a grid of 0.05. The grid is shifted by 1/4 or 3/4 of its width, as the hundreds
+ * of the seed say, so that no value equals one of another input or a round number. */
 static double distinct_value(const weft_sample_input *input, uint64_t seed, int64_t i, int64_t n)
 {
     int64_t stride = 1 + 2 * (int64_t)(seed % 7);
@@ -72,7 +72,7 @@ typedef struct checker {
     weft_error *error;
 } checker;
 
-/* Where the contents of a wanted value lie: in the store or among the feeds. */
+/* The contents of a wanted value: in the store or among the feeds. */
 static bool contents(const checker *c, size_t i, double **data, int64_t *numel)
 {
     weft_tensor t;
@@ -82,7 +82,7 @@ static bool contents(const checker *c, size_t i, double **data, int64_t *numel)
     return true;
 }
 
-/* What the session says, as the check's error. */
+/* Copies the session's error to the check's. */
 static bool session_failed(checker *c)
 {
     weft_error_copy(c->error, weft_session_error(c->session));
@@ -97,7 +97,7 @@ static bool loss_at(checker *c, double *out)
            session_failed(c);
 }
 
-/* d loss / d x by differences, of steps `part` times the usual. */
+/* d loss / d x by differences whose step is `part` times the usual. */
 static bool difference(checker *c, double *x, double part, double *out)
 {
     const double old = *x, h = part * 1e-3 * fmax(0.25, fabs(old));
@@ -140,7 +140,7 @@ static bool check_value(checker *c, size_t i, const double *analytic, size_t per
     double *data, scale = 1, worst = 0;
     int64_t numel, at = 0;
     if (!contents(c, i, &data, &numel)) {
-        /* The loss does not read it: its gradient must be zero. */
+        /* The loss does not depend on it: its gradient must be zero. */
         numel = weft_shape_numel(weft_shape_of(c->graph, c->wrt[i]));
         for (int64_t k = 0; k < numel; k++) worst = fmax(worst, fabs(analytic[k]));
         result->worst_error = fmax(result->worst_error, worst);
@@ -171,7 +171,7 @@ static bool check_value(checker *c, size_t i, const double *analytic, size_t per
     return true;
 }
 
-/* Runs once for the analytic gradients, keeps them, then takes differences. */
+/* Runs once for the analytic gradients, copies them, then compares differences with them. */
 static bool compare(checker *c, size_t per_value, uint64_t seed, int flip,
                     weft_check_result *result)
 {

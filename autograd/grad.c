@@ -52,7 +52,7 @@ static void contribute(walk *w, uint32_t value, weft_value gradient)
     w->first[value] = (uint32_t)++w->n_list;
 }
 
-/* The whole gradient of a value: nothing, the one contribution, or their sum. */
+/* The gradient of a value: none, its one contribution, or the sum of them. */
 static weft_value collected(walk *w, uint32_t value)
 {
     size_t n = 0;
@@ -76,7 +76,8 @@ static weft_value collected(walk *w, uint32_t value)
     return sum;
 }
 
-/* Takes the gradient of one input: summed back from a broadcast, checked, kept. */
+/* Adds the gradient of one input to its contributions: summed back from a broadcast, and checked.
+ */
 static void accept(walk *w, const weft_op *op, uint32_t input, weft_value gradient)
 {
     char have[128], want[128];
@@ -106,8 +107,8 @@ typedef struct node_lists {
     bool *wanted;
 } node_lists;
 
-/* The rule of an op that has none of its own: differentiates its expansion into plainer ops, and
- * not a node further: its inputs may depend on each other. */
+/* Differentiates an op without a rule by its expansion into plainer ops, and no node before that:
+ * the inputs of the op may depend on each other. */
 static void differentiate_expansion(walk *w, const weft_op *op, const void *attr, size_t n_in,
                                     const weft_value *grad_out, node_lists *l)
 {
@@ -131,7 +132,7 @@ static void differentiate_expansion(walk *w, const weft_op *op, const void *attr
     grad_from(w->graph, first_node, ends, starts, n_ends, wrt, n_wrt, wrt + n_wrt);
     for (size_t i = 0, k = 0; i < n_in; i++)
         if (l->wanted[i]) l->grad_in[i] = wrt[n_wrt + k++];
-    /* One value at two inputs has the whole gradient at each: it must count once. */
+    /* A value at two inputs has its whole gradient at each of them, and must count once. */
     for (size_t i = 0; i < n_in; i++)
         for (size_t k = 0; k < i; k++)
             if (l->wanted[i] && l->wanted[k] && l->in[i].id == l->in[k].id)
@@ -181,7 +182,7 @@ static void differentiate_node(walk *w, size_t index, node_lists *l)
     weft_scope_pop(w->graph);
 }
 
-/* Which values depend on a wanted one, and which nodes an output depends on. */
+/* Marks the values that depend on a wanted one, and the nodes that an output depends on. */
 static void mark(walk *w, const weft_value *outputs, size_t n_outputs, const weft_value *wrt,
                  size_t n)
 {
@@ -261,17 +262,17 @@ static void grad_from(weft_graph *graph, size_t first_node, const weft_value *ou
         !check_arguments(graph, outputs, cotangents, n_outputs, wrt, n, grads))
         return;
     walk w = {.graph = graph, .first_node = first_node, .n_nodes = weft_graph_node_count(graph)};
-    size_t most = 1;
+    size_t max_in = 1;
     for (size_t k = 0; k < w.n_nodes; k++) {
         weft_node_info node = weft_graph_node(graph, k);
-        if (node.n_in > most) most = node.n_in;
+        if (node.n_in > max_in) max_in = node.n_in;
         w.n_values = node.first_out + node.n_out;
     }
     w.from_wrt = calloc(w.n_values + 1, 1);
     w.to_output = calloc(w.n_nodes + 1, 1);
     w.first = calloc(w.n_values + 1, sizeof *w.first);
-    node_lists lists = {calloc(most, sizeof(weft_value)), calloc(most, sizeof(weft_value)),
-                        calloc(most, sizeof(bool))};
+    node_lists lists = {calloc(max_in, sizeof(weft_value)), calloc(max_in, sizeof(weft_value)),
+                        calloc(max_in, sizeof(bool))};
     if (w.from_wrt && w.to_output && w.first && lists.in && lists.grad_in && lists.wanted)
         backward(&w, outputs, cotangents, n_outputs, wrt, n, &lists, grads);
     else

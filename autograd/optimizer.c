@@ -18,8 +18,8 @@ bool weft_name_matches(const char *patterns, const char *name)
     }
 }
 
-/* What a step works on. The lists have room for n values each; params and grads lose those that are
- * frozen. */
+/* A step that is being built. The lists have room for n values each; frozen parameters are removed
+ * from params and grads. */
 typedef struct train_step {
     weft_graph *g;
     const weft_optimizer *o;
@@ -39,7 +39,7 @@ static void fail(const train_step *s, weft_status status, const char *what, cons
 
 /* ---- Groups ---- */
 
-/* The first group that a name matches; one without settings if there is none. */
+/* The first group that matches a name; one without settings if there is none. */
 static const weft_param_group *group_of(const weft_optimizer *o, const char *name)
 {
     static const weft_param_group none = {0};
@@ -55,7 +55,7 @@ static double decay_of(const weft_optimizer *o, const weft_param_group *group, c
     return weft_option(group->weight_decay, decay);
 }
 
-/* Every group must be meant for some parameter of the graph. */
+/* Every group must match some parameter of the graph. */
 static bool check_groups(const train_step *s, const weft_value *all, size_t n)
 {
     const weft_optimizer *o = s->o;
@@ -75,9 +75,9 @@ static bool check_groups(const train_step *s, const weft_value *all, size_t n)
     return weft_graph_status(s->g) == WEFT_OK;
 }
 
-/* ---- What may be trained ---- */
+/* ---- Arguments ---- */
 
-/* Finds the values that update nodes of the graph write. */
+/* Marks the values that update nodes of the graph write. */
 static bool find_written(train_step *s)
 {
     size_t nodes = weft_graph_node_count(s->g);
@@ -94,8 +94,8 @@ static bool find_written(train_step *s)
     return s->written;
 }
 
-/* A state is written once in a graph: refuses a second step on the same parameters here, where its
- * caller is, rather than when both are planned. */
+/* Refuses a second step on the same parameters: a state is updated once in a graph. Planning would
+ * fail, too, but far from the mistake. */
 static bool check_written(train_step *s)
 {
     for (size_t i = 0; i < s->n; i++) {
@@ -133,16 +133,16 @@ static bool check_rate(const train_step *s)
     return weft_graph_status(g) == WEFT_OK;
 }
 
-/* Takes frozen parameters, and their gradients if there are, out of the lists. */
+/* Removes frozen parameters, and their gradients, from the lists. */
 static void drop_frozen(train_step *s)
 {
-    size_t kept = 0;
+    size_t n = 0;
     for (size_t i = 0; i < s->n; i++) {
         if (group_of(s->o, weft_name_of(s->g, s->params[i]))->frozen) continue;
-        s->params[kept] = s->params[i];
-        s->grads[kept++] = s->grads[i];
+        s->params[n] = s->params[i];
+        s->grads[n++] = s->grads[i];
     }
-    s->n = kept;
+    s->n = n;
 }
 
 /* Opens a step on n parameters, or on all if the list is NULL. False after failing; close_step
@@ -238,14 +238,14 @@ static weft_value update(const train_step *s, weft_value param, weft_value grad)
     return weft_adam_update(s->g, param, m, v, grad, lr, s->t, s->scale, &adam);
 }
 
-/* x, which is to be had only if the norm and the loss are finite. */
+/* x; the run fails unless the norm and the loss are finite. */
 static weft_value guarded(weft_graph *g, weft_value x, weft_value norm, weft_value loss)
 {
     weft_value watched[2] = {norm, loss};
     return weft_require_finite(g, x, watched, weft_is_value(loss) ? 2 : 1);
 }
 
-/* The norm, by the name `gradient_norm` or STEP.gradient_norm. */
+/* The norm of the gradients, named `gradient_norm`, or STEP.gradient_norm. */
 static weft_value named_norm(const train_step *s)
 {
     char name[1024] = "gradient_norm";
@@ -264,7 +264,7 @@ static weft_value apply(train_step *s, weft_value loss, weft_value *norm)
     weft_dtype dtype = weft_dtype_of(g, s->params[0]);
     size_t n_updates = s->n;
     if (o->max_norm > 0 || o->guard) total = named_norm(s);
-    /* Every update reads the learning rate, so that none starts without it. */
+    /* Every update reads the learning rate, so none runs before the guard. */
     if (o->guard) s->lr = guarded(g, s->lr, total, loss);
     if (o->max_norm > 0) s->scale = clip_scale(g, total, o->max_norm);
     if (norm) *norm = total;
@@ -292,7 +292,7 @@ weft_value weft_apply_gradients(weft_graph *graph, const weft_value *params,
     else if (open_step(&s, graph, params, grads, n, lr, optimizer))
         step = apply(&s, loss, norm);
     if (!params || !grads || !n) return step;
-    /* Those that are not frozen are in the same order in both lists. */
+    /* Parameters that are not frozen have the same order in both lists. */
     for (size_t i = 0, k = 0; updated && i < n; i++) {
         updated[i] = weft_is_value(step) ? params[i] : WEFT_NO_VALUE;
         if (weft_is_value(step) && k < s.n && s.params[k].id == params[i].id)

@@ -73,9 +73,9 @@ static void test_dropped_relu(void)
         CU_ASSERT_TRUE(evaluate(g, x, at, N, dx, got, N));
         for (int i = 0; i < N; i++) {
             double before = fmax(at[i], 0) + (twice ? at[i] : 0);
-            double kept = dropped[i] != 0 ? 2 : 0, slope = (at[i] > 0) + twice;
+            double factor = dropped[i] != 0 ? 2 : 0, slope = (at[i] > 0) + twice;
             if (before != 0)
-                CU_ASSERT_DOUBLE_EQUAL(got[i], dropped[i] + kept * slope * at[i], 1e-12);
+                CU_ASSERT_DOUBLE_EQUAL(got[i], dropped[i] + factor * slope * at[i], 1e-12);
         }
         weft_graph_free(g);
     }

@@ -46,7 +46,7 @@ static void test_models(void)
     weft_gemm_backend backend = WEFT_GEMM_BACKENDS;
     if (getenv("WEFT_SKIP") || weft_gemm_chosen(WEFT_F32, &backend, NULL) != WEFT_OK ||
         backend != WEFT_GEMM_WEFT) {
-        test_skip("counts", "they are of all passes and of weft's own products");
+        test_skip("counts", "they are of all passes and of weft's own GEMM");
         return;
     }
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
@@ -86,7 +86,7 @@ static void test_backends(void)
     CU_ASSERT_EQUAL(weft_gemm_get_info(WEFT_GEMM_BACKENDS, &info, NULL), WEFT_BAD_ARGUMENT);
     CU_ASSERT_EQUAL(weft_gemm_get_info(WEFT_GEMM_WEFT, NULL, NULL), WEFT_BAD_ARGUMENT);
     CU_ASSERT_EQUAL(weft_gemm_chosen(WEFT_I32, &backend, NULL), WEFT_BAD_DTYPE);
-    /* oneDNN has no products of f64. */
+    /* oneDNN has no GEMM of f64. */
     if (weft_gemm_chosen(WEFT_F64, &backend, NULL) == WEFT_OK)
         CU_ASSERT_NOT_EQUAL(backend, WEFT_GEMM_ONEDNN);
 }
@@ -95,5 +95,5 @@ void counts_tests(void)
 {
     CU_pSuite suite = CU_add_suite("counts", NULL, NULL);
     CU_add_test(suite, "nodes, barriers and memory of models", test_models);
-    CU_add_test(suite, "backends of products", test_backends);
+    CU_add_test(suite, "backends of GEMM", test_backends);
 }

@@ -316,7 +316,7 @@ static void build_case(fusion_case *c, uint64_t seed)
 
 /* What was seen in the plans, to know that the cases are worth their time. */
 typedef struct seen {
-    size_t fused, product_heads, row_heads, other_heads, wide, rows_fused, taken_over, kept;
+    size_t fused, product_heads, row_heads, other_heads, wide, rows_fused, taken_over, retained;
 } seen;
 
 static void count_fused(const weft_plan *plan, seen *s)
@@ -335,7 +335,7 @@ static void count_fused(const weft_plan *plan, seen *s)
         const place *out = &plan->places[step->first_operand + node->n_in];
         s->fused++;
         s->rows_fused += node_rows(node) != 0;
-        s->kept += plan->buffers[plan->buffer_of[node->first_out] - 1].last == last_group;
+        s->retained += plan->buffers[plan->buffer_of[node->first_out] - 1].last == last_group;
         for (size_t k = 0; k < node->n_in; k++) {
             const place *in = &plan->places[step->first_operand + k];
             s->taken_over += in->kind == STORAGE_ARENA && in->offset == out->offset;
@@ -451,7 +451,7 @@ static void test_random_graphs(void)
     CU_ASSERT_TRUE(s.wide > GRAPHS / 20);
     CU_ASSERT_TRUE(s.rows_fused > GRAPHS / 4);
     CU_ASSERT_TRUE(s.taken_over > GRAPHS);
-    CU_ASSERT_TRUE(s.kept > GRAPHS / 8);
+    CU_ASSERT_TRUE(s.retained > GRAPHS / 8);
 }
 
 /* ---- Ops of a program's own ---- */
@@ -610,15 +610,15 @@ static void test_second_output(void)
     expect_same(&c);
 }
 
-/* A product whose last tile is one column: its block is a column of a wider output. */
+/* A matrix product whose last tile is one column: its block is a column of a wider output. */
 static void test_column_block(void)
 {
     fusion_case c = {.g = weft_graph_new()};
     weft_value a = input_of(&c, WEFT_SHAPE(96, 3000)), b = input_of(&c, WEFT_SHAPE(3000, 33));
     weft_value y = weft_add(c.g, weft_matmul(c.g, a, b), input_of(&c, WEFT_SHAPE(33)));
     weft_value mask = weft_greater(c.g, y, weft_relu(c.g, y));
-    weft_value kept = weft_where(c.g, mask, weft_sin(c.g, y), weft_tanh(c.g, y));
-    weft_value sum = weft_add_n(c.g, (weft_value[]){y, kept, weft_dropout(c.g, y, 0.5)}, 3);
+    weft_value chosen = weft_where(c.g, mask, weft_sin(c.g, y), weft_tanh(c.g, y));
+    weft_value sum = weft_add_n(c.g, (weft_value[]){y, chosen, weft_dropout(c.g, y, 0.5)}, 3);
     c.targets[c.n_targets++] = weft_masked_fill(c.g, sum, mask, 0.5);
     c.targets[c.n_targets++] = weft_cast(c.g, mask, WEFT_F64);
     expect_same(&c);

@@ -333,7 +333,7 @@ static void test_game(void)
     weft_params *stores[4];
     game both = make_game(-1), sides[2] = {make_game(0), make_game(1)};
     for (int i = 0; i < 4; i++) stores[i] = weft_params_new();
-    /* Taking turns, from one graph and from two. */
+    /* Alternating, from one graph and from two. */
     for (int i = 0; i < 3; i++)
         for (int side = 0; side < 2; side++) {
             run(both.g, &both.step[side], 1, stores[0], 1);

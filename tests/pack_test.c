@@ -38,21 +38,21 @@ static bool is_packing(const weft_pack_item *items, size_t n, size_t alignment,
 
 static size_t peak(const weft_pack_item *items, size_t n, size_t alignment)
 {
-    size_t most = 0;
+    size_t peak = 0;
     for (size_t i = 0; i < n; i++) { /* a peak is reached at some item's beginning */
         size_t live = 0;
         for (size_t k = 0; k < n; k++)
             if (items[k].lower <= items[i].lower && items[i].lower < items[k].upper)
                 live += rounded(items[k].size, alignment);
-        if (live > most) most = live;
+        if (live > peak) peak = live;
     }
-    return most;
+    return peak;
 }
 
-static size_t random_items(uint64_t *seed, weft_pack_item *items, size_t most, size_t sizes,
+static size_t random_items(uint64_t *seed, weft_pack_item *items, size_t max_items, size_t sizes,
                            int64_t times)
 {
-    size_t n = 1 + test_random(seed) % most;
+    size_t n = 1 + test_random(seed) % max_items;
     for (size_t i = 0; i < n; i++) {
         int64_t a = (int64_t)(test_random(seed) % (uint64_t)times) - times / 2;
         int64_t length = 1 + (int64_t)(test_random(seed) % (uint64_t)(times / 2));
@@ -63,12 +63,13 @@ static size_t random_items(uint64_t *seed, weft_pack_item *items, size_t most, s
 
 /* Items of which `total` bytes are alive at all times: at each step some end, and others of the
  * same sum begin. */
-static size_t tight_items(uint64_t *seed, weft_pack_item *items, size_t most)
+static size_t tight_items(uint64_t *seed, weft_pack_item *items, size_t max_items)
 {
     size_t n = 0, freed = 6 + test_random(seed) % 6;
-    for (int64_t t = 0; n < most; t++) {
-        while (freed && n < most) {
-            size_t size = n + 1 == most ? freed : 1 + test_random(seed) % (freed < 4 ? freed : 4);
+    for (int64_t t = 0; n < max_items; t++) {
+        while (freed && n < max_items) {
+            size_t size =
+                n + 1 == max_items ? freed : 1 + test_random(seed) % (freed < 4 ? freed : 4);
             items[n++] = (weft_pack_item){t, INT64_MAX, size, 0};
             freed -= size;
         }
@@ -81,7 +82,7 @@ static size_t tight_items(uint64_t *seed, weft_pack_item *items, size_t most)
     return n;
 }
 
-/* Seven items with a peak of 4 that need 5, some more, sizes scaled, time turned round, shuffled.
+/* Seven items with a peak of 4 that need 5, some more, sizes scaled, time reversed, shuffled.
  */
 static size_t gap_items(uint64_t *seed, weft_pack_item *items)
 {
@@ -93,20 +94,20 @@ static size_t gap_items(uint64_t *seed, weft_pack_item *items)
         items[i] = i < 7 ? base[i] : (weft_pack_item){a < b ? a : b, (a < b ? b : a) + 1, 1, 0};
         items[i].size *= scale;
     }
-    bool turned = test_random(seed) % 2;
+    bool reversed = test_random(seed) % 2;
     for (size_t i = 0; i < n; i++) {
         size_t k = test_random(seed) % (i + 1);
         weft_pack_item item = items[i];
-        if (turned) item = (weft_pack_item){-item.upper, -item.lower, item.size, 0};
+        if (reversed) item = (weft_pack_item){-item.upper, -item.lower, item.size, 0};
         items[i] = items[k];
         items[k] = item;
     }
     return n;
 }
 
-/* The least arena over all orders in which items are laid, each as low as it can go and no lower
+/* The smallest arena over all orders in which items are laid, each as low as it can go and no lower
  * than the one before. Some order does it: that of the offsets of a best packing whose sum of
- * offsets is the least. */
+ * offsets is the smallest. */
 typedef struct exhaustive {
     weft_pack_item *items;
     size_t n, placed[SMALL], peak, best;

@@ -68,7 +68,7 @@ static void test_replace(void)
 
 static void test_replace_env(void)
 {
-    char *old = getenv("WEFT_SKIP"), *kept = old ? strdup(old) : NULL;
+    char *old = getenv("WEFT_SKIP"), *copy = old ? strdup(old) : NULL;
     weft_graph *g = weft_graph_new();
     weft_value y = twice_negated(g);
     unsetenv("WEFT_SKIP");
@@ -80,8 +80,8 @@ static void test_replace_env(void)
     CU_ASSERT_PTR_NULL(weft_plan_new(g, &y, 1, NULL, &error));
     CU_ASSERT_STRING_EQUAL(error.where, "WEFT_SKIP");
     unsetenv("WEFT_SKIP");
-    if (kept) setenv("WEFT_SKIP", kept, 1);
-    free(kept);
+    if (copy) setenv("WEFT_SKIP", copy, 1);
+    free(copy);
     weft_graph_free(g);
 }
 
@@ -111,6 +111,48 @@ static void test_other_inputs(void)
     weft_session_free(s);
     weft_plan_free(plan);
     weft_graph_free(g);
+}
+
+/* tanh becomes a leaf of the new graph: its input, a constant, or a state. */
+static bool put_leaf(weft_rewrite *r)
+{
+    static const float ones[3] = {1, 1, 1};
+    const int kind = *(const int *)r->context;
+    if (r->node.op != weft_op_find("tanh")) return false;
+    if (kind == 0) r->out[0] = r->in[0];
+    if (kind == 1) r->out[0] = weft_constant_data(r->graph, WEFT_F32, WEFT_SHAPE(3), ones);
+    if (kind == 2)
+        r->out[0] = weft_state(r->graph, "ones", WEFT_F32, WEFT_SHAPE(3), WEFT_INIT_ONES);
+    return true;
+}
+
+/* A target can be read whatever a pass has put in its place. */
+static void test_leaf_targets(void)
+{
+    for (int kind = 0; kind < 3 && !skipped("all"); kind++) {
+        weft_error error = {0};
+        const weft_pass pass = {.name = "leaf", .visit = put_leaf, .context = &kind};
+        const weft_plan_options options = {.verify = true, .passes = &pass, .n_passes = 1};
+        weft_graph *g = weft_graph_new();
+        weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(3)), y = weft_tanh(g, x);
+        weft_state(g, "ones", WEFT_F32, WEFT_SHAPE(3), WEFT_INIT_ONES);
+        weft_params *store = weft_params_new();
+        CU_ASSERT_EQUAL(weft_params_init(store, g, 1, &error), WEFT_OK);
+        weft_plan *plan = weft_plan_new(g, &y, 1, &options, &error);
+        weft_session *s = weft_session_new(plan, store, NULL, &error);
+        const float in[3] = {1, 1, 1};
+        float out[3] = {0};
+        if (!s) fprintf(stderr, "\n    %s: %s\n", error.where, error.message);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+        if (kind == 0) CU_ASSERT_EQUAL(weft_feed(s, x, in, sizeof in), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_fetch(s, y, out, sizeof out), WEFT_OK);
+        for (int i = 0; i < 3; i++) CU_ASSERT_EQUAL(out[i], 1);
+        weft_session_free(s);
+        weft_plan_free(plan);
+        weft_params_free(store);
+        weft_graph_free(g);
+    }
 }
 
 /* ---- State and context ---- */
@@ -326,7 +368,7 @@ static void test_slices(void)
     }
 }
 
-/* Many thin products become one; of products with a batch the same; others stay as they are. */
+/* Many thin products become one, also products with a batch; others stay as they are. */
 static void test_products(void)
 {
     static const struct {
@@ -363,7 +405,7 @@ static void test_products(void)
     }
 }
 
-/* A sum of both: the pieces become one term, the products another, and the third stays. */
+/* A sum of both: the pieces become one term, the products another, and the last stays. */
 static void test_mixed_sum(void)
 {
     weft_graph *g = weft_graph_new();
@@ -459,6 +501,7 @@ void pass_tests(void)
     CU_add_test(suite, "a pass replaces nodes, and is skipped by its name", test_replace);
     CU_add_test(suite, "the same by the environment", test_replace_env);
     CU_add_test(suite, "a copy on other inputs", test_other_inputs);
+    CU_add_test(suite, "a leaf in the place of a target", test_leaf_targets);
     CU_add_test(suite, "state, context and what is shown", test_state);
     CU_add_test(suite, "results of another type", test_wrong_results);
     CU_add_test(suite, "passes that are incomplete or have a name that is taken", test_bad_passes);

@@ -253,9 +253,9 @@ static void test_folding(void)
     CU_ASSERT_EQUAL(memcmp(got[0], got[1], sizeof got[0]), 0);
 
     weft_value index = weft_fill(g, WEFT_I32, WEFT_SHAPE(2), 9); /* out of range */
-    weft_value kept[2] = {weft_dropout(g, c, 0.5), weft_embedding(g, c, index, -1)};
+    weft_value unfolded[2] = {weft_dropout(g, c, 0.5), weft_embedding(g, c, index, -1)};
     weft_error error = {0};
-    weft_plan *plan = weft_plan_new(g, kept, 2, NULL, &error);
+    weft_plan *plan = weft_plan_new(g, unfolded, 2, NULL, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     CU_ASSERT_EQUAL(weft_run(s), WEFT_BAD_INDEX);
@@ -316,7 +316,7 @@ static void test_undeclared_fault(void)
     weft_graph_free(g);
 }
 
-/* A target that is a version of a state which a later update of the plan overwrites keeps what it
+/* A target that is a version of a state which a later update of the plan overwrites retains what it
  * had; a state that is asked for by its own value reads what the store holds. */
 static void test_versions(void)
 {
@@ -378,10 +378,10 @@ static void test_wrong_storage(void)
 {
     weft_graph *g = weft_graph_new();
     weft_value w = weft_state(g, "w", WEFT_F32, WEFT_SHAPE(2, 3), WEFT_INIT_ONES);
-    weft_value turned = weft_transpose(g, w, 0, 1), y = weft_neg(g, turned);
+    weft_value transposed = weft_transpose(g, w, 0, 1), y = weft_neg(g, transposed);
     weft_value next = weft_assign(g, w, weft_scale(g, w, 2)),
                later = weft_slice(g, next, 0, 0, 1, 1);
-    const weft_value all[] = {w, turned, y, next, later};
+    const weft_value all[] = {w, transposed, y, next, later};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         value_record *v = &g->values[all[i].id], old = *v;
         CU_ASSERT_EQUAL(weft_graph_verify(g, NULL), WEFT_OK);

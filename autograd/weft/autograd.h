@@ -1,7 +1,7 @@
 /* weft/autograd.h - reverse-mode differentiation of graphs, gradient checks, optimisers.
  *
- * The backward pass is made of ordinary nodes of the same graph: it is planned, fused, run,
- * drawn and differentiated again like any other.
+ * The backward pass consists of ordinary nodes of the same graph. It is planned, fused, run, drawn
+ * and differentiated again like all others.
  */
 #ifndef WEFT_AUTOGRAD_H
 #define WEFT_AUTOGRAD_H
@@ -13,13 +13,16 @@
 extern "C" {
 #endif
 
-/* Adds the nodes of d loss / d wrt[i] and fills grads[i], each of the shape and dtype of wrt[i]; a
- * zero tensor where the loss does not depend on it. The loss must be a floating scalar (rank 0).
- * Calling it on a loss made of gradients gives the second order. Errors are the graph's. */
+/* Adds the nodes that compute d loss / d wrt[i], and sets grads[0..n-1] to their outputs. grads[i]
+ * has the shape and dtype of wrt[i]; it is zero where the loss does not depend on wrt[i]. The loss
+ * must be a scalar (rank 0) of f32 or f64. A loss computed from gradients yields the second order.
+ * Errors are the graph's. */
 WEFT_API void weft_grad(weft_graph *graph, weft_value loss, const weft_value *wrt, size_t n,
                         weft_value *grads);
 
-/* The vector-Jacobian product of several outputs: `cotangents[i]` has the shape of outputs[i]. */
+/* The vector-Jacobian product of several outputs: grads[i] is the sum over k of cotangents[k] times
+ * d outputs[k] / d wrt[i]. cotangents[k] has the shape and dtype of outputs[k]. Errors are the
+ * graph's. */
 WEFT_API void weft_grad_of(weft_graph *graph, const weft_value *outputs,
                            const weft_value *cotangents, size_t n_outputs, const weft_value *wrt,
                            size_t n, weft_value *grads);
@@ -29,32 +32,37 @@ WEFT_API void weft_grad_of(weft_graph *graph, const weft_value *outputs,
 typedef struct weft_check_result {
     double worst_error; /* largest |analytic - numeric| / max(1, largest |numeric| of that input) */
     size_t checked;     /* derivatives compared */
-    char where[160];    /* of the worst: name, index, both numbers */
+    char where[160];    /* name and index of the worst one, and both numbers */
 } weft_check_result;
 
-/* Compares the gradients that weft_grad gives of `loss` with central differences in f64 at the
- * contents of `params` and the feeds below. wrt[i] must be f64 parameters or inputs; NULL and 0 are
- * all trainable parameters declared so far. At most `per_value` elements of each are checked (0:
- * all), chosen by seed. */
+/* The contents of an input during a gradient check. */
 typedef struct weft_check_feed {
     weft_value input;
     const void *data; /* contiguous */
     size_t bytes;
 } weft_check_feed;
+
+/* Compares the gradients of `loss` that weft_grad computes with central differences, in f64, at the
+ * contents of `params` and `feeds`. wrt[0..n-1] are f64 parameters or inputs; NULL and 0 stand for
+ * all trainable parameters declared so far. Of each, `per_value` elements at most are checked,
+ * chosen by the seed (0: all). The check passes if result->worst_error is small; the status only
+ * says whether it could be made. */
 WEFT_API weft_status weft_check_gradient(weft_graph *graph, weft_value loss, const weft_value *wrt,
                                          size_t n, weft_params *params,
                                          const weft_check_feed *feeds, size_t n_feeds,
                                          size_t per_value, uint64_t seed, weft_check_result *result,
                                          weft_error *error);
 
-/* Checks one op on one of its samples in f64: the gradient of sum(output * random cotangent) of
- * order 1, or the gradient of such a sum of those gradients (order 2). `checked` is 0 where the op
- * has no floating input or no gradient. `flip` (the index of a sample input, or -1) turns the sign
- * of that input's analytic gradient, to prove that the check sees it. */
+/* Checks an op on one of its samples, in f64. Order 1 checks the gradient of sum(output *
+ * cotangent) with a random cotangent; order 2 the gradient of such a sum of those gradients.
+ * result->checked is 0 if the op has no floating input or no gradient. `flip`, the index of a
+ * sample input or -1, negates the analytic gradient of that input, to prove that the check notices.
+ */
 WEFT_API weft_status weft_check_op(const weft_op *op, size_t sample, int order, int flip,
                                    uint64_t seed, weft_check_result *result, weft_error *error);
 
-/* Fills contiguous `data` as the sample input says; `dtype` stands for WEFT_FLOAT. */
+/* Fills contiguous `data` with random values as the sample input describes; `dtype` is what
+ * WEFT_FLOAT stands for. */
 WEFT_API void weft_sample_fill(const weft_sample_input *input, weft_dtype dtype, uint64_t seed,
                                void *data);
 
@@ -65,18 +73,18 @@ WEFT_API void weft_sample_fill(const weft_sample_input *input, weft_dtype dtype,
 
 typedef enum weft_optimizer_kind { WEFT_SGD, WEFT_ADAM, WEFT_ADAMW } weft_optimizer_kind;
 
-/* Settings of the parameters whose names match one of the comma-separated patterns, in place of
- * the optimiser's: `*` stands for any text, `?` for one byte ("embedding,enc.*.bias"). A parameter
- * takes the first group that matches it, and that group only. */
+/* Settings of the parameters whose names match one of the comma-separated patterns, such as
+ * "embedding,enc.*.bias", in place of the optimiser's: `*` stands for any text, `?` for one byte.
+ * Of several groups that match a parameter, the first applies. */
 typedef struct weft_param_group {
     const char *names;   /* required; an error if no trainable parameter of the graph matches */
-    double lr_scale;     /* times the learning rate; 0: 1 */
+    double lr_scale;     /* a factor of the learning rate; 0: 1 */
     double weight_decay; /* 0: the optimiser's; WEFT_ZERO: none */
     bool frozen;         /* not trained: no gradient, no update, no part in the norm */
 } weft_param_group;
 
-/* Zeros are plain SGD: no momentum, no decay, no clipping, no guard. Texts and groups are read
- * while the graph is built. */
+/* All zeros are plain SGD: no momentum, no decay, no clipping, no guard. Texts and groups are read
+ * while the graph is built, and need not live longer. */
 typedef struct weft_optimizer {
     weft_optimizer_kind kind; /* 0: WEFT_SGD */
     weft_sgd_options sgd;     /* for WEFT_SGD */
@@ -84,15 +92,15 @@ typedef struct weft_optimizer {
     double max_norm;          /* clips the global norm of the gradients to this; 0: no clipping */
     bool guard;               /* a step whose loss or gradient norm is not finite ends with
                                  WEFT_NOT_FINITE before any update */
-    /* Patterns of names that the weight decay above leaves alone, as in a group; NULL: none. */
+    /* Patterns of names, as in a group, without weight decay; NULL: none. */
     const char *no_decay;
     const weft_param_group *groups; /* NULL: none */
     size_t n_groups;
-    const char *name; /* of the states and of the norm; NULL: WEFT_OPTIMIZER_STATES. Steps of one
-                         graph need different ones */
+    const char *name; /* prefix of the states and of the norm; NULL: WEFT_OPTIMIZER_STATES. Two steps of one graph
+                         need different names */
 } weft_optimizer;
 
-/* Biases, gains and shifts of norms, and tables of embeddings and positions. */
+/* Biases, gamma and beta of norms, embedding tables and learned positions. */
 #define WEFT_NO_DECAY_DEFAULT "*.bias,*.gamma,*.beta,*embedding,*positions"
 
 /* Adam, beta 0.9, 0.98, eps 1e-9 as in "Attention Is All You Need", no decay, clipping at 1,
@@ -100,7 +108,7 @@ typedef struct weft_optimizer {
 #define WEFT_ADAM_DEFAULT                                                                          \
     (WEFT_LITERAL(weft_optimizer){                                                                 \
         WEFT_ADAM, {0, 0, false}, {0.9, 0.98, 1e-9, 0, false}, 1.0, true, NULL, NULL, 0, NULL})
-/* The same with a decay of 0.01 apart from the gradient, for all but WEFT_NO_DECAY_DEFAULT. */
+/* The same with a decoupled weight decay of 0.01 for all but WEFT_NO_DECAY_DEFAULT. */
 #define WEFT_ADAMW_DEFAULT                                                                         \
     (WEFT_LITERAL(weft_optimizer){WEFT_ADAMW,                                                      \
                                   {0, 0, false},                                                   \
@@ -112,29 +120,32 @@ typedef struct weft_optimizer {
                                   0,                                                               \
                                   NULL})
 
-/* Adds gradients of the loss, clipping and updates of params[0..n-1], or with NULL and 0 of all
- * trainable parameters declared so far; returns the target that stands for the whole step. A
- * parameter that the loss does not depend on has a gradient of zeros: decay and moments still act
- * on it. `lr` is a scalar of the parameters' dtype, usually a weft_input. `optimizer` may be NULL.
- * Moments are states named `opt.m.NAME`, `opt.v.NAME`, `opt.buf.NAME`, the counter `opt.step`, with
- * the optimiser's name for `opt`. *norm (may be NULL) becomes the norm of the gradients before
- * clipping, or WEFT_NO_VALUE if neither clipping nor the guard needs it.
+/* Adds a training step: the gradients of the loss, clipping, and the updates of params[0..n-1], or
+ * of all trainable parameters declared so far if they are NULL and 0. Returns one target for the
+ * whole step. A parameter that the loss does not depend on has a gradient of zeros: decay and
+ * moments still act on it. `lr` is a scalar of the parameters' dtype, usually a weft_input.
+ * `optimizer` may be NULL. *norm (may be NULL) becomes the norm of the gradients before clipping,
+ * or WEFT_NO_VALUE if neither clipping nor the guard needs it. Errors are the graph's.
  *
- * A graph may have several steps, of different names and parameters (the two sides of a GAN). A
- * plan of both updates both from the same old parameters; plans of one each take turns. */
+ * Moments are states named `opt.m.NAME`, `opt.v.NAME` and `opt.buf.NAME`, the counter is
+ * `opt.step`, where `opt` is the optimiser's name.
+ *
+ * A graph may have several steps with different names and parameters, such as the two sides of a
+ * GAN. One plan of both computes both updates from the old parameters; a plan of each lets them
+ * alternate. */
 WEFT_API weft_value weft_train_step(weft_graph *graph, weft_value loss, const weft_value *params,
                                     size_t n, weft_value lr, const weft_optimizer *optimizer,
                                     weft_value *norm);
-/* The same from gradients that are there already, as sums over several batches are: clipping and
- * updates of params[0..n-1], n >= 1. `loss` (or WEFT_NO_VALUE) is only guarded; updated[0..n-1]
- * (may be NULL) become the new contents of the parameters, for what is computed from them: of a
- * frozen one the parameter itself. */
+/* Adds a training step that takes gradients, such as sums over several batches: clipping and the
+ * updates of params[0..n-1], n >= 1. The guard also watches `loss`, unless it is WEFT_NO_VALUE.
+ * updated[0..n-1] (may be NULL) become the updated parameters, for further computation; a frozen
+ * parameter's is the parameter itself. */
 WEFT_API weft_value weft_apply_gradients(weft_graph *graph, const weft_value *params,
                                          const weft_value *grads, size_t n, weft_value loss,
                                          weft_value lr, const weft_optimizer *optimizer,
                                          weft_value *norm, weft_value *updated);
-/* Does one of the comma-separated patterns match the whole name? Takes at most pattern x name
- * steps. */
+/* Whether one of the comma-separated patterns matches the whole name. Takes at most
+ * length of the pattern x length of the name steps. */
 WEFT_API bool weft_name_matches(const char *patterns, const char *name);
 
 #ifdef __cplusplus

@@ -1,17 +1,17 @@
-/* fold: a node whose inputs are all constants is computed when the plan is made, unless
- * it can fail, updates a state or is random. */
+/* fold: a node whose inputs are all constants is computed when planning, unless it can fail,
+ * updates a state or is random. O(nodes), and the work of the nodes that are folded. */
 #include "rewrite.h"
 
 #include "ir/call.h"
 
 #include <stdlib.h>
 
-/* Bytes that a folded output may have, unless its inputs have as many. */
+/* The most bytes of a folded output, unless its inputs have as many. */
 #define MAX_BYTES ((size_t)1 << 20)
-/* Flops and bytes of a node that is folded at most: a few seconds. Of one element broadcasting can
- * make more than a year's work. */
+/* The most work of a folded node, in flops and bytes: a few seconds. Broadcasting can make a year's
+ * work of one element. */
 #define MAX_WORK 4e9
-/* Inputs and outputs of a node that is folded at most. */
+/* The most inputs and outputs of a folded node. */
 #define MAX_OPERANDS 12
 
 typedef struct folding {
@@ -69,8 +69,8 @@ static weft_status compute(folding *f, const weft_op *op, weft_kernel kernel, co
     return call_run_alone(op, kernel, call);
 }
 
-/* Computes a node whose inputs in[] are constants, and returns its outputs, of these types, as
- * constants. False if the node must stay. */
+/* Computes a node whose inputs in[] are constants, and sets out[] to constants of these types.
+ * False if the node cannot be folded. */
 static bool fold_node(weft_graph *g, const node_record *node, const weft_type *types,
                       const weft_value *in, weft_value *out)
 {

@@ -1,5 +1,5 @@
-/* layout: a dense copy goes in front of an op that cannot take a view, and behind targets that
- * cannot be read where they lie. O(nodes). */
+/* layout: inserts a dense copy in front of an op that cannot take a view, and behind a target that
+ * cannot be read where it lies. O(nodes). */
 #include "rewrite.h"
 
 #include <stdlib.h>
@@ -29,9 +29,10 @@ static bool visit(weft_rewrite *r)
     return false;
 }
 
-/* A target must be dense, and must not be a view of a state or of a constant, which have no buffer.
- * Of a state, only the version that no update of the plan overwrites can be read when the run has
- * ended: another is copied, unless the program asked for the state itself. overwritten[version]. */
+/* Copies each target that is not dense, or is a view of a state or a constant, which have no
+ * buffer. After a run a state holds only the version that no update overwrites: a target of another
+ * version is copied, too, unless the program asked for the state itself. overwritten[] is by
+ * version. */
 static void settle_targets(weft_graph *graph, plan_target *targets, size_t n_targets,
                            const uint8_t *overwritten)
 {

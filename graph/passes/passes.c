@@ -19,7 +19,7 @@ static const pass passes[] = {
 };
 #define N_PASSES (sizeof passes / sizeof *passes)
 #define ALL      "all"
-/* Rounds of a pass that repeats: deeper expansions are taken for endless ones. */
+/* The most rounds of a pass that repeats: deeper expansions are taken for endless ones. */
 #define MAX_ROUNDS 17
 
 /* ---- Skipping ---- */

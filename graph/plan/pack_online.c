@@ -2,7 +2,7 @@
  * gap that holds it, or the end of the arena. When it dies, its bytes are merged with the gaps
  * beside them.
  *
- * Gaps are kept in lists by size class, eight to each power of two (Masmano et al. 2004, "TLSF"),
+ * Gaps are in lists by size class, eight to each power of two (Masmano et al. 2004, "TLSF"),
  * so that n items take O(n log n), and O(n) memory. */
 #include "pack.h"
 

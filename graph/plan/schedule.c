@@ -2,9 +2,9 @@
  *
  * Order: topological, by id among the nodes that are ready (a heap); an update of a state comes
  * after every reader of the old version. A group is a stretch of the order whose nodes run side by
- * side, because none touches a storage that another one writes. A barrier interval is one or more
- * groups between two barriers: neighbouring groups that one thread runs need no barrier between
- * them. O(n log n) for n operands. */
+ * side, because none touches a storage that another one writes; fused nodes count as one. A barrier
+ * interval is one or more groups between two barriers: neighbouring groups that one thread runs
+ * need no barrier between them. O(n log n) for n operands. */
 #include "plan/plan.h"
 
 #include <stdlib.h>

@@ -57,7 +57,7 @@ static int inplace_input(const planner *p, uint32_t head, uint32_t position)
     return -1;
 }
 
-/* Inputs, states, constants and targets keep their storage. */
+/* Inputs, states, constants and targets are never taken over. */
 static void pin_storages(planner *p, const plan_target *targets, size_t n_targets)
 {
     const weft_graph *g = p->g;

@@ -1,5 +1,5 @@
-/* weft/plan.h - the plan: which nodes run when, and where every buffer lies in one arena; and the
- * packing of buffers on its own. */
+/* weft/plan.h - plans: which nodes run when, and where each buffer lies in one arena. The packing
+ * of buffers can be used on its own. */
 #ifndef WEFT_PLAN_H
 #define WEFT_PLAN_H
 
@@ -11,24 +11,24 @@ extern "C" {
 
 /* ---- Packing -------------------------------------------------------------------------------- */
 
-/* Something that needs `size` bytes while time is in [lower, upper). */
+/* An item that needs `size` bytes while time is in [lower, upper). */
 typedef struct weft_pack_item {
     int64_t lower, upper;
     size_t size;
-    size_t offset; /* from weft_pack */
+    size_t offset; /* set by weft_pack */
 } weft_pack_item;
 
 typedef struct weft_pack_options {
-    size_t capacity;      /* an arena of this size will do; 0: the smallest is wanted */
-    size_t alignment;     /* of the offsets; sizes are rounded up to it; 0: 1 */
-    uint64_t node_budget; /* of the search, whose nodes take from 1 us for some hundred items to
-                             some 100 us for thousands; 0: 100,000 */
-    double seconds;       /* of the search; 0: no limit. With one, the result depends on the speed
-                             of the machine */
-    bool best_fit_only;   /* no search */
+    size_t capacity;      /* bytes of an arena that is small enough; 0: the smallest is wanted */
+    size_t alignment;     /* of the offsets, in bytes; sizes are rounded up to it; 0: 1 */
+    uint64_t node_budget; /* the most nodes that the search visits, at 1 us each for hundreds of
+                             items, up to 100 us for thousands; 0: 100,000 */
+    double seconds;       /* the longest that the search takes; 0: no limit. With a limit, the
+                             result depends on the speed of the machine */
+    bool best_fit_only;   /* leaves out the search */
 } weft_pack_options;
 
-/* How the search ended, and its text. */
+/* How the packing ended, and its text. */
 #define WEFT_PACK_END_MAP(X)                                                                       \
     X(OPTIMAL, "proved optimal")                                                                   \
     X(CAPACITY, "within capacity")                                                                 \
@@ -43,15 +43,17 @@ typedef enum weft_pack_end {
 WEFT_API const char *weft_pack_end_text(weft_pack_end end);
 
 typedef struct weft_pack_result {
-    size_t arena_bytes;       /* where the highest item ends */
-    size_t lower_bound_bytes; /* the largest sum of sizes alive at one time */
+    size_t arena_bytes;       /* the end of the highest item */
+    size_t lower_bound_bytes; /* the largest sum of sizes that are alive at one time */
     weft_pack_end end;
-    uint64_t nodes; /* of the search; 0 if best fit was good enough */
+    uint64_t nodes; /* visited by the search; 0 if best fit was good enough */
 } weft_pack_result;
 
-/* Gives every item an offset so that no two that live at the same time overlap: best fit in a few
- * orders, then a search for less. `options` and `error` may be NULL. Without a limit in seconds the
- * same items get the same offsets on every machine. */
+/* Sets the offset of each item so that no two items overlap that are alive at one time. Tries best
+ * fit in a few orders, then searches for a smaller arena. Without a limit in seconds the offsets
+ * are the same on every machine. `options` and `error` may be NULL. Fails with WEFT_BAD_ARGUMENT if
+ * an item ends before it begins, WEFT_TOO_LARGE if the sum of the sizes overflows, or
+ * WEFT_NO_MEMORY. */
 WEFT_API weft_status weft_pack(weft_pack_item *items, size_t n, const weft_pack_options *options,
                                weft_pack_result *result, weft_error *error);
 
@@ -60,24 +62,28 @@ WEFT_API weft_status weft_pack(weft_pack_item *items, size_t n, const weft_pack_
 typedef struct weft_plan weft_plan;
 
 typedef struct weft_plan_options {
-    bool no_reuse; /* every buffer gets its own place (to test the planner) */
-    /* Names of optional passes to leave out, comma separated; may be NULL: cse (equal nodes become
-     * one), fold (what constants give is computed in the plan), fuse (nodes run on the tiles of
-     * another while these are in the cache), or all, for every optional pass. The environment
-     * variable WEFT_SKIP adds to them. Another name is an error. */
+    bool no_reuse; /* no two buffers share memory (to test the planner) */
+    /* Names of optional passes to skip, comma separated; may be NULL. The environment variable
+     * WEFT_SKIP adds to them. A name that is not listed here, nor in `passes`, is an error.
+     *     join_slices     a sum of slices put back among zeros becomes one concat
+     *     join_products   a sum of thin matrix products becomes one product
+     *     reuse_dropout   relu's gradient reads the output of a dropout behind relu
+     *     cse             equal ops on equal inputs are computed once
+     *     fold            what depends on constants only is computed when planning
+     *     fuse            nodes run on the tiles of another, while these are in the cache
+     *     all             every optional pass */
     const char *skip;
     bool verify; /* run weft_graph_verify after each pass and weft_plan_check at the end */
-    /* Passes of the program's own (weft/pass.h), n_passes of them; they need not outlive the call.
-     * They run in their order before all of the library's, on the graph as it was built. `skip` and
-     * WEFT_SKIP may name them, too. A name that is empty, "all" or that of another pass is an
-     * error. */
+    /* The program's own passes (weft/pass.h), n_passes of them. They run first, in this order, on
+     * the graph as it was built. Names must differ from each other and from those of the library's
+     * passes. The array need not outlive the call; contexts are used during the call only. */
     const weft_pass *passes;
     size_t n_passes;
 } weft_plan_options;
 
 typedef struct weft_plan_stats {
     size_t nodes;             /* after the passes */
-    size_t groups;            /* sets of nodes that run side by side */
+    size_t groups;            /* of nodes that run side by side */
     size_t barriers;          /* of one run */
     size_t fused;             /* nodes that run on the tiles of another, right after each tile */
     size_t buffers;           /* placed in the arena */
@@ -85,35 +91,40 @@ typedef struct weft_plan_stats {
     size_t arena_bytes;       /* with reuse */
     size_t lower_bound_bytes; /* peak of live bytes: no arena for this schedule is smaller */
     size_t state_bytes;       /* parameters and other state that the plan uses */
-    size_t workspace_bytes;   /* that a session has for each thread, beside the arena */
+    size_t workspace_bytes;   /* of each thread of a session, beside the arena */
     double ratio;             /* arena_bytes / lower_bound_bytes; 1 if there are no buffers */
-    weft_pack_end packed;     /* how the search for the smallest arena ended */
+    weft_pack_end packed;     /* how the packing of the arena ended */
     double flops;             /* of one run */
-    double bytes;             /* that one run must move between memory and processor */
+    double bytes;             /* read and written by one run, at least */
 } weft_plan_stats;
 
-/* Plans the computation of the targets and of nothing else. Targets can be read after a run: a
- * computed value, or a state as an update left it, is what the node computed, whatever a later
- * update of the same run wrote; a state itself is what the parameter store holds. The graph is read
- * only, and may be freed before the plan. `options` and `error` may be NULL. Returns
- * NULL on failure. A plan is immutable: threads may share it. */
+/* Plans the computation of the targets and of nothing else. After a run each target can be read. A
+ * computed value, and the output of an update, is what its node computed, even if a later update of
+ * the same run has overwritten the state. A state itself is what the parameter store holds.
+ *
+ * The graph is not changed, and may be freed before the plan. A plan is immutable: threads may
+ * share it. `options` and `error` may be NULL. Returns NULL on failure: the graph's own error;
+ * WEFT_BAD_ARGUMENT for no targets, a target of another graph, two updates of one state, or an
+ * unknown name in `skip`; WEFT_NO_KERNEL; WEFT_TOO_LARGE; WEFT_NO_MEMORY; or the error of a pass.
+ */
 WEFT_API weft_plan *weft_plan_new(const weft_graph *graph, const weft_value *targets, size_t count,
                                   const weft_plan_options *options, weft_error *error);
 WEFT_API void weft_plan_free(weft_plan *plan);
 WEFT_API weft_plan_stats weft_plan_get_stats(const weft_plan *plan);
-/* The graph that the plan runs, after all passes; it lives as long as the plan. */
+/* The graph that the plan runs, after all passes. It belongs to the plan. */
 WEFT_API const weft_graph *weft_plan_graph(const weft_plan *plan);
 
-/* One buffer of the arena: its bytes are its own while groups first..last run. */
+/* One buffer of the arena: no other uses its bytes while groups first..last run. */
 typedef struct weft_plan_buffer {
     size_t offset, bytes;
     uint32_t first, last;
 } weft_plan_buffer;
+/* Returns how many buffers there are; *buffers (may be NULL) becomes the plan's array of them. */
 WEFT_API size_t weft_plan_buffers(const weft_plan *plan, const weft_plan_buffer **buffers);
 
-/* Proves without the planner's code that no two live buffers overlap, that every node reads what
- * its producer wrote, that every target is still what its node computed when the run has ended, and
- * that the groups respect every dependency. */
+/* Proves, sharing no code with the planner, that every node reads what its producer wrote, that no
+ * two nodes of a group disturb each other, and that after a run every target is what its node
+ * computed. WEFT_INTERNAL, with the node's name, if that does not hold. */
 WEFT_API weft_status weft_plan_check(const weft_plan *plan, weft_error *error);
 
 #ifdef __cplusplus
