@@ -1,6 +1,6 @@
-/* Sizes at their limits: shapes of up to 2^56 elements that broadcasting makes of one, axes and
- * lengths at the ends of their types. What cannot be is refused with WEFT_TOO_LARGE; the plan of
- * what can be has counts that did not overflow. */
+/* Sizes at their limits: shapes of up to 2^56 elements, broadcast from one, and axes and lengths at
+ * the ends of their types. What is too large is refused with WEFT_TOO_LARGE; for the rest the
+ * plan's counts do not overflow. */
 #include "tests.h"
 
 #include "../graph/plan/plan.h"
@@ -131,7 +131,7 @@ static const struct {
 #undef ROW
 };
 
-/* What a plan counts, by the tiles: positive, and the sum of the steps in every group. */
+/* The plan's counts of work are positive, and those of a group are the sums of its steps'. */
 static bool counts_hold(const weft_plan *plan)
 {
     for (size_t i = 0; i < plan->n_groups; i++) {
@@ -158,7 +158,7 @@ static bool one_line(const weft_error *e)
     return e->where[0] && e->message[0] && !strchr(e->message, '\n');
 }
 
-/* The value and, for a float, the gradients of all inputs that it needs. */
+/* Plans a value and, if it is a float, the gradients of all inputs that it depends on. */
 static void check_huge(const char *name, int64_t n, weft_value (*build)(PARAMETERS), bool backward)
 {
     weft_graph *g = weft_graph_new();
@@ -209,7 +209,7 @@ static void test_huge(void)
         }
 }
 
-/* What takes longer than a run can count is refused, with the node's name. */
+/* Work that overflows the counters of a run is refused, with the node's name. */
 static void test_work(void)
 {
     weft_graph *g = weft_graph_new();
@@ -231,7 +231,7 @@ static void test_work(void)
     weft_graph_free(g);
 }
 
-/* Of a huge broadcast a piece can be read. */
+/* A slice of a huge broadcast can be read. */
 static void test_pieces(void)
 {
     weft_graph *g = weft_graph_new();
@@ -293,7 +293,7 @@ static const struct {
 #undef ROW
 };
 
-/* Refused, with the axis as the caller wrote it. */
+/* The axis is refused, and the message shows it as the caller wrote it. */
 static void test_axes(void)
 {
     static const int axes[] = {INT_MIN, INT_MIN + 1, -3, 2, 3, INT_MAX - 1, INT_MAX};
@@ -317,7 +317,7 @@ static void test_axes(void)
         }
 }
 
-/* More pieces than elements, at the ends of size_t. */
+/* Split into more pieces than elements, up to the limits of size_t. */
 static void test_chunks(void)
 {
     static const size_t counts[] = {0, 7, SIZE_MAX, SIZE_MAX - 5, (size_t)INT64_MAX + 1};
@@ -382,7 +382,7 @@ static void test_searches(void)
             weft_error error = {0};
             weft_search_result *r = kinds[kind](&model, &in, 1, &o, &error);
             CU_ASSERT_PTR_NULL(r);
-            /* One more token than there are positions is another mistake. */
+            /* One token more than there are positions is a different error. */
             const bool fits = searches[i].input_len <= searches[i].model_len - 1;
             if (error.status != (fits ? WEFT_TOO_LARGE : WEFT_BAD_ARGUMENT))
                 fprintf(stderr, "\n    search %zu, %d: %s: %s\n", i, kind, error.where,
