@@ -253,6 +253,20 @@ static void test_pieces(void)
     weft_graph_free(g);
 }
 
+/* Bytes of a tensor: 0 if it has no elements, and for dtypes and shapes that are invalid. */
+static void test_tensor_bytes(void)
+{
+    CU_ASSERT_EQUAL(weft_tensor_bytes(WEFT_F32, WEFT_SHAPE(3, 4)), 48);
+    CU_ASSERT_EQUAL(weft_tensor_bytes(WEFT_F64, WEFT_SCALAR), 8);
+    CU_ASSERT_EQUAL(weft_tensor_bytes(WEFT_BOOL, WEFT_SHAPE(5)), 5);
+    CU_ASSERT_EQUAL(weft_tensor_bytes(WEFT_F32, WEFT_SHAPE(3, 0, 4)), 0);
+    CU_ASSERT_EQUAL(weft_tensor_bytes(WEFT_DTYPES, WEFT_SHAPE(3)), 0);
+    CU_ASSERT_EQUAL(weft_tensor_bytes(WEFT_F32, WEFT_SHAPE(3, -1)), 0);
+    CU_ASSERT_EQUAL(weft_tensor_bytes(WEFT_F32, WEFT_SHAPE(INT64_MAX, 2)), 0);
+    CU_ASSERT_EQUAL(weft_tensor_bytes(WEFT_F64, WEFT_SHAPE(INT64_MAX / 64)),
+                    8 * (size_t)(INT64_MAX / 64));
+}
+
 /* ---- Axes ---- */
 
 #define AXIS_BUILDERS(X)                                                                           \
@@ -396,6 +410,7 @@ static void test_searches(void)
 void limits_tests(void)
 {
     CU_pSuite suite = CU_add_suite("limits", NULL, NULL);
+    CU_add_test(suite, "bytes of a tensor", test_tensor_bytes);
     CU_add_test(suite, "shapes of up to 2^56 elements", test_huge);
     CU_add_test(suite, "work that cannot be counted is refused", test_work);
     CU_add_test(suite, "a piece of a huge broadcast", test_pieces);
