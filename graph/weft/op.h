@@ -40,7 +40,7 @@ typedef struct weft_infer {
     const weft_type *in;      /* [n_in] */
     weft_type *out;           /* [n_out] */
     weft_error *error;        /* for weft_infer_fail */
-    const char *const *names; /* [n_in] of the input values, NULL for one without a name; or NULL */
+    const char *const *names; /* [n_in], NULL for a value without one; may itself be NULL */
 } weft_infer;
 
 /* Sets status and message; the caller of the rule adds where. Returns false, so that a rule can end

@@ -163,8 +163,8 @@ typedef struct weft_profile_row {
     uint64_t calls;    /* how often they ran, together */
     double compute_seconds, waiting_seconds; /* over all threads */
     double flops, bytes;                     /* of all calls, as the ops count them */
-    /* The time of all calls if every thread worked at its peak: for each call the longer of flops
-     * and bytes, each divided by its rate (the roofline, Williams et al. 2009). 0 without peaks. */
+    /* The least time of all calls, by the roofline model (Williams et al. 2009): per call, the
+     * larger of flops and bytes, each divided by its peak rate. 0 without peaks. */
     double roofline_seconds;
 } weft_profile_row;
 
