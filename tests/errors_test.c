@@ -1,5 +1,5 @@
-/* Failures of the public calls, as many as can be provoked: each has a status, says where in the
- * words of the program, and what was expected, in one line. */
+/* Failures of public calls, as many as can be provoked. Each has a status, names the place in the
+ * program's own words, and says in one line what was expected. */
 #include "tests.h"
 
 #include <weft/decode.h>
@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a record must be: a status, a place, a line. `where` and `message` (a part of it) are what
- * is expected, or NULL. */
+/* Checks that a record has this status, a place and a one-line message. `where` and `message`, a
+ * part of the message, may be NULL. */
 static void expect(const char *call, const weft_error *e, weft_status status, const char *where,
                    const char *message)
 {
@@ -23,12 +23,12 @@ static void expect(const char *call, const weft_error *e, weft_status status, co
     fprintf(stderr, "\n    %s\n    got %s: \"%s: %s\"\n    not %s: \"%s: %s\"\n", call,
             weft_status_text(e->status), e->where, e->message, weft_status_text(status),
             where ? where : "...", message ? message : "...");
-    CU_FAIL("a failure says something else");
+    CU_FAIL("unexpected error");
 }
 
 /* ---- Calls that build a graph ---- */
 
-/* What the calls below work on. */
+/* The values that the calls below use. */
 typedef struct values {
     weft_value x, y, flat, ids, flag, scalar, whole, w, other, none;
 } values;
@@ -53,7 +53,7 @@ static const weft_optimizer guarded = {
 static const weft_optimizer sgd = {.kind = WEFT_SGD};
 static weft_value got[4];
 
-/* call, status, where, part of the message; each inside of the scope "at" */
+/* call, status, where, part of the message; all in the scope "at" */
 #define BUILDERS(X)                                                                                \
     X(weft_add(g, v.x, v.none), BAD_ARGUMENT, "at/add", "input 1 is no value")                     \
     X(weft_add(g, v.x, v.other), BAD_ARGUMENT, "at/add", "another graph")                          \
@@ -106,7 +106,7 @@ static weft_value got[4];
     X(weft_input(g, "taken", WEFT_F32, WEFT_SCALAR), BAD_ARGUMENT, "at/weft_input", "is taken")    \
     X(weft_name(g, v.none, "n"), BAD_ARGUMENT, "at/weft_name", "not a value")                      \
     X(weft_name(g, v.x, "n"), BAD_ARGUMENT, "at/weft_name", "\"x\" has a name already")            \
-    X(weft_input_default(g, v.w, 0), BAD_ARGUMENT, "at/weft_input_default", "not an input")            \
+    X(weft_input_default(g, v.w, 0), BAD_ARGUMENT, "at/weft_input_default", "not an input")        \
     X(weft_input_default(g, v.ids, 0.5), BAD_ARGUMENT, "at/weft_input_default",                    \
       "default of \"ids\" is 0.5, but i32 takes")                                                  \
     X(weft_input_default(g, v.ids, 3e9), BAD_ARGUMENT, NULL, "but i32 takes")                      \
@@ -196,7 +196,7 @@ static void end(weft_graph *g, const char *call, bool scoped, weft_status status
     weft_graph_free(g);
 }
 
-/* Each builder inside of a scope and outside of all, where the place is just the function's. */
+/* Calls each builder in a scope and outside of all, where the place is just the function's name. */
 static void test_builders(void)
 {
     weft_graph *theirs = weft_graph_new(), *g;
@@ -214,8 +214,8 @@ static void test_builders(void)
     weft_graph_free(theirs);
 }
 
-/* Every op with inputs of another number, dtype or rank than those of its samples: where it
- * refuses them, it says so itself. */
+/* Calls every op with inputs of another number, dtype or rank than those of its samples. If that
+ * fails, the message comes from the op. */
 static void vary(const weft_op *op, const weft_sample *sample, int change, size_t at)
 {
     weft_graph *g = weft_graph_new();
@@ -408,7 +408,7 @@ static void test_session_calls(void)
     expect("NULL", weft_session_error(NULL), WEFT_BAD_ARGUMENT, "session", "NULL");
     expect("NULL", weft_trainer_error(NULL), WEFT_BAD_ARGUMENT, "trainer", "NULL");
     expect("NULL", weft_decoder_error(NULL), WEFT_BAD_ARGUMENT, "decoder", "NULL");
-    /* A call that succeeds takes the error back. */
+    /* A call that succeeds clears the error. */
     CU_ASSERT_EQUAL(weft_feed(s, v.x, data, sizeof data), WEFT_OK);
     CU_ASSERT_EQUAL(weft_session_error(s)->status, WEFT_OK);
     weft_session_free(s);
@@ -418,7 +418,7 @@ static void test_session_calls(void)
     weft_graph_free(theirs);
 }
 
-/* The record itself: the first error stays, and it always has a place. */
+/* A record holds the first error, and always has a place. */
 static void test_record(void)
 {
     weft_error e = {0};

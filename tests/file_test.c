@@ -1,5 +1,5 @@
-/* Files that are written whole (base/file.h): many writers of one path, and what may lie in the
- * way: links, pipes, folders, leftovers of killed processes. */
+/* Files that are written whole (base/file.h): many writers of one path, and links, pipes, folders
+ * or leftovers of killed processes in its place. */
 #include "tests.h"
 
 #include <base/file.h>
@@ -25,7 +25,7 @@ static int make_folder(void)
     return 0;
 }
 
-/* How many entries the folder has whose name holds `part`; removes them if asked to. */
+/* The number of entries of the folder whose names contain `part`; removes them if `removing`. */
 static size_t entries(const char *part, bool removing)
 {
     size_t n = 0;
@@ -69,7 +69,7 @@ static bool holds(const char *from, const char *text)
 
 enum { SAVES = 40, NUMEL = 1 << 15 };
 
-/* Saves a tensor whose elements are all alike, SAVES times; returns how many saves failed. */
+/* Saves a tensor of equal elements SAVES times; returns how many saves failed. */
 static int save_often(int number)
 {
     weft_params *p = weft_params_new();
@@ -99,7 +99,7 @@ static void *save_in_thread(void *argument)
     return NULL;
 }
 
-/* Loads until all savers are done; counts loads that failed or got a mixture of two savers. */
+/* Loads until all writers are done; counts loads that failed or mixed the data of two writers. */
 static long load_until(atomic_int *working, pid_t *processes, int n, long *mixed)
 {
     long failed = 0;
@@ -131,8 +131,8 @@ static long load_until(atomic_int *working, pid_t *processes, int n, long *mixed
     return failed;
 }
 
-/* Two processes and two threads save one path while a fifth reads it: every save and every load
- * succeeds, and what is loaded is what one of them saved. */
+/* Two processes and two threads save one path while another reads it. Every save and every load
+ * succeeds, and every load gets the data of one save. */
 static void test_many_writers(void)
 {
     pid_t processes[2];
@@ -160,7 +160,7 @@ static void test_many_writers(void)
     CU_ASSERT_EQUAL(entries(".tmp", false), 0);
 }
 
-/* ---- What lies in the way ---- */
+/* ---- Links, pipes and folders ---- */
 
 static weft_params *one_tensor(void)
 {
@@ -169,7 +169,7 @@ static weft_params *one_tensor(void)
     return p;
 }
 
-/* The status of a save in a process of its own, so that one that waits for ever is ended. */
+/* The status of a save in a process of its own, which an alarm ends if the save blocks. */
 static int save_within_seconds(const char *to, unsigned seconds)
 {
     int status = -1;
@@ -184,7 +184,7 @@ static int save_within_seconds(const char *to, unsigned seconds)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* A link or a pipe at the name that temporary files once had, PATH.tmp, is nobody's business. */
+/* A link or a pipe named PATH.tmp, an obvious name for a temporary file, is never opened. */
 static void test_planted(void)
 {
     char planted[160], victim[160];
@@ -215,7 +215,7 @@ static void refuse(const char *to)
     weft_params_free(p);
 }
 
-/* Folders and pipes, also behind links, are refused at once and stay. */
+/* Folders and pipes, directly or through links, are refused at once and not replaced. */
 static void test_no_regular_file(void)
 {
     char fifo[128], link[128];
@@ -227,7 +227,8 @@ static void test_no_regular_file(void)
     refuse(fifo);
     refuse(link);
     refuse(folder);
-    /* Only asked about: a save that went wrong would replace them, and tests may run as root. */
+    /* These are not saved to: a save that is not refused would replace them if tests run as root.
+     */
     CU_ASSERT_TRUE(file_is_stream("/dev/null"));
     CU_ASSERT_TRUE(file_is_stream("/dev/stdout"));
     CU_ASSERT_TRUE(file_is_stream("/proc/self/fd/1"));
@@ -240,7 +241,7 @@ static void test_no_regular_file(void)
     unlink(link);
 }
 
-/* A link is replaced: another name of the file keeps what it has, as with a hard link. */
+/* A link is replaced, symbolic or hard: the file that it named does not change. */
 static void test_links(void)
 {
     char target[128], link_path[128];
@@ -266,7 +267,7 @@ static void test_links(void)
 
 /* ---- The writer itself ---- */
 
-/* The longest name that a file may have, in one-byte and in three-byte characters. */
+/* The longest name of a file, in one-byte and in three-byte characters. */
 static void test_long_names(void)
 {
     char name[400];
@@ -300,7 +301,7 @@ static void test_mode(void)
     CU_ASSERT_TRUE(stat(path, &info) == 0 && (info.st_mode & 0777) == 0640);
 }
 
-/* A write that fails is remembered; what came before stays. */
+/* file_commit reports a write that failed, and PATH does not change. */
 static void test_failures(void)
 {
     file_writer w;
@@ -328,7 +329,7 @@ static void test_failures(void)
     unlink(link_path);
 }
 
-/* What a killed process leaves is known by its name; nothing else is removed. */
+/* Temporary files of killed processes are recognised by name; nothing else is removed. */
 static void test_leftovers(void)
 {
     char other[160];

@@ -1,5 +1,5 @@
-/* Headers of safetensors files: large ones, hostile ones, JSON in every form, and memory that runs
- * out while they are read or written. */
+/* Headers of safetensors files: large and hostile ones, all forms of JSON, and running out of
+ * memory while they are read or written. */
 #include "tests.h"
 
 #include <cjson/cJSON.h>
@@ -27,7 +27,7 @@ static int remove_path(void)
 
 /* ---- Large ones ---- */
 
-/* Each key was looked for among all before it: so many took minutes. */
+/* With a linear search for each key, this many would take minutes. */
 static void test_many_metas(void)
 {
     enum { N = 200000 };
@@ -85,7 +85,7 @@ static void write_header(const char *header, size_t length, size_t data_bytes)
     fclose(file);
 }
 
-/* Loads the file; the error must have the status and say `part`. */
+/* Loads the file, which must fail with this status and a message that contains `part`. */
 static void refuse(weft_status status, const char *part)
 {
     weft_error error = {0};
@@ -99,7 +99,7 @@ static void refuse(weft_status status, const char *part)
     weft_params_free(p);
 }
 
-/* `begin`, then `middle` so often that there are `bytes` of it, then `end`; freed by the caller. */
+/* `begin`, then `bytes` of repetitions of `middle`, then `end`; the caller frees it. */
 static char *repeated(const char *begin, const char *middle, size_t bytes, const char *end,
                       size_t *length)
 {
@@ -113,15 +113,15 @@ static char *repeated(const char *begin, const char *middle, size_t bytes, const
     return text;
 }
 
-/* Headers of 20 MB of brackets and numbers, loaded with 200 MB of address space: as a tree they
- * took 800. */
+/* Headers of 20 MB of brackets and numbers are loaded in 200 MB of address space. As a tree they
+ * would take 800 MB. */
 static void test_little_memory(void)
 {
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
     test_skip("large headers in little memory", "sanitizers need address space of their own");
 #else
     static const struct {
-        const char *begin, *middle, *end, *says;
+        const char *begin, *middle, *end, *message;
     } files[] = {
         {"{\"a\":{\"dtype\":\"F32\",\"shape\":[", "0,", "0],\"data_offsets\":[0,0]}}", "64 KiB"},
         {"{\"__metadata__\":{\"k\":[", "0,", "0]}}", "not text"},
@@ -143,11 +143,11 @@ static void test_little_memory(void)
             FILE *statm = fopen("/proc/self/statm", "r");
             unsigned long pages = 0;
             if (!statm || fscanf(statm, "%lu", &pages) != 1) _exit(2);
-            rlim_t most = pages * (rlim_t)sysconf(_SC_PAGESIZE) + 200000000;
-            setrlimit(RLIMIT_AS, &(struct rlimit){most, most});
+            rlim_t limit = pages * (rlim_t)sysconf(_SC_PAGESIZE) + 200000000;
+            setrlimit(RLIMIT_AS, &(struct rlimit){limit, limit});
             weft_error error = {0};
             weft_status was = weft_params_load(weft_params_new(), path, &error);
-            bool good = was == WEFT_BAD_FILE && strstr(error.message, files[i].says);
+            bool good = was == WEFT_BAD_FILE && strstr(error.message, files[i].message);
             if (!good) fprintf(stderr, "\n    %s: %s\n", weft_status_text(was), error.message);
             _exit(!good);
         }
@@ -248,12 +248,12 @@ static void test_no_json(void)
         write_header(headers[i], strlen(headers[i]), 4);
         refuse(WEFT_BAD_FILE, "the header is not JSON");
     }
-    /* A zero ends cJSON's text, and no file's. */
+    /* A zero byte ends a text for cJSON, but not a file. */
     write_header("{\"a\":" ENTRY "}\0garbage", sizeof ENTRY + 13, 4);
     refuse(WEFT_BAD_FILE, "the header is not JSON");
 }
 
-/* Names of tensors in messages. */
+/* Messages show the names of tensors in printable form. */
 static void test_names(void)
 {
     const char *header = "{\"a\\n\\u001b[31m\":{\"shape\":[1]}}";
@@ -285,7 +285,7 @@ static void counting_free(void *memory)
     free(memory);
 }
 
-/* What cJSON cannot allocate is no fault of the file. */
+/* A failed allocation in cJSON is not reported as a malformed file. */
 static void test_no_memory(void)
 {
     weft_params *p = weft_params_new();

@@ -1,6 +1,6 @@
-/* Sizes at their limits: shapes of up to 2^56 elements that broadcasting makes of one, axes and
- * lengths at the ends of their types. What cannot be is refused with WEFT_TOO_LARGE; the plan of
- * what can be has counts that did not overflow. */
+/* Sizes at their limits: shapes of up to 2^56 elements, broadcast from one, and axes and lengths at
+ * the ends of their types. What is too large is refused with WEFT_TOO_LARGE; for the rest the
+ * plan's counts do not overflow. */
 #include "tests.h"
 
 #include "../graph/plan/plan.h"
@@ -131,7 +131,7 @@ static const struct {
 #undef ROW
 };
 
-/* What a plan counts, by the tiles: positive, and the sum of the steps in every group. */
+/* The plan's counts of work are positive, and those of a group are the sums of its steps'. */
 static bool counts_hold(const weft_plan *plan)
 {
     for (size_t i = 0; i < plan->n_groups; i++) {
@@ -158,7 +158,7 @@ static bool one_line(const weft_error *e)
     return e->where[0] && e->message[0] && !strchr(e->message, '\n');
 }
 
-/* The value and, for a float, the gradients of all inputs that it needs. */
+/* Plans a value and, if it is a float, the gradients of all inputs that it depends on. */
 static void check_huge(const char *name, int64_t n, weft_value (*build)(PARAMETERS), bool backward)
 {
     weft_graph *g = weft_graph_new();
@@ -209,7 +209,7 @@ static void test_huge(void)
         }
 }
 
-/* What takes longer than a run can count is refused, with the node's name. */
+/* Work that overflows the counters of a run is refused, with the node's name. */
 static void test_work(void)
 {
     weft_graph *g = weft_graph_new();
@@ -231,7 +231,7 @@ static void test_work(void)
     weft_graph_free(g);
 }
 
-/* Of a huge broadcast a piece can be read. */
+/* A slice of a huge broadcast can be read. */
 static void test_pieces(void)
 {
     weft_graph *g = weft_graph_new();
@@ -251,6 +251,20 @@ static void test_pieces(void)
     weft_session_free(s);
     weft_plan_free(plan);
     weft_graph_free(g);
+}
+
+/* Bytes of a tensor: 0 if it has no elements, and for dtypes and shapes that are invalid. */
+static void test_tensor_bytes(void)
+{
+    CU_ASSERT_EQUAL(weft_tensor_bytes(WEFT_F32, WEFT_SHAPE(3, 4)), 48);
+    CU_ASSERT_EQUAL(weft_tensor_bytes(WEFT_F64, WEFT_SCALAR), 8);
+    CU_ASSERT_EQUAL(weft_tensor_bytes(WEFT_BOOL, WEFT_SHAPE(5)), 5);
+    CU_ASSERT_EQUAL(weft_tensor_bytes(WEFT_F32, WEFT_SHAPE(3, 0, 4)), 0);
+    CU_ASSERT_EQUAL(weft_tensor_bytes(WEFT_DTYPES, WEFT_SHAPE(3)), 0);
+    CU_ASSERT_EQUAL(weft_tensor_bytes(WEFT_F32, WEFT_SHAPE(3, -1)), 0);
+    CU_ASSERT_EQUAL(weft_tensor_bytes(WEFT_F32, WEFT_SHAPE(INT64_MAX, 2)), 0);
+    CU_ASSERT_EQUAL(weft_tensor_bytes(WEFT_F64, WEFT_SHAPE(INT64_MAX / 64)),
+                    8 * (size_t)(INT64_MAX / 64));
 }
 
 /* ---- Axes ---- */
@@ -293,7 +307,7 @@ static const struct {
 #undef ROW
 };
 
-/* Refused, with the axis as the caller wrote it. */
+/* The axis is refused, and the message shows it as the caller wrote it. */
 static void test_axes(void)
 {
     static const int axes[] = {INT_MIN, INT_MIN + 1, -3, 2, 3, INT_MAX - 1, INT_MAX};
@@ -317,7 +331,7 @@ static void test_axes(void)
         }
 }
 
-/* More pieces than elements, at the ends of size_t. */
+/* Split into more pieces than elements, up to the limits of size_t. */
 static void test_chunks(void)
 {
     static const size_t counts[] = {0, 7, SIZE_MAX, SIZE_MAX - 5, (size_t)INT64_MAX + 1};
@@ -382,7 +396,7 @@ static void test_searches(void)
             weft_error error = {0};
             weft_search_result *r = kinds[kind](&model, &in, 1, &o, &error);
             CU_ASSERT_PTR_NULL(r);
-            /* One more token than there are positions is another mistake. */
+            /* One token more than there are positions is a different error. */
             const bool fits = searches[i].input_len <= searches[i].model_len - 1;
             if (error.status != (fits ? WEFT_TOO_LARGE : WEFT_BAD_ARGUMENT))
                 fprintf(stderr, "\n    search %zu, %d: %s: %s\n", i, kind, error.where,
@@ -396,6 +410,7 @@ static void test_searches(void)
 void limits_tests(void)
 {
     CU_pSuite suite = CU_add_suite("limits", NULL, NULL);
+    CU_add_test(suite, "bytes of a tensor", test_tensor_bytes);
     CU_add_test(suite, "shapes of up to 2^56 elements", test_huge);
     CU_add_test(suite, "work that cannot be counted is refused", test_work);
     CU_add_test(suite, "a piece of a huge broadcast", test_pieces);

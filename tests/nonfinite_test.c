@@ -1,5 +1,5 @@
-/* NaN, infinities and signed zeros: what ops make of them, forward and backward, in f32 and f64,
- * with nodes fused and each on its own. */
+/* NaN, infinities and signed zeros: the results and gradients of ops, in f32 and f64, with and
+ * without fusion. */
 #include "tests.h"
 
 #include <float.h>
@@ -31,7 +31,7 @@ static double element(const weft_tensor *t, int64_t i)
     return t->dtype == WEFT_F64 ? ((double *)t->data)[i] : (double)((float *)t->data)[i];
 }
 
-/* The elements of all targets, one after the other. */
+/* Runs it and returns the elements of all targets, one after the other. */
 static double *evaluate(const subject *c, weft_dtype dtype, const char *skip, int threads,
                         const double *data, size_t *n)
 {
@@ -65,7 +65,8 @@ static double *evaluate(const subject *c, weft_dtype dtype, const char *skip, in
 
 static const char *const skips[] = {NULL, "fuse", "fuse,cse,fold"};
 
-/* The same number up to rounding, infinity or NaN; of zeros with the same sign if it counts. */
+/* Whether two numbers are equal up to rounding, or both the same infinity, or both NaN; with
+ * `signs`, zeros must have the same sign. */
 static bool same(double got, double want, double limit, bool signs)
 {
     if (isnan(want) || isnan(got)) return isnan(want) && isnan(got);
@@ -113,7 +114,8 @@ static weft_value leaky(weft_graph *g, weft_value x)
     return weft_leaky_relu(g, x, 0.25);
 }
 
-/* y, and its gradient for a cotangent of ones, at x0; signs of zeros count in y where asked. */
+/* y and its gradient, for a cotangent of 1, at x. With `signs`, the sign of a zero y is compared.
+ */
 typedef struct point {
     const char *name;
     unary *build;
@@ -162,7 +164,7 @@ static void build_unary(weft_graph *g, weft_value x, weft_value *y)
     weft_grad_of(g, y, &ones, 1, &x, 1, &y[1]);
 }
 
-/* Of many elements, so that those behind the last whole vector are among them. */
+/* On 37 elements, so that kernels have a remainder behind the last whole vector. */
 static void test_unary(void)
 {
     enum { N = 37 };
@@ -184,7 +186,7 @@ static void test_unary(void)
 typedef weft_value binary(weft_graph *g, weft_value a, weft_value b);
 static binary *pair_under_test;
 
-/* Rows 0 and 1 of x are the operands: y, and the gradient of x. */
+/* The operands are rows 0 and 1 of x; the targets are y and the gradient of x. */
 static void build_pair(weft_graph *g, weft_value x, weft_value *y)
 {
     y[0] = pair_under_test(g, weft_slice(g, x, 0, 0, 1, 1), weft_slice(g, x, 0, 1, 2, 1));
@@ -204,7 +206,8 @@ static void test_extremes(void)
     expect("minimum", &c, x, minima, 18, false);
 }
 
-/* -(a / b) / b: of a zero by a number so small that 1 / b is infinite it is a zero, not NaN. */
+/* The gradient is -(a / b) / b, so for a = 0 and a b so small that 1 / b is infinite it is zero,
+ * not NaN. */
 static void test_division(void)
 {
     const subject c = {WEFT_SHAPE(2, 4), build_pair, 2};
@@ -241,8 +244,9 @@ static void test_logsumexp(void)
 
 static weft_cross_entropy_options loss_options;
 
-/* Targets are 1, but for the last row's, which is ignored. The loss, its gradient, and that of the
- * sum of the gradient's squares, which is made of plain ops. */
+/* Every row has target 1, except for the last, which is ignored. The values are the loss, its
+ * gradient, and the gradient of the sum of that gradient's squares, which is built from plain ops.
+ */
 static void build_loss(weft_graph *g, weft_value x, weft_value *y)
 {
     int32_t at[8];
@@ -263,7 +267,7 @@ static void fill_row(double *x, enum row_kind kind)
     for (int i = 0; i < CLASSES; i++) x[i] = i == CLASSES - 2 ? odd[kind] : rest[kind];
 }
 
-/* Of a row of one kind, and an ignored one of NaN. */
+/* One row of a kind, and an ignored row of NaN. */
 static void check_loss(const char *what, enum row_kind kind, double loss, double gradient)
 {
     const subject c = {WEFT_SHAPE(2, CLASSES), build_loss, 3};
@@ -275,7 +279,7 @@ static void check_loss(const char *what, enum row_kind kind, double loss, double
         const double even = (1 - e) / CLASSES;
         expected[1 + i] = kind == ZEROS ? (i == 1 ? even - 1 + e : even) : gradient;
     }
-    for (int i = 0; i < CLASSES; i++) { /* H g, H = diag p - p p^T with equal p, times 2 */
+    for (int i = 0; i < CLASSES; i++) { /* 2 H g, where H = diag p - p p^T with equal p */
         double sum = 0;
         for (int k = 0; k < CLASSES; k++) sum += expected[1 + k];
         const double of = (expected[1 + i] - sum / CLASSES) / CLASSES * 2;
@@ -304,8 +308,8 @@ static void test_cross_entropy(void)
 
 enum { QUERIES = 70, KEYS = 130, DIM = 4, LAST_SEEN = 20, DEAD = 5 };
 
-/* Keys from LAST_SEEN on hold NaN and infinities in k and v, and the mask hides them from every
- * query; query DEAD sees no key at all. */
+/* Keys from LAST_SEEN on hold NaN and infinities in k and v, and are masked out for every query.
+ * For query DEAD all keys are masked out. */
 static uint8_t hidden[QUERIES][KEYS];
 
 static void build_attention(weft_graph *g, weft_value x, weft_value *y, bool expanded)
@@ -334,7 +338,7 @@ static void build_attention(weft_graph *g, weft_value x, weft_value *y, bool exp
     } else {
         weft_apply(g, grad, node.attr, all, 8, grads);
     }
-    /* The dead query's result and gradient, then the gradients of all hidden keys. */
+    /* The result and gradient of query DEAD, then the gradients of all masked keys. */
     y[0] = weft_slice(g, y[0], 1, DEAD, DEAD + 1, 1);
     y[1] = weft_slice(g, grads[0], 1, DEAD, DEAD + 1, 1);
     y[2] = weft_slice(g, grads[1], 1, LAST_SEEN, WEFT_END, 1);
@@ -371,8 +375,7 @@ static void test_hidden(void)
     check_hidden(-INFINITY);
 }
 
-/* Causal attention of more queries than keys: the first see nothing, whatever keys and values are.
- */
+/* Causal attention with more queries than keys: the first queries attend to nothing. */
 static void build_causal(weft_graph *g, weft_value x, weft_value *y)
 {
     weft_value q = weft_fill(g, weft_dtype_of(g, x), WEFT_SHAPE(1, 5, 1, 2), 0.5);
@@ -393,7 +396,7 @@ static void test_causal(void)
 
 /* ---- Fusion ---- */
 
-/* Ops that are fused in tiles of many shapes, with NaN arising in several ways. */
+/* Ops that are fused on blocks of many shapes, in which NaN arises in several ways. */
 static void build_fusable(weft_graph *g, weft_value x, weft_value *y)
 {
     weft_value w = weft_slice(g, x, 0, 0, 65, 1), row = weft_slice(g, x, 0, 3, 4, 1);
@@ -408,7 +411,8 @@ static void build_fusable(weft_graph *g, weft_value x, weft_value *y)
     weft_grad(g, weft_sum(g, y[0], WEFT_ALL_AXES, false), &x, 1, &y[3]);
 }
 
-/* The bits of NaN are nobody's promise; where there are NaN, and every other bit, is the same. */
+/* Fused or not, NaN are in the same elements, and all other elements have the same bits. The bits
+ * of NaN itself are unspecified. */
 static void test_fusion(void)
 {
     enum { ROWS = 150, COLUMNS = 65 };
@@ -448,7 +452,7 @@ void nonfinite_tests(void)
     CU_add_test(suite, "division by subnormal numbers, with gradients", test_division);
     CU_add_test(suite, "logsumexp, with gradients", test_logsumexp);
     CU_add_test(suite, "cross entropy, with gradients of two orders", test_cross_entropy);
-    CU_add_test(suite, "attention: hidden keys and values", test_hidden);
+    CU_add_test(suite, "attention: masked keys and values", test_hidden);
     CU_add_test(suite, "attention: queries before the first key", test_causal);
-    CU_add_test(suite, "the same places of NaN with and without fusion", test_fusion);
+    CU_add_test(suite, "NaN in the same elements with and without fusion", test_fusion);
 }

@@ -1,4 +1,4 @@
-/* The parameter store and its files: round trips, and files that lie. */
+/* The parameter store and its files: round trips, and malformed files. */
 #include "tests.h"
 
 #include <glob.h>
@@ -43,7 +43,8 @@ static void test_round_trip(void)
     weft_params_free(q);
 }
 
-/* A file of the given header and data bytes must be refused with a message that says `part`. */
+/* A file of this header and this many data bytes must be refused with a message that contains
+ * `part`. */
 static void refuse(uint64_t header_length, const char *header, size_t data_bytes, const char *part)
 {
     weft_error error = {0};
@@ -64,7 +65,7 @@ static void refuse(uint64_t header_length, const char *header, size_t data_bytes
     weft_params_free(p);
 }
 
-static void test_lying_files(void)
+static void test_malformed_files(void)
 {
     refuse(1000, "{}", 0, "longer than the file");
     refuse(UINT64_MAX, "{}", 0, "longer than the file");
@@ -95,8 +96,7 @@ static void test_lying_files(void)
            "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
            "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",
            4, "overlap");
-    /* Sizes that add up to the data's although two tensors share bytes and others belong to none.
-     */
+    /* Two tensors share bytes, other bytes belong to none, but the sizes add up to the file's. */
     refuse(0,
            "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
            "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",
@@ -108,8 +108,8 @@ static void test_lying_files(void)
     refuse(3, "{}", 1, "not JSON");
 }
 
-/* Every prefix of a good file, and every file with one byte changed, is refused or read; the store
- * is unchanged when it is refused. */
+/* Every prefix of a good file, and every file with one byte changed, is either read or refused, and
+ * then the store does not change. */
 static void test_damaged_files(void)
 {
     weft_params *p = small_store();
@@ -135,7 +135,7 @@ static void test_damaged_files(void)
     weft_params_free(p);
 }
 
-/* A full disk: one error, the old file whole, no temporary file left. */
+/* On a full disk there is one error, the old file is complete, and no temporary file remains. */
 static void test_full_disk(void)
 {
     weft_error error = {0};
@@ -171,8 +171,8 @@ static void test_full_disk(void)
     weft_params_free(back);
 }
 
-/* A file that does not fit the store changes nothing of it, metadata and contents included; one
- * that fits replaces what is there, at the same address, and adds the rest. */
+/* A file that does not fit the store changes neither its contents nor its metadata. One that fits
+ * replaces the contents at the same addresses, and adds the other tensors. */
 static void test_load_into_store(void)
 {
     weft_error error = {0};
@@ -205,7 +205,7 @@ static void test_load_into_store(void)
     weft_params_free(file);
 }
 
-/* Names that a file could not hold are refused before they are in the store. */
+/* Names that a file cannot contain are refused when they are added to the store. */
 static void test_reserved_name(void)
 {
     weft_error error = {0};
@@ -236,7 +236,7 @@ static void test_read_only_folder(void)
     rmdir(folder);
 }
 
-/* First contents: right moments, and independent of the order of declaration. */
+/* Initial contents have the right moments, and do not depend on the order of declarations. */
 static void test_init(void)
 {
     weft_error error = {0};
@@ -253,15 +253,15 @@ static void test_init(void)
     CU_ASSERT_TRUE_FATAL(weft_params_get(a, "n", &x) && weft_params_get(b, "n", &y) &&
                          weft_params_get(a, "w", &z));
     CU_ASSERT_EQUAL(memcmp(x.data, y.data, 80000), 0);
-    double sum = 0, square = 0, most = 0;
+    double sum = 0, square = 0, largest = 0;
     for (int i = 0; i < 10000; i++) {
         sum += ((double *)x.data)[i];
         square += pow(((double *)x.data)[i] - 2, 2);
     }
     CU_ASSERT_DOUBLE_EQUAL(sum / 10000, 2, 0.02);
     CU_ASSERT_DOUBLE_EQUAL(sqrt(square / 10000), 0.5, 0.02);
-    for (int i = 0; i < 5000; i++) most = fmax(most, fabs(((double *)z.data)[i]));
-    CU_ASSERT_TRUE(most <= sqrt(6.0 / 150) && most > 0.99 * sqrt(6.0 / 150));
+    for (int i = 0; i < 5000; i++) largest = fmax(largest, fabs(((double *)z.data)[i]));
+    CU_ASSERT_TRUE(largest <= sqrt(6.0 / 150) && largest > 0.99 * sqrt(6.0 / 150));
 
     weft_param(h, "other", WEFT_F32, WEFT_SHAPE(3), WEFT_INIT_ZEROS);
     weft_params_add(a, "other", WEFT_F32, WEFT_SHAPE(4), NULL, NULL);
@@ -289,7 +289,7 @@ void params_tests(void)
 {
     CU_pSuite suite = CU_add_suite("params", make_path, remove_path);
     CU_add_test(suite, "round trip", test_round_trip);
-    CU_add_test(suite, "lying files", test_lying_files);
+    CU_add_test(suite, "malformed files", test_malformed_files);
     CU_add_test(suite, "damaged files", test_damaged_files);
     CU_add_test(suite, "full disk", test_full_disk);
     CU_add_test(suite, "loading into a store", test_load_into_store);

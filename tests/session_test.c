@@ -1,4 +1,4 @@
-/* Sessions: what must be fed before a run, and what a session says of calls that it refuses. */
+/* Sessions: inputs that must be fed before a run, defaults, and the errors of refused calls. */
 #include "tests.h"
 
 #include <math.h>
@@ -63,7 +63,7 @@ static void test_unfed(void)
     product_free(&p);
 }
 
-/* The search for what is not finite needs the feeds as well. */
+/* weft_session_find_nonfinite needs the feeds too. */
 static void test_unfed_search(void)
 {
     product p = product_new();
@@ -74,7 +74,7 @@ static void test_unfed_search(void)
     product_free(&p);
 }
 
-/* What a program writes through the tensor of an input is its feed; a fetch is none. */
+/* Writing through the tensor of an input feeds it; fetching an input does not. */
 static void test_in_place(void)
 {
     product p = product_new();
@@ -91,7 +91,7 @@ static void test_in_place(void)
     product_free(&p);
 }
 
-/* An input that the targets do not need, or without an element, need not be fed. */
+/* An input that the targets do not need, or that has no elements, need not be fed. */
 static void test_not_needed(void)
 {
     weft_graph *g = weft_graph_new();
@@ -111,7 +111,7 @@ static void test_not_needed(void)
 
 /* ---- Defaults ---- */
 
-/* sum(x) + a + b + c of inputs with defaults, of every dtype. */
+/* sum(x) + a + b + c, of inputs with defaults of every dtype. */
 typedef struct defaults {
     weft_graph *g;
     weft_value x, i, flag, y;
@@ -127,7 +127,7 @@ static defaults defaults_new(void)
     d.flag = weft_input(d.g, "flag", WEFT_BOOL, WEFT_SCALAR);
     weft_input_default(d.g, d.x, 0.25);
     weft_input_default(d.g, d.i, 7);
-    weft_input_default(d.g, d.i, -5); /* the last one counts */
+    weft_input_default(d.g, d.i, -5); /* replaces the earlier default */
     weft_input_default(d.g, d.flag, 1);
     weft_value terms[3] = {d.x, weft_cast(d.g, d.i, WEFT_F64), weft_cast(d.g, d.flag, WEFT_F64)};
     for (int k = 0; k < 3; k++) terms[k] = weft_sum(d.g, terms[k], WEFT_ALL_AXES, false);
@@ -159,7 +159,7 @@ static void test_defaults(void)
     weft_graph_free(d.g);
 }
 
-/* Sessions that share an arena overwrite each other's inputs; defaults are written anew. */
+/* Sessions that share an arena overwrite each other's inputs; defaults are written again. */
 static void test_shared_arena(void)
 {
     const double x[3] = {1, 2, 3};
@@ -175,7 +175,7 @@ static void test_shared_arena(void)
         expect_result(t, b.y, 6 - 10 + 1);
         expect_result(s, a.y, 0.75 - 10 + 1);
     }
-    /* The tensor of an input that has its default only holds it. */
+    /* The tensor of an input that was not fed holds its default. */
     weft_tensor tensor;
     memset(o.arena, 0xFF, o.arena_bytes);
     CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, a.x, &tensor));

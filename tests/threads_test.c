@@ -1,5 +1,5 @@
-/* Threads: how many a session may have, children of a fork, parallel regions of the program, and
- * stacks of the size that the header asks for. A child that hangs is ended by its alarm. */
+/* Threads: bounds of their number, children of a fork, parallel regions of the program, and stacks
+ * of WEFT_STACK_BYTES. An alarm ends a child that hangs. */
 #include "tests.h"
 
 #include <weft/measure.h>
@@ -12,11 +12,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define SECONDS 30 /* after which a child hangs */
+#define SECONDS 30 /* after which a child counts as hanging */
 #define ROWS    1200
 #define COLUMNS 200
 
-/* Two products, one of constants, that take more than one thread; no assertion, for children. */
+/* Two matrix products, one of constants, with work for several threads. It asserts nothing, because
+ * children use it. */
 typedef struct rig {
     weft_graph *graph;
     weft_params *params;
@@ -56,7 +57,7 @@ static int rig_threads(const rig *r)
     return weft_profile_get_totals(weft_session_get_profile(r->session)).threads;
 }
 
-/* Runs it; true if it had so many threads and the results are those of one. */
+/* Runs it; true if it ran on that many threads and the results are those of one thread. */
 static bool rig_runs(rig *r, int threads)
 {
     weft_tensor t;
@@ -99,7 +100,7 @@ static void test_bounds(void)
     CU_ASSERT_TRUE(rig_open(&r, 4) && rig_runs(&r, 4));
     size_t each = weft_plan_get_stats(r.plan).workspace_bytes;
     CU_ASSERT_EQUAL(weft_session_workspace(r.plan, 4), 4 * each);
-    /* A few tiles: nobody needs so many threads. */
+    /* There are only a few tiles, so there are no more threads. */
     CU_ASSERT_TRUE(weft_session_workspace(r.plan, WEFT_MAX_THREADS) < WEFT_MAX_THREADS / 2 * each);
     static const int wrong[] = {-1, WEFT_MAX_THREADS + 1, 2147483647};
     for (int i = 0; i < 3; i++) {
@@ -115,7 +116,7 @@ static void test_bounds(void)
     rig_close(&r);
 }
 
-/* As many as are asked for where there is work for them. */
+/* A session has as many threads as requested if there is work for them. */
 #define MANY 1000000
 static void test_many(void)
 {
@@ -143,7 +144,7 @@ static void test_many(void)
 
 /* ---- Forks ---- */
 
-/* Whether a child of this process, in which `action` is called, ends well. */
+/* Forks a child that calls `action`; true if it ends with success. */
 static bool in_child(bool (*action)(rig *r), rig *r)
 {
     int status = -1;
@@ -210,7 +211,7 @@ static bool runs_on_two(rig *r)
     return rig_runs(r, 2);
 }
 
-/* A thread that the child makes has OpenMP's threads again; the one that forked does not. */
+/* A new thread of the child can use several OpenMP threads; the one that forked cannot. */
 static bool runs_in_thread(rig *r)
 {
     return in_thread(runs_on_two, r) && rig_runs(r, 1);
@@ -230,7 +231,7 @@ static void test_fork(void)
     CU_ASSERT_TRUE(rig_runs(&r, 2));
     for (size_t i = 0; i < sizeof actions / sizeof *actions; i++) {
         CU_ASSERT_TRUE(in_child(actions[i], &r));
-        CU_ASSERT_TRUE(rig_runs(&r, 2)); /* the parent goes on as before */
+        CU_ASSERT_TRUE(rig_runs(&r, 2)); /* the parent is not affected */
     }
     CU_ASSERT_TRUE(in_thread(forks_in_thread, &r));
     CU_ASSERT_TRUE(rig_runs(&r, 2));
@@ -305,7 +306,7 @@ static bool run_training(training *t)
     return good;
 }
 
-/* Plans a training step of every model of the list, and of a small one, which is run too. */
+/* Plans a training step of every listed model, and runs one of a small model. */
 static void train_models(void *data)
 {
     bool *good = data;

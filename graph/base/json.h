@@ -16,7 +16,7 @@ typedef struct json_failure {
 } json_failure;
 
 /* Parses a whole text, which need not end with a zero byte, into a tree; cJSON_Delete frees it. On
- * failure returns NULL and fills *why, which may be NULL. Zero bytes, escaped ones (\u0000) and
+ * failure returns NULL and fills *why; `why` may be NULL. Zero bytes, escaped ones (\u0000) and
  * more than 100 levels of brackets are refused. A tree takes up to forty times the memory of its
  * text. */
 cJSON *json_parse(const char *text, size_t length, json_failure *why);

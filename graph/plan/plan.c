@@ -107,11 +107,7 @@ static bool compile(weft_plan *plan, const weft_graph *graph, const weft_value *
 static bool check_targets(const weft_graph *graph, const weft_value *targets, size_t count,
                           weft_error *error)
 {
-    const weft_error *e = weft_graph_error(graph);
-    if (e->status != WEFT_OK) {
-        weft_error_set(error, e->status, e->where, "%s", e->message);
-        return false;
-    }
+    if (weft_error_copy(error, weft_graph_error(graph)) != WEFT_OK) return false;
     if (!targets || !count) {
         weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_plan_new",
                        "there are no targets, expected at least one value to compute");

@@ -21,7 +21,7 @@ static uint32_t storage_of(const planner *p, uint32_t id)
 size_t storage_bytes(const weft_graph *g, uint32_t id)
 {
     const value_record *v = &g->values[id];
-    size_t bytes = (size_t)weft_shape_numel(v->type.shape) * weft_dtype_bytes(v->type.dtype);
+    size_t bytes = weft_tensor_bytes(v->type.dtype, v->type.shape);
     return (bytes + 63) / 64 * 64;
 }
 

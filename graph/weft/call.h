@@ -15,45 +15,46 @@ extern "C" {
 /* Elements of a tile of an elementwise op: 64 KiB of f32, which stays in the second-level cache. */
 #define WEFT_TILE 16384
 
-/* What a kernel, or a function that sizes one (tiles, scratch, workspace, cost), sees of a node. A
- * sizing function finds NULL for all data. */
+/* One call of a node's kernel. Functions that size the call (tiles, scratch, workspace, cost)
+ * receive it too, and must not read the data of its tensors, which may be NULL then. */
 typedef struct weft_call {
     const void *attr;
-    const weft_tensor *in, *out;
+    const weft_tensor *in, *out; /* [n_in], [n_out] */
     size_t n_in, n_out;
     void *scratch; /* of scratch() bytes, 64-byte aligned, shared by all tiles and phases */
     int64_t tiles; /* of this phase */
-    int64_t first; /* index of out[0]'s first element in the whole tensor. Not 0 only where an
-                      elementwise op is fused: then in and out are blocks of the whole tensors */
+    int64_t first; /* index of out[0]'s first element in the whole tensor. It differs from 0 only in
+                      a fused elementwise op, whose in and out are blocks of the whole tensors */
     int phase;     /* 0 .. phases-1 */
     const struct weft_run_state *run;
-    uint32_t node;
+    uint32_t node; /* index of the step in the schedule */
 } weft_call;
 
-/* What changes from run to run. */
+/* What changes from run to run. Kernels read seed and step; the rest is the executor's. */
 typedef struct weft_run_state {
     uint64_t seed, step;
-    void *fault;            /* the executor's: see weft_call_fail */
-    char *workspace;        /* the executor's: see weft_call_workspace */
+    void *fault;            /* see weft_call_fail */
+    char *workspace;        /* of all threads: see weft_call_workspace */
     size_t workspace_bytes; /* of each thread */
 } weft_run_state;
 
-/* A block of a tensor as the matrix [all leading dimensions, last dimension]. */
+/* A block of a tensor, seen as the matrix [product of the leading dimensions, last dimension]. */
 typedef struct weft_block {
     int64_t row, rows, column, columns;
 } weft_block;
 
-/* Computes tile `tile` of call->tiles. Tiles run in any order, on any thread: each writes elements
- * of its own, and the split depends on shapes only, so that results do not depend on threads. */
+/* Computes tile `tile` of call->tiles. Tiles run in any order and on any thread. Each writes
+ * elements of its own, and their number depends on shapes only, so results do not depend on
+ * threads. */
 typedef void (*weft_kernel)(const weft_call *call, int64_t tile);
 
-/* For a kernel that finds data it cannot use (an index out of range): the run ends after this group
- * and returns WEFT_BAD_INDEX with the node's name. The kernel must still write its outputs, and its
- * op declares can_fail. */
+/* Reports that a kernel found an index outside [0, limit) in its data. The run ends at the next
+ * barrier and returns WEFT_BAD_INDEX with the node's name. The kernel must write its outputs
+ * nevertheless, and its op must declare can_fail. */
 WEFT_API void weft_call_fail(const weft_call *call, int64_t index, int64_t limit);
 
-/* The same for a floating scalar, input number `input`, that should be finite and is not; the run
- * returns WEFT_NOT_FINITE with its name. */
+/* Reports that the scalar input number `input` is not finite although it must be. The run returns
+ * WEFT_NOT_FINITE with that input's name. */
 WEFT_API void weft_call_not_finite(const weft_call *call, size_t input);
 
 /* The calling thread's own memory: at least the bytes that the op's workspace() returns, 64-byte

@@ -1,4 +1,4 @@
-/* weft/session.h - running a plan: sessions, their threads, and profiles of where the time goes. */
+/* weft/session.h - running a plan: sessions, their threads, and profiles of their time. */
 #ifndef WEFT_SESSION_H
 #define WEFT_SESSION_H
 
@@ -11,31 +11,33 @@ extern "C" {
 
 /* ---- Threads -------------------------------------------------------------------------------- */
 
-/* Sessions run on OpenMP's threads; results never depend on how many there are.
+/* Sessions run on OpenMP's threads. Their results never depend on the number of threads.
  *
- * A session may have up to WEFT_MAX_THREADS, more than there are processors too, as far as the plan
- * has work to share out. weft_session_new makes the threads, and so does the first weft_run of
- * another thread of the program, which has OpenMP threads of its own. If the system refuses some,
- * the calling thread's sessions run on fewer from then on. A run has one thread if the plan is
- * tiny, and inside a parallel region of the program, unless OMP_MAX_ACTIVE_LEVELS allows more.
+ * Number: a session may have up to WEFT_MAX_THREADS, even more than there are processors, as long
+ * as the plan has work for them. A run has a single thread if the plan is tiny, or if it starts
+ * inside a parallel region of the program and OMP_MAX_ACTIVE_LEVELS does not allow another level.
  *
- * Stack: every function here works in WEFT_STACK_BYTES, called from whichever thread; making the
- * threads takes up to 256 bytes more for each. OpenMP's threads need as much: with a smaller
- * OMP_STACKSIZE, weft_session_new and weft_run return WEFT_NO_MEMORY.
+ * Creation: weft_session_new creates the threads. The first weft_run on another thread of the
+ * program does so too, because OpenMP has separate threads for each. If the system refuses some,
+ * all sessions of the calling thread run on fewer threads from then on.
  *
- * fork: in the child, the thread that forked runs sessions, those of the parent and new ones, on
- * itself alone if the parent had other threads, since OpenMP's are gone. Other threads of the child
- * run sessions on as many as in any process. A session that another thread was running at the fork
- * must not be used in the child.
+ * Stack: every function here needs at most WEFT_STACK_BYTES of its caller's stack, and up to 256
+ * bytes more for each thread that it creates. OpenMP's threads need WEFT_STACK_BYTES, too: if
+ * OMP_STACKSIZE is smaller, weft_session_new and weft_run fail with WEFT_NO_MEMORY.
  *
- * What OpenMP itself may still do: print a line about an environment variable that it does not
- * understand; and end the process when memory, or the permitted number of threads, runs out between
- * weft's trial and the use. The program's own parallel regions are not protected. */
+ * fork: the child may run sessions of the parent, and new ones. If the parent had several threads,
+ * the thread that forked runs sessions on itself alone, because the fork did not copy OpenMP's
+ * threads. Other threads of the child are not limited. A session that another thread was running
+ * during the fork must not be used in the child.
+ *
+ * OpenMP itself may still print a line about an environment variable that it does not understand.
+ * It may end the process if memory, or the permitted number of threads, runs out just after weft
+ * has checked them. weft does not protect the program's own parallel regions. */
 #define WEFT_MAX_THREADS 1024
 #define WEFT_STACK_BYTES 65536
 
-/* The threads that a session has if it is not told: OpenMP's default (omp_get_max_threads), but no
- * more than the processors that the process may use. */
+/* The default number of threads: OpenMP's (omp_get_max_threads), but no more than the processors
+ * that the process may use. */
 WEFT_API int weft_default_threads(void);
 
 /* ---- The session ---------------------------------------------------------------------------- */
@@ -45,87 +47,101 @@ typedef struct weft_session weft_session;
 typedef struct weft_session_options {
     int threads;   /* 0: weft_default_threads(); at most WEFT_MAX_THREADS */
     uint64_t seed; /* of dropout and other random ops */
-    void *arena;   /* NULL: the session allocates its own. 64-byte aligned; sessions may share one
-                      arena if they do not run at the same time and fetch before the next; a feed
-                      then lasts until another of them is fed or runs */
+    /* Memory for buffers, 64-byte aligned, with at least the arena_bytes of the plan's statistics.
+     * NULL: the session allocates and frees its own. Sessions may share one arena if only one runs
+     * at a time. Then the results of a run last until another session is fed or runs, and so do
+     * feeds. */
+    void *arena;
     size_t arena_bytes;
-    void *workspace; /* what the kernels work in, likewise; nothing in it lasts from run to run */
-    size_t workspace_bytes; /* at least weft_session_workspace */
-    bool poison; /* fill buffers with 0xFF before their first writer: finds stale reads */
+    /* Memory for the kernels, 64-byte aligned, with at least weft_session_workspace bytes. NULL:
+     * the session allocates and frees its own. Nothing in it lasts from run to run. */
+    void *workspace;
+    size_t workspace_bytes;
+    bool poison; /* for tests: fill buffers with 0xFF before their first writer */
 } weft_session_options;
 
-/* Binds a plan to an arena and to the states of `params` (all must be there: weft_params_init).
- * The plan and the parameters must outlive the session. Returns NULL on failure. */
+/* Creates a session: binds a plan to memory and to the states of `params`, which must have all that
+ * the plan uses (weft_params_init adds them). `params` may be NULL if it uses none. The plan and
+ * the parameters must outlive the session. NULL on failure; weft_session_free accepts NULL. */
 WEFT_API weft_session *weft_session_new(const weft_plan *plan, weft_params *params,
                                         const weft_session_options *options, weft_error *error);
 WEFT_API void weft_session_free(weft_session *session);
-/* The bytes of workspace that a session with `threads` of weft_session_options needs. */
+/* The bytes of workspace that a session with that many threads needs; 0 threads is the default. */
 WEFT_API size_t weft_session_workspace(const weft_plan *plan, int threads);
 
-/* Copies contiguous data into an input; `bytes` must be its size. An input that the targets do not
- * need is accepted and ignored. A failing call of this section sets weft_session_error. */
+/* Copies contiguous row-major data into an input; `bytes` must be its size. An input that the
+ * targets do not need is accepted and ignored. */
 WEFT_API weft_status weft_feed(weft_session *session, weft_value input, const void *data,
                                size_t bytes);
-/* Runs the plan once. WEFT_NOT_FOUND, with the name of an input that was never fed and has no
- * default, before anything ran. On another failure (an index out of range in the data) nothing
- * later than the failing group has run: states are as before if no update came earlier. Adds one to
- * the step, unless an input was not fed. */
+/* Runs the plan once, and adds 1 to the step. If an input that the plan needs was never fed and has
+ * no default, the result is WEFT_NOT_FOUND with its name, and nothing runs. If a kernel reports a
+ * fault (WEFT_BAD_INDEX, WEFT_NOT_FINITE), the run ends at the next barrier; states are unchanged
+ * unless an update ran before. */
 WEFT_API weft_status weft_run(weft_session *session);
-/* Copies a target, an input, or a state as the store holds it out as contiguous data; `bytes` must
- * be its size. WEFT_NOT_FOUND if the value is none of them. */
+/* Copies a target, an input, or a state that the plan uses to `data`, contiguous and row-major;
+ * `bytes` must be its size. A state has the contents that the store holds. WEFT_NOT_FOUND for other
+ * values. */
 WEFT_API weft_status weft_fetch(weft_session *session, weft_value target, void *data, size_t bytes);
-/* The same without a copy: valid until the next run. False if the value is none of them. What is
- * written to the tensor of an input is its feed: the input counts as fed. */
+/* The same without a copy: *tensor points into the session or the store, and its contents are valid
+ * until the next run. Asking for an input marks it as fed: the program may write the feed there.
+ * False for other values. */
 WEFT_API bool weft_session_tensor(weft_session *session, weft_value value, weft_tensor *tensor);
-/* Finds out where numbers stop being finite: runs the plan again on the same feeds and step, node
- * by node and without its updates, and looks at what each node reads of states and what it writes.
- * WEFT_OK if all is finite; WEFT_NOT_FINITE, and in *found (may be NULL) the first node's name and
- * the element, or the state's; WEFT_NOT_FOUND if an input was never fed. Infinities that an
- * attribute asks for, and what comes of them, are allowed; NaN never. What targets held is lost.
- * For use after a run that went wrong: it is slow.
- */
+/* Finds the first node that computes a number that is not finite. For use after a run that went
+ * wrong: it repeats that run, with the same feeds and step, node by node and without its updates,
+ * and inspects all inputs, states and outputs. That is slow, and overwrites the targets. WEFT_OK if
+ * everything is finite. WEFT_NOT_FINITE with the name of the node or state and the element in
+ * *found; `found` may be NULL. WEFT_NOT_FOUND if an input was never fed. An infinity is allowed if
+ * an attribute asks for it, and in results of infinities; NaN never is. */
 WEFT_API weft_status weft_session_find_nonfinite(weft_session *session, weft_error *found);
-/* The number that random ops take their stream from: 0 at first, one more after each run. */
+/* Sets the step, which with the seed selects the numbers of random ops: 0 at first, and 1 more
+ * after each run. */
 WEFT_API void weft_session_set_step(weft_session *session, uint64_t step);
+/* The error of the last weft_feed, weft_run, weft_fetch, weft_session_tensor or
+ * weft_session_profile, with status WEFT_OK if it succeeded. Valid until the next of these calls.
+ */
 WEFT_API const weft_error *weft_session_error(const weft_session *session);
 
 /* ---- The profile ---------------------------------------------------------------------------- */
 
-/* Where the time of a session's runs went. A thread reads the clock at the end of each stretch of a
- * step that it computed and after each barrier, so that all its time from the beginning of weft_run
- * to its end is one of
+/* Where the time of a session's runs went. Every nanosecond of a thread, from the call of weft_run
+ * to its end, is counted as one of
+ *
  *   compute: inside the kernels of a step;
- *   waiting: at the barrier behind a step (the end of the run is one), until the last thread came.
- *            Steps with no barrier between them share it in proportion to their compute time;
- *   start:   from the call of weft_run until the thread came to the first step.
- * Added up over the threads the three are exactly threads x duration, run by run. */
+ *   waiting: at the barrier behind a step, until the last thread arrives. The end of the run is a
+ *            barrier. Steps without a barrier between them share it in proportion to their compute
+ *            time;
+ *   start:   from the call of weft_run until the thread reaches the first step.
+ *
+ * In each run, the sum of the three over all threads is exactly threads x duration. */
 typedef struct weft_profile weft_profile;
 
 typedef struct weft_profile_options {
-    size_t trace_runs; /* runs, the latest ones, of which each stretch is kept for the trace */
+    size_t trace_runs; /* the number of latest runs that are recorded for the trace */
 } weft_profile_options;
 
-/* Switches measuring on, from zero, or off. All memory is taken here and none in a run; switched
- * off a run does nothing for it. The results of runs are the same bits. `options` may be NULL. Not
- * while the session runs. WEFT_NO_MEMORY leaves all as it was; weft_session_error tells more. */
+/* Switches the profile on, with all counts at zero, or off. It allocates all memory here and none
+ * in a run. While it is off, it costs nothing. Results have the same bits either way. Do not call
+ * this while the session runs. `options` may be NULL. If the result is WEFT_NO_MEMORY, nothing
+ * changes. */
 WEFT_API weft_status weft_session_profile(weft_session *session, bool on,
                                           const weft_profile_options *options);
-/* What was measured; NULL if it was never switched on. It is the session's, until that is freed or
- * measuring is switched on again; read it between runs. */
+/* The profile; NULL if it was never switched on. The session owns it, until it is freed or the
+ * profile is switched on again. Read it between runs. */
 WEFT_API const weft_profile *weft_session_get_profile(const weft_session *session);
 
 /* Sums over all runs. compute + waiting + start = thread_seconds. */
 typedef struct weft_profile_totals {
-    size_t runs;           /* failed ones included */
+    size_t runs;           /* including failed ones */
     int threads;           /* of the last run */
-    double wall_seconds;   /* of the runs, from the call of weft_run to its end */
-    double thread_seconds; /* the same times the threads */
+    double wall_seconds;   /* from calls of weft_run to their ends */
+    double thread_seconds; /* the same, times the threads of each run */
     double compute_seconds, waiting_seconds, start_seconds; /* over all threads */
-    double flops, bytes;                                    /* as the ops count them */
+    double flops, bytes;                                    /* as the ops count them: weft_cost */
 } weft_profile_totals;
+/* Zeros for NULL. */
 WEFT_API weft_profile_totals weft_profile_get_totals(const weft_profile *profile);
 
-/* What the machine reaches at best on all threads: see <weft/measure.h>. */
+/* The highest rates of the machine on all threads; <weft/measure.h> measures them. */
 typedef struct weft_peaks {
     double flops_per_second, bytes_per_second;
 } weft_peaks;
@@ -137,34 +153,36 @@ typedef enum weft_profile_by {
 } weft_profile_by;
 
 typedef struct weft_profile_row {
-    const char
-        *name; /* of the node's value, or scope/op; of the op; of the scope, which may be "" */
-    const char *op, *scope; /* of a node; "" in other rows, but for the one that gives the name */
-    const char *shape;      /* of a node: of its first output, "f32 [2, 3]"; else "" */
-    size_t node;            /* of a node: its index in weft_plan_graph; else SIZE_MAX */
-    size_t nodes;           /* in this row */
-    uint64_t calls;         /* runs of its nodes */
+    /* By node: the name of output 0, or scope/op. By op: the op. By scope: the scope, or "". */
+    const char *name;
+    const char *op;    /* by node and by op; else "" */
+    const char *scope; /* by node and by scope; else "" */
+    const char *shape; /* by node: the type of output 0, "f32 [2, 3]"; else "" */
+    size_t node;       /* by node: its index in weft_plan_graph; else SIZE_MAX */
+    size_t nodes;      /* nodes in this row */
+    uint64_t calls;    /* how often they ran, together */
     double compute_seconds, waiting_seconds; /* over all threads */
     double flops, bytes;                     /* of all calls, as the ops count them */
-    /* What all calls would take with all threads at the peaks: of each the longer of flops and
-     * bytes over its rate (the roofline, Williams et al. 2009). 0 without peaks. */
+    /* The least time of all calls, by the roofline model (Williams et al. 2009): per call, the
+     * larger of flops and bytes, each divided by its peak rate. 0 without peaks. */
     double roofline_seconds;
 } weft_profile_row;
 
-/* Rows in order of first appearance in the schedule. `depth` > 0 keeps that many components of a
- * scope ("enc.0" of "enc.0.attn.q" for 2). `peaks` may be NULL. The rows and their texts are one
- * block of memory, the caller's, to be given back to weft_profile_free_rows; they do not need the
- * profile any more. */
+/* Sets *rows to an array of *count rows, in order of first appearance in the schedule. By scope,
+ * `depth` > 0 groups by that many components ("enc.0" of "enc.0.attn.q" for 2), and 0 by all of
+ * them. `peaks` may be NULL. The rows and their texts do not depend on the profile; the caller
+ * frees them with weft_profile_free_rows, which accepts NULL. */
 WEFT_API weft_status weft_profile_rows(const weft_profile *profile, weft_profile_by by, int depth,
                                        const weft_peaks *peaks, weft_profile_row **rows,
                                        size_t *count, weft_error *error);
 WEFT_API void weft_profile_free_rows(weft_profile_row *rows);
 
-/* Writes the kept runs as a trace for Perfetto or chrome://tracing: JSON of the Trace Event Format,
- * a track for each thread, an event for each stretch of a step. Gaps are waiting. */
+/* Writes the recorded runs as a trace for Perfetto or chrome://tracing: JSON in the Trace Event
+ * Format, with a track for each thread and an event for each interval that it spent on a step. Gaps
+ * are waiting time. WEFT_IO if the file cannot be written. */
 WEFT_API weft_status weft_profile_trace(const weft_profile *profile, FILE *file, weft_error *error);
-/* Draws the graph that was run: nodes that compute are the redder the larger their share of the
- * time (compute and waiting), and say time a run and share. */
+/* Writes the planned graph as DOT text. Nodes that compute are redder the larger their share of the
+ * time (compute and waiting), and show that share and their time per run. */
 WEFT_API weft_status weft_profile_dot(const weft_profile *profile, FILE *file, weft_error *error);
 
 #ifdef __cplusplus

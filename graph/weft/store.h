@@ -1,4 +1,7 @@
-/* weft/store.h - the parameter store: named tensors, their files, their metadata. */
+/* weft/store.h - the parameter store: named tensors with metadata, and their files.
+ *
+ * A store outlives plans and sessions, so that several graphs can run on the same parameters. Its
+ * functions are not synchronised: do not change a store while another thread uses it. */
 #ifndef WEFT_STORE_H
 #define WEFT_STORE_H
 
@@ -10,43 +13,49 @@ extern "C" {
 
 typedef struct weft_params weft_params;
 
-WEFT_API weft_params *weft_params_new(void); /* NULL only when memory is out */
+/* Creates an empty store; NULL only when memory is out. weft_params_free accepts NULL. */
+WEFT_API weft_params *weft_params_new(void);
 WEFT_API void weft_params_free(weft_params *params);
-/* Adds each state that the graph declares and the store lacks, with the contents that its
- * weft_init gives for this seed and name: the same whatever the order of declaration. One that
- * the store has in another dtype or shape is an error, and then nothing is added. */
+/* Adds every state that the graph declares and the store lacks. Its weft_init, the seed and its
+ * name determine the contents, so the order of declarations does not matter. WEFT_BAD_SHAPE if the
+ * store has a state with another dtype or shape; nothing is added then. */
 WEFT_API weft_status weft_params_init(weft_params *params, const weft_graph *graph, uint64_t seed,
                                       weft_error *error);
-/* Adds a zeroed tensor, or finds the one of that name if dtype and shape are equal. */
+/* Adds a tensor of zeros, or finds the one of that name; WEFT_BAD_SHAPE if that one has another
+ * dtype or shape. Sets *tensor to the store's tensor; `tensor` may be NULL. */
 WEFT_API weft_status weft_params_add(weft_params *params, const char *name, weft_dtype dtype,
                                      weft_shape shape, weft_tensor *tensor, weft_error *error);
-/* Adds all tensors of `from` without a copy: both stores then name the same data, which stay those
- * of `from`; it must outlive `params`. A name that is in both is an error, and then nothing is
- * added. For a store with states of its own (caches) beside the parameters of another. */
+/* Adds all tensors of `from` without copying their data, which `from` still owns: it must outlive
+ * `params`. Use it for a store that has states of its own, such as caches, beside the parameters of
+ * another. A name that both stores have is an error; nothing is added then. */
 WEFT_API weft_status weft_params_share(weft_params *params, const weft_params *from,
                                        weft_error *error);
-/* False if there is none. The data stay the store's, at the same address while it lives. */
+/* Sets *tensor to the tensor of that name; false if there is none. `tensor` may be NULL. The data
+ * stay at the same address as long as the store lives. */
 WEFT_API bool weft_params_get(const weft_params *params, const char *name, weft_tensor *tensor);
 WEFT_API size_t weft_params_count(const weft_params *params);
-/* In order of addition. */
+/* The name of tensor `index`, in order of addition; NULL if there is none. The store owns it. */
 WEFT_API const char *weft_params_name(const weft_params *params, size_t index);
 
-/* Metadata: short strings that travel with the store in its files. NULL if there is none. */
+/* Metadata: texts by key, which the store's files contain too. Both are copied. Setting a key again
+ * replaces its text. weft_params_meta returns NULL if there is no such key. */
 WEFT_API weft_status weft_params_set_meta(weft_params *params, const char *key, const char *text);
 WEFT_API const char *weft_params_meta(const weft_params *params, const char *key);
 
-/* Saves the store as a safetensors file. PATH is always a whole file, also while several threads or
- * processes save to it: a new file of a unique name, PATH.XXXXXXXXXXXX.tmp (hexadecimal digits), is
- * written, synced and renamed to PATH. On failure PATH is as it was and nothing is left. A symbolic
- * link PATH is replaced, its target is not touched; a folder, pipe or device is refused. A process
- * that is killed while it saves leaves its temporary file, which may be removed. */
+/* Saves the store as a safetensors file. PATH is a complete file at any time, even while several
+ * threads or processes save to it: the data go to a temporary file of a unique name,
+ * PATH.XXXXXXXXXXXX.tmp (hexadecimal digits), which is synced and renamed to PATH. On failure PATH
+ * does not change, and the temporary file is removed. If PATH is a symbolic link, the link is
+ * replaced and its target does not change. A folder, pipe or device is refused. A process that is
+ * killed while it saves leaves its temporary file behind, which may be deleted. */
 WEFT_API weft_status weft_params_save(const weft_params *params, const char *path,
                                       weft_error *error);
-/* Loads a safetensors file. Its tensors replace those of the same name (dtype and shape must be
- * equal), the others are added. Every number of the header is checked against the file before it is
- * believed; on failure the store is unchanged. The header has at most 100,000,000 bytes, as with
- * other readers of the format, of which the description of one tensor takes at most 65,536
- * (WEFT_BAD_FILE), and at most 1,048,576 entries of metadata (WEFT_TOO_LARGE). */
+/* Loads a safetensors file. Its tensors replace the contents of those of the same name, whose dtype
+ * and shape must be equal; others are added. Every number in the header is checked against the
+ * file. On failure the store does not change: WEFT_NOT_FOUND if there is no such file,
+ * WEFT_BAD_FILE if it is malformed, WEFT_BAD_SHAPE if a tensor does not fit the store's. Limits:
+ * 100,000,000 bytes of header, the limit of the format, and 65,536 bytes for the description of one
+ * tensor (WEFT_BAD_FILE); 1,048,576 entries of metadata (WEFT_TOO_LARGE). */
 WEFT_API weft_status weft_params_load(weft_params *params, const char *path, weft_error *error);
 
 #ifdef __cplusplus

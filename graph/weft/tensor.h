@@ -21,8 +21,8 @@ extern "C" {
 #define WEFT_PRINTF(f, a)
 #endif
 
-/* A struct as an expression, WEFT_LITERAL(weft_init){WEFT_INIT_CONSTANT, 1, 0}, with all its fields
- * in their order; and one of zeros, WEFT_DEFAULTS(weft_plan_options). */
+/* WEFT_LITERAL(weft_init){WEFT_INIT_CONSTANT, 1, 0} is a struct as an expression, with all fields
+ * in order. WEFT_DEFAULTS(weft_plan_options) is a struct of zeros. */
 #ifdef __cplusplus
 #define WEFT_LITERAL(type)  type
 #define WEFT_DEFAULTS(type) (type{})
@@ -31,10 +31,10 @@ extern "C" {
 #define WEFT_DEFAULTS(type) ((type){0})
 #endif
 
-/* A bool is a byte, 0 or 1. In what comes from outside - weft_feed, weft_constant_data,
- * weft_params_load - any other byte is true, too, and becomes 1. Who writes through a pointer to a
- * tensor writes 0 or 1. */
-/* name, bytes per element, safetensors name */
+/* Columns: constant, name, bytes per element, name in safetensors files.
+ *
+ * A bool is a byte, 0 or 1. weft_feed, weft_constant_data and weft_params_load convert any other
+ * byte to 1. A program that writes through a tensor's pointer must write 0 or 1. */
 #define WEFT_DTYPE_MAP(X)                                                                          \
     X(F32, f32, 4, "F32")                                                                          \
     X(F64, f64, 8, "F64")                                                                          \
@@ -48,8 +48,8 @@ typedef enum weft_dtype {
         WEFT_DTYPES
 } weft_dtype;
 
-WEFT_API const char *weft_dtype_name(weft_dtype dtype); /* "f32"; "?" if there is none such */
-WEFT_API size_t weft_dtype_bytes(weft_dtype dtype);     /* 0 if there is none such */
+WEFT_API const char *weft_dtype_name(weft_dtype dtype); /* "f32"; "?" if invalid */
+WEFT_API size_t weft_dtype_bytes(weft_dtype dtype);     /* per element; 0 if invalid */
 static inline bool weft_dtype_is_float(weft_dtype d)
 {
     return d == WEFT_F32 || d == WEFT_F64;
@@ -62,7 +62,7 @@ typedef struct weft_shape {
     int64_t dim[WEFT_MAX_RANK];
 } weft_shape;
 
-/* WEFT_SHAPE(30, 200, 512); a scalar is WEFT_SCALAR. */
+/* WEFT_SHAPE(30, 200, 512) is a shape of rank 3; WEFT_SCALAR has rank 0. */
 #ifdef __cplusplus
 #define WEFT_SHAPE(...) weft_shape_from(__VA_ARGS__)
 extern "C++" {
@@ -79,23 +79,23 @@ template <typename... Dim> inline weft_shape weft_shape_from(Dim... dim)
 #define WEFT_SCALAR (WEFT_LITERAL(weft_shape){0, {0}})
 
 WEFT_API bool weft_shape_equal(weft_shape a, weft_shape b);
-/* Number of elements; -1 if the rank or a dimension is invalid or the bytes of 8-byte elements
- * overflow. The one place where products of dimensions are checked. */
+/* The number of elements; -1 if the rank or a dimension is invalid, or if the size in bytes could
+ * overflow. All of weft checks products of dimensions here. */
 WEFT_API int64_t weft_shape_numel(weft_shape shape);
-/* Writes "[2, 3]" and returns `buffer`. */
+/* Writes a shape as "[2, 3]" to `buffer`, truncated if it does not fit, and returns `buffer`. */
 WEFT_API const char *weft_shape_text(weft_shape shape, char *buffer, size_t size);
-/* NumPy's broadcasting of two shapes; false if they do not fit. */
+/* Broadcasts two shapes as NumPy does; false if they are incompatible. */
 WEFT_API bool weft_shape_broadcast(weft_shape a, weft_shape b, weft_shape *out);
 
-/* A tensor in memory: what kernels, feeds, fetches and the parameter store exchange. */
+/* A tensor in memory, as kernels, sessions and the parameter store use it. It does not own data. */
 typedef struct weft_tensor {
-    void *data; /* element [0, ..., 0] */
+    void *data; /* points to element [0, ..., 0] */
     weft_dtype dtype;
     weft_shape shape;
-    int64_t stride[WEFT_MAX_RANK]; /* in elements; 0 repeats, negative runs backwards */
+    int64_t stride[WEFT_MAX_RANK]; /* in elements: 0 repeats an element, < 0 runs backwards */
 } weft_tensor;
 
-/* A contiguous row-major tensor over `data`, which stays the caller's. */
+/* A contiguous row-major tensor over `data`. */
 WEFT_API weft_tensor weft_tensor_dense(void *data, weft_dtype dtype, weft_shape shape);
 /* Bytes of a contiguous tensor; 0 if the dtype or the shape is invalid. */
 WEFT_API size_t weft_tensor_bytes(weft_dtype dtype, weft_shape shape);
