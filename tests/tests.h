@@ -20,6 +20,7 @@
     X(chain) \
     X(vmath) \
     X(ops) \
+    X(ops_cases) \
     X(complete) \
     X(walk) \
     X(dtypes) \
