@@ -39,7 +39,7 @@ static cblas_sgemm_function *cblas_sgemm;
 static cblas_dgemm_function *cblas_dgemm;
 static dnnl_sgemm_function *dnnl_sgemm;
 
-/* dlsym gives a data pointer; POSIX lets it be used as a function. */
+/* dlsym returns a data pointer; POSIX lets it be used as a function. */
 static void *symbol(void *library, const char *name, void *function)
 {
     void *found = dlsym(library, name);

@@ -62,11 +62,11 @@ WEFT_API bool weft_infer_min_rank(weft_infer *infer, size_t i, int rank);
  * After that `(T)value` is exact but for rounding. `name` is the attribute's, for the message. */
 WEFT_API bool weft_infer_scalar(weft_infer *infer, const char *name, double value,
                                 weft_dtype dtype);
-/* Fails outside [0, rank): builders have turned axes that count from the end before the attribute
- * is made, so that kernels never see a negative one. */
+/* Fails outside [0, rank). Builders convert axes that count from the end before they make the
+ * attribute, so that kernels never see a negative axis. */
 WEFT_API bool weft_infer_axis(weft_infer *infer, int rank, int axis, int *out);
 
-/* For code that opens a parallel region itself; kernels must not. Sets *team to the threads that
+/* For code that opens a parallel region; kernels must not. Sets *team to the threads that
  * the calling thread's next region may ask for, `threads` at most, so that OpenMP neither ends the
  * process nor waits for ever: see "Threads" in <weft/graph.h>. WEFT_NO_MEMORY if their stacks are
  * too small; *team is 1 then. */
@@ -140,7 +140,7 @@ typedef struct weft_sample {
     weft_sample_input in[WEFT_SAMPLE_INPUTS];
 } weft_sample;
 
-/* How an input may lie in memory; where it lies otherwise, a pass inserts a copy. */
+/* The layouts of inputs that kernels take; for any other layout a pass inserts a copy. */
 typedef enum weft_takes {
     WEFT_TAKES_DENSE,  /* contiguous row-major */
     WEFT_TAKES_ROWS,   /* last dimension of stride 1 (or of size 1), the others any */
@@ -150,7 +150,7 @@ typedef enum weft_takes {
 } weft_takes;
 
 typedef enum weft_gradient {
-    WEFT_GRADIENT_VJP = 0, /* vjp or expand gives it; without both, differentiating is an error */
+    WEFT_GRADIENT_VJP = 0, /* from vjp or expand; without both, differentiating is an error */
     WEFT_GRADIENT_ZERO,    /* zero almost everywhere: comparisons, argmax, integer results */
     WEFT_GRADIENT_NONE     /* none by design: differentiating through it is an error */
 } weft_gradient;
@@ -186,15 +186,16 @@ struct weft_op {
     bool (*alias)(const void *attr, const weft_type *in, const weft_layout *in_layout,
                   const weft_type *out, weft_layout *out_layout);
 
-    /* How the op can run on a block of its output while that is in the cache, right after the node
-     * that made its input. An elementwise op's kernel takes inputs and output of any layout. */
+    /* How the op can be fused: run on a block of its output while that is in the cache, right after
+     * the node that computed its input. The kernel of an elementwise op takes inputs and output of
+     * any layout: see <weft/kernel.h>. */
     bool elementwise; /* an element of the output needs that element of the inputs, which broadcast
                        */
     /* Bit i: a row of the last dimension of the outputs needs that row of input i, and the whole of
      * the inputs without a bit. NULL, or 0: the op does not work row by row. */
     unsigned (*rowwise)(const void *attr);
-    /* For an op that others may follow so: the block of output 0 that a tile of the last phase
-     * writes. */
+    /* For an op that can be the head of a fused group: the block of output 0 that a tile of the
+     * last phase writes. */
     void (*block)(const weft_call *call, int64_t tile, weft_block *block);
 
     uint8_t inplace; /* bit i: output 0 may take input i's storage, if of equal shape and dtype */

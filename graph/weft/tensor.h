@@ -31,9 +31,8 @@ extern "C" {
 #define WEFT_DEFAULTS(type) ((type){0})
 #endif
 
-/* A bool is a byte, 0 or 1. In what comes from outside - weft_feed, weft_constant_data,
- * weft_params_load - any other byte is true, too, and becomes 1. Who writes through a pointer to a
- * tensor writes 0 or 1. */
+/* A bool is a byte, 0 or 1. weft_feed, weft_constant_data and weft_params_load convert any other
+ * byte to 1. Code that writes through a pointer to a tensor must write 0 or 1. */
 /* name, bytes per element, safetensors name */
 #define WEFT_DTYPE_MAP(X)                                                                          \
     X(F32, f32, 4, "F32")                                                                          \
@@ -48,8 +47,8 @@ typedef enum weft_dtype {
         WEFT_DTYPES
 } weft_dtype;
 
-WEFT_API const char *weft_dtype_name(weft_dtype dtype); /* "f32"; "?" if there is none such */
-WEFT_API size_t weft_dtype_bytes(weft_dtype dtype);     /* 0 if there is none such */
+WEFT_API const char *weft_dtype_name(weft_dtype dtype); /* "f32"; "?" for any other number */
+WEFT_API size_t weft_dtype_bytes(weft_dtype dtype);     /* 0 for any other number */
 static inline bool weft_dtype_is_float(weft_dtype d)
 {
     return d == WEFT_F32 || d == WEFT_F64;
