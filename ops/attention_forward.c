@@ -21,7 +21,7 @@ static inline void weigh(const block *b, int64_t n, T *s, running *r)
         SIMD for (int64_t i = 0; i < width; i++) top[i] =
             s[j * LANES + i] > top[i] ? s[j * LANES + i] : top[i];
     for (int64_t i = 0; i < width; i++) {
-        /* Nothing seen yet: e^(-inf - 0) = 0. */
+        /* No key attended to yet: e^(-inf - 0) = 0. */
         shift[i] = top[i] == (T)-INFINITY ? 0 : top[i];
         moved |= top[i] != r->top[i];
         sum[i] = 0;

@@ -46,7 +46,7 @@ KERNEL(cache_write)
                (const T *)value->data + i * count * each, (size_t)(count * each) * sizeof(T));
 }
 
-/* A tile owns a stretch of positions: rows that change are copied aside before any is written. */
+/* A tile owns a range of positions: rows that change are copied aside before any is written. */
 KERNEL(cache_reorder)
 {
     const weft_tensor *state = &call->out[0];

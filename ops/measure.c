@@ -142,8 +142,8 @@ static long cache_number(long cpu, const char *name)
     return number;
 }
 
-/* Bytes of all the last-level caches that `threads` threads can lie on. (sysconf tells of caches
- * that a virtual machine does not have.) */
+/* Bytes of all the last-level caches that `threads` threads can use. (sysconf reports caches that a
+ * virtual machine does not have.) */
 static size_t last_level_cache(int threads)
 {
     size_t bytes = 0;

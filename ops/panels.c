@@ -32,7 +32,7 @@ KERNEL(panels)
     const T *from = (const T *)w->data + first * column;
     T *to = (T *)call->out[0].data + tile * k * PANEL;
     if (columns < PANEL) memset(to, 0, (size_t)(k * PANEL) * sizeof *to);
-    /* A few columns at a time: of a transposed matrix each is a stretch of its own. */
+    /* A few columns at a time: in a transposed matrix each column is contiguous. */
     for (int64_t j = 0; j < columns; j += 8) {
         const int64_t end = j + 8 < columns ? j + 8 : columns;
         for (int64_t i = 0; i < k; i++)

@@ -1,4 +1,4 @@
-/* Along one axis: argmax and cumsum. A tile is a stretch of lines. */
+/* Along one axis, O(elements): argmax and cumsum. A tile is some lines. */
 #include "kernels/extreme.h"
 #include "kernels/kernel.h"
 

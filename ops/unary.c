@@ -206,9 +206,9 @@ static const weft_attr_field bounds_fields[] = {
 
 extern const weft_op weft_op_dropout;
 
-/* dropout(y), where g is the same dropout of something: wherever that keeps an element it is
- * positive if y is, and elsewhere g is 0. So y itself need not be kept until the gradients are
- * made. Else y. */
+/* dropout(y), where g is the result of the same dropout: where it drops no element it is positive
+ * if y is, and elsewhere g is 0. So y itself need not be in memory until the gradients are
+ * computed. Returns y if there is no such dropout. */
 static weft_value dropped_alike(weft_graph *graph, weft_value y, weft_value g)
 {
     const weft_node_info last = weft_graph_node(graph, weft_producer(graph, g));

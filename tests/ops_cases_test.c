@@ -97,7 +97,7 @@ static void check_copy(weft_dtype dtype, weft_shape shape, weft_axes order, bool
     weft_graph_free(g);
 }
 
-/* Sizes around those of blocks and parts. */
+/* Sizes around those of blocks and tiles. */
 static void test_copies(void)
 {
     static const weft_dtype dtypes[] = {WEFT_F32, WEFT_F64, WEFT_I32, WEFT_BOOL};
@@ -157,7 +157,7 @@ static void test_narrow(void)
     }
 }
 
-/* What the header promises at the edges. */
+/* Empty tensors and rows of infinities, as weft/ops.h documents them. */
 static void test_edges(void)
 {
     weft_graph *g = weft_graph_new();
@@ -193,15 +193,15 @@ static void test_edges(void)
     weft_graph_free(g);
 }
 
-/* The extremes of rows in which nothing is finite, or the outermost finite number. */
+/* The extremes of rows that hold nothing finite, or only the largest finite number. */
 static void test_outermost(void)
 {
     weft_graph *g = weft_graph_new();
     weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(3, 40));
-    weft_value low = weft_max(g, x, WEFT_AXES(1), false), least = weft_argmax(g, x, 1, false);
+    weft_value low = weft_max(g, x, WEFT_AXES(1), false), position = weft_argmax(g, x, 1, false);
     weft_value high = weft_min(g, weft_neg(g, x), WEFT_AXES(1), false);
-    weft_value soft = weft_log_softmax(g, x, 1), targets[] = {low, least, high, soft};
-    float in[3][40], most[3], smallest[3], logs[3][40];
+    weft_value soft = weft_log_softmax(g, x, 1), targets[] = {low, position, high, soft};
+    float in[3][40], largest[3], smallest[3], logs[3][40];
     int32_t at[3];
     for (int c = 0; c < 40; c++) {
         in[0][c] = -INFINITY;
@@ -213,16 +213,16 @@ static void test_outermost(void)
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
     CU_ASSERT_EQUAL(weft_feed(s, x, in, sizeof in), WEFT_OK);
     CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_fetch(s, low, most, sizeof most), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_fetch(s, least, at, sizeof at), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_fetch(s, low, largest, sizeof largest), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_fetch(s, position, at, sizeof at), WEFT_OK);
     CU_ASSERT_EQUAL(weft_fetch(s, high, smallest, sizeof smallest), WEFT_OK);
     CU_ASSERT_EQUAL(weft_fetch(s, soft, logs, sizeof logs), WEFT_OK);
     static const float expected[] = {-INFINITY, -FLT_MAX, -FLT_MAX};
-    static const int32_t places[] = {0, 37, 0};
+    static const int32_t positions[] = {0, 37, 0};
     for (int r = 0; r < 3; r++) {
-        CU_ASSERT_EQUAL(most[r], expected[r]);
+        CU_ASSERT_EQUAL(largest[r], expected[r]);
         CU_ASSERT_EQUAL(smallest[r], -expected[r]);
-        CU_ASSERT_EQUAL(at[r], places[r]);
+        CU_ASSERT_EQUAL(at[r], positions[r]);
     }
     CU_ASSERT_EQUAL(logs[1][37], 0.0f);
     CU_ASSERT_EQUAL(logs[1][0], -INFINITY);
@@ -288,7 +288,7 @@ static void test_composites(void)
     weft_graph_free(g);
 }
 
-/* Builders refuse what their shape rules cannot see, or see too late. */
+/* Builders refuse arguments that their shape rules cannot check, or would check too late. */
 static void test_refusals(void)
 {
     enum { ARGMAX, CUMSUM, SUM, CONCAT, STACK, SLICE, GATHER, SCATTER, TRIL, MOMENTUM, CASES };
@@ -344,7 +344,7 @@ void ops_cases_tests(void)
     CU_pSuite suite = CU_add_suite("ops_cases", NULL, NULL);
     CU_add_test(suite, "copies in another order", test_copies);
     CU_add_test(suite, "narrow rows", test_narrow);
-    CU_add_test(suite, "infinities and NaN in far parts", test_far_specials);
+    CU_add_test(suite, "infinities and NaN in the last tiles", test_far_specials);
     CU_add_test(suite, "edges", test_edges);
     CU_add_test(suite, "the outermost numbers of rows", test_outermost);
     CU_add_test(suite, "builders made of other ops", test_composites);

@@ -356,8 +356,8 @@ static const scan_attr scan_forward = {0, false, false}, scan_reverse = {1, fals
                        scan_last = {2, false, false};
 static const int32_t second_last = 1, third_last = 2;
 
-/* Samples large enough for what the descriptors' small ones do not reach: several parts, pieces
- * that a second stage merges, stretches of columns that end within a row. */
+/* Samples large enough for what the descriptors' small ones do not reach: several tiles, pieces
+ * that a second phase merges, ranges of columns that end within a row. */
 #define LARGE(...)                                                                                 \
     {                                                                                              \
         WEFT_FLOAT, {__VA_ARGS__}, -2, 2, false                                                    \
@@ -427,5 +427,5 @@ void ops_tests(void)
     CU_add_test(suite, "gradients of first and second order", test_gradients);
     CU_add_test(suite, "a flipped gradient is seen", test_flipped);
     CU_add_test(suite, "wrong calls are refused", test_wrong_calls);
-    CU_add_test(suite, "large tensors, in several parts", test_large);
+    CU_add_test(suite, "large tensors, in several tiles", test_large);
 }

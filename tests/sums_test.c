@@ -1,8 +1,6 @@
-/* The error bound that weft/ops.h states for sums, held over ops, sizes and layouts: each case runs
- * in f32 and in f64 on the same numbers, and the two may differ by so many units in the last place
- * of f32 of the sum of the terms' magnitudes. The sizes are such that a sum in f32, one term after
- * the other, is off by far more. The f64 kernels are held against naive references in ops_test.c.
- */
+/* Checks the error bounds that weft/ops.h states for sums. Each case runs in f32 and in f64 on the
+ * same numbers; the results may differ by so many units of 2^-24 times the sum of the terms'
+ * magnitudes. ops_test.c compares the f64 kernels with naive references. */
 #include "sums_cases.h"
 #include "tests.h"
 
