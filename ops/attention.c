@@ -1,9 +1,8 @@
 /* Scaled dot-product attention that never stores the score matrix, and its backward pass.
  *
- *     S = scale Q K^T, hidden places -inf;  lse = ln sum e^S over keys;  P = e^(S - lse - lse_low)
- *     O = drop(P) V
- *     D = rowsum(dO O) - dlse;  dS = P (drop(dO V^T) - D)
- *     dQ = scale dS K,  dK = scale dS^T Q,  dV = drop(P)^T dO
+ *     S = scale Q K^T, -inf where masked out;  lse = ln sum e^S over keys;  P = e^(S - lse -
+ * lse_low) O = drop(P) V D = rowsum(dO O) - dlse;  dS = P (drop(dO V^T) - D) dQ = scale dS K,  dK =
+ * scale dS^T Q,  dV = drop(P)^T dO
  *
  * Forward walks the keys in blocks for each block of queries, with a running maximum and sum
  * (Milakov & Gimelshein 2018); backward recomputes the weights from lse (Dao et al. 2022) and, so
@@ -47,13 +46,14 @@ static bool check_mask(weft_infer *infer, size_t i, weft_shape full)
                            weft_shape_text(full, a, sizeof a));
 }
 
-/* The scores are never stored, but places in them are counted, and so are those of the dq of all
- * chunks. */
+/* The scores are never stored, but their number must not overflow, nor that of the dq of all
+ * chunks.
+ */
 static bool check_sizes(weft_infer *infer, weft_shape q, int64_t keys, int64_t value_dim)
 {
     char text[128];
     const weft_shape all = WEFT_SHAPE(q.dim[0], q.dim[2], q.dim[1], keys);
-    const weft_shape partial = WEFT_SHAPE(CHUNK_PARTS, q.dim[0], q.dim[1], q.dim[2], q.dim[3]);
+    const weft_shape partial = WEFT_SHAPE(WANTED_CHUNKS, q.dim[0], q.dim[1], q.dim[2], q.dim[3]);
     if (q.dim[3] > INT32_MAX || value_dim > INT32_MAX)
         return weft_infer_fail(infer, WEFT_TOO_LARGE, "head_dim or value_dim is over 2^31 - 1");
     return (weft_shape_numel(all) >= 0 && weft_shape_numel(partial) >= 0) ||
@@ -61,7 +61,7 @@ static bool check_sizes(weft_infer *infer, weft_shape q, int64_t keys, int64_t v
                            weft_shape_text(all, text, sizeof text));
 }
 
-/* q, k, v, and the mask at input `mask`; gives the shapes of out and lse. */
+/* Checks q, k, v, and the mask at input `mask`; sets the shapes of out and lse. */
 static bool check_inputs(weft_infer *infer, size_t mask, weft_shape *out, weft_shape *lse)
 {
     const sdpa_attr *attr = infer->attr;
@@ -155,9 +155,9 @@ static void cost_sdpa(const weft_call *call, weft_cost *cost)
 {
     sizes z = sizes_of(call);
     const bool backward = call->n_in >= REST;
-    double places = (double)z.batch * (double)z.heads * (double)z.queries * (double)z.keys;
-    if (((const sdpa_attr *)call->attr)->causal) places /= 2;
-    cost->flops = places * (backward ? 6.0 * (double)z.dim + 4.0 * (double)z.value_dim + 18
+    double scores = (double)z.batch * (double)z.heads * (double)z.queries * (double)z.keys;
+    if (((const sdpa_attr *)call->attr)->causal) scores /= 2;
+    cost->flops = scores * (backward ? 6.0 * (double)z.dim + 4.0 * (double)z.value_dim + 18
                                      : 2.0 * (double)z.dim + 2.0 * (double)z.value_dim + 14);
     for (size_t i = 0; i < call->n_in + call->n_out; i++) {
         const weft_tensor *t = i < call->n_in ? &call->in[i] : &call->out[i - call->n_in];
@@ -263,12 +263,12 @@ static const weft_attr_field sdpa_fields[] = {
     {NULL, WEFT_ATTR_INT, 0},
 };
 
-#define SDPA_OP(op, text, least, most, outputs, ...)                                               \
+#define SDPA_OP(op, text, min_inputs, max_inputs, outputs, ...)                                    \
     DECLARE_KERNELS(op);                                                                           \
     const weft_op weft_op_##op = {.name = #op,                                                     \
                                   .doc = text,                                                     \
-                                  .min_in = least,                                                 \
-                                  .max_in = most,                                                  \
+                                  .min_in = min_inputs,                                            \
+                                  .max_in = max_inputs,                                            \
                                   .n_out = outputs,                                                \
                                   .attr_size = sizeof(sdpa_attr),                                  \
                                   .attrs = sdpa_fields,                                            \
@@ -285,7 +285,7 @@ static const weft_attr_field sdpa_fields[] = {
                                   __VA_ARGS__};
 SDPA_OP(
     sdpa,
-    "out = dropout(softmax(scale q k^T)) v for each head, hidden places left out; also gives "
+    "out = dropout(softmax(scale q k^T)) v for each head, masked scores left out; also "
     "lse = ln sum e^(scale q k^T) of each query, and lse_low, what rounding took from it. Scores "
     "are never stored.",
     3, 4, 3, .vjp = vjp_sdpa, .inputs = "query key value mask")

@@ -1,9 +1,8 @@
-/* What the passes of attention share: the attribute, sizes, and a block of queries against a block
- * of keys - its scores, what it may not see, what dropout leaves of it. */
+/* What the files of attention share: the attribute, the inputs, and the sizes of blocks, chunks and
+ * workspaces, from the shapes alone. */
 #ifndef WEFT_OPS_ATTENTION_H
 #define WEFT_OPS_ATTENTION_H
 
-#include "dropout.h"
 #include "kernels/kernel.h"
 
 typedef struct sdpa_attr {
@@ -21,9 +20,9 @@ enum { Q, K, V, OUT, LSE, LSE_LOW, DOUT, REST };
 #define WORD_ROWS  (DRAW_KEYS + 4)
 /* Backward cuts the keys of a head into chunks where there are few heads; each chunk has its own
  * dQ, and a second phase adds them. */
-#define FEW_HEADS   16
-#define CHUNK_PARTS 32
-#define CHUNK_LEAST 512
+#define FEW_HEADS     16
+#define WANTED_CHUNKS 32
+#define MIN_CHUNK     512
 
 typedef struct sizes {
     int64_t batch, queries, heads, keys, kv_heads, dim, value_dim;
@@ -45,9 +44,9 @@ static inline sizes sizes_of(const weft_call *call)
     z.lanes = LANE_BYTES / (call->in[Q].dtype == WEFT_F32 ? 4 : 8);
     z.blocks = ceil_div(z.queries, z.lanes);
     const int64_t pairs = z.batch * z.kv_heads;
-    if (pairs > 0 && pairs < FEW_HEADS && z.keys >= 2 * CHUNK_LEAST) {
-        const int64_t wanted = ceil_div(CHUNK_PARTS, pairs), most = z.keys / CHUNK_LEAST;
-        z.chunks = wanted < most ? wanted : most;
+    if (pairs > 0 && pairs < FEW_HEADS && z.keys >= 2 * MIN_CHUNK) {
+        const int64_t wanted = ceil_div(WANTED_CHUNKS, pairs), max_chunks = z.keys / MIN_CHUNK;
+        z.chunks = wanted < max_chunks ? wanted : max_chunks;
     }
     z.chunk = ceil_div(ceil_div(z.keys, z.chunks), KEY_BLOCK) * KEY_BLOCK;
     if (z.chunk) z.chunks = ceil_div(z.keys, z.chunk);

@@ -11,7 +11,7 @@ typedef struct gradients {
     T *q, *dout, *dq;             /* transposed: [dim, LANES], [value_dim, LANES], [dim, LANES] */
     T *s, *ds;                    /* [KEY_BLOCK, LANES] */
     T *lse, *low, *delta;         /* [LANES] */
-    bool any_blind, blind[LANES]; /* queries that see nothing */
+    bool any_blind, blind[LANES]; /* queries that attend to no key */
     const T *x, *dy;              /* the block's rows of q and dout as they lie */
     int64_t x_row, dy_row;
     T *dk, *dv; /* of the head */
@@ -24,7 +24,7 @@ static inline T lane_at(const weft_tensor *t, const block *b, int64_t i)
                                 (b->first + i) * t->stride[2]];
 }
 
-/* lse and D of each query. Where a query sees nothing, e^(-inf - 0) = 0. */
+/* lse and D of each query. Where a query attends to no key, e^(-inf - 0) = 0. */
 static inline void load_statistics(const weft_call *call, const block *b, gradients *g)
 {
     const weft_tensor *out = &call->in[OUT];
@@ -46,15 +46,15 @@ static inline void load_statistics(const weft_call *call, const block *b, gradie
     }
 }
 
-/* No gradient reaches them, whatever the keys hold. */
+/* Queries that attend to no key get no gradient, whatever the keys hold. */
 static inline void clear_blind(const block *b, gradients *g)
 {
     for (int64_t i = 0; g->any_blind && i < b->n; i++)
         for (int64_t c = 0; g->blind[i] && c < b->z.dim; c++) g->dq[c * LANES + i] = 0;
 }
 
-/* s: scores become drop(P). ds: drop(dO V^T) becomes scale dS, 0 at hidden places, where V may hold
- * anything. */
+/* s: scores become drop(P). ds: drop(dO V^T) becomes scale dS, 0 where masked out, whatever V
+ * holds there. */
 static inline void weigh_back(const block *b, int64_t n, const gradients *g)
 {
     const T scale = (T)b->attr->scale;
@@ -72,16 +72,17 @@ static inline void weigh_back(const block *b, int64_t n, const gradients *g)
 
 static inline void weigh_back_dropped(const block *b, int64_t key, int64_t n, const gradients *g)
 {
-    const T scale = (T)b->attr->scale, keep = (T)(1 / (1 - b->attr->p));
+    const T scale = (T)b->attr->scale, inverse = (T)(1 / (1 - b->attr->p));
     draws d;
     begin_draws(b, &d);
     for (int64_t j = 0; j < n; j++) {
-        if (j % DRAW_KEYS == 0) draw(b, &d, key + j, least(DRAW_KEYS, n - j));
+        if (j % DRAW_KEYS == 0) draw(b, &d, key + j, min_of(DRAW_KEYS, n - j));
         const uint32_t *w = words_of(b, &d, j % DRAW_KEYS);
         T *s = g->s + j * LANES, *ds = g->ds + j * LANES;
         SIMD for (int64_t i = 0; i < b->width; i++)
         {
-            const T p = vm_exp((s[i] - g->lse[i]) - g->low[i]), kept = w[i] >= d.limit ? keep : 0;
+            const T p = vm_exp((s[i] - g->lse[i]) - g->low[i]),
+                    kept = w[i] >= d.limit ? inverse : 0;
             s[i] = kept * p;
             const T x = scale * p * (kept * ds[i] - g->delta[i]);
             ds[i] = p > 0 ? x : p;
@@ -153,14 +154,14 @@ static inline void backward_block(const weft_call *call, const block *b, gradien
     g->dy_row = dy->stride[1];
     g->dy = head_of(dy, b->batch, b->head) + b->first * g->dy_row;
     memset(g->dq, 0, (size_t)(b->z.dim * LANES) * sizeof(T));
-    end = least(end, b->last_key);
+    end = min_of(end, b->last_key);
     if (begin < end) {
         load_transposed(b, x, (T)b->attr->scale, g->q);
         load_transposed(b, dy, 1, g->dout);
         load_statistics(call, b, g);
     }
     for (int64_t key = begin; key < end; key += KEY_BLOCK)
-        backward_tile(b, key, least(KEY_BLOCK, end - key), g);
+        backward_tile(b, key, min_of(KEY_BLOCK, end - key), g);
     if (begin < end) clear_blind(b, g);
     const int64_t row = b->z.heads * b->z.dim;
     simd_transpose(b->z.dim, b->n, g->dq, LANES,
@@ -172,7 +173,7 @@ static inline void backward_chunk(const weft_call *call, const sizes *z, int64_t
                                   int64_t kv_head, int64_t chunk, gradients *g, uint32_t *words)
 {
     const sdpa_attr *attr = call->attr;
-    const int64_t begin = chunk * z->chunk, end = least(begin + z->chunk, z->keys);
+    const int64_t begin = chunk * z->chunk, end = min_of(begin + z->chunk, z->keys);
     const int64_t repeat = z->heads / z->kv_heads;
     const weft_tensor *mask = attr->mask ? &call->in[REST] : NULL;
     T *dq = z->chunks > 1 ? (T *)call->scratch + chunk * z->batch * z->queries * z->heads * z->dim
@@ -196,7 +197,7 @@ static inline void backward_chunk(const weft_call *call, const sizes *z, int64_t
 static inline void add_chunks(const weft_call *call, const sizes *z, int64_t tile)
 {
     const int64_t n = z->batch * z->queries * z->heads * z->dim;
-    const int64_t begin = tile * TILE, end = least(begin + TILE, n);
+    const int64_t begin = tile * TILE, end = min_of(begin + TILE, n);
     T *dq = call->out[0].data;
     const T *partial = call->scratch;
     for (int64_t i = begin; i < end; i++) dq[i] = partial[i];
@@ -212,10 +213,10 @@ KERNEL(sdpa_grad)
         add_chunks(call, &z, tile);
         return;
     }
-    T *room = weft_call_workspace(call);
+    T *space = weft_call_workspace(call);
     uint32_t *words =
-        (uint32_t *)(void *)(room + (rows_of_work(&z, attr, true) - WORD_ROWS) * LANES);
-    gradients g = {.q = room};
+        (uint32_t *)(void *)(space + (rows_of_work(&z, attr, true) - WORD_ROWS) * LANES);
+    gradients g = {.q = space};
     g.dq = g.q + z.dim * LANES;
     g.dout = g.dq + z.dim * LANES;
     g.s = g.dout + z.value_dim * LANES;

@@ -55,7 +55,7 @@ static weft_value dropped(weft_graph *g, weft_value x, const sdpa_attr *attr)
     return weft_apply(g, &weft_op_dropout, &drop, &x, 1, NULL);
 }
 
-/* S [batch, heads, query_len, key_len], -inf where a query may not look. */
+/* S [batch, heads, query_len, key_len], -inf where attention is masked out. */
 static weft_value masked_scores(weft_graph *g, const sdpa_attr *attr, weft_value q5, weft_value k5,
                                 weft_value mask)
 {
@@ -69,7 +69,7 @@ static weft_value masked_scores(weft_graph *g, const sdpa_attr *attr, weft_value
 }
 
 /* x [batch, query_len, heads, ...] with zeros for the queries whose lse [batch, heads, query_len]
- * is -inf: those that see nothing. */
+ * is -inf: those that attend to no key. */
 static weft_value without_blind(weft_graph *g, const sdpa_attr *attr, weft_value x, weft_value lse)
 {
     if (!attr->mask && !attr->causal) return x;
@@ -128,7 +128,7 @@ void expand_sdpa_grad(weft_expand *e)
     weft_value dp = joined(g, weft_matmul(g, dy5, weft_transpose(g, v5, -1, -2)));
     dp = weft_sub(g, dropped(g, dp, attr), weft_expand_dims(g, d, -1));
     weft_value ds = weft_scale(g, weft_mul(g, p, dp), attr->scale);
-    if (attr->mask || attr->causal) /* V may hold anything at hidden places */
+    if (attr->mask || attr->causal) /* whatever V holds where masked out */
         ds = weft_masked_fill(g, ds, weft_equal(g, p, weft_scalar(g, weft_dtype_of(g, p), 0.0)),
                               0.0);
     ds = split(g, ds, q5);

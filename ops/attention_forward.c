@@ -21,7 +21,7 @@ static inline void weigh(const block *b, int64_t n, T *s, running *r)
         SIMD for (int64_t i = 0; i < width; i++) top[i] =
             s[j * LANES + i] > top[i] ? s[j * LANES + i] : top[i];
     for (int64_t i = 0; i < width; i++) {
-        /* Nothing seen yet: e^(-inf - 0) = 0. */
+        /* No key attended to yet: e^(-inf - 0) = 0. */
         shift[i] = top[i] == (T)-INFINITY ? 0 : top[i];
         moved |= top[i] != r->top[i];
         sum[i] = 0;
@@ -52,7 +52,7 @@ static inline void drop_weights(const block *b, int64_t key, int64_t n, T *s)
     draws d;
     begin_draws(b, &d);
     for (int64_t j = 0; j < n; j++) {
-        if (j % DRAW_KEYS == 0) draw(b, &d, key + j, least(DRAW_KEYS, n - j));
+        if (j % DRAW_KEYS == 0) draw(b, &d, key + j, min_of(DRAW_KEYS, n - j));
         const uint32_t *w = words_of(b, &d, j % DRAW_KEYS);
         T *x = s + j * LANES;
         SIMD for (int64_t i = 0; i < b->width; i++) x[i] = w[i] >= d.limit ? x[i] : 0;
@@ -61,17 +61,18 @@ static inline void drop_weights(const block *b, int64_t key, int64_t n, T *s)
 
 static inline void finish(const weft_call *call, const block *b, running *r)
 {
-    const T keep = (T)(1 / (1 - b->attr->p));
+    const T scale = (T)(1 / (1 - b->attr->p));
     const int64_t width = b->width, columns = b->z.value_dim;
     const int64_t query = (b->batch * b->z.heads + b->head) * b->z.queries + b->first;
     T *lse = (T *)call->out[1].data + query, *low = (T *)call->out[2].data + query;
-    for (int64_t i = 0; i < width; i++) r->factor[i] = r->sum[i] == 0 ? 0 : keep / r->sum[i];
+    for (int64_t i = 0; i < width; i++) r->factor[i] = r->sum[i] == 0 ? 0 : scale / r->sum[i];
     for (int64_t i = 0; i < b->n; i++) {
         const double top = (double)r->top[i], logarithm = vm_log_f64((double)r->sum[i]);
         lse[i] = (T)(top + logarithm);
         low[i] = r->sum[i] == 0 ? 0 : (T)((top - (double)lse[i]) + logarithm);
     }
-    /* A query that saw nothing is zero, also where the value of a hidden key was not finite. */
+    /* A query that attends to no key is zero, also where the value of a masked key is not finite.
+     */
     for (int64_t c = 0; c < columns; c++)
         for (int64_t i = 0; i < width; i++)
             r->out[c * LANES + i] = r->factor[i] == 0 ? 0 : r->out[c * LANES + i] * r->factor[i];
@@ -80,9 +81,9 @@ static inline void finish(const weft_call *call, const block *b, running *r)
                    head_of(out, b->batch, b->head) + b->first * out->stride[1], out->stride[1]);
 }
 
-static inline void forward_block(const weft_call *call, const block *b, T *room)
+static inline void forward_block(const weft_call *call, const block *b, T *space)
 {
-    T *q = room, *s = q + b->z.dim * LANES;
+    T *q = space, *s = q + b->z.dim * LANES;
     running r = {.top = s + KEY_BLOCK * LANES};
     r.sum = r.top + LANES;
     r.factor = r.sum + LANES;
@@ -94,7 +95,7 @@ static inline void forward_block(const weft_call *call, const block *b, T *room)
     }
     memset(r.out, 0, (size_t)(b->z.value_dim * LANES) * sizeof(T));
     for (int64_t key = 0; key < b->last_key; key += KEY_BLOCK) {
-        const int64_t n = least(KEY_BLOCK, b->last_key - key);
+        const int64_t n = min_of(KEY_BLOCK, b->last_key - key);
         if (!scores(b, key, n, q, s)) continue;
         weigh(b, n, s, &r);
         if (b->attr->p > 0) drop_weights(b, key, n, s);
@@ -117,13 +118,14 @@ KERNEL(sdpa)
 {
     const sdpa_attr *attr = call->attr;
     const sizes z = sizes_of(call);
-    T *room = weft_call_workspace(call);
+    T *space = weft_call_workspace(call);
     uint32_t *words =
-        (uint32_t *)(void *)(room + (rows_of_work(&z, attr, false) - WORD_ROWS) * LANES);
+        (uint32_t *)(void *)(space + (rows_of_work(&z, attr, false) - WORD_ROWS) * LANES);
     const int64_t row = tile / z.blocks, at = tile % z.blocks;
-    /* Later blocks see more: from both ends in turn, neighbours weigh about the same. */
+    /* Later blocks attend to more keys: blocks from both ends alternate, so that neighbours cost
+     * about the same. */
     const int64_t index = !attr->causal ? at : at % 2 ? z.blocks - 1 - at / 2 : at / 2;
     const block b = block_at(call, &z, row / z.heads, row % z.heads, index,
                              attr->mask ? &call->in[3] : NULL, words);
-    forward_block(call, &b, room);
+    forward_block(call, &b, space);
 }

@@ -1,7 +1,8 @@
-/* Elementwise arithmetic of two operands, which broadcast as in NumPy, and sums of many. */
+/* Elementwise arithmetic of two operands, which broadcast as in NumPy, and sums of many. Time
+ * O(elements of the inputs). */
 #include "kernels/kernel.h"
 
-/* name, doc, expression of x and y, may be in place, sample range */
+/* name, doc, expression of the elements x and y, range of the samples (low, high) */
 #define BINARY_OPS(X)                                                                              \
     X(add, "y = a + b", x + y, -2, 2)                                                              \
     X(sub, "y = a - b", x - y, -2, 2)                                                              \
@@ -31,8 +32,8 @@
     }
 BINARY_OPS(BINARY_KERNEL)
 
-/* Inputs that are added one after the other: more are added in blocks of so many, so that the error
- * of n terms grows with ADD_BLOCK + n / ADD_BLOCK. */
+/* At most so many inputs are added one after the other, more in blocks of so many. So the error of
+ * n terms grows with ADD_BLOCK + n / ADD_BLOCK. */
 #define ADD_BLOCK 32
 #define ADD_RUN   256
 
@@ -53,7 +54,7 @@ static inline void add_block(const weft_call *call, size_t from, size_t to, int6
 
 KERNEL(add_n)
 {
-    /* Inputs and output lie alike, so that one walk tells of all. */
+    /* Inputs and output have the same layout, so one walk serves all. */
     const weft_tensor *out_only[1] = {&call->out[0]};
     const int64_t n = numel_of(&call->out[0].shape), begin = tile * TILE;
     weft_walk w = weft_walk_range(out_only, 1, begin, begin + TILE < n ? begin + TILE : n);
@@ -109,7 +110,8 @@ static void vjp_mul(weft_vjp *v)
         if (v->wanted[i]) set(v, i, weft_mul(v->graph, v->grad_out[0], v->in[1 - i]));
 }
 
-/* d(a/b) = da / b - (y / b) db: where y is 0 and 1 / b infinite, the product is 0, not NaN. */
+/* d(a/b) = da / b - (y / b) db. In this form a y of 0 makes the gradient of b 0; as y (1 / b) it
+ * would be NaN where 1 / b is infinite. */
 static void vjp_div(weft_vjp *v)
 {
     weft_graph *g = v->graph;
@@ -133,7 +135,8 @@ static void vjp_pow(weft_vjp *v)
     }
 }
 
-/* The one that loses gets no gradient, each half of it at a tie; beside a NaN none loses. */
+/* The operand that is not the result gets no gradient; at a tie each gets half; beside a NaN both
+ * get all of it. */
 static void pass_extreme(weft_vjp *v, weft_value (*loses)(weft_graph *, weft_value, weft_value))
 {
     weft_graph *g = v->graph;
@@ -155,7 +158,7 @@ static void vjp_minimum(weft_vjp *v)
     pass_extreme(v, weft_greater);
 }
 
-/* Nothing comes of a but where it turns the sign. */
+/* Only the sign of a counts, so its gradient is zero. */
 static void vjp_relu_grad(weft_vjp *v)
 {
     if (v->wanted[1]) set(v, 1, weft_relu_grad(v->graph, v->in[0], v->grad_out[0]));
@@ -250,7 +253,8 @@ static const weft_sample samples_add_n[] = {
 extern const weft_op weft_op_add_n;
 const weft_op weft_op_add_n = {
     .name = "add_n",
-    .doc = "y = x0 + x1 + ..., in this order; all of one shape. What gathers a value's gradients.",
+    .doc = "y = x0 + x1 + ..., in this order; all of one shape. Autodiff sums the gradients of a "
+           "value with it.",
     .min_in = 1,
     .max_in = WEFT_VARIADIC,
     .n_out = 1,

@@ -1,8 +1,8 @@
 /* Update nodes for states that grow by one position a run: keys and values of a decoder. Both work
- * in place and touch what they change only. */
+ * in place and touch only what they change. */
 #include "kernels/kernel.h"
 
-/* A state is [rows, most, ...]: elements of one position of one row. */
+/* A state is [rows, max_len, ...]: elements of one position of one row. */
 static inline int64_t position_elements(const weft_tensor *state)
 {
     int64_t n = 1;
@@ -23,7 +23,7 @@ static inline int64_t rows_of_tile(const weft_tensor *value)
 }
 
 /* Positions that one tile of cache_reorder moves, of all rows. */
-static inline int64_t positions_of_part(const weft_tensor *state)
+static inline int64_t positions_per_tile(const weft_tensor *state)
 {
     return at_least_one(TILE / at_least_one(state->shape.dim[0] * position_elements(state)));
 }
@@ -34,29 +34,29 @@ KERNEL(cache_write)
 {
     const weft_tensor *state = &call->out[0], *value = &call->in[1];
     const int64_t position = *(const int32_t *)call->in[2].data, each = position_elements(state);
-    const int64_t most = state->shape.dim[1], rows = value->shape.dim[0];
+    const int64_t max_len = state->shape.dim[1], rows = value->shape.dim[0];
     const int64_t count = value->shape.dim[1], block = rows_of_tile(value), row = tile * block;
     const int64_t end = row + block < rows ? row + block : rows;
-    if (position < 0 || position + count > most) {
-        weft_call_fail(call, position, most - count + 1);
+    if (position < 0 || position + count > max_len) {
+        weft_call_fail(call, position, max_len - count + 1);
         return;
     }
     for (int64_t i = row; i < end; i++)
-        memcpy((T *)state->data + (i * most + position) * each,
+        memcpy((T *)state->data + (i * max_len + position) * each,
                (const T *)value->data + i * count * each, (size_t)(count * each) * sizeof(T));
 }
 
-/* A tile owns a stretch of positions: rows that change are copied aside before any is written. */
+/* A tile owns a range of positions: rows that change are copied aside before any is written. */
 KERNEL(cache_reorder)
 {
     const weft_tensor *state = &call->out[0];
     const int32_t *parents = call->in[1].data;
     const int64_t length = *(const int32_t *)call->in[2].data, n = call->in[1].shape.dim[0];
-    const int64_t rows = state->shape.dim[0], most = state->shape.dim[1];
-    const int64_t each = position_elements(state), block = positions_of_part(state);
-    const int64_t begin = tile * block, whole = length < most ? length : most;
+    const int64_t rows = state->shape.dim[0], max_len = state->shape.dim[1];
+    const int64_t each = position_elements(state), block = positions_per_tile(state);
+    const int64_t begin = tile * block, whole = length < max_len ? length : max_len;
     const int64_t end = begin + block < whole ? begin + block : whole;
-    if (tile == 0 && (length < 0 || length > most)) weft_call_fail(call, length, most + 1);
+    if (tile == 0 && (length < 0 || length > max_len)) weft_call_fail(call, length, max_len + 1);
     for (int64_t i = 0; i < n; i++) {
         if (parents[i] >= 0 && parents[i] < rows) continue;
         weft_call_fail(call, parents[i], rows);
@@ -67,10 +67,10 @@ KERNEL(cache_reorder)
     T *data = (T *)state->data + begin * each, *aside = weft_call_workspace(call);
     for (int64_t i = 0; i < n; i++)
         if (parents[i] != i)
-            memcpy(aside + (size_t)i * run, data + parents[i] * most * each, run * sizeof(T));
+            memcpy(aside + (size_t)i * run, data + parents[i] * max_len * each, run * sizeof(T));
     for (int64_t i = 0; i < n; i++)
         if (parents[i] != i)
-            memcpy(data + i * most * each, aside + (size_t)i * run, run * sizeof(T));
+            memcpy(data + i * max_len * each, aside + (size_t)i * run, run * sizeof(T));
 }
 
 #else
@@ -100,7 +100,7 @@ static bool infer_cache_write(weft_infer *infer)
     if (!fits)
         return weft_infer_fail(
             infer, WEFT_BAD_SHAPE,
-            "the value must have at most the rows and positions of the state, and its other "
+            "the value must have at max_len the rows and positions of the state, and its other "
             "dimensions: a state %s, a value %s",
             weft_shape_text(*state, a, sizeof a), weft_shape_text(*value, b, sizeof b));
     infer->out[0] = infer->in[0];
@@ -116,7 +116,7 @@ static bool infer_cache_reorder(weft_infer *infer)
         return false;
     if (parents->rank != 1 || parents->dim[0] > infer->in[0].shape.dim[0])
         return weft_infer_fail(infer, WEFT_BAD_SHAPE,
-                               "parents must be one for each of the first rows, at most %lld, "
+                               "parents must be one for each of the first rows, at max_len %lld, "
                                "got %s",
                                (long long)infer->in[0].shape.dim[0],
                                weft_shape_text(*parents, text, sizeof text));
@@ -131,14 +131,14 @@ static int64_t tiles_cache_write(const weft_call *call)
 
 static int64_t tiles_cache_reorder(const weft_call *call)
 {
-    return ceil_div(call->in[0].shape.dim[1], positions_of_part(&call->in[0]));
+    return ceil_div(call->in[0].shape.dim[1], positions_per_tile(&call->in[0]));
 }
 
 static size_t workspace_cache_reorder(const weft_call *call)
 {
     const weft_tensor *state = &call->in[0];
     return (size_t)(call->in[1].shape.dim[0] * position_elements(state) *
-                    positions_of_part(state)) *
+                    positions_per_tile(state)) *
            weft_dtype_bytes(state->dtype);
 }
 
@@ -148,7 +148,7 @@ static void cost_cache_write(const weft_call *call, weft_cost *cost)
     cost->bytes = 2.0 * (double)weft_tensor_bytes(call->in[1].dtype, call->in[1].shape);
 }
 
-/* The most that it can move: the length is not known before the run. */
+/* The max_len that it can move: the length is not known before the run. */
 static void cost_cache_reorder(const weft_call *call, weft_cost *cost)
 {
     const weft_tensor *state = &call->in[0];

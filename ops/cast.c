@@ -7,7 +7,7 @@ typedef struct cast_attr {
 
 #ifdef WEFT_KERNEL_ISA
 
-/* Towards zero, saturating; NaN gives 0. */
+/* Rounds towards zero and saturates; NaN becomes 0. */
 static inline int32_t to_i32(double x)
 {
     return x != x ? 0 : x >= 2147483647.0 ? INT32_MAX : x <= -2147483648.0 ? INT32_MIN : (int32_t)x;

@@ -2,11 +2,12 @@
  *
  * With p = softmax(logits), C classes, smoothing e and target t, a row's loss is
  *     lse - (1 - e) logits[t] - e / C sum logits,    lse = ln sum e^logits
- * and its gradient p - (1 - e) onehot(t) - e / C. Forward keeps lse, so that backward needs no
- * second pass for the sum. An offset common to all logits must not cost digits: the loss is made
- * of differences from the largest logit, and lse is kept as two numbers, itself rounded and
+ * and its gradient p - (1 - e) onehot(t) - e / C. Forward stores lse, so that backward needs
+ * no second pass for the sum. An offset common to all logits must not cost digits: the loss is
+ * computed from differences to the largest logit, and lse is stored as two numbers, itself rounded
+ * and
  *     lse_low = ln sum e^(logits - lse),
- * what the rounding took from it. The second is as good as constant, and has no gradient. Row
+ * the part that rounding removed. The second is as good as constant, and has no gradient. Row
  * losses are summed in row order in a second phase; backward counts the rows in a first one. A row
  * whose every logit is -inf has no probabilities: its lse is -inf, its loss inf and its gradient
  * zero, as softmax has it. */
@@ -67,7 +68,7 @@ static inline T row_loss(const cross_entropy_attr *attr, const T *x, int64_t n, 
     *lse = (T)((double)shift + logarithm);
     *lse_low = dead ? 0 : (T)(((double)shift - (double)*lse) + logarithm);
     if (dead) return (T)INFINITY; /* not if there is a NaN: then the loss is NaN */
-    /* A weight of 0 takes no part: 0 times -inf would be NaN. */
+    /* A weight of 0 is left out: 0 times -inf would be NaN. */
     double loss = logarithm;
     if (attr->smoothing < 1) loss -= (1 - attr->smoothing) * (double)(x[target] - shift);
     if (attr->smoothing > 0) loss -= attr->smoothing / (double)n * total;
@@ -248,7 +249,7 @@ static void expand_cross_entropy_grad(weft_expand *e)
     weft_dtype dtype = weft_dtype_of(g, e->in[0]);
     int64_t classes = weft_dim(g, e->in[0], -1);
     weft_value counted = counted_rows(g, attr, e->in[1], dtype), scale = e->in[4];
-    /* Rows without a gradient may hold NaN, which a product with 0 would keep. */
+    /* Rows without a gradient may hold NaN, which survives a product with 0. */
     weft_value ignored = weft_equal(g, counted, weft_scalar(g, dtype, 0.0));
     weft_value dead = weft_logical_or(g, dead_rows(g, e->in[2]), ignored);
     weft_value dead_row = weft_expand_dims(g, dead, -1);
@@ -321,7 +322,8 @@ DECLARE_KERNELS(cross_entropy_grad);
 const weft_op weft_op_cross_entropy = {
     .name = "cross_entropy",
     .doc = "loss = mean (or sum) over counted rows of lse - (1-e) logits[target] - e/C sum logits; "
-           "also gives lse = ln sum e^logits of each row, and lse_low, what rounding took from it.",
+           "also returns lse = ln sum e^logits of each row, and lse_low, the part that rounding "
+           "removed.",
     .inputs = "logits targets",
     .min_in = 2,
     .max_in = 2,

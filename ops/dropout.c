@@ -21,7 +21,7 @@ KERNEL(dropout)
         for (int64_t at = 0; at < w.count; at += DROPOUT_BLOCK - 4) {
             uint32_t bits[DROPOUT_BLOCK];
             int64_t count = w.count - at < DROPOUT_BLOCK - 4 ? w.count - at : DROPOUT_BLOCK - 4;
-            /* The next block comes from memory while the bits of this one are made. */
+            /* Prefetches the next block while the bits of this one are computed. */
             for (int64_t i = at + count; i < at + count + DROPOUT_BLOCK && i < w.count; i += LINE) {
                 __builtin_prefetch(x + i);
                 __builtin_prefetch(y + i, 1);

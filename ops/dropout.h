@@ -1,4 +1,4 @@
-/* The mask of dropout, for the op itself and for ops that drop inside: element i of a value is kept
+/* The mask of dropout, for the op itself and for attention: element i of a value is not dropped
  * where word i % 4 of philox(counter (i / 4, step), stream) is at or above p 2^32. */
 #ifndef WEFT_OPS_DROPOUT_H
 #define WEFT_OPS_DROPOUT_H

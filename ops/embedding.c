@@ -1,7 +1,7 @@
 /* Rows of an embedding matrix at indices, O(elements of the result), and their gradient.
  *
  * The gradient adds rows at repeated indices in the order of the indices: one tile of the first
- * phase lists the places of each index, and a tile of the second owns columns and follows the
+ * phase lists the positions of each index, and a tile of the second owns columns and follows the
  * lists.
  */
 #include "kernels/kernel.h"
@@ -13,8 +13,8 @@ typedef struct embedding_attr {
 #define GRAD_COLUMNS 64
 #define GRAD_ZEROS   65536
 
-/* Terms of one element that are added one after the other: more are added in blocks of so many, so
- * that the error of n terms grows with SUM_BLOCK + n / SUM_BLOCK. */
+/* At most so many terms of one element are added one after the other, more in blocks of so many. So
+ * the error of n terms grows with SUM_BLOCK + n / SUM_BLOCK. */
 #define SUM_BLOCK 32
 
 #ifdef WEFT_KERNEL_ISA
@@ -37,8 +37,8 @@ KERNEL(embedding)
 }
 
 #if KERNEL_IS_FLOAT
-/* Lists of the places of each index in [0, size): head[index] is the first, next[place] the one
- * after that, -1 ends a list. They keep the order of places. Reports indices outside, but for
+/* Lists of the positions of each index in [0, size), in order: head[index] is the first position,
+ * next[i] the one after position i, and -1 ends a list. Reports indices out of range, except
  * `skipped`. */
 static void make_lists(const weft_call *call, const int32_t *index, int64_t n, int64_t size,
                        int64_t skipped, int32_t *head, int32_t *next)

@@ -7,8 +7,8 @@ typedef struct gather_attr {
     int32_t axis;
 } gather_attr;
 
-/* Terms of one element that are added one after the other: more are added in blocks of so many, so
- * that the error of n terms grows with SUM_BLOCK + n / SUM_BLOCK. */
+/* At most so many terms of one element are added one after the other, more in blocks of so many. So
+ * the error of n terms grows with SUM_BLOCK + n / SUM_BLOCK. */
 #define SUM_BLOCK 32
 
 /* Lines of `outer` x `inner` around the axis of a dense tensor. */
@@ -20,8 +20,8 @@ static inline void around(const weft_tensor *t, int axis, int64_t *outer, int64_
 }
 
 #if !defined WEFT_KERNEL_ISA || KERNEL_IS_FLOAT
-/* Bytes of the lists of a tile of scatter_add; 0 where few terms can meet, or the places are more
- * than i32 counts: then they are added one after the other. */
+/* Bytes of the lists of a tile of scatter_add. 0 where at most SUM_BLOCK terms can meet, or the
+ * positions overflow i32: then terms are added one after the other. */
 static inline size_t scatter_room(const weft_call *call)
 {
     const int axis = ((const gather_attr *)call->attr)->axis;
@@ -36,7 +36,7 @@ static inline size_t scatter_room(const weft_call *call)
 
 #ifdef WEFT_KERNEL_ISA
 
-/* Asked of many at once, so that what reads there need not ask. */
+/* One check for many indices, so that the loops that read need none. */
 static inline bool indices_inside(const int32_t *index, int64_t n, int64_t size)
 {
     const uint32_t limit = size < INT32_MAX ? (uint32_t)size : INT32_MAX;
@@ -53,13 +53,13 @@ KERNEL(gather)
     int64_t outer, inner, size = x->shape.dim[axis], count = y->shape.dim[axis];
     around(y, axis, &outer, &inner);
     int64_t n = numel_of(&y->shape), end = (tile + 1) * TILE < n ? (tile + 1) * TILE : n;
-    /* A run keeps to one line of `inner` elements or, where inner is 1, to one row of indices. */
+    /* A run lies within one line of `inner` elements or, where inner is 1, one row of indices. */
     const int64_t line = inner > 1 ? inner : count, across = inner > 1;
     for (int64_t at = tile * TILE; at < end;) {
         const int64_t run = line - at % line < end - at ? line - at % line : end - at;
         const T *from = (const T *)x->data + at / (inner * count) * size * inner + at % inner;
         T *to = (T *)y->data + at;
-        /* The next row comes line by line while this one is read here and there. */
+        /* Prefetches the next row while this one is read at scattered positions. */
         const bool dense = !across && run == count && size <= LINE * count && at + run < end;
         for (int64_t i = 0; dense && i < size; i += LINE) __builtin_prefetch(from + size + i);
         if (indices_inside(index + at, run, size)) {
@@ -80,8 +80,8 @@ KERNEL(gather)
 }
 
 #if KERNEL_IS_FLOAT
-/* Adds from[count, inner] to out[size, inner], each place to the cell that its index names: the
- * places of a cell as a list, in order, and in blocks. */
+/* Adds from [count, inner] to out [size, inner], each element to the cell that its index names: the
+ * elements of a cell form a list, and are added in order, in blocks. */
 static void scatter_lists(const weft_call *call, const int32_t *index, const T *from, T *out,
                           int64_t size, int64_t count, int64_t inner)
 {

@@ -5,7 +5,7 @@
  * the library is loaded here, with OPENBLAS_CORETYPE set to SkylakeX where the processor has
  * AVX-512 - unless the user has set the variable, or the program has loaded OpenBLAS before. The
  * OpenMP build runs on one thread when called from within a parallel region, as the executor does.
- * So does oneDNN, which asks the processor itself what it has.
+ * So does oneDNN, which detects the processor's features itself.
  */
 #include "gemm.h"
 
@@ -39,7 +39,7 @@ static cblas_sgemm_function *cblas_sgemm;
 static cblas_dgemm_function *cblas_dgemm;
 static dnnl_sgemm_function *dnnl_sgemm;
 
-/* dlsym gives a data pointer; POSIX lets it be used as a function. */
+/* dlsym returns a data pointer; POSIX lets it be used as a function. */
 static void *symbol(void *library, const char *name, void *function)
 {
     void *found = dlsym(library, name);

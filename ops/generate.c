@@ -9,7 +9,7 @@ typedef struct generate_attr {
 
 #ifdef WEFT_KERNEL_ISA
 
-/* fill is arange of one element. Every number fits T: infer_range has seen to that. */
+/* fill is arange of one element. Every number fits T: infer_range checks that. */
 KERNEL(arange)
 {
     const generate_attr *attr = call->attr;

@@ -1,10 +1,10 @@
-/* require_finite: a value that can only be had while others are finite numbers. */
+/* require_finite: passes a value through, and ends the run if a scalar is not finite. */
 #include "kernels/kernel.h"
 
 #ifdef WEFT_KERNEL_ISA
 
-/* Inputs: x, then the scalars that must be finite. Every tile is copied; the first one looks
- * at the scalars. */
+/* Inputs: x, then the scalars that must be finite. Every tile copies; the first one also checks
+ * the scalars. */
 KERNEL(require_finite)
 {
     const int64_t n = numel_of(&call->out[0].shape), begin = tile * TILE;
@@ -41,7 +41,7 @@ static bool infer_require_finite(weft_infer *infer)
     return true;
 }
 
-/* At least one tile, so that the scalars are looked at beside an empty x, too. */
+/* At least one tile, so that the scalars are checked beside an empty x, too. */
 static int64_t tiles_require_finite(const weft_call *call)
 {
     int64_t tiles = ceil_div(numel_of(&call->out[0].shape), TILE);

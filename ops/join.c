@@ -37,7 +37,7 @@ KERNEL(concat)
     }
 }
 
-/* Run by run along the last dimension: what is in front of x, x, what is behind. */
+/* Row by row of y: the elements in front of x, those of x, and those behind. */
 KERNEL(pad)
 {
     const pad_attr *attr = call->attr;

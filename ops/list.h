@@ -1,5 +1,6 @@
-/* The one list of ops: everything that needs all of them walks it. To add an op, copy an op's file,
- * add it to ops/meson.build and its name here. */
+/* The list of all ops: `weft ops`, `weft check` and the tests go through it. To add an op, copy an
+ * op's file, add the file to ops/meson.build, the op's name here and its builder to weft/ops.h. The
+ * suite `complete` names what an op lacks. */
 /* clang-format off */
 #define WEFT_OP_LIST(X) \
     X(input) X(state) X(constant) X(group) X(contiguous) \

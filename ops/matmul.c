@@ -1,23 +1,26 @@
-/* Batched matrix products. The batch is laid out as a list of [m, k] x [k, n] products; where b has
- * no batch of its own and the rows of a lie at one stride, the batch of a becomes rows. Each
- * product is cut into tiles of rows and columns, each done by one thread. */
+/* Batched matrix products, O(m n k) each. The batch is a list of [m, k] x [k, n] products; where b
+ * has no batch and the rows of a have one stride, the batch of a becomes rows. Each product is cut
+ * into tiles of rows and columns, which threads compute one at a time (kernels/gemm_kernel.h, or
+ * the library that WEFT_GEMM names). */
 #include "gemm.h"
 #include "kernels/gemm_kernel.h"
 
-/* Tiles for a library: about so many flops, enough to hide the packing that each call does. */
+/* Tiles for a library: about so many flops each, which outweigh the packing of each call; at most
+ * so many tiles. */
 #define LIBRARY_TILE_FLOPS 8e6
 #define LIBRARY_TILES      32
-/* Tiles for our own kernels: at least so many flops; so many tiles; columns whose sums stay in the
- * second-level cache while k goes on beyond GEMM_DEPTH. */
+/* Tiles for weft's own kernels: at least so many flops each; the number of tiles to aim for;
+ * columns whose sums stay in the second-level cache where k is above GEMM_DEPTH. */
 #define MIN_TILE_FLOPS 1e6
 #define WANTED_TILES   20
 #define DEEP_COLUMNS   512
-/* The most elements of B that are packed once for all tiles, the flops for which a phase of its own
- * and its barrier pay, and the columns that one tile packs. */
+/* B is packed once for all tiles, in a phase of its own, if it has at most MAX_SHARED elements and
+ * the product has the flops that pay for the barrier. A tile of that phase packs so many columns.
+ */
 #define MAX_SHARED       (4 << 20)
 #define MIN_SHARED_FLOPS 5e7
 #define SHARED_WIDTH     128
-/* With fewer rows it does not pay to pack B. */
+/* With fewer rows, packing B costs more than it gains. */
 #define PACKING_ROWS 48
 
 typedef struct product {
@@ -27,7 +30,8 @@ typedef struct product {
     bool shared;      /* B is packed in the first phase, for all tiles */
 } product;
 
-/* a's stride from row to row if all its leading dimensions lie at multiples of it, else 0. */
+/* Whether the batch of a can be read as rows: b has no batch, the rows of a are dense, and its
+ * leading dimensions continue the stride from row to row. */
 static inline bool rows_join(const weft_tensor *a, const weft_tensor *b)
 {
     if (b->shape.rank != 2) return false;
@@ -41,14 +45,15 @@ static inline bool rows_join(const weft_tensor *a, const weft_tensor *b)
     return true;
 }
 
-/* Cuts the larger of rows and columns in two until there are enough tiles; edges at multiples of 32
- * keep the library's own blocks whole. */
+/* Halves the larger of rows and columns until there are enough tiles. Edges at multiples of 32 do
+ * not split the library's own blocks. */
 static inline void cut_for_library(product *p)
 {
     double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k;
     double wanted = flops / LIBRARY_TILE_FLOPS;
-    int64_t most = ceil_div(LIBRARY_TILES, p->batches < LIBRARY_TILES ? p->batches : LIBRARY_TILES);
-    int64_t tiles = wanted < 1 ? 1 : wanted > (double)most ? most : (int64_t)wanted;
+    int64_t max_tiles =
+        ceil_div(LIBRARY_TILES, p->batches < LIBRARY_TILES ? p->batches : LIBRARY_TILES);
+    int64_t tiles = wanted < 1 ? 1 : wanted > (double)max_tiles ? max_tiles : (int64_t)wanted;
     p->tiles_m = p->tiles_n = 1;
     while (p->tiles_m * p->tiles_n * 2 <= tiles) {
         int64_t rows = p->m / p->tiles_m, columns = p->n / p->tiles_n;
@@ -67,13 +72,13 @@ static inline void cut_for_kernels(product *p)
     double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k;
     p->shared = p->batches == 1 && p->m > GEMM_TILE_ROWS && p->k <= MAX_SHARED / p->n &&
                 flops >= MIN_SHARED_FLOPS;
-    /* Where each tile packs its own columns of B, more rows share them. */
-    int64_t most = p->shared ? GEMM_TILE_ROWS : GEMM_DEEP_ROWS;
-    int64_t rows = p->m > most ? (p->m + most / 2) / most : 1;
+    /* Where each tile packs its own columns of B, taller tiles share the cost. */
+    int64_t max_rows = p->shared ? GEMM_TILE_ROWS : GEMM_DEEP_ROWS;
+    int64_t rows = p->m > max_rows ? (p->m + max_rows / 2) / max_rows : 1;
     double affordable = flops / MIN_TILE_FLOPS / (double)rows;
     int64_t wanted = ceil_div(p->shared ? WANTED_TILES : WANTED_TILES / 2, rows * p->batches);
     int64_t columns = p->k > GEMM_DEPTH ? ceil_div(p->n, DEEP_COLUMNS) : 1;
-    /* Then each packs both operands again, so that small tiles cost more than they balance. */
+    /* Here each tile packs both operands again: small tiles would cost more than balance gains. */
     if (!p->shared && p->k > GEMM_DEPTH && rows > 1 && wanted > ceil_div(p->n, DEEP_COLUMNS / 2))
         wanted = ceil_div(p->n, DEEP_COLUMNS / 2);
     if ((double)wanted > affordable) wanted = (int64_t)affordable;
@@ -82,7 +87,7 @@ static inline void cut_for_kernels(product *p)
     p->tile_n = ceil_div(ceil_div(p->n, columns), 32) * 32;
 }
 
-/* Which rows and columns tile `index` of a product is. The tiles that share the larger operand are
+/* The first row and column of tile `index` of a product. Tiles that share the larger operand are
  * neighbours, so that it is read from memory once. */
 static inline void tile_at(const product *p, int64_t index, int64_t *row, int64_t *column)
 {
@@ -128,7 +133,7 @@ static int64_t batch_offset(const weft_tensor *t, const weft_tensor *c, int64_t 
     return offset;
 }
 
-/* One of the strides becomes 1, also where a dimension of 1 has any. */
+/* The strides of a matrix, one of which is 1. A dimension of size 1 may have any stride. */
 static gemm_matrix matrix_of(const weft_tensor *t)
 {
     int rank = t->shape.rank;
@@ -304,7 +309,7 @@ static weft_value flat(weft_graph *g, weft_value x)
     return weft_reshape(g, x, WEFT_SHAPE(-1, weft_dim(g, x, -1)));
 }
 
-/* da = dy b^T, db = a^T dy. A matrix b that serves a whole batch gets one product over all rows. */
+/* da = dy b^T, db = a^T dy. For a b without a batch, db is one product over the rows of all. */
 static void vjp_matmul(weft_vjp *v)
 {
     weft_graph *g = v->graph;

@@ -1,4 +1,4 @@
-/* What the machine reaches: the rate of matrix products, and the bandwidth of memory. */
+/* Peak rates of the machine: matrix products, and the bandwidth of memory. */
 #include <weft/measure.h>
 #include <weft/op.h>
 #include <weft/ops.h>
@@ -12,13 +12,13 @@
 
 #define MIN_REPEATS     3
 #define MIN_SECONDS     0.4
-#define MIN_CACHE       (32u << 20) /* where the system does not tell */
+#define MIN_CACHE       (32u << 20) /* where the system does not report it */
 #define ALIGNMENT       64
 #define SCALAR_OF_TRIAD 3.0f
 
 enum { ROWS = 6000, COLUMNS = 2048, INNER = 512 };
 
-/* The least seconds that a repetition took, after one that warms up. */
+/* Seconds of the fastest repetition, after one that warms up. */
 static weft_status best_time(weft_status (*run)(void *), void *work, double *seconds)
 {
     double best = 0, sum = 0;
@@ -118,7 +118,7 @@ static weft_status run_triad(void *work)
     return WEFT_OK;
 }
 
-/* Each thread touches its share first, so that it lies in its own part of memory. */
+/* Each thread touches its share first, so that the pages are on its own memory node. */
 static void touch(const arrays *w)
 {
     int64_t begin, end;
@@ -144,8 +144,8 @@ static long cache_number(long cpu, const char *name)
     return number;
 }
 
-/* Bytes of all the last-level caches that `threads` threads can lie on. (sysconf tells of caches
- * that a virtual machine does not have.) */
+/* Bytes of all the last-level caches that `threads` threads can use. (sysconf reports caches that a
+ * virtual machine does not have.) */
 static size_t last_level_cache(int threads)
 {
     size_t bytes = 0;

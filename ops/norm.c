@@ -4,8 +4,9 @@
  *     dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy gamma;    RMS: without mean(g)
  *     dgamma = sum over rows of dy xhat,  dbeta = sum over rows of dy
  *
- * The sums over rows run in two phases: each tile of rows sums its own into scratch, SUM_ROWS at a
- * time in the thread's workspace, then stretches of columns add the tiles in their order. */
+ * The sums over rows run in two phases. First each tile of rows writes its own sums to scratch,
+ * SUM_ROWS rows at a time in the thread's workspace. Then tiles of columns add these in order. Time
+ * O(elements). */
 #include "kernels/kernel.h"
 #include "kernels/sums.h"
 
@@ -14,7 +15,7 @@ typedef struct norm_attr {
     bool rms, gamma, beta;
 } norm_attr;
 
-#define MAX_PARTS 32
+#define MAX_TILES 32
 
 static inline int64_t features_of(const weft_call *call)
 {
@@ -30,7 +31,7 @@ static inline int64_t rows_of(const weft_call *call)
 static inline int64_t rows_per_tile(const weft_call *call)
 {
     int64_t features = features_of(call), by_size = TILE / (features ? features : 1) + 1;
-    int64_t by_count = ceil_div(rows_of(call), MAX_PARTS);
+    int64_t by_count = ceil_div(rows_of(call), MAX_TILES);
     return by_size > by_count ? by_size : by_count;
 }
 
@@ -372,12 +373,12 @@ static unsigned rowwise_norm(const void *attr)
     return 1;
 }
 
-#define NORM_OP(op, text, least, most, outputs, shape_rule, ...)                                   \
+#define NORM_OP(op, text, min_inputs, max_inputs, outputs, shape_rule, ...)                        \
     DECLARE_KERNELS(op);                                                                           \
     const weft_op weft_op_##op = {.name = #op,                                                     \
                                   .doc = text,                                                     \
-                                  .min_in = least,                                                 \
-                                  .max_in = most,                                                  \
+                                  .min_in = min_inputs,                                            \
+                                  .max_in = max_inputs,                                            \
                                   .n_out = outputs,                                                \
                                   .attr_size = sizeof(norm_attr),                                  \
                                   .attrs = norm_fields,                                            \

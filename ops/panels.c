@@ -1,6 +1,6 @@
-/* Products of few rows with one matrix that many products share, as the steps of a recurrent layer
- * do. For one such product it does not pay to pack the matrix, for a hundred it does: here the
- * packing is a node of its own, computed once a run:
+/* Matrix products of few rows with one matrix that many products share, as the steps of a recurrent
+ * layer do. Packing the matrix does not pay for one such product, but for a hundred: here it is a
+ * node of its own, computed once a run:
  *
  *     panels[p, i, j] = w[i, p PANEL + j], zeros beyond the last column.
  *
@@ -32,7 +32,7 @@ KERNEL(panels)
     const T *from = (const T *)w->data + first * column;
     T *to = (T *)call->out[0].data + tile * k * PANEL;
     if (columns < PANEL) memset(to, 0, (size_t)(k * PANEL) * sizeof *to);
-    /* A few columns at a time: of a transposed matrix each is a stretch of its own. */
+    /* A few columns at a time: in a transposed matrix each column is contiguous. */
     for (int64_t j = 0; j < columns; j += 8) {
         const int64_t end = j + 8 < columns ? j + 8 : columns;
         for (int64_t i = 0; i < k; i++)
@@ -102,7 +102,7 @@ KERNEL(matmul_panels)
 
 #include <weft/ops.h>
 
-/* With more rows matmul packs for itself, and blocks k, too. */
+/* With more rows, matmul packs the matrix itself, and blocks k, too. */
 #define MAX_ROWS 192
 
 extern const weft_op weft_op_panels, weft_op_matmul_panels, weft_op_matmul_shared;
@@ -158,7 +158,7 @@ static void cost_matmul_panels(const weft_call *call, weft_cost *cost)
     cost->bytes = (m * k + k * n + m * n) * (double)weft_dtype_bytes(call->out[0].dtype);
 }
 
-/* ---- The product as models have it ---- */
+/* ---- matmul_shared, which models use ---- */
 
 static bool infer_shared(weft_infer *infer)
 {
@@ -254,8 +254,8 @@ const weft_op weft_op_matmul_panels = {
 };
 const weft_op weft_op_matmul_shared = {
     .name = "matmul_shared",
-    .doc = "y [m, n] = a [m, k] w [k, n], for a w that many products of few rows share: it is laid "
-           "out for them once a run.",
+    .doc = "y [m, n] = a [m, k] w [k, n], for a w that many products of few rows share: it is "
+           "packed once a run.",
     .min_in = 2,
     .max_in = 2,
     .n_out = 1,

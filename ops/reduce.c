@@ -53,7 +53,7 @@ static void cost_reduce(const weft_call *call, weft_cost *cost)
 
 /* ---- Gradients ---- */
 
-/* An output-shaped value as if the reduced dimensions had been kept, so that it broadcasts to x. */
+/* A value of the output's shape with reduced dimensions of size 1, so that it broadcasts to x. */
 static weft_value kept(weft_vjp *v, weft_value y)
 {
     weft_shape shape = weft_shape_of(v->graph, v->in[0]);

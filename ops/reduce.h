@@ -16,7 +16,7 @@ typedef struct reduce_attr {
 #define BLOCK_ROWS   256  /* elements of each in a block there */
 #define BLOCK        4096 /* elements of a block of the row path */
 #define PACKED       1024 /* of one whose elements lie apart */
-#define WANTED_PARTS 64   /* that outputs are cut into pieces for */
+#define WANTED_TILES 64   /* outputs are cut into pieces to reach so many */
 #define NUMBERS      2    /* of a state */
 
 /* The dimensions of x, kept and reduced, outermost first. */
@@ -69,7 +69,7 @@ static inline bool by_columns(const split *s)
            s->folded_stride[s->n_folded - 1] != 1;
 }
 
-/* Do the elements that are folded into one output lie side by side? */
+/* Whether the elements that are folded into one output are contiguous. */
 static inline bool by_dense_rows(const split *s)
 {
     return !s->n_folded || s->folded_stride[s->n_folded - 1] == 1;
@@ -85,15 +85,15 @@ typedef struct cut {
 static inline cut cut_of(const split *s, int64_t outputs)
 {
     const bool columns = by_columns(s);
-    const int64_t count = s->count ? s->count : 1, least = columns ? COLUMNS : 1;
+    const int64_t count = s->count ? s->count : 1, min_width = columns ? COLUMNS : 1;
     cut c = {.outputs = outputs, .width = TILE / count, .length = 1};
-    if (c.width < least) c.width = least;
+    if (c.width < min_width) c.width = min_width;
     c.stretches = ceil_div(outputs, c.width);
     if (s->n_folded) c.length = s->folded[s->n_folded - 1];
     c.block = columns ? BLOCK_ROWS : by_dense_rows(s) ? BLOCK : PACKED;
     c.per_row = ceil_div(c.length, c.block);
     c.blocks = s->count ? s->count / c.length * c.per_row : 0;
-    c.pieces = c.stretches ? ceil_div(WANTED_PARTS, c.stretches) : 1;
+    c.pieces = c.stretches ? ceil_div(WANTED_TILES, c.stretches) : 1;
     const int64_t by_size = (outputs < c.width ? outputs : c.width) * s->count / TILE;
     if (c.pieces > by_size) c.pieces = by_size;
     if (c.pieces > c.blocks) c.pieces = c.blocks;

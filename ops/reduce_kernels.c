@@ -1,12 +1,12 @@
-/* Reductions over any axes of any layout. The dimensions are split into kept and reduced ones,
- * those that lie behind each other joined. If the last kept dimension has stride 1 and the last
- * reduced one has not, a stretch of neighbouring outputs is folded together, its rows streaming by
- * (column path); else each output folds its own elements (row path).
+/* The kernels of reductions over any axes of any layout, O(elements). The dimensions are split into
+ * kept and reduced ones, and dimensions that lie behind each other are joined. If the last kept
+ * dimension has stride 1 and the last reduced one has not, neighbouring outputs are folded
+ * together, row by row (column path); else each output folds its own elements (row path).
  *
  * Elements are folded in blocks, which stay in the second-level cache, so that an op may pass over
- * one twice; a row whose elements lie apart is packed block by block. A block gives a state of one
- * or two f64 numbers, and states are merged in order. An op
- * is the four functions of a `fold`. Where outputs are too few to occupy the processor, pieces of
+ * one twice; a row whose elements lie apart is packed block by block. A block is reduced to a
+ * state of one or two f64 numbers, and states are merged in order. An op is the four functions of a
+ * `fold`. Where outputs are too few to occupy the processor, pieces of
  * the blocks become tiles of their own, their states go to scratch, and a second phase merges them;
  * the pieces come from the shape alone. */
 #include "reduce.h"

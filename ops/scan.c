@@ -1,4 +1,4 @@
-/* Along one axis: argmax and cumsum. A tile is a stretch of lines. */
+/* Along one axis, O(elements): argmax and cumsum. A tile is some lines. */
 #include "kernels/extreme.h"
 #include "kernels/kernel.h"
 
@@ -14,8 +14,8 @@ static inline lines lines_of_scan(const weft_call *call)
 
 #ifdef WEFT_KERNEL_ISA
 
-/* Along the last dimension: the first place of the largest element, which is sought block by block
- * once it is known. */
+/* Along the last dimension: the first position of the largest element, which is searched block by
+ * block once it is known. */
 static inline __attribute__((always_inline)) int32_t argmax_any(const T *x, int64_t length,
                                                                 int64_t step)
 {
@@ -148,7 +148,7 @@ static bool infer_argmax(weft_infer *infer)
         return weft_infer_fail(infer, WEFT_BAD_SHAPE, "axis %d is empty", attr->axis);
     if (in.dim[attr->axis] > INT32_MAX)
         return weft_infer_fail(infer, WEFT_TOO_LARGE,
-                               "axis %d has %lld elements, more than an index in i32 can tell",
+                               "axis %d has %lld elements, more than an i32 index can count",
                                attr->axis, (long long)in.dim[attr->axis]);
     for (int d = 0; d < in.rank; d++)
         if (d != attr->axis || attr->keepdims)

@@ -1,5 +1,5 @@
-/* slice: every step-th element of a range along one axis, a view; slice_scatter, its gradient: the
- * slice's elements put back among zeros. Splitting and flipping are slices. */
+/* slice: every step-th element of a range along one axis, a view; slice_scatter, its gradient,
+ * writes the slice's elements back among zeros. Splitting and flipping are slices. */
 #include "kernels/kernel.h"
 #include "slice.h"
 

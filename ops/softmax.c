@@ -57,7 +57,7 @@ static inline double exp_row(const T *x, T *y, int64_t n, T shift)
     return sum;
 }
 
-/* Elements that are computed together: what is left of a row is filled up with -infinity, which
+/* Elements that are computed together: the rest of a row is padded with -infinity, which
  * adds nothing, for a short row's last elements one by one would take longer than all others. */
 #define TOGETHER 16
 

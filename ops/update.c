@@ -1,4 +1,4 @@
-/* Update nodes: they write states in place, element by element, in one pass over all they read. */
+/* Update nodes: they write states in place, element by element, in one pass over their inputs. */
 #include "kernels/kernel.h"
 
 /* As weft_sgd_options and weft_adam_options; scaled: the last input scales the gradient. */
@@ -31,18 +31,18 @@ static inline T scalar_in(const weft_call *call, size_t i)
     return *(const T *)call->in[i].data;
 }
 
-/* Inputs: state, value, keep, share. */
+/* Inputs: state, value, decay, share. */
 KERNEL(blend)
 {
     TILE_RANGE
     T *state = call->out[0].data;
-    const T *value = call->in[1].data, keep = scalar_in(call, 2), share = scalar_in(call, 3);
-    if (keep == 0) {
+    const T *value = call->in[1].data, decay = scalar_in(call, 2), share = scalar_in(call, 3);
+    if (decay == 0) {
         _Pragma("omp simd") for (int64_t i = begin; i < end; i++) state[i] = share * value[i];
         return;
     }
     _Pragma("omp simd") for (int64_t i = begin; i < end; i++) state[i] =
-        keep * state[i] + share * value[i];
+        decay * state[i] + share * value[i];
 }
 
 /* Inputs: param, grad, lr[, scale]. */
@@ -194,15 +194,15 @@ static const weft_attr_field adam_fields[] = {
     {NULL, WEFT_ATTR_INT, 0},
 };
 
-#define UPDATE_OP(op, text, words, states, least, most, attribute_size, fields, shape_rule,        \
-                  kernels)                                                                         \
+#define UPDATE_OP(op, text, words, states, min_inputs, max_inputs, attribute_size, fields,         \
+                  shape_rule, kernels)                                                             \
     extern const weft_op weft_op_##op;                                                             \
     const weft_op weft_op_##op = {                                                                 \
         .name = #op,                                                                               \
         .doc = text,                                                                               \
         .inputs = words,                                                                           \
-        .min_in = least,                                                                           \
-        .max_in = most,                                                                            \
+        .min_in = min_inputs,                                                                      \
+        .max_in = max_inputs,                                                                      \
         .n_out = states,                                                                           \
         .attr_size = attribute_size,                                                               \
         .attrs = fields,                                                                           \
@@ -222,7 +222,7 @@ DECLARE_KERNELS(momentum_update);
 DECLARE_KERNELS(adam_update);
 UPDATE_OP(assign, "state = value.", "state value", 1, 2, 2, 0, NULL, infer_update,
           ANY_KERNELS(assign))
-UPDATE_OP(blend, "state = keep state + share value.", "state value keep share", 1, 4, 4, 0, NULL,
+UPDATE_OP(blend, "state = decay state + share value.", "state value decay share", 1, 4, 4, 0, NULL,
           infer_float_update, FLOAT_KERNELS(blend))
 UPDATE_OP(sgd_update, "param -= lr (scale grad + weight_decay param).", "param grad lr scale", 1, 3,
           4, sizeof(sgd_attr), sgd_fields, infer_float_update, FLOAT_KERNELS(sgd_update))
@@ -242,10 +242,10 @@ weft_value weft_assign(weft_graph *graph, weft_value state, weft_value value)
     return weft_apply(graph, &weft_op_assign, NULL, (weft_value[]){state, value}, 2, NULL);
 }
 
-weft_value weft_blend(weft_graph *graph, weft_value state, weft_value value, weft_value keep,
+weft_value weft_blend(weft_graph *graph, weft_value state, weft_value value, weft_value decay,
                       weft_value share)
 {
-    return weft_apply(graph, &weft_op_blend, NULL, (weft_value[]){state, value, keep, share}, 4,
+    return weft_apply(graph, &weft_op_blend, NULL, (weft_value[]){state, value, decay, share}, 4,
                       NULL);
 }
 

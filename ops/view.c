@@ -1,4 +1,4 @@
-/* Views: other shapes over the same storage, free at run time. */
+/* Views: other shapes over the same storage. They cost nothing at run time. */
 #include "kernels/kernel.h"
 
 #include <weft/ops.h>
@@ -248,7 +248,7 @@ weft_value weft_transpose(weft_graph *graph, weft_value x, int axis_a, int axis_
 
 /* ---- broadcast_to ---- */
 
-/* Rank and dimensions are in range; whether their product is, the graph asks of every result. */
+/* Whether rank and dimensions are in range. The graph checks the product of every result. */
 static bool has_dimensions(weft_shape shape)
 {
     bool good = shape.rank >= 0 && shape.rank <= WEFT_MAX_RANK;

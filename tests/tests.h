@@ -21,6 +21,7 @@
     X(fusion) \
     X(vmath) \
     X(ops) \
+    X(ops_cases) \
     X(complete) \
     X(walk) \
     X(dtypes) \

@@ -195,7 +195,7 @@ struct weft_op {
     /* Fusion: the node may run on a block of its output right after the node before it has computed
      * that block of an input, while the block is in the cache. */
     /* An element of the output depends on the same element of the inputs, which broadcast. The
-     * kernel must accept inputs and an output of any layout. */
+     * kernel must accept inputs and an output of any layout: see <weft/kernel.h>. */
     bool elementwise;
     /* Bit i: a row of the outputs (their last dimension) depends on the same row of input i, and on
      * the whole of the inputs without a bit. NULL, or 0: the op does not work row by row. */

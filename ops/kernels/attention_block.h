@@ -21,7 +21,7 @@ typedef struct block {
     int64_t batch, head, kv_head;
     int64_t first, n; /* queries */
     int64_t width;    /* n rounded up to whole vectors: the lanes in use */
-    int64_t last_key; /* no query of the block sees a key from here on */
+    int64_t last_key; /* no query of the block attends to a key from here on */
     const T *k, *v;   /* of the head */
     int64_t k_row, v_row;
     const uint8_t *hide; /* the mask of the block's first query, or NULL */
@@ -36,7 +36,7 @@ static inline T *head_of(const weft_tensor *t, int64_t batch, int64_t head)
     return (T *)t->data + batch * t->stride[0] + head * t->stride[2];
 }
 
-static inline int64_t least(int64_t a, int64_t b)
+static inline int64_t min_of(int64_t a, int64_t b)
 {
     return a < b ? a : b;
 }
@@ -47,11 +47,11 @@ static inline int64_t mask_stride(const weft_tensor *mask, int axis)
     return axis < 0 || mask->shape.dim[axis] == 1 ? 0 : mask->stride[axis];
 }
 
-/* The last key that some query of the block sees, + 1. */
+/* The last key that some query of the block attends to, + 1. */
 static inline int64_t end_of_keys(const block *b)
 {
     int64_t end = b->z.keys;
-    if (b->attr->causal) end = least(end, b->first + b->n + b->z.keys - b->z.queries);
+    if (b->attr->causal) end = min_of(end, b->first + b->n + b->z.keys - b->z.queries);
     if (end < 0) end = 0;
     /* Padding that hides the same keys from every query needs no work. */
     if (b->hide && !b->hide_query)
@@ -72,7 +72,7 @@ static inline block block_at(const weft_call *call, const sizes *z, int64_t batc
                .k_row = k->stride[1],
                .v_row = v->stride[1],
                .words = words};
-    b.n = least(LANES, z->queries - b.first);
+    b.n = min_of(LANES, z->queries - b.first);
     b.width = ceil_div(b.n, SIMD_LANES) * SIMD_LANES;
     b.k = head_of(k, batch, b.kv_head);
     b.v = head_of(v, batch, b.kv_head);
@@ -102,9 +102,9 @@ static inline void load_transposed(const block *b, const weft_tensor *x, T facto
     }
 }
 
-/* ---- What a query may not see ---- */
+/* ---- The mask and the causal bound ---- */
 
-/* How many of the block's places at keys [key, key + n) the mask hides: 0 none, 1 some, 2 all. */
+/* How many of the block's scores at keys [key, key + n) the mask hides: 0 none, 1 some, 2 all. */
 static inline int hidden_places(const block *b, int64_t key, int64_t n)
 {
     if (!b->hide) return 0;
@@ -133,25 +133,25 @@ static inline void hide_row(T *s, int64_t width)
     for (int64_t i = 0; i < width; i++) s[i] = (T)-INFINITY;
 }
 
-/* Puts -inf at the places of keys [key, key + n) that the mask hides. */
+/* Writes -inf to the scores of keys [key, key + n) that the mask hides. */
 static inline void hide_places(const block *b, int64_t key, int64_t n, T *s)
 {
     const uint8_t *hide = b->hide + key * b->hide_key;
-    uint8_t turned[KEY_BLOCK * LANES];
+    uint8_t transposed[KEY_BLOCK * LANES];
     if (!b->hide_query) {
         for (int64_t j = 0; j < n; j++)
             if (hide[j * b->hide_key]) hide_row(s + j * LANES, b->width);
         return;
     }
     if (b->hide_key == 1)
-        simd_transpose_bytes(b->n, n, hide, b->hide_query, turned, LANES);
+        simd_transpose_bytes(b->n, n, hide, b->hide_query, transposed, LANES);
     else
         for (int64_t j = 0; j < n; j++)
             for (int64_t i = 0; i < b->n; i++)
-                turned[j * LANES + i] = hide[i * b->hide_query + j * b->hide_key];
+                transposed[j * LANES + i] = hide[i * b->hide_query + j * b->hide_key];
     for (int64_t j = 0; j < n; j++)
         for (int64_t i = 0; i < b->n; i++)
-            s[j * LANES + i] = turned[j * LANES + i] ? (T)-INFINITY : s[j * LANES + i];
+            s[j * LANES + i] = transposed[j * LANES + i] ? (T)-INFINITY : s[j * LANES + i];
 }
 
 /* Query i sees keys up to i + keys - queries. */
@@ -159,11 +159,11 @@ static inline void hide_later(const block *b, int64_t key, int64_t n, T *s)
 {
     const int64_t before = key - b->first - b->z.keys + b->z.queries;
     for (int64_t j = 0; j < n; j++)
-        if (before + j > 0) hide_row(s + j * LANES, least(before + j, b->width));
+        if (before + j > 0) hide_row(s + j * LANES, min_of(before + j, b->width));
 }
 
-/* s [n, LANES] = scale K Q^T for keys [key, key + n), hidden places -inf. False, with nothing done,
- * if every place is hidden. */
+/* s [n, LANES] = scale K Q^T for keys [key, key + n), -inf where attention is masked out. False,
+ * with nothing done, if all of it is. */
 static inline bool scores(const block *b, int64_t key, int64_t n, const T *q, T *s)
 {
     const int hidden = hidden_places(b, key, n);

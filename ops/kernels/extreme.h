@@ -1,5 +1,5 @@
 /* The end of a search for the largest or the smallest element of a row by OpenMP's reduction, for
- * files of kernels. Such a reduction begins with the least number that can be represented, which is
+ * files of kernels. Such a reduction begins with the smallest number of the type, which is
  * -infinity for gcc, but -FLT_MAX for clang. */
 #ifndef WEFT_OPS_KERNELS_EXTREME_H
 #define WEFT_OPS_KERNELS_EXTREME_H
@@ -16,7 +16,7 @@
 #endif
 
 /* `best` of the n elements of a row, `step` apart; `worst`, which is what the search began with, if
- * it is a number that only the reduction has brought in. */
+ * it is a number that only the reduction has introduced. */
 static inline T extreme_of(T best, T worst, const T *x, int64_t n, int64_t step)
 {
     if (best != (worst < 0 ? -LARGEST : LARGEST)) return best;

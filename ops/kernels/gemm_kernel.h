@@ -2,9 +2,9 @@
  *
  * After Goto & van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008. A block of
  * rows of A is packed into the second-level cache, columns of B into panels as wide as two vectors,
- * and a kernel keeps GEMM_ROWS x GEMM_COLUMNS sums in registers: per step of k it reads two vectors
- * of B and one element for each row of A. k is cut into pieces of GEMM_DEPTH, whose sums meet in C
- * in their order, so that the result does not depend on how C is cut into tiles. */
+ * and the micro-kernel holds GEMM_ROWS x GEMM_COLUMNS sums in registers: per step of k it reads two
+ * vectors of B and one element for each row of A. k is cut into pieces of GEMM_DEPTH, whose sums
+ * are added in C in order, so that the result does not depend on how C is cut into tiles. */
 #ifndef WEFT_OPS_KERNELS_GEMM_KERNEL_H
 #define WEFT_OPS_KERNELS_GEMM_KERNEL_H
 
@@ -16,8 +16,8 @@
 /* Tiles have multiples of so many rows, which the kernels of the widest vectors take whole. */
 #define GEMM_EVEN_ROWS 14
 #define GEMM_DEPTH     768
-/* Elements that gemm_tile works in: the packed block of A, at the least efficient height, a panel
- * of B, and a corner of C. */
+/* Elements of the workspace of gemm_tile: the packed block of A at the height that wastes most, a
+ * panel of B, and a corner of C. */
 #define GEMM_PACKED    ((GEMM_DEEP_ROWS * 3 / 2 / 6 + 1) * 8 * GEMM_DEPTH)
 #define GEMM_WORKSPACE (GEMM_PACKED + 32 * GEMM_DEPTH + 14 * 32)
 
@@ -91,7 +91,7 @@ typedef void gemm_function(const gemm_block *block);
 GEMM_EACH(GEMM_DEFINE)
 #undef GEMM_DEFINE
 
-/* The lowest kernel of at least so many rows, and its height. */
+/* The kernel of the smallest height that takes so many rows, and its height. */
 static inline gemm_function *gemm_of_height(int64_t rows)
 {
 #define GEMM_FIND(height)                                                                          \

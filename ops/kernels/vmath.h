@@ -3,13 +3,13 @@
  * exp: x = n ln 2 + r, |r| <= ln(2)/2 (Cody & Waite), a Taylor polynomial in r, and 2^n in two
  * factors, so that results below the smallest normal number come out too.
  * log: x = 2^n m with m in [sqrt(1/2), sqrt 2), log m = 2 artanh((m-1)/(m+1)) by its series.
- * tanh: from e^2|x| - 1, which keeps small arguments exact.
+ * tanh: from e^2|x| - 1, so that small arguments stay exact.
  * log1p, of [0, 1] only: the same series, from 1 + x or (1 + x) / 2.
  * erf: x + x P(x^2) up to 1, and 1 - e^Q(|x| - 1) beyond, Q approximating ln erfc; P and Q are
  * minimax polynomials found by Remez exchange, their errors in erf below 2e-9 (f32), 1e-17 (f64).
  * sin, cos: x = n pi/2 + r, |r| <= pi/4 (Cody & Waite; f32 in double), Taylor polynomials in r;
  * only up to VM_SIN_LIMIT, beyond which callers ask libm.
- * tests/vmath_test.c holds each against libm over the whole range; the errors it allows, in units
+ * tests/vmath_test.c compares each with libm over the whole range; the errors it allows, in units
  * in the last place of f32 and f64 alike: exp 1.2, log 2, tanh 3, sigmoid 2.5, erf 1.3, sin and cos
  * 2.5, softplus by exp and log1p 3 (the largest found: 1.05, 1.92, 2.46, 2.34, 1.23, 2.34, 2.69).
  * Infinities, NaN, overflow and subnormal results behave as in libm. */
@@ -302,7 +302,7 @@ static inline double vm_gelu_f64(double x)
     return 0.5 * (x < -1e30 ? -1e30 : x) * (1 + vm_erf_f64(x * 0.70710678118654752));
 }
 
-/* Up to here n below takes at most 20 bits, so that n times a part of pi/2 is exact. */
+/* Up to here n below takes at most 20 bits, so that its product with a piece of pi/2 is exact. */
 #define VM_SIN_LIMIT 1e6
 
 /* sin(x + quarters pi/2) for |x| <= VM_SIN_LIMIT. */
@@ -310,7 +310,7 @@ static inline float vm_sin_quarters_f32(float x, int32_t quarters)
 {
     double k = (double)x * 0.63661977236758134 + VM_MAGIC_F64, n = k - VM_MAGIC_F64;
     float r = (float)(((double)x - n * 1.570796326734125614166) - n * 6.077100506506192e-11);
-    int32_t turn = (int32_t)n + quarters;
+    int32_t quadrant = (int32_t)n + quarters;
     float z = r * r, s = 1.0f / 362880, c = -1.0f / 3628800;
     s = s * z - 1.0f / 5040;
     s = s * z + 1.0f / 120;
@@ -320,15 +320,15 @@ static inline float vm_sin_quarters_f32(float x, int32_t quarters)
     c = c * z + 1.0f / 24;
     s = s * z * r + r;
     c = c * z * z + (1.0f - 0.5f * z);
-    float y = turn & 1 ? c : s;
-    return turn & 2 ? -y : y;
+    float y = quadrant & 1 ? c : s;
+    return quadrant & 2 ? -y : y;
 }
 static inline double vm_sin_quarters_f64(double x, int64_t quarters)
 {
     double k = x * 0.63661977236758134 + VM_MAGIC_F64, n = k - VM_MAGIC_F64;
     double r = ((x - n * 1.570796326734125614166) - n * 6.077100506303965976596e-11) -
                n * 2.0222662487959507324e-21;
-    int64_t turn = vm_bits_f64(k) - vm_bits_f64(VM_MAGIC_F64) + quarters;
+    int64_t quadrant = vm_bits_f64(k) - vm_bits_f64(VM_MAGIC_F64) + quarters;
     double z = r * r, s = 1.0 / 355687428096000.0, c = 1.0 / 20922789888000.0;
     s = s * z - 1.0 / 1307674368000.0;
     s = s * z + 1.0 / 6227020800.0;
@@ -345,8 +345,8 @@ static inline double vm_sin_quarters_f64(double x, int64_t quarters)
     c = c * z + 1.0 / 24.0;
     s = s * z * r + r;
     c = c * z * z + (1.0 - 0.5 * z);
-    double y = turn & 1 ? c : s;
-    return turn & 2 ? -y : y;
+    double y = quadrant & 1 ? c : s;
+    return quadrant & 2 ? -y : y;
 }
 
 /* The functions of the dtype under way. */

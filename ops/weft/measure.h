@@ -1,5 +1,5 @@
-/* weft/measure.h - whose kernels multiply matrices, and what this machine reaches: the peaks that
- * profiles and benchmarks are held against. */
+/* weft/measure.h - which backend multiplies matrices, and the peak rates of this machine, with
+ * which profiles and benchmarks are compared. */
 #ifndef WEFT_MEASURE_H
 #define WEFT_MEASURE_H
 
@@ -9,13 +9,13 @@
 extern "C" {
 #endif
 
-/* ---- Products of matrices ------------------------------------------------------------------- */
+/* ---- Matrix products ------------------------------------------------------------------- */
 
-/* Whose kernels make the products of weft_matmul: weft's own, or those of a library that is loaded
- * when first needed. The environment variable WEFT_GEMM chooses (weft, openblas, onednn), once for
- * the process; weft's own if it is not set. oneDNN multiplies f32 only; beside it f64 is multiplied
- * by weft's own. OpenBLAS takes 128 MiB or so for its buffers when it first multiplies, and never
- * returns if there is no memory for them. */
+/* Whose kernels compute weft_matmul: weft's own, or those of a library that is loaded when first
+ * needed. The environment variable WEFT_GEMM (weft, openblas, onednn) chooses once for the process;
+ * the default is weft. oneDNN multiplies f32 only, so weft's own kernels multiply f64 then.
+ * OpenBLAS allocates about 128 MiB of buffers when it first multiplies, and hangs if there is no
+ * memory for them. */
 typedef enum weft_gemm_backend {
     WEFT_GEMM_WEFT,
     WEFT_GEMM_OPENBLAS,
@@ -23,29 +23,29 @@ typedef enum weft_gemm_backend {
     WEFT_GEMM_BACKENDS
 } weft_gemm_backend;
 
-/* *backend (may be NULL) becomes the one that multiplies `dtype`, which is then loaded.
- * WEFT_BAD_ARGUMENT if WEFT_GEMM names none; WEFT_NO_BACKEND if its library cannot be loaded;
- * WEFT_BAD_DTYPE unless f32 or f64. weft_matmul fails likewise. */
+/* Sets *backend (may be NULL) to the one that multiplies `dtype`, and loads it. WEFT_BAD_ARGUMENT
+ * if WEFT_GEMM names no backend; WEFT_NO_BACKEND if its library cannot be loaded; WEFT_BAD_DTYPE
+ * unless the dtype is f32 or f64. weft_matmul fails likewise. */
 WEFT_API weft_status weft_gemm_chosen(weft_dtype dtype, weft_gemm_backend *backend,
                                       weft_error *error);
 
-/* Texts live as long as the process; "" where there is nothing to tell. */
+/* Texts live as long as the process; "" where a fact is unknown. */
 typedef struct weft_gemm_info {
     const char *name;    /* as in WEFT_GEMM */
     const char *path;    /* of the library */
-    const char *version; /* as the library tells it */
-    const char *core;    /* OpenBLAS: the processor for which it took its kernels */
+    const char *version; /* as the library reports it */
+    const char *core;    /* OpenBLAS: the processor whose kernels it uses */
     bool core_chosen;    /* weft asked for AVX-512 kernels: OPENBLAS_CORETYPE was not set */
 } weft_gemm_info;
-/* Loads the library, chosen or not; WEFT_NO_BACKEND if it cannot be, then only the name is told. */
+/* Loads the library, chosen or not. WEFT_NO_BACKEND if that fails; then only the name is set. */
 WEFT_API weft_status weft_gemm_get_info(weft_gemm_backend backend, weft_gemm_info *info,
                                         weft_error *error);
 
-/* ---- What the machine reaches --------------------------------------------------------------- */
+/* ---- Peak rates of the machine --------------------------------------------------------------- */
 
-/* These measure on `threads` threads (0: weft_default_threads()), take about half a second each,
- * and give the best of several repetitions. They must not be called from a parallel region. On an
- * error the result is left alone. */
+/* These functions measure on `threads` threads (0: weft_default_threads()), take about half a
+ * second each, and return the best of several repetitions. Do not call them from a parallel region.
+ * On an error the result is unchanged. */
 
 /* Floating-point operations per second of weft_matmul, with the backend that it uses:
  * C [6000, 2048] = A [6000, 512] B [512, 2048]. WEFT_F32 or WEFT_F64. */

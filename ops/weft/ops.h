@@ -1,29 +1,29 @@
-/* weft/ops.h - the operations. Each function puts a node (or a few) into the graph and returns its
+/* weft/ops.h - the operations. Each function adds a node (or a few) to the graph and returns its
  * value. Errors are the graph's, and sticky: see weft_graph_error.
  *
- * Unless said otherwise: x may have any layout and rank, is f32 or f64, and the result has its
- * dtype. `axis` may be negative and then counts from the end. Two operands broadcast as in NumPy.
+ * Unless a comment says otherwise, x is f32 or f64 of any layout and rank, and the result has its
+ * dtype. A negative `axis` counts from the end. Two operands broadcast as in NumPy.
  *
- * A number that is given as a double must fit the dtype in which it is used, or the node is refused
- * with WEFT_BAD_ARGUMENT. Bool takes 0 and 1; i32 takes whole numbers from -2^31 to 2^31 - 1; f32
- * and f64 take any number, NaN and infinities. f32 refuses a finite number that would round to an
- * infinity, as PyTorch does; give INFINITY instead.
+ * A number passed as a double must fit the dtype in which it is used, or the node is refused with
+ * WEFT_BAD_ARGUMENT. Bool takes 0 and 1; i32 takes whole numbers from -2^31 to 2^31 - 1; f32 and
+ * f64 take any number, NaN and infinities. f32 refuses a finite number that would round to an
+ * infinity, as PyTorch does; pass INFINITY instead.
  *
- * An op gives NaN where an operand is NaN unless its line says otherwise; gradients at NaN are
- * PyTorch's. Which bits a NaN has is left open: they may differ with and without fusion. All other
- * results have the same bits with and without fusion and at any number of threads.
+ * The result is NaN where an operand is NaN, unless the op's comment says otherwise; gradients at
+ * NaN are PyTorch's. The bits of a NaN may differ with and without fusion. All other results have
+ * the same bits with and without fusion and at any number of threads.
  *
- * A size that overflows, and work of more than some decades (broadcasting makes both of almost no
- * memory), is WEFT_TOO_LARGE: of the builder where the shape tells, else of weft_plan_new.
+ * WEFT_TOO_LARGE refuses sizes that overflow and work that would take decades; broadcasting makes
+ * both from almost no memory. The builder returns it where the shapes show it, else weft_plan_new.
  *
- * Accuracy, with u = 2^-24 in f32. Reductions, softmax, norms, losses, global_norm, cumsum and
- * their gradients add few terms in f32 and the rest in f64: whatever the number of terms, the axes
- * and the strides, their sums are off by at most 150 u times the sum of the terms' magnitudes (600
- * u on processors without vector instructions). Matrix products and einsum sum over k in pieces,
- * and are off by at most (768 + k / 768) u times the sum of |a| |b|; a library's products
- * (WEFT_GEMM) have bounds of their own. Attention sums over n keys or queries within (320 + n / 64)
- * u; add_n of n inputs, embedding's gradient and scatter_add of n terms at one index within
- * (32 + n / 32) u. In f64, n terms are summed within n 2^-53.
+ * Accuracy in f32, with u = 2^-24. Reductions, softmax, norms, losses, global_norm, cumsum and
+ * their gradients add few terms in f32 and the rest in f64. So whatever the number of terms, the
+ * axes and the strides, the error of their sums is at most 150 u times the sum of the terms'
+ * magnitudes (600 u on processors without vector instructions). Matrix products and einsum sum over
+ * k in pieces; their error is at most (768 + k / 768) u times the sum of |a| |b|. A library's
+ * products (WEFT_GEMM) have bounds of their own. Attention sums over n keys or queries within
+ * (320 + n / 64) u; add_n of n inputs, embedding's gradient and scatter_add of n terms at one index
+ * within (32 + n / 32) u. In f64, the error of n terms is within n 2^-53.
  */
 #ifndef WEFT_OPS_H
 #define WEFT_OPS_H
@@ -60,19 +60,19 @@ WEFT_API weft_value weft_sigmoid(weft_graph *graph, weft_value x); /* 1 / (1 + e
 WEFT_API weft_value weft_relu(weft_graph *graph, weft_value x);
 WEFT_API weft_value weft_leaky_relu(weft_graph *graph, weft_value x,
                                     double slope); /* x > 0 ? x : slope x */
-/* At -inf gelu is 0, its limit (PyTorch: NaN); gelu_tanh and silu are NaN, as in PyTorch. The
- * gradients of all three are NaN at both infinities. */
+/* Hendrycks & Gimpel 2016. At -inf gelu is 0, its limit (PyTorch: NaN); gelu_tanh and silu are NaN,
+ * as in PyTorch. The gradients of all three are NaN at both infinities. */
 WEFT_API weft_value weft_gelu(weft_graph *graph, weft_value x); /* x (1 + erf(x / sqrt 2)) / 2 */
 /* x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2, Hendrycks & Gimpel 2016 */
 WEFT_API weft_value weft_gelu_tanh(weft_graph *graph, weft_value x);
 WEFT_API weft_value weft_silu(weft_graph *graph, weft_value x);     /* x sigmoid(x) */
 WEFT_API weft_value weft_softplus(weft_graph *graph, weft_value x); /* log(1 + e^x) */
 WEFT_API weft_value weft_erf(weft_graph *graph, weft_value x);
-/* min(max(x, low), high), with low <= high, of which each may be infinite. The gradient passes from
- * low to high, both included; it is 0 outside and at NaN. */
+/* min(max(x, low), high) for low <= high; either may be infinite. The gradient passes where
+ * low <= x <= high; it is 0 outside and at NaN. */
 WEFT_API weft_value weft_clamp(weft_graph *graph, weft_value x, double low, double high);
-/* To another dtype: towards zero for integers (saturating; NaN gives 0), x != 0 for bool. Between
- * floating types the gradient is cast back; otherwise it is zero. Any dtypes. */
+/* Converts any dtype to any other. To i32 it rounds towards zero and saturates, and NaN becomes 0;
+ * to bool it is x != 0. Between floating types the gradient is cast back; otherwise it is zero. */
 WEFT_API weft_value weft_cast(weft_graph *graph, weft_value x, weft_dtype dtype);
 
 /* ---- Elementwise, two or three operands ----------------------------------------------------- */
@@ -83,29 +83,30 @@ WEFT_API weft_value weft_mul(weft_graph *graph, weft_value a, weft_value b);
 /* a / b; the gradient of b is that of the result times -(a / b) / b, computed in this order. */
 WEFT_API weft_value weft_div(weft_graph *graph, weft_value a, weft_value b);
 WEFT_API weft_value weft_pow(weft_graph *graph, weft_value a, weft_value b); /* a^b, a > 0 */
-WEFT_API weft_value weft_relu_grad(weft_graph *graph, weft_value y,
-                                   weft_value dy); /* y <= 0 ? 0 : dy */
-/* NaN if either is NaN. The gradient of a tie goes half to each; beside a NaN both get all of it.
- */
+/* y <= 0 ? 0 : dy, the gradient of relu, where y is relu's output. */
+WEFT_API weft_value weft_relu_grad(weft_graph *graph, weft_value y, weft_value dy);
+/* The larger and the smaller operand, NaN if either is NaN. At a tie each operand gets half of the
+ * gradient; beside a NaN both get all of it. */
 WEFT_API weft_value weft_maximum(weft_graph *graph, weft_value a, weft_value b);
 WEFT_API weft_value weft_minimum(weft_graph *graph, weft_value a, weft_value b);
-/* x times, plus, to the power of, a number. */
+/* x factor, x + addend, x^exponent. */
 WEFT_API weft_value weft_scale(weft_graph *graph, weft_value x, double factor);
 WEFT_API weft_value weft_add_scalar(weft_graph *graph, weft_value x, double addend);
 WEFT_API weft_value weft_pow_scalar(weft_graph *graph, weft_value x, double exponent);
-/* The sum of n >= 1 values of one shape, in their order. */
+/* The sum of n >= 1 values of one shape, added in this order. */
 WEFT_API weft_value weft_add_n(weft_graph *graph, const weft_value *x, size_t n);
 
-/* Comparisons of f32, f64, i32 (equal: bool too) give bool; logic takes and gives bool. */
+/* Comparisons take f32, f64 or i32 (equal: also bool) and return bool; logic takes and returns
+ * bool. Their gradient is zero. */
 WEFT_API weft_value weft_equal(weft_graph *graph, weft_value a, weft_value b);
 WEFT_API weft_value weft_less(weft_graph *graph, weft_value a, weft_value b);    /* a < b */
 WEFT_API weft_value weft_greater(weft_graph *graph, weft_value a, weft_value b); /* a > b */
 WEFT_API weft_value weft_logical_and(weft_graph *graph, weft_value a, weft_value b);
 WEFT_API weft_value weft_logical_or(weft_graph *graph, weft_value a, weft_value b);
 WEFT_API weft_value weft_logical_not(weft_graph *graph, weft_value a);
-/* condition (bool) ? a : b; the three broadcast together; a and b of any one dtype. */
+/* condition (bool) ? a : b. The three broadcast together; a and b have one dtype, any. */
 WEFT_API weft_value weft_where(weft_graph *graph, weft_value condition, weft_value a, weft_value b);
-/* mask ? value : x; the bool mask broadcasts to the shape of x, which is of any dtype. */
+/* mask ? value : x. The bool mask broadcasts to the shape of x; x has any dtype. */
 WEFT_API weft_value weft_masked_fill(weft_graph *graph, weft_value x, weft_value mask,
                                      double value);
 
@@ -115,7 +116,7 @@ typedef struct weft_axes {
     int32_t count;
     int32_t axis[WEFT_MAX_RANK];
 } weft_axes;
-/* WEFT_AXES(-1), WEFT_AXES(0, 1); WEFT_ALL_AXES reduces to a scalar. */
+/* WEFT_AXES(-1), WEFT_AXES(0, 1); WEFT_ALL_AXES, whose count is 0, reduces to a scalar. */
 #ifdef __cplusplus
 #define WEFT_AXES(...) weft_axes_from(__VA_ARGS__)
 extern "C++" {
@@ -131,10 +132,12 @@ template <typename... Axis> inline weft_axes weft_axes_from(Axis... axis)
 #endif
 #define WEFT_ALL_AXES (WEFT_LITERAL(weft_axes){0, {0}})
 
-/* Over no elements: sum 0, max -inf, min inf, logsumexp -inf, mean and variance NaN. */
+/* Each takes the given axes; with `keepdims` they stay as dimensions of size 1. An axis outside the
+ * rank, or named twice, is WEFT_BAD_ARGUMENT. Over no elements: sum 0, max -inf, min inf,
+ * logsumexp -inf, mean and variance NaN. */
 WEFT_API weft_value weft_sum(weft_graph *graph, weft_value x, weft_axes axes, bool keepdims);
 WEFT_API weft_value weft_mean(weft_graph *graph, weft_value x, weft_axes axes, bool keepdims);
-/* The gradient of max and min is shared evenly among ties. */
+/* Ties share the gradient evenly. */
 WEFT_API weft_value weft_max(weft_graph *graph, weft_value x, weft_axes axes, bool keepdims);
 WEFT_API weft_value weft_min(weft_graph *graph, weft_value x, weft_axes axes, bool keepdims);
 /* sum (x - mean)^2 / max(n - correction, 0); correction 0 (population) or 1 (sample). Where the
@@ -143,26 +146,27 @@ WEFT_API weft_value weft_variance(weft_graph *graph, weft_value x, weft_axes axe
                                   int correction);
 /* log sum e^x, shifted by the maximum so that it cannot overflow. Where every x is -inf: -inf, and
  * a zero gradient, as softmax has it (PyTorch: NaN). To subtract it from x, use
- * weft_log_softmax, which keeps the digits that rounding takes from a large result here. */
+ * weft_log_softmax: it does not lose the digits that rounding removes from a large result here. */
 WEFT_API weft_value weft_logsumexp(weft_graph *graph, weft_value x, weft_axes axes, bool keepdims);
 /* Index (i32) of the first largest element along an axis of 1 to 2^31 - 1 elements; a NaN is larger
  * than all numbers. */
 WEFT_API weft_value weft_argmax(weft_graph *graph, weft_value x, int axis, bool keepdims);
 /* y[i] = x[0] + ... + x[i] along an axis; `reverse` sums from the end. */
 WEFT_API weft_value weft_cumsum(weft_graph *graph, weft_value x, int axis, bool reverse);
-/* Sums a gradient back to a shape that broadcasts to its own: the one place that undoes it. */
+/* Sums x to `shape`, which must broadcast to the shape of x: the gradient of broadcasting. */
 WEFT_API weft_value weft_sum_to(weft_graph *graph, weft_value x, weft_shape shape);
 
-/* ---- Products ------------------------------------------------------------------------------- */
+/* ---- Matrix products
+ * ------------------------------------------------------------------------------- */
 
-/* a [..., m, k] times b [..., k, n] gives [..., m, n]; leading dimensions broadcast. Transposed
- * operands (weft_transpose) cost nothing. */
+/* a [..., m, k] times b [..., k, n]: [..., m, n]. Leading dimensions broadcast. Transposed operands
+ * (weft_transpose) cost nothing. WEFT_BAD_SHAPE if the inner dimensions differ. */
 WEFT_API weft_value weft_matmul(weft_graph *graph, weft_value a, weft_value b);
-/* a [m, k] times w [k, n] for a matrix w that many products of few rows share (the steps of a
- * recurrent layer): its columns are laid out for them once a run, not once a product. */
+/* a [m, k] times w [k, n]: [m, n], for a w that many products of few rows share, as the steps of a
+ * recurrent layer do. w is packed once a run, not once a product. */
 WEFT_API weft_value weft_matmul_shared(weft_graph *graph, weft_value a, weft_value w);
-/* Einstein summation of two operands, NumPy's notation without ellipsis: "nqhd,nkhd->nhqk". A
- * letter may not repeat within one operand. */
+/* Einstein summation of two operands in NumPy's notation without ellipsis: "nqhd,nkhd->nhqk". A
+ * letter must not repeat within one operand. */
 WEFT_API weft_value weft_einsum(weft_graph *graph, const char *subscripts, weft_value a,
                                 weft_value b);
 
@@ -171,29 +175,32 @@ WEFT_API weft_value weft_einsum(weft_graph *graph, const char *subscripts, weft_
 typedef struct weft_sdpa_options {
     double scale;    /* of the scores; 0: 1 / sqrt(head_dim) */
     double dropout;  /* of the weights, as weft_dropout; in [0, 1) */
-    bool causal;     /* query i sees keys j <= i + key_len - query_len */
-    weft_value mask; /* bool, broadcasts to [batch, heads, query_len, key_len]: true where a query
-                        may NOT look; or WEFT_NO_VALUE */
+    bool causal;     /* query i attends to keys j <= i + key_len - query_len */
+    weft_value mask; /* bool, broadcasts to [batch, heads, query_len, key_len]: true where attention
+                        is masked out; or WEFT_NO_VALUE */
 } weft_sdpa_options;
 /* Scaled dot-product attention, softmax(scale q k^T) v for each head (Vaswani et al. 2017), without
- * ever storing the scores: memory linear in query_len + key_len, forward and backward.
- * q [batch, query_len, heads, head_dim], k [batch, key_len, kv_heads, head_dim],
- * v [batch, key_len, kv_heads, value_dim] give [batch, query_len, heads, value_dim]; kv_heads
- * divides heads, and head h of the queries reads head h kv_heads / heads of keys and values.
- * A query that may look nowhere gives zeros and gets a zero gradient, whatever k and v hold. For a
- * query that sees some keys the hidden ones must be finite: a NaN or an infinity in their v may
- * reach its result, and in their k its gradient, or may not (PyTorch: they do). Heads split out of
- * a projection [batch, len, heads head_dim] by weft_reshape, or sliced from a larger one, are read
- * as they lie. `options` may be NULL: no mask, no dropout. */
+ * ever storing the scores: memory is linear in query_len + key_len, forward and backward.
+ *
+ * q [batch, query_len, heads, head_dim], k [batch, key_len, kv_heads, head_dim] and
+ * v [batch, key_len, kv_heads, value_dim], all f32 or all f64: [batch, query_len, heads,
+ * value_dim]. kv_heads divides heads; head h of the queries reads head h kv_heads / heads of keys
+ * and values. Other shapes are WEFT_BAD_SHAPE. Heads split out of a projection [batch, len, heads
+ * head_dim] by weft_reshape, or sliced from a larger one, are read as they lie. `options` may be
+ * NULL: no mask, no dropout.
+ *
+ * A query that attends to no key has a result and a gradient of zero, whatever k and v hold. For a
+ * query that attends to some keys, the masked keys must be finite, too: a NaN or an infinity in
+ * their v may reach the query's result, and one in their k its gradient (PyTorch: always does). */
 WEFT_API weft_value weft_sdpa(weft_graph *graph, weft_value q, weft_value k, weft_value v,
                               const weft_sdpa_options *options);
 
 /* ---- Normalisation -------------------------------------------------------------------------- */
 
-/* e^x / sum e^x along an axis. Where every element is -inf: zeros, and a zero gradient. */
+/* e^x / sum e^x along an axis. Where every element is -inf, result and gradient are zero. */
 WEFT_API weft_value weft_softmax(weft_graph *graph, weft_value x, int axis);
-/* x - logsumexp along an axis. Where every element is -inf: -inf, and the gradient passes as it is.
- */
+/* x - logsumexp along an axis. Where every element is -inf, the result is -inf and the gradient
+ * passes unchanged. */
 WEFT_API weft_value weft_log_softmax(weft_graph *graph, weft_value x, int axis);
 /* (x - mean) / sqrt(variance + eps) * gamma + beta over the last dimension (Ba et al. 2016,
  * population variance); gamma and beta are [features], either may be WEFT_NO_VALUE. */
@@ -204,13 +211,13 @@ WEFT_API weft_value weft_rms_norm(weft_graph *graph, weft_value x, weft_value ga
 
 /* ---- Shape: views where the layout allows it, of any dtype ----------------------------------- */
 
-/* The same elements in row-major order; one dimension may be -1 (worked out). */
+/* The same elements in row-major order. One dimension may be -1; it follows from the others. */
 WEFT_API weft_value weft_reshape(weft_graph *graph, weft_value x, weft_shape shape);
 /* Dimension i of the result is dimension axes[i] of x. */
 WEFT_API weft_value weft_permute(weft_graph *graph, weft_value x, weft_axes axes);
 WEFT_API weft_value weft_transpose(weft_graph *graph, weft_value x, int axis_a, int axis_b);
 /* x[begin : end : step] along an axis as in Python: negative bounds count from the end, bounds are
- * clipped, step may be negative; WEFT_END stands for an absent bound. */
+ * clipped, step may be negative. WEFT_END is Python's absent bound. */
 #define WEFT_END INT64_MAX
 WEFT_API weft_value weft_slice(weft_graph *graph, weft_value x, int axis, int64_t begin,
                                int64_t end, int64_t step);
@@ -233,27 +240,32 @@ WEFT_API weft_value weft_stack(weft_graph *graph, const weft_value *x, size_t n,
 /* Adds before[i] and after[i] (x's rank of them) elements of `value` around dimension i. */
 WEFT_API weft_value weft_pad(weft_graph *graph, weft_value x, const int64_t *before,
                              const int64_t *after, double value);
-/* table [rows, features], indices i32 [...] gives [..., features]. The table of a gradient is f32
- * or f64; rows at index padding_index get none (-1: all do). Its sums run in a fixed order. */
+/* Rows of an embedding table [rows, features] of any dtype at indices i32 [...]: [..., features].
+ * Only a table of f32 or f64 has a gradient. Row padding_index gets none (-1: all rows do). Sums
+ * at repeated indices run in a fixed order. An index outside [0, rows) ends the run with
+ * WEFT_BAD_INDEX. */
 WEFT_API weft_value weft_embedding(weft_graph *graph, weft_value table, weft_value indices,
                                    int64_t padding_index);
-/* y[.., i, ..] = x[.., indices[.., i, ..], ..]: indices i32 of x's rank, equal to x's shape
- * outside `axis`. */
+/* y[.., i, ..] = x[.., indices[.., i, ..], ..] along an axis. indices, i32, have the rank of x and
+ * its shape outside the axis; x has any dtype. An index out of range ends the run with
+ * WEFT_BAD_INDEX. */
 WEFT_API weft_value weft_gather(weft_graph *graph, weft_value x, weft_value indices, int axis);
 /* A copy of x (f32 or f64) with updates added: y[.., indices[.., i, ..], ..] += updates[.., i, ..];
- * `updates` has the shape of `indices`. Repeated indices add up in order. */
+ * `updates` has the shape of `indices`. Repeated indices add up in order. An index out of range
+ * ends the run with WEFT_BAD_INDEX. */
 WEFT_API weft_value weft_scatter_add(weft_graph *graph, weft_value x, weft_value indices,
                                      weft_value updates, int axis);
-/* indices i32 [...] gives `dtype` [..., classes]: 1 at the index, else 0. An index outside
- * [0, classes) gives a row of zeros. */
+/* indices i32 [...]: `dtype` [..., classes], 1 at the index, else 0. The row of an index outside
+ * [0, classes) is all zeros. */
 WEFT_API weft_value weft_one_hot(weft_graph *graph, weft_value indices, int64_t classes,
                                  weft_dtype dtype);
 
-/* ---- Made from nothing ---------------------------------------------------------------------- */
+/* ---- Values from attributes alone
+ * ---------------------------------------------------------------------- */
 
 WEFT_API weft_value weft_fill(weft_graph *graph, weft_dtype dtype, weft_shape shape, double value);
 WEFT_API weft_value weft_scalar(weft_graph *graph, weft_dtype dtype, double value);
-/* start + i step, i = 0 .. count-1: [count]. Each of the numbers must fit the dtype. */
+/* [count]: start + i step for i = 0 .. count-1. Each number must fit the dtype. */
 WEFT_API weft_value weft_arange(weft_graph *graph, weft_dtype dtype, int64_t count, double start,
                                 double step);
 /* Bool [rows, columns]: true where column <= row + diagonal. */
@@ -267,22 +279,24 @@ WEFT_API weft_value weft_tril(weft_graph *graph, weft_value x, int64_t diagonal)
 
 /* ---- Training ------------------------------------------------------------------------------- */
 
-/* Keeps each element with probability 1 - p, scaled by 1/(1-p); 0 <= p < 1. The mask is worked out
- * again from (seed, key, step) in the backward pass. p = 0 returns x. */
+/* Zeroes each element with probability p, 0 <= p < 1, and scales the others by 1/(1-p)
+ * (Srivastava et al. 2014). The backward pass computes the same mask again from (seed, key, step).
+ * p = 0 returns x. */
 WEFT_API weft_value weft_dropout(weft_graph *graph, weft_value x, double p);
 
 typedef enum weft_reduction { WEFT_REDUCE_MEAN, WEFT_REDUCE_SUM } weft_reduction;
 
 typedef struct weft_cross_entropy_options {
-    int64_t ignore_index;     /* targets of this value count nothing if has_ignore_index is set;
-                                 without it no target is ignored, and this must not be above 0 */
+    int64_t ignore_index;     /* targets of this value are ignored if has_ignore_index is set;
+                                 without it no target is, and this must not be above 0 */
     double label_smoothing;   /* e: target (1-e) one_hot + e/classes (Szegedy et al. 2016) */
     weft_reduction reduction; /* mean: over the targets that are not ignored (none: 0) */
     bool has_ignore_index;
 } weft_cross_entropy_options;
-/* logits [..., classes], targets i32 [...] (class indices) gives a scalar, in nats. A row whose
- * logits hold a NaN has a loss and a gradient of NaN; one of -inf only has an infinite loss and a
- * gradient of 0. An ignored row has a loss and a gradient of 0, whatever it holds. */
+/* The cross entropy, a scalar in nats, of logits [..., classes] and targets i32 [...], which are
+ * class indices. A row whose logits hold a NaN has a loss and a gradient of NaN; a row of -inf only
+ * has an infinite loss and a gradient of 0. An ignored row has a loss and a gradient of 0, whatever
+ * it holds. Any other target outside [0, classes) ends the run with WEFT_BAD_INDEX. */
 WEFT_API weft_value weft_cross_entropy(weft_graph *graph, weft_value logits, weft_value targets,
                                        const weft_cross_entropy_options *options);
 /* (a - b)^2, mean or sum over all elements; equal shapes. */
@@ -292,36 +306,38 @@ WEFT_API weft_value weft_mse(weft_graph *graph, weft_value a, weft_value b,
 WEFT_API weft_value weft_bce_with_logits(weft_graph *graph, weft_value logits, weft_value targets,
                                          weft_reduction reduction);
 
-/* sqrt(sum of squares over all elements of all values). One pass, fixed order. */
+/* The square root of the sum of squares of all elements of all values: one pass, in a fixed order.
+ */
 WEFT_API weft_value weft_global_norm(weft_graph *graph, const weft_value *x, size_t n);
-/* x itself, which can only be had while each of the scalars is finite: otherwise the run ends
- * there with WEFT_NOT_FINITE and the scalar's name, before any update that depends on the result.
- * All are floating; the scalars may be of another dtype than x. It is meant
- * for what updates read, and has no gradient. */
+/* Returns x, and requires each of the scalars to be finite: otherwise the run ends with
+ * WEFT_NOT_FINITE and the scalar's name, before any update that depends on the result. All are
+ * floating; the scalars may have another dtype than x. It guards values that updates read, and has
+ * no gradient. */
 WEFT_API weft_value weft_require_finite(weft_graph *graph, weft_value x, const weft_value *scalars,
                                         size_t n);
 
-/* ---- Update nodes: they write states, after every reader of the old contents ------------------
- */
+/* ---- Update nodes: they write states, after every reader of the old contents ---------------- */
 
 /* state becomes `value` (same dtype and shape). Returns the new state. */
 WEFT_API weft_value weft_assign(weft_graph *graph, weft_value state, weft_value value);
-/* state = keep state + share value, element by element; keep and share are scalars of its dtype.
- * With keep 0 the old contents are not read, so that they may be anything. Sums over several runs
- * (keep 1), moving averages (share 1 - keep). Returns the new state. */
+/* state = decay state + share value, element by element; decay and share are scalars of its dtype.
+ * With decay 0 the old contents are not read, so they may be anything. decay 1 sums over several
+ * runs; share 1 - decay makes a moving average. Returns the new state. */
 WEFT_API weft_value weft_blend(weft_graph *graph, weft_value state, weft_value value,
-                               weft_value keep, weft_value share);
-/* state [rows, most, ...] takes value [n <= rows, count, ...] at positions position .. position +
- * count - 1 of its first n rows; position is an i32 scalar, and outside [0, most - count] an error
- * of the run. Returns the new state. The cost is the value's, whatever the size of the state. */
+                               weft_value decay, weft_value share);
+/* Writes value [n <= rows, count, ...] into state [rows, max_len, ...], at positions position ..
+ * position + count - 1 of its first n rows. position is an i32 scalar; outside of
+ * [0, max_len - count] it ends the run with WEFT_BAD_INDEX. Returns the new state. The cost depends
+ * on the value only, not on the size of the state. */
 WEFT_API weft_value weft_cache_write(weft_graph *graph, weft_value state, weft_value value,
                                      weft_value position);
-/* Row i of state [rows, most, ...] becomes what row parents[i] (i32 [n <= rows]) was, at the first
- * `length` (i32 scalar) positions. Returns the new state. Rows that are their own parents cost
- * nothing. */
+/* Copies row parents[i] (i32 [n <= rows]) of state [rows, max_len, ...] to row i, at the first
+ * `length` (i32 scalar) positions; all rows are read before any is written. Returns the new state.
+ * Rows that are their own parents cost nothing. */
 WEFT_API weft_value weft_cache_reorder(weft_graph *graph, weft_value state, weft_value parents,
                                        weft_value length);
-/* SGD with momentum: buf = momentum buf + g; param -= lr (nesterov ? g + momentum buf : buf),
+/* SGD with momentum (Sutskever et al. 2013): buf = momentum buf + g;
+ * param -= lr (nesterov ? g + momentum buf : buf),
  * where g = scale grad + weight_decay param. lr and scale are scalars of the parameter's dtype;
  * buf may be WEFT_NO_VALUE if momentum is 0, scale may be WEFT_NO_VALUE (1). */
 typedef struct weft_sgd_options {
