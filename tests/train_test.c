@@ -858,7 +858,7 @@ static void test_refusals(void)
     o.model = weft_model_find("attention");
     o.n_model_options = 0;
     CU_ASSERT_PTR_NULL(weft_trainer_new(&o, r.batches, r.params, &error));
-    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "not a model of tokens"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "no model of tokens"));
     o.model = weft_model_find("gpt");
     o.ema = 1;
     CU_ASSERT_PTR_NULL(weft_trainer_new(&o, r.batches, r.params, &error));
