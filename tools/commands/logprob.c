@@ -27,7 +27,7 @@ static const struct argp_option options[] = {
      "print a line for each token: line number, piece, log probability", 1},
     {"json", KEY_JSON, NULL, 0, "print lines of JSON, the last of them the total", 1},
     {"checkpoint", KEY_CHECKPOINT, "FILE", 0,
-     "parameters (default: FOLDER/best.safetensors if it is there, else FOLDER/model.safetensors)",
+     "parameters (default: FOLDER/best.safetensors if it exists, else FOLDER/model.safetensors)",
      2},
     {"batch", KEY_BATCH, "N", 0, "maximum number of lines in a batch (default 16)", 2},
     {"threads", KEY_THREADS, "N", 0, "threads (default: all)", 2},
@@ -277,10 +277,9 @@ int cmd_logprob(int argc, char **argv)
         options,
         parse,
         "FOLDER",
-        "Prints for each line of standard input its log probability by the model "
-        "that `weft train --out FOLDER` made, in nats, the number of its tokens with "
-        "its end, and the line, with tabs between them; and the total on standard "
-        "error.",
+        "Prints three columns for each line of standard input, separated by tabs: its log "
+        "probability in nats under the model that `weft train --out FOLDER` made, the number "
+        "of its tokens with the end token, and the line. Prints the total on standard error.",
         NULL,
         NULL,
         NULL};

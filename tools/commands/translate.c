@@ -43,13 +43,14 @@ static const struct argp_option options[] = {
      "open hypotheses of beam search (default: those of --nbest; 1: greedy)", 1},
     {"length-penalty", KEY_PENALTY, "A", 0,
      "divide scores by the length penalty to the power of A (default 0.6)", 1},
-    {"penalty", KEY_PENALTY_KIND, PENALTIES, 0, "(5 + length) / 6 (default), or the length", 1},
+    {"penalty", KEY_PENALTY_KIND, PENALTIES, 0,
+     "length penalty: (5 + length) / 6 (wu, default), or the length (power)", 1},
     {"stop", KEY_STOP, STOPS, 0,
      "stop once as many hypotheses have ended as there are beams (default), or once none can "
      "become better",
      1},
     {"nbest", KEY_NBEST, "N", 0,
-     "print the N best, or with --sample N draws, as LINE ||| TEXT ||| SCORE", 1},
+     "print the N best texts, or N samples with --sample, as LINE ||| TEXT ||| SCORE", 1},
     {"max-length", KEY_MAX_LENGTH, "N", 0, "maximum tokens of a translation (default 256)", 1},
     {"max-ratio", KEY_MAX_RATIO, "R", 0,
      "limit translations to R times the tokens of the source, plus 10 (default 2); --min-length "

@@ -23,12 +23,11 @@ enum {
 
 static const struct argp_option options[] = {
     {"checkpoint", KEY_CHECKPOINT, "FILE", 0,
-     "parameters (default: FOLDER/best.safetensors if it is there, else FOLDER/model.safetensors)",
+     "parameters (default: FOLDER/best.safetensors if it exists, else FOLDER/model.safetensors)",
      0},
     {"with", KEY_WITH, "FOLDER", 0,
      "another run, or a checkpoint in its folder, with the same vocabulary: choose tokens by the "
-     "the "
-     "mean of the models' probabilities; may be given several times",
+     "mean of the models' probabilities; may be repeated",
      0},
     {"weights", KEY_WEIGHTS, "W,W...", 0,
      "weights of the models in that mean, the one of FOLDER first (default: equal weights)", 0},

@@ -19,22 +19,24 @@
 #define RECIPE_MAP(X)                                                                              \
     X(data, folder, TEXT, "", 0, 0, "", "data", "folder of the recipe's files")                    \
     X(data, source, FILES, 0, 0, 0, "", "source", "source sentences, one a line")                  \
-    X(data, target, FILES, 0, 0, 0, "", "target", "their translations")                            \
+    X(data, target, FILES, 0, 0, 0, "", "target", "their translations, line by line")              \
     X(data, text, FILES, 0, 0, 0, "", "text", "text of a language model")                          \
     X(data, valid_source, FILES, 0, 0, 0, "", "valid-source", "source sentences for validation")   \
-    X(data, valid_target, FILES, 0, 0, 0, "", "valid-target", "their translations")                \
+    X(data, valid_target, FILES, 0, 0, 0, "", "valid-target", "translations for validation")       \
     X(data, valid_text, FILES, 0, 0, 0, "", "valid-text", "text for validation")                   \
     X(data, unit, CHOICE, 0, 0, 0, RECIPE_UNITS, "unit",                                           \
       "what one sequence of the text is; documents end with an empty line")                        \
     X(vocabulary, type, CHOICE, 0, 0, 0, RECIPE_VOCABS, "vocab-type", "type of a new vocabulary")  \
     X(vocabulary, size, WHOLE, 4000, 10, 1e6, "", "vocab", "size of a new vocabulary")             \
     X(vocabulary, normalization, CHOICE, 0, 0, 0, RECIPE_NORMS, "normalization",                   \
-      "of text in a new vocabulary; identity keeps every character")                               \
+      "normalization of a new vocabulary; identity keeps every character")                         \
     X(vocabulary, shared, FLAG, true, 0, 0, "", "shared-vocab",                                    \
       "one vocabulary for source and target")                                                      \
     X(vocabulary, file, FILE, "", 0, 0, "", "vocab-file", "SentencePiece model to use instead")    \
-    X(vocabulary, source_file, FILE, "", 0, 0, "", "source-vocab-file", "the same for the source") \
-    X(vocabulary, target_file, FILE, "", 0, 0, "", "target-vocab-file", "the same for the target") \
+    X(vocabulary, source_file, FILE, "", 0, 0, "", "source-vocab-file",                            \
+      "SentencePiece model of the source")                                                         \
+    X(vocabulary, target_file, FILE, "", 0, 0, "", "target-vocab-file",                            \
+      "SentencePiece model of the target")                                                         \
     X(batches, mode, CHOICE, 0, 0, 0, RECIPE_MODES, "mode",                                        \
       "how text becomes rows; auto: as the model needs")                                           \
     X(batches, tokens, WHOLE, 1536, 1, 1e7, "", "batch-tokens",                                    \
@@ -45,11 +47,11 @@
     X(batches, accumulate, WHOLE, 1, 1, 1e4, "", "accumulate", "batches summed for one update")    \
     X(batches, mask_share, REAL, 0.15, 0.001, 1, "", "mask-share", "share of tokens to mask")      \
     X(optimizer, kind, CHOICE, 1, 0, 0, RECIPE_OPTIMIZERS, "optimizer", "rule of the updates")     \
-    X(optimizer, beta1, REAL, 0.9, 0, 0.999999, "", "beta1", "of Adam")                            \
-    X(optimizer, beta2, REAL, 0.98, 0, 0.999999, "", "beta2", "of Adam")                           \
-    X(optimizer, eps, REAL, 1e-9, 0, 1, "", "eps", "of Adam")                                      \
-    X(optimizer, momentum, REAL, 0, 0, 0.999999, "", "momentum", "of SGD")                         \
-    X(optimizer, nesterov, FLAG, false, 0, 0, "", "nesterov", "Nesterov's momentum")               \
+    X(optimizer, beta1, REAL, 0.9, 0, 0.999999, "", "beta1", "decay of Adam's first moment")       \
+    X(optimizer, beta2, REAL, 0.98, 0, 0.999999, "", "beta2", "decay of Adam's second moment")     \
+    X(optimizer, eps, REAL, 1e-9, 0, 1, "", "eps", "epsilon of Adam")                              \
+    X(optimizer, momentum, REAL, 0, 0, 0.999999, "", "momentum", "momentum of SGD")                \
+    X(optimizer, nesterov, FLAG, false, 0, 0, "", "nesterov", "use Nesterov's momentum")           \
     X(optimizer, weight_decay, REAL, 0, 0, 1, "", "weight-decay",                                  \
       "for all parameters but no_decay")                                                           \
     X(optimizer, no_decay, TEXT, WEFT_NO_DECAY_DEFAULT, 0, 0, "", "no-decay",                      \
@@ -72,8 +74,8 @@
     X(run, out, TEXT, "", 0, 0, "", "out", "folder of the run")                                    \
     X(run, from, FILE, "", 0, 0, "", "from",                                                       \
       "run or checkpoint to take model, vocabulary and parameters from")                           \
-    X(run, seed, WHOLE, 1, 0, 1e15, "", "seed", "of parameters, order, dropout and masks")         \
-    X(run, threads, WHOLE, 0, 0, 1024, "", "threads", "0: all")                                    \
+    X(run, seed, WHOLE, 1, 0, 1e15, "", "seed", "seed of parameters, order, dropout and masks")    \
+    X(run, threads, WHOLE, 0, 0, 1024, "", "threads", "number of threads; 0: all")                 \
     X(run, valid_every, WHOLE, 0, 0, 1e9, "", "valid-every",                                       \
       "steps between validations; 0: a twentieth of the steps, or by valid_seconds")               \
     X(run, valid_seconds, REAL, 30, 0.1, 1e9, "", "valid-seconds",                                 \
@@ -82,7 +84,7 @@
       "batches of a validation; 0: all")                                                           \
     X(run, valid_bleu, WHOLE, 0, 0, 1e6, "", "valid-bleu",                                         \
       "sentences that each validation translates and scores; 0: none")                             \
-    X(run, valid_samples, WHOLE, 2, 0, 1e6, "", "valid-samples", "sentences of these to print")    \
+    X(run, valid_samples, WHOLE, 2, 0, 1e6, "", "valid-samples", "translated sentences to print")  \
     X(run, best_by, CHOICE, 0, 0, 0, RECIPE_BEST, "best-by", "measure of the best validation")     \
     X(run, save_every, WHOLE, 0, 0, 1e9, "", "save-every",                                         \
       "steps between checkpoints; 0: by save_seconds")                                             \
