@@ -4,7 +4,7 @@
  * A tile is a chunk of the keys of one head; it goes through all blocks of queries of the heads
  * that read it. With few heads the keys are cut into several chunks, each with a dQ of its own, and
  * a second phase adds these in order. Time O(queries keys), memory O(queries chunks + keys). */
-#include "kernels/attention_block.h"
+#include "attention_block.h"
 #include "kernels/sums.h"
 
 typedef struct gradients {

@@ -4,10 +4,10 @@
 #ifndef WEFT_OPS_KERNELS_ATTENTION_BLOCK_H
 #define WEFT_OPS_KERNELS_ATTENTION_BLOCK_H
 
-#include "../attention.h"
-#include "../dropout.h"
-#include "tile.h"
-#include "vmath.h"
+#include "attention.h"
+#include "dropout.h"
+#include "kernels/tile.h"
+#include "kernels/vmath.h"
 
 #ifdef WEFT_KERNEL_ISA
 

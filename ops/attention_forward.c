@@ -3,7 +3,7 @@
  *
  * Each block of queries goes through the keys block by block, with a running maximum and sum
  * (Milakov & Gimelshein 2018). Time O(queries keys), memory O(queries + keys). */
-#include "kernels/attention_block.h"
+#include "attention_block.h"
 
 typedef struct running {
     T *top, *sum, *factor; /* [LANES]: maximum, sum of e^(s - maximum), e^(old - new maximum) */
