@@ -96,8 +96,8 @@ typedef struct weft_optimizer {
     const char *no_decay;
     const weft_param_group *groups; /* NULL: none */
     size_t n_groups;
-    const char *name; /* prefix of the states and of the norm; NULL: WEFT_OPTIMIZER_STATES. Two steps of one graph
-                         need different names */
+    const char *name; /* prefix of the states and of the norm; NULL: WEFT_OPTIMIZER_STATES. Two
+                         steps of one graph need different names */
 } weft_optimizer;
 
 /* Biases, gamma and beta of norms, embedding tables and learned positions. */
