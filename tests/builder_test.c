@@ -175,6 +175,16 @@ static void test_own_training(void)
     CU_ASSERT_TRUE_FATAL(weft_params_get(whole, "ema.first.weight", &average) &&
                          weft_params_get(saved, "first.weight", &alone));
     CU_ASSERT_FALSE(memcmp(average.data, alone.data, weft_tensor_bytes(alone.dtype, alone.shape)));
+    /* A filter saves the parameters as they are. */
+    weft_params *filtered = weft_params_new();
+    CU_ASSERT_EQUAL(weft_params_save(whole, model_path, &weft_model_states, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_params_load(filtered, model_path, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_params_count(filtered), 4);
+    CU_ASSERT_TRUE_FATAL(weft_params_get(whole, "first.weight", &average) &&
+                         weft_params_get(filtered, "first.weight", &alone));
+    CU_ASSERT_FALSE(memcmp(average.data, alone.data, weft_tensor_bytes(alone.dtype, alone.shape)));
+    CU_ASSERT_STRING_EQUAL(weft_params_meta(filtered, "model"), "own");
+    weft_params_free(filtered);
     weft_trainer_free(t);
     weft_trainer_free(u);
     weft_params_free(whole);

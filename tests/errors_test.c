@@ -283,9 +283,9 @@ static weft_status step_never(void *context, const int32_t *tokens, const int32_
     X(weft_params_add(params, "w", WEFT_F32, WEFT_SCALAR, NULL, e), BAD_SHAPE, "w", "[2, 3]")      \
     X(weft_params_share(params, NULL, e), BAD_ARGUMENT, NULL, "store")                             \
     X(weft_params_share(params, wrong, e), BAD_ARGUMENT, "w", "both")                              \
-    X(weft_params_save(NULL, "x", e), BAD_ARGUMENT, NULL, "store")                                 \
-    X(weft_params_save(params, NULL, e), BAD_ARGUMENT, NULL, "path")                               \
-    X(weft_params_save(params, "/nowhere/at/all", e), IO, "/nowhere/at/all", NULL)                 \
+    X(weft_params_save(NULL, "x", NULL, e), BAD_ARGUMENT, NULL, "store")                           \
+    X(weft_params_save(params, NULL, NULL, e), BAD_ARGUMENT, NULL, "path")                         \
+    X(weft_params_save(params, "/nowhere/at/all", NULL, e), IO, "/nowhere/at/all", NULL)           \
     X(weft_params_load(params, NULL, e), BAD_ARGUMENT, NULL, "path")                               \
     X(weft_params_load(params, "/nowhere", e), NOT_FOUND, "/nowhere", NULL)                        \
     X(weft_params_load(params, "/", e), IO, "/", NULL)                                             \

@@ -79,7 +79,7 @@ static int save_often(int number)
         return SAVES;
     for (int k = 0; k < SAVES; k++) {
         for (int i = 0; i < NUMEL; i++) ((int32_t *)t.data)[i] = number * SAVES + k;
-        failed += weft_params_save(p, path, NULL) != WEFT_OK;
+        failed += weft_params_save(p, path, NULL, NULL) != WEFT_OK;
     }
     weft_params_free(p);
     return failed;
@@ -178,7 +178,7 @@ static int save_within_seconds(const char *to, unsigned seconds)
     CU_ASSERT_TRUE_FATAL(pid >= 0);
     if (pid == 0) {
         alarm(seconds);
-        _exit((int)weft_params_save(one_tensor(), to, NULL));
+        _exit((int)weft_params_save(one_tensor(), to, NULL, NULL));
     }
     waitpid(pid, &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -209,7 +209,7 @@ static void refuse(const char *to)
     weft_error error = {0};
     weft_params *p = one_tensor();
     CU_ASSERT_EQUAL(save_within_seconds(to, 60), WEFT_BAD_ARGUMENT);
-    CU_ASSERT_EQUAL(weft_params_save(p, to, &error), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_params_save(p, to, NULL, &error), WEFT_BAD_ARGUMENT);
     CU_ASSERT_STRING_EQUAL(error.where, to);
     CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "is not a regular file"));
     weft_params_free(p);
@@ -252,13 +252,13 @@ static void test_links(void)
     for (int hard = 0; hard < 2; hard++) {
         write_text(target, "old");
         CU_ASSERT_EQUAL_FATAL(hard ? link(target, link_path) : symlink(target, link_path), 0);
-        CU_ASSERT_EQUAL(weft_params_save(p, link_path, NULL), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_params_save(p, link_path, NULL, NULL), WEFT_OK);
         CU_ASSERT_TRUE(lstat(link_path, &info) == 0 && S_ISREG(info.st_mode));
         CU_ASSERT_TRUE(holds(target, "old"));
         unlink(link_path);
     }
     CU_ASSERT_EQUAL_FATAL(symlink("nowhere", link_path), 0);
-    CU_ASSERT_EQUAL(weft_params_save(p, link_path, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_params_save(p, link_path, NULL, NULL), WEFT_OK);
     CU_ASSERT_TRUE(lstat(link_path, &info) == 0 && S_ISREG(info.st_mode));
     weft_params_free(p);
     unlink(target);

@@ -39,7 +39,7 @@ static void test_many_metas(void)
         if (weft_params_set_meta(p, key, text) != WEFT_OK) CU_FAIL_FATAL("set_meta");
     }
     CU_ASSERT_EQUAL(weft_params_set_meta(p, "key 77", "another"), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_params_save(p, path, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_params_save(p, path, NULL, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_set_meta(q, "key 78", "old"), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_set_meta(q, "own", "kept"), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_load(q, path, NULL), WEFT_OK);
@@ -64,7 +64,7 @@ static void test_many_tensors(void)
             CU_FAIL_FATAL("add");
         *(int32_t *)t.data = i;
     }
-    CU_ASSERT_EQUAL(weft_params_save(p, path, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_params_save(p, path, NULL, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_load(q, path, NULL), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_count(q), N);
     CU_ASSERT_TRUE(weft_params_get(q, name, &t) && *(int32_t *)t.data == N - 1);
@@ -176,7 +176,7 @@ static void test_limits(void)
         snprintf(key, sizeof key, "%d", i);
         if (weft_params_set_meta(p, key, "") != WEFT_OK) CU_FAIL_FATAL("set_meta");
     }
-    CU_ASSERT_EQUAL(weft_params_save(p, path, &error), WEFT_TOO_LARGE);
+    CU_ASSERT_EQUAL(weft_params_save(p, path, NULL, &error), WEFT_TOO_LARGE);
     CU_ASSERT_STRING_EQUAL(error.message,
                            "has 1048577 entries of metadata, at most 1048576 fit in a file");
     weft_params_free(p);
@@ -185,7 +185,7 @@ static void test_limits(void)
     char *text = repeated("", "x", 100000000, "", &length);
     memset(&error, 0, sizeof error);
     CU_ASSERT_EQUAL(weft_params_set_meta(p, "k", text), WEFT_OK);
-    CU_ASSERT_EQUAL(weft_params_save(p, path, &error), WEFT_TOO_LARGE);
+    CU_ASSERT_EQUAL(weft_params_save(p, path, NULL, &error), WEFT_TOO_LARGE);
     CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "at most 100000000 fit"));
     free(text);
     weft_params_free(p);
@@ -291,7 +291,7 @@ static void test_no_memory(void)
     weft_params *p = weft_params_new();
     weft_params_add(p, "a", WEFT_F32, WEFT_SHAPE(2), NULL, NULL);
     weft_params_set_meta(p, "key", "text");
-    CU_ASSERT_EQUAL(weft_params_save(p, path, NULL), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_params_save(p, path, NULL, NULL), WEFT_OK);
     cJSON_InitHooks(&(cJSON_Hooks){failing_malloc, counting_free});
     for (int saving = 0; saving < 2; saving++) {
         weft_status status = WEFT_NO_MEMORY;
@@ -299,7 +299,8 @@ static void test_no_memory(void)
             weft_error error = {0};
             weft_params *q = weft_params_new();
             allocations = 0;
-            status = saving ? weft_params_save(p, path, &error) : weft_params_load(q, path, &error);
+            status = saving ? weft_params_save(p, path, NULL, &error)
+                            : weft_params_load(q, path, &error);
             if (allocations >= fails_at) CU_ASSERT_EQUAL(status, WEFT_NO_MEMORY);
             if (status != WEFT_OK) CU_ASSERT_EQUAL(weft_params_count(q), 0);
             CU_ASSERT_EQUAL(alive, 0);

@@ -22,7 +22,7 @@ int main(int argc, char **argv)
                 weft_params_init(params, g, 1, &error) == WEFT_OK &&
                 weft_params_set_meta(params, "model", model->name) == WEFT_OK &&
                 weft_params_set_meta(params, "model_options", options) == WEFT_OK &&
-                weft_params_save(params, argv[1], &error) == WEFT_OK;
+                weft_params_save(params, argv[1], NULL, &error) == WEFT_OK;
     if (!good) fprintf(stderr, "%s: %s\n", error.where, error.message);
     weft_params_free(params);
     weft_graph_free(g);

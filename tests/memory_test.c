@@ -123,7 +123,7 @@ static weft_status small_train_step(const char *path)
     if (status == WEFT_OK) status = weft_feed(session, targets, data, sizeof data);
     for (int i = 0; i < 2 && status == WEFT_OK; i++) status = weft_run(session);
     if (status == WEFT_OK) status = small_profile(session);
-    if (status == WEFT_OK) status = weft_params_save(store, path, &error);
+    if (status == WEFT_OK) status = weft_params_save(store, path, NULL, &error);
     if (status == WEFT_OK) status = weft_params_load(copy, path, &error);
     weft_session_free(session);
     weft_plan_free(plan);

@@ -30,7 +30,7 @@ static void test_round_trip(void)
     weft_error error = {0};
     weft_params *p = small_store(), *q = weft_params_new();
     weft_tensor a, b;
-    CU_ASSERT_EQUAL(weft_params_save(p, path, &error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_params_save(p, path, NULL, &error), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_load(q, path, &error), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_count(q), 3);
     CU_ASSERT_STRING_EQUAL(weft_params_name(q, 0), "enc.weight");
@@ -115,7 +115,7 @@ static void test_damaged_files(void)
     weft_params *p = small_store();
     weft_error error = {0};
     char bytes[2048];
-    CU_ASSERT_EQUAL(weft_params_save(p, path, &error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_params_save(p, path, NULL, &error), WEFT_OK);
     FILE *file = fopen(path, "rb");
     size_t n = fread(bytes, 1, sizeof bytes, file);
     fclose(file);
@@ -142,14 +142,14 @@ static void test_full_disk(void)
     weft_params *p = small_store(), *big = weft_params_new(), *back = weft_params_new();
     struct rlimit old, limit;
     char temporary[160];
-    CU_ASSERT_EQUAL(weft_params_save(p, path, &error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_params_save(p, path, NULL, &error), WEFT_OK);
     weft_params_add(big, "big", WEFT_F32, WEFT_SHAPE(1 << 16), NULL, NULL);
     getrlimit(RLIMIT_FSIZE, &old);
     limit = old;
     limit.rlim_cur = 100000;
     signal(SIGXFSZ, SIG_IGN);
     setrlimit(RLIMIT_FSIZE, &limit);
-    weft_status status = weft_params_save(big, path, &error);
+    weft_status status = weft_params_save(big, path, NULL, &error);
     setrlimit(RLIMIT_FSIZE, &old);
     signal(SIGXFSZ, SIG_DFL);
     CU_ASSERT_EQUAL(status, WEFT_IO);
@@ -162,7 +162,7 @@ static void test_full_disk(void)
     CU_ASSERT_EQUAL(weft_params_load(back, path, &error), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_count(back), 3);
     memset(&error, 0, sizeof error);
-    CU_ASSERT_EQUAL(weft_params_save(p, "/no/such/folder/x", &error), WEFT_IO);
+    CU_ASSERT_EQUAL(weft_params_save(p, "/no/such/folder/x", NULL, &error), WEFT_IO);
     CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "No such file"));
     memset(&error, 0, sizeof error);
     CU_ASSERT_EQUAL(weft_params_load(p, "/no/such/file", &error), WEFT_NOT_FOUND);
@@ -182,7 +182,7 @@ static void test_load_into_store(void)
     weft_params_add(p, "enc.weight", WEFT_F32, WEFT_SHAPE(3, 2), &weight, NULL);
     *(double *)step.data = 1;
     weft_params_set_meta(p, "model", "mine");
-    CU_ASSERT_EQUAL(weft_params_save(file, path, &error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_params_save(file, path, NULL, &error), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_load(p, path, &error), WEFT_BAD_SHAPE);
     CU_ASSERT_STRING_EQUAL(error.where, path);
     CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "enc.weight is f32 [2, 3] in the file"));
@@ -229,7 +229,7 @@ static void test_read_only_folder(void)
     snprintf(inside, sizeof inside, "%s/x", folder);
     chmod(folder, 0500);
     weft_params *p = small_store();
-    CU_ASSERT_EQUAL(weft_params_save(p, inside, &error), WEFT_IO);
+    CU_ASSERT_EQUAL(weft_params_save(p, inside, NULL, &error), WEFT_IO);
     CU_ASSERT_STRING_EQUAL(error.where, inside);
     CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "Permission denied"));
     weft_params_free(p);

@@ -300,7 +300,7 @@ static bool run_training(training *t)
                 weft_run(s) == WEFT_OK && weft_session_find_nonfinite(s, e) == WEFT_OK &&
                 weft_profile_trace(weft_session_get_profile(s), t->nothing, e) == WEFT_OK &&
                 weft_profile_dot(weft_session_get_profile(s), t->nothing, e) == WEFT_OK &&
-                weft_params_save(t->params, path, e) == WEFT_OK &&
+                weft_params_save(t->params, path, NULL, e) == WEFT_OK &&
                 weft_params_load(t->params, path, e) == WEFT_OK;
     unlink(path);
     return good;

@@ -822,15 +822,15 @@ static void test_checkpoint_average(void)
     snprintf(options, sizeof options, "%.*s dropout=0.10000000000000001 %s",
              (int)(dropout - stored), stored, dropout + strlen(" dropout=0.1 "));
     weft_params_set_meta(r.params, "model_options", options);
-    CU_ASSERT_EQUAL(weft_params_save(r.params, paths[1], &error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_params_save(r.params, paths[1], NULL, &error), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_average(again, list, 2, &error), WEFT_OK);
     weft_params_free(again);
     options[strlen(options) - 1] ^= 1;
     weft_params_set_meta(r.params, "model_options", options);
-    CU_ASSERT_EQUAL(weft_params_save(r.params, paths[1], &error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_params_save(r.params, paths[1], NULL, &error), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_average(other, list, 2, NULL), WEFT_BAD_ARGUMENT);
     weft_params_set_meta(r.params, "model_options", "vocab=1");
-    CU_ASSERT_EQUAL(weft_params_save(r.params, paths[1], &error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_params_save(r.params, paths[1], NULL, &error), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_average(other, list, 2, &error), WEFT_BAD_ARGUMENT);
     CU_ASSERT_STRING_EQUAL(error.where, paths[0]);
     for (int i = 0; i < 2; i++) {

@@ -102,16 +102,9 @@ static weft_status check_limits(const weft_params *params, size_t header_bytes, 
     return WEFT_OK;
 }
 
-weft_status weft_params_save(const weft_params *params, const char *path, weft_error *error)
+static weft_status save_all(const weft_params *params, const char *path, weft_error *error)
 {
     file_writer file;
-    if (!params || !path || !path[0])
-        return weft_error_set(error, WEFT_BAD_ARGUMENT, path ? path : "params",
-                              "saving needs a store and a path");
-    if (file_is_stream(path))
-        return weft_error_set(error, WEFT_BAD_ARGUMENT, path,
-                              "is not a regular file: checkpoints are not written into folders, "
-                              "pipes or devices");
     weft_status status = check_limits(params, names_bytes(params), path, error);
     if (status != WEFT_OK) return status;
     char *header = make_header(params);
@@ -130,6 +123,30 @@ weft_status weft_params_save(const weft_params *params, const char *path, weft_e
     cJSON_free(header);
     if (good) return WEFT_OK;
     return weft_error_set(error, WEFT_IO, path, "cannot be written: %s", strerror(problem));
+}
+
+weft_status weft_params_save(const weft_params *params, const char *path,
+                             const weft_params_filter *filter, weft_error *error)
+{
+    if (!params || !path || !path[0])
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, path ? path : "params",
+                              "saving needs a store and a path");
+    if (file_is_stream(path))
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, path,
+                              "is not a regular file: checkpoints are not written into folders, "
+                              "pipes or devices");
+    if (!filter || !filter->selects) return save_all(params, path, error);
+    weft_params selection = *params; /* the same tensors; `params` is not changed */
+    selection.n = 0;
+    selection.params = malloc((params->n + 1) * sizeof *selection.params);
+    if (!selection.params)
+        return weft_error_set(error, WEFT_NO_MEMORY, path, "no memory for a list of tensors");
+    for (size_t i = 0; i < params->n; i++)
+        if (filter->selects(filter->context, params->params[i].name))
+            selection.params[selection.n++] = params->params[i];
+    weft_status status = save_all(&selection, path, error);
+    free(selection.params);
+    return status;
 }
 
 /* ---- Loading ---- */

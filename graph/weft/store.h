@@ -42,14 +42,21 @@ WEFT_API const char *weft_params_name(const weft_params *params, size_t index);
 WEFT_API weft_status weft_params_set_meta(weft_params *params, const char *key, const char *text);
 WEFT_API const char *weft_params_meta(const weft_params *params, const char *key);
 
-/* Saves the store as a safetensors file. PATH is a complete file at any time, even while several
- * threads or processes save to it: the data go to a temporary file of a unique name,
- * PATH.XXXXXXXXXXXX.tmp (hexadecimal digits), which is synced and renamed to PATH. On failure PATH
- * does not change, and the temporary file is removed. If PATH is a symbolic link, the link is
- * replaced and its target does not change. A folder, pipe or device is refused. A process that is
- * killed while it saves leaves its temporary file behind, which may be deleted. */
+/* Chooses tensors by name. */
+typedef struct weft_params_filter {
+    bool (*selects)(void *context, const char *name); /* NULL: all */
+    void *context;
+} weft_params_filter;
+
+/* Saves the tensors that `filter` selects (NULL: all), and the metadata, as a safetensors file.
+ * PATH is a complete file at any time, even while several threads or processes save to it: the data
+ * go to a temporary file of a unique name, PATH.XXXXXXXXXXXX.tmp (hexadecimal digits), which is
+ * synced and renamed to PATH. On failure PATH does not change, and the temporary file is removed.
+ * If PATH is a symbolic link, the link is replaced and its target does not change. A folder, pipe
+ * or device is refused. A process that is killed while it saves leaves its temporary file behind,
+ * which may be deleted. */
 WEFT_API weft_status weft_params_save(const weft_params *params, const char *path,
-                                      weft_error *error);
+                                      const weft_params_filter *filter, weft_error *error);
 /* Loads a safetensors file. Its tensors replace the contents of those of the same name, whose dtype
  * and shape must be equal; others are added. Every number in the header is checked against the
  * file. On failure the store does not change: WEFT_NOT_FOUND if there is no such file,

@@ -13,6 +13,14 @@ bool weft_is_training_state(const char *name)
     return false;
 }
 
+static bool is_model_state(void *context, const char *name)
+{
+    (void)context;
+    return !weft_is_training_state(name);
+}
+
+const weft_params_filter weft_model_states = {.selects = is_model_state};
+
 /* Whether two texts of options agree; each may be missing as a whole. */
 static bool same_text(const char *a, const char *b)
 {

@@ -193,7 +193,8 @@ weft_status weft_trainer_save(weft_trainer *trainer, const char *path)
     if (!trainer) return WEFT_BAD_ARGUMENT;
     memset(&trainer->error, 0, sizeof trainer->error);
     weft_status status = write_meta(trainer);
-    return status == WEFT_OK ? weft_params_save(trainer->params, path, &trainer->error) : status;
+    return status == WEFT_OK ? weft_params_save(trainer->params, path, NULL, &trainer->error)
+                             : status;
 }
 
 void checkpoint_copy_model(const weft_trainer *t, weft_params *to)
@@ -232,7 +233,7 @@ weft_status weft_trainer_save_model(weft_trainer *trainer, const char *path)
     }
     if (status == WEFT_OK) {
         checkpoint_copy_model(t, copy);
-        status = weft_params_save(copy, path, &t->error);
+        status = weft_params_save(copy, path, NULL, &t->error);
     }
     weft_params_free(copy);
     return status;

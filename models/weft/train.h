@@ -270,6 +270,8 @@ WEFT_API weft_status weft_trainer_save_model(weft_trainer *trainer, const char *
 #define WEFT_AVERAGE_STATES "ema"
 /* Whether a tensor of a checkpoint is such a state, and not of the model. */
 WEFT_API bool weft_is_training_state(const char *name);
+/* A filter for weft_params_save: the model without states of training. */
+WEFT_API extern const weft_params_filter weft_model_states;
 /* The mean of the models of several checkpoints, computed in f64: states of training are left out,
  * metadata are those of the last. Files of different models are refused. Adds to `params`, which
  * should be new. */

@@ -300,7 +300,7 @@ weft_status bench_dump(bench *b, const char *path, weft_error *error)
     }
     if (status == WEFT_OK) status = put_inputs(out, b, error);
     if (status == WEFT_OK) status = put_results(out, b, error);
-    if (status == WEFT_OK) status = weft_params_save(out, path, error);
+    if (status == WEFT_OK) status = weft_params_save(out, path, NULL, error);
     weft_params_free(out);
     return status;
 }

@@ -44,7 +44,7 @@ int cmd_average(int argc, char **argv)
     tool_parse(&argp, argc, argv, &a);
     weft_params *mean = weft_params_new();
     weft_status status = weft_params_average(mean, a.paths, a.n, &error);
-    if (status == WEFT_OK) status = weft_params_save(mean, a.out, &error);
+    if (status == WEFT_OK) status = weft_params_save(mean, a.out, NULL, &error);
     weft_params_free(mean);
     if (status == WEFT_OK)
         tool_print_line(stdout, "saved the mean of %zu checkpoints in %s", a.n, a.out);

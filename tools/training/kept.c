@@ -221,7 +221,8 @@ bool training_keep(training *t, uint64_t step)
     if (!step_path(t, path, sizeof path, step)) return false;
     if (access(path, F_OK) == 0) return refuse(t, path);
     /* A second name by a hard link, or a copy where the file system has no links. */
-    if (link(t->model_path, path) != 0 && weft_params_save(t->params, path, &t->error) != WEFT_OK)
+    if (link(t->model_path, path) != 0 &&
+        weft_params_save(t->params, path, NULL, &t->error) != WEFT_OK)
         return false;
     if (!add_kept(t, step)) return false;
     while (t->n_kept > (size_t)t->r.run_keep) remove_kept(t, 0);
