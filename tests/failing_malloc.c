@@ -1,6 +1,6 @@
 /* Linked into a copy of the program: makes one allocation of the whole process fail, whoever asks
  * for it. WEFT_FAIL_ALLOCATION=N: the N-th one from main on; "count": none, but their number is
- * told at the end as the last line of stderr. */
+ * reported at the end as the last line of stderr. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>

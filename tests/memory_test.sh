@@ -22,7 +22,7 @@ one_allocation()
     if [ $status -eq 0 ] && cmp -s "out.$n" good; then
         echo survived
     elif [ $status -eq 1 ] && [ "$(wc -l <"err.$n")" -eq 1 ] && grep -qi "^weft: .*memory" "err.$n"; then
-        echo told
+        echo reported
     else
         echo "allocation $n: status $status: $(head -c 200 "err.$n" | tr '\n' ' ')"
     fi
@@ -44,11 +44,11 @@ every_allocation()
     [ "$all" -gt 10 ] || fail "$* made $all allocations, which is too few to be true"
     seq "$all" | xargs -P "$(nproc)" -I{} bash -c 'one_allocation "$@"' - {} "$@" >results
     survived=$(grep -c '^survived$' results)
-    wrong=$(grep -cv '^survived$\|^told$' results)
+    wrong=$(grep -cv '^survived$\|^reported$' results)
     [ "$wrong" -eq 0 ] || fail "$*: $wrong of $all failures go wrong: $(grep -m 3 '^allocation' results)"
     # What needs no memory to be right is the exception: buffers of stdio, and the like.
     [ $((4 * survived)) -lt "$all" ] || fail "$*: $survived of $all failures make no difference"
-    [ "$(wc -l <results)" -eq "$all" ] || fail "$*: not every run has told how it ended"
+    [ "$(wc -l <results)" -eq "$all" ] || fail "$*: not every run has reported how it ended"
 }
 
 printf 'lower,upper,size\n0,4,4\n2,6,4\n4,9,8\n' >list.16.csv

@@ -59,7 +59,7 @@ static graph begin(weft_shape shape)
  * results, which are [N] or [], come back as rows. */
 static void run(graph *t, const problem *p, weft_value *targets, size_t n, float (*out)[N])
 {
-    const bool turned = weft_dim(t->g, t->x, 0) == CLASSES;
+    const bool transposed = weft_dim(t->g, t->x, 0) == CLASSES;
     weft_error error = {0};
     weft_plan *plan = weft_plan_new(t->g, targets, n, NULL, &error);
     weft_session *s = weft_session_new(plan, NULL, NULL, &error);
@@ -67,7 +67,7 @@ static void run(graph *t, const problem *p, weft_value *targets, size_t n, float
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
     float fed[2][N], got[N];
     for (int i = 0; i < N; i++) {
-        const int at = turned ? i % CLASSES * ROWS + i / CLASSES : i;
+        const int at = transposed ? i % CLASSES * ROWS + i / CLASSES : i;
         fed[0][at] = p->x[i];
         fed[1][at] = p->w[i];
     }
@@ -78,7 +78,7 @@ static void run(graph *t, const problem *p, weft_value *targets, size_t n, float
         const size_t count = (size_t)weft_shape_numel(weft_shape_of(t->g, targets[k]));
         CU_ASSERT_EQUAL(weft_fetch(s, targets[k], got, count * sizeof *got), WEFT_OK);
         for (size_t i = 0; i < count; i++)
-            out[k][i] = got[turned && count == N ? i % CLASSES * ROWS + i / CLASSES : i];
+            out[k][i] = got[transposed && count == N ? i % CLASSES * ROWS + i / CLASSES : i];
     }
     weft_session_free(s);
     weft_plan_free(plan);
@@ -99,14 +99,14 @@ static void expect(const char *what, double offset, const float *got, const doub
 /* ---- softmax and log_softmax ---- */
 
 /* Values and gradients along the last axis and the first, by the kernels and by the expansion. */
-static void check_softmax(double offset, bool logarithm, bool turned, bool expanded)
+static void check_softmax(double offset, bool logarithm, bool transposed, bool expanded)
 {
     problem t;
     float got[2][N];
     double dx[N];
     make(&t, offset, 1);
-    graph b = begin(turned ? WEFT_SHAPE(CLASSES, ROWS) : WEFT_SHAPE(ROWS, CLASSES));
-    const int axis = turned ? 0 : 1;
+    graph b = begin(transposed ? WEFT_SHAPE(CLASSES, ROWS) : WEFT_SHAPE(ROWS, CLASSES));
+    const int axis = transposed ? 0 : 1;
     weft_value y[2];
     y[0] = logarithm ? weft_log_softmax(b.g, b.x, axis) : weft_softmax(b.g, b.x, axis);
     if (expanded) {

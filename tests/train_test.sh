@@ -43,7 +43,7 @@ expect 0 "steps=9" "$weft" train recipes/small.json
 ls from-recipe | tr '\n' ' ' >list
 [ "$(cat list)" = "best.safetensors metrics.jsonl model.safetensors recipe.json step-8.safetensors step-9.safetensors vocab.model " ] ||
     fail "the folder has $(cat list)"
-grep -q '"cosine"' from-recipe/recipe.json || fail "recipe.json does not tell the schedule"
+grep -q '"cosine"' from-recipe/recipe.json || fail "recipe.json does not have the schedule"
 [ "$(grep -c '"smoothed"' from-recipe/metrics.jsonl)" -eq 9 ] || fail "not one line a step"
 # The stored recipe makes the same run again, from anywhere.
 mkdir elsewhere

@@ -80,7 +80,7 @@ class Bench:
         return json.loads(text) if text else None
 
     def peer(self, name, workload, dump, *more, turn=0):
-        """PyTorch's own kernels are for AVX2 unless it is told otherwise: either may be faster."""
+        """PyTorch's own kernels are for AVX2 by default: either may be faster."""
         if name == "ONNX Runtime":
             model = os.path.join(self.o.cache, f"{workload}.onnx")
             if not os.path.exists(model) or os.path.getmtime(model) < os.path.getmtime(dump):
@@ -103,7 +103,7 @@ class Bench:
         if not a["output"] <= AGREEMENT:
             self.failures.append(f"{workload}: {name}'s output or loss differs from weft's by {a['output']:.1e}")
         if name == "PyTorch" and a["grad"] > max(AGREEMENT, 2 * a["grad_peer"]):
-            # Its other kernels round elsewhere: the greater of the two errors tells what f32 determines.
+            # Its other kernels round elsewhere: the greater of the two errors bounds what f32 determines.
             other = self.torch(workload, dump, dict(self.peer_env, OPENBLAS_CORETYPE="Haswell"))["agreement"]
             a["grad_peer"] = max(a["grad_peer"], other["grad_peer"])
         if not a["grad"] <= max(AGREEMENT, 2 * a["grad_peer"]):

@@ -5,7 +5,7 @@ Prints for each case that PyTorch has as one call (or one call and its backward 
 of several runs and, if the program is given, weft's, PyTorch's time over weft's, and the share of
 the memory's rate that weft reaches. The two run in turn, N times (3), and the best of each counts:
 the rate of a shared machine's memory is another from second to second. Results go to memory that is there
-already where PyTorch takes `out`; elsewhere malloc is told to keep what it is given back, so that no
+already where PyTorch takes `out`; elsewhere malloc is set to retain freed memory, so that no
 time goes into fresh pages. Threads: OMP_NUM_THREADS, 2 if unset.
 """
 import os

@@ -49,7 +49,7 @@ class Part(dict):
 
 
 def linear(p, name, x):
-    """Weights lie as nn.Linear has them, [out, in]: Model turns them once."""
+    """Weights lie as nn.Linear has them, [out, in]: Model transposes them once."""
     return F.linear(x, p[f"{name}.weight"], p[f"{name}.bias"])
 
 
@@ -72,7 +72,7 @@ def feed_forward(p, name, x, dropout, training):
 
 
 class Model(torch.nn.Module):
-    """Parameters by weft's names; matrices of linear layers turned to [out, in]."""
+    """Parameters by weft's names; matrices of linear layers transposed to [out, in]."""
 
     def __init__(self, params, dropout=0.1):
         super().__init__()

@@ -1,4 +1,4 @@
-"""weft's transformer and gpt made of PyTorch's layers, with links from weft's parameters to theirs."""
+"""weft's transformer and gpt made of PyTorch's layers, with the pairs of parameters of both."""
 import math
 
 import torch
@@ -19,8 +19,8 @@ def activation(name):
             "gelu-tanh": lambda x: F.gelu(x, approximate="tanh")}[name]
 
 
-class Links(list):
-    """Which parameter of weft's lies where in a module's: (tensor, name, turned), turned if weft has it as
+class Pairs(list):
+    """Pairs of parameters: (tensor of the module, name in weft, transposed), transposed if weft has it as
     [in, out]. A tensor may be a part of a parameter."""
 
     def linear(self, weight, bias, name):
@@ -57,11 +57,11 @@ class Links(list):
 
 class Model(nn.Module):
     """What the models share: tables, positions, logits. All is [length, rows, width], which spares the layers of
-    PyTorch to turn their input."""
+    PyTorch to transpose their input."""
 
     def __init__(self, options, length, tables, positions):
         super().__init__()
-        self.o, self.links = options, Links()
+        self.o, self.pairs = options, Links()
         vocab, self.width = int(options["vocab"]), int(options["d_model"])
         self.drop = nn.Dropout(options["dropout"])
         self.scale = math.sqrt(self.width) if options.get("scaled_embeddings", 0) else 1.0
@@ -70,21 +70,21 @@ class Model(nn.Module):
         if options["positions"] == "learned":
             self.places = [self.parameter(name, int(options["max_positions"]), self.width) for name in positions]
         elif options["positions"] == "sinusoidal":
-            self.register_buffer("waves", self.sinusoids(length))
+            self.register_buffer("waves", self.sinusoidal_positions(length))
             self.places = [self.waves] * len(positions)
         self.output = None
         if not options["tied"]:
             self.output = nn.Linear(self.width, vocab)
-            self.links.linear(self.output.weight, self.output.bias, "output")
+            self.pairs.linear(self.output.weight, self.output.bias, "output")
         self.register_buffer("later", torch.ones(length, length, dtype=torch.bool).triu(1))
 
     def parameter(self, name, *shape):
         p = nn.Parameter(torch.empty(*shape))
         self.register_parameter(name, p)
-        self.links.append((p, name, False))
+        self.pairs.append((p, name, False))
         return p
 
-    def sinusoids(self, length):
+    def sinusoidal_positions(self, length):
         at = torch.arange(length, dtype=torch.float64)[:, None]
         angle = at / 10000 ** (torch.arange(0, self.width, 2, dtype=torch.float64) / self.width)
         return torch.stack((angle.sin(), angle.cos()), -1).reshape(length, self.width).float()[:, None]
@@ -124,14 +124,14 @@ class Model(nn.Module):
 
     def read(self, tensors):
         """Takes weft's parameters."""
-        named = {name for _, name, _ in self.links}
+        named = {name for _, name, _ in self.pairs}
         if named != set(tensors):
             raise Failed(f"the model has other parameters than weft's: {sorted(named ^ set(tensors))[0]}")
-        for to, name, turned in self.links:
-            to.data.copy_(tensors[name].t() if turned else tensors[name])
+        for to, name, transposed in self.pairs:
+            to.data.copy_(tensors[name].t() if transposed else tensors[name])
 
     def written(self):
-        return {name: (t.t() if turned else t).detach() for t, name, turned in self.links}
+        return {name: (t.t() if transposed else t).detach() for t, name, transposed in self.pairs}
 
 
 class Translator(Model):
@@ -144,8 +144,8 @@ class Translator(Model):
                                              enable_nested_tensor=False)
         self.decoder = nn.TransformerDecoder(self.layer(nn.TransformerDecoderLayer, hidden),
                                              int(options["decoder_layers"]), self.final_norm())
-        self.links.stack(self.encoder, "enc")
-        self.links.stack(self.decoder, "dec")
+        self.pairs.stack(self.encoder, "enc")
+        self.pairs.stack(self.decoder, "dec")
 
     def forward(self, source, target):
         padding = (source == PAD).t()
@@ -160,7 +160,7 @@ class LanguageModel(Model):
         super().__init__(options, length, ["embedding"], ["positions"])
         self.stack = nn.TransformerEncoder(self.layer(nn.TransformerEncoderLayer, False), int(options["layers"]),
                                            self.final_norm(), enable_nested_tensor=False)
-        self.links.stack(self.stack, "layer")
+        self.pairs.stack(self.stack, "layer")
 
     def forward(self, _, ids):
         x = self.embed(self.tables[0], self.place(0), ids)

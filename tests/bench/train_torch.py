@@ -9,7 +9,7 @@ the run's vocabulary, classes of length, batches and their order (weft's own shu
 model with its initial parameters, dropout at the same places, label smoothing, Adam or SGD with the same groups
 of decay, clipping, accumulation, schedule, moving average, and validation on the same batches. Dropout draws
 other numbers than weft's; all else is equal but for rounding. A run by minutes is repeated in as many steps as it
-made, with the learning rates that its metrics tell. The model is nn.TransformerEncoder and nn.TransformerDecoder.
+made, with the learning rates of its metrics. The model is nn.TransformerEncoder and nn.TransformerDecoder.
 
 FOLDER (RUN/torch) becomes a folder like that of a run, so that `weft plot`, `weft translate`, `weft generate` and
 `weft train --validate` take it: recipe.json, vocabulary, metrics.jsonl (a line of JSON for every log_every steps
@@ -100,13 +100,13 @@ def make_rate(recipe, metrics, width):
 def make_optimizer(model, o):
     """Groups with and without decay. Parts of one parameter (q, k, v) must agree."""
     storages = {}
-    for tensor, name, _ in model.links:
+    for tensor, name, _ in model.pairs:
         storages.setdefault(tensor.storage().data_ptr(), set()).add(name_matches(o["no_decay"], name))
     groups = {False: [], True: []}
     for p in model.parameters():
         kept = storages[p.storage().data_ptr()]
         if len(kept) > 1:
-            raise Failed("no_decay tells q, k and v apart, which PyTorch has in one parameter")
+            raise Failed("no_decay separates q, k and v, which PyTorch has in one parameter")
         groups[kept.pop()].append(p)
     groups = [{"params": groups[False], "weight_decay": o["weight_decay"]}, {"params": groups[True], "weight_decay": 0}]
     groups = [g for g in groups if g["params"]]
@@ -236,7 +236,7 @@ class Run:
         a, data = self.a, self.recipe["data"]
         progress("reading weft's first parameters")
         tensors, self.meta = load_tensors(a.weights) if a.weights else first_parameters(a.run, self.recipe, a.weft)
-        # The checkpoint tells every option, and the vocabulary's true size.
+        # The checkpoint has every option, and the vocabulary's true size.
         options = model_options(self.meta)
         if self.meta.get("model") != self.recipe["model"]:
             raise Failed(f"{a.weights}: is of {self.meta.get('model')}, the run is of {self.recipe['model']}")
@@ -270,7 +270,7 @@ class Run:
         self.file.flush()
 
     def validation_steps(self):
-        """Where weft validated; in a run by time as its metrics tell."""
+        """Where weft validated; in a run by time, according to its metrics."""
         every = self.recipe["run"]["valid_every"] or self.recipe["schedule"]["steps"] // 20
         if not every and self.recipe["schedule"]["steps"]:
             every = 1

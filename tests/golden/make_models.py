@@ -50,8 +50,8 @@ def rotate(x, base):
     length, half = x.shape[2], x.shape[3] // 2
     rate = base ** (-torch.arange(half, dtype=torch.float64) / half)
     angle = torch.arange(length, dtype=torch.float64)[:, None] * rate
-    turned = torch.complex(x[..., :half], x[..., half:]) * torch.polar(torch.ones_like(angle), angle)
-    return torch.cat((turned.real, turned.imag), -1)
+    rotated = torch.complex(x[..., :half], x[..., half:]) * torch.polar(torch.ones_like(angle), angle)
+    return torch.cat((rotated.real, rotated.imag), -1)
 
 
 def attention(net, name, query, memory, heads, kv_heads=0, projection="separate", bias=True, out=2,
