@@ -235,9 +235,7 @@ static weft_status put(weft_params *out, const char *prefix, const char *name,
     weft_tensor to;
     snprintf(full, sizeof full, "%s%s", prefix, name);
     weft_status status = weft_params_add(out, full, from->dtype, from->shape, &to, error);
-    if (status == WEFT_OK)
-        memcpy(to.data, from->data,
-               (size_t)weft_shape_numel(from->shape) * weft_dtype_bytes(from->dtype));
+    if (status == WEFT_OK) memcpy(to.data, from->data, weft_tensor_bytes(from->dtype, from->shape));
     return status;
 }
 
@@ -246,7 +244,7 @@ static weft_status put_value(weft_params *out, const bench *b, const char *prefi
 {
     weft_graph *g = b->trial.m.graph;
     weft_shape shape = weft_shape_of(g, value);
-    size_t bytes = (size_t)weft_shape_numel(shape) * weft_dtype_bytes(weft_dtype_of(g, value));
+    size_t bytes = weft_tensor_bytes(weft_dtype_of(g, value), shape);
     void *data = malloc(bytes + 1);
     weft_status status = WEFT_NO_MEMORY;
     if (data) status = weft_fetch(b->trial.session, value, data, bytes);

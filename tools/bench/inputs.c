@@ -31,7 +31,7 @@ weft_status tool_sample_inputs(const built_model *m, sample_inputs *out, weft_er
         if (node.op != &weft_op_input) continue;
         weft_value input = weft_value_from_id(g, node.first_out);
         weft_type type = {weft_dtype_of(g, input), weft_shape_of(g, input)};
-        size_t bytes = (size_t)weft_shape_numel(type.shape) * weft_dtype_bytes(type.dtype);
+        size_t bytes = weft_tensor_bytes(type.dtype, type.shape);
         void *data = calloc(1, bytes + 1);
         if (!data) {
             sample_inputs_free(out);

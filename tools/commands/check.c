@@ -190,8 +190,7 @@ static uint64_t hash_params(const weft_params *params)
         const char *name = weft_params_name(params, i);
         if (!weft_params_get(params, name, &t)) continue;
         hash = hash_bytes(hash, name, strlen(name));
-        hash =
-            hash_bytes(hash, t.data, (size_t)weft_shape_numel(t.shape) * weft_dtype_bytes(t.dtype));
+        hash = hash_bytes(hash, t.data, weft_tensor_bytes(t.dtype, t.shape));
     }
     return hash;
 }

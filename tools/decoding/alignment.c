@@ -20,6 +20,13 @@ static bool no_memory(aligner *a)
 
 /* ---- Opening ---- */
 
+/* After a failure that set errno. */
+static bool cannot_write(aligner *a)
+{
+    weft_error_set(a->error, WEFT_IO, a->path, "cannot be written: %s", strerror(errno));
+    return false;
+}
+
 /* Checks that the model has attention weights, with a source and a text of an end token each. */
 static bool try_weights(aligner *a)
 {
@@ -37,20 +44,14 @@ bool alignment_open(aligner *a, const trained_run *run, int64_t layer, int64_t h
         .threads = threads, .weights = true, .layer = layer + 1, .head = head + 1};
     a->scorer = weft_scorer_new(&run->config, run->params, &o, error);
     if (!a->scorer || !try_weights(a)) return false;
-    if (path) a->file = fopen(path, "w");
-    if (path && !a->file)
-        weft_error_set(error, WEFT_IO, path, "cannot be written: %s", strerror(errno));
-    return !path || a->file;
+    a->writes = path && file_begin_stream(&a->writer, path);
+    return !path || a->writes || cannot_write(a);
 }
 
 bool alignment_close(aligner *a)
 {
-    bool good = true;
-    if (a->file && fclose(a->file) != 0) {
-        weft_error_set(a->error, WEFT_IO, a->path, "cannot be written: %s", strerror(errno));
-        good = false;
-    }
-    a->file = NULL;
+    bool good = !a->writes || file_commit(&a->writer) || cannot_write(a);
+    a->writes = false;
     weft_scorer_free(a->scorer);
     a->scorer = NULL;
     return good;
@@ -225,8 +226,7 @@ static bool write_lines(aligner *a, const text_line *lines, size_t n)
     good = good && weft_scorer_run(a->scorer, rows, made, a->error) == WEFT_OK;
     for (size_t i = 0, k = 0; good && i < n; i++) {
         if (alignment_rows(&lines[i])) good = write_line(a, &lines[i], rows[k++].scores);
-        if (good && putc('\n', a->file) == EOF)
-            good = fail(a, WEFT_IO, a->path, "cannot be written");
+        if (good) putc('\n', a->file);
     }
     for (size_t i = 0; i < made; i++) {
         free((void *)(uintptr_t)rows[i].tokens);
@@ -237,12 +237,15 @@ static bool write_lines(aligner *a, const text_line *lines, size_t n)
 
 bool alignment_write(aligner *a, const text_lines *lines)
 {
-    bool good = true;
+    char *text = NULL;
+    size_t bytes = 0;
+    a->file = open_memstream(&text, &bytes);
+    bool good = a->file || no_memory(a);
     for (size_t i = 0; good && i < lines->n; i += LINES)
         good = write_lines(a, lines->line + i, lines->n - i < LINES ? lines->n - i : LINES);
-    if (good && fflush(a->file) != 0) {
-        weft_error_set(a->error, WEFT_IO, a->path, "cannot be written: %s", strerror(errno));
-        good = false;
-    }
+    if (a->file && fclose(a->file) != 0 && good) good = no_memory(a);
+    if (good) file_write(&a->writer, text, bytes);
+    free(text);
+    a->file = NULL;
     return good;
 }

@@ -2,6 +2,7 @@
 #ifndef WEFT_TOOLS_ALIGNMENT_H
 #define WEFT_TOOLS_ALIGNMENT_H
 
+#include "base/file.h"
 #include "decoding.h"
 
 #include <stdio.h>
@@ -9,7 +10,9 @@
 typedef struct aligner {
     const trained_run *run;
     weft_scorer *scorer;
-    FILE *file; /* of alignment_write; NULL: none */
+    file_writer writer; /* of the file that alignment_write writes, if `writes` */
+    bool writes;
+    FILE *file; /* in memory: the lines of one call of alignment_write */
     const char *path;
     weft_error *error; /* the caller's, see alignment_open */
 } aligner;
@@ -20,7 +23,8 @@ typedef struct aligner {
  * must be closed in any case. */
 bool alignment_open(aligner *a, const trained_run *run, int64_t layer, int64_t head, int threads,
                     const char *path, weft_error *error);
-/* False if the file could not be written completely; may be called twice. */
+/* Replaces the file by the lines that were written, whole or not at all. False if it could not be
+ * written; may be called twice. */
 bool alignment_close(aligner *a);
 
 /* Tokens of a line's first hypothesis with its end; 0 if there is no hypothesis. */

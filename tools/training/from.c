@@ -152,7 +152,7 @@ static bool copy_param(training *t, const char *name, const weft_tensor *model)
     }
     if (weft_params_add(t->params, name, from.dtype, from.shape, &to, &t->error) != WEFT_OK)
         return false;
-    memcpy(to.data, from.data, (size_t)weft_shape_numel(from.shape) * weft_dtype_bytes(from.dtype));
+    memcpy(to.data, from.data, weft_tensor_bytes(from.dtype, from.shape));
     return true;
 }
 
