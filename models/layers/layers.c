@@ -88,12 +88,13 @@ weft_value weft_layer_feed_forward(weft_graph *graph, const char *name, weft_val
 
 /* Allocates f64 [rows, columns]; on failure, fails the graph and returns NULL. The caller fills it
  * and passes it to constant_of, which frees it. */
-static double *new_angles(weft_graph *g, const char *layer, int64_t rows, int64_t columns)
+static double *new_constant(weft_graph *g, const char *layer, int64_t rows, int64_t columns)
 {
     double *table = NULL;
     if (weft_graph_status(g) != WEFT_OK) return NULL;
     if (rows < 0 || columns < 1)
-        weft_graph_fail_in(g, layer, WEFT_BAD_ARGUMENT, "no table of %lld positions of width %lld",
+        weft_graph_fail_in(g, layer, WEFT_BAD_ARGUMENT,
+                           "needs 0 or more positions and a width of 1 or more, got %lld and %lld",
                            (long long)rows, (long long)columns);
     else if (rows > WEFT_MAX_TABLE / columns)
         weft_graph_fail_in(g, layer, WEFT_TOO_LARGE,
@@ -119,7 +120,7 @@ weft_value weft_layer_sinusoidal_positions(weft_graph *graph, weft_dtype dtype, 
                            "the width must be even and above 0, got %lld", (long long)features);
         return WEFT_NO_VALUE;
     }
-    double *table = new_angles(graph, "weft_layer_sinusoidal_positions", length, features);
+    double *table = new_constant(graph, "weft_layer_sinusoidal_positions", length, features);
     if (!table) return WEFT_NO_VALUE;
     for (int64_t at = 0; at < length; at++)
         for (int64_t i = 0; i < features; i += 2) {
@@ -135,7 +136,7 @@ weft_value weft_layer_positions(weft_graph *graph, const char *name, weft_dtype 
 {
     if (length > max_positions) {
         weft_graph_fail_in(graph, "weft_layer_positions", WEFT_BAD_SHAPE,
-                           "\"%s\": a length of %lld, but a table of %lld positions", name,
+                           "\"%s\": a length of %lld, but max_positions is %lld", name,
                            (long long)length, (long long)max_positions);
         return WEFT_NO_VALUE;
     }
@@ -177,8 +178,8 @@ weft_rotary weft_layer_rotary_angles(weft_graph *graph, weft_dtype dtype, int64_
                            "x must be [batch, length, heads, an even width] and the base above 0");
         return angles;
     }
-    double *cosines = new_angles(g, "weft_layer_rotary", length, half), *sines = NULL;
-    if (cosines) sines = new_angles(g, "weft_layer_rotary", length, half);
+    double *cosines = new_constant(g, "weft_layer_rotary", length, half), *sines = NULL;
+    if (cosines) sines = new_constant(g, "weft_layer_rotary", length, half);
     if (!sines) {
         free(cosines);
         return angles;
