@@ -146,7 +146,7 @@ static void test_batches_of_pairs(void)
     weft_batches *b = weft_batches_new(c, &o, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(b);
     CU_ASSERT_EQUAL(weft_batches_counts(b).rows, 350);
-    CU_ASSERT_TRUE(weft_batches_most(b) <= 64);
+    CU_ASSERT_TRUE(weft_batches_max_elements(b) <= 64);
     uint64_t hashes[3];
     for (uint64_t epoch = 0; epoch < 3; epoch++) {
         size_t count[VOCAB] = {0};

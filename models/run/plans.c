@@ -1,4 +1,4 @@
-/* Plans of several shapes on one store: see plans.h. */
+/* Plans for several shapes on one store: see plans.h. */
 #include "plans.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ void plans_add(plan_list *plans, plan_entry *entry)
     plans->count++;
 }
 
-/* Makes memory that all sessions share hold `bytes`. */
+/* Grows memory that all sessions share to at least `bytes`. */
 static weft_status grow(plan_list *plans, void **memory, size_t *have, size_t bytes,
                         weft_error *error)
 {

@@ -125,7 +125,7 @@ WEFT_API void weft_batches_free(weft_batches *batches);
 WEFT_API weft_batch_counts weft_batches_counts(const weft_batches *batches);
 /* The maximum of rows * length over all batches: the elements that each buffer of weft_batches_fill
  * needs. */
-WEFT_API size_t weft_batches_most(const weft_batches *batches);
+WEFT_API size_t weft_batches_max_elements(const weft_batches *batches);
 /* Shuffles the rows of each class, and then the batches, for an epoch (Fisher-Yates, by Philox).
  * The order depends on (seed, epoch) only. Does not allocate. */
 WEFT_API void weft_batches_start(weft_batches *batches, uint64_t epoch);
