@@ -29,8 +29,8 @@ struct weft_batches {
     const weft_corpus *corpus;
     int32_t *stream_in, *stream_out; /* mode blocks: the concatenated sequences */
     size_t n_stream;
-    uint32_t *rows,
-        *order; /* sequences (mode blocks: block numbers) by class; the same, shuffled */
+    uint32_t *rows;  /* sequences (mode blocks: block numbers), sorted by class */
+    uint32_t *order; /* the same, shuffled within each class */
     size_t class_first[WEFT_MAX_LENGTHS + 1];
     data_batch *batches, *batch_order;
     size_t n_batches;
