@@ -223,8 +223,8 @@ weft_value weft_layer_recurrent_stack(weft_graph *graph, const char *name, weft_
     int64_t layers = o->layers ? o->layers : 1;
     if (layers < 1 || layers > WEFT_RECURRENT_LAYERS || (o->bidirectional && hidden % 2)) {
         weft_graph_fail_in(graph, "weft_layer_recurrent_stack", WEFT_BAD_ARGUMENT,
-                           "\"%s\": takes 1 to %d layers of an even width if they go "
-                           "both ways, got %lld of %lld",
+                           "\"%s\": takes 1 to %d layers, of an even width if "
+                           "bidirectional, got %lld layers of width %lld",
                            name, WEFT_RECURRENT_LAYERS, (long long)layers, (long long)hidden);
         return WEFT_NO_VALUE;
     }

@@ -366,7 +366,7 @@ weft_status weft_seq2seq_step(weft_graph *graph, const weft_seq2seq_config *c, w
     RECURRENT_OPTIONS(X)                                                                           \
     X(cell, 2, CELLS, "kind of the recurrent layers")                                              \
     X(attention, 1, ALIGNMENTS, "how the decoder attends to the source")                           \
-    X(bidirectional, 1, FLAG, "1: the encoder reads both ways, half of hidden each")
+    X(bidirectional, 1, FLAG, "1: the encoder reads in both directions, each with half of hidden")
 
 enum {
 #define ID(name, value, kind, doc) S2S_##name,
