@@ -1,5 +1,5 @@
-/* Layers and models: what may see what, what training does, and that neither threads nor options
- * surprise. */
+/* Layers and models: causality, padding, training, the list of models and its options; results do
+ * not depend on the number of threads. */
 #include "tests.h"
 
 #include <math.h>
@@ -9,7 +9,7 @@
 #define MAX_PARAMS 256
 #define MAX_IDS    128
 
-/* A small model with everything that runs it. The options given last win. */
+/* A small model with its graph, plan and session. Later options override earlier ones. */
 typedef struct rig {
     weft_graph *g;
     weft_model_io io;
@@ -76,7 +76,7 @@ static void feed(rig *r, weft_value input, const int32_t *ids)
     CU_ASSERT_EQUAL_FATAL(weft_feed(r->session, input, ids, bytes), WEFT_OK);
 }
 
-/* Random tokens of [1, vocab) for `n` places. */
+/* n random tokens in [1, vocab). */
 static void fill_ids(int32_t *ids, size_t n, int32_t vocab, uint64_t seed)
 {
     for (size_t i = 0; i < n; i++)
@@ -107,9 +107,9 @@ static void run_logits(rig *r, float *logits, size_t n)
                           WEFT_OK);
 }
 
-/* ---- What may see what ---- */
+/* ---- Causality and padding ---- */
 
-/* Another target token at a place changes the logits from there on, and no bit before. */
+/* Another target token at a position changes the logits from there on, and no bit before. */
 static void test_causality(void)
 {
     enum { BATCH = 2, LENGTH = 6, VOCAB = 20, N = BATCH * LENGTH * VOCAB };
@@ -122,25 +122,25 @@ static void test_causality(void)
     fill_ids(ids, BATCH * LENGTH, VOCAB, 2);
     feed(&r, r.io.target_in, ids);
     run_logits(&r, before, N);
-    for (int place = 0; place < LENGTH; place++) {
-        int32_t old = ids[LENGTH + place]; /* of the second sentence */
-        ids[LENGTH + place] = old % (VOCAB - 1) + 1;
+    for (int position = 0; position < LENGTH; position++) {
+        int32_t old = ids[LENGTH + position]; /* of the second sentence */
+        ids[LENGTH + position] = old % (VOCAB - 1) + 1;
         feed(&r, r.io.target_in, ids);
         run_logits(&r, after, N);
-        size_t same = (size_t)(LENGTH + place) * VOCAB;
+        size_t same = (size_t)(LENGTH + position) * VOCAB;
         CU_ASSERT_EQUAL(memcmp(before, after, same * sizeof *before), 0);
-        for (int later = place; later < LENGTH; later++)
-            CU_ASSERT_NOT_EQUAL(memcmp(before + same + (later - place) * VOCAB,
-                                       after + same + (later - place) * VOCAB,
+        for (int later = position; later < LENGTH; later++)
+            CU_ASSERT_NOT_EQUAL(memcmp(before + same + (later - position) * VOCAB,
+                                       after + same + (later - position) * VOCAB,
                                        VOCAB * sizeof *before),
                                 0);
-        ids[LENGTH + place] = old;
+        ids[LENGTH + position] = old;
     }
     rig_close(&r);
 }
 
-/* A source filled up with pad tokens gives what the shorter one gives, and a target whose end is
- * pad the loss of its beginning. */
+/* A padded source has the results of the shorter one, and a padded target the loss of the shorter
+ * one. */
 static void test_padding(void)
 {
     enum { BATCH = 2, LONG = 9, SHORT = 5, VOCAB = 20, N = BATCH * 6 * VOCAB };
@@ -164,7 +164,7 @@ static void test_padding(void)
     run_logits(&b, long_logits, N);
     for (int i = 0; i < N; i++) CU_ASSERT_DOUBLE_EQUAL(short_logits[i], long_logits[i], 1e-5);
 
-    /* The mean negative log likelihood of the first 4 of 6 places, worked out from the logits. */
+    /* The mean negative log likelihood of the first 4 of 6 positions, computed from the logits. */
     double sum = 0;
     fill_ids(target, BATCH * 6, VOCAB, 3);
     for (int i = 0; i < BATCH * 6; i++) {
@@ -185,7 +185,7 @@ static void test_padding(void)
 
 /* ---- Layers ---- */
 
-/* Runs one value of a graph on a store that is made for it, or on the given one. */
+/* Computes one value of a graph on the given store, or on a new one. */
 static void evaluate(weft_graph *g, weft_value value, weft_params *store, double *out, size_t n)
 {
     weft_error error = {0};
@@ -243,8 +243,9 @@ static void test_shared_key_heads(void)
     }
 }
 
-/* A query that may look nowhere gets nothing: what is left is the bias, which starts as zero. */
-static void test_nothing_to_see(void)
+/* A query whose keys are all masked has a context of zeros, so the output is the bias, which starts
+ * as zero. */
+static void test_fully_masked_query(void)
 {
     double y[3 * 8];
     static const uint8_t forbidden[3 * 2] = {0, 1, 1, 1, 0, 0};
@@ -268,7 +269,7 @@ static void test_nothing_to_see(void)
     weft_graph_free(g);
 }
 
-static void test_sinusoids(void)
+static void test_sinusoidal_positions(void)
 {
     double table[50 * 6];
     weft_graph *g = weft_graph_new();
@@ -283,7 +284,7 @@ static void test_sinusoids(void)
     weft_graph_free(g);
 }
 
-/* Angles made once, of more positions than are needed, turn as those that a layer makes itself. */
+/* Shared angles of more positions than needed rotate like a layer's own angles. */
 static void test_shared_angles(void)
 {
     enum { N = 2 * 3 * 2 * 4 };
@@ -314,7 +315,7 @@ static void test_shared_angles(void)
     weft_graph_free(g);
 }
 
-/* Counts beyond every machine are refused before anything is made of them. */
+/* Giant counts are refused before anything is allocated. */
 static void test_giant_counts(void)
 {
     static const char *const models[][3] = {
@@ -418,7 +419,7 @@ static void check_gradient(const char *norm, const char *tied)
     rig_close(&r);
 }
 
-/* With dropout: its mask is the same in each of the check's runs. */
+/* With dropout, whose mask is the same in each run of the check. */
 static void test_gradient(void)
 {
     check_gradient("norm=pre", "tied=1");
@@ -477,7 +478,7 @@ static void test_list(void)
             const weft_model_option *o = &m->options[k];
             CU_ASSERT_TRUE(o->name && o->doc);
             CU_ASSERT_TRUE(o->real || floor(o->value) == o->value);
-            /* What is only switched on is a flag, and nothing else is. */
+            /* Options that are only switched on are flags, and no others are. */
             CU_ASSERT_EQUAL(o->flag, !strncmp(o->doc, "1: ", 3));
             CU_ASSERT_TRUE(!o->flag || (!o->choices && (o->value == 0 || o->value == 1)));
         }
@@ -569,12 +570,12 @@ void models_tests(void)
     CU_add_test(suite, "a later token changes no earlier logit", test_causality);
     CU_add_test(suite, "padding changes nothing", test_padding);
     CU_add_test(suite, "key heads shared by query heads", test_shared_key_heads);
-    CU_add_test(suite, "a query that may look nowhere", test_nothing_to_see);
-    CU_add_test(suite, "sinusoids", test_sinusoids);
+    CU_add_test(suite, "a query whose keys are all masked", test_fully_masked_query);
+    CU_add_test(suite, "sinusoidal positions", test_sinusoidal_positions);
     CU_add_test(suite, "rotary angles that layers share", test_shared_angles);
     CU_add_test(suite, "giant counts", test_giant_counts);
     CU_add_test(suite, "layers refuse what does not fit", test_refusals);
-    CU_add_test(suite, "a small batch is learnt by heart", test_overfit);
+    CU_add_test(suite, "a small batch is memorised", test_overfit);
     CU_add_test(suite, "gradients of a Transformer", test_gradient);
     CU_add_test(suite, "the same bits at 1, 2, 3, 4, 8 threads", test_threads);
     CU_add_test(suite, "the list of models", test_list);

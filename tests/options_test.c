@@ -434,7 +434,7 @@ static void test_batches(void)
     refuse_batches(c, &o, "vocab is required");
     o = batch_options();
     o.eos = o.pad;
-    refuse_batches(c, &o, "eos and pad are one token");
+    refuse_batches(c, &o, "eos and pad are the same token");
     weft_corpus_free(c);
 }
 

@@ -1,6 +1,6 @@
-/* Recurrent layers and models: against PyTorch (golden/make_recurrent.py) with every gradient, in
- * f32 and f64, against central differences, over 200 steps, with padding and at any number of
- * threads; and the sums of gradients that long sequences rest on. */
+/* Recurrent layers and models: every gradient against PyTorch (golden/make_recurrent.py), in f32
+ * and f64, and against central differences; 200 steps, padding, any number of threads;
+ * weft_matmul_shared. */
 #include "golden.h"
 
 #include <math.h>
@@ -323,9 +323,8 @@ static void test_training(void)
     }
 }
 
-/* Twice the steps, twice the nodes and the memory: no gradient of a step is as large as that of all
- * of them. The additive attention looks at a source that is twice as long, too: its memory is
- * square by nature. */
+/* Nodes and memory are linear in the number of steps: no step's gradient has the size of all steps.
+ * Additive attention attends to a source that is twice as long, too, so its memory is quadratic. */
 static void test_linear_size(void)
 {
     for (size_t m = 0; m < N_LONG; m++) {
@@ -375,9 +374,9 @@ static void test_threads(void)
     }
 }
 
-/* ---- Padding, and what may see what ---- */
+/* ---- Padding and causality ---- */
 
-/* A source filled up with padding gives what the shorter one gives; nothing looks at padding. */
+/* A padded source has the results of the shorter one, and attention weights of padding are zero. */
 static void test_source_padding(void)
 {
     enum { BATCH = 2, SHORT = 4, LONG = 7, TARGET = 3, VOCAB = 11 };
@@ -398,16 +397,16 @@ static void test_source_padding(void)
                      is_long ? LONG : SHORT, kinds_of[k]);
             rig_build(&r, text, false);
             const weft_value targets[] = {r.io.output, r.attention};
-            bool looks = weft_is_value(r.attention);
-            rig_open(&r, targets, looks ? 2 : 1, 0);
+            bool attends = weft_is_value(r.attention);
+            rig_open(&r, targets, attends ? 2 : 1, 0);
             feed_random(&r);
             feed(&r, r.io.source, is_long ? padded : source);
             CU_ASSERT_EQUAL_FATAL(weft_run(r.session), WEFT_OK);
             CU_ASSERT_EQUAL_FATAL(
                 weft_fetch(r.session, r.io.output, logits[is_long], sizeof logits[0]), WEFT_OK);
             weft_tensor t = {0};
-            if (looks) CU_ASSERT_TRUE_FATAL(weft_session_tensor(r.session, r.attention, &t));
-            for (int64_t i = 0; looks && i < BATCH * TARGET; i++) {
+            if (attends) CU_ASSERT_TRUE_FATAL(weft_session_tensor(r.session, r.attention, &t));
+            for (int64_t i = 0; attends && i < BATCH * TARGET; i++) {
                 double sum = 0;
                 for (int64_t at = 0; at < t.shape.dim[2]; at++) {
                     double weight = golden_element(&t, i * t.shape.dim[2] + at);
@@ -423,7 +422,7 @@ static void test_source_padding(void)
     }
 }
 
-/* A token changes no logit before its place and every one from there on. */
+/* A token changes no logit before its position, and all from its position on. */
 static void test_causality(void)
 {
     enum { BATCH = 2, LENGTH = 5, VOCAB = 9, N = BATCH * LENGTH * VOCAB };
@@ -442,17 +441,17 @@ static void test_causality(void)
         feed(&r, r.io.target_in, ids);
         CU_ASSERT_EQUAL_FATAL(weft_run(r.session), WEFT_OK);
         CU_ASSERT_EQUAL_FATAL(weft_fetch(r.session, r.io.output, before, sizeof before), WEFT_OK);
-        for (int place = 0; place < LENGTH; place++) {
-            int32_t old = ids[LENGTH + place]; /* of the second sequence */
-            ids[LENGTH + place] = old % (VOCAB - 1) + 1;
+        for (int position = 0; position < LENGTH; position++) {
+            int32_t old = ids[LENGTH + position]; /* of the second sequence */
+            ids[LENGTH + position] = old % (VOCAB - 1) + 1;
             feed(&r, r.io.target_in, ids);
             CU_ASSERT_EQUAL_FATAL(weft_run(r.session), WEFT_OK);
             CU_ASSERT_EQUAL_FATAL(weft_fetch(r.session, r.io.output, after, sizeof after), WEFT_OK);
-            size_t same = (size_t)(LENGTH + place) * VOCAB;
+            size_t same = (size_t)(LENGTH + position) * VOCAB;
             CU_ASSERT_EQUAL(memcmp(before, after, same * sizeof *before), 0);
             for (size_t at = same; at < N; at += VOCAB)
                 CU_ASSERT_NOT_EQUAL(memcmp(before + at, after + at, VOCAB * sizeof *before), 0);
-            ids[LENGTH + place] = old;
+            ids[LENGTH + position] = old;
         }
         rig_close(&r);
     }
@@ -495,7 +494,7 @@ static void test_refusals(void)
     weft_graph_free(g);
 }
 
-/* ---- Products that share a matrix ---- */
+/* ---- Matrix matrix products that share a matrix ---- */
 
 static size_t count_nodes(const weft_plan *plan, const char *op)
 {
@@ -506,8 +505,8 @@ static size_t count_nodes(const weft_plan *plan, const char *op)
     return n;
 }
 
-/* Products that share a matrix: what matmul gives, for every number of rows that the kernels treat
- * apart and for both sides of an edge of a panel; a row has the same bits whatever is beside it. */
+/* weft_matmul_shared equals matmul, for every number of rows with its own kernel and on both sides
+ * of a panel's edge. A row's bits do not depend on the other rows. */
 static void check_shared(weft_dtype dtype, int64_t k, int64_t n)
 {
     enum { MOST = 30 };
@@ -563,7 +562,7 @@ void recurrent_tests(void)
     CU_add_test(suite, "nodes and memory grow with the steps", test_linear_size);
     CU_add_test(suite, "the same bits at 1 to 4 threads", test_threads);
     CU_add_test(suite, "padding of the source", test_source_padding);
-    CU_add_test(suite, "no token changes what is before it", test_causality);
+    CU_add_test(suite, "a token changes no earlier logit", test_causality);
     CU_add_test(suite, "refusals", test_refusals);
-    CU_add_test(suite, "products that share a matrix", test_shared);
+    CU_add_test(suite, "matrix products that share a matrix", test_shared);
 }

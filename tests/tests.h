@@ -6,6 +6,8 @@
 
 #include <CUnit/CUnit.h>
 
+#include <math.h>
+
 /* Suites; each is a function NAME_tests. */
 // clang-format off
 #define TEST_SUITES(X) \
@@ -36,12 +38,15 @@
     X(params) \
     X(header) \
     X(builder) \
+    X(batches) \
     X(train) \
     X(resume) \
     X(locale) \
     X(dot) \
     X(models) \
     X(decode) \
+    X(search) \
+    X(ensemble) \
     X(scorer) \
     X(score) \
     X(golden) \
@@ -91,6 +96,12 @@ static inline uint64_t test_random(uint64_t *state)
 static inline double test_uniform(uint64_t *state, double low, double high)
 {
     return low + (high - low) * (double)(test_random(state) >> 11) * 0x1p-53;
+}
+
+/* Whether a equals the expected b but for rounding: relative 1e-12, absolute 1e-15. */
+static inline bool test_near(double a, double b)
+{
+    return fabs(a - b) <= 1e-12 * fmax(fabs(b), 1e-3);
 }
 
 /* A builder for a model of the list; 16 of them can be in use at a time. */

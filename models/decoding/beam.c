@@ -1,4 +1,5 @@
-/* Beam search: all continuations of the open hypotheses of a sentence, best first. */
+/* Beam search: ranks all continuations of the open hypotheses of a sentence at each step. O(rows
+ * vocab) per step, plus O(beams) for each continuation that enters the list of the best. */
 #include "search.h"
 
 #include <weft/op.h>
@@ -13,8 +14,8 @@ typedef struct finished {
     bool ended;
 } finished;
 
-/* The sums of the log probabilities of a hypothesis: as the model has them, and penalised, which
- * are those that the search compares. */
+/* Sums of the log probabilities of a hypothesis, before and after the repetition penalty. The
+ * search compares penalised sums. */
 typedef struct sums {
     double log_prob, penalised;
 } sums;
@@ -32,19 +33,19 @@ typedef struct beam_search {
     sums *open;       /* [rows]; -inf: not open */
     sums *next;       /* [rows] */
     finished *ends;   /* [n][beams], best score first */
-    int32_t *tokens;  /* [n][beams][width], theirs */
-    int64_t *n_ends;  /* [n]: kept */
-    int64_t *n_ended; /* [n]: ever */
+    int32_t *tokens;  /* [n][beams][width]: tokens of `ends` */
+    int64_t *n_ends;  /* [n]: hypotheses in `ends` */
+    int64_t *n_ended; /* [n]: hypotheses that have ended so far */
     extension *best;  /* [2 beams], most likely first */
     int64_t n_best;
 } beam_search;
 
-/* Keeps x among the best; of equals the earlier stays ahead. */
-static void keep(beam_search *b, extension x)
+/* Inserts x into the sorted list of the best; the earlier of equals ranks first. */
+static void retain(beam_search *b, extension x)
 {
-    int64_t most = 2 * b->beams, at = b->n_best;
-    if (b->n_best == most && !(x.sum.penalised > b->best[most - 1].sum.penalised)) return;
-    if (b->n_best < most)
+    int64_t limit = 2 * b->beams, at = b->n_best;
+    if (b->n_best == limit && !(x.sum.penalised > b->best[limit - 1].sum.penalised)) return;
+    if (b->n_best < limit)
         b->n_best++;
     else
         at--;
@@ -55,13 +56,13 @@ static void keep(beam_search *b, extension x)
     b->best[at] = x;
 }
 
-/* The sum that an extension must pass to be among the best. */
+/* The sum that an extension must exceed to enter the list of the best. */
 static double min_sum(const beam_search *b)
 {
     return b->n_best == 2 * b->beams ? b->best[b->n_best - 1].sum.penalised : -INFINITY;
 }
 
-/* The most that penalised log probabilities of a block can be: a penalty below 1 raises them. */
+/* An upper bound of the penalised log probabilities of a block: a penalty below 1 raises them. */
 static double top_of_block(const search *s, int64_t block)
 {
     double top = s->top[block], raised = top * s->o->repetition_penalty;
@@ -77,24 +78,25 @@ static bool extend_rows(beam_search *b, int64_t sentence)
         if (!(open.penalised > -INFINITY)) continue;
         if (!search_scan_row(s, row)) return false;
         search_bar(s, row);
-        double least = min_sum(b);
+        double threshold = min_sum(b);
         for (int64_t from = 0; from < s->vocab; from += BLOCK) {
-            if (!(open.penalised + top_of_block(s, from / BLOCK) > least)) continue;
+            if (!(open.penalised + top_of_block(s, from / BLOCK) > threshold)) continue;
             const int64_t end = from + BLOCK < s->vocab ? from + BLOCK : s->vocab;
             for (int64_t i = from; i < end; i++) {
                 const double log_prob = search_log_prob(s, row, i);
                 const sums sum = {open.log_prob + log_prob,
                                   open.penalised + search_penalised(s, log_prob, i)};
-                if (!(sum.penalised > least) || s->barred[i]) continue;
-                keep(b, (extension){sum, row, (int32_t)i});
-                least = min_sum(b);
+                if (!(sum.penalised > threshold) || s->barred[i]) continue;
+                retain(b, (extension){sum, row, (int32_t)i});
+                threshold = min_sum(b);
             }
         }
     }
     return true;
 }
 
-/* A hypothesis of `row` is finished. Keeps the best; of equals the earlier stays ahead. */
+/* Inserts a finished hypothesis into the sorted `ends` of its sentence, if it is among the `beams`
+ * best; the earlier of equals ranks first. */
 static void finish(beam_search *b, int64_t sentence, const int32_t *sequence, int64_t length,
                    sums sum, bool ended)
 {
@@ -120,30 +122,31 @@ static void finish(beam_search *b, int64_t sentence, const int32_t *sequence, in
     if (length) memcpy(tokens + at * s->width, sequence, (size_t)length * sizeof *tokens);
 }
 
-/* The best score that an open hypothesis may reach yet. */
+/* An upper bound of the scores that the open hypotheses can still reach. */
 static double bound(const beam_search *b, int64_t sentence, int64_t length)
 {
     const search *s = &b->s;
-    double best = -INFINITY, most;
+    double best = -INFINITY;
     for (int64_t row = sentence * b->beams; row < (sentence + 1) * b->beams; row++)
         if (b->open[row].penalised > best) best = b->open[row].penalised;
     int64_t last = s->inputs[sentence].max_len;
-    most = best / weft_length_penalty_value(s->o->penalty, s->o->alpha, (size_t)(length + 1));
+    const double at_next =
+        best / weft_length_penalty_value(s->o->penalty, s->o->alpha, (size_t)(length + 1));
     double at_last = best / weft_length_penalty_value(s->o->penalty, s->o->alpha, (size_t)last);
-    return most > at_last ? most : at_last;
+    return at_next > at_last ? at_next : at_last;
 }
 
 static bool is_done(const beam_search *b, int64_t sentence, int64_t length)
 {
     const weft_search_options *o = b->s.o;
-    int64_t kept = b->n_ends[sentence], nbest = o->nbest;
+    int64_t retained = b->n_ends[sentence], nbest = o->nbest;
     if (length >= b->s.inputs[sentence].max_len) return true;
     if (o->stop == WEFT_STOP_FIRST && b->n_ended[sentence] >= b->beams) return true;
-    return kept >= nbest &&
+    return retained >= nbest &&
            bound(b, sentence, length) <= b->ends[sentence * b->beams + nbest - 1].score;
 }
 
-/* From the best extensions to the beam of the next step. */
+/* Makes the beam of the next step from the best extensions. */
 static void advance(beam_search *b, int64_t sentence)
 {
     search *s = &b->s;
@@ -166,7 +169,7 @@ static void advance(beam_search *b, int64_t sentence)
         b->next[row] = x->sum;
         if (length == in->max_len) finish(b, sentence, new + in->prefix_len, length, x->sum, false);
     }
-    /* Where nothing is possible, what was open is cut. */
+    /* No extension is possible: cut all open hypotheses. */
     for (int64_t row = first; row < first + b->beams && !b->n_best; row++)
         if (b->open[row].penalised > -INFINITY)
             finish(b, sentence, s->sequences + row * s->width + in->prefix_len, before,
@@ -184,13 +187,13 @@ static bool run_beams(beam_search *b)
     search *s = &b->s;
     for (int64_t row = 0; row < s->rows; row++)
         b->open[row] = row % b->beams ? not_open : (sums){0, 0};
-    for (int64_t left = s->n; left > 0;) {
+    for (int64_t n_open = s->n; n_open > 0;) {
         if (!search_step(s)) return false;
         for (int64_t i = 0; i < s->n; i++) {
             if (s->done[i] || search_found(s, i) < 0) continue;
             if (!extend_rows(b, i)) return false;
             advance(b, i);
-            left -= s->done[i];
+            n_open -= s->done[i];
         }
     }
     for (int64_t i = 0; i < s->n; i++) {
@@ -210,11 +213,11 @@ static bool run_beams(beam_search *b)
 static bool make_beams(beam_search *b)
 {
     search *s = &b->s;
-    size_t rows = (size_t)s->rows, n = (size_t)s->n, kept = n * (size_t)b->beams;
+    size_t rows = (size_t)s->rows, n = (size_t)s->n, retained = n * (size_t)b->beams;
     b->open = search_zeros(rows, sizeof *b->open);
     b->next = search_zeros(rows, sizeof *b->next);
-    b->ends = search_zeros(kept, sizeof *b->ends);
-    b->tokens = search_zeros(kept * (size_t)s->width, sizeof *b->tokens);
+    b->ends = search_zeros(retained, sizeof *b->ends);
+    b->tokens = search_zeros(retained * (size_t)s->width, sizeof *b->tokens);
     b->n_ends = search_zeros(n, sizeof *b->n_ends);
     b->n_ended = search_zeros(n, sizeof *b->n_ended);
     b->best = search_zeros(2 * (size_t)b->beams, sizeof *b->best);
@@ -229,7 +232,7 @@ weft_search_result *weft_search_beam(const weft_search_model *model,
                                      const weft_search_options *options, weft_error *error)
 {
     if (options && options->found) {
-        search_refuse(error, "beam search has no `found`: its rows change places at each token");
+        search_refuse(error, "beam search has no `found`: its rows are reordered at each token");
         return NULL;
     }
     beam_search b = {.beams = model ? model->beams : 0};

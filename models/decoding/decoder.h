@@ -1,5 +1,5 @@
-/* The decoder's parts: its graphs and plans (decoder_plans.c), and what a program calls
- * (decoder.c). */
+/* The parts of the decoder: setup, sources and retained sentences (decoder.c), steps
+ * (decoder_steps.c), graphs and plans (decoder_plans.c). */
 #ifndef WEFT_MODELS_DECODER_H
 #define WEFT_MODELS_DECODER_H
 
@@ -11,11 +11,11 @@
 typedef struct decode_sizes {
     int64_t source_len, key_len; /* key_len 0: the encoder; both 0: model->prepare */
     int64_t sentences, beams;
-    int64_t reads; /* tokens of each row to read only; 0: a step with logits */
+    int64_t reads; /* tokens per row to read without logits; 0: a step with logits */
 } decode_sizes;
 
 typedef struct decode_plan {
-    plan_entry plan; /* first: the list frees it */
+    plan_entry plan; /* first member: the list frees it */
     decode_sizes z;
     weft_value source, token, position, parents, updated, logits, log_probs;
 } decode_plan;
@@ -31,30 +31,40 @@ struct weft_decoder {
     weft_model_traits traits;
     weft_decoder_options o;
     int64_t rows, position, source_len; /* source_len 0: not started */
-    int64_t live;                       /* sentences that are decoded: the first of the states */
+    int64_t live; /* sentences that are still decoded, the first of the states */
     bool has_source, has_steps;
-    /* The rows of a sentence have read the same so far: row i of the states is sentence i. */
+    /* All rows of each sentence have read the same tokens so far: row i of the states is sentence
+     * i. */
     bool narrow;
-    weft_params *store; /* the model's parameters, shared, and our states */
+    weft_params *store; /* the model's parameters, shared, and the decoder's states */
     decode_state *states;
     size_t n_states;
     plan_list plans;
-    decode_plan *last; /* the step that ran last */
-    int32_t *source;   /* [sentences or, recomputing, rows][max_source_len] */
-    int32_t *parents;  /* [rows], of the states' rows */
-    int32_t *few;      /* [rows], tokens: of a narrow step, or with those of idle rows */
-    int32_t *tokens;   /* recomputing: [rows][max_len], then as much again to reorder into */
-    int32_t *fed;      /* recomputing: [rows][max_len], as fed */
+    decode_plan *last;    /* the plan of the last step */
+    int32_t *source;      /* [sentences or, recomputing, rows][max_source_len] */
+    int32_t *parents;     /* [rows]: rows of the states */
+    int32_t *step_tokens; /* [rows]: tokens of a step, with zeros for idle rows */
+    int32_t *tokens;      /* recomputing: [2][rows][max_len], the second half for reordering */
+    int32_t *fed;         /* recomputing: [rows][key_len], the tokens that a pass reads */
     weft_error error;
 };
 
+/* ---- Sizes of plans (decoder.c) ---- */
+
+/* The number of positions that the plan for `length` positions attends to. */
+int64_t decoder_keys_for(const weft_decoder *d, int64_t length);
+/* The number of sentences of the plan for n sentences. Models without steps always run all. */
+int64_t decoder_sentences_for(const weft_decoder *d, int64_t n);
+
+/* ---- Graphs and plans (decoder_plans.c) ---- */
+
 /* Each sets the decoder's error if it returns false or NULL. */
 bool decoder_fail(weft_decoder *d, weft_status status, const char *where, const char *message);
-/* Checks that every parameter of the model is in `params`. */
+/* Fails if a parameter of the model is not in `params`. */
 bool decoder_check_params(weft_decoder *d, const weft_params *params);
-/* Computes the states that follow from the parameters alone. */
+/* Computes the states that depend on parameters only. */
 bool decoder_prepare(weft_decoder *d);
-/* The plan of these sizes, ready to be fed. */
+/* The plan of these sizes with an open session. */
 decode_plan *decoder_plan(weft_decoder *d, decode_sizes sizes);
 bool decoder_feed(weft_decoder *d, decode_plan *p, weft_value input, const int32_t *data,
                   int64_t n);

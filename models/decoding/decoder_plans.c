@@ -1,5 +1,5 @@
-/* The graphs and plans of a decoder: one step for a few lengths and numbers of rows, over states
- * that all of them share. */
+/* Graphs and plans of a decoder: one for each used combination of lengths and numbers of rows, all
+ * over the same states. Plans are found by a linear search over a few dozen. */
 #include "decoder.h"
 
 #include <weft/ops.h>
@@ -14,14 +14,14 @@ bool decoder_fail(weft_decoder *d, weft_status status, const char *where, const 
     return false;
 }
 
-static bool take_error(weft_decoder *d, const weft_error *e)
+static bool copy_error(weft_decoder *d, const weft_error *e)
 {
     return decoder_fail(d, e->status, e->where, e->message);
 }
 
 /* ---- States ---- */
 
-/* Records the layout of a state that the model declares; each graph declares the same. */
+/* Records the layout of a state that the model declares. Each graph declares the same states. */
 static void declare_state(void *context, const weft_graph *g, weft_value state,
                           weft_cache_layout layout)
 {
@@ -77,8 +77,8 @@ static void build_steps(weft_decoder *d, weft_graph *g, decode_plan *p)
     p->logits = io.logits;
 }
 
-/* The whole model over the first key_len tokens, of which one position's logits are wanted: the
- * rows `position` of [rows * key_len, vocab]. */
+/* The whole model over the first key_len tokens. `position` selects one position's logits for each
+ * row: rows of [rows * key_len, vocab]. */
 static void build_whole(weft_decoder *d, weft_graph *g, decode_plan *p)
 {
     weft_model_config config = d->config;
@@ -112,7 +112,7 @@ static bool make_plan(weft_decoder *d, decode_plan *p)
     }
     const weft_error *e = weft_graph_error(g);
     if (e->status != WEFT_OK)
-        take_error(d, e);
+        copy_error(d, e);
     else if (d->error.status == WEFT_OK && weft_params_init(d->store, g, 0, &d->error) == WEFT_OK)
         p->plan.plan = weft_plan_new(g, targets, n, NULL, &d->error);
     weft_graph_free(g);
@@ -153,12 +153,12 @@ decode_plan *decoder_plan(weft_decoder *d, decode_sizes sizes)
     }
     const bool opens = !p->plan.session;
     if (plans_open(&d->plans, &p->plan, &d->error) != WEFT_OK) return NULL;
-    /* The memory of the last step may have been replaced. */
+    /* Growing the shared memory closes sessions, so the last step's results may be gone. */
     if (opens && d->last && !d->last->plan.session) d->last = NULL;
     return p;
 }
 
-/* A parameter that is missing is an error here; weft_params_init would create it. */
+/* weft_params_init would create a missing parameter, so the decoder checks first. */
 bool decoder_check_params(weft_decoder *d, const weft_params *params)
 {
     weft_graph *g = weft_graph_new();
@@ -171,7 +171,7 @@ bool decoder_check_params(weft_decoder *d, const weft_params *params)
     if (!g || !values)
         good = decoder_fail(d, WEFT_NO_MEMORY, "decoder", "no memory");
     else if (weft_graph_status(g) != WEFT_OK)
-        good = take_error(d, weft_graph_error(g));
+        good = copy_error(d, weft_graph_error(g));
     for (size_t i = 0; good && i < n; i++) {
         const char *name = weft_name_of(g, values[i]);
         if (!weft_params_get(params, name, NULL))

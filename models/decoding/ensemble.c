@@ -1,8 +1,8 @@
-/* Several models as one that gives the mean of their probabilities.
+/* Several models as one, whose probabilities are the weighted mean of theirs.
  *
- * A step costs the steps of all and, for each log probability, an exponential of each model and a
- * logarithm. The mean is computed behind the largest of the log probabilities, so that nothing
- * overflows and equal ones come back as they are. */
+ * A step costs the steps of all models and, for each row and id, an exponential per model and a
+ * logarithm. The maximum is subtracted from log probabilities first, so nothing overflows, and the
+ * mean of equal ones has their bits. */
 #include <weft/decode.h>
 
 #include <weft/op.h>
@@ -14,7 +14,7 @@
 struct weft_ensemble {
     size_t n;
     weft_search_model *models; /* [n] */
-    double *weights;           /* [n], of sum 1 */
+    double *weights;           /* [n], which add up to 1 */
     weft_tensor *logs;         /* [n], of the last step */
     double *row;               /* [n], the log probabilities of one id */
     double *mean;              /* [rows][vocab] */
@@ -49,13 +49,13 @@ static bool check(const weft_search_model *models, size_t n, const double *weigh
     return true;
 }
 
-/* Weights of sum 1. */
+/* Sets weights that add up to 1. */
 static void set_weights(weft_ensemble *e, const double *weights)
 {
-    double most = 0, sum = 0;
+    double max = 0, sum = 0;
     for (size_t i = 0; i < e->n; i++)
-        if (weights && weights[i] > most) most = weights[i];
-    for (size_t i = 0; i < e->n; i++) sum += e->weights[i] = weights ? weights[i] / most : 1;
+        if (weights && weights[i] > max) max = weights[i];
+    for (size_t i = 0; i < e->n; i++) sum += e->weights[i] = weights ? weights[i] / max : 1;
     for (size_t i = 0; i < e->n; i++) e->weights[i] /= sum;
 }
 
@@ -104,15 +104,15 @@ void weft_ensemble_free(weft_ensemble *ensemble)
     free(ensemble);
 }
 
-/* log sum of weights[i] exp(x[i]); NaN if one is. */
+/* log(sum of weights[i] exp(x[i])); NaN if an x[i] is NaN. */
 static double log_mean(const double *x, const double *weights, size_t n)
 {
-    double most = x[0], sum = 0;
+    double max = x[0], sum = 0;
     for (size_t i = 1; i < n; i++)
-        if (x[i] > most || isnan(x[i])) most = x[i];
-    if (!(most > -INFINITY)) return most;
-    for (size_t i = 0; i < n; i++) sum += weights[i] * (x[i] == most ? 1 : exp(x[i] - most));
-    return most + log(sum);
+        if (x[i] > max || isnan(x[i])) max = x[i];
+    if (!(max > -INFINITY)) return max;
+    for (size_t i = 0; i < n; i++) sum += weights[i] * (x[i] == max ? 1 : exp(x[i] - max));
+    return max + log(sum);
 }
 
 static double at(const weft_tensor *t, int64_t row, int64_t id)
@@ -122,8 +122,8 @@ static double at(const weft_tensor *t, int64_t row, int64_t id)
                                 : (double)((const float *)t->data)[i];
 }
 
-/* Takes the step of each model. *rows becomes those of the model that gave most: the rows of every
- * sentence, or where all models gave one row a sentence, these. */
+/* Steps each model. Sets *rows to the maximum number of rows that a model returned: one per beam,
+ * or one per sentence if every model returned that. */
 static weft_status step_all(weft_ensemble *e, const int32_t *tokens, const int32_t *parents,
                             int64_t *rows, weft_error *error)
 {
@@ -136,13 +136,13 @@ static weft_status step_all(weft_ensemble *e, const int32_t *tokens, const int32
         if (!weft_dtype_is_float(t->dtype) || t->shape.rank != 2 || t->shape.dim[1] != vocab ||
             t->stride[1] != 1 || t->shape.dim[0] > e->models[0].sentences * beams)
             return weft_error_set(error, WEFT_BAD_ARGUMENT, "ensemble",
-                                  "a step must give log probabilities [rows, vocab]");
+                                  "a step must return log probabilities [rows, vocab]");
         if (t->shape.dim[0] > *rows) *rows = t->shape.dim[0];
     }
     for (size_t i = 0; i < e->n; i++)
         if (e->logs[i].shape.dim[0] != *rows && e->logs[i].shape.dim[0] * beams != *rows)
             return weft_error_set(error, WEFT_BAD_ARGUMENT, "ensemble",
-                                  "steps gave %lld and %lld rows", (long long)*rows,
+                                  "steps returned %lld and %lld rows", (long long)*rows,
                                   (long long)e->logs[i].shape.dim[0]);
     return WEFT_OK;
 }

@@ -1,4 +1,5 @@
-/* Greedy search and sampling: each row chooses for itself. */
+/* Greedy search and sampling: each row chooses its tokens independently. O(rows vocab) per step,
+ * and O(vocab log vocab) per row where sampling sorts. */
 #include "search.h"
 
 #include <weft/op.h>
@@ -8,13 +9,13 @@
 #include <string.h>
 
 typedef struct row_state {
-    double log_prob; /* as the model has them */
-    double sum;      /* of the penalised ones */
-    int64_t length;  /* of tokens found */
+    double log_prob; /* before penalties */
+    double sum;      /* of penalised log probabilities */
+    int64_t length;  /* number of new tokens */
     bool ended, over;
 } row_state;
 
-static int64_t likeliest(const double *log_probs, int64_t n)
+static int64_t argmax(const double *log_probs, int64_t n)
 {
     int64_t best = 0;
     for (int64_t i = 1; i < n; i++)
@@ -22,7 +23,7 @@ static int64_t likeliest(const double *log_probs, int64_t n)
     return log_probs[best] > -INFINITY ? best : -1;
 }
 
-/* By falling log probability; the tie goes to the lower id. */
+/* By falling log probability; of equals the lower id is first. */
 static int by_probability(const void *a, const void *b, void *log_probs)
 {
     const double *p = log_probs;
@@ -34,26 +35,26 @@ static int by_probability(const void *a, const void *b, void *log_probs)
 size_t weft_sample_candidates(const double *log_probs, size_t n, double temperature, int64_t top_k,
                               double top_p, int32_t *ids, double *probs)
 {
-    size_t count = 0, kept = 0;
-    double most = -INFINITY, sum = 0, reached = 0;
+    size_t count = 0, n_candidates = 0;
+    double max = -INFINITY, sum = 0, reached = 0;
     for (size_t i = 0; i < n; i++) {
         if (!(log_probs[i] > -INFINITY)) continue;
         ids[count++] = (int32_t)i;
-        if (log_probs[i] > most) most = log_probs[i];
+        if (log_probs[i] > max) max = log_probs[i];
     }
     if (top_k > 0 || top_p < 1)
         qsort_r(ids, count, sizeof *ids, by_probability, (void *)(uintptr_t)log_probs);
     if (top_k > 0 && count > (size_t)top_k) count = (size_t)top_k;
     for (size_t i = 0; i < count; i++)
-        sum += probs[i] = exp((log_probs[ids[i]] - most) / temperature);
-    while (kept < count && (top_p >= 1 || kept == 0 || reached < top_p * sum))
-        reached += probs[kept++];
-    for (size_t i = 0; i < kept; i++) probs[i] /= reached;
-    return kept;
+        sum += probs[i] = exp((log_probs[ids[i]] - max) / temperature);
+    while (n_candidates < count && (top_p >= 1 || n_candidates == 0 || reached < top_p * sum))
+        reached += probs[n_candidates++];
+    for (size_t i = 0; i < n_candidates; i++) probs[i] /= reached;
+    return n_candidates;
 }
 
-/* A number in [0, 1) for token `at` of a row: the seed and the sentence's key tell it, not where
- * the row lies. */
+/* A random number in [0, 1) for new token `at` of a row. It depends on the seed, the sentence's key
+ * and the row within the sentence. */
 static double uniform(const search *s, int64_t row, int64_t at)
 {
     uint64_t key = s->inputs[row / s->model->beams].key;
@@ -79,13 +80,13 @@ static int64_t draw(const search *s, int64_t row, int32_t *ids, double *probs)
 typedef struct row_search {
     search s;
     bool samples;
-    int64_t each;    /* rows of a sentence that are used */
+    int64_t each;    /* rows per sentence that are used */
     row_state *rows; /* [rows] */
     int32_t *ids;    /* [vocab] */
     double *probs;   /* [vocab] */
 } row_search;
 
-/* Whether the caller wants more than the tokens that the row has found. */
+/* Whether the caller's `found` lets the row continue. */
 static bool goes_on(const search *s, int64_t row, int64_t length)
 {
     const int64_t sentence = row / s->model->beams;
@@ -94,13 +95,13 @@ static bool goes_on(const search *s, int64_t row, int64_t length)
                                        (size_t)(row % s->model->beams), tokens, (size_t)length);
 }
 
-/* Adds a token to a row, or ends it. Where no token is possible, the row is cut. */
+/* Appends a token to a row, or ends it. Cuts the row if no token is allowed. */
 static bool choose(row_search *r, int64_t row)
 {
     search *s = &r->s;
     row_state *q = &r->rows[row];
     if (!search_read_row(s, row)) return false;
-    int64_t token = r->samples ? draw(s, row, r->ids, r->probs) : likeliest(s->log_probs, s->vocab);
+    int64_t token = r->samples ? draw(s, row, r->ids, r->probs) : argmax(s->log_probs, s->vocab);
     if (token < 0) {
         q->over = true;
         return true;
@@ -120,7 +121,7 @@ static bool choose(row_search *r, int64_t row)
 static bool run_rows(row_search *r)
 {
     search *s = &r->s;
-    for (int64_t left = s->n; left > 0;) {
+    for (int64_t n_open = s->n; n_open > 0;) {
         if (!search_step(s)) return false;
         for (int64_t i = 0; i < s->n; i++) {
             if (s->done[i] || search_found(s, i) < 0) continue;
@@ -130,7 +131,7 @@ static bool run_rows(row_search *r)
                 open |= !r->rows[row].over;
             }
             s->done[i] = !open;
-            left -= !open;
+            n_open -= !open;
         }
     }
     for (int64_t i = 0; i < s->n; i++) {

@@ -1,9 +1,9 @@
-/* Scores of known tokens: their log probabilities, or the attention weights by which a model reads
- * a source for them.
+/* Scores of given tokens: their log probabilities, or the attention weights over the source for
+ * each.
  *
- * The whole model runs over rows of tokens; a row that is longer than the context is read in
- * windows. Rows and windows are sorted by their padded lengths, which depend on the row alone, and
- * run a few at a time; so a row gets the same bits in any company. */
+ * The whole model runs over rows of tokens; a row longer than the context is split into windows.
+ * Windows are sorted by padded length, O(n log n), and run in small batches. Padded lengths depend
+ * on the row only, so a row has the same scores, to the bit, whatever the other rows are. */
 #include <weft/decode.h>
 
 #include "zoo/text.h"
@@ -15,15 +15,15 @@
 #include <string.h>
 
 #define MIN_LENGTH 8
-/* Positions of a pass, rows times length, idle rows included; one row there always is. A product
- * with a tied table adds its terms in another order where a tile of it has fewer than 48 rows;
- * within these bounds no tile has, so that the bits do not depend on how many texts run at once. */
+/* Bounds of rows * length of a pass, idle rows included; a pass has at least one row. The matrix
+ * product with a tied embedding matrix sums in another order if a tile has fewer than 48 rows.
+ * Within these bounds no tile has, so the bits do not depend on the number of texts. */
 #define MIN_POSITIONS 48
 #define MAX_POSITIONS 1536
 #define DEFAULT_ROWS  16
 
-/* A row, or a window of one: reads tokens first .. first + count - 1, and scores those from first +
- * skip on. */
+/* A window of a row: reads tokens first .. first + count - 1, and scores the predictions of all but
+ * the first `skip`. */
 typedef struct window {
     size_t row, first, count, skip;
     int64_t source_len, target_len; /* padded */
@@ -53,14 +53,14 @@ static bool no_memory(weft_scorer *s)
 
 /* ---- Graphs ---- */
 
-/* The log probability of each target, [rows, target_len]. */
+/* Returns the log probability of each target, [rows, target_len]. */
 static weft_value add_log_probs(weft_graph *g, const weft_model_io *io)
 {
     weft_value all = weft_log_softmax(g, io->output, -1);
     return weft_squeeze(g, weft_gather(g, all, weft_expand_dims(g, io->target_out, -1), -1), -1);
 }
 
-/* The weights of one head or the mean of all, [rows, target_len, source_len]. */
+/* Returns the weights of one head, or the mean over heads, [rows, target_len, source_len]. */
 static weft_value add_weights(const weft_scorer *s, weft_graph *g, weft_value weights)
 {
     if (!weft_is_value(weights)) {
@@ -155,13 +155,13 @@ void weft_scorer_free(weft_scorer *scorer)
 
 /* ---- Windows ---- */
 
-/* Tokens of a row that are read: all but the last. */
+/* The number of tokens that the model reads of a row: all but the last. */
 static size_t inputs_of(const weft_scorer_row *row)
 {
     return row->length ? row->length - 1 : 0;
 }
 
-/* Tokens that a later window reads only to go on from. */
+/* The number of tokens that a window repeats from the previous one, as context. */
 static size_t prefix_of(const weft_scorer *s)
 {
     return s->o.context > 1 ? (size_t)s->o.context / 2 : 1;
@@ -176,8 +176,8 @@ static size_t count_windows(const weft_scorer *s, size_t inputs)
     return 1 + (inputs - context + each - 1) / each;
 }
 
-/* The windows of a row, as those that a text is generated in: the first is full; the next begin
- * with the last half of a context of the tokens before. */
+/* Writes the windows of a row and returns their number. The windows are those of generation: the
+ * first is full, and each other one begins with the last half context of its predecessor. */
 static size_t cut_windows(const weft_scorer *s, const weft_scorer_row *rows, size_t row,
                           window *windows)
 {
@@ -198,7 +198,7 @@ static size_t cut_windows(const weft_scorer *s, const weft_scorer_row *rows, siz
     return n;
 }
 
-/* By shape, then in the order of rows. */
+/* By shape, then by row. */
 static int by_shape(const void *a, const void *b)
 {
     const window *x = a, *y = b;
@@ -252,7 +252,7 @@ static void pad(const weft_scorer *s, int32_t *to, const int32_t *ids, size_t n,
     for (int64_t i = (int64_t)n; i < length; i++) to[i] = s->traits.pad_id;
 }
 
-/* Fills s->ids with the rows of windows, and rows of padding behind them. */
+/* Fills s->ids with the rows of n windows, and the remaining rows with padding. */
 static bool fill_ids(weft_scorer *s, const weft_batch_shape *z, const weft_scorer_row *rows,
                      const window *windows, size_t n)
 {
@@ -279,7 +279,7 @@ static double number_at(const weft_tensor *t, int64_t row, int64_t position, int
 }
 
 /* Copies the results of a window into the scores of its row. */
-static bool take_scores(weft_scorer *s, const weft_tensor *t, int64_t at, const window *w,
+static bool copy_scores(weft_scorer *s, const weft_tensor *t, int64_t at, const window *w,
                         const weft_scorer_row *row)
 {
     size_t width = s->o.weights ? row->source_len : 1;
@@ -312,11 +312,12 @@ static bool run_pass(weft_scorer *s, const weft_scorer_row *rows, const window *
     if (!weft_forward_output(s->forward, 0, &t))
         return fail(s, WEFT_INTERNAL, "scorer", "a pass has no result");
     for (size_t i = 0; i < n; i++)
-        if (!take_scores(s, &t, (int64_t)i, &windows[i], &rows[windows[i].row])) return false;
+        if (!copy_scores(s, &t, (int64_t)i, &windows[i], &rows[windows[i].row])) return false;
     return true;
 }
 
-/* Sorted windows of equal shapes, as many at a time as options and MAX_POSITIONS allow. */
+/* Runs the sorted windows in batches of equal shape, as large as the options and MAX_POSITIONS
+ * allow. */
 static bool run_windows(weft_scorer *s, const weft_scorer_row *rows, const window *windows,
                         size_t n)
 {

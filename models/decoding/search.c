@@ -1,13 +1,10 @@
-/* Searches over a model that gives log probabilities a token at a time.
+/* The common part of the searches: setup, steps of the model, rules on tokens, results.
  *
- * A step costs O(rows vocab) here: beam search keeps the 2 beams best continuations of a sentence
- * in a sorted list while it passes over them (at most `beams` of these can be ends, so that `beams`
- * others remain), and looks into blocks of the vocabulary only whose maximum could enter the list;
- * sampling sorts what it may draw from. Sums are done in double precision and in order, so that
- * results depend on the log probabilities alone.
- *
- * A sentence that is done leaves the model, and the last one that is there takes its place; the
- * search's own rows stay where they are. */
+ * A step costs O(rows vocab) here. Beam search passes over the continuations of a sentence and
+ * retains the 2 * beams best in a sorted list. (At most `beams` of them can be ends, so `beams`
+ * others remain.) It skips blocks of the vocabulary whose maximum cannot enter the list. Sampling
+ * sorts its candidates. Sums are in double precision and in order, so results depend on the log
+ * probabilities only. */
 #include "search.h"
 
 #include <weft/op.h>
@@ -22,7 +19,7 @@ bool search_refuse(weft_error *error, const char *message)
     return false;
 }
 
-/* The options with what zeros stand for; `eos` is -1 if there is none. */
+/* Sets s->o to the options with defaults for zeros; `eos` is -1 without has_eos. */
 static bool fill_options(search *s, const weft_search_options *options, weft_error *error)
 {
     weft_search_options *o = &s->filled;
@@ -94,9 +91,9 @@ static void search_end(search *s)
     free(s->spare);
     free(s->parents);
     free(s->fed);
-    free(s->place);
-    free(s->there);
-    free(s->left);
+    free(s->slot);
+    free(s->in_slot);
+    free(s->retained);
     free(s->done);
     free(s->banned);
     free(s->barred);
@@ -105,44 +102,44 @@ static void search_end(search *s)
     free(s->top);
 }
 
-/* Lets the sentences that are done leave the model; from behind, others take their places. */
-static bool drop_done(search *s)
+/* Removes sentences that are done from the model; those of the last slots move to their slots. */
+static bool retain_open(search *s)
 {
-    int64_t n = s->n_there;
+    int64_t n = s->n_slots;
     if (!s->model->retain) return true;
-    for (int64_t i = 0; i < n; i++) s->left[i] = (int32_t)i;
+    for (int64_t i = 0; i < n; i++) s->retained[i] = (int32_t)i;
     for (int64_t i = 0; i < n;) {
-        if (s->there[i] >= 0 && !s->done[s->there[i]]) {
+        if (s->in_slot[i] >= 0 && !s->done[s->in_slot[i]]) {
             i++;
             continue;
         }
         n--;
-        s->left[i] = s->left[n];
-        s->there[i] = s->there[n];
+        s->retained[i] = s->retained[n];
+        s->in_slot[i] = s->in_slot[n];
     }
-    if (n == s->n_there || n == 0) return true;
-    s->n_there = n;
-    for (int64_t i = 0; i < s->n; i++) s->place[i] = -1;
-    for (int64_t i = 0; i < n; i++) s->place[s->there[i]] = (int32_t)i;
-    return s->model->retain(s->model->context, s->left, (size_t)n, s->error) == WEFT_OK;
+    if (n == s->n_slots || n == 0) return true;
+    s->n_slots = n;
+    for (int64_t i = 0; i < s->n; i++) s->slot[i] = -1;
+    for (int64_t i = 0; i < n; i++) s->slot[s->in_slot[i]] = (int32_t)i;
+    return s->model->retain(s->model->context, s->retained, (size_t)n, s->error) == WEFT_OK;
 }
 
-/* Reads what all prefixes have before their last token at once. */
-static bool read_ahead(search *s)
+/* Reads, in one call, the leading tokens that every prefix has before its last. */
+static bool read_prefixes(search *s)
 {
     size_t length = s->n ? s->inputs[0].prefix_len - 1 : 0;
     for (int64_t i = 1; i < s->n; i++)
         if (s->inputs[i].prefix_len <= length) length = s->inputs[i].prefix_len - 1;
     if (!length || !s->model->read) return true;
-    if (!drop_done(s)) return false;
-    int32_t *tokens = search_zeros((size_t)s->n_there * length, sizeof *tokens);
+    if (!retain_open(s)) return false;
+    int32_t *tokens = search_zeros((size_t)s->n_slots * length, sizeof *tokens);
     if (!tokens) {
         weft_error_set(s->error, WEFT_NO_MEMORY, "search", "no memory");
         return false;
     }
-    for (int64_t i = 0; i < s->n_there; i++)
-        if (s->there[i] >= 0)
-            memcpy(tokens + (size_t)i * length, s->inputs[s->there[i]].prefix,
+    for (int64_t i = 0; i < s->n_slots; i++)
+        if (s->in_slot[i] >= 0)
+            memcpy(tokens + (size_t)i * length, s->inputs[s->in_slot[i]].prefix,
                    length * sizeof *tokens);
     bool good = s->model->read(s->model->context, tokens, length, s->error) == WEFT_OK;
     free(tokens);
@@ -150,13 +147,14 @@ static bool read_ahead(search *s)
     return good;
 }
 
-/* Sets rows, vocab and width. Rows and tokens are i32, and so many tokens must have a size. */
+/* Sets rows, vocab and width; fails if rows or ids do not fit into i32, or the number of tokens not
+ * into i64. */
 static bool set_sizes(search *s)
 {
     const weft_search_model *m = s->model;
     for (int64_t i = 0; i < s->n; i++) {
-        const int64_t prefix = (int64_t)s->inputs[i].prefix_len, most = s->inputs[i].max_len;
-        const int64_t width = most > INT64_MAX - prefix ? INT64_MAX : prefix + most;
+        const int64_t prefix = (int64_t)s->inputs[i].prefix_len, max_len = s->inputs[i].max_len;
+        const int64_t width = max_len > INT64_MAX - prefix ? INT64_MAX : prefix + max_len;
         if (width > s->width) s->width = width;
     }
     s->rows = weft_shape_numel(WEFT_SHAPE(m->sentences, m->beams));
@@ -187,9 +185,9 @@ bool search_begin(search *s, const weft_search_model *model, const weft_search_i
     s->spare = search_zeros(cells, sizeof *s->spare);
     s->parents = search_zeros(rows, sizeof *s->parents);
     s->fed = search_zeros(2 * rows, sizeof *s->fed);
-    s->place = search_zeros(n, sizeof *s->place);
-    s->there = search_zeros((size_t)model->sentences, sizeof *s->there);
-    s->left = search_zeros((size_t)model->sentences, sizeof *s->left);
+    s->slot = search_zeros(n, sizeof *s->slot);
+    s->in_slot = search_zeros((size_t)model->sentences, sizeof *s->in_slot);
+    s->retained = search_zeros((size_t)model->sentences, sizeof *s->retained);
     s->done = search_zeros(n, sizeof *s->done);
     s->banned = search_zeros(vocab, 1);
     s->barred = search_zeros(vocab, 1);
@@ -201,9 +199,9 @@ bool search_begin(search *s, const weft_search_model *model, const weft_search_i
         s->result->first = search_zeros(n + 1, sizeof *s->result->first);
         s->result->hypotheses = search_zeros(n * each, sizeof *s->result->hypotheses);
     }
-    if (!s->sequences || !s->spare || !s->parents || !s->fed || !s->place || !s->there ||
-        !s->left || !s->done || !s->banned || !s->barred || !s->held || !s->log_probs || !s->top ||
-        !s->result || !s->result->first || !s->result->hypotheses) {
+    if (!s->sequences || !s->spare || !s->parents || !s->fed || !s->slot || !s->in_slot ||
+        !s->retained || !s->done || !s->banned || !s->barred || !s->held || !s->log_probs ||
+        !s->top || !s->result || !s->result->first || !s->result->hypotheses) {
         weft_error_set(error, WEFT_NO_MEMORY, "search", "no memory");
         return false;
     }
@@ -213,19 +211,19 @@ bool search_begin(search *s, const weft_search_model *model, const weft_search_i
             memcpy(s->sequences + (i * model->beams + b) * s->width, inputs[i].prefix,
                    inputs[i].prefix_len * sizeof *inputs[i].prefix);
     for (int64_t row = 0; row < s->rows; row++) s->parents[row] = (int32_t)row;
-    s->n_there = model->sentences;
-    for (int64_t i = 0; i < s->n_there; i++) s->there[i] = i < s->n ? (int32_t)i : -1;
-    for (int64_t i = 0; i < s->n; i++) s->place[i] = (int32_t)i;
-    return read_ahead(s);
+    s->n_slots = model->sentences;
+    for (int64_t i = 0; i < s->n_slots; i++) s->in_slot[i] = i < s->n ? (int32_t)i : -1;
+    for (int64_t i = 0; i < s->n; i++) s->slot[i] = (int32_t)i;
+    return read_prefixes(s);
 }
 
 bool search_step(search *s)
 {
-    if (!drop_done(s)) return false;
-    const int64_t beams = s->model->beams, rows = s->n_there * beams;
+    if (!retain_open(s)) return false;
+    const int64_t beams = s->model->beams, rows = s->n_slots * beams;
     int32_t *tokens = s->fed, *parents = s->fed + s->rows;
     for (int64_t at = 0; at < rows; at++) {
-        int64_t sentence = s->there[at / beams], row = sentence * beams + at % beams;
+        int64_t sentence = s->in_slot[at / beams], row = sentence * beams + at % beams;
         bool idle = sentence < 0 || s->done[sentence];
         tokens[at] = idle ? 0 : s->sequences[row * s->width + s->position];
         parents[at] = (int32_t)(idle ? at : at / beams * beams + s->parents[row] % beams);
@@ -234,9 +232,9 @@ bool search_step(search *s)
         return false;
     const weft_tensor *t = &s->logs;
     if (!weft_dtype_is_float(t->dtype) || t->shape.rank != 2 ||
-        (t->shape.dim[0] != rows && t->shape.dim[0] != s->n_there) || t->shape.dim[1] != s->vocab ||
+        (t->shape.dim[0] != rows && t->shape.dim[0] != s->n_slots) || t->shape.dim[1] != s->vocab ||
         t->stride[1] != 1)
-        return search_refuse(s->error, "a step must give log probabilities [rows, vocab]");
+        return search_refuse(s->error, "a step must return log probabilities [rows, vocab]");
     for (int64_t row = 0; row < s->rows; row++) s->parents[row] = (int32_t)row;
     s->position++;
     return true;
@@ -247,7 +245,7 @@ int64_t search_found(const search *s, int64_t sentence)
     return s->position - (int64_t)s->inputs[sentence].prefix_len;
 }
 
-/* Bars what would repeat the last n - 1 tokens' continuation. */
+/* Bars each token that followed an earlier occurrence of the last n - 1 tokens. */
 static void bar_repeats(search *s, int64_t row)
 {
     int64_t n = s->o->no_repeat_ngram, length = s->position;
@@ -257,8 +255,8 @@ static void bar_repeats(search *s, int64_t row)
             s->barred[x[i + n - 1]] = 1;
 }
 
-/* Marks the tokens that the row holds. */
-static void note_held(search *s, int64_t row)
+/* Marks the tokens that the row has. */
+static void mark_held(search *s, int64_t row)
 {
     const int32_t *x = s->sequences + row * s->width;
     memset(s->held, 0, (size_t)s->vocab);
@@ -269,18 +267,18 @@ void search_bar(search *s, int64_t row)
 {
     memcpy(s->barred, s->banned, (size_t)s->vocab);
     bar_repeats(s, row);
-    if (s->o->repetition_penalty != 1) note_held(s, row);
+    if (s->o->repetition_penalty != 1) mark_held(s, row);
     if (s->o->eos >= 0 && search_found(s, row / s->model->beams) < s->o->min_len)
         s->barred[s->o->eos] = 1;
 }
 
-/* The maximum of x[n]; false if one is NaN or above what the log of a probability can be. LANES
- * side by side, for the compiler to make vectors of. */
+/* Sets *top to the maximum of x[n]; false if one is NaN or more than rounding above 0. LANES
+ * independent maxima let the compiler use vectors. */
 #define LANES 8
 #define DEFINE_TOP(T, integer)                                                                     \
     static bool top_of_##T(const T *x, int64_t n, double *top)                                     \
     {                                                                                              \
-        const T most = (T)1e-3;                                                                    \
+        const T limit = (T)1e-3;                                                                   \
         T tops[LANES];                                                                             \
         integer bad[LANES] = {0};                                                                  \
         int64_t i = 0;                                                                             \
@@ -288,11 +286,11 @@ void search_bar(search *s, int64_t row)
         for (; i + LANES <= n; i += LANES)                                                         \
             for (int k = 0; k < LANES; k++) {                                                      \
                 tops[k] = x[i + k] > tops[k] ? x[i + k] : tops[k];                                 \
-                bad[k] |= x[i + k] <= most ? 0 : -1;                                               \
+                bad[k] |= x[i + k] <= limit ? 0 : -1;                                              \
             }                                                                                      \
         for (; i < n; i++) {                                                                       \
             tops[0] = x[i] > tops[0] ? x[i] : tops[0];                                             \
-            bad[0] |= x[i] <= most ? 0 : -1;                                                       \
+            bad[0] |= x[i] <= limit ? 0 : -1;                                                      \
         }                                                                                          \
         for (int k = 1; k < LANES; k++) {                                                          \
             tops[0] = tops[k] > tops[0] ? tops[k] : tops[0];                                       \

@@ -1,11 +1,14 @@
-/* What searches share: options and sequences, a step of the model for all rows, the log
- * probabilities of a row, the result. */
+/* The common part of the searches: options and sequences, a step of the model for all rows, the log
+ * probabilities of a row, the result.
+ *
+ * The model holds its sentences in slots 0 .. n_slots - 1. A sentence that is done is removed from
+ * the model, and the last slot's sentence moves to its slot. The search's own rows do not move. */
 #ifndef WEFT_MODELS_SEARCH_H
 #define WEFT_MODELS_SEARCH_H
 
 #include <weft/decode.h>
 
-/* Log probabilities that are looked at together. */
+/* Log probabilities in a block, whose maximum is computed once. */
 #define BLOCK 64
 
 typedef struct search {
@@ -14,60 +17,60 @@ typedef struct search {
     const weft_search_options *o; /* &filled */
     weft_search_options filled;
     weft_error *error;
-    int64_t rows, vocab, n; /* n: sentences that are there */
-    int64_t width;          /* most tokens of a sequence, prefix included */
+    int64_t rows, vocab, n; /* n: number of inputs */
+    int64_t width;          /* maximum number of tokens of a sequence, prefix included */
     int64_t position;       /* of the tokens that the next step reads */
     int32_t *sequences;     /* [rows][width], prefix included */
-    int32_t *spare;         /* as much, to reorder into */
+    int32_t *spare;         /* [rows][width], for reordering */
     int32_t *parents;       /* [rows], of the next step */
-    int32_t *fed;           /* [2][rows]: tokens and parents as the model has its rows */
-    int32_t *place;         /* [n]: of a sentence in the model; -1: it has left */
-    int32_t *there;         /* [n_there]: the sentence at a place of the model; -1: none */
-    int32_t *left;          /* [sentences], room to tell what stays */
-    int64_t n_there;
+    int32_t *fed;           /* [2][rows]: tokens and parents in the order of slots */
+    int32_t *slot;          /* [n]: the slot of a sentence; -1: removed */
+    int32_t *in_slot;       /* [n_slots]: the sentence in a slot; -1: none */
+    int32_t *retained;      /* [sentences]: scratch, the former slots of those retained */
+    int64_t n_slots;
     bool *done;        /* [n] */
     uint8_t *banned;   /* [vocab], always */
-    uint8_t *barred;   /* [vocab], for the row at hand */
-    uint8_t *held;     /* [vocab], tokens of the row at hand, if there is a repetition penalty */
-    double *log_probs; /* [vocab], penalised, of the row at hand, -inf where barred */
-    double *top;       /* [blocks of vocab], their maxima */
+    uint8_t *barred;   /* [vocab], for the current row */
+    uint8_t *held;     /* [vocab], tokens of the current row, if there is a repetition penalty */
+    double *log_probs; /* [vocab], penalised, of the current row, -inf where barred */
+    double *top;       /* [blocks of vocab], maxima of log probabilities */
     weft_tensor logs;  /* of the last step */
     weft_search_result *result;
 } search;
 
-/* Sets an error about the arguments; false. */
+/* Sets an error about the arguments; returns false. */
 bool search_refuse(weft_error *error, const char *message);
 /* calloc, of one element at least. */
 void *search_zeros(size_t count, size_t size);
-/* Checks options and inputs, takes memory, and reads what all prefixes have before their last
- * tokens. False after an error; search_finish frees in any case. */
+/* Checks options and inputs, allocates, and reads the prefixes as far as all have tokens before
+ * their last. False after an error. Call search_finish in either case. */
 bool search_begin(search *s, const weft_search_model *model, const weft_search_input *inputs,
                   size_t n, const weft_search_options *options, weft_error *error);
-/* Reads the tokens at the position of all rows; rows of done sentences that are still there read
- * what is there. */
+/* Steps the model with the tokens of all rows at the current position; idle rows read token 0. */
 bool search_step(search *s);
-/* Tokens that a sentence has found before the one that the last step tells of. Below 0: the prefix
- * goes on. */
+/* The number of new tokens that a sentence has before the one that the last step predicts. Below 0:
+ * the next token is in the prefix. */
 int64_t search_found(const search *s, int64_t sentence);
 /* Marks in s->barred the tokens that the row may not choose. */
 void search_bar(search *s, int64_t row);
 /* Finds the maximum of each block of the row's log probabilities, into s->top. False if one is NaN
  * or above what a probability can be. */
 bool search_scan_row(search *s, int64_t row);
-/* The row's log probabilities, penalised, -inf where barred, into s->log_probs. */
+/* Writes the row's penalised log probabilities into s->log_probs, -inf where barred. */
 bool search_read_row(search *s, int64_t row);
-/* Gives the sentence its next hypothesis: a copy of the tokens. Sentences come in order. */
+/* Appends a hypothesis, with a copy of the tokens, to the result. Call in the order of sentences.
+ */
 bool search_add(search *s, int64_t sentence, const int32_t *tokens, int64_t length, double log_prob,
                 double score, bool ended);
-/* Takes the result if all went well. */
+/* Frees the search. Returns the result if `good`, else frees it and returns NULL. */
 weft_search_result *search_finish(search *s, bool good);
 
 /* Where the log probabilities of a row begin, in elements. */
 static inline int64_t search_log_row(const search *s, int64_t row)
 {
-    const int64_t beams = s->model->beams, place = s->place[row / beams];
-    bool narrow = s->logs.shape.dim[0] == s->n_there;
-    return (narrow ? place : place * beams + row % beams) * s->logs.stride[0];
+    const int64_t beams = s->model->beams, slot = s->slot[row / beams];
+    bool narrow = s->logs.shape.dim[0] == s->n_slots;
+    return (narrow ? slot : slot * beams + row % beams) * s->logs.stride[0];
 }
 
 static inline double search_log_prob(const search *s, int64_t row, int64_t id)

@@ -1,4 +1,4 @@
-/* The one attention layer, and the Transformer blocks around it. */
+/* The attention layer, over whole sequences or over cached states, and Transformer blocks. */
 #include <weft/models.h>
 
 #include <math.h>
@@ -10,7 +10,7 @@ typedef struct heads {
     weft_value q, k, v; /* [batch, length, heads or kv_heads, head_dim] */
 } heads;
 
-/* [batch, length, n * width] as [batch, length, n, width]. */
+/* Reshapes [batch, length, n * width] to [batch, length, n, width]. */
 static weft_value split(weft_graph *g, weft_value x, int64_t n)
 {
     int64_t width = weft_dim(g, x, 2);
@@ -18,13 +18,13 @@ static weft_value split(weft_graph *g, weft_value x, int64_t n)
                         WEFT_SHAPE(weft_dim(g, x, 0), weft_dim(g, x, 1), n, n ? width / n : 0));
 }
 
-/* [batch, length, heads, width] to [batch, heads, length, width], or back. */
+/* Transposes [batch, length, heads, width] to [batch, heads, length, width], or back. */
 static weft_value swap_heads(weft_graph *g, weft_value x)
 {
     return weft_permute(g, x, WEFT_AXES(0, 2, 1, 3));
 }
 
-/* Keys and values of a memory; the rest of heads stays. Not for a fused projection. */
+/* Sets the keys and values of h. Not for a fused projection. */
 static void project_memory(weft_graph *g, weft_value memory, const weft_attention_options *o,
                            int64_t kv_heads, heads *h)
 {
@@ -69,7 +69,7 @@ static heads project(weft_graph *g, weft_value query, weft_value memory,
     return h;
 }
 
-/* Each of the [batch, kv_heads, ...] heads stands for `repeat` neighbouring query heads. */
+/* Repeats each head of [batch, kv_heads, ...] for `repeat` adjacent query heads. */
 static weft_value repeat_heads(weft_graph *g, weft_value x, int64_t repeat)
 {
     if (repeat == 1) return x;
@@ -83,12 +83,12 @@ static weft_value causal_and(weft_graph *g, const weft_attention_options *o, int
                              int64_t key_len)
 {
     if (!o->causal) return o->mask;
-    weft_value seen = weft_tril_mask(g, query_len, key_len, key_len - query_len);
-    weft_value causal = weft_logical_not(g, seen);
+    weft_value visible = weft_tril_mask(g, query_len, key_len, key_len - query_len);
+    weft_value causal = weft_logical_not(g, visible);
     return weft_is_value(o->mask) ? weft_logical_or(g, o->mask, causal) : causal;
 }
 
-/* softmax(scale q k^T) v of plain ops: [batch, heads, query_len, head_dim]. */
+/* softmax(scale q k^T) v from plain ops: [batch, heads, query_len, head_dim]. */
 static weft_value attend_by_plain_ops(weft_graph *g, const heads *h,
                                       const weft_attention_options *o, double scale,
                                       weft_attention_parts *parts)
@@ -96,7 +96,7 @@ static weft_value attend_by_plain_ops(weft_graph *g, const heads *h,
     weft_attention_parts p = {swap_heads(g, h->q), swap_heads(g, h->k), swap_heads(g, h->v),
                               WEFT_NO_VALUE,       WEFT_NO_VALUE,       WEFT_NO_VALUE,
                               WEFT_NO_VALUE,       WEFT_NO_VALUE};
-    /* 0 in a graph that has failed before. */
+    /* kv_heads is 0 in a graph that has already failed. */
     int64_t kv_heads = weft_dim(g, p.k, 1), repeat = kv_heads ? o->heads / kv_heads : 1;
     weft_value mask = causal_and(g, o, weft_dim(g, p.q, 2), weft_dim(g, p.k, 2));
     weft_value keys = weft_transpose(g, repeat_heads(g, p.k, repeat), -1, -2);
@@ -111,7 +111,7 @@ static weft_value attend_by_plain_ops(weft_graph *g, const heads *h,
     return p.context;
 }
 
-/* The options with defaults for zeros; those of NULL are all zero. */
+/* Returns the options with defaults for zeros; NULL is all zeros. */
 static weft_attention_options filled(const weft_attention_options *options)
 {
     weft_attention_options o = options ? *options : (weft_attention_options){0};
@@ -142,8 +142,8 @@ static bool good_options(weft_graph *g, const char *name, weft_value query, weft
     return !problem;
 }
 
-/* softmax(scale q k^T) v: [batch, query_len, heads, head_dim]; one node, unless intermediate values
- * are wanted. */
+/* softmax(scale q k^T) v: [batch, query_len, heads, head_dim]. One node, or plain ops if
+ * intermediate values are wanted. */
 static weft_value attend(weft_graph *g, const heads *h, const weft_attention_options *o,
                          int64_t d_model, weft_attention_parts *parts)
 {
@@ -154,7 +154,7 @@ static weft_value attend(weft_graph *g, const heads *h, const weft_attention_opt
     return weft_sdpa(g, h->q, h->k, h->v, &fused);
 }
 
-/* Heads rotated by their positions: from 0, or from `position` on; all are below `limit`. */
+/* Rotates heads by their positions, which begin at `position` or 0; all are below `limit`. */
 static weft_value rotate(weft_graph *g, weft_value x, const weft_attention_options *o,
                          weft_value position, int64_t limit)
 {
@@ -210,7 +210,7 @@ static bool good_cached(weft_graph *g, const char *name, weft_value x,
     return !problem;
 }
 
-/* Keys or values, [rows, positions, kv_heads, head_dim]. */
+/* A state of keys or values, [rows, positions, kv_heads, head_dim]. */
 static weft_value cache_state(weft_graph *g, const weft_cache *cache, const char *name,
                               weft_dtype dtype, weft_shape shape, weft_cache_layout layout)
 {
@@ -227,13 +227,14 @@ static int64_t max_sources(const weft_cache *cache)
     return cache->max_sources ? cache->max_sources : cache->sources;
 }
 
-/* The first `rows` rows and `length` positions. */
-static weft_value part_of(weft_graph *g, weft_value state, int64_t rows, int64_t length)
+/* A view of the first `rows` rows and `length` positions. */
+static weft_value first_of(weft_graph *g, weft_value state, int64_t rows, int64_t length)
 {
     return weft_slice(g, weft_slice(g, state, 0, 0, rows, 1), 1, 0, length, 1);
 }
 
-/* The first positions of the state after x was written from the cache's position on. */
+/* Writes x into the state at the cache's position; returns the first key_len positions of the
+ * result. */
 static weft_value append_to_cache(weft_graph *g, const char *name, weft_value x,
                                   const weft_cache *cache)
 {
@@ -244,7 +245,7 @@ static weft_value append_to_cache(weft_graph *g, const char *name, weft_value x,
     if (weft_is_value(cache->parents))
         state = weft_cache_reorder(g, state, cache->parents, cache->position);
     state = weft_cache_write(g, state, x, cache->position);
-    return part_of(g, state, s.dim[0], cache->key_len);
+    return first_of(g, state, s.dim[0], cache->key_len);
 }
 
 /* True where a key lies after the position of the query: bool [count, key_len]. */
@@ -312,18 +313,18 @@ weft_value weft_layer_cross_attention_step(weft_graph *graph, const char *name, 
     weft_shape shape = weft_shape_of(g, x);
     int64_t kv_heads = o->kv_heads ? o->kv_heads : o->heads, head_dim = shape.dim[2] / o->heads;
     int64_t queries = cache->sources ? shape.dim[0] / cache->sources * shape.dim[1] : 0;
-    weft_shape kept = WEFT_SHAPE(max_sources(cache), cache->max_source_len, kv_heads, head_dim);
+    weft_shape cached = WEFT_SHAPE(max_sources(cache), cache->max_source_len, kv_heads, head_dim);
     weft_dtype dtype = weft_dtype_of(g, x);
     heads h = {WEFT_NO_VALUE, WEFT_NO_VALUE, WEFT_NO_VALUE};
     weft_scope_push(g, "%s", name);
     project_query(g, x, o, &h);
     h.q = rotate(g, h.q, o, cache->position, cache->key_len);
-    /* The beams of a sentence attend to the same source: they are queries of one row. */
+    /* The beams of a sentence attend to the same source, so they are queries of one batch row. */
     h.q = weft_reshape(g, h.q, WEFT_SHAPE(cache->sources, queries, o->heads, head_dim));
-    h.k = cache_state(g, cache, "cache.k", dtype, kept, cross_layout);
-    h.v = cache_state(g, cache, "cache.v", dtype, kept, cross_layout);
-    h.k = part_of(g, h.k, cache->sources, cache->source_len);
-    h.v = part_of(g, h.v, cache->sources, cache->source_len);
+    h.k = cache_state(g, cache, "cache.k", dtype, cached, cross_layout);
+    h.v = cache_state(g, cache, "cache.v", dtype, cached, cross_layout);
+    h.k = first_of(g, h.k, cache->sources, cache->source_len);
+    h.v = first_of(g, h.v, cache->sources, cache->source_len);
     weft_value y = weft_reshape(g, attend(g, &h, o, shape.dim[2], NULL), shape);
     if (!o->no_out) y = weft_layer_linear(g, "out", y, shape.dim[2], o->out_bias);
     weft_scope_pop(g);
@@ -401,15 +402,15 @@ static bool layers_fit(weft_graph *g, const char *scope, int64_t layers)
     return weft_graph_status(g) == WEFT_OK;
 }
 
-/* The options with the rotary angles that all layers share: for x [batch, length, d_model], for
- * positions below `limit`. */
+/* Returns the options with rotary angles for positions below `limit`, which all layers share. x is
+ * [batch, length, d_model]. */
 static weft_block_options share_angles(weft_graph *g, const weft_block_options *options,
                                        weft_value x, int64_t limit)
 {
     weft_block_options o = *options;
     weft_attention_options *a = &o.attention;
     int64_t d_model = weft_dim(g, x, -1);
-    /* The first layer reports what is wrong with the options. */
+    /* The first layer reports invalid options. */
     if (a->rotary_base != 0 && !weft_is_value(a->rotary.cosines) && a->heads > 0 &&
         d_model % a->heads == 0)
         a->rotary = weft_layer_rotary_angles(g, weft_dtype_of(g, x), limit, d_model / a->heads,

@@ -1,4 +1,4 @@
-/* The layers that models are composed of. */
+/* Linear, norm, embedding and feed-forward layers, and positions: sinusoidal, learned, rotary. */
 #include <weft/models.h>
 
 #include <math.h>
@@ -86,14 +86,15 @@ weft_value weft_layer_feed_forward(weft_graph *graph, const char *name, weft_val
 
 /* ---- Positions ---- */
 
-/* Room for f64 [rows, columns]; NULL after failing. The caller fills it and gives it to
- * table_value, which makes a constant of it and frees it. */
-static double *new_table(weft_graph *g, const char *layer, int64_t rows, int64_t columns)
+/* Allocates f64 [rows, columns]; on failure, fails the graph and returns NULL. The caller fills it
+ * and passes it to constant_of, which frees it. */
+static double *new_constant(weft_graph *g, const char *layer, int64_t rows, int64_t columns)
 {
     double *table = NULL;
     if (weft_graph_status(g) != WEFT_OK) return NULL;
     if (rows < 0 || columns < 1)
-        weft_graph_fail_in(g, layer, WEFT_BAD_ARGUMENT, "no table of %lld positions of width %lld",
+        weft_graph_fail_in(g, layer, WEFT_BAD_ARGUMENT,
+                           "needs 0 or more positions and a width of 1 or more, got %lld and %lld",
                            (long long)rows, (long long)columns);
     else if (rows > WEFT_MAX_TABLE / columns)
         weft_graph_fail_in(g, layer, WEFT_TOO_LARGE,
@@ -104,7 +105,7 @@ static double *new_table(weft_graph *g, const char *layer, int64_t rows, int64_t
     return table;
 }
 
-static weft_value table_value(weft_graph *g, weft_dtype dtype, weft_shape shape, double *table)
+static weft_value constant_of(weft_graph *g, weft_dtype dtype, weft_shape shape, double *table)
 {
     weft_value value = weft_constant_data(g, WEFT_F64, shape, table);
     free(table);
@@ -119,7 +120,7 @@ weft_value weft_layer_sinusoidal_positions(weft_graph *graph, weft_dtype dtype, 
                            "the width must be even and above 0, got %lld", (long long)features);
         return WEFT_NO_VALUE;
     }
-    double *table = new_table(graph, "weft_layer_sinusoidal_positions", length, features);
+    double *table = new_constant(graph, "weft_layer_sinusoidal_positions", length, features);
     if (!table) return WEFT_NO_VALUE;
     for (int64_t at = 0; at < length; at++)
         for (int64_t i = 0; i < features; i += 2) {
@@ -127,31 +128,32 @@ weft_value weft_layer_sinusoidal_positions(weft_graph *graph, weft_dtype dtype, 
             table[at * features + i] = sin(angle);
             table[at * features + i + 1] = cos(angle);
         }
-    return table_value(graph, dtype, WEFT_SHAPE(length, features), table);
+    return constant_of(graph, dtype, WEFT_SHAPE(length, features), table);
 }
 
 weft_value weft_layer_positions(weft_graph *graph, const char *name, weft_dtype dtype,
-                                int64_t length, int64_t most, int64_t features)
+                                int64_t length, int64_t max_positions, int64_t features)
 {
-    if (length > most) {
+    if (length > max_positions) {
         weft_graph_fail_in(graph, "weft_layer_positions", WEFT_BAD_SHAPE,
-                           "\"%s\": a length of %lld, but a table of %lld positions", name,
-                           (long long)length, (long long)most);
+                           "\"%s\": a length of %lld, but max_positions is %lld", name,
+                           (long long)length, (long long)max_positions);
         return WEFT_NO_VALUE;
     }
     weft_init init = {WEFT_INIT_NORMAL, 0, 0.02};
-    weft_value table = weft_param(graph, name, dtype, WEFT_SHAPE(most, features), init);
+    weft_value table = weft_param(graph, name, dtype, WEFT_SHAPE(max_positions, features), init);
     return weft_slice(graph, table, 0, 0, length, 1);
 }
 
-/* x [batch, length, heads, width], c and s [length, 1, width / 2]. */
-static weft_value turn(weft_graph *g, weft_value x, weft_value c, weft_value s)
+/* Rotates the pairs (x[i], x[i + width / 2]) of x [batch, length, heads, width] by angles with
+ * cosines c and sines s, [length, 1, width / 2]. */
+static weft_value rotate_pairs(weft_graph *g, weft_value x, weft_value c, weft_value s)
 {
     int64_t width = weft_dim(g, x, -1), half = width / 2;
     weft_value a = weft_slice(g, x, -1, 0, half, 1), b = weft_slice(g, x, -1, half, width, 1);
-    weft_value turned[2] = {weft_sub(g, weft_mul(g, a, c), weft_mul(g, b, s)),
-                            weft_add(g, weft_mul(g, b, c), weft_mul(g, a, s))};
-    return weft_concat(g, turned, 2, -1);
+    weft_value rotated[2] = {weft_sub(g, weft_mul(g, a, c), weft_mul(g, b, s)),
+                             weft_add(g, weft_mul(g, b, c), weft_mul(g, a, s))};
+    return weft_concat(g, rotated, 2, -1);
 }
 
 weft_value weft_layer_positions_at(weft_graph *graph, weft_value position, int64_t count)
@@ -159,7 +161,7 @@ weft_value weft_layer_positions_at(weft_graph *graph, weft_value position, int64
     weft_graph *g = graph;
     weft_value first = weft_reshape(g, position, WEFT_SHAPE(1));
     if (count == 1) return first;
-    /* Integers have no sum: exact in double precision. */
+    /* weft_add has no integers; f64 is exact here. */
     weft_value sum =
         weft_add(g, weft_cast(g, first, WEFT_F64), weft_arange(g, WEFT_F64, count, 0, 1));
     return weft_cast(g, sum, WEFT_I32);
@@ -176,8 +178,8 @@ weft_rotary weft_layer_rotary_angles(weft_graph *graph, weft_dtype dtype, int64_
                            "x must be [batch, length, heads, an even width] and the base above 0");
         return angles;
     }
-    double *cosines = new_table(g, "weft_layer_rotary", length, half), *sines = NULL;
-    if (cosines) sines = new_table(g, "weft_layer_rotary", length, half);
+    double *cosines = new_constant(g, "weft_layer_rotary", length, half), *sines = NULL;
+    if (cosines) sines = new_constant(g, "weft_layer_rotary", length, half);
     if (!sines) {
         free(cosines);
         return angles;
@@ -188,12 +190,13 @@ weft_rotary weft_layer_rotary_angles(weft_graph *graph, weft_dtype dtype, int64_
             cosines[at * half + i] = cos(angle);
             sines[at * half + i] = sin(angle);
         }
-    angles.cosines = table_value(g, dtype, WEFT_SHAPE(length, half), cosines);
-    angles.sines = table_value(g, dtype, WEFT_SHAPE(length, half), sines);
+    angles.cosines = constant_of(g, dtype, WEFT_SHAPE(length, half), cosines);
+    angles.sines = constant_of(g, dtype, WEFT_SHAPE(length, half), sines);
     return angles;
 }
 
-/* Rows of a table for x: the first ones, or those from a position on; [length, 1, half]. */
+/* Rows of angles [positions, half] as [length, 1, half]: the first ones, or those from `position`
+ * on. */
 static weft_value rows_for(weft_graph *g, weft_value table, int64_t length, weft_value position)
 {
     if (weft_is_value(position)) {
@@ -216,8 +219,8 @@ weft_value weft_layer_rotate(weft_graph *graph, weft_value x, const weft_rotary 
         return WEFT_NO_VALUE;
     }
     int64_t length = weft_dim(g, x, 1);
-    return turn(g, x, rows_for(g, angles->cosines, length, position),
-                rows_for(g, angles->sines, length, position));
+    return rotate_pairs(g, x, rows_for(g, angles->cosines, length, position),
+                        rows_for(g, angles->sines, length, position));
 }
 
 weft_value weft_layer_rotary(weft_graph *graph, weft_value x, double base)
@@ -228,9 +231,9 @@ weft_value weft_layer_rotary(weft_graph *graph, weft_value x, double base)
 }
 
 weft_value weft_layer_rotary_at(weft_graph *graph, weft_value x, double base, weft_value position,
-                                int64_t most)
+                                int64_t max_positions)
 {
-    weft_rotary angles = weft_layer_rotary_angles(graph, weft_dtype_of(graph, x), most,
+    weft_rotary angles = weft_layer_rotary_angles(graph, weft_dtype_of(graph, x), max_positions,
                                                   weft_dim(graph, x, -1), base);
     return weft_layer_rotate(graph, x, &angles, position);
 }

@@ -1,9 +1,9 @@
 /* Recurrent layers, unrolled step by step in the graph.
  *
- * Inside, time comes first: the input product of all steps is one GEMM [len * batch, in] x W_x, and
- * the rows of step t are one dense stretch of its result. A step then is h W_h and the elementwise
- * rest. Backward, the passes join_slices and join_products lay the gradients of the steps side by
- * side once, and W_x, W_h and x get one product each over all steps. */
+ * Internally time is axis 0: one GEMM [len * batch, in] x W_x computes the input product of all
+ * steps, and the rows of step t are contiguous in its result. A step is then h W_h and elementwise
+ * ops. In the backward pass, join_slices and join_products concatenate the gradients of the steps
+ * once, so the gradients of W_x, W_h and x take one matrix product each over all steps. */
 #include <weft/models.h>
 
 #include <math.h>
@@ -97,7 +97,7 @@ weft_recurrent_state weft_recurrent_zeros(weft_graph *graph, weft_recurrent_kind
 
 /* ---- All steps ---- */
 
-/* Axes 0 and 1 exchanged: a view. */
+/* Transposes [batch, len, ...] and [len, batch, ...]: a view. */
 static weft_value time_and_batch(weft_graph *g, weft_value x)
 {
     return weft_transpose(g, x, 0, 1);
@@ -114,7 +114,7 @@ static weft_recurrent_state first_state(weft_graph *g, const weft_recurrent *lay
     return state;
 }
 
-/* Takes the steps in their order, and puts h_t into all[t]. */
+/* Builds the steps in order and sets all[t] to h_t. Returns the last state. */
 static weft_recurrent_state unroll(weft_graph *g, const weft_recurrent *layer, weft_value projected,
                                    int64_t len, int64_t batch, weft_recurrent_state state,
                                    const weft_recurrent_options *o, weft_value *all)
@@ -124,9 +124,9 @@ static weft_recurrent_state unroll(weft_graph *g, const weft_recurrent *layer, w
         weft_value x = weft_slice(g, projected, 0, t * batch, (t + 1) * batch, 1);
         weft_recurrent_state next = weft_recurrent_step(g, layer, x, state);
         if (weft_is_value(o->mask)) {
-            weft_value stays = weft_slice(g, o->mask, 1, t, t + 1, 1); /* [batch, 1] */
-            next.h = weft_where(g, stays, state.h, next.h);
-            if (layer->kind == WEFT_LSTM) next.c = weft_where(g, stays, state.c, next.c);
+            weft_value masked = weft_slice(g, o->mask, 1, t, t + 1, 1); /* [batch, 1] */
+            next.h = weft_where(g, masked, state.h, next.h);
+            if (layer->kind == WEFT_LSTM) next.c = weft_where(g, masked, state.c, next.c);
         }
         state = next;
         all[t] = state.h;
@@ -154,7 +154,8 @@ weft_value weft_layer_recurrent(weft_graph *graph, const char *name, weft_recurr
     }
     if (len > WEFT_MAX_NODES) {
         weft_graph_fail_in(g, "weft_layer_recurrent", WEFT_TOO_LARGE,
-                           "\"%s\": %lld steps, more than nodes of a graph", name, (long long)len);
+                           "\"%s\": %lld steps, more than a graph can have nodes", name,
+                           (long long)len);
         return WEFT_NO_VALUE;
     }
     weft_value *all = calloc((size_t)len, sizeof *all);
@@ -181,7 +182,7 @@ weft_value weft_layer_recurrent(weft_graph *graph, const char *name, weft_recurr
 
 /* ---- Stacks ---- */
 
-static weft_value beside(weft_graph *g, weft_value a, weft_value b)
+static weft_value concat_pair(weft_graph *g, weft_value a, weft_value b)
 {
     return weft_is_value(a) ? weft_concat(g, (weft_value[]){a, b}, 2, -1) : WEFT_NO_VALUE;
 }
@@ -194,21 +195,22 @@ static void halves(weft_graph *g, weft_value x, weft_value *left, weft_value *ri
     *right = pieces[1];
 }
 
-/* Both directions at half the width, in a scope that is open. */
-static weft_value both_ways(weft_graph *g, weft_recurrent_kind kind, weft_value x, int64_t hidden,
-                            const weft_recurrent_options *options, weft_recurrent_state *last)
+/* A layer in both directions, each of half the width, in the current scope. */
+static weft_value both_directions(weft_graph *g, weft_recurrent_kind kind, weft_value x,
+                                  int64_t hidden, const weft_recurrent_options *options,
+                                  weft_recurrent_state *last)
 {
     weft_recurrent_state ends[2];
-    weft_recurrent_options there = *options, back = *options;
-    back.reverse = true;
-    halves(g, options->initial.h, &there.initial.h, &back.initial.h);
-    halves(g, options->initial.c, &there.initial.c, &back.initial.c);
-    weft_value a = weft_layer_recurrent(g, "forward", kind, x, hidden / 2, &there, &ends[0]);
-    weft_value b = weft_layer_recurrent(g, "backward", kind, x, hidden / 2, &back, &ends[1]);
-    *last =
-        (weft_recurrent_state){beside(g, ends[0].h, ends[1].h), beside(g, ends[0].c, ends[1].c)};
-    /* Joined with time in front, as they lie. */
-    return time_and_batch(g, beside(g, time_and_batch(g, a), time_and_batch(g, b)));
+    weft_recurrent_options forward = *options, backward = *options;
+    backward.reverse = true;
+    halves(g, options->initial.h, &forward.initial.h, &backward.initial.h);
+    halves(g, options->initial.c, &forward.initial.c, &backward.initial.c);
+    weft_value a = weft_layer_recurrent(g, "forward", kind, x, hidden / 2, &forward, &ends[0]);
+    weft_value b = weft_layer_recurrent(g, "backward", kind, x, hidden / 2, &backward, &ends[1]);
+    *last = (weft_recurrent_state){concat_pair(g, ends[0].h, ends[1].h),
+                                   concat_pair(g, ends[0].c, ends[1].c)};
+    /* Concatenated with time as axis 0, as in memory. */
+    return time_and_batch(g, concat_pair(g, time_and_batch(g, a), time_and_batch(g, b)));
 }
 
 weft_value weft_layer_recurrent_stack(weft_graph *graph, const char *name, weft_recurrent_kind kind,
@@ -221,8 +223,8 @@ weft_value weft_layer_recurrent_stack(weft_graph *graph, const char *name, weft_
     int64_t layers = o->layers ? o->layers : 1;
     if (layers < 1 || layers > WEFT_RECURRENT_LAYERS || (o->bidirectional && hidden % 2)) {
         weft_graph_fail_in(graph, "weft_layer_recurrent_stack", WEFT_BAD_ARGUMENT,
-                           "\"%s\": takes 1 to %d layers of an even width if they go "
-                           "both ways, got %lld of %lld",
+                           "\"%s\": takes 1 to %d layers, of an even width if "
+                           "bidirectional, got %lld layers of width %lld",
                            name, WEFT_RECURRENT_LAYERS, (long long)layers, (long long)hidden);
         return WEFT_NO_VALUE;
     }
@@ -236,7 +238,7 @@ weft_value weft_layer_recurrent_stack(weft_graph *graph, const char *name, weft_
         if (i) x = weft_dropout(graph, x, o->dropout);
         if (o->bidirectional) {
             weft_scope_push(graph, "%s", layer);
-            x = both_ways(graph, kind, x, hidden, &one, &end);
+            x = both_directions(graph, kind, x, hidden, &one, &end);
             weft_scope_pop(graph);
         } else {
             x = weft_layer_recurrent(graph, layer, kind, x, hidden, &one, &end);

@@ -1,4 +1,5 @@
-/* Forward passes of a builder for any shape: a plan for each shape, on one store. */
+/* Forward passes of a builder for any shape: one plan per shape, all on one store. Plans are found
+ * by a linear search. */
 #include <weft/build.h>
 
 #include "run/plans.h"
@@ -7,18 +8,19 @@
 #include <string.h>
 
 typedef struct pass {
-    plan_entry plan; /* first: the list frees it */
+    plan_entry plan; /* first member: the list frees it */
     weft_build_options options;
     weft_built built;
     size_t input_bytes[WEFT_BUILT_VALUES];
-    bool fed[WEFT_BUILT_VALUES]; /* in any pass: what was fed would silently be used again */
+    bool fed[WEFT_BUILT_VALUES]; /* in any pass so far: a missing feed would silently reuse old data
+                                  */
 } pass;
 
 struct weft_forward {
     weft_builder builder;
     weft_params *store; /* shares the program's parameters */
     plan_list plans;
-    pass *last; /* NULL: no pass has succeeded yet */
+    pass *last; /* NULL: the last pass failed, or there was none */
 };
 
 weft_forward *weft_forward_new(const weft_builder *builder, const weft_params *params, int threads,
@@ -68,15 +70,15 @@ static weft_status build(weft_forward *f, weft_graph *g, pass *p, weft_error *er
                            "a builder needs 1 to %d outputs and at most %d inputs, got %zu and %zu",
                            WEFT_BUILT_VALUES, WEFT_BUILT_VALUES, b->n_outputs, b->n_inputs);
     const weft_error *e = weft_graph_error(g);
-    if (e->status != WEFT_OK) return weft_error_set(error, e->status, e->where, "%s", e->message);
+    if (e->status != WEFT_OK) return weft_error_copy(error, e);
     for (size_t i = 0; i < b->n_inputs; i++)
-        p->input_bytes[i] = (size_t)weft_shape_numel(weft_shape_of(g, b->inputs[i])) *
-                            weft_dtype_bytes(weft_dtype_of(g, b->inputs[i]));
+        p->input_bytes[i] =
+            weft_tensor_bytes(weft_dtype_of(g, b->inputs[i]), weft_shape_of(g, b->inputs[i]));
     p->plan.plan = weft_plan_new(g, b->outputs, b->n_outputs, NULL, error);
     return p->plan.plan ? WEFT_OK : error->status;
 }
 
-/* The pass of these options; NULL on failure. */
+/* Finds or makes the pass of these options; NULL on failure. */
 static pass *pass_for(weft_forward *f, const weft_build_options *options, weft_error *error)
 {
     for (plan_entry *e = f->plans.first; e; e = e->next)

@@ -1,4 +1,4 @@
-/* Plans of several shapes on one store: see plans.h. */
+/* Plans for several shapes on one store: see plans.h. */
 #include "plans.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ void plans_add(plan_list *plans, plan_entry *entry)
     plans->count++;
 }
 
-/* Makes memory that all sessions share hold `bytes`. */
+/* Grows memory that all sessions share to at least `bytes`. */
 static weft_status grow(plan_list *plans, void **memory, size_t *have, size_t bytes,
                         weft_error *error)
 {
@@ -67,7 +67,7 @@ void plans_free(plan_list *plans)
 static weft_status copy_error(const plan_entry *entry, weft_error *error)
 {
     const weft_error *e = weft_session_error(entry->session);
-    return weft_error_set(error, e->status, e->where, "%s", e->message);
+    return weft_error_copy(error, e);
 }
 
 weft_status plan_feed(plan_entry *entry, weft_value input, const void *data, size_t bytes,

@@ -1,4 +1,5 @@
-/* The mean of the models of several checkpoints: tensors of training are left out. */
+/* The mean of the models of several checkpoints, without the states of training. All files are in
+ * memory at once. */
 #include "trainer.h"
 
 #include <stdlib.h>
@@ -28,8 +29,8 @@ static bool same_text(const char *a, const char *b)
     return a && b ? !options_differ(a, b, &other) : a == b;
 }
 
-/* Mean of a floating tensor over the files, by way of `sum`, room for its elements; others are the
- * last file's. */
+/* Writes the mean of a floating-point tensor over the files into `to`; `sum` is scratch of its
+ * number of elements. Other dtypes are copied from the last file. */
 static void average(weft_tensor *to, const char *name, weft_params *const *files, size_t n,
                     double *sum)
 {
@@ -54,7 +55,8 @@ static void average(weft_tensor *to, const char *name, weft_params *const *files
             ((double *)to->data)[i] = sum[i] / (double)n;
 }
 
-/* Is file k of the same model as the last? Every tensor of the model must be in both. */
+/* Fails unless a file has the same model as the last: the same options, and tensors of the same
+ * shapes. */
 static weft_status compare(const weft_params *file, const weft_params *last, const char *path,
                            weft_error *error)
 {

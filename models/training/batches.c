@@ -1,153 +1,22 @@
-/* Corpora of token ids, and batches of equal shape made of them.
+/* Batches of equal shape from the rows of a corpus.
  *
- * Rows lie sorted by class of length; an epoch shuffles each class, cuts it into batches and
- * shuffles those. A class that does not fill its last batch leaves rows of padding, so that an
- * epoch has every row once. */
-#include <weft/train.h>
+ * Rows are sorted by class of length, in O(classes * sequences), and each class is cut into
+ * batches. A class whose last batch is not full has rows of padding there, so an epoch has every
+ * row once. */
+#include "batches.h"
 
 #include "base/hash.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct sequence {
-    size_t source, target; /* in ids */
-    size_t n_source, n_target;
-} sequence;
-
-struct weft_corpus {
-    int32_t *ids;
-    size_t n_ids, id_capacity;
-    sequence *sequences;
-    size_t n, capacity;
-    uint64_t source_hash, target_hash; /* of all ids so far, and of the lengths */
-};
-
-/* Rows [first, first + n) of the order are batch `index`'s. */
-typedef struct batch {
-    uint32_t class, rows;
-    size_t first;
-} batch;
-
-struct weft_batches {
-    weft_batch_options o;
-    const weft_corpus *corpus;
-    int32_t *stream_in, *stream_out; /* blocks: what rows are cut from */
-    size_t n_stream;
-    uint32_t *rows, *order; /* sequences (blocks: numbers of blocks) by class; as shuffled */
-    size_t class_first[WEFT_MAX_LENGTHS + 1];
-    batch *batches, *batch_order;
-    size_t n_batches;
-    uint64_t epoch;
-    weft_batch_counts counts;
-};
-
-/* ---- The corpus ---- */
-
-weft_corpus *weft_corpus_new(void)
-{
-    weft_corpus *c = calloc(1, sizeof *c);
-    if (c) c->source_hash = c->target_hash = HASH_START;
-    return c;
-}
-
-void weft_corpus_free(weft_corpus *corpus)
-{
-    if (!corpus) return;
-    free(corpus->ids);
-    free(corpus->sequences);
-    free(corpus);
-}
-
-static uint64_t hash_ids(uint64_t hash, const int32_t *ids, size_t n)
-{
-    hash = hash_number(hash, n);
-    for (size_t i = 0; i < n; i++) hash = hash_number(hash, (uint32_t)ids[i]);
-    return hash;
-}
-
-static bool reserve(weft_corpus *c, size_t ids)
-{
-    if (c->n == c->capacity) {
-        size_t grown = c->capacity ? 2 * c->capacity : 1024;
-        sequence *moved = realloc(c->sequences, grown * sizeof *moved);
-        if (!moved) return false;
-        c->sequences = moved;
-        c->capacity = grown;
-    }
-    if (ids > c->id_capacity - c->n_ids) {
-        size_t grown = 2 * c->id_capacity + ids + 16384;
-        int32_t *moved = realloc(c->ids, grown * sizeof *moved);
-        if (!moved) return false;
-        c->ids = moved;
-        c->id_capacity = grown;
-    }
-    return true;
-}
-
-weft_status weft_corpus_add(weft_corpus *corpus, const int32_t *source, size_t n_source,
-                            const int32_t *target, size_t n_target)
-{
-    weft_corpus *c = corpus;
-    if (!c || (n_source && !source) || (n_target && !target)) return WEFT_BAD_ARGUMENT;
-    if (c->n >= UINT32_MAX || n_source > SIZE_MAX / 64 || n_target > SIZE_MAX / 64)
-        return WEFT_TOO_LARGE;
-    if (!reserve(c, n_source + n_target)) return WEFT_NO_MEMORY;
-    c->sequences[c->n++] = (sequence){c->n_ids, c->n_ids + n_source, n_source, n_target};
-    if (n_source) memcpy(c->ids + c->n_ids, source, n_source * sizeof *source);
-    if (n_target) memcpy(c->ids + c->n_ids + n_source, target, n_target * sizeof *target);
-    c->n_ids += n_source + n_target;
-    c->source_hash = hash_ids(c->source_hash, source, n_source);
-    c->target_hash = hash_ids(c->target_hash, target, n_target);
-    return WEFT_OK;
-}
-
-size_t weft_corpus_count(const weft_corpus *corpus)
-{
-    return corpus ? corpus->n : 0;
-}
-
-double weft_unigram_entropy(const weft_corpus *counted, const weft_corpus *measured, int64_t vocab,
-                            int32_t eos)
-{
-    if (!counted || !measured || vocab < 1 || eos < 0 || eos >= vocab) return NAN;
-    double *count = calloc((size_t)vocab, sizeof *count), total = (double)vocab, sum = 0, n = 0;
-    if (!count) return NAN;
-    for (size_t i = 0; i < counted->n; i++) {
-        const sequence *s = &counted->sequences[i];
-        for (size_t k = 0; k <= s->n_target; k++) {
-            int32_t id = k < s->n_target ? counted->ids[s->target + k] : eos;
-            if (id < 0 || id >= vocab) continue;
-            count[id]++;
-            total++;
-        }
-    }
-    for (size_t i = 0; i < measured->n; i++) {
-        const sequence *s = &measured->sequences[i];
-        for (size_t k = 0; k <= s->n_target; k++) {
-            int32_t id = k < s->n_target ? measured->ids[s->target + k] : eos;
-            if (id < 0 || id >= vocab) continue;
-            sum -= log((count[id] + 1) / total);
-            n++;
-        }
-    }
-    free(count);
-    return n ? sum / n : NAN;
-}
-
 /* ---- Rows ---- */
 
-static bool is_pairs(const weft_batches *b)
-{
-    return b->o.mode == WEFT_BATCH_PAIRS;
-}
-
-/* Tokens of a sequence's row with the special ones. */
+/* The length of a sequence's row, special tokens included. */
 static size_t row_length(const weft_batches *b, const sequence *s)
 {
     size_t n = s->n_target;
-    if (is_pairs(b) && s->n_source > n) n = s->n_source;
+    if (batches_are_pairs(b) && s->n_source > n) n = s->n_source;
     return n + (b->o.mode == WEFT_BATCH_MASKED ? 2 : 1);
 }
 
@@ -158,17 +27,11 @@ static size_t class_of(const weft_batches *b, size_t length)
     return class;
 }
 
-static int64_t class_rows(const weft_batches *b, size_t class)
-{
-    int64_t rows = b->o.tokens / b->o.lengths[class];
-    return rows > 0 ? rows : 1;
-}
-
-/* Is the sequence used? Counts it if not. */
+/* Whether the sequence is used; counts it if it is left out or cut. */
 static bool takes(weft_batches *b, const sequence *s)
 {
     size_t limit = (size_t)b->o.lengths[b->o.n_lengths - 1];
-    if (!s->n_target || (is_pairs(b) && !s->n_source)) {
+    if (!s->n_target || (batches_are_pairs(b) && !s->n_source)) {
         b->counts.empty++;
         return false;
     }
@@ -216,7 +79,7 @@ static bool make_stream(weft_batches *b)
     return true;
 }
 
-/* Sorts the sequences by class, in the corpus's order within each. */
+/* Sorts the sequences by class; each class is in the order of the corpus. */
 static bool make_rows(weft_batches *b)
 {
     const weft_corpus *c = b->corpus;
@@ -251,16 +114,16 @@ static bool make_batches(weft_batches *b)
     size_t n = 0;
     for (size_t class = 0; class < b->o.n_lengths; class ++) {
         size_t rows = b->class_first[class + 1] - b->class_first[class];
-        size_t each = (size_t)class_rows(b, class);
+        size_t each = (size_t)batches_class_rows(b, class);
         n += (rows + each - 1) / each;
     }
     b->batches = malloc((n + 1) * sizeof *b->batches);
     b->batch_order = malloc((n + 1) * sizeof *b->batch_order);
     if (!b->batches || !b->batch_order) return false;
     for (size_t class = 0; class < b->o.n_lengths; class ++) {
-        size_t each = (size_t)class_rows(b, class), end = b->class_first[class + 1];
+        size_t each = (size_t)batches_class_rows(b, class), end = b->class_first[class + 1];
         for (size_t first = b->class_first[class]; first < end; first += each)
-            b->batches[b->n_batches++] = (batch){
+            b->batches[b->n_batches++] = (data_batch){
                 (uint32_t) class, (uint32_t)(end - first < each ? end - first : each), first};
     }
     b->counts.batches = n;
@@ -273,7 +136,7 @@ static bool check_options(const weft_corpus *corpus, const weft_batch_options *o
 {
     const char *wrong = NULL;
     if (!corpus) {
-        wrong = "there is no corpus";
+        wrong = "the corpus is NULL";
     } else if (o->n_lengths < 1 || o->n_lengths > WEFT_MAX_LENGTHS) {
         wrong = "lengths are required, 1 to 32 of them";
     } else {
@@ -288,7 +151,7 @@ static bool check_options(const weft_corpus *corpus, const weft_batch_options *o
                 wrong = "a special token is not in the vocabulary";
         if (o->vocab < 1) wrong = "vocab is required: the number of ids";
         if (!wrong && o->eos == o->pad)
-            wrong = "eos and pad are one token, so that no end would count in a loss";
+            wrong = "eos and pad are the same token, so no loss would count the end";
         if (o->mode == WEFT_BATCH_MASKED &&
             (o->mask < 0 || o->mask >= o->vocab || o->first_id < 0 || o->first_id >= o->vocab))
             wrong = "the mask token or the first id is not in the vocabulary";
@@ -353,7 +216,7 @@ weft_batch_counts weft_batches_counts(const weft_batches *batches)
     return batches ? batches->counts : (weft_batch_counts){0};
 }
 
-/* Of the rows in their classes, and of what fills and orders them. */
+/* A hash of the rows in their classes, and of the options that fill and shuffle them. */
 static uint64_t hash_rows(const weft_batches *b)
 {
     const weft_batch_options *o = &b->o;
@@ -362,7 +225,7 @@ static uint64_t hash_rows(const weft_batches *b)
         size_t first = b->class_first[class], end = b->class_first[class + 1];
         if (first == end) continue;
         hash = hash_number(hash, (uint64_t)o->lengths[class]);
-        hash = hash_number(hash, (uint64_t)class_rows(b, class));
+        hash = hash_number(hash, (uint64_t)batches_class_rows(b, class));
         hash = hash_number(hash, end - first);
         for (size_t i = first; i < end; i++) hash = hash_number(hash, b->rows[i]);
     }
@@ -379,186 +242,17 @@ weft_data_hashes weft_batches_hashes(const weft_batches *batches)
 {
     const weft_batches *b = batches;
     if (!b) return (weft_data_hashes){0};
-    return (weft_data_hashes){is_pairs(b) ? b->corpus->source_hash : HASH_START,
+    return (weft_data_hashes){batches_are_pairs(b) ? b->corpus->source_hash : HASH_START,
                               b->corpus->target_hash, hash_rows(b)};
 }
 
-size_t weft_batches_most(const weft_batches *batches)
+size_t weft_batches_max_elements(const weft_batches *batches)
 {
-    size_t most = 0;
+    size_t max = 0;
     for (size_t i = 0; batches && i < batches->n_batches; i++) {
         weft_batch_shape s = weft_batches_shape(batches, i);
         size_t n = (size_t)(s.rows * s.target_len);
-        if (n > most) most = n;
+        if (n > max) max = n;
     }
-    return most;
-}
-
-/* ---- An epoch ---- */
-
-enum { DRAW_ROWS, DRAW_BATCHES = 64, DRAW_MASKS };
-
-static void draw(uint64_t seed, uint32_t what, uint64_t epoch, uint32_t i, uint32_t out[4])
-{
-    uint32_t counter[4] = {i, what, (uint32_t)epoch, (uint32_t)(epoch >> 32)};
-    weft_philox(counter, seed ^ 0x7472616e696e67ull, out);
-}
-
-/* One of n; the odds differ by less than n / 2^64. */
-static size_t draw_below(uint64_t seed, uint32_t what, uint64_t epoch, uint32_t i, size_t n)
-{
-    uint32_t r[4];
-    draw(seed, what, epoch, i, r);
-    return (size_t)(((uint64_t)r[1] << 32 | r[0]) % n);
-}
-
-void weft_batches_start(weft_batches *batches, uint64_t epoch)
-{
-    weft_batches *b = batches;
-    if (!b) return;
-    b->epoch = epoch;
-    memcpy(b->order, b->rows, b->counts.rows * sizeof *b->rows);
-    memcpy(b->batch_order, b->batches, b->n_batches * sizeof *b->batches);
-    for (size_t class = 0; class < b->o.n_lengths; class ++) {
-        uint32_t *order = b->order + b->class_first[class];
-        for (size_t i = b->class_first[class + 1] - b->class_first[class]; i > 1; i--) {
-            size_t k = draw_below(b->o.seed, DRAW_ROWS + (uint32_t) class, epoch, (uint32_t)i, i);
-            uint32_t old = order[k];
-            order[k] = order[i - 1];
-            order[i - 1] = old;
-        }
-    }
-    for (size_t i = b->n_batches; i > 1; i--) {
-        size_t k = draw_below(b->o.seed, DRAW_BATCHES, epoch, (uint32_t)i, i);
-        batch old = b->batch_order[k];
-        b->batch_order[k] = b->batch_order[i - 1];
-        b->batch_order[i - 1] = old;
-    }
-}
-
-weft_batch_shape weft_batches_shape(const weft_batches *batches, size_t index)
-{
-    if (!batches || index >= batches->n_batches) return (weft_batch_shape){0};
-    uint32_t class = batches->batch_order[index].class;
-    int64_t length = batches->o.lengths[class];
-    return (weft_batch_shape){class_rows(batches, class), is_pairs(batches) ? length : 0, length};
-}
-
-/* Writes a sequence, its end if there is room, padding. */
-static void put(int32_t *row, int64_t length, const int32_t *ids, size_t n, int32_t eos,
-                int32_t pad)
-{
-    for (int64_t i = 0; i < length; i++)
-        row[i] = (size_t)i < n ? ids[i] : (size_t)i == n ? eos : pad;
-}
-
-/* A share of `least` tokens of 2^32. */
-static uint32_t threshold(double share)
-{
-    return share >= 1 ? UINT32_MAX : (uint32_t)(share * 4294967296.0);
-}
-
-/* Hides tokens of in[1 .. n], which out then asks for. */
-static void hide(const weft_batches *b, uint32_t row, int64_t n, int32_t *in, int32_t *out)
-{
-    const weft_batch_options *o = &b->o;
-    uint64_t seed = o->seed + 0x9E3779B97F4A7C15u * ((uint64_t)row + 1);
-    int64_t sure = 1 + (int64_t)draw_below(seed, DRAW_MASKS, b->epoch, 0, (size_t)n);
-    uint32_t limit = threshold(o->mask_share), r[4];
-    bool any = false;
-    for (int64_t i = 1; i <= n; i++) {
-        draw(seed, DRAW_MASKS, b->epoch, (uint32_t)i, r);
-        if (r[0] < limit) any = true;
-    }
-    for (int64_t i = 1; i <= n; i++) {
-        draw(seed, DRAW_MASKS, b->epoch, (uint32_t)i, r);
-        if (any ? r[0] >= limit : i != sure) continue;
-        out[i] = in[i];
-        if (r[1] < threshold(0.8))
-            in[i] = o->mask;
-        else if (r[1] < threshold(0.9))
-            in[i] = o->first_id + (int32_t)(r[2] % (uint64_t)(o->vocab - o->first_id));
-    }
-}
-
-static void fill_row(const weft_batches *b, uint32_t row, int64_t length, int32_t *source,
-                     int32_t *in, int32_t *out)
-{
-    const weft_batch_options *o = &b->o;
-    if (o->mode == WEFT_BATCH_BLOCKS) {
-        memcpy(in, b->stream_in + (size_t)row * (size_t)length, (size_t)length * sizeof *in);
-        memcpy(out, b->stream_out + (size_t)row * (size_t)length, (size_t)length * sizeof *out);
-        return;
-    }
-    const sequence *s = &b->corpus->sequences[row];
-    const int32_t *ids = b->corpus->ids;
-    if (is_pairs(b)) put(source, length, ids + s->source, s->n_source, o->eos, o->pad);
-    in[0] = o->bos;
-    if (o->mode == WEFT_BATCH_MASKED) {
-        put(in + 1, length - 1, ids + s->target, s->n_target, o->eos, o->pad);
-        for (int64_t i = 0; i < length; i++) out[i] = o->pad;
-        int64_t n = (int64_t)s->n_target < length - 1 ? (int64_t)s->n_target : length - 1;
-        hide(b, row, n, in, out);
-        return;
-    }
-    put(out, length, ids + s->target, s->n_target, o->eos, o->pad);
-    for (int64_t i = 1; i < length; i++) in[i] = out[i] == o->pad ? o->pad : out[i - 1];
-}
-
-size_t weft_batches_fill(const weft_batches *batches, size_t index, int32_t *source,
-                         int32_t *target_in, int32_t *target_out)
-{
-    const weft_batches *b = batches;
-    if (!b || index >= b->n_batches) return 0;
-    weft_batch_shape shape = weft_batches_shape(b, index);
-    const batch *info = &b->batch_order[index];
-    int64_t length = shape.target_len, numel = shape.rows * length;
-    size_t tokens = 0;
-    for (int64_t i = (int64_t)info->rows * length; i < numel; i++) {
-        if (is_pairs(b)) source[i] = b->o.pad;
-        target_in[i] = target_out[i] = b->o.pad;
-    }
-    for (int64_t r = 0; r < info->rows; r++)
-        fill_row(b, b->order[info->first + (size_t)r], length, source ? source + r * length : NULL,
-                 target_in + r * length, target_out + r * length);
-    for (int64_t i = 0; i < numel; i++) tokens += target_out[i] != b->o.pad;
-    return tokens;
-}
-
-/* ---- As a source of the trainer ---- */
-
-static weft_batch_shape source_shape(void *context, size_t index)
-{
-    return weft_batches_shape(context, index);
-}
-
-static void source_start(void *context, uint64_t epoch)
-{
-    weft_batches_start(context, epoch);
-}
-
-static weft_status source_fill(void *context, size_t index, void *const *inputs, size_t *weight,
-                               weft_error *error)
-{
-    const weft_batches *b = context;
-    const bool pairs = weft_batches_shape(b, index).source_len > 0;
-    void *const *targets = inputs + pairs;
-    (void)error;
-    *weight = weft_batches_fill(b, index, pairs ? inputs[0] : NULL, targets[0], targets[1]);
-    return WEFT_OK;
-}
-
-weft_batch_source weft_batches_source(weft_batches *batches)
-{
-    const weft_batch_counts counts = weft_batches_counts(batches);
-    const bool pairs = batches && weft_batches_shape(batches, 0).source_len > 0;
-    return (weft_batch_source){.batches = counts.batches,
-                               .n_inputs = pairs ? 3 : 2,
-                               .input_dtypes = {WEFT_I32, WEFT_I32, WEFT_I32},
-                               .longest = counts.longest,
-                               .hashes = weft_batches_hashes(batches),
-                               .shape = source_shape,
-                               .fill = source_fill,
-                               .start = source_start,
-                               .context = batches};
+    return max;
 }

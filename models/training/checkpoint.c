@@ -1,5 +1,5 @@
-/* Checkpoints of a training: the state and the identity of a run as metadata of the store, compared
- * when a training is resumed. */
+/* Checkpoints: the state of a training and the identity of its run, as metadata of the store.
+ * Resuming compares the identity. */
 #include "trainer.h"
 
 #include "base/hash.h"
@@ -19,7 +19,7 @@ weft_status checkpoint_describe(weft_trainer *t)
     return trainer_fail(t, WEFT_TOO_LARGE, b->name, "its options are too long for a checkpoint");
 }
 
-/* Compares the model of a checkpoint with the builder. */
+/* Fails unless the checkpoint has the builder's model and options. */
 static weft_status compare_model(weft_trainer *t, const char *name, const char *stored)
 {
     if (strcmp(name, t->o.builder.name) != 0)
@@ -39,8 +39,8 @@ static weft_status compare_model(weft_trainer *t, const char *name, const char *
 
 #define DATA_FORMAT "source=%016" PRIx64 " target=%016" PRIx64 " batches=%016" PRIx64
 
-/* Reads the whole number that `text` begins with and returns where it ends; NULL if there is none
- * or it overflows. */
+/* Reads the whole number at the start of `text` and returns its end; NULL if there is none or it
+ * overflows. */
 static const char *read_whole(const char *text, int base, uint64_t *value)
 {
     char *end;
@@ -78,7 +78,7 @@ static bool read_real(const char *text, const char *key, double *value)
     return at && ends_field(text_read_double(at, value));
 }
 
-/* Compares the data with the hashes in the metadata; old checkpoints have none. */
+/* Fails unless the data has the hashes in the metadata; old checkpoints have none. */
 static weft_status check_data(weft_trainer *t)
 {
     const char *text = weft_params_meta(t->params, "train.data");
@@ -111,8 +111,8 @@ static weft_status check_batches(weft_trainer *t)
         "share of masks or seed differ");
 }
 
-/* A hash of everything that the checkpoints of one run share, and that a resumed training must not
- * change. */
+/* A hash of everything that is equal in all checkpoints of one run, and that a resumed training
+ * must not change. */
 static uint64_t run_hash(const weft_trainer *t)
 {
     const weft_data_hashes *data = &t->batches.hashes;
@@ -209,8 +209,7 @@ void checkpoint_copy_model(const weft_trainer *t, weft_params *to)
         if (!(t->o.ema > 0 && t->state.step && weft_params_get(t->params, averaged, &from)) &&
             !weft_params_get(t->params, name, &from))
             continue;
-        memcpy(into.data, from.data,
-               (size_t)weft_shape_numel(from.shape) * weft_dtype_bytes(from.dtype));
+        memcpy(into.data, from.data, weft_tensor_bytes(from.dtype, from.shape));
     }
 }
 

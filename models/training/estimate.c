@@ -1,10 +1,10 @@
-/* What a training takes: the plans of its steps, without their memory. */
+/* Estimates a training's memory and work: plans its steps without allocating their memory. */
 #include "trainer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Adds a step of a kind, which runs `times` in an update. */
+/* Adds a step that runs `times` in an update. */
 static weft_status add_step(weft_trainer *t, step_kind kind, weft_batch_shape shape, double times,
                             weft_trainer_estimate *e)
 {
@@ -26,7 +26,7 @@ static weft_status add_step(weft_trainer *t, step_kind kind, weft_batch_shape sh
     return status;
 }
 
-/* Adds the parameters; with an average, evaluation has them a second time. */
+/* Adds the parameters; with an average, evaluation has a second copy. */
 static weft_status add_parameters(weft_trainer *t, weft_batch_shape shape, weft_trainer_estimate *e)
 {
     train_step s = {.kind = STEP_EVALUATE, .shape = shape};

@@ -1,5 +1,5 @@
-/* Comparing the options that checkpoints carry: "key=value key=value ...". O(words^2), of a few
- * dozen words. */
+/* Compares texts of options, "key=value key=value ...", as checkpoints store them. O(words^2), for
+ * a few dozen words. */
 #include "trainer.h"
 
 #include "base/text.h"

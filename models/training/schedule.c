@@ -14,8 +14,8 @@ const char *weft_schedule_name(weft_schedule_kind kind)
     return (size_t)kind < sizeof names / sizeof *names ? names[kind] : NULL;
 }
 
-/* The share of the decay that is done. With a limit of steps and one of time, whichever is nearer
- * its end counts: a share of the time stands for as large a share of the steps. */
+/* The progress of the decay, in [0, 1]. With limits of steps and of time, the larger of the two
+ * shares counts. */
 static double progress(const weft_schedule *s, double steps, double share)
 {
     double warmup = (double)s->warmup, total = (double)s->total, p = share;

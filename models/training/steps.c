@@ -1,9 +1,8 @@
 /* The graphs and plans of a trainer's steps.
  *
- * Each shape of batch has a graph, plan and session of its own, made when the shape is first met;
- * all are bound to one parameter store and one arena. The only inputs of a step are its feeds, the
- * states, the number of the step and the seed. A checkpoint holds all of them, so a resumed
- * training computes the same bits. */
+ * Each shape of batch has its own graph, plan and session, made when the shape first occurs. All
+ * use one parameter store and one arena. A step depends only on its feeds, the states, its number
+ * and the seed. A checkpoint holds all of these, so a resumed training computes the same bits. */
 #include "trainer.h"
 
 #include <inttypes.h>
@@ -23,15 +22,15 @@ weft_status trainer_no_memory(weft_trainer *t)
 
 /* ---- Graphs ---- */
 
-/* A state beside a parameter: PREFIX.NAME. */
-static weft_value beside(weft_graph *g, const char *prefix, weft_value param)
+/* The state PREFIX.NAME of a parameter NAME. */
+static weft_value state_for(weft_graph *g, const char *prefix, weft_value param)
 {
     char name[512];
     snprintf(name, sizeof name, "%s.%s", prefix, weft_name_of(g, param));
     return weft_state(g, name, weft_dtype_of(g, param), weft_shape_of(g, param), WEFT_INIT_ZEROS);
 }
 
-/* Lists of one value a parameter: the gradients, the new contents, and updates to be grouped. */
+/* Lists of one value per parameter: gradients, new values, and updates to group. */
 typedef struct lists {
     weft_value *params, *grads, *updated, *group;
     size_t n;
@@ -47,11 +46,11 @@ static void add_update(weft_trainer *t, train_step *s, lists *l, weft_value loss
         s->target = l->group[0];
         return;
     }
-    s->ema_keep = weft_input(g, "ema_keep", dtype, WEFT_SCALAR);
-    weft_value share = weft_sub(g, weft_scalar(g, dtype, 1), s->ema_keep);
+    s->ema_decay = weft_input(g, "ema_decay", dtype, WEFT_SCALAR);
+    weft_value new_share = weft_sub(g, weft_scalar(g, dtype, 1), s->ema_decay);
     for (size_t i = 0; i < l->n; i++)
-        l->group[i + 1] = weft_blend(g, beside(g, WEFT_AVERAGE_STATES, l->params[i]), l->updated[i],
-                                     s->ema_keep, share);
+        l->group[i + 1] = weft_blend(g, state_for(g, WEFT_AVERAGE_STATES, l->params[i]),
+                                     l->updated[i], s->ema_decay, new_share);
     s->target = weft_group(g, l->group, l->n + 1);
 }
 
@@ -60,12 +59,12 @@ static void add_sum(train_step *s, lists *l, weft_dtype dtype)
     weft_graph *g = s->plan.graph;
     weft_value watched[2] = {weft_global_norm(g, l->grads, l->n), s->built.loss};
     weft_name(g, watched[0], "gradient_norm");
-    s->keep = weft_input(g, "keep", dtype, WEFT_SCALAR);
-    s->share = weft_input(g, "share", dtype, WEFT_SCALAR);
-    weft_value share = weft_require_finite(g, s->share, watched, 2);
+    s->old_share = weft_input(g, "old_share", dtype, WEFT_SCALAR);
+    s->weight = weft_input(g, "weight", dtype, WEFT_SCALAR);
+    weft_value weight = weft_require_finite(g, s->weight, watched, 2);
     for (size_t i = 0; i < l->n; i++)
-        l->group[i] =
-            weft_blend(g, beside(g, WEFT_SUM_STATES, l->params[i]), l->grads[i], s->keep, share);
+        l->group[i] = weft_blend(g, state_for(g, WEFT_SUM_STATES, l->params[i]), l->grads[i],
+                                 s->old_share, weight);
     s->target = weft_group(g, l->group, l->n);
 }
 
@@ -74,7 +73,7 @@ static void add_apply(weft_trainer *t, train_step *s, lists *l, weft_dtype dtype
     weft_graph *g = s->plan.graph;
     s->inverse = weft_input(g, "inverse", dtype, WEFT_SCALAR);
     for (size_t i = 0; i < l->n; i++)
-        l->grads[i] = weft_mul(g, beside(g, WEFT_SUM_STATES, l->params[i]), s->inverse);
+        l->grads[i] = weft_mul(g, state_for(g, WEFT_SUM_STATES, l->params[i]), s->inverse);
     add_update(t, s, l, WEFT_NO_VALUE, dtype);
 }
 
@@ -101,7 +100,7 @@ static void add_training(weft_trainer *t, train_step *s)
     free(l.params);
 }
 
-/* The batches, if there are any yet, must fill the inputs that the builder has. */
+/* The batches, if the trainer has any yet, must fill the builder's inputs. */
 static void check_inputs(const weft_trainer *t, weft_graph *g, const weft_built *b)
 {
     const weft_batch_source *source = &t->batches;
@@ -150,16 +149,15 @@ weft_status step_build(weft_trainer *t, train_step *s)
     if (check_built(t, g, &s->built) == WEFT_OK) {
         s->dtype = weft_dtype_of(g, s->built.loss);
         for (size_t i = 0; i < s->built.n_inputs; i++)
-            s->input_bytes[i] = (size_t)weft_shape_numel(weft_shape_of(g, s->built.inputs[i])) *
-                                weft_dtype_bytes(weft_dtype_of(g, s->built.inputs[i]));
+            s->input_bytes[i] = weft_tensor_bytes(weft_dtype_of(g, s->built.inputs[i]),
+                                                  weft_shape_of(g, s->built.inputs[i]));
         if (s->kind != STEP_EVALUATE)
             add_training(t, s);
         else
             s->target = weft_is_value(s->built.metric) ? s->built.metric : s->built.loss;
     }
     const weft_error *e = weft_graph_error(g);
-    return e->status == WEFT_OK ? WEFT_OK
-                                : weft_error_set(&t->error, e->status, e->where, "%s", e->message);
+    return e->status == WEFT_OK ? WEFT_OK : weft_error_copy(&t->error, e);
 }
 
 /* ---- Plans ---- */
@@ -200,7 +198,7 @@ static train_step *new_step(weft_trainer *t, step_kind kind, weft_batch_shape sh
     }
     s->kind = kind;
     s->shape = shape;
-    /* An evaluation reads the averaged parameters, if there are any. */
+    /* Evaluations read averaged parameters, if there are any. */
     s->plan.store = kind == STEP_EVALUATE && t->averaged ? t->averaged : t->params;
     weft_status status = step_build(t, s);
     if (status == WEFT_OK) status = step_plan(t, s);

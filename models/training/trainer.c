@@ -1,4 +1,4 @@
-/* The trainer: updates, evaluations, and where a training stands. */
+/* The trainer: setup, updates, evaluations, and the progress of a training. */
 #include "trainer.h"
 
 #include <math.h>
@@ -14,7 +14,7 @@ static bool has_averages(const weft_params *params)
     return false;
 }
 
-/* The averages of a training that had none so far begin with its parameters. */
+/* Averages that are new in a resumed training begin with its parameters. */
 static void begin_averages(weft_trainer *t)
 {
     for (size_t i = 0; i < weft_params_count(t->params); i++) {
@@ -24,8 +24,7 @@ static void begin_averages(weft_trainer *t)
             !weft_params_get(t->params, name + strlen(AVERAGE), &from))
             continue;
         weft_params_get(t->params, name, &into);
-        memcpy(into.data, from.data,
-               (size_t)weft_shape_numel(from.shape) * weft_dtype_bytes(from.dtype));
+        memcpy(into.data, from.data, weft_tensor_bytes(from.dtype, from.shape));
     }
 }
 
@@ -39,7 +38,7 @@ static void start_epoch(const weft_batch_source *source, uint64_t epoch)
     if (source->start) source->start(source->context, epoch);
 }
 
-/* Plans the first batch: errors of the model show before the first step. */
+/* Plans the first batch, so that errors of the model show before the first step. */
 static weft_status plan_first(weft_trainer *t)
 {
     weft_batch_shape shape = shape_at(&t->batches, 0);
@@ -48,7 +47,7 @@ static weft_status plan_first(weft_trainer *t)
                                                                           : t->error.status;
 }
 
-/* Copies the optimiser's groups and texts, which every graph reads. */
+/* Copies the optimiser's groups and texts, since every later graph reads them. */
 static weft_status copy_optimizer(weft_trainer *t)
 {
     weft_optimizer *o = &t->o.optimizer;
@@ -113,7 +112,7 @@ weft_trainer *trainer_unbound(const weft_trainer_options *options, weft_error *e
     return NULL;
 }
 
-/* Takes the training up where the store's metadata left it. */
+/* Resumes the training from the store's metadata. */
 static weft_status bind_store(weft_trainer *t)
 {
     weft_trainer_options *o = &t->o;
@@ -142,7 +141,7 @@ weft_trainer *weft_trainer_new(const weft_trainer_options *options,
     t->batches = *batches;
     t->params = params;
     if (bind_store(t) == WEFT_OK) return t;
-    weft_error_set(error, t->error.status, t->error.where, "%s", t->error.message);
+    weft_error_copy(error, &t->error);
     weft_trainer_free(t);
     return NULL;
 }
@@ -168,7 +167,7 @@ weft_trainer_state weft_trainer_get_state(const weft_trainer *trainer)
     return trainer ? trainer->state : (weft_trainer_state){0};
 }
 
-/* The number of the next batch; starts the next epoch after the last. */
+/* The index of the next batch; starts the next epoch after the last batch. */
 static size_t next_batch(weft_trainer *t, weft_trainer_state *s)
 {
     if (s->batch >= t->batches.batches) {
@@ -185,11 +184,11 @@ static weft_status feed_rates(weft_trainer *t, train_step *s, double share,
     report->lr = weft_schedule_rate(&t->o.schedule, t->state.step, share);
     weft_status status = step_feed_scalar(t, s, s->lr, report->lr);
     if (status == WEFT_OK)
-        status = step_feed_scalar(t, s, s->ema_keep, fmin(t->o.ema, steps / (steps + 10)));
+        status = step_feed_scalar(t, s, s->ema_decay, fmin(t->o.ema, steps / (steps + 10)));
     return status;
 }
 
-/* Whether the program wants the call to end. */
+/* Whether the program's `stop` ends the call. */
 static bool stopped(weft_trainer *t)
 {
     if (!t->o.stop || !t->o.stop(t->o.stop_context)) return false;
@@ -205,8 +204,8 @@ static weft_status sum_batch(weft_trainer *t, weft_trainer_state *state, uint32_
     train_step *s = step_for(t, STEP_SUM, shape_at(&t->batches, index));
     if (!s) return t->error.status;
     weft_status status = step_feed(t, s, &t->batches, index, &weight);
-    if (status == WEFT_OK) status = step_feed_scalar(t, s, s->keep, i ? 1 : 0);
-    if (status == WEFT_OK) status = step_feed_scalar(t, s, s->share, (double)weight);
+    if (status == WEFT_OK) status = step_feed_scalar(t, s, s->old_share, i ? 1 : 0);
+    if (status == WEFT_OK) status = step_feed_scalar(t, s, s->weight, (double)weight);
     if (status == WEFT_OK) status = step_run(t, s, state->step * t->o.accumulate + i);
     if (status != WEFT_OK) return status;
     report->loss += step_fetch_scalar(s, s->built.loss) * (double)weight;

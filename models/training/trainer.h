@@ -1,5 +1,5 @@
-/* The trainer's parts: graphs and plans of its steps (steps.c), checkpoints (checkpoint.c), and
- * what a program calls (trainer.c). */
+/* The parts of the trainer: updates and evaluations (trainer.c), graphs and plans of its steps
+ * (steps.c), checkpoints (checkpoint.c). */
 #ifndef WEFT_MODELS_TRAINER_H
 #define WEFT_MODELS_TRAINER_H
 
@@ -9,32 +9,34 @@
 #include "run/plans.h"
 
 typedef enum step_kind {
-    STEP_WHOLE,   /* gradients and update at once */
+    STEP_WHOLE,   /* gradients and update of one batch */
     STEP_SUM,     /* adds a batch's gradients to the sums */
-    STEP_APPLY,   /* an update by the sums; of no shape */
+    STEP_APPLY,   /* an update by the sums; has no shape */
     STEP_EVALUATE /* the metric, without dropout */
 } step_kind;
 
 typedef struct train_step {
-    plan_entry plan; /* first: the list frees it */
+    plan_entry plan; /* first member: the list frees it */
     step_kind kind;
     weft_batch_shape shape;
     weft_built built;
     size_t input_bytes[WEFT_BUILT_VALUES];
-    weft_dtype dtype; /* of the loss and of the scalars that are fed */
-    /* whole and apply: lr, ema_keep; sum: keep, share; apply: inverse */
-    weft_value lr, ema_keep, keep, share, inverse, norm, target;
+    weft_dtype dtype; /* of the loss and of the fed scalars */
+    /* Fed scalars. Whole and apply: lr, and ema_decay of the average. Sum: sums become old_share *
+     * sum + weight * gradient. Apply: inverse = 1 / total weight. */
+    weft_value lr, ema_decay, old_share, weight, inverse;
+    weft_value norm, target;
 } train_step;
 
 struct weft_trainer {
     weft_trainer_options o;
     char options[WEFT_OPTIONS_TEXT]; /* of the builder */
-    weft_param_group *groups;        /* of the optimiser, and behind them its texts */
+    weft_param_group *groups;        /* of the optimiser, followed by its texts */
     weft_batch_source batches;
     weft_params *params;
-    weft_params *averaged; /* the model's states as evaluated; NULL without an average */
+    weft_params *averaged; /* the model with averaged parameters; NULL without an average */
     plan_list plans;
-    bool planned; /* since the step began */
+    bool planned; /* a plan was made in this step */
     void *inputs[WEFT_BUILT_VALUES];
     size_t input_capacity[WEFT_BUILT_VALUES]; /* bytes */
     weft_trainer_state state;
@@ -47,42 +49,43 @@ weft_status trainer_no_memory(weft_trainer *t);
 
 /* ---- Trainers (trainer.c) ---- */
 
-/* A trainer with checked options, without batches and store; NULL on failure. */
+/* Makes a trainer with checked options, without batches and store; NULL on failure. */
 weft_trainer *trainer_unbound(const weft_trainer_options *options, weft_error *error);
 
 /* ---- Steps (steps.c) ---- */
 
-/* Builds the graph of a step whose kind and shape are set. */
+/* Builds the graph of a step from its kind and shape. */
 weft_status step_build(weft_trainer *t, train_step *s);
-/* Plans the step that was built. */
+/* Plans a built step. */
 weft_status step_plan(weft_trainer *t, train_step *s);
-/* The step of a kind and shape, ready to be fed; NULL on failure. */
+/* The step of a kind and shape, with an open session; NULL on failure. */
 train_step *step_for(weft_trainer *t, step_kind kind, weft_batch_shape shape);
 void step_free(train_step *s);
-/* Feeds batch `index` of a source; *weight becomes its weight. */
+/* Feeds batch `index` of a source, and sets *weight to its weight. */
 weft_status step_feed(weft_trainer *t, train_step *s, const weft_batch_source *source, size_t index,
                       size_t *weight);
 /* Feeds a scalar; does nothing for WEFT_NO_VALUE. */
 weft_status step_feed_scalar(weft_trainer *t, train_step *s, weft_value input, double x);
 double step_fetch_scalar(const train_step *s, weft_value value);
-/* Runs as update `number`. Where a result is not finite, the error names the first node. */
+/* Runs the step as update `number`. If a result is not finite, the error names the first such node.
+ */
 weft_status step_run(weft_trainer *t, train_step *s, uint64_t number);
 
 /* ---- Checkpoints (checkpoint.c) ---- */
 
 /* Writes the builder's options into t->options. */
 weft_status checkpoint_describe(weft_trainer *t);
-/* Reads the training state from the store's metadata, and compares what must not have changed;
- * starts from the beginning if there are none. */
+/* Reads the training state from the store's metadata and checks that model, data and options are
+ * the same. Without metadata the training starts at step 0. */
 weft_status checkpoint_resume(weft_trainer *t);
-/* Copies the model's states, averaged ones if there are any, into a store that has them. */
+/* Copies the model's states, averaged if there are averages, into the states of `to`. */
 void checkpoint_copy_model(const weft_trainer *t, weft_params *to);
 
 /* ---- Texts of options (options_text.c) ---- */
 
-/* Compares two texts of "key=value key=value ..." by keys that both have; a number may be written
- * in several ways. Returns the first word of `a` that differs, and in *other its word of `b`; NULL
- * if there is none. Words end at a space or NUL. */
+/* Compares the values of keys that two texts of "key=value key=value ..." share; numbers are
+ * compared by value. Returns the first word of `a` that differs, and in *other the word of `b`;
+ * NULL if none differs. Words end at a space or NUL. */
 const char *options_differ(const char *a, const char *b, const char **other);
 
 #endif

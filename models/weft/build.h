@@ -1,8 +1,9 @@
-/* weft/build.h - graphs for any size of batch: what a builder is, and a runner of forward passes.
+/* weft/build.h - builders, which build a graph for any shape of batch, and a runner of forward
+ * passes.
  *
  * A builder is a function that builds one model's graph for a shape of batch. weft_forward (below)
- * and the trainer (weft/train.h) call it for each shape they meet, plan the graph once, and run all
- * plans on one parameter store and one arena.
+ * and the trainer (weft/train.h) call it once for each new shape and plan the graph. All plans run
+ * on one parameter store and one arena.
  */
 #ifndef WEFT_BUILD_H
 #define WEFT_BUILD_H
@@ -13,23 +14,23 @@
 extern "C" {
 #endif
 
-/* Sizes of one batch, and so of one graph. What they mean is the builder's choice: a model of
- * images may use `rows` only; a model of tokens has rows of so many source and target tokens. */
+/* Sizes of one batch, and so of one graph. Their meaning is the builder's choice: a model of images
+ * may use `rows` only; token models have rows of source_len and target_len tokens. */
 typedef struct weft_batch_shape {
     int64_t rows, source_len, target_len; /* source_len 0: no source */
 } weft_batch_shape;
 
-/* What one graph of a model is built for. */
+/* The options of one graph of a model. */
 typedef struct weft_build_options {
     weft_batch_shape shape;
-    bool training;       /* with dropout; without it, every probability is taken as 0 */
-    bool expose_weights; /* attention weights are values of their own, NAME.weights */
-    int64_t layer;       /* whose weights become weft_model_io.weights: from 1; 0: the last */
+    bool training;       /* with dropout; false: all dropout probabilities are 0 */
+    bool expose_weights; /* attention weights are values, NAME.weights */
+    int64_t layer;       /* the layer, from 1, of weft_model_io.weights; 0: the last */
 } weft_build_options;
 
 #define WEFT_BUILT_VALUES 8
 
-/* What a builder returns of a graph. Values that it does not have are WEFT_NO_VALUE. */
+/* Inputs and results of a built graph. Missing values are WEFT_NO_VALUE. */
 typedef struct weft_built {
     weft_value inputs[WEFT_BUILT_VALUES]; /* in the order in which they are fed */
     size_t n_inputs;
@@ -56,22 +57,24 @@ typedef struct weft_builder {
 
 /* ---- Forward passes ------------------------------------------------------------------------- */
 
-/* Runs a builder's outputs for any shape. A plan is made when a shape is first met, and kept. */
+/* Computes a builder's outputs for any shape. Each shape has a plan, made at its first use. */
 typedef struct weft_forward weft_forward;
 
-/* Reads `params`, which must outlive it and hold every parameter that the graphs declare. `threads`
- * as in weft_session_options. NULL on failure. */
+/* Makes a runner that reads `params`. `params` must outlive it and have every parameter that the
+ * graphs declare. `threads` as in weft_session_options. NULL on failure. */
 WEFT_API weft_forward *weft_forward_new(const weft_builder *builder, const weft_params *params,
                                         int threads, weft_error *error);
 WEFT_API void weft_forward_free(weft_forward *forward);
-/* One pass. inputs[i] is contiguous data for the builder's input i, of its dtype and shape; NULL
- * for one that the outputs do not need. Fails with the graph's error if the shape cannot be built;
- * WEFT_NOT_FOUND, with its name, if a parameter or the data of an input are missing. */
+/* Runs one pass. inputs[i] is contiguous data for the builder's input i, of its dtype and shape;
+ * NULL if the outputs do not need the input. Returns the graph's error if the shape cannot be
+ * built, and WEFT_NOT_FOUND, with the name, if a parameter or the data of an input is missing. */
 WEFT_API weft_status weft_forward_run(weft_forward *forward, const weft_build_options *options,
                                       const void *const *inputs, weft_error *error);
-/* Output i of the last pass, valid until the next. False if there is none. */
+/* Output i of the last pass, owned by the runner and valid until the next pass. False if there is
+ * none. */
 WEFT_API bool weft_forward_output(const weft_forward *forward, size_t i, weft_tensor *output);
-/* How many plans were made so far, and the bytes of the arena that they share. */
+/* The number of plans made so far; *arena_bytes, if not NULL, becomes the size of their shared
+ * arena. */
 WEFT_API size_t weft_forward_plans(const weft_forward *forward, size_t *arena_bytes);
 
 #ifdef __cplusplus

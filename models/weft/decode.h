@@ -1,5 +1,5 @@
-/* weft/decode.h - text from trained models: a decoder that takes one token of every row at a time,
- * and searches over it: greedy, beam, sampling. */
+/* weft/decode.h - text from trained models: a decoder that reads one token per row and step,
+ * searches over it (greedy, beam, sampling), and a scorer of given texts. */
 #ifndef WEFT_DECODE_H
 #define WEFT_DECODE_H
 
@@ -13,75 +13,75 @@ extern "C" {
 
 /* ---- The decoder ---------------------------------------------------------------------------- */
 
-/* Runs a model of the list over rows = sentences times beams at once. Keys and values, or recurrent
- * states, of earlier tokens are states of its graphs, so a step computes one position. It attends
- * to as many positions as the next of a few lengths holds (32, 48, 64, 96, ...); each length has a
- * plan, made when it is first needed, and so has each of a few numbers of sentences. A model
- * without steps is run as a whole for each token instead. */
+/* Runs a listed model over rows = sentences * beams at once. Keys and values of earlier tokens, or
+ * recurrent states, are states of the decoder's graphs, so a step computes one position. Attention
+ * covers the smallest of a few lengths (32, 48, 64, 96, ...) that holds the position. Each length,
+ * and each of a few numbers of sentences, has a plan of its own, made at its first use. A model
+ * without steps runs as a whole for each token instead. */
 typedef struct weft_decoder weft_decoder;
 
 typedef struct weft_decoder_options {
-    int64_t sentences, beams; /* the rows of sentence i are i beams .. i beams + beams-1; 0: 1 */
-    int64_t max_len; /* positions of the decoder; 0: WEFT_DECODER_LEN, or fewer if the model has
-                         learned positions for fewer */
-    int64_t max_source_len; /* tokens of a source, likewise; not read for a model without one */
-    int threads;            /* see weft_session_options; the results do not depend on it */
+    int64_t sentences, beams; /* sentence i has rows i * beams .. (i + 1) * beams - 1; 0: 1 */
+    int64_t max_len; /* positions of the target; 0: WEFT_DECODER_LEN, or the number of learned
+                        positions if that is smaller */
+    int64_t max_source_len; /* tokens of a source; 0: the same default; ignored without a source */
+    int threads;            /* see weft_session_options; results do not depend on it */
     bool recompute;         /* run the whole model for each token, even if it has steps */
 } weft_decoder_options;
 
 #define WEFT_DECODER_LEN 256
 
-/* config->build is not read. The states are the decoder's own; `params`, which it only reads, must
- * outlive it. `options` may be NULL. NULL on failure: a model that is not decodable, lengths beyond
- * the model's learned positions, no memory. */
+/* Makes a decoder, which owns its states and reads `params`; `params` must outlive it.
+ * config->build is ignored; `options` may be NULL. Returns NULL on failure: the model is not
+ * decodable, a parameter is missing, a length exceeds the learned positions, or memory is out. */
 WEFT_API weft_decoder *weft_decoder_new(const weft_model_config *config, const weft_params *params,
                                         const weft_decoder_options *options, weft_error *error);
 WEFT_API void weft_decoder_free(weft_decoder *decoder);
 
 typedef struct weft_decoder_info {
-    int64_t rows; /* of the sentences that are still decoded */
+    int64_t rows; /* beams of the sentences that are still decoded */
     int64_t vocab;
-    bool has_source;                 /* it needs sources to start */
-    bool has_steps;                  /* false: each token costs a pass over all before it */
+    bool has_source;                 /* weft_decoder_start needs sources */
+    bool has_steps;                  /* false: each token costs a pass over all earlier ones */
     int64_t position;                /* of the next token */
-    size_t plans;                    /* made so far */
-    size_t arena_bytes, state_bytes; /* the shared arena; parameters and states of the last step */
-    weft_plan_stats step;            /* of the plan that ran last */
+    size_t plans;                    /* number made so far */
+    size_t arena_bytes, state_bytes; /* shared arena; parameters and states of the last step */
+    weft_plan_stats step;            /* the plan of the last step */
 } weft_decoder_info;
 WEFT_API weft_decoder_info weft_decoder_get_info(const weft_decoder *decoder);
 
-/* The length that sources of `length` tokens are padded to. Sentences of equal padded lengths that
- * are started together give the same bits in any company. */
+/* The length to which a source of `length` tokens is padded. If all sources of a start have the
+ * same padded length, no sentence's bits depend on the others. */
 WEFT_API int64_t weft_decoder_padded(const weft_decoder *decoder, int64_t length);
 
-/* Begins anew with n <= sentences sources (for a model without: `sources` and `lengths` NULL). Rows
- * of missing sentences read padding. */
+/* Restarts at position 0 with n <= sentences sources; sources[i] has lengths[i] tokens. A model
+ * without a source takes NULL for both. The sources of missing sentences are padding. */
 WEFT_API weft_status weft_decoder_start(weft_decoder *decoder, const int32_t *const *sources,
                                         const size_t *lengths, size_t n);
-/* Reads tokens[rows] at the next position. Row i continues row parents[i] as it was after the step
- * before, which must be of the same sentence; `parents` NULL: itself. */
+/* Reads tokens[rows] at the next position. Row i continues row parents[i] of the previous step,
+ * which must be of the same sentence. `parents` NULL: every row continues itself. */
 WEFT_API weft_status weft_decoder_step(weft_decoder *decoder, const int32_t *tokens,
                                        const int32_t *parents);
-/* Reads tokens[sentences][length] at the next positions, all rows of a sentence its own: several
- * tokens in a run, without logits. Before the first step only. The steps after give the same as if
- * these tokens had been fed to steps. */
+/* Reads tokens[sentences][length] at the next positions, for all rows of a sentence: several tokens
+ * in a run, without logits. Allowed before the first step only. Later steps return the same bits as
+ * if each token had been a step. */
 WEFT_API weft_status weft_decoder_read(weft_decoder *decoder, const int32_t *tokens, size_t length);
-/* Retains n sentences until the next start: sentence i is the former sentences[i], which is i or a
- * later one. Steps then cost less. Not for a model without steps. */
+/* Retains n sentences until the next start, so that steps cost less: sentence i becomes the former
+ * sentences[i], with sentences[i] >= i. Fails for a model without steps. */
 WEFT_API weft_status weft_decoder_retain(weft_decoder *decoder, const int32_t *sentences, size_t n);
-/* The results of the last step: [rows, vocab], of the model's dtype, valid until the next step or
- * retain. False before the first step. */
+/* Results of the last step: [rows, vocab] of the model's dtype, owned by the decoder and valid
+ * until the next step or retain. False before the first step. */
 WEFT_API bool weft_decoder_logits(const weft_decoder *decoder, weft_tensor *logits);
 WEFT_API bool weft_decoder_log_probs(const weft_decoder *decoder, weft_tensor *log_probs);
+/* The error of the last call that failed. */
 WEFT_API const weft_error *weft_decoder_error(const weft_decoder *decoder);
 
 /* ---- Searches ------------------------------------------------------------------------------- */
 
-/* What a search knows of a model. `step` works as weft_decoder_step and gives the natural
- * logarithms of probabilities, [rows, vocab], f32 or f64; it is called first with position 0. Where
- * the rows of every sentence have read the same, it may give [sentences, vocab]. `read` and
- * `retain` work as weft_decoder_read and weft_decoder_retain and make a search cheaper; either may
- * be NULL.
+/* A model as a search sees it. `step` works like weft_decoder_step and returns natural log
+ * probabilities [rows, vocab], f32 or f64. The first call reads position 0. While all rows of each
+ * sentence have read the same tokens, `step` may return [sentences, vocab]. `read` and `retain`
+ * work like weft_decoder_read and weft_decoder_retain. They make a search cheaper, and may be NULL.
  */
 typedef struct weft_search_model {
     weft_status (*step)(void *context, const int32_t *tokens, const int32_t *parents,
@@ -92,27 +92,30 @@ typedef struct weft_search_model {
     int64_t sentences, beams, vocab;
     int64_t max_len; /* positions */
 } weft_search_model;
-/* A decoder, which must have been started. */
+/* A decoder as a search model. Start it before the search. */
 WEFT_API weft_search_model weft_decoder_search_model(weft_decoder *decoder);
 
 /* Several models as one: the probability of a token is the mean of theirs, weighted by weights[i]
- * (finite, > 0, whatever their sum; NULL: equal ones). All must have the same sentences, beams,
- * vocabulary size and positions. Decoders among them are started by the caller, each with its own
- * source. The contexts of the models must outlive it. It reads at once and keeps where all of them
- * do. A step gives f64. NULL on failure: models that do not fit, no memory. */
+ * (finite, > 0, of any sum; NULL: equal weights). All models must have the same sentences, beams,
+ * vocabulary size and positions. The caller starts the decoders among them, each with its own
+ * source. The models' contexts must outlive the ensemble. The ensemble has `read` or `retain` if
+ * every model has it; its steps return f64. Returns NULL on failure: the models do not match, or
+ * memory is out. */
 typedef struct weft_ensemble weft_ensemble;
 WEFT_API weft_ensemble *weft_ensemble_new(const weft_search_model *models, size_t n,
                                           const double *weights, weft_error *error);
 WEFT_API void weft_ensemble_free(weft_ensemble *ensemble);
-/* The model to search with, of any number of searches in turn. It must not outlive the ensemble. */
+/* The ensemble as a search model, for any number of searches, one after another. It must not
+ * outlive the ensemble. */
 WEFT_API weft_search_model weft_ensemble_search_model(weft_ensemble *ensemble);
 
-/* One sentence to go on with. */
+/* One sentence to continue. */
 typedef struct weft_search_input {
-    const int32_t *prefix; /* read first, at least one token: the beginning of sentence, a prompt */
+    const int32_t *prefix; /* read first, at least one token: BOS, or a prompt */
     size_t prefix_len;
-    int64_t max_len; /* most tokens to find, the end included */
-    uint64_t key;    /* sampling: names the sentence; its stream depends on seed and key alone */
+    int64_t max_len; /* maximum number of new tokens, the end included */
+    uint64_t key; /* sampling: identifies the sentence; its random numbers depend on seed, key and
+                     the row within the sentence only */
 } weft_search_input;
 
 typedef enum weft_length_penalty {
@@ -120,58 +123,58 @@ typedef enum weft_length_penalty {
     WEFT_PENALTY_POWER /* length^alpha */
 } weft_length_penalty;
 
-/* When a sentence is done, beside that nothing is left or the most tokens are reached. */
+/* When the search of a sentence ends, other than by max_len or for lack of open hypotheses. */
 typedef enum weft_beam_stop {
-    WEFT_STOP_FIRST, /* once as many hypotheses have ended as there are beams */
-    WEFT_STOP_BOUND  /* once no open hypothesis can still reach the `nbest` best: its log
-                        probability, which can only fall, divided by the penalty that favours it
-                        most,  at the most tokens or at one more. WEFT_STOP_FIRST stops then, too. */
+    WEFT_STOP_FIRST, /* once `beams` hypotheses have ended */
+    WEFT_STOP_BOUND  /* once no open hypothesis can beat the `nbest` best. The bound of a hypothesis
+                        is its log probability, which can only fall, divided by the larger penalty:
+                        that of max_len or of one more token. WEFT_STOP_FIRST stops then, too. */
 } weft_beam_stop;
 
 typedef struct weft_search_options {
-    int32_t eos; /* ends a hypothesis if has_eos is set; without it none does, and this must not be
-                    above 0 */
+    int32_t eos; /* with has_eos: the token that ends a hypothesis; else it must be <= 0, and no
+                    token does */
     bool has_eos;
-    const int32_t *banned; /* ids that are never chosen */
+    const int32_t *banned; /* ids that the search never chooses */
     size_t n_banned;
-    int64_t min_len;         /* tokens before `eos` may come */
-    int64_t no_repeat_ngram; /* n: no n tokens in a row occur twice, prefix included; 0: may */
-    /* The log probability of each token that a row already holds, prefix included, is multiplied by
-     * this before anything else (after Keskar et al. 2019, who divide logits by it; a log
-     * probability is never above 0, so that to multiply is the whole rule). Above 1 tokens repeat
-     * less, below 1 more; the remaining probabilities are not renormalised. Finite and > 0; 0: 1.
-     */
+    int64_t min_len;         /* number of tokens before `eos` is allowed */
+    int64_t no_repeat_ngram; /* n: no n-gram occurs twice, prefix included; 0: no limit */
+    /* Multiplies the log probability of each token that a row already has, prefix included, before
+     * any other rule. Values above 1 make repetition rarer, values below 1 more frequent. The
+     * remaining probabilities are not renormalised. (Keskar et al. 2019 divide logits by it. Log
+     * probabilities are never positive, so multiplying is enough.) Finite and > 0; 0: 1. */
     double repetition_penalty;
-    int64_t nbest; /* hypotheses to give for each sentence, at most beams; 0: 1 */
+    int64_t nbest; /* hypotheses per sentence in the result, at most `beams`; 0: 1 */
     /* beam search */
     weft_length_penalty penalty; /* 0: Wu et al. */
-    double alpha;        /* a hypothesis scores its log probability divided by it; 0: just that */
+    double alpha; /* the score is the log probability divided by the penalty; 0: not divided */
     weft_beam_stop stop; /* 0: first */
     /* sampling */
-    double temperature; /* > 0: logits are divided by it; 0: 1 (greedy search is what a temperature
-                           of 0 would be) */
-    int64_t top_k;      /* only the k most likely; 0: all */
-    double top_p;       /* in (0, 1]: only the fewest most likely whose probabilities, after
-                           temperature and top_k, reach it (Holtzman et al. 2020); 0: 1 */
+    double temperature; /* > 0: divides the logits; 0: 1. For the limit of temperature 0 use
+                           weft_search_greedy */
+    int64_t top_k;      /* choose among the k most likely tokens; 0: all */
+    double top_p;       /* in (0, 1]: choose among the smallest set of most likely tokens whose
+                           probabilities, after temperature and top_k, add up to top_p (Holtzman et al.
+                           2020); 0: 1 */
     uint64_t seed;
-    /* Greedy search and sampling call this, if it is not NULL, after each token that row `row`
-     * (from 0, of its sentence) has found: tokens[n] are all that it found so far, without prefix,
-     * valid during the call. False ends the row there. An end is not a token. */
+    /* Greedy search and sampling call this, if not NULL, after each new token except `eos`. `row`
+     * counts from 0 within the sentence. tokens[n] are the row's tokens without the prefix, valid
+     * during the call. Return false to end the row here. */
     bool (*found)(void *context, size_t sentence, size_t row, const int32_t *tokens, size_t n);
     void *found_context;
 } weft_search_options;
 
 typedef struct weft_hypothesis {
-    const int32_t *tokens; /* without prefix and end */
+    const int32_t *tokens; /* without prefix and `eos`; owned by the result */
     size_t length;
-    double log_prob; /* natural, of the tokens and the end, as the model has them */
-    double score; /* the same after the repetition penalty, divided by the length's penalty, which
-                     counts the end: what beam search compares */
-    bool ended;   /* by `eos`; if not, it was cut: at max_len, where no token could follow, or by
-                        the options' `found` */
+    double log_prob; /* natural, of the tokens and `eos`, before penalties */
+    double score;    /* log_prob after the repetition penalty, divided by the length penalty, whose
+                        length includes `eos`; beam search ranks by it */
+    bool ended; /* true: by `eos`; false: cut at max_len, where no token was allowed, or by `found`
+                 */
 } weft_hypothesis;
 
-/* hypotheses[first[i] .. first[i + 1] - 1] are those of sentence i. */
+/* Sentence i has hypotheses[first[i] .. first[i + 1] - 1]. */
 typedef struct weft_search_result {
     size_t sentences;
     size_t *first;
@@ -179,19 +182,22 @@ typedef struct weft_search_result {
 } weft_search_result;
 WEFT_API void weft_search_result_free(weft_search_result *result);
 
-/* Each searches for n <= sentences; `options` may be NULL. NULL on failure: options that do not
- * fit, `found` for a beam, a step that fails, log probabilities that are NaN, more rows or ids than
- * 2^31 - 1 or more tokens than memory has (WEFT_TOO_LARGE). Room is taken for prefix and max_len of
- * all rows. Among equals the lower row and id come first.
+/* Each continues n <= sentences inputs; `options` may be NULL. The caller frees the result. Among
+ * equals the lower row and id come first. A search allocates for prefix and max_len of all rows at
+ * its start.
  *
- * greedy: the most likely token each time; one hypothesis a sentence, from the first of its rows.
- *   Where no token can follow it is cut, as in sampling.
- * beam: of all continuations of the open hypotheses of a sentence, best first, those by `eos` end
- *   and the others stay open, until `beams` of these are found. Gives the nbest best scores, best
- *   first; hypotheses cut at max_len count as they are. One that no token can follow (all are
- *   banned, repeat an n-gram or have probability 0) is left out while others can go on; once none
- *   can, all that are open are cut, and count as they are.
- * sample: each row draws its own; a sentence gets nbest of them, in the order of rows. */
+ * Returns NULL on failure: invalid options, `found` in a beam search, a step that fails, a log
+ * probability that is NaN or above 0, rows or ids above 2^31 - 1, or tokens that do not fit into
+ * memory (WEFT_TOO_LARGE).
+ *
+ * greedy: takes the most likely token at each step, and returns one hypothesis per sentence, from
+ *   its first row. A row for which no token is allowed is cut, also in sampling.
+ * beam: ranks all continuations of a sentence's open hypotheses. Those by `eos` end and the others
+ *   stay open, best first, until `beams` are open. Returns the nbest best scores, best first;
+ *   hypotheses cut at max_len compete with the others. A hypothesis that no token can continue
+ *   (each is banned, repeats an n-gram or has probability 0) is dropped while others can be
+ *   continued. If none can, all open ones are cut and compete.
+ * sample: each row draws its own tokens; a sentence has nbest of them, in the order of rows. */
 WEFT_API weft_search_result *weft_search_greedy(const weft_search_model *model,
                                                 const weft_search_input *inputs, size_t n,
                                                 const weft_search_options *options,
@@ -205,56 +211,59 @@ WEFT_API weft_search_result *weft_search_sample(const weft_search_model *model,
                                                 const weft_search_options *options,
                                                 weft_error *error);
 
-/* What sampling draws from: fills ids[n] and probs[n] (summing to 1) and returns how many are kept.
- * Most likely first if top_k or top_p choose among them, else in order of ids; those of -inf are
- * left out. Temperature, top_k, top_p as above. */
+/* Computes the candidates of sampling: writes up to n ids and their probabilities, which add up to
+ * 1, and returns their number. Tokens of -inf are never among them. The order is by falling
+ * probability if top_k or top_p is used, else by id. temperature, top_k and top_p as above, except
+ * that zeros have no default. */
 WEFT_API size_t weft_sample_candidates(const double *log_probs, size_t n, double temperature,
                                        int64_t top_k, double top_p, int32_t *ids, double *probs);
-/* The penalty's value for a length; 1 for none. */
+/* The length penalty of a length; 1 if alpha or the length is 0. */
 WEFT_API double weft_length_penalty_value(weft_length_penalty penalty, double alpha, size_t length);
 
 /* ---- Scores of given texts ------------------------------------------------------------------ */
 
-/* Says of tokens that are known how likely a model finds them, or where it looks in the source for
- * each: whole passes of the model without dropout, over rows of like length at once. A plan is made
- * for each shape when it is first needed. What a row gets does not depend on the other rows, on
- * their number or on the threads. */
+/* Computes the log probabilities of given tokens, or the attention weights over the source for
+ * each: whole passes of the model without dropout, over batches of rows of similar length. Each
+ * shape has a plan, made at its first use. A row's scores depend neither on the other rows nor on
+ * the number of threads. */
 typedef struct weft_scorer weft_scorer;
 
 typedef struct weft_scorer_options {
-    int64_t rows;    /* at a time, at most; fewer where they are long; 0: 16 */
-    int64_t context; /* tokens that a model without a source attends to; 0: as many as it has
-                        positions for. A longer row is read in windows, as `weft generate` does:
-                        each goes on from the last half of these tokens. */
+    int64_t rows;    /* maximum per batch; long rows have smaller batches; 0: 16 */
+    int64_t context; /* window of a model without a source, in tokens; 0: its number of positions. A
+                        longer row is read in several windows, as in `weft generate`: each begins
+                        with the last half of the previous one. */
     int threads;     /* see weft_session_options */
-    bool weights;    /* score by attention weights, not by log probabilities */
-    int64_t layer;   /* of the weights, from 1; 0: the last that looks at the source */
-    int64_t head;    /* of the weights, from 1; 0: the mean of all */
+    bool weights;    /* the scores are attention weights instead of log probabilities */
+    int64_t layer;   /* of the weights, from 1; 0: the last layer that attends to the source */
+    int64_t head;    /* of the weights, from 1; 0: the mean over heads */
 } weft_scorer_options;
 
-/* A text to score. Token 0, such as the beginning of sentence, is read only. */
+/* A text to score. Token 0, such as BOS, has no score. */
 typedef struct weft_scorer_row {
-    const int32_t *source; /* of a model with a source: at least one token */
+    const int32_t *source; /* for a model with a source: at least one token */
     size_t source_len;
-    const int32_t *tokens; /* with what should begin and end the text */
+    const int32_t *tokens; /* with BOS and EOS, if the model was trained with them */
     size_t length;
-    /* Filled. Log probabilities: natural, [length - 1], of token i + 1 after tokens 0 .. i.
-     * Weights: [length - 1, source_len], of the source's tokens where token i + 1 is predicted; of
-     * each i they add up to 1. */
+    /* Output, owned by the caller. Log probabilities: [length - 1], natural, element i for token i
+     * + 1 after tokens 0 .. i. Weights: [length - 1, source_len], row i for the prediction of token
+     * i + 1; each row adds up to 1. */
     double *scores;
 } weft_scorer_row;
 
-/* `config` and `params` as for weft_decoder_new. `options` may be NULL. NULL on failure: a model
- * that is not decodable, weights of a model without a source, a context beyond the learned
- * positions, no memory. */
+/* `config` and `params` as for weft_decoder_new; `options` may be NULL. Returns NULL on failure:
+ * the model is not decodable, weights are wanted of a model without a source, the context exceeds
+ * the learned positions, or memory is out. */
 WEFT_API weft_scorer *weft_scorer_new(const weft_model_config *config, const weft_params *params,
                                       const weft_scorer_options *options, weft_error *error);
 WEFT_API void weft_scorer_free(weft_scorer *scorer);
-/* Fails if a row lacks something (WEFT_BAD_ARGUMENT), has more tokens beside a source, or more in
- * it, than the model has learned positions (WEFT_TOO_LARGE), or an id that the model does not have
- * (WEFT_BAD_INDEX); if a parameter or the layer of the weights is missing (WEFT_NOT_FOUND), or the
- * head (WEFT_BAD_ARGUMENT); if a score is NaN (WEFT_NOT_FINITE). Scores are then unspecified, and
- * the scorer can be used again. */
+/* Fills rows[i].scores. Errors:
+ * - WEFT_BAD_ARGUMENT: a row has no tokens, source or scores; the model has no such head
+ * - WEFT_TOO_LARGE: a source, or a row beside one, is longer than the model has positions
+ * - WEFT_BAD_INDEX: an id is outside the vocabulary
+ * - WEFT_NOT_FOUND: a parameter or the layer of the weights is missing
+ * - WEFT_NOT_FINITE: a score is NaN
+ * After an error all scores are unspecified; the scorer can be used again. */
 WEFT_API weft_status weft_scorer_run(weft_scorer *scorer, const weft_scorer_row *rows, size_t n,
                                      weft_error *error);
 

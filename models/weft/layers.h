@@ -1,5 +1,5 @@
-/* weft/layers.h - layers: functions that declare their parameters in a name scope and return their
- * output, which has the dtype of the values that they are given. */
+/* weft/layers.h - layers: functions that declare parameters in a name scope and return an output of
+ * their input's dtype. */
 #ifndef WEFT_LAYERS_H
 #define WEFT_LAYERS_H
 
@@ -11,18 +11,19 @@ extern "C" {
 
 /* ---- Layers --------------------------------------------------------------------------------- */
 
-/* x [..., in] gives x weight + bias [..., features]; parameters NAME.weight [in, features] (Glorot
- * uniform) and NAME.bias [features] (zeros). */
+/* Returns x weight + bias, [..., features], for x [..., in]. Parameters: NAME.weight [in, features]
+ * (Glorot uniform) and NAME.bias [features] (zeros). */
 WEFT_API weft_value weft_layer_linear(weft_graph *graph, const char *name, weft_value x,
                                       int64_t features, bool bias);
-/* Layer norm with parameters NAME.gamma (ones) and NAME.beta (zeros), each [features]. */
+/* Layer norm over the last axis, with parameters NAME.gamma (ones) and NAME.beta (zeros), each
+ * [features]. */
 WEFT_API weft_value weft_layer_layer_norm(weft_graph *graph, const char *name, weft_value x,
                                           double eps);
-/* RMS norm with the parameter NAME.gamma (ones) [features]. */
+/* RMS norm over the last axis, with the parameter NAME.gamma (ones) [features]. */
 WEFT_API weft_value weft_layer_rms_norm(weft_graph *graph, const char *name, weft_value x,
                                         double eps);
-/* The parameter NAME [vocab, width], normal with deviation 1 / sqrt(width), for weft_embedding and,
- * transposed, for logits. */
+/* The embedding matrix NAME [vocab, width], normal with deviation 1 / sqrt(width), for
+ * weft_embedding and, transposed, for logits. */
 WEFT_API weft_value weft_layer_embedding_table(weft_graph *graph, const char *name,
                                                weft_dtype dtype, int64_t vocab, int64_t width);
 
@@ -34,8 +35,8 @@ typedef enum weft_activation {
     WEFT_TANH
 } weft_activation;
 
-/* linear (d_ff), activation, dropout, linear (back): parameters NAME.in.*, NAME.out.*; gated
- * (Shazeer 2020): activation(linear) times another linear, NAME.gate.* and NAME.in.* */
+/* linear (d_ff), activation, dropout, linear (back): parameters NAME.in.*, NAME.out.*; Gated
+ * (Shazeer 2020): activation(linear NAME.gate) times the linear NAME.in, then NAME.out. */
 typedef struct weft_feed_forward_options {
     int64_t d_ff;               /* 0: four times the width of x */
     weft_activation activation; /* 0: relu */
@@ -45,22 +46,23 @@ typedef struct weft_feed_forward_options {
 WEFT_API weft_value weft_layer_feed_forward(weft_graph *graph, const char *name, weft_value x,
                                             const weft_feed_forward_options *options);
 
-/* [length, features]: PE(pos, 2i) = sin(pos / 10000^(2i / features)), PE(pos, 2i+1) = cos of the
- * same; features must be even. "Attention Is All You Need", 3.5. */
+/* A constant [length, features]: PE(pos, 2i) = sin(pos / 10000^(2i / features)), PE(pos, 2i+1) =
+ * cos of the same; features must be even. "Attention Is All You Need", 3.5. */
 WEFT_API weft_value weft_layer_sinusoidal_positions(weft_graph *graph, weft_dtype dtype,
                                                     int64_t length, int64_t features);
-/* The first `length` rows of the parameter NAME [most, features] (normal, 0.02). */
+/* Learned positions: the first `length` rows of the parameter NAME [max_positions, features]
+ * (normal, deviation 0.02). */
 WEFT_API weft_value weft_layer_positions(weft_graph *graph, const char *name, weft_dtype dtype,
-                                         int64_t length, int64_t most, int64_t features);
-/* The positions from an i32 scalar on: i32 [count]. */
+                                         int64_t length, int64_t max_positions, int64_t features);
+/* i32 [count]: position, position + 1, ..., for an i32 scalar. */
 WEFT_API weft_value weft_layer_positions_at(weft_graph *graph, weft_value position, int64_t count);
 /* Rotary positions (Su et al. 2021): x [batch, length, heads, head_dim], head_dim even. The pair
- * (x[i], x[i + head_dim/2]) at position p is turned by the angle p base^(-2i / head_dim). */
+ * (x[i], x[i + head_dim/2]) at position p is rotated by the angle p base^(-2i / head_dim). */
 WEFT_API weft_value weft_layer_rotary(weft_graph *graph, weft_value x, double base);
-/* The same from `position` on, an i32 scalar; x [batch, count, heads, head_dim], and all positions
- * are below `most`. */
+/* The same for x [batch, count, heads, head_dim] at the positions from `position`, an i32 scalar;
+ * all are below `max_positions`. */
 WEFT_API weft_value weft_layer_rotary_at(weft_graph *graph, weft_value x, double base,
-                                         weft_value position, int64_t most);
+                                         weft_value position, int64_t max_positions);
 /* The cosines and sines of these angles at positions 0 .. length - 1: constants [length,
  * head_dim / 2], which all attentions of a graph can share. */
 typedef struct weft_rotary {
@@ -68,11 +70,11 @@ typedef struct weft_rotary {
 } weft_rotary;
 WEFT_API weft_rotary weft_layer_rotary_angles(weft_graph *graph, weft_dtype dtype, int64_t length,
                                               int64_t head_dim, double base);
-/* Rotates x by angles that weft_layer_rotary_angles made for as many positions or more. `position`
- * WEFT_NO_VALUE: from 0. */
+/* Rotates x by the angles of at least as many positions. Positions begin at `position`, an i32
+ * scalar, or at 0 if it is WEFT_NO_VALUE. */
 WEFT_API weft_value weft_layer_rotate(weft_graph *graph, weft_value x, const weft_rotary *angles,
                                       weft_value position);
-/* The most numbers of a table of sinusoidal positions or rotary angles; above it WEFT_TOO_LARGE. */
+/* Maximum number of elements of sinusoidal positions or rotary angles; above it WEFT_TOO_LARGE. */
 #define WEFT_MAX_TABLE ((int64_t)1 << 25)
 
 /* ---- Attention ------------------------------------------------------------------------------ */
@@ -94,49 +96,49 @@ typedef struct weft_attention_options {
     bool bias;                  /* of the projections to q, k and v */
     bool out_bias;              /* of NAME.out */
     bool no_out;                /* without NAME.out */
-    bool merge_as_rows; /* concatenates [batch, heads, length, head_dim] as it lies, without moving
-                           the heads behind the positions: a common mistake that mixes positions;
-                           offered because trained models exist that make it */
+    bool merge_as_rows; /* reshapes [batch, heads, length, head_dim] without transposing heads and
+                           positions first. This common mistake mixes positions; some trained models
+                           need it */
     double scale;       /* of the scores; 0: 1 / sqrt(head_dim) */
     double rotary_base; /* rotary positions of q and k, usually 10000; 0: none */
-    weft_rotary rotary; /* their angles; WEFT_NO_VALUE: the attention, or the stack for all of its
-                           attentions, makes them */
-    double dropout;     /* of the attention weights */
-    bool causal;        /* query i attends to keys 0 .. i + key_len - query_len only */
+    weft_rotary
+        rotary;     /* their angles; WEFT_NO_VALUE: made by the attention, or once by the stack */
+    double dropout; /* of the attention weights */
+    bool causal;    /* query i attends to keys 0 .. i + key_len - query_len only */
     /* Bool, broadcasts to [batch, heads, query_len, key_len]: true where attention is masked out.
      * WEFT_NO_VALUE: nowhere. */
     weft_value mask;
-    bool expose_weights; /* the weights are a value, NAME.weights [batch, heads, query_len,
-                            key_len], and cost its memory */
-    weft_value *weights; /* receives that value, if not NULL; unchanged without expose_weights */
+    bool expose_weights; /* stores the attention weights as the value NAME.weights [batch, heads,
+                            query_len, key_len] */
+    weft_value *weights; /* if not NULL, set to that value; unchanged without expose_weights */
 } weft_attention_options;
 
 /* Intermediate values, for inspection. */
 typedef struct weft_attention_parts {
     weft_value q, k, v; /* [batch, heads or kv_heads, length, head_dim] */
     weft_value scores;  /* q k^T, [batch, heads, query_len, key_len] */
-    weft_value scaled;  /* times the scale; the masked ones are -inf */
-    weft_value weights; /* softmax of these, before dropout; zeros where every key is masked */
-    weft_value dropped; /* after dropout: the weights of v */
+    weft_value scaled;  /* scores times the scale; -inf where masked */
+    weft_value weights; /* softmax of `scaled`, before dropout; zeros where every key is masked */
+    weft_value dropped; /* weights after dropout, which multiply v */
     weft_value context; /* [batch, heads, query_len, head_dim] */
 } weft_attention_parts;
 
 /* query [batch, query_len, d_model], memory [batch, key_len, d_model] (the query itself for
- * self-attention); the result is [batch, query_len, d_model]. *parts is filled if not NULL: then
- * attention is made of plain ops, else it is one op that never stores the scores. */
+ * self-attention); the result is [batch, query_len, d_model]. Attention is one op that never stores
+ * the scores. If `parts` is not NULL, it is plain ops instead, and *parts receives their values. */
 WEFT_API weft_value weft_layer_attention(weft_graph *graph, const char *name, weft_value query,
                                          weft_value memory, const weft_attention_options *options,
                                          weft_attention_parts *parts);
 
 /* ---- Attention, a position at a time -------------------------------------------------------- */
 
-/* How a state of decoding is laid out. */
+/* The layout of a state of decoding. */
 typedef struct weft_cache_layout {
-    bool by_row; /* axis 0 are rows; else sources */
+    bool by_row; /* axis 0: rows; false: sources */
     enum {
-        WEFT_CACHE_WHOLE,  /* all of a row is in use */
+        WEFT_CACHE_WHOLE,  /* the whole row is in use */
         WEFT_CACHE_TARGET, /* axis 1: positions of the target; those in use come first */
-        WEFT_CACHE_SOURCE  /* axis 1: positions of the source; likewise */
+        WEFT_CACHE_SOURCE  /* axis 1: positions of the source; those in use come first */
     } positions;
 } weft_cache_layout;
 
@@ -144,39 +146,40 @@ typedef struct weft_cache_layout {
 typedef void (*weft_cache_declare)(void *context, const weft_graph *graph, weft_value state,
                                    weft_cache_layout layout);
 
-/* Keys and values of earlier positions, in states of the graph that last from run to run. A run
- * takes one or a few new positions of each of `batch` rows; its cost grows with key_len, not with
- * its square. The states may have more rows than the graph, which then uses the first. */
+/* Keys and values of earlier positions, in states that persist between runs. A run computes one or
+ * a few new positions of each of `batch` rows; its cost is linear in key_len. The states may have
+ * more rows than the graph, which uses the first. */
 typedef struct weft_cache {
     weft_value position; /* i32 scalar: of the first new position, all of them below key_len */
     weft_value parents;  /* i32 [batch]: row i continues row parents[i] of the states;
                             WEFT_NO_VALUE: row i */
     int64_t max_rows;    /* of the states NAME.cache.k and NAME.cache.v, [max_rows, max_len,
                              kv_heads, head_dim]; 0: batch */
-    int64_t max_len;     /* their positions */
-    int64_t key_len;     /* the first positions of them, which this graph attends to */
+    int64_t max_len;     /* positions of these states */
+    int64_t key_len;     /* this graph attends to the first key_len positions */
     int64_t sources; /* cross-attention: row i attends to source i / (batch / sources); 0: none */
-    int64_t max_sources; /* of its states, [max_sources, max_source_len, kv_heads, head_dim];
-                            0: sources */
-    int64_t max_source_len, source_len; /* their positions, and the first of them, which this graph
-                                           attends to */
-    weft_cache_declare declare;         /* NULL: layouts are not reported */
+    int64_t max_sources; /* of the states of cross-attention, [max_sources, max_source_len,
+                            kv_heads, head_dim]; 0: sources */
+    int64_t max_source_len,
+        source_len; /* positions of these states; this graph attends to the first source_len */
+    weft_cache_declare declare; /* NULL: layouts are not reported */
     void *declare_context;
 } weft_cache;
 
-/* Self-attention of x [batch, count, d_model] to itself and the positions before it. The result is
- * that of weft_layer_attention with `causal` at these positions, by the same parameters. `mask` and
- * `causal` are not read. Heads merged as rows cannot be taken a position at a time: an error. */
+/* Causal self-attention of x [batch, count, d_model] to itself and the earlier positions. The
+ * result equals that of weft_layer_attention with `causal` at these positions, with the same
+ * parameters. `mask` and `causal` are ignored. `merge_as_rows` is an error, since it mixes
+ * positions. */
 WEFT_API weft_value weft_layer_attention_step(weft_graph *graph, const char *name, weft_value x,
                                               const weft_attention_options *options,
                                               const weft_cache *cache);
-/* Projects sources [sources or fewer, source_len, d_model] and writes their keys and values into
- * the states NAME.cache.k and NAME.cache.v. Returns a target that stands for both updates. */
+/* Projects memory [at most max_sources, source_len, d_model] and writes its keys and values into
+ * the states NAME.cache.k and NAME.cache.v. Returns a plan target of both updates. */
 WEFT_API weft_value weft_layer_prefill_cross_cache(weft_graph *graph, const char *name,
                                                    weft_value memory,
                                                    const weft_attention_options *options,
                                                    const weft_cache *cache);
-/* Attention of x [batch, count, d_model] to those states; `mask` broadcasts to [sources, heads,
+/* Attention of x [batch, count, d_model] to these states; `mask` broadcasts to [sources, heads,
  * count * batch / sources, source_len]. */
 WEFT_API weft_value weft_layer_cross_attention_step(weft_graph *graph, const char *name,
                                                     weft_value x,
@@ -192,24 +195,25 @@ typedef enum weft_norm_position {
     WEFT_POST_NORM_DROPPED /* dropout(norm(x + f(x))) */
 } weft_norm_position;
 
-#define WEFT_NORM_EPS 1e-5 /* added to variances where options say nothing else */
+#define WEFT_NORM_EPS 1e-5 /* the default that norms add to variances */
 
 /* One layer of an encoder or decoder: self-attention, attention to a memory if there is one,
  * feed-forward, each with residual connection, norm and dropout. */
 typedef struct weft_block_options {
-    /* Of both attentions; `causal` and `mask` of the first. Fused projections are of the first,
-     * too: the one to a memory then has separate ones. */
+    /* Of both attentions, except `causal` and `mask`, which belong to self-attention. With fused
+     * projections, cross-attention has separate ones. */
     weft_attention_options attention;
     weft_feed_forward_options feed_forward;
     weft_norm norm;                   /* 0: layer norm */
     weft_norm_position norm_position; /* 0: pre-norm */
     double eps;                       /* of the norms; 0: WEFT_NORM_EPS; WEFT_ZERO: 0 */
     double dropout;                   /* of the sub-layers' results */
-    const weft_cache *cache;   /* x is the next positions only, [batch, count, d_model], and the
-                                  cross-attention (if the cache has sources) reads the states of
-                                  weft_layer_stack_prefill_cross_cache. NULL: whole sequences */
-    weft_value *cross_weights; /* with attention.expose_weights: receives the weights of the
-                                  cross-attention; of a stack, one a layer. May be NULL */
+    const weft_cache *cache; /* not NULL: x has only the next positions, [batch, count, d_model],
+                                and cross-attention (if the cache has sources) reads the states of
+                                weft_layer_stack_prefill_cross_cache. NULL: x has whole sequences */
+    weft_value
+        *cross_weights; /* with attention.expose_weights: set to the weights of cross-attention; for
+                           a stack, one element per layer. May be NULL */
 } weft_block_options;
 /* x [batch, length, d_model]; memory [batch, memory_len, d_model] or WEFT_NO_VALUE; memory_mask as
  * in weft_attention_options. Parameters attn.*, norm_attn.*, cross.*, norm_cross.*, ffn.*,
@@ -223,8 +227,8 @@ WEFT_API weft_value weft_layer_stack(weft_graph *graph, const char *scope, int64
                                      weft_value x, weft_value memory, weft_value memory_mask,
                                      const weft_block_options *options);
 
-/* Writes the keys and values of sources for all cross-attentions of a stack into the states of
- * options->cache. Returns a target that stands for all updates. */
+/* Writes the keys and values of memory for all cross-attentions of a stack into the states of
+ * options->cache. Returns a plan target of all updates. */
 WEFT_API weft_value weft_layer_stack_prefill_cross_cache(weft_graph *graph, const char *scope,
                                                          int64_t layers, weft_value memory,
                                                          const weft_block_options *options);
@@ -239,17 +243,17 @@ WEFT_API weft_value weft_layer_stack_prefill_cross_cache(weft_graph *graph, cons
  *         h_t = (1 - z) n + z h_(t-1)   Cho et al. 2014, in the variant of cuDNN and PyTorch: the
  *         reset gate acts after the product
  * Parameters: NAME.weight_x [in, gates * hidden], NAME.weight_h [hidden, gates * hidden], NAME.bias
- * [gates * hidden], for a GRU also NAME.bias_h [hidden]. The gates lie side by side in the order
- * above: f, i, c~, o; r, z, n. Weights start normal with variance 1 / (in + hidden), those of an
- * RNN with 1 / in and 1 / hidden; biases are zero. */
+ * [gates * hidden], for a GRU also NAME.bias_h [hidden]. The gates are adjacent columns in the
+ * order above: f, i, c~, o; r, z, n. Weights start normal with variance 1 / (in + hidden), those of
+ * an RNN with 1 / in and 1 / hidden; biases are zero. */
 typedef enum weft_recurrent_kind { WEFT_RNN, WEFT_LSTM, WEFT_GRU } weft_recurrent_kind;
 
-/* What a step leaves for the next. `c` is WEFT_NO_VALUE unless the kind is WEFT_LSTM. */
+/* The state after a step. `c` is WEFT_NO_VALUE unless the kind is WEFT_LSTM. */
 typedef struct weft_recurrent_state {
     weft_value h, c; /* [batch, hidden] */
 } weft_recurrent_state;
 
-/* A layer whose steps a model takes itself (a decoder with attention). */
+/* A layer for models that build each step themselves, such as a decoder with attention. */
 typedef struct weft_recurrent {
     weft_recurrent_kind kind;
     int64_t in, hidden;
@@ -258,8 +262,8 @@ typedef struct weft_recurrent {
 WEFT_API weft_recurrent weft_recurrent_declare(weft_graph *graph, const char *name,
                                                weft_recurrent_kind kind, weft_dtype dtype,
                                                int64_t in, int64_t hidden);
-/* x [..., in] gives x W_x + b, [..., gates * hidden]: the part of all steps that one product can
- * give before the first. */
+/* Returns x W_x + b, [..., gates * hidden], for x [..., in]. One matrix product serves all steps.
+ */
 WEFT_API weft_value weft_recurrent_project(weft_graph *graph, const weft_recurrent *layer,
                                            weft_value x);
 /* One step from the projection of x_t, [batch, gates * hidden]. */
@@ -270,13 +274,13 @@ WEFT_API weft_recurrent_state weft_recurrent_zeros(weft_graph *graph, weft_recur
                                                    weft_dtype dtype, int64_t batch, int64_t hidden);
 
 typedef struct weft_recurrent_options {
-    bool reverse;                 /* from the last step to the first; h_t stays at place t */
+    bool reverse;                 /* from the last step to the first; h_t is still at index t */
     weft_recurrent_state initial; /* h or c WEFT_NO_VALUE: zeros */
-    weft_value mask; /* bool [batch, len]: true where a step leaves the state as it was (padding);
+    weft_value mask; /* bool [batch, len]: true where a step does not change the state (padding);
                         WEFT_NO_VALUE: nowhere */
 } weft_recurrent_options;
-/* x [batch, len, in] gives all h_t [batch, len, hidden], unrolled. *last (may be NULL) becomes the
- * state after the last step taken. options may be NULL. */
+/* An unrolled layer: returns all h_t [batch, len, hidden] for x [batch, len, in]. Sets *last, if
+ * not NULL, to the state after the last step. `options` may be NULL. */
 WEFT_API weft_value weft_layer_recurrent(weft_graph *graph, const char *name,
                                          weft_recurrent_kind kind, weft_value x, int64_t hidden,
                                          const weft_recurrent_options *options,
@@ -285,14 +289,15 @@ WEFT_API weft_value weft_layer_recurrent(weft_graph *graph, const char *name,
 #define WEFT_RECURRENT_LAYERS 16
 typedef struct weft_recurrent_stack_options {
     int64_t layers;     /* 1 .. WEFT_RECURRENT_LAYERS: NAME.0, NAME.1, ...; 0: 1 */
-    bool bidirectional; /* each layer a pair of half the width, NAME.0.forward and NAME.0.backward,
-                           side by side; hidden must be even (Schuster & Paliwal 1997) */
+    bool bidirectional; /* each layer is a pair of half the width, NAME.0.forward and
+                           NAME.0.backward, whose outputs are concatenated; hidden must be even
+                           (Schuster & Paliwal 1997) */
     double dropout;     /* between layers */
     weft_value mask;    /* as above */
     const weft_recurrent_state *initial; /* [layers]; NULL: zeros. Halves for the two directions */
 } weft_recurrent_stack_options;
-/* Layers one on another, from x [batch, len, in] to [batch, len, hidden]. Fills last[layers] (may
- * be NULL); a pair's last states lie side by side too. */
+/* A stack of layers, from x [batch, len, in] to [batch, len, hidden]. Fills last[layers], if not
+ * NULL; the last states of a pair are concatenated, too. */
 WEFT_API weft_value weft_layer_recurrent_stack(weft_graph *graph, const char *name,
                                                weft_recurrent_kind kind, weft_value x,
                                                int64_t hidden,

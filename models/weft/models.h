@@ -1,4 +1,4 @@
-/* weft/models.h - architectures, which are graphs of layers, and the list of models. */
+/* weft/models.h - architectures (functions that build graphs of layers), and the list of models. */
 #ifndef WEFT_MODELS_H
 #define WEFT_MODELS_H
 
@@ -15,68 +15,69 @@ extern "C" {
  * A token model has logits as output, a model of vectors has vectors. */
 typedef struct weft_model_io {
     weft_value source;     /* i32 [rows, source_len], input */
-    weft_value target_in;  /* i32 [rows, target_len], input: what is read to predict target_out */
-    weft_value target_out; /* i32 [rows, target_len], input: what the logits should predict */
+    weft_value target_in;  /* i32 [rows, target_len], input: the tokens that the model reads */
+    weft_value target_out; /* i32 [rows, target_len], input: the tokens to predict */
     weft_value input;      /* [rows, target_len, width], input of a model of vectors */
-    weft_value memory;     /* [rows, source_len, width], input: what is attended to, if another */
-    weft_value target;     /* of the output's shape, input: what the output should be */
-    weft_value output;     /* [rows, target_len, vocab] logits, or [rows, target_len, width] */
+    weft_value memory;  /* [rows, source_len, width], input: keys and values of cross-attention */
+    weft_value target;  /* of the output's shape, input: the wanted output */
+    weft_value output;  /* [rows, target_len, vocab] logits, or [rows, target_len, width] */
     weft_value loss;    /* scalar. Tokens: nats, mean over targets that are not pad, with smoothing;
                            vectors: mean squared error */
     weft_value nll;     /* the same without smoothing */
-    int64_t vocab;      /* ids of all inputs must be below it; 0 without ids */
-    weft_value weights; /* with expose_weights: how the chosen layer attends to the source, [rows,
-                           heads, target_len, source_len], or without heads if there is one only */
+    int64_t vocab;      /* all ids of inputs are in [0, vocab); 0: no input has ids */
+    weft_value weights; /* with expose_weights: attention weights of the chosen layer over the
+                           source, [rows, heads, target_len, source_len], or [rows, target_len,
+                           source_len] without heads */
 } weft_model_io;
 
 /* ---- Decoding ------------------------------------------------------------------------------- */
 
-/* The graphs of decoding, one position at a time, over states that hold what came before. The
- * caller sets the sizes, the model fills in the values. `sentences` times `beams` rows are decoded
- * at once; the rows of a sentence lie side by side. Graphs of different sizes share states, whose
- * first axis is max_sentences or max_sentences times max_beams; a graph uses the first of them.
- * Encoding is done with beams of 1: the first step continues from row i of the states for sentence
- * i. */
+/* Sizes and values of a graph of decoding, which computes one position (or `count` of them) over
+ * states that hold the earlier ones. The caller sets the sizes; the model sets the values.
+ *
+ * A graph decodes sentences * beams rows; the rows of a sentence are adjacent. Graphs of different
+ * sizes share states, whose axis 0 is max_sentences or max_sentences * max_beams long; each graph
+ * uses the first of these. Encoding has one beam: the first step continues from row i of the states
+ * for sentence i. */
 typedef struct weft_decode_io {
     int64_t sentences, beams;
     int64_t max_sentences, max_beams;
-    int64_t count;                      /* tokens of each row that a step reads */
-    int64_t max_len, key_len;           /* positions of the states, and those attended to */
-    int64_t max_source_len, source_len; /* likewise of the source; 0 without one */
-    /* The model reports the layout of each state that belongs to rows or sentences, as it declares
-     * it; axis 0 is max_sentences * max_beams by row, else max_sentences. States that follow from
-     * the parameters alone are not reported. May be NULL. */
+    int64_t count;                      /* tokens per row and step */
+    int64_t max_len, key_len;           /* positions of the states, and the number attended to */
+    int64_t max_source_len, source_len; /* the same for the source; 0: no source */
+    /* Called with the layout of each state of rows (axis 0: max_sentences * max_beams) or of
+     * sentences (axis 0: max_sentences). States that depend on parameters only are not reported.
+     * May be NULL. */
     weft_cache_declare declare;
     void *declare_context;
     weft_value source;   /* encoding: i32 [sentences, source_len], input */
-    weft_value token;    /* a step: i32 [rows, count], input: the tokens from `position` on */
-    weft_value position; /* i32 scalar, input: 0 in the first step, then `count` more each */
-    weft_value parents;  /* i32 [rows], input: the row of the states that each row continues */
-    weft_value updated;  /* a target that stands for all updates of the states */
-    weft_value logits;   /* a step: [rows, vocab] of the tokens at position + count */
+    weft_value token;    /* step: i32 [rows, count], input: the tokens from `position` on */
+    weft_value position; /* i32 scalar, input: 0 in the first step, then `count` more in each */
+    weft_value parents;  /* i32 [rows], input: row i continues row parents[i] of the states */
+    weft_value updated;  /* plan target: all updates of the states */
+    weft_value logits;   /* step: [rows, vocab], for the token at position + count */
 } weft_decode_io;
 
 /* ---- Architectures -------------------------------------------------------------------------- */
 
-/* Configurations (weft_..._config) are not options: their sizes and numbers of layers are required,
- * and NULL is WEFT_BAD_ARGUMENT. Everything else that is zero in them is as in options: f32, false,
- * no dropout, token 0. They hold hyperparameters; the sizes of a batch come with
- * weft_build_options. */
+/* A configuration (weft_..._config) has the hyperparameters; weft_build_options has the sizes of a
+ * batch. Unlike options, configurations are required (NULL is WEFT_BAD_ARGUMENT), and so are their
+ * sizes and numbers of layers. Other zeros mean f32, false, no dropout, token 0. */
 
 typedef enum weft_positions {
-    WEFT_POSITIONS_NONE, /* or rotary, which is the attention's */
+    WEFT_POSITIONS_NONE, /* none added; attention may still be rotary */
     WEFT_POSITIONS_SINUSOIDAL,
     WEFT_POSITIONS_LEARNED
 } weft_positions;
 
-/* What the token models share. */
+/* The common configuration of token models. */
 typedef struct weft_text_config {
     weft_dtype dtype;
     int64_t d_model;
     bool tied;              /* the output's weight is the embedding matrix (section 3.4) */
     bool scaled_embeddings; /* times sqrt(d_model) (section 3.4) */
     weft_positions positions;
-    int64_t max_positions; /* learned: rows of their table */
+    int64_t max_positions; /* of learned positions: rows of their parameter */
     double dropout;        /* of embeddings plus positions */
     double label_smoothing;
     int64_t pad_id;           /* masked as a source, ignored in the loss */
@@ -94,9 +95,9 @@ typedef struct weft_transformer_config {
 WEFT_API weft_status weft_transformer(weft_graph *graph, const weft_transformer_config *config,
                                       const weft_build_options *build, weft_model_io *io);
 
-/* Three graphs on the parameters of weft_transformer, without dropout: one computes what follows
- * from the parameters alone (a tied embedding matrix, transposed for the logits), one encodes
- * sources into the states, and one takes a step of the decoder. */
+/* Three graphs on the parameters of weft_transformer, without dropout. `prepare` computes the
+ * states that depend on parameters only (a tied embedding matrix, transposed for the logits).
+ * `encode` encodes sources into states. `step` is one step of the decoder. */
 WEFT_API weft_status weft_transformer_prepare(weft_graph *graph,
                                               const weft_transformer_config *config,
                                               weft_decode_io *io);
@@ -118,15 +119,14 @@ typedef struct weft_language_config {
 WEFT_API weft_status weft_language_model(weft_graph *graph, const weft_language_config *config,
                                          const weft_build_options *build, weft_model_io *io);
 
-/* On the parameters of weft_language_model: what follows from the parameters alone, as above, and a
- * step of a causal language model. */
+/* Decoding on the parameters of weft_language_model, as above. The step needs a causal model. */
 WEFT_API weft_status weft_language_prepare(weft_graph *graph, const weft_language_config *config,
                                            weft_decode_io *io);
 WEFT_API weft_status weft_language_step(weft_graph *graph, const weft_language_config *config,
                                         weft_decode_io *io);
 
-/* Recurrent language model: embedding, layers rnn.0, rnn.1, ..., logits, with dropout in front of
- * each layer and of the logits (Zaremba et al. 2014). */
+/* Recurrent language model: embedding, layers rnn.0, rnn.1, ..., logits, with dropout before each
+ * layer and before the logits (Zaremba et al. 2014). */
 typedef struct weft_recurrent_language_config {
     weft_dtype dtype;
     weft_recurrent_kind kind;
@@ -148,17 +148,17 @@ WEFT_API weft_status weft_recurrent_language_step(weft_graph *graph,
 
 /* How a decoder state s attends to the encoder's states k. */
 typedef enum weft_alignment {
-    WEFT_ALIGN_NONE,     /* not at all: only the first state depends on the source */
-    WEFT_ALIGN_ADDITIVE, /* v^T tanh(W_q s + W_k k), of the state before the step, which then reads
-                            the context (Bahdanau et al. 2015) */
-    WEFT_ALIGN_DOT,      /* s^T k, of the state after the step (Luong et al. 2015) */
-    WEFT_ALIGN_GENERAL   /* s^T W k, likewise */
+    WEFT_ALIGN_NONE,     /* no attention: only the first state depends on the source */
+    WEFT_ALIGN_ADDITIVE, /* v^T tanh(W_q s + W_k k), with s before the step, which then reads the
+                            context (Bahdanau et al. 2015) */
+    WEFT_ALIGN_DOT,      /* s^T k, with s after the step (Luong et al. 2015) */
+    WEFT_ALIGN_GENERAL   /* s^T W k, with s after the step */
 } weft_alignment;
 
-/* Encoder and decoder of recurrent layers enc.0, ..., dec.0, ...: the decoder starts from the last
- * states of the encoder; logits come from tanh(W [s; context]) (Luong et al. 2015, eq. 5), or from
- * s without attention. The weights of the attention are the value named `attention`, [rows,
- * target_len, source_len], zero at padding. */
+/* Encoder and decoder of recurrent layers enc.0, ..., dec.0, .... The decoder starts from the
+ * encoder's last states. Logits are computed from tanh(W [s; context]) (Luong et al. 2015, eq. 5),
+ * or from s without attention. The value `attention` has the attention weights, [rows, target_len,
+ * source_len], zero at padding. */
 typedef struct weft_seq2seq_config {
     weft_dtype dtype;
     weft_recurrent_kind kind;
@@ -185,32 +185,31 @@ typedef struct weft_model_option {
     const char *name, *doc;
     double value;        /* the default; of an option with choices, the index of one */
     const char *choices; /* "one|other": texts instead of numbers; NULL: a number */
-    bool real;           /* a number that need not be whole, such as a probability */
-    bool flag;           /* 0: off, 1: on, and no other number */
+    bool real;           /* fractions are allowed, as in a probability */
+    bool flag;           /* only 0 (off) and 1 (on) are allowed */
 } weft_model_option;
 
-/* A size of the graphs, not of the model: a field of weft_batch_shape under the name that texts
- * use. */
+/* A size of a batch: a field of weft_batch_shape, and its name in "key=value" texts. */
 typedef struct weft_model_size {
-    const char *name, *doc; /* NULL: no more of them */
+    const char *name, *doc; /* name NULL: end of the list */
     size_t offset;          /* in weft_batch_shape, of an int64_t */
     int64_t value;          /* the default */
 } weft_model_size;
 #define WEFT_MODEL_SIZES 3
 
-/* What a model of given options is, for those who run it. */
+/* Properties of a model with given options, for code that runs it. */
 typedef struct weft_model_traits {
     weft_dtype dtype;
-    int64_t source_vocab;  /* ids of sources are below it; 0: it reads no source tokens */
-    int64_t vocab;         /* ids of targets are below it; 0: it reads and returns vectors */
+    int64_t source_vocab; /* source ids are in [0, source_vocab); 0: no source tokens */
+    int64_t vocab;        /* target ids are in [0, vocab); 0: the model reads and returns vectors */
     int64_t max_positions; /* of source and target each; INT64_MAX: no limit */
-    int64_t d_model;       /* width of the vectors between layers; 0: it is no Transformer */
+    int64_t d_model;       /* width of the vectors between layers; 0: not a Transformer */
     int32_t pad_id;
-    bool tied;      /* source and target share one embedding matrix, and so one vocabulary */
+    bool tied;      /* source and target share one embedding matrix and one vocabulary */
     bool causal;    /* the output at a position does not depend on later targets */
-    bool recurrent; /* it has states instead of positions, so a text may become longer than those
-                       that it was trained on */
-    bool decodable; /* it predicts one token after another: causal, with a vocabulary */
+    bool recurrent; /* has states instead of positions, so texts may be longer than those trained on
+                     */
+    bool decodable; /* predicts one token after another: causal, with a vocabulary */
 } weft_model_traits;
 
 typedef struct weft_model {
@@ -218,16 +217,16 @@ typedef struct weft_model {
     const weft_model_option *options;
     size_t n_options;
     weft_model_size sizes[WEFT_MODEL_SIZES];
-    bool exposes_weights; /* it has attention, whose weights "weights=1" makes values */
-    const char *small;    /* "key=value key=value": a size at which its gradient can be checked */
-    /* In all of these, `values` are those of the options, in their order. `traits` fills everything
-     * but `decodable`. */
+    bool exposes_weights; /* has attention, whose weights "weights=1" makes values */
+    const char *small;    /* "key=value key=value": a size small enough for gradient checks */
+    /* `values` are the values of the options, in their order. `traits` sets every trait except
+     * `decodable`. */
     void (*traits)(const double *values, weft_model_traits *traits);
     weft_status (*build)(weft_graph *graph, const double *values, const weft_build_options *build,
                          weft_model_io *io);
-    /* A step of decoding over states, and what fills them from a source; NULL if the model has none
-     * (then it is decoded by `build`, at the cost of a whole pass each step). `prepare`, if not
-     * NULL, fills once the states that follow from the parameters alone; its graph may be empty. */
+    /* Graphs of decoding: a step over states, and the encoder that fills states from a source.
+     * NULL: decoding runs `build`, at the cost of a whole pass per step. `prepare`, if not NULL,
+     * fills once the states that depend on parameters only; its graph may be empty. */
     weft_status (*step)(weft_graph *graph, const double *values, weft_decode_io *io);
     weft_status (*encode)(weft_graph *graph, const double *values, weft_decode_io *io);
     weft_status (*prepare)(weft_graph *graph, const double *values, weft_decode_io *io);
@@ -235,7 +234,7 @@ typedef struct weft_model {
 
 #define WEFT_MODEL_OPTIONS 40
 
-/* A model of the list with its hyperparameters, and what its next graph is built for. */
+/* A listed model, its hyperparameters, and the options of its next graph. */
 typedef struct weft_model_config {
     const weft_model *model;
     double values[WEFT_MODEL_OPTIONS]; /* of model->options, in their order */
@@ -244,34 +243,36 @@ typedef struct weft_model_config {
 
 WEFT_API size_t weft_model_count(void);
 WEFT_API const weft_model *weft_model_at(size_t index);       /* NULL beyond the end */
-WEFT_API const weft_model *weft_model_find(const char *name); /* NULL if there is none */
+WEFT_API const weft_model *weft_model_find(const char *name); /* NULL if no model has the name */
 
 /* Fills *config with the model's defaults and applies "key=value" texts: options, sizes (`batch`,
  * `length` or `source_len` and `target_len`), and `weights=1` for expose_weights where the model
- * has attention; `training` is false. Names that earlier versions used are understood.
- * WEFT_NOT_FOUND if the model has no such key; WEFT_BAD_ARGUMENT if the value is none of its
- * choices, not 0 or 1 of a flag, not a number from 0 to 1e9, or a fraction where a whole number is
+ * has attention; `training` is false. Names of earlier versions are accepted. Errors:
+ * WEFT_NOT_FOUND if the model has no such key; WEFT_BAD_ARGUMENT if the value is not one of the
+ * choices, not 0 or 1 for a flag, not a number from 0 to 1e9, or a fraction where a whole number is
  * needed. */
 WEFT_API weft_status weft_model_parse(const weft_model *model, const char *const *texts, size_t n,
                                       weft_model_config *config, weft_error *error);
 /* Writes the value of option i as weft_model_parse reads it. Returns `text`. */
 WEFT_API const char *weft_model_value_text(const weft_model *model, size_t i, double value,
                                            char *text, size_t capacity);
-/* Writes every option as "key=value key=value ...", so that the text does not depend on defaults.
- * Sizes are left out. False if it does not fit; WEFT_OPTIONS_TEXT bytes are always enough. */
+/* Writes every option as "key=value key=value ...", without the sizes, so that the text does not
+ * depend on defaults. False if it does not fit; WEFT_OPTIONS_TEXT bytes are always enough. */
 #define WEFT_OPTIONS_TEXT (WEFT_MODEL_OPTIONS * 64)
 WEFT_API bool weft_model_options_text(const weft_model_config *config, char *text, size_t capacity);
-/* All zeros if config or its model is NULL. */
+/* The traits of a configured model; all zeros if config or its model is NULL. */
 WEFT_API weft_model_traits weft_model_get_traits(const weft_model_config *config);
-/* Builds the graph that config->build asks for. */
+/* Builds the graph of a configured model for config->build. Returns the graph's status. */
 WEFT_API weft_status weft_model_build(weft_graph *graph, const weft_model_config *config,
                                       weft_model_io *io);
-/* The same as a builder, for weft_trainer_new and weft_forward_new; `config` must outlive it.
- * Inputs: source (if the model has one), target_in, target_out; of a model of vectors, input,
- * memory (if the shape has a source), target. Output: the logits or vectors. The builder refuses
- * shapes with a source that the model does not read, and without one that it needs. */
+/* A configured model as a builder, for weft_trainer_new and weft_forward_new; `config` must outlive
+ * it. Inputs of token models: source (if the model has one), target_in, target_out; of models of
+ * vectors: input, memory (if the shape has a source), target. Output: the logits or vectors.
+ * Building fails if the shape has a source that the model does not read, or lacks one that it
+ * needs. */
 WEFT_API weft_builder weft_model_builder(const weft_model_config *config);
-/* Parses and builds; *error says what was wrong with an option or in the graph. */
+/* weft_model_parse and weft_model_build in one call. *error describes the wrong option or the
+ * graph's error. */
 WEFT_API weft_status weft_model_build_text(weft_graph *graph, const weft_model *model,
                                            const char *const *texts, size_t n, bool training,
                                            weft_model_io *io, weft_error *error);

@@ -2,8 +2,8 @@
 #include "registry.h"
 #include "text.h"
 
-/* The layers between the last block and the logits of a masked language model (Devlin et al. 2019,
- * as its code has it): linear, activation, norm. */
+/* The layers between the last block and the logits of a masked language model (the code of Devlin
+ * et al. 2019): linear, activation, norm. */
 static weft_value transform(weft_graph *g, const weft_text_config *c, weft_value x)
 {
     weft_scope_push(g, "head");
@@ -95,7 +95,7 @@ weft_status weft_language_step(weft_graph *graph, const weft_language_config *co
       "before each sub-layer, after it, or after it and dropped out")                              \
     X(activation, 1, 1, 3, ACTIVATIONS, "of the feed-forward layers")                              \
     X(tied, 1, 1, 0, FLAG, "1: the embedding matrix computes the logits, too")                     \
-    X(positions, 2, 2, 0, POSITIONS, "what is added for the positions")                            \
+    X(positions, 2, 2, 0, POSITIONS, "positions that are added to the embeddings")                 \
     X(max_positions, 512, 512, 512, WHOLE, "rows of the learned positions")                        \
     X(rotary_base, 0, 0, 10000, REAL, "of rotary positions; 0: none")                              \
     X(pad_id, 0, 0, 0, WHOLE, "token that fills up, and target that counts nothing")               \

@@ -102,7 +102,7 @@ static void traits(const double *v, weft_model_traits *t)
     t->recurrent = true;
 }
 
-/* A language model of one kind, and its place in the list. */
+/* Defines the listed model of one kind. */
 #define LANGUAGE_MODEL(name_, kind, doc_)                                                          \
     static weft_recurrent_language_config configure_##name_(const double *v)                       \
     {                                                                                              \

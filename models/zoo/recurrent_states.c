@@ -41,8 +41,8 @@ static weft_value state_of(weft_graph *g, const weft_decode_io *io, weft_dtype d
     return text_declare(g, io, state, (weft_cache_layout){true, WEFT_CACHE_WHOLE});
 }
 
-/* The rows that those of this step continue, [rows, hidden]; zeros at position 0, unless the first
- * states come from a source. */
+/* The rows of a state that the rows of this step continue, [rows, hidden]. Without a source, zeros
+ * at position 0. */
 static weft_value load_state(weft_graph *g, const weft_decode_io *io, weft_value state)
 {
     weft_value x = weft_embedding(g, weft_squeeze(g, state, 1), io->parents, -1);

@@ -1,17 +1,17 @@
-/* What the recurrent models share: checks of their sizes, embeddings, states of decoding. */
+/* The common part of the recurrent models: checks of sizes, embeddings, states of decoding. */
 #ifndef WEFT_MODELS_RECURRENT_STATES_H
 #define WEFT_MODELS_RECURRENT_STATES_H
 
 #include <weft/models.h>
 
-/* Each fails the graph and returns false if the sizes do not fit. */
+/* Each fails the graph and returns false if the sizes are invalid. */
 bool recurrent_tied_fits(weft_graph *g, bool tied, int64_t width, int64_t hidden);
 bool recurrent_layers_fit(weft_graph *g, int64_t layers);
-/* Rows of the embedding matrix for ids [rows, length]: [rows, length, width] over time-major
- * memory, as the recurrent layers read it. */
+/* Embeds ids [rows, length]: returns [rows, length, width], time-major in memory as the recurrent
+ * layers read it. */
 weft_value recurrent_embed(weft_graph *g, weft_value embeddings, weft_value ids);
 
-/* The states [rows, hidden] of all layers that the rows of this step continue. */
+/* Sets states[layers] to the states [rows, hidden] that the rows of this step continue. */
 void recurrent_load_states(weft_graph *g, const weft_decode_io *io, weft_recurrent_kind kind,
                            weft_dtype dtype, int64_t hidden, int64_t layers,
                            weft_recurrent_state *states);
@@ -20,7 +20,7 @@ weft_value recurrent_store_states(weft_graph *g, const weft_decode_io *io, weft_
                                   weft_dtype dtype, int64_t hidden, int64_t layers,
                                   const weft_recurrent_state *states);
 
-/* Options that the recurrent models share: name, default, kind, documentation. */
+/* Common options of the recurrent models: name, default, kind, documentation. */
 #define RECURRENT_OPTIONS(X)                                                                       \
     X(vocab, 8000, WHOLE, "tokens of the vocabulary")                                              \
     X(width, 256, WHOLE, "width of the embeddings")                                                \

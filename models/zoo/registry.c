@@ -30,7 +30,7 @@ const weft_model *weft_model_find(const char *name)
     return NULL;
 }
 
-/* The i-th of "one|other"; NULL beyond the last. */
+/* The i-th choice of "one|other", and its length; NULL if there is none. */
 static const char *choice_at(const char *choices, double i, size_t *length)
 {
     for (; i >= 1; i--) {
@@ -71,7 +71,7 @@ static weft_status refuse(const char *model, const weft_model_option *o, const c
                           o->choices ? o->choices : "");
 }
 
-/* Names of earlier versions, which their checkpoints still use, and today's. */
+/* Names of earlier versions, which old checkpoints have, and the current names. */
 static const char *const renamed[][2] = {
     {"most_positions", "max_positions"}, {"keep_weights", "weights"}, {"memory_len", "source_len"}};
 
@@ -85,7 +85,7 @@ static bool is_key(const char *text, size_t length, const char *name)
     return false;
 }
 
-/* The option that a size is parsed as: a whole number. */
+/* A size as an option: a whole number. */
 static weft_model_option as_option(const weft_model_size *size)
 {
     return (weft_model_option){.name = size->name, .doc = size->doc};
@@ -96,7 +96,7 @@ static int64_t *size_of(weft_model_config *config, const weft_model_size *size)
     return (int64_t *)(void *)((char *)&config->build.shape + size->offset);
 }
 
-/* Applies "key=value" to the size of that key; false if there is none. */
+/* Sets the size that "key=value" names; false if there is no such size. */
 static bool parse_size(weft_model_config *config, const char *text, size_t length,
                        weft_status *status, weft_error *error)
 {
@@ -223,6 +223,5 @@ weft_status weft_model_build_text(weft_graph *graph, const weft_model *model,
     config.build.training = training;
     weft_model_build(graph, &config, io);
     const weft_error *e = weft_graph_error(graph);
-    return e->status == WEFT_OK ? WEFT_OK
-                                : weft_error_set(error, e->status, e->where, "%s", e->message);
+    return e->status == WEFT_OK ? WEFT_OK : weft_error_copy(error, e);
 }

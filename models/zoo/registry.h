@@ -12,8 +12,8 @@
     X(transformer_shared)                                                                          \
     X(encoder) X(attention) X(feed_forward) X(bert) X(gpt) X(llama) X(rnn) X(lstm) X(gru) X(seq2seq)
 
-/* The kind of an option: a whole number, one that is 0 or 1, one that need not be whole, or the
- * choices of options that several models have, in the order of the enums of models.h. */
+/* Kinds of options: a whole number, 0 or 1, any number, or choices that several models share, in
+ * the order of the enums of models.h. */
 #define WHOLE          .real = false
 #define FLAG           .flag = true
 #define REAL           .real = true
@@ -38,8 +38,8 @@
             SIZE("length", target_len, length, "tokens of a sequence")                             \
     }
 
-/* Functions of a listed model: `configure` makes the architecture's configuration of option values,
- * `function` builds its graph. */
+/* Define functions of a listed model. `configure` converts option values to the architecture's
+ * configuration; `function` builds its graph. */
 #define LISTED_BUILD(name, config_type, configure, function)                                       \
     static weft_status name(weft_graph *graph, const double *values,                               \
                             const weft_build_options *build_options, weft_model_io *io)            \

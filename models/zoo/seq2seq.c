@@ -11,7 +11,7 @@ typedef struct seq2seq {
     const weft_seq2seq_config *c;
     double dropout;
     int64_t sentences, source_len, target_len;
-    int64_t rows;       /* of the decoder, those of a sentence side by side */
+    int64_t rows;       /* of the decoder; the rows of a sentence are adjacent */
     weft_value memory;  /* [sentences, source_len, hidden] */
     weft_value padding; /* bool [sentences, source_len] */
     weft_value weights; /* of the attention, [sentences, queries, source_len] */
@@ -28,7 +28,7 @@ static void encode(seq2seq *m, weft_value x)
     m->memory = weft_contiguous(m->g, weft_dropout(m->g, x, m->dropout));
 }
 
-/* scores [batch, queries, source_len] to weights of their shape; zeros if all of it is padding. */
+/* Softmax of scores [batch, queries, source_len] over the source; zeros if all of it is padding. */
 static weft_value align(seq2seq *m, weft_value scores)
 {
     weft_value mask = weft_expand_dims(m->g, m->padding, 1);
@@ -43,7 +43,8 @@ static weft_value read_out(seq2seq *m, weft_value states, weft_value context)
     return weft_tanh(m->g, weft_layer_linear(m->g, "readout", both, m->c->hidden, false));
 }
 
-/* Attention of states [sentences, queries, hidden] to the memory, and the readout: their shape. */
+/* Attention of states [sentences, queries, hidden] to the memory, and the readout, of the same
+ * shape. */
 static weft_value attend_after(seq2seq *m, weft_value states)
 {
     weft_graph *g = m->g;
@@ -55,7 +56,7 @@ static weft_value attend_after(seq2seq *m, weft_value states)
     return read_out(m, states, weft_matmul(g, m->weights, m->memory));
 }
 
-/* The decoder attends after its steps, so that all of them are taken at once. */
+/* Attention after the steps: all recurrent steps are built first, and attend together. */
 static weft_value decode_first(seq2seq *m, weft_value x)
 {
     weft_graph *g = m->g;
@@ -66,30 +67,30 @@ static weft_value decode_first(seq2seq *m, weft_value x)
     return m->c->attention == WEFT_ALIGN_NONE ? states : attend_after(m, states);
 }
 
-/* What additive attention has before the first step. */
+/* Values of additive attention that all steps share. */
 typedef struct additive {
     weft_value keys, v; /* [batch, source_len, hidden], [hidden, 1] */
     weft_recurrent layers[WEFT_RECURRENT_LAYERS];
 } additive;
 
-/* The context [rows, hidden] of one step; *weights becomes [sentences, rows / sentences,
+/* Returns the context [rows, hidden] of one step, and sets *weights [sentences, rows / sentences,
  * source_len]. */
 static weft_value attend_before(seq2seq *m, const additive *a, weft_value state,
                                 weft_value *weights)
 {
     weft_graph *g = m->g;
-    const int64_t hidden = m->c->hidden, each = m->rows / m->sentences;
+    const int64_t hidden = m->c->hidden, queries = m->rows / m->sentences;
     weft_value query = weft_layer_linear(g, "attn.query", state, hidden, false);
     weft_value keys = a->keys;
-    if (each == 1) {
+    if (queries == 1) {
         query = weft_expand_dims(g, query, 1);
     } else {
-        query = weft_reshape(g, query, WEFT_SHAPE(m->sentences, each, 1, hidden));
+        query = weft_reshape(g, query, WEFT_SHAPE(m->sentences, queries, 1, hidden));
         keys = weft_expand_dims(g, keys, 1);
     }
     weft_value sum = weft_tanh(g, weft_add(g, keys, query));
-    weft_value scores =
-        weft_reshape(g, weft_matmul(g, sum, a->v), WEFT_SHAPE(m->sentences, each, m->source_len));
+    weft_value scores = weft_reshape(g, weft_matmul(g, sum, a->v),
+                                     WEFT_SHAPE(m->sentences, queries, m->source_len));
     *weights = align(m, scores);
     return weft_reshape(g, weft_matmul(g, *weights, m->memory), WEFT_SHAPE(m->rows, hidden));
 }
@@ -111,7 +112,7 @@ static void declare_decoder(seq2seq *m, additive *a)
     a->v = weft_param(m->g, "attn.v", c->dtype, WEFT_SHAPE(c->hidden, 1), WEFT_INIT_XAVIER);
 }
 
-/* One step through all layers, from what the first one reads. */
+/* One step through all layers, from the input projection of the first. */
 static void take_step(seq2seq *m, const additive *a, weft_value projected,
                       weft_recurrent_state *states)
 {
@@ -124,8 +125,8 @@ static void take_step(seq2seq *m, const additive *a, weft_value projected,
     }
 }
 
-/* Each step first attends, then reads the token and the context. The first layer's product with the
- * tokens is computed for all steps at once; W_x is [tokens; context]. */
+/* Attention before each step: a step attends, then reads the token and the context. W_x is [tokens;
+ * context], and one matrix product with its token half serves all steps. */
 static weft_value decode_attending(seq2seq *m, weft_value x)
 {
     weft_graph *g = m->g;
@@ -133,7 +134,7 @@ static weft_value decode_attending(seq2seq *m, weft_value x)
     int64_t len = m->target_len, batch = m->rows;
     additive a;
     weft_recurrent_state *states = m->first;
-    weft_value *all = calloc((size_t)(3 * len), sizeof *all), by_use[2];
+    weft_value *all = calloc((size_t)(3 * len), sizeof *all), x_weights[2];
     if (!all) {
         weft_graph_fail_in(g, "weft_seq2seq", WEFT_NO_MEMORY, "no memory for %lld steps",
                            (long long)len);
@@ -142,14 +143,15 @@ static weft_value decode_attending(seq2seq *m, weft_value x)
     weft_value *weights = all + len, *contexts = weights + len;
     declare_decoder(m, &a);
     a.keys = attention_keys(m);
-    weft_split(g, a.layers[0].weight_x, 0, (const int64_t[]){c->width, c->hidden}, 2, by_use);
+    weft_split(g, a.layers[0].weight_x, 0, (const int64_t[]){c->width, c->hidden}, 2, x_weights);
     weft_value rows =
         weft_reshape(g, weft_transpose(g, x, 0, 1), WEFT_SHAPE(len * batch, c->width));
-    weft_value tokens = weft_add(g, weft_matmul(g, rows, by_use[0]), a.layers[0].bias);
+    weft_value tokens = weft_add(g, weft_matmul(g, rows, x_weights[0]), a.layers[0].bias);
     for (int64_t t = 0; t < len && weft_graph_status(g) == WEFT_OK; t++) {
         contexts[t] = attend_before(m, &a, states[c->layers - 1].h, &weights[t]);
         weft_value token = weft_slice(g, tokens, 0, t * batch, (t + 1) * batch, 1);
-        take_step(m, &a, weft_add(g, token, weft_matmul_shared(g, contexts[t], by_use[1])), states);
+        take_step(m, &a, weft_add(g, token, weft_matmul_shared(g, contexts[t], x_weights[1])),
+                  states);
         all[t] = states[c->layers - 1].h;
     }
     m->weights = weft_name(g, weft_concat(g, weights, (size_t)len, 1), "attention");
@@ -320,15 +322,15 @@ static weft_value step_attending(seq2seq *m, const weft_decode_io *io, weft_valu
     weft_graph *g = m->g;
     const weft_seq2seq_config *c = m->c;
     additive a;
-    weft_value weights, context = WEFT_NO_VALUE, by_use[2];
+    weft_value weights, context = WEFT_NO_VALUE, x_weights[2];
     declare_decoder(m, &a);
     a.keys = first_of(g, source_state(g, "cache.keys", c, io), io);
-    weft_split(g, a.layers[0].weight_x, 0, (const int64_t[]){c->width, c->hidden}, 2, by_use);
+    weft_split(g, a.layers[0].weight_x, 0, (const int64_t[]){c->width, c->hidden}, 2, x_weights);
     for (int64_t t = 0; t < io->count && weft_graph_status(g) == WEFT_OK; t++) {
         weft_value token = weft_squeeze(g, weft_slice(g, x, 1, t, t + 1, 1), 1);
-        token = weft_add(g, weft_matmul(g, token, by_use[0]), a.layers[0].bias);
+        token = weft_add(g, weft_matmul(g, token, x_weights[0]), a.layers[0].bias);
         context = attend_before(m, &a, m->first[c->layers - 1].h, &weights);
-        take_step(m, &a, weft_add(g, token, weft_matmul(g, context, by_use[1])), m->first);
+        take_step(m, &a, weft_add(g, token, weft_matmul(g, context, x_weights[1])), m->first);
     }
     x = read_out(m, weft_expand_dims(g, m->first[c->layers - 1].h, 1),
                  weft_expand_dims(g, context, 1));
@@ -364,7 +366,7 @@ weft_status weft_seq2seq_step(weft_graph *graph, const weft_seq2seq_config *c, w
     RECURRENT_OPTIONS(X)                                                                           \
     X(cell, 2, CELLS, "kind of the recurrent layers")                                              \
     X(attention, 1, ALIGNMENTS, "how the decoder attends to the source")                           \
-    X(bidirectional, 1, FLAG, "1: the encoder reads both ways, half of hidden each")
+    X(bidirectional, 1, FLAG, "1: the encoder reads in both directions, each with half of hidden")
 
 enum {
 #define ID(name, value, kind, doc) S2S_##name,

@@ -1,4 +1,4 @@
-/* Embeddings, masks, logits and losses of the architectures over tokens. */
+/* Embeddings, masks, logits and losses of the token models. */
 #include "text.h"
 
 #include <math.h>
@@ -106,7 +106,7 @@ weft_value text_logits(weft_graph *g, const weft_text_config *c, const char *nam
                    : weft_layer_linear(g, name, x, vocab, true);
 }
 
-/* The tied embedding matrix, transposed: [d_model, vocab]. */
+/* The state of the transposed tied embedding matrix: [d_model, vocab]. */
 static weft_value transposed_embeddings(weft_graph *g, weft_dtype dtype, int64_t d_model,
                                         int64_t vocab)
 {

@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-/* The embedding matrices: one and the same if tied. */
+/* Declares the embedding matrices; if tied, both are the same. */
 static void declare_embeddings(weft_graph *g, const weft_transformer_config *c, weft_value *from,
                                weft_value *to)
 {
@@ -70,7 +70,7 @@ weft_status weft_transformer(weft_graph *graph, const weft_transformer_config *c
     return weft_graph_status(g);
 }
 
-/* The ids of the sources, which the steps need for their padding: i32 [max_sentences,
+/* The state of the source ids, from which steps compute the padding mask: i32 [max_sentences,
  * max_source_len]. */
 static weft_value source_state(weft_graph *g, const weft_decode_io *io)
 {
@@ -155,7 +155,7 @@ weft_status weft_transformer_step(weft_graph *graph, const weft_transformer_conf
       "before each sub-layer, after it, or after it and dropped out")                              \
     X(tied, 1, 1, 0, FLAG, "1: one embedding matrix for source, target and output")                \
     X(scaled_embeddings, 1, 1, 0, FLAG, "1: embeddings times sqrt(d_model)")                       \
-    X(positions, 1, 1, 2, POSITIONS, "what is added for the positions")                            \
+    X(positions, 1, 1, 2, POSITIONS, "positions that are added to the embeddings")                 \
     X(max_positions, 1024, 1024, 100, WHOLE, "rows of the learned positions")                      \
     X(projection, 0, 0, 2, PROJECTIONS, "of q, k and v: one matrix each, or one for all heads")    \
     X(score_scale, 0, 0, 1, SCALES, "scores are divided by the square root of it")                 \

@@ -21,7 +21,7 @@ static weft_value vectors(weft_graph *g, const char *name, double f64, int64_t r
                       WEFT_SHAPE(rows, length, (int64_t)width));
 }
 
-/* The loss reads whole outputs: every position depends on every other. */
+/* Not causal: the loss depends on all positions of the output. */
 static void traits_of(double f64, weft_model_traits *traits)
 {
     *traits =
@@ -43,7 +43,8 @@ static void traits_of(double f64, weft_model_traits *traits)
     X(bias, 1, FLAG, "1: q, k and v have biases")                                                  \
     X(out, 2, WHOLE, "projection of the concatenated heads: 0 none, 1 without bias, 2 with")       \
     X(merge, 0, MERGES, "how heads are concatenated: as-written mixes positions")                  \
-    X(mask, 0, MASKS, "what is masked out; padding is the bool input `hidden` [batch, keys]")      \
+    X(mask, 0, MASKS,                                                                              \
+      "positions that are masked out; padding is the bool input `hidden` [batch, keys]")           \
     X(rotary_base, 0, REAL, "of rotary positions; 0: none")                                        \
     X(dropout, 0.1, REAL, "of the weights, while training")                                        \
     X(f64, 0, FLAG, "1: in double precision")
