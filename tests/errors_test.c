@@ -106,7 +106,7 @@ static weft_value got[4];
     X(weft_input(g, "taken", WEFT_F32, WEFT_SCALAR), BAD_ARGUMENT, "at/weft_input", "is taken")    \
     X(weft_name(g, v.none, "n"), BAD_ARGUMENT, "at/weft_name", "not a value")                      \
     X(weft_name(g, v.x, "n"), BAD_ARGUMENT, "at/weft_name", "\"x\" has a name already")            \
-    X(weft_input_default(g, v.w, 0), BAD_ARGUMENT, "at/weft_input_default", "not an input")            \
+    X(weft_input_default(g, v.w, 0), BAD_ARGUMENT, "at/weft_input_default", "not an input")        \
     X(weft_input_default(g, v.ids, 0.5), BAD_ARGUMENT, "at/weft_input_default",                    \
       "default of \"ids\" is 0.5, but i32 takes")                                                  \
     X(weft_input_default(g, v.ids, 3e9), BAD_ARGUMENT, NULL, "but i32 takes")                      \
@@ -322,7 +322,7 @@ static weft_status step_never(void *context, const int32_t *tokens, const int32_
     X(weft_decoder_new(&config, params, (&(weft_decoder_options){.beams = -1}), e), BAD_ARGUMENT,  \
       NULL, "at least 1")                                                                          \
     X(weft_search_beam(NULL, NULL, 0, &search, e), BAD_ARGUMENT, NULL, "NULL")                     \
-    X(weft_search_greedy(&model, NULL, 0, &search, e), BAD_ARGUMENT, NULL, "end")                  \
+    X(weft_search_greedy(&model, NULL, 0, &search, e), BAD_ARGUMENT, NULL, "eos is outside")       \
     X(weft_search_sample(&model, (&(weft_search_input){0}), 1,                                     \
                          (&(weft_search_options){.temperature = 1, .top_p = 1}), e),               \
       BAD_ARGUMENT, NULL, "token")
