@@ -107,7 +107,7 @@ static inline bool test_near(double a, double b)
 weft_builder test_builder(const char *model, const char *const *texts, size_t n);
 /* The trainer's functions, on batches of tokens. */
 weft_trainer *test_new_trainer(const weft_trainer_options *options, weft_batches *batches,
-                           weft_params *params, weft_error *error);
+                               weft_params *params, weft_error *error);
 weft_status test_evaluate(weft_trainer *trainer, weft_batches *batches, size_t limit, double *nll,
                           size_t *tokens);
 
