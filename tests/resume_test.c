@@ -135,7 +135,7 @@ static void test_other_data(void)
     o.tokens = 44;
     resume(path, make_corpus(1, 2, false), &o, NULL, NULL, "was trained with other batches");
     o.tokens = 20;
-    resume(path, make_corpus(1, 2, false), &o, NULL, NULL, "batches an epoch");
+    resume(path, make_corpus(1, 2, false), &o, NULL, NULL, "batches per epoch");
     unlink(path);
 }
 

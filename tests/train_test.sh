@@ -272,7 +272,7 @@ cmp whole/best.safetensors parts/best.safetensors || fail "its best checkpoint d
 expect 0 "finished after 60" "$weft" train --resume --out parts
 expect 0 "finished after 62" "$weft" train --resume --out parts --steps 62
 expect 1 "was made with d_model=16, not 32" "${resumed[@]}" --out parts --resume d_model=32
-expect 1 "batches an epoch (which texts" "$weft" train --resume --out parts --batch-tokens 512
+expect 1 "batches per epoch (set by texts" "$weft" train --resume --out parts --batch-tokens 512
 expect 0 "finished after 62" "$weft" train --resume --out parts # a refused run has changed nothing
 expect 0 ", best validation loss " "$weft" train --resume --out parts
 awk 'match($0, /"seconds":[0-9.]+/) { s = substr($0, RSTART + 10, RLENGTH - 10); if (s + 0 < last) exit 1; last = s + 0 }' \

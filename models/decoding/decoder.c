@@ -200,7 +200,7 @@ weft_status weft_decoder_start(weft_decoder *decoder, const int32_t *const *sour
     size_t longest = 1;
     if (n > (size_t)d->o.sentences || (n && (!sources || !lengths)))
         return weft_error_set(&d->error, WEFT_BAD_ARGUMENT, "decoder",
-                              "%zu sources for %lld sentences, or none at all", n,
+                              "the sources are NULL, or %zu sources for %lld sentences", n,
                               (long long)d->o.sentences);
     for (size_t i = 0; i < n; i++) {
         if (lengths[i] > longest) longest = lengths[i];
@@ -250,7 +250,7 @@ weft_status weft_decoder_retain(weft_decoder *decoder, const int32_t *sentences,
     if (!good || !d->has_steps)
         return weft_error_set(
             &d->error, WEFT_BAD_ARGUMENT, "decoder",
-            "retains 1 to %lld sentences in ascending order, of a model with steps",
+            "needs 1 to %lld sentences, sentences[i] >= i, and a model with steps",
             (long long)d->live);
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; sentences[i] != (int32_t)i && k < d->n_states; k++)

@@ -16,7 +16,7 @@ typedef struct decode_sizes {
 
 typedef struct decode_plan {
     plan_entry plan; /* first member: the list frees it */
-    decode_sizes z;
+    decode_sizes sizes;
     weft_value source, token, position, parents, updated, logits, log_probs;
 } decode_plan;
 

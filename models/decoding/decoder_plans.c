@@ -43,17 +43,17 @@ static void declare_state(void *context, const weft_graph *g, weft_value state,
 
 /* ---- Graphs ---- */
 
-static weft_decode_io decode_io(weft_decoder *d, const decode_sizes *z)
+static weft_decode_io decode_io(weft_decoder *d, const decode_sizes *sizes)
 {
-    return (weft_decode_io){.sentences = z->sentences,
-                            .beams = z->beams,
+    return (weft_decode_io){.sentences = sizes->sentences,
+                            .beams = sizes->beams,
                             .max_sentences = d->o.sentences,
                             .max_beams = d->o.beams,
-                            .count = z->reads ? z->reads : 1,
+                            .count = sizes->reads ? sizes->reads : 1,
                             .max_len = d->o.max_len,
-                            .key_len = z->key_len,
+                            .key_len = sizes->key_len,
                             .max_source_len = d->has_source ? d->o.max_source_len : 0,
-                            .source_len = z->source_len,
+                            .source_len = sizes->source_len,
                             .declare = declare_state,
                             .declare_context = d};
 }
@@ -62,10 +62,10 @@ static weft_decode_io decode_io(weft_decoder *d, const decode_sizes *z)
 static void build_steps(weft_decoder *d, weft_graph *g, decode_plan *p)
 {
     const weft_model *model = d->config.model;
-    weft_decode_io io = decode_io(d, &p->z);
-    if (p->z.key_len)
+    weft_decode_io io = decode_io(d, &p->sizes);
+    if (p->sizes.key_len)
         model->step(g, d->config.values, &io);
-    else if (p->z.source_len)
+    else if (p->sizes.source_len)
         model->encode(g, d->config.values, &io);
     else
         model->prepare(g, d->config.values, &io);
@@ -83,17 +83,17 @@ static void build_whole(weft_decoder *d, weft_graph *g, decode_plan *p)
 {
     weft_model_config config = d->config;
     weft_model_io io;
-    config.build = (weft_build_options){.shape = {d->rows, p->z.source_len, p->z.key_len}};
+    config.build = (weft_build_options){.shape = {d->rows, p->sizes.source_len, p->sizes.key_len}};
     weft_model_build(g, &config, &io);
     p->source = io.source;
     p->token = io.target_in;
     p->position = weft_input(g, "position", WEFT_I32, WEFT_SHAPE(d->rows));
     int64_t vocab = weft_dim(g, io.output, -1);
-    weft_value all = weft_reshape(g, io.output, WEFT_SHAPE(d->rows * p->z.key_len, vocab));
+    weft_value all = weft_reshape(g, io.output, WEFT_SHAPE(d->rows * p->sizes.key_len, vocab));
     p->logits = weft_embedding(g, all, p->position, -1);
 }
 
-/* Builds and plans p->z; false on failure. */
+/* Builds and plans p->sizes; false on failure. */
 static bool make_plan(weft_decoder *d, decode_plan *p)
 {
     weft_graph *g = weft_graph_new();
@@ -105,7 +105,7 @@ static bool make_plan(weft_decoder *d, decode_plan *p)
     weft_value targets[3];
     size_t n = 0;
     if (weft_is_value(p->updated)) targets[n++] = p->updated;
-    if (p->z.key_len && !p->z.reads) {
+    if (p->sizes.key_len && !p->sizes.reads) {
         p->log_probs = weft_name(g, weft_log_softmax(g, p->logits, -1), "log_probs");
         targets[n++] = p->logits;
         targets[n++] = p->log_probs;
@@ -130,7 +130,7 @@ static bool same_sizes(const decode_sizes *a, const decode_sizes *b)
 static decode_plan *find_plan(const weft_decoder *d, const decode_sizes *sizes)
 {
     for (plan_entry *e = d->plans.first; e; e = e->next)
-        if (same_sizes(&((decode_plan *)(void *)e)->z, sizes)) return (decode_plan *)(void *)e;
+        if (same_sizes(&((decode_plan *)(void *)e)->sizes, sizes)) return (decode_plan *)(void *)e;
     return NULL;
 }
 
@@ -143,7 +143,7 @@ decode_plan *decoder_plan(weft_decoder *d, decode_sizes sizes)
             decoder_fail(d, WEFT_NO_MEMORY, "decoder", "no memory for a plan");
             return NULL;
         }
-        p->z = sizes;
+        p->sizes = sizes;
         p->plan.store = d->store;
         if (!make_plan(d, p)) {
             free(p);
@@ -162,7 +162,7 @@ decode_plan *decoder_plan(weft_decoder *d, decode_sizes sizes)
 bool decoder_check_params(weft_decoder *d, const weft_params *params)
 {
     weft_graph *g = weft_graph_new();
-    decode_plan p = {.z = {.source_len = d->has_source ? 1 : 0, .key_len = 1}};
+    decode_plan p = {.sizes = {.source_len = d->has_source ? 1 : 0, .key_len = 1}};
     bool good = g != NULL;
     if (g) build_whole(d, g, &p);
     size_t n = g ? weft_graph_params(g, NULL, 0) : 0;
@@ -195,11 +195,11 @@ bool decoder_run(weft_decoder *d, decode_plan *p)
 bool decoder_prepare(weft_decoder *d)
 {
     weft_graph *g = weft_graph_new();
-    decode_plan p = {.z = {.sentences = 1}};
+    decode_plan p = {.sizes = {.sentences = 1}};
     if (!g) return decoder_fail(d, WEFT_NO_MEMORY, "decoder", "no memory for a graph");
     build_steps(d, g, &p);
     const bool empty = !weft_is_value(p.updated) && weft_graph_status(g) == WEFT_OK;
     weft_graph_free(g);
-    decode_plan *made = empty ? NULL : decoder_plan(d, p.z);
+    decode_plan *made = empty ? NULL : decoder_plan(d, p.sizes);
     return empty || (made && decoder_run(d, made));
 }

@@ -19,13 +19,13 @@ static bool feed_whole(weft_decoder *d, decode_plan *p, const int32_t *tokens)
     int32_t *old = d->tokens + rows * room;
     memcpy(old, d->tokens, (size_t)(rows * room) * sizeof *old);
     for (int64_t i = 0; i < rows; i++) {
-        int32_t *row = d->tokens + i * room, *to = d->fed + i * p->z.key_len;
+        int32_t *row = d->tokens + i * room, *to = d->fed + i * p->sizes.key_len;
         memcpy(row, old + d->parents[i] * room, (size_t)d->position * sizeof *row);
         row[d->position] = tokens[i];
-        for (int64_t j = 0; j < p->z.key_len; j++) to[j] = j <= d->position ? row[j] : 0;
+        for (int64_t j = 0; j < p->sizes.key_len; j++) to[j] = j <= d->position ? row[j] : 0;
     }
-    if (!decoder_feed(d, p, p->token, d->fed, rows * p->z.key_len)) return false;
-    for (int64_t i = 0; i < rows; i++) d->fed[i] = (int32_t)(i * p->z.key_len + d->position);
+    if (!decoder_feed(d, p, p->token, d->fed, rows * p->sizes.key_len)) return false;
+    for (int64_t i = 0; i < rows; i++) d->fed[i] = (int32_t)(i * p->sizes.key_len + d->position);
     if (!decoder_feed(d, p, p->position, d->fed, rows)) return false;
     return !d->has_source || decoder_feed(d, p, p->source, d->source, rows * d->source_len);
 }
@@ -34,7 +34,7 @@ static bool feed_whole(weft_decoder *d, decode_plan *p, const int32_t *tokens)
 static bool feed_step(weft_decoder *d, decode_plan *p, const int32_t *tokens, int64_t count)
 {
     int32_t position = (int32_t)d->position;
-    int64_t rows = p->z.sentences * p->z.beams;
+    int64_t rows = p->sizes.sentences * p->sizes.beams;
     return decoder_feed(d, p, p->token, tokens, rows * count) &&
            decoder_feed(d, p, p->position, &position, 1) &&
            decoder_feed(d, p, p->parents, d->parents, rows);
@@ -57,9 +57,9 @@ static bool same_tokens(const weft_decoder *d, const int32_t *tokens)
  * wide step after it continues the rows of the sentences. */
 static bool feed_tokens(weft_decoder *d, decode_plan *p, const int32_t *tokens)
 {
-    const int64_t beams = d->o.beams, step = p->z.beams == beams ? 1 : beams;
-    const int64_t rows = d->live * p->z.beams;
-    for (int64_t i = 0; i < p->z.sentences * p->z.beams; i++)
+    const int64_t beams = d->o.beams, step = p->sizes.beams == beams ? 1 : beams;
+    const int64_t rows = d->live * p->sizes.beams;
+    for (int64_t i = 0; i < p->sizes.sentences * p->sizes.beams; i++)
         d->step_tokens[i] = i < rows ? tokens[i * step] : 0;
     if (step > 1)
         continue_themselves(d);
@@ -68,7 +68,7 @@ static bool feed_tokens(weft_decoder *d, decode_plan *p, const int32_t *tokens)
     return feed_step(d, p, d->step_tokens, 1);
 }
 
-static bool take_parents(weft_decoder *d, const int32_t *parents)
+static bool set_parents(weft_decoder *d, const int32_t *parents)
 {
     for (int64_t i = 0; i < d->rows; i++) {
         if (i >= d->live * d->o.beams) {
@@ -79,7 +79,7 @@ static bool take_parents(weft_decoder *d, const int32_t *parents)
         int64_t first = i / d->o.beams * d->o.beams;
         if (d->parents[i] >= first && d->parents[i] < first + d->o.beams) continue;
         weft_error_set(&d->error, WEFT_BAD_INDEX, "decoder",
-                       "row %lld cannot go on from row %d: rows of its sentence are %lld to %lld",
+                       "row %lld cannot continue row %d: its sentence has rows %lld to %lld",
                        (long long)i, d->parents[i], (long long)first,
                        (long long)(first + d->o.beams - 1));
         return false;
@@ -93,9 +93,10 @@ static bool has_room(weft_decoder *d, const int32_t *tokens, size_t length)
     if (tokens && length <= (size_t)(d->o.max_len - d->position) &&
         (!d->has_source || d->source_len))
         return true;
-    weft_error_set(&d->error, WEFT_BAD_ARGUMENT, "decoder",
-                   "no tokens, not started, or all %lld positions are taken",
-                   (long long)d->o.max_len);
+    weft_error_set(
+        &d->error, WEFT_BAD_ARGUMENT, "decoder",
+        "the tokens are NULL, the decoder is not started, or all %lld positions are used",
+        (long long)d->o.max_len);
     return false;
 }
 
@@ -103,7 +104,7 @@ static bool has_room(weft_decoder *d, const int32_t *tokens, size_t length)
  * computes one row per sentence. */
 static weft_status step(weft_decoder *d, const int32_t *tokens, const int32_t *parents, bool narrow)
 {
-    if (!has_room(d, tokens, 1) || !take_parents(d, parents)) return d->error.status;
+    if (!has_room(d, tokens, 1) || !set_parents(d, parents)) return d->error.status;
     narrow = narrow && d->narrow && same_tokens(d, tokens);
     decode_plan *p = decoder_plan(d, (decode_sizes){.source_len = d->source_len,
                                                     .key_len = decoder_keys_for(d, d->position + 1),
@@ -161,7 +162,7 @@ weft_status weft_decoder_read(weft_decoder *decoder, const int32_t *tokens, size
     if (!has_room(d, tokens, length)) return d->error.status;
     if (d->has_steps ? !d->narrow : d->last != NULL)
         return weft_error_set(&d->error, WEFT_BAD_ARGUMENT, "decoder",
-                              "reads ahead only before the first step");
+                              "tokens can be read ahead only before the first step");
     if (!d->has_steps) append_tokens(d, tokens, length);
     for (size_t at = 0, i = 0; d->has_steps && at < length;) {
         while (chunks[i] > (int64_t)(length - at)) i++;
@@ -178,7 +179,7 @@ static bool result(const weft_decoder *d, bool log_probs, weft_tensor *tensor)
         !weft_session_tensor(d->last->plan.session,
                              log_probs ? d->last->log_probs : d->last->logits, tensor))
         return false;
-    tensor->shape.dim[0] = d->live * (d->has_steps ? d->last->z.beams : d->o.beams);
+    tensor->shape.dim[0] = d->live * (d->has_steps ? d->last->sizes.beams : d->o.beams);
     return true;
 }
 

@@ -45,11 +45,13 @@ static bool check(const weft_search_model *model, const weft_search_input *input
         return search_refuse(error, "the model or the inputs are NULL");
     if (model->sentences < 1 || model->beams < 1 || model->vocab < 1 || model->max_len < 1 ||
         n > (size_t)model->sentences)
-        return search_refuse(error, "more inputs than the model takes sentences, or it takes none");
+        return search_refuse(error, "needs at least one sentence, beam, id and position, and at "
+                                    "most as many inputs as sentences");
     if ((o->has_eos && o->eos < 0) || o->eos >= model->vocab || (o->n_banned && !o->banned))
-        return search_refuse(error, "the end's id is not below the vocabulary");
+        return search_refuse(error, "eos is outside the vocabulary, or the banned ids are NULL");
     if (o->min_len < 0 || o->no_repeat_ngram < 0 || o->nbest < 0 || o->nbest > model->beams)
-        return search_refuse(error, "a number is below 0, or nbest is more than the beams");
+        return search_refuse(
+            error, "min_len, no_repeat_ngram or nbest is negative, or nbest exceeds the beams");
     if (!isfinite(o->alpha)) return search_refuse(error, "alpha is not finite");
     if (!(o->repetition_penalty > 0) || !isfinite(o->repetition_penalty)) {
         weft_error_set(error, WEFT_BAD_ARGUMENT, "search",
@@ -59,15 +61,15 @@ static bool check(const weft_search_model *model, const weft_search_input *input
     }
     for (size_t i = 0; i < o->n_banned; i++)
         if (o->banned[i] < 0 || o->banned[i] >= model->vocab)
-            return search_refuse(error, "a banned id is not below the vocabulary");
+            return search_refuse(error, "a banned id is outside the vocabulary");
     for (size_t i = 0; i < n; i++) {
         const weft_search_input *in = &inputs[i];
         if (!in->prefix || !in->prefix_len || in->max_len < 1)
-            return search_refuse(error,
-                                 "an input needs a token to begin with and a length of 1 or more");
+            return search_refuse(
+                error, "an input needs a prefix of at least one token, and max_len of at least 1");
         for (size_t k = 0; k < in->prefix_len; k++)
             if (in->prefix[k] < 0 || in->prefix[k] >= model->vocab)
-                return search_refuse(error, "a token to begin with is not below the vocabulary");
+                return search_refuse(error, "a token of a prefix is outside the vocabulary");
         if (in->prefix_len > (size_t)model->max_len ||
             in->max_len - 1 > model->max_len - (int64_t)in->prefix_len) {
             weft_error_set(error, WEFT_BAD_ARGUMENT, "search",

@@ -90,7 +90,7 @@ weft_value weft_layer_feed_forward(weft_graph *graph, const char *name, weft_val
  * and passes it to constant_of, which frees it. */
 static double *new_constant(weft_graph *g, const char *layer, int64_t rows, int64_t columns)
 {
-    double *table = NULL;
+    double *data = NULL;
     if (weft_graph_status(g) != WEFT_OK) return NULL;
     if (rows < 0 || columns < 1)
         weft_graph_fail_in(g, layer, WEFT_BAD_ARGUMENT,
@@ -100,15 +100,15 @@ static double *new_constant(weft_graph *g, const char *layer, int64_t rows, int6
         weft_graph_fail_in(g, layer, WEFT_TOO_LARGE,
                            "a table of [%lld, %lld], at most %lld numbers", (long long)rows,
                            (long long)columns, (long long)WEFT_MAX_TABLE);
-    else if (!(table = malloc((size_t)(rows * columns + 1) * sizeof *table)))
+    else if (!(data = malloc((size_t)(rows * columns + 1) * sizeof *data)))
         weft_graph_fail_in(g, layer, WEFT_NO_MEMORY, "no memory");
-    return table;
+    return data;
 }
 
-static weft_value constant_of(weft_graph *g, weft_dtype dtype, weft_shape shape, double *table)
+static weft_value constant_of(weft_graph *g, weft_dtype dtype, weft_shape shape, double *data)
 {
-    weft_value value = weft_constant_data(g, WEFT_F64, shape, table);
-    free(table);
+    weft_value value = weft_constant_data(g, WEFT_F64, shape, data);
+    free(data);
     return weft_cast(g, value, dtype);
 }
 
@@ -120,15 +120,15 @@ weft_value weft_layer_sinusoidal_positions(weft_graph *graph, weft_dtype dtype, 
                            "the width must be even and above 0, got %lld", (long long)features);
         return WEFT_NO_VALUE;
     }
-    double *table = new_constant(graph, "weft_layer_sinusoidal_positions", length, features);
-    if (!table) return WEFT_NO_VALUE;
+    double *data = new_constant(graph, "weft_layer_sinusoidal_positions", length, features);
+    if (!data) return WEFT_NO_VALUE;
     for (int64_t at = 0; at < length; at++)
         for (int64_t i = 0; i < features; i += 2) {
             double angle = (double)at / pow(10000, (double)i / (double)features);
-            table[at * features + i] = sin(angle);
-            table[at * features + i + 1] = cos(angle);
+            data[at * features + i] = sin(angle);
+            data[at * features + i + 1] = cos(angle);
         }
-    return constant_of(graph, dtype, WEFT_SHAPE(length, features), table);
+    return constant_of(graph, dtype, WEFT_SHAPE(length, features), data);
 }
 
 weft_value weft_layer_positions(weft_graph *graph, const char *name, weft_dtype dtype,
@@ -141,8 +141,9 @@ weft_value weft_layer_positions(weft_graph *graph, const char *name, weft_dtype 
         return WEFT_NO_VALUE;
     }
     weft_init init = {WEFT_INIT_NORMAL, 0, 0.02};
-    weft_value table = weft_param(graph, name, dtype, WEFT_SHAPE(max_positions, features), init);
-    return weft_slice(graph, table, 0, 0, length, 1);
+    weft_value positions =
+        weft_param(graph, name, dtype, WEFT_SHAPE(max_positions, features), init);
+    return weft_slice(graph, positions, 0, 0, length, 1);
 }
 
 /* Rotates the pairs (x[i], x[i + width / 2]) of x [batch, length, heads, width] by angles with
@@ -197,14 +198,14 @@ weft_rotary weft_layer_rotary_angles(weft_graph *graph, weft_dtype dtype, int64_
 
 /* Rows of angles [positions, half] as [length, 1, half]: the first ones, or those from `position`
  * on. */
-static weft_value rows_for(weft_graph *g, weft_value table, int64_t length, weft_value position)
+static weft_value rows_for(weft_graph *g, weft_value angles, int64_t length, weft_value position)
 {
     if (weft_is_value(position)) {
         weft_value at = weft_layer_positions_at(g, position, length);
-        return weft_embedding(g, table, weft_expand_dims(g, at, 1), -1);
+        return weft_embedding(g, angles, weft_expand_dims(g, at, 1), -1);
     }
-    if (weft_dim(g, table, 0) != length) table = weft_slice(g, table, 0, 0, length, 1);
-    return weft_expand_dims(g, table, 1);
+    if (weft_dim(g, angles, 0) != length) angles = weft_slice(g, angles, 0, 0, length, 1);
+    return weft_expand_dims(g, angles, 1);
 }
 
 weft_value weft_layer_rotate(weft_graph *graph, weft_value x, const weft_rotary *angles,

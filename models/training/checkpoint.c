@@ -126,11 +126,11 @@ static uint64_t run_hash(const weft_trainer *t)
     return hash;
 }
 
-static weft_status check_same(weft_trainer *t, const char *what, uint64_t was, uint64_t is)
+static weft_status check_same(weft_trainer *t, const char *name, uint64_t was, uint64_t is)
 {
     if (was == is) return WEFT_OK;
     return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "checkpoint",
-                          "was trained with %s %" PRIu64 ", not %" PRIu64, what, was, is);
+                          "was trained with %s %" PRIu64 ", not %" PRIu64, name, was, is);
 }
 
 weft_status checkpoint_resume(weft_trainer *t)
@@ -159,8 +159,9 @@ weft_status checkpoint_resume(weft_trainer *t)
     status = check_same(t, "seed", seed, t->o.seed);
     if (status == WEFT_OK) status = check_data(t);
     if (status == WEFT_OK)
-        status = check_same(t, "batches an epoch (which texts, lengths and tokens a batch give):",
-                            batches, t->batches.batches);
+        status =
+            check_same(t, "batches per epoch (set by texts, lengths and batch tokens):", batches,
+                       t->batches.batches);
     if (status == WEFT_OK) status = check_batches(t);
     if (status == WEFT_OK) status = check_same(t, "accumulate", accumulate, t->o.accumulate);
     return status;

@@ -8,19 +8,21 @@
 
 #include <string.h>
 
+/* Purposes of random numbers; the shuffle of a class has DRAW_ROWS + class. */
 enum { DRAW_ROWS, DRAW_BATCHES = 64, DRAW_MASKS };
 
-static void draw(uint64_t seed, uint32_t what, uint64_t epoch, uint32_t i, uint32_t out[4])
+/* Four random words for index i of a purpose in an epoch. */
+static void draw(uint64_t seed, uint32_t purpose, uint64_t epoch, uint32_t i, uint32_t out[4])
 {
-    uint32_t counter[4] = {i, what, (uint32_t)epoch, (uint32_t)(epoch >> 32)};
+    uint32_t counter[4] = {i, purpose, (uint32_t)epoch, (uint32_t)(epoch >> 32)};
     weft_philox(counter, seed ^ 0x7472616e696e67ull, out);
 }
 
 /* A number in [0, n); probabilities differ by less than n / 2^64. */
-static size_t draw_below(uint64_t seed, uint32_t what, uint64_t epoch, uint32_t i, size_t n)
+static size_t draw_below(uint64_t seed, uint32_t purpose, uint64_t epoch, uint32_t i, size_t n)
 {
     uint32_t r[4];
-    draw(seed, what, epoch, i, r);
+    draw(seed, purpose, epoch, i, r);
     return (size_t)(((uint64_t)r[1] << 32 | r[0]) % n);
 }
 

@@ -10,9 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-weft_status trainer_fail(weft_trainer *t, weft_status status, const char *where, const char *what)
+weft_status trainer_fail(weft_trainer *t, weft_status status, const char *where,
+                         const char *message)
 {
-    return weft_error_set(&t->error, status, where, "%s", what);
+    return weft_error_set(&t->error, status, where, "%s", message);
 }
 
 weft_status trainer_no_memory(weft_trainer *t)

@@ -44,7 +44,8 @@ struct weft_trainer {
 };
 
 /* Each sets the trainer's error and returns its status. */
-weft_status trainer_fail(weft_trainer *t, weft_status status, const char *where, const char *what);
+weft_status trainer_fail(weft_trainer *t, weft_status status, const char *where,
+                         const char *message);
 weft_status trainer_no_memory(weft_trainer *t);
 
 /* ---- Trainers (trainer.c) ---- */

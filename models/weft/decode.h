@@ -154,7 +154,7 @@ typedef struct weft_search_options {
                            weft_search_greedy */
     int64_t top_k;      /* choose among the k most likely tokens; 0: all */
     double top_p;       /* in (0, 1]: choose among the smallest set of most likely tokens whose
-                           probabilities, after temperature and top_k, add up to top_p (Holtzman et al.
+                           probabilities, after temperature and top_k, reach top_p in sum (Holtzman et al.
                            2020); 0: 1 */
     uint64_t seed;
     /* Greedy search and sampling call this, if not NULL, after each new token except `eos`. `row`

@@ -90,16 +90,14 @@ typedef enum weft_batch_mode {
 #define WEFT_MAX_LENGTHS 32
 typedef struct weft_batch_options {
     weft_batch_mode mode; /* 0: pairs */
-    int64_t
-        tokens; /* required: maximum of a batch, padding included; a batch has at least one row */
+    int64_t tokens;       /* required: maximum per batch, padding included; 1 row always fits */
     /* Required: ascending lengths of rows, special tokens included. Each sequence (for pairs, the
      * longer side) has the class of the smallest length that holds it; a batch has rows of one
      * class. Blocks have the last length. */
     int32_t lengths[WEFT_MAX_LENGTHS];
     size_t n_lengths;
     bool truncate; /* sequences longer than the last length are cut; false: they are left out */
-    int32_t pad, bos,
-        eos; /* special tokens; 0 is token 0. eos must differ from pad, which losses ignore */
+    int32_t pad, bos, eos;  /* special tokens; eos must differ from pad, which losses ignore */
     int32_t mask, first_id; /* masked: the mask token; random tokens are first_id .. vocab-1 */
     int64_t vocab;          /* required: all ids are in [0, vocab) */
     double mask_share;      /* share of tokens that are chosen, in [0, 1]; 0: 0.15 */
