@@ -1,5 +1,5 @@
 /* weft_sdpa against the same attention made of plain ops, on sizes that cross the borders of its
- * blocks; and what only the fused op promises: queries that may look nowhere, memory, the same bits
+ * blocks; and what only the fused op promises: queries that may attend nowhere, memory, the same bits
  * at any number of threads. */
 #include "tests.h"
 
@@ -87,7 +87,7 @@ static weft_shape mask_shape(const config *c)
     }
 }
 
-/* In DEAD_ROWS every fifth query may look nowhere. */
+/* In DEAD_ROWS every fifth query may attend nowhere. */
 static bool dead_row(int64_t query)
 {
     return query % 5 == 2;
@@ -405,7 +405,7 @@ void attention_tests(void)
     CU_add_test(suite, "f64 equals plain ops, with gradients", test_f64);
     CU_add_test(suite, "f32 equals plain ops, with gradients", test_f32);
     CU_add_test(suite, "same bits at 1, 2, 3, 4, 8 threads", test_threads);
-    CU_add_test(suite, "queries that may look nowhere", test_dead_rows);
+    CU_add_test(suite, "queries that may attend nowhere", test_dead_rows);
     CU_add_test(suite, "lse of a query that sees nothing", test_dead_lse);
     CU_add_test(suite, "causal, and the mask of it", test_causal_mask);
     CU_add_test(suite, "memory is linear in the length", test_memory);

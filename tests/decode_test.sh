@@ -409,7 +409,7 @@ input=in expect 2 "standard output has the translations" "$weft" translate run -
 "$weft" translate seq2seq-additive --alignments pairs --max-length 12 <in >out
 equal "pairs of the words of a recurrent model" "$(bad_pairs pairs in out) $(wc -l <pairs)" "0 11"
 
-# A model that copies words looks at the word that it copies.
+# A model that copies words attends to the word that it copies.
 words 2000 1 >copy
 words 50 77 >new
 expect 0 "saved" "$weft" train --source copy --target copy --vocab 30 --lengths 8 --batch-tokens 256 --warmup 20 \

@@ -62,7 +62,8 @@ head -c 3000 both.en.gz >cut.gz
 expect 1 "cut.gz: is damaged or truncated gzip" "${text[@]}" --text cut.gz --out bad
 { cat a.en; printf 'x\n\xff\nz\n\xfe\n'; } >odd.en
 expect 0 "odd.en: left out, not UTF-8: lines 122, 124" "${text[@]}" --text odd.en --out odd
-expect 1 "is not a text in UTF-8" "${text[@]}" --text "$weft" --out bad
+{ for ((i = 0; i < 500; i++)); do printf '\xff%d\n' "$i"; done; cat a.en; } >bytes
+expect 1 "is not a text in UTF-8" "${text[@]}" --text bytes --out bad
 [ ! -e bad/vocab.model ] || fail "a vocabulary of something that is no text was left behind"
 expect 1 "there is no run to resume" "$weft" train --resume --out nowhere
 cp one/recipe.json recipe-of-mine

@@ -228,7 +228,7 @@ static void test_fault(void)
     weft_graph *g = weft_graph_new();
     weft_value table = weft_param(g, "table", WEFT_F32, WEFT_SHAPE(5, 2), WEFT_INIT_ONES);
     weft_value ids = weft_input(g, "ids", WEFT_I32, WEFT_SHAPE(3));
-    weft_scope_push(g, "look");
+    weft_scope_push(g, "embed");
     weft_value rows = weft_embedding(g, table, ids, -1);
     weft_scope_pop(g);
     weft_value loss = weft_sum(g, rows, WEFT_ALL_AXES, false);
@@ -246,7 +246,7 @@ static void test_fault(void)
     CU_ASSERT_TRUE(weft_params_get(params, "table", &t));
     weft_feed(s, ids, bad, sizeof bad);
     CU_ASSERT_EQUAL(weft_run(s), WEFT_BAD_INDEX);
-    CU_ASSERT_PTR_NOT_NULL(strstr(weft_session_error(s)->where, "look/embedding"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(weft_session_error(s)->where, "embed/embedding"));
     CU_ASSERT_PTR_NOT_NULL(strstr(weft_session_error(s)->message, "index 7 is outside [0, 5)"));
     CU_ASSERT_EQUAL(((float *)t.data)[0], 1.0f);
     weft_feed(s, ids, good, sizeof good);

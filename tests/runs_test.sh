@@ -174,7 +174,7 @@ left_alone apart "validated on a text other than $work/fewer" "${pair[@]/valid.e
 cp apart/vocab.target.model apart/vocab.source.model
 left_alone apart "apart/vocab.source.model: is not the vocabulary" "${pair[@]}" --resume
 expect 1 "apart/vocab.source.model: is not the vocabulary" "$weft" translate apart
-# A checkpoint of a version that noted none of this goes on, and says so.
+# A checkpoint of a version that recorded none of this is continued, with a message.
 cp -r whole aged && rm aged/step-8.safetensors
 for file in aged/*.safetensors; do
     LC_ALL=C sed 's/"train.data":"/"xrain.data":"/; s/"vocabulary":"/"xocabulary":"/; s/"run":"/"xun":"/;

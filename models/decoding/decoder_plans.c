@@ -30,6 +30,10 @@ static void declare_state(void *context, const weft_graph *g, weft_value state,
     if (!name) return; /* the graph has failed */
     for (size_t i = 0; i < d->n_states; i++)
         if (!strcmp(d->states[i].name, name)) return;
+    if (strlen(name) >= sizeof d->states->name) {
+        decoder_fail(d, WEFT_TOO_LARGE, name, "the name of a decoding state is too long");
+        return;
+    }
     decode_state *grown = realloc(d->states, (d->n_states + 1) * sizeof *grown);
     if (!grown) {
         decoder_fail(d, WEFT_NO_MEMORY, "decoder", "no memory");

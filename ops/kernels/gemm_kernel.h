@@ -82,11 +82,15 @@ SIMD_INLINE void gemm_sums(const int height, gemm_block o)
     }
 }
 
-typedef void gemm_function(const gemm_block *block);
+/* The fields of gemm_block as arguments, so that they stay in registers: where k is small a call
+ * through memory costs several per cent. */
+typedef void gemm_function(int64_t k, const T *a, const T *b, int64_t b_step, T *c, int64_t c_row,
+                           bool add);
 #define GEMM_DEFINE(height)                                                                        \
-    static __attribute__((noinline)) void gemm_sums_##height(const gemm_block *block)              \
+    static __attribute__((noinline)) void gemm_sums_##height(                                      \
+        int64_t k, const T *a, const T *b, int64_t b_step, T *c, int64_t c_row, bool add)          \
     {                                                                                              \
-        gemm_sums(height, *block);                                                                 \
+        gemm_sums(height, (gemm_block){k, a, b, b_step, c, c_row, add});                           \
     }
 GEMM_EACH(GEMM_DEFINE)
 #undef GEMM_DEFINE
@@ -124,9 +128,9 @@ typedef struct gemm_packing {
 } gemm_packing;
 
 /* out[p * step + i] = x[i * row + p] for `rows` rows, four by four, so that both sides are vectors.
- */
-static inline void gemm_transpose(const T *x, int64_t row, int64_t rows, int64_t k, T *out,
-                                  int64_t step)
+ * The step is a constant at every call. */
+SIMD_INLINE void gemm_transpose(const T *x, int64_t row, int64_t rows, int64_t k, T *out,
+                                const int64_t step)
 {
     for (int64_t next = 0; next < rows; next += 4) {
         /* The last four overlap those before. */
@@ -171,10 +175,15 @@ static inline void gemm_pack(const gemm_packing *o)
     else if (o->inner == 1)
         gemm_copy(o->height, o);
     else
-        for (int64_t i = 0, at = 0; i < o->rows; i += o->height, at += o->block)
-            gemm_transpose(o->x + i * o->inner, o->inner,
-                           o->rows - i < o->height ? o->rows - i : o->height, o->k, o->out + at,
-                           o->step);
+        for (int64_t i = 0; i < o->rows; i += o->height) {
+            const T *x = o->x + i * o->inner;
+            T *out = o->out + i / o->height * o->block;
+            const int64_t rows = o->rows - i < o->height ? o->rows - i : o->height;
+            if (o->step == GEMM_COLUMNS)
+                gemm_transpose(x, o->inner, rows, o->k, out, GEMM_COLUMNS);
+            else
+                gemm_transpose(x, o->inner, rows, o->k, out, GEMM_STEP);
+        }
 }
 
 /* Columns [first, last) of b, [k, *], as panels of GEMM_COLUMNS. */
@@ -221,9 +230,11 @@ static inline void gemm_prefetch(const gemm_matrix *x, gemm_region region, int64
 
 /* C [m, n] = A [m, k] B [k, n] where rows of A and columns of B are dense: each element is a dot
  * product of two of them, summed over pieces of GEMM_DEPTH, too. For so few rows that packing B
- * would cost more than it gains. */
-static inline void gemm_dots(int64_t m, int64_t n, int64_t k, const gemm_matrix *a,
-                             const gemm_matrix *b, T *c, int64_t c_row)
+ * would cost more than it gains. Not inlined: inside a larger function the sums do not stay in
+ * registers. */
+static __attribute__((noinline, unused)) void gemm_dots(int64_t m, int64_t n, int64_t k,
+                                                        const gemm_matrix *a, const gemm_matrix *b,
+                                                        T *c, int64_t c_row)
 {
     for (int64_t j = 0; j < n; j += GEMM_DOTS)
         for (int64_t i = 0; i < m; i += GEMM_DOTS) {
@@ -259,7 +270,7 @@ static inline void gemm_dots(int64_t m, int64_t n, int64_t k, const gemm_matrix 
             for (int64_t q = 0; q < GEMM_DOTS && i + q < m; q++)
                 for (int64_t r = 0; r < GEMM_DOTS && j + r < n; r++) {
                     T dot = 0;
-                    for (int lane = 0; lane < SIMD_LANES; lane++) dot += total[q][r][lane];
+                    for (int lane = 0; lane < SIMD_WIDTH; lane++) dot += total[q][r][lane];
                     for (int64_t t = whole; t < k; t++) dot += rows[q][t] * columns[r][t];
                     c[(i + q) * c_row + j + r] = dot;
                 }
@@ -297,24 +308,18 @@ static inline void gemm_pack_rows(const gemm_task *o, int64_t p, int64_t depth, 
 
 /* One block of sums of `rows` rows, of which `width` columns are in C. Kernels write whole panels
  * and as many rows as they have: at the edges the block goes through `corner`. */
-static inline void gemm_write_block(gemm_function *sums, gemm_block o, int64_t rows, int64_t width,
-                                    T *corner)
+SIMD_INLINE void gemm_write_block(gemm_function *sums, const gemm_block o, int64_t rows,
+                                  int64_t width, T *corner)
 {
     if (width == GEMM_COLUMNS && gemm_height(rows) == rows) {
-        sums(&o);
+        sums(o.k, o.a, o.b, o.b_step, o.c, o.c_row, o.add);
         return;
     }
-    T *c = o.c;
-    const int64_t c_row = o.c_row;
-    const bool add = o.add;
-    o.c = corner;
-    o.c_row = GEMM_COLUMNS;
-    o.add = false;
-    sums(&o);
+    sums(o.k, o.a, o.b, o.b_step, corner, GEMM_COLUMNS, false);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t q = 0; q < width; q++) {
-            T *out = &c[r * c_row + q], x = corner[r * GEMM_COLUMNS + q];
-            *out = add ? *out + x : x;
+            T *out = &o.c[r * o.c_row + q], x = corner[r * GEMM_COLUMNS + q];
+            *out = o.add ? *out + x : x;
         }
 }
 

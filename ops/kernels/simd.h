@@ -57,7 +57,8 @@ SIMD_INLINE void simd_add_product(const int rows, const int vectors, const int a
             if (ahead) __builtin_prefetch(b + ahead * o.b_step + v * SIMD_LANES);
 #pragma GCC unroll 16
         for (int r = 0; r < rows; r++) {
-            const T x = a[r * o.a_row];
+            /* Broadcast once: otherwise each vector of the row loads the element again. */
+            const simd_vector x = a[r * o.a_row] - (simd_vector){0};
 #pragma GCC unroll 16
             for (int v = 0; v < vectors; v++) sum[r * vectors + v] += x * row[v];
         }

@@ -6,7 +6,7 @@
 const fs = require("fs");
 const ort = require("onnxruntime-node");
 
-const LEAST_SECONDS = 0.1, MOST_RUNS = 50; // of a row of runs: as weft bench does
+const MIN_SECONDS = 0.1, MAX_RUNS = 50; // of a row of runs: as weft bench does
 
 function load(path, wanted) {
     const file = fs.readFileSync(path), length = Number(file.readBigUInt64LE(0));
@@ -42,7 +42,7 @@ async function main() {
     const agreement = { compared: 1, output: difference(output.data, tensors.output.data), grad: 0, grad_peer: 0 };
     const seconds = [];
     let sum = 0;
-    while (seconds.length < Number(runs) || (seconds.length < MOST_RUNS && sum < LEAST_SECONDS)) {
+    while (seconds.length < Number(runs) || (seconds.length < MAX_RUNS && sum < MIN_SECONDS)) {
         const begin = process.hrtime.bigint();
         await session.run(feed);
         seconds.push(Number(process.hrtime.bigint() - begin) * 1e-9);

@@ -58,7 +58,7 @@ def norm(p, name, x):
 
 
 def attend(q, k, v, mask, dropout, training):
-    """q, k, v [batch, heads, length, head_dim]; mask true where a query may not look."""
+    """q, k, v [batch, heads, length, head_dim]; mask true where attention is masked out."""
     scores = torch.matmul(q, k.transpose(-1, -2)) / math.sqrt(q.shape[-1])
     if mask is not None:
         scores = scores.masked_fill(mask, -math.inf)

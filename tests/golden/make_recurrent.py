@@ -152,7 +152,7 @@ class Seq2seq:
         w = self.weight("attn.key.weight", WIDTH, WIDTH)
         return memory @ w + self.weight("attn.key.bias", WIDTH, spread=0.1)
 
-    def look(self, state, memory, padding):
+    def attend(self, state, memory, padding):
         if self.attention == "additive":
             q = state @ self.weight("attn.query.weight", WIDTH, WIDTH)
             score = (q[:, None] + self.key(memory)).tanh()
@@ -171,13 +171,13 @@ class Seq2seq:
         for t in range(TARGET_LEN):
             x = table[target_in[:, t]]
             if self.attention == "additive":
-                weights, context = self.look(states[-1][0], memory, padding)
+                weights, context = self.attend(states[-1][0], memory, padding)
                 x = torch.cat((x, context), -1)
             for i in range(LAYERS):
                 states[i] = self.step(f"dec.{i}", x, *states[i], WIDTH)
                 x = states[i][0]
             if self.attention != "additive":
-                weights, context = self.look(x, memory, padding)
+                weights, context = self.attend(x, memory, padding)
             alignment.append(weights)
             x = torch.cat((x, context), -1) @ self.weight("readout.weight", 2 * WIDTH, WIDTH)
             readouts.append(x.tanh())

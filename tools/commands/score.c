@@ -355,7 +355,7 @@ int cmd_score(int argc, char **argv)
                         NULL,
                         NULL};
     tool_parse(&argp, argc, argv, &a);
-    scorer s = {.a = &a, .chrf = {.words = a.plus ? CHRF_MOST_WORDS : 0}};
+    scorer s = {.a = &a, .chrf = {.words = a.plus ? CHRF_MAX_WORDS : 0}};
     int status = open_files(&s);
     if (status == EXIT_GOOD) status = score_all(&s);
     if (status == EXIT_GOOD) status = a.n_others ? compare(&s) : print(&s);

@@ -437,7 +437,7 @@ void bleu_sum(bleu *b, const bleu *other)
 
 void chrf_sum(chrf *c, const chrf *other)
 {
-    for (int k = 0; k < CHRF_CHARACTERS + CHRF_MOST_WORDS; k++) {
+    for (int k = 0; k < CHRF_CHARACTERS + CHRF_MAX_WORDS; k++) {
         c->matches[k] += other->matches[k];
         c->ngrams[k] += other->ngrams[k];
         c->reference_ngrams[k] += other->reference_ngrams[k];

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { BLEU_ORDER = 4, CHRF_CHARACTERS = 6, CHRF_MOST_WORDS = 2 };
+enum { BLEU_ORDER = 4, CHRF_CHARACTERS = 6, CHRF_MAX_WORDS = 2 };
 
 /* The tokens of a line with a space between them; the caller frees the text. NULL if memory is out.
  * mteval-v13a: resolves entities and separates punctuation, except within numbers. */
@@ -38,9 +38,9 @@ void bleu_sum(bleu *b, const bleu *other);
 typedef struct chrf {
     int words; /* longest n-grams of words: 0 for chrF, 2 for chrF++ */
     /* [k]: characters 1 .. 6, then words 1 .. 2 */
-    size_t matches[CHRF_CHARACTERS + CHRF_MOST_WORDS];
-    size_t ngrams[CHRF_CHARACTERS + CHRF_MOST_WORDS];
-    size_t reference_ngrams[CHRF_CHARACTERS + CHRF_MOST_WORDS];
+    size_t matches[CHRF_CHARACTERS + CHRF_MAX_WORDS];
+    size_t ngrams[CHRF_CHARACTERS + CHRF_MAX_WORDS];
+    size_t reference_ngrams[CHRF_CHARACTERS + CHRF_MAX_WORDS];
 } chrf;
 /* Adds one line's counts against the reference that scores best on this line. */
 bool chrf_add(chrf *c, const char *line, const char *const *references, size_t n);
