@@ -1,6 +1,6 @@
 /* weft_sdpa against the same attention made of plain ops, on sizes that cross the borders of its
- * blocks; and what only the fused op promises: queries that may attend nowhere, memory, the same bits
- * at any number of threads. */
+ * blocks; and what only the fused op promises: queries that may attend nowhere, memory, the same
+ * bits at any number of threads. */
 #include "tests.h"
 
 #include <math.h>
