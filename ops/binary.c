@@ -1,6 +1,7 @@
 /* Elementwise arithmetic of two operands, which broadcast as in NumPy, and sums of many. Time
  * O(elements of the inputs). */
 #include "kernels/kernel.h"
+#include "kernels/sums.h"
 
 /* name, doc, expression of the elements x and y, range of the samples (low, high) */
 #define BINARY_OPS(X)                                                                              \
@@ -32,10 +33,7 @@
     }
 BINARY_OPS(BINARY_KERNEL)
 
-/* At most so many inputs are added one after the other, more in blocks of so many. So the error of
- * n terms grows with ADD_BLOCK + n / ADD_BLOCK. */
-#define ADD_BLOCK 32
-#define ADD_RUN   256
+#define ADD_RUN 256
 
 /* out += the sum of inputs [from, to), for `count` elements. */
 static inline void add_block(const weft_call *call, size_t from, size_t to, int64_t offset,
@@ -62,12 +60,12 @@ KERNEL(add_n)
         T *out = (T *)call->out[0].data + w.offset[0];
         const T *first = (const T *)call->in[0].data + w.offset[0];
         for (int64_t k = 0; k < w.count; k++) out[k] = first[k];
-        for (size_t j = 1; j < call->n_in && j < ADD_BLOCK; j++) {
+        for (size_t j = 1; j < call->n_in && j < SUM_BLOCK; j++) {
             const T *x = (const T *)call->in[j].data + w.offset[0];
             for (int64_t k = 0; k < w.count; k++) out[k] += x[k];
         }
-        for (size_t j = ADD_BLOCK; j < call->n_in; j += ADD_BLOCK)
-            add_block(call, j, j + ADD_BLOCK < call->n_in ? j + ADD_BLOCK : call->n_in, w.offset[0],
+        for (size_t j = SUM_BLOCK; j < call->n_in; j += SUM_BLOCK)
+            add_block(call, j, j + SUM_BLOCK < call->n_in ? j + SUM_BLOCK : call->n_in, w.offset[0],
                       w.count, out);
     }
 }

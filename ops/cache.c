@@ -75,6 +75,8 @@ KERNEL(cache_reorder)
 
 #else
 
+#include "samples.h"
+
 #include <weft/ops.h>
 
 static bool infer_scalar_index(weft_infer *infer, size_t i)
@@ -160,23 +162,17 @@ static void cost_cache_reorder(const weft_call *call, weft_cost *cost)
 DECLARE_ANY_KERNELS(cache_write);
 DECLARE_ANY_KERNELS(cache_reorder);
 
-#define F(...)                                                                                     \
-    {                                                                                              \
-        WEFT_FLOAT, __VA_ARGS__, -1, 1, false                                                      \
-    }
-#define INDEX(below, ...)                                                                          \
-    {                                                                                              \
-        WEFT_I32, __VA_ARGS__, 0, below, false                                                     \
-    }
 static const weft_sample samples_cache_write[] = {
-    {NULL, 3, {F({4, {3, 5, 2, 3}}), F({4, {3, 1, 2, 3}}), INDEX(5, {0, {0}})}},
-    {NULL, 3, {F({3, {4, 6, 3}}), F({3, {2, 3, 3}}), INDEX(4, {0, {0}})}},
-    {NULL, 3, {INDEX(9, {2, {2, 4}}), INDEX(9, {2, {2, 2}}), INDEX(3, {0, {0}})}},
+    {NULL,
+     3,
+     {UNIT_FLOATS({4, {3, 5, 2, 3}}), UNIT_FLOATS({4, {3, 1, 2, 3}}), INDICES(5, {0, {0}})}},
+    {NULL, 3, {UNIT_FLOATS({3, {4, 6, 3}}), UNIT_FLOATS({3, {2, 3, 3}}), INDICES(4, {0, {0}})}},
+    {NULL, 3, {INDICES(9, {2, {2, 4}}), INDICES(9, {2, {2, 2}}), INDICES(3, {0, {0}})}},
 };
 static const weft_sample samples_cache_reorder[] = {
-    {NULL, 3, {F({4, {4, 5, 2, 3}}), INDEX(4, {1, {4}}), INDEX(6, {0, {0}})}},
-    {NULL, 3, {F({3, {5, 300, 40}}), INDEX(5, {1, {3}}), INDEX(301, {0, {0}})}},
-    {NULL, 3, {INDEX(9, {2, {3, 4}}), INDEX(3, {1, {3}}), INDEX(5, {0, {0}})}},
+    {NULL, 3, {UNIT_FLOATS({4, {4, 5, 2, 3}}), INDICES(4, {1, {4}}), INDICES(6, {0, {0}})}},
+    {NULL, 3, {UNIT_FLOATS({3, {5, 300, 40}}), INDICES(5, {1, {3}}), INDICES(301, {0, {0}})}},
+    {NULL, 3, {INDICES(9, {2, {3, 4}}), INDICES(3, {1, {3}}), INDICES(5, {0, {0}})}},
 };
 
 extern const weft_op weft_op_cache_write, weft_op_cache_reorder;

@@ -135,6 +135,8 @@ KERNEL(cross_entropy_grad)
 
 #else
 
+#include "samples.h"
+
 #include <weft/ops.h>
 
 extern const weft_op weft_op_cross_entropy, weft_op_cross_entropy_grad;
@@ -283,10 +285,6 @@ static void vjp_cross_entropy(weft_vjp *v)
     v->grad_in[0] = whole;
 }
 
-#define F(...)                                                                                     \
-    {                                                                                              \
-        WEFT_FLOAT, __VA_ARGS__, -2, 2, false                                                      \
-    }
 #define TARGETS(...)                                                                               \
     {                                                                                              \
         WEFT_I32, __VA_ARGS__, 0, 5, false                                                         \
@@ -294,11 +292,11 @@ static void vjp_cross_entropy(weft_vjp *v)
 static const cross_entropy_attr ce_plain = {-1, 0, 0}, ce_smooth = {2, 0.1, 0},
                                 ce_sum = {-1, 0.2, 1};
 static const weft_sample samples_cross_entropy[] = {
-    {&ce_plain, 2, {F({2, {4, 5}}), TARGETS({1, {4}})}},
-    {&ce_smooth, 2, {F({3, {2, 4, 5}}), TARGETS({2, {2, 4}})}},
-    {&ce_sum, 2, {F({2, {3, 5}}), TARGETS({1, {3}})}},
-    {&ce_plain, 2, {F({2, {0, 5}}), TARGETS({1, {0}})}},
-    {&ce_plain, 2, {F({1, {5}}), TARGETS({0, {0}})}},
+    {&ce_plain, 2, {FLOATS({2, {4, 5}}), TARGETS({1, {4}})}},
+    {&ce_smooth, 2, {FLOATS({3, {2, 4, 5}}), TARGETS({2, {2, 4}})}},
+    {&ce_sum, 2, {FLOATS({2, {3, 5}}), TARGETS({1, {3}})}},
+    {&ce_plain, 2, {FLOATS({2, {0, 5}}), TARGETS({1, {0}})}},
+    {&ce_plain, 2, {FLOATS({1, {5}}), TARGETS({0, {0}})}},
 };
 #define STATISTICS(...)                                                                            \
     {WEFT_FLOAT, __VA_ARGS__, 1, 3, false},                                                        \
@@ -306,10 +304,16 @@ static const weft_sample samples_cross_entropy[] = {
         WEFT_FLOAT, __VA_ARGS__, -0.1, 0.1, false                                                  \
     }
 static const weft_sample samples_cross_entropy_grad[] = {
-    {&ce_plain, 5, {F({2, {4, 5}}), TARGETS({1, {4}}), STATISTICS({1, {4}}), F({0, {0}})}},
-    {&ce_smooth, 5, {F({2, {6, 5}}), TARGETS({1, {6}}), STATISTICS({1, {6}}), F({0, {0}})}},
-    {&ce_sum, 5, {F({2, {3, 5}}), TARGETS({1, {3}}), STATISTICS({1, {3}}), F({0, {0}})}},
-    {&ce_plain, 5, {F({2, {0, 5}}), TARGETS({1, {0}}), STATISTICS({1, {0}}), F({0, {0}})}},
+    {&ce_plain,
+     5,
+     {FLOATS({2, {4, 5}}), TARGETS({1, {4}}), STATISTICS({1, {4}}), FLOATS({0, {0}})}},
+    {&ce_smooth,
+     5,
+     {FLOATS({2, {6, 5}}), TARGETS({1, {6}}), STATISTICS({1, {6}}), FLOATS({0, {0}})}},
+    {&ce_sum, 5, {FLOATS({2, {3, 5}}), TARGETS({1, {3}}), STATISTICS({1, {3}}), FLOATS({0, {0}})}},
+    {&ce_plain,
+     5,
+     {FLOATS({2, {0, 5}}), TARGETS({1, {0}}), STATISTICS({1, {0}}), FLOATS({0, {0}})}},
 };
 static const weft_attr_field cross_entropy_fields[] = {
     {"ignore_index", WEFT_ATTR_INT64, offsetof(cross_entropy_attr, ignore_index)},

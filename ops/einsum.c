@@ -4,6 +4,8 @@
  * in the result), and free (in one operand and the result); one that is in a single operand only is
  * summed away first. Then a is brought to [batch, free_a, contracted], b to [batch, contracted,
  * free_b], and the product to the order of the result. */
+#include "samples.h"
+
 #include <weft/ops.h>
 
 #include <ctype.h>
@@ -162,16 +164,12 @@ static void expand_einsum(weft_expand *e)
 
 static const einsum_attr ein_attention = {"nqhd,nkhd->nhqk"}, ein_matrix = {"ij,jk->ki"},
                          ein_outer = {"i,j->ij"}, ein_dot = {"ij,ij->"}, ein_alone = {"bij,bk->bk"};
-#define F(...)                                                                                     \
-    {                                                                                              \
-        WEFT_FLOAT, __VA_ARGS__, -1, 1, false                                                      \
-    }
 static const weft_sample samples_einsum[] = {
-    {&ein_attention, 2, {F({4, {2, 2, 2, 3}}), F({4, {2, 3, 2, 3}})}},
-    {&ein_matrix, 2, {F({2, {3, 4}}), F({2, {4, 2}})}},
-    {&ein_outer, 2, {F({1, {3}}), F({1, {4}})}},
-    {&ein_dot, 2, {F({2, {3, 4}}), F({2, {3, 4}})}},
-    {&ein_alone, 2, {F({3, {2, 3, 2}}), F({2, {2, 4}})}},
+    {&ein_attention, 2, {UNIT_FLOATS({4, {2, 2, 2, 3}}), UNIT_FLOATS({4, {2, 3, 2, 3}})}},
+    {&ein_matrix, 2, {UNIT_FLOATS({2, {3, 4}}), UNIT_FLOATS({2, {4, 2}})}},
+    {&ein_outer, 2, {UNIT_FLOATS({1, {3}}), UNIT_FLOATS({1, {4}})}},
+    {&ein_dot, 2, {UNIT_FLOATS({2, {3, 4}}), UNIT_FLOATS({2, {3, 4}})}},
+    {&ein_alone, 2, {UNIT_FLOATS({3, {2, 3, 2}}), UNIT_FLOATS({2, {2, 4}})}},
 };
 static const weft_attr_field einsum_fields[] = {
     {"subscripts", WEFT_ATTR_TEXT, offsetof(einsum_attr, subscripts)},

@@ -5,6 +5,7 @@
  * lists.
  */
 #include "kernels/kernel.h"
+#include "kernels/sums.h"
 
 typedef struct embedding_attr {
     int64_t rows, padding_index;
@@ -12,10 +13,6 @@ typedef struct embedding_attr {
 
 #define GRAD_COLUMNS 64
 #define GRAD_ZEROS   65536
-
-/* At most so many terms of one element are added one after the other, more in blocks of so many. So
- * the error of n terms grows with SUM_BLOCK + n / SUM_BLOCK. */
-#define SUM_BLOCK 32
 
 #ifdef WEFT_KERNEL_ISA
 
@@ -106,16 +103,9 @@ KERNEL(embedding_grad)
 
 #else
 
-#include <weft/ops.h>
+#include "samples.h"
 
-#define F(...)                                                                                     \
-    {                                                                                              \
-        WEFT_FLOAT, __VA_ARGS__, -2, 2, false                                                      \
-    }
-#define INDICES(high, ...)                                                                         \
-    {                                                                                              \
-        WEFT_I32, __VA_ARGS__, 0, high, false                                                      \
-    }
+#include <weft/ops.h>
 
 extern const weft_op weft_op_embedding, weft_op_embedding_grad;
 
@@ -215,15 +205,15 @@ static void vjp_embedding_grad(weft_vjp *v)
 
 static const embedding_attr emb_none = {6, -1}, emb_pad = {6, 0};
 static const weft_sample samples_embedding[] = {
-    {&emb_none, 2, {F({2, {6, 3}}), INDICES(6, {2, {2, 4}})}},
-    {&emb_none, 2, {F({2, {6, 1}}), INDICES(6, {1, {5}})}},
-    {&emb_none, 2, {F({2, {6, 3}}), INDICES(6, {2, {0, 4}})}},
+    {&emb_none, 2, {FLOATS({2, {6, 3}}), INDICES(6, {2, {2, 4}})}},
+    {&emb_none, 2, {FLOATS({2, {6, 1}}), INDICES(6, {1, {5}})}},
+    {&emb_none, 2, {FLOATS({2, {6, 3}}), INDICES(6, {2, {0, 4}})}},
     {&emb_none, 2, {INDICES(9, {2, {6, 3}}), INDICES(6, {1, {5}})}},
     {&emb_none, 2, {{WEFT_BOOL, {2, {6, 3}}, 0, 0.5, false}, INDICES(6, {1, {5}})}},
 };
 static const weft_sample samples_embedding_grad[] = {
-    {&emb_none, 2, {INDICES(6, {2, {2, 4}}), F({3, {2, 4, 3}})}},
-    {&emb_pad, 2, {INDICES(6, {1, {9}}), F({2, {9, 2}})}},
+    {&emb_none, 2, {INDICES(6, {2, {2, 4}}), FLOATS({3, {2, 4, 3}})}},
+    {&emb_pad, 2, {INDICES(6, {1, {9}}), FLOATS({2, {9, 2}})}},
 };
 static const weft_attr_field embedding_fields[] = {
     {"padding_index", WEFT_ATTR_INT64, offsetof(embedding_attr, padding_index)},

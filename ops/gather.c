@@ -2,14 +2,11 @@
  * repeated indices run in the order of the indices: a tile owns a part of the result and goes
  * through all indices of it. */
 #include "kernels/kernel.h"
+#include "kernels/sums.h"
 
 typedef struct gather_attr {
     int32_t axis;
 } gather_attr;
-
-/* At most so many terms of one element are added one after the other, more in blocks of so many. So
- * the error of n terms grows with SUM_BLOCK + n / SUM_BLOCK. */
-#define SUM_BLOCK 32
 
 /* Lines of `outer` x `inner` around the axis of a dense tensor. */
 static inline void around(const weft_tensor *t, int axis, int64_t *outer, int64_t *inner)
@@ -138,16 +135,9 @@ KERNEL(scatter_add)
 
 #else
 
-#include <weft/ops.h>
+#include "samples.h"
 
-#define F(...)                                                                                     \
-    {                                                                                              \
-        WEFT_FLOAT, __VA_ARGS__, -2, 2, false                                                      \
-    }
-#define INDICES(high, ...)                                                                         \
-    {                                                                                              \
-        WEFT_I32, __VA_ARGS__, 0, high, false                                                      \
-    }
+#include <weft/ops.h>
 
 extern const weft_op weft_op_gather, weft_op_scatter_add;
 
@@ -211,13 +201,13 @@ static void vjp_scatter_add(weft_vjp *v)
 
 static const gather_attr gather_0 = {0}, gather_1 = {1};
 static const weft_sample samples_gather[] = {
-    {&gather_1, 2, {F({2, {3, 5}}), INDICES(5, {2, {3, 4}})}},
-    {&gather_0, 2, {F({3, {4, 2, 2}}), INDICES(4, {3, {3, 2, 2}})}},
+    {&gather_1, 2, {FLOATS({2, {3, 5}}), INDICES(5, {2, {3, 4}})}},
+    {&gather_0, 2, {FLOATS({3, {4, 2, 2}}), INDICES(4, {3, {3, 2, 2}})}},
     {&gather_0, 2, {{WEFT_I32, {1, {4}}, 0, 9, false}, INDICES(4, {1, {6}})}},
 };
 static const weft_sample samples_scatter_add[] = {
-    {&gather_1, 3, {F({2, {3, 5}}), INDICES(5, {2, {3, 4}}), F({2, {3, 4}})}},
-    {&gather_0, 3, {F({3, {4, 2, 2}}), INDICES(4, {3, {3, 2, 2}}), F({3, {3, 2, 2}})}},
+    {&gather_1, 3, {FLOATS({2, {3, 5}}), INDICES(5, {2, {3, 4}}), FLOATS({2, {3, 4}})}},
+    {&gather_0, 3, {FLOATS({3, {4, 2, 2}}), INDICES(4, {3, {3, 2, 2}}), FLOATS({3, {3, 2, 2}})}},
 };
 static const weft_attr_field gather_fields[] = {
     {"axis", WEFT_ATTR_INT, offsetof(gather_attr, axis)},

@@ -34,6 +34,8 @@ KERNEL(global_norm)
 
 #else
 
+#include "samples.h"
+
 #include <weft/ops.h>
 
 static bool infer_global_norm(weft_infer *infer)
@@ -76,14 +78,10 @@ static void vjp_global_norm(weft_vjp *v)
         if (v->wanted[i]) v->grad_in[i] = weft_mul(g, v->in[i], slope);
 }
 
-#define F(...)                                                                                     \
-    {                                                                                              \
-        WEFT_FLOAT, __VA_ARGS__, -2, 2, false                                                      \
-    }
 static const weft_sample samples_global_norm[] = {
-    {NULL, 3, {F({2, {3, 4}}), F({1, {5}}), F({0, {0}})}},
-    {NULL, 1, {F({1, {1}})}},
-    {NULL, 2, {F({2, {0, 3}}), F({1, {4}})}},
+    {NULL, 3, {FLOATS({2, {3, 4}}), FLOATS({1, {5}}), FLOATS({0, {0}})}},
+    {NULL, 1, {FLOATS({1, {1}})}},
+    {NULL, 2, {FLOATS({2, {0, 3}}), FLOATS({1, {4}})}},
 };
 DECLARE_KERNELS(global_norm);
 extern const weft_op weft_op_global_norm;

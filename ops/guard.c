@@ -23,6 +23,8 @@ KERNEL(require_finite)
 
 #else
 
+#include "samples.h"
+
 #include <weft/ops.h>
 
 #include <stdlib.h>
@@ -48,18 +50,14 @@ static int64_t tiles_require_finite(const weft_call *call)
     return tiles ? tiles : 1;
 }
 
-#define F(...)                                                                                     \
-    {                                                                                              \
-        WEFT_FLOAT, __VA_ARGS__, -2, 2, false                                                      \
-    }
 #define SCALAR(dtype)                                                                              \
     {                                                                                              \
         dtype, {0, {0}}, -2, 2, false                                                              \
     }
 static const weft_sample samples_require_finite[] = {
-    {NULL, 3, {F({2, {3, 4}}), SCALAR(WEFT_F32), SCALAR(WEFT_F64)}},
-    {NULL, 2, {F({0, {0}}), F({0, {0}})}},
-    {NULL, 2, {F({2, {0, 3}}), F({0, {0}})}},
+    {NULL, 3, {FLOATS({2, {3, 4}}), SCALAR(WEFT_F32), SCALAR(WEFT_F64)}},
+    {NULL, 2, {FLOATS({0, {0}}), FLOATS({0, {0}})}},
+    {NULL, 2, {FLOATS({2, {0, 3}}), FLOATS({0, {0}})}},
 };
 DECLARE_KERNELS(require_finite);
 extern const weft_op weft_op_require_finite;

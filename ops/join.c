@@ -74,6 +74,8 @@ KERNEL(pad)
 
 #else
 
+#include "samples.h"
+
 #include <weft/ops.h>
 
 #include <stdlib.h>
@@ -112,15 +114,11 @@ static void vjp_concat(weft_vjp *v)
     }
 }
 
-#define F(...)                                                                                     \
-    {                                                                                              \
-        WEFT_FLOAT, __VA_ARGS__, -2, 2, false                                                      \
-    }
 static const concat_attr concat_0 = {0}, concat_1 = {1};
 static const weft_sample samples_concat[] = {
-    {&concat_1, 3, {F({2, {3, 2}}), F({2, {3, 1}}), F({2, {3, 4}})}},
-    {&concat_0, 2, {F({3, {1, 2, 2}}), F({3, {2, 2, 2}})}},
-    {&concat_0, 2, {F({2, {0, 3}}), F({2, {2, 3}})}},
+    {&concat_1, 3, {FLOATS({2, {3, 2}}), FLOATS({2, {3, 1}}), FLOATS({2, {3, 4}})}},
+    {&concat_0, 2, {FLOATS({3, {1, 2, 2}}), FLOATS({3, {2, 2, 2}})}},
+    {&concat_0, 2, {FLOATS({2, {0, 3}}), FLOATS({2, {2, 3}})}},
     {&concat_0, 2, {{WEFT_I32, {1, {3}}, 0, 9, false}, {WEFT_I32, {1, {2}}, 0, 9, false}}},
 };
 static const weft_attr_field concat_fields[] = {
@@ -203,8 +201,8 @@ static void vjp_pad(weft_vjp *v)
 
 static const pad_attr pad_a = {{2, {1, 0}}, {2, {0, 2}}, 0.5}, pad_b = {{1, {2}}, {1, {1}}, 3};
 static const weft_sample samples_pad[] = {
-    {&pad_a, 1, {F({2, {3, 2}})}},
-    {&pad_a, 1, {F({2, {0, 2}})}},
+    {&pad_a, 1, {FLOATS({2, {3, 2}})}},
+    {&pad_a, 1, {FLOATS({2, {0, 2}})}},
     {&pad_b, 1, {{WEFT_I32, {1, {3}}, 0, 9, false}}},
 };
 static const weft_attr_field pad_fields[] = {

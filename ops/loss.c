@@ -1,4 +1,6 @@
 /* Losses that are plain compositions: they have no kernels and are always expanded. */
+#include "samples.h"
+
 #include <weft/ops.h>
 
 #include <string.h>
@@ -36,24 +38,20 @@ static void expand_bce(weft_expand *e)
     e->out[0] = reduced(e, weft_sub(e->graph, weft_softplus(e->graph, e->in[0]), product));
 }
 
-#define F(...)                                                                                     \
-    {                                                                                              \
-        WEFT_FLOAT, __VA_ARGS__, -2, 2, false                                                      \
-    }
 #define UNIT(...)                                                                                  \
     {                                                                                              \
         WEFT_FLOAT, __VA_ARGS__, 0, 1, false                                                       \
     }
 static const loss_attr loss_mean = {0}, loss_sum = {1};
 static const weft_sample samples_mse[] = {
-    {&loss_mean, 2, {F({2, {3, 4}}), F({2, {3, 4}})}},
-    {&loss_sum, 2, {F({1, {5}}), F({1, {5}})}},
-    {&loss_sum, 2, {F({2, {0, 3}}), F({2, {0, 3}})}},
+    {&loss_mean, 2, {FLOATS({2, {3, 4}}), FLOATS({2, {3, 4}})}},
+    {&loss_sum, 2, {FLOATS({1, {5}}), FLOATS({1, {5}})}},
+    {&loss_sum, 2, {FLOATS({2, {0, 3}}), FLOATS({2, {0, 3}})}},
 };
 static const weft_sample samples_bce[] = {
-    {&loss_mean, 2, {F({2, {3, 4}}), UNIT({2, {3, 4}})}},
-    {&loss_sum, 2, {F({1, {5}}), UNIT({1, {5}})}},
-    {&loss_sum, 2, {F({2, {0, 3}}), UNIT({2, {0, 3}})}},
+    {&loss_mean, 2, {FLOATS({2, {3, 4}}), UNIT({2, {3, 4}})}},
+    {&loss_sum, 2, {FLOATS({1, {5}}), UNIT({1, {5}})}},
+    {&loss_sum, 2, {FLOATS({2, {0, 3}}), UNIT({2, {0, 3}})}},
 };
 static const weft_attr_field loss_fields[] = {
     {"sum", WEFT_ATTR_INT, offsetof(loss_attr, sum)},

@@ -230,6 +230,8 @@ KERNEL(matmul)
 #else
 
 #include <weft/measure.h>
+#include "samples.h"
+
 #include <weft/ops.h>
 
 static int64_t tiles_matmul(const weft_call *call)
@@ -324,17 +326,13 @@ static void vjp_matmul(weft_vjp *v)
     v->grad_in[1] = weft_matmul(g, weft_transpose(g, a, -1, -2), dy);
 }
 
-#define F(...)                                                                                     \
-    {                                                                                              \
-        WEFT_FLOAT, __VA_ARGS__, -1, 1, false                                                      \
-    }
 static const weft_sample samples_matmul[] = {
-    {NULL, 2, {F({2, {3, 4}}), F({2, {4, 5}})}},
-    {NULL, 2, {F({3, {2, 3, 4}}), F({2, {4, 2}})}},
-    {NULL, 2, {F({4, {2, 1, 3, 2}}), F({3, {3, 2, 4}})}},
-    {NULL, 2, {F({2, {1, 4}}), F({2, {4, 1}})}},
-    {NULL, 2, {F({2, {3, 0}}), F({2, {0, 2}})}},
-    {NULL, 2, {F({3, {0, 2, 3}}), F({2, {3, 2}})}},
+    {NULL, 2, {UNIT_FLOATS({2, {3, 4}}), UNIT_FLOATS({2, {4, 5}})}},
+    {NULL, 2, {UNIT_FLOATS({3, {2, 3, 4}}), UNIT_FLOATS({2, {4, 2}})}},
+    {NULL, 2, {UNIT_FLOATS({4, {2, 1, 3, 2}}), UNIT_FLOATS({3, {3, 2, 4}})}},
+    {NULL, 2, {UNIT_FLOATS({2, {1, 4}}), UNIT_FLOATS({2, {4, 1}})}},
+    {NULL, 2, {UNIT_FLOATS({2, {3, 0}}), UNIT_FLOATS({2, {0, 2}})}},
+    {NULL, 2, {UNIT_FLOATS({3, {0, 2, 3}}), UNIT_FLOATS({2, {3, 2}})}},
 };
 DECLARE_KERNELS(matmul);
 extern const weft_op weft_op_matmul;

@@ -171,6 +171,8 @@ KERNEL(rms_norm_grad)
 
 #else
 
+#include "samples.h"
+
 #include <weft/ops.h>
 
 extern const weft_op weft_op_layer_norm, weft_op_rms_norm, weft_op_layer_norm_grad,
@@ -331,10 +333,6 @@ static void vjp_norm(weft_vjp *v)
 
 /* ---- Descriptors and builders ---- */
 
-#define F(...)                                                                                     \
-    {                                                                                              \
-        WEFT_FLOAT, __VA_ARGS__, -2, 2, false                                                      \
-    }
 #define POSITIVE(...)                                                                              \
     {                                                                                              \
         WEFT_FLOAT, __VA_ARGS__, 0.5, 1.5, false                                                   \
@@ -342,23 +340,26 @@ static void vjp_norm(weft_vjp *v)
 static const norm_attr ln_full = {1e-5, false, true, true}, ln_plain = {1e-5, false, false, false},
                        rms_full = {1e-6, true, true, false}, rms_plain = {1e-6, true, false, false};
 static const weft_sample samples_layer_norm[] = {
-    {&ln_full, 3, {F({2, {4, 6}}), F({1, {6}}), F({1, {6}})}},
-    {&ln_plain, 1, {F({3, {2, 2, 5}})}},
-    {&ln_plain, 1, {F({2, {0, 5}})}},
+    {&ln_full, 3, {FLOATS({2, {4, 6}}), FLOATS({1, {6}}), FLOATS({1, {6}})}},
+    {&ln_plain, 1, {FLOATS({3, {2, 2, 5}})}},
+    {&ln_plain, 1, {FLOATS({2, {0, 5}})}},
 };
 static const weft_sample samples_rms_norm[] = {
-    {&rms_full, 2, {F({2, {4, 6}}), F({1, {6}})}},
-    {&rms_plain, 1, {F({3, {2, 2, 5}})}},
+    {&rms_full, 2, {FLOATS({2, {4, 6}}), FLOATS({1, {6}})}},
+    {&rms_plain, 1, {FLOATS({3, {2, 2, 5}})}},
 };
 static const weft_sample samples_layer_norm_grad[] = {
     {&ln_full,
      5,
-     {F({2, {4, 6}}), F({2, {4, 1}}), POSITIVE({2, {4, 1}}), F({2, {4, 6}}), F({1, {6}})}},
-    {&ln_plain, 4, {F({1, {5}}), F({1, {1}}), POSITIVE({1, {1}}), F({1, {5}})}},
+     {FLOATS({2, {4, 6}}), FLOATS({2, {4, 1}}), POSITIVE({2, {4, 1}}), FLOATS({2, {4, 6}}),
+      FLOATS({1, {6}})}},
+    {&ln_plain, 4, {FLOATS({1, {5}}), FLOATS({1, {1}}), POSITIVE({1, {1}}), FLOATS({1, {5}})}},
 };
 static const weft_sample samples_rms_norm_grad[] = {
-    {&rms_full, 4, {F({2, {4, 6}}), POSITIVE({2, {4, 1}}), F({2, {4, 6}}), F({1, {6}})}},
-    {&rms_plain, 3, {F({1, {5}}), POSITIVE({1, {1}}), F({1, {5}})}},
+    {&rms_full,
+     4,
+     {FLOATS({2, {4, 6}}), POSITIVE({2, {4, 1}}), FLOATS({2, {4, 6}}), FLOATS({1, {6}})}},
+    {&rms_plain, 3, {FLOATS({1, {5}}), POSITIVE({1, {1}}), FLOATS({1, {5}})}},
 };
 static const weft_attr_field norm_fields[] = {
     {"eps", WEFT_ATTR_DOUBLE, offsetof(norm_attr, eps)},

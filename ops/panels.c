@@ -100,6 +100,8 @@ KERNEL(matmul_panels)
 
 #else
 
+#include "samples.h"
+
 #include <weft/ops.h>
 
 /* With more rows, matmul packs the matrix itself, and blocks k, too. */
@@ -194,25 +196,21 @@ static void vjp_shared(weft_vjp *v)
     if (v->wanted[1]) v->grad_in[1] = weft_matmul(g, weft_transpose(g, a, 0, 1), dy);
 }
 
-#define F(...)                                                                                     \
-    {                                                                                              \
-        WEFT_FLOAT, __VA_ARGS__, -1, 1, false                                                      \
-    }
 static const panels_attr columns_40 = {40}, columns_3 = {3};
 static const weft_sample samples_panels[] = {
-    {NULL, 1, {F({2, {3, 40}})}},
-    {NULL, 1, {F({2, {2, 32}})}},
-    {NULL, 1, {F({2, {0, 5}})}},
+    {NULL, 1, {UNIT_FLOATS({2, {3, 40}})}},
+    {NULL, 1, {UNIT_FLOATS({2, {2, 32}})}},
+    {NULL, 1, {UNIT_FLOATS({2, {0, 5}})}},
 };
 static const weft_sample samples_matmul_panels[] = {
-    {&columns_40, 2, {F({2, {27, 5}}), F({3, {2, 5, PANEL}})}},
-    {&columns_3, 2, {F({2, {2, 4}}), F({3, {1, 4, PANEL}})}},
-    {&columns_3, 2, {F({2, {2, 0}}), F({3, {1, 0, PANEL}})}},
+    {&columns_40, 2, {UNIT_FLOATS({2, {27, 5}}), UNIT_FLOATS({3, {2, 5, PANEL}})}},
+    {&columns_3, 2, {UNIT_FLOATS({2, {2, 4}}), UNIT_FLOATS({3, {1, 4, PANEL}})}},
+    {&columns_3, 2, {UNIT_FLOATS({2, {2, 0}}), UNIT_FLOATS({3, {1, 0, PANEL}})}},
 };
 static const weft_sample samples_matmul_shared[] = {
-    {NULL, 2, {F({2, {5, 4}}), F({2, {4, 35}})}},
-    {NULL, 2, {F({2, {193, 2}}), F({2, {2, 3}})}},
-    {NULL, 2, {F({2, {0, 2}}), F({2, {2, 3}})}},
+    {NULL, 2, {UNIT_FLOATS({2, {5, 4}}), UNIT_FLOATS({2, {4, 35}})}},
+    {NULL, 2, {UNIT_FLOATS({2, {193, 2}}), UNIT_FLOATS({2, {2, 3}})}},
+    {NULL, 2, {UNIT_FLOATS({2, {0, 2}}), UNIT_FLOATS({2, {2, 3}})}},
 };
 static const weft_attr_field matmul_panels_fields[] = {
     {"columns", WEFT_ATTR_INT64, offsetof(panels_attr, columns)},

@@ -45,6 +45,8 @@ KERNEL(slice_scatter)
 
 #else
 
+#include "samples.h"
+
 #include <weft/ops.h>
 
 extern const weft_op weft_op_slice, weft_op_slice_scatter;
@@ -116,20 +118,16 @@ static void vjp_slice_scatter(weft_vjp *v)
 
 static const slice_attr slice_a = {1, 1, 2, 3, 7}, slice_b = {0, 3, -1, 4, 4},
                         slice_c = {1, 2, 1, 0, 5};
-#define F(...)                                                                                     \
-    {                                                                                              \
-        WEFT_FLOAT, __VA_ARGS__, -2, 2, false                                                      \
-    }
 static const weft_sample samples_slice[] = {
-    {&slice_a, 1, {F({2, {3, 7}})}},
-    {&slice_b, 1, {F({3, {4, 2, 2}})}},
-    {&slice_c, 1, {F({2, {2, 5}})}},
+    {&slice_a, 1, {FLOATS({2, {3, 7}})}},
+    {&slice_b, 1, {FLOATS({3, {4, 2, 2}})}},
+    {&slice_c, 1, {FLOATS({2, {2, 5}})}},
     {&slice_b, 1, {{WEFT_I32, {2, {4, 2}}, 0, 9, false}}},
 };
 static const weft_sample samples_slice_scatter[] = {
-    {&slice_a, 1, {F({2, {3, 3}})}},
-    {&slice_b, 1, {F({3, {4, 2, 2}})}},
-    {&slice_c, 1, {F({2, {2, 0}})}},
+    {&slice_a, 1, {FLOATS({2, {3, 3}})}},
+    {&slice_b, 1, {FLOATS({3, {4, 2, 2}})}},
+    {&slice_c, 1, {FLOATS({2, {2, 0}})}},
 };
 static const weft_attr_field slice_fields[] = {
     {"axis", WEFT_ATTR_INT, offsetof(slice_attr, axis)},

@@ -101,6 +101,8 @@ KERNEL(adam_update)
 
 #else
 
+#include "samples.h"
+
 #include <weft/ops.h>
 
 static bool infer_update(weft_infer *infer)
@@ -133,10 +135,6 @@ static void cost_update(const weft_call *call, weft_cost *cost)
     cost->bytes = n * (double)((2 * call->n_out + 1) * weft_dtype_bytes(call->out[0].dtype));
 }
 
-#define F(...)                                                                                     \
-    {                                                                                              \
-        WEFT_FLOAT, __VA_ARGS__, -1, 1, false                                                      \
-    }
 #define POSITIVE(...)                                                                              \
     {                                                                                              \
         WEFT_FLOAT, __VA_ARGS__, 0.1, 1, false                                                     \
@@ -150,34 +148,46 @@ static const sgd_attr sgd_plain = {0, 0.1, false, true}, sgd_bare = {0, 0, false
 static const adam_attr adam_plain = {0.9, 0.98, 1e-9, 0.01, false, true},
                        adam_decoupled = {0.9, 0.999, 1e-8, 0.1, true, false};
 static const weft_sample samples_assign[] = {
-    {NULL, 2, {F({2, {3, 4}}), F({2, {3, 4}})}},
+    {NULL, 2, {UNIT_FLOATS({2, {3, 4}}), UNIT_FLOATS({2, {3, 4}})}},
     {NULL, 2, {{WEFT_I32, {1, {3}}, 0, 9, false}, {WEFT_I32, {1, {3}}, 0, 9, false}}},
     {NULL, 2, {{WEFT_BOOL, {1, {3}}, 0, 0.5, false}, {WEFT_BOOL, {1, {3}}, 0, 0.5, false}}},
-    {NULL, 2, {F({2, {0, 4}}), F({2, {0, 4}})}},
+    {NULL, 2, {UNIT_FLOATS({2, {0, 4}}), UNIT_FLOATS({2, {0, 4}})}},
 };
 static const weft_sample samples_blend[] = {
-    {NULL, 4, {F({2, {3, 4}}), F({2, {3, 4}}), POSITIVE({0, {0}}), POSITIVE({0, {0}})}},
-    {NULL, 4, {F({1, {5}}), F({1, {5}}), {WEFT_FLOAT, {0, {0}}, 0, 0, false}, F({0, {0}})}},
+    {NULL,
+     4,
+     {UNIT_FLOATS({2, {3, 4}}), UNIT_FLOATS({2, {3, 4}}), POSITIVE({0, {0}}), POSITIVE({0, {0}})}},
+    {NULL,
+     4,
+     {UNIT_FLOATS({1, {5}}),
+      UNIT_FLOATS({1, {5}}),
+      {WEFT_FLOAT, {0, {0}}, 0, 0, false},
+      UNIT_FLOATS({0, {0}})}},
 };
 static const weft_sample samples_sgd_update[] = {
-    {&sgd_plain, 4, {F({2, {3, 4}}), F({2, {3, 4}}), POSITIVE({0, {0}}), POSITIVE({0, {0}})}},
-    {&sgd_bare, 3, {F({2, {1, 5}}), F({2, {1, 5}}), POSITIVE({0, {0}})}},
+    {&sgd_plain,
+     4,
+     {UNIT_FLOATS({2, {3, 4}}), UNIT_FLOATS({2, {3, 4}}), POSITIVE({0, {0}}), POSITIVE({0, {0}})}},
+    {&sgd_bare, 3, {UNIT_FLOATS({2, {1, 5}}), UNIT_FLOATS({2, {1, 5}}), POSITIVE({0, {0}})}},
 };
 static const weft_sample samples_momentum_update[] = {
-    {&sgd_nesterov, 4, {F({1, {7}}), F({1, {7}}), F({1, {7}}), POSITIVE({0, {0}})}},
+    {&sgd_nesterov,
+     4,
+     {UNIT_FLOATS({1, {7}}), UNIT_FLOATS({1, {7}}), UNIT_FLOATS({1, {7}}), POSITIVE({0, {0}})}},
     {&sgd_heavy,
      5,
-     {F({2, {3, 2}}), F({2, {3, 2}}), F({2, {3, 2}}), POSITIVE({0, {0}}), POSITIVE({0, {0}})}},
+     {UNIT_FLOATS({2, {3, 2}}), UNIT_FLOATS({2, {3, 2}}), UNIT_FLOATS({2, {3, 2}}),
+      POSITIVE({0, {0}}), POSITIVE({0, {0}})}},
 };
 static const weft_sample samples_adam_update[] = {
     {&adam_plain,
      7,
-     {F({1, {5}}), F({1, {5}}), POSITIVE({1, {5}}), F({1, {5}}), POSITIVE({0, {0}}), COUNT,
-      POSITIVE({0, {0}})}},
+     {UNIT_FLOATS({1, {5}}), UNIT_FLOATS({1, {5}}), POSITIVE({1, {5}}), UNIT_FLOATS({1, {5}}),
+      POSITIVE({0, {0}}), COUNT, POSITIVE({0, {0}})}},
     {&adam_decoupled,
      6,
-     {F({2, {3, 4}}), F({2, {3, 4}}), POSITIVE({2, {3, 4}}), F({2, {3, 4}}), POSITIVE({0, {0}}),
-      COUNT}},
+     {UNIT_FLOATS({2, {3, 4}}), UNIT_FLOATS({2, {3, 4}}), POSITIVE({2, {3, 4}}),
+      UNIT_FLOATS({2, {3, 4}}), POSITIVE({0, {0}}), COUNT}},
 };
 static const weft_attr_field sgd_fields[] = {
     {"momentum", WEFT_ATTR_DOUBLE, offsetof(sgd_attr, momentum)},

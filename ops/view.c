@@ -1,6 +1,8 @@
 /* Views: other shapes over the same storage. They cost nothing at run time. */
 #include "kernels/kernel.h"
 
+#include "samples.h"
+
 #include <weft/ops.h>
 
 typedef struct reshape_attr {
@@ -16,10 +18,6 @@ static const weft_attr_field shape_fields[] = {
     {NULL, WEFT_ATTR_INT, 0},
 };
 
-#define F(...)                                                                                     \
-    {                                                                                              \
-        WEFT_FLOAT, __VA_ARGS__, -2, 2, false                                                      \
-    }
 #define VIEW_OP(op, text, attribute, fields, shape_rule, alias_rule, vjp_rule)                     \
     extern const weft_op weft_op_##op;                                                             \
     const weft_op weft_op_##op = {                                                                 \
@@ -123,10 +121,10 @@ static void vjp_reshape(weft_vjp *v)
 static const reshape_attr reshape_a = {{3, {2, 3, 2}}}, reshape_b = {{2, {-1, 4}}},
                           reshape_c = {{0, {0}}}, reshape_d = {{2, {0, 7}}};
 static const weft_sample samples_reshape[] = {
-    {&reshape_a, 1, {F({2, {3, 4}})}},
-    {&reshape_b, 1, {F({3, {2, 6, 1}})}},
-    {&reshape_c, 1, {F({2, {1, 1}})}},
-    {&reshape_d, 1, {F({2, {0, 2}})}},
+    {&reshape_a, 1, {FLOATS({2, {3, 4}})}},
+    {&reshape_b, 1, {FLOATS({3, {2, 6, 1}})}},
+    {&reshape_c, 1, {FLOATS({2, {1, 1}})}},
+    {&reshape_d, 1, {FLOATS({2, {0, 2}})}},
 };
 VIEW_OP(reshape, "The same elements in row-major order under another shape.", reshape_attr,
         shape_fields, infer_reshape, alias_reshape, vjp_reshape)
@@ -212,9 +210,9 @@ static void vjp_permute(weft_vjp *v)
 
 static const permute_attr permute_a = {2, {1, 0}}, permute_b = {3, {2, 0, 1}};
 static const weft_sample samples_permute[] = {
-    {&permute_a, 1, {F({2, {3, 4}})}},
-    {&permute_b, 1, {F({3, {2, 3, 2}})}},
-    {&permute_a, 1, {F({2, {0, 2}})}},
+    {&permute_a, 1, {FLOATS({2, {3, 4}})}},
+    {&permute_b, 1, {FLOATS({3, {2, 3, 2}})}},
+    {&permute_a, 1, {FLOATS({2, {0, 2}})}},
 };
 static const weft_attr_field permute_fields[] = {
     {"axes", WEFT_ATTR_INTS, offsetof(permute_attr, count)},
@@ -286,9 +284,9 @@ static void vjp_broadcast(weft_vjp *v)
 
 static const reshape_attr broadcast_a = {{3, {2, 3, 4}}}, broadcast_b = {{2, {2, 2}}};
 static const weft_sample samples_broadcast_to[] = {
-    {&broadcast_a, 1, {F({2, {3, 1}})}},
-    {&broadcast_b, 1, {F({0, {0}})}},
-    {&broadcast_b, 1, {F({2, {2, 2}})}},
+    {&broadcast_a, 1, {FLOATS({2, {3, 1}})}},
+    {&broadcast_b, 1, {FLOATS({0, {0}})}},
+    {&broadcast_b, 1, {FLOATS({2, {2, 2}})}},
 };
 VIEW_OP(broadcast_to, "x repeated to the shape, as in NumPy; the gradient is summed back.",
         reshape_attr, shape_fields, infer_broadcast, alias_broadcast, vjp_broadcast)

@@ -247,13 +247,17 @@ static void test_refusals(void)
     CU_ASSERT_EQUAL(weft_trainer_save(t, path), WEFT_OK);
     weft_trainer_free(t);
 
-    /* Another value of an option is refused, a new one is not, nor another way to write a number.
-     */
+    /* Another value of an option is refused, and a new or a missing option, but not another way to
+     * write a number. */
     weft_params *loaded = weft_params_new();
     CU_ASSERT_EQUAL(weft_params_load(loaded, path, NULL), WEFT_OK);
     m.options = "hidden=9";
     refuse(&o, &source, loaded, "was made with hidden=8, not 9");
-    m.options = "depth=3 hidden=8.0";
+    m.options = "depth=3 hidden=8";
+    refuse(&o, &source, loaded, "was made without depth=3");
+    m.options = "";
+    refuse(&o, &source, loaded, "was made with hidden=8, which the model does not have");
+    m.options = "hidden=8.0";
     weft_trainer_free(own_trainer(&o, &source, loaded));
     weft_params_free(loaded);
     weft_params_free(params);

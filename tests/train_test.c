@@ -521,12 +521,24 @@ static void test_checkpoint_average(void)
     CU_ASSERT_STRING_EQUAL(weft_params_meta(average, "step"), "4");
     weft_params *other = weft_params_new(), *again = weft_params_new();
     /* The same option as an older version wrote it, then others. */
-    const char *stored = weft_params_meta(r.params, "model_options");
+    char options[1024], stored[1024];
+    snprintf(stored, sizeof stored, "%s", weft_params_meta(r.params, "model_options"));
     const char *dropout = strstr(stored, " dropout=0.1 ");
-    char options[1024];
     CU_ASSERT_PTR_NOT_NULL_FATAL(dropout);
     snprintf(options, sizeof options, "%.*s dropout=0.10000000000000001 %s",
              (int)(dropout - stored), stored, dropout + strlen(" dropout=0.1 "));
+    weft_params_set_meta(r.params, "model_options", options);
+    CU_ASSERT_EQUAL(weft_params_save(r.params, paths[1], NULL, &error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_params_average(again, list, 2, &error), WEFT_OK);
+    weft_params_free(again);
+    /* An option under its old name, and without one that the model gained since. */
+    again = weft_params_new();
+    const char *positions = strstr(stored, " max_positions="), *pad = strstr(stored, " pad_id=0 ");
+    CU_ASSERT_FATAL(positions != NULL && pad != NULL);
+    snprintf(options, sizeof options, "%.*s most%s", (int)(positions - stored), stored,
+             positions + strlen(" max"));
+    char *old_pad = strstr(options, " pad_id=0 ");
+    memmove(old_pad, old_pad + strlen(" pad_id=0"), strlen(pad + strlen(" pad_id=0")) + 1);
     weft_params_set_meta(r.params, "model_options", options);
     CU_ASSERT_EQUAL(weft_params_save(r.params, paths[1], NULL, &error), WEFT_OK);
     CU_ASSERT_EQUAL(weft_params_average(again, list, 2, &error), WEFT_OK);

@@ -16,7 +16,7 @@ bool decoder_fail(weft_decoder *d, weft_status status, const char *where, const 
 
 static bool copy_error(weft_decoder *d, const weft_error *e)
 {
-    return decoder_fail(d, e->status, e->where, e->message);
+    return weft_error_copy(&d->error, e) == WEFT_OK;
 }
 
 /* ---- States ---- */

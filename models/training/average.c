@@ -22,11 +22,15 @@ static bool is_model_state(void *context, const char *name)
 
 const weft_params_filter weft_model_states = {.selects = is_model_state};
 
-/* Whether two texts of options agree; each may be missing as a whole. */
-static bool same_text(const char *a, const char *b)
+/* Whether two files are of the same model with the same options; each may lack these metadata. */
+static bool same_model(const weft_params *a, const weft_params *b)
 {
-    const char *other;
-    return a && b ? !options_differ(a, b, &other) : a == b;
+    char current[2][WEFT_OPTIONS_TEXT];
+    const char *model = weft_params_meta(a, "model"), *other = weft_params_meta(b, "model");
+    const char *x = weft_params_meta(a, "model_options"), *y = weft_params_meta(b, "model_options");
+    if (!model != !other || !x != !y || (model && strcmp(model, other) != 0)) return false;
+    return !x || !options_differ(options_current(model, x, current[0]),
+                                 options_current(model, y, current[1]), &x, &y);
 }
 
 /* Writes the mean of a floating-point tensor over the files into `to`; `sum` is scratch of its
@@ -38,7 +42,7 @@ static void average(weft_tensor *to, const char *name, weft_params *const *files
     int64_t numel = weft_shape_numel(to->shape);
     if (!weft_dtype_is_float(to->dtype)) {
         weft_params_get(files[n - 1], name, &from);
-        memcpy(to->data, from.data, (size_t)numel * weft_dtype_bytes(to->dtype));
+        memcpy(to->data, from.data, weft_tensor_bytes(to->dtype, to->shape));
         return;
     }
     for (int64_t i = 0; i < numel; i++) sum[i] = 0;
@@ -60,12 +64,10 @@ static void average(weft_tensor *to, const char *name, weft_params *const *files
 static weft_status compare(const weft_params *file, const weft_params *last, const char *path,
                            weft_error *error)
 {
-    static const char *const metas[] = {"model", "model_options"};
     size_t count = 0, wanted = 0;
-    for (int i = 0; i < 2; i++)
-        if (!same_text(weft_params_meta(file, metas[i]), weft_params_meta(last, metas[i])))
-            return weft_error_set(error, WEFT_BAD_ARGUMENT, path,
-                                  "is of another model than the last file");
+    if (!same_model(file, last))
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, path,
+                              "is of another model than the last file");
     for (size_t i = 0; i < weft_params_count(file); i++)
         count += !weft_is_training_state(weft_params_name(file, i));
     for (size_t i = 0; i < weft_params_count(last); i++) {

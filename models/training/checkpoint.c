@@ -25,12 +25,20 @@ static weft_status compare_model(weft_trainer *t, const char *name, const char *
     if (strcmp(name, t->o.builder.name) != 0)
         return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "checkpoint", "is of %s, not of %s",
                               name, t->o.builder.name);
-    const char *now = NULL, *was = stored ? options_differ(stored, t->options, &now) : NULL;
-    if (!was) return WEFT_OK;
-    size_t key = strcspn(now, "=") + 1;
-    return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "checkpoint",
-                          "was made with %.*s, not %.*s", (int)strcspn(was, " "), was,
-                          (int)(strcspn(now, " ") - key), now + key);
+    char current[WEFT_OPTIONS_TEXT];
+    const char *was, *is, *where = "checkpoint";
+    if (!stored || !options_differ(options_current(name, stored, current), t->options, &was, &is))
+        return WEFT_OK;
+    int was_length = was ? (int)strcspn(was, " ") : 0, is_length = is ? (int)strcspn(is, " ") : 0;
+    if (!was)
+        return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, where, "was made without %.*s",
+                              is_length, is);
+    if (!is)
+        return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, where,
+                              "was made with %.*s, which the model does not have", was_length, was);
+    int key = (int)strcspn(is, "=") + 1;
+    return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, where, "was made with %.*s, not %.*s",
+                          was_length, was, is_length - key, is + key);
 }
 
 #define STATE_FORMAT                                                                               \

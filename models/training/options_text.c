@@ -6,34 +6,72 @@
 
 #include <string.h>
 
-/* Whether two words of the same key have the same value. */
-static bool same_word(const char *a, size_t a_length, const char *b, size_t b_length, size_t key)
+/* Cuts `text` at its spaces into at most `capacity` words; returns their number. */
+static size_t split(char *text, const char **words, size_t capacity)
 {
+    size_t n = 0;
+    while (*text && n < capacity) {
+        words[n++] = text;
+        text += strcspn(text, " ");
+        if (*text) *text++ = 0;
+    }
+    return n;
+}
+
+const char *options_current(const char *model, const char *text, char current[WEFT_OPTIONS_TEXT])
+{
+    char copy[WEFT_OPTIONS_TEXT];
+    const char *words[WEFT_OPTIONS_TEXT / 4]; /* a word has at least "k=v " */
+    weft_model_config config;
+    const weft_model *listed = weft_model_find(model);
+    size_t length = text ? strlen(text) : 0;
+    if (!listed || !length || length >= sizeof copy) return text;
+    memcpy(copy, text, length + 1);
+    size_t n = split(copy, words, sizeof words / sizeof *words);
+    return weft_model_parse(listed, words, n, &config, NULL) == WEFT_OK &&
+                   weft_model_options_text(&config, current, WEFT_OPTIONS_TEXT)
+               ? current
+               : text;
+}
+
+/* Whether two words of the same key have the same value. */
+static bool same_word(const char *a, const char *b, size_t key)
+{
+    size_t a_length = strcspn(a, " "), b_length = strcspn(b, " ");
     double x, y;
     if (a_length == b_length && !strncmp(a, b, a_length)) return true;
     return text_read_double(a + key, &x) == a + a_length &&
            text_read_double(b + key, &y) == b + b_length && x == y;
 }
 
-/* The word of `text` that begins with the first `key` bytes of `a`; NULL if there is none. */
-static const char *find_key(const char *text, const char *a, size_t key)
+/* The word after `word`; NULL at the end. */
+static const char *next_word(const char *word)
 {
-    while (*text) {
-        if (!strncmp(text, a, key)) return text;
-        text += strcspn(text, " ");
-        text += *text == ' ';
-    }
+    word += strcspn(word, " ");
+    return *word ? word + 1 : NULL;
+}
+
+/* The word of `text` that begins with the first `key` bytes of `word`; NULL if there is none. */
+static const char *find_key(const char *text, const char *word, size_t key)
+{
+    for (; text; text = next_word(text))
+        if (!strncmp(text, word, key)) return text;
     return NULL;
 }
 
-const char *options_differ(const char *a, const char *b, const char **other)
+static const char *first(const char *text)
 {
-    while (*a) {
-        size_t length = strcspn(a, " "), key = strcspn(a, "= ") + 1;
-        *other = key <= length ? find_key(b, a, key) : NULL;
-        if (*other && !same_word(a, length, *other, strcspn(*other, " "), key)) return a;
-        a += length;
-        a += *a == ' ';
+    return text && *text ? text : NULL;
+}
+
+bool options_differ(const char *a, const char *b, const char **was, const char **is)
+{
+    for (*was = first(a); *was; *was = next_word(*was)) {
+        size_t key = strcspn(*was, "= ") + 1;
+        *is = find_key(first(b), *was, key);
+        if (!*is || !same_word(*was, *is, key)) return true;
     }
-    return NULL;
+    for (*is = first(b); *is; *is = next_word(*is))
+        if (!find_key(first(a), *is, strcspn(*is, "= ") + 1)) return true;
+    return false;
 }

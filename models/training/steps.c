@@ -272,7 +272,7 @@ weft_status step_run(weft_trainer *t, train_step *s, uint64_t number)
     if (plan_run(&s->plan, &e) == WEFT_OK) return WEFT_OK;
     if (e.status != WEFT_NOT_FINITE ||
         weft_session_find_nonfinite(s->plan.session, &first) != WEFT_NOT_FINITE)
-        return weft_error_set(&t->error, e.status, e.where, "%s", e.message);
+        return weft_error_copy(&t->error, &e);
     return weft_error_set(&t->error, WEFT_NOT_FINITE, first.where,
                           "%s, and step %" PRIu64 " was not made: %s", first.message,
                           t->state.step + 1, e.message);

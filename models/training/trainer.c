@@ -131,6 +131,7 @@ weft_trainer *weft_trainer_new(const weft_trainer_options *options,
                                const weft_batch_source *batches, weft_params *params,
                                weft_error *error)
 {
+    if (error) memset(error, 0, sizeof *error);
     if (!options || !batches || !batches->batches || !batches->shape || !batches->fill || !params) {
         weft_error_set(error, WEFT_BAD_ARGUMENT, "trainer",
                        "a trainer needs a model, batches and a parameter store");

@@ -84,9 +84,13 @@ void checkpoint_copy_model(const weft_trainer *t, weft_params *to);
 
 /* ---- Texts of options (options_text.c) ---- */
 
-/* Compares the values of keys that two texts of "key=value key=value ..." share; numbers are
- * compared by value. Returns the first word of `a` that differs, and in *other the word of `b`;
- * NULL if none differs. Words end at a space or NUL. */
-const char *options_differ(const char *a, const char *b, const char **other);
+/* The options of a checkpoint as this version writes them: with today's names and every option, for
+ * those that a listed model gained since. Returns `current`, or `text` if `model` is not listed or
+ * does not have these options. */
+const char *options_current(const char *model, const char *text, char current[WEFT_OPTIONS_TEXT]);
+/* Whether two texts of "key=value key=value ..." have other keys or values; their order does not
+ * count, and numbers are compared by value. Sets *was and *is to the first words that differ, or to
+ * NULL where the text has no such key. Words end at a space or NUL. */
+bool options_differ(const char *a, const char *b, const char **was, const char **is);
 
 #endif

@@ -50,7 +50,7 @@ typedef struct weft_builder {
                          weft_built *built);
     /* Writes the hyperparameters as "key=value key=value ...", at most `capacity` bytes with the
      * NUL; false if they do not fit. Checkpoints carry this text, and a trainer refuses one with
-     * another value of a key. NULL: there are none. */
+     * other keys or values. NULL: there are none. */
     bool (*describe)(void *context, char *text, size_t capacity);
     void *context; /* of both functions; must outlive what uses the builder */
 } weft_builder;

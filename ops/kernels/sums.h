@@ -6,6 +6,10 @@
 
 #include "kernel.h"
 
+/* At most so many terms of one element are added one after the other, more in blocks of so many. So
+ * the error of n terms grows with SUM_BLOCK + n / SUM_BLOCK. */
+#define SUM_BLOCK 32
+
 #ifdef WEFT_KERNEL_ISA
 
 #define SUM_STRETCH 512
