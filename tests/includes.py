@@ -11,7 +11,7 @@ import sys
 ORDER = [
     ["graph/weft"],
     ["graph/base"],
-    ["graph/ir"],
+    ["graph/ir", "graph/communicate"],
     ["graph/store", "graph/passes"],
     ["graph/plan"],
     ["graph/run"],

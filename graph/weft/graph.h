@@ -60,6 +60,7 @@ static inline double weft_option(double value, double default_value)
     X(NOT_FOUND, "not found")                                                                      \
     X(BAD_FILE, "malformed file")                                                                  \
     X(IO, "input or output failed")                                                                \
+    X(PEER, "another process failed or does not answer")                                           \
     X(INTERNAL, "weft's own check failed")
 
 typedef enum weft_status {

@@ -1,0 +1,211 @@
+/* Waiting for exchanges, and the exchanges that programs need beside those of graphs. */
+#include <weft/communicator.h>
+
+#include "base/clock.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- Exchanges ---- */
+
+/* Bytes that this rank sends to others. */
+static size_t sent_bytes(const weft_communicator *c, const weft_exchange *x)
+{
+    const size_t others = (size_t)c->size - 1;
+    size_t bytes = 0;
+    switch (x->kind) {
+    case WEFT_ALL_TO_ALL:
+        for (int r = 0; r < c->size; r++) bytes += r == c->rank ? 0 : x->send_bytes[r];
+        return bytes;
+    case WEFT_ALL_GATHER:
+        return x->receive_bytes[c->rank] * others;
+    case WEFT_BROADCAST:
+        return x->peer == c->rank ? x->bytes * others : 0;
+    case WEFT_SEND:
+        return x->bytes;
+    case WEFT_RECEIVE:
+        return 0;
+    }
+    return 0;
+}
+
+static bool is_valid(const weft_communicator *c, const weft_exchange *x)
+{
+    switch (x->kind) {
+    case WEFT_ALL_TO_ALL:
+        return x->send_bytes && x->receive_bytes;
+    case WEFT_ALL_GATHER:
+        return x->receive_bytes;
+    case WEFT_BROADCAST:
+    case WEFT_SEND:
+    case WEFT_RECEIVE:
+        return x->peer >= 0 && x->peer < c->size && x->tag >= 0 && x->tag < 32768;
+    }
+    return false;
+}
+
+weft_status weft_exchange_start(weft_communicator *communicator, const weft_exchange *exchange,
+                                void **request, weft_error *error)
+{
+    if (!communicator || !exchange || !request || !is_valid(communicator, exchange))
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_exchange_start",
+                              "a pointer is NULL, or peer or tag is out of range");
+    communicator->traffic.exchanges++;
+    communicator->traffic.sent_bytes += sent_bytes(communicator, exchange);
+    return communicator->start(communicator->context, exchange, request, error);
+}
+
+static weft_status too_long(weft_communicator *c, void *request, weft_error *error)
+{
+    char ranks[128] = "";
+    if (c->missing) c->missing(c->context, request, ranks, sizeof ranks);
+    return weft_error_set(error, WEFT_PEER, "exchange", "no answer%s%s for %g seconds",
+                          ranks[0] ? " from " : "", ranks, c->seconds);
+}
+
+/* Polls: first without a pause, then giving up the processor, then asleep for up to 1 ms. */
+static void pause_after(unsigned polls)
+{
+    if (polls < 64) return;
+    if (polls < 4096) {
+        sched_yield();
+        return;
+    }
+    const struct timespec nap = {0, polls < 16384 ? 50000 : 1000000};
+    nanosleep(&nap, NULL);
+}
+
+weft_status weft_exchange_wait(weft_communicator *communicator, void *request, weft_error *error)
+{
+    if (!communicator)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_exchange_wait",
+                              "the communicator is NULL");
+    const double begin = clock_seconds();
+    weft_status status = WEFT_OK;
+    bool done = false;
+    for (unsigned polls = 0; status == WEFT_OK && !done; polls += polls < 65536) {
+        status = communicator->test(communicator->context, request, &done, error);
+        if (status != WEFT_OK || done) break;
+        if (communicator->seconds > 0 && clock_seconds() - begin > communicator->seconds)
+            status = too_long(communicator, request, error);
+        pause_after(polls);
+    }
+    communicator->traffic.waited += clock_seconds() - begin;
+    return status;
+}
+
+weft_status weft_exchange_run(weft_communicator *communicator, const weft_exchange *exchange,
+                              weft_error *error)
+{
+    void *request = NULL;
+    const double begin = clock_seconds();
+    weft_status status = weft_exchange_start(communicator, exchange, &request, error);
+    if (status == WEFT_OK) status = weft_exchange_wait(communicator, request, error);
+    if (communicator) communicator->traffic.in_flight += clock_seconds() - begin;
+    return status;
+}
+
+weft_status weft_gather_all(weft_communicator *communicator, const void *own, size_t bytes,
+                            void *all, weft_error *error)
+{
+    if (!communicator)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_gather_all",
+                              "the communicator is NULL");
+    size_t *sizes = malloc((size_t)communicator->size * sizeof *sizes);
+    if (!sizes) return weft_error_set(error, WEFT_NO_MEMORY, "weft_gather_all", "out of memory");
+    for (int r = 0; r < communicator->size; r++) sizes[r] = bytes;
+    const weft_exchange x = {
+        .kind = WEFT_ALL_GATHER, .send = own, .receive = all, .receive_bytes = sizes};
+    const weft_status status = weft_exchange_run(communicator, &x, error);
+    free(sizes);
+    return status;
+}
+
+weft_status weft_agree(weft_communicator *communicator, const weft_error *own, weft_error *error)
+{
+    static const weft_error none = {WEFT_OK, "", ""};
+    if (!own) own = &none;
+    if (!communicator || communicator->size == 1) return weft_error_copy(error, own);
+    weft_error *all = calloc((size_t)communicator->size, sizeof *all);
+    if (!all) return weft_error_set(error, WEFT_NO_MEMORY, "weft_agree", "out of memory");
+    weft_status status = weft_gather_all(communicator, own, sizeof *own, all, error);
+    for (int r = 0; status == WEFT_OK && r < communicator->size; r++) {
+        if (all[r].status == WEFT_OK) continue;
+        all[r].where[sizeof all[r].where - 1] = all[r].message[sizeof all[r].message - 1] = 0;
+        status = all[r].status;
+        if (r == communicator->rank)
+            weft_error_copy(error, own);
+        else
+            weft_error_set(error, WEFT_PEER, "another process", "rank %d: %s: %s", r, all[r].where,
+                           all[r].message);
+    }
+    free(all);
+    return status;
+}
+
+void weft_communicator_free(weft_communicator *communicator)
+{
+    if (communicator) communicator->free(communicator);
+}
+
+/* ---- One process ---- */
+
+static weft_status self_start(void *context, const weft_exchange *x, void **request,
+                              weft_error *error)
+{
+    (void)context;
+    (void)error;
+    const size_t bytes =
+        x->kind == WEFT_ALL_TO_ALL || x->kind == WEFT_ALL_GATHER ? x->receive_bytes[0] : x->bytes;
+    *request = NULL;
+    if (x->kind == WEFT_SEND || x->kind == WEFT_RECEIVE)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "exchange",
+                              "a single process cannot send to another");
+    if (bytes) memcpy(x->receive, x->send, bytes);
+    return WEFT_OK;
+}
+
+static weft_status self_test(void *context, void *request, bool *done, weft_error *error)
+{
+    (void)context;
+    (void)request;
+    (void)error;
+    *done = true;
+    return WEFT_OK;
+}
+
+static weft_status self_split(void *context, int part, weft_communicator **communicator,
+                              weft_error *error)
+{
+    (void)context;
+    (void)part;
+    *communicator = weft_communicator_self();
+    return *communicator ? WEFT_OK
+                         : weft_error_set(error, WEFT_NO_MEMORY, "communicator", "out of memory");
+}
+
+static void self_fail(void *context, const weft_error *error)
+{
+    (void)context;
+    (void)error;
+}
+
+static void self_free(weft_communicator *communicator)
+{
+    free(communicator);
+}
+
+weft_communicator *weft_communicator_self(void)
+{
+    weft_communicator *c = calloc(1, sizeof *c);
+    if (!c) return NULL;
+    *c = (weft_communicator){.size = 1,
+                             .start = self_start,
+                             .test = self_test,
+                             .split = self_split,
+                             .fail = self_fail,
+                             .free = self_free};
+    return c;
+}
