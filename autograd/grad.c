@@ -13,6 +13,12 @@ typedef struct contribution {
     uint32_t next; /* index + 1 */
 } contribution;
 
+/* What calls `ready` as soon as a wanted gradient is complete; lists by node of its producer. */
+typedef struct ready_lists {
+    weft_grad_ready ready;
+    uint32_t *first, *next; /* index + 1 */
+} ready_lists;
+
 typedef struct walk {
     weft_graph *graph;
     size_t first_node;        /* no node before it is differentiated */
@@ -100,7 +106,7 @@ static void accept(walk *w, const weft_op *op, uint32_t input, weft_value gradie
 
 static void grad_from(weft_graph *graph, size_t first_node, const weft_value *outputs,
                       const weft_value *cotangents, size_t n_outputs, const weft_value *wrt,
-                      size_t n, weft_value *grads);
+                      size_t n, weft_value *grads, const weft_grad_ready *ready);
 
 typedef struct node_lists {
     weft_value *in, *grad_in;
@@ -129,7 +135,7 @@ static void differentiate_expansion(walk *w, const weft_op *op, const void *attr
     }
     for (size_t i = 0; i < n_in; i++)
         if (l->wanted[i]) wrt[n_wrt++] = l->in[i];
-    grad_from(w->graph, first_node, ends, starts, n_ends, wrt, n_wrt, wrt + n_wrt);
+    grad_from(w->graph, first_node, ends, starts, n_ends, wrt, n_wrt, wrt + n_wrt, NULL);
     for (size_t i = 0, k = 0; i < n_in; i++)
         if (l->wanted[i]) l->grad_in[i] = wrt[n_wrt + k++];
     /* A value at two inputs has its whole gradient at each of them, and must count once. */
@@ -237,25 +243,62 @@ static bool check_arguments(weft_graph *g, const weft_value *outputs, const weft
     return true;
 }
 
+/* The whole gradient of a wanted value; zeros if nothing contributes. */
+static weft_value final_gradient(walk *w, weft_value wrt)
+{
+    const weft_value gradient = collected(w, wrt.id);
+    if (weft_is_value(gradient) || failed(w)) return gradient;
+    return weft_fill(w->graph, weft_dtype_of(w->graph, wrt), weft_shape_of(w->graph, wrt), 0.0);
+}
+
+static bool make_lists(walk *w, const weft_value *wrt, size_t n, ready_lists *l)
+{
+    l->first = calloc(w->n_nodes + 1, sizeof *l->first);
+    l->next = calloc(n + 1, sizeof *l->next);
+    if (!l->first || !l->next) {
+        no_memory(w);
+        return false;
+    }
+    for (size_t i = n; i-- > 0;) {
+        const size_t node = weft_producer(w->graph, wrt[i]);
+        l->next[i] = l->first[node];
+        l->first[node] = (uint32_t)i + 1;
+    }
+    return true;
+}
+
+/* Node k is next, so every reader of its outputs is differentiated. */
+static void report_ready(walk *w, const ready_lists *l, size_t k, const weft_value *wrt,
+                         weft_value *grads)
+{
+    for (uint32_t at = l->first[k]; at && !failed(w); at = l->next[at - 1]) {
+        const size_t i = at - 1;
+        grads[i] = final_gradient(w, wrt[i]);
+        if (!failed(w)) l->ready.ready(l->ready.context, i, grads[i]);
+    }
+}
+
 static void backward(walk *w, const weft_value *outputs, const weft_value *cotangents,
                      size_t n_outputs, const weft_value *wrt, size_t n, node_lists *lists,
-                     weft_value *grads)
+                     weft_value *grads, const weft_grad_ready *ready)
 {
+    ready_lists l = {.first = NULL};
+    if (ready) l.ready = *ready;
     mark(w, outputs, n_outputs, wrt, n);
     for (size_t i = 0; i < n_outputs; i++) contribute(w, outputs[i].id, cotangents[i]);
-    for (size_t k = w->n_nodes; k-- > w->first_node && !failed(w);)
+    bool reports = ready && make_lists(w, wrt, n, &l);
+    for (size_t k = w->n_nodes; k-- > w->first_node && !failed(w);) {
+        if (reports) report_ready(w, &l, k, wrt, grads);
         if (w->to_output[k]) differentiate_node(w, k, lists);
-    for (size_t i = 0; i < n && !failed(w); i++) {
-        grads[i] = collected(w, wrt[i].id);
-        if (!weft_is_value(grads[i]) && !failed(w))
-            grads[i] = weft_fill(w->graph, weft_dtype_of(w->graph, wrt[i]),
-                                 weft_shape_of(w->graph, wrt[i]), 0.0);
     }
+    for (size_t i = 0; !reports && i < n && !failed(w); i++) grads[i] = final_gradient(w, wrt[i]);
+    free(l.first);
+    free(l.next);
 }
 
 static void grad_from(weft_graph *graph, size_t first_node, const weft_value *outputs,
                       const weft_value *cotangents, size_t n_outputs, const weft_value *wrt,
-                      size_t n, weft_value *grads)
+                      size_t n, weft_value *grads, const weft_grad_ready *ready)
 {
     for (size_t i = 0; grads && i < n; i++) grads[i] = WEFT_NO_VALUE;
     if (weft_graph_status(graph) != WEFT_OK ||
@@ -274,7 +317,7 @@ static void grad_from(weft_graph *graph, size_t first_node, const weft_value *ou
     node_lists lists = {calloc(max_in, sizeof(weft_value)), calloc(max_in, sizeof(weft_value)),
                         calloc(max_in, sizeof(bool))};
     if (w.from_wrt && w.to_output && w.first && lists.in && lists.grad_in && lists.wanted)
-        backward(&w, outputs, cotangents, n_outputs, wrt, n, &lists, grads);
+        backward(&w, outputs, cotangents, n_outputs, wrt, n, &lists, grads, ready);
     else
         no_memory(&w);
     free(w.from_wrt);
@@ -290,7 +333,13 @@ static void grad_from(weft_graph *graph, size_t first_node, const weft_value *ou
 void weft_grad_of(weft_graph *graph, const weft_value *outputs, const weft_value *cotangents,
                   size_t n_outputs, const weft_value *wrt, size_t n, weft_value *grads)
 {
-    grad_from(graph, 0, outputs, cotangents, n_outputs, wrt, n, grads);
+    grad_from(graph, 0, outputs, cotangents, n_outputs, wrt, n, grads, NULL);
+}
+
+void weft_grad_each(weft_graph *graph, weft_value loss, weft_value cotangent, const weft_value *wrt,
+                    size_t n, weft_value *grads, const weft_grad_ready *ready)
+{
+    grad_from(graph, 0, &loss, &cotangent, 1, wrt, n, grads, ready);
 }
 
 void weft_grad(weft_graph *graph, weft_value loss, const weft_value *wrt, size_t n,

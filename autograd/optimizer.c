@@ -1,5 +1,6 @@
 /* The training step as nodes: gradients, clipping by their global norm, updates. */
-#include <weft/autograd.h>
+#include "shards.h"
+
 #include <weft/op.h>
 
 #include "base/text.h"
@@ -133,6 +134,11 @@ static bool check_rate(const train_step *s)
     return weft_graph_status(g) == WEFT_OK;
 }
 
+bool weft_is_frozen(const weft_optimizer *optimizer, const char *name)
+{
+    return optimizer && optimizer->groups && group_of(optimizer, name)->frozen;
+}
+
 /* Removes frozen parameters, and their gradients, from the lists. */
 static void drop_frozen(train_step *s)
 {
@@ -187,13 +193,27 @@ static void close_step(train_step *s)
 
 /* ---- Its nodes ---- */
 
-/* A zeroed state beside a parameter, STEP.PREFIX.NAME. */
-static weft_value moment(const train_step *s, const char *prefix, weft_value param)
+/* A zeroed state beside a parameter, STEP.PREFIX.NAME, or beside this rank's piece of it. */
+static weft_value moment(const train_step *s, const char *prefix, weft_value param, weft_value grad)
 {
-    char name[1024]; /* longer than any that a graph takes */
+    char name[1024], both[1024]; /* longer than any that a graph takes */
     weft_graph *g = s->g;
-    snprintf(name, sizeof name, "%s.%s.%s", s->name, prefix, weft_name_of(g, param));
-    return weft_state(g, name, weft_dtype_of(g, param), weft_shape_of(g, param), WEFT_INIT_ZEROS);
+    snprintf(both, sizeof both, "%s.%s", s->name, prefix);
+    if (s->o->shards)
+        weft_shards_state(s->o->shards, both, weft_name_of(g, param), name, sizeof name);
+    else
+        snprintf(name, sizeof name, "%s.%s.%s", s->name, prefix, weft_name_of(g, param));
+    return weft_state(g, name, weft_dtype_of(g, param), weft_shape_of(g, grad), WEFT_INIT_ZEROS);
+}
+
+/* The first element of this rank's piece. */
+static int64_t first_element(const train_step *s, weft_value param)
+{
+    int64_t first = 0, end;
+    const weft_shards *shards = s->o->shards;
+    if (shards)
+        weft_shards_piece(shards, weft_name_of(s->g, param), shards->ranks.rank, &first, &end);
+    return first;
 }
 
 /* The number of steps done, STEP.step: steps that count have names of their own. */
@@ -227,14 +247,16 @@ static weft_value update(const train_step *s, weft_value param, weft_value grad)
     if (o->kind == WEFT_SGD) {
         weft_sgd_options sgd = o->sgd;
         sgd.weight_decay = decay;
+        sgd.first = first_element(s, param);
         bool has_buffer = weft_option(sgd.momentum, 0) != 0;
-        weft_value buf = has_buffer ? moment(s, "buf", param) : WEFT_NO_VALUE;
+        weft_value buf = has_buffer ? moment(s, "buf", param, grad) : WEFT_NO_VALUE;
         return weft_sgd_update(s->g, param, buf, grad, lr, s->scale, &sgd);
     }
     weft_adam_options adam = o->adam;
     adam.decoupled = o->kind == WEFT_ADAMW;
     adam.weight_decay = decay;
-    weft_value m = moment(s, "m", param), v = moment(s, "v", param);
+    adam.first = first_element(s, param);
+    weft_value m = moment(s, "m", param, grad), v = moment(s, "v", param, grad);
     return weft_adam_update(s->g, param, m, v, grad, lr, s->t, s->scale, &adam);
 }
 
@@ -245,11 +267,14 @@ static weft_value guarded(weft_graph *g, weft_value x, weft_value norm, weft_val
     return weft_require_finite(g, x, watched, weft_is_value(loss) ? 2 : 1);
 }
 
-/* The norm of the gradients, named `gradient_norm`, or STEP.gradient_norm. */
-static weft_value named_norm(const train_step *s)
+/* The norm of the gradients, named `gradient_norm`, or STEP.gradient_norm. On several processes
+ * *loss becomes the sum of their losses, so that all of them see the same. */
+static weft_value named_norm(const train_step *s, weft_value *loss)
 {
     char name[1024] = "gradient_norm";
-    weft_value norm = weft_global_norm(s->g, s->grads, s->n);
+    weft_value norm = s->o->shards
+                          ? shards_norm(s->g, s->o->shards, s->params, s->grads, s->n, *loss, loss)
+                          : weft_global_norm(s->g, s->grads, s->n);
     if (strcmp(s->name, WEFT_OPTIMIZER_STATES) != 0)
         snprintf(name, sizeof name, "%s.gradient_norm", s->name);
     if (s->o->guard && !weft_is_value(weft_find(s->g, name))) weft_name(s->g, norm, name);
@@ -263,7 +288,7 @@ static weft_value apply(train_step *s, weft_value loss, weft_value *norm)
     weft_value total = WEFT_NO_VALUE;
     weft_dtype dtype = weft_dtype_of(g, s->params[0]);
     size_t n_updates = s->n;
-    if (o->max_norm > 0 || o->guard) total = named_norm(s);
+    if (o->max_norm > 0 || o->guard) total = named_norm(s, &loss);
     /* Every update reads the learning rate, so none runs before the guard. */
     if (o->guard) s->lr = guarded(g, s->lr, total, loss);
     if (o->max_norm > 0) s->scale = clip_scale(g, total, o->max_norm);
@@ -275,6 +300,7 @@ static weft_value apply(train_step *s, weft_value loss, weft_value *norm)
         s->updates[n_updates++] = weft_assign(g, step, s->t);
     }
     for (size_t i = 0; i < s->n; i++) s->updates[i] = update(s, s->params[i], s->grads[i]);
+    if (o->shards) shards_gather(g, o->shards, s->params, s->updates, s->n);
     return weft_group(g, s->updates, n_updates);
 }
 

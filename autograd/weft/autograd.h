@@ -27,6 +27,18 @@ WEFT_API void weft_grad_of(weft_graph *graph, const weft_value *outputs,
                            const weft_value *cotangents, size_t n_outputs, const weft_value *wrt,
                            size_t n, weft_value *grads);
 
+/* Hears of each gradient as soon as it is complete. */
+typedef struct weft_grad_ready {
+    void (*ready)(void *context, size_t i, weft_value gradient);
+    void *context;
+} weft_grad_ready;
+/* As weft_grad_of for one output. `ready` is called for each i, those that are complete first
+ * first: nodes that it adds come in the order of the graph right behind those that compute
+ * gradient i, and so run before the rest of the backward pass. */
+WEFT_API void weft_grad_each(weft_graph *graph, weft_value output, weft_value cotangent,
+                             const weft_value *wrt, size_t n, weft_value *grads,
+                             const weft_grad_ready *ready);
+
 /* ---- Gradient checks ------------------------------------------------------------------------ */
 
 typedef struct weft_check_result {
@@ -96,6 +108,9 @@ typedef struct weft_optimizer {
     const char *no_decay;
     const weft_param_group *groups; /* NULL: none */
     size_t n_groups;
+    /* Not NULL: the training runs on several processes, each of which has pieces of the gradients
+     * and updates these (weft/sharding.h). */
+    const struct weft_shards *shards;
     const char *name; /* prefix of the states and of the norm; NULL: WEFT_OPTIMIZER_STATES. Two
                          steps of one graph need different names */
 } weft_optimizer;
@@ -114,6 +129,7 @@ typedef struct weft_optimizer {
                                   NULL,                                                            \
                                   NULL,                                                            \
                                   0,                                                               \
+                                  NULL,                                                            \
                                   NULL})
 /* The same with a decoupled weight decay of 0.01 for all but WEFT_NO_DECAY_DEFAULT. */
 #define WEFT_ADAMW_DEFAULT                                                                         \
@@ -125,6 +141,7 @@ typedef struct weft_optimizer {
                                   WEFT_NO_DECAY_DEFAULT,                                           \
                                   NULL,                                                            \
                                   0,                                                               \
+                                  NULL,                                                            \
                                   NULL})
 
 /* Adds a training step: the gradients of the loss, clipping, and the updates of params[0..n-1], or
@@ -146,11 +163,14 @@ WEFT_API weft_value weft_train_step(weft_graph *graph, weft_value loss, const we
 /* Adds a training step that takes gradients, such as sums over several batches: clipping and the
  * updates of params[0..n-1], n >= 1. The guard also watches `loss`, unless it is WEFT_NO_VALUE.
  * updated[0..n-1] (may be NULL) become the updated parameters, for further computation; a frozen
- * parameter's is the parameter itself. */
+ * parameter's is the parameter itself. With optimizer->shards, grads are those of this rank's
+ * pieces (weft_reducer_finish), and every rank must add the same step. */
 WEFT_API weft_value weft_apply_gradients(weft_graph *graph, const weft_value *params,
                                          const weft_value *grads, size_t n, weft_value loss,
                                          weft_value lr, const weft_optimizer *optimizer,
                                          weft_value *norm, weft_value *updated);
+/* Whether the optimiser (may be NULL) does not train the parameter of that name. */
+WEFT_API bool weft_is_frozen(const weft_optimizer *optimizer, const char *name);
 /* Whether one of the comma-separated patterns matches the whole name. Takes at most
  * length of the pattern x length of the name steps. */
 WEFT_API bool weft_name_matches(const char *patterns, const char *name);

@@ -42,6 +42,8 @@ weft_status plans_open(plan_list *plans, plan_entry *entry, weft_error *error)
     if (status != WEFT_OK || entry->session) return status;
     const weft_session_options options = {.threads = plans->threads,
                                           .seed = plans->seed,
+                                          .communicators = &plans->communicator,
+                                          .n_communicators = plans->communicator != NULL,
                                           .arena = plans->arena,
                                           .arena_bytes = plans->arena_bytes,
                                           .workspace = plans->workspace,

@@ -21,6 +21,7 @@ typedef struct plan_list {
     size_t count;
     int threads;
     uint64_t seed;
+    weft_communicator *communicator; /* of all sessions; may be NULL */
     void *arena, *workspace;
     size_t arena_bytes, workspace_bytes;
 } plan_list;

@@ -229,7 +229,7 @@ weft_status weft_trainer_save_model(weft_trainer *trainer, const char *path)
     weft_trainer *t = trainer;
     if (!t) return WEFT_BAD_ARGUMENT;
     memset(&t->error, 0, sizeof t->error);
-    train_step *s = step_for(t, STEP_EVALUATE, t->batches.shape(t->batches.context, 0));
+    train_step *s = step_for(t, STEP_EVALUATE, t->batches.shape(t->batches.context, 0), 0);
     weft_status status = s ? write_meta(t) : t->error.status;
     weft_params *copy = status == WEFT_OK ? weft_params_new() : NULL;
     if (status == WEFT_OK && !copy) status = trainer_no_memory(t);

@@ -31,73 +31,187 @@ static weft_value state_for(weft_graph *g, const char *prefix, weft_value param)
     return weft_state(g, name, weft_dtype_of(g, param), weft_shape_of(g, param), WEFT_INIT_ZEROS);
 }
 
-/* Lists of one value per parameter: gradients, new values, and updates to group. */
+/* A stored sum; the running sum is `sum.NAME`. */
+static weft_value stored_sum(weft_graph *g, int slot, weft_value param)
+{
+    char name[512];
+    snprintf(name, sizeof name, "%s.%s@%d", WEFT_SUM_STATES, weft_name_of(g, param), slot);
+    return weft_state(g, name, weft_dtype_of(g, param), weft_shape_of(g, param), WEFT_INIT_ZEROS);
+}
+
+/* Lists of one value per trained parameter: gradients, new values, and updates to group. */
 typedef struct lists {
+    weft_trainer *t;
+    train_step *s;
     weft_value *params, *grads, *updated, *group;
     size_t n;
+    weft_value one;        /* of the loss's dtype */
+    weft_reducer *reducer; /* NULL for one process */
 } lists;
 
-static void add_update(weft_trainer *t, train_step *s, lists *l, weft_value loss, weft_dtype dtype)
+static void no_memory_in(weft_graph *g)
+{
+    weft_graph_fail_in(g, "trainer", WEFT_NO_MEMORY, "out of memory");
+}
+
+static void add_averages(weft_trainer *t, train_step *s, lists *l)
 {
     weft_graph *g = s->plan.graph;
-    s->lr = weft_input(g, "lr", dtype, WEFT_SCALAR);
-    l->group[0] = weft_apply_gradients(g, l->params, l->grads, l->n, loss, s->lr, &t->o.optimizer,
-                                       &s->norm, l->updated);
-    if (!(t->o.ema > 0)) {
-        s->target = l->group[0];
-        return;
+    s->ema_decay = weft_input(g, "ema_decay", s->dtype, WEFT_SCALAR);
+    weft_value new_share = weft_sub(g, l->one, s->ema_decay);
+    for (size_t i = 0; i < l->n; i++) {
+        const char *param = weft_name_of(g, l->params[i]);
+        weft_value average, value = l->updated[i];
+        char name[512];
+        if (t->shards) {
+            value = weft_shards_slice(g, t->shards, param, value);
+            weft_shards_state(t->shards, WEFT_AVERAGE_STATES, param, name, sizeof name);
+            average = weft_state(g, name, s->dtype, weft_shape_of(g, value), WEFT_INIT_ZEROS);
+        } else {
+            average = state_for(g, WEFT_AVERAGE_STATES, l->params[i]);
+        }
+        l->group[i + 1] = weft_blend(g, average, value, s->ema_decay, new_share);
     }
-    s->ema_decay = weft_input(g, "ema_decay", dtype, WEFT_SCALAR);
-    weft_value new_share = weft_sub(g, weft_scalar(g, dtype, 1), s->ema_decay);
-    for (size_t i = 0; i < l->n; i++)
-        l->group[i + 1] = weft_blend(g, state_for(g, WEFT_AVERAGE_STATES, l->params[i]),
-                                     l->updated[i], s->ema_decay, new_share);
     s->target = weft_group(g, l->group, l->n + 1);
 }
 
-static void add_sum(train_step *s, lists *l, weft_dtype dtype)
+/* The update by l->grads, those of the whole update or this process's pieces of them. */
+static void add_update(weft_trainer *t, train_step *s, lists *l)
 {
     weft_graph *g = s->plan.graph;
+    weft_optimizer optimizer = t->o.optimizer;
+    optimizer.shards = t->shards;
+    s->lr = weft_input(g, "lr", s->dtype, WEFT_SCALAR);
+    l->group[0] = weft_apply_gradients(g, l->params, l->grads, l->n, s->built.loss, s->lr,
+                                       &optimizer, &s->norm, l->updated);
+    s->target = l->group[0];
+    if (t->o.ema > 0) add_averages(t, s, l);
+}
+
+/* ---- Sums ---- */
+
+static void add_sum(train_step *s, lists *l)
+{
+    weft_graph *g = s->plan.graph;
+    weft_grad_of(g, &s->built.loss, &s->weight, 1, l->params, l->n, l->grads);
     weft_value watched[2] = {weft_global_norm(g, l->grads, l->n), s->built.loss};
     weft_name(g, watched[0], "gradient_norm");
-    s->old_share = weft_input(g, "old_share", dtype, WEFT_SCALAR);
-    s->weight = weft_input(g, "weight", dtype, WEFT_SCALAR);
-    weft_value weight = weft_require_finite(g, s->weight, watched, 2);
+    weft_value one = weft_require_finite(g, l->one, watched, 2);
     for (size_t i = 0; i < l->n; i++)
         l->group[i] = weft_blend(g, state_for(g, WEFT_SUM_STATES, l->params[i]), l->grads[i],
-                                 s->old_share, weight);
+                                 s->old_share, one);
     s->target = weft_group(g, l->group, l->n);
 }
 
-static void add_apply(weft_trainer *t, train_step *s, lists *l, weft_dtype dtype)
+static void add_moves(train_step *s, lists *l)
 {
     weft_graph *g = s->plan.graph;
-    s->inverse = weft_input(g, "inverse", dtype, WEFT_SCALAR);
-    for (size_t i = 0; i < l->n; i++)
-        l->grads[i] = weft_mul(g, state_for(g, WEFT_SUM_STATES, l->params[i]), s->inverse);
-    add_update(t, s, l, WEFT_NO_VALUE, dtype);
+    for (size_t i = 0; i < l->n; i++) {
+        weft_value running = state_for(g, WEFT_SUM_STATES, l->params[i]);
+        weft_value stored = stored_sum(g, s->slot, l->params[i]);
+        l->group[i] = s->kind == STEP_STORE ? weft_assign(g, stored, running)
+                                            : weft_blend(g, running, stored, l->one, l->one);
+    }
+    s->target = weft_group(g, l->group, l->n);
+}
+
+/* This process's sums, once the gradient of its last batch is there: the stored ones, then the
+ * running one. They replace the gradient, or go to their owners. */
+static void sum_ready(void *context, size_t i, weft_value gradient)
+{
+    lists *l = context;
+    weft_graph *g = l->s->plan.graph;
+    const sum_schedule *sums = &l->t->sums;
+    const uint32_t n = sums->batches.end - sums->batches.first;
+    const sum_action *a = &sums->actions[n - 1];
+    weft_value values[WEFT_SUM_NODES], running = gradient;
+    int stored = a->slots;
+    if (l->t->o.accumulate == 1) return;
+    if (a->adds)
+        running =
+            weft_blend(g, state_for(g, WEFT_SUM_STATES, l->params[i]), gradient, l->one, l->one);
+    for (; stored > a->slots - a->pops; stored--)
+        running = weft_add(g, stored_sum(g, stored - 1, l->params[i]), running);
+    for (int k = 0; k < stored; k++) values[k] = stored_sum(g, k, l->params[i]);
+    values[stored] = running;
+    if (l->reducer)
+        weft_reducer_add(l->reducer, l->params[i], values);
+    else
+        l->grads[i] = running;
+}
+
+static void add_last(weft_trainer *t, train_step *s, lists *l)
+{
+    weft_graph *g = s->plan.graph;
+    const bool sums = t->o.accumulate > 1;
+    if (t->shards) l->reducer = weft_reducer_new(g, t->shards, t->o.accumulate);
+    weft_value *gradients = calloc(l->n, sizeof *gradients);
+    if (!gradients) no_memory_in(g);
+    if (weft_graph_status(g) == WEFT_OK) {
+        const weft_grad_ready ready = {sum_ready, l};
+        weft_grad_each(g, s->built.loss, sums ? s->weight : l->one, l->params, l->n, gradients,
+                       &ready);
+        if (!sums) memcpy(l->grads, gradients, l->n * sizeof *gradients);
+        if (l->reducer) weft_reducer_finish(l->reducer, l->params, l->n, l->grads);
+    }
+    free(gradients);
+    if (sums) {
+        s->inverse = weft_input(g, "inverse", s->dtype, WEFT_SCALAR);
+        for (size_t i = 0; i < l->n; i++) l->grads[i] = weft_mul(g, l->grads[i], s->inverse);
+    }
+    add_update(t, s, l);
+    weft_reducer_free(l->reducer);
+}
+
+/* ---- Training ---- */
+
+/* Lists the parameters that are trained. */
+static bool list_params(weft_trainer *t, train_step *s, lists *l)
+{
+    weft_graph *g = s->plan.graph;
+    const size_t all = weft_graph_params(g, NULL, 0);
+    l->params = calloc(4 * all + 2, sizeof *l->params);
+    if (!l->params) {
+        no_memory_in(g);
+        return false;
+    }
+    weft_graph_params(g, l->params, all);
+    for (size_t i = 0; i < all; i++)
+        if (!weft_is_frozen(&t->o.optimizer, weft_name_of(g, l->params[i])))
+            l->params[l->n++] = l->params[i];
+    l->grads = l->params + all;
+    l->updated = l->grads + all;
+    l->group = l->updated + all;
+    if (!l->n)
+        weft_graph_fail_in(g, "trainer", WEFT_BAD_ARGUMENT,
+                           all ? "every parameter is frozen" : "the model has no parameters");
+    return l->n > 0;
+}
+
+/* On several processes the first graph decides how its parameters are cut. */
+static bool cut_params(weft_trainer *t, const train_step *s, const lists *l)
+{
+    const weft_communicator *c = t->communicator;
+    if (!c || t->shards) return true;
+    const weft_ranks ranks = {0, c->rank, c->size};
+    t->shards = weft_shards_new(s->plan.graph, l->params, l->n, &t->o.optimizer, ranks,
+                                t->o.bucket_bytes, &t->error);
+    return t->shards;
 }
 
 static void add_training(weft_trainer *t, train_step *s)
 {
     weft_graph *g = s->plan.graph;
-    weft_dtype dtype = weft_dtype_of(g, s->built.loss);
-    lists l = {.n = weft_graph_params(g, NULL, 0)};
-    l.params = calloc(4 * l.n + 2, sizeof *l.params);
-    if (!l.params || !l.n) {
-        weft_graph_fail_in(g, "trainer", l.params ? WEFT_BAD_ARGUMENT : WEFT_NO_MEMORY, "%s",
-                           l.params ? "the model has no parameters" : "no memory");
-        free(l.params);
-        return;
+    lists l = {.t = t, .s = s};
+    if (list_params(t, s, &l) && cut_params(t, s, &l)) {
+        l.one = weft_scalar(g, s->dtype, 1);
+        if (s->kind == STEP_SUM) s->old_share = weft_input(g, "old_share", s->dtype, WEFT_SCALAR);
+        if ((s->kind == STEP_SUM || s->kind == STEP_UPDATE) && t->o.accumulate > 1)
+            s->weight = weft_input(g, "weight", s->dtype, WEFT_SCALAR);
+        if (s->kind == STEP_SUM) add_sum(s, &l);
+        if (s->kind == STEP_UPDATE) add_last(t, s, &l);
+        if (s->kind == STEP_STORE || s->kind == STEP_ADD) add_moves(s, &l);
     }
-    l.grads = l.params + l.n;
-    l.updated = l.grads + l.n;
-    l.group = l.updated + l.n;
-    weft_graph_params(g, l.params, l.n);
-    if (s->kind != STEP_APPLY) weft_grad(g, s->built.loss, l.params, l.n, l.grads);
-    if (s->kind == STEP_WHOLE) add_update(t, s, &l, s->built.loss, dtype);
-    if (s->kind == STEP_SUM) add_sum(s, &l, dtype);
-    if (s->kind == STEP_APPLY) add_apply(t, s, &l, dtype);
     free(l.params);
 }
 
@@ -157,8 +271,8 @@ weft_status step_build(weft_trainer *t, train_step *s)
         else
             s->target = weft_is_value(s->built.metric) ? s->built.metric : s->built.loss;
     }
-    const weft_error *e = weft_graph_error(g);
-    return e->status == WEFT_OK ? WEFT_OK : weft_error_copy(&t->error, e);
+    weft_error_copy(&t->error, weft_graph_error(g));
+    return t->error.status;
 }
 
 /* ---- Plans ---- */
@@ -166,8 +280,8 @@ weft_status step_build(weft_trainer *t, train_step *s)
 weft_status step_plan(weft_trainer *t, train_step *s)
 {
     weft_value targets[3] = {s->target, s->built.loss};
-    size_t n = s->kind == STEP_WHOLE || s->kind == STEP_SUM ? 2 : 1;
-    if (s->kind == STEP_WHOLE || s->kind == STEP_APPLY) targets[n++] = s->norm;
+    size_t n = s->kind == STEP_UPDATE || s->kind == STEP_SUM ? 2 : 1;
+    if (s->kind == STEP_UPDATE) targets[n++] = s->norm;
     s->plan.plan = weft_plan_new(s->plan.graph, targets, n, NULL, &t->error);
     return s->plan.plan ? WEFT_OK : t->error.status;
 }
@@ -180,17 +294,18 @@ void step_free(train_step *s)
     free(s);
 }
 
-static train_step *find_step(const weft_trainer *t, step_kind kind, weft_batch_shape shape)
+static train_step *find_step(const weft_trainer *t, step_kind kind, weft_batch_shape shape,
+                             int slot)
 {
     for (plan_entry *e = t->plans.first; e; e = e->next) {
         train_step *s = (train_step *)(void *)e;
-        if (s->kind == kind && (kind == STEP_APPLY || !memcmp(&s->shape, &shape, sizeof shape)))
+        if (s->kind == kind && s->slot == slot && !memcmp(&s->shape, &shape, sizeof shape))
             return s;
     }
     return NULL;
 }
 
-static train_step *new_step(weft_trainer *t, step_kind kind, weft_batch_shape shape)
+static train_step *new_step(weft_trainer *t, step_kind kind, weft_batch_shape shape, int slot)
 {
     train_step *s = calloc(1, sizeof *s);
     if (!s) {
@@ -199,6 +314,7 @@ static train_step *new_step(weft_trainer *t, step_kind kind, weft_batch_shape sh
     }
     s->kind = kind;
     s->shape = shape;
+    s->slot = slot;
     /* Evaluations read averaged parameters, if there are any. */
     s->plan.store = kind == STEP_EVALUATE && t->averaged ? t->averaged : t->params;
     weft_status status = step_build(t, s);
@@ -214,10 +330,10 @@ static train_step *new_step(weft_trainer *t, step_kind kind, weft_batch_shape sh
     return s;
 }
 
-train_step *step_for(weft_trainer *t, step_kind kind, weft_batch_shape shape)
+train_step *step_for(weft_trainer *t, step_kind kind, weft_batch_shape shape, int slot)
 {
-    train_step *s = find_step(t, kind, shape);
-    if (!s) s = new_step(t, kind, shape);
+    train_step *s = find_step(t, kind, shape, slot);
+    if (!s) s = new_step(t, kind, shape, slot);
     return s && plans_open(&t->plans, &s->plan, &t->error) == WEFT_OK ? s : NULL;
 }
 

@@ -42,9 +42,9 @@ static void start_epoch(const weft_batch_source *source, uint64_t epoch)
 static weft_status plan_first(weft_trainer *t)
 {
     weft_batch_shape shape = shape_at(&t->batches, 0);
-    if (t->o.accumulate == 1) return step_for(t, STEP_WHOLE, shape) ? WEFT_OK : t->error.status;
-    return step_for(t, STEP_SUM, shape) && step_for(t, STEP_APPLY, shape) ? WEFT_OK
-                                                                          : t->error.status;
+    if (t->sums.batches.end - t->sums.batches.first > 1 && !step_for(t, STEP_SUM, shape, 0))
+        return t->error.status;
+    return step_for(t, STEP_UPDATE, shape, 0) ? WEFT_OK : t->error.status;
 }
 
 /* Copies the optimiser's groups and texts, since every later graph reads them. */
@@ -77,6 +77,7 @@ static weft_status copy_optimizer(weft_trainer *t)
 static weft_status check_options(weft_trainer *t)
 {
     weft_trainer_options *o = &t->o;
+    const weft_communicator *c = o->communicator;
     if (!o->accumulate) o->accumulate = 1;
     if (copy_optimizer(t) != WEFT_OK) return t->error.status;
     if (!(o->schedule.peak > 0))
@@ -85,6 +86,15 @@ static weft_status check_options(weft_trainer *t)
     if (!(o->ema >= 0 && o->ema < 1))
         return trainer_fail(t, WEFT_BAD_ARGUMENT, "trainer",
                             "the decay of the average must be at least 0 and below 1");
+    if (c && c->size > 1) t->communicator = o->communicator;
+    if (c && (uint32_t)c->size > o->accumulate)
+        return weft_error_set(
+            &t->error, WEFT_BAD_ARGUMENT, "trainer",
+            "an update has %u batches, so no more than %u processes can share it, "
+            "not %d (accumulate sets the batches)",
+            o->accumulate, o->accumulate, c->size);
+    if (!sums_schedule(&t->sums, o->accumulate, c ? c->rank : 0, c ? c->size : 1))
+        return trainer_no_memory(t);
     return checkpoint_describe(t);
 }
 
@@ -106,6 +116,7 @@ weft_trainer *trainer_unbound(const weft_trainer_options *options, weft_error *e
     t->o = *options;
     t->plans.threads = options->threads;
     t->plans.seed = options->seed;
+    t->plans.communicator = options->communicator;
     if (check_options(t) == WEFT_OK) return t;
     *error = t->error;
     weft_trainer_free(t);
@@ -118,6 +129,7 @@ static weft_status bind_store(weft_trainer *t)
     weft_trainer_options *o = &t->o;
     weft_status status = checkpoint_resume(t);
     o->source_name = o->target_name = NULL;
+    if (status == WEFT_OK) status = ranks_compare(t);
     if (status != WEFT_OK) return status;
     if (o->ema > 0 && !(t->averaged = weft_params_new())) return trainer_no_memory(t);
     start_epoch(&t->batches, t->state.epoch);
@@ -151,6 +163,8 @@ void weft_trainer_free(weft_trainer *trainer)
 {
     if (!trainer) return;
     plans_free(&trainer->plans);
+    sums_free(&trainer->sums);
+    weft_shards_free(trainer->shards);
     for (size_t i = 0; i < WEFT_BUILT_VALUES; i++) free(trainer->inputs[i]);
     free(trainer->groups);
     weft_params_free(trainer->averaged);
@@ -197,55 +211,93 @@ static bool stopped(weft_trainer *t)
     return true;
 }
 
-/* Adds batch i of an update to the sums. */
-static weft_status sum_batch(weft_trainer *t, weft_trainer_state *state, uint32_t i,
-                             weft_step_report *report)
+/* Whether a process's batch is its last of the update. */
+static bool is_last(const weft_trainer *t, uint32_t i)
 {
-    size_t index = next_batch(t, state), weight = 0;
-    train_step *s = step_for(t, STEP_SUM, shape_at(&t->batches, index));
+    return i + 1 == t->sums.batches.end;
+}
+
+static weft_status run_slot(weft_trainer *t, step_kind kind, int slot)
+{
+    train_step *s = step_for(t, kind, shape_at(&t->batches, 0), slot);
+    return s ? step_run(t, s, 0) : t->error.status;
+}
+
+/* What is known of a batch of an update: its loss and its weight. */
+enum { BATCH_LOSS, BATCH_WEIGHT, BATCH_NUMBERS };
+
+/* Feeds batch i of an update, and runs it unless it is the process's last. */
+static weft_status feed_batch(weft_trainer *t, uint64_t update, uint32_t i, size_t index,
+                              double *numbers, weft_step_report *report, train_step **last)
+{
+    const sum_action *a = &t->sums.actions[i - t->sums.batches.first];
+    const bool ends = is_last(t, i);
+    size_t weight = 0;
+    if ((t->o.accumulate > 1 && stopped(t)) ||
+        (a->store >= 0 && run_slot(t, STEP_STORE, a->store) != WEFT_OK))
+        return t->error.status;
+    train_step *s = step_for(t, ends ? STEP_UPDATE : STEP_SUM, shape_at(&t->batches, index), 0);
     if (!s) return t->error.status;
     weft_status status = step_feed(t, s, &t->batches, index, &weight);
-    if (status == WEFT_OK) status = step_feed_scalar(t, s, s->old_share, i ? 1 : 0);
+    if (status == WEFT_OK) status = step_feed_scalar(t, s, s->old_share, a->adds ? 1 : 0);
     if (status == WEFT_OK) status = step_feed_scalar(t, s, s->weight, (double)weight);
-    if (status == WEFT_OK) status = step_run(t, s, state->step * t->o.accumulate + i);
-    if (status != WEFT_OK) return status;
-    report->loss += step_fetch_scalar(s, s->built.loss) * (double)weight;
-    report->tokens += weight;
+    numbers[BATCH_WEIGHT] = (double)weight;
     report->flops += weft_plan_get_stats(s->plan.plan).flops;
-    return WEFT_OK;
+    if (ends) *last = s;
+    if (ends || status != WEFT_OK) return status;
+    status = step_run(t, s, update * t->o.accumulate + i);
+    for (int k = 1; status == WEFT_OK && k <= a->pops; k++)
+        status = run_slot(t, STEP_ADD, a->slots - k);
+    if (status == WEFT_OK) numbers[BATCH_LOSS] = step_fetch_scalar(s, s->built.loss);
+    return status;
 }
 
-static weft_status step_by_sums(weft_trainer *t, weft_trainer_state *state, double share,
-                                weft_step_report *report)
+/* Runs the process's last batch and the update, once the weights of all batches are known. */
+static weft_status run_update(weft_trainer *t, train_step *s, double share, const double *numbers,
+                              weft_step_report *report)
 {
+    double weight = 0;
     for (uint32_t i = 0; i < t->o.accumulate; i++)
-        if (stopped(t) || sum_batch(t, state, i, report) != WEFT_OK) return t->error.status;
-    train_step *s = step_for(t, STEP_APPLY, (weft_batch_shape){0});
-    if (!s) return t->error.status;
-    double weight = report->tokens ? (double)report->tokens : 1;
+        weight += numbers[BATCH_NUMBERS * i + BATCH_WEIGHT];
+    report->tokens = (size_t)weight;
     weft_status status = feed_rates(t, s, share, report);
-    if (status == WEFT_OK) status = step_feed_scalar(t, s, s->inverse, 1 / weight);
-    if (status == WEFT_OK) status = step_run(t, s, state->step);
+    if (status == WEFT_OK) status = step_feed_scalar(t, s, s->inverse, 1 / (weight ? weight : 1));
     if (status != WEFT_OK) return status;
-    report->loss /= weight;
-    report->norm = step_fetch_scalar(s, s->norm);
-    report->flops += weft_plan_get_stats(s->plan.plan).flops;
-    return WEFT_OK;
+    return step_run(t, s, t->state.step * t->o.accumulate + t->sums.batches.end - 1);
 }
 
-static weft_status step_at_once(weft_trainer *t, weft_trainer_state *state, double share,
-                                weft_step_report *report)
+/* One update. A failure of one process is one of all, before the update or after it. */
+static weft_status make_update(weft_trainer *t, weft_trainer_state *state, double share,
+                               double *numbers, weft_step_report *report)
 {
-    size_t index = next_batch(t, state);
-    train_step *s = step_for(t, STEP_WHOLE, shape_at(&t->batches, index));
-    if (!s) return t->error.status;
-    weft_status status = step_feed(t, s, &t->batches, index, &report->tokens);
-    if (status == WEFT_OK) status = feed_rates(t, s, share, report);
-    if (status == WEFT_OK) status = step_run(t, s, state->step);
+    rank_report r = {.share = share, .checks = state->step};
+    const uint32_t end = t->sums.batches.end;
+    train_step *last = NULL;
+    weft_status status = WEFT_OK;
+    for (uint32_t i = 0; i < t->o.accumulate; i++) {
+        const size_t index = next_batch(t, state);
+        if (status == WEFT_OK && ranks_has(t, i))
+            status =
+                feed_batch(t, state->step, i, index, &numbers[BATCH_NUMBERS * i], report, &last);
+    }
+    r.error = t->error;
+    t->error = WEFT_NO_ERROR;
+    status = ranks_agree(t, &r, numbers, BATCH_NUMBERS);
     if (status != WEFT_OK) return status;
-    report->loss = step_fetch_scalar(s, s->built.loss);
-    report->norm = step_fetch_scalar(s, s->norm);
-    report->flops = weft_plan_get_stats(s->plan.plan).flops;
+    if (run_update(t, last, r.share, numbers, report) == WEFT_OK)
+        numbers[BATCH_NUMBERS * (end - 1) + BATCH_LOSS] = step_fetch_scalar(last, last->built.loss);
+    r.error = t->error;
+    t->error = WEFT_NO_ERROR;
+    if (r.error.status == WEFT_PEER) return weft_error_copy(&t->error, &r.error);
+    status = ranks_agree(t, &r, numbers, BATCH_NUMBERS);
+    if (status != WEFT_OK) return status;
+    for (uint32_t i = 0; i < t->o.accumulate; i++) {
+        const double *batch = &numbers[BATCH_NUMBERS * i];
+        report->loss +=
+            t->o.accumulate > 1 ? batch[BATCH_LOSS] * batch[BATCH_WEIGHT] : batch[BATCH_LOSS];
+    }
+    if (t->o.accumulate > 1) report->loss /= report->tokens ? (double)report->tokens : 1;
+    report->norm = step_fetch_scalar(last, last->norm);
     return WEFT_OK;
 }
 
@@ -257,8 +309,10 @@ weft_status weft_trainer_step(weft_trainer *trainer, double share, weft_step_rep
     weft_trainer_state s = t->state;
     memset(&t->error, 0, sizeof t->error);
     t->planned = false;
-    weft_status status =
-        t->o.accumulate > 1 ? step_by_sums(t, &s, share, &r) : step_at_once(t, &s, share, &r);
+    double *numbers = calloc(t->o.accumulate, BATCH_NUMBERS * sizeof *numbers);
+    if (!numbers) return trainer_no_memory(t);
+    weft_status status = make_update(t, &s, share, numbers, &r);
+    free(numbers);
     r.planned = t->planned;
     if (report) *report = r;
     if (status != WEFT_OK) {
@@ -277,7 +331,7 @@ static weft_status evaluate_all(weft_trainer *t, const weft_batch_source *batche
     double sum = 0;
     for (size_t i = 0; i < batches->batches && (i < limit || !limit); i++) {
         size_t n = 0;
-        train_step *s = stopped(t) ? NULL : step_for(t, STEP_EVALUATE, shape_at(batches, i));
+        train_step *s = stopped(t) ? NULL : step_for(t, STEP_EVALUATE, shape_at(batches, i), 0);
         if (!s) return t->error.status;
         if (!i && t->averaged) checkpoint_copy_model(t, t->averaged);
         weft_status status = step_feed(t, s, batches, i, &n);
@@ -320,7 +374,7 @@ const weft_params *weft_trainer_model(weft_trainer *trainer)
     if (!t) return NULL;
     memset(&t->error, 0, sizeof t->error);
     if (!t->averaged) return t->params;
-    if (!step_for(t, STEP_EVALUATE, shape_at(&t->batches, 0))) return NULL;
+    if (!step_for(t, STEP_EVALUATE, shape_at(&t->batches, 0), 0)) return NULL;
     checkpoint_copy_model(t, t->averaged);
     return t->averaged;
 }

@@ -4,14 +4,17 @@
 #define WEFT_MODELS_TRAINER_H
 
 #include <weft/models.h>
+#include <weft/sharding.h>
 #include <weft/train.h>
 
 #include "run/plans.h"
+#include "sums.h"
 
 typedef enum step_kind {
-    STEP_WHOLE,   /* gradients and update of one batch */
-    STEP_SUM,     /* adds a batch's gradients to the sums */
-    STEP_APPLY,   /* an update by the sums; has no shape */
+    STEP_SUM,     /* adds the gradients of a batch to the running sum */
+    STEP_STORE,   /* stores the running sum in a slot; has no shape */
+    STEP_ADD,     /* adds a stored sum to the running one; has no shape */
+    STEP_UPDATE,  /* gradients of this process's last batch, and the update */
     STEP_EVALUATE /* the metric, without dropout */
 } step_kind;
 
@@ -19,11 +22,13 @@ typedef struct train_step {
     plan_entry plan; /* first member: the list frees it */
     step_kind kind;
     weft_batch_shape shape;
+    int slot; /* of stored sums; store and add */
     weft_built built;
     size_t input_bytes[WEFT_BUILT_VALUES];
     weft_dtype dtype; /* of the loss and of the fed scalars */
-    /* Fed scalars. Whole and apply: lr, and ema_decay of the average. Sum: sums become old_share *
-     * sum + weight * gradient. Apply: inverse = 1 / total weight. */
+    /* Fed scalars. Sum: the running sum becomes old_share * sum + gradient of weight * loss.
+     * Update: the same with a weight; inverse = 1 / weight of all batches; lr, and ema_decay of the
+     * average. Without accumulation there is no weight. */
     weft_value lr, ema_decay, old_share, weight, inverse;
     weft_value norm, target;
 } train_step;
@@ -33,6 +38,9 @@ struct weft_trainer {
     char options[WEFT_OPTIONS_TEXT]; /* of the builder */
     weft_param_group *groups;        /* of the optimiser, followed by its texts */
     weft_batch_source batches;
+    weft_communicator *communicator; /* of several processes; else NULL */
+    sum_schedule sums;               /* of this process's batches of an update */
+    weft_shards *shards; /* of parameters; NULL for one process, and before the first graph */
     weft_params *params;
     weft_params *averaged; /* the model with averaged parameters; NULL without an average */
     plan_list plans;
@@ -59,8 +67,10 @@ weft_trainer *trainer_unbound(const weft_trainer_options *options, weft_error *e
 weft_status step_build(weft_trainer *t, train_step *s);
 /* Plans a built step. */
 weft_status step_plan(weft_trainer *t, train_step *s);
-/* The step of a kind and shape, with an open session; NULL on failure. */
-train_step *step_for(weft_trainer *t, step_kind kind, weft_batch_shape shape);
+/* The step of a kind, shape and slot (0 for steps without one), with an open session; NULL on
+ * failure. The graphs of store and add are built from a shape, too, but only for its parameters:
+ * they take that of the first batch. */
+train_step *step_for(weft_trainer *t, step_kind kind, weft_batch_shape shape, int slot);
 void step_free(train_step *s);
 /* Feeds batch `index` of a source, and sets *weight to its weight. */
 weft_status step_feed(weft_trainer *t, train_step *s, const weft_batch_source *source, size_t index,
@@ -71,6 +81,23 @@ double step_fetch_scalar(const train_step *s, weft_value value);
 /* Runs the step as update `number`. If a result is not finite, the error names the first such node.
  */
 weft_status step_run(weft_trainer *t, train_step *s, uint64_t number);
+
+/* ---- Several processes (ranks.c) ---- */
+
+/* What the processes say to each other before an update, and after it. */
+typedef struct rank_report {
+    weft_error error;
+    double share;    /* of the time; that of rank 0 counts */
+    uint64_t checks; /* of what must be equal: number of the update, or of batches */
+} rank_report;
+
+/* Whether this process has the batch of that number of an update. */
+bool ranks_has(const weft_trainer *t, uint32_t batch);
+/* Exchanges reports, and `n` numbers of each batch of an update: of this process's batches on
+ * entry, of all on return. Fails with the error of the lowest rank that has one. */
+weft_status ranks_agree(weft_trainer *t, rank_report *report, double *numbers, size_t n);
+/* Fails unless all processes have the same model, data and options. */
+weft_status ranks_compare(weft_trainer *t);
 
 /* ---- Checkpoints (checkpoint.c) ---- */
 

@@ -8,6 +8,7 @@
 #define WEFT_TRAIN_H
 
 #include <weft/autograd.h>
+#include <weft/communicator.h>
 #include <weft/models.h>
 
 #ifdef __cplusplus
@@ -181,8 +182,14 @@ typedef struct weft_trainer_options {
      * saved models use the average, which is in the states `ema.NAME` (WEFT_AVERAGE_STATES). The
      * decay of update s is min(ema, (s-1) / (s+9)), so that the first values fade quickly. */
     double ema;
-    uint64_t seed; /* of parameters and dropout */
-    int threads;   /* 0: OpenMP's default. The results do not depend on it. */
+    /* The processes that train together; NULL: this one alone. All make the same trainer with the
+     * same data, and call the same functions in the same order. They share the batches of an
+     * update, so there must not be more processes than `accumulate`; results have the same bits on
+     * any number of them. Each has the optimiser's states of a part of the parameters only. */
+    weft_communicator *communicator;
+    size_t bucket_bytes; /* of gradients that travel together; 0: 4 MiB */
+    uint64_t seed;       /* of parameters and dropout */
+    int threads;         /* 0: OpenMP's default. The results do not depend on it. */
     /* If not NULL, called before each batch of an accumulated update or an evaluation. True ends
      * the call with WEFT_CANCELLED, and the training is as before the call. An update of one batch
      * does not call it. */

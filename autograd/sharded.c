@@ -1,0 +1,299 @@
+/* The nodes of a training step on several processes: gradients to the owners of their pieces, the
+ * norm, updated pieces to everyone. */
+#include "shards.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A bucket's exchanges under way. Ranks may have several sums, each with an exchange of its own. */
+struct weft_reducer {
+    weft_graph *g;
+    const weft_shards *s;
+    uint32_t batches;
+    size_t n_own, n_most; /* sums of this rank; the most of any rank */
+    weft_value *sums;     /* [params of the shards][n_own] */
+    size_t *added;        /* by bucket: parameters whose gradient is known */
+    weft_flight *flights; /* [buckets][n_most] */
+    int64_t *counts;      /* [2][size], of one exchange */
+    weft_value *list;     /* [params of the shards] */
+};
+
+static size_t sums_of(const weft_reducer *r, int rank, weft_sum_node nodes[WEFT_SUM_NODES])
+{
+    return weft_sum_nodes(r->batches, weft_rank_batches(r->batches, rank, r->s->ranks.size), nodes);
+}
+
+weft_reducer *weft_reducer_new(weft_graph *graph, const weft_shards *shards, uint32_t batches)
+{
+    weft_sum_node nodes[WEFT_SUM_NODES];
+    weft_reducer *r = shards ? calloc(1, sizeof *r) : NULL;
+    if (!r || batches < (uint32_t)shards->ranks.size) {
+        weft_graph_fail_in(graph, "weft_reducer_new", shards ? WEFT_BAD_ARGUMENT : WEFT_NO_MEMORY,
+                           "%u batches are too few for %d processes", batches,
+                           shards ? shards->ranks.size : 0);
+        free(r);
+        return NULL;
+    }
+    r->g = graph;
+    r->s = shards;
+    r->batches = batches;
+    const int size = shards->ranks.size;
+    for (int k = 0; k < size; k++) {
+        const size_t n = sums_of(r, k, nodes);
+        if (n > r->n_most) r->n_most = n;
+        if (k == shards->ranks.rank) r->n_own = n;
+    }
+    r->sums = calloc(shards->n * r->n_own + 1, sizeof *r->sums);
+    r->added = calloc(shards->n_buckets + 1, sizeof *r->added);
+    r->flights = calloc(shards->n_buckets * r->n_most + 1, sizeof *r->flights);
+    r->counts = calloc(2 * (size_t)size, sizeof *r->counts);
+    r->list = calloc(shards->n + 1, sizeof *r->list);
+    if (r->sums && r->added && r->flights && r->counts && r->list) return r;
+    weft_graph_fail_in(graph, "weft_reducer_new", WEFT_NO_MEMORY, "out of memory");
+    weft_reducer_free(r);
+    return NULL;
+}
+
+void weft_reducer_free(weft_reducer *reducer)
+{
+    if (!reducer) return;
+    free(reducer->sums);
+    free(reducer->added);
+    free(reducer->flights);
+    free(reducer->counts);
+    free(reducer->list);
+    free(reducer);
+}
+
+/* Sends the pieces of sum k of a bucket to their owners. A rank with fewer sums sends nothing. */
+static weft_flight send_bucket(weft_reducer *r, const shard_bucket *b, size_t k)
+{
+    const weft_ranks ranks = r->s->ranks;
+    weft_sum_node nodes[WEFT_SUM_NODES];
+    int64_t *send = r->counts, *receive = send + ranks.size;
+    const bool sends = k < r->n_own;
+    for (int rank = 0; rank < ranks.size; rank++) {
+        send[rank] = sends ? b->cuts[rank + 1] - b->cuts[rank] : 0;
+        receive[rank] =
+            k < sums_of(r, rank, nodes) ? b->cuts[ranks.rank + 1] - b->cuts[ranks.rank] : 0;
+    }
+    size_t n = 0;
+    for (size_t i = 0; sends && i < b->n; i++)
+        r->list[n++] = r->sums[(b->first + i) * r->n_own + k];
+    if (!n) r->list[n++] = weft_fill(r->g, b->dtype, WEFT_SHAPE(0), 0);
+    const weft_exchange_sizes sizes = {.send = send, .receive = receive};
+    return weft_exchange_begin(r->g, ranks, WEFT_ALL_TO_ALL, &sizes, r->list, n);
+}
+
+void weft_reducer_add(weft_reducer *reducer, weft_value param, const weft_value *sums)
+{
+    weft_reducer *r = reducer;
+    const shard_param *p = r ? shards_find(r->s, weft_name_of(r->g, param)) : NULL;
+    if (!p) return;
+    memcpy(r->sums + (size_t)(p - r->s->params) * r->n_own, sums, r->n_own * sizeof *sums);
+    const shard_bucket *b = &r->s->buckets[p->bucket];
+    if (++r->added[p->bucket] < b->n) return;
+    weft_scope_push(r->g, "reduce.%zu", p->bucket);
+    for (size_t k = 0; k < r->n_most; k++)
+        r->flights[p->bucket * r->n_most + k] = send_bucket(r, b, k);
+    weft_scope_pop(r->g);
+}
+
+/* Adds the sums of all ranks, which received[k] has by rank, in the order of the tree. */
+static weft_value add_sums(const weft_reducer *r, const weft_value *received, int64_t piece)
+{
+    weft_value values[2 * WEFT_SUM_NODES];
+    weft_sum_node nodes[2 * WEFT_SUM_NODES], own[WEFT_SUM_NODES];
+    size_t top = 0;
+    int64_t at[WEFT_SUM_NODES] = {0};
+    for (int rank = 0; rank < r->s->ranks.size; rank++) {
+        const size_t n = sums_of(r, rank, own);
+        for (size_t k = 0; k < n; k++) {
+            nodes[top] = own[k];
+            values[top++] = weft_slice(r->g, received[k], 0, at[k], at[k] + piece, 1);
+            at[k] += piece;
+            for (; top > 1 && weft_sum_joins(r->batches, nodes[top - 2], nodes[top - 1]); top--) {
+                nodes[top - 2].end = nodes[top - 1].end;
+                values[top - 2] = weft_add(r->g, values[top - 2], values[top - 1]);
+            }
+        }
+    }
+    return values[0];
+}
+
+void weft_reducer_finish(weft_reducer *reducer, const weft_value *params, size_t n,
+                         weft_value *pieces)
+{
+    weft_reducer *r = reducer;
+    weft_value received[WEFT_SUM_NODES];
+    if (!r || weft_graph_status(r->g) != WEFT_OK) return;
+    const int rank = r->s->ranks.rank;
+    for (size_t b = 0; b < r->s->n_buckets; b++) {
+        const shard_bucket *bucket = &r->s->buckets[b];
+        weft_scope_push(r->g, "reduce.%zu", b);
+        for (size_t k = 0; k < r->n_most; k++)
+            received[k] = weft_exchange_end(r->g, r->flights[b * r->n_most + k]);
+        r->list[b] = add_sums(r, received, bucket->cuts[rank + 1] - bucket->cuts[rank]);
+        weft_scope_pop(r->g);
+    }
+    for (size_t i = 0; i < n; i++) {
+        const shard_param *p = shards_find(r->s, weft_name_of(r->g, params[i]));
+        int64_t first, end;
+        pieces[i] = WEFT_NO_VALUE;
+        if (!p) continue;
+        shards_range(r->s, p, rank, &first, &end);
+        const int64_t from = p->offset + first - r->s->buckets[p->bucket].cuts[rank];
+        pieces[i] = first < end
+                        ? weft_slice(r->g, r->list[p->bucket], 0, from, from + end - first, 1)
+                        : weft_slice(r->g, r->list[p->bucket], 0, 0, 0, 1);
+    }
+}
+
+/* ---- The norm ---- */
+
+static int64_t tiles_of(int64_t elements)
+{
+    return (elements + WEFT_TILE - 1) / WEFT_TILE;
+}
+
+/* What ranks gather: the tiles of their pieces, in the order of params, and a loss. */
+typedef struct gathered {
+    int64_t *counts, *at; /* by rank: elements; the next to be read */
+    int32_t *order;       /* of the tiles of whole parameters */
+} gathered;
+
+/* Sizes of the pieces' sums by rank; returns the number of all tiles. */
+static int64_t count_tiles(const weft_shards *s, const weft_graph *g, const weft_value *params,
+                           size_t n, int64_t *counts)
+{
+    int64_t total = 0, first, end;
+    for (size_t i = 0; i < n; i++) {
+        const shard_param *p = shards_find(s, weft_name_of(g, params[i]));
+        for (int r = 0; r < s->ranks.size; r++) {
+            shards_range(s, p, r, &first, &end);
+            counts[r] += tiles_of(end - first);
+            total += tiles_of(end - first);
+        }
+    }
+    return total;
+}
+
+static void order_tiles(const weft_shards *s, const weft_graph *g, const weft_value *params,
+                        size_t n, gathered *w)
+{
+    size_t k = 0;
+    int64_t first, end;
+    for (size_t i = 0; i < n; i++) {
+        const shard_param *p = shards_find(s, weft_name_of(g, params[i]));
+        for (int r = 0; r < s->ranks.size; r++) {
+            shards_range(s, p, r, &first, &end);
+            for (int64_t t = tiles_of(end - first); t > 0; t--) w->order[k++] = (int32_t)w->at[r]++;
+        }
+    }
+}
+
+/* The norm and the sum of losses from what all ranks have. */
+static weft_value gather_norm(weft_graph *g, const weft_shards *s, const weft_value *params,
+                              size_t n, weft_value sums, weft_value loss, gathered *w,
+                              weft_value *losses)
+{
+    const int size = s->ranks.size;
+    const int64_t tiles = count_tiles(s, g, params, n, w->counts);
+    const bool has_loss = weft_is_value(loss);
+    w->order = malloc(((size_t)tiles + 1) * sizeof *w->order);
+    if (!w->order) return WEFT_NO_VALUE;
+    for (int r = 0; r < size; r++) w->counts[r] += has_loss;
+    for (int r = 1; r < size; r++) w->at[r] = w->at[r - 1] + w->counts[r - 1];
+    order_tiles(s, g, params, n, w);
+    weft_value x[2] = {sums, has_loss ? weft_reshape(g, weft_cast(g, loss, WEFT_F64), WEFT_SHAPE(1))
+                                      : WEFT_NO_VALUE};
+    const weft_exchange_sizes sizes = {.receive = w->counts};
+    weft_flight flight =
+        weft_exchange_begin(g, s->ranks, WEFT_ALL_GATHER, &sizes, x, has_loss ? 2 : 1);
+    weft_value all = weft_exchange_end(g, flight);
+    weft_value order = weft_constant_data(g, WEFT_I32, WEFT_SHAPE(tiles), w->order);
+    *losses = WEFT_NO_VALUE;
+    for (int r = 0; has_loss && r < size; r++) {
+        /* at[r] is behind the rank's tiles: its loss. */
+        weft_value one = weft_squeeze(g, weft_slice(g, all, 0, w->at[r], w->at[r] + 1, 1), 0);
+        *losses = r ? weft_add(g, *losses, one) : one;
+    }
+    return weft_root_of_sum(g, all, order, weft_dtype_of(g, params[0]));
+}
+
+weft_value shards_norm(weft_graph *g, const weft_shards *s, const weft_value *params,
+                       const weft_value *pieces, size_t n, weft_value loss, weft_value *losses)
+{
+    gathered w = {.order = NULL};
+    weft_value norm = WEFT_NO_VALUE;
+    w.counts = calloc(2 * (size_t)s->ranks.size, sizeof *w.counts);
+    weft_scope_push(g, "norm");
+    if (w.counts) {
+        w.at = w.counts + s->ranks.size;
+        norm = gather_norm(g, s, params, n, weft_square_sums(g, pieces, n), loss, &w, losses);
+    }
+    weft_scope_pop(g);
+    if (!w.counts || !w.order)
+        weft_graph_fail_in(g, "weft_apply_gradients", WEFT_NO_MEMORY, "out of memory");
+    free(w.counts);
+    free(w.order);
+    return norm;
+}
+
+/* ---- Updated pieces ---- */
+
+static weft_value slice_of(weft_graph *g, const weft_shards *s, const shard_param *p,
+                           weft_value value)
+{
+    int64_t first, end;
+    shards_range(s, p, s->ranks.rank, &first, &end);
+    return weft_slice(g, weft_reshape(g, value, WEFT_SHAPE(p->elements)), 0, first, end, 1);
+}
+
+weft_value weft_shards_slice(weft_graph *graph, const weft_shards *shards, const char *param,
+                             weft_value value)
+{
+    const shard_param *p = shards_find(shards, param);
+    return p ? slice_of(graph, shards, p, value) : WEFT_NO_VALUE;
+}
+
+void shards_gather(weft_graph *g, const weft_shards *s, const weft_value *params,
+                   weft_value *updated, size_t n)
+{
+    const size_t size = (size_t)s->ranks.size;
+    size_t *index = calloc(s->n + 1, sizeof *index); /* by parameter of the shards: of params */
+    weft_value *list = calloc(s->n + 1, sizeof *list);
+    weft_flight *flights = calloc(s->n_buckets + 1, sizeof *flights);
+    int64_t *counts = calloc(size, sizeof *counts);
+    const bool good = index && list && flights && counts;
+    if (!good) weft_graph_fail_in(g, "weft_apply_gradients", WEFT_NO_MEMORY, "out of memory");
+    for (size_t i = 0; good && i < n; i++)
+        index[shards_find(s, weft_name_of(g, params[i])) - s->params] = i;
+    for (size_t b = 0; good && b < s->n_buckets; b++) {
+        const shard_bucket *bucket = &s->buckets[b];
+        for (size_t r = 0; r < size; r++) counts[r] = bucket->cuts[r + 1] - bucket->cuts[r];
+        for (size_t k = 0; k < bucket->n; k++)
+            list[k] =
+                slice_of(g, s, &s->params[bucket->first + k], updated[index[bucket->first + k]]);
+        const weft_exchange_sizes sizes = {.receive = counts};
+        weft_scope_push(g, "gather.%zu", b);
+        flights[b] = weft_exchange_begin(g, s->ranks, WEFT_ALL_GATHER, &sizes, list, bucket->n);
+        weft_scope_pop(g);
+    }
+    for (size_t b = 0; good && b < s->n_buckets; b++) {
+        const shard_bucket *bucket = &s->buckets[b];
+        weft_scope_push(g, "gather.%zu", b);
+        const weft_value all = weft_exchange_end(g, flights[b]);
+        for (size_t k = 0; k < bucket->n; k++) {
+            const shard_param *p = &s->params[bucket->first + k];
+            weft_value *to = &updated[index[bucket->first + k]];
+            const weft_value whole = weft_slice(g, all, 0, p->offset, p->offset + p->elements, 1);
+            *to = weft_assign(g, *to, weft_reshape(g, whole, weft_shape_of(g, *to)));
+        }
+        weft_scope_pop(g);
+    }
+    free(index);
+    free(list);
+    free(flights);
+    free(counts);
+}

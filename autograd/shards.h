@@ -1,0 +1,46 @@
+/* The pieces of parameters inside: see weft/sharding.h. */
+#ifndef WEFT_AUTOGRAD_SHARDS_H
+#define WEFT_AUTOGRAD_SHARDS_H
+
+#include <weft/sharding.h>
+
+typedef struct shard_param {
+    const char *name;
+    int64_t elements;
+    size_t bucket;
+    int64_t offset; /* in its bucket */
+} shard_param;
+
+typedef struct shard_bucket {
+    size_t first, n; /* of weft_shards.params */
+    int64_t elements;
+    weft_dtype dtype;
+    int64_t *cuts; /* [size + 1]: rank r owns the elements [cuts[r], cuts[r + 1]) */
+} shard_bucket;
+
+struct weft_shards {
+    weft_ranks ranks;
+    shard_param *params;
+    size_t n;
+    shard_bucket *buckets;
+    size_t n_buckets;
+    int64_t *cuts;
+    char *names;
+};
+
+/* NULL if it is not cut. */
+const shard_param *shards_find(const weft_shards *s, const char *param);
+/* The elements of a parameter that a rank owns. */
+void shards_range(const weft_shards *s, const shard_param *p, int rank, int64_t *first,
+                  int64_t *end);
+
+/* The norm of gradients in pieces, and *losses, the sum of all ranks' losses in f64 (WEFT_NO_VALUE
+ * if `loss` is). The same bits as weft_global_norm of the whole gradients. */
+weft_value shards_norm(weft_graph *g, const weft_shards *s, const weft_value *params,
+                       const weft_value *pieces, size_t n, weft_value loss, weft_value *losses);
+/* Gives every rank the updated pieces: replaces updated[i], of which this rank's piece is new, by
+ * the whole new parameter. */
+void shards_gather(weft_graph *g, const weft_shards *s, const weft_value *params,
+                   weft_value *updated, size_t n);
+
+#endif

@@ -1,0 +1,87 @@
+/* weft/sharding.h - the parts of a training step on several processes: the order of sums, the
+ * pieces of parameters that each process updates, and the exchanges of gradients and parameters.
+ *
+ * Every process computes gradients of some batches of an update. The gradient of a piece of a
+ * parameter is summed on the process that owns the piece, which alone has its moments and updates
+ * it; then all processes get the updated pieces (ZeRO, stage 1: Rajbhandari et al. 2020). Sums are
+ * made in an order over batches and never over processes, and pieces begin at multiples of
+ * WEFT_TILE, so the bits do not depend on the number of processes.
+ */
+#ifndef WEFT_SHARDING_H
+#define WEFT_SHARDING_H
+
+#include <weft/autograd.h>
+#include <weft/parallel.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- The order of sums ---------------------------------------------------------------------- */
+
+/* The n batches of an update are added as a binary tree over their numbers: 0 + 1, 2 + 3, ..., then
+ * (0 + 1) + (2 + 3), .... A node of the tree is the sum of the batches [first, end). */
+typedef struct weft_sum_node {
+    uint32_t first, end;
+} weft_sum_node;
+#define WEFT_SUM_NODES 64
+/* The batches of a rank: n / size of them, one more or less. */
+WEFT_API weft_sum_node weft_rank_batches(uint32_t n, int rank, int size);
+/* Fills nodes[] with the fewest nodes that make up `batches`, in order, and returns their number.
+ */
+WEFT_API size_t weft_sum_nodes(uint32_t n, weft_sum_node batches,
+                               weft_sum_node nodes[WEFT_SUM_NODES]);
+/* Whether a and b are the two halves of a node. */
+WEFT_API bool weft_sum_joins(uint32_t n, weft_sum_node a, weft_sum_node b);
+
+/* ---- Pieces of parameters ------------------------------------------------------------------- */
+
+/* The pieces of all ranks. */
+typedef struct weft_shards weft_shards;
+
+/* Cuts params[0..n-1], as declared in the graph, into pieces, except those that the optimiser (may
+ * be NULL) does not train. Parameters form buckets of about `bucket_bytes` (0: 4 MiB), the last
+ * declared first, since their gradients are complete first; of each bucket every rank owns a
+ * contiguous part. NULL on failure. */
+WEFT_API weft_shards *weft_shards_new(const weft_graph *graph, const weft_value *params, size_t n,
+                                      const weft_optimizer *optimizer, weft_ranks ranks,
+                                      size_t bucket_bytes, weft_error *error);
+WEFT_API void weft_shards_free(weft_shards *shards);
+WEFT_API weft_ranks weft_shards_ranks(const weft_shards *shards);
+/* The elements [*first, *end) of a parameter that a rank owns, perhaps none; false if the parameter
+ * is not cut. */
+WEFT_API bool weft_shards_piece(const weft_shards *shards, const char *param, int rank,
+                                int64_t *first, int64_t *end);
+/* The name of a state for this rank's piece of a parameter: `PREFIX.PARAM[first:end]`. Returns
+ * `name`; the parameter must be cut. */
+WEFT_API const char *weft_shards_state(const weft_shards *shards, const char *prefix,
+                                       const char *param, char *name, size_t size);
+/* Reads such a name: sets *length to that of `PREFIX.PARAM`. False if it names no piece. */
+WEFT_API bool weft_piece_parse(const char *name, size_t *length, int64_t *first, int64_t *end);
+
+/* ---- Sums of gradients ---------------------------------------------------------------------- */
+
+/* The exchanges of one training step, while its graph is built. */
+typedef struct weft_reducer weft_reducer;
+
+/* `batches`: of the update, on all ranks; at least one on each. Errors are the graph's. */
+WEFT_API weft_reducer *weft_reducer_new(weft_graph *graph, const weft_shards *shards,
+                                        uint32_t batches);
+WEFT_API void weft_reducer_free(weft_reducer *reducer);
+/* Takes the gradient of a parameter: its sums over each of weft_sum_nodes of this rank's batches.
+ * As soon as a bucket is complete, its exchange begins; so call it from weft_grad_each. Parameters
+ * that are not cut are ignored. */
+WEFT_API void weft_reducer_add(weft_reducer *reducer, weft_value param, const weft_value *sums);
+/* Ends the exchanges, and sets pieces[i] to the sum over all batches of this rank's piece of the
+ * gradient of params[i]: one dimension, WEFT_NO_VALUE if it is not cut. For weft_apply_gradients
+ * with optimizer.shards. */
+WEFT_API void weft_reducer_finish(weft_reducer *reducer, const weft_value *params, size_t n,
+                                  weft_value *pieces);
+/* This rank's piece of a parameter, or of a value of its shape, in one dimension. */
+WEFT_API weft_value weft_shards_slice(weft_graph *graph, const weft_shards *shards,
+                                      const char *param, weft_value value);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,149 @@
+/* What the processes of a training say to each other beside the exchanges of their graphs. All of
+ * them take the same decisions, so that none waits for another that has left. */
+#include "trainer.h"
+
+#include "base/hash.h"
+
+#include <weft/op.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool ranks_has(const weft_trainer *t, uint32_t batch)
+{
+    return batch >= t->sums.batches.first && batch < t->sums.batches.end;
+}
+
+/* The most batches of a process. */
+static size_t most_batches(const weft_trainer *t)
+{
+    const uint32_t size = (uint32_t)t->communicator->size;
+    return (t->o.accumulate + size - 1) / size;
+}
+
+/* The first error of a rank, or a difference between ranks. */
+static weft_status judge(weft_trainer *t, const char *all, size_t bytes)
+{
+    const rank_report *first = (const rank_report *)(const void *)all;
+    for (int r = 0; r < t->communicator->size; r++) {
+        rank_report report;
+        memcpy(&report, all + (size_t)r * bytes, sizeof report);
+        const weft_error *e = &report.error;
+        if (e->status != WEFT_OK && r == t->communicator->rank)
+            return weft_error_copy(&t->error, e);
+        if (e->status == WEFT_CANCELLED)
+            return weft_error_set(&t->error, WEFT_CANCELLED, e->where, "%s", e->message);
+        if (e->status != WEFT_OK)
+            return weft_error_set(&t->error, WEFT_PEER, "trainer", "rank %d: %s: %s", r, e->where,
+                                  e->message);
+        if (report.checks != first->checks)
+            return weft_error_set(&t->error, WEFT_PEER, "trainer",
+                                  "rank %d is not at the same step as rank 0", r);
+    }
+    return WEFT_OK;
+}
+
+weft_status ranks_agree(weft_trainer *t, rank_report *report, double *numbers, size_t n)
+{
+    if (!t->communicator) return weft_error_copy(&t->error, &report->error);
+    const size_t own = n * (t->sums.batches.end - t->sums.batches.first);
+    const size_t bytes = sizeof *report + n * most_batches(t) * sizeof *numbers;
+    const int size = t->communicator->size;
+    char *sent = calloc((size_t)size + 1, bytes), *all = sent ? sent + bytes : NULL;
+    if (!sent) {
+        weft_error_set(&t->error, WEFT_NO_MEMORY, "trainer", "out of memory");
+        t->communicator->fail(t->communicator->context, &t->error);
+        return t->error.status;
+    }
+    memcpy(sent, report, sizeof *report);
+    if (own)
+        memcpy(sent + sizeof *report, numbers + n * t->sums.batches.first, own * sizeof *numbers);
+    weft_status status = weft_gather_all(t->communicator, sent, bytes, all, &t->error);
+    if (status != WEFT_OK && report->error.status != WEFT_OK)
+        t->error = report->error; /* which is why the others do not answer */
+    if (status == WEFT_OK) status = judge(t, all, bytes);
+    for (int r = 0; status == WEFT_OK && n && r < size; r++) {
+        const weft_sum_node has = weft_rank_batches(t->o.accumulate, r, size);
+        memcpy(numbers + n * has.first, all + (size_t)r * bytes + sizeof *report,
+               n * (has.end - has.first) * sizeof *numbers);
+    }
+    if (status == WEFT_OK) report->share = ((rank_report *)(void *)all)->share;
+    free(sent);
+    return t->error.status;
+}
+
+/* ---- The same training everywhere ---- */
+
+/* What must be equal on all ranks, as hashes, and its words in messages. */
+enum { SAME_WEFT, SAME_ISA, SAME_MODEL, SAME_OPTIONS, SAME_DATA, SAME_STATE, SAMES };
+static const char *const same_words[SAMES] = {"version of weft",
+                                              "instruction set (WEFT_ISA chooses a lower one)",
+                                              "model or options of it",
+                                              "options of the training",
+                                              "data",
+                                              "parameters or step"};
+
+static uint64_t hash_options(const weft_trainer *t)
+{
+    const weft_trainer_options *o = &t->o;
+    const weft_optimizer *p = &o->optimizer;
+    const double numbers[] = {
+        p->sgd.momentum, p->sgd.weight_decay, p->sgd.nesterov,   p->adam.beta1,
+        p->adam.beta2,   p->adam.eps,         p->max_norm,       p->adam.weight_decay,
+        (double)p->kind, o->schedule.peak,    o->schedule.floor, (double)o->schedule.kind,
+        o->ema};
+    uint64_t hash = hash_bytes(HASH_START, numbers, sizeof numbers);
+    hash = hash_number(hash, o->schedule.warmup);
+    hash = hash_number(hash, o->schedule.total);
+    hash = hash_number(hash, o->accumulate);
+    hash = hash_number(hash, o->seed);
+    if (p->no_decay) hash = hash_bytes(hash, p->no_decay, strlen(p->no_decay));
+    for (size_t i = 0; p->groups && i < p->n_groups; i++) {
+        const double group[] = {p->groups[i].lr_scale, p->groups[i].weight_decay,
+                                p->groups[i].frozen};
+        hash = hash_bytes(hash, group, sizeof group);
+        hash = hash_bytes(hash, p->groups[i].names, strlen(p->groups[i].names));
+    }
+    return hash;
+}
+
+static uint64_t hash_state(const weft_trainer *t)
+{
+    uint64_t hash = hash_number(HASH_START, t->state.step);
+    for (size_t i = 0; i < weft_params_count(t->params); i++) {
+        const char *name = weft_params_name(t->params, i);
+        weft_tensor tensor;
+        if (weft_is_training_state(name) || !weft_params_get(t->params, name, &tensor)) continue;
+        hash = hash_bytes(hash, name, strlen(name));
+        hash = hash_bytes(hash, tensor.data, weft_tensor_bytes(tensor.dtype, tensor.shape));
+    }
+    return hash;
+}
+
+weft_status ranks_compare(weft_trainer *t)
+{
+    if (!t->communicator) return WEFT_OK;
+    const weft_communicator *c = t->communicator;
+    const weft_data_hashes *data = &t->batches.hashes;
+    const uint64_t batches[] = {data->source, data->target, data->batches, t->batches.batches};
+    const char *isa = weft_isa_name(weft_isa_best());
+    uint64_t own[SAMES], *all = malloc((size_t)c->size * sizeof own);
+    if (!all) return trainer_no_memory(t);
+    own[SAME_WEFT] = hash_bytes(HASH_START, WEFT_VERSION, strlen(WEFT_VERSION));
+    own[SAME_ISA] = hash_bytes(HASH_START, isa, strlen(isa));
+    own[SAME_MODEL] = hash_bytes(HASH_START, t->o.builder.name, strlen(t->o.builder.name) + 1);
+    own[SAME_MODEL] = hash_bytes(own[SAME_MODEL], t->options, strlen(t->options));
+    own[SAME_OPTIONS] = hash_options(t);
+    own[SAME_DATA] = hash_bytes(HASH_START, batches, sizeof batches);
+    own[SAME_STATE] = hash_state(t);
+    weft_status status = weft_gather_all(t->communicator, own, sizeof own, all, &t->error);
+    for (int r = 1; status == WEFT_OK && r < c->size; r++)
+        for (int i = 0; status == WEFT_OK && i < SAMES; i++)
+            if (all[r * SAMES + i] != all[i])
+                status = weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "trainer",
+                                        "rank %d has other %s than rank 0", r, same_words[i]);
+    free(all);
+    return status;
+}

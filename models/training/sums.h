@@ -1,0 +1,29 @@
+/* The order in which one process adds the gradients of its batches of an update: the running sum,
+ * and a stack of stored sums that wait for their other half of the tree (weft/sharding.h). */
+#ifndef WEFT_MODELS_SUMS_H
+#define WEFT_MODELS_SUMS_H
+
+#include <weft/sharding.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What is done with the gradient of one batch. */
+typedef struct sum_action {
+    int store; /* the slot in which the running sum is stored first; -1: it is not */
+    bool adds; /* the gradient is added to the running sum; false: it becomes the running sum */
+    int slots; /* stored sums then */
+    int pops;  /* how many of them, the last ones, are added to the running sum afterwards */
+} sum_action;
+
+typedef struct sum_schedule {
+    weft_sum_node batches; /* of this process */
+    sum_action *actions;   /* by batch, from batches.first */
+} sum_schedule;
+
+/* The batches of `rank` among `total` of an update. False if there is no memory. */
+bool sums_schedule(sum_schedule *s, uint32_t total, int rank, int size);
+void sums_free(sum_schedule *s);
+
+#endif
