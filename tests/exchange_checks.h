@@ -1,0 +1,13 @@
+/* What every communicator must do. */
+#ifndef WEFT_TESTS_EXCHANGE_CHECKS_H
+#define WEFT_TESTS_EXCHANGE_CHECKS_H
+
+#include <weft/communicator.h>
+
+/* Runs the checks that leave the communicator usable; every rank must call it. Prints what failed
+ * to standard error and returns how much. */
+int exchange_checks(weft_communicator *communicator);
+/* The same for a rank that fails, the last one: no exchange works afterwards. Not for one rank. */
+int exchange_checks_of_failure(weft_communicator *communicator);
+
+#endif
