@@ -5,10 +5,12 @@
 #include "base/exchange.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* How long a rank that failed waits until MPI has taken its messages to the others. */
 #define FAIL_SECONDS 1.0
+/* How long the other ranks wait for that rank to end all processes, before they do so. MPI prints a
+ * few lines for each rank that does. */
+#define PEER_SECONDS 2.0
 
 weft_status mpi_check(int code, const char *call, weft_error *error)
 {
@@ -125,7 +127,7 @@ static weft_status member_init(member *m, family *f, double seconds, weft_error 
         mpi_check(MPI_Comm_size(m->collective, &c->size), "MPI_Comm_size", error) != WEFT_OK)
         return WEFT_PEER;
     /* MPI promises tags up to 32767 at least. */
-    MPI_Comm_get_attr(m->collective, MPI_TAG_UB, &bound, &found);
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &found);
     m->tags = found && *bound > 32767 ? *bound : 32767;
     f->members++;
     return WEFT_OK;
@@ -241,12 +243,21 @@ weft_status weft_mpi_open(weft_communicator **world, weft_error *error)
     return status;
 }
 
+static void end_all(const family *f)
+{
+    const struct timespec nap = {0, 10000000};
+    const double begin = clock_seconds();
+    const bool other = f->failure.status != WEFT_OK && f->own.status == WEFT_OK;
+    while (other && clock_seconds() - begin < PEER_SECONDS) nanosleep(&nap, NULL);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
 void weft_mpi_close(weft_communicator *world, weft_status status)
 {
     if (!world) return;
     family *f = ((member *)world->context)->family;
     const bool began = f->began;
-    if (began && status != WEFT_OK) MPI_Abort(MPI_COMM_WORLD, 1);
+    if (began && status != WEFT_OK) end_all(f);
     /* After a failure, member_free does not wait for other ranks. */
     weft_error_set(&f->failure, status, "weft_mpi_close", "this process has failed");
     weft_communicator_free(world);

@@ -18,14 +18,16 @@ export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
 # A run that hangs ends with status 124.
 limit=60
 
-# all_ranks N WHAT [PROGRAM]: every rank finds everything as expected, and so does mpirun.
+# all_ranks N WHAT [PROGRAM [LINES]]: every rank finds everything as expected, LINES times in all.
 all_ranks()
 {
-    local got status
+    local got status lines
     got=$(timeout $limit mpirun -n "$1" "$folder/${3:-mpi_checks}" "$2" 2>&1 </dev/null)
     status=$?
-    [ $status -eq 0 ] && [ "$(grep -c ': as expected' <<<"$got")" -eq "${4:-$1}" ] ||
+    lines=$(grep -c ': as expected' <<<"$got")
+    if [ $status -ne 0 ] || [ "$lines" -ne "${4:-$1}" ]; then
         fail "$2 on $1 ranks gave status $status: $got"
+    fi
 }
 
 # ends STATUS TEXT N WHAT: the exit status of mpirun, and what the processes print.
