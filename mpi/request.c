@@ -15,6 +15,7 @@
 #define POLLS_PER_LOOK 16
 
 typedef struct message {
+    MPI_Request handle;
     int peer;
     int bytes;
     bool received;
@@ -22,25 +23,11 @@ typedef struct message {
 
 struct request {
     request *next;
-    int n;    /* messages */
-    int left; /* of these, not yet done */
-    message *messages;
-    MPI_Request *handles; /* MPI_REQUEST_NULL once done */
-    MPI_Status *statuses; /* for MPI_Testsome */
-    int *indices;
+    int n, done; /* messages, and how many of the first of them are done */
+    message messages[];
 };
 
 /* ---- Records ---- */
-
-static void request_free(request *q)
-{
-    if (!q) return;
-    free(q->messages);
-    free(q->handles);
-    free(q->statuses);
-    free(q->indices);
-    free(q);
-}
 
 static size_t messages_of(size_t bytes)
 {
@@ -50,19 +37,11 @@ static size_t messages_of(size_t bytes)
 /* With room for the messages of an exchange; NULL if memory is out. */
 static request *request_new(const weft_communicator *c, const weft_exchange *x)
 {
-    size_t n = 1; /* no empty arrays */
+    size_t n = 0;
     for (int r = 0; r < c->size; r++)
         n += messages_of(exchange_sent(x, c->rank, r).bytes) +
              messages_of(exchange_received(x, r).bytes);
-    request *q = calloc(1, sizeof *q);
-    if (!q) return NULL;
-    q->messages = calloc(n, sizeof *q->messages);
-    q->handles = calloc(n, sizeof *q->handles);
-    q->statuses = calloc(n, sizeof *q->statuses);
-    q->indices = calloc(n, sizeof *q->indices);
-    if (q->messages && q->handles && q->statuses && q->indices) return q;
-    request_free(q);
-    return NULL;
+    return calloc(1, sizeof(request) + n * sizeof(message));
 }
 
 /* Takes a request off the list and frees it. Receives that are under way are cancelled; MPI may
@@ -72,12 +51,11 @@ static void request_drop(member *m, request *q)
     request **at = &m->open;
     while (*at != q) at = &(*at)->next;
     *at = q->next;
-    for (int i = 0; i < q->n && q->left > 0; i++) {
-        if (q->handles[i] == MPI_REQUEST_NULL) continue;
-        if (q->messages[i].received) MPI_Cancel(&q->handles[i]);
-        MPI_Request_free(&q->handles[i]);
+    for (int i = q->done; i < q->n; i++) {
+        if (q->messages[i].received) MPI_Cancel(&q->messages[i].handle);
+        MPI_Request_free(&q->messages[i].handle);
     }
-    request_free(q);
+    free(q);
 }
 
 void requests_drop(member *m)
@@ -102,12 +80,11 @@ static weft_status post(request *q, route to, int peer, const void *data, size_t
         const size_t rest = bytes - at;
         const int n = (int)(rest < WEFT_MPI_MAX_BYTES ? rest : WEFT_MPI_MAX_BYTES);
         char *place = (char *)data + at;
-        MPI_Request *handle = &q->handles[q->n];
-        code = received ? MPI_Irecv(place, n, MPI_BYTE, peer, to.tag, to.comm, handle)
-                        : MPI_Isend(place, n, MPI_BYTE, peer, to.tag, to.comm, handle);
-        if (code != MPI_SUCCESS) break;
-        q->messages[q->n++] = (message){peer, n, received};
-        q->left++;
+        message *x = &q->messages[q->n];
+        *x = (message){.peer = peer, .bytes = n, .received = received};
+        code = received ? MPI_Irecv(place, n, MPI_BYTE, peer, to.tag, to.comm, &x->handle)
+                        : MPI_Isend(place, n, MPI_BYTE, peer, to.tag, to.comm, &x->handle);
+        q->n += code == MPI_SUCCESS;
         at += (size_t)n;
     }
     return mpi_check(code, received ? "MPI_Irecv" : "MPI_Isend", error);
@@ -177,7 +154,7 @@ static weft_status check_received(const member *m, const message *x, const MPI_S
     int class = MPI_SUCCESS, bytes = 0;
     if (code != MPI_SUCCESS) MPI_Error_class(code, &class);
     if (class != MPI_SUCCESS && class != MPI_ERR_TRUNCATE)
-        return mpi_check(code, "an exchange", error);
+        return mpi_check(code, "a receive", error);
     if (class == MPI_ERR_TRUNCATE)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "exchange",
                               "rank %d sends more than %d bytes to rank %d, which expects %d",
@@ -188,24 +165,21 @@ static weft_status check_received(const member *m, const message *x, const MPI_S
                           member_rank(m, x->peer), bytes, m->family->rank, x->bytes);
 }
 
-/* Asks MPI which messages are done. */
+/* Asks MPI for the messages in their order, up to the first that is not done; that makes progress
+ * with all of them. (MPI_Testsome asks for all at once, but its errors go to the handler of
+ * MPI_COMM_WORLD or MPI_COMM_SELF, which is the program's.) */
 static weft_status advance(const member *m, request *q, weft_error *error)
 {
-    int done = 0;
-    const int code = MPI_Testsome(q->n, q->handles, &done, q->indices, q->statuses);
-    int class = MPI_SUCCESS;
-    if (code != MPI_SUCCESS) MPI_Error_class(code, &class);
-    if (class != MPI_SUCCESS && class != MPI_ERR_IN_STATUS)
-        return mpi_check(code, "MPI_Testsome", error);
     weft_status status = WEFT_OK;
-    for (int i = 0; done != MPI_UNDEFINED && i < done; i++) {
-        const message *x = &q->messages[q->indices[i]];
-        const int own = class == MPI_ERR_IN_STATUS ? q->statuses[i].MPI_ERROR : MPI_SUCCESS;
-        if (own == MPI_ERR_PENDING) continue;
-        q->left--;
-        if (status != WEFT_OK) continue;
-        status = x->received ? check_received(m, x, &q->statuses[i], own, error)
-                             : mpi_check(own, "an exchange", error);
+    while (q->done < q->n && status == WEFT_OK) {
+        message *x = &q->messages[q->done];
+        MPI_Status s;
+        int done = 0;
+        const int code = MPI_Test(&x->handle, &done, &s);
+        if (code == MPI_SUCCESS && !done) break;
+        q->done++;
+        status =
+            x->received ? check_received(m, x, &s, code, error) : mpi_check(code, "a send", error);
     }
     return status;
 }
@@ -218,12 +192,12 @@ weft_status request_test(void *context, void *handle, bool *done, weft_error *er
     *done = false;
     pthread_mutex_lock(&f->lock);
     weft_status status = weft_error_copy(error, &f->failure);
-    if (status == WEFT_OK && q->left > 0) status = advance(m, q, error);
-    if (status == WEFT_OK && q->left > 0 && m->polls++ % POLLS_PER_LOOK == 0) {
+    if (status == WEFT_OK) status = advance(m, q, error);
+    if (status == WEFT_OK && q->done < q->n && m->polls++ % POLLS_PER_LOOK == 0) {
         family_look(f);
         status = weft_error_copy(error, &f->failure);
     }
-    *done = status == WEFT_OK && q->left == 0;
+    *done = status == WEFT_OK && q->done == q->n;
     if (*done || status != WEFT_OK) request_drop(m, q);
     pthread_mutex_unlock(&f->lock);
     return status;
@@ -237,8 +211,13 @@ void request_missing(void *context, void *handle, char *text, size_t size)
     pthread_mutex_lock(&m->family->lock);
     for (int r = 0; r < m->communicator.size; r++) {
         bool waits = false;
-        for (int i = 0; i < q->n; i++)
-            waits |= q->messages[i].peer == r && q->handles[i] != MPI_REQUEST_NULL;
+        for (int i = q->done; i < q->n && !waits; i++) {
+            int done = 0;
+            MPI_Status s;
+            if (q->messages[i].peer != r) continue;
+            waits =
+                MPI_Request_get_status(q->messages[i].handle, &done, &s) == MPI_SUCCESS && !done;
+        }
         if (waits) exchange_add_rank(text, size, member_rank(m, r));
     }
     pthread_mutex_unlock(&m->family->lock);
