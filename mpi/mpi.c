@@ -214,7 +214,9 @@ static weft_status open_world(family *f, member *m, weft_error *error)
             mpi_check(MPI_Comm_set_errhandler(*comms[i], MPI_ERRORS_RETURN),
                       "MPI_Comm_set_errhandler", error) != WEFT_OK)
             return WEFT_PEER;
-    if (f->began) MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    /* Some errors of requests go there instead, which one depends on the version of MPI. */
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     if (member_init(m, f, 0, error) != WEFT_OK) return WEFT_PEER;
     f->rank = m->communicator.rank;
     f->size = m->communicator.size;

@@ -165,9 +165,8 @@ static weft_status check_received(const member *m, const message *x, const MPI_S
                           member_rank(m, x->peer), bytes, m->family->rank, x->bytes);
 }
 
-/* Asks MPI for the messages in their order, up to the first that is not done; that makes progress
- * with all of them. (MPI_Testsome asks for all at once, but its errors go to the handler of
- * MPI_COMM_WORLD or MPI_COMM_SELF, which is the program's.) */
+/* Asks MPI for the messages in their order, up to the first that is not done; asking for one makes
+ * progress with all. */
 static weft_status advance(const member *m, request *q, weft_error *error)
 {
     weft_status status = WEFT_OK;
