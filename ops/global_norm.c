@@ -1,5 +1,7 @@
 /* global_norm: the Euclidean norm of many tensors as one vector. Phase 0 squares and sums tile by
- * tile into f64 partials, phase 1 adds them in order. */
+ * tile into f64 partials, phase 1 adds them in order. square_sums and root_of_sum are the two
+ * phases as ops, for tensors in pieces of whole tiles that several processes have: the same bits.
+ */
 #include "kernels/kernel.h"
 
 static inline int64_t tiles_of(const weft_tensor *t)
@@ -8,6 +10,20 @@ static inline int64_t tiles_of(const weft_tensor *t)
 }
 
 #ifdef WEFT_KERNEL_ISA
+
+static inline double square_sum(const weft_call *call, int64_t tile)
+{
+    size_t i = 0;
+    int64_t local = tile; /* of input i */
+    while (local >= tiles_of(&call->in[i])) local -= tiles_of(&call->in[i++]);
+    const T *x = (const T *)call->in[i].data + local * TILE;
+    int64_t n = numel_of(&call->in[i].shape) - local * TILE;
+    double sum = 0;
+    if (n > TILE) n = TILE;
+    _Pragma("omp simd reduction(+ : sum)") for (int64_t k = 0; k < n; k++) sum +=
+        (double)x[k] * (double)x[k];
+    return sum;
+}
 
 KERNEL(global_norm)
 {
@@ -20,16 +36,29 @@ KERNEL(global_norm)
         *(T *)call->out[0].data = (T)sqrt(total);
         return;
     }
-    size_t i = 0;
-    int64_t local = tile; /* of input i */
-    while (local >= tiles_of(&call->in[i])) local -= tiles_of(&call->in[i++]);
-    const T *x = (const T *)call->in[i].data + local * TILE;
-    int64_t n = numel_of(&call->in[i].shape) - local * TILE;
-    double sum = 0;
-    if (n > TILE) n = TILE;
-    _Pragma("omp simd reduction(+ : sum)") for (int64_t k = 0; k < n; k++) sum +=
-        (double)x[k] * (double)x[k];
-    partial[tile] = sum;
+    partial[tile] = square_sum(call, tile);
+}
+
+KERNEL(square_sums)
+{
+    ((double *)call->out[0].data)[tile] = square_sum(call, tile);
+}
+
+/* Inputs: f64 sums, i32 their order. */
+KERNEL(root_of_sum)
+{
+    const double *sums = call->in[0].data;
+    const int32_t *order = call->in[1].data;
+    const int64_t n = numel_of(&call->in[1].shape), limit = numel_of(&call->in[0].shape);
+    double total = 0;
+    (void)tile;
+    for (int64_t k = 0; k < n; k++) {
+        if (order[k] < 0 || order[k] >= limit)
+            weft_call_fail(call, order[k], limit);
+        else
+            total += sums[order[k]];
+    }
+    *(T *)call->out[0].data = (T)sqrt(total);
 }
 
 #else
@@ -106,6 +135,108 @@ const weft_op weft_op_global_norm = {
 weft_value weft_global_norm(weft_graph *graph, const weft_value *x, size_t n)
 {
     return weft_apply(graph, &weft_op_global_norm, NULL, x, n, NULL);
+}
+
+/* ---- Its phases as ops ---- */
+
+typedef struct root_attr {
+    weft_dtype dtype;
+} root_attr;
+
+static int64_t tiles_square_sums(const weft_call *call)
+{
+    int64_t tiles = 0;
+    for (size_t i = 0; i < call->n_in; i++) tiles += tiles_of(&call->in[i]);
+    return tiles;
+}
+
+static bool infer_square_sums(weft_infer *infer)
+{
+    int64_t tiles = 0;
+    for (size_t i = 0; i < infer->n_in; i++) {
+        if (!weft_infer_float(infer, i) || !weft_infer_same_dtype(infer, 0, i)) return false;
+        tiles += ceil_div(weft_shape_numel(infer->in[i].shape), TILE);
+    }
+    infer->out[0] = (weft_type){WEFT_F64, {1, {tiles}}};
+    return true;
+}
+
+static bool infer_root_of_sum(weft_infer *infer)
+{
+    const root_attr *attr = infer->attr;
+    if (!weft_infer_dtype(infer, 0, WEFT_F64) || !weft_infer_dtype(infer, 1, WEFT_I32))
+        return false;
+    if (!weft_dtype_is_float(attr->dtype))
+        return weft_infer_fail(infer, WEFT_BAD_DTYPE, "the result is %s, expected f32 or f64",
+                               weft_dtype_name(attr->dtype));
+    infer->out[0] = (weft_type){attr->dtype, WEFT_SCALAR};
+    return true;
+}
+
+static int64_t one_tile(const weft_call *call)
+{
+    (void)call;
+    return 1;
+}
+
+static const root_attr root_f64 = {WEFT_F64};
+static const weft_sample samples_root_of_sum[] = {
+    {&root_f64, 2, {{WEFT_F64, {1, {5}}, 0, 2, false}, INDICES(5, {1, {4}})}},
+    {&root_f64, 2, {{WEFT_F64, {1, {1}}, 0, 2, false}, INDICES(1, {1, {3}})}},
+};
+static const weft_attr_field root_fields[] = {
+    {"dtype", WEFT_ATTR_DTYPE, offsetof(root_attr, dtype)},
+    {NULL, WEFT_ATTR_INT, 0},
+};
+DECLARE_KERNELS(square_sums);
+DECLARE_KERNELS(root_of_sum);
+extern const weft_op weft_op_square_sums, weft_op_root_of_sum;
+const weft_op weft_op_square_sums = {
+    .name = "square_sums",
+    .doc = "The sum of x^2 of each stretch of WEFT_TILE elements of each input, in f64.",
+    .min_in = 1,
+    .max_in = WEFT_VARIADIC,
+    .n_out = 1,
+    .infer = infer_square_sums,
+    .kernel = FLOAT_KERNELS(square_sums),
+    .takes = WEFT_TAKES_DENSE,
+    .tiles = tiles_square_sums,
+    .cost = cost_global_norm,
+    .gradient = WEFT_GRADIENT_NONE,
+    .samples = samples_global_norm,
+    .n_samples = sizeof samples_global_norm / sizeof *samples_global_norm,
+};
+const weft_op weft_op_root_of_sum = {
+    .name = "root_of_sum",
+    .doc = "y = (sum over k of sums[order[k]])^(1/2), added in f64 in this order.",
+    .inputs = "sums order",
+    .min_in = 2,
+    .max_in = 2,
+    .n_out = 1,
+    .attr_size = sizeof(root_attr),
+    .attrs = root_fields,
+    .infer = infer_root_of_sum,
+    .kernel = FLOAT_KERNELS(root_of_sum),
+    .key_output = true,
+    .takes = WEFT_TAKES_DENSE,
+    .tiles = one_tile,
+    .can_fail = true,
+    .gradient = WEFT_GRADIENT_NONE,
+    .samples = samples_root_of_sum,
+    .n_samples = sizeof samples_root_of_sum / sizeof *samples_root_of_sum,
+};
+
+weft_value weft_square_sums(weft_graph *graph, const weft_value *x, size_t n)
+{
+    return weft_apply(graph, &weft_op_square_sums, NULL, x, n, NULL);
+}
+
+weft_value weft_root_of_sum(weft_graph *graph, weft_value sums, weft_value order, weft_dtype dtype)
+{
+    root_attr attr;
+    memset(&attr, 0, sizeof attr);
+    attr.dtype = dtype;
+    return weft_apply(graph, &weft_op_root_of_sum, &attr, (weft_value[]){sums, order}, 2, NULL);
 }
 
 #endif

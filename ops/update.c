@@ -3,18 +3,21 @@
 
 /* As weft_sgd_options and weft_adam_options; scaled: the last input scales the gradient. */
 typedef struct sgd_attr {
+    int64_t first; /* of the piece of the parameter that is updated */
     double momentum, weight_decay;
     bool nesterov, scaled;
 } sgd_attr;
 typedef struct adam_attr {
+    int64_t first;
     double beta1, beta2, eps, weight_decay;
     bool decoupled, scaled;
 } adam_attr;
 
 #ifdef WEFT_KERNEL_ISA
 
+/* Elements of the gradient, or the value, behind the states: all of the state, or of a piece. */
 #define TILE_RANGE                                                                                 \
-    const int64_t n = numel_of(&call->out[0].shape), begin = tile * TILE;                          \
+    const int64_t n = numel_of(&call->in[call->n_out].shape), begin = tile * TILE;                 \
     const int64_t end = begin + TILE < n ? begin + TILE : n;
 
 KERNEL(assign)
@@ -50,7 +53,7 @@ KERNEL(sgd_update)
 {
     TILE_RANGE
     const sgd_attr *attr = call->attr;
-    T *param = call->out[0].data;
+    T *param = (T *)call->out[0].data + attr->first;
     const T *grad = call->in[1].data, lr = scalar_in(call, 2), decay = (T)attr->weight_decay;
     const T scale = attr->scaled ? scalar_in(call, 3) : 1;
     _Pragma("omp simd") for (int64_t i = begin; i < end; i++) param[i] -=
@@ -62,7 +65,7 @@ KERNEL(momentum_update)
 {
     TILE_RANGE
     const sgd_attr *attr = call->attr;
-    T *param = call->out[0].data, *buf = call->out[1].data;
+    T *param = (T *)call->out[0].data + attr->first, *buf = call->out[1].data;
     const T *grad = call->in[2].data, lr = scalar_in(call, 3), decay = (T)attr->weight_decay;
     const T scale = attr->scaled ? scalar_in(call, 4) : 1, momentum = (T)attr->momentum;
     const bool nesterov = attr->nesterov;
@@ -79,7 +82,7 @@ KERNEL(adam_update)
 {
     TILE_RANGE
     const adam_attr *attr = call->attr;
-    T *param = call->out[0].data, *m = call->out[1].data, *v = call->out[2].data;
+    T *param = (T *)call->out[0].data + attr->first, *m = call->out[1].data, *v = call->out[2].data;
     const T *grad = call->in[3].data, lr = scalar_in(call, 4);
     const double t = (double)scalar_in(call, 5);
     const T scale = attr->scaled ? scalar_in(call, 6) : 1;
@@ -105,13 +108,13 @@ KERNEL(adam_update)
 
 #include <weft/ops.h>
 
-static bool infer_update(weft_infer *infer)
+/* Inputs behind the first have the shape `shape`, up to the gradient, and are scalars after it. */
+static bool infer_shapes(weft_infer *infer, weft_shape shape)
 {
     char a[128], b[128], name[128];
     size_t states = infer->op->updates;
-    weft_shape shape = infer->in[0].shape;
     for (size_t i = 0; i < infer->n_in; i++) {
-        weft_shape want = i <= states ? shape : WEFT_SCALAR;
+        weft_shape want = !i ? infer->in[0].shape : i <= states ? shape : WEFT_SCALAR;
         if (!weft_infer_same_dtype(infer, 0, i)) return false;
         if (!weft_shape_equal(infer->in[i].shape, want))
             return weft_infer_fail(infer, WEFT_BAD_SHAPE, "%s must be %s, got %s",
@@ -123,14 +126,40 @@ static bool infer_update(weft_infer *infer)
     return true;
 }
 
+static bool infer_update(weft_infer *infer)
+{
+    return infer_shapes(infer, infer->in[0].shape);
+}
+
 static bool infer_float_update(weft_infer *infer)
 {
     return weft_infer_float(infer, 0) && infer_update(infer);
 }
 
+/* The attributes begin with `first`. Gradient and moments may be of a piece of the
+ * parameter, in one dimension. */
+static bool infer_piece_update(weft_infer *infer)
+{
+    const int64_t first = *(const int64_t *)infer->attr;
+    const weft_shape grad = infer->in[infer->op->updates].shape;
+    if (weft_shape_equal(grad, infer->in[0].shape) && !first) return infer_float_update(infer);
+    const int64_t room = weft_shape_numel(infer->in[0].shape) - first;
+    if (grad.rank != 1 || first < 0 || grad.dim[0] > room)
+        return weft_infer_fail(
+            infer, WEFT_BAD_SHAPE,
+            "the gradient must have the shape of the parameter, or be a piece of "
+            "it in one dimension");
+    return weft_infer_float(infer, 0) && infer_shapes(infer, grad);
+}
+
+static int64_t tiles_update(const weft_call *call)
+{
+    return ceil_div(numel_of(&call->in[call->n_out].shape), TILE);
+}
+
 static void cost_update(const weft_call *call, weft_cost *cost)
 {
-    double n = (double)numel_of(&call->out[0].shape);
+    double n = (double)numel_of(&call->in[call->n_out].shape);
     cost->flops = 6.0 * n * (double)call->n_out;
     cost->bytes = n * (double)((2 * call->n_out + 1) * weft_dtype_bytes(call->out[0].dtype));
 }
@@ -143,10 +172,14 @@ static void cost_update(const weft_call *call, weft_cost *cost)
     {                                                                                              \
         WEFT_FLOAT, {0, {0}}, 3, 3, false                                                          \
     }
-static const sgd_attr sgd_plain = {0, 0.1, false, true}, sgd_bare = {0, 0, false, false},
-                      sgd_heavy = {0.8, 0.1, false, true}, sgd_nesterov = {0.9, 0.1, true, false};
-static const adam_attr adam_plain = {0.9, 0.98, 1e-9, 0.01, false, true},
-                       adam_decoupled = {0.9, 0.999, 1e-8, 0.1, true, false};
+static const sgd_attr sgd_plain = {0, 0, 0.1, false, true}, sgd_bare = {0, 0, 0, false, false},
+                      sgd_heavy = {0, 0.8, 0.1, false, true},
+                      sgd_nesterov = {0, 0.9, 0.1, true, false},
+                      sgd_piece = {2, 0, 0.1, false, true},
+                      sgd_heavy_piece = {1, 0.8, 0.1, false, true};
+static const adam_attr adam_plain = {0, 0.9, 0.98, 1e-9, 0.01, false, true},
+                       adam_decoupled = {0, 0.9, 0.999, 1e-8, 0.1, true, false},
+                       adam_piece = {7, 0.9, 0.98, 1e-9, 0.01, false, true};
 static const weft_sample samples_assign[] = {
     {NULL, 2, {UNIT_FLOATS({2, {3, 4}}), UNIT_FLOATS({2, {3, 4}})}},
     {NULL, 2, {{WEFT_I32, {1, {3}}, 0, 9, false}, {WEFT_I32, {1, {3}}, 0, 9, false}}},
@@ -169,6 +202,9 @@ static const weft_sample samples_sgd_update[] = {
      4,
      {UNIT_FLOATS({2, {3, 4}}), UNIT_FLOATS({2, {3, 4}}), POSITIVE({0, {0}}), POSITIVE({0, {0}})}},
     {&sgd_bare, 3, {UNIT_FLOATS({2, {1, 5}}), UNIT_FLOATS({2, {1, 5}}), POSITIVE({0, {0}})}},
+    {&sgd_piece,
+     4,
+     {UNIT_FLOATS({2, {3, 4}}), UNIT_FLOATS({1, {5}}), POSITIVE({0, {0}}), POSITIVE({0, {0}})}},
 };
 static const weft_sample samples_momentum_update[] = {
     {&sgd_nesterov,
@@ -178,6 +214,10 @@ static const weft_sample samples_momentum_update[] = {
      5,
      {UNIT_FLOATS({2, {3, 2}}), UNIT_FLOATS({2, {3, 2}}), UNIT_FLOATS({2, {3, 2}}),
       POSITIVE({0, {0}}), POSITIVE({0, {0}})}},
+    {&sgd_heavy_piece,
+     5,
+     {UNIT_FLOATS({2, {3, 2}}), UNIT_FLOATS({1, {4}}), UNIT_FLOATS({1, {4}}), POSITIVE({0, {0}}),
+      POSITIVE({0, {0}})}},
 };
 static const weft_sample samples_adam_update[] = {
     {&adam_plain,
@@ -188,14 +228,20 @@ static const weft_sample samples_adam_update[] = {
      6,
      {UNIT_FLOATS({2, {3, 4}}), UNIT_FLOATS({2, {3, 4}}), POSITIVE({2, {3, 4}}),
       UNIT_FLOATS({2, {3, 4}}), POSITIVE({0, {0}}), COUNT}},
+    {&adam_piece,
+     7,
+     {UNIT_FLOATS({2, {3, 4}}), UNIT_FLOATS({1, {3}}), POSITIVE({1, {3}}), UNIT_FLOATS({1, {3}}),
+      POSITIVE({0, {0}}), COUNT, POSITIVE({0, {0}})}},
 };
 static const weft_attr_field sgd_fields[] = {
+    {"first", WEFT_ATTR_INT64, offsetof(sgd_attr, first)},
     {"momentum", WEFT_ATTR_DOUBLE, offsetof(sgd_attr, momentum)},
     {"weight_decay", WEFT_ATTR_DOUBLE, offsetof(sgd_attr, weight_decay)},
     {"nesterov", WEFT_ATTR_BOOL, offsetof(sgd_attr, nesterov)},
     {NULL, WEFT_ATTR_INT, 0},
 };
 static const weft_attr_field adam_fields[] = {
+    {"first", WEFT_ATTR_INT64, offsetof(adam_attr, first)},
     {"beta1", WEFT_ATTR_DOUBLE, offsetof(adam_attr, beta1)},
     {"beta2", WEFT_ATTR_DOUBLE, offsetof(adam_attr, beta2)},
     {"eps", WEFT_ATTR_DOUBLE, offsetof(adam_attr, eps)},
@@ -219,6 +265,7 @@ static const weft_attr_field adam_fields[] = {
         .infer = shape_rule,                                                                       \
         .kernel = kernels,                                                                         \
         .takes = WEFT_TAKES_DENSE,                                                                 \
+        .tiles = tiles_update,                                                                     \
         .cost = cost_update,                                                                       \
         .updates = states,                                                                         \
         .gradient = WEFT_GRADIENT_NONE,                                                            \
@@ -235,16 +282,16 @@ UPDATE_OP(assign, "state = value.", "state value", 1, 2, 2, 0, NULL, infer_updat
 UPDATE_OP(blend, "state = decay state + share value.", "state value decay share", 1, 4, 4, 0, NULL,
           infer_float_update, FLOAT_KERNELS(blend))
 UPDATE_OP(sgd_update, "param -= lr (scale grad + weight_decay param).", "param grad lr scale", 1, 3,
-          4, sizeof(sgd_attr), sgd_fields, infer_float_update, FLOAT_KERNELS(sgd_update))
+          4, sizeof(sgd_attr), sgd_fields, infer_piece_update, FLOAT_KERNELS(sgd_update))
 UPDATE_OP(momentum_update,
           "buf = momentum buf + g, param -= lr buf (or lr (g + momentum buf), Nesterov), with g = "
           "scale grad + weight_decay param.",
-          "param buf grad lr scale", 2, 4, 5, sizeof(sgd_attr), sgd_fields, infer_float_update,
+          "param buf grad lr scale", 2, 4, 5, sizeof(sgd_attr), sgd_fields, infer_piece_update,
           FLOAT_KERNELS(momentum_update))
 UPDATE_OP(adam_update,
           "m = b1 m + (1-b1) g, v = b2 v + (1-b2) g^2, param -= lr mhat / (sqrt(vhat) + eps) "
           "(Kingma & Ba 2015); decay added to g, or apart from it (Loshchilov & Hutter 2019).",
-          "param m v grad lr t scale", 3, 6, 7, sizeof(adam_attr), adam_fields, infer_float_update,
+          "param m v grad lr t scale", 3, 6, 7, sizeof(adam_attr), adam_fields, infer_piece_update,
           FLOAT_KERNELS(adam_update))
 
 weft_value weft_assign(weft_graph *graph, weft_value state, weft_value value)
@@ -277,6 +324,7 @@ weft_value weft_sgd_update(weft_graph *graph, weft_value param, weft_value buf, 
     size_t n = 1;
     sgd_attr attr;
     memset(&attr, 0, sizeof attr);
+    attr.first = o->first;
     attr.momentum = weft_option(o->momentum, 0);
     attr.weight_decay = weft_option(o->weight_decay, 0);
     attr.nesterov = o->nesterov;
@@ -305,6 +353,7 @@ weft_value weft_adam_update(weft_graph *graph, weft_value param, weft_value m, w
     const weft_adam_options *o = options ? options : &defaults;
     adam_attr attr;
     memset(&attr, 0, sizeof attr);
+    attr.first = o->first;
     attr.beta1 = weft_option(o->beta1, 0.9);
     attr.beta2 = weft_option(o->beta2, 0.98);
     attr.eps = weft_option(o->eps, 1e-9);

@@ -113,7 +113,7 @@ static weft_value attend(weft_graph *g, int way)
 
 static weft_value adam(weft_graph *g, int way)
 {
-    weft_adam_options zeros = {0}, defaults = {0.9, 0.98, 1e-9, 0, false};
+    weft_adam_options zeros = {0}, defaults = {0.9, 0.98, 1e-9, 0, false, 0};
     weft_value state[3];
     for (int i = 0; i < 3; i++) {
         char name[2] = {(char)('a' + i), 0};

@@ -86,21 +86,35 @@ REFERENCE(global_norm)
         for (int64_t i = 0; i < numel(&in[k]); i++) sum = hypot(sum, data(&in[k])[i]);
     *data(out) = sum;
 }
+REFERENCE(square_sums)
+{
+    UNUSED;
+    int64_t tile = 0;
+    for (size_t k = 0; k < n_in; k++)
+        for (int64_t i = 0; i < numel(&in[k]); i++) {
+            data(out)[tile] += pow(data(&in[k])[i], 2);
+            if ((i + 1) % WEFT_TILE == 0 || i + 1 == numel(&in[k])) tile++;
+        }
+}
+REFERENCE(root_of_sum)
+{
+    UNUSED;
+    double sum = 0;
+    for (int64_t i = 0; i < numel(&in[1]); i++) sum += data(in)[(int64_t)get(&in[1], i)];
+    *data(out) = sqrt(sum);
+}
 
 const reference references_elementwise[] = {
-    SAME(neg),        SAME(abs),         SAME(sign),
-    SAME(exp),        SAME(log),         SAME(sqrt),
-    SAME(rsqrt),      SAME(square),      SAME(reciprocal),
-    SAME(sin),        SAME(cos),         SAME(tanh),
-    SAME(sigmoid),    SAME(relu),        SAME(leaky_relu),
-    SAME(gelu),       SAME(gelu_tanh),   SAME(silu),
-    SAME(softplus),   SAME(erf),         SAME(clamp),
-    SAME(contiguous), SAME(cast),        SAME(logical_not),
-    SAME(add),        SAME(sub),         SAME(mul),
-    SAME(div),        SAME(pow),         SAME(maximum),
-    SAME(relu_grad),  SAME(minimum),     SAME(equal),
-    SAME(less),       SAME(greater),     SAME(logical_and),
-    SAME(logical_or), SAME(masked_fill), SAME(where),
-    SAME(add_n),      SAME(global_norm), {"reshape", ref_contiguous},
+    SAME(neg),         SAME(abs),         SAME(sign),        SAME(exp),
+    SAME(log),         SAME(sqrt),        SAME(rsqrt),       SAME(square),
+    SAME(reciprocal),  SAME(sin),         SAME(cos),         SAME(tanh),
+    SAME(sigmoid),     SAME(relu),        SAME(leaky_relu),  SAME(gelu),
+    SAME(gelu_tanh),   SAME(silu),        SAME(softplus),    SAME(erf),
+    SAME(clamp),       SAME(contiguous),  SAME(cast),        SAME(logical_not),
+    SAME(add),         SAME(sub),         SAME(mul),         SAME(div),
+    SAME(pow),         SAME(maximum),     SAME(relu_grad),   SAME(minimum),
+    SAME(equal),       SAME(less),        SAME(greater),     SAME(logical_and),
+    SAME(logical_or),  SAME(masked_fill), SAME(where),       SAME(add_n),
+    SAME(global_norm), SAME(square_sums), SAME(root_of_sum), {"reshape", ref_contiguous},
     {NULL, NULL},
 };

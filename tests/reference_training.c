@@ -117,38 +117,51 @@ REFERENCE(cache_reorder)
     }
 }
 typedef struct sgd_attr {
+    int64_t first;
     double momentum, weight_decay;
     bool nesterov, scaled;
 } sgd_attr;
+/* The parameter's elements of which `piece` has the gradient; the others stay as they are. */
+static double *begin_piece(int64_t first, const weft_tensor *in, weft_tensor *out)
+{
+    for (int64_t i = 0; i < numel(out); i++) data(out)[i] = data(in)[i];
+    return data(out) + first;
+}
 REFERENCE(sgd_update)
 {
     UNUSED;
     const sgd_attr *a = attr;
     double lr = *data(&in[2]), scale = a->scaled ? *data(&in[3]) : 1;
-    for (int64_t i = 0; i < numel(out); i++) {
-        double p = data(in)[i];
-        data(out)[i] = p - lr * (scale * data(&in[1])[i] + a->weight_decay * p);
-    }
+    double *param = begin_piece(a->first, in, out);
+    for (int64_t i = 0; i < numel(&in[1]); i++)
+        param[i] -= lr * (scale * data(&in[1])[i] + a->weight_decay * param[i]);
 }
 REFERENCE(momentum_update)
 {
     UNUSED;
     const sgd_attr *a = attr;
     double lr = *data(&in[3]), scale = a->scaled ? *data(&in[4]) : 1;
-    for (int64_t i = 0; i < numel(out); i++) {
-        double p = data(in)[i], g = scale * data(&in[2])[i] + a->weight_decay * p;
+    double *param = begin_piece(a->first, in, out);
+    for (int64_t i = 0; i < numel(&in[2]); i++) {
+        double g = scale * data(&in[2])[i] + a->weight_decay * param[i];
         double b = a->momentum * data(&in[1])[i] + g;
         data(&out[1])[i] = b;
-        data(out)[i] = p - lr * (a->nesterov ? g + a->momentum * b : b);
+        param[i] -= lr * (a->nesterov ? g + a->momentum * b : b);
     }
 }
+typedef struct adam_attr {
+    int64_t first;
+    double beta1, beta2, eps, weight_decay;
+    bool decoupled, scaled;
+} adam_attr;
 REFERENCE(adam_update)
 {
     UNUSED;
-    const weft_adam_options *a = attr;
+    const adam_attr *a = attr;
     double lr = *data(&in[4]), t = *data(&in[5]), scale = n_in == 7 ? *data(&in[6]) : 1;
-    for (int64_t i = 0; i < numel(out); i++) {
-        double p = data(&in[0])[i], g = scale * data(&in[3])[i];
+    double *param = begin_piece(a->first, in, out);
+    for (int64_t i = 0; i < numel(&in[3]); i++) {
+        double p = param[i], g = scale * data(&in[3])[i];
         if (a->decoupled)
             p -= lr * a->weight_decay * p;
         else
@@ -157,7 +170,7 @@ REFERENCE(adam_update)
         double v = a->beta2 * data(&in[2])[i] + (1 - a->beta2) * g * g;
         data(&out[1])[i] = m;
         data(&out[2])[i] = v;
-        data(&out[0])[i] =
+        param[i] =
             p - lr * (m / (1 - pow(a->beta1, t))) / (sqrt(v / (1 - pow(a->beta2, t))) + a->eps);
     }
 }

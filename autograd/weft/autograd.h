@@ -106,13 +106,20 @@ typedef struct weft_optimizer {
 /* Adam, beta 0.9, 0.98, eps 1e-9 as in "Attention Is All You Need", no decay, clipping at 1,
  * guarded. */
 #define WEFT_ADAM_DEFAULT                                                                          \
-    (WEFT_LITERAL(weft_optimizer){                                                                 \
-        WEFT_ADAM, {0, 0, false}, {0.9, 0.98, 1e-9, 0, false}, 1.0, true, NULL, NULL, 0, NULL})
+    (WEFT_LITERAL(weft_optimizer){WEFT_ADAM,                                                       \
+                                  {0, 0, false, 0},                                                \
+                                  {0.9, 0.98, 1e-9, 0, false, 0},                                  \
+                                  1.0,                                                             \
+                                  true,                                                            \
+                                  NULL,                                                            \
+                                  NULL,                                                            \
+                                  0,                                                               \
+                                  NULL})
 /* The same with a decoupled weight decay of 0.01 for all but WEFT_NO_DECAY_DEFAULT. */
 #define WEFT_ADAMW_DEFAULT                                                                         \
     (WEFT_LITERAL(weft_optimizer){WEFT_ADAMW,                                                      \
-                                  {0, 0, false},                                                   \
-                                  {0.9, 0.98, 1e-9, 0.01, false},                                  \
+                                  {0, 0, false, 0},                                                \
+                                  {0.9, 0.98, 1e-9, 0.01, false, 0},                               \
                                   1.0,                                                             \
                                   true,                                                            \
                                   WEFT_NO_DECAY_DEFAULT,                                           \

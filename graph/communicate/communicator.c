@@ -57,12 +57,18 @@ weft_status weft_exchange_start(weft_communicator *communicator, const weft_exch
     return communicator->start(communicator->context, exchange, request, error);
 }
 
+/* Gives an exchange up, and with it the communicator. */
 static weft_status too_long(weft_communicator *c, void *request, weft_error *error)
 {
+    weft_error late = WEFT_NO_ERROR;
     char ranks[128] = "";
+    bool done;
     if (c->missing) c->missing(c->context, request, ranks, sizeof ranks);
-    return weft_error_set(error, WEFT_PEER, "exchange", "no answer%s%s for %g seconds",
-                          ranks[0] ? " from " : "", ranks, c->seconds);
+    weft_error_set(&late, WEFT_PEER, "exchange", "no answer%s%s for %g seconds",
+                   ranks[0] ? " from " : "", ranks, c->seconds);
+    c->fail(c->context, &late);
+    c->test(c->context, request, &done, NULL);
+    return weft_error_copy(error, &late);
 }
 
 /* Polls: first without a pause, then giving up the processor, then asleep for up to 1 ms. */
@@ -90,7 +96,8 @@ weft_status weft_exchange_wait(weft_communicator *communicator, void *request, w
         if (status != WEFT_OK || done) break;
         if (communicator->seconds > 0 && clock_seconds() - begin > communicator->seconds)
             status = too_long(communicator, request, error);
-        pause_after(polls);
+        else
+            pause_after(polls);
     }
     communicator->traffic.waited += clock_seconds() - begin;
     return status;

@@ -25,7 +25,8 @@ weft_cost op_cost(const weft_op *op, const weft_call *call)
 
 /* ---- What a kernel asks of its call ---- */
 
-void weft_call_fail(const weft_call *call, int64_t index, int64_t limit)
+static void record_fault(const weft_call *call, int64_t index, int64_t limit,
+                         const weft_error *error)
 {
     fault *f = call->run ? call->run->fault : NULL;
     if (!f) return;
@@ -35,14 +36,25 @@ void weft_call_fail(const weft_call *call, int64_t index, int64_t limit)
         if (call->node < step || (call->node == step && index < f->index)) {
             f->index = index;
             f->limit = limit;
+            if (error) f->error = *error;
             atomic_store(&f->step, call->node);
         }
     }
 }
 
+void weft_call_fail(const weft_call *call, int64_t index, int64_t limit)
+{
+    record_fault(call, index, limit, NULL);
+}
+
 void weft_call_not_finite(const weft_call *call, size_t input)
 {
-    weft_call_fail(call, (int64_t)input, -1);
+    record_fault(call, (int64_t)input, FAULT_NOT_FINITE, NULL);
+}
+
+void call_fail_with(const weft_call *call, const weft_error *error)
+{
+    record_fault(call, 0, FAULT_ERROR, error);
 }
 
 int64_t *weft_call_panel_tag(const weft_call *call)

@@ -10,8 +10,14 @@
 #define NO_FAULT UINT32_MAX
 typedef struct fault {
     atomic_uint step;     /* index in the schedule; NO_FAULT: none failed */
-    int64_t index, limit; /* limit -1: input `index` is not finite */
+    int64_t index, limit; /* limit -1: input `index` is not finite; -2: `error` */
+    weft_error error;
 } fault;
+#define FAULT_NOT_FINITE (-1)
+#define FAULT_ERROR      (-2)
+
+/* Reports an error of a kernel; the run returns it with the node's name. */
+void call_fail_with(const weft_call *call, const weft_error *error);
 
 /* Bytes in front of each thread's workspace, for the tag; see weft_call_panel_tag. */
 #define PANEL_TAG_BYTES 64

@@ -38,6 +38,8 @@ static const char *check_counts(const weft_op *op, char *text, size_t size)
     else if ((unsigned)op->gradient > WEFT_GRADIENT_NONE)
         snprintf(text, size, "declares gradient %d, which is not a weft_gradient",
                  (int)op->gradient);
+    else if (op->exchanges && !op->can_fail)
+        snprintf(text, size, "exchanges data, which can fail, but does not declare can_fail");
     else if (op->n_samples && !op->samples)
         snprintf(text, size, "counts %zu samples, but samples is NULL", op->n_samples);
     else

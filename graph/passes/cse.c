@@ -39,7 +39,8 @@ static bool visit(weft_rewrite *r)
 {
     const weft_op *op = r->node.op;
     node_table *table = r->state;
-    if (op == &weft_op_input || op == &weft_op_state || op == &weft_op_constant || op->updates)
+    if (op == &weft_op_input || op == &weft_op_state || op == &weft_op_constant || op->updates ||
+        op->exchanges)
         return false;
     if (!table->size) table->size = table_size(r->source);
     uint64_t hash = hash_bytes(weft_hash_text(op->name), r->node.attr, op->attr_size);

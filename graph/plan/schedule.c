@@ -220,10 +220,13 @@ static bool weigh_group(weft_plan *plan, plan_group *group, weft_error *error)
 }
 
 /* May the step, and all that are fused with it, join the group that began at `since`? written[] and
- * read[] hold, by storage, the position + 1 of the last step that wrote or read it. */
+ * read[] hold, by storage, the position + 1 of the last step that wrote or read it; `exchanges`:
+ * the group exchanges data with other processes already. */
 static bool joins_group(const weft_plan *plan, const uint32_t *storage, const plan_step *step,
-                        uint32_t since, const uint32_t *written, const uint32_t *read)
+                        uint32_t since, const uint32_t *written, const uint32_t *read,
+                        bool exchanges)
 {
+    if (exchanges && plan->graph->nodes[step->node].op->exchanges) return false;
     for (uint32_t k = 0; k <= step->n_fused; k++) {
         const node_record *node = &plan->graph->nodes[step[k].node];
         for (size_t i = 0; i < node->n_in; i++)
@@ -243,20 +246,23 @@ static bool cut_groups(weft_plan *plan, const uint32_t *storage)
     uint32_t *read = calloc(plan->graph->n_values, sizeof *read), since = 0;
     const bool good = written && read;
     double work = 0;
-    bool updates = false;
+    bool updates = false, exchanges = false;
     plan_group *group = NULL;
     for (uint32_t i = 0; good && i < plan->n_steps; i++) {
         const plan_step *step = &plan->steps[i];
         const node_record *node = &plan->graph->nodes[step->node];
         bool is_update = node->op->updates > 0;
-        if (!group || (!step->fused && (is_update != updates ||
-                                        !joins_group(plan, storage, step, since, written, read)))) {
+        if (!group ||
+            (!step->fused && (is_update != updates || !joins_group(plan, storage, step, since,
+                                                                   written, read, exchanges)))) {
             group = &plan->groups[plan->n_groups++];
             *group = (plan_group){.first_step = i};
             since = i;
             work = 0;
             updates = is_update;
+            exchanges = false;
         }
+        exchanges |= node->op->exchanges;
         group->n_steps++;
         if (step->phases > group->phases) group->phases = step->phases;
         work += count_work(plan, step);

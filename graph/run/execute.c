@@ -17,13 +17,14 @@ bool executor_init(executor *e, const weft_plan *plan)
     *e = (executor){.plan = plan, .state = {.fault = &e->fault}};
     e->calls = calloc(2 * plan->n_steps + 1, sizeof *e->calls);
     e->claimed = calloc(2 * plan->n_groups + 1, sizeof *e->claimed);
-    return e->calls && e->claimed;
+    return e->calls && e->claimed && exchanges_init(&e->exchanges, plan);
 }
 
 void executor_free(executor *e)
 {
     free(e->calls);
     free(e->claimed);
+    exchanges_free(&e->exchanges);
 }
 
 /* ---- How many threads have work ---- */
@@ -218,6 +219,7 @@ INLINE void run_groups(executor *e, weft_profile *profile, profile_thread *recor
         if (g && group->interval != plan->groups[g - 1].interval) {
 #pragma omp barrier
             if (record) profile_waited(record);
+            if (thread == 0 && e->state.exchanges) exchanges_progress(&e->exchanges);
             unsigned failed = atomic_load(&e->fault.step);
             if (failed != NO_FAULT && plan->steps[failed].interval < group->interval) break;
         }
@@ -277,6 +279,8 @@ static weft_status report_fault(const executor *e, unsigned step, weft_error *er
     const fault *f = &e->fault;
     char where[256], producer[256];
     graph_node_where(g, node, where, sizeof where);
+    if (f->limit == FAULT_ERROR)
+        return weft_error_set(error, f->error.status, where, "%s", f->error.message);
     if (f->limit >= 0)
         return weft_error_set(error, WEFT_BAD_INDEX, where, "index %lld is outside [0, %lld)",
                               (long long)f->index, (long long)f->limit);
@@ -296,5 +300,8 @@ weft_status executor_run(executor *e, int team, weft_profile *profile, weft_erro
     else
         run_team(e, team);
     const unsigned failed = atomic_load(&e->fault.step);
-    return failed == NO_FAULT ? WEFT_OK : report_fault(e, failed, error);
+    if (failed == NO_FAULT) return WEFT_OK;
+    const weft_status status = report_fault(e, failed, error);
+    exchanges_abandon(&e->exchanges, error);
+    return status;
 }

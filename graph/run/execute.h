@@ -4,13 +4,15 @@
 
 #include "ir/call.h"
 #include "plan/plan.h"
+#include "exchanges.h"
 #include "profile.h"
 
 typedef struct executor {
     const weft_plan *plan;
-    weft_call *calls;      /* two for each step: one a phase; they point to `state` */
-    weft_run_state state;  /* seed, step, and the workspaces of all threads, one after another */
-    fault fault;           /* of the last run */
+    weft_call *calls;     /* two for each step: one a phase; they point to `state` */
+    weft_run_state state; /* seed, step, and the workspaces of all threads, one after another */
+    fault fault;          /* of the last run */
+    exchanges exchanges;
     atomic_llong *claimed; /* by group and phase: nanoseconds of work that threads have taken */
     char *arena;
     bool poison; /* fill buffers with 0xFF before their first writer */

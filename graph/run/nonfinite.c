@@ -11,6 +11,7 @@
 #include "ir/call.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 /* The first NaN of a tensor; without any, its first infinity. */
 typedef struct finding {
@@ -103,13 +104,26 @@ static weft_status check_outputs(const weft_plan *plan, const weft_call *call, b
     return WEFT_OK;
 }
 
+/* Whether a node exchanges data with other processes, which do not repeat their runs now, or reads
+ * what such a node received. unknown[value] marks the outputs of these nodes. */
+static bool is_unknown(const weft_graph *g, const node_record *node, uint8_t *unknown)
+{
+    bool depends = node->op->exchanges;
+    for (size_t i = 0; i < node->n_in; i++) depends |= unknown[g->values[node->in[i]].root];
+    for (size_t i = 0; depends && i < node->op->n_out; i++) unknown[node->first_out + i] = 1;
+    return depends;
+}
+
 weft_status nonfinite_find(const weft_plan *plan, const weft_call *calls, weft_error *error)
 {
     weft_status status = WEFT_OK;
+    uint8_t *unknown = calloc(plan->graph->n_values + 1, 1);
+    if (!unknown) return weft_error_set(error, WEFT_NO_MEMORY, "weft_session", "out of memory");
     for (size_t i = 0; i < plan->n_steps && status == WEFT_OK; i++) {
         const plan_step *step = &plan->steps[i];
         const node_record *node = &plan->graph->nodes[step->node];
         bool infinite = false;
+        if (is_unknown(plan->graph, node, unknown)) continue;
         status = check_leaves(plan, &calls[2 * i], error);
         /* Inputs are inspected before the step runs, since its outputs may overwrite them. */
         for (size_t k = 0; k < node->n_in && !infinite; k++) {
@@ -120,5 +134,6 @@ weft_status nonfinite_find(const weft_plan *plan, const weft_call *calls, weft_e
         call_run(node->op, step->kernel, &calls[2 * i]);
         status = check_outputs(plan, &calls[2 * i], infinite, error);
     }
+    free(unknown);
     return status;
 }

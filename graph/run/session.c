@@ -158,11 +158,14 @@ weft_session *weft_session_new(const weft_plan *plan, weft_params *params,
         good = s->tensors && executor_init(&s->executor, plan) && feeds_init(&s->feeds, plan);
         s->executor.state.seed = o->seed;
         s->executor.poison = o->poison;
+        if (s->executor.exchanges.flights) s->executor.state.exchanges = &s->executor.exchanges;
     }
     if (!good)
         weft_error_set(error, WEFT_NO_MEMORY, "weft_session_new", "no memory for the session");
     else
-        good = take_arena(s, o, error) && take_workspace(s, o, error) && bind_operands(s, error) &&
+        good = exchanges_bind(&s->executor.exchanges, o->communicators, o->n_communicators,
+                              error) == WEFT_OK &&
+               take_arena(s, o, error) && take_workspace(s, o, error) && bind_operands(s, error) &&
                weft_team(s->threads, &team, error) == WEFT_OK;
     if (good) {
         s->executor.arena = s->arena;

@@ -6,6 +6,7 @@
 #ifndef WEFT_CALL_H
 #define WEFT_CALL_H
 
+#include <weft/communicator.h>
 #include <weft/tensor.h>
 
 #ifdef __cplusplus
@@ -33,9 +34,10 @@ typedef struct weft_call {
 /* What changes from run to run. Kernels read seed and step; the rest is the executor's. */
 typedef struct weft_run_state {
     uint64_t seed, step;
-    void *fault;            /* see weft_call_fail */
-    char *workspace;        /* of all threads: see weft_call_workspace */
-    size_t workspace_bytes; /* of each thread */
+    void *fault;                 /* see weft_call_fail */
+    struct exchanges *exchanges; /* see weft_call_start_exchange; NULL: the plan has none */
+    char *workspace;             /* of all threads: see weft_call_workspace */
+    size_t workspace_bytes;      /* of each thread */
 } weft_run_state;
 
 /* A block of a tensor, seen as the matrix [product of the leading dimensions, last dimension]. */
@@ -56,6 +58,14 @@ WEFT_API void weft_call_fail(const weft_call *call, int64_t index, int64_t limit
 /* Reports that the scalar input number `input` is not finite although it must be. The run returns
  * WEFT_NOT_FINITE with that input's name. */
 WEFT_API void weft_call_not_finite(const weft_call *call, size_t input);
+
+/* For ops that declare `exchanges`. Begins an exchange in the session's communicator `group`; its
+ * buffers are the node's own, and the node that waits for it must read them. Returns the number by
+ * which that node names it. A failure ends the run. */
+WEFT_API int32_t weft_call_start_exchange(const weft_call *call, int group,
+                                          const weft_exchange *exchange);
+/* Waits until exchange `number` is done. */
+WEFT_API void weft_call_wait_exchange(const weft_call *call, int32_t number);
 
 /* The calling thread's own memory: at least the bytes that the op's workspace() returns, 64-byte
  * aligned. Its contents last while the thread goes from tile to tile of one phase. So does the

@@ -47,7 +47,7 @@ typedef struct weft_traffic {
     double waited;       /* seconds of these in which a thread waited for it */
 } weft_traffic;
 
-/* `start`, `test`, `split` and `fail` may be called by any thread, but by one at a time.
+/* Any thread may call the functions, several at a time.
  * All-to-alls, all-gathers and broadcasts are matched by their order, which must be the same on all
  * ranks. */
 struct weft_communicator {

@@ -208,6 +208,8 @@ struct weft_op {
     uint8_t updates; /* the first `updates` inputs are states, and output i is the new state i */
     bool can_fail;   /* the kernel calls weft_call_fail or weft_call_not_finite on some data, so the
                         node is never computed before the run */
+    bool exchanges;  /* exchanges data with other processes: nodes of such ops run one at a time, in
+                        the plan's order. They need can_fail too */
     bool random;     /* results depend on the run's seed and step */
     bool broadcasts; /* inputs broadcast; autodiff sums their gradients back to their shapes */
 

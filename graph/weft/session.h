@@ -57,6 +57,10 @@ typedef struct weft_session_options {
      * the session allocates and frees its own. Nothing in it lasts from run to run. */
     void *workspace;
     size_t workspace_bytes;
+    /* The processes that the nodes of a graph exchange data with: group i is communicators[i]. They
+     * must outlive the session; the array need not. NULL: none. */
+    weft_communicator *const *communicators;
+    size_t n_communicators;
     bool poison; /* for tests: fill buffers with 0xFF before their first writer */
 } weft_session_options;
 
@@ -76,7 +80,9 @@ WEFT_API weft_status weft_feed(weft_session *session, weft_value input, const vo
 /* Runs the plan once, and adds 1 to the step. If an input that the plan needs was never fed and has
  * no default, the result is WEFT_NOT_FOUND with its name, and nothing runs. If a kernel reports a
  * fault (WEFT_BAD_INDEX, WEFT_NOT_FINITE), the run ends at the next barrier; states are unchanged
- * unless an update ran before. */
+ * unless an update ran before. WEFT_PEER: another process failed, or did not take part in an
+ * exchange; its communicator cannot be used any more. The same is true for the other processes if
+ * this run fails while exchanges are under way. */
 WEFT_API weft_status weft_run(weft_session *session);
 /* Copies a target, an input, or a state that the plan uses to `data`, contiguous and row-major;
  * `bytes` must be its size. A state has the contents that the store holds. WEFT_NOT_FOUND for other

@@ -309,6 +309,12 @@ WEFT_API weft_value weft_bce_with_logits(weft_graph *graph, weft_value logits, w
 /* The square root of the sum of squares of all elements of all values: one pass, in a fixed order.
  */
 WEFT_API weft_value weft_global_norm(weft_graph *graph, const weft_value *x, size_t n);
+/* The norm in two parts, for values in pieces: f64 sums of squares [tiles], one of each stretch of
+ * WEFT_TILE elements of each value; and the square root of their sum, added in the order of the i32
+ * indices `order` [n]. weft_global_norm adds them in the order of its values and stretches. */
+WEFT_API weft_value weft_square_sums(weft_graph *graph, const weft_value *x, size_t n);
+WEFT_API weft_value weft_root_of_sum(weft_graph *graph, weft_value sums, weft_value order,
+                                     weft_dtype dtype);
 /* Returns x, and requires each of the scalars to be finite: otherwise the run ends with
  * WEFT_NOT_FINITE and the scalar's name, before any update that depends on the result. All are
  * floating; the scalars may have another dtype than x. It guards values that updates read, and has
@@ -343,6 +349,9 @@ WEFT_API weft_value weft_cache_reorder(weft_graph *graph, weft_value state, weft
 typedef struct weft_sgd_options {
     double momentum, weight_decay; /* not negative */
     bool nesterov;
+    /* If buf and grad have one dimension and fewer elements than param, they are of the piece of it
+     * that begins at this element, and the rest of param does not change. The same for Adam. */
+    int64_t first;
 } weft_sgd_options;
 WEFT_API weft_value weft_sgd_update(weft_graph *graph, weft_value param, weft_value buf,
                                     weft_value grad, weft_value lr, weft_value scale,
@@ -357,6 +366,7 @@ typedef struct weft_adam_options {
     double eps;          /* not negative; 0: 1e-9; WEFT_ZERO: 0 */
     double weight_decay; /* not negative */
     bool decoupled;
+    int64_t first; /* as in weft_sgd_options */
 } weft_adam_options;
 WEFT_API weft_value weft_adam_update(weft_graph *graph, weft_value param, weft_value m,
                                      weft_value v, weft_value grad, weft_value lr, weft_value t,

@@ -1,0 +1,91 @@
+/* The exchanges of a session's runs with other processes: see exchanges.h. */
+#include "exchanges.h"
+
+#include "base/clock.h"
+#include "ir/call.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool exchanges_init(exchanges *e, const weft_plan *plan)
+{
+    bool any = false;
+    for (size_t i = 0; i < plan->n_steps; i++)
+        any |= plan->graph->nodes[plan->steps[i].node].op->exchanges;
+    if (!any) return true;
+    e->flights = calloc(plan->n_steps, sizeof *e->flights);
+    e->n_flights = plan->n_steps;
+    return e->flights;
+}
+
+void exchanges_free(exchanges *e)
+{
+    free(e->flights);
+    free(e->communicators);
+}
+
+weft_status exchanges_bind(exchanges *e, weft_communicator *const *communicators, size_t n,
+                           weft_error *error)
+{
+    if (!e->flights || !n) return WEFT_OK;
+    e->communicators = malloc(n * sizeof(weft_communicator *));
+    if (!e->communicators)
+        return weft_error_set(error, WEFT_NO_MEMORY, "weft_session_new", "out of memory");
+    memcpy(e->communicators, communicators, n * sizeof(weft_communicator *));
+    e->n_communicators = n;
+    return WEFT_OK;
+}
+
+void exchanges_progress(const exchanges *e)
+{
+    for (size_t i = 0; i < e->n_communicators; i++)
+        if (e->communicators[i]->progress)
+            e->communicators[i]->progress(e->communicators[i]->context);
+}
+
+void exchanges_abandon(exchanges *e, const weft_error *error)
+{
+    for (size_t i = 0; i < e->n_flights; i++) {
+        flight *f = &e->flights[i];
+        bool done;
+        if (!f->communicator) continue;
+        if (error->status != WEFT_PEER) f->communicator->fail(f->communicator->context, error);
+        f->communicator->test(f->communicator->context, f->request, &done, NULL);
+        f->communicator = NULL;
+    }
+}
+
+int32_t weft_call_start_exchange(const weft_call *call, int group, const weft_exchange *exchange)
+{
+    exchanges *e = call->run ? call->run->exchanges : NULL;
+    weft_error error = WEFT_NO_ERROR;
+    if (!e || group < 0 || (size_t)group >= e->n_communicators) {
+        weft_error_set(&error, WEFT_BAD_ARGUMENT, "exchange",
+                       "the session has no communicator %d (weft_session_options.communicators)",
+                       group);
+        call_fail_with(call, &error);
+        return -1;
+    }
+    flight *f = &e->flights[call->node];
+    f->start = clock_seconds();
+    f->communicator = e->communicators[group];
+    if (weft_exchange_start(f->communicator, exchange, &f->request, &error) == WEFT_OK)
+        return (int32_t)call->node;
+    f->communicator = NULL;
+    call_fail_with(call, &error);
+    return -1;
+}
+
+void weft_call_wait_exchange(const weft_call *call, int32_t number)
+{
+    exchanges *e = call->run ? call->run->exchanges : NULL;
+    weft_error error = WEFT_NO_ERROR;
+    if (!e || number < 0 || (size_t)number >= e->n_flights || !e->flights[number].communicator)
+        return; /* it did not start, which the run reports */
+    flight *f = &e->flights[number];
+    weft_communicator *c = f->communicator;
+    const weft_status status = weft_exchange_wait(c, f->request, &error);
+    c->traffic.in_flight += clock_seconds() - f->start;
+    f->communicator = NULL;
+    if (status != WEFT_OK) call_fail_with(call, &error);
+}

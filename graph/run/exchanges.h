@@ -1,0 +1,34 @@
+/* The exchanges of a session's runs with other processes. */
+#ifndef WEFT_GRAPH_EXCHANGES_H
+#define WEFT_GRAPH_EXCHANGES_H
+
+#include "plan/plan.h"
+
+#include <weft/communicator.h>
+
+/* An exchange that a step has started; `communicator` is NULL once it is done. */
+typedef struct flight {
+    weft_communicator *communicator;
+    void *request;
+    double start; /* clock_seconds */
+} flight;
+
+typedef struct exchanges {
+    flight *flights; /* by step that starts one; NULL if the plan has none */
+    size_t n_flights;
+    weft_communicator **communicators; /* by group */
+    size_t n_communicators;
+} exchanges;
+
+/* Allocates for a plan. False when memory is out. */
+bool exchanges_init(exchanges *e, const weft_plan *plan);
+void exchanges_free(exchanges *e);
+/* Copies the list of communicators. */
+weft_status exchanges_bind(exchanges *e, weft_communicator *const *communicators, size_t n,
+                           weft_error *error);
+/* Advances exchanges under way. */
+void exchanges_progress(const exchanges *e);
+/* After a failed run: if exchanges are under way, tells the other processes and gives these up. */
+void exchanges_abandon(exchanges *e, const weft_error *error);
+
+#endif
