@@ -60,9 +60,14 @@ static void test_threads(void)
 
 static void test_failure(void)
 {
-    CU_ASSERT_EQUAL(run_ranks(2, exchange_checks_of_failure), 0);
-    CU_ASSERT_EQUAL(run_ranks(3, exchange_checks_of_failure), 0);
-    CU_ASSERT_EQUAL(run_ranks(5, exchange_checks_of_failure), 0);
+    for (int size = 2; size <= MAX_RANKS; size++)
+        CU_ASSERT_EQUAL(run_ranks(size, exchange_checks_of_failure), 0);
+}
+
+static void test_silence(void)
+{
+    for (int size = 2; size <= MAX_RANKS; size++)
+        CU_ASSERT_EQUAL(run_ranks(size, exchange_checks_of_silence), 0);
 }
 
 /* ---- Of threads alone: exchanges started by one thread, rank after rank ---- */
@@ -190,6 +195,7 @@ void communicator_tests(void)
     CU_add_test(suite, "one process", test_self);
     CU_add_test(suite, "threads: every exchange", test_threads);
     CU_add_test(suite, "threads: a rank that fails", test_failure);
+    CU_add_test(suite, "threads: a rank that does not answer", test_silence);
     CU_add_test(suite, "threads: sizes and kinds that differ", test_mismatch);
     CU_add_test(suite, "threads: a rank that is gone", test_gone);
     CU_add_test(suite, "arguments", test_arguments);

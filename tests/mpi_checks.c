@@ -46,6 +46,11 @@ static int failure(void)
     return run(exchange_checks_of_failure);
 }
 
+static int silence(void)
+{
+    return run(exchange_checks_of_silence);
+}
+
 /* A message from rank 0 to rank 1, of another size than expected. */
 static int sizes_differ(weft_communicator *c)
 {
@@ -161,9 +166,10 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         int (*run)(void);
-    } all[] = {{"everything", everything}, {"failure", failure}, {"sizes", sizes},
-               {"program", program},       {"single", single},   {"twice", twice},
-               {"fails", fails},           {"silent", silent},   {"killed", killed}};
+    } all[] = {{"everything", everything}, {"failure", failure}, {"silence", silence},
+               {"sizes", sizes},           {"program", program}, {"single", single},
+               {"twice", twice},           {"fails", fails},     {"silent", silent},
+               {"killed", killed}};
     const char *what = argc > 1 ? argv[1] : "everything";
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (!strcmp(all[i].name, what)) return all[i].run();

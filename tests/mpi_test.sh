@@ -40,7 +40,10 @@ for n in 1 2 4; do all_ranks $n everything; done
 all_ranks 3 everything mpi_checks_cut
 all_ranks 2 sizes
 all_ranks 4 program mpi_checks 8
-for n in 2 4; do all_ranks $n failure; done
+for n in 2 4; do
+    all_ranks $n failure
+    all_ranks $n silence
+done
 ends 1 "the program began MPI without support for threads" 2 single
 ends 1 "MPI has ended, and a process can begin it only once" 2 twice
 ends 1 "file: cannot be read" 4 fails
