@@ -26,13 +26,15 @@ ORDER = [
     ["models/layers"],
     ["models/zoo"],
     ["models/training", "models/decoding"],
+    ["mpi/weft"],
+    ["mpi"],
     ["tools"],
     ["tools/text"],
     ["tools/bench", "tools/reproduce", "tools/decoding"],
     ["tools/training"],
     ["tools/commands"],
 ]
-ROOMS = ["graph", "ops", "autograd", "models", "tools"]
+ROOMS = ["graph", "ops", "autograd", "models", "mpi", "tools"]
 LEVEL = {folder: level for level, folders in enumerate(ORDER) for folder in folders}
 
 

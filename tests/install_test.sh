@@ -105,6 +105,25 @@ C
 run_as_all first.c 144
 echo "installed, linked and run: $(cat output)"
 
+# The library on MPI, if there is one; <weft/mpi.h> was compiled above, without MPI's own headers.
+if pkg-config --exists weft-mpi; then
+    cat >mpi.c <<'C'
+#include <weft/mpi.h>
+int main(int argc, char **argv)
+{
+    (void)argv;
+    weft_communicator *world = NULL;
+    if (argc > 1 && weft_mpi_open(&world, NULL) != WEFT_OK) return 1;
+    weft_mpi_close(world, WEFT_OK);
+    return 0;
+}
+C
+    weft_libs=("${libs[@]}")
+    read -ra libs <<<"$(pkg-config --libs weft-mpi)"
+    run_as_all mpi.c ""
+    libs=("${weft_libs[@]}")
+fi
+
 # The first block of C in a document.
 for document in README.md docs/new-architecture.md; do
     sed -n '/^```c$/,/^```$/p' "$source/$document" | sed -e '1d' -e '/^```$/,$d' >document.c

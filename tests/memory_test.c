@@ -1,7 +1,9 @@
-/* Memory: every allocation of a small training step, and of scoring texts, made to fail once, in
- * turn. Each time there must be a status, no crash, and nothing left allocated. The linker sends
- * the library's allocations through the wrappers below (--wrap). */
+/* Memory: every allocation of a small training step, of scoring texts, and of exchanges, made to
+ * fail once, in turn. Each time there must be a status, no crash, and nothing left allocated. The
+ * linker sends the library's allocations through the wrappers below (--wrap). */
 #include "tests.h"
+
+#include <weft/communicator.h>
 
 #include <math.h>
 #include <stdatomic.h>
@@ -169,6 +171,39 @@ static weft_status small_score(const char *path)
     return status;
 }
 
+/* Exchanges among five ranks, all started by this thread, and a part made of a communicator. */
+static weft_status small_exchanges(const char *path)
+{
+    (void)path;
+    enum { RANKS = 5, ROUNDS = 8 };
+    static const size_t sizes[RANKS] = {1, 1, 1, 1, 1};
+    static char from[RANKS], to[RANKS][RANKS];
+    weft_communicator *all[RANKS] = {0}, *alone = NULL, *part = NULL;
+    weft_error error = {0};
+    weft_status status = weft_communicator_threads(RANKS, 0, all, &error);
+    for (int i = 0; i < ROUNDS && status == WEFT_OK; i++) {
+        void *requests[RANKS];
+        for (int r = 0; r < RANKS && status == WEFT_OK; r++) {
+            const weft_exchange x = {
+                .kind = WEFT_ALL_TO_ALL,
+                .send = from,
+                .receive = to[r],
+                .send_bytes = sizes,
+                .receive_bytes = sizes,
+            };
+            status = weft_exchange_start(all[r], &x, &requests[r], &error);
+        }
+        for (int r = 0; r < RANKS && status == WEFT_OK; r++)
+            status = weft_exchange_wait(all[r], requests[r], &error);
+    }
+    for (int r = 0; r < RANKS; r++) weft_communicator_free(all[r]);
+    if (status == WEFT_OK) status = weft_communicator_threads(1, 0, &alone, &error);
+    if (status == WEFT_OK) status = alone->split(alone->context, 0, &part, &error);
+    weft_communicator_free(part);
+    weft_communicator_free(alone);
+    return status;
+}
+
 /* Makes every allocation of `work`, which gets the path of a file to use, fail once. */
 static void fail_all(weft_status (*work)(const char *path))
 {
@@ -206,6 +241,11 @@ static void test_failing_allocations(void)
     fail_all(small_train_step);
 }
 
+static void test_failing_exchanges(void)
+{
+    fail_all(small_exchanges);
+}
+
 static void test_failing_scores(void)
 {
     fail_all(small_score);
@@ -216,4 +256,5 @@ void memory_tests(void)
     CU_pSuite suite = CU_add_suite("memory", NULL, NULL);
     CU_add_test(suite, "every allocation fails once", test_failing_allocations);
     CU_add_test(suite, "every allocation of scoring fails once", test_failing_scores);
+    CU_add_test(suite, "every allocation of exchanges fails once", test_failing_exchanges);
 }

@@ -12,6 +12,7 @@
 // clang-format off
 #define TEST_SUITES(X) \
     X(text) \
+    X(communicator) \
     X(file) \
     X(graph) \
     X(pack) \

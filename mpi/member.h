@@ -1,0 +1,54 @@
+/* member.h - the communicators of MPI, inside the library. */
+#ifndef WEFT_MPI_MEMBER_H
+#define WEFT_MPI_MEMBER_H
+
+#include <weft/mpi.h>
+
+#include <mpi.h>
+#include <pthread.h>
+
+/* What a communicator shares with those made from it by split. */
+typedef struct family {
+    pthread_mutex_t lock; /* around every call of MPI */
+    MPI_Comm control;     /* all ranks; its only messages are errors of ranks that failed */
+    int rank, size;       /* in `control` */
+    int members;
+    bool began;         /* MPI was begun by weft_mpi_open */
+    weft_error own;     /* of this rank, in the messages that report it */
+    weft_error failure; /* what every exchange returns after a rank or MPI failed */
+} family;
+
+typedef struct request request;
+
+/* One communicator, which is also its context. */
+typedef struct member {
+    weft_communicator communicator;
+    family *family;
+    MPI_Comm collective; /* tag: the number of the exchange, modulo `tags` */
+    MPI_Comm direct;     /* sends and receives, with their own tags */
+    int tags, next_tag;
+    unsigned polls;
+    int *ranks;    /* in the first communicator, which messages name; NULL: the same */
+    request *open; /* started, and neither done nor failed */
+} member;
+
+static inline int member_rank(const member *m, int r)
+{
+    return m->ranks ? m->ranks[r] : r;
+}
+
+/* Returns WEFT_PEER with MPI's message for `code`, or WEFT_OK. */
+weft_status mpi_check(int code, const char *call, weft_error *error);
+
+/* Looks for a message of a rank that failed, and records it. The caller holds the lock. */
+void family_look(family *f);
+
+/* The functions of the table. */
+weft_status request_start(void *context, const weft_exchange *exchange, void **handle,
+                          weft_error *error);
+weft_status request_test(void *context, void *handle, bool *done, weft_error *error);
+void request_missing(void *context, void *handle, char *text, size_t size);
+/* Gives up all open requests. The caller holds the lock. */
+void requests_drop(member *m);
+
+#endif

@@ -1,0 +1,267 @@
+/* Communicators of MPI: beginning and ending MPI, splitting, and failures of ranks. */
+#include "member.h"
+
+#include "base/clock.h"
+#include "base/exchange.h"
+
+#include <stdlib.h>
+
+/* How long a rank that failed waits until MPI has taken its messages to the others. */
+#define FAIL_SECONDS 1.0
+/* How long the other ranks wait for that rank to end all processes, before they do so. MPI prints a
+ * few lines for each rank that does. */
+#define PEER_SECONDS 2.0
+
+weft_status mpi_check(int code, const char *call, weft_error *error)
+{
+    if (code == MPI_SUCCESS) return WEFT_OK;
+    char text[MPI_MAX_ERROR_STRING + 1] = "unknown error";
+    int length = 0;
+    MPI_Error_string(code, text, &length);
+    return weft_error_set(error, WEFT_PEER, "MPI", "%s: %s", call, text);
+}
+
+/* ---- Failures ---- */
+
+void family_look(family *f)
+{
+    if (f->failure.status != WEFT_OK) return;
+    int found = 0, bytes = 0;
+    MPI_Status s;
+    weft_error other = {0};
+    const int code = MPI_Iprobe(MPI_ANY_SOURCE, 0, f->control, &found, &s);
+    if (mpi_check(code, "MPI_Iprobe", &f->failure) != WEFT_OK || !found) return;
+    /* It is there, so this does not wait. */
+    if (mpi_check(MPI_Recv(&other, sizeof other, MPI_BYTE, s.MPI_SOURCE, 0, f->control, &s),
+                  "MPI_Recv", &f->failure) != WEFT_OK)
+        return;
+    MPI_Get_count(&s, MPI_BYTE, &bytes);
+    if (bytes != (int)sizeof other)
+        weft_error_set(&other, WEFT_PEER, "MPI", "%d bytes instead of an error", bytes);
+    other.where[sizeof other.where - 1] = other.message[sizeof other.message - 1] = 0;
+    exchange_peer_failed(&f->failure, s.MPI_SOURCE, &other);
+}
+
+static void progress(void *context)
+{
+    family *f = ((member *)context)->family;
+    /* Whoever holds the lock makes progress. */
+    if (pthread_mutex_trylock(&f->lock) != 0) return;
+    family_look(f);
+    pthread_mutex_unlock(&f->lock);
+}
+
+/* Sends this rank's error to all others. */
+static void report(family *f)
+{
+    const double begin = clock_seconds();
+    bool left = false;
+    for (int i = 1; i < f->size; i++) {
+        MPI_Request send;
+        int done = 0, code = MPI_Isend(&f->own, sizeof f->own, MPI_BYTE, (f->rank + i) % f->size, 0,
+                                       f->control, &send);
+        while (code == MPI_SUCCESS && !done && clock_seconds() - begin < FAIL_SECONDS)
+            code = MPI_Test(&send, &done, MPI_STATUS_IGNORE);
+        left |= !done;
+    }
+    /* MPI still reads from the family, which therefore stays. */
+    if (left) f->members++;
+}
+
+static void fail(void *context, const weft_error *error)
+{
+    family *f = ((member *)context)->family;
+    pthread_mutex_lock(&f->lock);
+    /* If another rank failed first, it has told everyone. */
+    if (f->failure.status == WEFT_OK) {
+        weft_error_set(&f->own, WEFT_PEER, error ? error->where : "weft", "%s",
+                       error ? error->message : "failed");
+        exchange_peer_failed(&f->failure, f->rank, error);
+        report(f);
+    }
+    pthread_mutex_unlock(&f->lock);
+}
+
+/* ---- Making and freeing ---- */
+
+static void member_free(weft_communicator *communicator)
+{
+    member *m = communicator->context;
+    family *f = m->family;
+    pthread_mutex_lock(&f->lock);
+    requests_drop(m);
+    const bool last = --f->members == 0;
+    /* These calls may wait for the other ranks. */
+    if (f->failure.status == WEFT_OK) {
+        MPI_Comm_free(&m->collective);
+        MPI_Comm_free(&m->direct);
+        if (last) MPI_Comm_free(&f->control);
+    }
+    pthread_mutex_unlock(&f->lock);
+    free(m->ranks);
+    free(m);
+    if (!last) return;
+    pthread_mutex_destroy(&f->lock);
+    free(f);
+}
+
+static weft_status split(void *context, int part, weft_communicator **communicator,
+                         weft_error *error);
+
+/* Asks MPI what is to be known of the member's two communicators. */
+static weft_status member_init(member *m, family *f, double seconds, weft_error *error)
+{
+    weft_communicator *c = &m->communicator;
+    *c = (weft_communicator){.seconds = seconds,
+                             .context = m,
+                             .start = request_start,
+                             .test = request_test,
+                             .missing = request_missing,
+                             .progress = progress,
+                             .split = split,
+                             .fail = fail,
+                             .free = member_free};
+    m->family = f;
+    int *bound = NULL, found = 0;
+    if (mpi_check(MPI_Comm_rank(m->collective, &c->rank), "MPI_Comm_rank", error) != WEFT_OK ||
+        mpi_check(MPI_Comm_size(m->collective, &c->size), "MPI_Comm_size", error) != WEFT_OK)
+        return WEFT_PEER;
+    /* MPI promises tags up to 32767 at least. */
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &bound, &found);
+    m->tags = found && *bound > 32767 ? *bound : 32767;
+    f->members++;
+    return WEFT_OK;
+}
+
+/* Makes the communicators of a part in MPI. All ranks have arrived here, so this does not wait for
+ * long. */
+static weft_status split_mpi(member *from, member *to, const int *parts, weft_error *error)
+{
+    const weft_communicator *c = &from->communicator;
+    int first = 0, n = 0; /* MPI wants parts >= 0: the lowest rank's number */
+    while (parts[first] != parts[c->rank]) first++;
+    for (int r = 0; r < c->size; r++)
+        if (parts[r] == parts[c->rank]) to->ranks[n++] = member_rank(from, r);
+    pthread_mutex_lock(&from->family->lock);
+    weft_status status = mpi_check(
+        MPI_Comm_split(from->collective, first, c->rank, &to->collective), "MPI_Comm_split", error);
+    if (status == WEFT_OK)
+        status = mpi_check(MPI_Comm_split(from->direct, first, c->rank, &to->direct),
+                           "MPI_Comm_split", error);
+    if (status == WEFT_OK) status = member_init(to, from->family, c->seconds, error);
+    pthread_mutex_unlock(&from->family->lock);
+    return status;
+}
+
+static weft_status split(void *context, int part, weft_communicator **communicator,
+                         weft_error *error)
+{
+    member *m = context;
+    weft_communicator *c = &m->communicator;
+    const size_t n = (size_t)c->size;
+    weft_error own = {0};
+    int *parts = malloc(n * sizeof *parts);
+    member *made = calloc(1, sizeof *made);
+    if (made) made->ranks = malloc(n * sizeof *made->ranks);
+    *communicator = NULL;
+    if (!parts || !made || !made->ranks)
+        weft_error_set(&own, WEFT_NO_MEMORY, "communicator", "out of memory");
+    /* MPI_Comm_split waits for all ranks, so all of them must get there, or none. */
+    weft_status status = weft_agree(c, &own, error);
+    if (status == WEFT_OK) status = weft_gather_all(c, &part, sizeof part, parts, error);
+    if (status == WEFT_OK) status = split_mpi(m, made, parts, error);
+    free(parts);
+    if (status == WEFT_OK) {
+        *communicator = &made->communicator;
+    } else if (made) {
+        free(made->ranks);
+        free(made);
+    }
+    return status;
+}
+
+/* ---- Beginning and ending MPI ---- */
+
+/* Begins MPI, or checks that the program has begun it well. */
+static weft_status begin(family *f, weft_error *error)
+{
+    int begun = 0, ended = 0, level = 0;
+    MPI_Initialized(&begun);
+    MPI_Finalized(&ended);
+    if (ended)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_mpi_open",
+                              "MPI has ended, and a process can begin it only once");
+    const weft_status status =
+        begun ? mpi_check(MPI_Query_thread(&level), "MPI_Query_thread", error)
+              : mpi_check(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level),
+                          "MPI_Init_thread", error);
+    f->began = !begun;
+    if (status != WEFT_OK || level >= MPI_THREAD_SERIALIZED) return status;
+    if (f->began) MPI_Finalize();
+    return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_mpi_open",
+                          begun ? "the program began MPI without support for threads: call "
+                                  "MPI_Init_thread with MPI_THREAD_SERIALIZED"
+                                : "this MPI does not support threads (MPI_THREAD_SERIALIZED)");
+}
+
+static weft_status open_world(family *f, member *m, weft_error *error)
+{
+    const weft_status status = begin(f, error);
+    if (status != WEFT_OK) return status;
+    MPI_Comm *const comms[] = {&f->control, &m->collective, &m->direct};
+    for (size_t i = 0; i < sizeof comms / sizeof *comms; i++)
+        if (mpi_check(MPI_Comm_dup(MPI_COMM_WORLD, comms[i]), "MPI_Comm_dup", error) != WEFT_OK ||
+            mpi_check(MPI_Comm_set_errhandler(*comms[i], MPI_ERRORS_RETURN),
+                      "MPI_Comm_set_errhandler", error) != WEFT_OK)
+            return WEFT_PEER;
+    /* Some errors of requests go there instead, which one depends on the version of MPI. */
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    if (member_init(m, f, 0, error) != WEFT_OK) return WEFT_PEER;
+    f->rank = m->communicator.rank;
+    f->size = m->communicator.size;
+    return WEFT_OK;
+}
+
+weft_status weft_mpi_open(weft_communicator **world, weft_error *error)
+{
+    if (!world)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_mpi_open",
+                              "the place for the communicator is NULL");
+    *world = NULL;
+    family *f = calloc(1, sizeof *f);
+    member *m = calloc(1, sizeof *m);
+    weft_status status =
+        f && m ? WEFT_OK : weft_error_set(error, WEFT_NO_MEMORY, "weft_mpi_open", "out of memory");
+    if (status == WEFT_OK && pthread_mutex_init(&f->lock, NULL) != 0)
+        status = weft_error_set(error, WEFT_NO_MEMORY, "weft_mpi_open", "no mutex");
+    if (status == WEFT_OK) status = open_world(f, m, error);
+    if (status == WEFT_OK) {
+        *world = &m->communicator;
+        return WEFT_OK;
+    }
+    free(f);
+    free(m);
+    return status;
+}
+
+static void end_all(const family *f)
+{
+    const struct timespec nap = {0, 10000000};
+    const double begin = clock_seconds();
+    const bool other = f->failure.status != WEFT_OK && f->own.status == WEFT_OK;
+    while (other && clock_seconds() - begin < PEER_SECONDS) nanosleep(&nap, NULL);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+}
+
+void weft_mpi_close(weft_communicator *world, weft_status status)
+{
+    if (!world) return;
+    family *f = ((member *)world->context)->family;
+    const bool began = f->began;
+    if (began && status != WEFT_OK) end_all(f);
+    /* After a failure, member_free does not wait for other ranks. */
+    weft_error_set(&f->failure, status, "weft_mpi_close", "this process has failed");
+    weft_communicator_free(world);
+    if (began) MPI_Finalize();
+}

@@ -1,0 +1,30 @@
+/* weft/mpi.h - a communicator of MPI, in the library weft-mpi.
+ *
+ * Exchanges are point-to-point messages of MPI, so a rank that does not answer can be named. They
+ * advance only inside calls of the communicator; nothing is done in the background.
+ */
+#ifndef WEFT_MPI_H
+#define WEFT_MPI_H
+
+#include <weft/communicator.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Makes the communicator of all processes; each of them must call it. Begins MPI unless the program
+ * has done so, which then needs MPI_THREAD_SERIALIZED or MPI_THREAD_MULTIPLE. With the former, the
+ * program must not call MPI while weft does. Errors of MPI become errors of weft: for this the
+ * error handler of MPI_COMM_WORLD and MPI_COMM_SELF becomes MPI_ERRORS_RETURN. WEFT_PEER if MPI
+ * fails. */
+WEFT_API weft_status weft_mpi_open(weft_communicator **world, weft_error *error);
+/* Frees it, after those split from it, and ends MPI if weft_mpi_open began it; NULL is accepted.
+ * `status` is how this process ends: unless it is WEFT_OK, MPI ends all processes at once with exit
+ * status 1, and this call does not return. If the program began MPI, ending it is left to the
+ * program. */
+WEFT_API void weft_mpi_close(weft_communicator *world, weft_status status);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
