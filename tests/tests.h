@@ -13,6 +13,7 @@
 #define TEST_SUITES(X) \
     X(text) \
     X(communicator) \
+    X(parallel) \
     X(file) \
     X(graph) \
     X(pack) \

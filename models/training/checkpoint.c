@@ -206,20 +206,63 @@ weft_status weft_trainer_save(weft_trainer *trainer, const char *path)
                              : status;
 }
 
-void checkpoint_copy_model(const weft_trainer *t, weft_params *to)
+/* Whether this process writes what all have. */
+static bool is_first(const weft_trainer *t)
 {
-    for (size_t i = 0; i < weft_params_count(to); i++) {
+    return !t->communicator || t->communicator->rank == 0;
+}
+
+/* Makes an error of one process one of all. */
+static weft_status agree(weft_trainer *t)
+{
+    rank_report r = {.error = t->error, .checks = t->state.step};
+    t->error = WEFT_NO_ERROR;
+    return ranks_agree(t, &r, NULL, 0, 0);
+}
+
+/* Gathers the pieces of a parameter's average from all ranks into `into`. */
+static weft_status gather_average(weft_trainer *t, const char *name, const weft_tensor *into)
+{
+    const int size = t->communicator->size;
+    const size_t each = weft_dtype_bytes(into->dtype);
+    char state[512];
+    weft_tensor own;
+    size_t *bytes = malloc((size_t)size * sizeof *bytes);
+    if (!bytes) return trainer_no_memory(t);
+    for (int r = 0; r < size; r++) {
+        int64_t first, end;
+        weft_shards_piece(t->shards, name, r, &first, &end);
+        bytes[r] = (size_t)(end - first) * each;
+    }
+    weft_params_get(t->params,
+                    weft_shards_state(t->shards, WEFT_AVERAGE_STATES, name, state, sizeof state),
+                    &own);
+    const weft_exchange x = {
+        .kind = WEFT_ALL_GATHER, .send = own.data, .receive = into->data, .receive_bytes = bytes};
+    weft_status status = weft_exchange_run(t->communicator, &x, &t->error);
+    free(bytes);
+    return status;
+}
+
+weft_status checkpoint_copy_model(weft_trainer *t, weft_params *to)
+{
+    /* Before the first update there is no average. */
+    const bool averages = t->o.ema > 0 && t->state.step;
+    weft_status status = WEFT_OK;
+    int64_t first, end;
+    for (size_t i = 0; status == WEFT_OK && i < weft_params_count(to); i++) {
         const char *name = weft_params_name(to, i);
         char averaged[512];
         weft_tensor from, into;
         snprintf(averaged, sizeof averaged, WEFT_AVERAGE_STATES ".%s", name);
         weft_params_get(to, name, &into);
-        /* Before the first update there is no average. */
-        if (!(t->o.ema > 0 && t->state.step && weft_params_get(t->params, averaged, &from)) &&
-            !weft_params_get(t->params, name, &from))
-            continue;
-        memcpy(into.data, from.data, weft_tensor_bytes(from.dtype, from.shape));
+        if (averages && weft_shards_piece(t->shards, name, 0, &first, &end))
+            status = gather_average(t, name, &into);
+        else if ((averages && weft_params_get(t->params, averaged, &from)) ||
+                 weft_params_get(t->params, name, &from))
+            memcpy(into.data, from.data, weft_tensor_bytes(from.dtype, from.shape));
     }
+    return status;
 }
 
 weft_status weft_trainer_save_model(weft_trainer *trainer, const char *path)
@@ -239,10 +282,8 @@ weft_status weft_trainer_save_model(weft_trainer *trainer, const char *path)
         if (text && weft_params_set_meta(copy, metas[i], text) != WEFT_OK)
             status = trainer_no_memory(t);
     }
-    if (status == WEFT_OK) {
-        checkpoint_copy_model(t, copy);
-        status = weft_params_save(copy, path, NULL, &t->error);
-    }
+    if (status == WEFT_OK) status = checkpoint_copy_model(t, copy);
+    if (status == WEFT_OK && is_first(t)) weft_params_save(copy, path, NULL, &t->error);
     weft_params_free(copy);
-    return status;
+    return agree(t);
 }

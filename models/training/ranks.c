@@ -16,13 +16,6 @@ bool ranks_has(const weft_trainer *t, uint32_t batch)
     return batch >= t->sums.batches.first && batch < t->sums.batches.end;
 }
 
-/* The most batches of a process. */
-static size_t most_batches(const weft_trainer *t)
-{
-    const uint32_t size = (uint32_t)t->communicator->size;
-    return (t->o.accumulate + size - 1) / size;
-}
-
 /* The first error of a rank, or a difference between ranks. */
 static weft_status judge(weft_trainer *t, const char *all, size_t bytes)
 {
@@ -45,12 +38,14 @@ static weft_status judge(weft_trainer *t, const char *all, size_t bytes)
     return WEFT_OK;
 }
 
-weft_status ranks_agree(weft_trainer *t, rank_report *report, double *numbers, size_t n)
+weft_status ranks_agree(weft_trainer *t, rank_report *report, double *numbers, uint32_t total,
+                        size_t n)
 {
     if (!t->communicator) return weft_error_copy(&t->error, &report->error);
-    const size_t own = n * (t->sums.batches.end - t->sums.batches.first);
-    const size_t bytes = sizeof *report + n * most_batches(t) * sizeof *numbers;
     const int size = t->communicator->size;
+    const weft_sum_node own = weft_rank_batches(total, t->communicator->rank, size);
+    const size_t most = (total + (uint32_t)size - 1) / (uint32_t)size;
+    const size_t bytes = sizeof *report + n * most * sizeof *numbers;
     char *sent = calloc((size_t)size + 1, bytes), *all = sent ? sent + bytes : NULL;
     if (!sent) {
         weft_error_set(&t->error, WEFT_NO_MEMORY, "trainer", "out of memory");
@@ -58,14 +53,15 @@ weft_status ranks_agree(weft_trainer *t, rank_report *report, double *numbers, s
         return t->error.status;
     }
     memcpy(sent, report, sizeof *report);
-    if (own)
-        memcpy(sent + sizeof *report, numbers + n * t->sums.batches.first, own * sizeof *numbers);
+    if (n)
+        memcpy(sent + sizeof *report, numbers + n * own.first,
+               n * (own.end - own.first) * sizeof *numbers);
     weft_status status = weft_gather_all(t->communicator, sent, bytes, all, &t->error);
     if (status != WEFT_OK && report->error.status != WEFT_OK)
         t->error = report->error; /* which is why the others do not answer */
     if (status == WEFT_OK) status = judge(t, all, bytes);
     for (int r = 0; status == WEFT_OK && n && r < size; r++) {
-        const weft_sum_node has = weft_rank_batches(t->o.accumulate, r, size);
+        const weft_sum_node has = weft_rank_batches(total, r, size);
         memcpy(numbers + n * has.first, all + (size_t)r * bytes + sizeof *report,
                n * (has.end - has.first) * sizeof *numbers);
     }

@@ -282,14 +282,14 @@ static weft_status make_update(weft_trainer *t, weft_trainer_state *state, doubl
     }
     r.error = t->error;
     t->error = WEFT_NO_ERROR;
-    status = ranks_agree(t, &r, numbers, BATCH_NUMBERS);
+    status = ranks_agree(t, &r, numbers, t->o.accumulate, BATCH_NUMBERS);
     if (status != WEFT_OK) return status;
     if (run_update(t, last, r.share, numbers, report) == WEFT_OK)
         numbers[BATCH_NUMBERS * (end - 1) + BATCH_LOSS] = step_fetch_scalar(last, last->built.loss);
     r.error = t->error;
     t->error = WEFT_NO_ERROR;
     if (r.error.status == WEFT_PEER) return weft_error_copy(&t->error, &r.error);
-    status = ranks_agree(t, &r, numbers, BATCH_NUMBERS);
+    status = ranks_agree(t, &r, numbers, t->o.accumulate, BATCH_NUMBERS);
     if (status != WEFT_OK) return status;
     for (uint32_t i = 0; i < t->o.accumulate; i++) {
         const double *batch = &numbers[BATCH_NUMBERS * i];
@@ -325,23 +325,54 @@ weft_status weft_trainer_step(weft_trainer *trainer, double share, weft_step_rep
     return WEFT_OK;
 }
 
+/* Brings the store of averages, if there is one, up to date. Its states are those of an evaluation.
+ */
+static weft_status update_averages(weft_trainer *t, weft_batch_shape shape)
+{
+    if (!t->averaged) return WEFT_OK;
+    if (!step_for(t, STEP_EVALUATE, shape, 0)) return t->error.status;
+    return checkpoint_copy_model(t, t->averaged);
+}
+
+/* Evaluates this process's batches. */
+static weft_status evaluate_own(weft_trainer *t, const weft_batch_source *batches,
+                                weft_sum_node own, double *numbers)
+{
+    for (uint32_t i = own.first; i < own.end; i++) {
+        size_t weight = 0;
+        train_step *s = stopped(t) ? NULL : step_for(t, STEP_EVALUATE, shape_at(batches, i), 0);
+        if (!s) return t->error.status;
+        weft_status status = step_feed(t, s, batches, i, &weight);
+        if (status == WEFT_OK) status = step_run(t, s, 0);
+        if (status != WEFT_OK) return status;
+        numbers[BATCH_NUMBERS * i + BATCH_WEIGHT] = (double)weight;
+        numbers[BATCH_NUMBERS * i + BATCH_LOSS] = step_fetch_scalar(s, s->target);
+    }
+    return WEFT_OK;
+}
+
 static weft_status evaluate_all(weft_trainer *t, const weft_batch_source *batches, size_t limit,
                                 double *metric, size_t *weight)
 {
-    double sum = 0;
-    for (size_t i = 0; i < batches->batches && (i < limit || !limit); i++) {
-        size_t n = 0;
-        train_step *s = stopped(t) ? NULL : step_for(t, STEP_EVALUATE, shape_at(batches, i), 0);
-        if (!s) return t->error.status;
-        if (!i && t->averaged) checkpoint_copy_model(t, t->averaged);
-        weft_status status = step_feed(t, s, batches, i, &n);
-        if (status == WEFT_OK) status = step_run(t, s, 0);
-        if (status != WEFT_OK) return status;
-        sum += (double)n * step_fetch_scalar(s, s->target);
-        *weight += n;
+    const size_t count = limit && limit < batches->batches ? limit : batches->batches;
+    const uint32_t n = count < UINT32_MAX ? (uint32_t)count : UINT32_MAX;
+    const weft_communicator *c = t->communicator;
+    rank_report r = {.checks = n};
+    double sum = 0, *numbers = calloc((size_t)n + 1, BATCH_NUMBERS * sizeof *numbers);
+    if (!numbers) return trainer_no_memory(t);
+    if (n && update_averages(t, shape_at(batches, 0)) == WEFT_OK)
+        evaluate_own(t, batches, weft_rank_batches(n, c ? c->rank : 0, c ? c->size : 1), numbers);
+    r.error = t->error;
+    t->error = WEFT_NO_ERROR;
+    weft_status status = ranks_agree(t, &r, numbers, n, BATCH_NUMBERS);
+    for (uint32_t i = 0; status == WEFT_OK && i < n; i++) {
+        const double *batch = &numbers[BATCH_NUMBERS * i];
+        sum += batch[BATCH_WEIGHT] * batch[BATCH_LOSS];
+        *weight += (size_t)batch[BATCH_WEIGHT];
     }
-    *metric = *weight ? sum / (double)*weight : NAN;
-    return WEFT_OK;
+    free(numbers);
+    if (status == WEFT_OK) *metric = *weight ? sum / (double)*weight : NAN;
+    return status;
 }
 
 weft_status weft_trainer_evaluate(weft_trainer *trainer, const weft_batch_source *batches,
@@ -374,9 +405,7 @@ const weft_params *weft_trainer_model(weft_trainer *trainer)
     if (!t) return NULL;
     memset(&t->error, 0, sizeof t->error);
     if (!t->averaged) return t->params;
-    if (!step_for(t, STEP_EVALUATE, shape_at(&t->batches, 0), 0)) return NULL;
-    checkpoint_copy_model(t, t->averaged);
-    return t->averaged;
+    return update_averages(t, shape_at(&t->batches, 0)) == WEFT_OK ? t->averaged : NULL;
 }
 
 bool weft_trainer_judge(weft_trainer *trainer, double nll)

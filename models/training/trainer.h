@@ -93,9 +93,11 @@ typedef struct rank_report {
 
 /* Whether this process has the batch of that number of an update. */
 bool ranks_has(const weft_trainer *t, uint32_t batch);
-/* Exchanges reports, and `n` numbers of each batch of an update: of this process's batches on
- * entry, of all on return. Fails with the error of the lowest rank that has one. */
-weft_status ranks_agree(weft_trainer *t, rank_report *report, double *numbers, size_t n);
+/* Exchanges reports, and `n` numbers of each of `total` batches, of which every rank has those of
+ * weft_rank_batches on entry and all on return. Fails with the error of the lowest rank that has
+ * one. report->share becomes that of rank 0. */
+weft_status ranks_agree(weft_trainer *t, rank_report *report, double *numbers, uint32_t total,
+                        size_t n);
 /* Fails unless all processes have the same model, data and options. */
 weft_status ranks_compare(weft_trainer *t);
 
@@ -106,8 +108,9 @@ weft_status checkpoint_describe(weft_trainer *t);
 /* Reads the training state from the store's metadata and checks that model, data and options are
  * the same. Without metadata the training starts at step 0. */
 weft_status checkpoint_resume(weft_trainer *t);
-/* Copies the model's states, averaged if there are averages, into the states of `to`. */
-void checkpoint_copy_model(const weft_trainer *t, weft_params *to);
+/* Copies the model's states, averaged if there are averages, into the states of `to`. Every process
+ * must call it. */
+weft_status checkpoint_copy_model(weft_trainer *t, weft_params *to);
 
 /* ---- Texts of options (options_text.c) ---- */
 
