@@ -134,7 +134,7 @@ static weft_status member_init(member *m, family *f, double seconds, weft_error 
 }
 
 /* Makes the communicators of a part in MPI. All ranks have arrived here, so this does not wait for
- * long. */
+ * long, unless they make two splits at the same time in different orders. */
 static weft_status split_mpi(member *from, member *to, const int *parts, weft_error *error)
 {
     const weft_communicator *c = &from->communicator;

@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #define MAX_RANKS 5
+#define SECONDS   60 /* after which an exchange counts as hanging */
 
 /* Calls run(communicator, result) in a thread for each rank, which frees its communicator. */
 typedef struct rank_thread {
@@ -28,7 +29,7 @@ static int run_ranks(int size, int (*run)(weft_communicator *communicator))
     rank_thread ranks[MAX_RANKS];
     pthread_t threads[MAX_RANKS];
     weft_error error = WEFT_NO_ERROR;
-    CU_ASSERT_EQUAL_FATAL(weft_communicator_threads(size, 0, all, &error), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_communicator_threads(size, SECONDS, all, &error), WEFT_OK);
     for (int r = 0; r < size; r++) {
         ranks[r] = (rank_thread){all[r], run, 0};
         CU_ASSERT_EQUAL_FATAL(pthread_create(&threads[r], NULL, run_rank, &ranks[r]), 0);
@@ -81,7 +82,7 @@ typedef struct three {
 static three three_new(void)
 {
     three t = {.error = WEFT_NO_ERROR};
-    CU_ASSERT_EQUAL_FATAL(weft_communicator_threads(3, 0, t.all, &t.error), WEFT_OK);
+    CU_ASSERT_EQUAL_FATAL(weft_communicator_threads(3, SECONDS, t.all, &t.error), WEFT_OK);
     return t;
 }
 

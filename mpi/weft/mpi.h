@@ -1,7 +1,8 @@
 /* weft/mpi.h - a communicator of MPI, in the library weft-mpi.
  *
  * Exchanges are point-to-point messages of MPI, so a rank that does not answer can be named. They
- * advance only inside calls of the communicator; nothing is done in the background.
+ * advance only inside calls of the communicator; nothing is done in the background. A process makes
+ * one split at a time. Messages name ranks as in MPI_COMM_WORLD.
  */
 #ifndef WEFT_MPI_H
 #define WEFT_MPI_H
