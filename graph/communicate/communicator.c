@@ -2,6 +2,7 @@
 #include <weft/communicator.h>
 
 #include "base/clock.h"
+#include "base/exchange.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -13,22 +14,10 @@
 /* Bytes that this rank sends to others. */
 static size_t sent_bytes(const weft_communicator *c, const weft_exchange *x)
 {
-    const size_t others = (size_t)c->size - 1;
     size_t bytes = 0;
-    switch (x->kind) {
-    case WEFT_ALL_TO_ALL:
-        for (int r = 0; r < c->size; r++) bytes += r == c->rank ? 0 : x->send_bytes[r];
-        return bytes;
-    case WEFT_ALL_GATHER:
-        return x->receive_bytes[c->rank] * others;
-    case WEFT_BROADCAST:
-        return x->peer == c->rank ? x->bytes * others : 0;
-    case WEFT_SEND:
-        return x->bytes;
-    case WEFT_RECEIVE:
-        return 0;
-    }
-    return 0;
+    for (int r = 0; r < c->size; r++)
+        if (r != c->rank) bytes += exchange_sent(x, c->rank, r).bytes;
+    return bytes;
 }
 
 static bool is_valid(const weft_communicator *c, const weft_exchange *x)

@@ -155,6 +155,7 @@ typedef struct reader {
     const char *path, *header;
     int file;
     uint64_t data_begin, data_bytes;
+    const weft_params_filter *filter; /* NULL: all tensors */
     weft_error *error;
 } reader;
 
@@ -378,6 +379,8 @@ static weft_status order_entries(reader *r, entries *all)
 static weft_status read_tensor(reader *r, const entry *e, weft_params *into)
 {
     weft_tensor tensor;
+    const weft_params_filter *f = r->filter;
+    if (f && f->selects && !f->selects(f->context, e->name)) return WEFT_OK;
     if (weft_params_get(into, e->name, NULL)) return bad(r, e->name, "appears twice");
     weft_status status =
         weft_params_add(into, e->name, e->type.dtype, e->type.shape, &tensor, r->error);
@@ -468,11 +471,19 @@ static weft_status merge(weft_params *params, weft_params *from, reader *r)
 
 weft_status weft_params_load(weft_params *params, const char *path, weft_error *error)
 {
+    return weft_params_load_some(params, path, NULL, error);
+}
+
+weft_status weft_params_load_some(weft_params *params, const char *path,
+                                  const weft_params_filter *filter, weft_error *error)
+{
     if (!params || !path)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, path ? path : "params",
                               "loading needs a store and a path");
-    reader r = {
-        .path = path, .file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC), .error = error};
+    reader r = {.path = path,
+                .file = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC),
+                .filter = filter,
+                .error = error};
     if (r.file < 0)
         return weft_error_set(error, errno == ENOENT ? WEFT_NOT_FOUND : WEFT_IO, path,
                               "cannot be opened: %s", strerror(errno));

@@ -64,6 +64,9 @@ WEFT_API weft_status weft_params_save(const weft_params *params, const char *pat
  * 100,000,000 bytes of header, the limit of the format, and 65,536 bytes for the description of one
  * tensor (WEFT_BAD_FILE); 1,048,576 entries of metadata (WEFT_TOO_LARGE). */
 WEFT_API weft_status weft_params_load(weft_params *params, const char *path, weft_error *error);
+/* The same for the tensors that `filter` selects, and all metadata. */
+WEFT_API weft_status weft_params_load_some(weft_params *params, const char *path,
+                                           const weft_params_filter *filter, weft_error *error);
 
 #ifdef __cplusplus
 }

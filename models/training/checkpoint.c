@@ -197,27 +197,25 @@ static weft_status write_meta(weft_trainer *t)
     return WEFT_OK;
 }
 
-weft_status weft_trainer_save(weft_trainer *trainer, const char *path)
-{
-    if (!trainer) return WEFT_BAD_ARGUMENT;
-    memset(&trainer->error, 0, sizeof trainer->error);
-    weft_status status = write_meta(trainer);
-    return status == WEFT_OK ? weft_params_save(trainer->params, path, NULL, &trainer->error)
-                             : status;
-}
-
-/* Whether this process writes what all have. */
-static bool is_first(const weft_trainer *t)
+bool checkpoint_is_first(const weft_trainer *t)
 {
     return !t->communicator || t->communicator->rank == 0;
 }
 
-/* Makes an error of one process one of all. */
-static weft_status agree(weft_trainer *t)
+weft_status checkpoint_agree(weft_trainer *t)
 {
     rank_report r = {.error = t->error, .checks = t->state.step};
     t->error = WEFT_NO_ERROR;
     return ranks_agree(t, &r, NULL, 0, 0);
+}
+
+weft_status weft_trainer_save(weft_trainer *trainer, const char *path)
+{
+    if (!trainer) return WEFT_BAD_ARGUMENT;
+    memset(&trainer->error, 0, sizeof trainer->error);
+    if (!path) return trainer_fail(trainer, WEFT_BAD_ARGUMENT, "weft_trainer_save", "no path");
+    weft_status status = write_meta(trainer);
+    return status == WEFT_OK ? pieces_save(trainer, path) : status;
 }
 
 /* Gathers the pieces of a parameter's average from all ranks into `into`. */
@@ -283,7 +281,7 @@ weft_status weft_trainer_save_model(weft_trainer *trainer, const char *path)
             status = trainer_no_memory(t);
     }
     if (status == WEFT_OK) status = checkpoint_copy_model(t, copy);
-    if (status == WEFT_OK && is_first(t)) weft_params_save(copy, path, NULL, &t->error);
+    if (status == WEFT_OK && checkpoint_is_first(t)) weft_params_save(copy, path, NULL, &t->error);
     weft_params_free(copy);
-    return agree(t);
+    return checkpoint_agree(t);
 }

@@ -2,6 +2,7 @@
 #include "trainer.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,11 +21,17 @@ static void begin_averages(weft_trainer *t)
     for (size_t i = 0; i < weft_params_count(t->params); i++) {
         const char *name = weft_params_name(t->params, i);
         weft_tensor from, into;
+        char param[512];
+        size_t length = strlen(name);
+        int64_t first = 0, end;
+        weft_piece_parse(name, &length, &first, &end);
+        snprintf(param, sizeof param, "%.*s", (int)length, name);
         if (strncmp(name, AVERAGE, strlen(AVERAGE)) != 0 ||
-            !weft_params_get(t->params, name + strlen(AVERAGE), &from))
+            !weft_params_get(t->params, param + strlen(AVERAGE), &from))
             continue;
         weft_params_get(t->params, name, &into);
-        memcpy(into.data, from.data, weft_tensor_bytes(from.dtype, from.shape));
+        memcpy(into.data, (char *)from.data + (size_t)first * weft_dtype_bytes(from.dtype),
+               weft_tensor_bytes(into.dtype, into.shape));
     }
 }
 
@@ -127,16 +134,17 @@ weft_trainer *trainer_unbound(const weft_trainer_options *options, weft_error *e
 static weft_status bind_store(weft_trainer *t)
 {
     weft_trainer_options *o = &t->o;
-    weft_status status = checkpoint_resume(t);
+    checkpoint_resume(t);
     o->source_name = o->target_name = NULL;
-    if (status == WEFT_OK) status = ranks_compare(t);
-    if (status != WEFT_OK) return status;
+    if (checkpoint_agree(t) != WEFT_OK || ranks_compare(t) != WEFT_OK) return t->error.status;
     if (o->ema > 0 && !(t->averaged = weft_params_new())) return trainer_no_memory(t);
     start_epoch(&t->batches, t->state.epoch);
-    bool begins = t->state.step && !has_averages(t->params);
-    status = plan_first(t);
-    if (status == WEFT_OK && begins) begin_averages(t);
-    return status;
+    bool averages = has_averages(t->params);
+    if (plan_first(t) == WEFT_OK && pieces_load(t, &averages) == WEFT_OK && t->state.step &&
+        !averages)
+        begin_averages(t);
+    o->checkpoint = NULL;
+    return checkpoint_agree(t);
 }
 
 weft_trainer *weft_trainer_new(const weft_trainer_options *options,

@@ -112,6 +112,21 @@ weft_status checkpoint_resume(weft_trainer *t);
  * must call it. */
 weft_status checkpoint_copy_model(weft_trainer *t, weft_params *to);
 
+/* Whether this process writes what all have. */
+bool checkpoint_is_first(const weft_trainer *t);
+/* Makes the error of one process, in t->error, one of all. */
+weft_status checkpoint_agree(weft_trainer *t);
+
+/* ---- Checkpoints of several processes (pieces.c) ---- */
+
+weft_status pieces_save(weft_trainer *t, const char *path);
+/* Fills the states of this process's pieces from the checkpoint, or the whole states of a single
+ * process from the pieces of several. The store has the states already. Sets *averages if there
+ * were some. */
+weft_status pieces_load(weft_trainer *t, bool *averages);
+/* Removes the files of ranks beside PATH that the lines of `list` do not name. */
+void pieces_clean(const char *path, const char *list);
+
 /* ---- Texts of options (options_text.c) ---- */
 
 /* The options of a checkpoint as this version writes them: with today's names and every option, for

@@ -187,6 +187,10 @@ typedef struct weft_trainer_options {
      * update, so there must not be more processes than `accumulate`; results have the same bits on
      * any number of them. Each has the optimiser's states of a part of the parameters only. */
     weft_communicator *communicator;
+    /* The file that `params` was loaded from. Needed to resume a training of several processes, whose
+     * optimiser's states are in files beside it. On several processes weft_params_load_some with
+     * weft_model_states is enough: the trainer reads the rest. Read by weft_trainer_new only. */
+    const char *checkpoint;
     size_t bucket_bytes; /* of gradients that travel together; 0: 4 MiB */
     uint64_t seed;       /* of parameters and dropout */
     int threads;         /* 0: OpenMP's default. The results do not depend on it. */

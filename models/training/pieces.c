@@ -1,0 +1,296 @@
+/* Checkpoints of several processes. PATH has what all of them have, and in its metadata `shards`
+ * the names of the ranks' files beside it, STEM.step-S.rank-R-of-N.safetensors, with the states of
+ * their pieces: `opt.m.NAME[first:end]`. These files are written before PATH replaces its
+ * predecessor, so PATH always names a whole set. Any number of processes can resume: each reads
+ * what it needs. */
+#include "trainer.h"
+
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SUFFIX ".safetensors"
+
+/* ---- Names of files ---- */
+
+/* Splits a path into the folder, with its slash, and the stem of the file's name. */
+typedef struct path_parts {
+    int folder, stem; /* bytes */
+    const char *name;
+} path_parts;
+
+static path_parts split_path(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const size_t length = strlen(name), suffix = strlen(SUFFIX);
+    const bool has = length > suffix && !strcmp(name + length - suffix, SUFFIX);
+    return (path_parts){(int)(name - path), (int)(has ? length - suffix : length), name};
+}
+
+/* The name of a rank's file, without the folder. */
+static void shard_name(const weft_trainer *t, const char *path, int rank, char *name, size_t size)
+{
+    const path_parts p = split_path(path);
+    snprintf(name, size, "%.*s.step-%" PRIu64 ".rank-%d-of-%d" SUFFIX, p.stem, p.name,
+             t->state.step, rank, t->communicator->size);
+}
+
+/* Whether a file's name is one of a rank's, of any step, or one that was not finished. */
+static bool is_shard(const char *path, const char *name)
+{
+    const path_parts p = split_path(path);
+    uint64_t step;
+    int rank, size, read = 0;
+    return !strncmp(name, p.name, (size_t)p.stem) &&
+           sscanf(name + p.stem, ".step-%" SCNu64 ".rank-%d-of-%d" SUFFIX "%n", &step, &rank, &size,
+                  &read) == 3 &&
+           read > 0;
+}
+
+/* Whether the lines of `list` have the name. */
+static bool is_listed(const char *list, const char *name)
+{
+    const size_t length = strlen(name);
+    for (const char *at = list; at && *at; at = strchr(at, '\n')) {
+        at += *at == '\n';
+        if (!strncmp(at, name, length) && (!at[length] || at[length] == '\n')) return true;
+    }
+    return false;
+}
+
+void pieces_clean(const char *path, const char *list)
+{
+    const path_parts p = split_path(path);
+    char folder[4096], other[4096 + 256];
+    snprintf(folder, sizeof folder, "%.*s", p.folder, path);
+    DIR *entries = opendir(p.folder ? folder : ".");
+    for (const struct dirent *e; entries && (e = readdir(entries));) {
+        if (!is_shard(path, e->d_name) || is_listed(list, e->d_name)) continue;
+        snprintf(other, sizeof other, "%s%s", folder, e->d_name);
+        unlink(other);
+    }
+    if (entries) closedir(entries);
+}
+
+/* ---- Saving ---- */
+
+static bool is_piece(void *context, const char *name)
+{
+    size_t length;
+    int64_t first, end;
+    (void)context;
+    return weft_is_training_state(name) && weft_piece_parse(name, &length, &first, &end);
+}
+
+static bool is_sum(const char *name)
+{
+    return !strncmp(name, WEFT_SUM_STATES ".", strlen(WEFT_SUM_STATES "."));
+}
+
+/* Whether the store has a piece of a state. */
+static bool has_pieces(const weft_params *params, const char *state)
+{
+    const size_t length = strlen(state);
+    for (size_t i = 0; i < weft_params_count(params); i++) {
+        const char *name = weft_params_name(params, i);
+        if (!strncmp(name, state, length) && name[length] == '[' && is_piece(NULL, name))
+            return true;
+    }
+    return false;
+}
+
+/* What PATH has: sums are meaningless between updates, and pieces are in the ranks' files. */
+static bool is_common(void *context, const char *name)
+{
+    const weft_trainer *t = context;
+    if (!weft_is_training_state(name)) return true;
+    if (is_sum(name) || is_piece(NULL, name)) return false;
+    return !t->communicator || !has_pieces(t->params, name);
+}
+
+/* Writes this rank's file. */
+static weft_status save_own(weft_trainer *t, const char *path)
+{
+    const weft_params_filter pieces = {.selects = is_piece};
+    const path_parts p = split_path(path);
+    char file[4096], name[512];
+    shard_name(t, path, t->communicator->rank, name, sizeof name);
+    if (snprintf(file, sizeof file, "%.*s%s", p.folder, path, name) >= (int)sizeof file)
+        return trainer_fail(t, WEFT_TOO_LARGE, path, "the path is too long");
+    return weft_params_save(t->params, file, &pieces, &t->error);
+}
+
+/* The names of all ranks' files, a line each, which the caller frees. */
+static char *list_shards(weft_trainer *t, const char *path)
+{
+    char name[512];
+    char *list = malloc((size_t)t->communicator->size * sizeof name), *at = list;
+    if (!list) trainer_no_memory(t);
+    for (int r = 0; list && r < t->communicator->size; r++) {
+        shard_name(t, path, r, name, sizeof name);
+        at += sprintf(at, "%s%s", r ? "\n" : "", name);
+    }
+    return list;
+}
+
+weft_status pieces_save(weft_trainer *t, const char *path)
+{
+    const weft_params_filter common = {is_common, t};
+    char *list = NULL;
+    if (t->communicator) {
+        save_own(t, path);
+        if (checkpoint_agree(t) != WEFT_OK) return t->error.status;
+        list = list_shards(t, path);
+    }
+    /* A single process that resumed the training of several no longer has their files. */
+    if (list || (!t->communicator && weft_params_meta(t->params, "shards")))
+        if (weft_params_set_meta(t->params, "shards", list ? list : "") != WEFT_OK)
+            trainer_no_memory(t);
+    if (t->error.status == WEFT_OK && checkpoint_is_first(t))
+        weft_params_save(t->params, path, &common, &t->error);
+    if (checkpoint_agree(t) == WEFT_OK && checkpoint_is_first(t))
+        pieces_clean(path, list ? list : "");
+    free(list);
+    return t->error.status;
+}
+
+/* ---- Loading ---- */
+
+/* A state of this process: a whole one, or a piece. */
+typedef struct own_state {
+    const char *name;
+    size_t length; /* of the name without the range */
+    int64_t first, end;
+    int64_t covered; /* elements that were loaded */
+    weft_tensor tensor;
+} own_state;
+
+static void read_range(const char *name, const weft_tensor *tensor, own_state *s)
+{
+    *s = (own_state){.name = name, .tensor = *tensor};
+    if (weft_piece_parse(name, &s->length, &s->first, &s->end)) return;
+    s->length = strlen(name);
+    s->end = weft_shape_numel(tensor->shape);
+}
+
+/* Copies what one tensor of a file has of this process's states. */
+static void take(const own_state *from, own_state *own, size_t n)
+{
+    const size_t bytes = weft_dtype_bytes(from->tensor.dtype);
+    for (size_t i = 0; i < n; i++) {
+        own_state *to = &own[i];
+        const int64_t first = from->first > to->first ? from->first : to->first;
+        const int64_t end = from->end < to->end ? from->end : to->end;
+        if (to->length != from->length || strncmp(to->name, from->name, to->length) != 0 ||
+            first >= end || to->tensor.dtype != from->tensor.dtype ||
+            to->tensor.data == from->tensor.data)
+            continue;
+        memcpy((char *)to->tensor.data + (size_t)(first - to->first) * bytes,
+               (const char *)from->tensor.data + (size_t)(first - from->first) * bytes,
+               (size_t)(end - first) * bytes);
+        to->covered += end - first;
+    }
+}
+
+static void take_all(const weft_params *from, own_state *own, size_t n)
+{
+    for (size_t i = 0; i < weft_params_count(from); i++) {
+        const char *name = weft_params_name(from, i);
+        weft_tensor tensor;
+        own_state s;
+        if (!weft_is_training_state(name) || is_sum(name)) continue;
+        weft_params_get(from, name, &tensor);
+        read_range(name, &tensor, &s);
+        take(&s, own, n);
+    }
+}
+
+static bool is_state(void *context, const char *name)
+{
+    (void)context;
+    return weft_is_training_state(name) && !is_sum(name);
+}
+
+static bool same_meta(const weft_params *a, const weft_params *b, const char *key)
+{
+    const char *x = weft_params_meta(a, key), *y = weft_params_meta(b, key);
+    return x && y && !strcmp(x, y);
+}
+
+static weft_status take_file(weft_trainer *t, const char *file, own_state *own, size_t n)
+{
+    const weft_params_filter states = {.selects = is_state};
+    weft_params *from = weft_params_new();
+    weft_status status =
+        from ? weft_params_load_some(from, file, &states, &t->error) : trainer_no_memory(t);
+    if (status == WEFT_OK &&
+        (!same_meta(from, t->params, "step") || !same_meta(from, t->params, "run")))
+        status =
+            trainer_fail(t, WEFT_BAD_FILE, file, "is of another step or run than the checkpoint");
+    if (status == WEFT_OK) take_all(from, own, n);
+    weft_params_free(from);
+    return status;
+}
+
+/* Reads the files that the checkpoint names, one at a time. */
+static weft_status take_files(weft_trainer *t, const char *list, own_state *own, size_t n)
+{
+    const char *path = t->o.checkpoint;
+    char file[4096];
+    if (!path)
+        return trainer_fail(t, WEFT_BAD_ARGUMENT, "checkpoint",
+                            "has files of several processes beside it: weft_trainer_options."
+                            "checkpoint must give its path");
+    if (!*list) return take_file(t, path, own, n);
+    for (weft_status status; *list; list += *list == '\n') {
+        const size_t length = strcspn(list, "\n");
+        if (snprintf(file, sizeof file, "%.*s%.*s", split_path(path).folder, path, (int)length,
+                     list) >= (int)sizeof file)
+            return trainer_fail(t, WEFT_TOO_LARGE, path, "the path is too long");
+        status = take_file(t, file, own, n);
+        if (status != WEFT_OK) return status;
+        list += length;
+    }
+    return WEFT_OK;
+}
+
+static weft_status check_covered(weft_trainer *t, const own_state *own, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (own[i].covered && own[i].covered != own[i].end - own[i].first)
+            return weft_error_set(&t->error, WEFT_BAD_FILE, "checkpoint",
+                                  "has %" PRId64 " of the %" PRId64 " elements of %s",
+                                  own[i].covered, own[i].end - own[i].first, own[i].name);
+    return WEFT_OK;
+}
+
+weft_status pieces_load(weft_trainer *t, bool *averages)
+{
+    const char *list = weft_params_meta(t->params, "shards");
+    const bool sharded = list && *list;
+    if (!t->state.step || (!sharded && !t->communicator)) return WEFT_OK;
+    size_t n = 0, count = weft_params_count(t->params);
+    own_state *own = calloc(count + 1, sizeof *own);
+    if (!own) return trainer_no_memory(t);
+    for (size_t i = 0; i < count; i++) {
+        const char *name = weft_params_name(t->params, i);
+        weft_tensor tensor;
+        if (!is_state(NULL, name) || (t->communicator && !is_piece(NULL, name))) continue;
+        weft_params_get(t->params, name, &tensor);
+        read_range(name, &tensor, &own[n++]);
+    }
+    weft_status status = WEFT_OK;
+    bool whole = false; /* the program has loaded the whole states of a single process */
+    if (!sharded) take_all(t->params, own, n);
+    for (size_t i = 0; i < n; i++) whole |= own[i].covered > 0;
+    if (!whole && (sharded || t->o.checkpoint)) status = take_files(t, list ? list : "", own, n);
+    if (status == WEFT_OK) status = check_covered(t, own, n);
+    for (size_t i = 0; i < n; i++)
+        *averages |= own[i].covered && !strncmp(own[i].name, WEFT_AVERAGE_STATES ".",
+                                                strlen(WEFT_AVERAGE_STATES "."));
+    free(own);
+    return status;
+}
