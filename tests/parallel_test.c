@@ -6,6 +6,7 @@
 #include <weft/parallel.h>
 #include <weft/sharding.h>
 
+#include <dirent.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,6 +129,10 @@ static void test_pieces(void)
 typedef struct job {
     weft_trainer_options o;
     int steps, threads;
+    const char *load, *save; /* checkpoints; NULL: none */
+    bool load_all; /* loads states of a training, too, which the trainer would read itself */
+    int odd_rank;  /* is changed by `change` before its trainer is made; -1: none */
+    void (*change)(weft_trainer_options *o, weft_batch_source *source);
     uint64_t hash[MOST_RANKS]; /* of the parameters, by rank */
     double loss[MOST_RANKS], norm[MOST_RANKS], metric[MOST_RANKS];
     size_t state_bytes[MOST_RANKS]; /* of moments and averages */
@@ -161,11 +166,17 @@ static void train(rank *r)
     o.communicator = r->communicator;
     o.threads = j->threads;
     weft_params *params = weft_params_new();
-    const weft_batch_source source = weft_batches_source(j->batches[me]);
+    weft_batch_source source = weft_batches_source(j->batches[me]);
+    const weft_params_filter *only = j->load_all ? NULL : &weft_model_states;
+    if (me == j->odd_rank) j->change(&o, &source);
+    o.checkpoint = j->load;
+    if (j->load) weft_params_load_some(params, j->load, only, &r->error);
     weft_trainer *t = weft_trainer_new(&o, &source, params, &r->error);
     weft_step_report report = {0};
     for (int i = 0; t && i < j->steps && r->error.status == WEFT_OK; i++)
         if (weft_trainer_step(t, 0, &report) != WEFT_OK) r->error = *weft_trainer_error(t);
+    if (t && j->save && r->error.status == WEFT_OK && weft_trainer_save(t, j->save) != WEFT_OK)
+        r->error = *weft_trainer_error(t);
     if (t && r->error.status == WEFT_OK) {
         j->loss[me] = report.loss;
         j->norm[me] = report.norm;
@@ -195,6 +206,7 @@ static job make_job(weft_optimizer optimizer, uint32_t accumulate)
                    .bucket_bytes = 100000},
              .steps = 3,
              .threads = 1,
+             .odd_rank = -1,
              .corpus = make_corpus(60, 14, true, 5)};
     for (int r = 0; r < MOST_RANKS; r++) {
         j.batches[r] = weft_batches_new(j.corpus, &rows, NULL);
@@ -209,6 +221,15 @@ static void free_job(job *j)
     weft_corpus_free(j->corpus);
 }
 
+static void expect_good(const rank *ranks, int size)
+{
+    for (int r = 0; r < size; r++) {
+        if (ranks[r].error.status != WEFT_OK)
+            printf("\n    rank %d: %s: %s\n", r, ranks[r].error.where, ranks[r].error.message);
+        CU_ASSERT_EQUAL(ranks[r].error.status, WEFT_OK);
+    }
+}
+
 static void same_bits(weft_optimizer optimizer, uint32_t accumulate)
 {
     job one = make_job(optimizer, accumulate);
@@ -220,10 +241,8 @@ static void same_bits(weft_optimizer optimizer, uint32_t accumulate)
         j.threads = 1 + size % 2;
         run_ranks(size, train, &j, ranks);
         size_t states = 0;
+        expect_good(ranks, size);
         for (int r = 0; r < size; r++) {
-            if (ranks[r].error.status != WEFT_OK)
-                printf("\n    rank %d: %s: %s\n", r, ranks[r].error.where, ranks[r].error.message);
-            CU_ASSERT_EQUAL(ranks[r].error.status, WEFT_OK);
             CU_ASSERT_EQUAL(j.hash[r], one.hash[0]);
             CU_ASSERT_TRUE(j.loss[r] == one.loss[0] && j.norm[r] == one.norm[0] &&
                            j.metric[r] == one.metric[0]);
@@ -249,6 +268,187 @@ static void test_same_bits(void)
     same_bits((weft_optimizer){.max_norm = 0.5}, 6);
 }
 
+/* Counts the files in `folder`, and removes them and it. */
+static int remove_folder(const char *folder)
+{
+    char path[512];
+    int n = 0;
+    DIR *entries = opendir(folder);
+    for (const struct dirent *e; entries && (e = readdir(entries));) {
+        if (e->d_name[0] == '.') continue;
+        snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
+        unlink(path);
+        n++;
+    }
+    if (entries) closedir(entries);
+    rmdir(folder);
+    return n;
+}
+
+/* Two updates on some ranks, the rest on others: the bits of an uninterrupted training. */
+static void resume_on(const job *whole, int before, int after, bool load_all)
+{
+    char folder[] = "/tmp/weft-parallel-XXXXXX", path[64];
+    rank ranks[MOST_RANKS];
+    CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    job j = make_job(whole->o.optimizer, whole->o.accumulate);
+    j.steps = 1;
+    j.save = path;
+    run_ranks(before, train, &j, ranks);
+    expect_good(ranks, before);
+    j.load = path;
+    j.load_all = load_all;
+    j.steps = whole->steps - 1;
+    memset(j.state_bytes, 0, sizeof j.state_bytes);
+    run_ranks(after, train, &j, ranks);
+    expect_good(ranks, after);
+    for (int r = 0; r < after; r++) CU_ASSERT_EQUAL(j.hash[r], whole->hash[0]);
+    free_job(&j);
+    /* The files of the first ranks are gone, except those of the same name. */
+    CU_ASSERT_EQUAL(remove_folder(folder), after > 1 ? 1 + after : 1);
+}
+
+static void test_resume(void)
+{
+    weft_optimizer adam = WEFT_ADAMW_DEFAULT;
+    job whole = make_job(adam, 6);
+    rank alone = {.shared = &whole};
+    train(&alone);
+    resume_on(&whole, 1, 3, false);
+    resume_on(&whole, 1, 2, true);
+    resume_on(&whole, 3, 1, false);
+    resume_on(&whole, 2, 5, false);
+    resume_on(&whole, 4, 4, true);
+    free_job(&whole);
+}
+
+/* A set of files from which one is missing, or has another step. */
+static void test_damaged_set(void)
+{
+    char folder[] = "/tmp/weft-parallel-XXXXXX", path[64], part[128], other[128];
+    rank ranks[MOST_RANKS];
+    CU_ASSERT_PTR_NOT_NULL_FATAL(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    snprintf(part, sizeof part, "%s/model.step-1.rank-1-of-2.safetensors", folder);
+    snprintf(other, sizeof other, "%s/model.step-2.rank-1-of-2.safetensors", folder);
+    job j = make_job(WEFT_ADAM_DEFAULT, 2);
+    j.steps = 1;
+    j.save = path;
+    run_ranks(2, train, &j, ranks);
+    expect_good(ranks, 2);
+    j.save = NULL;
+    j.load = path;
+    CU_ASSERT_EQUAL(rename(part, other), 0);
+    run_ranks(2, train, &j, ranks);
+    CU_ASSERT_EQUAL(ranks[0].error.status, WEFT_NOT_FOUND);
+    CU_ASSERT_PTR_NOT_NULL(strstr(ranks[0].error.where, "rank-1-of-2"));
+    CU_ASSERT_EQUAL(rename(other, part), 0);
+    run_ranks(1, train, &j, ranks);
+    expect_good(ranks, 1);
+    j.save = path; /* of step 2, by one process */
+    run_ranks(1, train, &j, ranks);
+    expect_good(ranks, 1);
+    CU_ASSERT_EQUAL(access(part, F_OK), -1);
+    free_job(&j);
+    remove_folder(folder);
+}
+
+/* ---- Failures ---- */
+
+static void change_rate(weft_trainer_options *o, weft_batch_source *source)
+{
+    (void)source;
+    o->schedule.peak = 0.02;
+}
+
+static void change_seed(weft_trainer_options *o, weft_batch_source *source)
+{
+    (void)source;
+    o->seed++;
+}
+
+static void change_data(weft_trainer_options *o, weft_batch_source *source)
+{
+    (void)o;
+    source->hashes.source++;
+}
+
+static weft_status fail_to_fill(void *context, size_t index, void *const *inputs, size_t *weight,
+                                weft_error *error)
+{
+    (void)context;
+    (void)inputs;
+    (void)weight;
+    return weft_error_set(error, WEFT_IO, "disk", "batch %zu cannot be read", index);
+}
+
+static void change_fill(weft_trainer_options *o, weft_batch_source *source)
+{
+    (void)o;
+    source->fill = fail_to_fill;
+}
+
+/* A token that no vocabulary has: the run itself fails, in the middle of its exchanges. */
+static weft_status fill_badly(void *context, size_t index, void *const *inputs, size_t *weight,
+                              weft_error *error)
+{
+    const weft_batch_source good = weft_batches_source(context);
+    const weft_status status = good.fill(context, index, inputs, weight, error);
+    ((int32_t *)inputs[0])[0] = 1000000;
+    return status;
+}
+
+static void change_token(weft_trainer_options *o, weft_batch_source *source)
+{
+    (void)o;
+    source->fill = fill_badly;
+}
+
+static bool stop_now(void *context)
+{
+    (void)context;
+    return true;
+}
+
+static void change_stop(weft_trainer_options *o, weft_batch_source *source)
+{
+    (void)source;
+    o->stop = stop_now;
+}
+
+/* One of three ranks is changed. Rank 0 and the changed one end with these statuses, and their
+ * messages have the texts. */
+static void fails(void (*change)(weft_trainer_options *, weft_batch_source *), weft_status status,
+                  const char *text, weft_status odd_status, const char *odd_text)
+{
+    rank ranks[MOST_RANKS];
+    job j = make_job(WEFT_ADAM_DEFAULT, 6);
+    j.odd_rank = 1;
+    j.change = change;
+    run_ranks(3, train, &j, ranks);
+    for (int r = 0; r < 3; r++) {
+        const weft_error *e = &ranks[r].error;
+        const bool odd = r == 1, good = e->status == (odd ? odd_status : status) &&
+                                        strstr(e->message, odd ? odd_text : text);
+        if (!good) printf("\n    rank %d: %s: %s\n", r, e->where, e->message);
+        CU_ASSERT_TRUE(good);
+    }
+    free_job(&j);
+}
+
+static void test_failures(void)
+{
+    const char *options = "rank 1 has other options of the training than rank 0";
+    const char *data = "rank 1 has other data than rank 0";
+    fails(change_rate, WEFT_BAD_ARGUMENT, options, WEFT_BAD_ARGUMENT, options);
+    fails(change_seed, WEFT_BAD_ARGUMENT, options, WEFT_BAD_ARGUMENT, options);
+    fails(change_data, WEFT_BAD_ARGUMENT, data, WEFT_BAD_ARGUMENT, data);
+    fails(change_fill, WEFT_PEER, "rank 1: disk: batch ", WEFT_IO, "cannot be read");
+    fails(change_token, WEFT_PEER, "rank 1: ", WEFT_BAD_INDEX, "index 1000000");
+    fails(change_stop, WEFT_CANCELLED, "stopped", WEFT_CANCELLED, "stopped");
+}
+
 static void test_too_many(void)
 {
     job j = make_job((weft_optimizer){.max_norm = 1}, 2);
@@ -267,5 +467,8 @@ void parallel_tests(void)
     CU_add_test(suite, "sums in the order of a tree", test_tree);
     CU_add_test(suite, "pieces of parameters", test_pieces);
     CU_add_test(suite, "the same bits on 1 to 8 ranks", test_same_bits);
+    CU_add_test(suite, "resumed on another number of ranks", test_resume);
+    CU_add_test(suite, "a damaged set of files", test_damaged_set);
+    CU_add_test(suite, "failures are those of all", test_failures);
     CU_add_test(suite, "more ranks than batches", test_too_many);
 }

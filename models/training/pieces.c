@@ -235,7 +235,7 @@ static weft_status take_file(weft_trainer *t, const char *file, own_state *own, 
     return status;
 }
 
-/* Reads the files that the checkpoint names, one at a time. */
+/* Reads the checkpoint and the files that it names, one at a time. */
 static weft_status take_files(weft_trainer *t, const char *list, own_state *own, size_t n)
 {
     const char *path = t->o.checkpoint;
@@ -244,17 +244,16 @@ static weft_status take_files(weft_trainer *t, const char *list, own_state *own,
         return trainer_fail(t, WEFT_BAD_ARGUMENT, "checkpoint",
                             "has files of several processes beside it: weft_trainer_options."
                             "checkpoint must give its path");
-    if (!*list) return take_file(t, path, own, n);
-    for (weft_status status; *list; list += *list == '\n') {
+    weft_status status = take_file(t, path, own, n);
+    for (; status == WEFT_OK && *list; list += *list == '\n') {
         const size_t length = strcspn(list, "\n");
         if (snprintf(file, sizeof file, "%.*s%.*s", split_path(path).folder, path, (int)length,
                      list) >= (int)sizeof file)
             return trainer_fail(t, WEFT_TOO_LARGE, path, "the path is too long");
         status = take_file(t, file, own, n);
-        if (status != WEFT_OK) return status;
         list += length;
     }
-    return WEFT_OK;
+    return status;
 }
 
 static weft_status check_covered(weft_trainer *t, const own_state *own, size_t n)
@@ -278,7 +277,7 @@ weft_status pieces_load(weft_trainer *t, bool *averages)
     for (size_t i = 0; i < count; i++) {
         const char *name = weft_params_name(t->params, i);
         weft_tensor tensor;
-        if (!is_state(NULL, name) || (t->communicator && !is_piece(NULL, name))) continue;
+        if (!is_state(NULL, name) || (t->communicator && has_pieces(t->params, name))) continue;
         weft_params_get(t->params, name, &tensor);
         read_range(name, &tensor, &own[n++]);
     }
