@@ -1,4 +1,5 @@
 /* The program `weft`: the table of commands, and argument parsing that the commands share. */
+#include "parallel.h"
 #include "tool.h"
 
 #include "base/clock.h"
@@ -13,25 +14,26 @@
 static const struct {
     const char *name, *doc;
     int (*run)(int argc, char **argv);
+    bool parallel; /* runs on several processes */
 } commands[] = {
-    {"ops", "list the ops", cmd_ops},
-    {"models", "list the models and their options", cmd_models},
-    {"dot", "draw a model's graph", cmd_dot},
-    {"plan", "plan a model and print what it takes", cmd_plan},
-    {"profile", "show where the time of a model goes", cmd_profile},
-    {"bench", "time the workloads that weft is measured by", cmd_bench},
-    {"info", "print what weft uses on this machine", cmd_info},
-    {"check", "check gradients of ops or of a model", cmd_check},
-    {"reproduce", "recompute the worked examples of five introductions", cmd_reproduce},
-    {"demo", "run a small demonstration", cmd_demo},
-    {"train", "train a model on text files", cmd_train},
-    {"average", "average the parameters of checkpoints", cmd_average},
-    {"plot", "draw the losses of training runs", cmd_plot},
-    {"translate", "translate lines from standard input", cmd_translate},
-    {"generate", "continue prompts with a language model", cmd_generate},
-    {"logprob", "print log probabilities of lines, and their perplexity", cmd_logprob},
-    {"score", "compute BLEU and chrF of translations", cmd_score},
-    {"vocab", "make vocabularies, and convert text to ids and back", cmd_vocab},
+    {"ops", "list the ops", cmd_ops, false},
+    {"models", "list the models and their options", cmd_models, false},
+    {"dot", "draw a model's graph", cmd_dot, false},
+    {"plan", "plan a model and print what it takes", cmd_plan, false},
+    {"profile", "show where the time of a model goes", cmd_profile, false},
+    {"bench", "time the workloads that weft is measured by", cmd_bench, false},
+    {"info", "print what weft uses on this machine", cmd_info, false},
+    {"check", "check gradients of ops or of a model", cmd_check, false},
+    {"reproduce", "recompute the worked examples of five introductions", cmd_reproduce, false},
+    {"demo", "run a small demonstration", cmd_demo, false},
+    {"train", "train a model on text files", cmd_train, true},
+    {"average", "average the parameters of checkpoints", cmd_average, false},
+    {"plot", "draw the losses of training runs", cmd_plot, false},
+    {"translate", "translate lines from standard input", cmd_translate, true},
+    {"generate", "continue prompts with a language model", cmd_generate, false},
+    {"logprob", "print log probabilities of lines, and their perplexity", cmd_logprob, false},
+    {"score", "compute BLEU and chrF of translations", cmd_score, false},
+    {"vocab", "make vocabularies, and convert text to ids and back", cmd_vocab, false},
 };
 #define N_COMMANDS (sizeof commands / sizeof *commands)
 
@@ -145,11 +147,28 @@ static bool open_standard_streams(void)
     return true;
 }
 
+/* Runs a command and returns the exit status. */
+static int run_command(size_t command, int argc, char **argv)
+{
+    char name[64];
+    snprintf(name, sizeof name, "weft %s", commands[command].name);
+    if (tool_world() && !commands[command].parallel) {
+        tool_print_line(stderr, "%s: runs in one process only, not under mpirun", name);
+        return EXIT_USAGE;
+    }
+    argv[0] = name;
+    int status = commands[command].run(argc, argv);
+    if ((fflush(stdout) != 0 || ferror(stdout)) && status == EXIT_GOOD)
+        return tool_fail_text("output", "cannot be written");
+    return status;
+}
+
 int main(int argc, char **argv)
 {
     if (!open_standard_streams()) return tool_fail_text("/dev/null", "cannot be opened");
     argp_err_exit_status = EXIT_USAGE;
     tool_watch_json();
+    if (!tool_world_begin()) return EXIT_ERROR;
     argp_program_version = "weft " TOOL_VERSION;
     if (argc < 2) {
         usage(stderr);
@@ -163,16 +182,8 @@ int main(int argc, char **argv)
         printf("%s\n", argp_program_version);
         return EXIT_GOOD;
     }
-    for (size_t i = 0; i < N_COMMANDS; i++) {
-        if (strcmp(argv[1], commands[i].name) != 0) continue;
-        char name[64];
-        snprintf(name, sizeof name, "weft %s", argv[1]);
-        argv[1] = name;
-        int status = commands[i].run(argc - 1, argv + 1);
-        if ((fflush(stdout) != 0 || ferror(stdout)) && status == EXIT_GOOD)
-            return tool_fail_text("output", "cannot be written");
-        return status;
-    }
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        if (!strcmp(argv[1], commands[i].name)) return run_command(i, argc - 1, argv + 1);
     tool_print_line(stderr, "weft: no command \"%s\" (see `weft --help`)", argv[1]);
     return EXIT_USAGE;
 }

@@ -31,21 +31,52 @@ void tool_print_line(FILE *file, const char *format, ...)
     print_line(file, text);
 }
 
+/* ---- Failures ---- */
+
+/* Set by tool_fail_as; one process has rank 0. */
+static int own_rank;
+static FILE *failures;
+static bool silent;
+
+void tool_fail_as(int rank, FILE *file)
+{
+    own_rank = rank;
+    failures = file;
+}
+
+bool tool_failed_silently(void)
+{
+    return silent;
+}
+
+/* Whether another rank prints this error: "rank 2: WHERE: MESSAGE" is one of rank 2's. What all
+ * ranks find of one of them, such as "rank 2 does not answer", is printed by rank 0. */
+static bool another_prints(const weft_error *error)
+{
+    const char *text = error->message;
+    if (error->status != WEFT_PEER || strncmp(text, "rank ", 5) != 0) return false;
+    text += 5 + strspn(text + 5, "0123456789");
+    return own_rank || *text == ':';
+}
+
 int tool_fail(const weft_error *error)
 {
+    silent = another_prints(error);
+    if (silent) return EXIT_ERROR;
     return tool_fail_text(error->where, "%s",
                           error->message[0] ? error->message : weft_status_text(error->status));
 }
 
 int tool_fail_text(const char *where, const char *format, ...)
 {
-    char text[LINE_BYTES], what[1024];
+    char text[LINE_BYTES], what[1024], rank[32] = "";
     va_list arguments;
     va_start(arguments, format);
     text_vformat(what, sizeof what, format, arguments);
     va_end(arguments);
-    text_format(text, sizeof text, "weft: %s%s%s", where, where[0] ? ": " : "", what);
-    print_line(stderr, text);
+    if (own_rank) snprintf(rank, sizeof rank, "rank %d: ", own_rank);
+    text_format(text, sizeof text, "weft: %s%s%s%s", rank, where, where[0] ? ": " : "", what);
+    print_line(failures ? failures : stderr, text);
     return EXIT_ERROR;
 }
 

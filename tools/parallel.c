@@ -1,0 +1,143 @@
+/* See parallel.h. MPI is not touched in a single process: beginning it takes long, and fails where
+ * no launcher can be reached. */
+#include "parallel.h"
+
+#include "base/text.h"
+#include "tool.h"
+
+#ifdef WEFT_HAVE_MPI
+#include <weft/mpi.h>
+#endif
+
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+/* Of an exchange, unless WEFT_TIMEOUT sets another limit. */
+#define TIMEOUT_SECONDS 600
+/* How long the process waits for the other ranks to end as it does. */
+#define END_SECONDS 2
+
+/* What launchers set for each process: the number of processes and the rank. Slurm sets its number
+ * in any job step, but the rank of PMIx only in one that starts processes for MPI. */
+static const struct {
+    const char *size, *rank;
+} launchers[] = {
+    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"}, /* mpirun of Open MPI */
+    {"PMI_SIZE", "PMI_RANK"},                         /* MPICH, Intel MPI, srun --mpi=pmi2 */
+    {"MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"},   /* MVAPICH */
+    {"SLURM_STEP_NUM_TASKS", "PMIX_RANK"},            /* srun --mpi=pmix */
+};
+
+static weft_communicator *world;
+
+weft_communicator *tool_world(void)
+{
+    return world;
+}
+
+bool tool_is_first(void)
+{
+    return !world || world->rank == 0;
+}
+
+/* How many processes a launcher has started, and which of them this one is. */
+static long launched(long *rank)
+{
+    for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
+        const char *size = getenv(launchers[i].size), *number = getenv(launchers[i].rank);
+        if (!size || !number) continue;
+        *rank = strtol(number, NULL, 10);
+        return strtol(size, NULL, 10);
+    }
+    *rank = 0;
+    return 1;
+}
+
+static weft_status read_timeout(double *seconds, weft_error *error)
+{
+    const char *text = getenv("WEFT_TIMEOUT");
+    *seconds = TIMEOUT_SECONDS;
+    if (!text || (text_to_double(text, seconds) && isfinite(*seconds) && *seconds >= 0))
+        return WEFT_OK;
+    return weft_error_set(error, WEFT_BAD_ARGUMENT, "WEFT_TIMEOUT",
+                          "\"%s\" is not a number of seconds (0: no limit)", text);
+}
+
+#ifdef WEFT_HAVE_MPI
+/* Whether all ranks have come to their end. */
+static bool all_end(int status)
+{
+    int *all = calloc((size_t)world->size, sizeof *all);
+    world->seconds = END_SECONDS;
+    bool good = all && weft_gather_all(world, &status, sizeof status, all, NULL) == WEFT_OK;
+    free(all);
+    return good;
+}
+
+/* Runs when the process exits, also by a usage error. */
+static void end_world(int status, void *unused)
+{
+    (void)unused;
+    fflush(stdout);
+    bool good = status == EXIT_GOOD || status > 128 || (status == EXIT_USAGE && all_end(status));
+    /* The rank whose error this is prints it, and ends all processes. */
+    if (!good && tool_failed_silently()) sleep(END_SECONDS);
+    weft_mpi_close(world, good ? WEFT_OK : WEFT_PEER);
+}
+
+/* Makes all ranks but 0 print nothing but errors. */
+static weft_status be_quiet(weft_error *error)
+{
+    if (world->rank == 0) return WEFT_OK;
+    const int shown = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    FILE *errors = shown < 0 ? NULL : fdopen(shown, "w");
+    const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (!errors || nowhere < 0 || dup2(nowhere, STDOUT_FILENO) < 0 ||
+        dup2(nowhere, STDERR_FILENO) < 0)
+        return weft_error_set(error, WEFT_IO, "/dev/null", "cannot be opened");
+    setvbuf(errors, NULL, _IOLBF, 0);
+    close(nowhere);
+    tool_fail_as(world->rank, errors);
+    return WEFT_OK;
+}
+
+static weft_status open_world(long size, weft_error *error)
+{
+    double seconds;
+    if (read_timeout(&seconds, error) != WEFT_OK || weft_mpi_open(&world, error) != WEFT_OK)
+        return error->status;
+    world->seconds = seconds;
+    if (world->size != size) {
+        weft_error_set(error, WEFT_PEER, "MPI",
+                       "the launcher started %ld processes, but MPI finds %d: they may be of "
+                       "different MPI libraries",
+                       size, world->size);
+        weft_mpi_close(world, WEFT_OK);
+        world = NULL;
+        return WEFT_PEER;
+    }
+    if (on_exit(end_world, NULL) != 0)
+        return weft_error_set(error, WEFT_NO_MEMORY, "MPI", "out of memory");
+    return be_quiet(error);
+}
+#else
+static weft_status open_world(long size, weft_error *error)
+{
+    double seconds;
+    if (read_timeout(&seconds, error) != WEFT_OK) return error->status;
+    return weft_error_set(error, WEFT_BAD_ARGUMENT, "MPI",
+                          "this is one of %ld processes, but weft was built without MPI", size);
+}
+#endif
+
+bool tool_world_begin(void)
+{
+    weft_error error = WEFT_NO_ERROR;
+    long rank;
+    const long size = launched(&rank);
+    if (size <= 1 || open_world(size, &error) == WEFT_OK) return true;
+    if (rank == 0 || world) tool_fail(&error);
+    return false;
+}
