@@ -75,6 +75,13 @@ void pieces_clean(const char *path, const char *list)
     if (entries) closedir(entries);
 }
 
+void weft_checkpoint_remove(const char *path)
+{
+    if (!path) return;
+    unlink(path);
+    pieces_clean(path, "");
+}
+
 /* ---- Saving ---- */
 
 static bool is_piece(void *context, const char *name)

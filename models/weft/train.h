@@ -273,8 +273,13 @@ WEFT_API bool weft_trainer_judge(weft_trainer *trainer, double nll);
 /* Saves everything that training needs to continue (weft_params_save). Metadata: "model",
  * "model_options" (all of them), "step", "trained_length" (tokens of the longest training row),
  * "train.state", "train.data" (hashes of the batches), "run" (a hash of model, seed, accumulate and
- * data, equal for all checkpoints of a run), and the program's own. */
+ * data, equal for all checkpoints of a run), and the program's own. On several processes the states
+ * of their pieces are in files beside it, STEM.step-S.rank-R-of-N.safetensors, which the metadata
+ * "shards" list; all are written before PATH is replaced, and those of its predecessor are removed
+ * then. The folder must be the same one on all machines. */
 WEFT_API weft_status weft_trainer_save(weft_trainer *trainer, const char *path);
+/* Removes a checkpoint, and the files of processes beside it. */
+WEFT_API void weft_checkpoint_remove(const char *path);
 /* Saves the model without the states of training: its parameters, averaged if there are averages,
  * and the metadata "model", "model_options", "step", "run", "trained_length", and "recipe" and
  * "vocabulary" if the program has set them. */

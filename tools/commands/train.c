@@ -117,6 +117,8 @@ static weft_trainer_options trainer_options(const training *t)
         .accumulate = (uint32_t)r->batches_accumulate,
         .ema = r->optimizer_ema,
         .seed = (uint64_t)r->run_seed,
+        .communicator = tool_world(),
+        .checkpoint = t->validate ? t->validate : t->model_path,
         .threads = (int)r->run_threads,
         .stop = training_interrupted,
         .source_name = pairs ? recipe_files_name(&r->data_source) : NULL,
@@ -234,6 +236,14 @@ static bool has_checkpoint(const training *t)
     return t->resume && access(path, F_OK) == 0;
 }
 
+/* One process makes the vocabularies, then the others read them. */
+static bool make_vocabularies(training *t)
+{
+    const bool make = !t->resume;
+    if (!training_agree(t, !tool_is_first() || training_vocabularies(t, make))) return false;
+    return tool_is_first() || training_vocabularies(t, false);
+}
+
 static int train(training *t)
 {
     t->params = weft_params_new();
@@ -241,12 +251,12 @@ static int train(training *t)
     t->frozen = (weft_param_group){.names = t->r.optimizer_frozen, .frozen = true};
     if (t->validate) return validate_only(t);
     bool ready = (has_checkpoint(t) || training_take_from(t)) && training_check(t) &&
-                 check_memory(t) && training_prepare_folder(t) &&
-                 training_vocabularies(t, !t->resume) && training_texts(t) &&
-                 training_read_sentences(t) && training_note_validation(t) &&
+                 check_memory(t) && training_prepare_folder(t) && make_vocabularies(t) &&
+                 training_texts(t) && training_read_sentences(t) && training_note_validation(t) &&
                  fix_model_options(t) && print_recipe(t) && training_begin_with(t) &&
                  make_trainer(t) && training_find_kept(t) && training_write_recipe(t) &&
                  training_open_metrics(t, weft_trainer_get_state(t->trainer).step);
+    ready = training_agree(t, ready);
     if (!ready) training_forget_vocabulary(t);
     if (!ready || !training_loop(t)) return tool_fail(&t->error);
     return t->signal ? 128 + t->signal : EXIT_GOOD;

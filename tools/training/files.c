@@ -76,11 +76,10 @@ static void warn_without_hashes(const training *t)
             t->model_path);
 }
 
-bool training_prepare_folder(training *t)
+/* Makes the folder, and decides whether the run is resumed. */
+static bool open_folder(training *t)
 {
-    if (!make_folders(t, t->r.run_out) || !lock_folder(t) ||
-        !training_path(t, t->model_path, sizeof t->model_path, "model.safetensors"))
-        return false;
+    if (!make_folders(t, t->r.run_out) || !lock_folder(t)) return false;
     if (access(t->model_path, F_OK) != 0) {
         if (!training_may_begin(t)) return false;
         if (t->resume)
@@ -88,10 +87,22 @@ bool training_prepare_folder(training *t)
         t->resume = false;
         return true;
     }
-    if (!t->resume)
-        return training_fail(t, WEFT_BAD_ARGUMENT, t->model_path,
-                             "exists already: continue it with --resume, or choose another --out");
-    if (weft_params_load(t->params, t->model_path, &t->error) != WEFT_OK) return false;
+    return t->resume ||
+           training_fail(t, WEFT_BAD_ARGUMENT, t->model_path,
+                         "exists already: continue it with --resume, or choose another --out");
+}
+
+bool training_prepare_folder(training *t)
+{
+    bool good = training_path(t, t->model_path, sizeof t->model_path, "model.safetensors");
+    if (good && tool_is_first()) good = open_folder(t);
+    if (!training_agree(t, good)) return false;
+    if (!tool_is_first()) t->resume = t->resume && access(t->model_path, F_OK) == 0;
+    if (!t->resume) return true;
+    /* On several processes the trainer reads the parts of the states that are its own. */
+    if (weft_params_load_some(t->params, t->model_path, tool_world() ? &weft_model_states : NULL,
+                              &t->error) != WEFT_OK)
+        return false;
     warn_without_hashes(t);
     return true;
 }
@@ -105,7 +116,7 @@ bool training_write_recipe(training *t)
     bool good = text && meta && weft_params_set_meta(t->params, "recipe", meta) == WEFT_OK;
     if (!good) training_fail(t, WEFT_NO_MEMORY, "train", "out of memory");
     good = good && training_path(t, path, sizeof path, "recipe.json") &&
-           tool_replace_file(path, text, strlen(text), &t->error);
+           (!tool_is_first() || tool_replace_file(path, text, strlen(text), &t->error));
     cJSON_free(text);
     cJSON_free(meta);
     cJSON_Delete(json);
@@ -140,6 +151,7 @@ bool training_open_metrics(training *t, uint64_t step)
 {
     char path[4096];
     size_t length = 0;
+    if (!tool_is_first()) return true;
     if (!training_path(t, path, sizeof path, "metrics.jsonl")) return false;
     bool there = t->resume && access(path, F_OK) == 0;
     char *text = there ? tool_read_file(path, &length, &t->error) : NULL;
@@ -154,6 +166,10 @@ bool training_open_metrics(training *t, uint64_t step)
 
 bool training_write_metrics(training *t, cJSON *line)
 {
+    if (line && !tool_is_first()) {
+        cJSON_Delete(line);
+        return true;
+    }
     return tool_write_json_line(line, t->metrics, "metrics.jsonl", &t->error);
 }
 
@@ -169,8 +185,9 @@ bool training_save(training *t)
         return !keeps || training_keep(t, step);
     }
     /* After a crash of the machine, the checkpoint must not be newer than the metrics. */
-    if (fsync(fileno(t->metrics)) != 0 && errno != EINVAL && errno != EROFS)
-        return cannot(t, "metrics.jsonl", "written", errno);
+    if (t->metrics && fsync(fileno(t->metrics)) != 0 && errno != EINVAL && errno != EROFS)
+        cannot(t, "metrics.jsonl", "written", errno);
+    if (!training_agree(t, t->error.status == WEFT_OK)) return false;
     if (training_is_timed(&t->r)) {
         char text[64];
         text_format(text, sizeof text, "%.3f", t->spent);

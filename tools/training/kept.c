@@ -188,7 +188,7 @@ static bool best_is_ours(training *t)
     return ours || refuse(t, path);
 }
 
-bool training_find_kept(training *t)
+static bool find_all(training *t)
 {
     uint64_t step, now = weft_trainer_get_state(t->trainer).step;
     if (!t->resume) return true;
@@ -200,11 +200,18 @@ bool training_find_kept(training *t)
     return good;
 }
 
+bool training_find_kept(training *t)
+{
+    /* All processes read the folder before one of them changes it. */
+    return training_agree(t, find_all(t));
+}
+
 /* Removes entry `at` of the list, and its file. */
 static void remove_kept(training *t, size_t at)
 {
     char path[4096];
-    if (step_path(t, path, sizeof path, t->kept[at])) unlink(path);
+    if (tool_is_first() && step_path(t, path, sizeof path, t->kept[at]))
+        weft_checkpoint_remove(path);
     memmove(t->kept + at, t->kept + at + 1, (t->n_kept - at - 1) * sizeof *t->kept);
     t->n_kept--;
 }
@@ -220,10 +227,11 @@ bool training_keep(training *t, uint64_t step)
     if (is_kept(t, step)) return true;
     if (!step_path(t, path, sizeof path, step)) return false;
     if (access(path, F_OK) == 0) return refuse(t, path);
-    /* A second name by a hard link, or a copy where the file system has no links. */
-    if (link(t->model_path, path) != 0 &&
-        weft_params_save(t->params, path, NULL, &t->error) != WEFT_OK)
-        return false;
+    /* A second name by a hard link, or a copy where the file system has no links, or where the
+     * checkpoint has files beside it. */
+    if ((tool_world() || link(t->model_path, path) != 0) &&
+        weft_trainer_save(t->trainer, path) != WEFT_OK)
+        return training_take_error(t);
     if (!add_kept(t, step)) return false;
     while (t->n_kept > (size_t)t->r.run_keep) remove_kept(t, 0);
     return true;

@@ -31,8 +31,16 @@ bool training_interrupted(void *unused)
     return interrupted != 0;
 }
 
+/* What all processes decide alike: rank 0's clock counts, and a signal to any of them. */
+typedef struct decisions {
+    double share; /* of the time */
+    int signal;
+    bool validates, saves;
+} decisions;
+
 typedef struct loop {
     training *t;
+    decisions now;
     bool terminal;
     FILE *out;
     double gemm;                /* flops per second of large matrix products; 0: not measured */
@@ -45,6 +53,7 @@ typedef struct loop {
     double planning; /* seconds of steps that had to be planned first */
     uint64_t planned_steps;
     double last_line, last_valid, last_save;
+    bool stepped;       /* a step was made since the last decision */
     double validating;  /* seconds of the last validation */
     double rate, share; /* of the last line: tokens/s, share of the GEMM rate */
     double valid;
@@ -259,15 +268,37 @@ static bool save(loop *l)
     return training_save(l->t);
 }
 
-static bool one_step(loop *l)
+static decisions decide_alone(const loop *l)
 {
-    training *t = l->t;
-    double before = tool_seconds();
-    weft_status status = weft_trainer_step(t->trainer, share_of_time(l), &l->report);
-    if (status == WEFT_CANCELLED) return true;
-    if (status != WEFT_OK) return training_take_error(t);
-    double seconds = tool_seconds() - before;
-    t->saved = false;
+    const recipe *r = &l->t->r;
+    return (decisions){.share = share_of_time(l),
+                       .signal = interrupted,
+                       .validates = l->stepped && validation_due(l),
+                       .saves = l->stepped &&
+                                due(l, r->run_save_every, r->run_save_seconds, l->last_save)};
+}
+
+static bool decide(loop *l)
+{
+    weft_communicator *world = tool_world();
+    const decisions own = decide_alone(l);
+    l->now = own;
+    l->stepped = false;
+    if (!world) return true;
+    decisions *all = calloc((size_t)world->size, sizeof *all);
+    if (!all) return training_fail(l->t, WEFT_NO_MEMORY, "train", "out of memory");
+    const bool good = weft_gather_all(world, &own, sizeof own, all, &l->t->error) == WEFT_OK;
+    if (good) l->now = all[0];
+    for (int r = 1; good && r < world->size; r++)
+        if (!l->now.signal) l->now.signal = all[r].signal;
+    free(all);
+    return good;
+}
+
+static void count_step(loop *l, double seconds)
+{
+    l->stepped = true;
+    l->t->saved = false;
     if (!l->report.planned) {
         l->computing += seconds;
         l->all_computing += seconds;
@@ -278,8 +309,19 @@ static bool one_step(loop *l)
         l->planning += seconds;
         l->planned_steps++;
     }
-    if (!log_step(l, seconds) || (validation_due(l) && !validate(l))) return false;
-    if (due(l, t->r.run_save_every, t->r.run_save_seconds, l->last_save) && !save(l)) return false;
+}
+
+static bool one_step(loop *l)
+{
+    training *t = l->t;
+    double before = tool_seconds();
+    weft_status status = weft_trainer_step(t->trainer, l->now.share, &l->report);
+    if (status == WEFT_CANCELLED) return decide(l);
+    if (status != WEFT_OK) return training_take_error(t);
+    double seconds = tool_seconds() - before;
+    count_step(l, seconds);
+    if (!log_step(l, seconds) || !decide(l)) return false;
+    if ((l->now.validates && !validate(l)) || (l->now.saves && !save(l))) return false;
     if (elapsed(l) - l->last_line >= (l->terminal ? 0.5 : t->r.run_log_seconds) ||
         weft_trainer_get_state(t->trainer).step == l->first_step + 1)
         progress(l, false);
@@ -287,13 +329,14 @@ static bool one_step(loop *l)
 }
 
 /* Why the training ends; NULL if it continues. */
-static const char *ended(const loop *l)
+static const char *ended(loop *l)
 {
     const recipe *r = &l->t->r;
     weft_trainer_state s = weft_trainer_get_state(l->t->trainer);
-    if (interrupted) return "stopped by a signal";
+    if (!tool_world()) decide(l);
+    if (l->now.signal) return "stopped by a signal";
     if (r->schedule_steps && s.step >= (uint64_t)r->schedule_steps) return "finished";
-    if (share_of_time(l) >= 1) return r->schedule_steps ? "out of time" : "finished";
+    if (l->now.share >= 1) return r->schedule_steps ? "out of time" : "finished";
     if (r->run_patience && s.stale >= (uint64_t)r->run_patience) return "stopped early";
     return NULL;
 }
@@ -309,6 +352,8 @@ static void handle_signals(void)
     sigaction(SIGHUP, NULL, &hangup);
     if (hangup.sa_handler != SIG_IGN)
         sigaction(SIGHUP, &save_and_leave, NULL); /* nohup ignores it */
+    /* mpirun passes it on to all ranks, and nothing else in time. */
+    if (tool_world()) sigaction(SIGUSR1, &save_and_leave, NULL);
     sigaction(SIGPIPE, &ignore, NULL); /* the training continues if nobody reads its progress */
 }
 
@@ -325,11 +370,11 @@ static bool run_loop(loop *l)
     l->scores = (training_scores){NAN, NAN};
     t->saved = t->resume;
     handle_signals();
-    if (!save(l)) return false;
+    if (!save(l) || !decide(l)) return false;
     while (!(l->end = ended(l)))
         if (!one_step(l)) return false;
     s = weft_trainer_get_state(t->trainer);
-    if (!interrupted && s.judged_step != s.step && !validate(l)) return false;
+    if (!l->now.signal && s.judged_step != s.step && !validate(l)) return false;
     return save(l);
 }
 
@@ -397,7 +442,7 @@ static void prepare_progress(loop *l)
     l->out = l->t->json ? stderr : stdout;
     l->terminal = isatty(l->t->json ? STDERR_FILENO : STDOUT_FILENO) == 1;
     /* Without the rate, only a number of the progress line is missing. */
-    if (l->t->r.run_measure &&
+    if (l->t->r.run_measure && tool_is_first() &&
         weft_measure_gemm(WEFT_F32, (int)l->t->r.run_threads, &l->gemm, NULL) != WEFT_OK)
         l->gemm = 0;
     const recipe *r = &l->t->r;
@@ -419,7 +464,7 @@ bool training_loop(training *t)
     loop l = {.t = t};
     prepare_progress(&l);
     if (run_loop(&l)) {
-        t->signal = interrupted;
+        t->signal = l.now.signal;
         return report(&l);
     }
     if (l.terminal && l.last_line > 0) fputc('\n', l.out);

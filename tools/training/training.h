@@ -3,6 +3,7 @@
 #define WEFT_TOOLS_TRAINING_H
 
 #include "recipe.h"
+#include "parallel.h"
 #include "decoding/run.h"
 #include "text/texts.h"
 
@@ -61,6 +62,14 @@ static inline bool training_take_error(training *t)
 {
     t->error = *weft_trainer_error(t->trainer);
     return false;
+}
+
+/* Makes the failure of one process one of all: `good`, or an error in t->error. */
+static inline bool training_agree(training *t, bool good)
+{
+    const weft_error own = good ? WEFT_NO_ERROR : t->error;
+    t->error = WEFT_NO_ERROR;
+    return weft_agree(tool_world(), &own, &t->error) == WEFT_OK;
 }
 
 /* from.c: takes model, vocabulary and batch options from the run that run.from names. */
