@@ -309,6 +309,14 @@ static weft_status make_update(weft_trainer *t, weft_trainer_state *state, doubl
     return WEFT_OK;
 }
 
+static void count_traffic(weft_traffic *step, const weft_traffic *before, const weft_traffic *now)
+{
+    *step = (weft_traffic){.exchanges = now->exchanges - before->exchanges,
+                           .sent_bytes = now->sent_bytes - before->sent_bytes,
+                           .in_flight = now->in_flight - before->in_flight,
+                           .waited = now->waited - before->waited};
+}
+
 weft_status weft_trainer_step(weft_trainer *trainer, double share, weft_step_report *report)
 {
     weft_trainer *t = trainer;
@@ -319,8 +327,10 @@ weft_status weft_trainer_step(weft_trainer *trainer, double share, weft_step_rep
     t->planned = false;
     double *numbers = calloc(t->o.accumulate, BATCH_NUMBERS * sizeof *numbers);
     if (!numbers) return trainer_no_memory(t);
+    const weft_traffic before = t->communicator ? t->communicator->traffic : r.traffic;
     weft_status status = make_update(t, &s, share, numbers, &r);
     free(numbers);
+    if (t->communicator) count_traffic(&r.traffic, &before, &t->communicator->traffic);
     r.planned = t->planned;
     if (report) *report = r;
     if (status != WEFT_OK) {

@@ -219,7 +219,10 @@ typedef struct weft_step_report {
     double norm; /* of the gradient before clipping */
     double lr;
     size_t tokens; /* the sum of the batches' weights: target tokens */
-    double flops;  /* of all plans that ran */
+    double flops;  /* of all plans that ran, on this process */
+    /* Of this process's exchanges with others: weft_traffic. What was in flight and did not wait
+     * was hidden by computation. */
+    weft_traffic traffic;
     bool planned;  /* the step made a plan first, so it took longer than others */
 } weft_step_report;
 

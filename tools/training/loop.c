@@ -158,6 +158,11 @@ static bool log_step(loop *l, double seconds)
                 add(line, "tokens", (double)r->tokens) &&
                 add(line, "seconds", l->spent_before + elapsed(l)) &&
                 add(line, "tokens_per_second", (double)r->tokens / fmax(seconds, 1e-9));
+    if (good && tool_world())
+        good = add(line, "step_seconds", seconds) &&
+               add(line, "sent_bytes", (double)r->traffic.sent_bytes) &&
+               add(line, "exchange_seconds", r->traffic.in_flight) &&
+               add(line, "waiting_seconds", r->traffic.waited);
     if (!good) {
         cJSON_Delete(line);
         line = NULL;
