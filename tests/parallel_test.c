@@ -456,7 +456,7 @@ static void test_too_many(void)
     run_ranks(3, train, &j, ranks);
     for (int r = 0; r < 3; r++) {
         CU_ASSERT_EQUAL(ranks[r].error.status, WEFT_BAD_ARGUMENT);
-        CU_ASSERT_PTR_NOT_NULL(strstr(ranks[r].error.message, "not 3"));
+        CU_ASSERT_PTR_NOT_NULL(strstr(ranks[r].error.message, "accumulate to 3"));
     }
     free_job(&j);
 }
