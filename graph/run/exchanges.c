@@ -14,13 +14,15 @@ bool exchanges_init(exchanges *e, const weft_plan *plan)
         any |= plan->graph->nodes[plan->steps[i].node].op->exchanges;
     if (!any) return true;
     e->flights = calloc(plan->n_steps, sizeof *e->flights);
+    e->waited_ns = calloc(plan->n_steps, sizeof *e->waited_ns);
     e->n_flights = plan->n_steps;
-    return e->flights;
+    return e->flights && e->waited_ns;
 }
 
 void exchanges_free(exchanges *e)
 {
     free(e->flights);
+    free(e->waited_ns);
     free(e->communicators);
 }
 
@@ -84,7 +86,9 @@ void weft_call_wait_exchange(const weft_call *call, int32_t number)
         return; /* it did not start, which the run reports */
     flight *f = &e->flights[number];
     weft_communicator *c = f->communicator;
+    const uint64_t begin = clock_ns();
     const weft_status status = weft_exchange_wait(c, f->request, &error);
+    e->waited_ns[call->node] += clock_ns() - begin;
     c->traffic.in_flight += clock_seconds() - f->start;
     f->communicator = NULL;
     if (status != WEFT_OK) call_fail_with(call, &error);

@@ -14,7 +14,8 @@ typedef struct flight {
 } flight;
 
 typedef struct exchanges {
-    flight *flights; /* by step that starts one; NULL if the plan has none */
+    flight *flights;     /* by step that starts one; NULL if the plan has none */
+    uint64_t *waited_ns; /* by step that waits, since the profile was switched on */
     size_t n_flights;
     weft_communicator **communicators; /* by group */
     size_t n_communicators;
