@@ -73,6 +73,11 @@ static inline bool training_agree(training *t, bool good)
     return weft_agree(tool_world(), &own, &t->error) == WEFT_OK;
 }
 
+/* compare.c: fail if another process has other options, or another text for validation. The
+ * trainer compares the rest (weft_trainer_new). */
+bool training_compare_recipes(training *t);
+bool training_compare_validation(training *t);
+
 /* from.c: takes model, vocabulary and batch options from the run that run.from names. */
 bool training_take_from(training *t);
 /* Copies its parameters, after the model's options are fixed. */
