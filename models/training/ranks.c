@@ -73,13 +73,13 @@ weft_status ranks_agree(weft_trainer *t, rank_report *report, double *numbers, u
 /* ---- The same training everywhere ---- */
 
 /* What must be equal on all ranks, as hashes, and its words in messages. */
-enum { SAME_WEFT, SAME_ISA, SAME_MODEL, SAME_OPTIONS, SAME_DATA, SAME_STATE, SAMES };
-static const char *const same_words[SAMES] = {"version of weft",
-                                              "instruction set (WEFT_ISA chooses a lower one)",
-                                              "model or options of it",
-                                              "options of the training",
-                                              "data",
-                                              "parameters or step"};
+enum { SAME_BUILD, SAME_ISA, SAME_MODEL, SAME_OPTIONS, SAME_DATA, SAME_STATE, SAMES };
+static const char *const same_words[SAMES] = {"another build of weft",
+                                              "another instruction set",
+                                              "another model or options of it",
+                                              "other options of the training",
+                                              "other data",
+                                              "other parameters or another step"};
 
 static uint64_t hash_options(const weft_trainer *t)
 {
@@ -127,7 +127,7 @@ weft_status ranks_compare(weft_trainer *t)
     const char *isa = weft_isa_name(weft_isa_best());
     uint64_t own[SAMES], *all = malloc((size_t)c->size * sizeof own);
     if (!all) return trainer_no_memory(t);
-    own[SAME_WEFT] = hash_bytes(HASH_START, WEFT_VERSION, strlen(WEFT_VERSION));
+    own[SAME_BUILD] = build_id();
     own[SAME_ISA] = hash_bytes(HASH_START, isa, strlen(isa));
     own[SAME_MODEL] = hash_bytes(HASH_START, t->o.builder.name, strlen(t->o.builder.name) + 1);
     own[SAME_MODEL] = hash_bytes(own[SAME_MODEL], t->options, strlen(t->options));
@@ -139,7 +139,7 @@ weft_status ranks_compare(weft_trainer *t)
         for (int i = 0; status == WEFT_OK && i < SAMES; i++)
             if (all[r * SAMES + i] != all[i])
                 status = weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "trainer",
-                                        "rank %d has other %s than rank 0", r, same_words[i]);
+                                        "rank %d has %s than rank 0", r, same_words[i]);
     free(all);
     return status;
 }

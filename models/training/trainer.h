@@ -101,6 +101,9 @@ weft_status ranks_agree(weft_trainer *t, rank_report *report, double *numbers, u
 /* Fails unless all processes have the same model, data and options. */
 weft_status ranks_compare(weft_trainer *t);
 
+/* A hash of the compiled library (build_id.c). */
+uint64_t build_id(void);
+
 /* ---- Checkpoints (checkpoint.c) ---- */
 
 /* Writes the builder's options into t->options. */

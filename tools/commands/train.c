@@ -240,7 +240,12 @@ static bool has_checkpoint(const training *t)
 static bool make_vocabularies(training *t)
 {
     const bool make = !t->resume;
-    if (!training_agree(t, !tool_is_first() || training_vocabularies(t, make))) return false;
+    weft_communicator *world = tool_world();
+    const double seconds = world ? world->seconds : 0;
+    if (world) world->seconds = 0; /* a vocabulary of a large text takes its time */
+    const bool made = training_agree(t, !tool_is_first() || training_vocabularies(t, make));
+    if (world) world->seconds = seconds;
+    if (!made) return false;
     return tool_is_first() || training_vocabularies(t, false);
 }
 

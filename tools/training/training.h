@@ -13,6 +13,7 @@ typedef struct training_sentence {
     int32_t *ids; /* of the source, with its end */
     size_t n_ids, number;
     char *translation; /* of the last validation; NULL before */
+    int rank;          /* of the process that translates it */
 } training_sentence;
 
 typedef struct training_scores {
