@@ -74,6 +74,14 @@ bool tool_ends_with(const char *text, const char *end)
     return n >= m && !strcmp(text + n - m, end);
 }
 
+bool tool_is_rank_file(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *at = strstr(slash ? slash : path, ".rank-");
+    int rank, size;
+    return at && sscanf(at, ".rank-%d-of-%d", &rank, &size) == 2 &&
+           tool_ends_with(path, ".safetensors");
+}
+
 double tool_seconds(void)
 {
     return clock_seconds();

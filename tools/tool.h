@@ -134,6 +134,8 @@ weft_status trial_profile(trial *trial, long runs, long trace_runs, double *seco
                           weft_error *error);
 
 bool tool_ends_with(const char *text, const char *end);
+/* Whether a path names a file beside a checkpoint of several processes (weft_trainer_save). */
+bool tool_is_rank_file(const char *path);
 /* The index of a text in "one|other|..."; -1 if it is none of them. */
 int tool_choice(const char *choices, const char *text);
 

@@ -16,7 +16,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         a->out = text;
         return 0;
     case ARGP_KEY_ARG:
-        a->paths[a->n++] = text;
+        if (!tool_is_rank_file(text)) a->paths[a->n++] = text;
         return 0;
     case ARGP_KEY_END:
         if (!a->n || !a->out) argp_error(state, "name the checkpoints and -o FILE");
@@ -34,7 +34,8 @@ int cmd_average(int argc, char **argv)
                         parse,
                         "CHECKPOINT...",
                         "Writes the mean of the parameters of several checkpoints of one model, "
-                        "such as the step-N files of a run.",
+                        "such as the step-N files of a run. The files of ranks beside them, "
+                        "*.rank-R-of-N.safetensors, have no parameters and are left out.",
                         NULL,
                         NULL,
                         NULL};

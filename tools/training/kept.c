@@ -39,14 +39,6 @@ static bool step_path(training *t, char *path, size_t size, uint64_t step)
 
 /* ---- Before a run begins ---- */
 
-/* Whether a file is one of those beside a checkpoint of several processes (weft_trainer_save). */
-static bool is_of_rank(const char *name)
-{
-    const char *at = strstr(name, ".rank-");
-    int rank, size;
-    return at && sscanf(at, ".rank-%d-of-%d", &rank, &size) == 2;
-}
-
 /* Finds the checkpoint to name in a message: the last step, else the first name; "" if there is
  * none. */
 static bool find_checkpoint(training *t, char *name, size_t size, bool *is_step)
@@ -60,7 +52,7 @@ static bool find_checkpoint(training *t, char *name, size_t size, bool *is_step)
         return false;
     }
     for (const struct dirent *e = readdir(folder); e; e = readdir(folder)) {
-        if (!tool_ends_with(e->d_name, ".safetensors") || is_of_rank(e->d_name)) continue;
+        if (!tool_ends_with(e->d_name, ".safetensors") || tool_is_rank_file(e->d_name)) continue;
         bool kept = step_of(e->d_name, &step);
         bool better = kept ? !*is_step || step > newest
                            : !*is_step && (!name[0] || strcmp(e->d_name, name) < 0);
