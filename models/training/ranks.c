@@ -61,6 +61,13 @@ static weft_status judge(weft_trainer *t, const char *all, size_t bytes)
     return WEFT_OK;
 }
 
+weft_status ranks_no_memory(weft_trainer *t)
+{
+    trainer_no_memory(t);
+    if (t->communicator) t->communicator->fail(t->communicator->context, &t->error);
+    return t->error.status;
+}
+
 /* Copies the numbers of a rank's batches into its message, or out of it. */
 static void move_numbers(const weft_trainer *t, rank_share share, int rank, double *numbers,
                          size_t n, char *message, bool out)
@@ -81,11 +88,7 @@ weft_status ranks_agree(weft_trainer *t, rank_report *report, double *numbers, r
     const size_t most = (share.total + (uint32_t)size - 1) / (uint32_t)size;
     const size_t bytes = sizeof *report + n * most * sizeof *numbers;
     char *sent = calloc((size_t)size + 1, bytes), *all = sent ? sent + bytes : NULL;
-    if (!sent) {
-        weft_error_set(&t->error, WEFT_NO_MEMORY, "trainer", "out of memory");
-        t->communicator->fail(t->communicator->context, &t->error);
-        return t->error.status;
-    }
+    if (!sent) return ranks_no_memory(t);
     memcpy(sent, report, sizeof *report);
     if (n) move_numbers(t, share, ranks_own(t), numbers, n, sent, false);
     weft_status status = weft_gather_all(t->communicator, sent, bytes, all, &t->error);
@@ -155,7 +158,7 @@ weft_status ranks_compare(weft_trainer *t)
     const uint64_t batches[] = {data->source, data->target, data->batches, t->batches.batches};
     const char *isa = weft_isa_name(weft_isa_best());
     uint64_t own[SAMES], *all = malloc((size_t)c->size * sizeof own);
-    if (!all) return trainer_no_memory(t);
+    if (!all) return ranks_no_memory(t);
     own[SAME_BUILD] = build_id();
     own[SAME_ISA] = hash_bytes(HASH_START, isa, strlen(isa));
     own[SAME_MODEL] = hash_bytes(HASH_START, t->o.builder.name, strlen(t->o.builder.name) + 1);

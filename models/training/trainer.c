@@ -8,6 +8,9 @@
 
 #define AVERAGE WEFT_AVERAGE_STATES "."
 
+/* What is known of a batch: its loss and its weight. */
+enum { BATCH_LOSS, BATCH_WEIGHT, BATCH_NUMBERS };
+
 static bool has_averages(const weft_params *params)
 {
     for (size_t i = 0; i < weft_params_count(params); i++)
@@ -122,6 +125,8 @@ static weft_status check_options(weft_trainer *t)
     if (!(share.in_turn ? sums_schedule(&t->sums, count, (weft_sum_node){0, count})
                         : sums_schedule(&t->sums, share.total, own)))
         return trainer_no_memory(t);
+    t->numbers = calloc(o->accumulate, BATCH_NUMBERS * sizeof *t->numbers);
+    if (!t->numbers) return trainer_no_memory(t);
     return checkpoint_describe(t);
 }
 
@@ -192,6 +197,7 @@ void weft_trainer_free(weft_trainer *trainer)
     if (!trainer) return;
     plans_free(&trainer->plans);
     sums_free(&trainer->sums);
+    free(trainer->numbers);
     weft_shards_free(trainer->shards);
     for (size_t i = 0; i < WEFT_BUILT_VALUES; i++) free(trainer->inputs[i]);
     free(trainer->groups);
@@ -244,9 +250,6 @@ static weft_status run_slot(weft_trainer *t, step_kind kind, int slot)
     train_step *s = step_for(t, kind, shape_at(&t->batches, 0), slot);
     return s ? step_run(t, s, 0) : t->error.status;
 }
-
-/* What is known of a batch of an update: its loss and its weight. */
-enum { BATCH_LOSS, BATCH_WEIGHT, BATCH_NUMBERS };
 
 /* Feeds the process's k-th batch of an update. */
 static weft_status feed_batch(weft_trainer *t, uint32_t k, size_t index, double *numbers,
@@ -362,11 +365,9 @@ weft_status weft_trainer_step(weft_trainer *trainer, double share, weft_step_rep
     weft_trainer_state s = t->state;
     memset(&t->error, 0, sizeof t->error);
     t->planned = false;
-    double *numbers = calloc(t->o.accumulate, BATCH_NUMBERS * sizeof *numbers);
-    if (!numbers) return trainer_no_memory(t);
+    memset(t->numbers, 0, t->o.accumulate * BATCH_NUMBERS * sizeof *t->numbers);
     const weft_traffic before = t->communicator ? t->communicator->traffic : r.traffic;
-    weft_status status = make_update(t, &s, share, numbers, &r);
-    free(numbers);
+    weft_status status = make_update(t, &s, share, t->numbers, &r);
     if (t->communicator) count_traffic(&r.traffic, &before, &t->communicator->traffic);
     r.planned = t->planned;
     if (report) *report = r;
@@ -411,12 +412,11 @@ static weft_status evaluate_all(weft_trainer *t, const weft_batch_source *batche
 {
     const size_t count = limit && limit < batches->batches ? limit : batches->batches;
     const uint32_t n = count < UINT32_MAX ? (uint32_t)count : UINT32_MAX;
-    const weft_communicator *c = t->communicator;
     rank_report r = {.checks = n};
     double sum = 0, *numbers = calloc((size_t)n + 1, BATCH_NUMBERS * sizeof *numbers);
-    if (!numbers) return trainer_no_memory(t);
+    if (!numbers) return ranks_no_memory(t);
     if (n && update_averages(t, shape_at(batches, 0)) == WEFT_OK)
-        evaluate_own(t, batches, weft_rank_batches(n, c ? c->rank : 0, c ? c->size : 1), numbers);
+        evaluate_own(t, batches, weft_rank_batches(n, ranks_own(t), ranks_size(t)), numbers);
     r.error = t->error;
     t->error = WEFT_NO_ERROR;
     weft_status status = ranks_agree(t, &r, numbers, (rank_share){n, false}, BATCH_NUMBERS);

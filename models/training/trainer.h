@@ -40,6 +40,7 @@ struct weft_trainer {
     weft_batch_source batches;
     weft_communicator *communicator; /* of several processes; else NULL */
     sum_schedule sums;               /* of this process's batches of an update */
+    double *numbers;                 /* of all batches of an update */
     weft_shards *shards; /* of parameters; NULL for one process, and before the first graph */
     weft_params *params;
     weft_params *averaged; /* the model with averaged parameters; NULL without an average */
@@ -111,6 +112,8 @@ int ranks_size(const weft_trainer *t);
  * becomes that of rank 0. */
 weft_status ranks_agree(weft_trainer *t, rank_report *report, double *numbers, rank_share share,
                         size_t n);
+/* Fails for all processes, because this one has no memory for its part of an exchange. */
+weft_status ranks_no_memory(weft_trainer *t);
 /* Fails unless all processes have the same model, data and options. */
 weft_status ranks_compare(weft_trainer *t);
 
