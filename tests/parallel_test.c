@@ -1,5 +1,6 @@
 /* Training on several processes, which are threads here: the same bits on any number of them, the
  * optimiser's states in pieces, failures that all of them notice. */
+#include "ranks.h"
 #include "tests.h"
 #include "token_batches.h"
 
@@ -7,42 +8,9 @@
 #include <weft/sharding.h>
 
 #include <dirent.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-enum { MOST_RANKS = 8 };
-
-/* ---- Ranks as threads ---- */
-
-typedef struct rank {
-    weft_communicator *communicator;
-    void (*run)(struct rank *rank);
-    void *shared;
-    weft_error error;
-} rank;
-
-static void *run_rank(void *data)
-{
-    rank *r = data;
-    r->run(r);
-    weft_communicator_free(r->communicator);
-    return NULL;
-}
-
-/* Runs a function on `size` ranks, which have the errors that it leaves. */
-static void run_ranks(int size, void (*run)(rank *rank), void *shared, rank *ranks)
-{
-    pthread_t threads[MOST_RANKS];
-    weft_communicator *all[MOST_RANKS];
-    CU_ASSERT_EQUAL_FATAL(weft_communicator_threads(size, 60, all, NULL), WEFT_OK);
-    for (int r = 0; r < size; r++) {
-        ranks[r] = (rank){.communicator = all[r], .run = run, .shared = shared};
-        CU_ASSERT_EQUAL_FATAL(pthread_create(&threads[r], NULL, run_rank, &ranks[r]), 0);
-    }
-    for (int r = 0; r < size; r++) pthread_join(threads[r], NULL);
-}
 
 /* ---- Exchanges in a graph ---- */
 
@@ -89,12 +57,8 @@ static void test_exchange(void)
     for (int size = 1; size <= 4; size++) {
         double sums[MOST_RANKS] = {0};
         run_ranks(size, run_exchange, sums, ranks);
-        for (int r = 0; r < size; r++) {
-            if (ranks[r].error.status != WEFT_OK)
-                printf("\n    rank %d: %s: %s\n", r, ranks[r].error.where, ranks[r].error.message);
-            CU_ASSERT_EQUAL(ranks[r].error.status, WEFT_OK);
-            CU_ASSERT_EQUAL(sums[r], size * (size + 1) / 2);
-        }
+        expect_good(ranks, size);
+        for (int r = 0; r < size; r++) CU_ASSERT_EQUAL(sums[r], size * (size + 1) / 2);
     }
 }
 
@@ -305,15 +269,6 @@ static void free_job(job *j)
 {
     for (int r = 0; r < MOST_RANKS; r++) weft_batches_free(j->batches[r]);
     weft_corpus_free(j->corpus);
-}
-
-static void expect_good(const rank *ranks, int size)
-{
-    for (int r = 0; r < size; r++) {
-        if (ranks[r].error.status != WEFT_OK)
-            printf("\n    rank %d: %s: %s\n", r, ranks[r].error.where, ranks[r].error.message);
-        CU_ASSERT_EQUAL(ranks[r].error.status, WEFT_OK);
-    }
 }
 
 static void same_bits(weft_optimizer optimizer, uint32_t accumulate, int zero)
