@@ -237,13 +237,14 @@ static void check_gather_all(check *k)
     for (int r = 0; r < k->c->size; r++) expect(k, all[r] == 1000 + r, "weft_gather_all");
 }
 
-/* Errors on no rank, on each one alone, and on all. */
+/* Errors on no rank, on each one alone, of which the others may know already, and on all. */
 static void check_agree(check *k)
 {
     for (int bad = -1; bad <= k->c->size; bad++) {
         weft_error own = {0}, error = {0};
         const bool mine = bad == k->c->rank || bad == k->c->size;
         if (mine) weft_error_set(&own, WEFT_BAD_FILE, "file", "of rank %d", k->c->rank);
+        if (!mine && bad % 2 == 1) weft_error_set(&own, WEFT_PEER, "another process", "known");
         const weft_status status = weft_agree(k->c, &own, &error);
         char text[64];
         const int lowest = bad == k->c->size ? 0 : bad;

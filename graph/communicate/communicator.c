@@ -119,6 +119,17 @@ weft_status weft_gather_all(weft_communicator *communicator, const void *own, si
     return status;
 }
 
+/* The first rank with an error, of its own if there is one; -1: none. */
+static int first_error(const weft_error *all, int n)
+{
+    int first = -1;
+    for (int r = 0; r < n; r++)
+        if (all[r].status != WEFT_OK &&
+            (first < 0 || (all[first].status == WEFT_PEER && all[r].status != WEFT_PEER)))
+            first = r;
+    return first;
+}
+
 weft_status weft_agree(weft_communicator *communicator, const weft_error *own, weft_error *error)
 {
     static const weft_error none = {WEFT_OK, "", ""};
@@ -127,15 +138,16 @@ weft_status weft_agree(weft_communicator *communicator, const weft_error *own, w
     weft_error *all = calloc((size_t)communicator->size, sizeof *all);
     if (!all) return weft_error_set(error, WEFT_NO_MEMORY, "weft_agree", "out of memory");
     weft_status status = weft_gather_all(communicator, own, sizeof *own, all, error);
-    for (int r = 0; status == WEFT_OK && r < communicator->size; r++) {
-        if (all[r].status == WEFT_OK) continue;
-        all[r].where[sizeof all[r].where - 1] = all[r].message[sizeof all[r].message - 1] = 0;
-        status = all[r].status;
-        if (r == communicator->rank)
+    const int first = status == WEFT_OK ? first_error(all, communicator->size) : -1;
+    if (first >= 0) {
+        weft_error *e = &all[first];
+        e->where[sizeof e->where - 1] = e->message[sizeof e->message - 1] = 0;
+        status = e->status;
+        if (first == communicator->rank)
             weft_error_copy(error, own);
         else
-            weft_error_set(error, WEFT_PEER, "another process", "rank %d: %s: %s", r, all[r].where,
-                           all[r].message);
+            weft_error_set(error, WEFT_PEER, "another process", "rank %d: %s: %s", first, e->where,
+                           e->message);
     }
     free(all);
     return status;

@@ -95,7 +95,8 @@ WEFT_API weft_status weft_gather_all(weft_communicator *communicator, const void
                                      void *all, weft_error *error);
 /* Every rank calls it with its own error, WEFT_OK if it has none. Returns WEFT_OK on all ranks if
  * no rank has one. Else all ranks return the error of the lowest rank that has one, which in
- * *error names that rank, unless it is the caller's own. */
+ * *error names that rank, unless it is the caller's own. An error that is not WEFT_PEER comes
+ * first: others may already know of it. */
 WEFT_API weft_status weft_agree(weft_communicator *communicator, const weft_error *own,
                                 weft_error *error);
 /* Frees a communicator; NULL is accepted. */
