@@ -5,6 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* So many buckets travel at a time; then the first of them must have arrived. This bounds the
+ * memory of exchanges, and is enough to keep a network busy. */
+#define BUCKETS_UNDER_WAY 4
+
 /* A bucket's exchanges under way. Ranks may have several sums, each with an exchange of its own. */
 struct weft_reducer {
     weft_graph *g;
@@ -16,6 +20,9 @@ struct weft_reducer {
     weft_flight *flights; /* [buckets][n_most] */
     int64_t *counts;      /* [2][size], of one exchange */
     weft_value *list;     /* [params of the shards] */
+    weft_value *reduced;  /* by bucket: the sum of this rank's piece */
+    size_t *order;        /* the buckets in the order in which they were sent */
+    size_t n_sent, n_received;
 };
 
 static size_t sums_of(const weft_reducer *r, int rank, weft_sum_node nodes[WEFT_SUM_NODES])
@@ -48,7 +55,10 @@ weft_reducer *weft_reducer_new(weft_graph *graph, const weft_shards *shards, uin
     r->flights = calloc(shards->n_buckets * r->n_most + 1, sizeof *r->flights);
     r->counts = calloc(2 * (size_t)size, sizeof *r->counts);
     r->list = calloc(shards->n + 1, sizeof *r->list);
-    if (r->sums && r->added && r->flights && r->counts && r->list) return r;
+    r->reduced = calloc(shards->n_buckets + 1, sizeof *r->reduced);
+    r->order = calloc(shards->n_buckets + 1, sizeof *r->order);
+    if (r->sums && r->added && r->flights && r->counts && r->list && r->reduced && r->order)
+        return r;
     weft_graph_fail_in(graph, "weft_reducer_new", WEFT_NO_MEMORY, "out of memory");
     weft_reducer_free(r);
     return NULL;
@@ -62,6 +72,8 @@ void weft_reducer_free(weft_reducer *reducer)
     free(reducer->flights);
     free(reducer->counts);
     free(reducer->list);
+    free(reducer->reduced);
+    free(reducer->order);
     free(reducer);
 }
 
@@ -83,20 +95,6 @@ static weft_flight send_bucket(weft_reducer *r, const shard_bucket *b, size_t k)
     if (!n) r->list[n++] = weft_fill(r->g, b->dtype, WEFT_SHAPE(0), 0);
     const weft_exchange_sizes sizes = {.send = send, .receive = receive};
     return weft_exchange_begin(r->g, ranks, WEFT_ALL_TO_ALL, &sizes, r->list, n);
-}
-
-void weft_reducer_add(weft_reducer *reducer, weft_value param, const weft_value *sums)
-{
-    weft_reducer *r = reducer;
-    const shard_param *p = r ? shards_find(r->s, weft_name_of(r->g, param)) : NULL;
-    if (!p) return;
-    memcpy(r->sums + (size_t)(p - r->s->params) * r->n_own, sums, r->n_own * sizeof *sums);
-    const shard_bucket *b = &r->s->buckets[p->bucket];
-    if (++r->added[p->bucket] < b->n) return;
-    weft_scope_push(r->g, "reduce.%zu", p->bucket);
-    for (size_t k = 0; k < r->n_most; k++)
-        r->flights[p->bucket * r->n_most + k] = send_bucket(r, b, k);
-    weft_scope_pop(r->g);
 }
 
 /* Adds the sums of all ranks, which received[k] has by rank, in the order of the tree. */
@@ -121,21 +119,42 @@ static weft_value add_sums(const weft_reducer *r, const weft_value *received, in
     return values[0];
 }
 
+/* Ends the exchanges of a bucket: list[b] becomes the sum of this rank's piece. */
+static void receive_bucket(weft_reducer *r, size_t b)
+{
+    const shard_bucket *bucket = &r->s->buckets[b];
+    const int rank = r->s->ranks.rank;
+    weft_value received[WEFT_SUM_NODES];
+    weft_scope_push(r->g, "reduce.%zu", b);
+    for (size_t k = 0; k < r->n_most; k++)
+        received[k] = weft_exchange_end(r->g, r->flights[b * r->n_most + k]);
+    r->reduced[b] = add_sums(r, received, bucket->cuts[rank + 1] - bucket->cuts[rank]);
+    weft_scope_pop(r->g);
+}
+
+void weft_reducer_add(weft_reducer *reducer, weft_value param, const weft_value *sums)
+{
+    weft_reducer *r = reducer;
+    const shard_param *p = r ? shards_find(r->s, weft_name_of(r->g, param)) : NULL;
+    if (!p) return;
+    memcpy(r->sums + (size_t)(p - r->s->params) * r->n_own, sums, r->n_own * sizeof *sums);
+    const shard_bucket *b = &r->s->buckets[p->bucket];
+    if (++r->added[p->bucket] < b->n) return;
+    weft_scope_push(r->g, "reduce.%zu", p->bucket);
+    for (size_t k = 0; k < r->n_most; k++)
+        r->flights[p->bucket * r->n_most + k] = send_bucket(r, b, k);
+    weft_scope_pop(r->g);
+    r->order[r->n_sent++] = p->bucket;
+    if (r->n_sent > BUCKETS_UNDER_WAY) receive_bucket(r, r->order[r->n_received++]);
+}
+
 void weft_reducer_finish(weft_reducer *reducer, const weft_value *params, size_t n,
                          weft_value *pieces)
 {
     weft_reducer *r = reducer;
-    weft_value received[WEFT_SUM_NODES];
     if (!r || weft_graph_status(r->g) != WEFT_OK) return;
     const int rank = r->s->ranks.rank;
-    for (size_t b = 0; b < r->s->n_buckets; b++) {
-        const shard_bucket *bucket = &r->s->buckets[b];
-        weft_scope_push(r->g, "reduce.%zu", b);
-        for (size_t k = 0; k < r->n_most; k++)
-            received[k] = weft_exchange_end(r->g, r->flights[b * r->n_most + k]);
-        r->list[b] = add_sums(r, received, bucket->cuts[rank + 1] - bucket->cuts[rank]);
-        weft_scope_pop(r->g);
-    }
+    while (r->n_received < r->n_sent) receive_bucket(r, r->order[r->n_received++]);
     for (size_t i = 0; i < n; i++) {
         const shard_param *p = shards_find(r->s, weft_name_of(r->g, params[i]));
         int64_t first, end;
@@ -144,8 +163,8 @@ void weft_reducer_finish(weft_reducer *reducer, const weft_value *params, size_t
         shards_range(r->s, p, rank, &first, &end);
         const int64_t from = p->offset + first - r->s->buckets[p->bucket].cuts[rank];
         pieces[i] = first < end
-                        ? weft_slice(r->g, r->list[p->bucket], 0, from, from + end - first, 1)
-                        : weft_slice(r->g, r->list[p->bucket], 0, 0, 0, 1);
+                        ? weft_slice(r->g, r->reduced[p->bucket], 0, from, from + end - first, 1)
+                        : weft_slice(r->g, r->reduced[p->bucket], 0, 0, 0, 1);
     }
 }
 
@@ -257,43 +276,68 @@ weft_value weft_shards_slice(weft_graph *graph, const weft_shards *shards, const
     return p ? slice_of(graph, shards, p, value) : WEFT_NO_VALUE;
 }
 
+/* The exchanges of updated pieces, while the graph is built. */
+typedef struct gathering {
+    weft_graph *g;
+    const weft_shards *s;
+    weft_value *updated;
+    size_t *index;        /* by parameter of the shards: of `updated` */
+    weft_value *list;     /* [params of the shards] */
+    weft_flight *flights; /* by bucket */
+    int64_t *counts;      /* by rank */
+} gathering;
+
+static void send_pieces(gathering *w, size_t b)
+{
+    const shard_bucket *bucket = &w->s->buckets[b];
+    for (int r = 0; r < w->s->ranks.size; r++) w->counts[r] = bucket->cuts[r + 1] - bucket->cuts[r];
+    for (size_t k = 0; k < bucket->n; k++) {
+        const shard_param *p = &w->s->params[bucket->first + k];
+        w->list[k] = slice_of(w->g, w->s, p, w->updated[w->index[bucket->first + k]]);
+    }
+    const weft_exchange_sizes sizes = {.receive = w->counts};
+    weft_scope_push(w->g, "gather.%zu", b);
+    w->flights[b] =
+        weft_exchange_begin(w->g, w->s->ranks, WEFT_ALL_GATHER, &sizes, w->list, bucket->n);
+    weft_scope_pop(w->g);
+}
+
+static void receive_pieces(gathering *w, size_t b)
+{
+    const shard_bucket *bucket = &w->s->buckets[b];
+    weft_scope_push(w->g, "gather.%zu", b);
+    const weft_value all = weft_exchange_end(w->g, w->flights[b]);
+    for (size_t k = 0; k < bucket->n; k++) {
+        const shard_param *p = &w->s->params[bucket->first + k];
+        weft_value *to = &w->updated[w->index[bucket->first + k]];
+        const weft_value whole = weft_slice(w->g, all, 0, p->offset, p->offset + p->elements, 1);
+        *to = weft_assign(w->g, *to, weft_reshape(w->g, whole, weft_shape_of(w->g, *to)));
+    }
+    weft_scope_pop(w->g);
+}
+
 void shards_gather(weft_graph *g, const weft_shards *s, const weft_value *params,
                    weft_value *updated, size_t n)
 {
-    const size_t size = (size_t)s->ranks.size;
-    size_t *index = calloc(s->n + 1, sizeof *index); /* by parameter of the shards: of params */
-    weft_value *list = calloc(s->n + 1, sizeof *list);
-    weft_flight *flights = calloc(s->n_buckets + 1, sizeof *flights);
-    int64_t *counts = calloc(size, sizeof *counts);
-    const bool good = index && list && flights && counts;
-    if (!good) weft_graph_fail_in(g, "weft_apply_gradients", WEFT_NO_MEMORY, "out of memory");
-    for (size_t i = 0; good && i < n; i++)
-        index[shards_find(s, weft_name_of(g, params[i])) - s->params] = i;
-    for (size_t b = 0; good && b < s->n_buckets; b++) {
-        const shard_bucket *bucket = &s->buckets[b];
-        for (size_t r = 0; r < size; r++) counts[r] = bucket->cuts[r + 1] - bucket->cuts[r];
-        for (size_t k = 0; k < bucket->n; k++)
-            list[k] =
-                slice_of(g, s, &s->params[bucket->first + k], updated[index[bucket->first + k]]);
-        const weft_exchange_sizes sizes = {.receive = counts};
-        weft_scope_push(g, "gather.%zu", b);
-        flights[b] = weft_exchange_begin(g, s->ranks, WEFT_ALL_GATHER, &sizes, list, bucket->n);
-        weft_scope_pop(g);
-    }
-    for (size_t b = 0; good && b < s->n_buckets; b++) {
-        const shard_bucket *bucket = &s->buckets[b];
-        weft_scope_push(g, "gather.%zu", b);
-        const weft_value all = weft_exchange_end(g, flights[b]);
-        for (size_t k = 0; k < bucket->n; k++) {
-            const shard_param *p = &s->params[bucket->first + k];
-            weft_value *to = &updated[index[bucket->first + k]];
-            const weft_value whole = weft_slice(g, all, 0, p->offset, p->offset + p->elements, 1);
-            *to = weft_assign(g, *to, weft_reshape(g, whole, weft_shape_of(g, *to)));
+    gathering w = {g,
+                   s,
+                   updated,
+                   calloc(s->n + 1, sizeof *w.index),
+                   calloc(s->n + 1, sizeof *w.list),
+                   calloc(s->n_buckets + 1, sizeof *w.flights),
+                   calloc((size_t)s->ranks.size, sizeof *w.counts)};
+    if (w.index && w.list && w.flights && w.counts) {
+        for (size_t i = 0; i < n; i++)
+            w.index[shards_find(s, weft_name_of(g, params[i])) - s->params] = i;
+        for (size_t b = 0; b < s->n_buckets + BUCKETS_UNDER_WAY; b++) {
+            if (b >= BUCKETS_UNDER_WAY) receive_pieces(&w, b - BUCKETS_UNDER_WAY);
+            if (b < s->n_buckets) send_pieces(&w, b);
         }
-        weft_scope_pop(g);
+    } else {
+        weft_graph_fail_in(g, "weft_apply_gradients", WEFT_NO_MEMORY, "out of memory");
     }
-    free(index);
-    free(list);
-    free(flights);
-    free(counts);
+    free(w.index);
+    free(w.list);
+    free(w.flights);
+    free(w.counts);
 }

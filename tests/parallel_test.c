@@ -44,6 +44,88 @@ static void run_ranks(int size, void (*run)(rank *rank), void *shared, rank *ran
     for (int r = 0; r < size; r++) pthread_join(threads[r], NULL);
 }
 
+/* ---- Exchanges in a graph ---- */
+
+/* Every rank sends its number to every other; a profile counts the waiting as such. */
+static void run_exchange(rank *r)
+{
+    const weft_communicator *c = r->communicator;
+    const weft_ranks ranks = {0, c->rank, c->size};
+    double *sum = (double *)r->shared + c->rank, own = c->rank + 1;
+    int64_t ones[MOST_RANKS];
+    for (int k = 0; k < c->size; k++) ones[k] = 1;
+    const weft_exchange_sizes sizes = {.receive = ones};
+    weft_graph *g = weft_graph_new();
+    weft_value x = weft_input(g, "x", WEFT_F64, WEFT_SCALAR);
+    weft_flight f = weft_exchange_begin(g, ranks, WEFT_ALL_GATHER, &sizes, &x, 1);
+    weft_value y = weft_sum(g, weft_exchange_end(g, f), WEFT_ALL_AXES, false);
+    weft_plan *plan = weft_plan_new(g, &y, 1, &(weft_plan_options){.verify = true}, &r->error);
+    const weft_session_options o = {.communicators = &r->communicator, .n_communicators = 1};
+    weft_session *s = plan ? weft_session_new(plan, NULL, &o, &r->error) : NULL;
+    weft_profile_row *rows = NULL;
+    size_t n = 0;
+    if (s && weft_session_profile(s, true, NULL) == WEFT_OK &&
+        weft_feed(s, x, &own, sizeof own) == WEFT_OK && weft_run(s) == WEFT_OK &&
+        weft_fetch(s, y, sum, sizeof *sum) == WEFT_OK) {
+        const weft_profile *p = weft_session_get_profile(s);
+        const weft_profile_totals t = weft_profile_get_totals(p);
+        const double parts = t.compute_seconds + t.waiting_seconds + t.start_seconds;
+        if (parts < t.thread_seconds - 1e-8 || parts > t.thread_seconds + 1e-8) *sum = -1;
+        weft_profile_rows(p, WEFT_PROFILE_BY_OP, 0, NULL, &rows, &n, &r->error);
+        for (size_t i = 0; i < n; i++)
+            if (!strcmp(rows[i].op, "exchange_wait") && !(rows[i].waiting_seconds > 0)) *sum = -2;
+    } else if (s) {
+        r->error = *weft_session_error(s);
+    }
+    weft_profile_free_rows(rows);
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+}
+
+static void test_exchange(void)
+{
+    rank ranks[MOST_RANKS];
+    for (int size = 1; size <= 4; size++) {
+        double sums[MOST_RANKS] = {0};
+        run_ranks(size, run_exchange, sums, ranks);
+        for (int r = 0; r < size; r++) {
+            if (ranks[r].error.status != WEFT_OK)
+                printf("\n    rank %d: %s: %s\n", r, ranks[r].error.where, ranks[r].error.message);
+            CU_ASSERT_EQUAL(ranks[r].error.status, WEFT_OK);
+            CU_ASSERT_EQUAL(sums[r], size * (size + 1) / 2);
+        }
+    }
+}
+
+/* What cannot be exchanged, and a session without communicators. */
+static void test_refused(void)
+{
+    const weft_ranks ranks = {0, 0, 2};
+    weft_graph *g = weft_graph_new();
+    weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(2));
+    const int64_t counts[] = {1, 1}, negative[] = {-1, 1};
+    const weft_exchange_sizes good = {.send = counts, .receive = counts};
+    weft_flight f = weft_exchange_begin(g, ranks, WEFT_ALL_TO_ALL, &good, &x, 1);
+    weft_value y = weft_exchange_end(g, f);
+    weft_plan *plan = weft_plan_new(g, &y, 1, NULL, NULL);
+    weft_session *s = weft_session_new(plan, NULL, NULL, NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+    weft_feed(s, x, (float[]){1, 2}, 8);
+    CU_ASSERT_EQUAL(weft_run(s), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(weft_session_error(s)->message, "no communicator 0"));
+    weft_session_free(s);
+    weft_plan_free(plan);
+    const weft_exchange_sizes bad = {.send = negative};
+    weft_exchange_begin(g, ranks, WEFT_ALL_TO_ALL, &bad, &x, 1);
+    CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_TOO_LARGE);
+    weft_graph_free(g);
+    g = weft_graph_new();
+    weft_exchange_begin(g, (weft_ranks){0, 2, 2}, WEFT_ALL_TO_ALL, &good, &x, 1);
+    CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_ARGUMENT);
+    weft_graph_free(g);
+}
+
 /* ---- Trees of sums ---- */
 
 /* Whatever the ranges of the ranks, their nodes join to the whole tree. */
@@ -456,7 +538,7 @@ static void test_too_many(void)
     run_ranks(3, train, &j, ranks);
     for (int r = 0; r < 3; r++) {
         CU_ASSERT_EQUAL(ranks[r].error.status, WEFT_BAD_ARGUMENT);
-        CU_ASSERT_PTR_NOT_NULL(strstr(ranks[r].error.message, "not 3"));
+        CU_ASSERT_PTR_NOT_NULL(strstr(ranks[r].error.message, "accumulate to 3"));
     }
     free_job(&j);
 }
@@ -464,6 +546,8 @@ static void test_too_many(void)
 void parallel_tests(void)
 {
     CU_pSuite suite = CU_add_suite("parallel", NULL, NULL);
+    CU_add_test(suite, "an exchange in a graph, profiled", test_exchange);
+    CU_add_test(suite, "exchanges that are refused", test_refused);
     CU_add_test(suite, "sums in the order of a tree", test_tree);
     CU_add_test(suite, "pieces of parameters", test_pieces);
     CU_add_test(suite, "the same bits on 1 to 8 ranks", test_same_bits);

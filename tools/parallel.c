@@ -11,6 +11,7 @@
 
 #include <fcntl.h>
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -66,13 +67,19 @@ static weft_status read_timeout(double *seconds, weft_error *error)
 }
 
 #ifdef WEFT_HAVE_MPI
-/* Whether all ranks have come to their end. */
-static bool all_end(int status)
+/* Whether the command line is wrong on all ranks. It is an error for weft_agree, which ranks that
+ * go on call next. */
+static bool all_refuse(void)
 {
-    int *all = calloc((size_t)world->size, sizeof *all);
+    const weft_error own = {WEFT_BAD_ARGUMENT, "command line",
+                            "is wrong on this rank only: run the command alone to see why"};
+    weft_error *all = calloc((size_t)world->size, sizeof *all);
     world->seconds = END_SECONDS;
-    bool good = all && weft_gather_all(world, &status, sizeof status, all, NULL) == WEFT_OK;
+    bool good = all && weft_gather_all(world, &own, sizeof own, all, NULL) == WEFT_OK;
+    for (int r = 0; good && r < world->size; r++) good = all[r].status == own.status;
     free(all);
+    /* Rank 0 has printed why. */
+    if (!good && world->rank) tool_fail(&own);
     return good;
 }
 
@@ -81,8 +88,10 @@ static void end_world(int status, void *unused)
 {
     (void)unused;
     fflush(stdout);
-    bool good = status == EXIT_GOOD || status > 128 || (status == EXIT_USAGE && all_end(status));
-    /* The rank whose error this is prints it, and ends all processes. */
+    bool good = status == EXIT_GOOD || status > 128 || (status == EXIT_USAGE && all_refuse());
+    /* The rank whose error this is prints it, and ends all processes. mpirun does so by SIGTERM,
+     * which a command may have caught. */
+    if (!good) signal(SIGTERM, SIG_DFL);
     if (!good && tool_failed_silently()) sleep(END_SECONDS);
     weft_mpi_close(world, good ? WEFT_OK : WEFT_PEER);
 }

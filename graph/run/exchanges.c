@@ -14,13 +14,15 @@ bool exchanges_init(exchanges *e, const weft_plan *plan)
         any |= plan->graph->nodes[plan->steps[i].node].op->exchanges;
     if (!any) return true;
     e->flights = calloc(plan->n_steps, sizeof *e->flights);
+    e->waited_ns = calloc(plan->n_steps, sizeof *e->waited_ns);
     e->n_flights = plan->n_steps;
-    return e->flights;
+    return e->flights && e->waited_ns;
 }
 
 void exchanges_free(exchanges *e)
 {
     free(e->flights);
+    free(e->waited_ns);
     free(e->communicators);
 }
 
@@ -36,8 +38,9 @@ weft_status exchanges_bind(exchanges *e, weft_communicator *const *communicators
     return WEFT_OK;
 }
 
-void exchanges_progress(const exchanges *e)
+void exchanges_progress(exchanges *e)
 {
+    if (!atomic_load_explicit(&e->under_way, memory_order_relaxed)) return;
     for (size_t i = 0; i < e->n_communicators; i++)
         if (e->communicators[i]->progress)
             e->communicators[i]->progress(e->communicators[i]->context);
@@ -53,6 +56,7 @@ void exchanges_abandon(exchanges *e, const weft_error *error)
         f->communicator->test(f->communicator->context, f->request, &done, NULL);
         f->communicator = NULL;
     }
+    atomic_store(&e->under_way, 0);
 }
 
 int32_t weft_call_start_exchange(const weft_call *call, int group, const weft_exchange *exchange)
@@ -69,8 +73,10 @@ int32_t weft_call_start_exchange(const weft_call *call, int group, const weft_ex
     flight *f = &e->flights[call->node];
     f->start = clock_seconds();
     f->communicator = e->communicators[group];
-    if (weft_exchange_start(f->communicator, exchange, &f->request, &error) == WEFT_OK)
+    if (weft_exchange_start(f->communicator, exchange, &f->request, &error) == WEFT_OK) {
+        atomic_fetch_add(&e->under_way, 1);
         return (int32_t)call->node;
+    }
     f->communicator = NULL;
     call_fail_with(call, &error);
     return -1;
@@ -84,8 +90,11 @@ void weft_call_wait_exchange(const weft_call *call, int32_t number)
         return; /* it did not start, which the run reports */
     flight *f = &e->flights[number];
     weft_communicator *c = f->communicator;
+    const uint64_t begin = clock_ns();
     const weft_status status = weft_exchange_wait(c, f->request, &error);
+    e->waited_ns[call->node] += clock_ns() - begin;
     c->traffic.in_flight += clock_seconds() - f->start;
     f->communicator = NULL;
+    atomic_fetch_sub(&e->under_way, 1);
     if (status != WEFT_OK) call_fail_with(call, &error);
 }

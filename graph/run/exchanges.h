@@ -6,6 +6,8 @@
 
 #include <weft/communicator.h>
 
+#include <stdatomic.h>
+
 /* An exchange that a step has started; `communicator` is NULL once it is done. */
 typedef struct flight {
     weft_communicator *communicator;
@@ -14,10 +16,12 @@ typedef struct flight {
 } flight;
 
 typedef struct exchanges {
-    flight *flights; /* by step that starts one; NULL if the plan has none */
+    flight *flights;     /* by step that starts one; NULL if the plan has none */
+    uint64_t *waited_ns; /* by step that waits, since the profile was switched on */
     size_t n_flights;
     weft_communicator **communicators; /* by group */
     size_t n_communicators;
+    atomic_int under_way;
 } exchanges;
 
 /* Allocates for a plan. False when memory is out. */
@@ -27,7 +31,7 @@ void exchanges_free(exchanges *e);
 weft_status exchanges_bind(exchanges *e, weft_communicator *const *communicators, size_t n,
                            weft_error *error);
 /* Advances exchanges under way. */
-void exchanges_progress(const exchanges *e);
+void exchanges_progress(exchanges *e);
 /* After a failed run: if exchanges are under way, tells the other processes and gives these up. */
 void exchanges_abandon(exchanges *e, const weft_error *error);
 

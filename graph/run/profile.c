@@ -94,11 +94,16 @@ void profile_run_end(weft_profile *p)
 
 /* ---- Sums ---- */
 
+uint64_t profile_step_exchange(const weft_profile *p, size_t step)
+{
+    return p->exchange_ns ? p->exchange_ns[step] : 0;
+}
+
 uint64_t profile_step_compute(const weft_profile *p, size_t step)
 {
     uint64_t sum = 0;
     for (int t = 0; t < p->capacity; t++) sum += p->threads[t]->compute_ns[step];
-    return sum;
+    return sum - profile_step_exchange(p, step);
 }
 
 uint64_t profile_interval_waiting(const weft_profile *p, size_t interval)
@@ -113,7 +118,10 @@ weft_profile_totals weft_profile_get_totals(const weft_profile *p)
     weft_profile_totals total = {0};
     if (!p) return total;
     uint64_t compute = 0, waiting = 0, start = 0;
-    for (size_t i = 0; i < p->plan->n_steps; i++) compute += profile_step_compute(p, i);
+    for (size_t i = 0; i < p->plan->n_steps; i++) {
+        compute += profile_step_compute(p, i);
+        waiting += profile_step_exchange(p, i);
+    }
     for (size_t i = 0; i < p->n_intervals; i++) waiting += profile_interval_waiting(p, i);
     for (int t = 0; t < p->capacity; t++) start += p->threads[t]->start_ns;
     for (size_t g = 0; g < p->plan->n_groups; g++) {

@@ -40,7 +40,8 @@ struct weft_profile {
     profile_thread **threads; /* [capacity] */
     int capacity, team;       /* team: threads of the last run */
     size_t n_intervals, trace_runs, runs;
-    uint64_t *group_runs; /* by group: how often it ran */
+    uint64_t *group_runs;        /* by group: how often it ran */
+    const uint64_t *exchange_ns; /* by step: waiting for other processes; NULL: there are none */
     uint64_t wall_ns, thread_ns, begin_ns;
 };
 
@@ -54,8 +55,10 @@ void profile_run_end(weft_profile *profile);
 /* On each thread, at the beginning of the region. */
 profile_thread *profile_thread_begin(weft_profile *profile, int thread, int team);
 
-/* Sums over all threads, in nanoseconds. */
+/* Sums over all threads, in nanoseconds. What a step waited for other processes is not computing.
+ */
 uint64_t profile_step_compute(const weft_profile *profile, size_t step);
+uint64_t profile_step_exchange(const weft_profile *profile, size_t step);
 uint64_t profile_interval_waiting(const weft_profile *profile, size_t interval);
 
 /* On each thread, when it reaches a group. */

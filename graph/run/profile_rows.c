@@ -17,20 +17,22 @@ typedef struct step_sample {
     size_t row; /* the row that it is added to */
 } step_sample;
 
-/* Measures the steps [first, end) of one barrier interval: their compute time and their shares of
- * the interval's waiting time. */
+/* Measures the steps [first, end) of one barrier interval: their compute time, and their waiting
+ * time: for other processes, and their shares of the interval's. */
 static void measure_interval(const weft_profile *p, step_sample *steps, size_t first, size_t end)
 {
-    double compute = 0, waiting;
+    double busy = 0, waiting;
     waiting = PROFILE_NS * (double)profile_interval_waiting(p, p->plan->steps[first].interval);
     for (size_t i = first; i < end; i++) {
         steps[i].compute = PROFILE_NS * (double)profile_step_compute(p, i);
         steps[i].cost = plan_step_cost(p->plan, &p->plan->steps[i]);
-        compute += steps[i].compute;
+        steps[i].waiting = PROFILE_NS * (double)profile_step_exchange(p, i);
+        busy += steps[i].compute + steps[i].waiting;
     }
-    for (size_t i = first; i < end; i++)
-        steps[i].waiting =
-            waiting * (compute > 0 ? steps[i].compute / compute : 1 / (double)(end - first));
+    for (size_t i = first; i < end; i++) {
+        const double own = steps[i].compute + steps[i].waiting;
+        steps[i].waiting += waiting * (busy > 0 ? own / busy : 1 / (double)(end - first));
+    }
 }
 
 static void measure_steps(const weft_profile *p, step_sample *steps)

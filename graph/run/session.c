@@ -322,6 +322,9 @@ weft_status weft_session_profile(weft_session *session, bool on,
         if (!profile)
             return weft_error_set(&session->error, WEFT_NO_MEMORY, "profile",
                                   "no memory for a profile with %zu runs traced", trace_runs);
+        exchanges *e = &session->executor.exchanges;
+        if (e->waited_ns) memset(e->waited_ns, 0, e->n_flights * sizeof *e->waited_ns);
+        profile->exchange_ns = e->waited_ns;
         profile_free(session->profile);
         session->profile = profile;
     }

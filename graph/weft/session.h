@@ -113,9 +113,9 @@ WEFT_API const weft_error *weft_session_error(const weft_session *session);
  * to its end, is counted as one of
  *
  *   compute: inside the kernels of a step;
- *   waiting: at the barrier behind a step, until the last thread arrives. The end of the run is a
- *            barrier. Steps without a barrier between them share it in proportion to their compute
- *            time;
+ *   waiting: inside a step that ends an exchange, for other processes; and at the barrier behind a
+ *            step, until the last thread arrives. The end of the run is a barrier. Steps without a
+ *            barrier between them share it in proportion to the rest of their time;
  *   start:   from the call of weft_run until the thread reaches the first step.
  *
  * In each run, the sum of the three over all threads is exactly threads x duration. */

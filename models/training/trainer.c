@@ -95,11 +95,10 @@ static weft_status check_options(weft_trainer *t)
                             "the decay of the average must be at least 0 and below 1");
     if (c && c->size > 1) t->communicator = o->communicator;
     if (c && (uint32_t)c->size > o->accumulate)
-        return weft_error_set(
-            &t->error, WEFT_BAD_ARGUMENT, "trainer",
-            "an update has %u batches, so no more than %u processes can share it, "
-            "not %d (accumulate sets the batches)",
-            o->accumulate, o->accumulate, c->size);
+        return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "trainer",
+                              "an update has %u batch%s, which %d processes cannot share: set "
+                              "accumulate to %d or more",
+                              o->accumulate, o->accumulate == 1 ? "" : "es", c->size, c->size);
     if (!sums_schedule(&t->sums, o->accumulate, c ? c->rank : 0, c ? c->size : 1))
         return trainer_no_memory(t);
     return checkpoint_describe(t);

@@ -232,7 +232,7 @@ typedef struct weft_trainer_estimate {
     size_t state_bytes;     /* parameters, optimiser, sums, averages */
     size_t arena_bytes;     /* memory of intermediate values */
     size_t workspace_bytes; /* of all threads */
-    double flops;           /* of an update, with all its `accumulate` batches */
+    double flops;           /* of an update, with all its batches on this process */
 } weft_trainer_estimate;
 /* Plans the steps of a trainer without allocating their memory. Errors are those of
  * weft_trainer_new. */

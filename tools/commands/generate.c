@@ -112,7 +112,6 @@ static error_t parse(int key, char *text, struct argp_state *state)
 typedef struct generator {
     const arguments *a;
     decoding d;
-    size_t cut; /* prompts */
 } generator;
 
 /* Maximum tokens of a prompt: the positions less those of the tokens to generate, but at least half
@@ -149,7 +148,7 @@ static bool encode(void *context, text_line *l)
     if (text_line_encode(l, t->d.run.target, 1 << 20, -1, &whole, &t->d.error) != WEFT_OK)
         return false;
     size_t kept = l->n_ids < max ? l->n_ids : max;
-    t->cut += kept < l->n_ids;
+    t->d.counts.cut += kept < l->n_ids;
     int32_t *ids = calloc(kept + 1, sizeof *ids);
     if (!ids) return decoding_fail(&t->d, WEFT_NO_MEMORY, "prompt", "out of memory");
     ids[0] = SPM_BOS;
@@ -189,9 +188,9 @@ int cmd_generate(int argc, char **argv)
     const decoding_work work = {.context = &t, .encode = encode};
     bool good =
         load(&t) && (a.prompt ? decoding_text(&t.d, &work, a.prompt) : decoding_input(&t.d, &work));
-    if (t.cut)
+    if (t.d.counts.cut)
         fprintf(stderr, "weft: %zu prompts had more than %lld tokens; their beginning was cut\n",
-                t.cut, (long long)max_prompt(&t));
+                t.d.counts.cut, (long long)max_prompt(&t));
     decoding_print_notes(&t.d);
     if (good && a.shared.stats) decoding_print_stats(&t.d);
     int status = good ? EXIT_GOOD : tool_fail(&t.d.error);

@@ -210,7 +210,7 @@ static int validate_only(training *t)
     if (good && !t->valid)
         good = training_fail(t, WEFT_BAD_ARGUMENT, t->r.run_out,
                              "the recipe names no text to validate with");
-    good = good && make_trainer(t);
+    good = training_agree(t, good) && make_trainer(t);
     const weft_batch_source valid = weft_batches_source(t->valid);
     if (good && weft_trainer_evaluate(t->trainer, &valid, (size_t)t->r.run_valid_batches, &nll,
                                       NULL) != WEFT_OK)
@@ -240,7 +240,12 @@ static bool has_checkpoint(const training *t)
 static bool make_vocabularies(training *t)
 {
     const bool make = !t->resume;
-    if (!training_agree(t, !tool_is_first() || training_vocabularies(t, make))) return false;
+    weft_communicator *world = tool_world();
+    const double seconds = world ? world->seconds : 0;
+    if (world) world->seconds = 0; /* a vocabulary of a large text takes its time */
+    const bool made = training_agree(t, !tool_is_first() || training_vocabularies(t, make));
+    if (world) world->seconds = seconds;
+    if (!made) return false;
     return tool_is_first() || training_vocabularies(t, false);
 }
 
@@ -248,14 +253,16 @@ static int train(training *t)
 {
     t->params = weft_params_new();
     if (!t->params) return tool_fail_text("train", "out of memory");
+    if (!training_compare_recipes(t)) return tool_fail(&t->error);
     t->frozen = (weft_param_group){.names = t->r.optimizer_frozen, .frozen = true};
     if (t->validate) return validate_only(t);
     bool ready = (has_checkpoint(t) || training_take_from(t)) && training_check(t) &&
                  check_memory(t) && training_prepare_folder(t) && make_vocabularies(t) &&
                  training_texts(t) && training_read_sentences(t) && training_note_validation(t) &&
-                 fix_model_options(t) && print_recipe(t) && training_begin_with(t) &&
-                 make_trainer(t) && training_find_kept(t) && training_write_recipe(t) &&
-                 training_open_metrics(t, weft_trainer_get_state(t->trainer).step);
+                 fix_model_options(t) && print_recipe(t) && training_begin_with(t);
+    ready = training_agree(t, ready) && training_compare_validation(t) && make_trainer(t) &&
+            training_find_kept(t) && training_write_recipe(t) &&
+            training_open_metrics(t, weft_trainer_get_state(t->trainer).step);
     ready = training_agree(t, ready);
     if (!ready) training_forget_vocabulary(t);
     if (!ready || !training_loop(t)) return tool_fail(&t->error);
@@ -309,7 +316,7 @@ int cmd_train(int argc, char **argv)
     tool_parse(&argp, argc, argv, &a);
     a.first = false;
     int status = EXIT_ERROR;
-    if (load_recipe(&a)) {
+    if (training_agree(&t, load_recipe(&a))) {
         tool_parse(&argp, argc, argv, &a);
         struct sigaction ignore = {.sa_handler = SIG_IGN};
         /* A write beyond the limit of file sizes then fails like any other. */

@@ -3,6 +3,8 @@
  * Lines are read in chunks and sorted by length. All sentences of a batch have the same padded
  * length, which depends on no other sentence. The translations are put back in order. */
 #include "decoding/alignment.h"
+#include "decoding/share.h"
+#include "parallel.h"
 #include "picture.h"
 
 #include <stdlib.h>
@@ -152,7 +154,6 @@ static error_t parse(int key, char *text, struct argp_state *state)
 typedef struct translator {
     const arguments *a;
     decoding d;
-    size_t cut; /* lines */
     bool drawn; /* the picture, if one is wanted */
     aligner pictured, aligned;
 } translator;
@@ -188,7 +189,7 @@ static bool encode(void *context, text_line *l)
     size_t room = (size_t)t->d.max_source_len, whole;
     if (text_line_encode(l, t->d.run.source, room, SPM_EOS, &whole, &t->d.error) != WEFT_OK)
         return false;
-    t->cut += whole > room;
+    t->d.counts.cut += whole > room;
     l->max_tokens = max_tokens(t->a, (int64_t)l->n_ids);
     if (l->max_tokens > t->d.max_len) l->max_tokens = t->d.max_len;
     return true;
@@ -223,15 +224,22 @@ static bool draw_attention(translator *t, const text_line *l)
     return good;
 }
 
-/* Draws the first line that has a translation, and writes the alignments of all. */
+/* Draws the first line that has a translation, on the rank that has this line. */
+static bool draw_first(translator *t, const text_lines *lines)
+{
+    size_t i = 0;
+    while (i < lines->n && !alignment_rows(&lines->line[i])) i++;
+    const int rank = share_first(i < lines->n, &t->d.error);
+    t->drawn = rank >= 0;
+    const bool own = t->drawn && rank == (tool_world() ? tool_world()->rank : 0);
+    return t->d.error.status == WEFT_OK && (!own || draw_attention(t, &lines->line[i]));
+}
+
+/* Draws the picture, once, and writes the alignments of all lines. */
 static bool show_attention(void *context, const text_lines *lines)
 {
     translator *t = context;
-    for (size_t i = 0; t->a->picture && i < lines->n && !t->drawn; i++) {
-        if (!alignment_rows(&lines->line[i])) continue;
-        t->drawn = true;
-        if (!draw_attention(t, &lines->line[i])) return false;
-    }
+    if (t->a->picture && !t->drawn && !draw_first(t, lines)) return false;
     return !t->a->alignments || alignment_write(&t->aligned, lines);
 }
 
@@ -267,15 +275,18 @@ int cmd_translate(int argc, char **argv)
     translator t = {.a = &a};
     const decoding_work work = {&t, encode, a.picture || a.alignments ? show_attention : NULL,
                                 a.nbest > 0};
-    bool good = load(&t) && open_attention(&t) && decoding_input(&t.d, &work);
+    /* The other ranks wait for rank 0, which may wait long for its input. */
+    if (tool_world()) tool_world()->seconds = 0;
+    bool good = load(&t) && open_attention(&t);
+    good = share_agree(&t.d.error) && good && decoding_input(&t.d, &work);
     bool written = alignment_close(&t.aligned);
     good = good && written;
     alignment_close(&t.pictured);
-    if (t.cut)
-        fprintf(stderr, "weft: %zu of %zu lines had more than %lld tokens and were cut\n", t.cut,
-                t.d.lines, (long long)t.d.max_source_len);
+    if (t.d.counts.cut)
+        fprintf(stderr, "weft: %zu of %zu lines had more than %lld tokens and were cut\n",
+                t.d.counts.cut, t.d.lines, (long long)t.d.max_source_len);
     decoding_print_notes(&t.d);
-    if (good && a.picture && !t.drawn)
+    if (good && a.picture && !t.drawn && tool_is_first())
         tool_fail_text(a.picture, "cannot be drawn: no line has a translation");
     if (good && a.shared.stats) decoding_print_stats(&t.d);
     int status = good ? EXIT_GOOD : tool_fail(&t.d.error);

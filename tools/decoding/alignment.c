@@ -1,6 +1,9 @@
 /* See alignment.h. weft_scorer computes the weights, for a few lines at a time. */
 #include "alignment.h"
 
+#include "parallel.h"
+#include "share.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,8 +47,9 @@ bool alignment_open(aligner *a, const trained_run *run, int64_t layer, int64_t h
         .threads = threads, .weights = true, .layer = layer + 1, .head = head + 1};
     a->scorer = weft_scorer_new(&run->config, run->params, &o, error);
     if (!a->scorer || !try_weights(a)) return false;
-    a->writes = path && file_begin_stream(&a->writer, path);
-    return !path || a->writes || cannot_write(a);
+    if (!path || !tool_is_first()) return true;
+    a->writes = file_begin_stream(&a->writer, path);
+    return a->writes || cannot_write(a);
 }
 
 bool alignment_close(aligner *a)
@@ -244,7 +248,8 @@ bool alignment_write(aligner *a, const text_lines *lines)
     for (size_t i = 0; good && i < lines->n; i += LINES)
         good = write_lines(a, lines->line + i, lines->n - i < LINES ? lines->n - i : LINES);
     if (a->file && fclose(a->file) != 0 && good) good = no_memory(a);
-    if (good) file_write(&a->writer, text, bytes);
+    good = share_text(&text, &bytes, a->error) && good;
+    if (good && a->writes) file_write(&a->writer, text, bytes);
     free(text);
     a->file = NULL;
     return good;

@@ -32,11 +32,11 @@ size_t alignment_rows(const text_line *line);
 /* The weights of these tokens over the source's: [alignment_rows][n_ids], which the caller frees.
  * NULL on failure. */
 double *alignment_weights(aligner *a, const text_line *line);
-/* Writes a line of pairs SOURCE-TARGET for each line: the numbers, from 0, of a word of the source
- * and of a word of its first hypothesis as printed. Blanks separate words. The weight of a source
- * word is the sum over its tokens, averaged over the tokens of the target word. Each target word is
- * paired with the source word of the largest weight, or with none if the source's end has a larger
- * one. */
+/* Writes, on rank 0 for the lines of all ranks, a line of pairs SOURCE-TARGET for each line: the
+ * numbers, from 0, of a word of the source and of a word of its first hypothesis as printed. Blanks
+ * separate words. The weight of a source word is the sum over its tokens, averaged over the tokens
+ * of the target word. Each target word is paired with the source word of the largest weight, or
+ * with none if the source's end has a larger one. */
 bool alignment_write(aligner *a, const text_lines *lines);
 
 #endif

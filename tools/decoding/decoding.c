@@ -1,5 +1,7 @@
 /* See decoding.h. */
 #include "decoding.h"
+#include "parallel.h"
+#include "share.h"
 #include "text/streams.h"
 #include "text/texts.h"
 #include "text/vocabulary.h"
@@ -280,10 +282,10 @@ static bool search_batch(decoding *d, text_line *const *lines, size_t n)
     for (size_t i = 0; good && i < n; i++) good = keep_found(lines[i], r, i) || no_memory(d);
     weft_search_result_free(r);
     good = good && (has_source(d) || decoding_slide(d, lines, n));
-    d->seconds += tool_seconds() - started;
+    d->counts.seconds += tool_seconds() - started;
     for (size_t i = 0; good && i < n; i++)
         for (size_t k = 0; k < lines[i]->n_found; k++)
-            d->tokens += lines[i]->found[k].length + lines[i]->found[k].ended;
+            d->counts.tokens += lines[i]->found[k].length + lines[i]->found[k].ended;
     return good;
 }
 
@@ -349,25 +351,41 @@ static char *hypothesis_text(decoding *d, const text_line *l, const weft_hypothe
     return text;
 }
 
-static bool print_lines(decoding *d, const text_lines *lines, bool scores)
+/* Prints the results of lines. */
+static bool print_lines(decoding *d, const text_lines *lines, bool scores, FILE *file)
 {
     bool good = true;
     for (size_t i = 0; good && i < lines->n; i++) {
         const text_line *l = &lines->line[i];
-        if (!l->n_found && !scores) good = putchar('\n') != EOF;
+        if (!l->n_found && !scores) good = putc('\n', file) != EOF;
         for (size_t k = 0; good && k < l->n_found; k++) {
             const weft_hypothesis *h = &l->found[k];
             char *text = hypothesis_text(d, l, h);
             if (!text) return false;
             texts_clean(text, d->run.documents);
             const char *rest = text + (l->growing ? l->growing[k].printed : 0);
-            good = scores ? printf("%zu ||| %s ||| %.6f\n", l->number + 1, text, h->score) > 0
-                          : printf(d->run.documents ? "%s\n\n" : "%s\n", rest) > 0;
+            good = scores
+                       ? fprintf(file, "%zu ||| %s ||| %.6f\n", l->number + 1, text, h->score) > 0
+                       : fprintf(file, d->run.documents ? "%s\n\n" : "%s\n", rest) > 0;
             free(text);
         }
     }
-    if (good && fflush(stdout) == 0) return true;
-    return decoding_fail(d, WEFT_IO, "output", strerror(errno));
+    return good || no_memory(d);
+}
+
+/* Prints the results of all ranks on standard output, unless one of them has an error. */
+static bool print_all(decoding *d, const text_lines *lines, bool scores)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *file = d->error.status == WEFT_OK ? open_memstream(&text, &bytes) : NULL;
+    bool good = (file && print_lines(d, lines, scores, file)) || no_memory(d);
+    if (file && fclose(file) != 0) good = no_memory(d);
+    good = share_text(&text, &bytes, &d->error) && good;
+    if (good && (fwrite(text, 1, bytes, stdout) != bytes || fflush(stdout) != 0))
+        good = decoding_fail(d, WEFT_IO, "output", strerror(errno));
+    free(text);
+    return good;
 }
 
 /* Ends the line of a partly printed text, before the message of an error. */
@@ -384,11 +402,11 @@ void decoding_print_notes(const decoding *d)
     if (d->invalid.n)
         fprintf(stderr, "weft: not UTF-8 (invalid bytes were read as unknown): %s\n",
                 texts_numbers_text(&d->invalid, list));
-    if (d->stopped)
+    if (d->counts.stopped)
         fprintf(stderr,
                 "weft: %zu texts end after %lld tokens, the length that the model was trained on; "
                 "without --beam, or with a larger --context, they continue\n",
-                d->stopped, (long long)d->max_len);
+                d->counts.stopped, (long long)d->max_len);
 }
 
 void decoding_print_stats(const decoding *d)
@@ -397,8 +415,9 @@ void decoding_print_stats(const decoding *d)
     fprintf(stderr,
             "%zu lines, %zu tokens in %.2f s: %.0f tokens/s; %zu plans, arena %.1f MB, "
             "parameters and caches %.1f MB\n",
-            d->lines, d->tokens, d->seconds, d->seconds > 0 ? (double)d->tokens / d->seconds : 0.0,
-            info.plans, 1e-6 * (double)info.arena_bytes, 1e-6 * (double)info.state_bytes);
+            d->lines, d->counts.tokens, d->counts.seconds,
+            d->counts.seconds > 0 ? (double)d->counts.tokens / d->counts.seconds : 0.0, info.plans,
+            1e-6 * (double)info.arena_bytes, 1e-6 * (double)info.state_bytes);
     if (!info.has_steps && !d->a->recompute)
         fprintf(stderr, "%s has no steps over caches: the whole model is run for each token\n",
                 d->run.model->name);
@@ -413,24 +432,24 @@ static bool decode_lines(decoding *d, const decoding_work *work, text_lines *lin
         good = work->encode(work->context, &lines->line[i]);
     good = good && search_lines(d, lines);
     if (!good) end_streamed(lines);
-    return good && print_lines(d, lines, work->scores) &&
-           (!work->after || work->after(work->context, lines));
+    return print_all(d, lines, work->scores) && (!work->after || work->after(work->context, lines));
 }
 
 bool decoding_input(decoding *d, const decoding_work *work)
 {
+    const int64_t ranks = tool_world() ? tool_world()->size : 1;
     bool good = true;
-    int64_t chunk = d->a->chunk ? d->a->chunk : isatty(STDIN_FILENO) ? 1 : 1024;
+    int64_t chunk = d->a->chunk ? d->a->chunk : isatty(STDIN_FILENO) ? 1 : 1024 * ranks;
     if (d->stream) chunk = 1;
     while (good) {
         text_lines lines = {NULL, 0, 0};
-        good = read_lines(d, &lines, (size_t)chunk);
-        size_t n = lines.n;
-        good = good && decode_lines(d, work, &lines);
+        size_t n;
+        if (tool_is_first()) read_lines(d, &lines, (size_t)chunk);
+        good = share_lines(&lines, &n, &d->error) && decode_lines(d, work, &lines);
         clear_lines(&lines);
         if (!n) break;
     }
-    return good;
+    return good && share_counts(d);
 }
 
 bool decoding_text(decoding *d, const decoding_work *work, const char *text)

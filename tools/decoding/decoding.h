@@ -66,6 +66,13 @@ typedef struct decoding_member {
     weft_decoder *decoder, *slider;
 } decoding_member;
 
+typedef struct decoding_counts {
+    size_t cut;     /* sources or prompts that were too long */
+    size_t stopped; /* texts of beam search that ended at max_len */
+    size_t tokens;  /* found */
+    double seconds; /* spent searching */
+} decoding_counts;
+
 typedef struct decoding {
     const decoding_args *a;
     trained_run run;
@@ -77,15 +84,14 @@ typedef struct decoding {
     weft_ensemble *ensemble,
         *slider_ensemble;            /* of all decoders, of all sliders; NULL: one model */
     int64_t max_len, max_source_len; /* positions that the decoders have */
-    size_t stopped;                  /* texts of beam search that ended at max_len */
     decoding_way way;
     weft_search_options options;
-    stop_texts stops;      /* of a language model; owned by the command */
-    bool stream;           /* print each text as it is generated; only with one text at a time */
-    int32_t *banned;       /* those of options */
-    size_t lines, tokens;  /* read; found */
-    texts_numbers invalid; /* lines that are not UTF-8 */
-    double seconds;        /* spent searching */
+    stop_texts stops;       /* of a language model; owned by the command */
+    bool stream;            /* print each text as it is generated; only with one text at a time */
+    int32_t *banned;        /* those of options */
+    decoding_counts counts; /* of all processes after decoding_input */
+    size_t lines;           /* read */
+    texts_numbers invalid;  /* lines that are not UTF-8 */
     weft_error error;
 } decoding;
 
@@ -125,7 +131,8 @@ bool decoding_slide(decoding *d, text_line *const *lines, size_t n);
 
 /* Encodes a line and sets how many tokens to generate for it. */
 typedef bool decoding_encode(void *context, text_line *line);
-/* Called with lines that have been searched and printed. */
+/* Called with lines that have been searched and printed; on several processes with their own lines,
+ * on each of them. */
 typedef bool decoding_after(void *context, const text_lines *lines);
 
 /* The functions of a command. */
@@ -135,8 +142,9 @@ typedef struct decoding_work {
     decoding_after *after; /* may be NULL */
     bool scores;           /* print LINE ||| TEXT ||| SCORE, not the text alone */
 } decoding_work;
-/* Reads `chunk` lines of standard input at a time (0: 1024, or 1 from a terminal), searches them in
- * batches of similar length, and prints the results in order, one a line (texts_clean). Without
+/* Reads `chunk` lines of standard input at a time (0: 1024 for each process, or 1 from a terminal),
+ * searches them in batches of similar length, and prints the results in order, one a line
+ * (texts_clean). Several processes share the lines of a chunk; rank 0 reads and prints. Without
  * scores, an empty line stays an empty line. A language model continues its prompt, which is part
  * of the printed text. With d->stream, lines are searched one by one, whatever the chunk. */
 bool decoding_input(decoding *d, const decoding_work *work);

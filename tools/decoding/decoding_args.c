@@ -34,7 +34,9 @@ static const struct argp_option options[] = {
     {"threads", KEY_THREADS, "N", 0, "threads (default: all)", 0},
     {"batch", KEY_BATCH, "N", 0, "lines at a time (default 16)", 0},
     {"chunk", KEY_CHUNK, "N", 0,
-     "lines to read before the first is printed (default: 1024; 1 from a terminal)", 0},
+     "lines to read before the first is printed (default: 1024 for each process; 1 from a "
+     "terminal)",
+     0},
     {"min-length", KEY_MIN_LENGTH, "N", 0, "minimum number of tokens to generate (default 0)", 1},
     {"no-repeat", KEY_NO_REPEAT, "N", 0, "repeat no sequence of N tokens", 1},
     {"repetition-penalty", KEY_REPETITION_PENALTY, "R", 0,

@@ -149,7 +149,7 @@ bool decoding_slide(decoding *d, text_line *const *lines, size_t n)
     size_t open = 0, at = 0;
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < lines[i]->n_found; k++) open += is_open(d, lines[i], k);
-    if (d->way == DECODING_BEAM) d->stopped += open;
+    if (d->way == DECODING_BEAM) d->counts.stopped += open;
     if (!open || d->way == DECODING_BEAM) return true;
     size_t prefix_len = d->max_len > 1 ? (size_t)d->max_len / 2 : 1;
     open_text *texts = calloc(open, sizeof *texts);

@@ -39,6 +39,14 @@ static bool step_path(training *t, char *path, size_t size, uint64_t step)
 
 /* ---- Before a run begins ---- */
 
+/* Whether a file is one of those beside a checkpoint of several processes (weft_trainer_save). */
+static bool is_of_rank(const char *name)
+{
+    const char *at = strstr(name, ".rank-");
+    int rank, size;
+    return at && sscanf(at, ".rank-%d-of-%d", &rank, &size) == 2;
+}
+
 /* Finds the checkpoint to name in a message: the last step, else the first name; "" if there is
  * none. */
 static bool find_checkpoint(training *t, char *name, size_t size, bool *is_step)
@@ -52,7 +60,7 @@ static bool find_checkpoint(training *t, char *name, size_t size, bool *is_step)
         return false;
     }
     for (const struct dirent *e = readdir(folder); e; e = readdir(folder)) {
-        if (!tool_ends_with(e->d_name, ".safetensors")) continue;
+        if (!tool_ends_with(e->d_name, ".safetensors") || is_of_rank(e->d_name)) continue;
         bool kept = step_of(e->d_name, &step);
         bool better = kept ? !*is_step || step > newest
                            : !*is_step && (!name[0] || strcmp(e->d_name, name) < 0);
@@ -228,8 +236,9 @@ bool training_keep(training *t, uint64_t step)
     if (!step_path(t, path, sizeof path, step)) return false;
     if (access(path, F_OK) == 0) return refuse(t, path);
     /* A second name by a hard link, or a copy where the file system has no links, or where the
-     * checkpoint has files beside it. */
-    if ((tool_world() || link(t->model_path, path) != 0) &&
+     * checkpoint has files beside it, which the next one removes. */
+    const char *beside = weft_params_meta(t->params, "shards");
+    if ((tool_world() || (beside && *beside) || link(t->model_path, path) != 0) &&
         weft_trainer_save(t->trainer, path) != WEFT_OK)
         return training_take_error(t);
     if (!add_kept(t, step)) return false;

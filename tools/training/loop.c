@@ -320,9 +320,11 @@ static bool one_step(loop *l)
 {
     training *t = l->t;
     double before = tool_seconds();
-    weft_status status = weft_trainer_step(t->trainer, l->now.share, &l->report);
+    weft_step_report report;
+    weft_status status = weft_trainer_step(t->trainer, l->now.share, &report);
     if (status == WEFT_CANCELLED) return decide(l);
     if (status != WEFT_OK) return training_take_error(t);
+    l->report = report;
     double seconds = tool_seconds() - before;
     count_step(l, seconds);
     if (!log_step(l, seconds) || !decide(l)) return false;
@@ -445,7 +447,8 @@ static bool report(loop *l)
 static void prepare_progress(loop *l)
 {
     l->out = l->t->json ? stderr : stdout;
-    l->terminal = isatty(l->t->json ? STDERR_FILENO : STDOUT_FILENO) == 1;
+    /* mpirun reads what its processes print from a terminal of its own. */
+    l->terminal = !tool_world() && isatty(fileno(l->out)) == 1;
     /* Without the rate, only a number of the progress line is missing. */
     if (l->t->r.run_measure && tool_is_first() &&
         weft_measure_gemm(WEFT_F32, (int)l->t->r.run_threads, &l->gemm, NULL) != WEFT_OK)

@@ -13,6 +13,7 @@ typedef struct training_sentence {
     int32_t *ids; /* of the source, with its end */
     size_t n_ids, number;
     char *translation; /* of the last validation; NULL before */
+    int rank;          /* of the process that translates it */
 } training_sentence;
 
 typedef struct training_scores {
@@ -71,6 +72,11 @@ static inline bool training_agree(training *t, bool good)
     t->error = WEFT_NO_ERROR;
     return weft_agree(tool_world(), &own, &t->error) == WEFT_OK;
 }
+
+/* compare.c: fail if another process has other options, or another text for validation. The
+ * trainer compares the rest (weft_trainer_new). */
+bool training_compare_recipes(training *t);
+bool training_compare_validation(training *t);
 
 /* from.c: takes model, vocabulary and batch options from the run that run.from names. */
 bool training_take_from(training *t);

@@ -168,6 +168,60 @@ static int by_length(const void *a, const void *b)
     return (x->number > y->number) - (x->number < y->number);
 }
 
+/* Translates batches of sentences of one padded length: of every so many batches the one of this
+ * process. */
+static bool translate_own(translating *x, training_sentence **sorted, size_t n)
+{
+    const weft_communicator *world = tool_world();
+    const size_t size = world ? (size_t)world->size : 1, rank = world ? (size_t)world->rank : 0;
+    bool good = true;
+    for (size_t i = 0, end, batch = 0; good && i < n; i = end, batch++) {
+        int64_t padded = weft_decoder_padded(x->decoder, (int64_t)sorted[i]->n_ids);
+        for (end = i + 1; end < n && end - i < ROWS; end++)
+            if (weft_decoder_padded(x->decoder, (int64_t)sorted[end]->n_ids) != padded) break;
+        for (size_t k = i; k < end; k++) sorted[k]->rank = (int)(batch % size);
+        if (batch % size == rank) good = translate_batch(x, sorted + i, end - i);
+    }
+    return good;
+}
+
+/* Gathers the translations of all processes: texts one behind the other, in the order of the
+ * sentences. */
+static bool share_translations(training *t)
+{
+    weft_communicator *world = tool_world();
+    const size_t size = (size_t)world->size;
+    size_t own = 0, total = 0, *bytes = calloc(2 * size, sizeof *bytes);
+    if (!bytes) return no_memory(t);
+    for (size_t i = 0; i < t->n_sentences; i++)
+        if (t->sentences[i].rank == world->rank) own += strlen(t->sentences[i].translation) + 1;
+    bool good = weft_gather_all(world, &own, sizeof own, bytes, &t->error) == WEFT_OK;
+    for (size_t r = 0; good && r < size; r++) total += bytes[r];
+    char *all = good ? malloc(total + own + 1) : NULL, *at = all ? all + total : NULL;
+    if (good && !all) good = no_memory(t);
+    for (size_t i = 0; good && i < t->n_sentences; i++)
+        if (t->sentences[i].rank == world->rank) at = stpcpy(at, t->sentences[i].translation) + 1;
+    const weft_exchange x = {.kind = WEFT_ALL_GATHER,
+                             .send = good ? all + total : NULL,
+                             .receive = all,
+                             .receive_bytes = bytes};
+    good = good && weft_exchange_run(world, &x, &t->error) == WEFT_OK;
+    /* bytes[size + r] is where the next text of rank r begins. */
+    for (size_t r = 1; good && r < size; r++) bytes[size + r] = bytes[size + r - 1] + bytes[r - 1];
+    for (size_t i = 0; good && i < t->n_sentences; i++) {
+        training_sentence *s = &t->sentences[i];
+        const char *text = all + bytes[size + (size_t)s->rank];
+        bytes[size + (size_t)s->rank] += strlen(text) + 1;
+        if (s->rank == world->rank) continue;
+        free(s->translation);
+        s->translation = strdup(text);
+        good = s->translation || no_memory(t);
+    }
+    free(all);
+    free(bytes);
+    return good;
+}
+
 static bool translate_all(translating *x)
 {
     training *t = x->t;
@@ -176,14 +230,9 @@ static bool translate_all(translating *x)
     bool good = sorted || no_memory(t);
     for (size_t i = 0; good && i < n; i++) sorted[i] = &t->sentences[i];
     if (good) qsort(sorted, n, sizeof *sorted, by_length);
-    for (size_t i = 0, end; good && i < n; i = end) {
-        int64_t padded = weft_decoder_padded(x->decoder, (int64_t)sorted[i]->n_ids);
-        for (end = i + 1; end < n && end - i < ROWS; end++)
-            if (weft_decoder_padded(x->decoder, (int64_t)sorted[end]->n_ids) != padded) break;
-        good = translate_batch(x, sorted + i, end - i);
-    }
+    good = training_agree(t, good && translate_own(x, sorted, n));
     free(sorted);
-    return good;
+    return good && (!tool_world() || share_translations(t));
 }
 
 static bool score(training *t, training_scores *scores)
