@@ -19,5 +19,6 @@
     X(dropout) X(cross_entropy) X(cross_entropy_grad) X(mse) X(bce_with_logits) X(global_norm) X(square_sums) X(root_of_sum) \
     X(require_finite) X(assign) X(blend) X(cache_write) X(cache_reorder) X(sgd_update) \
     X(momentum_update) X(adam_update) \
-    X(exchange_start) X(exchange_wait)
+    X(exchange_start) X(exchange_wait) X(sum_over_ranks) X(copy_to_ranks) X(reduce_scatter) \
+    X(all_gather) X(broadcast_ranks) X(sum_to_rank) X(send) X(receive)
 /* clang-format on */

@@ -1,5 +1,6 @@
 /* Training on several processes, which are threads here: the same bits on any number of them, the
  * optimiser's states in pieces, failures that all of them notice. */
+#include "ranks.h"
 #include "tests.h"
 #include "token_batches.h"
 
@@ -7,42 +8,9 @@
 #include <weft/sharding.h>
 
 #include <dirent.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-enum { MOST_RANKS = 8 };
-
-/* ---- Ranks as threads ---- */
-
-typedef struct rank {
-    weft_communicator *communicator;
-    void (*run)(struct rank *rank);
-    void *shared;
-    weft_error error;
-} rank;
-
-static void *run_rank(void *data)
-{
-    rank *r = data;
-    r->run(r);
-    weft_communicator_free(r->communicator);
-    return NULL;
-}
-
-/* Runs a function on `size` ranks, which have the errors that it leaves. */
-static void run_ranks(int size, void (*run)(rank *rank), void *shared, rank *ranks)
-{
-    pthread_t threads[MOST_RANKS];
-    weft_communicator *all[MOST_RANKS];
-    CU_ASSERT_EQUAL_FATAL(weft_communicator_threads(size, 60, all, NULL), WEFT_OK);
-    for (int r = 0; r < size; r++) {
-        ranks[r] = (rank){.communicator = all[r], .run = run, .shared = shared};
-        CU_ASSERT_EQUAL_FATAL(pthread_create(&threads[r], NULL, run_rank, &ranks[r]), 0);
-    }
-    for (int r = 0; r < size; r++) pthread_join(threads[r], NULL);
-}
 
 /* ---- Exchanges in a graph ---- */
 
@@ -89,12 +57,8 @@ static void test_exchange(void)
     for (int size = 1; size <= 4; size++) {
         double sums[MOST_RANKS] = {0};
         run_ranks(size, run_exchange, sums, ranks);
-        for (int r = 0; r < size; r++) {
-            if (ranks[r].error.status != WEFT_OK)
-                printf("\n    rank %d: %s: %s\n", r, ranks[r].error.where, ranks[r].error.message);
-            CU_ASSERT_EQUAL(ranks[r].error.status, WEFT_OK);
-            CU_ASSERT_EQUAL(sums[r], size * (size + 1) / 2);
-        }
+        expect_good(ranks, size);
+        for (int r = 0; r < size; r++) CU_ASSERT_EQUAL(sums[r], size * (size + 1) / 2);
     }
 }
 
@@ -217,12 +181,13 @@ typedef struct job {
     void (*change)(weft_trainer_options *o, weft_batch_source *source);
     uint64_t hash[MOST_RANKS]; /* of the parameters, by rank */
     double loss[MOST_RANKS], norm[MOST_RANKS], metric[MOST_RANKS];
-    size_t state_bytes[MOST_RANKS]; /* of moments and averages */
+    size_t state_bytes[MOST_RANKS], sum_bytes[MOST_RANKS]; /* of moments and averages; of sums */
     weft_corpus *corpus;
     weft_batches *batches[MOST_RANKS]; /* made before, since only one thread may use CUnit */
 } job;
 
-static uint64_t hash_store(const weft_params *params, bool averaged, size_t *state_bytes)
+/* Adds the bytes of the states of training to state_bytes[0], those of sums to [1]. */
+static uint64_t hash_store(const weft_params *params, bool averaged, size_t state_bytes[2])
 {
     uint64_t hash = 0xcbf29ce484222325u;
     for (size_t i = 0; i < weft_params_count(params); i++) {
@@ -231,7 +196,7 @@ static uint64_t hash_store(const weft_params *params, bool averaged, size_t *sta
         weft_params_get(params, name, &t);
         const size_t bytes = weft_tensor_bytes(t.dtype, t.shape);
         if (weft_is_training_state(name) && !averaged) {
-            if (strncmp(name, "sum", 3) != 0) *state_bytes += bytes;
+            state_bytes[strncmp(name, "sum", 3) == 0] += bytes;
             continue;
         }
         for (size_t k = 0; k < bytes; k++)
@@ -262,7 +227,10 @@ static void train(rank *r)
     if (t && r->error.status == WEFT_OK) {
         j->loss[me] = report.loss;
         j->norm[me] = report.norm;
-        j->hash[me] = hash_store(params, false, &j->state_bytes[me]);
+        size_t bytes[2] = {0, 0};
+        j->hash[me] = hash_store(params, false, bytes);
+        j->state_bytes[me] = bytes[0];
+        j->sum_bytes[me] = bytes[1];
         if (weft_trainer_evaluate(t, &source, 0, &j->metric[me], NULL) != WEFT_OK)
             r->error = *weft_trainer_error(t);
         const weft_params *model = weft_trainer_model(t);
@@ -303,24 +271,17 @@ static void free_job(job *j)
     weft_corpus_free(j->corpus);
 }
 
-static void expect_good(const rank *ranks, int size)
-{
-    for (int r = 0; r < size; r++) {
-        if (ranks[r].error.status != WEFT_OK)
-            printf("\n    rank %d: %s: %s\n", r, ranks[r].error.where, ranks[r].error.message);
-        CU_ASSERT_EQUAL(ranks[r].error.status, WEFT_OK);
-    }
-}
-
-static void same_bits(weft_optimizer optimizer, uint32_t accumulate)
+static void same_bits(weft_optimizer optimizer, uint32_t accumulate, int zero)
 {
     job one = make_job(optimizer, accumulate);
     rank alone = {.shared = &one}, ranks[MOST_RANKS];
     train(&alone);
     CU_ASSERT_EQUAL_FATAL(alone.error.status, WEFT_OK);
     for (int size = 1; size <= MOST_RANKS && size <= (int)accumulate; size += size < 4 ? 1 : 4) {
+        if (zero == 2 && (size == 3 || accumulate % (uint32_t)size)) continue;
         job j = make_job(optimizer, accumulate);
         j.threads = 1 + size % 2;
+        j.o.zero = zero;
         run_ranks(size, train, &j, ranks);
         size_t states = 0;
         expect_good(ranks, size);
@@ -332,6 +293,8 @@ static void same_bits(weft_optimizer optimizer, uint32_t accumulate)
         }
         /* Together they have the states once, but for the counter of steps. */
         CU_ASSERT_TRUE(states <= one.state_bytes[0] + (size_t)size * sizeof(float));
+        /* So they have the sums, if the gradients are in pieces, too. */
+        if (zero == 2) CU_ASSERT_TRUE(j.sum_bytes[0] * (size_t)size <= 2 * one.sum_bytes[0]);
         free_job(&j);
     }
     free_job(&one);
@@ -342,12 +305,14 @@ static void test_same_bits(void)
     weft_optimizer adam = WEFT_ADAMW_DEFAULT;
     weft_optimizer momentum = {.kind = WEFT_SGD, .sgd = {.momentum = 0.9, .nesterov = true}};
     static weft_param_group frozen = {.names = "*.bias", .frozen = true};
-    same_bits(adam, 8);
-    same_bits(adam, 3);
+    same_bits(adam, 8, 1);
+    same_bits(adam, 8, 2);
+    same_bits(adam, 3, 0);
     momentum.groups = &frozen;
     momentum.n_groups = 1;
-    same_bits(momentum, 5);
-    same_bits((weft_optimizer){.max_norm = 0.5}, 6);
+    same_bits(momentum, 5, 1);
+    same_bits(momentum, 12, 2);
+    same_bits((weft_optimizer){.max_norm = 0.5}, 6, 2);
 }
 
 /* Counts the files in `folder`, and removes them and it. */
@@ -382,7 +347,6 @@ static void resume_on(const job *whole, int before, int after, bool load_all)
     j.load = path;
     j.load_all = load_all;
     j.steps = whole->steps - 1;
-    memset(j.state_bytes, 0, sizeof j.state_bytes);
     run_ranks(after, train, &j, ranks);
     expect_good(ranks, after);
     for (int r = 0; r < after; r++) CU_ASSERT_EQUAL(j.hash[r], whole->hash[0]);
@@ -499,24 +463,37 @@ static void change_stop(weft_trainer_options *o, weft_batch_source *source)
     o->stop = stop_now;
 }
 
-/* One of three ranks is changed. Rank 0 and the changed one end with these statuses, and their
+/* One of some ranks is changed. Rank 0 and the changed one end with these statuses, and their
  * messages have the texts. */
+static void fails_with(uint32_t accumulate,
+                       void (*change)(weft_trainer_options *, weft_batch_source *),
+                       weft_status status, const char *text, weft_status odd_status,
+                       const char *odd_text)
+{
+    rank ranks[MOST_RANKS];
+    for (int size = 3; size <= 4; size++) {
+        job j = make_job(WEFT_ADAM_DEFAULT, size == 4 ? 8 : accumulate);
+        j.odd_rank = 1;
+        j.change = change;
+        j.o.zero = size == 4 ? 2 : 1;
+        run_ranks(size, train, &j, ranks);
+        for (int r = 0; r < size; r++) {
+            const weft_error *e = &ranks[r].error;
+            const bool odd = r == 1, good = e->status == (odd ? odd_status : status) &&
+                                            strstr(e->message, odd ? odd_text : text);
+            if (!good) printf("\n    rank %d: %s: %s\n", r, e->where, e->message);
+            CU_ASSERT_TRUE(good);
+        }
+        free_job(&j);
+    }
+}
+
+/* Each rank has one batch, or several. */
 static void fails(void (*change)(weft_trainer_options *, weft_batch_source *), weft_status status,
                   const char *text, weft_status odd_status, const char *odd_text)
 {
-    rank ranks[MOST_RANKS];
-    job j = make_job(WEFT_ADAM_DEFAULT, 6);
-    j.odd_rank = 1;
-    j.change = change;
-    run_ranks(3, train, &j, ranks);
-    for (int r = 0; r < 3; r++) {
-        const weft_error *e = &ranks[r].error;
-        const bool odd = r == 1, good = e->status == (odd ? odd_status : status) &&
-                                        strstr(e->message, odd ? odd_text : text);
-        if (!good) printf("\n    rank %d: %s: %s\n", r, e->where, e->message);
-        CU_ASSERT_TRUE(good);
-    }
-    free_job(&j);
+    fails_with(3, change, status, text, odd_status, odd_text);
+    fails_with(8, change, status, text, odd_status, odd_text);
 }
 
 static void test_failures(void)
@@ -535,11 +512,19 @@ static void test_too_many(void)
 {
     job j = make_job((weft_optimizer){.max_norm = 1}, 2);
     rank ranks[MOST_RANKS];
+    const char *power = "a power of two that divides the 6 batches";
     run_ranks(3, train, &j, ranks);
     for (int r = 0; r < 3; r++) {
         CU_ASSERT_EQUAL(ranks[r].error.status, WEFT_BAD_ARGUMENT);
         CU_ASSERT_PTR_NOT_NULL(strstr(ranks[r].error.message, "accumulate to 3"));
     }
+    free_job(&j);
+    j = make_job((weft_optimizer){.max_norm = 1}, 6);
+    j.o.zero = 2;
+    run_ranks(3, train, &j, ranks);
+    for (int r = 0; r < 3; r++)
+        CU_ASSERT_TRUE(ranks[r].error.status == WEFT_BAD_ARGUMENT &&
+                       strstr(ranks[r].error.message, power));
     free_job(&j);
 }
 

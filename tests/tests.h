@@ -14,6 +14,7 @@
     X(text) \
     X(communicator) \
     X(parallel) \
+    X(collectives) \
     X(file) \
     X(graph) \
     X(pack) \

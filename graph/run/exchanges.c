@@ -48,12 +48,17 @@ void exchanges_progress(exchanges *e)
 
 void exchanges_abandon(exchanges *e, const weft_error *error)
 {
+    bool under_way = false, done;
+    for (size_t i = 0; i < e->n_flights; i++) under_way |= e->flights[i].communicator != NULL;
+    /* A number that is not finite is found by all processes, or before their exchanges. */
+    const bool tells =
+        e->flights && error->status != WEFT_PEER && (under_way || error->status != WEFT_NOT_FINITE);
+    for (size_t i = 0; tells && i < e->n_communicators; i++)
+        e->communicators[i]->fail(e->communicators[i]->context, error);
     for (size_t i = 0; i < e->n_flights; i++) {
         flight *f = &e->flights[i];
-        bool done;
-        if (!f->communicator) continue;
-        if (error->status != WEFT_PEER) f->communicator->fail(f->communicator->context, error);
-        f->communicator->test(f->communicator->context, f->request, &done, NULL);
+        if (f->communicator)
+            f->communicator->test(f->communicator->context, f->request, &done, NULL);
         f->communicator = NULL;
     }
     atomic_store(&e->under_way, 0);

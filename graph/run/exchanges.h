@@ -32,7 +32,7 @@ weft_status exchanges_bind(exchanges *e, weft_communicator *const *communicators
                            weft_error *error);
 /* Advances exchanges under way. */
 void exchanges_progress(exchanges *e);
-/* After a failed run: if exchanges are under way, tells the other processes and gives these up. */
+/* After a failed run: tells the other processes, and gives up exchanges under way. */
 void exchanges_abandon(exchanges *e, const weft_error *error);
 
 #endif

@@ -8,8 +8,8 @@
 bool weft_is_training_state(const char *name)
 {
     static const char *const prefixes[] = {WEFT_OPTIMIZER_STATES ".", WEFT_SUM_STATES ".",
-                                           WEFT_AVERAGE_STATES "."};
-    for (int i = 0; i < 3; i++)
+                                           WEFT_SUM_STATES "@", WEFT_AVERAGE_STATES "."};
+    for (int i = 0; i < 4; i++)
         if (!strncmp(name, prefixes[i], strlen(prefixes[i]))) return true;
     return false;
 }

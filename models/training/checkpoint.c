@@ -206,7 +206,7 @@ weft_status checkpoint_agree(weft_trainer *t)
 {
     rank_report r = {.error = t->error, .checks = t->state.step};
     t->error = WEFT_NO_ERROR;
-    return ranks_agree(t, &r, NULL, 0, 0);
+    return ranks_agree(t, &r, NULL, (rank_share){0}, 0);
 }
 
 weft_status weft_trainer_save(weft_trainer *trainer, const char *path)

@@ -57,8 +57,7 @@ weft_status weft_trainer_get_estimate(const weft_trainer_options *options, weft_
     weft_trainer *t = trainer_unbound(options, error);
     if (!t) return error ? error->status : WEFT_BAD_ARGUMENT;
     weft_status status = WEFT_OK;
-    const uint32_t batches = t->sums.batches.end - t->sums.batches.first;
-    if (batches > 1) status = add_step(t, STEP_SUM, shape, batches - 1, estimate);
+    if (t->sums.n > 1) status = add_step(t, STEP_SUM, shape, t->sums.n - 1, estimate);
     if (status == WEFT_OK) status = add_step(t, STEP_UPDATE, shape, 1, estimate);
     if (status == WEFT_OK) status = add_parameters(t, shape, estimate);
     if (status != WEFT_OK) weft_error_set(error, status, t->error.where, "%s", t->error.message);

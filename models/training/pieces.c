@@ -84,17 +84,19 @@ void weft_checkpoint_remove(const char *path)
 
 /* ---- Saving ---- */
 
+static bool is_sum(const char *name)
+{
+    const size_t length = strlen(WEFT_SUM_STATES);
+    return !strncmp(name, WEFT_SUM_STATES, length) && (name[length] == '.' || name[length] == '@');
+}
+
 static bool is_piece(void *context, const char *name)
 {
     size_t length;
     int64_t first, end;
     (void)context;
-    return weft_is_training_state(name) && weft_piece_parse(name, &length, &first, &end);
-}
-
-static bool is_sum(const char *name)
-{
-    return !strncmp(name, WEFT_SUM_STATES ".", strlen(WEFT_SUM_STATES "."));
+    return weft_is_training_state(name) && !is_sum(name) &&
+           weft_piece_parse(name, &length, &first, &end);
 }
 
 /* Whether the store has a piece of a state. */

@@ -11,9 +11,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool ranks_has(const weft_trainer *t, uint32_t batch)
+int ranks_own(const weft_trainer *t)
 {
-    return batch >= t->sums.batches.first && batch < t->sums.batches.end;
+    return t->communicator ? t->communicator->rank : 0;
+}
+
+int ranks_size(const weft_trainer *t)
+{
+    return t->communicator ? t->communicator->size : 1;
+}
+
+rank_share ranks_share(const weft_trainer *t)
+{
+    return (rank_share){t->o.accumulate, t->communicator && t->o.zero == 2};
+}
+
+uint32_t ranks_count(const weft_trainer *t, rank_share share, int rank)
+{
+    const uint32_t size = (uint32_t)ranks_size(t);
+    const weft_sum_node own = weft_rank_batches(share.total, rank, (int)size);
+    return share.in_turn ? share.total / size : own.end - own.first;
+}
+
+uint32_t ranks_batch(const weft_trainer *t, rank_share share, int rank, uint32_t k)
+{
+    return share.in_turn ? k * (uint32_t)ranks_size(t) + (uint32_t)rank
+                         : weft_rank_batches(share.total, rank, ranks_size(t)).first + k;
 }
 
 /* The first error of a rank, or a difference between ranks. */
@@ -38,33 +61,42 @@ static weft_status judge(weft_trainer *t, const char *all, size_t bytes)
     return WEFT_OK;
 }
 
-weft_status ranks_agree(weft_trainer *t, rank_report *report, double *numbers, uint32_t total,
+weft_status ranks_no_memory(weft_trainer *t)
+{
+    trainer_no_memory(t);
+    if (t->communicator) t->communicator->fail(t->communicator->context, &t->error);
+    return t->error.status;
+}
+
+/* Copies the numbers of a rank's batches into its message, or out of it. */
+static void move_numbers(const weft_trainer *t, rank_share share, int rank, double *numbers,
+                         size_t n, char *message, bool out)
+{
+    const size_t bytes = n * sizeof *numbers;
+    for (uint32_t k = 0; k < ranks_count(t, share, rank); k++) {
+        double *own = numbers + n * ranks_batch(t, share, rank, k);
+        char *there = message + sizeof(rank_report) + k * bytes;
+        memcpy(out ? (char *)own : there, out ? there : (char *)own, bytes);
+    }
+}
+
+weft_status ranks_agree(weft_trainer *t, rank_report *report, double *numbers, rank_share share,
                         size_t n)
 {
     if (!t->communicator) return weft_error_copy(&t->error, &report->error);
-    const int size = t->communicator->size;
-    const weft_sum_node own = weft_rank_batches(total, t->communicator->rank, size);
-    const size_t most = (total + (uint32_t)size - 1) / (uint32_t)size;
+    const int size = ranks_size(t);
+    const size_t most = (share.total + (uint32_t)size - 1) / (uint32_t)size;
     const size_t bytes = sizeof *report + n * most * sizeof *numbers;
     char *sent = calloc((size_t)size + 1, bytes), *all = sent ? sent + bytes : NULL;
-    if (!sent) {
-        weft_error_set(&t->error, WEFT_NO_MEMORY, "trainer", "out of memory");
-        t->communicator->fail(t->communicator->context, &t->error);
-        return t->error.status;
-    }
+    if (!sent) return ranks_no_memory(t);
     memcpy(sent, report, sizeof *report);
-    if (n)
-        memcpy(sent + sizeof *report, numbers + n * own.first,
-               n * (own.end - own.first) * sizeof *numbers);
+    if (n) move_numbers(t, share, ranks_own(t), numbers, n, sent, false);
     weft_status status = weft_gather_all(t->communicator, sent, bytes, all, &t->error);
     if (status != WEFT_OK && report->error.status != WEFT_OK)
         t->error = report->error; /* which is why the others do not answer */
     if (status == WEFT_OK) status = judge(t, all, bytes);
-    for (int r = 0; status == WEFT_OK && n && r < size; r++) {
-        const weft_sum_node has = weft_rank_batches(total, r, size);
-        memcpy(numbers + n * has.first, all + (size_t)r * bytes + sizeof *report,
-               n * (has.end - has.first) * sizeof *numbers);
-    }
+    for (int r = 0; status == WEFT_OK && n && r < size; r++)
+        move_numbers(t, share, r, numbers, n, all + (size_t)r * bytes, true);
     if (status == WEFT_OK) report->share = ((rank_report *)(void *)all)->share;
     free(sent);
     return t->error.status;
@@ -126,7 +158,7 @@ weft_status ranks_compare(weft_trainer *t)
     const uint64_t batches[] = {data->source, data->target, data->batches, t->batches.batches};
     const char *isa = weft_isa_name(weft_isa_best());
     uint64_t own[SAMES], *all = malloc((size_t)c->size * sizeof own);
-    if (!all) return trainer_no_memory(t);
+    if (!all) return ranks_no_memory(t);
     own[SAME_BUILD] = build_id();
     own[SAME_ISA] = hash_bytes(HASH_START, isa, strlen(isa));
     own[SAME_MODEL] = hash_bytes(HASH_START, t->o.builder.name, strlen(t->o.builder.name) + 1);

@@ -31,13 +31,25 @@ static weft_value state_for(weft_graph *g, const char *prefix, weft_value param)
     return weft_state(g, name, weft_dtype_of(g, param), weft_shape_of(g, param), WEFT_INIT_ZEROS);
 }
 
-/* A stored sum; the running sum is `sum.NAME`. */
-static weft_value stored_sum(weft_graph *g, int slot, weft_value param)
+/* Whether sums are of this process's pieces of the parameters. */
+static bool sums_pieces(const weft_trainer *t)
 {
-    char name[512];
-    snprintf(name, sizeof name, "%s.%s@%d", WEFT_SUM_STATES, weft_name_of(g, param), slot);
-    return weft_state(g, name, weft_dtype_of(g, param), weft_shape_of(g, param), WEFT_INIT_ZEROS);
+    return t->shards && t->o.zero == 2;
 }
+
+/* A sum of gradients: `sum.NAME` is the running one, `sum@k.NAME` is stored in slot k. */
+static weft_value sum_state(const weft_trainer *t, weft_graph *g, int slot, weft_value param)
+{
+    char prefix[32] = WEFT_SUM_STATES, name[512];
+    const char *of = weft_name_of(g, param);
+    int64_t first, end;
+    if (slot >= 0) snprintf(prefix, sizeof prefix, "%s@%d", WEFT_SUM_STATES, slot);
+    if (!sums_pieces(t)) return state_for(g, prefix, param);
+    weft_shards_piece(t->shards, of, ranks_own(t), &first, &end);
+    weft_shards_state(t->shards, prefix, of, name, sizeof name);
+    return weft_state(g, name, weft_dtype_of(g, param), WEFT_SHAPE(end - first), WEFT_INIT_ZEROS);
+}
+#define RUNNING (-1)
 
 /* Lists of one value per trained parameter: gradients, new values, and updates to group. */
 typedef struct lists {
@@ -90,77 +102,98 @@ static void add_update(weft_trainer *t, train_step *s, lists *l)
 
 /* ---- Sums ---- */
 
-static void add_sum(train_step *s, lists *l)
+/* Adds this process's last gradient, or its sum over a round, to the sums before: values[] become
+ * the stored ones, and then the running one. Returns how many are stored. */
+static int last_sums(const lists *l, size_t i, weft_value gradient, weft_value *values)
+{
+    weft_graph *g = l->s->plan.graph;
+    const sum_action *a = &l->t->sums.actions[l->t->sums.n - 1];
+    weft_value running = gradient;
+    int stored = a->slots;
+    if (a->adds) running = weft_add(g, sum_state(l->t, g, RUNNING, l->params[i]), gradient);
+    for (; stored > a->slots - a->pops; stored--)
+        running = weft_add(g, sum_state(l->t, g, stored - 1, l->params[i]), running);
+    for (int k = 0; k < stored; k++) values[k] = sum_state(l->t, g, k, l->params[i]);
+    values[stored] = running;
+    return stored;
+}
+
+/* A gradient of the process's last batch, or of one of a round, is complete: it goes to the owners
+ * of its pieces. */
+static void gradient_ready(void *context, size_t i, weft_value gradient)
+{
+    lists *l = context;
+    weft_value values[WEFT_SUM_NODES] = {gradient};
+    if (!sums_pieces(l->t)) last_sums(l, i, gradient, values);
+    weft_reducer_add(l->reducer, l->params[i], values);
+}
+
+/* The gradients of a batch. On several processes, if `reduces`: of this process's pieces, summed
+ * over all batches of the update, or over those of a round. */
+static void add_gradients(weft_trainer *t, train_step *s, lists *l, bool reduces)
 {
     weft_graph *g = s->plan.graph;
-    weft_grad_of(g, &s->built.loss, &s->weight, 1, l->params, l->n, l->grads);
-    weft_value watched[2] = {weft_global_norm(g, l->grads, l->n), s->built.loss};
-    weft_name(g, watched[0], "gradient_norm");
-    weft_value one = weft_require_finite(g, l->one, watched, 2);
+    const weft_value weight = t->o.accumulate > 1 ? s->weight : l->one;
+    if (!reduces) {
+        weft_grad_of(g, &s->built.loss, &weight, 1, l->params, l->n, l->grads);
+        return;
+    }
+    const weft_grad_ready ready = {gradient_ready, l};
+    weft_value *whole = calloc(l->n, sizeof *whole);
+    if (!whole) no_memory_in(g);
+    l->reducer =
+        weft_reducer_new(g, t->shards, sums_pieces(t) ? (uint32_t)ranks_size(t) : t->o.accumulate);
+    if (whole && l->reducer) {
+        weft_grad_each(g, s->built.loss, weight, l->params, l->n, whole, &ready);
+        weft_reducer_finish(l->reducer, l->params, l->n, l->grads);
+    }
+    weft_reducer_free(l->reducer);
+    free(whole);
+}
+
+static void add_sum(weft_trainer *t, train_step *s, lists *l)
+{
+    weft_graph *g = s->plan.graph;
+    weft_value one = l->one;
+    add_gradients(t, s, l, sums_pieces(t));
+    if (!sums_pieces(t)) {
+        weft_value watched[2] = {weft_global_norm(g, l->grads, l->n), s->built.loss};
+        weft_name(g, watched[0], "gradient_norm");
+        one = weft_require_finite(g, l->one, watched, 2);
+    }
     for (size_t i = 0; i < l->n; i++)
-        l->group[i] = weft_blend(g, state_for(g, WEFT_SUM_STATES, l->params[i]), l->grads[i],
-                                 s->old_share, one);
+        l->group[i] =
+            weft_blend(g, sum_state(t, g, RUNNING, l->params[i]), l->grads[i], s->old_share, one);
     s->target = weft_group(g, l->group, l->n);
 }
 
-static void add_moves(train_step *s, lists *l)
+static void add_moves(const weft_trainer *t, train_step *s, lists *l)
 {
     weft_graph *g = s->plan.graph;
     for (size_t i = 0; i < l->n; i++) {
-        weft_value running = state_for(g, WEFT_SUM_STATES, l->params[i]);
-        weft_value stored = stored_sum(g, s->slot, l->params[i]);
+        weft_value running = sum_state(t, g, RUNNING, l->params[i]);
+        weft_value stored = sum_state(t, g, s->slot, l->params[i]);
         l->group[i] = s->kind == STEP_STORE ? weft_assign(g, stored, running)
                                             : weft_blend(g, running, stored, l->one, l->one);
     }
     s->target = weft_group(g, l->group, l->n);
 }
 
-/* This process's sums, once the gradient of its last batch is there: the stored ones, then the
- * running one. They replace the gradient, or go to their owners. */
-static void sum_ready(void *context, size_t i, weft_value gradient)
-{
-    lists *l = context;
-    weft_graph *g = l->s->plan.graph;
-    const sum_schedule *sums = &l->t->sums;
-    const uint32_t n = sums->batches.end - sums->batches.first;
-    const sum_action *a = &sums->actions[n - 1];
-    weft_value values[WEFT_SUM_NODES], running = gradient;
-    int stored = a->slots;
-    if (l->t->o.accumulate == 1) return;
-    if (a->adds)
-        running =
-            weft_blend(g, state_for(g, WEFT_SUM_STATES, l->params[i]), gradient, l->one, l->one);
-    for (; stored > a->slots - a->pops; stored--)
-        running = weft_add(g, stored_sum(g, stored - 1, l->params[i]), running);
-    for (int k = 0; k < stored; k++) values[k] = stored_sum(g, k, l->params[i]);
-    values[stored] = running;
-    if (l->reducer)
-        weft_reducer_add(l->reducer, l->params[i], values);
-    else
-        l->grads[i] = running;
-}
-
 static void add_last(weft_trainer *t, train_step *s, lists *l)
 {
     weft_graph *g = s->plan.graph;
-    const bool sums = t->o.accumulate > 1;
-    if (t->shards) l->reducer = weft_reducer_new(g, t->shards, t->o.accumulate);
-    weft_value *gradients = calloc(l->n, sizeof *gradients);
-    if (!gradients) no_memory_in(g);
-    if (weft_graph_status(g) == WEFT_OK) {
-        const weft_grad_ready ready = {sum_ready, l};
-        weft_grad_each(g, s->built.loss, sums ? s->weight : l->one, l->params, l->n, gradients,
-                       &ready);
-        if (!sums) memcpy(l->grads, gradients, l->n * sizeof *gradients);
-        if (l->reducer) weft_reducer_finish(l->reducer, l->params, l->n, l->grads);
-    }
-    free(gradients);
-    if (sums) {
+    weft_value values[WEFT_SUM_NODES];
+    add_gradients(t, s, l, t->shards != NULL);
+    if (t->o.accumulate > 1) {
+        const bool sums = !t->shards || sums_pieces(t);
         s->inverse = weft_input(g, "inverse", s->dtype, WEFT_SCALAR);
-        for (size_t i = 0; i < l->n; i++) l->grads[i] = weft_mul(g, l->grads[i], s->inverse);
+        for (size_t i = 0; i < l->n; i++) {
+            const weft_value sum =
+                sums ? values[last_sums(l, i, l->grads[i], values)] : l->grads[i];
+            l->grads[i] = weft_mul(g, sum, s->inverse);
+        }
     }
     add_update(t, s, l);
-    weft_reducer_free(l->reducer);
 }
 
 /* ---- Training ---- */
@@ -208,9 +241,9 @@ static void add_training(weft_trainer *t, train_step *s)
         if (s->kind == STEP_SUM) s->old_share = weft_input(g, "old_share", s->dtype, WEFT_SCALAR);
         if ((s->kind == STEP_SUM || s->kind == STEP_UPDATE) && t->o.accumulate > 1)
             s->weight = weft_input(g, "weight", s->dtype, WEFT_SCALAR);
-        if (s->kind == STEP_SUM) add_sum(s, &l);
+        if (s->kind == STEP_SUM) add_sum(t, s, &l);
         if (s->kind == STEP_UPDATE) add_last(t, s, &l);
-        if (s->kind == STEP_STORE || s->kind == STEP_ADD) add_moves(s, &l);
+        if (s->kind == STEP_STORE || s->kind == STEP_ADD) add_moves(t, s, &l);
     }
     free(l.params);
 }

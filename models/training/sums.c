@@ -3,15 +3,15 @@
 
 #include <stdlib.h>
 
-bool sums_schedule(sum_schedule *s, uint32_t total, int rank, int size)
+bool sums_schedule(sum_schedule *s, uint32_t total, weft_sum_node own)
 {
     weft_sum_node stack[WEFT_SUM_NODES];
     int n = 0;
-    s->batches = weft_rank_batches(total, rank, size);
-    s->actions = calloc((size_t)(s->batches.end - s->batches.first) + 1, sizeof *s->actions);
+    s->n = own.end - own.first;
+    s->actions = calloc((size_t)s->n + 1, sizeof *s->actions);
     if (!s->actions) return false;
-    for (uint32_t i = s->batches.first; i < s->batches.end; i++) {
-        sum_action *a = &s->actions[i - s->batches.first];
+    for (uint32_t i = own.first; i < own.end; i++) {
+        sum_action *a = &s->actions[i - own.first];
         const weft_sum_node leaf = {i, i + 1};
         *a = (sum_action){.store = -1};
         a->adds = n && weft_sum_joins(total, stack[n - 1], leaf);

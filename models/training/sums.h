@@ -18,12 +18,12 @@ typedef struct sum_action {
 } sum_action;
 
 typedef struct sum_schedule {
-    weft_sum_node batches; /* of this process */
-    sum_action *actions;   /* by batch, from batches.first */
+    uint32_t n;          /* batches of this process */
+    sum_action *actions; /* [n] */
 } sum_schedule;
 
-/* The batches of `rank` among `total` of an update. False if there is no memory. */
-bool sums_schedule(sum_schedule *s, uint32_t total, int rank, int size);
+/* Of the batches `own` among `total` of an update. False if there is no memory. */
+bool sums_schedule(sum_schedule *s, uint32_t total, weft_sum_node own);
 void sums_free(sum_schedule *s);
 
 #endif

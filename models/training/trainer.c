@@ -8,6 +8,9 @@
 
 #define AVERAGE WEFT_AVERAGE_STATES "."
 
+/* What is known of a batch: its loss and its weight. */
+enum { BATCH_LOSS, BATCH_WEIGHT, BATCH_NUMBERS };
+
 static bool has_averages(const weft_params *params)
 {
     for (size_t i = 0; i < weft_params_count(params); i++)
@@ -49,8 +52,7 @@ static void start_epoch(const weft_batch_source *source, uint64_t epoch)
 static weft_status plan_first(weft_trainer *t)
 {
     weft_batch_shape shape = shape_at(&t->batches, 0);
-    if (t->sums.batches.end - t->sums.batches.first > 1 && !step_for(t, STEP_SUM, shape, 0))
-        return t->error.status;
+    if (t->sums.n > 1 && !step_for(t, STEP_SUM, shape, 0)) return t->error.status;
     return step_for(t, STEP_UPDATE, shape, 0) ? WEFT_OK : t->error.status;
 }
 
@@ -81,6 +83,27 @@ static weft_status copy_optimizer(weft_trainer *t)
     return WEFT_OK;
 }
 
+/* Whether the processes can share the batches of an update. */
+static weft_status check_share(weft_trainer *t)
+{
+    const uint32_t n = t->o.accumulate, size = (uint32_t)ranks_size(t);
+    if (!t->o.zero) t->o.zero = 1;
+    if (t->o.zero < 1 || t->o.zero > 2)
+        return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "trainer", "zero is %d, not 1 or 2",
+                              t->o.zero);
+    if (size > n)
+        return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "trainer",
+                              "an update has %u batch%s, which %u processes cannot share: set "
+                              "accumulate to %u or more",
+                              n, n == 1 ? "" : "es", size, size);
+    if (t->o.zero == 2 && ((size & (size - 1)) || n % size))
+        return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "trainer",
+                              "with zero 2 the processes must be a power of two that divides the "
+                              "%u batches of an update; there are %u",
+                              n, size);
+    return WEFT_OK;
+}
+
 static weft_status check_options(weft_trainer *t)
 {
     weft_trainer_options *o = &t->o;
@@ -94,13 +117,16 @@ static weft_status check_options(weft_trainer *t)
         return trainer_fail(t, WEFT_BAD_ARGUMENT, "trainer",
                             "the decay of the average must be at least 0 and below 1");
     if (c && c->size > 1) t->communicator = o->communicator;
-    if (c && (uint32_t)c->size > o->accumulate)
-        return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "trainer",
-                              "an update has %u batch%s, which %d processes cannot share: set "
-                              "accumulate to %d or more",
-                              o->accumulate, o->accumulate == 1 ? "" : "es", c->size, c->size);
-    if (!sums_schedule(&t->sums, o->accumulate, c ? c->rank : 0, c ? c->size : 1))
+    if (check_share(t) != WEFT_OK) return t->error.status;
+    const rank_share share = ranks_share(t);
+    const uint32_t count = ranks_count(t, share, ranks_own(t));
+    const weft_sum_node own = weft_rank_batches(share.total, ranks_own(t), ranks_size(t));
+    /* In turn, the processes add up each round before, so their sums are those of rounds. */
+    if (!(share.in_turn ? sums_schedule(&t->sums, count, (weft_sum_node){0, count})
+                        : sums_schedule(&t->sums, share.total, own)))
         return trainer_no_memory(t);
+    t->numbers = calloc(o->accumulate, BATCH_NUMBERS * sizeof *t->numbers);
+    if (!t->numbers) return trainer_no_memory(t);
     return checkpoint_describe(t);
 }
 
@@ -171,6 +197,7 @@ void weft_trainer_free(weft_trainer *trainer)
     if (!trainer) return;
     plans_free(&trainer->plans);
     sums_free(&trainer->sums);
+    free(trainer->numbers);
     weft_shards_free(trainer->shards);
     for (size_t i = 0; i < WEFT_BUILT_VALUES; i++) free(trainer->inputs[i]);
     free(trainer->groups);
@@ -218,27 +245,18 @@ static bool stopped(weft_trainer *t)
     return true;
 }
 
-/* Whether a process's batch is its last of the update. */
-static bool is_last(const weft_trainer *t, uint32_t i)
-{
-    return i + 1 == t->sums.batches.end;
-}
-
 static weft_status run_slot(weft_trainer *t, step_kind kind, int slot)
 {
     train_step *s = step_for(t, kind, shape_at(&t->batches, 0), slot);
     return s ? step_run(t, s, 0) : t->error.status;
 }
 
-/* What is known of a batch of an update: its loss and its weight. */
-enum { BATCH_LOSS, BATCH_WEIGHT, BATCH_NUMBERS };
-
-/* Feeds batch i of an update, and runs it unless it is the process's last. */
-static weft_status feed_batch(weft_trainer *t, uint64_t update, uint32_t i, size_t index,
-                              double *numbers, weft_step_report *report, train_step **last)
+/* Feeds the process's k-th batch of an update. */
+static weft_status feed_batch(weft_trainer *t, uint32_t k, size_t index, double *numbers,
+                              weft_step_report *report, train_step **last)
 {
-    const sum_action *a = &t->sums.actions[i - t->sums.batches.first];
-    const bool ends = is_last(t, i);
+    const sum_action *a = &t->sums.actions[k];
+    const bool ends = k + 1 == t->sums.n;
     size_t weight = 0;
     if ((t->o.accumulate > 1 && stopped(t)) ||
         (a->store >= 0 && run_slot(t, STEP_STORE, a->store) != WEFT_OK))
@@ -251,10 +269,17 @@ static weft_status feed_batch(weft_trainer *t, uint64_t update, uint32_t i, size
     numbers[BATCH_WEIGHT] = (double)weight;
     report->flops += weft_plan_get_stats(s->plan.plan).flops;
     if (ends) *last = s;
-    if (ends || status != WEFT_OK) return status;
-    status = step_run(t, s, update * t->o.accumulate + i);
-    for (int k = 1; status == WEFT_OK && k <= a->pops; k++)
-        status = run_slot(t, STEP_ADD, a->slots - k);
+    return status;
+}
+
+/* Runs the process's k-th batch, which is fed, and adds it to the sums. */
+static weft_status sum_batch(weft_trainer *t, uint32_t k, uint32_t i, size_t index, double *numbers)
+{
+    const sum_action *a = &t->sums.actions[k];
+    train_step *s = step_for(t, STEP_SUM, shape_at(&t->batches, index), 0);
+    weft_status status = s ? step_run(t, s, t->state.step * t->o.accumulate + i) : t->error.status;
+    for (int pop = 1; status == WEFT_OK && pop <= a->pops; pop++)
+        status = run_slot(t, STEP_ADD, a->slots - pop);
     if (status == WEFT_OK) numbers[BATCH_LOSS] = step_fetch_scalar(s, s->built.loss);
     return status;
 }
@@ -270,7 +295,27 @@ static weft_status run_update(weft_trainer *t, train_step *s, double share, cons
     weft_status status = feed_rates(t, s, share, report);
     if (status == WEFT_OK) status = step_feed_scalar(t, s, s->inverse, 1 / (weight ? weight : 1));
     if (status != WEFT_OK) return status;
-    return step_run(t, s, t->state.step * t->o.accumulate + t->sums.batches.end - 1);
+    const uint32_t batch = ranks_batch(t, ranks_share(t), ranks_own(t), t->sums.n - 1);
+    return step_run(t, s, t->state.step * t->o.accumulate + batch);
+}
+
+/* Computes this process's batches of an update up to the last, which it feeds. All processes walk
+ * over all batches. False if they have agreed that one of them failed. */
+static bool compute_batches(weft_trainer *t, weft_trainer_state *state, double *numbers,
+                            weft_step_report *report, train_step **last)
+{
+    const rank_share share = ranks_share(t);
+    uint32_t k = 0;
+    for (uint32_t i = 0; i < t->o.accumulate; i++) {
+        const size_t index = next_batch(t, state);
+        if (k == t->sums.n || ranks_batch(t, share, ranks_own(t), k) != i) continue;
+        double *own = &numbers[BATCH_NUMBERS * i];
+        if (t->error.status == WEFT_OK) feed_batch(t, k, index, own, report, last);
+        const bool sums = ++k < t->sums.n;
+        if (sums && share.in_turn && checkpoint_agree(t) != WEFT_OK) return false;
+        if (sums && t->error.status == WEFT_OK) sum_batch(t, k - 1, i, index, own);
+    }
+    return true;
 }
 
 /* One update. A failure of one process is one of all, before the update or after it. */
@@ -278,25 +323,21 @@ static weft_status make_update(weft_trainer *t, weft_trainer_state *state, doubl
                                double *numbers, weft_step_report *report)
 {
     rank_report r = {.share = share, .checks = state->step};
-    const uint32_t end = t->sums.batches.end;
+    const uint32_t own_last = ranks_batch(t, ranks_share(t), ranks_own(t), t->sums.n - 1);
     train_step *last = NULL;
-    weft_status status = WEFT_OK;
-    for (uint32_t i = 0; i < t->o.accumulate; i++) {
-        const size_t index = next_batch(t, state);
-        if (status == WEFT_OK && ranks_has(t, i))
-            status =
-                feed_batch(t, state->step, i, index, &numbers[BATCH_NUMBERS * i], report, &last);
-    }
+    /* In turn, the sums of a batch are added up among the processes at once, so all must be there.
+     */
+    if (!compute_batches(t, state, numbers, report, &last)) return t->error.status;
     r.error = t->error;
     t->error = WEFT_NO_ERROR;
-    status = ranks_agree(t, &r, numbers, t->o.accumulate, BATCH_NUMBERS);
+    weft_status status = ranks_agree(t, &r, numbers, ranks_share(t), BATCH_NUMBERS);
     if (status != WEFT_OK) return status;
     if (run_update(t, last, r.share, numbers, report) == WEFT_OK)
-        numbers[BATCH_NUMBERS * (end - 1) + BATCH_LOSS] = step_fetch_scalar(last, last->built.loss);
+        numbers[BATCH_NUMBERS * own_last + BATCH_LOSS] = step_fetch_scalar(last, last->built.loss);
     r.error = t->error;
     t->error = WEFT_NO_ERROR;
     if (r.error.status == WEFT_PEER) return weft_error_copy(&t->error, &r.error);
-    status = ranks_agree(t, &r, numbers, t->o.accumulate, BATCH_NUMBERS);
+    status = ranks_agree(t, &r, numbers, ranks_share(t), BATCH_NUMBERS);
     if (status != WEFT_OK) return status;
     for (uint32_t i = 0; i < t->o.accumulate; i++) {
         const double *batch = &numbers[BATCH_NUMBERS * i];
@@ -324,11 +365,9 @@ weft_status weft_trainer_step(weft_trainer *trainer, double share, weft_step_rep
     weft_trainer_state s = t->state;
     memset(&t->error, 0, sizeof t->error);
     t->planned = false;
-    double *numbers = calloc(t->o.accumulate, BATCH_NUMBERS * sizeof *numbers);
-    if (!numbers) return trainer_no_memory(t);
+    memset(t->numbers, 0, t->o.accumulate * BATCH_NUMBERS * sizeof *t->numbers);
     const weft_traffic before = t->communicator ? t->communicator->traffic : r.traffic;
-    weft_status status = make_update(t, &s, share, numbers, &r);
-    free(numbers);
+    weft_status status = make_update(t, &s, share, t->numbers, &r);
     if (t->communicator) count_traffic(&r.traffic, &before, &t->communicator->traffic);
     r.planned = t->planned;
     if (report) *report = r;
@@ -373,15 +412,14 @@ static weft_status evaluate_all(weft_trainer *t, const weft_batch_source *batche
 {
     const size_t count = limit && limit < batches->batches ? limit : batches->batches;
     const uint32_t n = count < UINT32_MAX ? (uint32_t)count : UINT32_MAX;
-    const weft_communicator *c = t->communicator;
     rank_report r = {.checks = n};
     double sum = 0, *numbers = calloc((size_t)n + 1, BATCH_NUMBERS * sizeof *numbers);
-    if (!numbers) return trainer_no_memory(t);
+    if (!numbers) return ranks_no_memory(t);
     if (n && update_averages(t, shape_at(batches, 0)) == WEFT_OK)
-        evaluate_own(t, batches, weft_rank_batches(n, c ? c->rank : 0, c ? c->size : 1), numbers);
+        evaluate_own(t, batches, weft_rank_batches(n, ranks_own(t), ranks_size(t)), numbers);
     r.error = t->error;
     t->error = WEFT_NO_ERROR;
-    weft_status status = ranks_agree(t, &r, numbers, n, BATCH_NUMBERS);
+    weft_status status = ranks_agree(t, &r, numbers, (rank_share){n, false}, BATCH_NUMBERS);
     for (uint32_t i = 0; status == WEFT_OK && i < n; i++) {
         const double *batch = &numbers[BATCH_NUMBERS * i];
         sum += batch[BATCH_WEIGHT] * batch[BATCH_LOSS];

@@ -40,6 +40,7 @@ struct weft_trainer {
     weft_batch_source batches;
     weft_communicator *communicator; /* of several processes; else NULL */
     sum_schedule sums;               /* of this process's batches of an update */
+    double *numbers;                 /* of all batches of an update */
     weft_shards *shards; /* of parameters; NULL for one process, and before the first graph */
     weft_params *params;
     weft_params *averaged; /* the model with averaged parameters; NULL without an average */
@@ -91,13 +92,28 @@ typedef struct rank_report {
     uint64_t checks; /* of what must be equal: number of the update, or of batches */
 } rank_report;
 
-/* Whether this process has the batch of that number of an update. */
-bool ranks_has(const weft_trainer *t, uint32_t batch);
-/* Exchanges reports, and `n` numbers of each of `total` batches, of which every rank has those of
- * weft_rank_batches on entry and all on return. Fails with the error of the lowest rank that has
- * one. report->share becomes that of rank 0. */
-weft_status ranks_agree(weft_trainer *t, rank_report *report, double *numbers, uint32_t total,
+/* How the processes share `total` batches: neighbours each, or in turn (a round has one of each
+ * process). */
+typedef struct rank_share {
+    uint32_t total;
+    bool in_turn;
+} rank_share;
+
+/* The share of the batches of an update. */
+rank_share ranks_share(const weft_trainer *t);
+/* How many batches a rank has, and the number of its k-th. */
+uint32_t ranks_count(const weft_trainer *t, rank_share share, int rank);
+uint32_t ranks_batch(const weft_trainer *t, rank_share share, int rank, uint32_t k);
+/* This process; 0 of 1 if it is alone. */
+int ranks_own(const weft_trainer *t);
+int ranks_size(const weft_trainer *t);
+/* Exchanges reports, and `n` numbers of each batch, of which every rank has those of its own on
+ * entry and all on return. Fails with the error of the lowest rank that has one. report->share
+ * becomes that of rank 0. */
+weft_status ranks_agree(weft_trainer *t, rank_report *report, double *numbers, rank_share share,
                         size_t n);
+/* Fails for all processes, because this one has no memory for its part of an exchange. */
+weft_status ranks_no_memory(weft_trainer *t);
 /* Fails unless all processes have the same model, data and options. */
 weft_status ranks_compare(weft_trainer *t);
 

@@ -21,8 +21,9 @@ import argparse
 import json
 import os
 import platform
-import subprocess
 import sys
+
+from bench_common import Failed, call, print_table, progress
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 AGREEMENT = 1e-4
@@ -39,23 +40,6 @@ TARGETS = {
     "attention-forward": (None, {"PyTorch": None}, None),
     "attention-step": (None, {"PyTorch": None}, None),
 }
-
-
-def progress(text):
-    end = "" if sys.stderr.isatty() else "\n"
-    print(f"\r\033[K{text}" if sys.stderr.isatty() else text, end=end, file=sys.stderr, flush=True)
-
-
-class Failed(Exception):
-    pass
-
-
-def call(command, env):
-    done = subprocess.run(command, env=env, capture_output=True, text=True)
-    if done.returncode != 0:
-        lines = done.stderr.strip().splitlines() or ["no message"]
-        raise Failed(f"{os.path.basename(command[0])} {' '.join(command[1:3])}: {lines[-1]}")
-    return done.stdout
 
 
 class Bench:
@@ -226,21 +210,6 @@ def growth_table(all_series):
                      ", ".join(f"{1e-6 * p['arena_bytes']:.3g}" for p in points),
                      f"{axis}^{s['time_exponent']:.2f}", f"{axis}^{s['arena_exponent']:.2f}"])
     return head, rows
-
-
-def print_table(title, table, markdown):
-    head, rows = table
-    if not rows:
-        return
-    if markdown:
-        print(f"\n### {title}\n\n| {' | '.join(head)} |\n|{'---|' * len(head)}")
-        for row in rows:
-            print(f"| {' | '.join(row)} |")
-        return
-    widths = [max(len(r[i]) for r in [head, *rows]) for i in range(len(head))]
-    print(f"\n{title}")
-    for row in [head, *rows]:
-        print("  ".join(c.ljust(w) for c, w in zip(row, widths)).rstrip())
 
 
 def print_machine(bench):

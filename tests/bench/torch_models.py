@@ -61,7 +61,7 @@ class Model(nn.Module):
 
     def __init__(self, options, length, tables, positions):
         super().__init__()
-        self.o, self.pairs = options, Links()
+        self.o, self.pairs = options, Pairs()
         vocab, self.width = int(options["vocab"]), int(options["d_model"])
         self.drop = nn.Dropout(options["dropout"])
         self.scale = math.sqrt(self.width) if options.get("scaled_embeddings", 0) else 1.0

@@ -118,6 +118,7 @@ static weft_trainer_options trainer_options(const training *t)
         .ema = r->optimizer_ema,
         .seed = (uint64_t)r->run_seed,
         .communicator = tool_world(),
+        .zero = (int)r->run_zero,
         .checkpoint = t->validate ? t->validate : t->model_path,
         .threads = (int)r->run_threads,
         .stop = training_interrupted,

@@ -95,6 +95,9 @@
       "end the run after so many validations without a better one; 0: never")                      \
     X(run, log_every, WHOLE, 10, 1, 1e9, "", "log-every", "steps between lines of the metrics")    \
     X(run, log_seconds, REAL, 10, 0, 1e9, "", "log-seconds", "seconds between lines of progress")  \
+    X(run, zero, WHOLE, 1, 1, 2, "", "zero",                                                       \
+      "what several processes divide among them: 1 states of the optimiser, 2 sums of gradients, " \
+      "too")                                                                                       \
     X(run, measure, FLAG, true, 0, 0, "", "measure", "measure the machine's GEMM rate first")
 
 typedef struct recipe_list {

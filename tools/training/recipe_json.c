@@ -276,7 +276,8 @@ static bool add_model(const recipe *r, cJSON *json)
 
 static bool about_place(const recipe_row *o)
 {
-    return !strcmp(o->section, "run") && (!strcmp(o->key, "out") || !strcmp(o->key, "threads"));
+    return !strcmp(o->section, "run") &&
+           (!strcmp(o->key, "out") || !strcmp(o->key, "threads") || !strcmp(o->key, "zero"));
 }
 
 cJSON *recipe_json(const recipe *r, bool place)

@@ -1,0 +1,394 @@
+#!/usr/bin/env python3
+"""A model of a training step on several hosts: its time, and the memory of a host.
+
+    step_model.py --validate FILE.json      against the measurements of tests/bench/distributed --json
+    step_model.py --table                   up to 1,024 hosts, for three sizes of models
+
+docs/distributed.md has the formulas. What is modelled is what weft does: gradients in buckets, the last declared
+first, each sent to the owners of its pieces as soon as the backward pass has it; ZeRO's stage 1; the updated
+parameters sent bucket by bucket; small exchanges between. The exchanges of a bucket go through a simulation of a
+host's link: one after the other, with the questions and answers of MPI's rendezvous.
+
+--validate takes the time of a batch and of an update from the processes alone, and the cost of a byte to a processor
+from one row without latency or limit (marked "fit"), unless noise makes it negative; all other rows are predicted.
+--table has no measurement: its options say what a host and its network can do.
+Exit status: 0, or 1 after an error. An error of a prediction above --tolerance does not count as one.
+"""
+import argparse
+import heapq
+import json
+import math
+import statistics
+import sys
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from bench_common import Failed, print_table
+
+TILE = 16384          # elements: pieces of parameters begin at multiples of it (WEFT_TILE)
+RENDEZVOUS = 1 << 16  # bytes of a message from which on MPI asks the receiver first
+GB = 1e9
+
+
+@dataclass(frozen=True)
+class Host:
+    """What a rank computes, and what its messages cost its processor, in seconds."""
+    batch: float       # forward and backward pass of one batch
+    update: float      # of all parameters
+    byte: float        # of a byte that is sent: packing, copies, adding what others sent
+    message: float     # of a message sent or received
+    forward: float = 1 / 3  # share of a batch
+
+
+@dataclass(frozen=True)
+class Network:
+    latency: float  # seconds, one way
+    rate: float     # bytes a second of a link, in each direction
+
+
+@dataclass(frozen=True)
+class Model:
+    """Elements of the parameters in the order of their declaration. The last gradient is that of the first
+    parameter, an embedding table."""
+    params: tuple
+    tied: bool = True  # the first parameter is that of the output as well
+
+    @property
+    def count(self):
+        return sum(self.params)
+
+
+@dataclass(frozen=True)
+class Bucket:
+    ready: float   # share of the backward pass after which it is complete
+    elements: int
+    piece: int     # elements of the largest piece
+    owners: int    # ranks that have a piece
+
+
+# ---- Buckets ----
+
+
+@lru_cache(maxsize=None)
+def pieces(elements, ranks):
+    """Elements of a bucket that each rank owns: cuts lie at the nearest tile."""
+    cuts = [min(elements, round(elements * r / ranks / TILE) * TILE) for r in range(ranks)] + [elements]
+    return [end - first for first, end in zip(cuts, cuts[1:])]
+
+
+@lru_cache(maxsize=None)
+def make_buckets(model, ranks, limit):
+    """As autograd/sharding.c. Work of the backward pass is proportional to elements, except that the table of
+    embeddings has work only at the output."""
+    buckets, elements = [], 0
+    done = model.params[0] if model.tied else 0
+    work = done + sum(model.params[1:])
+    for i in reversed(range(len(model.params))):
+        elements += model.params[i]
+        done += model.params[i] if i else 0
+        if 4 * elements >= limit or i == 0:
+            owned = pieces(elements, ranks)
+            buckets.append(Bucket(done / work, elements, max(owned), sum(p > 0 for p in owned)))
+            elements = 0
+    return buckets
+
+
+@lru_cache(maxsize=None)
+def most_owned(model, ranks, limit):
+    """Elements of the rank that owns most."""
+    return max(map(sum, zip(*(pieces(b.elements, ranks) for b in make_buckets(model, ranks, limit)))))
+
+
+# ---- The link ----
+
+
+def simulate(flights, ranks, network, computing_until, poll):
+    """flights: (seconds at which it is ready, bytes of a message, bytes on the link). Returns when the last one
+    has arrived. One link stands for all: that of the ranks with the largest pieces. A question and its answer wait
+    behind the data on the link, and for the next time that a computing host looks for messages, `poll` seconds
+    apart."""
+    events, free, end = [], 0.0, 0.0
+    for i, (ready, message, _) in enumerate(flights):
+        heapq.heappush(events, (ready, i, 0 if message >= RENDEZVOUS else 2))
+    while events:
+        t, i, stage = heapq.heappop(events)
+        start = max(t, free)
+        arrives = start + network.latency
+        if stage < 2:  # the question, the answer
+            heapq.heappush(events, (arrives + (poll / 2 if arrives < computing_until else 0), i, stage + 1))
+            continue
+        free = start + flights[i][2] / network.rate
+        end = max(end, free + network.latency)
+    return end
+
+
+def flights_of(buckets, ranks, ready):
+    return [(at, 4 * b.piece, 4 * b.piece * (ranks - 1)) for b, at in zip(buckets, ready)]
+
+
+# ---- A step ----
+
+
+def step_seconds(model, host, network, ranks, batches, limit):
+    """An update from `batches` batches on each of `ranks` hosts."""
+    if ranks == 1:
+        return batches * host.batch + host.update
+    buckets = make_buckets(model, ranks, limit)
+    messages = sum(b.owners + ranks for b in buckets) * host.message
+    sent = 4 * model.count * (ranks - 1) / ranks
+    small = network.latency + 2 * (ranks - 1) * host.message
+    norm = small + 8 * model.count / TILE / network.rate
+    poll = host.batch * (1 - host.forward) / len(model.params)
+
+    t = (batches - 1 + host.forward) * host.batch + small
+    backward = host.batch * (1 - host.forward) + sent * host.byte + messages
+    ready = [t + backward * b.ready for b in buckets]
+    t += backward
+    t = max(t, simulate(flights_of(buckets, ranks, ready), ranks, network, t, poll))
+    t += norm + host.update * most_owned(model, ranks, limit) / model.count
+    gather = sent * host.byte + messages
+    ready = [t + gather * (i + 1) / len(buckets) for i in range(len(buckets))]
+    t = max(t + gather, simulate(flights_of(buckets, ranks, ready), ranks, network, t, 0))
+    return t + 2 * small
+
+
+def memory_bytes(model, ranks, batches, activations, limit):
+    """Parameters; sums of gradients, one for each level of the tree of batches; gradients of the last batch, and on
+    several hosts what the others send; Adam's moments of the own pieces; activations of a batch."""
+    n = 4 * model.count
+    levels = math.ceil(math.log2(batches)) if batches > 1 else 0
+    return n * (1 + levels + (2 if ranks > 1 else 1)) + 8 * most_owned(model, ranks, limit) + activations
+
+
+# ---- Validation ----
+
+
+def fit_alone(rows, ranks):
+    """Seconds of a batch and of an update, from the processes alone with two numbers of batches."""
+    times = {r["batches"]: r["alone_seconds"] for r in rows if r["ranks"] == ranks}
+    if len(times) < 2:
+        raise Failed(f"{ranks} ranks were measured with one number of batches only: --local and --total must differ")
+    few, many = min(times), max(times)
+    batch = (times[many] - times[few]) / (many - few)
+    batch = min(max(batch, 0), times[few] / few)
+    return batch, times[few] - few * batch
+
+
+def is_fit(row):
+    """The rows that decide the cost of a byte: four ranks of this machine, and hosts without latency or limit."""
+    return row["work"] == "weak" and row["ranks"] == 4 and not row["latency_ms"] and not row["gbit"]
+
+
+def network_of(row, o):
+    """Of a host of tests/bench/hosts: TCP carries 94 % of the rate."""
+    rate = row["gbit"] * GB / 8 * o.tcp_share if row["gbit"] else math.inf
+    return Network((row["latency_ms"] or 0) * 1e-3, rate)
+
+
+def validate(o):
+    try:
+        with open(o.validate, encoding="utf-8") as f:
+            found = json.load(f)
+    except (OSError, ValueError) as error:
+        raise Failed(f"{o.validate}: {error}") from None
+    rows = [r for r in found["rows"] if r["program"] == "weft"]
+    model = Model(tuple(found["params"]))
+    hosts = {}
+    for ranks in {r["ranks"] for r in rows if r["ranks"] > 1}:
+        batch, update = fit_alone(rows, ranks)
+        hosts[ranks] = Host(batch, update, 0, 1e-6 * o.message_us, o.forward)
+
+    def predict(row, byte):
+        return step_seconds(model, replace(hosts[row["ranks"]], byte=byte), network_of(row, o), row["ranks"],
+                            row["batches"], o.bucket_mib * (1 << 20))
+
+    costs = {}
+    for row in filter(is_fit, rows):
+        costs[row["latency_ms"] is None] = max(0, row["seconds"] - predict(row, 0)) / row["sent_bytes"]
+    cells, errors = [], []
+    for row in rows:
+        here = row["latency_ms"] is None
+        if row["ranks"] == 1 or here not in costs:
+            continue
+        seconds = predict(row, costs[here])
+        error = seconds / row["seconds"] - 1
+        if not is_fit(row):
+            errors.append(abs(error))
+        where = "this machine" if here else f"{row['latency_ms']:g} ms, " + (
+            f"{row['gbit']:g} Gbit/s" if row["gbit"] else "no limit")
+        cells.append([row["work"], where, f"{row['ranks']}", f"{row['batches']}", f"{1e3 * row['seconds']:.1f}",
+                      f"{1e3 * seconds:.1f}", f"{100 * error:+.1f} %" + (" (fit)" if is_fit(row) else "")])
+    if not errors:
+        raise Failed(f"{o.validate}: has no row to predict")
+    for ranks, host in sorted(hosts.items()):
+        print(f"{ranks} processes: {1e3 * host.batch:.1f} ms a batch, {1e3 * host.update:.1f} ms an update of all")
+    for here, cost in sorted(costs.items()):
+        print(f"{'This machine' if here else 'Hosts'}: {1e9 * cost:.2f} ns a byte sent")
+    head = ["work", "where", "ranks", "batches a rank", "measured ms", "model ms", "error"]
+    print_table("The model of a step against measurements", (head, cells), o.markdown)
+    print(f"\nWithin {o.tolerance:g} %: {sum(100 * e <= o.tolerance for e in errors)} of {len(errors)}; median error "
+          f"{100 * statistics.median(errors):.1f} %, greatest {100 * max(errors):.1f} %.")
+
+
+# ---- The table ----
+
+
+@dataclass(frozen=True)
+class Size:
+    name: str
+    width: int
+    hidden: int    # of the feed-forward layers
+    layers: int    # of them all
+    matrices: tuple  # of a layer, as (rows, columns) in width and hidden
+    vocab: int
+    tied: bool
+    length: int    # tokens of a sequence
+
+    def model(self):
+        table = self.vocab * self.width
+        at = {"w": self.width, "h": self.hidden}
+        layer = [at[a] * at[b] for a, b in self.matrices]
+        return Model((table, *(layer * self.layers), *(() if self.tied else (table,))), self.tied)
+
+    def flops(self):
+        """Of a token, forward and backward: 6 for each element of a matrix, and products of queries and keys."""
+        model = self.model()
+        return 6 * (model.count - (0 if self.tied else model.params[0])) + 12 * self.layers * self.width * self.length
+
+
+LLAMA = ("ww", "ww", "ww", "ww", "wh", "wh", "hw")
+# An encoder layer and a decoder layer, which has two attentions, as two halves of a pair.
+PAIR = ("ww",) * 4 + ("wh", "hw") + ("ww",) * 8 + ("wh", "hw")
+SIZES = (
+    Size("transformer-base", 512, 2048, 6, PAIR, 8000, True, 64),
+    Size("LLaMA 1.3B", 2048, 5504, 24, LLAMA, 32000, False, 2048),
+    Size("LLaMA 7B", 4096, 11008, 32, LLAMA, 32000, False, 2048),
+)
+HOSTS = (1, 8, 64, 256, 1024)
+
+
+class Cluster:
+    """A size of model on hosts of the options."""
+
+    def __init__(self, size, gbit, o):
+        self.size, self.o, self.model = size, o, size.model()
+        self.limit = o.bucket_mib * (1 << 20)
+        self.network = Network(1e-3 * o.latency_ms, gbit * GB / 8 * o.tcp_share)
+
+    def batches(self, tokens):
+        """The last batch of an update hides the exchange; a larger one hides more, but needs memory."""
+        return max(1, math.ceil(tokens / self.o.batch_tokens))
+
+    def seconds(self, ranks, tokens):
+        o, batches = self.o, self.batches(tokens)
+        host = Host(tokens / batches * self.size.flops() / (o.gflops * GB), 28 * self.model.count / (o.memory_gbs * GB),
+                    1e-9 * o.byte_ns, 1e-6 * o.message_us, o.forward)
+        return step_seconds(self.model, host, self.network, ranks, batches, self.limit)
+
+    def efficiency(self, ranks, tokens):
+        return self.seconds(1, tokens) / self.seconds(ranks, tokens)
+
+    def memory(self, ranks, tokens):
+        o = self.o
+        per_token = 4 * o.activations * self.size.width * self.size.layers + 8 * self.size.vocab
+        return memory_bytes(self.model, ranks, self.batches(tokens), per_token * min(tokens, o.batch_tokens),
+                            self.limit)
+
+    def least_tokens(self, ranks, wanted):
+        """Fewest whole batches, or parts of one, with the wanted efficiency: by doubling, then by halves."""
+        low, high = 0, 64
+        while self.efficiency(ranks, high) < wanted:
+            low, high = high, 2 * high
+            if high > 1 << 34:
+                return None
+        while high - low > max(1, high // 64):
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.efficiency(ranks, middle) >= wanted else (middle, high)
+        return high
+
+
+def print_assumptions(o):
+    print(f"Assumed of a host: {o.gflops:g} GFLOP/s, {o.memory_gbs:g} GB/s of memory (an update moves 28 bytes a "
+          f"parameter), {o.byte_ns:g} ns a byte sent, {o.message_us:g} us a message, {o.memory_gb:g} GB.\n"
+          f"Of the network: {o.latency_ms:g} ms one way, TCP carries {100 * o.tcp_share:g} % of the rate, no link is "
+          f"shared.\nOf weft: f32, buckets of {o.bucket_mib:g} MiB, batches of at most {o.batch_tokens} tokens, the "
+          f"forward pass is {o.forward:.2f} of a batch, {o.activations:g} numbers a token, layer and width are kept.\n"
+          f"Efficiency at {o.tokens} tokens a host and update.")
+
+
+def needs_splitting(size, cluster, o):
+    """Says from where on a host is too small, if it is."""
+    for ranks in HOSTS:
+        least = cluster.memory(ranks, o.batch_tokens)
+        if least <= o.memory_gb * GB:
+            return (f"{size.name}: fits on {ranks} host{'s' * (ranks > 1)} ({least / GB:.1f} GB with one batch an "
+                    "update).")
+    least = cluster.memory(HOSTS[-1], o.batch_tokens)
+    parts = math.ceil(least / (o.memory_gb * GB))
+    return (f"{size.name}: needs {least / GB:.0f} GB a host even on {HOSTS[-1]}, since stage 1 divides only the "
+            f"moments: tensor or pipeline parallelism over at least {parts} hosts, besides the data's.")
+
+
+def table(o):
+    print_assumptions(o)
+    cells, words = [], []
+    for size in SIZES:
+        for gbit in o.gbit:
+            cluster = Cluster(size, gbit, o)
+            for ranks in HOSTS:
+                memory = cluster.memory(ranks, o.tokens)
+                least = cluster.least_tokens(ranks, o.efficiency) if ranks > 1 else None
+                cells.append([size.name, f"{gbit:g}", f"{ranks}", f"{cluster.seconds(ranks, o.tokens):.2f}",
+                              f"{cluster.efficiency(ranks, o.tokens):.3f}", f"{memory / GB:.1f}",
+                              "no" if memory > o.memory_gb * GB else "yes",
+                              f"{least}" if least else "-"])
+        words.append(needs_splitting(size, Cluster(size, o.gbit[0], o), o))
+    head = ["model", "Gbit/s", "hosts", "step s", "efficiency", "GB a host", "fits",
+            f"tokens a host for {o.efficiency:g}"]
+    print_table("A step on up to 1,024 hosts", (head, cells), o.markdown)
+    print()
+    for line in words:
+        print(line)
+
+
+NUMBERS = (
+    ("--gflops", 2000.0, "GFLOP/s of a host in training"),
+    ("--memory-gbs", 100.0, "GB/s of its memory"),
+    ("--memory-gb", 64.0, "GB of its memory"),
+    ("--byte-ns", 0.3, "ns of its processor for a byte sent"),
+    ("--message-us", 1.0, "us of its processor for a message"),
+    ("--latency-ms", 0.05, "of the network, one way"),
+    ("--tcp-share", 0.94, "of the rate that TCP carries"),
+    ("--bucket-mib", 4.0, "MiB of a bucket"),
+    ("--forward", 1 / 3, "share of the forward pass in a batch"),
+    ("--batch-tokens", 4096, "most tokens of one batch"),
+    ("--tokens", 16384, "tokens of a host in an update"),
+    ("--activations", 17.0, "numbers kept for each token, layer and element of the width"),
+    ("--efficiency", 0.9, "wanted"),
+    ("--tolerance", 10.0, "percent of error that --validate counts"),
+)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--validate", metavar="FILE", help="measurements of tests/bench/distributed --json")
+    what.add_argument("--table", action="store_true", help="up to 1,024 hosts")
+    for name, default, text in NUMBERS:
+        parser.add_argument(name, type=type(default), default=default, metavar="X", help=f"{text} ({default:g})")
+    parser.add_argument("--gbit", type=lambda text: [float(g) for g in text.split(",")], default=[10, 100],
+                        metavar="G,...", help="rates of a link (10,100)")
+    parser.add_argument("--markdown", action="store_true", help="print tables of docs/distributed.md")
+    o = parser.parse_args()
+    try:
+        if o.table:
+            table(o)
+        else:
+            validate(o)
+    except Failed as error:
+        print(f"step_model: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+sys.exit(main())
