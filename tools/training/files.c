@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/text.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -42,6 +43,21 @@ static bool make_folders(training *t, const char *path)
     return true;
 }
 
+/* Removes half-written checkpoints step-N, and those of ranks beside them. */
+static void remove_step_leftovers(const char *folder)
+{
+    DIR *entries = opendir(folder);
+    for (const struct dirent *e; entries && (e = readdir(entries));) {
+        char name[256];
+        if (strncmp(e->d_name, "step-", 5) != 0 || !tool_ends_with(e->d_name, ".tmp")) continue;
+        snprintf(name, sizeof name, "%.*s", (int)(strlen(e->d_name) - 4), e->d_name);
+        char *digits = strrchr(name, '.');
+        if (digits) *digits = 0;
+        file_remove_leftovers(folder, name);
+    }
+    if (entries) closedir(entries);
+}
+
 /* Removes the half-written files of a killed run. */
 static void remove_leftovers(const char *folder)
 {
@@ -50,6 +66,7 @@ static void remove_leftovers(const char *folder)
                                         "metrics.jsonl"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         file_remove_leftovers(folder, names[i]);
+    remove_step_leftovers(folder);
 }
 
 /* Locks the folder against other processes, where the file system supports that. */

@@ -200,10 +200,31 @@ static bool find_all(training *t)
     return good;
 }
 
+/* Removes the run's files of ranks whose step-N.safetensors is missing: a process was killed while
+ * it saved or removed that checkpoint. model.safetensors may be a copy of one and name its files.
+ */
+static void remove_orphans(training *t)
+{
+    const char *named = weft_params_meta(t->params, "shards");
+    DIR *folder = opendir(t->r.run_out);
+    for (const struct dirent *e; folder && (e = readdir(folder));) {
+        char path[4096];
+        uint64_t step;
+        if (!tool_is_rank_file(e->d_name) || sscanf(e->d_name, "step-%" SCNu64 ".", &step) != 1 ||
+            (named && strstr(named, e->d_name)) || !step_path(t, path, sizeof path, step) ||
+            access(path, F_OK) == 0)
+            continue;
+        if (training_path(t, path, sizeof path, e->d_name) && is_ours(t, path)) unlink(path);
+    }
+    if (folder) closedir(folder);
+}
+
 bool training_find_kept(training *t)
 {
     /* All processes read the folder before one of them changes it. */
-    return training_agree(t, find_all(t));
+    if (!training_agree(t, find_all(t))) return false;
+    if (t->resume && tool_is_first()) remove_orphans(t);
+    return true;
 }
 
 /* Removes entry `at` of the list, and its file. */
