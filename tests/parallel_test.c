@@ -115,6 +115,16 @@ static void test_refused(void)
     CU_ASSERT_EQUAL(weft_run(s), WEFT_BAD_ARGUMENT);
     CU_ASSERT_PTR_NOT_NULL(strstr(weft_session_error(s)->message, "no communicator 0"));
     weft_session_free(s);
+    weft_communicator *self = weft_communicator_self();
+    s = weft_session_new(
+        plan, NULL, &(weft_session_options){.communicators = &self, .n_communicators = 1}, NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+    weft_feed(s, x, (float[]){1, 2}, 8);
+    CU_ASSERT_EQUAL(weft_run(s), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_PTR_NOT_NULL(
+        strstr(weft_session_error(s)->message, "has size 1, the graph expects 2"));
+    weft_session_free(s);
+    weft_communicator_free(self);
     weft_plan_free(plan);
     const weft_exchange_sizes bad = {.send = negative};
     weft_exchange_begin(g, ranks, WEFT_ALL_TO_ALL, &bad, &x, 1);
@@ -471,7 +481,7 @@ static void change_fill(weft_trainer_options *o, weft_batch_source *source)
     source->fill = fail_to_fill;
 }
 
-/* A token that no vocabulary has: the run itself fails, in the middle of its exchanges. */
+/* A token that no vocabulary has: the run itself fails. */
 static weft_status fill_badly(void *context, size_t index, void *const *inputs, size_t *weight,
                               weft_error *error)
 {
@@ -500,12 +510,15 @@ static void change_stop(weft_trainer_options *o, weft_batch_source *source)
 }
 
 /* One of three ranks is changed. Rank 0 and the changed one end with these statuses, and their
- * messages have the texts. */
-static void fails(void (*change)(weft_trainer_options *, weft_batch_source *), weft_status status,
-                  const char *text, weft_status odd_status, const char *odd_text)
+ * messages have the texts. With 6 batches an update, a rank's first run has no exchanges; with 3 it
+ * has. */
+static void fails_with(uint32_t accumulate,
+                       void (*change)(weft_trainer_options *, weft_batch_source *),
+                       weft_status status, const char *text, weft_status odd_status,
+                       const char *odd_text)
 {
     rank ranks[MOST_RANKS];
-    job j = make_job(WEFT_ADAM_DEFAULT, 6);
+    job j = make_job(WEFT_ADAM_DEFAULT, accumulate);
     j.odd_rank = 1;
     j.change = change;
     run_ranks(3, train, &j, ranks);
@@ -519,6 +532,13 @@ static void fails(void (*change)(weft_trainer_options *, weft_batch_source *), w
     free_job(&j);
 }
 
+static void fails(void (*change)(weft_trainer_options *, weft_batch_source *), weft_status status,
+                  const char *text, weft_status odd_status, const char *odd_text)
+{
+    fails_with(6, change, status, text, odd_status, odd_text);
+    fails_with(3, change, status, text, odd_status, odd_text);
+}
+
 static void test_failures(void)
 {
     const char *options = "rank 1 has other options of the training than rank 0";
@@ -529,6 +549,22 @@ static void test_failures(void)
     fails(change_fill, WEFT_PEER, "rank 1: disk: batch ", WEFT_IO, "cannot be read");
     fails(change_token, WEFT_PEER, "rank 1: ", WEFT_BAD_INDEX, "index 1000000");
     fails(change_stop, WEFT_CANCELLED, "stopped", WEFT_CANCELLED, "stopped");
+}
+
+/* The norm of an update is not finite: all ranks have it and stop there, none gives up the others.
+ */
+static void test_not_finite(void)
+{
+    rank ranks[MOST_RANKS];
+    job j = make_job(WEFT_ADAM_DEFAULT, 3);
+    j.o.schedule.peak = 1e30;
+    run_ranks(3, train, &j, ranks);
+    CU_ASSERT_EQUAL(ranks[0].error.status, WEFT_NOT_FINITE);
+    for (int r = 1; r < 3; r++) {
+        CU_ASSERT_EQUAL(ranks[r].error.status, WEFT_PEER);
+        CU_ASSERT_PTR_NOT_NULL(strstr(ranks[r].error.message, "rank 0: "));
+    }
+    free_job(&j);
 }
 
 static void test_too_many(void)
@@ -554,5 +590,6 @@ void parallel_tests(void)
     CU_add_test(suite, "resumed on another number of ranks", test_resume);
     CU_add_test(suite, "a damaged set of files", test_damaged_set);
     CU_add_test(suite, "failures are those of all", test_failures);
+    CU_add_test(suite, "a norm that is not finite", test_not_finite);
     CU_add_test(suite, "more ranks than batches", test_too_many);
 }

@@ -30,6 +30,10 @@ weft_status exchanges_bind(exchanges *e, weft_communicator *const *communicators
                            weft_error *error)
 {
     if (!e->flights || !n) return WEFT_OK;
+    for (size_t i = 0; i < n; i++)
+        if (!communicators || !communicators[i])
+            return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_session_new",
+                                  "communicator %zu is NULL", i);
     e->communicators = malloc(n * sizeof(weft_communicator *));
     if (!e->communicators)
         return weft_error_set(error, WEFT_NO_MEMORY, "weft_session_new", "out of memory");
@@ -46,20 +50,30 @@ void exchanges_progress(exchanges *e)
             e->communicators[i]->progress(e->communicators[i]->context);
 }
 
+void exchanges_begin(exchanges *e)
+{
+    atomic_store(&e->ended, 0);
+}
+
 void exchanges_abandon(exchanges *e, const weft_error *error)
 {
+    const bool common =
+        error->status == WEFT_NOT_FINITE && atomic_load(&e->ended) && !atomic_load(&e->under_way);
+    if (!e->flights || common) return;
+    for (size_t i = 0; i < e->n_communicators; i++)
+        e->communicators[i]->fail(e->communicators[i]->context, error);
     for (size_t i = 0; i < e->n_flights; i++) {
         flight *f = &e->flights[i];
         bool done;
-        if (!f->communicator) continue;
-        if (error->status != WEFT_PEER) f->communicator->fail(f->communicator->context, error);
-        f->communicator->test(f->communicator->context, f->request, &done, NULL);
+        if (f->communicator)
+            f->communicator->test(f->communicator->context, f->request, &done, NULL);
         f->communicator = NULL;
     }
     atomic_store(&e->under_way, 0);
 }
 
-int32_t weft_call_start_exchange(const weft_call *call, int group, const weft_exchange *exchange)
+int32_t weft_call_start_exchange(const weft_call *call, int group, int size,
+                                 const weft_exchange *exchange)
 {
     exchanges *e = call->run ? call->run->exchanges : NULL;
     weft_error error = WEFT_NO_ERROR;
@@ -73,7 +87,12 @@ int32_t weft_call_start_exchange(const weft_call *call, int group, const weft_ex
     flight *f = &e->flights[call->node];
     f->start = clock_seconds();
     f->communicator = e->communicators[group];
-    if (weft_exchange_start(f->communicator, exchange, &f->request, &error) == WEFT_OK) {
+    if (f->communicator->size != size)
+        weft_error_set(&error, WEFT_BAD_ARGUMENT, "exchange",
+                       "communicator %d has size %d, the graph expects %d", group,
+                       f->communicator->size, size);
+    if (error.status == WEFT_OK &&
+        weft_exchange_start(f->communicator, exchange, &f->request, &error) == WEFT_OK) {
         atomic_fetch_add(&e->under_way, 1);
         return (int32_t)call->node;
     }
@@ -96,5 +115,6 @@ void weft_call_wait_exchange(const weft_call *call, int32_t number)
     c->traffic.in_flight += clock_seconds() - f->start;
     f->communicator = NULL;
     atomic_fetch_sub(&e->under_way, 1);
+    atomic_fetch_add(&e->ended, 1);
     if (status != WEFT_OK) call_fail_with(call, &error);
 }

@@ -82,7 +82,8 @@ WEFT_API weft_status weft_feed(weft_session *session, weft_value input, const vo
  * fault (WEFT_BAD_INDEX, WEFT_NOT_FINITE), the run ends at the next barrier; states are unchanged
  * unless an update ran before. WEFT_PEER: another process failed, or did not take part in an
  * exchange; its communicator cannot be used any more. The same is true for the other processes if
- * this run fails while exchanges are under way. */
+ * this run fails, whatever the error, and the plan has exchanges; unless it fails because a number
+ * that all processes received is not finite (weft_require_finite), so that all of them fail. */
 WEFT_API weft_status weft_run(weft_session *session);
 /* Copies a target, an input, or a state that the plan uses to `data`, contiguous and row-major;
  * `bytes` must be its size. A state has the contents that the store holds. WEFT_NOT_FOUND for other

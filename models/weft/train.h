@@ -187,9 +187,10 @@ typedef struct weft_trainer_options {
      * update, so there must not be more processes than `accumulate`; results have the same bits on
      * any number of them. Each has the optimiser's states of a part of the parameters only. */
     weft_communicator *communicator;
-    /* The file that `params` was loaded from. Needed to resume a training of several processes, whose
-     * optimiser's states are in files beside it. On several processes weft_params_load_some with
-     * weft_model_states is enough: the trainer reads the rest. Read by weft_trainer_new only. */
+    /* The file that `params` was loaded from. Needed to resume a training of several processes,
+     * whose optimiser's states are in files beside it. On several processes weft_params_load_some
+     * with weft_model_states is enough: the trainer reads the rest. Read by weft_trainer_new only.
+     */
     const char *checkpoint;
     size_t bucket_bytes; /* of gradients that travel together; 0: 4 MiB */
     uint64_t seed;       /* of parameters and dropout */
@@ -223,7 +224,7 @@ typedef struct weft_step_report {
     /* Of this process's exchanges with others: weft_traffic. What was in flight and did not wait
      * was hidden by computation. */
     weft_traffic traffic;
-    bool planned;  /* the step made a plan first, so it took longer than others */
+    bool planned; /* the step made a plan first, so it took longer than others */
 } weft_step_report;
 
 /* Memory and work of training with batches of one shape. */
