@@ -272,7 +272,7 @@ static weft_value slice_of(weft_graph *g, const weft_shards *s, const shard_para
 weft_value weft_shards_slice(weft_graph *graph, const weft_shards *shards, const char *param,
                              weft_value value)
 {
-    const shard_param *p = shards_find(shards, param);
+    const shard_param *p = shards && param ? shards_find(shards, param) : NULL;
     return p ? slice_of(graph, shards, p, value) : WEFT_NO_VALUE;
 }
 

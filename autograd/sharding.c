@@ -164,6 +164,16 @@ const shard_param *shards_find(const weft_shards *s, const char *param)
     return NULL;
 }
 
+bool shards_match(const weft_shards *s, const weft_graph *g, const weft_value *params, size_t n)
+{
+    bool match = n == s->n;
+    for (size_t i = 0; i < n && match; i++) {
+        const shard_param *p = shards_find(s, weft_name_of(g, params[i]));
+        match = p && p->elements == weft_shape_numel(weft_shape_of(g, params[i]));
+    }
+    return match;
+}
+
 void shards_range(const weft_shards *s, const shard_param *p, int rank, int64_t *first,
                   int64_t *end)
 {

@@ -216,6 +216,30 @@ static void test_pieces(void)
     weft_graph_free(g);
 }
 
+/* A step must have the parameters that were cut, and pieces of gradients. */
+static void test_other_params(void)
+{
+    for (int way = 0; way < 3; way++) {
+        weft_graph *g = weft_graph_new();
+        weft_value params[2], lr = weft_scalar(g, WEFT_F32, 0.1), loss;
+        params[0] = weft_param(g, "a", WEFT_F32, WEFT_SHAPE(3), WEFT_INIT_ZEROS);
+        params[1] = weft_param(g, "b", WEFT_F32, WEFT_SHAPE(4), WEFT_INIT_ZEROS);
+        loss = weft_add(g, weft_sum(g, params[0], WEFT_ALL_AXES, false),
+                        weft_sum(g, params[1], WEFT_ALL_AXES, false));
+        weft_shards *s =
+            weft_shards_new(g, params, way == 0 ? 1 : 2, NULL, (weft_ranks){0, 0, 1}, 0, NULL);
+        const weft_optimizer o = {.shards = s, .max_norm = 1};
+        if (way == 2)
+            weft_train_step(g, loss, params, 2, lr, &o, NULL);
+        else
+            weft_apply_gradients(g, params, params, way == 0 ? 2 : 1, loss, lr, &o, NULL, NULL);
+        CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_ARGUMENT);
+        CU_ASSERT_PTR_NOT_NULL(strstr(weft_graph_error(g)->message, "shards"));
+        weft_shards_free(s);
+        weft_graph_free(g);
+    }
+}
+
 /* ---- Training ---- */
 
 typedef struct job {
@@ -586,6 +610,7 @@ void parallel_tests(void)
     CU_add_test(suite, "exchanges that are refused", test_refused);
     CU_add_test(suite, "sums in the order of a tree", test_tree);
     CU_add_test(suite, "pieces of parameters", test_pieces);
+    CU_add_test(suite, "a step on other parameters", test_other_params);
     CU_add_test(suite, "the same bits on 1 to 8 ranks", test_same_bits);
     CU_add_test(suite, "resumed on another number of ranks", test_resume);
     CU_add_test(suite, "a damaged set of files", test_damaged_set);
