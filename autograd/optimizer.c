@@ -182,6 +182,10 @@ static bool open_step(train_step *s, weft_graph *g, const weft_value *params,
     if (!check_groups(s, all, n_all)) return false;
     drop_frozen(s);
     if (!s->n) fail(s, WEFT_BAD_ARGUMENT, "every parameter is frozen", "");
+    if (o->shards && !grads)
+        fail(s, WEFT_BAD_ARGUMENT, "with shards, gradients come from weft_reducer_finish", "");
+    else if (o->shards && !shards_match(o->shards, g, s->params, s->n))
+        fail(s, WEFT_BAD_ARGUMENT, "the parameters are not those of the shards", "");
     return weft_graph_status(g) == WEFT_OK && check_rate(s) && find_written(s) && check_written(s);
 }
 

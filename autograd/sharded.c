@@ -154,6 +154,11 @@ void weft_reducer_finish(weft_reducer *reducer, const weft_value *params, size_t
     weft_reducer *r = reducer;
     if (!r || weft_graph_status(r->g) != WEFT_OK) return;
     const int rank = r->s->ranks.rank;
+    if (r->n_sent != r->s->n_buckets)
+        weft_graph_fail_in(r->g, "weft_reducer_finish", WEFT_BAD_ARGUMENT,
+                           "%zu of %zu buckets are complete: the graph lacks parameters that were "
+                           "cut",
+                           r->n_sent, r->s->n_buckets);
     while (r->n_received < r->n_sent) receive_bucket(r, r->order[r->n_received++]);
     for (size_t i = 0; i < n; i++) {
         const shard_param *p = shards_find(r->s, weft_name_of(r->g, params[i]));
@@ -272,7 +277,7 @@ static weft_value slice_of(weft_graph *g, const weft_shards *s, const shard_para
 weft_value weft_shards_slice(weft_graph *graph, const weft_shards *shards, const char *param,
                              weft_value value)
 {
-    const shard_param *p = shards_find(shards, param);
+    const shard_param *p = shards && param ? shards_find(shards, param) : NULL;
     return p ? slice_of(graph, shards, p, value) : WEFT_NO_VALUE;
 }
 

@@ -45,7 +45,7 @@ bool weft_sum_joins(uint32_t n, weft_sum_node a, weft_sum_node b)
 
 /* ---- Buckets ---- */
 
-#define BUCKET_BYTES ((size_t)4 << 20)
+#define BUCKET_BYTES ((int64_t)4 << 20)
 
 /* The parameters that the optimiser trains, the last declared first. */
 static bool collect_params(weft_shards *s, const weft_graph *g, const weft_value *params, size_t n,
@@ -73,7 +73,10 @@ static bool collect_params(weft_shards *s, const weft_graph *g, const weft_value
 /* Groups the parameters into buckets of one dtype. */
 static bool make_buckets(weft_shards *s, const weft_graph *g, size_t bucket_bytes)
 {
-    const int64_t limit = (int64_t)(bucket_bytes ? bucket_bytes : BUCKET_BYTES);
+    /* With a few tiles for each rank, the ranks own about the same. */
+    const int64_t enough = 4 * (int64_t)s->ranks.size * WEFT_TILE * (int64_t)sizeof(float);
+    int64_t limit = (int64_t)bucket_bytes;
+    if (!limit) limit = enough > BUCKET_BYTES ? enough : BUCKET_BYTES;
     s->buckets = calloc(s->n + 1, sizeof *s->buckets);
     if (!s->buckets) return false;
     shard_bucket *b = NULL;
@@ -162,6 +165,16 @@ const shard_param *shards_find(const weft_shards *s, const char *param)
     for (size_t i = 0; i < s->n; i++)
         if (!strcmp(s->params[i].name, param)) return &s->params[i];
     return NULL;
+}
+
+bool shards_match(const weft_shards *s, const weft_graph *g, const weft_value *params, size_t n)
+{
+    bool match = n == s->n;
+    for (size_t i = 0; i < n && match; i++) {
+        const shard_param *p = shards_find(s, weft_name_of(g, params[i]));
+        match = p && p->elements == weft_shape_numel(weft_shape_of(g, params[i]));
+    }
+    return match;
 }
 
 void shards_range(const weft_shards *s, const shard_param *p, int rank, int64_t *first,

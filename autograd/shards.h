@@ -30,6 +30,8 @@ struct weft_shards {
 
 /* NULL if it is not cut. */
 const shard_param *shards_find(const weft_shards *s, const char *param);
+/* Whether these are all parameters that are cut. */
+bool shards_match(const weft_shards *s, const weft_graph *g, const weft_value *params, size_t n);
 /* The elements of a parameter that a rank owns. */
 void shards_range(const weft_shards *s, const shard_param *p, int rank, int64_t *first,
                   int64_t *end);

@@ -53,7 +53,7 @@ static void start(const weft_call *call)
         .peer = attr->peer,
         .tag = attr->tag,
     };
-    *(int32_t *)call->out[2].data = weft_call_start_exchange(call, attr->group, &x);
+    *(int32_t *)call->out[2].data = weft_call_start_exchange(call, attr->group, attr->size, &x);
 }
 
 static void kernel_start(const weft_call *call, int64_t tile)

@@ -79,6 +79,16 @@ static void test_refused(void)
     CU_ASSERT_EQUAL(weft_run(s), WEFT_BAD_ARGUMENT);
     CU_ASSERT_PTR_NOT_NULL(strstr(weft_session_error(s)->message, "no communicator 0"));
     weft_session_free(s);
+    weft_communicator *self = weft_communicator_self();
+    s = weft_session_new(
+        plan, NULL, &(weft_session_options){.communicators = &self, .n_communicators = 1}, NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+    weft_feed(s, x, (float[]){1, 2}, 8);
+    CU_ASSERT_EQUAL(weft_run(s), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_PTR_NOT_NULL(
+        strstr(weft_session_error(s)->message, "has size 1, the graph expects 2"));
+    weft_session_free(s);
+    weft_communicator_free(self);
     weft_plan_free(plan);
     const weft_exchange_sizes bad = {.send = negative};
     weft_exchange_begin(g, ranks, WEFT_ALL_TO_ALL, &bad, &x, 1);
@@ -168,6 +178,30 @@ static void test_pieces(void)
     CU_ASSERT_FALSE(weft_piece_parse("opt.m.a[3:2]", &length, &first, &end));
     CU_ASSERT_FALSE(weft_piece_parse("opt.m.a[3:9]x", &length, &first, &end));
     weft_graph_free(g);
+}
+
+/* A step must have the parameters that were cut, and pieces of gradients. */
+static void test_other_params(void)
+{
+    for (int way = 0; way < 3; way++) {
+        weft_graph *g = weft_graph_new();
+        weft_value params[2], lr = weft_scalar(g, WEFT_F32, 0.1), loss;
+        params[0] = weft_param(g, "a", WEFT_F32, WEFT_SHAPE(3), WEFT_INIT_ZEROS);
+        params[1] = weft_param(g, "b", WEFT_F32, WEFT_SHAPE(4), WEFT_INIT_ZEROS);
+        loss = weft_add(g, weft_sum(g, params[0], WEFT_ALL_AXES, false),
+                        weft_sum(g, params[1], WEFT_ALL_AXES, false));
+        weft_shards *s =
+            weft_shards_new(g, params, way == 0 ? 1 : 2, NULL, (weft_ranks){0, 0, 1}, 0, NULL);
+        const weft_optimizer o = {.shards = s, .max_norm = 1};
+        if (way == 2)
+            weft_train_step(g, loss, params, 2, lr, &o, NULL);
+        else
+            weft_apply_gradients(g, params, params, way == 0 ? 2 : 1, loss, lr, &o, NULL, NULL);
+        CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_ARGUMENT);
+        CU_ASSERT_PTR_NOT_NULL(strstr(weft_graph_error(g)->message, "shards"));
+        weft_shards_free(s);
+        weft_graph_free(g);
+    }
 }
 
 /* ---- Training ---- */
@@ -435,7 +469,7 @@ static void change_fill(weft_trainer_options *o, weft_batch_source *source)
     source->fill = fail_to_fill;
 }
 
-/* A token that no vocabulary has: the run itself fails, in the middle of its exchanges. */
+/* A token that no vocabulary has: the run itself fails. */
 static weft_status fill_badly(void *context, size_t index, void *const *inputs, size_t *weight,
                               weft_error *error)
 {
@@ -508,6 +542,22 @@ static void test_failures(void)
     fails(change_stop, WEFT_CANCELLED, "stopped", WEFT_CANCELLED, "stopped");
 }
 
+/* The norm of an update is not finite: all ranks have it and stop there, none gives up the others.
+ */
+static void test_not_finite(void)
+{
+    rank ranks[MOST_RANKS];
+    job j = make_job(WEFT_ADAM_DEFAULT, 3);
+    j.o.schedule.peak = 1e30;
+    run_ranks(3, train, &j, ranks);
+    CU_ASSERT_EQUAL(ranks[0].error.status, WEFT_NOT_FINITE);
+    for (int r = 1; r < 3; r++) {
+        CU_ASSERT_EQUAL(ranks[r].error.status, WEFT_PEER);
+        CU_ASSERT_PTR_NOT_NULL(strstr(ranks[r].error.message, "rank 0: "));
+    }
+    free_job(&j);
+}
+
 static void test_too_many(void)
 {
     job j = make_job((weft_optimizer){.max_norm = 1}, 2);
@@ -535,9 +585,11 @@ void parallel_tests(void)
     CU_add_test(suite, "exchanges that are refused", test_refused);
     CU_add_test(suite, "sums in the order of a tree", test_tree);
     CU_add_test(suite, "pieces of parameters", test_pieces);
+    CU_add_test(suite, "a step on other parameters", test_other_params);
     CU_add_test(suite, "the same bits on 1 to 8 ranks", test_same_bits);
     CU_add_test(suite, "resumed on another number of ranks", test_resume);
     CU_add_test(suite, "a damaged set of files", test_damaged_set);
     CU_add_test(suite, "failures are those of all", test_failures);
+    CU_add_test(suite, "a norm that is not finite", test_not_finite);
     CU_add_test(suite, "more ranks than batches", test_too_many);
 }

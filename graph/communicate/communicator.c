@@ -103,6 +103,15 @@ weft_status weft_exchange_run(weft_communicator *communicator, const weft_exchan
     return status;
 }
 
+/* For a rank that cannot take part in an exchange of all. */
+static weft_status no_memory(weft_communicator *c, const char *where, weft_error *error)
+{
+    weft_error own = WEFT_NO_ERROR;
+    weft_error_set(&own, WEFT_NO_MEMORY, where, "out of memory");
+    c->fail(c->context, &own);
+    return weft_error_copy(error, &own);
+}
+
 weft_status weft_gather_all(weft_communicator *communicator, const void *own, size_t bytes,
                             void *all, weft_error *error)
 {
@@ -110,7 +119,7 @@ weft_status weft_gather_all(weft_communicator *communicator, const void *own, si
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_gather_all",
                               "the communicator is NULL");
     size_t *sizes = malloc((size_t)communicator->size * sizeof *sizes);
-    if (!sizes) return weft_error_set(error, WEFT_NO_MEMORY, "weft_gather_all", "out of memory");
+    if (!sizes) return no_memory(communicator, "weft_gather_all", error);
     for (int r = 0; r < communicator->size; r++) sizes[r] = bytes;
     const weft_exchange x = {
         .kind = WEFT_ALL_GATHER, .send = own, .receive = all, .receive_bytes = sizes};
@@ -136,7 +145,7 @@ weft_status weft_agree(weft_communicator *communicator, const weft_error *own, w
     if (!own) own = &none;
     if (!communicator || communicator->size == 1) return weft_error_copy(error, own);
     weft_error *all = calloc((size_t)communicator->size, sizeof *all);
-    if (!all) return weft_error_set(error, WEFT_NO_MEMORY, "weft_agree", "out of memory");
+    if (!all) return no_memory(communicator, "weft_agree", error);
     weft_status status = weft_gather_all(communicator, own, sizeof *own, all, error);
     const int first = status == WEFT_OK ? first_error(all, communicator->size) : -1;
     if (first >= 0) {

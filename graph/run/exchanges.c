@@ -30,6 +30,9 @@ weft_status exchanges_bind(exchanges *e, weft_communicator *const *communicators
                            weft_error *error)
 {
     if (!e->flights || !n) return WEFT_OK;
+    if (!communicators)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_session_new",
+                              "the list of communicators is NULL");
     e->communicators = malloc(n * sizeof(weft_communicator *));
     if (!e->communicators)
         return weft_error_set(error, WEFT_NO_MEMORY, "weft_session_new", "out of memory");
@@ -42,21 +45,25 @@ void exchanges_progress(exchanges *e)
 {
     if (!atomic_load_explicit(&e->under_way, memory_order_relaxed)) return;
     for (size_t i = 0; i < e->n_communicators; i++)
-        if (e->communicators[i]->progress)
+        if (e->communicators[i] && e->communicators[i]->progress)
             e->communicators[i]->progress(e->communicators[i]->context);
+}
+
+void exchanges_begin(exchanges *e)
+{
+    atomic_store(&e->ended, 0);
 }
 
 void exchanges_abandon(exchanges *e, const weft_error *error)
 {
-    bool under_way = false, done;
-    for (size_t i = 0; i < e->n_flights; i++) under_way |= e->flights[i].communicator != NULL;
-    /* A number that is not finite is found by all processes, or before their exchanges. */
-    const bool tells =
-        e->flights && error->status != WEFT_PEER && (under_way || error->status != WEFT_NOT_FINITE);
-    for (size_t i = 0; tells && i < e->n_communicators; i++)
-        e->communicators[i]->fail(e->communicators[i]->context, error);
+    const bool common =
+        error->status == WEFT_NOT_FINITE && atomic_load(&e->ended) && !atomic_load(&e->under_way);
+    if (!e->flights || common) return;
+    for (size_t i = 0; i < e->n_communicators; i++)
+        if (e->communicators[i]) e->communicators[i]->fail(e->communicators[i]->context, error);
     for (size_t i = 0; i < e->n_flights; i++) {
         flight *f = &e->flights[i];
+        bool done;
         if (f->communicator)
             f->communicator->test(f->communicator->context, f->request, &done, NULL);
         f->communicator = NULL;
@@ -64,11 +71,12 @@ void exchanges_abandon(exchanges *e, const weft_error *error)
     atomic_store(&e->under_way, 0);
 }
 
-int32_t weft_call_start_exchange(const weft_call *call, int group, const weft_exchange *exchange)
+int32_t weft_call_start_exchange(const weft_call *call, int group, int size,
+                                 const weft_exchange *exchange)
 {
     exchanges *e = call->run ? call->run->exchanges : NULL;
     weft_error error = WEFT_NO_ERROR;
-    if (!e || group < 0 || (size_t)group >= e->n_communicators) {
+    if (!e || group < 0 || (size_t)group >= e->n_communicators || !e->communicators[group]) {
         weft_error_set(&error, WEFT_BAD_ARGUMENT, "exchange",
                        "the session has no communicator %d (weft_session_options.communicators)",
                        group);
@@ -78,7 +86,12 @@ int32_t weft_call_start_exchange(const weft_call *call, int group, const weft_ex
     flight *f = &e->flights[call->node];
     f->start = clock_seconds();
     f->communicator = e->communicators[group];
-    if (weft_exchange_start(f->communicator, exchange, &f->request, &error) == WEFT_OK) {
+    if (f->communicator->size != size)
+        weft_error_set(&error, WEFT_BAD_ARGUMENT, "exchange",
+                       "communicator %d has size %d, the graph expects %d", group,
+                       f->communicator->size, size);
+    if (error.status == WEFT_OK &&
+        weft_exchange_start(f->communicator, exchange, &f->request, &error) == WEFT_OK) {
         atomic_fetch_add(&e->under_way, 1);
         return (int32_t)call->node;
     }
@@ -101,5 +114,6 @@ void weft_call_wait_exchange(const weft_call *call, int32_t number)
     c->traffic.in_flight += clock_seconds() - f->start;
     f->communicator = NULL;
     atomic_fetch_sub(&e->under_way, 1);
+    atomic_fetch_add(&e->ended, 1);
     if (status != WEFT_OK) call_fail_with(call, &error);
 }

@@ -21,7 +21,7 @@ typedef struct exchanges {
     size_t n_flights;
     weft_communicator **communicators; /* by group */
     size_t n_communicators;
-    atomic_int under_way;
+    atomic_int under_way, ended; /* of this run */
 } exchanges;
 
 /* Allocates for a plan. False when memory is out. */
@@ -30,9 +30,13 @@ void exchanges_free(exchanges *e);
 /* Copies the list of communicators. */
 weft_status exchanges_bind(exchanges *e, weft_communicator *const *communicators, size_t n,
                            weft_error *error);
+/* Before a run. */
+void exchanges_begin(exchanges *e);
 /* Advances exchanges under way. */
 void exchanges_progress(exchanges *e);
-/* After a failed run: tells the other processes, and gives up exchanges under way. */
+/* After a failed run of a plan with exchanges: tells the other processes, which wait for those that
+ * this one did not begin, and gives up those under way. Only a number that is not finite and came
+ * by exchanges that have all ended is known to the others, whose runs end at the same node. */
 void exchanges_abandon(exchanges *e, const weft_error *error);
 
 #endif

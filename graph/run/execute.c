@@ -294,6 +294,7 @@ weft_status executor_run(executor *e, int team, weft_profile *profile, weft_erro
 {
     atomic_store(&e->fault.step, NO_FAULT);
     e->fault.index = e->fault.limit = 0;
+    exchanges_begin(&e->exchanges);
     for (size_t i = 0; i < 2 * e->plan->n_groups; i++) atomic_init(&e->claimed[i], 0);
     if (profile)
         run_team_profiled(e, team, profile);

@@ -353,8 +353,10 @@ weft_status weft_run(weft_session *session)
     weft_error *e = &session->error;
     int team;
     memset(e, 0, sizeof *e);
-    if (weft_team(session->threads, &team, e) != WEFT_OK) return e->status;
-    if (prepare_inputs(session, e) != WEFT_OK) return e->status;
+    if (weft_team(session->threads, &team, e) != WEFT_OK || prepare_inputs(session, e) != WEFT_OK) {
+        exchanges_abandon(&session->executor.exchanges, e);
+        return e->status;
+    }
     executor_run(&session->executor, team, session->profiling ? session->profile : NULL, e);
     session->executor.state.step++;
     return e->status;

@@ -59,10 +59,11 @@ WEFT_API void weft_call_fail(const weft_call *call, int64_t index, int64_t limit
  * WEFT_NOT_FINITE with that input's name. */
 WEFT_API void weft_call_not_finite(const weft_call *call, size_t input);
 
-/* For ops that declare `exchanges`. Begins an exchange in the session's communicator `group`; its
- * buffers are the node's own, and the node that waits for it must read them. Returns the number by
- * which that node names it. A failure ends the run. */
-WEFT_API int32_t weft_call_start_exchange(const weft_call *call, int group,
+/* For ops that declare `exchanges`. Begins an exchange in the session's communicator `group`, which
+ * must have `size` ranks, as the arrays of the exchange; its buffers are the node's own, and the
+ * node that waits for it must read them. Returns the number by which that node names it. A failure
+ * ends the run. */
+WEFT_API int32_t weft_call_start_exchange(const weft_call *call, int group, int size,
                                           const weft_exchange *exchange);
 /* Waits until exchange `number` is done. */
 WEFT_API void weft_call_wait_exchange(const weft_call *call, int32_t number);

@@ -74,7 +74,9 @@ struct weft_communicator {
     /* Tells all ranks that this one cannot go on: their exchanges fail with WEFT_PEER. */
     void (*fail)(void *context, const weft_error *error);
     void (*free)(weft_communicator *communicator);
-    weft_traffic traffic; /* counted by the functions below and by graphs */
+    /* Counted by the functions below, which therefore one thread at a time may call, and by graphs.
+     */
+    weft_traffic traffic;
 };
 
 /* ---- Using one ------------------------------------------------------------------------------ */
@@ -90,7 +92,8 @@ WEFT_API weft_status weft_exchange_wait(weft_communicator *communicator, void *r
 /* Both. */
 WEFT_API weft_status weft_exchange_run(weft_communicator *communicator,
                                        const weft_exchange *exchange, weft_error *error);
-/* Gathers `bytes` bytes from every rank into all[rank * bytes]. */
+/* Gathers `bytes` bytes from every rank into all[rank * bytes]. A rank without memory for this, or
+ * for weft_agree, fails, and so do the others. */
 WEFT_API weft_status weft_gather_all(weft_communicator *communicator, const void *own, size_t bytes,
                                      void *all, weft_error *error);
 /* Every rank calls it with its own error, WEFT_OK if it has none. Returns WEFT_OK on all ranks if

@@ -58,7 +58,7 @@ typedef struct weft_session_options {
     void *workspace;
     size_t workspace_bytes;
     /* The processes that the nodes of a graph exchange data with: group i is communicators[i]. They
-     * must outlive the session; the array need not. NULL: none. */
+     * must outlive the session; the array need not. NULL: none, also as an element. */
     weft_communicator *const *communicators;
     size_t n_communicators;
     bool poison; /* for tests: fill buffers with 0xFF before their first writer */
@@ -81,9 +81,9 @@ WEFT_API weft_status weft_feed(weft_session *session, weft_value input, const vo
  * no default, the result is WEFT_NOT_FOUND with its name, and nothing runs. If a kernel reports a
  * fault (WEFT_BAD_INDEX, WEFT_NOT_FINITE), the run ends at the next barrier; states are unchanged
  * unless an update ran before. WEFT_PEER: another process failed, or did not take part in an
- * exchange; its communicator cannot be used any more. So it is for the other processes if a run of a
- * plan with exchanges fails here, except with WEFT_NOT_FINITE: then they must find the same, by
- * numbers that all of them received. */
+ * exchange; its communicator cannot be used any more. The same is true for the other processes if
+ * this run fails, whatever the error, and the plan has exchanges; unless it fails because a number
+ * that all processes received is not finite (weft_require_finite), so that all of them fail. */
 WEFT_API weft_status weft_run(weft_session *session);
 /* Copies a target, an input, or a state that the plan uses to `data`, contiguous and row-major;
  * `bytes` must be its size. A state has the contents that the store holds. WEFT_NOT_FOUND for other

@@ -214,8 +214,8 @@ weft_status weft_trainer_save(weft_trainer *trainer, const char *path)
     if (!trainer) return WEFT_BAD_ARGUMENT;
     memset(&trainer->error, 0, sizeof trainer->error);
     if (!path) return trainer_fail(trainer, WEFT_BAD_ARGUMENT, "weft_trainer_save", "no path");
-    weft_status status = write_meta(trainer);
-    return status == WEFT_OK ? pieces_save(trainer, path) : status;
+    if (write_meta(trainer) != WEFT_OK) return checkpoint_agree(trainer);
+    return pieces_save(trainer, path);
 }
 
 /* Gathers the pieces of a parameter's average from all ranks into `into`. */
@@ -226,7 +226,11 @@ static weft_status gather_average(weft_trainer *t, const char *name, const weft_
     char state[512];
     weft_tensor own;
     size_t *bytes = malloc((size_t)size * sizeof *bytes);
-    if (!bytes) return trainer_no_memory(t);
+    if (!bytes) {
+        trainer_no_memory(t);
+        t->communicator->fail(t->communicator->context, &t->error);
+        return t->error.status;
+    }
     for (int r = 0; r < size; r++) {
         int64_t first, end;
         weft_shards_piece(t->shards, name, r, &first, &end);
@@ -280,6 +284,8 @@ weft_status weft_trainer_save_model(weft_trainer *trainer, const char *path)
         if (text && weft_params_set_meta(copy, metas[i], text) != WEFT_OK)
             status = trainer_no_memory(t);
     }
+    /* Copying averages takes all processes. */
+    status = checkpoint_agree(t);
     if (status == WEFT_OK) status = checkpoint_copy_model(t, copy);
     if (status == WEFT_OK && checkpoint_is_first(t)) weft_params_save(copy, path, NULL, &t->error);
     weft_params_free(copy);

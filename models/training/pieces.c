@@ -116,8 +116,8 @@ static bool is_common(void *context, const char *name)
 {
     const weft_trainer *t = context;
     if (!weft_is_training_state(name)) return true;
-    if (is_sum(name) || is_piece(NULL, name)) return false;
-    return !t->communicator || !has_pieces(t->params, name);
+    if (is_sum(name)) return false;
+    return !t->communicator || (!is_piece(NULL, name) && !has_pieces(t->params, name));
 }
 
 /* Writes this rank's file. */
@@ -158,12 +158,12 @@ weft_status pieces_save(weft_trainer *t, const char *path)
     if (list || (!t->communicator && weft_params_meta(t->params, "shards")))
         if (weft_params_set_meta(t->params, "shards", list ? list : "") != WEFT_OK)
             trainer_no_memory(t);
-    if (t->error.status == WEFT_OK && checkpoint_is_first(t))
-        weft_params_save(t->params, path, &common, &t->error);
-    if (checkpoint_agree(t) == WEFT_OK && checkpoint_is_first(t))
+    /* The next save begins when all have agreed, so its files are not in the folder yet. */
+    if (t->error.status == WEFT_OK && checkpoint_is_first(t) &&
+        weft_params_save(t->params, path, &common, &t->error) == WEFT_OK)
         pieces_clean(path, list ? list : "");
     free(list);
-    return t->error.status;
+    return checkpoint_agree(t);
 }
 
 /* ---- Loading ---- */
@@ -180,9 +180,12 @@ typedef struct own_state {
 static void read_range(const char *name, const weft_tensor *tensor, own_state *s)
 {
     *s = (own_state){.name = name, .tensor = *tensor};
-    if (weft_piece_parse(name, &s->length, &s->first, &s->end)) return;
+    const int64_t elements = weft_shape_numel(tensor->shape);
+    if (weft_piece_parse(name, &s->length, &s->first, &s->end) && s->end - s->first == elements)
+        return;
     s->length = strlen(name);
-    s->end = weft_shape_numel(tensor->shape);
+    s->first = 0;
+    s->end = elements;
 }
 
 /* Copies what one tensor of a file has of this process's states. */
@@ -217,6 +220,27 @@ static void take_all(const weft_params *from, own_state *own, size_t n)
     }
 }
 
+/* The states of this process, as a filter of files. */
+typedef struct wanted_states {
+    const own_state *own;
+    size_t n;
+} wanted_states;
+
+/* Whether a tensor of a file has something of them. */
+static bool is_wanted(void *context, const char *name)
+{
+    const wanted_states *w = context;
+    size_t length = strlen(name);
+    int64_t first = 0, end = INT64_MAX;
+    if (!weft_is_training_state(name) || is_sum(name)) return false;
+    weft_piece_parse(name, &length, &first, &end);
+    for (size_t i = 0; i < w->n; i++)
+        if (w->own[i].length == length && !strncmp(w->own[i].name, name, length) &&
+            first < w->own[i].end && w->own[i].first < end)
+            return true;
+    return false;
+}
+
 static bool is_state(void *context, const char *name)
 {
     (void)context;
@@ -231,7 +255,8 @@ static bool same_meta(const weft_params *a, const weft_params *b, const char *ke
 
 static weft_status take_file(weft_trainer *t, const char *file, own_state *own, size_t n)
 {
-    const weft_params_filter states = {.selects = is_state};
+    wanted_states wanted = {own, n};
+    const weft_params_filter states = {is_wanted, &wanted};
     weft_params *from = weft_params_new();
     weft_status status =
         from ? weft_params_load_some(from, file, &states, &t->error) : trainer_no_memory(t);
@@ -244,15 +269,19 @@ static weft_status take_file(weft_trainer *t, const char *file, own_state *own, 
     return status;
 }
 
+static weft_status no_path(weft_trainer *t)
+{
+    return trainer_fail(t, WEFT_BAD_ARGUMENT, "checkpoint",
+                        "the states of the optimiser are in the file, or in files beside it: "
+                        "weft_trainer_options.checkpoint must give its path");
+}
+
 /* Reads the checkpoint and the files that it names, one at a time. */
 static weft_status take_files(weft_trainer *t, const char *list, own_state *own, size_t n)
 {
     const char *path = t->o.checkpoint;
     char file[4096];
-    if (!path)
-        return trainer_fail(t, WEFT_BAD_ARGUMENT, "checkpoint",
-                            "has files of several processes beside it: weft_trainer_options."
-                            "checkpoint must give its path");
+    if (!path) return no_path(t);
     weft_status status = take_file(t, path, own, n);
     for (; status == WEFT_OK && *list; list += *list == '\n') {
         const size_t length = strcspn(list, "\n");
@@ -294,7 +323,10 @@ weft_status pieces_load(weft_trainer *t, bool *averages)
     bool whole = false; /* the program has loaded the whole states of a single process */
     if (!sharded) take_all(t->params, own, n);
     for (size_t i = 0; i < n; i++) whole |= own[i].covered > 0;
-    if (!whole && (sharded || t->o.checkpoint)) status = take_files(t, list ? list : "", own, n);
+    if (!whole && (sharded || t->o.checkpoint))
+        status = take_files(t, list ? list : "", own, n);
+    else if (!whole && n)
+        status = no_path(t);
     if (status == WEFT_OK) status = check_covered(t, own, n);
     for (size_t i = 0; i < n; i++)
         *averages |= own[i].covered && !strncmp(own[i].name, WEFT_AVERAGE_STATES ".",

@@ -113,6 +113,12 @@ static const char *const same_words[SAMES] = {"another build of weft",
                                               "other data",
                                               "other parameters or another step"};
 
+static uint64_t hash_environment(uint64_t hash, const char *name)
+{
+    const char *text = getenv(name);
+    return text ? hash_bytes(hash, text, strlen(text) + 1) : hash_number(hash, 0);
+}
+
 static uint64_t hash_options(const weft_trainer *t)
 {
     const weft_trainer_options *o = &t->o;
@@ -126,13 +132,18 @@ static uint64_t hash_options(const weft_trainer *t)
     hash = hash_number(hash, o->schedule.warmup);
     hash = hash_number(hash, o->schedule.total);
     hash = hash_number(hash, o->accumulate);
+    hash = hash_number(hash, o->bucket_bytes);
+    hash = hash_number(hash, (uint64_t)o->zero);
+    hash = hash_environment(hash, "WEFT_GEMM");
+    hash = hash_environment(hash, "WEFT_SKIP");
     hash = hash_number(hash, o->seed);
     if (p->no_decay) hash = hash_bytes(hash, p->no_decay, strlen(p->no_decay));
     for (size_t i = 0; p->groups && i < p->n_groups; i++) {
         const double group[] = {p->groups[i].lr_scale, p->groups[i].weight_decay,
                                 p->groups[i].frozen};
         hash = hash_bytes(hash, group, sizeof group);
-        hash = hash_bytes(hash, p->groups[i].names, strlen(p->groups[i].names));
+        const char *names = p->groups[i].names ? p->groups[i].names : "";
+        hash = hash_bytes(hash, names, strlen(names));
     }
     return hash;
 }

@@ -229,6 +229,7 @@ static bool cut_params(weft_trainer *t, const train_step *s, const lists *l)
     const weft_ranks ranks = {0, c->rank, c->size};
     t->shards = weft_shards_new(s->plan.graph, l->params, l->n, &t->o.optimizer, ranks,
                                 t->o.bucket_bytes, &t->error);
+    if (!t->shards) no_memory_in(s->plan.graph);
     return t->shards;
 }
 
@@ -408,6 +409,7 @@ weft_status step_feed(weft_trainer *t, train_step *s, const weft_batch_source *s
         status = reserve_input(t, i, s->input_bytes[i]);
     if (status == WEFT_OK)
         status = source->fill(source->context, index, t->inputs, weight, &t->error);
+    if (status != WEFT_OK) trainer_fail(t, status, "trainer", "a batch cannot be filled");
     for (size_t i = 0; status == WEFT_OK && i < s->built.n_inputs; i++)
         status =
             plan_feed(&s->plan, s->built.inputs[i], t->inputs[i], s->input_bytes[i], &t->error);

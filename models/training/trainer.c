@@ -162,14 +162,23 @@ static weft_status bind_store(weft_trainer *t)
     checkpoint_resume(t);
     o->source_name = o->target_name = NULL;
     if (checkpoint_agree(t) != WEFT_OK || ranks_compare(t) != WEFT_OK) return t->error.status;
-    if (o->ema > 0 && !(t->averaged = weft_params_new())) return trainer_no_memory(t);
+    if (o->ema > 0 && !(t->averaged = weft_params_new())) trainer_no_memory(t);
     start_epoch(&t->batches, t->state.epoch);
     bool averages = has_averages(t->params);
-    if (plan_first(t) == WEFT_OK && pieces_load(t, &averages) == WEFT_OK && t->state.step &&
-        !averages)
+    if (t->error.status == WEFT_OK && plan_first(t) == WEFT_OK &&
+        pieces_load(t, &averages) == WEFT_OK && t->state.step && !averages)
         begin_averages(t);
     o->checkpoint = NULL;
     return checkpoint_agree(t);
+}
+
+/* Options may be wrong on this process only; the others wait for it. */
+static void tell_others(const weft_communicator *c)
+{
+    weft_error error = WEFT_NO_ERROR;
+    if (!c || c->size == 1) return;
+    weft_error_set(&error, WEFT_BAD_ARGUMENT, "trainer", "its options are refused");
+    c->fail(c->context, &error);
 }
 
 weft_trainer *weft_trainer_new(const weft_trainer_options *options,
@@ -183,7 +192,10 @@ weft_trainer *weft_trainer_new(const weft_trainer_options *options,
         return NULL;
     }
     weft_trainer *t = trainer_unbound(options, error);
-    if (!t) return NULL;
+    if (!t) {
+        tell_others(options->communicator);
+        return NULL;
+    }
     t->batches = *batches;
     t->params = params;
     if (bind_store(t) == WEFT_OK) return t;
@@ -386,7 +398,8 @@ weft_status weft_trainer_step(weft_trainer *trainer, double share, weft_step_rep
 static weft_status update_averages(weft_trainer *t, weft_batch_shape shape)
 {
     if (!t->averaged) return WEFT_OK;
-    if (!step_for(t, STEP_EVALUATE, shape, 0)) return t->error.status;
+    step_for(t, STEP_EVALUATE, shape, 0);
+    if (checkpoint_agree(t) != WEFT_OK) return t->error.status;
     return checkpoint_copy_model(t, t->averaged);
 }
 

@@ -185,7 +185,8 @@ typedef struct weft_trainer_options {
     /* The processes that train together; NULL: this one alone. All make the same trainer with the
      * same data, and call the same functions in the same order. They share the batches of an
      * update, so there must not be more processes than `accumulate`; results have the same bits on
-     * any number of them. Each has the optimiser's states of a part of the parameters only. */
+     * any number of them. Each has the optimiser's states of a part of the parameters only. The
+     * communicator must outlive the trainer. */
     weft_communicator *communicator;
     /* The file that `params` was loaded from. Needed to resume a training of several processes,
      * whose optimiser's states are in files beside it. On several processes weft_params_load_some
