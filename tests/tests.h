@@ -39,6 +39,7 @@
     X(optimizer) \
     X(options) \
     X(params) \
+    X(parts) \
     X(header) \
     X(builder) \
     X(batches) \
