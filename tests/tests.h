@@ -15,6 +15,7 @@
     X(communicator) \
     X(parallel) \
     X(collectives) \
+    X(tensor) \
     X(file) \
     X(graph) \
     X(pack) \
