@@ -1,9 +1,9 @@
-/* Memory: every allocation of a small training step, of scoring texts, and of exchanges, made to
- * fail once, in turn. Each time there must be a status, no crash, and nothing left allocated. The
- * linker sends the library's allocations through the wrappers below (--wrap). */
+/* Memory: every allocation of a small training step, of scoring texts, of exchanges, and of parts,
+ * made to fail once, in turn. Each time there must be a status, no crash, and nothing left
+ * allocated. The linker sends the library's allocations through the wrappers below (--wrap). */
 #include "tests.h"
 
-#include <weft/communicator.h>
+#include <weft/parallel.h>
 
 #include <math.h>
 #include <stdatomic.h>
@@ -204,6 +204,48 @@ static weft_status small_exchanges(const char *path)
     return status;
 }
 
+/* Every collective, as rank 1 of 2, and its gradient, planned. */
+static weft_status small_collectives(weft_graph *g)
+{
+    const weft_ranks ranks = {0, 1, 2};
+    weft_error error = {0};
+    weft_value x = weft_param(g, "x", WEFT_F32, WEFT_SHAPE(2, 3), WEFT_INIT_ONES);
+    weft_value y = weft_reduce_scatter(g, ranks, weft_all_gather(g, ranks, x));
+    y = weft_sum_to_rank(g, ranks, weft_broadcast_ranks(g, ranks, y, 0), 0);
+    y = weft_all_reduce(g, ranks, y);
+    weft_value received =
+        weft_receive(g, ranks, WEFT_F32, WEFT_SHAPE(2, 3), 0, 1, weft_send(g, ranks, y, 0, 1));
+    weft_value loss = weft_mse(g, y, received, WEFT_REDUCE_MEAN), targets[2] = {loss};
+    weft_grad(g, loss, &x, 1, &targets[1]);
+    weft_plan *plan = weft_plan_new(g, targets, 2, NULL, &error);
+    weft_plan_free(plan);
+    return plan ? WEFT_OK : error.status;
+}
+
+/* Collectives, and a part that is taken and joined. */
+static weft_status small_parts(const char *path)
+{
+    (void)path;
+    weft_error error = {0};
+    weft_graph *g = weft_graph_new(), *collectives = weft_graph_new();
+    weft_params *whole = weft_params_new(), *own = weft_params_new(), *joined = weft_params_new();
+    weft_communicator *alone = weft_communicator_self();
+    weft_param_part(g, "w", WEFT_F32, WEFT_SHAPE(2, 3), WEFT_INIT_XAVIER, (weft_part){1, 0, 3});
+    weft_status status = WEFT_NO_MEMORY;
+    if (g && collectives && whole && own && joined && alone)
+        status = small_collectives(collectives);
+    if (status == WEFT_OK) status = weft_params_init(whole, g, 1, &error);
+    if (status == WEFT_OK) status = weft_params_take_parts(own, g, whole, &error);
+    if (status == WEFT_OK) status = weft_params_join_parts(joined, g, own, alone, &error);
+    weft_communicator_free(alone);
+    weft_params_free(joined);
+    weft_params_free(own);
+    weft_params_free(whole);
+    weft_graph_free(collectives);
+    weft_graph_free(g);
+    return status;
+}
+
 /* Makes every allocation of `work`, which gets the path of a file to use, fail once. */
 static void fail_all(weft_status (*work)(const char *path))
 {
@@ -246,6 +288,11 @@ static void test_failing_exchanges(void)
     fail_all(small_exchanges);
 }
 
+static void test_failing_parts(void)
+{
+    fail_all(small_parts);
+}
+
 static void test_failing_scores(void)
 {
     fail_all(small_score);
@@ -257,4 +304,5 @@ void memory_tests(void)
     CU_add_test(suite, "every allocation fails once", test_failing_allocations);
     CU_add_test(suite, "every allocation of scoring fails once", test_failing_scores);
     CU_add_test(suite, "every allocation of exchanges fails once", test_failing_exchanges);
+    CU_add_test(suite, "every allocation of collectives and parts fails once", test_failing_parts);
 }

@@ -15,6 +15,7 @@
     X(communicator) \
     X(parallel) \
     X(collectives) \
+    X(tensor) \
     X(file) \
     X(graph) \
     X(pack) \
@@ -39,6 +40,7 @@
     X(optimizer) \
     X(options) \
     X(params) \
+    X(parts) \
     X(header) \
     X(builder) \
     X(batches) \

@@ -5,6 +5,11 @@
 
 #include <string.h>
 
+static bool same_part(const weft_part *a, const weft_part *b)
+{
+    return a->whole == b->whole && (!a->whole || (a->axis == b->axis && a->first == b->first));
+}
+
 /* Finds the state of that scoped name, which must be equal, or adds a node for it. */
 static weft_value state_of(weft_graph *graph, const char *name, const weft_state_attr *attr)
 {
@@ -21,8 +26,12 @@ static weft_value state_of(weft_graph *graph, const char *name, const weft_state
     const node_record *node = &graph->nodes[graph->values[old.id].node];
     const weft_state_attr *other = node->attr;
     if (node->op == &weft_op_state && other->dtype == attr->dtype &&
-        other->trainable == attr->trainable && weft_shape_equal(other->shape, attr->shape))
-        return old;
+        other->trainable == attr->trainable && weft_shape_equal(other->shape, attr->shape)) {
+        if (same_part(&other->part, &attr->part)) return old;
+        weft_graph_fail_in(graph, function, WEFT_BAD_ARGUMENT,
+                           "\"%s\" is declared again as another part of the whole", full);
+        return WEFT_NO_VALUE;
+    }
     const char *was = node->op != &weft_op_state                         ? "another value"
                       : ((const weft_state_attr *)node->attr)->trainable ? "a parameter"
                                                                          : "a state";
@@ -36,13 +45,16 @@ static weft_value state_of(weft_graph *graph, const char *name, const weft_state
 }
 
 static weft_value declare_state(weft_graph *graph, const char *name, weft_dtype dtype,
-                                weft_shape shape, weft_init init, bool trainable)
+                                weft_shape shape, weft_init init, weft_part part, bool trainable)
 {
     weft_state_attr attr;
     memset(&attr, 0, sizeof attr);
     attr.dtype = dtype;
     attr.shape = shape;
     attr.init = init;
+    attr.part.axis = part.axis;
+    attr.part.first = part.first;
+    attr.part.whole = part.whole;
     attr.trainable = trainable;
     return state_of(graph, name, &attr);
 }
@@ -50,13 +62,26 @@ static weft_value declare_state(weft_graph *graph, const char *name, weft_dtype 
 weft_value weft_param(weft_graph *graph, const char *name, weft_dtype dtype, weft_shape shape,
                       weft_init init)
 {
-    return declare_state(graph, name, dtype, shape, init, true);
+    return declare_state(graph, name, dtype, shape, init, (weft_part){0, 0, 0}, true);
+}
+
+weft_value weft_param_part(weft_graph *graph, const char *name, weft_dtype dtype, weft_shape shape,
+                           weft_init init, weft_part part)
+{
+    return declare_state(graph, name, dtype, shape, init, part, true);
+}
+
+weft_part weft_part_of(const weft_graph *graph, weft_value value)
+{
+    const weft_node_info node = weft_graph_node(graph, weft_producer(graph, value));
+    if (!graph_owns(graph, value) || node.op != &weft_op_state) return (weft_part){0, 0, 0};
+    return ((const weft_state_attr *)node.attr)->part;
 }
 
 weft_value weft_state(weft_graph *graph, const char *name, weft_dtype dtype, weft_shape shape,
                       weft_init init)
 {
-    return declare_state(graph, name, dtype, shape, init, false);
+    return declare_state(graph, name, dtype, shape, init, (weft_part){0, 0, 0}, false);
 }
 
 weft_value weft_input(weft_graph *graph, const char *name, weft_dtype dtype, weft_shape shape)

@@ -73,6 +73,7 @@ typedef struct weft_state_attr {
     weft_dtype dtype;
     weft_shape shape;
     weft_init init;
+    weft_part part;
     bool trainable;
 } weft_state_attr;
 

@@ -8,10 +8,27 @@ static bool infer_input(weft_infer *infer)
     return true;
 }
 
+static bool part_fits(const weft_part *part, weft_shape shape)
+{
+    if (part->axis < 0 || part->axis >= shape.rank || part->first < 0) return false;
+    const int64_t n = shape.dim[part->axis];
+    shape.dim[part->axis] = part->whole;
+    return part->first <= part->whole - n && weft_shape_numel(shape) >= 0;
+}
+
 static bool infer_state(weft_infer *infer)
 {
     const weft_state_attr *attr = infer->attr;
+    const weft_part *part = &attr->part;
     infer->out[0] = (weft_type){attr->dtype, attr->shape};
+    if (part->whole && !part_fits(part, attr->shape))
+        return weft_infer_fail(
+            infer, WEFT_BAD_SHAPE,
+            "%lld elements from %lld on are no part of axis %d with %lld of them",
+            part->axis >= 0 && part->axis < attr->shape.rank
+                ? (long long)attr->shape.dim[part->axis]
+                : 0,
+            (long long)part->first, part->axis, (long long)part->whole);
     return attr->init.kind != WEFT_INIT_CONSTANT ||
            weft_infer_scalar(infer, "init", attr->init.a, attr->dtype);
 }

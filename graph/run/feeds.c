@@ -34,7 +34,7 @@ static void fill_default(const weft_plan *plan, uint32_t id, char *memory)
     const weft_input_attr *attr = input_attr(plan, id);
     const weft_init value = {WEFT_INIT_CONSTANT, attr->value, 0};
     char *data = memory + plan->buffers[plan->buffer_of[id] - 1].offset;
-    weft_init_fill(&value, attr->dtype, attr->shape, 0, "", data);
+    weft_init_fill(&value, attr->dtype, attr->shape, NULL, 0, "", data);
 }
 
 void feeds_fill_defaults(const feeds *f, const weft_plan *plan, char *memory)

@@ -1,5 +1,6 @@
 /* Initial contents of states. Element i of a tensor depends only on the seed, the tensor's name and
- * i, through a counter-based generator, so the order of declarations does not matter. O(elements).
+ * i, through a counter-based generator, so the order of declarations does not matter, and a part of
+ * a tensor is made without the rest. O(elements).
  */
 #include "init.h"
 
@@ -52,15 +53,34 @@ static double element(const weft_init *init, double fan_in, double fan_out, uint
     }
 }
 
-void weft_init_fill(const weft_init *init, weft_dtype dtype, weft_shape shape, uint64_t seed,
-                    const char *name, void *data)
+part_runs part_runs_of(const weft_part *part, weft_shape shape)
 {
-    int64_t n = weft_shape_numel(shape);
+    part_runs runs = {1, weft_shape_numel(shape), 0, 0};
+    if (!part || !part->whole) return runs;
+    int64_t inner = 1;
+    for (int d = 0; d < part->axis; d++) runs.rows *= shape.dim[d];
+    for (int d = part->axis + 1; d < shape.rank; d++) inner *= shape.dim[d];
+    return (part_runs){runs.rows, shape.dim[part->axis] * inner, part->whole * inner,
+                       part->first * inner};
+}
+
+weft_shape part_whole(const weft_part *part, weft_shape shape)
+{
+    if (part && part->whole) shape.dim[part->axis] = part->whole;
+    return shape;
+}
+
+void weft_init_fill(const weft_init *init, weft_dtype dtype, weft_shape shape,
+                    const weft_part *part, uint64_t seed, const char *name, void *data)
+{
+    const part_runs runs = part_runs_of(part, shape);
+    const int64_t n = weft_shape_numel(shape);
     uint64_t key = weft_hash_text(name) ^ (seed * 0x9E3779B97F4A7C15u);
     double fan_in, fan_out;
-    fans(shape, &fan_in, &fan_out);
+    fans(part_whole(part, shape), &fan_in, &fan_out);
     for (int64_t i = 0; i < n; i++) {
-        double x = element(init, fan_in, fan_out, key, (uint64_t)i);
+        const int64_t at = i / runs.length * runs.stride + runs.offset + i % runs.length;
+        double x = element(init, fan_in, fan_out, key, (uint64_t)at);
         switch (dtype) {
         case WEFT_F32:
             ((float *)data)[i] = (float)x;

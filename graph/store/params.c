@@ -210,7 +210,8 @@ weft_status weft_params_init(weft_params *params, const weft_graph *graph, uint6
         }
         bool zeros = attr->init.kind == WEFT_INIT_CONSTANT && attr->init.a == 0;
         if (params->n > n && !zeros)
-            weft_init_fill(&attr->init, attr->dtype, attr->shape, seed, name, tensor.data);
+            weft_init_fill(&attr->init, attr->dtype, attr->shape, &attr->part, seed, name,
+                           tensor.data);
     }
     return WEFT_OK;
 }

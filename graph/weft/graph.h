@@ -196,6 +196,19 @@ WEFT_API weft_value weft_param(weft_graph *graph, const char *name, weft_dtype d
  * cache, a running statistic. */
 WEFT_API weft_value weft_state(weft_graph *graph, const char *name, weft_dtype dtype,
                                weft_shape shape, weft_init init);
+/* Says that a state is a part of a larger one, the whole, which several processes share: elements
+ * [first, first + n) along an axis, where n is the state's own size. */
+typedef struct weft_part {
+    int32_t axis;
+    int64_t first, whole; /* whole: the size of the axis in the whole; 0: the state is the whole */
+} weft_part;
+/* Declares a trainable tensor that is such a part. It has the name of the whole. Its first contents
+ * are those that the whole would have there, and `init` takes its fans from the whole. Errors:
+ * WEFT_BAD_SHAPE if the part is outside of the whole. */
+WEFT_API weft_value weft_param_part(weft_graph *graph, const char *name, weft_dtype dtype,
+                                    weft_shape shape, weft_init init, weft_part part);
+/* The part that a state was declared as; zeros for every other value. */
+WEFT_API weft_part weft_part_of(const weft_graph *graph, weft_value value);
 /* Writes at most `capacity` of the trainable parameters declared so far, in order of declaration,
  * and returns how many there are: call it with NULL and 0 to find out. Training steps and gradient
  * checks of all parameters need no list: pass NULL and 0 to them. */

@@ -5,7 +5,7 @@
 #ifndef WEFT_STORE_H
 #define WEFT_STORE_H
 
-#include <weft/graph.h>
+#include <weft/communicator.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -36,6 +36,21 @@ WEFT_API bool weft_params_get(const weft_params *params, const char *name, weft_
 WEFT_API size_t weft_params_count(const weft_params *params);
 /* The name of tensor `index`, in order of addition; NULL if there is none. The store owns it. */
 WEFT_API const char *weft_params_name(const weft_params *params, size_t index);
+
+/* Copies from `whole`, the store of a model that is not split, to `params`, the store of one that
+ * is: every state that the graph declares and `whole` has, of a state that is a part (weft_part)
+ * this part. States that `params` lacks are added. WEFT_BAD_SHAPE if a tensor of `whole` has
+ * another dtype or shape than the whole of the state. */
+WEFT_API weft_status weft_params_take_parts(weft_params *params, const weft_graph *graph,
+                                            const weft_params *whole, weft_error *error);
+/* The inverse, which all ranks of the communicator must call with their graphs and stores: copies
+ * every state that the graph declares to `whole`, and gathers the ranks' parts, so that every rank
+ * has the store of the model that is not split. Fails on all ranks if it fails on one:
+ * WEFT_NOT_FOUND if `params` lacks a state, WEFT_BAD_SHAPE if the ranks' parts, in their order, do
+ * not make up the whole. */
+WEFT_API weft_status weft_params_join_parts(weft_params *whole, const weft_graph *graph,
+                                            const weft_params *params,
+                                            weft_communicator *communicator, weft_error *error);
 
 /* Metadata: texts by key, which the store's files contain too. Both are copied. Setting a key again
  * replaces its text. weft_params_meta returns NULL if there is no such key. */

@@ -1,4 +1,6 @@
-/* The attention layer, over whole sequences or over cached states, and Transformer blocks. */
+/* The attention layer, over whole sequences or over cached states. */
+#include "split.h"
+
 #include <weft/models.h>
 
 #include <math.h>
@@ -7,8 +9,19 @@
 /* ---- Attention ---- */
 
 typedef struct heads {
-    weft_value q, k, v; /* [batch, length, heads or kv_heads, head_dim] */
+    weft_value q, k, v; /* [batch, length, heads or kv_heads of this rank, head_dim] */
 } heads;
+
+static bool is_split(const weft_attention_options *o)
+{
+    return o->tensor.size > 1;
+}
+
+/* This rank's share of heads, or of their elements. */
+static int64_t own(const weft_attention_options *o, int64_t n)
+{
+    return is_split(o) ? n / o->tensor.size : n;
+}
 
 /* Reshapes [batch, length, n * width] to [batch, length, n, width]. */
 static weft_value split(weft_graph *g, weft_value x, int64_t n)
@@ -30,8 +43,11 @@ static void project_memory(weft_graph *g, weft_value memory, const weft_attentio
 {
     int64_t d_model = weft_dim(g, memory, 2), head_dim = d_model / o->heads;
     if (o->projection == WEFT_PROJECT_SEPARATE) {
-        h->k = split(g, weft_layer_linear(g, "k", memory, kv_heads * head_dim, o->bias), kv_heads);
-        h->v = split(g, weft_layer_linear(g, "v", memory, kv_heads * head_dim, o->bias), kv_heads);
+        const int64_t width = kv_heads * head_dim;
+        h->k = weft_layer_linear_columns(g, "k", memory, width, o->bias, o->tensor);
+        h->v = weft_layer_linear_columns(g, "v", memory, width, o->bias, o->tensor);
+        h->k = split(g, h->k, own(o, kv_heads));
+        h->v = split(g, h->v, own(o, kv_heads));
         return;
     }
     h->k = h->v = split(g, memory, o->heads);
@@ -45,7 +61,8 @@ static void project_query(weft_graph *g, weft_value query, const weft_attention_
 {
     int64_t d_model = weft_dim(g, query, 2);
     if (o->projection == WEFT_PROJECT_SEPARATE) {
-        h->q = split(g, weft_layer_linear(g, "q", query, d_model, o->bias), o->heads);
+        h->q = weft_layer_linear_columns(g, "q", query, d_model, o->bias, o->tensor);
+        h->q = split(g, h->q, own(o, o->heads));
         return;
     }
     h->q = split(g, query, o->heads);
@@ -53,15 +70,25 @@ static void project_query(weft_graph *g, weft_value query, const weft_attention_
         h->q = weft_layer_linear(g, "q", h->q, d_model / o->heads, o->bias);
 }
 
+/* The memory of split attention, whose gradient the ranks sum. */
+static weft_value copied_memory(weft_graph *g, weft_value memory, const weft_attention_options *o)
+{
+    return is_split(o) && !o->copied_memory ? weft_copy_to_ranks(g, o->tensor, memory) : memory;
+}
+
 static heads project(weft_graph *g, weft_value query, weft_value memory,
                      const weft_attention_options *o, int64_t kv_heads)
 {
     heads h = {WEFT_NO_VALUE, WEFT_NO_VALUE, WEFT_NO_VALUE};
+    const bool self = memory.id == query.id;
+    if (is_split(o)) query = weft_copy_to_ranks(g, o->tensor, query);
+    memory = self ? query : copied_memory(g, memory, o);
     if (o->projection == WEFT_PROJECT_FUSED) {
         weft_value parts[3];
-        weft_value all = weft_layer_linear(g, "qkv", query, 3 * weft_dim(g, query, 2), o->bias);
+        weft_value all = weft_layer_linear_columns(g, "qkv", query, 3 * weft_dim(g, query, 2),
+                                                   o->bias, o->tensor);
         weft_name(g, all, "qkv");
-        weft_chunk(g, split(g, all, o->heads), -1, 3, parts);
+        weft_chunk(g, split(g, all, own(o, o->heads)), -1, 3, parts);
         return (heads){parts[0], parts[1], parts[2]};
     }
     project_query(g, query, o, &h);
@@ -97,7 +124,7 @@ static weft_value attend_by_plain_ops(weft_graph *g, const heads *h,
                               WEFT_NO_VALUE,       WEFT_NO_VALUE,       WEFT_NO_VALUE,
                               WEFT_NO_VALUE,       WEFT_NO_VALUE};
     /* kv_heads is 0 in a graph that has already failed. */
-    int64_t kv_heads = weft_dim(g, p.k, 1), repeat = kv_heads ? o->heads / kv_heads : 1;
+    int64_t kv_heads = weft_dim(g, p.k, 1), repeat = kv_heads ? own(o, o->heads) / kv_heads : 1;
     weft_value mask = causal_and(g, o, weft_dim(g, p.q, 2), weft_dim(g, p.k, 2));
     weft_value keys = weft_transpose(g, repeat_heads(g, p.k, repeat), -1, -2);
     p.scores = weft_matmul(g, p.q, keys);
@@ -111,12 +138,31 @@ static weft_value attend_by_plain_ops(weft_graph *g, const heads *h,
     return p.context;
 }
 
-/* Returns the options with defaults for zeros; NULL is all zeros. */
-static weft_attention_options filled(const weft_attention_options *options)
+/* Returns the options with defaults for zeros; NULL is all zeros. A mask that differs from head to
+ * head is reduced to this rank's heads. */
+static weft_attention_options filled(weft_graph *g, const weft_attention_options *options)
 {
     weft_attention_options o = options ? *options : (weft_attention_options){0};
     if (!o.heads) o.heads = 1;
+    if (is_split(&o) && weft_rank(g, o.mask) > 2 && weft_dim(g, o.mask, -3) == o.heads) {
+        const int64_t n = own(&o, o.heads), first = o.tensor.rank * n;
+        o.mask = weft_slice(g, o.mask, -3, first, first + n, 1);
+    }
     return o;
+}
+
+/* NULL, or why attention cannot be split among ranks. */
+static const char *split_problem(const weft_attention_options *o)
+{
+    if (!is_split(o)) return NULL;
+    if (o->heads % o->tensor.size || o->kv_heads % o->tensor.size)
+        return "the number of ranks must divide the heads, and those of keys";
+    if (o->projection != WEFT_PROJECT_SEPARATE && o->projection != WEFT_PROJECT_FUSED)
+        return "heads that are split among ranks need separate or fused projections";
+    if (o->no_out || o->merge_as_rows)
+        return "heads that are split among ranks need the projection \"out\", and cannot be merged "
+               "as rows";
+    return NULL;
 }
 
 static bool good_options(weft_graph *g, const char *name, weft_value query, weft_value memory,
@@ -135,10 +181,13 @@ static bool good_options(weft_graph *g, const char *name, weft_value query, weft
         problem = "a fused projection is for self-attention only";
     else if (o->projection != WEFT_PROJECT_SEPARATE && o->kv_heads && o->kv_heads != o->heads)
         problem = "fewer key heads need separate projections";
+    else
+        problem = split_problem(o);
     if (problem)
         weft_graph_fail_in(g, "weft_layer_attention", WEFT_BAD_ARGUMENT,
-                           "\"%s\": %s (%lld heads, %lld of keys, d_model %lld)", name, problem,
-                           (long long)o->heads, (long long)o->kv_heads, (long long)d_model);
+                           "\"%s\": %s (%lld heads, %lld of keys, d_model %lld, %d ranks)", name,
+                           problem, (long long)o->heads, (long long)o->kv_heads, (long long)d_model,
+                           is_split(o) ? o->tensor.size : 1);
     return !problem;
 }
 
@@ -148,10 +197,26 @@ static weft_value attend(weft_graph *g, const heads *h, const weft_attention_opt
                          int64_t d_model, weft_attention_parts *parts)
 {
     double scale = o->scale != 0 ? o->scale : 1 / sqrt((double)(d_model / o->heads));
-    if (parts || o->expose_weights)
-        return swap_heads(g, attend_by_plain_ops(g, h, o, scale, parts));
     const weft_sdpa_options fused = {scale, o->dropout, o->causal, o->mask};
-    return weft_sdpa(g, h->q, h->k, h->v, &fused);
+    split_keys_before(g, o->tensor);
+    weft_value y = parts || o->expose_weights
+                       ? swap_heads(g, attend_by_plain_ops(g, h, o, scale, parts))
+                       : weft_sdpa(g, h->q, h->k, h->v, &fused);
+    split_keys_after(g, o->tensor);
+    return y;
+}
+
+/* Concatenates this rank's heads; `shape` is that of the query, [batch, query_len, d_model]. */
+static weft_value merge(weft_graph *g, weft_value y, weft_shape shape,
+                        const weft_attention_options *o)
+{
+    return weft_reshape(g, y, WEFT_SHAPE(shape.dim[0], shape.dim[1], own(o, shape.dim[2])));
+}
+
+static weft_value project_out(weft_graph *g, weft_value merged, int64_t d_model,
+                              const weft_attention_options *o)
+{
+    return weft_layer_linear_rows(g, "out", merged, d_model, o->out_bias, o->tensor);
 }
 
 /* Rotates heads by their positions, which begin at `position` or 0; all are below `limit`. */
@@ -171,7 +236,7 @@ weft_value weft_layer_attention(weft_graph *graph, const char *name, weft_value 
                                 weft_attention_parts *parts)
 {
     weft_graph *g = graph;
-    const weft_attention_options all = filled(options), *o = &all;
+    const weft_attention_options all = filled(g, options), *o = &all;
     if (!good_options(g, name, query, memory, o)) return WEFT_NO_VALUE;
     weft_shape shape = weft_shape_of(g, query);
     weft_scope_push(g, "%s", name);
@@ -179,9 +244,8 @@ weft_value weft_layer_attention(weft_graph *graph, const char *name, weft_value 
     h.q = rotate(g, h.q, o, WEFT_NO_VALUE, weft_dim(g, h.q, 1));
     h.k = rotate(g, h.k, o, WEFT_NO_VALUE, weft_dim(g, h.k, 1));
     weft_value y = attend(g, &h, o, shape.dim[2], parts);
-    y = weft_reshape(g, o->merge_as_rows ? swap_heads(g, y) : y, shape);
-    if (!o->no_out)
-        y = weft_layer_linear(g, "out", weft_name(g, y, "merged"), shape.dim[2], o->out_bias);
+    y = merge(g, o->merge_as_rows ? swap_heads(g, y) : y, shape, o);
+    if (!o->no_out) y = project_out(g, weft_name(g, y, "merged"), shape.dim[2], o);
     weft_scope_pop(g);
     return y;
 }
@@ -259,7 +323,7 @@ weft_value weft_layer_attention_step(weft_graph *graph, const char *name, weft_v
                                      const weft_attention_options *options, const weft_cache *cache)
 {
     weft_graph *g = graph;
-    weft_attention_options o = filled(options);
+    weft_attention_options o = filled(g, options);
     if (!good_cached(g, name, x, &o, cache)) return WEFT_NO_VALUE;
     weft_shape shape = weft_shape_of(g, x);
     int64_t kv_heads = o.kv_heads ? o.kv_heads : o.heads;
@@ -271,9 +335,8 @@ weft_value weft_layer_attention_step(weft_graph *graph, const char *name, weft_v
     h.k = rotate(g, h.k, &o, cache->position, cache->key_len);
     h.k = append_to_cache(g, "cache.k", h.k, cache);
     h.v = append_to_cache(g, "cache.v", h.v, cache);
-    weft_value y = attend(g, &h, &o, shape.dim[2], NULL);
-    y = weft_reshape(g, y, shape);
-    if (!o.no_out) y = weft_layer_linear(g, "out", y, shape.dim[2], o.out_bias);
+    weft_value y = merge(g, attend(g, &h, &o, shape.dim[2], NULL), shape, &o);
+    if (!o.no_out) y = project_out(g, y, shape.dim[2], &o);
     weft_scope_pop(g);
     return y;
 }
@@ -283,10 +346,11 @@ weft_value weft_layer_prefill_cross_cache(weft_graph *graph, const char *name, w
                                           const weft_cache *cache)
 {
     weft_graph *g = graph;
-    const weft_attention_options all = filled(options), *o = &all;
+    const weft_attention_options all = filled(g, options), *o = &all;
     if (!good_cached(g, name, memory, o, cache)) return WEFT_NO_VALUE;
     heads h = {WEFT_NO_VALUE, WEFT_NO_VALUE, WEFT_NO_VALUE};
     weft_scope_push(g, "%s", name);
+    memory = copied_memory(g, memory, o);
     project_memory(g, memory, o, o->kv_heads ? o->kv_heads : o->heads, &h);
     h.k = rotate(g, h.k, o, WEFT_NO_VALUE, weft_dim(g, h.k, 1));
     weft_value zero = weft_cast(g, weft_scalar(g, WEFT_F64, 0), WEFT_I32), done[2];
@@ -308,157 +372,27 @@ weft_value weft_layer_cross_attention_step(weft_graph *graph, const char *name, 
                                            const weft_cache *cache)
 {
     weft_graph *g = graph;
-    const weft_attention_options all = filled(options), *o = &all;
+    const weft_attention_options all = filled(g, options), *o = &all;
     if (!good_cached(g, name, x, o, cache)) return WEFT_NO_VALUE;
     weft_shape shape = weft_shape_of(g, x);
     int64_t kv_heads = o->kv_heads ? o->kv_heads : o->heads, head_dim = shape.dim[2] / o->heads;
     int64_t queries = cache->sources ? shape.dim[0] / cache->sources * shape.dim[1] : 0;
-    weft_shape cached = WEFT_SHAPE(max_sources(cache), cache->max_source_len, kv_heads, head_dim);
+    weft_shape cached =
+        WEFT_SHAPE(max_sources(cache), cache->max_source_len, own(o, kv_heads), head_dim);
     weft_dtype dtype = weft_dtype_of(g, x);
     heads h = {WEFT_NO_VALUE, WEFT_NO_VALUE, WEFT_NO_VALUE};
     weft_scope_push(g, "%s", name);
+    if (is_split(o)) x = weft_copy_to_ranks(g, o->tensor, x);
     project_query(g, x, o, &h);
     h.q = rotate(g, h.q, o, cache->position, cache->key_len);
     /* The beams of a sentence attend to the same source, so they are queries of one batch row. */
-    h.q = weft_reshape(g, h.q, WEFT_SHAPE(cache->sources, queries, o->heads, head_dim));
+    h.q = weft_reshape(g, h.q, WEFT_SHAPE(cache->sources, queries, own(o, o->heads), head_dim));
     h.k = cache_state(g, cache, "cache.k", dtype, cached, cross_layout);
     h.v = cache_state(g, cache, "cache.v", dtype, cached, cross_layout);
     h.k = first_of(g, h.k, cache->sources, cache->source_len);
     h.v = first_of(g, h.v, cache->sources, cache->source_len);
-    weft_value y = weft_reshape(g, attend(g, &h, o, shape.dim[2], NULL), shape);
-    if (!o->no_out) y = weft_layer_linear(g, "out", y, shape.dim[2], o->out_bias);
+    weft_value y = merge(g, attend(g, &h, o, shape.dim[2], NULL), shape, o);
+    if (!o->no_out) y = project_out(g, y, shape.dim[2], o);
     weft_scope_pop(g);
     return y;
-}
-
-/* ---- Blocks ---- */
-
-static const weft_block_options block_defaults = {0};
-
-static weft_value norm(weft_graph *g, const char *name, weft_value x, const weft_block_options *o)
-{
-    double eps = weft_option(o->eps, WEFT_NORM_EPS);
-    return o->norm == WEFT_RMS_NORM ? weft_layer_rms_norm(g, name, x, eps)
-                                    : weft_layer_layer_norm(g, name, x, eps);
-}
-
-/* The input of a sub-layer. */
-static weft_value before(weft_graph *g, const char *name, weft_value x, const weft_block_options *o)
-{
-    return o->norm_position == WEFT_PRE_NORM ? norm(g, name, x, o) : x;
-}
-
-/* The output of a sub-layer, from its input x and its result y. */
-static weft_value after(weft_graph *g, const char *name, weft_value x, weft_value y,
-                        const weft_block_options *o)
-{
-    if (o->norm_position == WEFT_POST_NORM_DROPPED)
-        return weft_dropout(g, norm(g, name, weft_add(g, x, y), o), o->dropout);
-    weft_value sum = weft_add(g, x, weft_dropout(g, y, o->dropout));
-    return o->norm_position == WEFT_PRE_NORM ? sum : norm(g, name, sum, o);
-}
-
-/* The self-attention of a block, or one step of it. */
-static weft_value self_attention(weft_graph *g, weft_value x, const weft_block_options *o)
-{
-    return o->cache ? weft_layer_attention_step(g, "attn", x, &o->attention, o->cache)
-                    : weft_layer_attention(g, "attn", x, x, &o->attention, NULL);
-}
-
-static weft_attention_options cross_options(const weft_block_options *o, weft_value memory_mask)
-{
-    weft_attention_options cross = o->attention;
-    cross.causal = false;
-    if (cross.projection == WEFT_PROJECT_FUSED) cross.projection = WEFT_PROJECT_SEPARATE;
-    cross.mask = memory_mask;
-    cross.weights = o->cross_weights;
-    return cross;
-}
-
-weft_value weft_layer_block(weft_graph *graph, weft_value x, weft_value memory,
-                            weft_value memory_mask, const weft_block_options *options)
-{
-    weft_graph *g = graph;
-    const weft_block_options *o = options ? options : &block_defaults;
-    bool cached = o->cache && o->cache->sources > 0;
-    weft_value y = self_attention(g, before(g, "norm_attn", x, o), o);
-    x = after(g, "norm_attn", x, y, o);
-    if (weft_is_value(memory) || cached) {
-        weft_attention_options cross = cross_options(o, memory_mask);
-        y = before(g, "norm_cross", x, o);
-        y = cached ? weft_layer_cross_attention_step(g, "cross", y, &cross, o->cache)
-                   : weft_layer_attention(g, "cross", y, memory, &cross, NULL);
-        x = after(g, "norm_cross", x, y, o);
-    }
-    y = weft_layer_feed_forward(g, "ffn", before(g, "norm_ffn", x, o), &o->feed_forward);
-    return after(g, "norm_ffn", x, y, o);
-}
-
-static bool layers_fit(weft_graph *g, const char *scope, int64_t layers)
-{
-    if (layers > WEFT_MAX_LAYERS)
-        weft_graph_fail_in(g, "weft_layer_stack", WEFT_TOO_LARGE, "\"%s\": %lld layers, at most %d",
-                           scope, (long long)layers, WEFT_MAX_LAYERS);
-    return weft_graph_status(g) == WEFT_OK;
-}
-
-/* Returns the options with rotary angles for positions below `limit`, which all layers share. x is
- * [batch, length, d_model]. */
-static weft_block_options share_angles(weft_graph *g, const weft_block_options *options,
-                                       weft_value x, int64_t limit)
-{
-    weft_block_options o = *options;
-    weft_attention_options *a = &o.attention;
-    int64_t d_model = weft_dim(g, x, -1);
-    /* The first layer reports invalid options. */
-    if (a->rotary_base != 0 && !weft_is_value(a->rotary.cosines) && a->heads > 0 &&
-        d_model % a->heads == 0)
-        a->rotary = weft_layer_rotary_angles(g, weft_dtype_of(g, x), limit, d_model / a->heads,
-                                             a->rotary_base);
-    return o;
-}
-
-weft_value weft_layer_stack(weft_graph *graph, const char *scope, int64_t layers, weft_value x,
-                            weft_value memory, weft_value memory_mask,
-                            const weft_block_options *options)
-{
-    if (!options) options = &block_defaults;
-    if (!layers_fit(graph, scope, layers)) return WEFT_NO_VALUE;
-    int64_t limit = weft_dim(graph, x, 1), memory_len = weft_dim(graph, memory, 1);
-    if (memory_len > limit) limit = memory_len;
-    if (options->cache) limit = options->cache->key_len;
-    weft_block_options o = share_angles(graph, options, x, limit);
-    for (int64_t i = 0; i < layers && weft_graph_status(graph) == WEFT_OK; i++) {
-        weft_scope_push(graph, "%s.%lld", scope, (long long)i);
-        if (options->cross_weights) o.cross_weights = options->cross_weights + i;
-        x = weft_layer_block(graph, x, memory, memory_mask, &o);
-        weft_scope_pop(graph);
-    }
-    if (o.norm_position != WEFT_PRE_NORM) return x;
-    weft_scope_push(graph, "%s", scope);
-    x = norm(graph, "norm", x, &o);
-    weft_scope_pop(graph);
-    return x;
-}
-
-weft_value weft_layer_stack_prefill_cross_cache(weft_graph *graph, const char *scope,
-                                                int64_t layers, weft_value memory,
-                                                const weft_block_options *options)
-{
-    weft_graph *g = graph;
-    weft_value done[WEFT_MAX_LAYERS] = {WEFT_NO_VALUE};
-    if (!options) options = &block_defaults;
-    if (layers < 1) {
-        weft_graph_fail_in(g, "weft_layer_stack", WEFT_BAD_ARGUMENT, "\"%s\": no layers", scope);
-        return WEFT_NO_VALUE;
-    }
-    if (!layers_fit(g, scope, layers)) return WEFT_NO_VALUE;
-    const weft_block_options o = share_angles(g, options, memory, weft_dim(g, memory, 1));
-    weft_attention_options cross = cross_options(&o, WEFT_NO_VALUE);
-    for (int64_t i = 0; i < layers && weft_graph_status(g) == WEFT_OK; i++) {
-        weft_scope_push(g, "%s.%lld", scope, (long long)i);
-        done[i] = weft_layer_prefill_cross_cache(g, "cross", memory, &cross, o.cache);
-        weft_scope_pop(g);
-    }
-    return weft_group(g, done, (size_t)layers);
 }

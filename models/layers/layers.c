@@ -1,22 +1,65 @@
 /* Linear, norm, embedding and feed-forward layers, and positions: sinusoidal, learned, rotary. */
+#include "split.h"
+
 #include <weft/models.h>
 
 #include <math.h>
 #include <stdlib.h>
 
+/* Parts of a linear layer, and whether its product is summed over ranks. */
+typedef struct linear_split {
+    weft_part weight, bias;
+    bool sum;
+    weft_ranks ranks;
+} linear_split;
+
+static weft_value linear(weft_graph *g, const char *name, weft_value x, int64_t features, bool bias,
+                         const linear_split *split)
+{
+    weft_dtype dtype = weft_dtype_of(g, x);
+    weft_scope_push(g, "%s", name);
+    weft_shape shape = WEFT_SHAPE(weft_dim(g, x, -1), features);
+    weft_value weight = weft_param_part(g, "weight", dtype, shape, WEFT_INIT_XAVIER, split->weight);
+    weft_value y = weft_matmul(g, x, weight);
+    if (split->sum) y = weft_sum_over_ranks(g, split->ranks, y);
+    if (bias)
+        y = weft_add(
+            g, y,
+            weft_param_part(g, "bias", dtype, WEFT_SHAPE(features), WEFT_INIT_ZEROS, split->bias));
+    weft_scope_pop(g);
+    return y;
+}
+
 weft_value weft_layer_linear(weft_graph *graph, const char *name, weft_value x, int64_t features,
                              bool bias)
 {
-    weft_dtype dtype = weft_dtype_of(graph, x);
-    weft_scope_push(graph, "%s", name);
-    weft_value weight = weft_param(graph, "weight", dtype,
-                                   WEFT_SHAPE(weft_dim(graph, x, -1), features), WEFT_INIT_XAVIER);
-    weft_value y = weft_matmul(graph, x, weight);
-    if (bias)
-        y = weft_add(graph, y,
-                     weft_param(graph, "bias", dtype, WEFT_SHAPE(features), WEFT_INIT_ZEROS));
-    weft_scope_pop(graph);
-    return y;
+    return linear(graph, name, x, features, bias, &(linear_split){.sum = false});
+}
+
+weft_value weft_layer_linear_columns(weft_graph *graph, const char *name, weft_value x,
+                                     int64_t features, bool bias, weft_ranks ranks)
+{
+    if (ranks.size <= 1) return weft_layer_linear(graph, name, x, features, bias);
+    if (features % ranks.size) {
+        weft_graph_fail_in(graph, "weft_layer_linear_columns", WEFT_BAD_ARGUMENT,
+                           "\"%s\": %d ranks do not divide %lld features", name, ranks.size,
+                           (long long)features);
+        return WEFT_NO_VALUE;
+    }
+    const int64_t own = features / ranks.size, first = own * ranks.rank;
+    const linear_split split = {
+        .weight = {1, first, features}, .bias = {0, first, features}, .ranks = ranks};
+    return linear(graph, name, x, own, bias, &split);
+}
+
+weft_value weft_layer_linear_rows(weft_graph *graph, const char *name, weft_value x,
+                                  int64_t features, bool bias, weft_ranks ranks)
+{
+    if (ranks.size <= 1) return weft_layer_linear(graph, name, x, features, bias);
+    const int64_t own = weft_dim(graph, x, -1);
+    const linear_split split = {
+        .weight = {0, own * ranks.rank, own * ranks.size}, .sum = true, .ranks = ranks};
+    return linear(graph, name, x, features, bias, &split);
 }
 
 weft_value weft_layer_layer_norm(weft_graph *graph, const char *name, weft_value x, double eps)
@@ -73,13 +116,23 @@ weft_value weft_layer_feed_forward(weft_graph *graph, const char *name, weft_val
     static const weft_feed_forward_options defaults = {0};
     const weft_feed_forward_options *o = options ? options : &defaults;
     weft_graph *g = graph;
+    const weft_ranks ranks = o->tensor;
     int64_t width = weft_dim(g, x, -1), d_ff = o->d_ff ? o->d_ff : 4 * width;
+    if (ranks.size > 1 && d_ff % ranks.size) {
+        weft_graph_fail_in(g, "weft_layer_feed_forward", WEFT_BAD_ARGUMENT,
+                           "\"%s\": %d ranks do not divide d_ff %lld", name, ranks.size,
+                           (long long)d_ff);
+        return WEFT_NO_VALUE;
+    }
+    if (ranks.size > 1) x = weft_copy_to_ranks(g, ranks, x);
     weft_scope_push(g, "%s", name);
-    weft_value h = weft_layer_linear(g, o->gated ? "gate" : "in", x, d_ff, o->bias);
+    weft_value h = weft_layer_linear_columns(g, o->gated ? "gate" : "in", x, d_ff, o->bias, ranks);
     h = activate(g, h, o->activation);
-    if (o->gated) h = weft_mul(g, h, weft_layer_linear(g, "in", x, d_ff, o->bias));
+    if (o->gated) h = weft_mul(g, h, weft_layer_linear_columns(g, "in", x, d_ff, o->bias, ranks));
+    split_keys_before(g, ranks);
     h = weft_dropout(g, weft_name(g, h, "hidden"), o->dropout);
-    weft_value y = weft_layer_linear(g, "out", h, width, o->bias);
+    split_keys_after(g, ranks);
+    weft_value y = weft_layer_linear_rows(g, "out", h, width, o->bias, ranks);
     weft_scope_pop(g);
     return y;
 }

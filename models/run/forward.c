@@ -57,7 +57,9 @@ static bool same_options(const weft_build_options *a, const weft_build_options *
 {
     return a->shape.rows == b->shape.rows && a->shape.source_len == b->shape.source_len &&
            a->shape.target_len == b->shape.target_len && a->training == b->training &&
-           a->expose_weights == b->expose_weights && a->layer == b->layer;
+           a->expose_weights == b->expose_weights && a->layer == b->layer &&
+           a->tensor.group == b->tensor.group && a->tensor.rank == b->tensor.rank &&
+           a->tensor.size == b->tensor.size;
 }
 
 static weft_status build(weft_forward *f, weft_graph *g, pass *p, weft_error *error)

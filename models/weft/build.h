@@ -8,6 +8,7 @@
 #ifndef WEFT_BUILD_H
 #define WEFT_BUILD_H
 
+#include <weft/parallel.h>
 #include <weft/session.h>
 
 #ifdef __cplusplus
@@ -26,6 +27,10 @@ typedef struct weft_build_options {
     bool training;       /* with dropout; false: all dropout probabilities are 0 */
     bool expose_weights; /* attention weights are values, NAME.weights */
     int64_t layer;       /* the layer, from 1, of weft_model_io.weights; 0: the last */
+    /* The ranks among whom attention and feed-forward layers are split, as their options `tensor`
+     * say; all other layers are computed by every rank. Outputs and loss are the same on all ranks.
+     * Zeros: not split. */
+    weft_ranks tensor;
 } weft_build_options;
 
 #define WEFT_BUILT_VALUES 8

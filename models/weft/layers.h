@@ -3,7 +3,7 @@
 #ifndef WEFT_LAYERS_H
 #define WEFT_LAYERS_H
 
-#include <weft/ops.h>
+#include <weft/parallel.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -15,6 +15,15 @@ extern "C" {
  * (Glorot uniform) and NAME.bias [features] (zeros). */
 WEFT_API weft_value weft_layer_linear(weft_graph *graph, const char *name, weft_value x,
                                       int64_t features, bool bias);
+/* The same, split among ranks as in Shoeybi et al., "Megatron-LM", 2019; ranks of size 0 or 1: not
+ * split. Each rank has a part of the parameters (weft_part), whose names stay. By columns: x is a
+ * shared value behind weft_copy_to_ranks, and the result has this rank's part of the features,
+ * which size must divide. By rows: x [..., in / size] is such a part, and the result [...,
+ * features] is shared: the sum over ranks, to which the bias is added once. */
+WEFT_API weft_value weft_layer_linear_columns(weft_graph *graph, const char *name, weft_value x,
+                                              int64_t features, bool bias, weft_ranks ranks);
+WEFT_API weft_value weft_layer_linear_rows(weft_graph *graph, const char *name, weft_value x,
+                                           int64_t features, bool bias, weft_ranks ranks);
 /* Layer norm over the last axis, with parameters NAME.gamma (ones) and NAME.beta (zeros), each
  * [features]. */
 WEFT_API weft_value weft_layer_layer_norm(weft_graph *graph, const char *name, weft_value x,
@@ -42,6 +51,11 @@ typedef struct weft_feed_forward_options {
     weft_activation activation; /* 0: relu */
     bool gated, bias;
     double dropout; /* of the hidden values */
+    /* Splits NAME.in and NAME.gate by columns and NAME.out by rows among ranks, whose number must
+     * divide d_ff. x and the result are shared values (<weft/parallel.h>). Dropout draws by the
+     * rank and the elements of its own hidden values, so results with dropout differ from those of
+     * a layer that is not split. */
+    weft_ranks tensor;
 } weft_feed_forward_options;
 WEFT_API weft_value weft_layer_feed_forward(weft_graph *graph, const char *name, weft_value x,
                                             const weft_feed_forward_options *options);
@@ -111,6 +125,15 @@ typedef struct weft_attention_options {
     bool expose_weights; /* stores the attention weights as the value NAME.weights [batch, heads,
                             query_len, key_len] */
     weft_value *weights; /* if not NULL, set to that value; unchanged without expose_weights */
+    /* Splits the heads among ranks, whose number must divide heads and kv_heads: the projections to
+     * q, k and v by columns, NAME.out by rows. Query, memory and result are shared values
+     * (<weft/parallel.h>); q, k, v and weights have this rank's heads. Needs separate or fused
+     * projections and NAME.out. Dropout draws by the rank and the elements of its own weights, so
+     * results with dropout differ from those of attention that is not split. All ranks need the
+     * same seed, so that dropout of shared values is the same on all of them. */
+    weft_ranks tensor;
+    bool copied_memory; /* split cross-attention: memory is behind weft_copy_to_ranks already, so
+                           that several attentions sum their gradients of it before the ranks do */
 } weft_attention_options;
 
 /* Intermediate values, for inspection. */

@@ -20,7 +20,7 @@ weft_status weft_language_model(weft_graph *graph, const weft_language_config *c
     if (!config || !build || !io) return text_no_config(graph, "weft_language_model");
     const weft_language_config *c = config;
     const weft_shape shape = WEFT_SHAPE(build->shape.rows, build->shape.target_len);
-    weft_text_config text = text_config(&c->text, build->training);
+    weft_text_config text = text_config(&c->text, build);
     weft_block_options block = text.block;
     *io = (weft_model_io){.target_in = weft_input(g, "target_in", WEFT_I32, shape),
                           .target_out = weft_input(g, "target_out", WEFT_I32, shape),
@@ -57,7 +57,7 @@ weft_status weft_language_step(weft_graph *graph, const weft_language_config *co
     weft_graph *g = graph;
     if (!config || !io) return text_no_config(graph, "weft_language_step");
     const weft_language_config *c = config;
-    weft_text_config text = text_config(&c->text, false);
+    weft_text_config text = text_config(&c->text, NULL);
     weft_block_options block = text.block;
     if (!block.attention.causal)
         weft_graph_fail_in(g, "weft_language_step", WEFT_BAD_ARGUMENT,

@@ -22,13 +22,14 @@ void text_traits(const weft_text_config *c, int64_t vocab, weft_model_traits *tr
         .causal = true};
 }
 
-weft_text_config text_config(const weft_text_config *config, bool training)
+weft_text_config text_config(const weft_text_config *config, const weft_build_options *build)
 {
     weft_text_config c = *config;
-    if (!training) {
+    if (!build || !build->training) {
         c.dropout = c.block.dropout = 0;
         c.block.attention.dropout = c.block.feed_forward.dropout = 0;
     }
+    if (build) c.block.attention.tensor = c.block.feed_forward.tensor = build->tensor;
     return c;
 }
 

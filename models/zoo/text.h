@@ -8,8 +8,9 @@
 weft_status text_no_config(weft_graph *g, const char *function);
 /* Sets the traits of a causal token model without a source. */
 void text_traits(const weft_text_config *config, int64_t vocab, weft_model_traits *traits);
-/* Returns the configuration; unless training, all dropout probabilities are 0. */
-weft_text_config text_config(const weft_text_config *config, bool training);
+/* Returns the configuration for a graph; unless training, all dropout probabilities are 0. `build`
+ * NULL: a graph of decoding. */
+weft_text_config text_config(const weft_text_config *config, const weft_build_options *build);
 /* Embeds ids [rows, length] and adds positions: [rows, length, d_model], before dropout.
  * `positions` is the name of learned positions. */
 weft_value text_embed(weft_graph *g, const weft_text_config *c, weft_value embeddings,

@@ -37,7 +37,7 @@ weft_status weft_transformer(weft_graph *graph, const weft_transformer_config *c
     const weft_transformer_config *c = config;
     const weft_batch_shape *shape = &build->shape;
     weft_value cross_weights[WEFT_MAX_LAYERS] = {WEFT_NO_VALUE};
-    weft_text_config text = text_config(&c->text, build->training);
+    weft_text_config text = text_config(&c->text, build);
     if (build->expose_weights) text.block.attention.expose_weights = true;
     *io = (weft_model_io){.vocab = c->source_vocab < c->target_vocab ? c->source_vocab
                                                                      : c->target_vocab};
@@ -95,7 +95,7 @@ weft_status weft_transformer_encode(weft_graph *graph, const weft_transformer_co
     weft_graph *g = graph;
     if (!config || !io) return text_no_config(graph, "weft_transformer_encode");
     const weft_transformer_config *c = config;
-    weft_text_config text = text_config(&c->text, false);
+    weft_text_config text = text_config(&c->text, NULL);
     weft_cache cache = text_cache(io);
     weft_block_options decoder = text.block;
     decoder.cache = &cache;
@@ -116,7 +116,7 @@ weft_status weft_transformer_step(weft_graph *graph, const weft_transformer_conf
     weft_graph *g = graph;
     if (!config || !io) return text_no_config(graph, "weft_transformer_step");
     const weft_transformer_config *c = config;
-    weft_text_config text = text_config(&c->text, false);
+    weft_text_config text = text_config(&c->text, NULL);
     text_step_inputs(g, io);
     weft_cache cache = text_cache(io);
     weft_block_options decoder = text.block;

@@ -88,7 +88,8 @@ static weft_status build_attention(weft_graph *g, const double *v, const weft_bu
                                 .dropout = build->training ? V(dropout) : 0,
                                 .causal = mask & MASK_CAUSAL,
                                 .expose_weights = build->expose_weights,
-                                .weights = &io->weights};
+                                .weights = &io->weights,
+                                .tensor = build->tensor};
     if (mask & MASK_PADDING) {
         int64_t batch = shape->rows, keys = weft_dim(g, memory, 1);
         weft_value hidden = weft_input(g, "hidden", WEFT_BOOL, WEFT_SHAPE(batch, keys));
@@ -145,7 +146,8 @@ static weft_status build_feed_forward(weft_graph *g, const double *v,
                                    .activation = (weft_activation)V(activation),
                                    .gated = V(gated) != 0,
                                    .bias = true,
-                                   .dropout = build->training ? V(dropout) : 0};
+                                   .dropout = build->training ? V(dropout) : 0,
+                                   .tensor = build->tensor};
     io->input = vectors(g, "input", V(f64), build->shape.rows, build->shape.target_len, V(d_model));
 #undef V
     return finish(g, weft_layer_feed_forward(g, "ffn", io->input, &o), io);
@@ -194,17 +196,20 @@ static weft_status build_encoder(weft_graph *g, const double *v, const weft_buil
 #define V(name) v[ENCODER_##name]
     *io = (weft_model_io){.source = WEFT_NO_VALUE};
     double dropout = build->training ? V(dropout) : 0;
-    weft_block_options block = {
-        .attention = {.heads = (int64_t)V(heads),
-                      .projection = (weft_projection)V(projection),
-                      .bias = true,
-                      .out_bias = true,
-                      .merge_as_rows = V(merge) != 0,
-                      .expose_weights = build->expose_weights},
-        .feed_forward = {.d_ff = (int64_t)V(d_ff), .bias = true, .dropout = dropout},
-        .norm_position = (weft_norm_position)V(norm),
-        .eps = 1e-5,
-        .dropout = dropout};
+    weft_block_options block = {.attention = {.heads = (int64_t)V(heads),
+                                              .projection = (weft_projection)V(projection),
+                                              .bias = true,
+                                              .out_bias = true,
+                                              .merge_as_rows = V(merge) != 0,
+                                              .expose_weights = build->expose_weights,
+                                              .tensor = build->tensor},
+                                .feed_forward = {.d_ff = (int64_t)V(d_ff),
+                                                 .bias = true,
+                                                 .dropout = dropout,
+                                                 .tensor = build->tensor},
+                                .norm_position = (weft_norm_position)V(norm),
+                                .eps = 1e-5,
+                                .dropout = dropout};
     io->input = vectors(g, "input", V(f64), build->shape.rows, build->shape.target_len, V(d_model));
     weft_value y = weft_layer_stack(g, "layer", (int64_t)V(layers), io->input, WEFT_NO_VALUE,
                                     WEFT_NO_VALUE, &block);
