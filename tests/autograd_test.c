@@ -154,11 +154,11 @@ static void check_optimizer(const weft_optimizer *o)
 
 static void test_optimizers(void)
 {
-    weft_optimizer adam = {.kind = WEFT_ADAM, .adam = {0.9, 0.98, 1e-9, 0.01, false}};
-    weft_optimizer adamw = {.kind = WEFT_ADAMW, .adam = {0.9, 0.999, 1e-8, 0.1, false}};
-    weft_optimizer sgd = {.kind = WEFT_SGD, .sgd = {0, 0.1, false}};
-    weft_optimizer momentum = {.kind = WEFT_SGD, .sgd = {0.9, 0.01, false}, .max_norm = 1};
-    weft_optimizer nesterov = {.kind = WEFT_SGD, .sgd = {0.9, 0, true}, .max_norm = 100};
+    weft_optimizer adam = {.kind = WEFT_ADAM, .adam = {0.9, 0.98, 1e-9, 0.01, false, 0}};
+    weft_optimizer adamw = {.kind = WEFT_ADAMW, .adam = {0.9, 0.999, 1e-8, 0.1, false, 0}};
+    weft_optimizer sgd = {.kind = WEFT_SGD, .sgd = {0, 0.1, false, 0}};
+    weft_optimizer momentum = {.kind = WEFT_SGD, .sgd = {0.9, 0.01, false, 0}, .max_norm = 1};
+    weft_optimizer nesterov = {.kind = WEFT_SGD, .sgd = {0.9, 0, true, 0}, .max_norm = 100};
     weft_optimizer clipped = WEFT_ADAM_DEFAULT;
     check_optimizer(&adam);
     check_optimizer(&adamw);

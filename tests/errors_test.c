@@ -47,9 +47,9 @@ static values make_values(weft_graph *g, weft_graph *other)
                     .none = WEFT_NO_VALUE};
 }
 
-static const weft_optimizer adam = {.kind = WEFT_ADAM, .adam = {0.9, 0.98, 1e-9, 0, false}};
+static const weft_optimizer adam = {.kind = WEFT_ADAM, .adam = {0.9, 0.98, 1e-9, 0, false, 0}};
 static const weft_optimizer guarded = {
-    .kind = WEFT_ADAM, .adam = {0.9, 0.98, 1e-9, 0, false}, .guard = true};
+    .kind = WEFT_ADAM, .adam = {0.9, 0.98, 1e-9, 0, false, 0}, .guard = true};
 static const weft_optimizer sgd = {.kind = WEFT_SGD};
 static weft_value got[4];
 

@@ -367,7 +367,7 @@ static weft_value step_of_nothing(weft_graph *g, int way)
 static weft_value step_of_adam(weft_graph *g, int way)
 {
     weft_optimizer zeros = {.kind = WEFT_ADAM};
-    weft_optimizer defaults = {.kind = WEFT_ADAM, .adam = {0.9, 0.98, 1e-9, 0, false}};
+    weft_optimizer defaults = {.kind = WEFT_ADAM, .adam = {0.9, 0.98, 1e-9, 0, false, 0}};
     return trained(g, way == DEFAULTS ? &defaults : &zeros, "w");
 }
 
