@@ -40,9 +40,9 @@ WEFT_API bool weft_sum_joins(uint32_t n, weft_sum_node a, weft_sum_node b);
 typedef struct weft_shards weft_shards;
 
 /* Cuts params[0..n-1], as declared in the graph, into pieces, except those that the optimiser (may
- * be NULL) does not train. Parameters form buckets of about `bucket_bytes` (0: 4 MiB, from 16 ranks
- * on 256 KiB for each), the last declared first, since their gradients are complete first; of each
- * bucket every rank owns a contiguous part. NULL on failure. */
+ * be NULL) does not train. Parameters form buckets of about `bucket_bytes` (0: 4 MiB, or 256 KiB
+ * for each rank if that is more), the last declared first, since their gradients are complete
+ * first; of each bucket every rank owns a contiguous part. NULL on failure. */
 WEFT_API weft_shards *weft_shards_new(const weft_graph *graph, const weft_value *params, size_t n,
                                       const weft_optimizer *optimizer, weft_ranks ranks,
                                       size_t bucket_bytes, weft_error *error);

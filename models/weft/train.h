@@ -198,7 +198,8 @@ typedef struct weft_trainer_options {
      * of every batch instead of their sums, and their number must be a power of two that divides
      * `accumulate`. The results are the same. 0: 1. */
     int zero;
-    size_t bucket_bytes; /* of gradients that travel together; 0: 4 MiB */
+    size_t bucket_bytes; /* of gradients that travel together; 0: 4 MiB, or 256 KiB for each process
+                            if that is more */
     uint64_t seed;       /* of parameters and dropout */
     int threads;         /* 0: OpenMP's default. The results do not depend on it. */
     /* If not NULL, called before each batch of an accumulated update or an evaluation. True ends

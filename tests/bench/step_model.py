@@ -26,6 +26,7 @@ from functools import lru_cache
 from bench_common import Failed, print_table
 
 TILE = 16384          # elements: pieces of parameters begin at multiples of it (WEFT_TILE)
+UNDER_WAY = 4  # buckets at a time
 RENDEZVOUS = 1 << 16  # bytes of a message from which on MPI asks the receiver first
 GB = 1e9
 
@@ -74,6 +75,10 @@ def pieces(elements, ranks):
     """Elements of a bucket that each rank owns: cuts lie at the nearest tile."""
     cuts = [min(elements, round(elements * r / ranks / TILE) * TILE) for r in range(ranks)] + [elements]
     return [end - first for first, end in zip(cuts, cuts[1:])]
+
+
+def bucket_bytes(o, ranks):
+    return o.bucket_mib * (1 << 20) or max(4 << 20, ranks << 18)
 
 
 @lru_cache(maxsize=None)
@@ -153,11 +158,15 @@ def step_seconds(model, host, network, ranks, batches, limit):
 
 
 def memory_bytes(model, ranks, batches, activations, limit):
-    """Parameters; sums of gradients, one for each level of the tree of batches; gradients of the last batch, and on
-    several hosts what the others send; Adam's moments of the own pieces; activations of a batch."""
+    """Parameters; sums of gradients, one for each level of the tree of batches; gradients of the last batch, of which
+    several hosts have the own pieces and the buckets under way, sent and received; Adam's moments of the own pieces;
+    activations of a batch."""
     n = 4 * model.count
     levels = math.ceil(math.log2(batches)) if batches > 1 else 0
-    return n * (1 + levels + (2 if ranks > 1 else 1)) + 8 * most_owned(model, ranks, limit) + activations
+    owned = most_owned(model, ranks, limit)
+    largest = 4 * max(b.elements for b in make_buckets(model, ranks, limit))
+    gradients = 4 * owned + 2 * min(n, UNDER_WAY * largest) if ranks > 1 else n
+    return n * (1 + levels) + gradients + 8 * owned + activations
 
 
 # ---- Validation ----
@@ -200,7 +209,7 @@ def validate(o):
 
     def predict(row, byte):
         return step_seconds(model, replace(hosts[row["ranks"]], byte=byte), network_of(row, o), row["ranks"],
-                            row["batches"], o.bucket_mib * (1 << 20))
+                            row["batches"], bucket_bytes(o, row["ranks"]))
 
     costs = {}
     for row in filter(is_fit, rows):
@@ -272,7 +281,6 @@ class Cluster:
 
     def __init__(self, size, gbit, o):
         self.size, self.o, self.model = size, o, size.model()
-        self.limit = o.bucket_mib * (1 << 20)
         self.network = Network(1e-3 * o.latency_ms, gbit * GB / 8 * o.tcp_share)
 
     def batches(self, tokens):
@@ -283,7 +291,7 @@ class Cluster:
         o, batches = self.o, self.batches(tokens)
         host = Host(tokens / batches * self.size.flops() / (o.gflops * GB), 28 * self.model.count / (o.memory_gbs * GB),
                     1e-9 * o.byte_ns, 1e-6 * o.message_us, o.forward)
-        return step_seconds(self.model, host, self.network, ranks, batches, self.limit)
+        return step_seconds(self.model, host, self.network, ranks, batches, bucket_bytes(o, ranks))
 
     def efficiency(self, ranks, tokens):
         return self.seconds(1, tokens) / self.seconds(ranks, tokens)
@@ -292,7 +300,7 @@ class Cluster:
         o = self.o
         per_token = 4 * o.activations * self.size.width * self.size.layers + 8 * self.size.vocab
         return memory_bytes(self.model, ranks, self.batches(tokens), per_token * min(tokens, o.batch_tokens),
-                            self.limit)
+                            bucket_bytes(o, ranks))
 
     def least_tokens(self, ranks, wanted):
         """Fewest whole batches, or parts of one, with the wanted efficiency: by doubling, then by halves."""
@@ -311,7 +319,7 @@ def print_assumptions(o):
     print(f"Assumed of a host: {o.gflops:g} GFLOP/s, {o.memory_gbs:g} GB/s of memory (an update moves 28 bytes a "
           f"parameter), {o.byte_ns:g} ns a byte sent, {o.message_us:g} us a message, {o.memory_gb:g} GB.\n"
           f"Of the network: {o.latency_ms:g} ms one way, TCP carries {100 * o.tcp_share:g} % of the rate, no link is "
-          f"shared.\nOf weft: f32, buckets of {o.bucket_mib:g} MiB, batches of at most {o.batch_tokens} tokens, the "
+          f"shared.\nOf weft: f32, batches of at most {o.batch_tokens} tokens, the "
           f"forward pass is {o.forward:.2f} of a batch, {o.activations:g} numbers a token, layer and width are kept.\n"
           f"Efficiency at {o.tokens} tokens a host and update.")
 
@@ -359,7 +367,7 @@ NUMBERS = (
     ("--message-us", 1.0, "us of its processor for a message"),
     ("--latency-ms", 0.05, "of the network, one way"),
     ("--tcp-share", 0.94, "of the rate that TCP carries"),
-    ("--bucket-mib", 4.0, "MiB of a bucket"),
+    ("--bucket-mib", 0.0, "MiB of a bucket; 0: as weft, 4 MiB or 256 KiB for each rank"),
     ("--forward", 1 / 3, "share of the forward pass in a batch"),
     ("--batch-tokens", 4096, "most tokens of one batch"),
     ("--tokens", 16384, "tokens of a host in an update"),
