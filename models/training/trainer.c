@@ -25,13 +25,12 @@ static void begin_averages(weft_trainer *t)
         const char *name = weft_params_name(t->params, i);
         weft_tensor from, into;
         char param[512];
-        size_t length = strlen(name);
+        size_t length, prefix = strlen(AVERAGE);
         int64_t first = 0, end;
-        weft_piece_parse(name, &length, &first, &end);
-        snprintf(param, sizeof param, "%.*s", (int)length, name);
-        if (strncmp(name, AVERAGE, strlen(AVERAGE)) != 0 ||
-            !weft_params_get(t->params, param + strlen(AVERAGE), &from))
-            continue;
+        if (!name || strncmp(name, AVERAGE, prefix) != 0) continue;
+        if (!weft_piece_parse(name, &length, &first, &end)) length = strlen(name);
+        snprintf(param, sizeof param, "%.*s", (int)(length - prefix), name + prefix);
+        if (!weft_params_get(t->params, param, &from)) continue;
         weft_params_get(t->params, name, &into);
         memcpy(into.data, (char *)from.data + (size_t)first * weft_dtype_bytes(from.dtype),
                weft_tensor_bytes(into.dtype, into.shape));
