@@ -154,7 +154,7 @@ train 3 "${tune[@]}" --out tuned-3
 same_best tuned tuned-3
 
 # ---- Killed and resumed ----
-long=("${pair[@]}" --steps 120 --save-every 1 --valid-every 40 --keep 2)
+long=("${pair[@]}" --steps 300 --save-every 1 --valid-every 100 --keep 2)
 "$weft" train "${long[@]}" --out long >log 2>&1 || fail "the whole run: $(tail -n 3 log)"
 for n in 4 2 1 3; do
     start killed mpirun -n $n "$weft" train "${long[@]}" --out killed --resume
@@ -169,27 +169,27 @@ train 2 "${long[@]}" --out killed --resume
 same_best long killed
 whole killed
 [ "$(sed "$cut" long/metrics.jsonl)" = "$(sed "$cut" killed/metrics.jsonl)" ] || fail "a killed and resumed run has other metrics"
-kept=$(cd killed && ls | grep -v '^step-\(119\|120\)\(.step-\(119\|120\).rank-[01]-of-2\)\?.safetensors$' | tr '\n' ' ')
-[ "$kept" = "best.safetensors metrics.jsonl model.safetensors model.step-120.rank-0-of-2.safetensors model.step-120.rank-1-of-2.safetensors recipe.json vocab.model " ] ||
+kept=$(cd killed && ls | grep -v '^step-\(299\|300\)\(.step-\(299\|300\).rank-[01]-of-2\)\?.safetensors$' | tr '\n' ' ')
+[ "$kept" = "best.safetensors metrics.jsonl model.safetensors model.step-300.rank-0-of-2.safetensors model.step-300.rank-1-of-2.safetensors recipe.json vocab.model " ] ||
     fail "the folder has $kept"
 expect 0 "mean of 2" "$weft" average killed/step-*.safetensors -o mean.safetensors
 # What a killed process has left of a checkpoint goes, except files that model.safetensors names.
-cp -r killed left && mv left/step-119.safetensors left/model.safetensors
-for name in step-120.step-120.rank-0-of-4.safetensors step-118.step-118.rank-1-of-2.safetensors; do
-    cp left/step-120.step-120.rank-0-of-2.safetensors "left/$name"
+cp -r killed left && mv left/step-299.safetensors left/model.safetensors
+for name in step-300.step-300.rank-0-of-4.safetensors step-298.step-298.rank-1-of-2.safetensors; do
+    cp left/step-300.step-300.rank-0-of-2.safetensors "left/$name"
 done
-rm left/step-120.safetensors
-touch left/step-118.safetensors.0123456789ab.tmp left/step-118.step-118.rank-1-of-4.safetensors.0123456789ab.tmp
+rm left/step-300.safetensors
+touch left/step-298.safetensors.0123456789ab.tmp left/step-298.step-298.rank-1-of-4.safetensors.0123456789ab.tmp
 train 2 "${long[@]}" --out left --resume
 same_best long left
 [ "$(ls left)" = "$(ls killed)" ] || fail "a killed process has left $(comm -23 <(ls left) <(ls killed))"
 # Back to a kept checkpoint, as the message says; one process gives its copy the name of a step.
 rm killed/model.safetensors
-expect 1 'to continue from it, `cp step-120.safetensors model.safetensors` there and --resume' \
+expect 1 'to continue from it, `cp step-300.safetensors model.safetensors` there and --resume' \
     "${limit[@]}" mpirun -n 2 "$weft" train "${long[@]}" --out killed --resume
 for n in 1 3; do
     cp -r killed back-$n
-    (cd back-$n && cp step-119.safetensors model.safetensors)
+    (cd back-$n && cp step-299.safetensors model.safetensors)
     train $n "${long[@]}" --out back-$n --resume
     same_best long back-$n
 done
@@ -231,7 +231,7 @@ for _ in 1 2 3 4; do
     kill -CONT $slow
     sleep 0.02
 done 2>/dev/null
-ended 0 "finished after 120 steps"
+ended 0 "finished after 300 steps"
 same_best long slow
 
 # ---- Ranks that differ ----
