@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* So many buckets travel at a time; then the first of them must have arrived. This bounds the
- * memory of exchanges, and is enough to keep a network busy. */
+ * memory of exchanges. */
 #define BUCKETS_UNDER_WAY 4
 
 /* A bucket's exchanges under way. Ranks may have several sums, each with an exchange of its own. */

@@ -195,9 +195,8 @@ static weft_status begin(family *f, weft_error *error)
         begun ? mpi_check(MPI_Query_thread(&level), "MPI_Query_thread", error)
               : mpi_check(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &level),
                           "MPI_Init_thread", error);
-    f->began = !begun;
+    f->began = !begun && status == WEFT_OK;
     if (status != WEFT_OK || level >= MPI_THREAD_SERIALIZED) return status;
-    if (f->began) MPI_Finalize();
     return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_mpi_open",
                           begun ? "the program began MPI without support for threads: call "
                                   "MPI_Init_thread with MPI_THREAD_SERIALIZED"
@@ -233,12 +232,17 @@ weft_status weft_mpi_open(weft_communicator **world, weft_error *error)
     member *m = calloc(1, sizeof *m);
     weft_status status =
         f && m ? WEFT_OK : weft_error_set(error, WEFT_NO_MEMORY, "weft_mpi_open", "out of memory");
-    if (status == WEFT_OK && pthread_mutex_init(&f->lock, NULL) != 0)
+    const bool locked = status == WEFT_OK && pthread_mutex_init(&f->lock, NULL) == 0;
+    if (status == WEFT_OK && !locked)
         status = weft_error_set(error, WEFT_NO_MEMORY, "weft_mpi_open", "no mutex");
     if (status == WEFT_OK) status = open_world(f, m, error);
     if (status == WEFT_OK) {
         *world = &m->communicator;
         return WEFT_OK;
+    }
+    if (locked) {
+        pthread_mutex_destroy(&f->lock);
+        if (f->began) MPI_Finalize();
     }
     free(f);
     free(m);

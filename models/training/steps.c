@@ -23,12 +23,20 @@ weft_status trainer_no_memory(weft_trainer *t)
 
 /* ---- Graphs ---- */
 
-/* The state PREFIX.NAME of a parameter NAME. */
-static weft_value state_for(weft_graph *g, const char *prefix, weft_value param)
+/* The state PREFIX.NAME of a parameter NAME, or of this process's piece of it. */
+static weft_value state_for(const weft_trainer *t, weft_graph *g, const char *prefix,
+                            weft_value param, bool piece)
 {
     char name[512];
-    snprintf(name, sizeof name, "%s.%s", prefix, weft_name_of(g, param));
-    return weft_state(g, name, weft_dtype_of(g, param), weft_shape_of(g, param), WEFT_INIT_ZEROS);
+    const char *of = weft_name_of(g, param);
+    weft_shape shape = weft_shape_of(g, param);
+    int64_t first, end;
+    snprintf(name, sizeof name, "%s.%s", prefix, of);
+    if (piece && weft_shards_piece(t->shards, of, ranks_own(t), &first, &end)) {
+        weft_shards_state(t->shards, prefix, of, name, sizeof name);
+        shape = WEFT_SHAPE(end - first);
+    }
+    return weft_state(g, name, weft_dtype_of(g, param), shape, WEFT_INIT_ZEROS);
 }
 
 /* Whether sums are of this process's pieces of the parameters. */
@@ -40,14 +48,9 @@ static bool sums_pieces(const weft_trainer *t)
 /* A sum of gradients: `sum.NAME` is the running one, `sum@k.NAME` is stored in slot k. */
 static weft_value sum_state(const weft_trainer *t, weft_graph *g, int slot, weft_value param)
 {
-    char prefix[32] = WEFT_SUM_STATES, name[512];
-    const char *of = weft_name_of(g, param);
-    int64_t first, end;
+    char prefix[32] = WEFT_SUM_STATES;
     if (slot >= 0) snprintf(prefix, sizeof prefix, "%s@%d", WEFT_SUM_STATES, slot);
-    if (!sums_pieces(t)) return state_for(g, prefix, param);
-    weft_shards_piece(t->shards, of, ranks_own(t), &first, &end);
-    weft_shards_state(t->shards, prefix, of, name, sizeof name);
-    return weft_state(g, name, weft_dtype_of(g, param), WEFT_SHAPE(end - first), WEFT_INIT_ZEROS);
+    return state_for(t, g, prefix, param, sums_pieces(t));
 }
 #define RUNNING (-1)
 
@@ -72,16 +75,10 @@ static void add_averages(weft_trainer *t, train_step *s, lists *l)
     s->ema_decay = weft_input(g, "ema_decay", s->dtype, WEFT_SCALAR);
     weft_value new_share = weft_sub(g, l->one, s->ema_decay);
     for (size_t i = 0; i < l->n; i++) {
-        const char *param = weft_name_of(g, l->params[i]);
-        weft_value average, value = l->updated[i];
-        char name[512];
-        if (t->shards) {
-            value = weft_shards_slice(g, t->shards, param, value);
-            weft_shards_state(t->shards, WEFT_AVERAGE_STATES, param, name, sizeof name);
-            average = weft_state(g, name, s->dtype, weft_shape_of(g, value), WEFT_INIT_ZEROS);
-        } else {
-            average = state_for(g, WEFT_AVERAGE_STATES, l->params[i]);
-        }
+        weft_value value = l->updated[i];
+        weft_value average = state_for(t, g, WEFT_AVERAGE_STATES, l->params[i], t->shards != NULL);
+        if (t->shards)
+            value = weft_shards_slice(g, t->shards, weft_name_of(g, l->params[i]), value);
         l->group[i + 1] = weft_blend(g, average, value, s->ema_decay, new_share);
     }
     s->target = weft_group(g, l->group, l->n + 1);

@@ -8,8 +8,11 @@
 #include <weft/op.h>
 #include <weft/kernel.h>
 #include <weft/ops.h>
+#include <weft/communicator.h>
+#include <weft/parallel.h>
 #include <weft/measure.h>
 #include <weft/autograd.h>
+#include <weft/sharding.h>
 #include <weft/layers.h>
 #include <weft/models.h>
 #include <weft/decode.h>

@@ -22,7 +22,10 @@ WEFT_API weft_status weft_mpi_open(weft_communicator **world, weft_error *error)
 /* Frees it, after those split from it, and ends MPI if weft_mpi_open began it; NULL is accepted.
  * `status` is how this process ends: unless it is WEFT_OK, MPI ends all processes at once with exit
  * status 1, and this call does not return. If the program began MPI, ending it is left to the
- * program. */
+ * program.
+ *
+ * After an exchange has failed, MPI may still read what it could not cancel. So close the world
+ * with an error then, before freeing what was sent. */
 WEFT_API void weft_mpi_close(weft_communicator *world, weft_status status);
 
 #ifdef __cplusplus
