@@ -14,6 +14,7 @@
     X(text) \
     X(communicator) \
     X(parallel) \
+    X(sharding) \
     X(collectives) \
     X(tensor) \
     X(file) \

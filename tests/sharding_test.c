@@ -1,0 +1,249 @@
+/* Exchanges of a graph, and what training on several processes is made of: the order of sums, the
+ * pieces of parameters, the norm of tensors in pieces. */
+#include "ranks.h"
+#include "tests.h"
+
+#include <weft/sharding.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Exchanges in a graph ---- */
+
+/* Every rank sends its number to every other; a profile counts the waiting as such. */
+static void run_exchange(rank *r)
+{
+    const weft_communicator *c = r->communicator;
+    const weft_ranks ranks = {0, c->rank, c->size};
+    double *sum = (double *)r->shared + c->rank, own = c->rank + 1;
+    int64_t ones[MOST_RANKS];
+    for (int k = 0; k < c->size; k++) ones[k] = 1;
+    const weft_exchange_sizes sizes = {.receive = ones};
+    weft_graph *g = weft_graph_new();
+    weft_value x = weft_input(g, "x", WEFT_F64, WEFT_SCALAR);
+    weft_flight f = weft_exchange_begin(g, ranks, WEFT_ALL_GATHER, &sizes, &x, 1);
+    weft_value y = weft_sum(g, weft_exchange_end(g, f), WEFT_ALL_AXES, false);
+    weft_plan *plan = weft_plan_new(g, &y, 1, &(weft_plan_options){.verify = true}, &r->error);
+    const weft_session_options o = {.communicators = &r->communicator, .n_communicators = 1};
+    weft_session *s = plan ? weft_session_new(plan, NULL, &o, &r->error) : NULL;
+    weft_profile_row *rows = NULL;
+    size_t n = 0;
+    if (s && weft_session_profile(s, true, NULL) == WEFT_OK &&
+        weft_feed(s, x, &own, sizeof own) == WEFT_OK && weft_run(s) == WEFT_OK &&
+        weft_fetch(s, y, sum, sizeof *sum) == WEFT_OK) {
+        const weft_profile *p = weft_session_get_profile(s);
+        const weft_profile_totals t = weft_profile_get_totals(p);
+        const double parts = t.compute_seconds + t.waiting_seconds + t.start_seconds;
+        if (parts < t.thread_seconds - 1e-8 || parts > t.thread_seconds + 1e-8) *sum = -1;
+        weft_profile_rows(p, WEFT_PROFILE_BY_OP, 0, NULL, &rows, &n, &r->error);
+        for (size_t i = 0; i < n; i++)
+            if (!strcmp(rows[i].op, "exchange_wait") && !(rows[i].waiting_seconds > 0)) *sum = -2;
+    } else if (s) {
+        r->error = *weft_session_error(s);
+    }
+    weft_profile_free_rows(rows);
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+}
+
+static void test_exchange(void)
+{
+    rank ranks[MOST_RANKS];
+    for (int size = 1; size <= 4; size++) {
+        double sums[MOST_RANKS] = {0};
+        run_ranks(size, run_exchange, sums, ranks);
+        expect_good(ranks, size);
+        for (int r = 0; r < size; r++) CU_ASSERT_EQUAL(sums[r], size * (size + 1) / 2);
+    }
+}
+
+/* What cannot be exchanged, and a session without communicators. */
+static void test_refused(void)
+{
+    const weft_ranks ranks = {0, 0, 2};
+    weft_graph *g = weft_graph_new();
+    weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(2));
+    const int64_t counts[] = {1, 1}, negative[] = {-1, 1};
+    const weft_exchange_sizes good = {.send = counts, .receive = counts};
+    weft_flight f = weft_exchange_begin(g, ranks, WEFT_ALL_TO_ALL, &good, &x, 1);
+    weft_value y = weft_exchange_end(g, f);
+    weft_plan *plan = weft_plan_new(g, &y, 1, NULL, NULL);
+    weft_session *s = weft_session_new(plan, NULL, NULL, NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+    weft_feed(s, x, (float[]){1, 2}, 8);
+    CU_ASSERT_EQUAL(weft_run(s), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(weft_session_error(s)->message, "no communicator 0"));
+    weft_session_free(s);
+    weft_communicator *self = weft_communicator_self();
+    s = weft_session_new(
+        plan, NULL, &(weft_session_options){.communicators = &self, .n_communicators = 1}, NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+    weft_feed(s, x, (float[]){1, 2}, 8);
+    CU_ASSERT_EQUAL(weft_run(s), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_PTR_NOT_NULL(
+        strstr(weft_session_error(s)->message, "has size 1, the graph expects 2"));
+    weft_session_free(s);
+    weft_communicator_free(self);
+    weft_plan_free(plan);
+    const weft_exchange_sizes bad = {.send = negative};
+    weft_exchange_begin(g, ranks, WEFT_ALL_TO_ALL, &bad, &x, 1);
+    CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_TOO_LARGE);
+    weft_graph_free(g);
+    g = weft_graph_new();
+    weft_exchange_begin(g, (weft_ranks){0, 2, 2}, WEFT_ALL_TO_ALL, &good, &x, 1);
+    CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_ARGUMENT);
+    weft_graph_free(g);
+}
+
+/* ---- Trees of sums ---- */
+
+/* Whatever the ranges of the ranks, their nodes join to the whole tree. */
+static void test_tree(void)
+{
+    for (uint32_t n = 1; n <= 33; n++)
+        for (int size = 1; size <= (int)n && size <= 9; size++) {
+            weft_sum_node stack[128], nodes[WEFT_SUM_NODES];
+            size_t top = 0;
+            uint32_t at = 0;
+            for (int r = 0; r < size; r++) {
+                const weft_sum_node batches = weft_rank_batches(n, r, size);
+                CU_ASSERT_TRUE(batches.first == at && batches.end > at);
+                const size_t count = weft_sum_nodes(n, batches, nodes);
+                for (size_t k = 0; k < count; k++) {
+                    CU_ASSERT_TRUE(nodes[k].first == at && nodes[k].end > at);
+                    at = nodes[k].end;
+                    stack[top++] = nodes[k];
+                    for (; top > 1 && weft_sum_joins(n, stack[top - 2], stack[top - 1]); top--)
+                        stack[top - 2].end = stack[top - 1].end;
+                }
+                CU_ASSERT_EQUAL(at, batches.end);
+            }
+            CU_ASSERT_TRUE(top == 1 && stack[0].first == 0 && stack[0].end == n);
+        }
+    weft_sum_node nodes[WEFT_SUM_NODES];
+    CU_ASSERT_EQUAL(weft_sum_nodes(8, (weft_sum_node){2, 5}, nodes), 2);
+    CU_ASSERT_TRUE(nodes[0].first == 2 && nodes[0].end == 4 && nodes[1].end == 5);
+    CU_ASSERT_EQUAL(weft_sum_nodes(8, (weft_sum_node){4, 8}, nodes), 1);
+}
+
+/* ---- Pieces ---- */
+
+static void test_pieces(void)
+{
+    weft_graph *g = weft_graph_new();
+    const int64_t sizes[] = {70000, 10, 0, 40000, 16384};
+    weft_value params[5];
+    for (int i = 0; i < 5; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "p%d", i);
+        params[i] = weft_state(g, name, WEFT_F32, WEFT_SHAPE(sizes[i]), WEFT_INIT_ZEROS);
+    }
+    for (int size = 1; size <= 8; size++)
+        for (int bytes = 1; bytes <= 300000; bytes += 99999) {
+            int64_t covered[5] = {0}, owned[8] = {0};
+            for (int r = 0; r < size; r++) {
+                weft_shards *s = weft_shards_new(g, params, 5, NULL, (weft_ranks){0, r, size},
+                                                 (size_t)bytes, NULL);
+                CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+                for (int i = 0; i < 5; i++) {
+                    int64_t first, end;
+                    CU_ASSERT_TRUE(
+                        weft_shards_piece(s, weft_name_of(g, params[i]), r, &first, &end));
+                    CU_ASSERT_TRUE(first <= end && (first == end || first == covered[i]));
+                    CU_ASSERT_TRUE(first == end || first % WEFT_TILE == 0);
+                    covered[i] += end - first;
+                    owned[r] += end - first;
+                }
+                CU_ASSERT_FALSE(weft_shards_piece(s, "other", r, &covered[0], &covered[0]));
+                weft_shards_free(s);
+            }
+            for (int i = 0; i < 5; i++) CU_ASSERT_EQUAL(covered[i], sizes[i]);
+            /* One bucket: no rank has more than its share and a tile. */
+            for (int r = 0; bytes > 250000 && r < size; r++)
+                CU_ASSERT_TRUE(owned[r] <= 126394 / size + 2 * WEFT_TILE);
+        }
+    weft_error error = WEFT_NO_ERROR;
+    CU_ASSERT_PTR_NULL(weft_shards_new(g, params, 5, NULL, (weft_ranks){0, 2, 2}, 0, &error));
+    CU_ASSERT_EQUAL(error.status, WEFT_BAD_ARGUMENT);
+    size_t length;
+    int64_t first, end;
+    CU_ASSERT_TRUE(weft_piece_parse("opt.m.a[3][16384:20000]", &length, &first, &end));
+    CU_ASSERT_TRUE(length == 10 && first == 16384 && end == 20000);
+    CU_ASSERT_FALSE(weft_piece_parse("opt.m.a[3]", &length, &first, &end));
+    CU_ASSERT_FALSE(weft_piece_parse("opt.m.a[3:2]", &length, &first, &end));
+    CU_ASSERT_FALSE(weft_piece_parse("opt.m.a[3:9]x", &length, &first, &end));
+    weft_graph_free(g);
+}
+
+/* A step must have the parameters that were cut, and pieces of gradients. */
+static void test_other_params(void)
+{
+    for (int way = 0; way < 3; way++) {
+        weft_graph *g = weft_graph_new();
+        weft_value params[2], lr = weft_scalar(g, WEFT_F32, 0.1), loss;
+        params[0] = weft_param(g, "a", WEFT_F32, WEFT_SHAPE(3), WEFT_INIT_ZEROS);
+        params[1] = weft_param(g, "b", WEFT_F32, WEFT_SHAPE(4), WEFT_INIT_ZEROS);
+        loss = weft_add(g, weft_sum(g, params[0], WEFT_ALL_AXES, false),
+                        weft_sum(g, params[1], WEFT_ALL_AXES, false));
+        weft_shards *s =
+            weft_shards_new(g, params, way == 0 ? 1 : 2, NULL, (weft_ranks){0, 0, 1}, 0, NULL);
+        const weft_optimizer o = {.shards = s, .max_norm = 1};
+        if (way == 2)
+            weft_train_step(g, loss, params, 2, lr, &o, NULL);
+        else
+            weft_apply_gradients(g, params, params, way == 0 ? 2 : 1, loss, lr, &o, NULL, NULL);
+        CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_ARGUMENT);
+        CU_ASSERT_PTR_NOT_NULL(strstr(weft_graph_error(g)->message, "shards"));
+        weft_shards_free(s);
+        weft_graph_free(g);
+    }
+}
+
+/* ---- The norm in pieces ---- */
+
+enum { WHOLE = 2 * WEFT_TILE + 77 };
+
+/* The sums of squares of a tensor's tiles have the same bits wherever the tensor begins. */
+static void test_offsets(void)
+{
+    weft_graph *g = weft_graph_new();
+    weft_params *params = weft_params_new();
+    weft_value x = weft_state(g, "x", WEFT_F32, WEFT_SHAPE(WHOLE), WEFT_INIT_ZEROS), sums[17];
+    weft_value zeros = weft_state(g, "zeros", WEFT_F32, WEFT_SHAPE(16), WEFT_INIT_ZEROS);
+    sums[16] = weft_square_sums(g, &x, 1);
+    for (int64_t i = 0; i < 16; i++) {
+        weft_value both[2] = {weft_slice(g, zeros, 0, 0, i, 1), x};
+        weft_value moved = weft_slice(g, weft_concat(g, both, 2, 0), 0, i, i + WHOLE, 1);
+        sums[i] = weft_square_sums(g, &moved, 1);
+    }
+    weft_plan *plan = weft_plan_new(g, sums, 17, NULL, NULL);
+    CU_ASSERT_EQUAL_FATAL(weft_params_init(params, g, 1, NULL), WEFT_OK);
+    weft_tensor t;
+    weft_params_get(params, "x", &t);
+    for (int i = 0; i < WHOLE; i++) ((float *)t.data)[i] = (float)(i % 97) * 0.01f - 0.3f;
+    weft_session *s = weft_session_new(plan, params, NULL, NULL);
+    CU_ASSERT_EQUAL_FATAL(weft_run(s), WEFT_OK);
+    double expected[3], moved[3];
+    CU_ASSERT_EQUAL(weft_fetch(s, sums[16], expected, sizeof expected), WEFT_OK);
+    CU_ASSERT_TRUE(expected[0] > 1 && expected[1] > 1 && expected[2] > 0);
+    for (int i = 0; i < 16; i++) {
+        CU_ASSERT_EQUAL(weft_fetch(s, sums[i], moved, sizeof moved), WEFT_OK);
+        CU_ASSERT_EQUAL(memcmp(moved, expected, sizeof moved), 0);
+    }
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_params_free(params);
+    weft_graph_free(g);
+}
+
+void sharding_tests(void)
+{
+    CU_pSuite suite = CU_add_suite("sharding", NULL, NULL);
+    CU_add_test(suite, "an exchange in a graph, profiled", test_exchange);
+    CU_add_test(suite, "exchanges that are refused", test_refused);
+    CU_add_test(suite, "sums in the order of a tree", test_tree);
+    CU_add_test(suite, "pieces of parameters", test_pieces);
+    CU_add_test(suite, "a step on other parameters", test_other_params);
+    CU_add_test(suite, "tiles that begin anywhere", test_offsets);
+}
