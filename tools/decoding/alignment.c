@@ -248,7 +248,7 @@ bool alignment_write(aligner *a, const text_lines *lines)
     for (size_t i = 0; good && i < lines->n; i += LINES)
         good = write_lines(a, lines->line + i, lines->n - i < LINES ? lines->n - i : LINES);
     if (a->file && fclose(a->file) != 0 && good) good = no_memory(a);
-    good = share_text(&text, &bytes, a->error) && good;
+    good = share_text(&text, &bytes, false, a->error) && good;
     if (good && a->writes) file_write(&a->writer, text, bytes);
     free(text);
     a->file = NULL;

@@ -381,7 +381,7 @@ static bool print_all(decoding *d, const text_lines *lines, bool scores)
     FILE *file = d->error.status == WEFT_OK ? open_memstream(&text, &bytes) : NULL;
     bool good = (file && print_lines(d, lines, scores, file)) || no_memory(d);
     if (file && fclose(file) != 0) good = no_memory(d);
-    good = share_text(&text, &bytes, &d->error) && good;
+    good = share_text(&text, &bytes, false, &d->error) && good;
     if (good && (fwrite(text, 1, bytes, stdout) != bytes || fflush(stdout) != 0))
         good = decoding_fail(d, WEFT_IO, "output", strerror(errno));
     free(text);

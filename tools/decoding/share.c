@@ -128,21 +128,23 @@ bool share_lines(text_lines *lines, size_t *all, weft_error *error)
 
 /* ---- Results ---- */
 
-/* Gathers the texts, of bytes[r] bytes, after each other; sent[0] is the number of own bytes. */
-static bool gather_text(char **text, const size_t *sent, const size_t *bytes, weft_error *error)
+/* Exchanges the text for those of the ranks, of x->receive_bytes, one behind the other. */
+static bool gather_text(char **text, size_t *bytes, weft_exchange *x, weft_error *error)
 {
-    const weft_communicator *world = tool_world();
-    size_t total = 0;
-    for (int r = 0; r < world->size; r++) total += bytes[r];
-    char *whole = malloc(total + 1);
+    weft_communicator *world = tool_world();
+    *bytes = 0;
+    for (int r = 0; r < world->size; r++) *bytes += x->receive_bytes[r];
+    char *whole = malloc(*bytes + 1);
     if (!whole) return no_memory(error);
-    const bool good = send_all(*text, sent, whole, bytes, error);
+    x->send = *text;
+    x->receive = whole;
+    const bool good = weft_exchange_run(world, x, error) == WEFT_OK;
     free(*text);
     *text = whole;
     return good;
 }
 
-bool share_text(char **text, size_t *bytes, weft_error *error)
+bool share_text(char **text, size_t *bytes, bool everyone, weft_error *error)
 {
     weft_communicator *world = tool_world();
     if (!world) return error->status == WEFT_OK;
@@ -152,13 +154,12 @@ bool share_text(char **text, size_t *bytes, weft_error *error)
     bool good =
         share_agree(error) && weft_gather_all(world, bytes, sizeof *bytes, of, error) == WEFT_OK;
     if (good) {
+        weft_exchange x = {.kind = everyone ? WEFT_ALL_GATHER : WEFT_ALL_TO_ALL,
+                           .send_bytes = sent,
+                           .receive_bytes = of};
         sent[0] = *bytes;
-        *bytes = 0;
-        for (size_t r = 0; r < ranks; r++) {
-            if (world->rank) of[r] = 0;
-            *bytes += of[r];
-        }
-        good = gather_text(text, sent, of, error);
+        if (!everyone && world->rank) memset(of, 0, ranks * sizeof *of);
+        good = gather_text(text, bytes, &x, error);
     }
     free(of);
     return good;

@@ -11,9 +11,10 @@ bool share_agree(weft_error *error);
  * of equal length as far as possible. *all becomes the number of all lines. False if any rank had
  * an error before, or on failure. */
 bool share_lines(text_lines *lines, size_t *all, weft_error *error);
-/* Moves the texts of all ranks to rank 0, in their order; those of the other ranks become empty.
- * The caller frees them. False if any rank had an error before, or on failure. */
-bool share_text(char **text, size_t *bytes, weft_error *error);
+/* Moves the texts of all ranks to rank 0, in their order, or copies them to everyone; otherwise the
+ * texts of the other ranks become empty. The caller frees them. False if any rank had an error
+ * before, or on failure. */
+bool share_text(char **text, size_t *bytes, bool everyone, weft_error *error);
 /* The lowest rank for which `has` is true; -1 if there is none, or after an error. */
 int share_first(bool has, weft_error *error);
 /* Adds up the counts of all ranks; the seconds become those of the slowest. */

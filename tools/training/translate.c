@@ -5,6 +5,8 @@
 #include "text/vocabulary.h"
 #include "training.h"
 
+#include "decoding/share.h"
+
 #include <weft/decode.h>
 
 #include <stdlib.h>
@@ -185,40 +187,40 @@ static bool translate_own(translating *x, training_sentence **sorted, size_t n)
     return good;
 }
 
-/* Gathers the translations of all processes: texts one behind the other, in the order of the
- * sentences. */
+/* The translations of this process, in the order of the sentences, with their zeros. The caller
+ * frees them; NULL if memory is out. */
+static char *own_translations(const training *t, size_t *bytes)
+{
+    *bytes = 0;
+    for (size_t i = 0; i < t->n_sentences; i++)
+        if (t->sentences[i].rank == tool_world()->rank)
+            *bytes += strlen(t->sentences[i].translation) + 1;
+    char *text = malloc(*bytes + 1), *at = text;
+    for (size_t i = 0; text && i < t->n_sentences; i++)
+        if (t->sentences[i].rank == tool_world()->rank)
+            at = stpcpy(at, t->sentences[i].translation) + 1;
+    return text;
+}
+
+/* Gives every process the translations of all. */
 static bool share_translations(training *t)
 {
-    weft_communicator *world = tool_world();
-    const size_t size = (size_t)world->size;
-    size_t own = 0, total = 0, *bytes = calloc(2 * size, sizeof *bytes);
-    if (!bytes) return no_memory(t);
-    for (size_t i = 0; i < t->n_sentences; i++)
-        if (t->sentences[i].rank == world->rank) own += strlen(t->sentences[i].translation) + 1;
-    bool good = weft_gather_all(world, &own, sizeof own, bytes, &t->error) == WEFT_OK;
-    for (size_t r = 0; good && r < size; r++) total += bytes[r];
-    char *all = good ? malloc(total + own + 1) : NULL, *at = all ? all + total : NULL;
-    if (good && !all) good = no_memory(t);
-    for (size_t i = 0; good && i < t->n_sentences; i++)
-        if (t->sentences[i].rank == world->rank) at = stpcpy(at, t->sentences[i].translation) + 1;
-    const weft_exchange x = {.kind = WEFT_ALL_GATHER,
-                             .send = good ? all + total : NULL,
-                             .receive = all,
-                             .receive_bytes = bytes};
-    good = good && weft_exchange_run(world, &x, &t->error) == WEFT_OK;
-    /* bytes[size + r] is where the next text of rank r begins. */
-    for (size_t r = 1; good && r < size; r++) bytes[size + r] = bytes[size + r - 1] + bytes[r - 1];
-    for (size_t i = 0; good && i < t->n_sentences; i++) {
-        training_sentence *s = &t->sentences[i];
-        const char *text = all + bytes[size + (size_t)s->rank];
-        bytes[size + (size_t)s->rank] += strlen(text) + 1;
-        if (s->rank == world->rank) continue;
-        free(s->translation);
-        s->translation = strdup(text);
-        good = s->translation || no_memory(t);
-    }
-    free(all);
-    free(bytes);
+    size_t bytes;
+    char *text = own_translations(t, &bytes), *at;
+    if (!text) no_memory(t);
+    bool good = share_text(&text, &bytes, true, &t->error);
+    at = text;
+    for (int r = 0; good && r < tool_world()->size; r++)
+        for (size_t i = 0; good && i < t->n_sentences; i++) {
+            training_sentence *s = &t->sentences[i];
+            if (s->rank != r) continue;
+            char *translation = strdup(at);
+            at += strlen(at) + 1;
+            free(s->translation);
+            s->translation = translation;
+            good = translation || no_memory(t);
+        }
+    free(text);
     return good;
 }
 
@@ -230,9 +232,9 @@ static bool translate_all(translating *x)
     bool good = sorted || no_memory(t);
     for (size_t i = 0; good && i < n; i++) sorted[i] = &t->sentences[i];
     if (good) qsort(sorted, n, sizeof *sorted, by_length);
-    good = training_agree(t, good && translate_own(x, sorted, n));
+    good = good && translate_own(x, sorted, n);
     free(sorted);
-    return good && (!tool_world() || share_translations(t));
+    return tool_world() ? training_agree(t, good) && share_translations(t) : good;
 }
 
 static bool score(training *t, training_scores *scores)
