@@ -214,9 +214,9 @@ INLINE void run_groups(executor *e, weft_profile *profile, profile_thread *recor
     const weft_plan *plan = e->plan;
     int thread = omp_get_thread_num(), threads = omp_get_num_threads();
     if (threads == 1) omp_set_num_threads(1); /* see team_alone */
-    for (uint32_t g = 0; g < plan->n_groups; g++) {
+    for (uint32_t g = e->begin; g < e->end; g++) {
         const plan_group *group = &plan->groups[g];
-        if (g && group->interval != plan->groups[g - 1].interval) {
+        if (g > e->begin && group->interval != plan->groups[g - 1].interval) {
 #pragma omp barrier
             if (record) profile_waited(record);
             if (thread == 0 && e->state.exchanges) exchanges_progress(&e->exchanges);
@@ -290,18 +290,23 @@ static weft_status report_fault(const executor *e, unsigned step, weft_error *er
     return weft_error_set(error, WEFT_NOT_FINITE, where, "%s is not finite", name);
 }
 
-weft_status executor_run(executor *e, int team, weft_profile *profile, weft_error *error)
+weft_status executor_run(executor *e, uint32_t until, int team, weft_profile *profile,
+                         weft_error *error)
 {
+    e->begin = executor_paused(e) ? e->end : 0;
+    e->end = until;
     atomic_store(&e->fault.step, NO_FAULT);
     e->fault.index = e->fault.limit = 0;
-    exchanges_begin(&e->exchanges);
-    for (size_t i = 0; i < 2 * e->plan->n_groups; i++) atomic_init(&e->claimed[i], 0);
+    if (!e->begin) exchanges_begin(&e->exchanges);
+    for (size_t i = 2 * (size_t)e->begin; i < 2 * (size_t)e->end; i++)
+        atomic_init(&e->claimed[i], 0);
     if (profile)
         run_team_profiled(e, team, profile);
     else
         run_team(e, team);
     const unsigned failed = atomic_load(&e->fault.step);
     if (failed == NO_FAULT) return WEFT_OK;
+    e->end = 0;
     const weft_status status = report_fault(e, failed, error);
     exchanges_abandon(&e->exchanges, error);
     return status;

@@ -14,6 +14,7 @@ typedef struct executor {
     fault fault;          /* of the last run */
     exchanges exchanges;
     atomic_llong *claimed; /* by group and phase: nanoseconds of work that threads have taken */
+    uint32_t begin, end;   /* of the groups that the last call ran */
     char *arena;
     bool poison; /* fill buffers with 0xFF before their first writer */
 } executor;
@@ -26,8 +27,15 @@ void executor_free(executor *e);
 /* The threads that can have work in a run of the plan, `threads` at most; 0 is the default. */
 int executor_threads(const weft_plan *plan, int threads);
 
-/* Runs the plan once on `team` threads, which weft_team has granted. `profile` may be NULL. Returns
+/* Runs the plan's groups before `until`, and only the rest of them if the last call did not reach
+ * the end, on `team` threads, which weft_team has granted. `profile` may be NULL. Returns
  * WEFT_BAD_INDEX or WEFT_NOT_FINITE, with the node's name, if a kernel reports a fault. */
-weft_status executor_run(executor *e, int team, weft_profile *profile, weft_error *error);
+weft_status executor_run(executor *e, uint32_t until, int team, weft_profile *profile,
+                         weft_error *error);
+/* Whether the last run stopped before the end of the plan. */
+static inline bool executor_paused(const executor *e)
+{
+    return e->end > 0 && e->end < e->plan->n_groups;
+}
 
 #endif

@@ -347,19 +347,42 @@ static weft_status prepare_inputs(const weft_session *s, weft_error *error)
     return feeds_check(&s->feeds, s->plan, error);
 }
 
+/* Runs, or goes on, up to a group. */
+static weft_status run_until(weft_session *session, uint32_t until)
+{
+    weft_error *e = &session->error;
+    executor *x = &session->executor;
+    int team;
+    if (weft_team(session->threads, &team, e) != WEFT_OK ||
+        (!executor_paused(x) && prepare_inputs(session, e) != WEFT_OK)) {
+        exchanges_abandon(&x->exchanges, e);
+        return e->status;
+    }
+    executor_run(x, until, team, session->profiling ? session->profile : NULL, e);
+    if (!executor_paused(x)) x->state.step++;
+    return e->status;
+}
+
 weft_status weft_run(weft_session *session)
 {
     if (!session) return WEFT_BAD_ARGUMENT;
-    weft_error *e = &session->error;
-    int team;
-    memset(e, 0, sizeof *e);
-    if (weft_team(session->threads, &team, e) != WEFT_OK || prepare_inputs(session, e) != WEFT_OK) {
-        exchanges_abandon(&session->executor.exchanges, e);
-        return e->status;
-    }
-    executor_run(&session->executor, team, session->profiling ? session->profile : NULL, e);
-    session->executor.state.step++;
-    return e->status;
+    memset(&session->error, 0, sizeof session->error);
+    return run_until(session, (uint32_t)session->plan->n_groups);
+}
+
+weft_status weft_run_before(weft_session *session, weft_value value)
+{
+    if (!session) return WEFT_BAD_ARGUMENT;
+    const weft_plan *plan = session->plan;
+    const uint32_t id = planned_id(session, value), node = id ? plan->graph->values[id].node : 0;
+    memset(&session->error, 0, sizeof session->error);
+    for (uint32_t g = 0; id && !executor_paused(&session->executor) && g < plan->n_groups; g++)
+        for (uint32_t i = 0; i < plan->groups[g].n_steps; i++)
+            if (plan->steps[plan->groups[g].first_step + i].node == node)
+                return g ? run_until(session, g) : WEFT_OK;
+    return weft_error_set(&session->error, WEFT_BAD_ARGUMENT, "weft_run_before",
+                          "the session has stopped before, or no node of the plan computes the "
+                          "value");
 }
 
 typedef struct nonfinite_run {

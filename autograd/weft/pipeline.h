@@ -1,0 +1,60 @@
+/* weft/pipeline.h - a model divided by layers among processes (pipeline parallelism).
+ *
+ * Every process builds the whole graph, which costs no memory for parameters, and cuts out its
+ * stage: a graph of its own that receives values from lower stages and sends values to higher ones.
+ * Its backward pass receives the gradients of what it sent, and sends those of what it received. A
+ * stage works on one batch while the next stage works on the batch before, if the program runs
+ * several sessions in turn and each stops between its forward and backward pass (weft_run_before).
+ */
+#ifndef WEFT_PIPELINE_H
+#define WEFT_PIPELINE_H
+
+#include <weft/autograd.h>
+#include <weft/parallel.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One process's stage of a graph. */
+typedef struct weft_stage weft_stage;
+
+/* Cuts the nodes that targets[0..n-1] need into ranks.size stages, and makes the graph of stage
+ * ranks.rank. Stages are contiguous in the order of declaration, and chosen such that the one with
+ * most work (flops, and bytes to exchange) has as little as possible; the same on all ranks. Nodes
+ * that depend on no trainable parameter, such as masks, are part of every stage that needs them, as
+ * are views of parameters. A parameter that several stages read is a parameter of each
+ * (weft_stage_holds). Values keep their names and scopes, and random ops their numbers. `training`:
+ * weft_stage_grad will be called, so gradients of the values that are sent come back. The whole
+ * graph may be freed afterwards; its values are still names for the functions below. NULL on
+ * failure: for example if there are fewer places to cut than ranks, or if a value that a later
+ * stage needs is updated. */
+WEFT_API weft_stage *weft_stage_new(const weft_graph *whole, const weft_value *targets, size_t n,
+                                    bool training, weft_ranks ranks, weft_error *error);
+/* Frees the stage, but not its graph; NULL is accepted. */
+WEFT_API void weft_stage_free(weft_stage *stage);
+/* The graph, which the caller owns from the first call on. */
+WEFT_API weft_graph *weft_stage_graph(weft_stage *stage);
+/* What became of a value of the whole graph; WEFT_NO_VALUE if this stage does not compute it. A
+ * value that a lower stage sends is found, too. */
+WEFT_API weft_value weft_stage_value(const weft_stage *stage, weft_value value);
+/* The stage that computes a value of the whole graph, the lowest one if several do; -1 if none. */
+WEFT_API int weft_stage_of(const weft_stage *stage, weft_value value);
+/* Whether stage `rank` reads the parameter of that name. */
+WEFT_API bool weft_stage_holds(const weft_stage *stage, const char *param, int rank);
+
+/* Adds the backward pass of the stage: as weft_grad_each for output `loss` of the whole graph,
+ * which only the stage that computes it reads, and wrt[] of this stage's graph. *pause (may be
+ * NULL) becomes the value before whose node the forward pass is complete, for weft_run_before;
+ * WEFT_NO_VALUE on the last stage, whose backward pass need not wait. Returns a target that is
+ * complete when all exchanges are. Call it once. Errors are the graph's. */
+WEFT_API weft_value weft_stage_grad(weft_stage *stage, weft_value loss, weft_value cotangent,
+                                    const weft_value *wrt, size_t n, weft_value *grads,
+                                    const weft_grad_ready *ready, weft_value *pause);
+/* For a graph without a backward pass: a target that is complete when all values are sent. */
+WEFT_API weft_value weft_stage_sent(weft_stage *stage);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
