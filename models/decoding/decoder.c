@@ -157,7 +157,7 @@ weft_decoder_info weft_decoder_get_info(const weft_decoder *decoder)
     info.has_steps = decoder->has_steps;
     info.position = decoder->position;
     info.plans = decoder->plans.count;
-    info.arena_bytes = decoder->plans.arena_bytes;
+    info.arena_bytes = plans_arena_bytes(&decoder->plans);
     if (decoder->last) info.step = weft_plan_get_stats(decoder->last->plan.plan);
     info.state_bytes = info.step.state_bytes;
     return info;

@@ -142,6 +142,6 @@ bool weft_forward_output(const weft_forward *forward, size_t i, weft_tensor *out
 
 size_t weft_forward_plans(const weft_forward *forward, size_t *arena_bytes)
 {
-    if (arena_bytes) *arena_bytes = forward ? forward->plans.arena_bytes : 0;
+    if (arena_bytes) *arena_bytes = forward ? plans_arena_bytes(&forward->plans) : 0;
     return forward ? forward->plans.count : 0;
 }

@@ -3,9 +3,10 @@
 
 #include <stdlib.h>
 
-static void close_sessions(plan_list *plans)
+static void close_sessions(plan_list *plans, int lane)
 {
     for (plan_entry *e = plans->first; e; e = e->next) {
+        if (e->lane != lane) continue;
         weft_session_free(e->session);
         e->session = NULL;
     }
@@ -18,51 +19,83 @@ void plans_add(plan_list *plans, plan_entry *entry)
     plans->count++;
 }
 
-/* Grows memory that all sessions share to at least `bytes`. */
-static weft_status grow(plan_list *plans, void **memory, size_t *have, size_t bytes,
+static weft_status no_memory(weft_error *error, size_t bytes)
+{
+    return weft_error_set(error, WEFT_NO_MEMORY, "session",
+                          "no memory for %zu bytes that sessions share", bytes);
+}
+
+/* Grows memory that the sessions of a lane share to at least `bytes`. */
+static weft_status grow(plan_list *plans, int lane, void **memory, size_t *have, size_t bytes,
                         weft_error *error)
 {
     if (*memory && bytes <= *have) return WEFT_OK;
-    close_sessions(plans);
+    close_sessions(plans, lane);
     free(*memory);
     *memory = weft_alloc(bytes);
     *have = *memory ? bytes : 0;
-    return *memory ? WEFT_OK
-                   : weft_error_set(error, WEFT_NO_MEMORY, "session",
-                                    "no memory for %zu bytes that sessions share", bytes);
+    return *memory ? WEFT_OK : no_memory(error, bytes);
+}
+
+/* Makes a lane, and all before it. */
+static weft_status reserve_lane(plan_list *plans, int lane, weft_error *error)
+{
+    if (lane < plans->n_lanes) return WEFT_OK;
+    const size_t bytes = ((size_t)lane + 1) * sizeof *plans->lanes;
+    plan_lane *lanes = realloc(plans->lanes, bytes);
+    if (!lanes) return no_memory(error, bytes);
+    plans->lanes = lanes;
+    while (plans->n_lanes <= lane) lanes[plans->n_lanes++] = (plan_lane){.arena = NULL};
+    return WEFT_OK;
 }
 
 weft_status plans_open(plan_list *plans, plan_entry *entry, weft_error *error)
 {
     const size_t arena = weft_plan_get_stats(entry->plan).arena_bytes;
     const size_t workspace = weft_session_workspace(entry->plan, plans->threads);
-    weft_status status = grow(plans, &plans->arena, &plans->arena_bytes, arena, error);
+    weft_status status = reserve_lane(plans, entry->lane, error);
+    if (status != WEFT_OK) return status;
+    plan_lane *lane = &plans->lanes[entry->lane];
+    status = grow(plans, entry->lane, &lane->arena, &lane->arena_bytes, arena, error);
     if (status == WEFT_OK)
-        status = grow(plans, &plans->workspace, &plans->workspace_bytes, workspace, error);
+        status = grow(plans, entry->lane, &lane->workspace, &lane->workspace_bytes, workspace,
+                      error);
     if (status != WEFT_OK || entry->session) return status;
     const weft_session_options options = {.threads = plans->threads,
                                           .seed = plans->seed,
-                                          .communicators = &plans->communicator,
-                                          .n_communicators = plans->communicator != NULL,
-                                          .arena = plans->arena,
-                                          .arena_bytes = plans->arena_bytes,
-                                          .workspace = plans->workspace,
-                                          .workspace_bytes = plans->workspace_bytes};
+                                          .communicators = plans->communicators,
+                                          .n_communicators = plans->n_communicators,
+                                          .arena = lane->arena,
+                                          .arena_bytes = lane->arena_bytes,
+                                          .workspace = lane->workspace,
+                                          .workspace_bytes = lane->workspace_bytes};
     entry->session = weft_session_new(entry->plan, entry->store, &options, error);
     return entry->session ? WEFT_OK : error->status;
 }
 
+size_t plans_arena_bytes(const plan_list *plans)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < plans->n_lanes; i++) bytes += plans->lanes[i].arena_bytes;
+    return bytes;
+}
+
 void plans_free(plan_list *plans)
 {
-    close_sessions(plans);
     for (plan_entry *e = plans->first, *next; e; e = next) {
         next = e->next;
-        weft_plan_free(e->plan);
-        weft_graph_free(e->graph);
+        weft_session_free(e->session);
+        if (!e->borrowed) {
+            weft_plan_free(e->plan);
+            weft_graph_free(e->graph);
+        }
         free(e);
     }
-    free(plans->arena);
-    free(plans->workspace);
+    for (int i = 0; i < plans->n_lanes; i++) {
+        free(plans->lanes[i].arena);
+        free(plans->lanes[i].workspace);
+    }
+    free(plans->lanes);
     *plans = (plan_list){.first = NULL};
 }
 
@@ -76,6 +109,12 @@ weft_status plan_feed(plan_entry *entry, weft_value input, const void *data, siz
                       weft_error *error)
 {
     weft_status status = weft_feed(entry->session, input, data, bytes);
+    return status == WEFT_OK ? WEFT_OK : copy_error(entry, error);
+}
+
+weft_status plan_run_before(plan_entry *entry, weft_value value, weft_error *error)
+{
+    weft_status status = weft_run_before(entry->session, value);
     return status == WEFT_OK ? WEFT_OK : copy_error(entry, error);
 }
 

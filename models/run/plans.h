@@ -1,8 +1,9 @@
 /* Plans of one model for several shapes, on one parameter store.
  *
  * The user builds a graph for each new shape and adds its plan to a list. Entries of the list have
- * `plan_entry` as their first member. Only one session runs at a time, so all share one arena and
- * one workspace; data that must outlive a run is in the store. */
+ * `plan_entry` as their first member. Only one session of a lane runs at a time, so all of a lane
+ * share one arena and one workspace; data that must outlive a run is in the store. Sessions of
+ * several lanes may be under way at a time (weft_run_before); most users have one lane, 0. */
 #ifndef WEFT_MODELS_PLANS_H
 #define WEFT_MODELS_PLANS_H
 
@@ -13,24 +14,35 @@ typedef struct plan_entry {
     weft_plan *plan;
     weft_params *store;    /* of the session */
     weft_session *session; /* NULL until the first use */
+    int lane;
+    bool borrowed; /* graph and plan are those of another entry of the list */
     struct plan_entry *next;
 } plan_entry;
+
+/* What the sessions of a lane share. */
+typedef struct plan_lane {
+    void *arena, *workspace;
+    size_t arena_bytes, workspace_bytes;
+} plan_lane;
 
 typedef struct plan_list {
     plan_entry *first; /* the newest */
     size_t count;
     int threads;
     uint64_t seed;
-    weft_communicator *communicator; /* of all sessions; may be NULL */
-    void *arena, *workspace;
-    size_t arena_bytes, workspace_bytes;
+    weft_communicator *const *communicators; /* of all sessions; must outlive them */
+    size_t n_communicators;
+    plan_lane *lanes;
+    int n_lanes;
 } plan_list;
 
 /* Adds an entry with plan and store. The list owns the entry. */
 void plans_add(plan_list *plans, plan_entry *entry);
-/* Makes the entry's session, if it has none, and grows the shared memory as needed. Growing closes
- * all sessions; each is remade at its next use. */
+/* Makes the entry's session, if it has none, and grows the memory of its lane as needed. Growing
+ * closes all sessions of the lane; each is remade at its next use. */
 weft_status plans_open(plan_list *plans, plan_entry *entry, weft_error *error);
+/* Bytes of the arenas of all lanes. */
+size_t plans_arena_bytes(const plan_list *plans);
 /* Frees sessions, plans, entries and memory. */
 void plans_free(plan_list *plans);
 
@@ -38,5 +50,6 @@ void plans_free(plan_list *plans);
 weft_status plan_feed(plan_entry *entry, weft_value input, const void *data, size_t bytes,
                       weft_error *error);
 weft_status plan_run(plan_entry *entry, weft_error *error);
+weft_status plan_run_before(plan_entry *entry, weft_value value, weft_error *error);
 
 #endif

@@ -13,12 +13,12 @@
 
 int ranks_own(const weft_trainer *t)
 {
-    return t->communicator ? t->communicator->rank : 0;
+    return mesh_place(&t->mesh, MESH_DATA, t->mesh.rank);
 }
 
 int ranks_size(const weft_trainer *t)
 {
-    return t->communicator ? t->communicator->size : 1;
+    return t->mesh.shares;
 }
 
 rank_share ranks_share(const weft_trainer *t)
@@ -84,8 +84,8 @@ weft_status ranks_agree(weft_trainer *t, rank_report *report, double *numbers, r
                         size_t n)
 {
     if (!t->communicator) return weft_error_copy(&t->error, &report->error);
-    const int size = ranks_size(t);
-    const size_t most = (share.total + (uint32_t)size - 1) / (uint32_t)size;
+    const int size = t->communicator->size;
+    const size_t shares = (size_t)ranks_size(t), most = (share.total + shares - 1) / shares;
     const size_t bytes = sizeof *report + n * most * sizeof *numbers;
     char *sent = calloc((size_t)size + 1, bytes), *all = sent ? sent + bytes : NULL;
     if (!sent) return ranks_no_memory(t);
@@ -95,8 +95,10 @@ weft_status ranks_agree(weft_trainer *t, rank_report *report, double *numbers, r
     if (status != WEFT_OK && report->error.status != WEFT_OK)
         t->error = report->error; /* which is why the others do not answer */
     if (status == WEFT_OK) status = judge(t, all, bytes);
-    for (int r = 0; status == WEFT_OK && n && r < size; r++)
-        move_numbers(t, share, r, numbers, n, all + (size_t)r * bytes, true);
+    /* The last process of a model has its loss. */
+    const int model = size / (int)shares;
+    for (int r = model - 1; status == WEFT_OK && n && r < size; r += model)
+        move_numbers(t, share, r / model, numbers, n, all + (size_t)r * bytes, true);
     if (status == WEFT_OK) report->share = ((rank_report *)(void *)all)->share;
     free(sent);
     return t->error.status;
@@ -134,6 +136,8 @@ static uint64_t hash_options(const weft_trainer *t)
     hash = hash_number(hash, o->accumulate);
     hash = hash_number(hash, o->bucket_bytes);
     hash = hash_number(hash, (uint64_t)o->zero);
+    hash = hash_number(hash, (uint64_t)o->tensor);
+    hash = hash_number(hash, (uint64_t)o->stages);
     hash = hash_environment(hash, "WEFT_GEMM");
     hash = hash_environment(hash, "WEFT_SKIP");
     hash = hash_number(hash, o->seed);

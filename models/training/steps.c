@@ -59,6 +59,7 @@ typedef struct lists {
     weft_trainer *t;
     train_step *s;
     weft_value *params, *grads, *updated, *group;
+    bool *tied, *counted; /* of a divided model: see divided.c */
     size_t n;
     weft_value one;        /* of the loss's dtype */
     weft_reducer *reducer; /* NULL for one process */
@@ -89,7 +90,9 @@ static void add_update(weft_trainer *t, train_step *s, lists *l)
 {
     weft_graph *g = s->plan.graph;
     weft_optimizer optimizer = t->o.optimizer;
+    const weft_model_split split = {mesh_ranks(&t->mesh, MESH_MODEL), l->counted};
     optimizer.shards = t->shards;
+    if (mesh_divides(&t->mesh)) optimizer.model = &split;
     s->lr = weft_input(g, "lr", s->dtype, WEFT_SCALAR);
     l->group[0] = weft_apply_gradients(g, l->params, l->grads, l->n, s->built.loss, s->lr,
                                        &optimizer, &s->norm, l->updated);
@@ -125,6 +128,17 @@ static void gradient_ready(void *context, size_t i, weft_value gradient)
     weft_reducer_add(l->reducer, l->params[i], values);
 }
 
+/* Adds the backward pass. */
+static void differentiate(train_step *s, const lists *l, weft_value weight, weft_value *grads,
+                          const weft_grad_ready *ready)
+{
+    if (s->stage)
+        s->sent = weft_stage_grad(s->stage, s->loss, weight, l->params, l->n, grads, ready,
+                                  &s->pause);
+    else
+        weft_grad_each(s->plan.graph, &s->built.loss, &weight, 1, l->params, l->n, grads, ready);
+}
+
 /* The gradients of a batch. On several processes, if `reduces`: of this process's pieces, summed
  * over all batches of the update, or over those of a round. */
 static void add_gradients(weft_trainer *t, train_step *s, lists *l, bool reduces)
@@ -132,7 +146,7 @@ static void add_gradients(weft_trainer *t, train_step *s, lists *l, bool reduces
     weft_graph *g = s->plan.graph;
     const weft_value weight = t->o.accumulate > 1 ? s->weight : l->one;
     if (!reduces) {
-        weft_grad_of(g, &s->built.loss, &weight, 1, l->params, l->n, l->grads);
+        differentiate(s, l, weight, l->grads, NULL);
         return;
     }
     const weft_grad_ready ready = {gradient_ready, l};
@@ -141,7 +155,7 @@ static void add_gradients(weft_trainer *t, train_step *s, lists *l, bool reduces
     l->reducer =
         weft_reducer_new(g, t->shards, sums_pieces(t) ? (uint32_t)ranks_size(t) : t->o.accumulate);
     if (whole && l->reducer) {
-        weft_grad_each(g, s->built.loss, weight, l->params, l->n, whole, &ready);
+        differentiate(s, l, weight, whole, &ready);
         weft_reducer_finish(l->reducer, l->params, l->n, l->grads);
     }
     weft_reducer_free(l->reducer);
@@ -153,7 +167,8 @@ static void add_sum(weft_trainer *t, train_step *s, lists *l)
     weft_graph *g = s->plan.graph;
     weft_value one = l->one;
     add_gradients(t, s, l, sums_pieces(t));
-    if (!sums_pieces(t)) {
+    /* Of several processes all must see that one is not finite: the norm of the update shows it. */
+    if (!sums_pieces(t) && !mesh_divides(&t->mesh)) {
         weft_value watched[2] = {weft_global_norm(g, l->grads, l->n), s->built.loss};
         weft_name(g, watched[0], "gradient_norm");
         one = weft_require_finite(g, l->one, watched, 2);
@@ -190,7 +205,11 @@ static void add_last(weft_trainer *t, train_step *s, lists *l)
             l->grads[i] = weft_mul(g, sum, s->inverse);
         }
     }
+    const weft_value tied = s->stage ? divided_sum_tied(t, s, l->params, l->n, l->grads)
+                                     : WEFT_NO_VALUE;
     add_update(t, s, l);
+    if (weft_is_value(tied))
+        s->target = weft_group(g, (weft_value[]){s->target, tied}, 2);
 }
 
 /* ---- Training ---- */
@@ -201,7 +220,8 @@ static bool list_params(weft_trainer *t, train_step *s, lists *l)
     weft_graph *g = s->plan.graph;
     const size_t all = weft_graph_params(g, NULL, 0);
     l->params = calloc(4 * all + 2, sizeof *l->params);
-    if (!l->params) {
+    l->tied = calloc(2 * all + 1, sizeof *l->tied);
+    if (!l->params || !l->tied) {
         no_memory_in(g);
         return false;
     }
@@ -209,23 +229,28 @@ static bool list_params(weft_trainer *t, train_step *s, lists *l)
     for (size_t i = 0; i < all; i++)
         if (!weft_is_frozen(&t->o.optimizer, weft_name_of(g, l->params[i])))
             l->params[l->n++] = l->params[i];
+    l->counted = l->tied + all;
+    for (size_t i = 0; i < l->n; i++) {
+        l->tied[i] = divided_is_tied(t, s, weft_name_of(g, l->params[i]));
+        l->counted[i] = divided_counts(t, s, l->params[i]);
+    }
     l->grads = l->params + all;
     l->updated = l->grads + all;
     l->group = l->updated + all;
     if (!l->n)
         weft_graph_fail_in(g, "trainer", WEFT_BAD_ARGUMENT,
-                           all ? "every parameter is frozen" : "the model has no parameters");
+                           !all       ? "the model has no parameters"
+                           : s->stage ? "every parameter of a stage is frozen: set fewer stages"
+                                      : "every parameter is frozen");
     return l->n > 0;
 }
 
 /* On several processes the first graph decides how its parameters are cut. */
 static bool cut_params(weft_trainer *t, const train_step *s, const lists *l)
 {
-    const weft_communicator *c = t->communicator;
-    if (!c || t->shards) return true;
-    const weft_ranks ranks = {0, c->rank, c->size};
-    t->shards = weft_shards_new(s->plan.graph, l->params, l->n, &t->o.optimizer, ranks,
-                                t->o.bucket_bytes, &t->error);
+    if (!t->communicator || t->shards) return true;
+    t->shards = weft_shards_new(s->plan.graph, l->params, l->tied, l->n, &t->o.optimizer,
+                                mesh_ranks(&t->mesh, MESH_DATA), t->o.bucket_bytes, &t->error);
     if (!t->shards) no_memory_in(s->plan.graph);
     return t->shards;
 }
@@ -242,8 +267,18 @@ static void add_training(weft_trainer *t, train_step *s)
         if (s->kind == STEP_SUM) add_sum(t, s, &l);
         if (s->kind == STEP_UPDATE) add_last(t, s, &l);
         if (s->kind == STEP_STORE || s->kind == STEP_ADD) add_moves(t, s, &l);
+        if (weft_is_value(s->sent))
+            s->target = weft_group(g, (weft_value[]){s->target, s->sent}, 2);
     }
     free(l.params);
+    free(l.tied);
+}
+
+static void add_evaluation(train_step *s)
+{
+    s->metric = weft_is_value(s->built.metric) ? s->built.metric : s->built.loss;
+    s->target = s->stage ? weft_stage_sent(s->stage) : WEFT_NO_VALUE;
+    if (!weft_is_value(s->target)) s->target = s->metric;
 }
 
 /* The batches, if the trainer has any yet, must fill the builder's inputs. */
@@ -286,7 +321,9 @@ static weft_status check_built(const weft_trainer *t, weft_graph *g, const weft_
 weft_status step_build(weft_trainer *t, train_step *s)
 {
     const weft_builder *builder = &t->o.builder;
-    const weft_build_options options = {.shape = s->shape, .training = s->kind != STEP_EVALUATE};
+    const weft_build_options options = {.shape = s->shape,
+                                        .training = s->kind != STEP_EVALUATE,
+                                        .tensor = mesh_ranks(&t->mesh, MESH_TENSOR)};
     weft_graph *g = weft_graph_new();
     s->plan.graph = g;
     if (!g) return trainer_no_memory(t);
@@ -297,12 +334,13 @@ weft_status step_build(weft_trainer *t, train_step *s)
         for (size_t i = 0; i < s->built.n_inputs; i++)
             s->input_bytes[i] = weft_tensor_bytes(weft_dtype_of(g, s->built.inputs[i]),
                                                   weft_shape_of(g, s->built.inputs[i]));
+        if (divided_cut(t, s) != WEFT_OK) return t->error.status;
         if (s->kind != STEP_EVALUATE)
             add_training(t, s);
         else
-            s->target = weft_is_value(s->built.metric) ? s->built.metric : s->built.loss;
+            add_evaluation(s);
     }
-    weft_error_copy(&t->error, weft_graph_error(g));
+    weft_error_copy(&t->error, weft_graph_error(s->plan.graph));
     return t->error.status;
 }
 
@@ -310,9 +348,12 @@ weft_status step_build(weft_trainer *t, train_step *s)
 
 weft_status step_plan(weft_trainer *t, train_step *s)
 {
-    weft_value targets[3] = {s->target, s->built.loss};
-    size_t n = s->kind == STEP_UPDATE || s->kind == STEP_SUM ? 2 : 1;
+    const bool computes = s->kind == STEP_UPDATE || s->kind == STEP_SUM;
+    weft_value targets[3] = {s->target};
+    size_t n = 1;
+    if (computes && weft_is_value(s->built.loss)) targets[n++] = s->built.loss;
     if (s->kind == STEP_UPDATE) targets[n++] = s->norm;
+    if (s->kind == STEP_EVALUATE && weft_is_value(s->metric)) targets[n++] = s->metric;
     s->plan.plan = weft_plan_new(s->plan.graph, targets, n, NULL, &t->error);
     return s->plan.plan ? WEFT_OK : t->error.status;
 }
@@ -322,18 +363,36 @@ void step_free(train_step *s)
     if (!s) return;
     weft_plan_free(s->plan.plan);
     weft_graph_free(s->plan.graph);
+    weft_stage_free(s->stage);
     free(s);
 }
 
+/* The step in a lane; any lane if it is -1. */
 static train_step *find_step(const weft_trainer *t, step_kind kind, weft_batch_shape shape,
-                             int slot)
+                             int slot, int lane)
 {
     for (plan_entry *e = t->plans.first; e; e = e->next) {
         train_step *s = (train_step *)(void *)e;
-        if (s->kind == kind && s->slot == slot && !memcmp(&s->shape, &shape, sizeof shape))
+        if (s->kind == kind && s->slot == slot && (lane < 0 || e->lane == lane) &&
+            !memcmp(&s->shape, &shape, sizeof shape))
             return s;
     }
     return NULL;
+}
+
+/* The same step for another lane. */
+static train_step *borrow_step(weft_trainer *t, const train_step *from)
+{
+    train_step *s = malloc(sizeof *s);
+    if (!s) {
+        trainer_no_memory(t);
+        return NULL;
+    }
+    *s = *from;
+    s->plan.session = NULL;
+    s->plan.borrowed = true;
+    plans_add(&t->plans, &s->plan);
+    return s;
 }
 
 static train_step *new_step(weft_trainer *t, step_kind kind, weft_batch_shape shape, int slot)
@@ -356,16 +415,28 @@ static train_step *new_step(weft_trainer *t, step_kind kind, weft_batch_shape sh
         step_free(s);
         return NULL;
     }
+    weft_stage_free(s->stage);
+    s->stage = NULL;
     plans_add(&t->plans, &s->plan);
     t->planned = true;
     return s;
 }
 
+train_step *step_in_lane(weft_trainer *t, step_kind kind, weft_batch_shape shape, int slot,
+                         int lane)
+{
+    train_step *s = find_step(t, kind, shape, slot, lane);
+    if (!s) {
+        const train_step *other = find_step(t, kind, shape, slot, -1);
+        s = other ? borrow_step(t, other) : new_step(t, kind, shape, slot);
+        if (s) s->plan.lane = lane;
+    }
+    return s && plans_open(&t->plans, &s->plan, &t->error) == WEFT_OK ? s : NULL;
+}
+
 train_step *step_for(weft_trainer *t, step_kind kind, weft_batch_shape shape, int slot)
 {
-    train_step *s = find_step(t, kind, shape, slot);
-    if (!s) s = new_step(t, kind, shape, slot);
-    return s && plans_open(&t->plans, &s->plan, &t->error) == WEFT_OK ? s : NULL;
+    return step_in_lane(t, kind, shape, slot, 0);
 }
 
 /* ---- Feeding and running ---- */
@@ -398,19 +469,33 @@ static weft_status reserve_input(weft_trainer *t, size_t i, size_t bytes)
     return t->inputs[i] ? WEFT_OK : trainer_no_memory(t);
 }
 
-weft_status step_feed(weft_trainer *t, train_step *s, const weft_batch_source *source, size_t index,
-                      size_t *weight)
+weft_status step_fill(weft_trainer *t, const train_step *s, const weft_batch_source *source,
+                      size_t index, size_t *weight)
 {
     weft_status status = WEFT_OK;
     for (size_t i = 0; status == WEFT_OK && i < s->built.n_inputs; i++)
         status = reserve_input(t, i, s->input_bytes[i]);
     if (status == WEFT_OK)
         status = source->fill(source->context, index, t->inputs, weight, &t->error);
-    if (status != WEFT_OK) trainer_fail(t, status, "trainer", "a batch cannot be filled");
+    return status == WEFT_OK ? status
+                             : trainer_fail(t, status, "trainer", "a batch cannot be filled");
+}
+
+weft_status step_feed(weft_trainer *t, train_step *s, const weft_batch_source *source, size_t index,
+                      size_t *weight)
+{
+    weft_status status = step_fill(t, s, source, index, weight);
     for (size_t i = 0; status == WEFT_OK && i < s->built.n_inputs; i++)
-        status =
-            plan_feed(&s->plan, s->built.inputs[i], t->inputs[i], s->input_bytes[i], &t->error);
+        if (weft_is_value(s->built.inputs[i]))
+            status = plan_feed(&s->plan, s->built.inputs[i], t->inputs[i], s->input_bytes[i],
+                               &t->error);
     return status;
+}
+
+weft_status step_run_forward(weft_trainer *t, train_step *s, uint64_t number)
+{
+    weft_session_set_step(s->plan.session, number);
+    return weft_is_value(s->pause) ? plan_run_before(&s->plan, s->pause, &t->error) : WEFT_OK;
 }
 
 weft_status step_run(weft_trainer *t, train_step *s, uint64_t number)

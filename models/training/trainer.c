@@ -8,9 +8,6 @@
 
 #define AVERAGE WEFT_AVERAGE_STATES "."
 
-/* What is known of a batch: its loss and its weight. */
-enum { BATCH_LOSS, BATCH_WEIGHT, BATCH_NUMBERS };
-
 static bool has_averages(const weft_params *params)
 {
     for (size_t i = 0; i < weft_params_count(params); i++)
@@ -85,8 +82,18 @@ static weft_status copy_optimizer(weft_trainer *t)
 /* Whether the processes can share the batches of an update. */
 static weft_status check_share(weft_trainer *t)
 {
-    const uint32_t n = t->o.accumulate, size = (uint32_t)ranks_size(t);
+    const weft_communicator *c = t->communicator;
     if (!t->o.zero) t->o.zero = 1;
+    if (!t->o.tensor) t->o.tensor = 1;
+    if (!t->o.stages) t->o.stages = 1;
+    if (!mesh_init(&t->mesh, c, t->o.tensor, t->o.stages))
+        return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "trainer",
+                              "%d processes cannot divide a model into %d stages of %d parts",
+                              c ? c->size : 1, t->o.stages, t->o.tensor);
+    const uint32_t n = t->o.accumulate, size = (uint32_t)ranks_size(t);
+    if (t->o.zero == 2 && mesh_divides(&t->mesh))
+        return trainer_fail(t, WEFT_BAD_ARGUMENT, "trainer",
+                            "zero 2 is for whole models, not for one in parts or stages");
     if (t->o.zero < 1 || t->o.zero > 2)
         return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "trainer", "zero is %d, not 1 or 2",
                               t->o.zero);
@@ -147,7 +154,8 @@ weft_trainer *trainer_unbound(const weft_trainer_options *options, weft_error *e
     t->o = *options;
     t->plans.threads = options->threads;
     t->plans.seed = options->seed;
-    t->plans.communicator = options->communicator;
+    t->plans.communicators = t->mesh.groups;
+    t->plans.n_communicators = MESH_GROUPS;
     if (check_options(t) == WEFT_OK) return t;
     *error = t->error;
     weft_trainer_free(t);
@@ -160,7 +168,9 @@ static weft_status bind_store(weft_trainer *t)
     weft_trainer_options *o = &t->o;
     checkpoint_resume(t);
     o->source_name = o->target_name = NULL;
-    if (checkpoint_agree(t) != WEFT_OK || ranks_compare(t) != WEFT_OK) return t->error.status;
+    if (checkpoint_agree(t) != WEFT_OK || ranks_compare(t) != WEFT_OK ||
+        mesh_open(&t->mesh, t->communicator, &t->error) != WEFT_OK)
+        return t->error.status;
     if (o->ema > 0 && !(t->averaged = weft_params_new())) trainer_no_memory(t);
     start_epoch(&t->batches, t->state.epoch);
     bool averages = has_averages(t->params);
@@ -207,6 +217,7 @@ void weft_trainer_free(weft_trainer *trainer)
 {
     if (!trainer) return;
     plans_free(&trainer->plans);
+    mesh_close(&trainer->mesh);
     sums_free(&trainer->sums);
     free(trainer->numbers);
     weft_shards_free(trainer->shards);
@@ -227,8 +238,7 @@ weft_trainer_state weft_trainer_get_state(const weft_trainer *trainer)
     return trainer ? trainer->state : (weft_trainer_state){0};
 }
 
-/* The index of the next batch; starts the next epoch after the last batch. */
-static size_t next_batch(weft_trainer *t, weft_trainer_state *s)
+size_t trainer_next_batch(weft_trainer *t, weft_trainer_state *s)
 {
     if (s->batch >= t->batches.batches) {
         s->batch = 0;
@@ -248,17 +258,21 @@ static weft_status feed_rates(weft_trainer *t, train_step *s, double share,
     return status;
 }
 
-/* Whether the program's `stop` ends the call. */
-static bool stopped(weft_trainer *t)
+bool trainer_stopped(weft_trainer *t)
 {
     if (!t->o.stop || !t->o.stop(t->o.stop_context)) return false;
     trainer_fail(t, WEFT_CANCELLED, "trainer", "stopped on request");
     return true;
 }
 
-static weft_status run_slot(weft_trainer *t, step_kind kind, int slot)
+uint64_t trainer_batch_number(const weft_trainer *t, uint32_t k)
 {
-    train_step *s = step_for(t, kind, shape_at(&t->batches, 0), slot);
+    return t->state.step * t->o.accumulate + ranks_batch(t, ranks_share(t), ranks_own(t), k);
+}
+
+weft_status trainer_move_sums(weft_trainer *t, step_kind kind, int slot, int lane)
+{
+    train_step *s = step_in_lane(t, kind, shape_at(&t->batches, 0), slot, lane);
     return s ? step_run(t, s, 0) : t->error.status;
 }
 
@@ -269,8 +283,8 @@ static weft_status feed_batch(weft_trainer *t, uint32_t k, size_t index, double 
     const sum_action *a = &t->sums.actions[k];
     const bool ends = k + 1 == t->sums.n;
     size_t weight = 0;
-    if ((t->o.accumulate > 1 && stopped(t)) ||
-        (a->store >= 0 && run_slot(t, STEP_STORE, a->store) != WEFT_OK))
+    if ((t->o.accumulate > 1 && trainer_stopped(t)) ||
+        (a->store >= 0 && trainer_move_sums(t, STEP_STORE, a->store, 0) != WEFT_OK))
         return t->error.status;
     train_step *s = step_for(t, ends ? STEP_UPDATE : STEP_SUM, shape_at(&t->batches, index), 0);
     if (!s) return t->error.status;
@@ -290,14 +304,13 @@ static weft_status sum_batch(weft_trainer *t, uint32_t k, uint32_t i, size_t ind
     train_step *s = step_for(t, STEP_SUM, shape_at(&t->batches, index), 0);
     weft_status status = s ? step_run(t, s, t->state.step * t->o.accumulate + i) : t->error.status;
     for (int pop = 1; status == WEFT_OK && pop <= a->pops; pop++)
-        status = run_slot(t, STEP_ADD, a->slots - pop);
+        status = trainer_move_sums(t, STEP_ADD, a->slots - pop, 0);
     if (status == WEFT_OK) numbers[BATCH_LOSS] = step_fetch_scalar(s, s->built.loss);
     return status;
 }
 
-/* Runs the process's last batch and the update, once the weights of all batches are known. */
-static weft_status run_update(weft_trainer *t, train_step *s, double share, const double *numbers,
-                              weft_step_report *report)
+weft_status trainer_feed_update(weft_trainer *t, train_step *s, double share, const double *numbers,
+                                weft_step_report *report)
 {
     double weight = 0;
     for (uint32_t i = 0; i < t->o.accumulate; i++)
@@ -305,9 +318,15 @@ static weft_status run_update(weft_trainer *t, train_step *s, double share, cons
     report->tokens = (size_t)weight;
     weft_status status = feed_rates(t, s, share, report);
     if (status == WEFT_OK) status = step_feed_scalar(t, s, s->inverse, 1 / (weight ? weight : 1));
-    if (status != WEFT_OK) return status;
-    const uint32_t batch = ranks_batch(t, ranks_share(t), ranks_own(t), t->sums.n - 1);
-    return step_run(t, s, t->state.step * t->o.accumulate + batch);
+    return status;
+}
+
+/* Runs the process's last batch and the update, once the weights of all batches are known. */
+static weft_status run_update(weft_trainer *t, train_step *s, double share, const double *numbers,
+                              weft_step_report *report)
+{
+    const weft_status status = trainer_feed_update(t, s, share, numbers, report);
+    return status == WEFT_OK ? step_run(t, s, trainer_batch_number(t, t->sums.n - 1)) : status;
 }
 
 /* Computes this process's batches of an update up to the last, which it feeds. All processes walk
@@ -318,7 +337,7 @@ static bool compute_batches(weft_trainer *t, weft_trainer_state *state, double *
     const rank_share share = ranks_share(t);
     uint32_t k = 0;
     for (uint32_t i = 0; i < t->o.accumulate; i++) {
-        const size_t index = next_batch(t, state);
+        const size_t index = trainer_next_batch(t, state);
         if (k == t->sums.n || ranks_batch(t, share, ranks_own(t), k) != i) continue;
         double *own = &numbers[BATCH_NUMBERS * i];
         if (t->error.status == WEFT_OK) feed_batch(t, k, index, own, report, last);
@@ -329,26 +348,47 @@ static bool compute_batches(weft_trainer *t, weft_trainer_state *state, double *
     return true;
 }
 
-/* One update. A failure of one process is one of all, before the update or after it. */
+/* Computes the batches, agrees on their weights, and runs the last one with the update. */
+static weft_status update_whole(weft_trainer *t, weft_trainer_state *state, rank_report *r,
+                                double *numbers, weft_step_report *report, train_step **last)
+{
+    const uint32_t own_last = ranks_batch(t, ranks_share(t), ranks_own(t), t->sums.n - 1);
+    /* In turn, the sums of a batch are added up among the processes at once, so all must be there.
+     */
+    if (!compute_batches(t, state, numbers, report, last)) return t->error.status;
+    r->error = t->error;
+    t->error = WEFT_NO_ERROR;
+    weft_status status = ranks_agree(t, r, numbers, ranks_share(t), BATCH_NUMBERS);
+    if (status != WEFT_OK) return status;
+    if (run_update(t, *last, r->share, numbers, report) == WEFT_OK)
+        numbers[BATCH_NUMBERS * own_last + BATCH_LOSS] =
+            step_fetch_scalar(*last, (*last)->built.loss);
+    r->error = t->error;
+    t->error = WEFT_NO_ERROR;
+    if (r->error.status == WEFT_PEER) return weft_error_copy(&t->error, &r->error);
+    return ranks_agree(t, r, numbers, ranks_share(t), BATCH_NUMBERS);
+}
+
+/* The same for a divided model, which agrees on the weights first. */
+static weft_status update_divided(weft_trainer *t, weft_trainer_state *state, rank_report *r,
+                                  double *numbers, weft_step_report *report, train_step **last)
+{
+    const weft_status status = pipeline_update(t, state, r, numbers, report, last);
+    if (status != WEFT_OK && status != WEFT_NOT_FINITE) return status;
+    r->error = t->error;
+    t->error = WEFT_NO_ERROR;
+    return ranks_agree(t, r, numbers, ranks_share(t), BATCH_NUMBERS);
+}
+
+/* One update. A failure of one process is one of all. */
 static weft_status make_update(weft_trainer *t, weft_trainer_state *state, double share,
                                double *numbers, weft_step_report *report)
 {
     rank_report r = {.share = share, .checks = state->step};
-    const uint32_t own_last = ranks_batch(t, ranks_share(t), ranks_own(t), t->sums.n - 1);
     train_step *last = NULL;
-    /* In turn, the sums of a batch are added up among the processes at once, so all must be there.
-     */
-    if (!compute_batches(t, state, numbers, report, &last)) return t->error.status;
-    r.error = t->error;
-    t->error = WEFT_NO_ERROR;
-    weft_status status = ranks_agree(t, &r, numbers, ranks_share(t), BATCH_NUMBERS);
-    if (status != WEFT_OK) return status;
-    if (run_update(t, last, r.share, numbers, report) == WEFT_OK)
-        numbers[BATCH_NUMBERS * own_last + BATCH_LOSS] = step_fetch_scalar(last, last->built.loss);
-    r.error = t->error;
-    t->error = WEFT_NO_ERROR;
-    if (r.error.status == WEFT_PEER) return weft_error_copy(&t->error, &r.error);
-    status = ranks_agree(t, &r, numbers, ranks_share(t), BATCH_NUMBERS);
+    const weft_status status = mesh_divides(&t->mesh)
+                                   ? update_divided(t, state, &r, numbers, report, &last)
+                                   : update_whole(t, state, &r, numbers, report, &last);
     if (status != WEFT_OK) return status;
     for (uint32_t i = 0; i < t->o.accumulate; i++) {
         const double *batch = &numbers[BATCH_NUMBERS * i];
@@ -377,9 +417,10 @@ weft_status weft_trainer_step(weft_trainer *trainer, double share, weft_step_rep
     memset(&t->error, 0, sizeof t->error);
     t->planned = false;
     memset(t->numbers, 0, t->o.accumulate * BATCH_NUMBERS * sizeof *t->numbers);
-    const weft_traffic before = t->communicator ? t->communicator->traffic : r.traffic;
+    const weft_traffic before = mesh_traffic(&t->mesh);
     weft_status status = make_update(t, &s, share, t->numbers, &r);
-    if (t->communicator) count_traffic(&r.traffic, &before, &t->communicator->traffic);
+    const weft_traffic after = mesh_traffic(&t->mesh);
+    count_traffic(&r.traffic, &before, &after);
     r.planned = t->planned;
     if (report) *report = r;
     if (status != WEFT_OK) {
@@ -406,15 +447,18 @@ static weft_status update_averages(weft_trainer *t, weft_batch_shape shape)
 static weft_status evaluate_own(weft_trainer *t, const weft_batch_source *batches,
                                 weft_sum_node own, double *numbers)
 {
+    const bool stops = !mesh_divides(&t->mesh); /* otherwise others wait for this process */
     for (uint32_t i = own.first; i < own.end; i++) {
         size_t weight = 0;
-        train_step *s = stopped(t) ? NULL : step_for(t, STEP_EVALUATE, shape_at(batches, i), 0);
+        train_step *s = NULL;
+        if (!stops || !trainer_stopped(t))
+            s = step_for(t, STEP_EVALUATE, shape_at(batches, i), 0);
         if (!s) return t->error.status;
         weft_status status = step_feed(t, s, batches, i, &weight);
         if (status == WEFT_OK) status = step_run(t, s, 0);
         if (status != WEFT_OK) return status;
         numbers[BATCH_NUMBERS * i + BATCH_WEIGHT] = (double)weight;
-        numbers[BATCH_NUMBERS * i + BATCH_LOSS] = step_fetch_scalar(s, s->target);
+        numbers[BATCH_NUMBERS * i + BATCH_LOSS] = step_fetch_scalar(s, s->metric);
     }
     return WEFT_OK;
 }
@@ -427,8 +471,11 @@ static weft_status evaluate_all(weft_trainer *t, const weft_batch_source *batche
     rank_report r = {.checks = n};
     double sum = 0, *numbers = calloc((size_t)n + 1, BATCH_NUMBERS * sizeof *numbers);
     if (!numbers) return ranks_no_memory(t);
-    if (n && update_averages(t, shape_at(batches, 0)) == WEFT_OK)
-        evaluate_own(t, batches, weft_rank_batches(n, ranks_own(t), ranks_size(t)), numbers);
+    if (n && update_averages(t, shape_at(batches, 0)) == WEFT_OK &&
+        evaluate_own(t, batches, weft_rank_batches(n, ranks_own(t), ranks_size(t)), numbers) !=
+            WEFT_OK &&
+        mesh_divides(&t->mesh))
+        mesh_fail(&t->mesh, &t->error);
     r.error = t->error;
     t->error = WEFT_NO_ERROR;
     weft_status status = ranks_agree(t, &r, numbers, (rank_share){n, false}, BATCH_NUMBERS);

@@ -4,10 +4,12 @@
 #define WEFT_MODELS_TRAINER_H
 
 #include <weft/models.h>
+#include <weft/pipeline.h>
 #include <weft/sharding.h>
 #include <weft/train.h>
 
 #include "run/plans.h"
+#include "mesh.h"
 #include "sums.h"
 
 typedef enum step_kind {
@@ -23,6 +25,11 @@ typedef struct train_step {
     step_kind kind;
     weft_batch_shape shape;
     int slot; /* of stored sums; store and add */
+    weft_stage *stage; /* of the model; NULL if this process has all layers */
+    weft_value loss;   /* of the whole graph; built.loss is that of the stage, if it has it */
+    weft_value pause;  /* before whose node the forward pass of a stage ends; may be none */
+    weft_value sent;   /* complete when the stage's exchanges are; may be none */
+    weft_value metric; /* evaluations; none in stages that do not have it */
     weft_built built;
     size_t input_bytes[WEFT_BUILT_VALUES];
     weft_dtype dtype; /* of the loss and of the fed scalars */
@@ -39,6 +46,7 @@ struct weft_trainer {
     weft_param_group *groups;        /* of the optimiser, followed by its texts */
     weft_batch_source batches;
     weft_communicator *communicator; /* of several processes; else NULL */
+    mesh mesh;
     sum_schedule sums;               /* of this process's batches of an update */
     double *numbers;                 /* of all batches of an update */
     weft_shards *shards; /* of parameters; NULL for one process, and before the first graph */
@@ -72,8 +80,15 @@ weft_status step_plan(weft_trainer *t, train_step *s);
  * failure. The graphs of store and add are built from a shape, too, but only for its parameters:
  * they take that of the first batch. */
 train_step *step_for(weft_trainer *t, step_kind kind, weft_batch_shape shape, int slot);
+/* The same in another lane than 0. Lanes share graphs and plans, but no memory, so steps in
+ * different lanes can be under way at a time. */
+train_step *step_in_lane(weft_trainer *t, step_kind kind, weft_batch_shape shape, int slot,
+                         int lane);
 void step_free(train_step *s);
-/* Feeds batch `index` of a source, and sets *weight to its weight. */
+/* Fills t->inputs with batch `index` of a source, and sets *weight to its weight. */
+weft_status step_fill(weft_trainer *t, const train_step *s, const weft_batch_source *source,
+                      size_t index, size_t *weight);
+/* The same, and feeds them. */
 weft_status step_feed(weft_trainer *t, train_step *s, const weft_batch_source *source, size_t index,
                       size_t *weight);
 /* Feeds a scalar; does nothing for WEFT_NO_VALUE. */
@@ -82,6 +97,8 @@ double step_fetch_scalar(const train_step *s, weft_value value);
 /* Runs the step as update `number`. If a result is not finite, the error names the first such node.
  */
 weft_status step_run(weft_trainer *t, train_step *s, uint64_t number);
+/* Runs the forward pass of a stage; step_run goes on from there. */
+weft_status step_run_forward(weft_trainer *t, train_step *s, uint64_t number);
 
 /* ---- Several processes (ranks.c) ---- */
 
@@ -101,21 +118,55 @@ typedef struct rank_share {
 
 /* The share of the batches of an update. */
 rank_share ranks_share(const weft_trainer *t);
-/* How many batches a rank has, and the number of its k-th. */
+/* How many batches a rank of those that share them has, and the number of its k-th. */
 uint32_t ranks_count(const weft_trainer *t, rank_share share, int rank);
 uint32_t ranks_batch(const weft_trainer *t, rank_share share, int rank, uint32_t k);
-/* This process; 0 of 1 if it is alone. */
+/* This process among those that share batches; 0 of 1 if none does. */
 int ranks_own(const weft_trainer *t);
 int ranks_size(const weft_trainer *t);
 /* Exchanges reports, and `n` numbers of each batch, of which every rank has those of its own on
- * entry and all on return. Fails with the error of the lowest rank that has one. report->share
- * becomes that of rank 0. */
+ * entry and all on return. Of a divided model the process that has the loss gives them. Fails with
+ * the error of the lowest rank that has one. report->share becomes that of rank 0. */
 weft_status ranks_agree(weft_trainer *t, rank_report *report, double *numbers, rank_share share,
                         size_t n);
 /* Fails for all processes, because this one has no memory for its part of an exchange. */
 weft_status ranks_no_memory(weft_trainer *t);
 /* Fails unless all processes have the same model, data and options. */
 weft_status ranks_compare(weft_trainer *t);
+
+/* ---- Divided models (divided.c) ---- */
+
+/* Replaces the whole model in the graph of a step, which is built, by this process's stage. */
+weft_status divided_cut(weft_trainer *t, train_step *s);
+/* Whether several stages read the parameter of that name. */
+bool divided_is_tied(const weft_trainer *t, const train_step *s, const char *param);
+/* Whether this process counts the gradient of a parameter, which others may have too, in the norm.
+ */
+bool divided_counts(const weft_trainer *t, const train_step *s, weft_value param);
+/* Replaces the gradients of parameters that several stages read, or this process's pieces of them,
+ * by the sums over these stages. Returns a target that is complete when all are sent, or none. */
+weft_value divided_sum_tied(weft_trainer *t, train_step *s, const weft_value *params, size_t n,
+                            weft_value *grads);
+
+/* ---- Updates (trainer.c, pipeline.c) ---- */
+
+/* What is known of a batch: its loss and its weight. */
+enum { BATCH_LOSS, BATCH_WEIGHT, BATCH_NUMBERS };
+
+/* The index of the next batch; starts the next epoch after the last batch. */
+size_t trainer_next_batch(weft_trainer *t, weft_trainer_state *s);
+/* The number of this process's k-th batch of an update among those of all updates. */
+uint64_t trainer_batch_number(const weft_trainer *t, uint32_t k);
+/* Whether the program's `stop` ends the call, which becomes the trainer's error. */
+bool trainer_stopped(weft_trainer *t);
+/* Runs a step that moves sums, in a lane. */
+weft_status trainer_move_sums(weft_trainer *t, step_kind kind, int slot, int lane);
+/* Feeds what the update depends on beside its batch; `numbers` are those of all its batches. */
+weft_status trainer_feed_update(weft_trainer *t, train_step *s, double share, const double *numbers,
+                                weft_step_report *report);
+/* One update of a divided model. Sets *last to its last step. */
+weft_status pipeline_update(weft_trainer *t, weft_trainer_state *state, rank_report *r,
+                            double *numbers, weft_step_report *report, train_step **last);
 
 /* A hash of the compiled library (build_id.c). */
 uint64_t build_id(void);

@@ -198,6 +198,12 @@ typedef struct weft_trainer_options {
      * of every batch instead of their sums, and their number must be a power of two that divides
      * `accumulate`. The results are the same. 0: 1. */
     int zero;
+    /* Into how many parts the processes divide the model; 0: 1. `tensor` neighbours divide its
+     * attention and feed-forward layers (the option of the layers, which the builder must have),
+     * `stages` groups of these its layers (weft/pipeline.h), and only the remaining factor of the
+     * number of processes shares the batches of an update. The results equal those of the whole
+     * model except for rounding. */
+    int tensor, stages;
     size_t bucket_bytes; /* of gradients that travel together; 0: 4 MiB, or 256 KiB for each process
                             if that is more */
     uint64_t seed;       /* of parameters and dropout */

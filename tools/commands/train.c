@@ -122,6 +122,8 @@ static weft_trainer_options trainer_options(const training *t)
         .seed = (uint64_t)r->run_seed,
         .communicator = tool_world(),
         .zero = (int)r->run_zero,
+        .tensor = (int)r->run_tensor,
+        .stages = (int)r->run_stages,
         .checkpoint = t->validate ? t->validate : t->model_path,
         .threads = (int)r->run_threads,
         .stop = training_interrupted,

@@ -276,8 +276,10 @@ static bool add_model(const recipe *r, cJSON *json)
 
 static bool about_place(const recipe_row *o)
 {
-    return !strcmp(o->section, "run") &&
-           (!strcmp(o->key, "out") || !strcmp(o->key, "threads") || !strcmp(o->key, "zero"));
+    static const char *const keys[] = {"out", "threads", "zero", "tensor", "stages"};
+    bool found = false;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) found |= !strcmp(o->key, keys[i]);
+    return found && !strcmp(o->section, "run");
 }
 
 cJSON *recipe_json(const recipe *r, bool place)

@@ -1,0 +1,124 @@
+/* The graphs of a divided model: this process's stage of it, and what its parameters have in common
+ * with those of other processes. */
+#include "trainer.h"
+
+#include <stdlib.h>
+
+weft_status divided_cut(weft_trainer *t, train_step *s)
+{
+    weft_built *b = &s->built;
+    const weft_value whole_metric = weft_is_value(b->metric) ? b->metric : b->loss;
+    const weft_value targets[2] = {b->loss, whole_metric};
+    const bool training = s->kind != STEP_EVALUATE;
+    s->loss = b->loss;
+    if (t->mesh.stages == 1) return WEFT_OK;
+    s->stage = weft_stage_new(s->plan.graph, targets, training ? 1 : 2, training,
+                              mesh_ranks(&t->mesh, MESH_STAGES), &t->error);
+    if (!s->stage) return t->error.status;
+    for (size_t i = 0; i < b->n_inputs; i++)
+        b->inputs[i] = weft_stage_value(s->stage, b->inputs[i]);
+    b->loss = weft_stage_value(s->stage, b->loss);
+    b->metric = weft_stage_value(s->stage, b->metric);
+    weft_graph_free(s->plan.graph);
+    s->plan.graph = weft_stage_graph(s->stage);
+    return WEFT_OK;
+}
+
+/* The stages that read a parameter, from `from` on; the number of stages if none does. */
+static int next_holder(const train_step *s, const mesh *m, const char *param, int from)
+{
+    while (from < m->stages && s->stage && !weft_stage_holds(s->stage, param, from)) from++;
+    return from;
+}
+
+bool divided_is_tied(const weft_trainer *t, const train_step *s, const char *param)
+{
+    const int first = s->stage ? next_holder(s, &t->mesh, param, 0) : t->mesh.stages;
+    return first < t->mesh.stages && next_holder(s, &t->mesh, param, first + 1) < t->mesh.stages;
+}
+
+bool divided_counts(const weft_trainer *t, const train_step *s, weft_value param)
+{
+    const weft_graph *g = s->plan.graph;
+    const weft_ranks part = mesh_ranks(&t->mesh, MESH_TENSOR);
+    const weft_ranks stage = mesh_ranks(&t->mesh, MESH_STAGES);
+    return (!part.rank || weft_state_part(g, param).whole) &&
+           (!s->stage || next_holder(s, &t->mesh, weft_name_of(g, param), 0) == stage.rank);
+}
+
+#define TIED_TAG WEFT_MAX_TAG
+
+/* A tied gradient among the stages that have the parameter. */
+typedef struct tied_sum {
+    weft_graph *g;
+    weft_ranks stages;
+    weft_value own;
+    int64_t elements;
+} tied_sum;
+
+static weft_flight tied_send(const tied_sum *x, int peer)
+{
+    const weft_exchange_sizes sizes = {.peer = peer, .tag = TIED_TAG};
+    return weft_exchange_begin(x->g, x->stages, WEFT_SEND, &sizes, &x->own, 1);
+}
+
+static weft_flight tied_receive(const tied_sum *x, int peer, int64_t *counts)
+{
+    const weft_exchange_sizes sizes = {.receive = counts, .peer = peer, .tag = TIED_TAG};
+    const weft_value none = weft_fill(x->g, weft_dtype_of(x->g, x->own), WEFT_SHAPE(0), 0);
+    counts[peer] = x->elements;
+    const weft_flight flight = weft_exchange_begin(x->g, x->stages, WEFT_RECEIVE, &sizes, &none, 1);
+    counts[peer] = 0;
+    return flight;
+}
+
+/* Adds the gradients of all holders in the order of the stages, so that all have the same bits. */
+static weft_value add_tied(const weft_trainer *t, const train_step *s, const tied_sum *x,
+                           const char *param, weft_flight *flights, int64_t *counts,
+                           weft_value *sent, size_t *n_sent)
+{
+    const int n = t->mesh.stages;
+    weft_value sum = WEFT_NO_VALUE;
+    for (int r = next_holder(s, &t->mesh, param, 0); r < n;
+         r = next_holder(s, &t->mesh, param, r + 1)) {
+        if (r == x->stages.rank) continue;
+        flights[r] = tied_receive(x, r, counts);
+        flights[n + r] = tied_send(x, r);
+    }
+    for (int r = next_holder(s, &t->mesh, param, 0); r < n;
+         r = next_holder(s, &t->mesh, param, r + 1)) {
+        weft_value one = x->own;
+        if (r != x->stages.rank) {
+            one = weft_reshape(x->g, weft_exchange_end(x->g, flights[r]),
+                               weft_shape_of(x->g, x->own));
+            sent[(*n_sent)++] = weft_exchange_end(x->g, flights[n + r]);
+        }
+        sum = weft_is_value(sum) ? weft_add(x->g, sum, one) : one;
+    }
+    return sum;
+}
+
+weft_value divided_sum_tied(weft_trainer *t, train_step *s, const weft_value *params, size_t n,
+                            weft_value *grads)
+{
+    weft_graph *g = s->plan.graph;
+    const size_t stages = (size_t)t->mesh.stages;
+    weft_value *sent = calloc(n * stages + 1, sizeof *sent);
+    weft_flight *flights = calloc(2 * stages, sizeof *flights);
+    int64_t *counts = calloc(stages, sizeof *counts);
+    size_t n_sent = 0;
+    if (!sent || !flights || !counts)
+        weft_graph_fail_in(g, "trainer", WEFT_NO_MEMORY, "out of memory");
+    for (size_t i = 0; sent && flights && counts && i < n; i++) {
+        const char *name = weft_name_of(g, params[i]);
+        if (!divided_is_tied(t, s, name)) continue;
+        const tied_sum x = {g, mesh_ranks(&t->mesh, MESH_STAGES), grads[i],
+                            weft_shape_numel(weft_shape_of(g, grads[i]))};
+        grads[i] = add_tied(t, s, &x, name, flights, counts, sent, &n_sent);
+    }
+    const weft_value all = n_sent ? weft_group(g, sent, n_sent) : WEFT_NO_VALUE;
+    free(sent);
+    free(flights);
+    free(counts);
+    return all;
+}

@@ -1,0 +1,41 @@
+/* The processes that this one works with. Their ranks count, in this order, the parts of a layer
+ * (fastest), the stages of the model, and the shares of the batches. */
+#ifndef WEFT_MODELS_MESH_H
+#define WEFT_MODELS_MESH_H
+
+#include <weft/parallel.h>
+
+/* Groups of processes, as graphs number them (weft_ranks.group). */
+typedef enum mesh_group {
+    MESH_DATA,   /* the same part and stage: they share the batches */
+    MESH_TENSOR, /* the same stage and share: they share the layers */
+    MESH_STAGES, /* the same part and share: the stages */
+    MESH_MODEL,  /* the same share: together they have the model */
+    MESH_WORLD,  /* all; for errors only, no graph uses it */
+    MESH_GROUPS
+} mesh_group;
+
+typedef struct mesh {
+    int32_t tensor, stages, shares; /* sizes; their product is that of the world */
+    int32_t rank;                   /* in the world */
+    weft_communicator *groups[MESH_GROUPS]; /* NULL for a group of one */
+    bool owns; /* groups other than the world's */
+} mesh;
+
+/* False if the sizes do not divide the number of processes. The world may be NULL: one process. */
+bool mesh_init(mesh *m, const weft_communicator *world, int tensor, int stages);
+/* Makes the communicators. Every process must call it. */
+weft_status mesh_open(mesh *m, weft_communicator *world, weft_error *error);
+void mesh_close(mesh *m);
+/* This process in a group. */
+weft_ranks mesh_ranks(const mesh *m, mesh_group group);
+/* The place of a process of the world in a group. */
+int32_t mesh_place(const mesh *m, mesh_group group, int32_t rank);
+/* Whether the model is divided. */
+bool mesh_divides(const mesh *m);
+/* Tells the processes of all groups that this one cannot go on. */
+void mesh_fail(mesh *m, const weft_error *error);
+/* What all communicators have done. */
+weft_traffic mesh_traffic(const mesh *m);
+
+#endif
