@@ -89,7 +89,7 @@ class Bench:
                         PRTE_MCA_rmaps_default_mapping_policy=":oversubscribe",
                         PRTE_MCA_hwloc_default_binding_policy="none")
         self.machine = json.loads(call([self.weft, "info", "--json"], self.env))
-        self.runs, self.failures, self.notes, self.backends = {}, [], [], []
+        self.runs, self.failures, self.notes, self.backends, self.links = {}, [], [], [], {}
         if options.peer:
             self.find_torch()
         self.prepare()
@@ -168,6 +168,26 @@ class Bench:
                 found.append(4 * sum(elements(s) for n, s in shapes.items() if n.startswith("opt.")))
         return found
 
+    def link(self, network):
+        """Bytes a second of a host that sends to all others while they do, from the two largest pieces of pingpong;
+        the most of all rounds."""
+        latency, gbit = network
+        pingpong = os.path.join(self.o.build, "tests", "pingpong")
+        rates = []
+        for _ in range(self.o.rounds):
+            progress(f"the network of {where(network)}")
+            found = json.loads(call([self.hosts, str(HOSTS), "--latency", f"{latency:g}", "--gbit", f"{gbit:g}", "--",
+                                     "mpirun", "-n", str(HOSTS), pingpong, "--json"], self.env))
+            less, more = found["all_to_all"][-2:]
+            rates.append((HOSTS - 1) * (more["bytes"] - less["bytes"]) / (more["least_s"] - less["least_s"]))
+        return max(rates)
+
+    def measure_links(self):
+        """The network of each rate, at the least latency."""
+        if self.o.hosts:
+            for gbit in self.o.gbit:
+                self.links[gbit] = self.link((min(self.o.latency), gbit))
+
     # ---- Rows ----
 
     def cases(self):
@@ -227,6 +247,8 @@ class Bench:
         _, ranks, batches, network = case
         alone = ("alone", ranks, batches)
         row = self.row("weft", alone if ranks == 1 else (ranks, batches, network), alone, case)
+        if row and network and network[1]:
+            row["link_bytes_per_s"] = self.links[network[1]]
         if row and ranks > 1:
             row["least_bytes"] = 2 * (ranks - 1) / ranks * 4 * self.count
             if row["exchange_seconds"] > 0:
@@ -235,6 +257,7 @@ class Bench:
 
     def rows(self):
         """Runs everything."""
+        self.measure_links()
         for i in range(self.o.rounds):
             self.round(i)
         rows = [self.weft_row(case) for case in self.cases()]
@@ -305,6 +328,8 @@ def print_machine(bench):
           f"batches of {o.batch_tokens} tokens with {o.length} a sentence; {o.steps} steps, rounds: {o.rounds}.")
     for note in bench.notes:
         print(f"{note}.")
+    for gbit, rate in bench.links.items():
+        print(f"Hosts with {gbit:g} Gbit/s send {8e-9 * rate:.2f} Gbit/s each when all send to all.")
 
 
 def numbers(kind):
