@@ -42,7 +42,7 @@ bool divided_counts(const weft_trainer *t, const train_step *s, weft_value param
     const weft_graph *g = s->plan.graph;
     const weft_ranks part = mesh_ranks(&t->mesh, MESH_TENSOR);
     const weft_ranks stage = mesh_ranks(&t->mesh, MESH_STAGES);
-    return (!part.rank || weft_state_part(g, param).whole) &&
+    return (!part.rank || weft_part_of(g, param).whole) &&
            (!s->stage || next_holder(s, &t->mesh, weft_name_of(g, param), 0) == stage.rank);
 }
 

@@ -300,31 +300,78 @@ SIZES = (
 HOSTS = (1, 8, 64, 256, 1024)
 
 
-class Cluster:
-    """A size of model on hosts of the options."""
+@dataclass(frozen=True)
+class Division:
+    """Of a model among processes: parts of a layer, and stages."""
+    tensor: int = 1
+    stages: int = 1
 
-    def __init__(self, size, gbit, o):
-        self.size, self.o, self.model = size, o, size.model()
+    @property
+    def processes(self):
+        return self.tensor * self.stages
+
+    def __str__(self):
+        words = [f"tensor {self.tensor}"] * (self.tensor > 1) + [f"stages {self.stages}"] * (self.stages > 1)
+        return ", ".join(words) or "whole"
+
+
+class Cluster:
+    """A size of model on hosts of the options, divided among some of them or not."""
+
+    def __init__(self, size, gbit, o, division=Division()):
+        self.size, self.o, self.division = size, o, division
+        self.whole = size.model()
         self.network = Network(1e-3 * o.latency_ms, gbit * GB / 8 * o.tcp_share)
+        # The process that has most: a table of embeddings, and its parts of its layers.
+        layers = self.whole.params[1:1 + len(size.matrices) * size.layers]
+        own = layers[:len(layers) // division.stages]
+        tail = self.whole.params[1 + len(layers):] if division.stages == 1 else ()
+        self.model = Model((self.whole.params[0], *(n // division.tensor for n in own), *tail), self.whole.tied)
 
     def batches(self, tokens):
-        """The last batch of an update hides the exchange; a larger one hides more, but needs memory."""
-        return max(1, math.ceil(tokens / self.o.batch_tokens))
+        """Of a share of the hosts that has the model once. The last batch of an update hides the exchange; a larger
+        one hides more, but needs memory."""
+        return max(1, math.ceil(tokens * self.division.processes / self.o.batch_tokens))
+
+    def batch_tokens(self, tokens):
+        return tokens * self.division.processes / self.batches(tokens)
+
+    def batch_seconds(self, tokens):
+        """Of a batch on the stage with most work. The output layer is not divided by `tensor`, but it need not share
+        its stage. A layer has two sums over the parts in each direction, which nothing hides."""
+        d, size = self.division, self.size
+        output = 6 * self.whole.params[0]
+        work = max(((size.flops() - output) / d.tensor + output) / d.stages, output)
+        sums = 4 * size.layers / d.stages * (d.tensor > 1)
+        each = 2 * (d.tensor - 1) / d.tensor * 4 * size.width * tokens / self.network.rate + 4 * self.network.latency
+        return tokens * work / (self.o.gflops * GB) + sums * each
 
     def seconds(self, ranks, tokens):
-        o, batches = self.o, self.batches(tokens)
-        host = Host(tokens / batches * self.size.flops() / (o.gflops * GB), 28 * self.model.count / (o.memory_gbs * GB),
-                    1e-9 * o.byte_ns, 1e-6 * o.message_us, o.forward)
-        return step_seconds(self.model, host, self.network, ranks, batches, bucket_bytes(o, ranks))
+        o, d, batches = self.o, self.division, self.batches(tokens)
+        batch = self.batch_seconds(self.batch_tokens(tokens))
+        host = Host(batch, 28 * self.model.count / (o.memory_gbs * GB), 1e-9 * o.byte_ns, 1e-6 * o.message_us,
+                    o.forward)
+        passed = self.network.latency + 4 * self.size.width * self.batch_tokens(tokens) / self.network.rate
+        filling = (d.stages - 1) * (batch + 2 * passed)
+        return filling + step_seconds(self.model, host, self.network, ranks // d.processes, batches,
+                                      bucket_bytes(o, ranks // d.processes))
+
+    def ideal_seconds(self, tokens):
+        """Of one host that has room for everything."""
+        return (tokens * self.size.flops() / (self.o.gflops * GB) +
+                28 * self.whole.count / (self.o.memory_gbs * GB))
 
     def efficiency(self, ranks, tokens):
-        return self.seconds(1, tokens) / self.seconds(ranks, tokens)
+        return self.ideal_seconds(tokens) / self.seconds(ranks, tokens)
 
     def memory(self, ranks, tokens):
-        o = self.o
-        per_token = 4 * o.activations * self.size.width * self.size.layers + 8 * self.size.vocab
-        return memory_bytes(self.model, ranks, self.batches(tokens), per_token * min(tokens, o.batch_tokens),
-                            bucket_bytes(o, ranks))
+        """The first stage keeps the activations of as many batches as there are stages."""
+        o, d = self.o, self.division
+        under_way = min(d.stages, self.batches(tokens))
+        per_token = (4 * o.activations * self.size.width * self.size.layers / d.processes * under_way +
+                     8 * self.size.vocab)
+        return memory_bytes(self.model, ranks // d.processes, self.batches(tokens),
+                            per_token * self.batch_tokens(tokens), bucket_bytes(o, ranks // d.processes))
 
     def least_tokens(self, ranks, wanted):
         """Fewest whole batches, or parts of one, with the wanted efficiency: by doubling, then by halves."""
@@ -348,39 +395,27 @@ def print_assumptions(o):
           f"Efficiency at {o.tokens} tokens a host and update.")
 
 
-def needs_splitting(size, cluster, o):
-    """Says from where on a host is too small, if it is."""
-    for ranks in HOSTS:
-        least = cluster.memory(ranks, o.batch_tokens)
-        if least <= o.memory_gb * GB:
-            return (f"{size.name}: fits on {ranks} host{'s' * (ranks > 1)} ({least / GB:.1f} GB with one batch an "
-                    "update).")
-    least = cluster.memory(HOSTS[-1], o.batch_tokens)
-    parts = math.ceil(least / (o.memory_gb * GB))
-    return (f"{size.name}: needs {least / GB:.0f} GB a host even on {HOSTS[-1]}, since stage 1 divides only the "
-            f"moments: tensor or pipeline parallelism over at least {parts} hosts, besides the data's.")
+DIVISIONS = (Division(), Division(4, 1), Division(1, 4), Division(2, 2), Division(4, 4), Division(1, 16))
+DIVIDED_HOSTS = (64, 1024)
+
+
+def row_of(cluster, ranks, gbit, o):
+    memory = cluster.memory(ranks, o.tokens)
+    least = cluster.least_tokens(ranks, o.efficiency) if ranks > 1 else None
+    return [cluster.size.name, f"{gbit:g}", f"{ranks}", f"{cluster.seconds(ranks, o.tokens):.2f}",
+            f"{cluster.efficiency(ranks, o.tokens):.3f}", f"{memory / GB:.1f}",
+            "no" if memory > o.memory_gb * GB else "yes", f"{least}" if least else "-"]
 
 
 def table(o):
     print_assumptions(o)
-    cells, words = [], []
-    for size in SIZES:
-        for gbit in o.gbit:
-            cluster = Cluster(size, gbit, o)
-            for ranks in HOSTS:
-                memory = cluster.memory(ranks, o.tokens)
-                least = cluster.least_tokens(ranks, o.efficiency) if ranks > 1 else None
-                cells.append([size.name, f"{gbit:g}", f"{ranks}", f"{cluster.seconds(ranks, o.tokens):.2f}",
-                              f"{cluster.efficiency(ranks, o.tokens):.3f}", f"{memory / GB:.1f}",
-                              "no" if memory > o.memory_gb * GB else "yes",
-                              f"{least}" if least else "-"])
-        words.append(needs_splitting(size, Cluster(size, o.gbit[0], o), o))
     head = ["model", "Gbit/s", "hosts", "step s", "efficiency", "GB a host", "fits",
             f"tokens a host for {o.efficiency:g}"]
+    cells = [row_of(Cluster(size, gbit, o), ranks, gbit, o) for size in SIZES for gbit in o.gbit for ranks in HOSTS]
     print_table("A step on up to 1,024 hosts", (head, cells), o.markdown)
-    print()
-    for line in words:
-        print(line)
+    cells = [row_of(Cluster(size, gbit, o, d), ranks, gbit, o) + [str(d)] for size in SIZES[1:] for gbit in o.gbit
+             for ranks in DIVIDED_HOSTS for d in DIVISIONS]
+    print_table("Divided models", (head + ["model is"], cells), o.markdown)
 
 
 NUMBERS = (
