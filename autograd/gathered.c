@@ -1,0 +1,224 @@
+/* Graphs whose parameters are in pieces: each bucket of them is gathered before its first reader,
+ * and again in the backward pass (ZeRO, stage 3). */
+#include "shards.h"
+
+#include <weft/op.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A bucket and the exchange that gathers it. */
+typedef struct fetch {
+    size_t place;       /* in the order of first readers */
+    bool begun;         /* an exchange is under way */
+    weft_flight flight; /* valid if it is */
+    weft_value all;     /* what the last one received; none: it is no longer at hand */
+} fetch;
+
+struct weft_gathered {
+    weft_graph *g;
+    const weft_shards *s;
+    weft_value *map;        /* by value of the other graph */
+    size_t n_map;
+    weft_value *pieces;     /* by parameter of the shards: this rank's piece, a state */
+    weft_value *whole;      /* by parameter: what the forward pass reads */
+    fetch *fetches;         /* by bucket */
+    size_t *order, n_order; /* the buckets by first reader */
+    size_t at_hand;         /* the bucket that the backward pass gathered last; n_buckets: none */
+    int64_t *counts;        /* by rank */
+};
+
+/* ---- Exchanges ---- */
+
+static void begin_fetch(weft_gathered *x, size_t b)
+{
+    const shard_bucket *bucket = &x->s->buckets[b];
+    const weft_ranks ranks = x->s->ranks;
+    if (x->fetches[b].begun) return;
+    x->fetches[b].begun = true;
+    for (int r = 0; r < ranks.size; r++) x->counts[r] = bucket->cuts[r + 1] - bucket->cuts[r];
+    const weft_exchange_sizes sizes = {.receive = x->counts};
+    x->fetches[b].flight = weft_exchange_begin(x->g, ranks, WEFT_ALL_GATHER, &sizes,
+                                               &x->pieces[bucket->first], bucket->n);
+}
+
+/* Gathers a bucket, and begins with its neighbour in the order, `step` places on, so that it
+ * travels meanwhile. */
+static void end_fetch(weft_gathered *x, size_t b, int step)
+{
+    fetch *f = &x->fetches[b];
+    const size_t next = f->place + (size_t)step; /* wraps below 0 */
+    weft_scope_push(x->g, "fetch.%zu", b);
+    begin_fetch(x, b);
+    if (next < x->n_order) begin_fetch(x, x->order[next]);
+    f->all = weft_exchange_end(x->g, f->flight);
+    f->begun = false;
+    weft_scope_pop(x->g);
+}
+
+/* A parameter out of its bucket, which is at hand. */
+static weft_value take(const weft_gathered *x, size_t param, weft_shape shape)
+{
+    const shard_param *p = &x->s->params[param];
+    const weft_value flat = weft_slice(x->g, x->fetches[p->bucket].all, 0, p->offset,
+                                       p->offset + p->elements, 1);
+    return weft_reshape(x->g, flat, shape);
+}
+
+/* ---- Copying ---- */
+
+/* The parameter of the shards that a value of the whole graph is; -1 if it is none. */
+static ptrdiff_t param_of(const weft_gathered *x, const weft_graph *whole, uint32_t id)
+{
+    const weft_value value = weft_value_from_id(whole, id);
+    const size_t node = weft_producer(whole, value);
+    if (weft_graph_node(whole, node).op != &weft_op_state) return -1;
+    const shard_param *p = shards_find(x->s, weft_name_of(whole, value));
+    return p ? p - x->s->params : -1;
+}
+
+/* Notes the buckets in the order of their first readers. */
+static void find_order(weft_gathered *x, const weft_graph *whole)
+{
+    for (size_t b = 0; b < x->s->n_buckets; b++) x->fetches[b].place = SIZE_MAX;
+    for (size_t k = 0; k < weft_graph_node_count(whole); k++) {
+        const weft_node_info node = weft_graph_node(whole, k);
+        for (size_t i = 0; i < node.n_in; i++) {
+            const ptrdiff_t p = param_of(x, whole, node.in[i]);
+            fetch *f = p < 0 ? NULL : &x->fetches[x->s->params[p].bucket];
+            if (!f || f->place != SIZE_MAX) continue;
+            f->place = x->n_order;
+            x->order[x->n_order++] = x->s->params[p].bucket;
+        }
+    }
+}
+
+static void declare_pieces(weft_gathered *x)
+{
+    char name[1024]; /* longer than any that a graph takes */
+    int64_t first, end;
+    for (size_t i = 0; i < x->s->n; i++) {
+        const shard_param *p = &x->s->params[i];
+        shards_range(x->s, p, x->s->ranks.rank, &first, &end);
+        snprintf(name, sizeof name, "%s[%" PRId64 ":%" PRId64 "]", p->name, first, end);
+        x->pieces[i] = weft_state(x->g, name, x->s->buckets[p->bucket].dtype,
+                                  WEFT_SHAPE(end - first), WEFT_INIT_ZEROS);
+    }
+}
+
+/* What an input of a copied node becomes: a parameter is gathered at its first reader. */
+static weft_value input_of(weft_gathered *x, const weft_graph *whole, uint32_t id)
+{
+    if (weft_is_value(x->map[id])) return x->map[id];
+    const ptrdiff_t i = param_of(x, whole, id);
+    if (i < 0) return WEFT_NO_VALUE;
+    const shard_param *p = &x->s->params[i];
+    fetch *f = &x->fetches[p->bucket];
+    if (!weft_is_value(f->all)) end_fetch(x, p->bucket, 1);
+    x->whole[i] = take(x, (size_t)i, weft_shape_of(whole, weft_value_from_id(whole, id)));
+    weft_name(x->g, x->whole[i], p->name);
+    return x->map[id] = x->whole[i];
+}
+
+static void copy_nodes(weft_gathered *x, const weft_graph *whole, weft_value *in)
+{
+    for (size_t k = 0; k < weft_graph_node_count(whole) && weft_graph_status(x->g) == WEFT_OK; k++) {
+        const weft_node_info node = weft_graph_node(whole, k);
+        weft_value out[WEFT_MAX_OUTPUTS] = {{0, 0}};
+        if (param_of(x, whole, node.first_out) >= 0) continue;
+        for (size_t i = 0; i < node.n_in; i++) in[i] = input_of(x, whole, node.in[i]);
+        weft_copy_node(x->g, whole, k, in, out);
+        for (size_t i = 0; i < node.n_out; i++) x->map[node.first_out + i] = out[i];
+    }
+}
+
+static size_t count_values(const weft_graph *whole, size_t *max_in)
+{
+    size_t n = 1;
+    for (size_t k = 0; k < weft_graph_node_count(whole); k++) {
+        const weft_node_info node = weft_graph_node(whole, k);
+        if (node.n_in > *max_in) *max_in = node.n_in;
+        n = node.first_out + node.n_out;
+    }
+    return n;
+}
+
+weft_gathered *weft_gathered_new(const weft_graph *whole, const weft_shards *shards,
+                                 weft_error *error)
+{
+    size_t max_in = 1;
+    weft_gathered *x = whole && shards ? calloc(1, sizeof *x) : NULL;
+    weft_value *in = NULL;
+    if (x) {
+        x->s = shards;
+        x->n_map = count_values(whole, &max_in);
+        x->g = weft_graph_new();
+        x->map = calloc(x->n_map, sizeof *x->map);
+        x->pieces = calloc(2 * shards->n + 1, sizeof *x->pieces);
+        x->fetches = calloc(shards->n_buckets + 1, sizeof *x->fetches);
+        x->order = calloc(shards->n_buckets + 1, sizeof *x->order);
+        x->counts = calloc((size_t)shards->ranks.size, sizeof *x->counts);
+        in = calloc(max_in, sizeof *in);
+    }
+    if (!x || !x->g || !x->map || !x->pieces || !x->fetches || !x->order || !x->counts || !in) {
+        weft_error_set(error, WEFT_NO_MEMORY, "weft_gathered_new", "out of memory");
+    } else {
+        x->whole = x->pieces + shards->n;
+        x->at_hand = shards->n_buckets;
+        find_order(x, whole);
+        declare_pieces(x);
+        copy_nodes(x, whole, in);
+        free(in);
+        if (weft_graph_status(x->g) == WEFT_OK) return x;
+        weft_error_copy(error, weft_graph_error(x->g));
+        in = NULL;
+    }
+    free(in);
+    if (x) weft_graph_free(x->g);
+    weft_gathered_free(x);
+    return NULL;
+}
+
+void weft_gathered_free(weft_gathered *gathered)
+{
+    if (!gathered) return;
+    free(gathered->map);
+    free(gathered->pieces);
+    free(gathered->fetches);
+    free(gathered->order);
+    free(gathered->counts);
+    free(gathered);
+}
+
+weft_graph *weft_gathered_graph(weft_gathered *gathered)
+{
+    return gathered->g;
+}
+
+weft_value weft_gathered_value(const weft_gathered *gathered, weft_value value)
+{
+    return value.id < gathered->n_map ? gathered->map[value.id] : WEFT_NO_VALUE;
+}
+
+weft_value weft_gathered_piece(const weft_gathered *gathered, const char *param)
+{
+    const shard_param *p = shards_find(gathered->s, param);
+    return p ? gathered->pieces[p - gathered->s->params] : WEFT_NO_VALUE;
+}
+
+/* ---- The backward pass ---- */
+
+weft_value weft_gathered_again(weft_gathered *gathered, weft_value value)
+{
+    weft_gathered *x = gathered;
+    for (size_t i = 0; i < x->s->n; i++) {
+        if (x->whole[i].id != value.id || !value.id) continue;
+        const size_t b = x->s->params[i].bucket;
+        if (x->at_hand != b) end_fetch(x, b, -1);
+        x->at_hand = b;
+        return take(x, i, weft_shape_of(x->g, value));
+    }
+    return value;
+}
