@@ -141,7 +141,7 @@ static void add_gradients(weft_trainer *t, train_step *s, lists *l, bool reduces
     l->reducer =
         weft_reducer_new(g, t->shards, sums_pieces(t) ? (uint32_t)ranks_size(t) : t->o.accumulate);
     if (whole && l->reducer) {
-        weft_grad_each(g, s->built.loss, weight, l->params, l->n, whole, &ready);
+        weft_grad_each(g, &s->built.loss, &weight, 1, l->params, l->n, whole, &ready);
         weft_reducer_finish(l->reducer, l->params, l->n, l->grads);
     }
     weft_reducer_free(l->reducer);
