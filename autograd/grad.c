@@ -336,10 +336,11 @@ void weft_grad_of(weft_graph *graph, const weft_value *outputs, const weft_value
     grad_from(graph, 0, outputs, cotangents, n_outputs, wrt, n, grads, NULL);
 }
 
-void weft_grad_each(weft_graph *graph, weft_value loss, weft_value cotangent, const weft_value *wrt,
-                    size_t n, weft_value *grads, const weft_grad_ready *ready)
+void weft_grad_each(weft_graph *graph, const weft_value *outputs, const weft_value *cotangents,
+                    size_t n_outputs, const weft_value *wrt, size_t n, weft_value *grads,
+                    const weft_grad_ready *ready)
 {
-    grad_from(graph, 0, &loss, &cotangent, 1, wrt, n, grads, ready);
+    grad_from(graph, 0, outputs, cotangents, n_outputs, wrt, n, grads, ready);
 }
 
 void weft_grad(weft_graph *graph, weft_value loss, const weft_value *wrt, size_t n,

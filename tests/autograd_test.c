@@ -57,6 +57,33 @@ static void test_sums(void)
     weft_graph_free(g);
 }
 
+static void note_ready(void *context, size_t i, weft_value gradient)
+{
+    (void)gradient;
+    char *order = context;
+    order[strlen(order)] = (char)('0' + i);
+}
+
+/* Two outputs, y = e^x and z = 3 y, one of which the other depends on. */
+static void test_outputs(void)
+{
+    weft_graph *g = weft_graph_new();
+    weft_value x = weft_input(g, "x", WEFT_F64, WEFT_SCALAR);
+    weft_value y = weft_exp(g, x), z = weft_scale(g, y, 3);
+    weft_value outputs[2] = {y, z}, wrt[3] = {x, y, z}, grads[3];
+    weft_value cotangents[2] = {weft_scalar(g, WEFT_F64, 5), weft_scalar(g, WEFT_F64, 7)};
+    char order[4] = "";
+    weft_grad_each(g, outputs, cotangents, 2, wrt, 3, grads, &(weft_grad_ready){note_ready, order});
+    CU_ASSERT_STRING_EQUAL(order, "210");
+    const double at = 0.3, expected[3] = {26 * exp(at), 26, 7};
+    for (int i = 0; i < 3; i++) {
+        double got = 0;
+        CU_ASSERT_TRUE(evaluate(g, x, &at, 1, grads[i], &got, 1));
+        CU_ASSERT_DOUBLE_EQUAL(got, expected[i], 1e-12);
+    }
+    weft_graph_free(g);
+}
+
 /* relu's gradient behind a dropout of relu alone, and of a sum with it. */
 static void test_dropped_relu(void)
 {
@@ -173,6 +200,7 @@ void autograd_tests(void)
     CU_pSuite suite = CU_add_suite("autograd", NULL, NULL);
     CU_add_test(suite, "three orders of x^3", test_orders);
     CU_add_test(suite, "sums, unused and intermediate values", test_sums);
+    CU_add_test(suite, "several outputs, and the order of gradients", test_outputs);
     CU_add_test(suite, "relu before a dropout", test_dropped_relu);
     CU_add_test(suite, "errors", test_errors);
     CU_add_test(suite, "optimisers equal their formulas", test_optimizers);

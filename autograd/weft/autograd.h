@@ -32,12 +32,12 @@ typedef struct weft_grad_ready {
     void (*ready)(void *context, size_t i, weft_value gradient);
     void *context;
 } weft_grad_ready;
-/* As weft_grad_of for one output. `ready` is called for each i, those that are complete first
- * first: nodes that it adds come in the order of the graph right behind those that compute
- * gradient i, and so run before the rest of the backward pass. */
-WEFT_API void weft_grad_each(weft_graph *graph, weft_value output, weft_value cotangent,
-                             const weft_value *wrt, size_t n, weft_value *grads,
-                             const weft_grad_ready *ready);
+/* As weft_grad_of. `ready` is called for each i, those that are complete first first: nodes that it
+ * adds come in the order of the graph right behind those that compute gradient i, and so run before
+ * the rest of the backward pass. */
+WEFT_API void weft_grad_each(weft_graph *graph, const weft_value *outputs,
+                             const weft_value *cotangents, size_t n_outputs, const weft_value *wrt,
+                             size_t n, weft_value *grads, const weft_grad_ready *ready);
 
 /* ---- Gradient checks ------------------------------------------------------------------------ */
 
