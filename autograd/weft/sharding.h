@@ -42,10 +42,12 @@ typedef struct weft_shards weft_shards;
 /* Cuts params[0..n-1], as declared in the graph, into pieces, except those that the optimiser (may
  * be NULL) does not train. Parameters form buckets of about `bucket_bytes` (0: 4 MiB, or 256 KiB
  * for each rank if that is more), the last declared first, since their gradients are complete
- * first; of each bucket every rank owns a contiguous part. NULL on failure. */
-WEFT_API weft_shards *weft_shards_new(const weft_graph *graph, const weft_value *params, size_t n,
-                                      const weft_optimizer *optimizer, weft_ranks ranks,
-                                      size_t bucket_bytes, weft_error *error);
+ * first; of each bucket every rank owns a contiguous part. A parameter with alone[i] (NULL: none)
+ * is a bucket of its own, which is cut the same whatever the other parameters are. NULL on failure.
+ */
+WEFT_API weft_shards *weft_shards_new(const weft_graph *graph, const weft_value *params,
+                                      const bool *alone, size_t n, const weft_optimizer *optimizer,
+                                      weft_ranks ranks, size_t bucket_bytes, weft_error *error);
 WEFT_API void weft_shards_free(weft_shards *shards);
 WEFT_API weft_ranks weft_shards_ranks(const weft_shards *shards);
 /* The elements [*first, *end) of a parameter that a rank owns, perhaps none; false if the parameter
@@ -58,6 +60,18 @@ WEFT_API const char *weft_shards_state(const weft_shards *shards, const char *pr
                                        const char *param, char *name, size_t size);
 /* Reads such a name: sets *length to that of `PREFIX.PARAM`. False if it names no piece. */
 WEFT_API bool weft_piece_parse(const char *name, size_t *length, int64_t *first, int64_t *end);
+
+/* ---- Models of several processes ------------------------------------------------------------ */
+
+/* Processes that together have one model, each with parameters of its own (weft_optimizer.model).
+ * Norm, clipping and guard are those of the whole model, with the same bits on all of them. */
+typedef struct weft_model_split {
+    weft_ranks ranks;
+    /* By index in the list of parameters that the step is given: whether this process counts the
+     * gradient in the norm. Exactly one process counts each. Processes that share the gradients of
+     * the same parameters in pieces must count the same. */
+    const bool *counted;
+} weft_model_split;
 
 /* ---- Sums of gradients ---------------------------------------------------------------------- */
 

@@ -224,7 +224,7 @@ static bool cut_params(weft_trainer *t, const train_step *s, const lists *l)
     const weft_communicator *c = t->communicator;
     if (!c || t->shards) return true;
     const weft_ranks ranks = {0, c->rank, c->size};
-    t->shards = weft_shards_new(s->plan.graph, l->params, l->n, &t->o.optimizer, ranks,
+    t->shards = weft_shards_new(s->plan.graph, l->params, NULL, l->n, &t->o.optimizer, ranks,
                                 t->o.bucket_bytes, &t->error);
     if (!t->shards) no_memory_in(s->plan.graph);
     return t->shards;
