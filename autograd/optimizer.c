@@ -20,7 +20,7 @@ bool weft_name_matches(const char *patterns, const char *name)
 }
 
 /* A step that is being built. The lists have room for n values each; frozen parameters are removed
- * from params and grads. */
+ * from params, grads and counted. */
 typedef struct train_step {
     weft_graph *g;
     const weft_optimizer *o;
@@ -28,6 +28,7 @@ typedef struct train_step {
     weft_value lr, t, scale; /* t: the number of the step; scale: of the gradients */
     weft_value *params, *grads;
     weft_value *updates; /* and one more */
+    bool *counted;       /* in the norm of a split model; else NULL */
     size_t n;
     uint8_t *written; /* by value: an update node of the graph writes it */
     size_t n_written;
@@ -56,14 +57,14 @@ static double decay_of(const weft_optimizer *o, const weft_param_group *group, c
     return weft_option(group->weight_decay, decay);
 }
 
-/* Every group must match some parameter of the graph. */
+/* Every group must match some parameter of the graph, unless another process may have it. */
 static bool check_groups(const train_step *s, const weft_value *all, size_t n)
 {
     const weft_optimizer *o = s->o;
     if (o->n_groups && !o->groups) fail(s, WEFT_BAD_ARGUMENT, "the groups are NULL", "");
     for (size_t i = 0; i < o->n_groups && weft_graph_status(s->g) == WEFT_OK; i++) {
         const weft_param_group *group = &o->groups[i];
-        bool used = false;
+        bool used = o->model;
         for (size_t k = 0; k < n && !used; k++)
             used = weft_name_matches(group->names, weft_name_of(s->g, all[k]));
         if (!group->names || !*group->names)
@@ -139,16 +140,30 @@ bool weft_is_frozen(const weft_optimizer *optimizer, const char *name)
     return optimizer && optimizer->groups && group_of(optimizer, name)->frozen;
 }
 
-/* Removes frozen parameters, and their gradients, from the lists. */
+/* Removes frozen parameters, and what belongs to them, from the lists. */
 static void drop_frozen(train_step *s)
 {
     size_t n = 0;
     for (size_t i = 0; i < s->n; i++) {
         if (group_of(s->o, weft_name_of(s->g, s->params[i]))->frozen) continue;
         s->params[n] = s->params[i];
+        if (s->counted) s->counted[n] = s->counted[i];
         s->grads[n++] = s->grads[i];
     }
     s->n = n;
+}
+
+/* Copies what a split model counts. */
+static bool copy_counted(train_step *s)
+{
+    const weft_model_split *model = s->o->model;
+    if (!model) return true;
+    s->counted = malloc(s->n);
+    if (!model->counted) fail(s, WEFT_BAD_ARGUMENT, "the list of a split model is NULL", "");
+    if (!s->counted) fail(s, WEFT_NO_MEMORY, "no memory", "");
+    if (weft_graph_status(s->g) != WEFT_OK) return false;
+    memcpy(s->counted, model->counted, s->n);
+    return true;
 }
 
 /* Opens a step on n parameters, or on all if the list is NULL. False after failing; close_step
@@ -179,6 +194,7 @@ static bool open_step(train_step *s, weft_graph *g, const weft_value *params,
     weft_graph_params(g, all, n_all);
     memcpy(s->params, params ? params : all, s->n * sizeof *s->params);
     if (grads) memcpy(s->grads, grads, s->n * sizeof *s->grads);
+    if (!copy_counted(s)) return false;
     if (!check_groups(s, all, n_all)) return false;
     drop_frozen(s);
     if (!s->n) fail(s, WEFT_BAD_ARGUMENT, "every parameter is frozen", "");
@@ -192,6 +208,7 @@ static bool open_step(train_step *s, weft_graph *g, const weft_value *params,
 static void close_step(train_step *s)
 {
     free(s->params);
+    free(s->counted);
     free(s->written);
 }
 
@@ -276,9 +293,10 @@ static weft_value guarded(weft_graph *g, weft_value x, weft_value norm, weft_val
 static weft_value named_norm(const train_step *s, weft_value *loss)
 {
     char name[1024] = "gradient_norm";
-    weft_value norm = s->o->shards
-                          ? shards_norm(s->g, s->o->shards, s->params, s->grads, s->n, *loss, loss)
-                          : weft_global_norm(s->g, s->grads, s->n);
+    const weft_optimizer *o = s->o;
+    weft_value norm = o->shards || o->model ? shards_norm(s->g, o->shards, o->model, s->counted,
+                                                          s->params, s->grads, s->n, *loss, loss)
+                                            : weft_global_norm(s->g, s->grads, s->n);
     if (strcmp(s->name, WEFT_OPTIMIZER_STATES) != 0)
         snprintf(name, sizeof name, "%s.gradient_norm", s->name);
     if (s->o->guard && !weft_is_value(weft_find(s->g, name))) weft_name(s->g, norm, name);

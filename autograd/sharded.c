@@ -1,5 +1,6 @@
-/* The nodes of a training step on several processes: gradients to the owners of their pieces, the
- * norm, updated pieces to everyone. */
+/* The nodes of a training step on several processes: gradients to the owners of their pieces,
+ * updated pieces to everyone. A group of one process has nothing to exchange, and adds no such
+ * nodes. */
 #include "shards.h"
 
 #include <stdlib.h>
@@ -24,6 +25,11 @@ struct weft_reducer {
     size_t *order;        /* the buckets in the order in which they were sent */
     size_t n_sent, n_received;
 };
+
+static bool is_alone(const weft_shards *s)
+{
+    return s->ranks.size == 1;
+}
 
 static size_t sums_of(const weft_reducer *r, int rank, weft_sum_node nodes[WEFT_SUM_NODES])
 {
@@ -140,12 +146,27 @@ void weft_reducer_add(weft_reducer *reducer, weft_value param, const weft_value 
     memcpy(r->sums + (size_t)(p - r->s->params) * r->n_own, sums, r->n_own * sizeof *sums);
     const shard_bucket *b = &r->s->buckets[p->bucket];
     if (++r->added[p->bucket] < b->n) return;
+    r->order[r->n_sent++] = p->bucket;
+    if (is_alone(r->s)) return;
     weft_scope_push(r->g, "reduce.%zu", p->bucket);
     for (size_t k = 0; k < r->n_most; k++)
         r->flights[p->bucket * r->n_most + k] = send_bucket(r, b, k);
     weft_scope_pop(r->g);
-    r->order[r->n_sent++] = p->bucket;
     if (r->n_sent > BUCKETS_UNDER_WAY) receive_bucket(r, r->order[r->n_received++]);
+}
+
+/* This rank's piece of the gradient of a parameter. */
+static weft_value piece_of(const weft_reducer *r, const shard_param *p)
+{
+    const int rank = r->s->ranks.rank;
+    int64_t first, end;
+    /* A single rank has one sum of each gradient, the whole. */
+    if (is_alone(r->s))
+        return weft_reshape(r->g, r->sums[p - r->s->params], WEFT_SHAPE(p->elements));
+    shards_range(r->s, p, rank, &first, &end);
+    if (first == end) return weft_slice(r->g, r->reduced[p->bucket], 0, 0, 0, 1);
+    const int64_t from = p->offset + first - r->s->buckets[p->bucket].cuts[rank];
+    return weft_slice(r->g, r->reduced[p->bucket], 0, from, from + end - first, 1);
 }
 
 void weft_reducer_finish(weft_reducer *reducer, const weft_value *params, size_t n,
@@ -153,115 +174,17 @@ void weft_reducer_finish(weft_reducer *reducer, const weft_value *params, size_t
 {
     weft_reducer *r = reducer;
     if (!r || weft_graph_status(r->g) != WEFT_OK) return;
-    const int rank = r->s->ranks.rank;
     if (r->n_sent != r->s->n_buckets)
         weft_graph_fail_in(r->g, "weft_reducer_finish", WEFT_BAD_ARGUMENT,
                            "%zu of %zu buckets are complete: the graph lacks parameters that were "
                            "cut",
                            r->n_sent, r->s->n_buckets);
-    while (r->n_received < r->n_sent) receive_bucket(r, r->order[r->n_received++]);
+    while (!is_alone(r->s) && r->n_received < r->n_sent)
+        receive_bucket(r, r->order[r->n_received++]);
     for (size_t i = 0; i < n; i++) {
         const shard_param *p = shards_find(r->s, weft_name_of(r->g, params[i]));
-        int64_t first, end;
-        pieces[i] = WEFT_NO_VALUE;
-        if (!p) continue;
-        shards_range(r->s, p, rank, &first, &end);
-        const int64_t from = p->offset + first - r->s->buckets[p->bucket].cuts[rank];
-        pieces[i] = first < end
-                        ? weft_slice(r->g, r->reduced[p->bucket], 0, from, from + end - first, 1)
-                        : weft_slice(r->g, r->reduced[p->bucket], 0, 0, 0, 1);
+        pieces[i] = p ? piece_of(r, p) : WEFT_NO_VALUE;
     }
-}
-
-/* ---- The norm ---- */
-
-static int64_t tiles_of(int64_t elements)
-{
-    return (elements + WEFT_TILE - 1) / WEFT_TILE;
-}
-
-/* What ranks gather: the tiles of their pieces, in the order of params, and a loss. */
-typedef struct gathered {
-    int64_t *counts, *at; /* by rank: elements; the next to be read */
-    int32_t *order;       /* of the tiles of whole parameters */
-} gathered;
-
-/* Sizes of the pieces' sums by rank; returns the number of all tiles. */
-static int64_t count_tiles(const weft_shards *s, const weft_graph *g, const weft_value *params,
-                           size_t n, int64_t *counts)
-{
-    int64_t total = 0, first, end;
-    for (size_t i = 0; i < n; i++) {
-        const shard_param *p = shards_find(s, weft_name_of(g, params[i]));
-        for (int r = 0; r < s->ranks.size; r++) {
-            shards_range(s, p, r, &first, &end);
-            counts[r] += tiles_of(end - first);
-            total += tiles_of(end - first);
-        }
-    }
-    return total;
-}
-
-static void order_tiles(const weft_shards *s, const weft_graph *g, const weft_value *params,
-                        size_t n, gathered *w)
-{
-    size_t k = 0;
-    int64_t first, end;
-    for (size_t i = 0; i < n; i++) {
-        const shard_param *p = shards_find(s, weft_name_of(g, params[i]));
-        for (int r = 0; r < s->ranks.size; r++) {
-            shards_range(s, p, r, &first, &end);
-            for (int64_t t = tiles_of(end - first); t > 0; t--) w->order[k++] = (int32_t)w->at[r]++;
-        }
-    }
-}
-
-/* The norm and the sum of losses from what all ranks have. */
-static weft_value gather_norm(weft_graph *g, const weft_shards *s, const weft_value *params,
-                              size_t n, weft_value sums, weft_value loss, gathered *w,
-                              weft_value *losses)
-{
-    const int size = s->ranks.size;
-    const int64_t tiles = count_tiles(s, g, params, n, w->counts);
-    const bool has_loss = weft_is_value(loss);
-    w->order = malloc(((size_t)tiles + 1) * sizeof *w->order);
-    if (!w->order) return WEFT_NO_VALUE;
-    for (int r = 0; r < size; r++) w->counts[r] += has_loss;
-    for (int r = 1; r < size; r++) w->at[r] = w->at[r - 1] + w->counts[r - 1];
-    order_tiles(s, g, params, n, w);
-    weft_value x[2] = {sums, has_loss ? weft_reshape(g, weft_cast(g, loss, WEFT_F64), WEFT_SHAPE(1))
-                                      : WEFT_NO_VALUE};
-    const weft_exchange_sizes sizes = {.receive = w->counts};
-    weft_flight flight =
-        weft_exchange_begin(g, s->ranks, WEFT_ALL_GATHER, &sizes, x, has_loss ? 2 : 1);
-    weft_value all = weft_exchange_end(g, flight);
-    weft_value order = weft_constant_data(g, WEFT_I32, WEFT_SHAPE(tiles), w->order);
-    *losses = WEFT_NO_VALUE;
-    for (int r = 0; has_loss && r < size; r++) {
-        /* at[r] is behind the rank's tiles: its loss. */
-        weft_value one = weft_squeeze(g, weft_slice(g, all, 0, w->at[r], w->at[r] + 1, 1), 0);
-        *losses = r ? weft_add(g, *losses, one) : one;
-    }
-    return weft_root_of_sum(g, all, order, weft_dtype_of(g, params[0]));
-}
-
-weft_value shards_norm(weft_graph *g, const weft_shards *s, const weft_value *params,
-                       const weft_value *pieces, size_t n, weft_value loss, weft_value *losses)
-{
-    gathered w = {.order = NULL};
-    weft_value norm = WEFT_NO_VALUE;
-    w.counts = calloc(2 * (size_t)s->ranks.size, sizeof *w.counts);
-    weft_scope_push(g, "norm");
-    if (w.counts) {
-        w.at = w.counts + s->ranks.size;
-        norm = gather_norm(g, s, params, n, weft_square_sums(g, pieces, n), loss, &w, losses);
-    }
-    weft_scope_pop(g);
-    if (!w.counts || !w.order)
-        weft_graph_fail_in(g, "weft_apply_gradients", WEFT_NO_MEMORY, "out of memory");
-    free(w.counts);
-    free(w.order);
-    return norm;
 }
 
 /* ---- Updated pieces ---- */
@@ -324,6 +247,7 @@ static void receive_pieces(gathering *w, size_t b)
 void shards_gather(weft_graph *g, const weft_shards *s, const weft_value *params,
                    weft_value *updated, size_t n)
 {
+    if (is_alone(s)) return;
     gathering w = {g,
                    s,
                    updated,

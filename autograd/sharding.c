@@ -48,8 +48,8 @@ bool weft_sum_joins(uint32_t n, weft_sum_node a, weft_sum_node b)
 #define BUCKET_BYTES ((int64_t)4 << 20)
 
 /* The parameters that the optimiser trains, the last declared first. */
-static bool collect_params(weft_shards *s, const weft_graph *g, const weft_value *params, size_t n,
-                           const weft_optimizer *optimizer)
+static bool collect_params(weft_shards *s, const weft_graph *g, const weft_value *params,
+                           const bool *alone, size_t n, const weft_optimizer *optimizer)
 {
     size_t bytes = 0;
     for (size_t i = 0; i < n; i++) bytes += strlen(weft_name_of(g, params[i])) + 1;
@@ -64,6 +64,7 @@ static bool collect_params(weft_shards *s, const weft_graph *g, const weft_value
         s->params[s->n++] = (shard_param){
             .name = memcpy(at, name, length),
             .elements = weft_shape_numel(weft_shape_of(g, params[i])),
+            .alone = alone && alone[i],
         };
         at += length;
     }
@@ -84,7 +85,7 @@ static bool make_buckets(weft_shards *s, const weft_graph *g, size_t bucket_byte
         shard_param *p = &s->params[i];
         const weft_dtype dtype = weft_dtype_of(g, weft_find(g, p->name));
         const int64_t each = (int64_t)weft_dtype_bytes(dtype);
-        if (!b || b->dtype != dtype || b->elements * each >= limit) {
+        if (!b || b->dtype != dtype || b->elements * each >= limit || p->alone || p[-1].alone) {
             b = &s->buckets[s->n_buckets++];
             *b = (shard_bucket){.first = i, .dtype = dtype};
         }
@@ -122,9 +123,9 @@ static bool make_cuts(weft_shards *s)
     return true;
 }
 
-weft_shards *weft_shards_new(const weft_graph *graph, const weft_value *params, size_t n,
-                             const weft_optimizer *optimizer, weft_ranks ranks, size_t bucket_bytes,
-                             weft_error *error)
+weft_shards *weft_shards_new(const weft_graph *graph, const weft_value *params, const bool *alone,
+                             size_t n, const weft_optimizer *optimizer, weft_ranks ranks,
+                             size_t bucket_bytes, weft_error *error)
 {
     if (!graph || !params || ranks.size < 1 || ranks.rank < 0 || ranks.rank >= ranks.size) {
         weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_shards_new",
@@ -134,7 +135,7 @@ weft_shards *weft_shards_new(const weft_graph *graph, const weft_value *params, 
     weft_shards *s = calloc(1, sizeof *s);
     if (s) {
         s->ranks = ranks;
-        if (collect_params(s, graph, params, n, optimizer) &&
+        if (collect_params(s, graph, params, alone, n, optimizer) &&
             make_buckets(s, graph, bucket_bytes) && make_cuts(s))
             return s;
     }

@@ -9,6 +9,7 @@ typedef struct shard_param {
     int64_t elements;
     size_t bucket;
     int64_t offset; /* in its bucket */
+    bool alone;     /* in its bucket */
 } shard_param;
 
 typedef struct shard_bucket {
@@ -36,10 +37,15 @@ bool shards_match(const weft_shards *s, const weft_graph *g, const weft_value *p
 void shards_range(const weft_shards *s, const shard_param *p, int rank, int64_t *first,
                   int64_t *end);
 
-/* The norm of gradients in pieces, and *losses, the sum of all ranks' losses in f64 (WEFT_NO_VALUE
- * if `loss` is). The same bits as weft_global_norm of the whole gradients. */
-weft_value shards_norm(weft_graph *g, const weft_shards *s, const weft_value *params,
-                       const weft_value *pieces, size_t n, weft_value loss, weft_value *losses);
+/* The norm of gradients, and *losses, the sum of all losses in f64 (norm.c). With shards the
+ * gradients are in pieces: the same bits as weft_global_norm of the whole gradients. With a split
+ * model, counted[i] says whether the norm has grads[i]. Either may be NULL, but not both. *losses
+ * is WEFT_NO_VALUE if `loss` is and the model is whole, and `loss` itself if no other process has
+ * one.
+ */
+weft_value shards_norm(weft_graph *g, const weft_shards *s, const weft_model_split *model,
+                       const bool *counted, const weft_value *params, const weft_value *grads,
+                       size_t n, weft_value loss, weft_value *losses);
 /* Gives every rank the updated pieces: replaces updated[i], of which this rank's piece is new, by
  * the whole new parameter. */
 void shards_gather(weft_graph *g, const weft_shards *s, const weft_value *params,

@@ -143,7 +143,7 @@ static void test_pieces(void)
         for (int bytes = 1; bytes <= 300000; bytes += 99999) {
             int64_t covered[5] = {0}, owned[8] = {0};
             for (int r = 0; r < size; r++) {
-                weft_shards *s = weft_shards_new(g, params, 5, NULL, (weft_ranks){0, r, size},
+                weft_shards *s = weft_shards_new(g, params, NULL, 5, NULL, (weft_ranks){0, r, size},
                                                  (size_t)bytes, NULL);
                 CU_ASSERT_PTR_NOT_NULL_FATAL(s);
                 for (int i = 0; i < 5; i++) {
@@ -164,7 +164,7 @@ static void test_pieces(void)
                 CU_ASSERT_TRUE(owned[r] <= 126394 / size + 2 * WEFT_TILE);
         }
     weft_error error = WEFT_NO_ERROR;
-    CU_ASSERT_PTR_NULL(weft_shards_new(g, params, 5, NULL, (weft_ranks){0, 2, 2}, 0, &error));
+    CU_ASSERT_PTR_NULL(weft_shards_new(g, params, NULL, 5, NULL, (weft_ranks){0, 2, 2}, 0, &error));
     CU_ASSERT_EQUAL(error.status, WEFT_BAD_ARGUMENT);
     size_t length;
     int64_t first, end;
@@ -174,6 +174,33 @@ static void test_pieces(void)
     CU_ASSERT_FALSE(weft_piece_parse("opt.m.a[3:2]", &length, &first, &end));
     CU_ASSERT_FALSE(weft_piece_parse("opt.m.a[3:9]x", &length, &first, &end));
     weft_graph_free(g);
+}
+
+/* A parameter in a bucket of its own is cut the same, whatever the other parameters are. */
+static void test_alone(void)
+{
+    const int64_t others[2] = {90000, 20000};
+    for (int alone = 0; alone < 2; alone++) {
+        const bool list[3] = {false, alone, false};
+        int different = 0;
+        for (int r = 0; r < 3; r++) {
+            int64_t first[2], end[2];
+            for (int way = 0; way < 2; way++) {
+                weft_graph *g = weft_graph_new();
+                weft_value p[3];
+                p[0] = weft_param(g, "a", WEFT_F32, WEFT_SHAPE(others[way]), WEFT_INIT_ZEROS);
+                p[1] = weft_param(g, "tied", WEFT_F32, WEFT_SHAPE(70000), WEFT_INIT_ZEROS);
+                p[2] = weft_param(g, "b", WEFT_F32, WEFT_SHAPE(77), WEFT_INIT_ZEROS);
+                weft_shards *s =
+                    weft_shards_new(g, p, list, 3, NULL, (weft_ranks){0, r, 3}, 0, NULL);
+                CU_ASSERT_TRUE(weft_shards_piece(s, "tied", r, &first[way], &end[way]));
+                weft_shards_free(s);
+                weft_graph_free(g);
+            }
+            different += first[0] != first[1] || end[0] != end[1];
+        }
+        CU_ASSERT_TRUE(alone ? different == 0 : different > 0);
+    }
 }
 
 /* A step must have the parameters that were cut, and pieces of gradients. */
@@ -186,8 +213,8 @@ static void test_other_params(void)
         params[1] = weft_param(g, "b", WEFT_F32, WEFT_SHAPE(4), WEFT_INIT_ZEROS);
         loss = weft_add(g, weft_sum(g, params[0], WEFT_ALL_AXES, false),
                         weft_sum(g, params[1], WEFT_ALL_AXES, false));
-        weft_shards *s =
-            weft_shards_new(g, params, way == 0 ? 1 : 2, NULL, (weft_ranks){0, 0, 1}, 0, NULL);
+        weft_shards *s = weft_shards_new(g, params, NULL, way == 0 ? 1 : 2, NULL,
+                                         (weft_ranks){0, 0, 1}, 0, NULL);
         const weft_optimizer o = {.shards = s, .max_norm = 1};
         if (way == 2)
             weft_train_step(g, loss, params, 2, lr, &o, NULL);
@@ -198,6 +225,78 @@ static void test_other_params(void)
         weft_shards_free(s);
         weft_graph_free(g);
     }
+}
+
+/* ---- A group of one process ---- */
+
+typedef struct reduction {
+    weft_reducer *reducer;
+    weft_value params[2];
+} reduction;
+
+static void reduce(void *context, size_t i, weft_value gradient)
+{
+    reduction *r = context;
+    weft_reducer_add(r->reducer, r->params[i], &gradient);
+}
+
+/* Three updates, with or without shards of one process; returns the store. */
+static weft_params *train_alone(bool shards)
+{
+    weft_graph *g = weft_graph_new();
+    weft_params *store = weft_params_new();
+    reduction r = {.reducer = NULL};
+    weft_value grads[2], pieces[2], norm, lr = weft_scalar(g, WEFT_F32, 0.1);
+    r.params[0] = weft_param(g, "a", WEFT_F32, WEFT_SHAPE(150, 200), WEFT_INIT_XAVIER);
+    r.params[1] = weft_param(g, "b", WEFT_F32, WEFT_SHAPE(200, 3), WEFT_INIT_XAVIER);
+    weft_value loss = weft_mean(g, weft_square(g, weft_matmul(g, r.params[0], r.params[1])),
+                                WEFT_ALL_AXES, false);
+    weft_optimizer o = WEFT_ADAMW_DEFAULT;
+    o.max_norm = 1e-3;
+    weft_shards *s =
+        shards ? weft_shards_new(g, r.params, NULL, 2, &o, (weft_ranks){0, 0, 1}, 0, NULL) : NULL;
+    const weft_grad_ready ready = {reduce, &r};
+    if (shards) r.reducer = weft_reducer_new(g, s, 5);
+    weft_grad_each(g, loss, weft_scalar(g, WEFT_F32, 1), r.params, 2, grads,
+                   shards ? &ready : NULL);
+    weft_reducer_finish(r.reducer, r.params, 2, pieces);
+    o.shards = s;
+    weft_value targets[2];
+    targets[0] =
+        weft_apply_gradients(g, r.params, shards ? pieces : grads, 2, loss, lr, &o, &norm, NULL);
+    targets[1] = norm;
+    weft_reducer_free(r.reducer);
+    weft_shards_free(s);
+    weft_plan *plan = weft_plan_new(g, targets, 2, &(weft_plan_options){.verify = true}, NULL);
+    for (size_t i = 0; i < weft_graph_node_count(g); i++)
+        CU_ASSERT_PTR_NULL(strstr(weft_graph_node(g, i).op->name, "exchange"));
+    CU_ASSERT_EQUAL_FATAL(weft_params_init(store, g, 1, NULL), WEFT_OK);
+    weft_session *session = weft_session_new(plan, store, NULL, NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(session);
+    for (int i = 0; i < 3; i++) CU_ASSERT_EQUAL(weft_run(session), WEFT_OK);
+    weft_session_free(session);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+    return store;
+}
+
+static void test_one_process(void)
+{
+    static const char *const names[][2] = {{"a", "a"},
+                                           {"b", "b"},
+                                           {"opt.step", "opt.step"},
+                                           {"opt.m.a", "opt.m.a[0:30000]"},
+                                           {"opt.v.b", "opt.v.b[0:600]"}};
+    weft_params *without = train_alone(false), *with = train_alone(true);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        weft_tensor a, b;
+        CU_ASSERT_TRUE_FATAL(weft_params_get(without, names[i][0], &a) &&
+                             weft_params_get(with, names[i][1], &b));
+        CU_ASSERT_EQUAL(memcmp(a.data, b.data, (size_t)weft_shape_numel(a.shape) * 4), 0);
+        CU_ASSERT_TRUE(*(float *)a.data != 0);
+    }
+    weft_params_free(without);
+    weft_params_free(with);
 }
 
 /* ---- The norm in pieces ---- */
@@ -244,6 +343,8 @@ void sharding_tests(void)
     CU_add_test(suite, "exchanges that are refused", test_refused);
     CU_add_test(suite, "sums in the order of a tree", test_tree);
     CU_add_test(suite, "pieces of parameters", test_pieces);
+    CU_add_test(suite, "parameters in buckets of their own", test_alone);
     CU_add_test(suite, "a step on other parameters", test_other_params);
     CU_add_test(suite, "tiles that begin anywhere", test_offsets);
+    CU_add_test(suite, "a group of one process", test_one_process);
 }

@@ -89,8 +89,9 @@ typedef enum weft_optimizer_kind { WEFT_SGD, WEFT_ADAM, WEFT_ADAMW } weft_optimi
  * "embedding,enc.*.bias", in place of the optimiser's: `*` stands for any text, `?` for one byte.
  * Of several groups that match a parameter, the first applies. */
 typedef struct weft_param_group {
-    const char *names;   /* required; an error if no trainable parameter of the graph matches */
-    double lr_scale;     /* a factor of the learning rate; 0: 1 */
+    const char *names; /* required; an error if no trainable parameter of the graph matches, unless
+                          the model is split */
+    double lr_scale;   /* a factor of the learning rate; 0: 1 */
     double weight_decay; /* 0: the optimiser's; WEFT_ZERO: none */
     bool frozen;         /* not trained: no gradient, no update, no part in the norm */
 } weft_param_group;
@@ -111,6 +112,8 @@ typedef struct weft_optimizer {
     /* Not NULL: the training runs on several processes, each of which has pieces of the gradients
      * and updates these (weft/sharding.h). */
     const struct weft_shards *shards;
+    /* Not NULL: each of several processes has some parameters of one model (weft/sharding.h). */
+    const struct weft_model_split *model;
     const char *name; /* prefix of the states and of the norm; NULL: WEFT_OPTIMIZER_STATES. Two
                          steps of one graph need different names */
 } weft_optimizer;
@@ -130,6 +133,7 @@ typedef struct weft_optimizer {
                                   NULL,                                                            \
                                   0,                                                               \
                                   NULL,                                                            \
+                                  NULL,                                                            \
                                   NULL})
 /* The same with a decoupled weight decay of 0.01 for all but WEFT_NO_DECAY_DEFAULT. */
 #define WEFT_ADAMW_DEFAULT                                                                         \
@@ -141,6 +145,7 @@ typedef struct weft_optimizer {
                                   WEFT_NO_DECAY_DEFAULT,                                           \
                                   NULL,                                                            \
                                   0,                                                               \
+                                  NULL,                                                            \
                                   NULL,                                                            \
                                   NULL})
 

@@ -42,10 +42,12 @@ typedef struct weft_shards weft_shards;
 /* Cuts params[0..n-1], as declared in the graph, into pieces, except those that the optimiser (may
  * be NULL) does not train. Parameters form buckets of about `bucket_bytes` (0: 4 MiB, or 256 KiB
  * for each rank if that is more), the last declared first, since their gradients are complete
- * first; of each bucket every rank owns a contiguous part. NULL on failure. */
-WEFT_API weft_shards *weft_shards_new(const weft_graph *graph, const weft_value *params, size_t n,
-                                      const weft_optimizer *optimizer, weft_ranks ranks,
-                                      size_t bucket_bytes, weft_error *error);
+ * first; of each bucket every rank owns a contiguous part. A parameter with alone[i] (NULL: none)
+ * is a bucket of its own, which is cut the same whatever the other parameters are. NULL on failure.
+ */
+WEFT_API weft_shards *weft_shards_new(const weft_graph *graph, const weft_value *params,
+                                      const bool *alone, size_t n, const weft_optimizer *optimizer,
+                                      weft_ranks ranks, size_t bucket_bytes, weft_error *error);
 WEFT_API void weft_shards_free(weft_shards *shards);
 WEFT_API weft_ranks weft_shards_ranks(const weft_shards *shards);
 /* The elements [*first, *end) of a parameter that a rank owns, perhaps none; false if the parameter
@@ -58,6 +60,42 @@ WEFT_API const char *weft_shards_state(const weft_shards *shards, const char *pr
                                        const char *param, char *name, size_t size);
 /* Reads such a name: sets *length to that of `PREFIX.PARAM`. False if it names no piece. */
 WEFT_API bool weft_piece_parse(const char *name, size_t *length, int64_t *first, int64_t *end);
+
+/* ---- Parameters in pieces -------------------------------------------------------------------- */
+
+/* A graph in which a process has its pieces of the parameters only, as states PARAM[first:end]
+ * (ZeRO, stage 3). A bucket of parameters is gathered before its first reader, and again in the
+ * backward pass, so that not all of them are there at a time. */
+typedef struct weft_gathered weft_gathered;
+/* Copies a graph, such as a forward pass; the parameters that are cut become gathered values of
+ * their names. The graph may be freed afterwards; its values are still names for
+ * weft_gathered_value. The shards must outlive the result. NULL on failure. */
+WEFT_API weft_gathered *weft_gathered_new(const weft_graph *whole, const weft_shards *shards,
+                                          weft_error *error);
+/* Frees what belongs to the copy, but not its graph; NULL is accepted. */
+WEFT_API void weft_gathered_free(weft_gathered *gathered);
+/* The copy, which the caller owns from the first call on. */
+WEFT_API weft_graph *weft_gathered_graph(weft_gathered *gathered);
+/* What became of a value of the graph: of a parameter that is cut, the gathered one, which
+ * gradients are of. */
+WEFT_API weft_value weft_gathered_value(const weft_gathered *gathered, weft_value value);
+/* This rank's piece of a parameter. */
+WEFT_API weft_value weft_gathered_piece(const weft_gathered *gathered, const char *param);
+/* For weft_grad_ready.again: a parameter of the copy, gathered another time; any other value
+ * itself. */
+WEFT_API weft_value weft_gathered_again(weft_gathered *gathered, weft_value value);
+
+/* ---- Models of several processes ------------------------------------------------------------ */
+
+/* Processes that together have one model, each with parameters of its own (weft_optimizer.model).
+ * Norm, clipping and guard are those of the whole model, with the same bits on all of them. */
+typedef struct weft_model_split {
+    weft_ranks ranks;
+    /* By index in the list of parameters that the step is given: whether this process counts the
+     * gradient in the norm. Exactly one process counts each. Processes that share the gradients of
+     * the same parameters in pieces must count the same. */
+    const bool *counted;
+} weft_model_split;
 
 /* ---- Sums of gradients ---------------------------------------------------------------------- */
 
