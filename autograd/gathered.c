@@ -20,7 +20,7 @@ typedef struct fetch {
 struct weft_gathered {
     weft_graph *g;
     const weft_shards *s;
-    weft_value *map;        /* by value of the other graph */
+    weft_value *map; /* by value of the other graph */
     size_t n_map;
     weft_value *pieces;     /* by parameter of the shards: this rank's piece, a state */
     weft_value *whole;      /* by parameter: what the forward pass reads */
@@ -62,8 +62,8 @@ static void end_fetch(weft_gathered *x, size_t b, int step)
 static weft_value take(const weft_gathered *x, size_t param, weft_shape shape)
 {
     const shard_param *p = &x->s->params[param];
-    const weft_value flat = weft_slice(x->g, x->fetches[p->bucket].all, 0, p->offset,
-                                       p->offset + p->elements, 1);
+    const weft_value flat =
+        weft_slice(x->g, x->fetches[p->bucket].all, 0, p->offset, p->offset + p->elements, 1);
     return weft_reshape(x->g, flat, shape);
 }
 
@@ -124,7 +124,8 @@ static weft_value input_of(weft_gathered *x, const weft_graph *whole, uint32_t i
 
 static void copy_nodes(weft_gathered *x, const weft_graph *whole, weft_value *in)
 {
-    for (size_t k = 0; k < weft_graph_node_count(whole) && weft_graph_status(x->g) == WEFT_OK; k++) {
+    for (size_t k = 0; k < weft_graph_node_count(whole) && weft_graph_status(x->g) == WEFT_OK;
+         k++) {
         const weft_node_info node = weft_graph_node(whole, k);
         weft_value out[WEFT_MAX_OUTPUTS] = {{0, 0}};
         if (param_of(x, whole, node.first_out) >= 0) continue;

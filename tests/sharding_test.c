@@ -257,8 +257,8 @@ static weft_params *train_alone(bool shards)
         shards ? weft_shards_new(g, r.params, NULL, 2, &o, (weft_ranks){0, 0, 1}, 0, NULL) : NULL;
     const weft_grad_ready ready = {reduce, &r};
     if (shards) r.reducer = weft_reducer_new(g, s, 5);
-    weft_grad_each(g, loss, weft_scalar(g, WEFT_F32, 1), r.params, 2, grads,
-                   shards ? &ready : NULL);
+    const weft_value one = weft_scalar(g, WEFT_F32, 1);
+    weft_grad_each(g, &loss, &one, 1, r.params, 2, grads, shards ? &ready : NULL);
     weft_reducer_finish(r.reducer, r.params, 2, pieces);
     o.shards = s;
     weft_value targets[2];

@@ -15,6 +15,7 @@
     X(communicator) \
     X(parallel) \
     X(sharding) \
+    X(divided) \
     X(split) \
     X(collectives) \
     X(tensor) \

@@ -58,8 +58,8 @@ weft_status plans_open(plan_list *plans, plan_entry *entry, weft_error *error)
     plan_lane *lane = &plans->lanes[entry->lane];
     status = grow(plans, entry->lane, &lane->arena, &lane->arena_bytes, arena, error);
     if (status == WEFT_OK)
-        status = grow(plans, entry->lane, &lane->workspace, &lane->workspace_bytes, workspace,
-                      error);
+        status =
+            grow(plans, entry->lane, &lane->workspace, &lane->workspace_bytes, workspace, error);
     if (status != WEFT_OK || entry->session) return status;
     const weft_session_options options = {.threads = plans->threads,
                                           .seed = plans->seed,

@@ -4,11 +4,16 @@
 static int32_t size_of(const mesh *m, mesh_group group)
 {
     switch (group) {
-    case MESH_DATA: return m->shares;
-    case MESH_TENSOR: return m->tensor;
-    case MESH_STAGES: return m->stages;
-    case MESH_MODEL: return m->tensor * m->stages;
-    default: return m->tensor * m->stages * m->shares;
+    case MESH_DATA:
+        return m->shares;
+    case MESH_TENSOR:
+        return m->tensor;
+    case MESH_STAGES:
+        return m->stages;
+    case MESH_MODEL:
+        return m->tensor * m->stages;
+    default:
+        return m->tensor * m->stages * m->shares;
     }
 }
 
@@ -16,11 +21,16 @@ int32_t mesh_place(const mesh *m, mesh_group group, int32_t rank)
 {
     const int32_t model = m->tensor * m->stages;
     switch (group) {
-    case MESH_DATA: return rank / model;
-    case MESH_TENSOR: return rank % m->tensor;
-    case MESH_STAGES: return rank / m->tensor % m->stages;
-    case MESH_MODEL: return rank % model;
-    default: return rank;
+    case MESH_DATA:
+        return rank / model;
+    case MESH_TENSOR:
+        return rank % m->tensor;
+    case MESH_STAGES:
+        return rank / m->tensor % m->stages;
+    case MESH_MODEL:
+        return rank % model;
+    default:
+        return rank;
     }
 }
 
@@ -51,10 +61,14 @@ static int32_t part_of(const mesh *m, mesh_group group)
     const int32_t t = mesh_place(m, MESH_TENSOR, m->rank), p = mesh_place(m, MESH_STAGES, m->rank);
     const int32_t d = mesh_place(m, MESH_DATA, m->rank);
     switch (group) {
-    case MESH_DATA: return p * m->tensor + t;
-    case MESH_TENSOR: return d * m->stages + p;
-    case MESH_STAGES: return d * m->tensor + t;
-    default: return d;
+    case MESH_DATA:
+        return p * m->tensor + t;
+    case MESH_TENSOR:
+        return d * m->stages + p;
+    case MESH_STAGES:
+        return d * m->tensor + t;
+    default:
+        return d;
     }
 }
 
@@ -70,8 +84,7 @@ weft_status mesh_open(mesh *m, weft_communicator *world, weft_error *error)
     weft_status status = WEFT_OK;
     for (int g = 0; status == WEFT_OK && g < MESH_WORLD; g++) {
         if (size_of(m, (mesh_group)g) == 1) continue;
-        status =
-            world->split(world->context, part_of(m, (mesh_group)g), &m->groups[g], error);
+        status = world->split(world->context, part_of(m, (mesh_group)g), &m->groups[g], error);
         if (status == WEFT_OK) m->groups[g]->seconds = world->seconds;
     }
     return status;

@@ -16,10 +16,10 @@ typedef enum mesh_group {
 } mesh_group;
 
 typedef struct mesh {
-    int32_t tensor, stages, shares; /* sizes; their product is that of the world */
-    int32_t rank;                   /* in the world */
+    int32_t tensor, stages, shares;         /* sizes; their product is that of the world */
+    int32_t rank;                           /* in the world */
     weft_communicator *groups[MESH_GROUPS]; /* NULL for a group of one */
-    bool owns; /* groups other than the world's */
+    bool owns;                              /* groups other than the world's */
 } mesh;
 
 /* False if the sizes do not divide the number of processes. The world may be NULL: one process. */

@@ -133,8 +133,8 @@ static void differentiate(train_step *s, const lists *l, weft_value weight, weft
                           const weft_grad_ready *ready)
 {
     if (s->stage)
-        s->sent = weft_stage_grad(s->stage, s->loss, weight, l->params, l->n, grads, ready,
-                                  &s->pause);
+        s->sent =
+            weft_stage_grad(s->stage, s->loss, weight, l->params, l->n, grads, ready, &s->pause);
     else
         weft_grad_each(s->plan.graph, &s->built.loss, &weight, 1, l->params, l->n, grads, ready);
 }
@@ -205,11 +205,10 @@ static void add_last(weft_trainer *t, train_step *s, lists *l)
             l->grads[i] = weft_mul(g, sum, s->inverse);
         }
     }
-    const weft_value tied = s->stage ? divided_sum_tied(t, s, l->params, l->n, l->grads)
-                                     : WEFT_NO_VALUE;
+    const weft_value tied =
+        s->stage ? divided_sum_tied(t, s, l->params, l->n, l->grads) : WEFT_NO_VALUE;
     add_update(t, s, l);
-    if (weft_is_value(tied))
-        s->target = weft_group(g, (weft_value[]){s->target, tied}, 2);
+    if (weft_is_value(tied)) s->target = weft_group(g, (weft_value[]){s->target, tied}, 2);
 }
 
 /* ---- Training ---- */
@@ -487,8 +486,8 @@ weft_status step_feed(weft_trainer *t, train_step *s, const weft_batch_source *s
     weft_status status = step_fill(t, s, source, index, weight);
     for (size_t i = 0; status == WEFT_OK && i < s->built.n_inputs; i++)
         if (weft_is_value(s->built.inputs[i]))
-            status = plan_feed(&s->plan, s->built.inputs[i], t->inputs[i], s->input_bytes[i],
-                               &t->error);
+            status =
+                plan_feed(&s->plan, s->built.inputs[i], t->inputs[i], s->input_bytes[i], &t->error);
     return status;
 }
 

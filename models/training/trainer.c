@@ -451,8 +451,7 @@ static weft_status evaluate_own(weft_trainer *t, const weft_batch_source *batche
     for (uint32_t i = own.first; i < own.end; i++) {
         size_t weight = 0;
         train_step *s = NULL;
-        if (!stops || !trainer_stopped(t))
-            s = step_for(t, STEP_EVALUATE, shape_at(batches, i), 0);
+        if (!stops || !trainer_stopped(t)) s = step_for(t, STEP_EVALUATE, shape_at(batches, i), 0);
         if (!s) return t->error.status;
         weft_status status = step_feed(t, s, batches, i, &weight);
         if (status == WEFT_OK) status = step_run(t, s, 0);

@@ -24,7 +24,7 @@ typedef struct train_step {
     plan_entry plan; /* first member: the list frees it */
     step_kind kind;
     weft_batch_shape shape;
-    int slot; /* of stored sums; store and add */
+    int slot;          /* of stored sums; store and add */
     weft_stage *stage; /* of the model; NULL if this process has all layers */
     weft_value loss;   /* of the whole graph; built.loss is that of the stage, if it has it */
     weft_value pause;  /* before whose node the forward pass of a stage ends; may be none */
@@ -47,8 +47,8 @@ struct weft_trainer {
     weft_batch_source batches;
     weft_communicator *communicator; /* of several processes; else NULL */
     mesh mesh;
-    sum_schedule sums;               /* of this process's batches of an update */
-    double *numbers;                 /* of all batches of an update */
+    sum_schedule sums;   /* of this process's batches of an update */
+    double *numbers;     /* of all batches of an update */
     weft_shards *shards; /* of parameters; NULL for one process, and before the first graph */
     weft_params *params;
     weft_params *averaged; /* the model with averaged parameters; NULL without an average */

@@ -100,7 +100,8 @@
       "too")                                                                                       \
     X(run, tensor, WHOLE, 1, 1, 1e6, "", "tensor",                                                 \
       "processes that divide attention and feed-forward layers among them")                        \
-    X(run, stages, WHOLE, 1, 1, 1e6, "", "stages", "parts of the model, each with some of its layers, on "   \
+    X(run, stages, WHOLE, 1, 1, 1e6, "", "stages",                                                 \
+      "parts of the model, each with some of its layers, on "                                      \
       "processes of their own")                                                                    \
     X(run, measure, FLAG, true, 0, 0, "", "measure", "measure the machine's GEMM rate first")
 
