@@ -52,7 +52,7 @@ static void end_fetch(weft_gathered *x, size_t b, int step)
     const size_t next = f->place + (size_t)step; /* wraps below 0 */
     weft_scope_push(x->g, "fetch.%zu", b);
     begin_fetch(x, b);
-    if (next < x->n_order) begin_fetch(x, x->order[next]);
+    if (f->place < x->n_order && next < x->n_order) begin_fetch(x, x->order[next]);
     f->all = weft_exchange_end(x->g, f->flight);
     f->begun = false;
     weft_scope_pop(x->g);
@@ -108,18 +108,22 @@ static void declare_pieces(weft_gathered *x)
     }
 }
 
-/* What an input of a copied node becomes: a parameter is gathered at its first reader. */
+/* The whole of a parameter of the other graph, whose bucket is gathered at its first reader. */
+static weft_value gather_param(weft_gathered *x, const weft_graph *whole, size_t i, uint32_t id)
+{
+    const shard_param *p = &x->s->params[i];
+    if (!weft_is_value(x->fetches[p->bucket].all)) end_fetch(x, p->bucket, 1);
+    x->whole[i] = take(x, i, weft_shape_of(whole, weft_value_from_id(whole, id)));
+    weft_name(x->g, x->whole[i], p->name);
+    return x->map[id] = x->whole[i];
+}
+
+/* What an input of a copied node becomes. */
 static weft_value input_of(weft_gathered *x, const weft_graph *whole, uint32_t id)
 {
     if (weft_is_value(x->map[id])) return x->map[id];
     const ptrdiff_t i = param_of(x, whole, id);
-    if (i < 0) return WEFT_NO_VALUE;
-    const shard_param *p = &x->s->params[i];
-    fetch *f = &x->fetches[p->bucket];
-    if (!weft_is_value(f->all)) end_fetch(x, p->bucket, 1);
-    x->whole[i] = take(x, (size_t)i, weft_shape_of(whole, weft_value_from_id(whole, id)));
-    weft_name(x->g, x->whole[i], p->name);
-    return x->map[id] = x->whole[i];
+    return i < 0 ? WEFT_NO_VALUE : gather_param(x, whole, (size_t)i, id);
 }
 
 static void copy_nodes(weft_gathered *x, const weft_graph *whole, weft_value *in)
@@ -132,6 +136,12 @@ static void copy_nodes(weft_gathered *x, const weft_graph *whole, weft_value *in
         for (size_t i = 0; i < node.n_in; i++) in[i] = input_of(x, whole, node.in[i]);
         weft_copy_node(x->g, whole, k, in, out);
         for (size_t i = 0; i < node.n_out; i++) x->map[node.first_out + i] = out[i];
+    }
+    /* Those without a reader: gradients of zeros are of their whole, too. */
+    for (size_t k = 0; k < weft_graph_node_count(whole); k++) {
+        const uint32_t id = weft_graph_node(whole, k).first_out;
+        const ptrdiff_t i = param_of(x, whole, id);
+        if (i >= 0) input_of(x, whole, id);
     }
 }
 
@@ -201,6 +211,14 @@ weft_graph *weft_gathered_graph(weft_gathered *gathered)
 weft_value weft_gathered_value(const weft_gathered *gathered, weft_value value)
 {
     return value.id < gathered->n_map ? gathered->map[value.id] : WEFT_NO_VALUE;
+}
+
+size_t weft_gathered_params(const weft_gathered *gathered, weft_value *params, size_t capacity)
+{
+    const size_t n = gathered->s->n;
+    for (size_t i = 0; params && i < n && i < capacity; i++)
+        params[i] = gathered->whole[n - 1 - i];
+    return n;
 }
 
 weft_value weft_gathered_piece(const weft_gathered *gathered, const char *param)

@@ -21,6 +21,7 @@ typedef struct ready_lists {
 
 typedef struct walk {
     weft_graph *graph;
+    const weft_grad_ready *ready; /* may be NULL */
     size_t first_node;        /* no node before it is differentiated */
     size_t n_nodes, n_values; /* before any node of the backward pass */
     uint8_t *from_wrt;        /* by value: depends on a wanted value */
@@ -146,6 +147,19 @@ static void differentiate_expansion(walk *w, const weft_op *op, const void *attr
     free(wrt);
 }
 
+/* A value of the forward pass as the backward pass reads it: the same, or computed again. */
+static weft_value read_again(const walk *w, weft_value value)
+{
+    const weft_grad_ready *r = w->ready;
+    if (!r || !r->again) return value;
+    const weft_value other = r->again(r->context, value);
+    if (other.id != value.id) return other;
+    const weft_node_info node = weft_graph_node(w->graph, weft_producer(w->graph, value));
+    if (!node.op->alias || node.n_in != 1 || node.n_out != 1) return value;
+    const weft_value from = weft_value_from_id(w->graph, node.in[0]), in = read_again(w, from);
+    return in.id == from.id ? value : weft_apply(w->graph, node.op, node.attr, &in, 1, NULL);
+}
+
 static void differentiate_node(walk *w, size_t index, node_lists *l)
 {
     weft_node_info node = weft_graph_node(w->graph, index);
@@ -159,13 +173,14 @@ static void differentiate_node(walk *w, size_t index, node_lists *l)
         arrives |= weft_is_value(grad_out[i]);
     }
     for (size_t i = 0; i < node.n_in; i++) {
-        l->in[i] = weft_value_from_id(w->graph, node.in[i]);
         l->wanted[i] = w->from_wrt[node.in[i]];
         l->grad_in[i] = WEFT_NO_VALUE;
         any |= l->wanted[i];
     }
     if (!arrives || !any || failed(w)) return;
     if (op->gradient == WEFT_GRADIENT_ZERO) return;
+    for (size_t i = 0; i < node.n_in; i++)
+        l->in[i] = read_again(w, weft_value_from_id(w->graph, node.in[i]));
     weft_scope_push(w->graph, "grad%s%s", node.scope[0] ? "." : "", node.scope);
     if (op->gradient == WEFT_GRADIENT_NONE) {
         weft_graph_fail_in(w->graph, op->name, WEFT_NO_GRADIENT,
@@ -184,7 +199,7 @@ static void differentiate_node(walk *w, size_t index, node_lists *l)
         differentiate_expansion(w, op, node.attr, node.n_in, grad_out, l);
     }
     for (size_t i = 0; i < node.n_in && !failed(w); i++)
-        if (l->wanted[i] && weft_is_value(l->grad_in[i])) accept(w, op, l->in[i].id, l->grad_in[i]);
+        if (l->wanted[i] && weft_is_value(l->grad_in[i])) accept(w, op, node.in[i], l->grad_in[i]);
     weft_scope_pop(w->graph);
 }
 
@@ -286,7 +301,7 @@ static void backward(walk *w, const weft_value *outputs, const weft_value *cotan
     if (ready) l.ready = *ready;
     mark(w, outputs, n_outputs, wrt, n);
     for (size_t i = 0; i < n_outputs; i++) contribute(w, outputs[i].id, cotangents[i]);
-    bool reports = ready && make_lists(w, wrt, n, &l);
+    bool reports = ready && ready->ready && make_lists(w, wrt, n, &l);
     for (size_t k = w->n_nodes; k-- > w->first_node && !failed(w);) {
         if (reports) report_ready(w, &l, k, wrt, grads);
         if (w->to_output[k]) differentiate_node(w, k, lists);
@@ -304,7 +319,10 @@ static void grad_from(weft_graph *graph, size_t first_node, const weft_value *ou
     if (weft_graph_status(graph) != WEFT_OK ||
         !check_arguments(graph, outputs, cotangents, n_outputs, wrt, n, grads))
         return;
-    walk w = {.graph = graph, .first_node = first_node, .n_nodes = weft_graph_node_count(graph)};
+    walk w = {.graph = graph,
+              .ready = ready,
+              .first_node = first_node,
+              .n_nodes = weft_graph_node_count(graph)};
     size_t max_in = 1;
     for (size_t k = 0; k < w.n_nodes; k++) {
         weft_node_info node = weft_graph_node(graph, k);

@@ -39,6 +39,19 @@ static void fail(const train_step *s, weft_status status, const char *what, cons
     weft_graph_fail_in(s->g, "weft_train_step", status, "step \"%s\": %s%s", s->name, what, detail);
 }
 
+/* The name of a parameter, also if this is a piece of it (weft_gathered_piece). */
+static const char *name_of(const train_step *s, weft_value param)
+{
+    const char *name = weft_name_of(s->g, param);
+    const shard_param *p = s->o->shards ? shards_find(s->o->shards, name) : NULL;
+    return p ? p->name : name;
+}
+
+static bool is_piece(const train_step *s, weft_value param)
+{
+    return strcmp(name_of(s, param), weft_name_of(s->g, param)) != 0;
+}
+
 /* ---- Groups ---- */
 
 /* The first group that matches a name; one without settings if there is none. */
@@ -67,6 +80,8 @@ static bool check_groups(const train_step *s, const weft_value *all, size_t n)
         bool used = o->model;
         for (size_t k = 0; k < n && !used; k++)
             used = weft_name_matches(group->names, weft_name_of(s->g, all[k]));
+        for (size_t k = 0; k < s->n && !used; k++)
+            used = weft_name_matches(group->names, name_of(s, s->params[k]));
         if (!group->names || !*group->names)
             fail(s, WEFT_BAD_ARGUMENT, "a group needs patterns of names", "");
         else if (!used)
@@ -145,7 +160,7 @@ static void drop_frozen(train_step *s)
 {
     size_t n = 0;
     for (size_t i = 0; i < s->n; i++) {
-        if (group_of(s->o, weft_name_of(s->g, s->params[i]))->frozen) continue;
+        if (group_of(s->o, name_of(s, s->params[i]))->frozen) continue;
         s->params[n] = s->params[i];
         if (s->counted) s->counted[n] = s->counted[i];
         s->grads[n++] = s->grads[i];
@@ -221,19 +236,19 @@ static weft_value moment(const train_step *s, const char *prefix, weft_value par
     weft_graph *g = s->g;
     snprintf(both, sizeof both, "%s.%s", s->name, prefix);
     if (s->o->shards)
-        weft_shards_state(s->o->shards, both, weft_name_of(g, param), name, sizeof name);
+        weft_shards_state(s->o->shards, both, name_of(s, param), name, sizeof name);
     else
         snprintf(name, sizeof name, "%s.%s.%s", s->name, prefix, weft_name_of(g, param));
     return weft_state(g, name, weft_dtype_of(g, param), weft_shape_of(g, grad), WEFT_INIT_ZEROS);
 }
 
-/* The first element of this rank's piece. */
+/* The first element, in the parameter that is given, of this rank's piece. */
 static int64_t first_element(const train_step *s, weft_value param)
 {
     int64_t first = 0, end;
     const weft_shards *shards = s->o->shards;
-    if (shards)
-        weft_shards_piece(shards, weft_name_of(s->g, param), shards->ranks.rank, &first, &end);
+    if (shards && !is_piece(s, param))
+        weft_shards_piece(shards, name_of(s, param), shards->ranks.rank, &first, &end);
     return first;
 }
 
@@ -261,7 +276,7 @@ static weft_value clip_scale(weft_graph *g, weft_value norm, double max_norm)
 static weft_value update(const train_step *s, weft_value param, weft_value grad)
 {
     const weft_optimizer *o = s->o;
-    const char *name = weft_name_of(s->g, param);
+    const char *name = name_of(s, param);
     const weft_param_group *group = group_of(o, name);
     double lr_scale = weft_option(group->lr_scale, 1), decay = decay_of(o, group, name);
     weft_value lr = lr_scale == 1 ? s->lr : weft_scale(s->g, s->lr, lr_scale);
@@ -322,7 +337,7 @@ static weft_value apply(train_step *s, weft_value loss, weft_value *norm)
         s->updates[n_updates++] = weft_assign(g, step, s->t);
     }
     for (size_t i = 0; i < s->n; i++) s->updates[i] = update(s, s->params[i], s->grads[i]);
-    if (o->shards) shards_gather(g, o->shards, s->params, s->updates, s->n);
+    if (o->shards && !is_piece(s, s->params[0])) shards_gather(g, o->shards, s->params, s->updates, s->n);
     return weft_group(g, s->updates, n_updates);
 }
 

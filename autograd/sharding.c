@@ -163,8 +163,12 @@ weft_ranks weft_shards_ranks(const weft_shards *shards)
 
 const shard_param *shards_find(const weft_shards *s, const char *param)
 {
+    size_t length;
+    int64_t first, end;
+    if (!weft_piece_parse(param, &length, &first, &end)) length = strlen(param);
     for (size_t i = 0; i < s->n; i++)
-        if (!strcmp(s->params[i].name, param)) return &s->params[i];
+        if (!strncmp(s->params[i].name, param, length) && !s->params[i].name[length])
+            return &s->params[i];
     return NULL;
 }
 
@@ -173,7 +177,10 @@ bool shards_match(const weft_shards *s, const weft_graph *g, const weft_value *p
     bool match = n == s->n;
     for (size_t i = 0; i < n && match; i++) {
         const shard_param *p = shards_find(s, weft_name_of(g, params[i]));
-        match = p && p->elements == weft_shape_numel(weft_shape_of(g, params[i]));
+        const int64_t elements = weft_shape_numel(weft_shape_of(g, params[i]));
+        int64_t first, end;
+        if (p) shards_range(s, p, s->ranks.rank, &first, &end);
+        match = p && (elements == p->elements || elements == end - first);
     }
     return match;
 }

@@ -29,9 +29,9 @@ struct weft_shards {
     char *names;
 };
 
-/* NULL if it is not cut. */
+/* NULL if it is not cut. The name may be that of a piece, PARAM[first:end]. */
 const shard_param *shards_find(const weft_shards *s, const char *param);
-/* Whether these are all parameters that are cut. */
+/* Whether these are all parameters that are cut, or this rank's pieces of them. */
 bool shards_match(const weft_shards *s, const weft_graph *g, const weft_value *params, size_t n);
 /* The elements of a parameter that a rank owns. */
 void shards_range(const weft_shards *s, const shard_param *p, int rank, int64_t *first,

@@ -79,6 +79,10 @@ WEFT_API weft_graph *weft_gathered_graph(weft_gathered *gathered);
 /* What became of a value of the graph: of a parameter that is cut, the gathered one, which
  * gradients are of. */
 WEFT_API weft_value weft_gathered_value(const weft_gathered *gathered, weft_value value);
+/* Writes at most `capacity` of the gathered parameters, in order of declaration, and returns how
+ * many there are. */
+WEFT_API size_t weft_gathered_params(const weft_gathered *gathered, weft_value *params,
+                                     size_t capacity);
 /* This rank's piece of a parameter. */
 WEFT_API weft_value weft_gathered_piece(const weft_gathered *gathered, const char *param);
 /* For weft_grad_ready.again: a parameter of the copy, gathered another time; any other value

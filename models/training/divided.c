@@ -24,6 +24,39 @@ weft_status divided_cut(weft_trainer *t, train_step *s)
     return WEFT_OK;
 }
 
+/* The first graph decides how its parameters are cut. */
+static weft_status cut_params(weft_trainer *t, const weft_graph *g)
+{
+    const size_t n = weft_graph_params(g, NULL, 0);
+    weft_value *params = calloc(n + 1, sizeof *params);
+    if (t->shards || !params) {
+        free(params);
+        return t->shards ? WEFT_OK : trainer_no_memory(t);
+    }
+    weft_graph_params(g, params, n);
+    t->shards = weft_shards_new(g, params, NULL, n, &t->o.optimizer,
+                                mesh_ranks(&t->mesh, MESH_DATA), t->o.bucket_bytes, &t->error);
+    free(params);
+    return t->shards ? pieces_begin(t, g) : t->error.status;
+}
+
+weft_status divided_gather(weft_trainer *t, train_step *s)
+{
+    weft_built *b = &s->built;
+    if (t->o.zero < 3 || !t->communicator) return WEFT_OK;
+    if (cut_params(t, s->plan.graph) != WEFT_OK) return t->error.status;
+    s->gathered = weft_gathered_new(s->plan.graph, t->shards, &t->error);
+    if (!s->gathered) return t->error.status;
+    for (size_t i = 0; i < b->n_inputs; i++)
+        b->inputs[i] = weft_gathered_value(s->gathered, b->inputs[i]);
+    b->loss = weft_gathered_value(s->gathered, b->loss);
+    b->metric = weft_gathered_value(s->gathered, b->metric);
+    s->loss = b->loss;
+    weft_graph_free(s->plan.graph);
+    s->plan.graph = weft_gathered_graph(s->gathered);
+    return WEFT_OK;
+}
+
 /* The stages that read a parameter, from `from` on; the number of stages if none does. */
 static int next_holder(const train_step *s, const mesh *m, const char *param, int from)
 {

@@ -23,7 +23,7 @@ int ranks_size(const weft_trainer *t)
 
 rank_share ranks_share(const weft_trainer *t)
 {
-    return (rank_share){t->o.accumulate, t->communicator && t->o.zero == 2};
+    return (rank_share){t->o.accumulate, t->communicator && t->o.zero >= 2};
 }
 
 uint32_t ranks_count(const weft_trainer *t, rank_share share, int rank)

@@ -42,7 +42,7 @@ static weft_value state_for(const weft_trainer *t, weft_graph *g, const char *pr
 /* Whether sums are of this process's pieces of the parameters. */
 static bool sums_pieces(const weft_trainer *t)
 {
-    return t->shards && t->o.zero == 2;
+    return t->shards && t->o.zero >= 2;
 }
 
 /* A sum of gradients: `sum.NAME` is the running one, `sum@k.NAME` is stored in slot k. */
@@ -59,6 +59,7 @@ typedef struct lists {
     weft_trainer *t;
     train_step *s;
     weft_value *params, *grads, *updated, *group;
+    weft_value *owned; /* what the update changes: params, or this process's pieces of them */
     bool *tied, *counted; /* of a divided model: see divided.c */
     size_t n;
     weft_value one;        /* of the loss's dtype */
@@ -78,7 +79,7 @@ static void add_averages(weft_trainer *t, train_step *s, lists *l)
     for (size_t i = 0; i < l->n; i++) {
         weft_value value = l->updated[i];
         weft_value average = state_for(t, g, WEFT_AVERAGE_STATES, l->params[i], t->shards != NULL);
-        if (t->shards)
+        if (t->shards && !s->gathered)
             value = weft_shards_slice(g, t->shards, weft_name_of(g, l->params[i]), value);
         l->group[i + 1] = weft_blend(g, average, value, s->ema_decay, new_share);
     }
@@ -94,7 +95,7 @@ static void add_update(weft_trainer *t, train_step *s, lists *l)
     optimizer.shards = t->shards;
     if (mesh_divides(&t->mesh)) optimizer.model = &split;
     s->lr = weft_input(g, "lr", s->dtype, WEFT_SCALAR);
-    l->group[0] = weft_apply_gradients(g, l->params, l->grads, l->n, s->built.loss, s->lr,
+    l->group[0] = weft_apply_gradients(g, l->owned, l->grads, l->n, s->built.loss, s->lr,
                                        &optimizer, &s->norm, l->updated);
     s->target = l->group[0];
     if (t->o.ema > 0) add_averages(t, s, l);
@@ -128,6 +129,13 @@ static void gradient_ready(void *context, size_t i, weft_value gradient)
     weft_reducer_add(l->reducer, l->params[i], values);
 }
 
+/* The backward pass gathers parameters again. */
+static weft_value read_again(void *context, weft_value value)
+{
+    const lists *l = context;
+    return weft_gathered_again(l->s->gathered, value);
+}
+
 /* Adds the backward pass. */
 static void differentiate(train_step *s, const lists *l, weft_value weight, weft_value *grads,
                           const weft_grad_ready *ready)
@@ -149,7 +157,8 @@ static void add_gradients(weft_trainer *t, train_step *s, lists *l, bool reduces
         differentiate(s, l, weight, l->grads, NULL);
         return;
     }
-    const weft_grad_ready ready = {gradient_ready, l};
+    const weft_grad_ready ready = {
+        .ready = gradient_ready, .context = l, .again = s->gathered ? read_again : NULL};
     weft_value *whole = calloc(l->n, sizeof *whole);
     if (!whole) no_memory_in(g);
     l->reducer =
@@ -217,14 +226,19 @@ static void add_last(weft_trainer *t, train_step *s, lists *l)
 static bool list_params(weft_trainer *t, train_step *s, lists *l)
 {
     weft_graph *g = s->plan.graph;
-    const size_t all = weft_graph_params(g, NULL, 0);
-    l->params = calloc(4 * all + 2, sizeof *l->params);
+    const size_t all = s->gathered ? weft_gathered_params(s->gathered, NULL, 0)
+                                   : weft_graph_params(g, NULL, 0);
+    l->params = calloc(5 * all + 2, sizeof *l->params);
     l->tied = calloc(2 * all + 1, sizeof *l->tied);
     if (!l->params || !l->tied) {
         no_memory_in(g);
         return false;
     }
-    weft_graph_params(g, l->params, all);
+    l->owned = l->params;
+    if (s->gathered)
+        weft_gathered_params(s->gathered, l->params, all);
+    else
+        weft_graph_params(g, l->params, all);
     for (size_t i = 0; i < all; i++)
         if (!weft_is_frozen(&t->o.optimizer, weft_name_of(g, l->params[i])))
             l->params[l->n++] = l->params[i];
@@ -236,6 +250,11 @@ static bool list_params(weft_trainer *t, train_step *s, lists *l)
     l->grads = l->params + all;
     l->updated = l->grads + all;
     l->group = l->updated + all;
+    if (s->gathered) {
+        l->owned = l->group + all + 1;
+        for (size_t i = 0; i < l->n; i++)
+            l->owned[i] = weft_gathered_piece(s->gathered, weft_name_of(g, l->params[i]));
+    }
     if (!l->n)
         weft_graph_fail_in(g, "trainer", WEFT_BAD_ARGUMENT,
                            !all       ? "the model has no parameters"
@@ -333,7 +352,8 @@ weft_status step_build(weft_trainer *t, train_step *s)
         for (size_t i = 0; i < s->built.n_inputs; i++)
             s->input_bytes[i] = weft_tensor_bytes(weft_dtype_of(g, s->built.inputs[i]),
                                                   weft_shape_of(g, s->built.inputs[i]));
-        if (divided_cut(t, s) != WEFT_OK) return t->error.status;
+        if (divided_cut(t, s) != WEFT_OK || divided_gather(t, s) != WEFT_OK)
+            return t->error.status;
         if (s->kind != STEP_EVALUATE)
             add_training(t, s);
         else
@@ -363,6 +383,7 @@ void step_free(train_step *s)
     weft_plan_free(s->plan.plan);
     weft_graph_free(s->plan.graph);
     weft_stage_free(s->stage);
+    weft_gathered_free(s->gathered);
     free(s);
 }
 
@@ -415,7 +436,9 @@ static train_step *new_step(weft_trainer *t, step_kind kind, weft_batch_shape sh
         return NULL;
     }
     weft_stage_free(s->stage);
+    weft_gathered_free(s->gathered);
     s->stage = NULL;
+    s->gathered = NULL;
     plans_add(&t->plans, &s->plan);
     t->planned = true;
     return s;

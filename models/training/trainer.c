@@ -91,22 +91,23 @@ static weft_status check_share(weft_trainer *t)
                               "%d processes cannot divide a model into %d stages of %d parts",
                               c ? c->size : 1, t->o.stages, t->o.tensor);
     const uint32_t n = t->o.accumulate, size = (uint32_t)ranks_size(t);
-    if (t->o.zero == 2 && mesh_divides(&t->mesh))
-        return trainer_fail(t, WEFT_BAD_ARGUMENT, "trainer",
-                            "zero 2 is for whole models, not for one in parts or stages");
-    if (t->o.zero < 1 || t->o.zero > 2)
-        return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "trainer", "zero is %d, not 1 or 2",
+    if (t->o.zero >= 2 && mesh_divides(&t->mesh))
+        return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "trainer",
+                              "zero %d is for whole models, not for one in parts or stages",
+                              t->o.zero);
+    if (t->o.zero < 1 || t->o.zero > 3)
+        return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "trainer", "zero is %d, not 1, 2 or 3",
                               t->o.zero);
     if (size > n)
         return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "trainer",
                               "an update has %u batch%s, which %u processes cannot share: set "
                               "accumulate to %u or more",
                               n, n == 1 ? "" : "es", size, size);
-    if (t->o.zero == 2 && ((size & (size - 1)) || n % size))
+    if (t->o.zero >= 2 && ((size & (size - 1)) || n % size))
         return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "trainer",
-                              "with zero 2 the processes must be a power of two that divides the "
+                              "with zero %d the processes must be a power of two that divides the "
                               "%u batches of an update; there are %u",
-                              n, size);
+                              t->o.zero, n, size);
     return WEFT_OK;
 }
 

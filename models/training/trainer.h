@@ -26,6 +26,7 @@ typedef struct train_step {
     weft_batch_shape shape;
     int slot;          /* of stored sums; store and add */
     weft_stage *stage; /* of the model; NULL if this process has all layers */
+    weft_gathered *gathered; /* parameters, if this process has pieces of them only; else NULL */
     weft_value loss;   /* of the whole graph; built.loss is that of the stage, if it has it */
     weft_value pause;  /* before whose node the forward pass of a stage ends; may be none */
     weft_value sent;   /* complete when the stage's exchanges are; may be none */
@@ -138,6 +139,9 @@ weft_status ranks_compare(weft_trainer *t);
 
 /* Replaces the whole model in the graph of a step, which is built, by this process's stage. */
 weft_status divided_cut(weft_trainer *t, train_step *s);
+/* With zero 3, replaces the parameters in the graph of a step, which is built, by this process's
+ * pieces, gathered where they are read. */
+weft_status divided_gather(weft_trainer *t, train_step *s);
 /* Whether several stages read the parameter of that name. */
 bool divided_is_tied(const weft_trainer *t, const train_step *s, const char *param);
 /* Whether this process counts the gradient of a parameter, which others may have too, in the norm.
