@@ -15,6 +15,7 @@
     X(communicator) \
     X(parallel) \
     X(sharding) \
+    X(stages) \
     X(collectives) \
     X(tensor) \
     X(file) \
