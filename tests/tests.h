@@ -17,6 +17,7 @@
     X(sharding) \
     X(divided) \
     X(split) \
+    X(stages) \
     X(collectives) \
     X(tensor) \
     X(file) \

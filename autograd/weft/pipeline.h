@@ -23,12 +23,12 @@ typedef struct weft_stage weft_stage;
  * ranks.rank. Stages are contiguous in the order of declaration, and chosen such that the one with
  * most work (flops, and bytes to exchange) has as little as possible; the same on all ranks. Nodes
  * that depend on no trainable parameter, such as masks, are part of every stage that needs them, as
- * are views of parameters. A parameter that several stages read is a parameter of each
- * (weft_stage_holds). Values keep their names and scopes, and random ops their numbers. `training`:
- * weft_stage_grad will be called, so gradients of the values that are sent come back. The whole
- * graph may be freed afterwards; its values are still names for the functions below. NULL on
- * failure: for example if there are fewer places to cut than ranks, or if a value that a later
- * stage needs is updated. */
+ * are views of parameters; the last stage has those that are targets. A parameter that several
+ * stages read is a parameter of each (weft_stage_holds). Values keep their names and scopes, and
+ * random ops their numbers. `training`: weft_stage_grad will be called, so gradients of the values
+ * that are sent come back. The whole graph may be freed afterwards; its values are still names for
+ * the functions below. NULL on failure: for example if there are fewer nodes to divide than ranks,
+ * or if a stage reads a state that only another one updates. */
 WEFT_API weft_stage *weft_stage_new(const weft_graph *whole, const weft_value *targets, size_t n,
                                     bool training, weft_ranks ranks, weft_error *error);
 /* Frees the stage, but not its graph; NULL is accepted. */
@@ -40,7 +40,7 @@ WEFT_API weft_graph *weft_stage_graph(weft_stage *stage);
 WEFT_API weft_value weft_stage_value(const weft_stage *stage, weft_value value);
 /* The stage that computes a value of the whole graph, the lowest one if several do; -1 if none. */
 WEFT_API int weft_stage_of(const weft_stage *stage, weft_value value);
-/* Whether stage `rank` reads the parameter of that name. */
+/* Whether stage `rank` reads the parameter, or other state, of that name. */
 WEFT_API bool weft_stage_holds(const weft_stage *stage, const char *param, int rank);
 
 /* Adds the backward pass of the stage: as weft_grad_each for output `loss` of the whole graph,

@@ -107,7 +107,7 @@ static inline unsigned node_rows(const node_record *node)
     return node->op->rowwise ? node->op->rowwise(node->attr) : 0;
 }
 
-/* ---- Nodes and values (graph.c, name.c, infer.c, type.c) ---- */
+/* ---- Nodes and values (graph.c, copy.c, name.c, infer.c, type.c) ---- */
 
 /* The scope as a text in the graph's arena; NULL when memory is out. */
 const char *graph_scope(weft_graph *graph);
@@ -121,6 +121,9 @@ bool graph_full_name(weft_graph *graph, const char *name, const char *function, 
 bool graph_name_value(weft_graph *graph, uint32_t id, const char *full_name, const char *function);
 /* Writes "name (op)", or "scope/op" if output 0 has no name, and returns `buffer`. */
 const char *graph_node_where(const weft_graph *graph, size_t node, char *buffer, size_t size);
+/* Adds a copy of a node of any graph on the inputs `in`, in the current scope and without names. */
+void graph_copy_node(weft_graph *graph, const weft_node_info *node, const weft_value *in,
+                     weft_value *out);
 /* The value of an id; WEFT_NO_VALUE if there is none. */
 weft_value graph_value(const weft_graph *graph, uint32_t id);
 bool graph_owns(const weft_graph *graph, weft_value value);

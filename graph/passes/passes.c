@@ -123,12 +123,7 @@ typedef struct walk {
 
 void rewrite_copy(weft_rewrite *r)
 {
-    if (r->node.op == &weft_op_constant) {
-        const weft_constant_attr *attr = r->node.attr;
-        r->out[0] = weft_constant_data(r->graph, attr->dtype, attr->shape, attr->data);
-        return;
-    }
-    weft_apply(r->graph, r->node.op, r->node.attr, r->in, r->node.n_in, r->out);
+    graph_copy_node(r->graph, &r->node, r->in, r->out);
 }
 
 /* Marks in alive[] the nodes that the targets need, by walking back through them all. */

@@ -239,6 +239,15 @@ typedef struct weft_node_info {
 } weft_node_info;
 /* A record of zeros for an invalid index. The pointers live as long as the graph. */
 WEFT_API weft_node_info weft_graph_node(const weft_graph *graph, size_t index);
+/* Adds a copy of node `index` of another graph on the inputs in[], with its scope and the names of
+ * its outputs. Fills `outputs` and returns output 0 as weft_apply does. Random keys that the graph
+ * makes afterwards differ from those of the other graph. */
+WEFT_API weft_value weft_copy_node(weft_graph *graph, const weft_graph *other, size_t index,
+                                   const weft_value *in, weft_value *outputs);
+/* Sets *cost to the work of a node on dense inputs; zeros if nothing runs, as for leaves, views and
+ * groups. An op without kernels counts a flop for each element of output 0. WEFT_NO_MEMORY if there
+ * is none. */
+WEFT_API weft_status weft_node_cost(const weft_graph *graph, size_t index, weft_cost *cost);
 /* WEFT_NO_VALUE if the graph has no value of that id. */
 WEFT_API weft_value weft_value_from_id(const weft_graph *graph, uint32_t id);
 /* The index of the node whose output the value is; 0 for a value of another graph. */

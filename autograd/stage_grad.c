@@ -1,0 +1,143 @@
+/* The backward pass of a stage: it begins with the gradients of what the stage sent, and sends each
+ * gradient of what the stage received as soon as it is complete. */
+#include "stages.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* While the pass is built. Lists end with what crosses, behind the caller's. */
+typedef struct backward {
+    weft_stage *s;
+    weft_value *outputs, *cotangents, *wrt, *grads, *ends;
+    size_t n_outputs, n_wrt, n_ends;
+    size_t n_own;              /* of wrt: the caller's */
+    stage_crossing **received; /* by wrt - n_own */
+    const weft_grad_ready *ready;
+} backward;
+
+/* Ends the receives of gradients, then the sends. Returns the first result, WEFT_NO_VALUE if there
+ * is none. */
+static weft_value end_exchanges(backward *b)
+{
+    weft_stage *s = b->s;
+    weft_value first = WEFT_NO_VALUE;
+    for (size_t i = 0; i < s->n_sent; i++) {
+        const stage_crossing *c = &s->sent[i];
+        if (!c->returns) continue;
+        const weft_value gradient = weft_exchange_end(s->graph, c->gradient);
+        if (!first.id) first = gradient;
+        b->outputs[b->n_outputs] = c->value;
+        b->cotangents[b->n_outputs++] =
+            weft_reshape(s->graph, gradient, weft_shape_of(s->graph, c->value));
+    }
+    for (size_t i = 0; i < s->n_sent; i++) {
+        const weft_value end = weft_exchange_end(s->graph, s->sent[i].flight);
+        if (!first.id) first = end;
+        b->ends[b->n_ends++] = end;
+    }
+    return first;
+}
+
+static void gradient_ready(void *context, size_t i, weft_value gradient)
+{
+    backward *b = context;
+    if (i < b->n_own) {
+        if (b->ready) b->ready->ready(b->ready->context, i, gradient);
+        return;
+    }
+    stage_crossing *c = b->received[i - b->n_own];
+    weft_scope_push(b->s->graph, "pipeline");
+    c->gradient = stage_send(b->s, gradient, c->peer, b->s->first_gradient_tag + c->tag);
+    weft_scope_pop(b->s->graph);
+}
+
+static bool allocate(backward *b, size_t n)
+{
+    const weft_stage *s = b->s;
+    const size_t outputs = s->n_sent + 1, wrt = n + s->n_received + 1;
+    b->outputs = calloc(outputs, sizeof *b->outputs);
+    b->cotangents = calloc(outputs, sizeof *b->cotangents);
+    b->wrt = calloc(wrt, sizeof *b->wrt);
+    b->grads = calloc(wrt, sizeof *b->grads);
+    b->ends = calloc(outputs + s->n_received, sizeof *b->ends);
+    b->received = calloc(s->n_received + 1, sizeof(stage_crossing *));
+    return b->outputs && b->cotangents && b->wrt && b->grads && b->ends && b->received;
+}
+
+/* Adds the pass; returns the target. */
+static weft_value add_pass(backward *b, weft_value loss, weft_value cotangent, weft_value *pause)
+{
+    weft_stage *s = b->s;
+    weft_scope_push(s->graph, "pipeline");
+    *pause = end_exchanges(b);
+    weft_scope_pop(s->graph);
+    if (weft_stage_of(s, loss) == s->ranks.rank) {
+        b->outputs[b->n_outputs] = weft_stage_value(s, loss);
+        b->cotangents[b->n_outputs++] = cotangent;
+    }
+    const weft_grad_ready ready = {gradient_ready, b};
+    weft_grad_each(s->graph, b->outputs, b->cotangents, b->n_outputs, b->wrt, b->n_wrt, b->grads,
+                   &ready);
+    weft_scope_push(s->graph, "pipeline");
+    for (size_t i = 0; i < b->n_wrt - b->n_own; i++)
+        b->ends[b->n_ends++] = weft_exchange_end(s->graph, b->received[i]->gradient);
+    const weft_value all = weft_group(s->graph, b->ends, b->n_ends);
+    weft_scope_pop(s->graph);
+    return all;
+}
+
+weft_value weft_stage_grad(weft_stage *stage, weft_value loss, weft_value cotangent,
+                           const weft_value *wrt, size_t n, weft_value *grads,
+                           const weft_grad_ready *ready, weft_value *pause)
+{
+    weft_value all = WEFT_NO_VALUE, first = WEFT_NO_VALUE;
+    if (pause) *pause = WEFT_NO_VALUE;
+    if (!stage) return all;
+    const char *wrong = !stage->training                 ? "the stage was made without `training`"
+                        : weft_stage_of(stage, loss) < 0 ? "no stage computes the loss"
+                        : n && (!wrt || !grads)          ? "the list of wrt or grads is NULL"
+                                                         : NULL;
+    if (wrong) {
+        weft_graph_fail_in(stage->graph, "weft_stage_grad", WEFT_BAD_ARGUMENT, "%s", wrong);
+        return all;
+    }
+    for (size_t i = 0; i < n; i++) grads[i] = WEFT_NO_VALUE;
+    backward b = {.s = stage, .n_own = n, .n_wrt = n, .ready = ready};
+    if (allocate(&b, n)) {
+        if (n) memcpy(b.wrt, wrt, n * sizeof *wrt);
+        for (size_t i = 0; i < stage->n_received; i++) {
+            if (!stage->received[i].returns) continue;
+            b.received[b.n_wrt - n] = &stage->received[i];
+            b.wrt[b.n_wrt++] = stage->received[i].value;
+        }
+        all = add_pass(&b, loss, cotangent, &first);
+        if (n) memcpy(grads, b.grads, n * sizeof *grads);
+    } else {
+        weft_graph_fail_in(stage->graph, "weft_stage_grad", WEFT_NO_MEMORY, "out of memory");
+    }
+    if (pause) *pause = first;
+    free(b.outputs);
+    free(b.cotangents);
+    free(b.wrt);
+    free(b.grads);
+    free(b.ends);
+    free(b.received);
+    return all;
+}
+
+weft_value weft_stage_sent(weft_stage *stage)
+{
+    if (!stage) return WEFT_NO_VALUE;
+    weft_value *ends = calloc(stage->n_sent + 1, sizeof *ends);
+    if (!ends) {
+        weft_graph_fail_in(stage->graph, "weft_stage_sent", WEFT_NO_MEMORY, "out of memory");
+        return WEFT_NO_VALUE;
+    }
+    weft_scope_push(stage->graph, "pipeline");
+    for (size_t i = 0; i < stage->n_sent; i++)
+        ends[i] = weft_exchange_end(stage->graph, stage->sent[i].flight);
+    const weft_value all = weft_group(stage->graph, ends, stage->n_sent);
+    weft_scope_pop(stage->graph);
+    free(ends);
+    return all;
+}

@@ -1,0 +1,63 @@
+/* What another graph needs of a node: a copy of it, and how much work it is. O(operands). */
+#include "ir/call.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void graph_copy_node(weft_graph *graph, const weft_node_info *node, const weft_value *in,
+                     weft_value *out)
+{
+    if (node->op == &weft_op_constant) { /* its data are in the arena of its graph */
+        const weft_constant_attr *attr = node->attr;
+        out[0] = weft_constant_data(graph, attr->dtype, attr->shape, attr->data);
+        return;
+    }
+    weft_apply(graph, node->op, node->attr, in, node->n_in, out);
+}
+
+weft_value weft_copy_node(weft_graph *graph, const weft_graph *other, size_t index,
+                          const weft_value *in, weft_value *outputs)
+{
+    char scope[SCOPE_BYTES];
+    weft_value own[WEFT_MAX_OUTPUTS] = {{0, 0}}, *out = outputs ? outputs : own;
+    const weft_node_info node = weft_graph_node(other, index);
+    if (!graph || graph->error.status != WEFT_OK) return WEFT_NO_VALUE;
+    if (!node.op) {
+        weft_graph_fail_in(graph, "weft_copy_node", WEFT_BAD_ARGUMENT,
+                           "the other graph has no node %zu", index);
+        return WEFT_NO_VALUE;
+    }
+    memcpy(scope, graph->scope, sizeof scope);
+    graph_set_scope(graph, node.scope);
+    graph_copy_node(graph, &node, in, out);
+    for (size_t i = 0; i < node.n_out && graph->error.status == WEFT_OK; i++) {
+        const char *name = other->values[node.first_out + i].name;
+        if (name) graph_name_value(graph, out[i].id, name, "weft_copy_node");
+    }
+    graph_set_scope(graph, scope);
+    if (graph->random_keys < other->random_keys) graph->random_keys = other->random_keys;
+    return graph->error.status == WEFT_OK ? out[0] : WEFT_NO_VALUE;
+}
+
+weft_status weft_node_cost(const weft_graph *graph, size_t index, weft_cost *cost)
+{
+    const weft_node_info node = weft_graph_node(graph, index);
+    *cost = (weft_cost){0, 0};
+    if (!node.op || op_is_leaf(node.op) || node.op->alias || node.op == &weft_op_group)
+        return WEFT_OK;
+    weft_tensor *tensors = malloc((node.n_in + node.n_out) * sizeof *tensors);
+    if (!tensors) return WEFT_NO_MEMORY;
+    for (size_t i = 0; i < node.n_in + node.n_out; i++) {
+        const uint32_t id = i < node.n_in ? node.in[i] : node.first_out + (uint32_t)(i - node.n_in);
+        const weft_type *type = &graph->values[id].type;
+        tensors[i] = weft_tensor_dense(NULL, type->dtype, type->shape);
+    }
+    const weft_call call = {.attr = node.attr,
+                            .in = tensors,
+                            .out = tensors + node.n_in,
+                            .n_in = node.n_in,
+                            .n_out = node.n_out};
+    *cost = op_cost(node.op, &call);
+    free(tensors);
+    return WEFT_OK;
+}
