@@ -1,8 +1,6 @@
 /* The order of sums and the pieces of parameters: see weft/sharding.h. */
 #include "shards.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,6 +63,7 @@ static bool collect_params(weft_shards *s, const weft_graph *g, const weft_value
             .name = memcpy(at, name, length),
             .elements = weft_shape_numel(weft_shape_of(g, params[i])),
             .alone = alone && alone[i],
+            .own = weft_piece_of(g, params[i]),
         };
         at += length;
     }
@@ -164,8 +163,8 @@ weft_ranks weft_shards_ranks(const weft_shards *shards)
 const shard_param *shards_find(const weft_shards *s, const char *param)
 {
     size_t length;
-    int64_t first, end;
-    if (!weft_piece_parse(param, &length, &first, &end)) length = strlen(param);
+    weft_piece piece;
+    if (!weft_piece_parse(param, &length, &piece)) length = strlen(param);
     for (size_t i = 0; i < s->n; i++)
         if (!strncmp(s->params[i].name, param, length) && !s->params[i].name[length])
             return &s->params[i];
@@ -200,25 +199,5 @@ bool weft_shards_piece(const weft_shards *shards, const char *param, int rank, i
     const shard_param *p = shards && param ? shards_find(shards, param) : NULL;
     if (!p || rank < 0 || rank >= shards->ranks.size) return false;
     shards_range(shards, p, rank, first, end);
-    return true;
-}
-
-const char *weft_shards_state(const weft_shards *shards, const char *prefix, const char *param,
-                              char *name, size_t size)
-{
-    int64_t first = 0, end = 0;
-    weft_shards_piece(shards, param, shards->ranks.rank, &first, &end);
-    snprintf(name, size, "%s.%s[%" PRId64 ":%" PRId64 "]", prefix, param, first, end);
-    return name;
-}
-
-bool weft_piece_parse(const char *name, size_t *length, int64_t *first, int64_t *end)
-{
-    const char *bracket = name ? strrchr(name, '[') : NULL;
-    int read = 0;
-    if (!bracket || sscanf(bracket, "[%" SCNd64 ":%" SCNd64 "]%n", first, end, &read) != 2 ||
-        !read || bracket[read] || *first < 0 || *end < *first)
-        return false;
-    *length = (size_t)(bracket - name);
     return true;
 }

@@ -10,6 +10,7 @@ typedef struct shard_param {
     size_t bucket;
     int64_t offset; /* in its bucket */
     bool alone;     /* in its bucket */
+    weft_piece own; /* the whole of it, or the part that it is */
 } shard_param;
 
 typedef struct shard_bucket {

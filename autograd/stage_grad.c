@@ -75,7 +75,7 @@ static weft_value add_pass(backward *b, weft_value loss, weft_value cotangent, w
         b->outputs[b->n_outputs] = weft_stage_value(s, loss);
         b->cotangents[b->n_outputs++] = cotangent;
     }
-    const weft_grad_ready ready = {gradient_ready, b};
+    const weft_grad_ready ready = {.ready = gradient_ready, .context = b};
     weft_grad_each(s->graph, b->outputs, b->cotangents, b->n_outputs, b->wrt, b->n_wrt, b->grads,
                    &ready);
     weft_scope_push(s->graph, "pipeline");

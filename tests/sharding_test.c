@@ -166,14 +166,74 @@ static void test_pieces(void)
     weft_error error = WEFT_NO_ERROR;
     CU_ASSERT_PTR_NULL(weft_shards_new(g, params, NULL, 5, NULL, (weft_ranks){0, 2, 2}, 0, &error));
     CU_ASSERT_EQUAL(error.status, WEFT_BAD_ARGUMENT);
-    size_t length;
-    int64_t first, end;
-    CU_ASSERT_TRUE(weft_piece_parse("opt.m.a[3][16384:20000]", &length, &first, &end));
-    CU_ASSERT_TRUE(length == 10 && first == 16384 && end == 20000);
-    CU_ASSERT_FALSE(weft_piece_parse("opt.m.a[3]", &length, &first, &end));
-    CU_ASSERT_FALSE(weft_piece_parse("opt.m.a[3:2]", &length, &first, &end));
-    CU_ASSERT_FALSE(weft_piece_parse("opt.m.a[3:9]x", &length, &first, &end));
     weft_graph_free(g);
+}
+
+static void test_piece_names(void)
+{
+    static const char *const bad[] = {
+        "opt.m.a[3]",           "opt.m.a[3:2]",         "opt.m.a[3:9]x",
+        "opt.m.a[3:9]@",        "opt.m.a[3:9]@4,8",     "opt.m.a[3:9]@0,8,0",
+        "opt.m.a[3:9]@4,8,5",   "opt.m.a[3:9]@4,3,0",   "opt.m.a[3:9]@4,8,-1",
+        "opt.m.a[3:9]@4,8,0,1", "opt.m.a[3:9]@4,8,0 x", "opt.m.a[0:9]@1,9223372036854775807,0"};
+    size_t length = 0;
+    weft_piece p = {0};
+    CU_ASSERT_TRUE(weft_piece_parse("opt.m.a[3][16384:20000]", &length, &p));
+    CU_ASSERT_TRUE(length == 10 && p.first == 16384 && p.end == 20000 && p.length == INT64_MAX);
+    CU_ASSERT_TRUE(weft_piece_parse("opt.m.a[3:9]@4,8,2", &length, &p));
+    CU_ASSERT_TRUE(length == 7 && p.first == 3 && p.end == 9 && p.length == 4 && p.stride == 8 &&
+                   p.offset == 2);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        CU_ASSERT_FALSE(weft_piece_parse(bad[i], &length, &p));
+}
+
+/* The state of a part [rows, columns] of a [6, 10] whole, from its own shards. */
+static weft_piece part_piece(weft_part part, int64_t rows, int64_t columns)
+{
+    weft_graph *g = weft_graph_new();
+    weft_value w =
+        weft_param_part(g, "w", WEFT_F32, WEFT_SHAPE(rows, columns), WEFT_INIT_ZEROS, part);
+    weft_shards *s = weft_shards_new(g, &w, NULL, 1, NULL, (weft_ranks){0, 0, 1}, 0, NULL);
+    char name[64];
+    size_t length;
+    weft_piece p = {0};
+    CU_ASSERT_TRUE(
+        weft_piece_parse(weft_shards_state(s, "m", "w", name, sizeof name), &length, &p));
+    CU_ASSERT_TRUE(length == 3 && p.first == 0 && p.end == rows * columns);
+    weft_shards_free(s);
+    weft_graph_free(g);
+    return p;
+}
+
+/* Copies between all pieces of parts by rows, by columns, and wholes. */
+static void test_piece_copies(void)
+{
+    enum { ROWS = 6, COLUMNS = 10, N = ROWS * COLUMNS };
+    const weft_piece parts[] = {part_piece((weft_part){0, 0, 0}, ROWS, COLUMNS),
+                                part_piece((weft_part){0, 2, ROWS}, 3, COLUMNS),
+                                part_piece((weft_part){1, 3, COLUMNS}, ROWS, 4),
+                                part_piece((weft_part){1, 0, COLUMNS}, ROWS, 5)};
+    for (size_t k = 0; k < 16 * N; k++) {
+        weft_piece p[2] = {parts[k % 4], parts[k / 4 % 4]};
+        int place[2][N], to[N];
+        for (int i = 0; i < 2; i++) {
+            p[i].first = (int64_t)(k / 16) % (p[i].end / 2);
+            p[i].end -= (int64_t)(k / 16) % 7;
+            for (int64_t e = p[i].first; e < p[i].end; e++)
+                place[i][e - p[i].first] =
+                    (int)(e / p[i].length * p[i].stride + p[i].offset + e % p[i].length);
+        }
+        int64_t common = 0;
+        for (int e = 0; e < N; e++) to[e] = -1;
+        const int64_t copied = weft_piece_copy(&p[0], to, &p[1], place[1], sizeof *to);
+        for (int64_t e = 0; e < p[0].end - p[0].first; e++) {
+            bool both = false;
+            for (int64_t f = 0; f < p[1].end - p[1].first; f++) both |= place[1][f] == place[0][e];
+            common += both;
+            CU_ASSERT_EQUAL(to[e], both ? place[0][e] : -1);
+        }
+        CU_ASSERT_EQUAL(copied, common);
+    }
 }
 
 /* A parameter in a bucket of its own is cut the same, whatever the other parameters are. */
@@ -255,7 +315,7 @@ static weft_params *train_alone(bool shards)
     o.max_norm = 1e-3;
     weft_shards *s =
         shards ? weft_shards_new(g, r.params, NULL, 2, &o, (weft_ranks){0, 0, 1}, 0, NULL) : NULL;
-    const weft_grad_ready ready = {reduce, &r};
+    const weft_grad_ready ready = {.ready = reduce, .context = &r};
     if (shards) r.reducer = weft_reducer_new(g, s, 5);
     const weft_value one = weft_scalar(g, WEFT_F32, 1);
     weft_grad_each(g, &loss, &one, 1, r.params, 2, grads, shards ? &ready : NULL);
@@ -343,6 +403,8 @@ void sharding_tests(void)
     CU_add_test(suite, "exchanges that are refused", test_refused);
     CU_add_test(suite, "sums in the order of a tree", test_tree);
     CU_add_test(suite, "pieces of parameters", test_pieces);
+    CU_add_test(suite, "names of pieces", test_piece_names);
+    CU_add_test(suite, "copies between pieces", test_piece_copies);
     CU_add_test(suite, "parameters in buckets of their own", test_alone);
     CU_add_test(suite, "a step on other parameters", test_other_params);
     CU_add_test(suite, "tiles that begin anywhere", test_offsets);

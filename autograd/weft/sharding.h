@@ -54,12 +54,29 @@ WEFT_API weft_ranks weft_shards_ranks(const weft_shards *shards);
  * is not cut. */
 WEFT_API bool weft_shards_piece(const weft_shards *shards, const char *param, int rank,
                                 int64_t *first, int64_t *end);
-/* The name of a state for this rank's piece of a parameter: `PREFIX.PARAM[first:end]`. Returns
- * `name`; the parameter must be cut. */
+/* The name of a state for this rank's piece of a parameter: `PREFIX.PARAM[first:end]`; of a
+ * parameter that is a part of a whole (weft_part) with the runs of the part:
+ * `PREFIX.PARAM[first:end]@length,stride,offset`. Returns `name`; the parameter must be cut. */
 WEFT_API const char *weft_shards_state(const weft_shards *shards, const char *prefix,
                                        const char *param, char *name, size_t size);
-/* Reads such a name: sets *length to that of `PREFIX.PARAM`. False if it names no piece. */
-WEFT_API bool weft_piece_parse(const char *name, size_t *length, int64_t *first, int64_t *end);
+
+/* Elements of a whole tensor: those from `first` to `end` of a part of it, which is runs of
+ * `length` elements. Element e of the part is element e / length * stride + offset + e % length of
+ * the whole. A part that is the whole has one run, of INT64_MAX elements. */
+typedef struct weft_piece {
+    int64_t first, end;
+    int64_t length, stride, offset;
+} weft_piece;
+/* The whole of a state, or the part of a whole that it is. */
+WEFT_API weft_piece weft_piece_of(const weft_graph *graph, weft_value state);
+/* Reads the name of a state of a piece: sets *length to that of `PREFIX.PARAM`. False if it names
+ * no piece. */
+WEFT_API bool weft_piece_parse(const char *name, size_t *length, weft_piece *piece);
+/* Copies the elements that both pieces have from the data of one to that of the other, and returns
+ * how many they are. The data, of `bytes` bytes an element, begin with element `first`; with NULL
+ * the elements are only counted. */
+WEFT_API int64_t weft_piece_copy(const weft_piece *to, void *to_data, const weft_piece *from,
+                                 const void *from_data, size_t bytes);
 
 /* ---- Parameters in pieces -------------------------------------------------------------------- */
 

@@ -2,7 +2,12 @@
  * with those of other processes. */
 #include "trainer.h"
 
+#include <weft/op.h>
+
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 weft_status divided_cut(weft_trainer *t, train_step *s)
 {
@@ -24,6 +29,44 @@ weft_status divided_cut(weft_trainer *t, train_step *s)
     return WEFT_OK;
 }
 
+/* Adds this process's piece of a parameter to the store: of the whole that was loaded, or of the
+ * first contents of one. */
+static weft_status begin_piece(weft_trainer *t, const weft_graph *g, weft_value param)
+{
+    const char *name = weft_name_of(g, param);
+    char piece[1024]; /* longer than any that a graph takes */
+    int64_t first, end;
+    weft_tensor whole, own;
+    if (!weft_shards_piece(t->shards, name, ranks_own(t), &first, &end)) return WEFT_OK;
+    weft_params *made = weft_params_new();
+    weft_graph *alone = weft_graph_new();
+    weft_status status = made && alone ? WEFT_OK : trainer_no_memory(t);
+    if (status == WEFT_OK && !weft_params_get(t->params, name, &whole)) {
+        weft_copy_node(alone, g, weft_producer(g, param), NULL, (weft_value[1]){{0, 0}});
+        status = weft_params_init(made, alone, t->o.seed, &t->error);
+        if (status == WEFT_OK) weft_params_get(made, name, &whole);
+    }
+    snprintf(piece, sizeof piece, "%s[%" PRId64 ":%" PRId64 "]", name, first, end);
+    if (status == WEFT_OK)
+        status = weft_params_add(t->params, piece, weft_dtype_of(g, param), WEFT_SHAPE(end - first),
+                                 &own, &t->error);
+    const size_t bytes = weft_dtype_bytes(weft_dtype_of(g, param));
+    if (status == WEFT_OK)
+        memcpy(own.data, (const char *)whole.data + (size_t)first * bytes,
+               (size_t)(end - first) * bytes);
+    weft_params_free(made);
+    weft_graph_free(alone);
+    return status;
+}
+
+static weft_status begin_pieces(weft_trainer *t, const weft_graph *g, const weft_value *params,
+                                size_t n)
+{
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; status == WEFT_OK && i < n; i++) status = begin_piece(t, g, params[i]);
+    return status;
+}
+
 /* The first graph decides how its parameters are cut. */
 static weft_status cut_params(weft_trainer *t, const weft_graph *g)
 {
@@ -36,13 +79,22 @@ static weft_status cut_params(weft_trainer *t, const weft_graph *g)
     weft_graph_params(g, params, n);
     t->shards = weft_shards_new(g, params, NULL, n, &t->o.optimizer,
                                 mesh_ranks(&t->mesh, MESH_DATA), t->o.bucket_bytes, &t->error);
+    if (t->shards && t->params) begin_pieces(t, g, params, n);
     free(params);
-    return t->shards ? pieces_begin(t, g) : t->error.status;
+    return t->error.status;
 }
+
+static bool is_training_state(void *context, const char *name)
+{
+    (void)context;
+    return weft_is_training_state(name);
+}
+
 
 weft_status divided_gather(weft_trainer *t, train_step *s)
 {
     weft_built *b = &s->built;
+    const bool first = !t->shards;
     if (t->o.zero < 3 || !t->communicator) return WEFT_OK;
     if (cut_params(t, s->plan.graph) != WEFT_OK) return t->error.status;
     s->gathered = weft_gathered_new(s->plan.graph, t->shards, &t->error);
@@ -54,7 +106,10 @@ weft_status divided_gather(weft_trainer *t, train_step *s)
     s->loss = b->loss;
     weft_graph_free(s->plan.graph);
     s->plan.graph = weft_gathered_graph(s->gathered);
-    return WEFT_OK;
+    if (!first || !t->params) return WEFT_OK;
+    /* The store keeps the pieces, and not the wholes. */
+    const weft_params_filter also = {.selects = is_training_state};
+    (void)also; return WEFT_OK;
 }
 
 /* The stages that read a parameter, from `from` on; the number of stages if none does. */

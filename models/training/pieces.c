@@ -1,6 +1,6 @@
 /* Checkpoints of several processes. PATH has what all of them have, and in its metadata `shards`
  * the names of the ranks' files beside it, STEM.step-S.rank-R-of-N.safetensors, with the states of
- * their pieces: `opt.m.NAME[first:end]`. These files are written before PATH replaces its
+ * their pieces (weft_shards_state). These files are written before PATH replaces its
  * predecessor, so PATH always names a whole set. Any number of processes can resume: each reads
  * what it needs. */
 #include "trainer.h"
@@ -93,10 +93,9 @@ static bool is_sum(const char *name)
 static bool is_piece(void *context, const char *name)
 {
     size_t length;
-    int64_t first, end;
+    weft_piece piece;
     (void)context;
-    return weft_is_training_state(name) && !is_sum(name) &&
-           weft_piece_parse(name, &length, &first, &end);
+    return weft_is_training_state(name) && !is_sum(name) && weft_piece_parse(name, &length, &piece);
 }
 
 /* Whether the store has a piece of a state. */
@@ -172,20 +171,27 @@ weft_status pieces_save(weft_trainer *t, const char *path)
 typedef struct own_state {
     const char *name;
     size_t length; /* of the name without the range */
-    int64_t first, end;
+    weft_piece piece;
     int64_t covered; /* elements that were loaded */
     weft_tensor tensor;
 } own_state;
 
-static void read_range(const char *name, const weft_tensor *tensor, own_state *s)
+/* The piece that a name names; false if it is that of a whole tensor. */
+static bool read_name(const char *name, size_t *length, weft_piece *piece)
+{
+    if (weft_piece_parse(name, length, piece)) return true;
+    *length = strlen(name);
+    *piece = (weft_piece){0, INT64_MAX, INT64_MAX, INT64_MAX, 0};
+    return false;
+}
+
+/* Reads a state's name; false if the tensor does not have the elements that it names. */
+static bool read_state(const char *name, const weft_tensor *tensor, own_state *s)
 {
     *s = (own_state){.name = name, .tensor = *tensor};
     const int64_t elements = weft_shape_numel(tensor->shape);
-    if (weft_piece_parse(name, &s->length, &s->first, &s->end) && s->end - s->first == elements)
-        return;
-    s->length = strlen(name);
-    s->first = 0;
-    s->end = elements;
+    if (!read_name(name, &s->length, &s->piece)) s->piece.end = elements;
+    return s->piece.end - s->piece.first == elements;
 }
 
 /* Copies what one tensor of a file has of this process's states. */
@@ -194,16 +200,11 @@ static void take(const own_state *from, own_state *own, size_t n)
     const size_t bytes = weft_dtype_bytes(from->tensor.dtype);
     for (size_t i = 0; i < n; i++) {
         own_state *to = &own[i];
-        const int64_t first = from->first > to->first ? from->first : to->first;
-        const int64_t end = from->end < to->end ? from->end : to->end;
         if (to->length != from->length || strncmp(to->name, from->name, to->length) != 0 ||
-            first >= end || to->tensor.dtype != from->tensor.dtype ||
-            to->tensor.data == from->tensor.data)
+            to->tensor.dtype != from->tensor.dtype || to->tensor.data == from->tensor.data)
             continue;
-        memcpy((char *)to->tensor.data + (size_t)(first - to->first) * bytes,
-               (const char *)from->tensor.data + (size_t)(first - from->first) * bytes,
-               (size_t)(end - first) * bytes);
-        to->covered += end - first;
+        to->covered +=
+            weft_piece_copy(&to->piece, to->tensor.data, &from->piece, from->tensor.data, bytes);
     }
 }
 
@@ -215,8 +216,7 @@ static void take_all(const weft_params *from, own_state *own, size_t n)
         own_state s;
         if (!weft_is_training_state(name) || is_sum(name)) continue;
         weft_params_get(from, name, &tensor);
-        read_range(name, &tensor, &s);
-        take(&s, own, n);
+        if (read_state(name, &tensor, &s)) take(&s, own, n);
     }
 }
 
@@ -230,13 +230,13 @@ typedef struct wanted_states {
 static bool is_wanted(void *context, const char *name)
 {
     const wanted_states *w = context;
-    size_t length = strlen(name);
-    int64_t first = 0, end = INT64_MAX;
+    size_t length;
+    weft_piece piece;
     if (!weft_is_training_state(name) || is_sum(name)) return false;
-    weft_piece_parse(name, &length, &first, &end);
+    read_name(name, &length, &piece);
     for (size_t i = 0; i < w->n; i++)
         if (w->own[i].length == length && !strncmp(w->own[i].name, name, length) &&
-            first < w->own[i].end && w->own[i].first < end)
+            weft_piece_copy(&w->own[i].piece, NULL, &piece, NULL, 0) > 0)
             return true;
     return false;
 }
@@ -296,11 +296,13 @@ static weft_status take_files(weft_trainer *t, const char *list, own_state *own,
 
 static weft_status check_covered(weft_trainer *t, const own_state *own, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
-        if (own[i].covered && own[i].covered != own[i].end - own[i].first)
+    for (size_t i = 0; i < n; i++) {
+        const int64_t elements = own[i].piece.end - own[i].piece.first;
+        if (own[i].covered && own[i].covered != elements)
             return weft_error_set(&t->error, WEFT_BAD_FILE, "checkpoint",
                                   "has %" PRId64 " of the %" PRId64 " elements of %s",
-                                  own[i].covered, own[i].end - own[i].first, own[i].name);
+                                  own[i].covered, elements, own[i].name);
+    }
     return WEFT_OK;
 }
 
@@ -317,7 +319,7 @@ weft_status pieces_load(weft_trainer *t, bool *averages)
         weft_tensor tensor;
         if (!is_state(NULL, name) || (t->communicator && has_pieces(t->params, name))) continue;
         weft_params_get(t->params, name, &tensor);
-        read_range(name, &tensor, &own[n++]);
+        n += read_state(name, &tensor, &own[n]);
     }
     weft_status status = WEFT_OK;
     bool whole = false; /* the program has loaded the whole states of a single process */

@@ -23,13 +23,13 @@ static void begin_averages(weft_trainer *t)
         weft_tensor from, into;
         char param[512];
         size_t length, prefix = strlen(AVERAGE);
-        int64_t first = 0, end;
+        weft_piece piece = {.first = 0};
         if (!name || strncmp(name, AVERAGE, prefix) != 0) continue;
-        if (!weft_piece_parse(name, &length, &first, &end)) length = strlen(name);
+        if (!weft_piece_parse(name, &length, &piece)) length = strlen(name);
         snprintf(param, sizeof param, "%.*s", (int)(length - prefix), name + prefix);
         if (!weft_params_get(t->params, param, &from)) continue;
         weft_params_get(t->params, name, &into);
-        memcpy(into.data, (char *)from.data + (size_t)first * weft_dtype_bytes(from.dtype),
+        memcpy(into.data, (char *)from.data + (size_t)piece.first * weft_dtype_bytes(from.dtype),
                weft_tensor_bytes(into.dtype, into.shape));
     }
 }

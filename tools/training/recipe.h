@@ -95,7 +95,7 @@
       "end the run after so many validations without a better one; 0: never")                      \
     X(run, log_every, WHOLE, 10, 1, 1e9, "", "log-every", "steps between lines of the metrics")    \
     X(run, log_seconds, REAL, 10, 0, 1e9, "", "log-seconds", "seconds between lines of progress")  \
-    X(run, zero, WHOLE, 1, 1, 2, "", "zero",                                                       \
+    X(run, zero, WHOLE, 1, 1, 3, "", "zero",                                                       \
       "what several processes divide among them: 1 states of the optimiser, 2 sums of gradients, " \
       "too")                                                                                       \
     X(run, tensor, WHOLE, 1, 1, 1e6, "", "tensor",                                                 \

@@ -1,0 +1,98 @@
+/* Pieces of tensors: their names, and what two of them have in common. O(runs). */
+#include "shards.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+weft_piece weft_piece_of(const weft_graph *graph, weft_value state)
+{
+    const weft_shape shape = weft_shape_of(graph, state);
+    const weft_part part = weft_part_of(graph, state);
+    const int64_t elements = weft_shape_numel(shape);
+    int64_t inner = 1;
+    if (!part.whole || !elements) return (weft_piece){0, elements, INT64_MAX, INT64_MAX, 0};
+    for (int d = part.axis + 1; d < shape.rank; d++) inner *= shape.dim[d];
+    return (weft_piece){0, elements, shape.dim[part.axis] * inner, part.whole * inner,
+                        part.first * inner};
+}
+
+/* ---- Names ---- */
+
+const char *weft_shards_state(const weft_shards *shards, const char *prefix, const char *param,
+                              char *name, size_t size)
+{
+    int64_t first = 0, end = 0;
+    const shard_param *p = shards_find(shards, param);
+    weft_shards_piece(shards, param, shards->ranks.rank, &first, &end);
+    int n = snprintf(name, size, "%s.%s[%" PRId64 ":%" PRId64 "]", prefix, param, first, end);
+    if (p && p->own.length < INT64_MAX && (size_t)n < size)
+        snprintf(name + n, size - (size_t)n, "@%" PRId64 ",%" PRId64 ",%" PRId64, p->own.length,
+                 p->own.stride, p->own.offset);
+    return name;
+}
+
+/* Whether the elements of a piece have places in a whole. */
+static bool is_sound(const weft_piece *p)
+{
+    return p->first >= 0 && p->end >= p->first && p->length > 0 && p->offset >= 0 &&
+           p->stride >= p->length && p->offset <= p->stride - p->length &&
+           p->end / p->length < INT64_MAX / p->stride;
+}
+
+bool weft_piece_parse(const char *name, size_t *length, weft_piece *piece)
+{
+    const char *bracket = name ? strrchr(name, '[') : NULL;
+    weft_piece p = {.length = INT64_MAX, .stride = INT64_MAX};
+    int read = 0, more = 0;
+    if (!bracket || sscanf(bracket, "[%" SCNd64 ":%" SCNd64 "]%n", &p.first, &p.end, &read) != 2 ||
+        !read)
+        return false;
+    if (bracket[read] == '@' && sscanf(bracket + read, "@%" SCNd64 ",%" SCNd64 ",%" SCNd64 "%n",
+                                       &p.length, &p.stride, &p.offset, &more) != 3)
+        return false;
+    if (bracket[read + more] || !is_sound(&p)) return false;
+    *length = (size_t)(bracket - name);
+    *piece = p;
+    return true;
+}
+
+/* ---- Elements of two pieces ---- */
+
+/* The place of an element in the whole. */
+static int64_t place_of(const weft_piece *p, int64_t e)
+{
+    return e / p->length * p->stride + p->offset + e % p->length;
+}
+
+/* How many elements of the piece lie side by side in the whole from e on. */
+static int64_t rest_of(const weft_piece *p, int64_t e)
+{
+    const int64_t run = p->length - e % p->length, rest = p->end - e;
+    return run < rest ? run : rest;
+}
+
+int64_t weft_piece_copy(const weft_piece *to, void *to_data, const weft_piece *from,
+                        const void *from_data, size_t bytes)
+{
+    int64_t t = to->first, f = from->first, copied = 0;
+    while (t < to->end && f < from->end) {
+        const int64_t ahead = place_of(to, t) - place_of(from, f);
+        const int64_t to_rest = rest_of(to, t), from_rest = rest_of(from, f);
+        if (ahead > 0) {
+            f += ahead < from_rest ? ahead : from_rest;
+        } else if (ahead < 0) {
+            t += -ahead < to_rest ? -ahead : to_rest;
+        } else {
+            const int64_t n = to_rest < from_rest ? to_rest : from_rest;
+            if (to_data && from_data)
+                memcpy((char *)to_data + (size_t)(t - to->first) * bytes,
+                       (const char *)from_data + (size_t)(f - from->first) * bytes,
+                       (size_t)n * bytes);
+            t += n;
+            f += n;
+            copied += n;
+        }
+    }
+    return copied;
+}
