@@ -61,6 +61,64 @@ static bool sort_nodes(stage_division *d)
     return good;
 }
 
+/* ---- Where states begin ---- */
+
+/* The state that a copied node is, or a view of; -1 if it is none. */
+static ptrdiff_t state_of(const stage_division *d, uint32_t id)
+{
+    for (size_t k = producer(d, id);; k = producer(d, id)) {
+        const weft_node_info node = weft_graph_node(d->whole, k);
+        if (node.op == &weft_op_state) return (ptrdiff_t)k;
+        if (d->kind[k] != NODE_COPIED || !node.op->alias) return -1;
+        id = node.in[0];
+    }
+}
+
+static int32_t begins_like(const weft_stage *like, const char *state)
+{
+    for (size_t i = 0; i < like->n_states; i++)
+        if (!strcmp(like->states[i], state)) return like->begins[i];
+    return -1;
+}
+
+/* Notes the stage of the first reader of each state, by the cuts or as in `like`. */
+static void note_begins(stage_division *d, const weft_stage *like)
+{
+    for (size_t k = 0; k < d->n_nodes; k++) {
+        const weft_node_info node = weft_graph_node(d->whole, k);
+        d->begins[k] = -1;
+        if (like && node.op == &weft_op_state)
+            d->begins[k] = begins_like(
+                like, weft_name_of(d->whole, weft_value_from_id(d->whole, node.first_out)));
+    }
+    for (size_t k = 0; !like && k < d->n_nodes; k++) {
+        const weft_node_info node = weft_graph_node(d->whole, k);
+        for (size_t i = 0; d->kind[k] == NODE_PLACED && i < node.n_in; i++) {
+            const ptrdiff_t state = state_of(d, node.in[i]);
+            if (state >= 0 && d->begins[state] < 0) d->begins[state] = d->stage[k];
+        }
+    }
+}
+
+/* Cuts where states begin. */
+static bool cut_at_states(stage_division *d, weft_error *error)
+{
+    int32_t stage = 0;
+    for (size_t k = 0; k < d->n_nodes; k++) {
+        const weft_node_info node = weft_graph_node(d->whole, k);
+        if (d->kind[k] != NODE_PLACED) continue;
+        for (size_t i = 0; i < node.n_in; i++) {
+            const ptrdiff_t state = state_of(d, node.in[i]);
+            if (state >= 0 && d->begins[state] > stage) stage = d->begins[state];
+        }
+        d->stage[k] = stage;
+    }
+    if (stage == d->size - 1) return true;
+    weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_stage_new",
+                   "the last of %d stages has no parameters of its own: set fewer stages", d->size);
+    return false;
+}
+
 /* ---- Values ---- */
 
 /* Marks the values that depend on a state or an input, and that a target depends on, through
@@ -143,7 +201,7 @@ static bool check_arguments(const weft_graph *whole, const weft_value *targets, 
 }
 
 bool stages_divide(stage_division *d, const weft_graph *whole, const weft_value *targets, size_t n,
-                   int32_t size, weft_error *error)
+                   int32_t size, const weft_stage *like, weft_error *error)
 {
     *d = (stage_division){.whole = whole, .targets = targets, .n_targets = n, .size = size};
     if (!check_arguments(whole, targets, n, error)) return false;
@@ -152,14 +210,17 @@ bool stages_divide(stage_division *d, const weft_graph *whole, const weft_value 
     d->n_values = node.first_out + node.n_out;
     d->kind = calloc(d->n_nodes, 1);
     d->stage = calloc(d->n_nodes, sizeof *d->stage);
+    d->begins = calloc(d->n_nodes, sizeof *d->begins);
     d->reads = calloc((size_t)size, d->n_values);
     d->differentiable = calloc(d->n_values, 1);
-    if (!d->kind || !d->stage || !d->reads || !d->differentiable || !sort_nodes(d) ||
+    if (!d->kind || !d->stage || !d->begins || !d->reads || !d->differentiable || !sort_nodes(d) ||
         !mark_differentiable(d)) {
         weft_error_set(error, WEFT_NO_MEMORY, "weft_stage_new", "no memory to cut the graph");
         return false;
     }
-    if (!stages_cut(d, error)) return false;
+    if (!like && !stages_cut(d, error)) return false;
+    note_begins(d, like);
+    if (like && !cut_at_states(d, error)) return false;
     mark_reads(d);
     return true;
 }
@@ -168,6 +229,7 @@ void stages_free(stage_division *d)
 {
     free(d->kind);
     free(d->stage);
+    free(d->begins);
     free(d->reads);
     free(d->differentiable);
 }

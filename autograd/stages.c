@@ -231,14 +231,16 @@ static bool record_states(builder *b)
     for (size_t k = 0; k < b->d.n_nodes; k++)
         n += weft_graph_node(b->d.whole, k).op == &weft_op_state;
     s->states = calloc(n + 1, sizeof *s->states);
+    s->begins = calloc(n + 1, sizeof *s->begins);
     s->holds = calloc(n + 1, (size_t)b->d.size);
-    if (!s->states || !s->holds) return no_memory(b->error);
+    if (!s->states || !s->begins || !s->holds) return no_memory(b->error);
     for (size_t k = 0; k < b->d.n_nodes; k++) {
         const weft_node_info node = weft_graph_node(b->d.whole, k);
         if (node.op != &weft_op_state) continue;
         const char *name = weft_name_of(b->d.whole, weft_value_from_id(b->d.whole, node.first_out));
         char *copy = malloc(strlen(name) + 1);
         if (!copy) return no_memory(b->error);
+        s->begins[s->n_states] = b->d.begins[k];
         s->states[s->n_states++] = strcpy(copy, name);
     }
     return true;
@@ -263,8 +265,9 @@ static bool build_stage(builder *b)
     return true;
 }
 
-weft_stage *weft_stage_new(const weft_graph *whole, const weft_value *targets, size_t n,
-                           bool training, weft_ranks ranks, weft_error *error)
+static weft_stage *new_stage(const weft_graph *whole, const weft_value *targets, size_t n,
+                             bool training, weft_ranks ranks, const weft_stage *like,
+                             weft_error *error)
 {
     if (error) *error = WEFT_NO_ERROR;
     if (ranks.size < 1 || ranks.rank < 0 || ranks.rank >= ranks.size) {
@@ -277,7 +280,7 @@ weft_stage *weft_stage_new(const weft_graph *whole, const weft_value *targets, s
     if (good) {
         b.s->ranks = ranks;
         b.s->training = training;
-        good = stages_divide(&b.d, whole, targets, n, ranks.size, error) && build_stage(&b);
+        good = stages_divide(&b.d, whole, targets, n, ranks.size, like, error) && build_stage(&b);
     }
     stages_free(&b.d);
     free(b.is_part);
@@ -288,12 +291,27 @@ weft_stage *weft_stage_new(const weft_graph *whole, const weft_value *targets, s
     return NULL;
 }
 
+weft_stage *weft_stage_new(const weft_graph *whole, const weft_value *targets, size_t n,
+                           bool training, weft_ranks ranks, weft_error *error)
+{
+    return new_stage(whole, targets, n, training, ranks, NULL, error);
+}
+
+weft_stage *weft_stage_new_like(const weft_graph *whole, const weft_value *targets, size_t n,
+                                bool training, const weft_stage *like, weft_error *error)
+{
+    if (like) return new_stage(whole, targets, n, training, like->ranks, like, error);
+    weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_stage_new_like", "the stage is NULL");
+    return NULL;
+}
+
 void weft_stage_free(weft_stage *stage)
 {
     if (!stage) return;
     if (!stage->graph_taken) weft_graph_free(stage->graph);
     for (size_t i = 0; i < stage->n_states; i++) free(stage->states[i]);
     free(stage->states);
+    free(stage->begins);
     free(stage->holds);
     free(stage->map);
     free(stage->stage_of);

@@ -18,15 +18,17 @@ typedef struct stage_division {
     const weft_value *targets;
     size_t n_targets, n_nodes, n_values;
     int32_t size;
-    uint8_t *kind;  /* by node */
-    int32_t *stage; /* by node: of a placed one; else -1 */
-    uint8_t *reads; /* [size][n_values]: whether the stage reads the value of a lower stage */
+    uint8_t *kind;   /* by node */
+    int32_t *stage;  /* by node: of a placed one; else -1 */
+    int32_t *begins; /* by node, of states: the stage of the first reader; else -1 */
+    uint8_t *reads;  /* [size][n_values]: whether the stage reads the value of a lower stage */
     uint8_t *differentiable; /* by value: gradients of the targets may flow through it */
 } stage_division;
 
-/* Fills *d; false with the error if that fails. stages_free frees what it has in either case. */
+/* Fills *d; false with the error if that fails. stages_free frees what it has in either case.
+ * `like`: a stage that says where states begin; NULL: the cuts say. */
 bool stages_divide(stage_division *d, const weft_graph *whole, const weft_value *targets, size_t n,
-                   int32_t size, weft_error *error);
+                   int32_t size, const weft_stage *like, weft_error *error);
 void stages_free(stage_division *d);
 /* Sets is_part[node] to whether the node is part of a stage. A target that is a copied node is part
  * of the last stage, whoever else needs it. */
@@ -59,6 +61,7 @@ struct weft_stage {
     int32_t first_gradient_tag; /* a gradient's tag is this plus its value's */
     size_t n_states;            /* of the whole */
     char **states;              /* their names */
+    int32_t *begins;            /* [n_states]: as in the division */
     uint8_t *holds;             /* [n_states][size] */
 };
 

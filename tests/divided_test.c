@@ -56,7 +56,7 @@ static const char *const dropout[] = {"vocab=60",   "d_model=16",       "heads=4
                                       "d_ff=32",    "encoder_layers=2", "decoder_layers=2",
                                       "dropout=0.1"};
 static const char *const gpt[] = {"vocab=60", "d_model=16", "heads=4", "layers=4", "dropout=0"};
-static const char *const lstm[] = {"vocab=60", "hidden=16", "layers=3", "dropout=0.1"};
+static const char *const llama[] = {"vocab=60", "d_model=16", "heads=4", "layers=3"};
 
 typedef struct model {
     const char *name;
@@ -68,7 +68,7 @@ typedef struct model {
 static const model models[] = {
     {"transformer", transformer, sizeof transformer / sizeof *transformer, true},
     {"gpt", gpt, sizeof gpt / sizeof *gpt, false},
-    {"lstm", lstm, sizeof lstm / sizeof *lstm, false},
+    {"llama", llama, sizeof llama / sizeof *llama, false},
     {"transformer", dropout, sizeof dropout / sizeof *dropout, true},
 };
 

@@ -31,6 +31,12 @@ typedef struct weft_stage weft_stage;
  * or if a stage reads a state that only another one updates. */
 WEFT_API weft_stage *weft_stage_new(const weft_graph *whole, const weft_value *targets, size_t n,
                                     bool training, weft_ranks ranks, weft_error *error);
+/* The same, but a stage begins at the first reader of a parameter that begins in that stage of
+ * `like`, which is of the same model and rank: so the parameters of a stage are the same for all
+ * shapes of a model. */
+WEFT_API weft_stage *weft_stage_new_like(const weft_graph *whole, const weft_value *targets,
+                                         size_t n, bool training, const weft_stage *like,
+                                         weft_error *error);
 /* Frees the stage, but not its graph; NULL is accepted. */
 WEFT_API void weft_stage_free(weft_stage *stage);
 /* The graph, which the caller owns from the first call on. */

@@ -9,6 +9,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+weft_status divided_begin(weft_trainer *t, weft_batch_shape shape)
+{
+    const weft_build_options options = {
+        .shape = shape, .training = true, .tensor = mesh_ranks(&t->mesh, MESH_TENSOR)};
+    const weft_builder *builder = &t->o.builder;
+    weft_built built = {.n_inputs = 0};
+    if (t->mesh.stages == 1 || t->stage) return WEFT_OK;
+    weft_graph *whole = weft_graph_new();
+    if (!whole) return trainer_no_memory(t);
+    builder->build(builder->context, whole, &options, &built);
+    if (weft_graph_status(whole) == WEFT_OK)
+        t->stage = weft_stage_new(whole, &built.loss, 1, true, mesh_ranks(&t->mesh, MESH_STAGES),
+                                  &t->error);
+    else
+        weft_error_copy(&t->error, weft_graph_error(whole));
+    if (t->stage) weft_graph_free(weft_stage_graph(t->stage));
+    weft_graph_free(whole);
+    return t->error.status;
+}
+
 weft_status divided_cut(weft_trainer *t, train_step *s)
 {
     weft_built *b = &s->built;
@@ -17,8 +37,9 @@ weft_status divided_cut(weft_trainer *t, train_step *s)
     const bool training = s->kind != STEP_EVALUATE;
     s->loss = b->loss;
     if (t->mesh.stages == 1) return WEFT_OK;
-    s->stage = weft_stage_new(s->plan.graph, targets, training ? 1 : 2, training,
-                              mesh_ranks(&t->mesh, MESH_STAGES), &t->error);
+    if (divided_begin(t, s->shape) != WEFT_OK) return t->error.status;
+    s->stage = weft_stage_new_like(s->plan.graph, targets, training ? 1 : 2, training, t->stage,
+                                   &t->error);
     if (!s->stage) return t->error.status;
     for (size_t i = 0; i < b->n_inputs; i++)
         b->inputs[i] = weft_stage_value(s->stage, b->inputs[i]);
@@ -90,7 +111,6 @@ static bool is_training_state(void *context, const char *name)
     return weft_is_training_state(name);
 }
 
-
 weft_status divided_gather(weft_trainer *t, train_step *s)
 {
     weft_built *b = &s->built;
@@ -109,7 +129,8 @@ weft_status divided_gather(weft_trainer *t, train_step *s)
     if (!first || !t->params) return WEFT_OK;
     /* The store keeps the pieces, and not the wholes. */
     const weft_params_filter also = {.selects = is_training_state};
-    (void)also; return WEFT_OK;
+    (void)also;
+    return WEFT_OK;
 }
 
 /* The stages that read a parameter, from `from` on; the number of stages if none does. */

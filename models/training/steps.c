@@ -59,7 +59,7 @@ typedef struct lists {
     weft_trainer *t;
     train_step *s;
     weft_value *params, *grads, *updated, *group;
-    weft_value *owned; /* what the update changes: params, or this process's pieces of them */
+    weft_value *owned;    /* what the update changes: params, or this process's pieces of them */
     bool *tied, *counted; /* of a divided model: see divided.c */
     size_t n;
     weft_value one;        /* of the loss's dtype */
@@ -226,8 +226,8 @@ static void add_last(weft_trainer *t, train_step *s, lists *l)
 static bool list_params(weft_trainer *t, train_step *s, lists *l)
 {
     weft_graph *g = s->plan.graph;
-    const size_t all = s->gathered ? weft_gathered_params(s->gathered, NULL, 0)
-                                   : weft_graph_params(g, NULL, 0);
+    const size_t all =
+        s->gathered ? weft_gathered_params(s->gathered, NULL, 0) : weft_graph_params(g, NULL, 0);
     l->params = calloc(5 * all + 2, sizeof *l->params);
     l->tied = calloc(2 * all + 1, sizeof *l->tied);
     if (!l->params || !l->tied) {
@@ -352,8 +352,7 @@ weft_status step_build(weft_trainer *t, train_step *s)
         for (size_t i = 0; i < s->built.n_inputs; i++)
             s->input_bytes[i] = weft_tensor_bytes(weft_dtype_of(g, s->built.inputs[i]),
                                                   weft_shape_of(g, s->built.inputs[i]));
-        if (divided_cut(t, s) != WEFT_OK || divided_gather(t, s) != WEFT_OK)
-            return t->error.status;
+        if (divided_cut(t, s) != WEFT_OK || divided_gather(t, s) != WEFT_OK) return t->error.status;
         if (s->kind != STEP_EVALUATE)
             add_training(t, s);
         else

@@ -173,6 +173,8 @@ static weft_status bind_store(weft_trainer *t)
         mesh_open(&t->mesh, t->communicator, &t->error) != WEFT_OK)
         return t->error.status;
     if (o->ema > 0 && !(t->averaged = weft_params_new())) trainer_no_memory(t);
+    start_epoch(&t->batches, 0);
+    if (t->error.status == WEFT_OK) divided_begin(t, shape_at(&t->batches, 0));
     start_epoch(&t->batches, t->state.epoch);
     bool averages = has_averages(t->params);
     if (t->error.status == WEFT_OK && plan_first(t) == WEFT_OK &&
@@ -222,6 +224,7 @@ void weft_trainer_free(weft_trainer *trainer)
     sums_free(&trainer->sums);
     free(trainer->numbers);
     weft_shards_free(trainer->shards);
+    weft_stage_free(trainer->stage);
     for (size_t i = 0; i < WEFT_BUILT_VALUES; i++) free(trainer->inputs[i]);
     free(trainer->groups);
     weft_params_free(trainer->averaged);

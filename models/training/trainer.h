@@ -24,13 +24,13 @@ typedef struct train_step {
     plan_entry plan; /* first member: the list frees it */
     step_kind kind;
     weft_batch_shape shape;
-    int slot;          /* of stored sums; store and add */
-    weft_stage *stage; /* of the model; NULL if this process has all layers */
+    int slot;                /* of stored sums; store and add */
+    weft_stage *stage;       /* of the model; NULL if this process has all layers */
     weft_gathered *gathered; /* parameters, if this process has pieces of them only; else NULL */
-    weft_value loss;   /* of the whole graph; built.loss is that of the stage, if it has it */
-    weft_value pause;  /* before whose node the forward pass of a stage ends; may be none */
-    weft_value sent;   /* complete when the stage's exchanges are; may be none */
-    weft_value metric; /* evaluations; none in stages that do not have it */
+    weft_value loss;         /* of the whole graph; built.loss is that of the stage, if it has it */
+    weft_value pause;        /* before whose node the forward pass of a stage ends; may be none */
+    weft_value sent;         /* complete when the stage's exchanges are; may be none */
+    weft_value metric;       /* evaluations; none in stages that do not have it */
     weft_built built;
     size_t input_bytes[WEFT_BUILT_VALUES];
     weft_dtype dtype; /* of the loss and of the fed scalars */
@@ -51,6 +51,7 @@ struct weft_trainer {
     sum_schedule sums;   /* of this process's batches of an update */
     double *numbers;     /* of all batches of an update */
     weft_shards *shards; /* of parameters; NULL for one process, and before the first graph */
+    weft_stage *stage;   /* of the first batch; says which parameters this process has */
     weft_params *params;
     weft_params *averaged; /* the model with averaged parameters; NULL without an average */
     plan_list plans;
@@ -137,6 +138,8 @@ weft_status ranks_compare(weft_trainer *t);
 
 /* ---- Divided models (divided.c) ---- */
 
+/* Cuts the model into stages, by the shape of the first batch of all. */
+weft_status divided_begin(weft_trainer *t, weft_batch_shape shape);
 /* Replaces the whole model in the graph of a step, which is built, by this process's stage. */
 weft_status divided_cut(weft_trainer *t, train_step *s);
 /* With zero 3, replaces the parameters in the graph of a step, which is built, by this process's
