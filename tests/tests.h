@@ -16,6 +16,7 @@
     X(parallel) \
     X(sharding) \
     X(stages) \
+    X(stage_cuts) \
     X(collectives) \
     X(tensor) \
     X(file) \
