@@ -299,6 +299,65 @@ static void test_own_op(void)
     weft_graph_free(g);
 }
 
+/* A copy has the scope and the names of its node, and leaves the open scope alone. */
+static void test_copy(void)
+{
+    weft_graph *g = weft_graph_new(), *copy = weft_graph_new();
+    const float data[2] = {3, 4};
+    weft_scope_push(g, "enc");
+    weft_value in[2] = {weft_constant_data(g, WEFT_F32, WEFT_SHAPE(2), data),
+                        weft_param(g, "w", WEFT_F32, WEFT_SHAPE(2), WEFT_INIT_ONES)};
+    weft_value y = weft_name(g, weft_mul(g, in[0], in[1]), "y"), own[2], out;
+    const uint64_t key = weft_random_key(g);
+    weft_scope_pop(g);
+    weft_scope_push(copy, "mine");
+    for (int i = 0; i < 2; i++)
+        own[i] = weft_copy_node(copy, g, weft_producer(g, in[i]), NULL, NULL);
+    weft_copy_node(copy, g, weft_producer(g, y), own, &out);
+    CU_ASSERT_EQUAL(weft_find(copy, "enc.y").id, out.id);
+    CU_ASSERT_EQUAL(weft_find(copy, "enc.w").id, own[1].id);
+    CU_ASSERT_STRING_EQUAL(weft_graph_node(copy, weft_producer(copy, out)).scope, "enc");
+    weft_value later = weft_name(copy, weft_exp(copy, out), "z");
+    CU_ASSERT_STRING_EQUAL(weft_name_of(copy, later), "mine.z");
+    CU_ASSERT_NOT_EQUAL(weft_random_key(copy), key);
+    weft_graph_free(g); /* the constant's data are copied, too */
+    CU_ASSERT_EQUAL(weft_graph_params(copy, NULL, 0), 1);
+    CU_ASSERT_EQUAL(weft_graph_verify(copy, NULL), WEFT_OK);
+    float got[2] = {0, 0};
+    weft_params *params = weft_params_new();
+    CU_ASSERT_EQUAL(weft_params_init(params, copy, 1, NULL), WEFT_OK);
+    weft_plan *plan = weft_plan_new(copy, &out, 1, NULL, NULL);
+    weft_session *s = weft_session_new(plan, params, NULL, NULL);
+    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_fetch(s, out, got, sizeof got), WEFT_OK);
+    CU_ASSERT_TRUE(got[0] == 3 && got[1] == 4);
+    CU_ASSERT_FALSE(weft_is_value(weft_copy_node(copy, copy, 99, NULL, NULL)));
+    CU_ASSERT_EQUAL(weft_graph_status(copy), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_FALSE(weft_is_value(weft_copy_node(NULL, copy, 0, NULL, NULL)));
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_params_free(params);
+    weft_graph_free(copy);
+}
+
+static void test_cost(void)
+{
+    weft_graph *g = weft_graph_new();
+    weft_cost cost = {-1, -1};
+    weft_value a = weft_input(g, "a", WEFT_F32, WEFT_SHAPE(2, 3));
+    weft_value b = weft_input(g, "b", WEFT_F32, WEFT_SHAPE(3, 5)), c = weft_matmul(g, a, b);
+    weft_value view = weft_reshape(g, c, WEFT_SHAPE(10));
+    CU_ASSERT_EQUAL(weft_node_cost(g, weft_producer(g, c), &cost), WEFT_OK);
+    CU_ASSERT_EQUAL(cost.flops, 2 * 2 * 3 * 5);
+    CU_ASSERT_EQUAL(cost.bytes, 4 * (2 * 3 + 3 * 5 + 2 * 5));
+    CU_ASSERT_EQUAL(weft_node_cost(g, weft_producer(g, view), &cost), WEFT_OK);
+    CU_ASSERT_TRUE(cost.flops == 0 && cost.bytes == 0);
+    cost.flops = 1;
+    CU_ASSERT_EQUAL(weft_node_cost(g, weft_producer(g, a), &cost), WEFT_OK);
+    CU_ASSERT_TRUE(cost.flops == 0 && cost.bytes == 0);
+    weft_graph_free(g);
+}
+
 void graph_tests(void)
 {
     CU_pSuite suite = CU_add_suite("graph", NULL, NULL);
@@ -311,4 +370,6 @@ void graph_tests(void)
     CU_add_test(suite, "updates come after readers", test_update_order);
     CU_add_test(suite, "a fault in the data stops the run", test_fault);
     CU_add_test(suite, "an op from outside the library", test_own_op);
+    CU_add_test(suite, "copies of nodes", test_copy);
+    CU_add_test(suite, "the work of nodes", test_cost);
 }

@@ -1,5 +1,5 @@
-/* Memory: every allocation of a small training step, of scoring texts, of exchanges, and of parts,
- * made to fail once, in turn. Each time there must be a status, no crash, and nothing left
+/* Memory: every allocation of a small training step, of scoring texts, of exchanges, parts and
+ * stages, made to fail once, in turn. Each time there must be a status, no crash, and nothing left
  * allocated. The linker sends the library's allocations through the wrappers below (--wrap). */
 #include "tests.h"
 
@@ -246,6 +246,39 @@ static weft_status small_parts(const char *path)
     return status;
 }
 
+/* Stage 1 of 3 of a small graph, with its backward pass, planned. */
+static weft_status small_stage(weft_graph *whole)
+{
+    weft_error error = {0};
+    weft_value pause, targets[2], w, y = weft_input(whole, "x", WEFT_F32, WEFT_SHAPE(2, 512));
+    for (int i = 0; i < 3; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "w%d", i);
+        w = weft_param(whole, name, WEFT_F32, WEFT_SHAPE(512, 512), WEFT_INIT_XAVIER);
+        y = weft_tanh(whole, weft_matmul(whole, y, w));
+    }
+    weft_value loss = weft_sum(whole, y, WEFT_ALL_AXES, false);
+    weft_stage *stage = weft_stage_new(whole, &loss, 1, true, (weft_ranks){0, 1, 3}, &error);
+    if (!stage) return error.status;
+    weft_graph *g = weft_stage_graph(stage);
+    weft_graph_params(g, &w, 1);
+    targets[0] = weft_stage_grad(stage, loss, WEFT_NO_VALUE, &w, 1, &targets[1], NULL, &pause);
+    weft_stage_free(stage);
+    weft_plan *plan = weft_plan_new(g, targets, 2, NULL, &error);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+    return plan ? WEFT_OK : error.status;
+}
+
+static weft_status small_stages(const char *path)
+{
+    (void)path;
+    weft_graph *whole = weft_graph_new();
+    const weft_status status = whole ? small_stage(whole) : WEFT_NO_MEMORY;
+    weft_graph_free(whole);
+    return status;
+}
+
 /* Makes every allocation of `work`, which gets the path of a file to use, fail once. */
 static void fail_all(weft_status (*work)(const char *path))
 {
@@ -293,6 +326,11 @@ static void test_failing_parts(void)
     fail_all(small_parts);
 }
 
+static void test_failing_stages(void)
+{
+    fail_all(small_stages);
+}
+
 static void test_failing_scores(void)
 {
     fail_all(small_score);
@@ -305,4 +343,5 @@ void memory_tests(void)
     CU_add_test(suite, "every allocation of scoring fails once", test_failing_scores);
     CU_add_test(suite, "every allocation of exchanges fails once", test_failing_exchanges);
     CU_add_test(suite, "every allocation of collectives and parts fails once", test_failing_parts);
+    CU_add_test(suite, "every allocation of a stage fails once", test_failing_stages);
 }

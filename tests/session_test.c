@@ -1,4 +1,5 @@
-/* Sessions: inputs that must be fed before a run, defaults, and the errors of refused calls. */
+/* Sessions: inputs that must be fed before a run, defaults, runs in two parts, and the errors of
+ * refused calls. */
 #include "tests.h"
 
 #include <math.h>
@@ -189,6 +190,150 @@ static void test_shared_arena(void)
     free(o.arena);
 }
 
+/* ---- Runs in two parts ---- */
+
+enum { WIDTH = 96, RUNS = 3 };
+
+/* second = dropout(x w) w, out = dropout(second) * scale, and a counter that each run raises. */
+typedef struct halves {
+    weft_graph *g;
+    weft_params *store;
+    weft_plan *plan;
+    weft_session *s;
+    weft_value x, scale, state, second, out, counter;
+} halves;
+
+static halves halves_new(int threads)
+{
+    halves h = {.g = weft_graph_new(), .store = weft_params_new()};
+    const weft_shape square = WEFT_SHAPE(WIDTH, WIDTH);
+    h.x = weft_input(h.g, "x", WEFT_F32, square);
+    h.scale = weft_input(h.g, "scale", WEFT_F32, WEFT_SCALAR);
+    weft_value w = weft_param(h.g, "w", WEFT_F32, square, WEFT_INIT_XAVIER);
+    h.state = weft_state(h.g, "count", WEFT_F32, WEFT_SCALAR, WEFT_INIT_ZEROS);
+    weft_value first = weft_dropout(h.g, weft_matmul(h.g, h.x, w), 0.5);
+    h.second = weft_matmul(h.g, first, w);
+    h.out = weft_mul(h.g, weft_dropout(h.g, h.second, 0.5), h.scale);
+    h.counter = weft_assign(h.g, h.state, weft_add_scalar(h.g, h.state, 1));
+    CU_ASSERT_EQUAL_FATAL(weft_params_init(h.store, h.g, 1, NULL), WEFT_OK);
+    const weft_value targets[] = {h.out, h.counter, h.second};
+    h.plan = weft_plan_new(h.g, targets, 3, &(weft_plan_options){.verify = true}, NULL);
+    h.s = weft_session_new(h.plan, h.store, &(weft_session_options){.threads = threads}, NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(h.s);
+    static float x[WIDTH * WIDTH];
+    for (int i = 0; i < WIDTH * WIDTH; i++) x[i] = (float)(i % 17) - 8;
+    CU_ASSERT_EQUAL(weft_feed(h.s, h.x, x, sizeof x), WEFT_OK);
+    return h;
+}
+
+static void halves_free(halves *h)
+{
+    weft_session_free(h->s);
+    weft_plan_free(h->plan);
+    weft_params_free(h->store);
+    weft_graph_free(h->g);
+}
+
+static void feed_scale(halves *h, float scale)
+{
+    CU_ASSERT_EQUAL(weft_feed(h->s, h->scale, &scale, sizeof scale), WEFT_OK);
+}
+
+static void expect_equal(const halves *a, const halves *b)
+{
+    weft_tensor x, y;
+    CU_ASSERT_TRUE_FATAL(weft_session_tensor(a->s, a->out, &x));
+    CU_ASSERT_TRUE_FATAL(weft_session_tensor(b->s, b->out, &y));
+    CU_ASSERT_EQUAL(memcmp(x.data, y.data, WIDTH * WIDTH * sizeof(float)), 0);
+    float counts[2] = {-1, -2};
+    weft_fetch(a->s, a->counter, &counts[0], sizeof(float));
+    weft_fetch(b->s, b->counter, &counts[1], sizeof(float));
+    CU_ASSERT_EQUAL(counts[0], counts[1]);
+}
+
+static weft_profile_totals profile_of(const halves *h)
+{
+    return weft_profile_get_totals(weft_session_get_profile(h->s));
+}
+
+static void test_two_parts(void)
+{
+    for (int threads = 1; threads <= 3; threads++) {
+        halves once = halves_new(1), parts = halves_new(threads);
+        CU_ASSERT_EQUAL(weft_session_profile(parts.s, threads != 2, NULL), WEFT_OK);
+        for (int run = 0; run < RUNS; run++) {
+            feed_scale(&once, (float)(run + 2));
+            CU_ASSERT_EQUAL(weft_run(once.s), WEFT_OK);
+            feed_scale(&parts, 100);
+            CU_ASSERT_EQUAL(weft_run_before(parts.s, parts.second), WEFT_OK);
+            feed_scale(&parts, (float)(run + 2));
+            CU_ASSERT_EQUAL(weft_run(parts.s), WEFT_OK);
+            expect_equal(&once, &parts);
+        }
+        if (threads != 2) {
+            const weft_profile_totals t = profile_of(&parts);
+            const double sum = t.compute_seconds + t.waiting_seconds + t.start_seconds;
+            CU_ASSERT_EQUAL(t.runs, 2 * RUNS);
+            CU_ASSERT_EQUAL(t.flops, RUNS * weft_plan_get_stats(parts.plan).flops);
+            CU_ASSERT_TRUE(fabs(sum - t.thread_seconds) <= 1e-9 * t.thread_seconds);
+        }
+        halves_free(&once);
+        halves_free(&parts);
+    }
+}
+
+/* The first part leaves alone what the rest computes; the other halves of two sessions do not
+ * disturb each other. */
+static void test_first_part(void)
+{
+    halves once = halves_new(1), a = halves_new(2), b = halves_new(2);
+    weft_tensor before;
+    feed_scale(&once, 3);
+    feed_scale(&a, 3);
+    feed_scale(&b, 3);
+    CU_ASSERT_EQUAL(weft_run(once.s), WEFT_OK);
+    CU_ASSERT_TRUE_FATAL(weft_session_tensor(a.s, a.out, &before));
+    memset(before.data, 0, WIDTH * WIDTH * sizeof(float));
+    CU_ASSERT_EQUAL(weft_run_before(a.s, a.second), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_run_before(b.s, b.second), WEFT_OK);
+    for (int i = 0; i < WIDTH * WIDTH; i++)
+        if (((float *)before.data)[i] != 0) CU_FAIL_FATAL("the rest ran too");
+    CU_ASSERT_EQUAL(weft_run(a.s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_run(b.s), WEFT_OK);
+    expect_equal(&once, &a);
+    expect_equal(&once, &b);
+    halves_free(&once);
+    halves_free(&a);
+    halves_free(&b);
+}
+
+static void expect_refused(halves *h, weft_value value)
+{
+    CU_ASSERT_EQUAL(weft_run_before(h->s, value), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_STRING_EQUAL(weft_session_error(h->s)->where, "weft_run_before");
+}
+
+static void test_part_errors(void)
+{
+    halves once = halves_new(1), h = halves_new(1);
+    CU_ASSERT_EQUAL(weft_run_before(NULL, h.second), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_run_before(h.s, h.second), WEFT_NOT_FOUND); /* a feed is missing */
+    feed_scale(&once, 2);
+    feed_scale(&h, 2);
+    expect_refused(&h, WEFT_NO_VALUE);
+    expect_refused(&h, once.second);
+    expect_refused(&h, h.x);
+    expect_refused(&h, h.state);
+    CU_ASSERT_EQUAL(weft_run_before(h.s, h.second), WEFT_OK);
+    expect_refused(&h, h.second);
+    /* The refused calls changed nothing. */
+    CU_ASSERT_EQUAL(weft_run(h.s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_run(once.s), WEFT_OK);
+    expect_equal(&once, &h);
+    halves_free(&once);
+    halves_free(&h);
+}
+
 void session_tests(void)
 {
     CU_pSuite suite = CU_add_suite("session", NULL, NULL);
@@ -198,4 +343,7 @@ void session_tests(void)
     CU_add_test(suite, "inputs that need no feed", test_not_needed);
     CU_add_test(suite, "defaults", test_defaults);
     CU_add_test(suite, "defaults in a shared arena", test_shared_arena);
+    CU_add_test(suite, "a run in two parts", test_two_parts);
+    CU_add_test(suite, "the first part alone", test_first_part);
+    CU_add_test(suite, "parts that are refused", test_part_errors);
 }

@@ -19,6 +19,28 @@ typedef struct model {
     weft_value inputs[MOST_INPUTS];
 } model;
 
+#define MASKS "masks"
+
+/* A mask that is computed from a parameter, and that two later stages read. No gradient goes back
+ * to it, but one goes to the sums `s`. */
+static void build_masks(weft_graph *g, weft_model_io *io)
+{
+    enum { ROWS = 3, WIDTH = 128 };
+    const weft_shape square = WEFT_SHAPE(WIDTH, WIDTH);
+    weft_value w[3], zero = weft_scalar(g, WEFT_F64, 0);
+    for (int i = 0; i < 3; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "w%d", i);
+        w[i] = weft_param(g, name, WEFT_F64, square, WEFT_INIT_XAVIER);
+    }
+    io->input = weft_input(g, "input", WEFT_F64, WEFT_SHAPE(ROWS, WIDTH));
+    weft_value mask = weft_greater(g, weft_matmul(g, io->input, w[0]), zero);
+    weft_value h = weft_tanh(g, weft_matmul(g, weft_cast(g, mask, WEFT_F64), w[1]));
+    weft_value s = weft_sum(g, h, WEFT_AXES(-1), true);
+    h = weft_tanh(g, weft_matmul(g, weft_where(g, mask, s, io->input), w[2]));
+    io->loss = weft_mean(g, weft_square(g, h), WEFT_ALL_AXES, false);
+}
+
 /* Builds the model that "MODEL key=value ..." names. */
 static weft_status model_build(model *m, const char *text, bool training, weft_error *error)
 {
@@ -26,6 +48,11 @@ static weft_status model_build(model *m, const char *text, bool training, weft_e
     size_t n = 0;
     weft_model_config config;
     *m = (model){.g = weft_graph_new()};
+    if (!strcmp(text, MASKS)) {
+        build_masks(m->g, &m->io);
+        m->inputs[0] = m->io.input;
+        return weft_error_copy(error, weft_graph_error(m->g));
+    }
     snprintf(copy, sizeof copy, "%s", text);
     while (n < 16 && (words[n] = strtok_r(rest, " ", &rest))) n++;
     if (weft_model_parse(weft_model_find(words[0]), (const char *const *)words + 1, n - 1, &config,
@@ -353,6 +380,7 @@ static void test_models(void)
         {"rnn layers=3 " CELLS, 4, false, true},
         {"lstm layers=2 tied=1 " CELLS, 4, false, true},
         {"feed-forward f64=1 d_model=6 d_ff=8", 2, false, true},
+        {MASKS, 3, false, false},
     };
     for (size_t i = 0; i < sizeof samples / sizeof *samples; i++)
         compare(&samples[i], 1, run_in_turn, NULL);
@@ -387,6 +415,7 @@ static void test_one_forward_one_backward(void)
         {"transformer dropout=0.5 encoder_layers=1 decoder_layers=1 " BLOCKS PAIRS, 3, true, false},
         {"gpt " BLOCKS SEQUENCE, 4, false, false},
         {"lstm layers=2 " CELLS, 3, false, true},
+        {MASKS, 3, false, false},
     };
     for (size_t i = 0; i < sizeof samples / sizeof *samples; i++)
         compare(&samples[i], MOST_BATCHES, run_ahead, NULL);

@@ -18,6 +18,7 @@
     X(divided) \
     X(split) \
     X(stages) \
+    X(stage_cuts) \
     X(collectives) \
     X(tensor) \
     X(file) \

@@ -356,6 +356,7 @@ static weft_status run_until(weft_session *session, uint32_t until)
     if (weft_team(session->threads, &team, e) != WEFT_OK ||
         (!executor_paused(x) && prepare_inputs(session, e) != WEFT_OK)) {
         exchanges_abandon(&x->exchanges, e);
+        x->end = 0;
         return e->status;
     }
     executor_run(x, until, team, session->profiling ? session->profile : NULL, e);

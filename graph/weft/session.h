@@ -85,11 +85,12 @@ WEFT_API weft_status weft_feed(weft_session *session, weft_value input, const vo
  * this run fails, whatever the error, and the plan has exchanges; unless it fails because a number
  * that all processes received is not finite (weft_require_finite), so that all of them fail. */
 WEFT_API weft_status weft_run(weft_session *session);
-/* The same, but stops before the node that computes `value`, in the order of the plan. The next
- * weft_run goes on from there, and inputs that only the rest reads may be fed in between. Exchanges
- * that have begun stay under way, so a program can run other sessions, each with an arena of its
- * own, while it waits for data. WEFT_BAD_ARGUMENT if the session has stopped already, or if no
- * node computes the value when the plan runs. */
+/* The same, but stops before the node that computes `value`, and those that run side by side with
+ * it. The next weft_run goes on from there, and inputs that only the rest reads may be fed again in
+ * between. Exchanges that have begun stay under way, so a program can run other sessions, each with
+ * an arena of its own, while it waits for data. A profile counts each part as a run. The error is
+ * WEFT_BAD_ARGUMENT if the session has stopped already, or if no node computes the value when the
+ * plan runs. */
 WEFT_API weft_status weft_run_before(weft_session *session, weft_value value);
 /* Copies a target, an input, or a state that the plan uses to `data`, contiguous and row-major;
  * `bytes` must be its size. A state has the contents that the store holds. WEFT_NOT_FOUND for other
