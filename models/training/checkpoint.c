@@ -261,7 +261,10 @@ weft_status checkpoint_copy_model(weft_trainer *t, weft_params *to)
         weft_tensor from, into;
         snprintf(averaged, sizeof averaged, WEFT_AVERAGE_STATES ".%s", name);
         weft_params_get(to, name, &into);
-        if (averages && weft_shards_piece(t->shards, name, 0, &first, &end))
+        /* With zero 3, both have pieces. */
+        const bool gathers = averages && t->o.zero < 3 &&
+                             weft_shards_piece(t->shards, name, 0, &first, &end);
+        if (gathers)
             status = gather_average(t, name, &into);
         else if ((averages && weft_params_get(t->params, averaged, &from)) ||
                  weft_params_get(t->params, name, &from))

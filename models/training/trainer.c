@@ -447,23 +447,42 @@ static weft_status update_averages(weft_trainer *t, weft_batch_shape shape)
     return checkpoint_copy_model(t, t->averaged);
 }
 
-/* Evaluates this process's batches. */
-static weft_status evaluate_own(weft_trainer *t, const weft_batch_source *batches,
-                                weft_sum_node own, double *numbers)
+/* Whether evaluations of this process exchange data with others. */
+static bool evaluates_together(const weft_trainer *t)
 {
-    const bool stops = !mesh_divides(&t->mesh); /* otherwise others wait for this process */
-    for (uint32_t i = own.first; i < own.end; i++) {
-        size_t weight = 0;
-        train_step *s = NULL;
-        if (!stops || !trainer_stopped(t)) s = step_for(t, STEP_EVALUATE, shape_at(batches, i), 0);
-        if (!s) return t->error.status;
-        weft_status status = step_feed(t, s, batches, i, &weight);
-        if (status == WEFT_OK) status = step_run(t, s, 0);
-        if (status != WEFT_OK) return status;
-        numbers[BATCH_NUMBERS * i + BATCH_WEIGHT] = (double)weight;
-        numbers[BATCH_NUMBERS * i + BATCH_LOSS] = step_fetch_scalar(s, s->metric);
-    }
+    return mesh_divides(&t->mesh) || (t->communicator && t->o.zero == 3);
+}
+
+/* Evaluates one batch. `numbers` NULL: the result does not count. */
+static weft_status evaluate_batch(weft_trainer *t, const weft_batch_source *batches, uint32_t i,
+                                  double *numbers)
+{
+    size_t weight = 0;
+    train_step *s = step_for(t, STEP_EVALUATE, shape_at(batches, i), 0);
+    weft_status status = s ? step_feed(t, s, batches, i, &weight) : t->error.status;
+    if (status == WEFT_OK) status = step_run(t, s, 0);
+    if (status != WEFT_OK || !numbers) return status;
+    numbers[BATCH_NUMBERS * i + BATCH_WEIGHT] = (double)weight;
+    numbers[BATCH_NUMBERS * i + BATCH_LOSS] = step_fetch_scalar(s, s->metric);
     return WEFT_OK;
+}
+
+/* Evaluates this process's batches of n. If the processes gather parameters for it, all evaluate
+ * the same number of batches, some of them the first one again. */
+static weft_status evaluate_own(weft_trainer *t, const weft_batch_source *batches, uint32_t n,
+                                double *numbers)
+{
+    const uint32_t size = (uint32_t)ranks_size(t);
+    const weft_sum_node own = weft_rank_batches(n, ranks_own(t), ranks_size(t));
+    const uint32_t most = evaluates_together(t) ? (n + size - 1) / size : own.end - own.first;
+    weft_status status = WEFT_OK;
+    for (uint32_t k = 0; status == WEFT_OK && k < most; k++) {
+        const bool counts = own.first + k < own.end;
+        if (!evaluates_together(t) && trainer_stopped(t)) return t->error.status;
+        status = evaluate_batch(t, batches, counts ? own.first + k : 0, counts ? numbers : NULL);
+    }
+    if (status != WEFT_OK && evaluates_together(t)) mesh_fail(&t->mesh, &t->error);
+    return status;
 }
 
 static weft_status evaluate_all(weft_trainer *t, const weft_batch_source *batches, size_t limit,
@@ -474,11 +493,8 @@ static weft_status evaluate_all(weft_trainer *t, const weft_batch_source *batche
     rank_report r = {.checks = n};
     double sum = 0, *numbers = calloc((size_t)n + 1, BATCH_NUMBERS * sizeof *numbers);
     if (!numbers) return ranks_no_memory(t);
-    if (n && update_averages(t, shape_at(batches, 0)) == WEFT_OK &&
-        evaluate_own(t, batches, weft_rank_batches(n, ranks_own(t), ranks_size(t)), numbers) !=
-            WEFT_OK &&
-        mesh_divides(&t->mesh))
-        mesh_fail(&t->mesh, &t->error);
+    if (n && update_averages(t, shape_at(batches, 0)) == WEFT_OK)
+        evaluate_own(t, batches, n, numbers);
     r.error = t->error;
     t->error = WEFT_NO_ERROR;
     weft_status status = ranks_agree(t, &r, numbers, (rank_share){n, false}, BATCH_NUMBERS);
