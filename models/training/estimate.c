@@ -26,23 +26,34 @@ static weft_status add_step(weft_trainer *t, step_kind kind, weft_batch_shape sh
     return status;
 }
 
-/* Adds the parameters; with an average, evaluation has a second copy. */
+/* Counts the parameters of the whole model. */
 static weft_status add_parameters(weft_trainer *t, weft_batch_shape shape, weft_trainer_estimate *e)
 {
-    train_step s = {.kind = STEP_EVALUATE, .shape = shape};
-    weft_status status = step_build(t, &s);
-    const weft_graph *g = s.plan.graph;
-    size_t n = status == WEFT_OK ? weft_graph_params(g, NULL, 0) : 0;
+    const weft_builder *builder = &t->o.builder;
+    const weft_build_options options = {.shape = shape};
+    weft_built built = {.n_inputs = 0};
+    weft_graph *g = weft_graph_new();
+    if (!g) return trainer_no_memory(t);
+    builder->build(builder->context, g, &options, &built);
+    const size_t n = weft_graph_params(g, NULL, 0);
     weft_value *params = calloc(n + 1, sizeof *params);
-    if (status == WEFT_OK && !params) status = trainer_no_memory(t);
-    if (status == WEFT_OK) weft_graph_params(g, params, n);
-    for (size_t i = 0; status == WEFT_OK && i < n; i++) {
-        size_t count = (size_t)weft_shape_numel(weft_shape_of(g, params[i]));
-        e->parameters += count;
-        if (t->o.ema > 0) e->state_bytes += count * weft_dtype_bytes(weft_dtype_of(g, params[i]));
-    }
+    if (!params) trainer_no_memory(t);
+    if (params) weft_graph_params(g, params, n);
+    for (size_t i = 0; params && i < n; i++)
+        e->parameters += (size_t)weft_shape_numel(weft_shape_of(g, params[i]));
+    if (t->error.status == WEFT_OK) weft_error_copy(&t->error, weft_graph_error(g));
     free(params);
-    weft_graph_free(s.plan.graph);
+    weft_graph_free(g);
+    return t->error.status;
+}
+
+/* With an average, evaluation has a second copy of this process's parameters. */
+static weft_status add_average(weft_trainer *t, weft_batch_shape shape, weft_trainer_estimate *e)
+{
+    weft_trainer_estimate evaluation = {0};
+    if (!(t->o.ema > 0)) return WEFT_OK;
+    const weft_status status = add_step(t, STEP_EVALUATE, shape, 0, &evaluation);
+    e->state_bytes += evaluation.state_bytes;
     return status;
 }
 
@@ -60,6 +71,7 @@ weft_status weft_trainer_get_estimate(const weft_trainer_options *options, weft_
     if (t->sums.n > 1) status = add_step(t, STEP_SUM, shape, t->sums.n - 1, estimate);
     if (status == WEFT_OK) status = add_step(t, STEP_UPDATE, shape, 1, estimate);
     if (status == WEFT_OK) status = add_parameters(t, shape, estimate);
+    if (status == WEFT_OK) status = add_average(t, shape, estimate);
     if (status != WEFT_OK) weft_error_set(error, status, t->error.where, "%s", t->error.message);
     weft_trainer_free(t);
     return status;
