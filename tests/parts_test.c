@@ -95,9 +95,54 @@ static void test_joining(void)
     weft_graph_free(g);
 }
 
+static bool is_opt(void *context, const char *name)
+{
+    (void)context;
+    return !strncmp(name, "opt.", 4);
+}
+
+/* A store of a whole becomes that of a part. */
+static void test_keeping(void)
+{
+    const weft_params_filter also = {.selects = is_opt};
+    weft_graph *g = weft_graph_new(), *h = weft_graph_new();
+    weft_params *store = weft_params_new(), *copy = weft_params_new();
+    weft_error error = WEFT_NO_ERROR;
+    weft_tensor t;
+    weft_param(h, "w", WEFT_F32, WEFT_SHAPE(2, 6), WEFT_INIT_XAVIER);
+    weft_param(h, "other", WEFT_F32, WEFT_SHAPE(2), WEFT_INIT_ONES);
+    weft_state(h, "opt.m.w", WEFT_F64, WEFT_SHAPE(3), WEFT_INIT_ONES);
+    CU_ASSERT_EQUAL(weft_graph_params(h, NULL, 0), 2);
+    CU_ASSERT_EQUAL(weft_graph_states(h, NULL, 0), 3);
+    CU_ASSERT_EQUAL_FATAL(weft_params_init(store, h, 1, NULL), WEFT_OK);
+    weft_params_set_meta(store, "key", "text");
+    weft_param_part(g, "w", WEFT_F32, WEFT_SHAPE(2, 2), WEFT_INIT_ONES, (weft_part){1, 3, 6});
+    weft_params_get(store, "w", &t);
+    const float *whole = t.data;
+    const float expected[] = {whole[3], whole[4], whole[9], whole[10]};
+    CU_ASSERT_EQUAL(weft_params_keep_parts(store, g, &also, &error), WEFT_OK);
+    CU_ASSERT_TRUE(weft_params_count(store) == 2 && !weft_params_get(store, "other", NULL));
+    CU_ASSERT_TRUE(weft_params_get(store, "w", &t) && t.shape.dim[1] == 2);
+    CU_ASSERT_EQUAL(memcmp(t.data, expected, sizeof expected), 0);
+    CU_ASSERT_TRUE(weft_params_get(store, "opt.m.w", &t) && ((double *)t.data)[2] == 1);
+    CU_ASSERT_STRING_EQUAL(weft_params_meta(store, "key"), "text");
+    /* The part is none of a whole. */
+    CU_ASSERT_EQUAL(weft_params_keep_parts(store, g, NULL, &error), WEFT_BAD_SHAPE);
+    CU_ASSERT_EQUAL(weft_params_count(store), 2);
+    CU_ASSERT_EQUAL(weft_params_keep_parts(NULL, g, NULL, &error), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_params_copy_meta(copy, store), WEFT_OK);
+    CU_ASSERT_STRING_EQUAL(weft_params_meta(copy, "key"), "text");
+    CU_ASSERT_EQUAL(weft_params_copy_meta(NULL, store), WEFT_BAD_ARGUMENT);
+    weft_params_free(copy);
+    weft_params_free(store);
+    weft_graph_free(g);
+    weft_graph_free(h);
+}
+
 void parts_tests(void)
 {
     CU_pSuite suite = CU_add_suite("parts", NULL, NULL);
     CU_add_test(suite, "declarations of parts", test_parts);
     CU_add_test(suite, "parts are taken and joined", test_joining);
+    CU_add_test(suite, "a store keeps its parts", test_keeping);
 }

@@ -17,6 +17,7 @@
     X(sharding) \
     X(divided) \
     X(split) \
+    X(whole) \
     X(stages) \
     X(stage_cuts) \
     X(collectives) \

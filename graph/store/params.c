@@ -104,6 +104,21 @@ void params_truncate(weft_params *params, size_t n)
     rebuild(&params->names, params->params, sizeof *params->params, params->n);
 }
 
+void params_swap_tensors(weft_params *a, weft_params *b)
+{
+    const weft_params was = *a;
+    a->params = b->params;
+    a->n = b->n;
+    a->capacity = b->capacity;
+    a->data = b->data;
+    a->names = b->names;
+    b->params = was.params;
+    b->n = was.n;
+    b->capacity = was.capacity;
+    b->data = was.data;
+    b->names = was.names;
+}
+
 /* Makes room for one more tensor; false when memory is out. */
 static bool grow(weft_params *params)
 {
@@ -271,4 +286,12 @@ const char *weft_params_meta(const weft_params *params, const char *key)
     if (!params || !key || !params->keys.capacity) return NULL;
     uint32_t at = *meta_slot(params, key);
     return at ? params->metas[at - 1].text : NULL;
+}
+
+weft_status weft_params_copy_meta(weft_params *to, const weft_params *from)
+{
+    weft_status status = to && from ? WEFT_OK : WEFT_BAD_ARGUMENT;
+    for (size_t i = 0; status == WEFT_OK && i < from->n_meta; i++)
+        status = weft_params_set_meta(to, from->metas[i].key, from->metas[i].text);
+    return status;
 }

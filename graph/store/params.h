@@ -44,6 +44,8 @@ bool params_reserve_metas(weft_params *params, size_t more);
 /* Moves the metadata of one store into another, which must have room; entries of equal keys are
  * replaced. */
 void params_move_metas(weft_params *to, weft_params *from);
+/* Exchanges the tensors of two stores, but not their metadata. */
+void params_swap_tensors(weft_params *a, weft_params *b);
 /* Removes the tensors from position n on, to undo an addition that failed half-way. */
 void params_truncate(weft_params *params, size_t n);
 

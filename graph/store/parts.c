@@ -1,5 +1,6 @@
 /* Parts of wholes, taken from a store and joined to one. O(elements). */
 #include "init.h"
+#include "params.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -63,6 +64,34 @@ weft_status weft_params_take_parts(weft_params *params, const weft_graph *graph,
         status = weft_params_add(params, name, a->dtype, a->shape, &to, error);
         if (status == WEFT_OK) copy_part(a, &a->part, a->shape, to.data, from.data, false);
     }
+    return status;
+}
+
+/* Copies the tensors that the filter selects and `to` lacks. */
+static weft_status copy_selected(weft_params *to, const weft_params *from,
+                                 const weft_params_filter *filter, weft_error *error)
+{
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; filter && filter->selects && status == WEFT_OK && i < from->n; i++) {
+        const param *p = &from->params[i];
+        weft_tensor copy;
+        if (!filter->selects(filter->context, p->name) || weft_params_get(to, p->name, NULL))
+            continue;
+        status = weft_params_add(to, p->name, p->tensor.dtype, p->tensor.shape, &copy, error);
+        if (status == WEFT_OK) memcpy(copy.data, p->tensor.data, param_bytes(p));
+    }
+    return status;
+}
+
+weft_status weft_params_keep_parts(weft_params *params, const weft_graph *graph,
+                                   const weft_params_filter *also, weft_error *error)
+{
+    weft_params *own = weft_params_new();
+    if (!own) return weft_error_set(error, WEFT_NO_MEMORY, "weft_params_keep_parts", "no memory");
+    weft_status status = weft_params_take_parts(own, graph, params, error);
+    if (status == WEFT_OK) status = copy_selected(own, params, also, error);
+    if (status == WEFT_OK) params_swap_tensors(params, own);
+    weft_params_free(own);
     return status;
 }
 

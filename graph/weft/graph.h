@@ -213,6 +213,8 @@ WEFT_API weft_part weft_part_of(const weft_graph *graph, weft_value value);
  * and returns how many there are: call it with NULL and 0 to find out. Training steps and gradient
  * checks of all parameters need no list: pass NULL and 0 to them. */
 WEFT_API size_t weft_graph_params(const weft_graph *graph, weft_value *params, size_t capacity);
+/* The same for all states, trainable or not. */
+WEFT_API size_t weft_graph_states(const weft_graph *graph, weft_value *states, size_t capacity);
 
 /* Declares a constant tensor. `data`, contiguous in row-major order, is copied. */
 WEFT_API weft_value weft_constant_data(weft_graph *graph, weft_dtype dtype, weft_shape shape,

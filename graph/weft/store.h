@@ -37,17 +37,28 @@ WEFT_API size_t weft_params_count(const weft_params *params);
 /* The name of tensor `index`, in order of addition; NULL if there is none. The store owns it. */
 WEFT_API const char *weft_params_name(const weft_params *params, size_t index);
 
+/* Chooses tensors by name. */
+typedef struct weft_params_filter {
+    bool (*selects)(void *context, const char *name); /* NULL: all */
+    void *context;
+} weft_params_filter;
+
 /* Copies from `whole`, the store of a model that is not split, to `params`, the store of one that
  * is: every state that the graph declares and `whole` has, of a state that is a part (weft_part)
  * this part. States that `params` lacks are added. WEFT_BAD_SHAPE if a tensor of `whole` has
  * another dtype or shape than the whole of the state. */
 WEFT_API weft_status weft_params_take_parts(weft_params *params, const weft_graph *graph,
                                             const weft_params *whole, weft_error *error);
-/* The inverse, which all ranks of the communicator must call with their graphs and stores: copies
- * every state that the graph declares to `whole`, and gathers the ranks' parts, so that every rank
- * has the store of the model that is not split. Fails on all ranks if it fails on one:
- * WEFT_NOT_FOUND if `params` lacks a state, WEFT_BAD_SHAPE if the ranks' parts, in their order, do
- * not make up the whole. */
+/* The same in one store, which may be that of a whole model: takes the parts, and removes all
+ * tensors that the graph does not declare, except those that `also` selects (NULL: none). Tensors
+ * of the store have other addresses afterwards. On failure the store does not change. */
+WEFT_API weft_status weft_params_keep_parts(weft_params *params, const weft_graph *graph,
+                                            const weft_params_filter *also, weft_error *error);
+/* The inverse of weft_params_take_parts, which all ranks of the communicator must call with their
+ * graphs and stores: copies every state that the graph declares to `whole`, and gathers the ranks'
+ * parts, so that every rank has the store of the model that is not split. Fails on all ranks if it
+ * fails on one: WEFT_NOT_FOUND if `params` lacks a state, WEFT_BAD_SHAPE if the ranks' parts, in
+ * their order, do not make up the whole. */
 WEFT_API weft_status weft_params_join_parts(weft_params *whole, const weft_graph *graph,
                                             const weft_params *params,
                                             weft_communicator *communicator, weft_error *error);
@@ -56,12 +67,8 @@ WEFT_API weft_status weft_params_join_parts(weft_params *whole, const weft_graph
  * replaces its text. weft_params_meta returns NULL if there is no such key. */
 WEFT_API weft_status weft_params_set_meta(weft_params *params, const char *key, const char *text);
 WEFT_API const char *weft_params_meta(const weft_params *params, const char *key);
-
-/* Chooses tensors by name. */
-typedef struct weft_params_filter {
-    bool (*selects)(void *context, const char *name); /* NULL: all */
-    void *context;
-} weft_params_filter;
+/* Sets all metadata of `from` in `to`. */
+WEFT_API weft_status weft_params_copy_meta(weft_params *to, const weft_params *from);
 
 /* Saves the tensors that `filter` selects (NULL: all), and the metadata, as a safetensors file.
  * PATH is a complete file at any time, even while several threads or processes save to it: the data

@@ -273,6 +273,16 @@ weft_status checkpoint_copy_model(weft_trainer *t, weft_params *to)
     return status;
 }
 
+/* Adds to `to` the model as weft_trainer_save_model saves it. */
+static weft_status copy_whole(weft_trainer *t, weft_params *to)
+{
+    if (t->whole) return whole_averaged(t, to, false);
+    const train_step *s = step_for(t, STEP_EVALUATE, t->batches.shape(t->batches.context, 0), 0);
+    if (s) weft_params_init(to, s->plan.graph, t->o.seed, &t->error);
+    /* Copying averages takes all processes. */
+    return checkpoint_agree(t) == WEFT_OK ? checkpoint_copy_model(t, to) : t->error.status;
+}
+
 weft_status weft_trainer_save_model(weft_trainer *trainer, const char *path)
 {
     static const char *const metas[] = {"model",  "model_options", "step",          "run",
@@ -280,19 +290,15 @@ weft_status weft_trainer_save_model(weft_trainer *trainer, const char *path)
     weft_trainer *t = trainer;
     if (!t) return WEFT_BAD_ARGUMENT;
     memset(&t->error, 0, sizeof t->error);
-    train_step *s = step_for(t, STEP_EVALUATE, t->batches.shape(t->batches.context, 0), 0);
-    weft_status status = s ? write_meta(t) : t->error.status;
-    weft_params *copy = status == WEFT_OK ? weft_params_new() : NULL;
-    if (status == WEFT_OK && !copy) status = trainer_no_memory(t);
-    if (status == WEFT_OK) status = weft_params_init(copy, s->plan.graph, t->o.seed, &t->error);
+    weft_params *copy = weft_params_new();
+    weft_status status = copy ? write_meta(t) : trainer_no_memory(t);
     for (size_t i = 0; status == WEFT_OK && i < sizeof metas / sizeof *metas; i++) {
         const char *text = weft_params_meta(t->params, metas[i]);
         if (text && weft_params_set_meta(copy, metas[i], text) != WEFT_OK)
             status = trainer_no_memory(t);
     }
-    /* Copying averages takes all processes. */
     status = checkpoint_agree(t);
-    if (status == WEFT_OK) status = checkpoint_copy_model(t, copy);
+    if (status == WEFT_OK) status = copy_whole(t, copy);
     if (status == WEFT_OK && checkpoint_is_first(t)) weft_params_save(copy, path, NULL, &t->error);
     weft_params_free(copy);
     return checkpoint_agree(t);

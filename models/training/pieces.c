@@ -119,10 +119,29 @@ static bool is_common(void *context, const char *name)
     return !t->communicator || (!is_piece(NULL, name) && !has_pieces(t->params, name));
 }
 
+/* The parameter in the name of a state of training, such as opt.m.PARAM or ema.PARAM. */
+static const char *param_of(const char *state)
+{
+    const char *dot = strchr(state, '.');
+    if (!strncmp(state, WEFT_AVERAGE_STATES ".", strlen(WEFT_AVERAGE_STATES "."))) return dot + 1;
+    dot = strchr(dot + 1, '.');
+    return dot ? dot + 1 : state;
+}
+
+/* The pieces that this process saves: of those that several have, one saves them. */
+static bool is_saved(void *context, const char *name)
+{
+    size_t length;
+    weft_piece piece;
+    if (!is_piece(NULL, name) || !weft_piece_parse(name, &length, &piece)) return false;
+    const char *param = param_of(name);
+    return whole_saves(context, param, length - (size_t)(param - name));
+}
+
 /* Writes this rank's file. */
 static weft_status save_own(weft_trainer *t, const char *path)
 {
-    const weft_params_filter pieces = {.selects = is_piece};
+    const weft_params_filter pieces = {is_saved, t};
     const path_parts p = split_path(path);
     char file[4096], name[512];
     shard_name(t, path, t->communicator->rank, name, sizeof name);
@@ -144,9 +163,40 @@ static char *list_shards(weft_trainer *t, const char *path)
     return list;
 }
 
-weft_status pieces_save(weft_trainer *t, const char *path)
+/* Copies to the whole model what else PATH has. */
+static weft_status add_common(weft_trainer *t, weft_params *whole)
+{
+    for (size_t i = 0; t->error.status == WEFT_OK && i < weft_params_count(t->params); i++) {
+        const char *name = weft_params_name(t->params, i);
+        weft_tensor from, to;
+        if (!weft_is_training_state(name) || !is_common(t, name)) continue;
+        weft_params_get(t->params, name, &from);
+        if (weft_params_add(whole, name, from.dtype, from.shape, &to, &t->error) == WEFT_OK)
+            memcpy(to.data, from.data, weft_tensor_bytes(from.dtype, from.shape));
+    }
+    if (weft_params_copy_meta(whole, t->params) != WEFT_OK) trainer_no_memory(t);
+    return t->error.status;
+}
+
+/* The first process writes PATH. A divided model takes all processes. */
+static weft_status save_common(weft_trainer *t, const char *path)
 {
     const weft_params_filter common = {is_common, t};
+    const bool first = checkpoint_is_first(t);
+    if (!t->whole && first && t->error.status == WEFT_OK)
+        return weft_params_save(t->params, path, &common, &t->error);
+    if (!t->whole) return t->error.status;
+    weft_params *whole = weft_params_new();
+    if (!whole) trainer_no_memory(t);
+    if (whole_gather(t, t->params, whole, false) == WEFT_OK && first &&
+        add_common(t, whole) == WEFT_OK)
+        weft_params_save(whole, path, NULL, &t->error);
+    weft_params_free(whole);
+    return t->error.status;
+}
+
+weft_status pieces_save(weft_trainer *t, const char *path)
+{
     char *list = NULL;
     if (t->communicator) {
         save_own(t, path);
@@ -158,8 +208,7 @@ weft_status pieces_save(weft_trainer *t, const char *path)
         if (weft_params_set_meta(t->params, "shards", list ? list : "") != WEFT_OK)
             trainer_no_memory(t);
     /* The next save begins when all have agreed, so its files are not in the folder yet. */
-    if (t->error.status == WEFT_OK && checkpoint_is_first(t) &&
-        weft_params_save(t->params, path, &common, &t->error) == WEFT_OK)
+    if (save_common(t, path) == WEFT_OK && checkpoint_is_first(t))
         pieces_clean(path, list ? list : "");
     free(list);
     return checkpoint_agree(t);

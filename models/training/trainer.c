@@ -177,7 +177,7 @@ static weft_status bind_store(weft_trainer *t)
     if (t->error.status == WEFT_OK) divided_begin(t, shape_at(&t->batches, 0));
     start_epoch(&t->batches, t->state.epoch);
     bool averages = has_averages(t->params);
-    if (t->error.status == WEFT_OK && plan_first(t) == WEFT_OK &&
+    if (t->error.status == WEFT_OK && whole_split_store(t) == WEFT_OK && plan_first(t) == WEFT_OK &&
         pieces_load(t, &averages) == WEFT_OK && t->state.step && !averages)
         begin_averages(t);
     o->checkpoint = NULL;
@@ -228,6 +228,8 @@ void weft_trainer_free(weft_trainer *trainer)
     for (size_t i = 0; i < WEFT_BUILT_VALUES; i++) free(trainer->inputs[i]);
     free(trainer->groups);
     weft_params_free(trainer->averaged);
+    weft_params_free(trainer->whole_store);
+    whole_free(trainer->whole);
     free(trainer);
 }
 
@@ -537,6 +539,10 @@ const weft_params *weft_trainer_model(weft_trainer *trainer)
     weft_trainer *t = trainer;
     if (!t) return NULL;
     memset(&t->error, 0, sizeof t->error);
+    if (t->whole) {
+        if (!t->whole_store && !(t->whole_store = weft_params_new())) trainer_no_memory(t);
+        return whole_averaged(t, t->whole_store, true) == WEFT_OK ? t->whole_store : NULL;
+    }
     if (!t->averaged) return t->params;
     return update_averages(t, shape_at(&t->batches, 0)) == WEFT_OK ? t->averaged : NULL;
 }

@@ -12,6 +12,8 @@
 #include "mesh.h"
 #include "sums.h"
 
+typedef struct whole_model whole_model; /* see whole.c */
+
 typedef enum step_kind {
     STEP_SUM,     /* adds the gradients of a batch to the running sum */
     STEP_STORE,   /* stores the running sum in a slot; has no shape */
@@ -53,7 +55,9 @@ struct weft_trainer {
     weft_shards *shards; /* of parameters; NULL for one process, and before the first graph */
     weft_stage *stage;   /* of the first batch; says which parameters this process has */
     weft_params *params;
-    weft_params *averaged; /* the model with averaged parameters; NULL without an average */
+    weft_params *averaged;    /* the model with averaged parameters; NULL without an average */
+    whole_model *whole;       /* of a divided model; else NULL */
+    weft_params *whole_store; /* a divided model, whole; NULL before it was asked for */
     plan_list plans;
     bool planned; /* a plan was made in this step */
     void *inputs[WEFT_BUILT_VALUES];
@@ -154,6 +158,22 @@ bool divided_counts(const weft_trainer *t, const train_step *s, weft_value param
  * by the sums over these stages. Returns a target that is complete when all are sent, or none. */
 weft_value divided_sum_tied(weft_trainer *t, train_step *s, const weft_value *params, size_t n,
                             weft_value *grads);
+
+/* ---- The whole of a divided model (whole.c) ----
+ * Every process must call these functions, except for whole_saves and whole_free. */
+
+/* Finds out which process has what of a divided model, and replaces the whole model in the store by
+ * this process's share of it. Sets t->whole. */
+weft_status whole_split_store(weft_trainer *t);
+void whole_free(whole_model *w);
+/* Whether this process saves its states of a parameter, rather than another one that has the same.
+ */
+bool whole_saves(const weft_trainer *t, const char *param, size_t length);
+/* Gathers the model of which each process has its states in `own`: all states of all stages, parts
+ * joined, into the stores `to` of everyone, or only into that of the first process. */
+weft_status whole_gather(weft_trainer *t, const weft_params *own, weft_params *to, bool everyone);
+/* The same of the averaged model, if there are averages. */
+weft_status whole_averaged(weft_trainer *t, weft_params *to, bool everyone);
 
 /* ---- Updates (trainer.c, pipeline.c) ---- */
 

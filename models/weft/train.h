@@ -202,7 +202,9 @@ typedef struct weft_trainer_options {
      * attention and feed-forward layers (the option of the layers, which the builder must have),
      * `stages` groups of these its layers (weft/pipeline.h), and only the remaining factor of the
      * number of processes shares the batches of an update. The results equal those of the whole
-     * model except for rounding. */
+     * model except for rounding. The store has the whole model when the trainer is made, or nothing
+     * of it, and from then on this process's share only. Checkpoints have the whole model, and
+     * resume with any other numbers. */
     int tensor, stages;
     size_t bucket_bytes; /* of gradients that travel together; 0: 4 MiB, or 256 KiB for each process
                             if that is more */
@@ -280,8 +282,9 @@ WEFT_API weft_status weft_trainer_step(weft_trainer *trainer, double share,
  * are any. Sets *weight, if not NULL, to the sum of the weights. Does not change the training. */
 WEFT_API weft_status weft_trainer_evaluate(weft_trainer *trainer, const weft_batch_source *batches,
                                            size_t limit, double *metric, size_t *weight);
-/* The store that weft_trainer_evaluate reads: the trained parameters, or their current averages.
- * Owned by the trainer and valid until its next call. NULL on failure. */
+/* The model that weft_trainer_evaluate reads: the trained parameters, or their current averages. A
+ * divided model is gathered, so that every process has the whole. Owned by the trainer and valid
+ * until its next call. NULL on failure. */
 WEFT_API const weft_params *weft_trainer_model(weft_trainer *trainer);
 /* Updates `best` and `stale` with the metric of an evaluation. Returns true if it is the best so
  * far. */
@@ -290,10 +293,11 @@ WEFT_API bool weft_trainer_judge(weft_trainer *trainer, double nll);
 /* Saves everything that training needs to continue (weft_params_save). Metadata: "model",
  * "model_options" (all of them), "step", "trained_length" (tokens of the longest training row),
  * "train.state", "train.data" (hashes of the batches), "run" (a hash of model, seed, accumulate and
- * data, equal for all checkpoints of a run), and the program's own. On several processes the states
- * of their pieces are in files beside it, STEM.step-S.rank-R-of-N.safetensors, which the metadata
- * "shards" list; all are written before PATH is replaced, and those of its predecessor are removed
- * then. The folder must be the same one on all machines. */
+ * data, equal for all checkpoints of a run), and the program's own. On several processes PATH has
+ * the whole model, and the states of their pieces are in files beside it,
+ * STEM.step-S.rank-R-of-N.safetensors, which the metadata "shards" list; all are written before
+ * PATH is replaced, and those of its predecessor are removed then. The folder must be the same one
+ * on all machines. */
 WEFT_API weft_status weft_trainer_save(weft_trainer *trainer, const char *path);
 /* Removes a checkpoint, and the files of processes beside it. */
 WEFT_API void weft_checkpoint_remove(const char *path);

@@ -1,0 +1,291 @@
+/* The whole of a model that several processes have in parts and stages: which of them has what of
+ * it, and how one or all of them get all of it. */
+#include "trainer.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* States travel in groups of about so many bytes, or one by one if they are larger. */
+#define GROUP_BYTES ((size_t)4 << 20)
+
+struct whole_model {
+    weft_graph *graph;  /* of the whole model */
+    weft_value *states; /* those of the model, without the training's */
+    size_t n;
+    weft_piece *held; /* [processes of the model][n]; no elements: a process does not have it */
+};
+
+void whole_free(whole_model *w)
+{
+    if (!w) return;
+    weft_graph_free(w->graph);
+    free(w->states);
+    free(w->held);
+    free(w);
+}
+
+static const char *name_of(const whole_model *w, size_t i)
+{
+    return weft_name_of(w->graph, w->states[i]);
+}
+
+static size_t bytes_of(const whole_model *w, size_t i)
+{
+    return weft_tensor_bytes(weft_dtype_of(w->graph, w->states[i]),
+                             weft_shape_of(w->graph, w->states[i]));
+}
+
+/* What a process of the model has of a state. */
+static const weft_piece *held_by(const whole_model *w, int rank, size_t i)
+{
+    return &w->held[(size_t)rank * w->n + i];
+}
+
+/* Whether a process has something of a state that no lower one has: of equal copies the lowest
+ * process sends and saves its own. */
+static bool is_source(const whole_model *w, int rank, size_t i)
+{
+    const weft_piece *own = held_by(w, rank, i);
+    for (int r = 0; r < rank; r++)
+        if (!memcmp(held_by(w, r, i), own, sizeof *own)) return false;
+    return own->end > 0;
+}
+
+/* ---- Who has what ---- */
+
+static weft_status build_whole(weft_trainer *t, whole_model *w, weft_batch_shape shape)
+{
+    const weft_builder *builder = &t->o.builder;
+    const weft_build_options options = {.shape = shape, .training = true};
+    weft_built built = {.n_inputs = 0};
+    if (!(w->graph = weft_graph_new())) return trainer_no_memory(t);
+    builder->build(builder->context, w->graph, &options, &built);
+    if (weft_graph_status(w->graph) != WEFT_OK)
+        return weft_error_copy(&t->error, weft_graph_error(w->graph));
+    w->n = weft_graph_states(w->graph, NULL, 0);
+    w->states = calloc(w->n + 1, sizeof *w->states);
+    w->held =
+        calloc(w->n * ((size_t)mesh_ranks(&t->mesh, MESH_MODEL).size + 1) + 1, sizeof *w->held);
+    if (!w->states || !w->held) return trainer_no_memory(t);
+    weft_graph_states(w->graph, w->states, w->n);
+    return WEFT_OK;
+}
+
+/* Lists what this process's graph has of the model. */
+static void list_own(const whole_model *w, const weft_graph *own, weft_piece *held)
+{
+    for (size_t i = 0; i < w->n; i++) {
+        const weft_value state = weft_find(own, name_of(w, i));
+        held[i] = (weft_piece){0};
+        if (weft_is_value(state)) held[i] = weft_piece_of(own, state);
+    }
+}
+
+/* Every element of the model must be on one process, except for copies. */
+static weft_status check_whole(weft_trainer *t, const whole_model *w)
+{
+    const int size = mesh_ranks(&t->mesh, MESH_MODEL).size;
+    for (size_t i = 0; i < w->n; i++) {
+        const int64_t elements = weft_shape_numel(weft_shape_of(w->graph, w->states[i]));
+        int64_t sum = 0;
+        for (int r = 0; r < size; r++)
+            if (is_source(w, r, i)) sum += held_by(w, r, i)->end;
+        if (sum != elements)
+            return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, name_of(w, i),
+                                  "the processes have %lld of its %lld elements: a divided model "
+                                  "must use all its parameters",
+                                  (long long)sum, (long long)elements);
+    }
+    return WEFT_OK;
+}
+
+static bool is_training(void *context, const char *name)
+{
+    (void)context;
+    return weft_is_training_state(name);
+}
+
+weft_status whole_split_store(weft_trainer *t)
+{
+    if (!mesh_divides(&t->mesh)) return WEFT_OK;
+    const weft_params_filter training = {.selects = is_training};
+    const weft_batch_shape shape = t->batches.shape(t->batches.context, 0);
+    weft_communicator *model = t->mesh.groups[MESH_MODEL];
+    train_step *own = calloc(1, sizeof *own);
+    whole_model *w = t->whole = calloc(1, sizeof *w);
+    if (own && w) {
+        own->kind = STEP_UPDATE;
+        own->shape = shape;
+        if (step_build(t, own) == WEFT_OK) build_whole(t, w, shape);
+    } else {
+        trainer_no_memory(t);
+    }
+    if (checkpoint_agree(t) == WEFT_OK) {
+        weft_piece *held = w->held + (size_t)model->size * w->n;
+        list_own(w, own->plan.graph, held);
+        if (weft_gather_all(model, held, w->n * sizeof *held, w->held, &t->error) == WEFT_OK &&
+            check_whole(t, w) == WEFT_OK)
+            weft_params_keep_parts(t->params, own->plan.graph, &training, &t->error);
+    }
+    step_free(own);
+    return t->error.status;
+}
+
+bool whole_saves(const weft_trainer *t, const char *param, size_t length)
+{
+    const whole_model *w = t->whole;
+    for (size_t i = 0; w && i < w->n; i++) {
+        const char *name = name_of(w, i);
+        if (!strncmp(name, param, length) && !name[length])
+            return is_source(w, mesh_place(&t->mesh, MESH_MODEL, t->mesh.rank), i);
+    }
+    return true;
+}
+
+/* ---- Gathering ---- */
+
+/* The states that travel together, and room for them. */
+typedef struct gathering {
+    weft_trainer *t;
+    const whole_model *w;
+    const weft_params *own;
+    weft_params *to; /* NULL if this process gets nothing */
+    weft_communicator *model;
+    bool everyone;
+    size_t first, end;
+    char *send, *receive;
+    size_t *sent, *received; /* bytes by rank */
+} gathering;
+
+/* The end of the group that begins with state `first`, and its bytes. */
+static size_t group_end(const whole_model *w, size_t first, size_t *bytes)
+{
+    size_t i = first;
+    *bytes = 0;
+    do *bytes += bytes_of(w, i++);
+    while (i < w->n && *bytes + bytes_of(w, i) <= GROUP_BYTES);
+    return i;
+}
+
+static weft_status add_wholes(gathering *g)
+{
+    const whole_model *w = g->w;
+    weft_status status = WEFT_OK;
+    for (size_t i = 0; g->to && status == WEFT_OK && i < w->n; i++)
+        status = weft_params_add(g->to, name_of(w, i), weft_dtype_of(w->graph, w->states[i]),
+                                 weft_shape_of(w->graph, w->states[i]), NULL, &g->t->error);
+    for (size_t i = 0; status == WEFT_OK && i < w->n; i++)
+        if (held_by(w, g->model->rank, i)->end > 0 && !weft_params_get(g->own, name_of(w, i), NULL))
+            status = weft_error_set(&g->t->error, WEFT_NOT_FOUND, name_of(w, i),
+                                    "is not in the store of this process");
+    return status;
+}
+
+static weft_status make_room(gathering *g)
+{
+    const size_t size = (size_t)g->model->size;
+    size_t most = 0, bytes;
+    for (size_t i = 0; i < g->w->n;) {
+        i = group_end(g->w, i, &bytes);
+        if (bytes > most) most = bytes;
+    }
+    g->send = malloc(most + 1);
+    g->receive = g->to ? malloc(most + 1) : NULL;
+    g->sent = calloc(2 * size, sizeof *g->sent);
+    if (!g->send || !g->sent || (g->to && !g->receive)) return trainer_no_memory(g->t);
+    g->received = g->sent + size;
+    return add_wholes(g);
+}
+
+static size_t source_bytes(const gathering *g, int rank, size_t i)
+{
+    const size_t each = weft_dtype_bytes(weft_dtype_of(g->w->graph, g->w->states[i]));
+    return is_source(g->w, rank, i) ? (size_t)held_by(g->w, rank, i)->end * each : 0;
+}
+
+/* Copies this process's states of the group into `send`. */
+static void pack(const gathering *g)
+{
+    char *at = g->send;
+    for (size_t i = g->first; i < g->end; i++) {
+        const size_t bytes = source_bytes(g, g->model->rank, i);
+        weft_tensor own;
+        if (!bytes || !weft_params_get(g->own, name_of(g->w, i), &own)) continue;
+        memcpy(at, own.data, bytes);
+        at += bytes;
+    }
+}
+
+/* Copies the states of the group out of `receive`. */
+static void unpack(const gathering *g)
+{
+    const char *at = g->receive;
+    for (int r = 0; r < g->model->size; r++)
+        for (size_t i = g->first; i < g->end; i++) {
+            const size_t bytes = source_bytes(g, r, i);
+            weft_tensor to;
+            if (!bytes || !weft_params_get(g->to, name_of(g->w, i), &to)) continue;
+            const weft_piece whole = {0, weft_shape_numel(to.shape), INT64_MAX, INT64_MAX, 0};
+            weft_piece_copy(&whole, to.data, held_by(g->w, r, i), at, weft_dtype_bytes(to.dtype));
+            at += bytes;
+        }
+}
+
+static weft_status gather_group(gathering *g)
+{
+    weft_exchange x = {.kind = g->everyone ? WEFT_ALL_GATHER : WEFT_ALL_TO_ALL,
+                       .send = g->send,
+                       .receive = g->receive,
+                       .send_bytes = g->sent,
+                       .receive_bytes = g->received};
+    for (int r = 0; r < g->model->size; r++) {
+        size_t bytes = 0;
+        for (size_t i = g->first; i < g->end; i++) bytes += source_bytes(g, r, i);
+        g->received[r] = g->to ? bytes : 0;
+        if (r == g->model->rank) g->sent[0] = bytes;
+    }
+    pack(g);
+    const weft_status status = weft_exchange_run(g->model, &x, &g->t->error);
+    if (status == WEFT_OK && g->to) unpack(g);
+    return status;
+}
+
+weft_status whole_gather(weft_trainer *t, const weft_params *own, weft_params *to, bool everyone)
+{
+    size_t bytes;
+    gathering g = {.t = t,
+                   .w = t->whole,
+                   .own = own,
+                   .to = everyone || checkpoint_is_first(t) ? to : NULL,
+                   .model = t->mesh.groups[MESH_MODEL],
+                   .everyone = everyone};
+    /* The processes of one share have the whole model. */
+    const bool takes_part = everyone || ranks_own(t) == 0;
+    if (t->error.status == WEFT_OK && takes_part) make_room(&g);
+    if (checkpoint_agree(t) == WEFT_OK && takes_part)
+        for (; g.first < g.w->n && t->error.status == WEFT_OK; g.first = g.end) {
+            g.end = group_end(g.w, g.first, &bytes);
+            gather_group(&g);
+        }
+    free(g.send);
+    free(g.receive);
+    free(g.sent);
+    return t->error.status;
+}
+
+weft_status whole_averaged(weft_trainer *t, weft_params *to, bool everyone)
+{
+    const whole_model *w = t->whole;
+    if (!(t->o.ema > 0)) return whole_gather(t, t->params, to, everyone);
+    weft_params *own = weft_params_new();
+    if (!own) trainer_no_memory(t);
+    for (size_t i = 0; own && t->error.status == WEFT_OK && i < w->n; i++) {
+        weft_tensor state;
+        if (weft_params_get(t->params, name_of(w, i), &state))
+            weft_params_add(own, name_of(w, i), state.dtype, state.shape, NULL, &t->error);
+    }
+    if (checkpoint_agree(t) == WEFT_OK) checkpoint_copy_model(t, own);
+    whole_gather(t, own, to, everyone);
+    weft_params_free(own);
+    return t->error.status;
+}
