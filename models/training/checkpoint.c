@@ -262,8 +262,8 @@ weft_status checkpoint_copy_model(weft_trainer *t, weft_params *to)
         snprintf(averaged, sizeof averaged, WEFT_AVERAGE_STATES ".%s", name);
         weft_params_get(to, name, &into);
         /* With zero 3, both have pieces. */
-        const bool gathers = averages && t->o.zero < 3 &&
-                             weft_shards_piece(t->shards, name, 0, &first, &end);
+        const bool gathers =
+            averages && t->o.zero < 3 && weft_shards_piece(t->shards, name, 0, &first, &end);
         if (gathers)
             status = gather_average(t, name, &into);
         else if ((averages && weft_params_get(t->params, averaged, &from)) ||

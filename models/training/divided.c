@@ -50,12 +50,23 @@ weft_status divided_cut(weft_trainer *t, train_step *s)
     return WEFT_OK;
 }
 
+bool divided_has_parts(const weft_trainer *t)
+{
+    return mesh_divides(&t->mesh) || (t->communicator && t->o.zero == 3);
+}
+
+const char *piece_name(char name[STATE_NAME], const char *param, int64_t first, int64_t end)
+{
+    snprintf(name, STATE_NAME, "%s[%" PRId64 ":%" PRId64 "]", param, first, end);
+    return name;
+}
+
 /* Adds this process's piece of a parameter to the store: of the whole that was loaded, or of the
  * first contents of one. */
 static weft_status begin_piece(weft_trainer *t, const weft_graph *g, weft_value param)
 {
     const char *name = weft_name_of(g, param);
-    char piece[1024]; /* longer than any that a graph takes */
+    char piece[STATE_NAME];
     int64_t first, end;
     weft_tensor whole, own;
     if (!weft_shards_piece(t->shards, name, ranks_own(t), &first, &end)) return WEFT_OK;
@@ -67,10 +78,9 @@ static weft_status begin_piece(weft_trainer *t, const weft_graph *g, weft_value 
         status = weft_params_init(made, alone, t->o.seed, &t->error);
         if (status == WEFT_OK) weft_params_get(made, name, &whole);
     }
-    snprintf(piece, sizeof piece, "%s[%" PRId64 ":%" PRId64 "]", name, first, end);
     if (status == WEFT_OK)
-        status = weft_params_add(t->params, piece, weft_dtype_of(g, param), WEFT_SHAPE(end - first),
-                                 &own, &t->error);
+        status = weft_params_add(t->params, piece_name(piece, name, first, end),
+                                 weft_dtype_of(g, param), WEFT_SHAPE(end - first), &own, &t->error);
     const size_t bytes = weft_dtype_bytes(weft_dtype_of(g, param));
     if (status == WEFT_OK)
         memcpy(own.data, (const char *)whole.data + (size_t)first * bytes,
@@ -105,16 +115,9 @@ static weft_status cut_params(weft_trainer *t, const weft_graph *g)
     return t->error.status;
 }
 
-static bool is_training_state(void *context, const char *name)
-{
-    (void)context;
-    return weft_is_training_state(name);
-}
-
 weft_status divided_gather(weft_trainer *t, train_step *s)
 {
     weft_built *b = &s->built;
-    const bool first = !t->shards;
     if (t->o.zero < 3 || !t->communicator) return WEFT_OK;
     if (cut_params(t, s->plan.graph) != WEFT_OK) return t->error.status;
     s->gathered = weft_gathered_new(s->plan.graph, t->shards, &t->error);
@@ -126,10 +129,6 @@ weft_status divided_gather(weft_trainer *t, train_step *s)
     s->loss = b->loss;
     weft_graph_free(s->plan.graph);
     s->plan.graph = weft_gathered_graph(s->gathered);
-    if (!first || !t->params) return WEFT_OK;
-    /* The store keeps the pieces, and not the wholes. */
-    const weft_params_filter also = {.selects = is_training_state};
-    (void)also;
     return WEFT_OK;
 }
 

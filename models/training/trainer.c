@@ -449,12 +449,6 @@ static weft_status update_averages(weft_trainer *t, weft_batch_shape shape)
     return checkpoint_copy_model(t, t->averaged);
 }
 
-/* Whether evaluations of this process exchange data with others. */
-static bool evaluates_together(const weft_trainer *t)
-{
-    return mesh_divides(&t->mesh) || (t->communicator && t->o.zero == 3);
-}
-
 /* Evaluates one batch. `numbers` NULL: the result does not count. */
 static weft_status evaluate_batch(weft_trainer *t, const weft_batch_source *batches, uint32_t i,
                                   double *numbers)
@@ -476,14 +470,14 @@ static weft_status evaluate_own(weft_trainer *t, const weft_batch_source *batche
 {
     const uint32_t size = (uint32_t)ranks_size(t);
     const weft_sum_node own = weft_rank_batches(n, ranks_own(t), ranks_size(t));
-    const uint32_t most = evaluates_together(t) ? (n + size - 1) / size : own.end - own.first;
+    const uint32_t most = divided_has_parts(t) ? (n + size - 1) / size : own.end - own.first;
     weft_status status = WEFT_OK;
     for (uint32_t k = 0; status == WEFT_OK && k < most; k++) {
         const bool counts = own.first + k < own.end;
-        if (!evaluates_together(t) && trainer_stopped(t)) return t->error.status;
+        if (!divided_has_parts(t) && trainer_stopped(t)) return t->error.status;
         status = evaluate_batch(t, batches, counts ? own.first + k : 0, counts ? numbers : NULL);
     }
-    if (status != WEFT_OK && evaluates_together(t)) mesh_fail(&t->mesh, &t->error);
+    if (status != WEFT_OK && divided_has_parts(t)) mesh_fail(&t->mesh, &t->error);
     return status;
 }
 

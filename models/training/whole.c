@@ -1,5 +1,5 @@
-/* The whole of a model that several processes have in parts and stages: which of them has what of
- * it, and how one or all of them get all of it. */
+/* The whole of a model that several processes have in parts and stages, or in pieces (zero 3):
+ * which of them has what of it, and how one or all of them get all of it. */
 #include "trainer.h"
 
 #include <stdlib.h>
@@ -12,7 +12,8 @@ struct whole_model {
     weft_graph *graph;  /* of the whole model */
     weft_value *states; /* those of the model, without the training's */
     size_t n;
-    weft_piece *held; /* [processes of the model][n]; no elements: a process does not have it */
+    mesh_group group; /* the processes that have the model together */
+    weft_piece *held; /* [processes of the group][n]; no elements: a process does not have it */
 };
 
 void whole_free(whole_model *w)
@@ -41,6 +42,11 @@ static const weft_piece *held_by(const whole_model *w, int rank, size_t i)
     return &w->held[(size_t)rank * w->n + i];
 }
 
+static int64_t elements_of(const weft_piece *p)
+{
+    return p->end - p->first;
+}
+
 /* Whether a process has something of a state that no lower one has: of equal copies the lowest
  * process sends and saves its own. */
 static bool is_source(const whole_model *w, int rank, size_t i)
@@ -48,7 +54,18 @@ static bool is_source(const whole_model *w, int rank, size_t i)
     const weft_piece *own = held_by(w, rank, i);
     for (int r = 0; r < rank; r++)
         if (!memcmp(held_by(w, r, i), own, sizeof *own)) return false;
-    return own->end > 0;
+    return elements_of(own) > 0;
+}
+
+/* Finds what this process's store has of a state. */
+static bool find_own(const weft_trainer *t, const weft_params *own, size_t i, weft_tensor *tensor)
+{
+    const char *name = name_of(t->whole, i);
+    int64_t first, end;
+    char piece[STATE_NAME];
+    return weft_params_get(own, name, tensor) ||
+           (weft_shards_piece(t->shards, name, ranks_own(t), &first, &end) &&
+            weft_params_get(own, piece_name(piece, name, first, end), tensor));
 }
 
 /* ---- Who has what ---- */
@@ -64,32 +81,34 @@ static weft_status build_whole(weft_trainer *t, whole_model *w, weft_batch_shape
         return weft_error_copy(&t->error, weft_graph_error(w->graph));
     w->n = weft_graph_states(w->graph, NULL, 0);
     w->states = calloc(w->n + 1, sizeof *w->states);
-    w->held =
-        calloc(w->n * ((size_t)mesh_ranks(&t->mesh, MESH_MODEL).size + 1) + 1, sizeof *w->held);
+    w->held = calloc(w->n * ((size_t)mesh_ranks(&t->mesh, w->group).size + 1) + 1, sizeof *w->held);
     if (!w->states || !w->held) return trainer_no_memory(t);
     weft_graph_states(w->graph, w->states, w->n);
     return WEFT_OK;
 }
 
 /* Lists what this process's graph has of the model. */
-static void list_own(const whole_model *w, const weft_graph *own, weft_piece *held)
+static void list_own(const weft_trainer *t, const weft_graph *own, weft_piece *held)
 {
+    const whole_model *w = t->whole;
     for (size_t i = 0; i < w->n; i++) {
         const weft_value state = weft_find(own, name_of(w, i));
         held[i] = (weft_piece){0};
         if (weft_is_value(state)) held[i] = weft_piece_of(own, state);
+        if (w->group == MESH_DATA)
+            weft_shards_piece(t->shards, name_of(w, i), ranks_own(t), &held[i].first, &held[i].end);
     }
 }
 
 /* Every element of the model must be on one process, except for copies. */
 static weft_status check_whole(weft_trainer *t, const whole_model *w)
 {
-    const int size = mesh_ranks(&t->mesh, MESH_MODEL).size;
+    const int size = mesh_ranks(&t->mesh, w->group).size;
     for (size_t i = 0; i < w->n; i++) {
         const int64_t elements = weft_shape_numel(weft_shape_of(w->graph, w->states[i]));
         int64_t sum = 0;
         for (int r = 0; r < size; r++)
-            if (is_source(w, r, i)) sum += held_by(w, r, i)->end;
+            if (is_source(w, r, i)) sum += elements_of(held_by(w, r, i));
         if (sum != elements)
             return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, name_of(w, i),
                                   "the processes have %lld of its %lld elements: a divided model "
@@ -107,13 +126,15 @@ static bool is_training(void *context, const char *name)
 
 weft_status whole_split_store(weft_trainer *t)
 {
-    if (!mesh_divides(&t->mesh)) return WEFT_OK;
+    if (!divided_has_parts(t)) return WEFT_OK;
     const weft_params_filter training = {.selects = is_training};
     const weft_batch_shape shape = t->batches.shape(t->batches.context, 0);
-    weft_communicator *model = t->mesh.groups[MESH_MODEL];
+    const mesh_group group = mesh_divides(&t->mesh) ? MESH_MODEL : MESH_DATA;
+    weft_communicator *model = t->mesh.groups[group];
     train_step *own = calloc(1, sizeof *own);
     whole_model *w = t->whole = calloc(1, sizeof *w);
     if (own && w) {
+        w->group = group;
         own->kind = STEP_UPDATE;
         own->shape = shape;
         if (step_build(t, own) == WEFT_OK) build_whole(t, w, shape);
@@ -122,7 +143,7 @@ weft_status whole_split_store(weft_trainer *t)
     }
     if (checkpoint_agree(t) == WEFT_OK) {
         weft_piece *held = w->held + (size_t)model->size * w->n;
-        list_own(w, own->plan.graph, held);
+        list_own(t, own->plan.graph, held);
         if (weft_gather_all(model, held, w->n * sizeof *held, w->held, &t->error) == WEFT_OK &&
             check_whole(t, w) == WEFT_OK)
             weft_params_keep_parts(t->params, own->plan.graph, &training, &t->error);
@@ -137,7 +158,7 @@ bool whole_saves(const weft_trainer *t, const char *param, size_t length)
     for (size_t i = 0; w && i < w->n; i++) {
         const char *name = name_of(w, i);
         if (!strncmp(name, param, length) && !name[length])
-            return is_source(w, mesh_place(&t->mesh, MESH_MODEL, t->mesh.rank), i);
+            return is_source(w, mesh_place(&t->mesh, w->group, t->mesh.rank), i);
     }
     return true;
 }
@@ -170,12 +191,13 @@ static size_t group_end(const whole_model *w, size_t first, size_t *bytes)
 static weft_status add_wholes(gathering *g)
 {
     const whole_model *w = g->w;
+    weft_tensor own;
     weft_status status = WEFT_OK;
     for (size_t i = 0; g->to && status == WEFT_OK && i < w->n; i++)
         status = weft_params_add(g->to, name_of(w, i), weft_dtype_of(w->graph, w->states[i]),
                                  weft_shape_of(w->graph, w->states[i]), NULL, &g->t->error);
     for (size_t i = 0; status == WEFT_OK && i < w->n; i++)
-        if (held_by(w, g->model->rank, i)->end > 0 && !weft_params_get(g->own, name_of(w, i), NULL))
+        if (elements_of(held_by(w, g->model->rank, i)) > 0 && !find_own(g->t, g->own, i, &own))
             status = weft_error_set(&g->t->error, WEFT_NOT_FOUND, name_of(w, i),
                                     "is not in the store of this process");
     return status;
@@ -200,7 +222,7 @@ static weft_status make_room(gathering *g)
 static size_t source_bytes(const gathering *g, int rank, size_t i)
 {
     const size_t each = weft_dtype_bytes(weft_dtype_of(g->w->graph, g->w->states[i]));
-    return is_source(g->w, rank, i) ? (size_t)held_by(g->w, rank, i)->end * each : 0;
+    return is_source(g->w, rank, i) ? (size_t)elements_of(held_by(g->w, rank, i)) * each : 0;
 }
 
 /* Copies this process's states of the group into `send`. */
@@ -210,7 +232,7 @@ static void pack(const gathering *g)
     for (size_t i = g->first; i < g->end; i++) {
         const size_t bytes = source_bytes(g, g->model->rank, i);
         weft_tensor own;
-        if (!bytes || !weft_params_get(g->own, name_of(g->w, i), &own)) continue;
+        if (!bytes || !find_own(g->t, g->own, i, &own)) continue;
         memcpy(at, own.data, bytes);
         at += bytes;
     }
@@ -257,10 +279,10 @@ weft_status whole_gather(weft_trainer *t, const weft_params *own, weft_params *t
                    .w = t->whole,
                    .own = own,
                    .to = everyone || checkpoint_is_first(t) ? to : NULL,
-                   .model = t->mesh.groups[MESH_MODEL],
+                   .model = t->mesh.groups[t->whole->group],
                    .everyone = everyone};
-    /* The processes of one share have the whole model. */
-    const bool takes_part = everyone || ranks_own(t) == 0;
+    /* The processes of one share have the whole model, unless they have pieces of it. */
+    const bool takes_part = everyone || g.w->group == MESH_DATA || ranks_own(t) == 0;
     if (t->error.status == WEFT_OK && takes_part) make_room(&g);
     if (checkpoint_agree(t) == WEFT_OK && takes_part)
         for (; g.first < g.w->n && t->error.status == WEFT_OK; g.first = g.end) {
@@ -273,17 +295,27 @@ weft_status whole_gather(weft_trainer *t, const weft_params *own, weft_params *t
     return t->error.status;
 }
 
+/* Adds room for what this process has of a state. */
+static void add_own(weft_trainer *t, weft_params *own, size_t i)
+{
+    const char *name = name_of(t->whole, i);
+    char piece[STATE_NAME];
+    int64_t first, end;
+    weft_tensor state;
+    if (!find_own(t, t->params, i, &state)) return;
+    if (!weft_params_get(t->params, name, NULL) &&
+        weft_shards_piece(t->shards, name, ranks_own(t), &first, &end))
+        name = piece_name(piece, name, first, end);
+    weft_params_add(own, name, state.dtype, state.shape, NULL, &t->error);
+}
+
 weft_status whole_averaged(weft_trainer *t, weft_params *to, bool everyone)
 {
     const whole_model *w = t->whole;
     if (!(t->o.ema > 0)) return whole_gather(t, t->params, to, everyone);
     weft_params *own = weft_params_new();
     if (!own) trainer_no_memory(t);
-    for (size_t i = 0; own && t->error.status == WEFT_OK && i < w->n; i++) {
-        weft_tensor state;
-        if (weft_params_get(t->params, name_of(w, i), &state))
-            weft_params_add(own, name_of(w, i), state.dtype, state.shape, NULL, &t->error);
-    }
+    for (size_t i = 0; own && t->error.status == WEFT_OK && i < w->n; i++) add_own(t, own, i);
     if (checkpoint_agree(t) == WEFT_OK) checkpoint_copy_model(t, own);
     whole_gather(t, own, to, everyone);
     weft_params_free(own);
