@@ -204,6 +204,45 @@ static void test_names(void)
     weft_graph_free(n.g);
 }
 
+/* ---- When exchanges begin and end ---- */
+
+/* The exchanges of a graph, in order: > begins to send, < to receive, . ends; | is before `pause`.
+ */
+static void list_exchanges(const weft_graph *g, weft_value pause, char *text)
+{
+    for (size_t k = 0; k < weft_graph_node_count(g); k++) {
+        const weft_node_info node = weft_graph_node(g, k);
+        if (weft_is_value(pause) && weft_producer(g, pause) == k) *text++ = '|';
+        if (!strcmp(node.op->name, "exchange_wait")) *text++ = '.';
+        if (strcmp(node.op->name, "exchange_start") != 0) continue;
+        const weft_value received = weft_value_from_id(g, node.first_out);
+        *text++ = weft_dim(g, received, 0) ? '<' : '>';
+    }
+    *text = 0;
+}
+
+static void test_order(void)
+{
+    static const char *const expected[3] = {"><|..", "<.><|..>.", "<.>."};
+    for (int r = 0; r < 3; r++) {
+        net n = net_new();
+        char text[64];
+        weft_error error = WEFT_NO_ERROR;
+        weft_value pause, loss = weft_mean(n.g, weft_square(n.g, n.y), WEFT_ALL_AXES, false);
+        weft_stage *stage = weft_stage_new(n.g, &loss, 1, true, rank_of(r, 3), &error);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(stage);
+        weft_graph *g = weft_stage_graph(stage);
+        weft_stage_grad(stage, loss, weft_scalar(g, WEFT_F64, 1), NULL, 0, NULL, NULL, &pause);
+        CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_is_value(pause), r < 2);
+        list_exchanges(g, pause, text);
+        CU_ASSERT_STRING_EQUAL(text, expected[r]);
+        weft_stage_free(stage);
+        weft_graph_free(g);
+        weft_graph_free(n.g);
+    }
+}
+
 /* ---- What cannot be cut ---- */
 
 static void expect_refused(const weft_graph *g, const weft_value *targets, size_t n,
@@ -295,6 +334,7 @@ void stage_cuts_tests(void)
     CU_add_test(suite, "six layers in three stages", test_balance);
     CU_add_test(suite, "without a backward pass", test_forward);
     CU_add_test(suite, "names and scopes", test_names);
+    CU_add_test(suite, "when exchanges begin and end", test_order);
     CU_add_test(suite, "what cannot be cut", test_refusals);
     CU_add_test(suite, "states that are updated", test_updates);
     CU_add_test(suite, "backward passes that are refused", test_backward_refusals);
