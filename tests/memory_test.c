@@ -4,6 +4,7 @@
 #include "tests.h"
 
 #include <weft/parallel.h>
+#include <weft/sharding.h>
 
 #include <math.h>
 #include <stdatomic.h>
@@ -222,6 +223,35 @@ static weft_status small_collectives(weft_graph *g)
     return plan ? WEFT_OK : error.status;
 }
 
+/* The update of process 1 of 2 with parts of a model, and piece 0 of 2 of its parameters, planned.
+ */
+static weft_status small_split(const char *path)
+{
+    (void)path;
+    weft_error error = {0};
+    const bool counted[2] = {true, false};
+    const weft_model_split model = {{1, 1, 2}, counted};
+    weft_optimizer o = {.max_norm = 1, .guard = true, .model = &model};
+    weft_value p[2], grads[2], step;
+    weft_graph *g = weft_graph_new();
+    if (!g) return WEFT_NO_MEMORY;
+    p[0] =
+        weft_param_part(g, "a", WEFT_F32, WEFT_SHAPE(3, 2), WEFT_INIT_ONES, (weft_part){1, 0, 4});
+    p[1] = weft_param(g, "b", WEFT_F32, WEFT_SHAPE(5), WEFT_INIT_ONES);
+    weft_shards *s = weft_shards_new(g, p, counted, 2, &o, (weft_ranks){0, 0, 2}, 0, &error);
+    for (int i = 0; s && i < 2; i++)
+        grads[i] = weft_shards_slice(g, s, weft_name_of(g, p[i]), p[i]);
+    o.shards = s;
+    if (s)
+        step = weft_apply_gradients(g, p, grads, 2, WEFT_NO_VALUE, weft_scalar(g, WEFT_F32, 0.1),
+                                    &o, NULL, NULL);
+    weft_plan *plan = s ? weft_plan_new(g, &step, 1, NULL, &error) : NULL;
+    weft_shards_free(s);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+    return plan ? WEFT_OK : error.status;
+}
+
 /* Collectives, and a part that is taken and joined. */
 static weft_status small_parts(const char *path)
 {
@@ -237,6 +267,9 @@ static weft_status small_parts(const char *path)
     if (status == WEFT_OK) status = weft_params_init(whole, g, 1, &error);
     if (status == WEFT_OK) status = weft_params_take_parts(own, g, whole, &error);
     if (status == WEFT_OK) status = weft_params_join_parts(joined, g, own, alone, &error);
+    if (status == WEFT_OK) status = weft_params_set_meta(whole, "key", "text");
+    if (status == WEFT_OK) status = weft_params_copy_meta(own, whole);
+    if (status == WEFT_OK) status = weft_params_keep_parts(whole, g, &weft_model_states, &error);
     weft_communicator_free(alone);
     weft_params_free(joined);
     weft_params_free(own);
@@ -326,6 +359,11 @@ static void test_failing_parts(void)
     fail_all(small_parts);
 }
 
+static void test_failing_split(void)
+{
+    fail_all(small_split);
+}
+
 static void test_failing_stages(void)
 {
     fail_all(small_stages);
@@ -343,5 +381,6 @@ void memory_tests(void)
     CU_add_test(suite, "every allocation of scoring fails once", test_failing_scores);
     CU_add_test(suite, "every allocation of exchanges fails once", test_failing_exchanges);
     CU_add_test(suite, "every allocation of collectives and parts fails once", test_failing_parts);
+    CU_add_test(suite, "every allocation of a split model's step fails once", test_failing_split);
     CU_add_test(suite, "every allocation of a stage fails once", test_failing_stages);
 }

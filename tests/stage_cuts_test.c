@@ -76,22 +76,47 @@ static void test_balance(void)
     weft_graph_free(g);
 }
 
+/* Every cut is worse than the one before it: more stages need more than the best place. */
+static void test_growing(void)
+{
+    enum { STEPS = 4 };
+    weft_graph *g = weft_graph_new();
+    weft_value h[STEPS], x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(2, 4));
+    for (int i = 0; i < STEPS; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "w%d", i);
+        h[i] = x = weft_matmul(
+            g, x, weft_param(g, name, WEFT_F32, WEFT_SHAPE(4 << i, 8 << i), WEFT_INIT_XAVIER));
+    }
+    for (int r = 0; r < STEPS; r++) {
+        weft_error error = WEFT_NO_ERROR;
+        weft_stage *stage = weft_stage_new(g, &x, 1, true, rank_of(r, STEPS), &error);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(stage);
+        for (int i = 0; i < STEPS; i++) CU_ASSERT_EQUAL(weft_stage_of(stage, h[i]), i);
+        weft_stage_free(stage);
+    }
+    weft_graph_free(g);
+}
+
 /* ---- Without a backward pass ---- */
 
 enum { ROWS = 2, WIDTH = 4, LAYERS = 4 };
 
 typedef struct net {
     weft_graph *g;
-    weft_value x, hidden[LAYERS], y, counter;
+    weft_value x, view, hidden[LAYERS], y, counter;
 } net;
 
-/* y = tanh(... tanh(x w0) ... w3), and a counter. */
+/* y = tanh(... tanh(x w0) ... w3), a view of a parameter, and a counter. */
 static net net_new(void)
 {
     net n = {.g = weft_graph_new()};
     weft_value count = weft_state(n.g, "count", WEFT_F64, WEFT_SCALAR, WEFT_INIT_ZEROS);
     n.y = n.x = weft_input(n.g, "x", WEFT_F64, WEFT_SHAPE(ROWS, WIDTH));
     n.counter = weft_assign(n.g, count, weft_add_scalar(n.g, count, 1));
+    weft_value shared =
+        weft_param(n.g, "shared", WEFT_F64, WEFT_SHAPE(ROWS * WIDTH), WEFT_INIT_ONES);
+    n.view = weft_reshape(n.g, shared, WEFT_SHAPE(ROWS, WIDTH));
     for (int i = 0; i < LAYERS; i++) {
         weft_scope_push(n.g, "block.%d", i);
         weft_value w = weft_param(n.g, "w", WEFT_F64, WEFT_SHAPE(WIDTH, WIDTH), WEFT_INIT_XAVIER);
@@ -204,6 +229,77 @@ static void test_names(void)
     weft_graph_free(n.g);
 }
 
+/* A target that depends on no parameter is computed by the last stage. */
+static void test_counter(void)
+{
+    net n = net_new();
+    weft_error error = WEFT_NO_ERROR;
+    const weft_value targets[2] = {n.counter, n.y};
+    weft_stage *stage = weft_stage_new(n.g, targets, 2, true, rank_of(0, 2), &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(stage);
+    CU_ASSERT_EQUAL(weft_stage_of(stage, n.counter), 1);
+    CU_ASSERT_TRUE(weft_stage_holds(stage, "count", 1));
+    CU_ASSERT_FALSE(weft_stage_holds(stage, "count", 0));
+    weft_stage_free(stage);
+    weft_graph_free(n.g);
+}
+
+/* A view that is declared early is part of the stage that reads it, and nothing is sent. */
+static void test_views(void)
+{
+    net n = net_new();
+    weft_value late = weft_add(n.g, n.y, n.view);
+    for (int r = 0; r < 2; r++) {
+        weft_error error = WEFT_NO_ERROR;
+        weft_stage *stage = weft_stage_new(n.g, &late, 1, true, rank_of(r, 2), &error);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(stage);
+        CU_ASSERT_FALSE(weft_stage_holds(stage, "shared", 0));
+        CU_ASSERT_TRUE(weft_stage_holds(stage, "shared", 1));
+        CU_ASSERT_EQUAL(weft_stage_of(stage, n.view), 1);
+        weft_stage_free(stage);
+    }
+    weft_graph_free(n.g);
+}
+
+/* ---- When exchanges begin and end ---- */
+
+/* The exchanges of a graph, in order: > begins to send, < to receive, . ends; | is before `pause`.
+ */
+static void list_exchanges(const weft_graph *g, weft_value pause, char *text)
+{
+    for (size_t k = 0; k < weft_graph_node_count(g); k++) {
+        const weft_node_info node = weft_graph_node(g, k);
+        if (weft_is_value(pause) && weft_producer(g, pause) == k) *text++ = '|';
+        if (!strcmp(node.op->name, "exchange_wait")) *text++ = '.';
+        if (strcmp(node.op->name, "exchange_start") != 0) continue;
+        const weft_value received = weft_value_from_id(g, node.first_out);
+        *text++ = weft_dim(g, received, 0) ? '<' : '>';
+    }
+    *text = 0;
+}
+
+static void test_order(void)
+{
+    static const char *const expected[3] = {"><|..", "<.><|..>.", "<.>."};
+    for (int r = 0; r < 3; r++) {
+        net n = net_new();
+        char text[64];
+        weft_error error = WEFT_NO_ERROR;
+        weft_value pause, loss = weft_mean(n.g, weft_square(n.g, n.y), WEFT_ALL_AXES, false);
+        weft_stage *stage = weft_stage_new(n.g, &loss, 1, true, rank_of(r, 3), &error);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(stage);
+        weft_graph *g = weft_stage_graph(stage);
+        weft_stage_grad(stage, loss, weft_scalar(g, WEFT_F64, 1), NULL, 0, NULL, NULL, &pause);
+        CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_is_value(pause), r < 2);
+        list_exchanges(g, pause, text);
+        CU_ASSERT_STRING_EQUAL(text, expected[r]);
+        weft_stage_free(stage);
+        weft_graph_free(g);
+        weft_graph_free(n.g);
+    }
+}
+
 /* ---- What cannot be cut ---- */
 
 static void expect_refused(const weft_graph *g, const weft_value *targets, size_t n,
@@ -293,8 +389,12 @@ void stage_cuts_tests(void)
 {
     CU_pSuite suite = CU_add_suite("stage_cuts", NULL, NULL);
     CU_add_test(suite, "six layers in three stages", test_balance);
+    CU_add_test(suite, "values that only grow", test_growing);
     CU_add_test(suite, "without a backward pass", test_forward);
     CU_add_test(suite, "names and scopes", test_names);
+    CU_add_test(suite, "a target without parameters", test_counter);
+    CU_add_test(suite, "views of parameters", test_views);
+    CU_add_test(suite, "when exchanges begin and end", test_order);
     CU_add_test(suite, "what cannot be cut", test_refusals);
     CU_add_test(suite, "states that are updated", test_updates);
     CU_add_test(suite, "backward passes that are refused", test_backward_refusals);

@@ -150,6 +150,16 @@ static weft_status open_whole(part *p, const char *text, bool training, int batc
     return part_open(p, p->n + 1, batches, NULL, 1, error);
 }
 
+/* Gradients as they become complete. */
+typedef struct heard {
+    weft_value gradient[MOST_PARAMS];
+} heard;
+
+static void hear(void *context, size_t i, weft_value gradient)
+{
+    ((heard *)context)->gradient[i] = gradient;
+}
+
 static weft_status open_stage(part *p, const char *text, bool training, int batches,
                               weft_communicator *c, int threads, weft_error *error)
 {
@@ -166,9 +176,13 @@ static weft_status open_stage(part *p, const char *text, bool training, int batc
     size_t n = p->n;
     p->loss = weft_stage_value(stage, m.io.loss);
     if (weft_is_value(p->loss)) p->targets[n++] = p->loss;
+    heard h = {.gradient = {{0, 0}}};
     p->targets[n++] = weft_stage_grad(stage, m.io.loss, weft_scalar(p->g, WEFT_F64, 1), p->params,
-                                      p->n, p->targets, NULL, &p->pause);
+                                      p->n, p->targets, &(weft_grad_ready){hear, &h}, &p->pause);
     weft_stage_free(stage);
+    for (size_t i = 0; i < p->n; i++)
+        if (h.gradient[i].id != p->targets[i].id)
+            return weft_error_set(error, WEFT_INTERNAL, "ready", "gradient %zu is not reported", i);
     return part_open(p, n, batches, c, threads, error);
 }
 
