@@ -216,8 +216,7 @@ weft_value weft_gathered_value(const weft_gathered *gathered, weft_value value)
 size_t weft_gathered_params(const weft_gathered *gathered, weft_value *params, size_t capacity)
 {
     const size_t n = gathered->s->n;
-    for (size_t i = 0; params && i < n && i < capacity; i++)
-        params[i] = gathered->whole[n - 1 - i];
+    for (size_t i = 0; params && i < n && i < capacity; i++) params[i] = gathered->whole[n - 1 - i];
     return n;
 }
 

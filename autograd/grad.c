@@ -22,11 +22,11 @@ typedef struct ready_lists {
 typedef struct walk {
     weft_graph *graph;
     const weft_grad_ready *ready; /* may be NULL */
-    size_t first_node;        /* no node before it is differentiated */
-    size_t n_nodes, n_values; /* before any node of the backward pass */
-    uint8_t *from_wrt;        /* by value: depends on a wanted value */
-    uint8_t *to_output;       /* by node: an output depends on it */
-    uint32_t *first;          /* by value: its contributions */
+    size_t first_node;            /* no node before it is differentiated */
+    size_t n_nodes, n_values;     /* before any node of the backward pass */
+    uint8_t *from_wrt;            /* by value: depends on a wanted value */
+    uint8_t *to_output;           /* by node: an output depends on it */
+    uint32_t *first;              /* by value: its contributions */
     contribution *list;
     size_t n_list, list_capacity;
     weft_value *sums; /* room for the terms of one value */

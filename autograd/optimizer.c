@@ -337,7 +337,8 @@ static weft_value apply(train_step *s, weft_value loss, weft_value *norm)
         s->updates[n_updates++] = weft_assign(g, step, s->t);
     }
     for (size_t i = 0; i < s->n; i++) s->updates[i] = update(s, s->params[i], s->grads[i]);
-    if (o->shards && !is_piece(s, s->params[0])) shards_gather(g, o->shards, s->params, s->updates, s->n);
+    if (o->shards && !is_piece(s, s->params[0]))
+        shards_gather(g, o->shards, s->params, s->updates, s->n);
     return weft_group(g, s->updates, n_updates);
 }
 

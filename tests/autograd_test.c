@@ -73,7 +73,8 @@ static void test_outputs(void)
     weft_value outputs[2] = {y, z}, wrt[3] = {x, y, z}, grads[3];
     weft_value cotangents[2] = {weft_scalar(g, WEFT_F64, 5), weft_scalar(g, WEFT_F64, 7)};
     char order[4] = "";
-    weft_grad_each(g, outputs, cotangents, 2, wrt, 3, grads, &(weft_grad_ready){.ready = note_ready, .context = order});
+    weft_grad_each(g, outputs, cotangents, 2, wrt, 3, grads,
+                   &(weft_grad_ready){.ready = note_ready, .context = order});
     CU_ASSERT_STRING_EQUAL(order, "210");
     const double at = 0.3, expected[3] = {26 * exp(at), 26, 7};
     for (int i = 0; i < 3; i++) {

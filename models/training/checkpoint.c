@@ -277,7 +277,7 @@ weft_status checkpoint_copy_model(weft_trainer *t, weft_params *to)
 static weft_status copy_whole(weft_trainer *t, weft_params *to)
 {
     if (t->whole) return whole_averaged(t, to, false);
-    const train_step *s = step_for(t, STEP_EVALUATE, t->batches.shape(t->batches.context, 0), 0);
+    const train_step *s = step_for(t, STEP_EVALUATE, shape_at(&t->batches, 0), 0);
     if (s) weft_params_init(to, s->plan.graph, t->o.seed, &t->error);
     /* Copying averages takes all processes. */
     return checkpoint_agree(t) == WEFT_OK ? checkpoint_copy_model(t, to) : t->error.status;

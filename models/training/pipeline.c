@@ -43,8 +43,7 @@ static train_step *step_of(const pipeline *p, uint32_t k, size_t index)
 {
     weft_trainer *t = p->t;
     const step_kind kind = k + 1 == t->sums.n ? STEP_UPDATE : STEP_SUM;
-    return step_in_lane(t, kind, t->batches.shape(t->batches.context, index), 0,
-                        (int)(k % (uint32_t)p->lanes));
+    return step_in_lane(t, kind, shape_at(&t->batches, index), 0, (int)(k % (uint32_t)p->lanes));
 }
 
 /* Learns the weights of this process's batches, and plans what they need. */
@@ -61,8 +60,7 @@ static weft_status weigh_batches(pipeline *p)
         numbers_of(p, k)[BATCH_WEIGHT] = (double)weight;
     }
     walk_to_end(p);
-    if (p->state.epoch != begin.epoch && t->batches.start)
-        t->batches.start(t->batches.context, begin.epoch);
+    if (p->state.epoch != begin.epoch) start_epoch(&t->batches, begin.epoch);
     p->state = begin;
     p->batch = 0;
     return status;

@@ -5,21 +5,9 @@
  * and the seed. A checkpoint holds all of these, so a resumed training computes the same bits. */
 #include "trainer.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-weft_status trainer_fail(weft_trainer *t, weft_status status, const char *where,
-                         const char *message)
-{
-    return weft_error_set(&t->error, status, where, "%s", message);
-}
-
-weft_status trainer_no_memory(weft_trainer *t)
-{
-    return trainer_fail(t, WEFT_NO_MEMORY, "trainer", "out of memory");
-}
 
 /* ---- Graphs ---- */
 
@@ -257,9 +245,9 @@ static bool list_params(weft_trainer *t, train_step *s, lists *l)
     }
     if (!l->n)
         weft_graph_fail_in(g, "trainer", WEFT_BAD_ARGUMENT,
-                           !all       ? "the model has no parameters"
-                           : s->stage ? "every parameter of a stage is frozen: set fewer stages"
-                                      : "every parameter is frozen");
+                           s->stage ? "a stage has no parameters to train: set fewer stages"
+                           : all    ? "every parameter is frozen"
+                                    : "the model has no parameters");
     return l->n > 0;
 }
 
@@ -360,174 +348,4 @@ weft_status step_build(weft_trainer *t, train_step *s)
     }
     weft_error_copy(&t->error, weft_graph_error(s->plan.graph));
     return t->error.status;
-}
-
-/* ---- Plans ---- */
-
-weft_status step_plan(weft_trainer *t, train_step *s)
-{
-    const bool computes = s->kind == STEP_UPDATE || s->kind == STEP_SUM;
-    weft_value targets[3] = {s->target};
-    size_t n = 1;
-    if (computes && weft_is_value(s->built.loss)) targets[n++] = s->built.loss;
-    if (s->kind == STEP_UPDATE) targets[n++] = s->norm;
-    if (s->kind == STEP_EVALUATE && weft_is_value(s->metric)) targets[n++] = s->metric;
-    s->plan.plan = weft_plan_new(s->plan.graph, targets, n, NULL, &t->error);
-    return s->plan.plan ? WEFT_OK : t->error.status;
-}
-
-void step_free(train_step *s)
-{
-    if (!s) return;
-    weft_plan_free(s->plan.plan);
-    weft_graph_free(s->plan.graph);
-    weft_stage_free(s->stage);
-    weft_gathered_free(s->gathered);
-    free(s);
-}
-
-/* The step in a lane; any lane if it is -1. */
-static train_step *find_step(const weft_trainer *t, step_kind kind, weft_batch_shape shape,
-                             int slot, int lane)
-{
-    for (plan_entry *e = t->plans.first; e; e = e->next) {
-        train_step *s = (train_step *)(void *)e;
-        if (s->kind == kind && s->slot == slot && (lane < 0 || e->lane == lane) &&
-            !memcmp(&s->shape, &shape, sizeof shape))
-            return s;
-    }
-    return NULL;
-}
-
-/* The same step for another lane. */
-static train_step *borrow_step(weft_trainer *t, const train_step *from)
-{
-    train_step *s = malloc(sizeof *s);
-    if (!s) {
-        trainer_no_memory(t);
-        return NULL;
-    }
-    *s = *from;
-    s->plan.session = NULL;
-    s->plan.borrowed = true;
-    plans_add(&t->plans, &s->plan);
-    return s;
-}
-
-static train_step *new_step(weft_trainer *t, step_kind kind, weft_batch_shape shape, int slot)
-{
-    train_step *s = calloc(1, sizeof *s);
-    if (!s) {
-        trainer_no_memory(t);
-        return NULL;
-    }
-    s->kind = kind;
-    s->shape = shape;
-    s->slot = slot;
-    /* Evaluations read averaged parameters, if there are any. */
-    s->plan.store = kind == STEP_EVALUATE && t->averaged ? t->averaged : t->params;
-    weft_status status = step_build(t, s);
-    if (status == WEFT_OK) status = step_plan(t, s);
-    if (status == WEFT_OK)
-        status = weft_params_init(s->plan.store, s->plan.graph, t->o.seed, &t->error);
-    if (status != WEFT_OK) {
-        step_free(s);
-        return NULL;
-    }
-    weft_stage_free(s->stage);
-    weft_gathered_free(s->gathered);
-    s->stage = NULL;
-    s->gathered = NULL;
-    plans_add(&t->plans, &s->plan);
-    t->planned = true;
-    return s;
-}
-
-train_step *step_in_lane(weft_trainer *t, step_kind kind, weft_batch_shape shape, int slot,
-                         int lane)
-{
-    train_step *s = find_step(t, kind, shape, slot, lane);
-    if (!s) {
-        const train_step *other = find_step(t, kind, shape, slot, -1);
-        s = other ? borrow_step(t, other) : new_step(t, kind, shape, slot);
-        if (s) s->plan.lane = lane;
-    }
-    return s && plans_open(&t->plans, &s->plan, &t->error) == WEFT_OK ? s : NULL;
-}
-
-train_step *step_for(weft_trainer *t, step_kind kind, weft_batch_shape shape, int slot)
-{
-    return step_in_lane(t, kind, shape, slot, 0);
-}
-
-/* ---- Feeding and running ---- */
-
-weft_status step_feed_scalar(weft_trainer *t, train_step *s, weft_value input, double x)
-{
-    float narrow = (float)x;
-    if (!weft_is_value(input)) return WEFT_OK;
-    return s->dtype == WEFT_F64 ? plan_feed(&s->plan, input, &x, sizeof x, &t->error)
-                                : plan_feed(&s->plan, input, &narrow, sizeof narrow, &t->error);
-}
-
-double step_fetch_scalar(const train_step *s, weft_value value)
-{
-    float narrow = 0;
-    double x = 0;
-    if (s->dtype == WEFT_F64)
-        weft_fetch(s->plan.session, value, &x, sizeof x);
-    else if (weft_fetch(s->plan.session, value, &narrow, sizeof narrow) == WEFT_OK)
-        x = (double)narrow;
-    return x;
-}
-
-static weft_status reserve_input(weft_trainer *t, size_t i, size_t bytes)
-{
-    if (t->inputs[i] && bytes <= t->input_capacity[i]) return WEFT_OK;
-    free(t->inputs[i]);
-    t->inputs[i] = weft_alloc(bytes);
-    t->input_capacity[i] = t->inputs[i] ? bytes : 0;
-    return t->inputs[i] ? WEFT_OK : trainer_no_memory(t);
-}
-
-weft_status step_fill(weft_trainer *t, const train_step *s, const weft_batch_source *source,
-                      size_t index, size_t *weight)
-{
-    weft_status status = WEFT_OK;
-    for (size_t i = 0; status == WEFT_OK && i < s->built.n_inputs; i++)
-        status = reserve_input(t, i, s->input_bytes[i]);
-    if (status == WEFT_OK)
-        status = source->fill(source->context, index, t->inputs, weight, &t->error);
-    return status == WEFT_OK ? status
-                             : trainer_fail(t, status, "trainer", "a batch cannot be filled");
-}
-
-weft_status step_feed(weft_trainer *t, train_step *s, const weft_batch_source *source, size_t index,
-                      size_t *weight)
-{
-    weft_status status = step_fill(t, s, source, index, weight);
-    for (size_t i = 0; status == WEFT_OK && i < s->built.n_inputs; i++)
-        if (weft_is_value(s->built.inputs[i]))
-            status =
-                plan_feed(&s->plan, s->built.inputs[i], t->inputs[i], s->input_bytes[i], &t->error);
-    return status;
-}
-
-weft_status step_run_forward(weft_trainer *t, train_step *s, uint64_t number)
-{
-    weft_session_set_step(s->plan.session, number);
-    return weft_is_value(s->pause) ? plan_run_before(&s->plan, s->pause, &t->error) : WEFT_OK;
-}
-
-weft_status step_run(weft_trainer *t, train_step *s, uint64_t number)
-{
-    weft_error e = {.status = WEFT_OK}, first;
-    weft_session_set_step(s->plan.session, number);
-    if (plan_run(&s->plan, &e) == WEFT_OK) return WEFT_OK;
-    if (e.status != WEFT_NOT_FINITE ||
-        weft_session_find_nonfinite(s->plan.session, &first) != WEFT_NOT_FINITE)
-        return weft_error_copy(&t->error, &e);
-    return weft_error_set(&t->error, WEFT_NOT_FINITE, first.where,
-                          "%s, and step %" PRIu64 " was not made: %s", first.message,
-                          t->state.step + 1, e.message);
 }

@@ -1,5 +1,6 @@
-/* The parts of the trainer: updates and evaluations (trainer.c), graphs and plans of its steps
- * (steps.c), checkpoints (checkpoint.c). */
+/* The parts of the trainer: updates (trainer.c, pipeline.c) and evaluations (evaluate.c), graphs
+ * and plans of its steps (steps.c, step_runs.c), its processes (mesh.c, ranks.c), models that they
+ * divide (divided.c, whole.c), checkpoints (checkpoint.c, pieces.c). */
 #ifndef WEFT_MODELS_TRAINER_H
 #define WEFT_MODELS_TRAINER_H
 
@@ -76,7 +77,17 @@ weft_status trainer_no_memory(weft_trainer *t);
 /* Makes a trainer with checked options, without batches and store; NULL on failure. */
 weft_trainer *trainer_unbound(const weft_trainer_options *options, weft_error *error);
 
-/* ---- Steps (steps.c) ---- */
+/* ---- Steps (steps.c, step_runs.c) ---- */
+
+static inline weft_batch_shape shape_at(const weft_batch_source *source, size_t index)
+{
+    return source->shape(source->context, index);
+}
+
+static inline void start_epoch(const weft_batch_source *source, uint64_t epoch)
+{
+    if (source->start) source->start(source->context, epoch);
+}
 
 /* Builds the graph of a step from its kind and shape. */
 weft_status step_build(weft_trainer *t, train_step *s);

@@ -128,7 +128,7 @@ weft_status whole_split_store(weft_trainer *t)
 {
     if (!divided_has_parts(t)) return WEFT_OK;
     const weft_params_filter training = {.selects = is_training};
-    const weft_batch_shape shape = t->batches.shape(t->batches.context, 0);
+    const weft_batch_shape shape = shape_at(&t->batches, 0);
     const mesh_group group = mesh_divides(&t->mesh) ? MESH_MODEL : MESH_DATA;
     weft_communicator *model = t->mesh.groups[group];
     train_step *own = calloc(1, sizeof *own);

@@ -1,0 +1,124 @@
+/* Evaluations of a trainer, and the model that they read. */
+#include "trainer.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Brings the store of averages, if there is one, up to date. Its states are those of an evaluation.
+ */
+static weft_status update_averages(weft_trainer *t, weft_batch_shape shape)
+{
+    if (!t->averaged) return WEFT_OK;
+    step_for(t, STEP_EVALUATE, shape, 0);
+    if (checkpoint_agree(t) != WEFT_OK) return t->error.status;
+    return checkpoint_copy_model(t, t->averaged);
+}
+
+/* Evaluates one batch. `numbers` NULL: the result does not count. */
+static weft_status evaluate_batch(weft_trainer *t, const weft_batch_source *batches, uint32_t i,
+                                  double *numbers)
+{
+    size_t weight = 0;
+    train_step *s = step_for(t, STEP_EVALUATE, shape_at(batches, i), 0);
+    weft_status status = s ? step_feed(t, s, batches, i, &weight) : t->error.status;
+    if (status == WEFT_OK) status = step_run(t, s, 0);
+    if (status != WEFT_OK || !numbers) return status;
+    numbers[BATCH_NUMBERS * i + BATCH_WEIGHT] = (double)weight;
+    numbers[BATCH_NUMBERS * i + BATCH_LOSS] = step_fetch_scalar(s, s->metric);
+    return WEFT_OK;
+}
+
+/* Evaluates this process's batches of n. If the processes gather parameters for it, all evaluate
+ * the same number of batches, some of them the first one again. */
+static weft_status evaluate_own(weft_trainer *t, const weft_batch_source *batches, uint32_t n,
+                                double *numbers)
+{
+    const uint32_t size = (uint32_t)ranks_size(t);
+    const weft_sum_node own = weft_rank_batches(n, ranks_own(t), ranks_size(t));
+    const uint32_t most = divided_has_parts(t) ? (n + size - 1) / size : own.end - own.first;
+    weft_status status = WEFT_OK;
+    for (uint32_t k = 0; status == WEFT_OK && k < most; k++) {
+        const bool counts = own.first + k < own.end;
+        if (!divided_has_parts(t) && trainer_stopped(t)) return t->error.status;
+        status = evaluate_batch(t, batches, counts ? own.first + k : 0, counts ? numbers : NULL);
+    }
+    if (status != WEFT_OK && divided_has_parts(t)) mesh_fail(&t->mesh, &t->error);
+    return status;
+}
+
+static weft_status evaluate_all(weft_trainer *t, const weft_batch_source *batches, size_t limit,
+                                double *metric, size_t *weight)
+{
+    const size_t count = limit && limit < batches->batches ? limit : batches->batches;
+    const uint32_t n = count < UINT32_MAX ? (uint32_t)count : UINT32_MAX;
+    rank_report r = {.checks = n};
+    double sum = 0, *numbers = calloc((size_t)n + 1, BATCH_NUMBERS * sizeof *numbers);
+    if (!numbers) return ranks_no_memory(t);
+    if (n && update_averages(t, shape_at(batches, 0)) == WEFT_OK)
+        evaluate_own(t, batches, n, numbers);
+    r.error = t->error;
+    t->error = WEFT_NO_ERROR;
+    weft_status status = ranks_agree(t, &r, numbers, (rank_share){n, false}, BATCH_NUMBERS);
+    for (uint32_t i = 0; status == WEFT_OK && i < n; i++) {
+        const double *batch = &numbers[BATCH_NUMBERS * i];
+        sum += batch[BATCH_WEIGHT] * batch[BATCH_LOSS];
+        *weight += (size_t)batch[BATCH_WEIGHT];
+    }
+    free(numbers);
+    if (status == WEFT_OK) *metric = *weight ? sum / (double)*weight : NAN;
+    return status;
+}
+
+weft_status weft_trainer_evaluate(weft_trainer *trainer, const weft_batch_source *batches,
+                                  size_t limit, double *metric, size_t *weight)
+{
+    weft_trainer *t = trainer;
+    double mean = NAN;
+    size_t sum = 0;
+    if (!t) return WEFT_BAD_ARGUMENT;
+    memset(&t->error, 0, sizeof t->error);
+    if (!batches || !batches->shape || !batches->fill || !metric)
+        return trainer_fail(t, WEFT_BAD_ARGUMENT, "weft_trainer_evaluate",
+                            "the batches or the metric are NULL");
+    if (batches->n_inputs != t->batches.n_inputs ||
+        memcmp(batches->input_dtypes, t->batches.input_dtypes,
+               batches->n_inputs * sizeof *batches->input_dtypes) != 0)
+        return trainer_fail(t, WEFT_BAD_ARGUMENT, "weft_trainer_evaluate",
+                            "the batches fill other inputs than those trained on");
+    start_epoch(batches, 0);
+    weft_status status = evaluate_all(t, batches, limit, &mean, &sum);
+    if (batches->context == t->batches.context) start_epoch(&t->batches, t->state.epoch);
+    *metric = mean;
+    if (weight) *weight = sum;
+    return status;
+}
+
+const weft_params *weft_trainer_model(weft_trainer *trainer)
+{
+    weft_trainer *t = trainer;
+    if (!t) return NULL;
+    memset(&t->error, 0, sizeof t->error);
+    if (t->whole) {
+        if (!t->whole_store && !(t->whole_store = weft_params_new())) trainer_no_memory(t);
+        return whole_averaged(t, t->whole_store, true) == WEFT_OK ? t->whole_store : NULL;
+    }
+    if (!t->averaged) return t->params;
+    return update_averages(t, shape_at(&t->batches, 0)) == WEFT_OK ? t->averaged : NULL;
+}
+
+bool weft_trainer_judge(weft_trainer *trainer, double nll)
+{
+    if (!trainer) return false;
+    weft_trainer_state *s = &trainer->state;
+    s->judged_step = s->step;
+    bool best = nll < s->best || (isnan(s->best) && !isnan(nll));
+    if (best) {
+        s->best = nll;
+        s->best_step = s->step;
+        s->stale = 0;
+    } else {
+        s->stale++;
+    }
+    return best;
+}
