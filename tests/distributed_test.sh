@@ -139,6 +139,35 @@ cut='s/,"seconds":.*//'
 [ "$(sed "$cut" plain/metrics.jsonl)" = "$(sed "$cut" plain-4/metrics.jsonl)" ] || fail "other metrics on 4 ranks"
 grep -q $'\r' log && fail "a line that updates itself, though mpirun prints into a file"
 
+# ---- A part of the model on each process ----
+train 4 "${pair[@]}" --steps 10 --zero 3 --out pieces
+same_best plain pieces
+whole pieces
+train 2 "${pair[@]}" --steps 6 --zero 3 --out pieces-6
+train 3 "${pair[@]}" --steps 10 --resume --zero 1 --out pieces-6
+same_best plain pieces-6
+# Parts of layers draw other random numbers than the whole.
+deep=("${pair[@]}" encoder_layers=2 decoder_layers=2 dropout=0 --valid-bleu 4)
+"$weft" train "${deep[@]}" --steps 8 --out deep >log 2>&1 || fail "one process: $(tail -n 3 log)"
+# near FOLDER OTHER: losses and norms of all steps differ by rounding only.
+near()
+{
+    local numbers='"(loss|norm|valid_nll)":[-+.e0-9]*'
+    paste <(grep -oE "$numbers" "$1/metrics.jsonl") <(grep -oE "$numbers" "$2/metrics.jsonl") | tr ':' '\t' |
+        awk '{ a = $2; b = $4; d = a > b ? a - b : b - a; if ($1 != $3 || d > 1e-3 * a) bad = 1 } END { exit bad || NR < 16 }' ||
+        fail "$2 is not the training of $1 except for rounding"
+}
+train 2 "${deep[@]}" --steps 8 --tensor 2 --out parts
+train 2 "${deep[@]}" --steps 8 --stages 2 --out stages
+train 4 "${deep[@]}" --steps 8 --stages 2 --out stages-4 --threads 2
+train 8 "${deep[@]}" --steps 8 --tensor 2 --stages 2 --out both
+for run in parts stages both; do near deep $run; whole $run; done
+same_best stages stages-4
+"$weft" translate both <valid.en >translated 2>log || fail "weft translate both: $(cat log)"
+train 3 "${deep[@]}" --steps 6 --stages 3 --out other
+train 4 "${deep[@]}" --steps 8 --tensor 2 --stages 1 --resume --out other
+near deep other
+
 # ---- Other commands ----
 expect 0 "validation loss" "${limit[@]}" mpirun -n 2 "$weft" train --out plain --validate plain/best.safetensors
 best=$("$weft" train --out plain --validate plain/best.safetensors 2>/dev/null)
