@@ -57,6 +57,7 @@ static const char *const dropout[] = {"vocab=60",   "d_model=16",       "heads=4
                                       "dropout=0.1"};
 static const char *const gpt[] = {"vocab=60", "d_model=16", "heads=4", "layers=4", "dropout=0"};
 static const char *const llama[] = {"vocab=60", "d_model=16", "heads=4", "layers=3"};
+static const char *const seq2seq[] = {"vocab=60", "width=16", "hidden=16", "layers=1"};
 
 typedef struct model {
     const char *name;
@@ -70,6 +71,7 @@ static const model models[] = {
     {"gpt", gpt, sizeof gpt / sizeof *gpt, false},
     {"llama", llama, sizeof llama / sizeof *llama, false},
     {"transformer", dropout, sizeof dropout / sizeof *dropout, true},
+    {"seq2seq", seq2seq, sizeof seq2seq / sizeof *seq2seq, true},
 };
 
 static job make_job(const model *m, int tensor, int stages, uint32_t accumulate)
@@ -189,6 +191,13 @@ static void test_refusals(void)
         }
         free_job(&j);
     }
+    job j = make_job(&models[4], 2, 1, 1);
+    run_ranks(2, train, &j, ranks);
+    CU_ASSERT_STRING_EQUAL(ranks[0].error.where, "seq2seq");
+    CU_ASSERT_STRING_EQUAL(ranks[0].error.message,
+                           "has no layers that 2 processes could divide among them: only attention "
+                           "and feed-forward layers can");
+    free_job(&j);
 }
 
 void divided_tests(void)

@@ -100,22 +100,31 @@ static void list_own(const weft_trainer *t, const weft_graph *own, weft_piece *h
     }
 }
 
-/* Every element of the model must be on one process, except for copies. */
+/* Every element of the model must be on one process, except for copies; and if layers are to be
+ * divided, some must be. */
 static weft_status check_whole(weft_trainer *t, const whole_model *w)
 {
     const int size = mesh_ranks(&t->mesh, w->group).size;
+    bool parts = false;
     for (size_t i = 0; i < w->n; i++) {
         const int64_t elements = weft_shape_numel(weft_shape_of(w->graph, w->states[i]));
         int64_t sum = 0;
-        for (int r = 0; r < size; r++)
-            if (is_source(w, r, i)) sum += elements_of(held_by(w, r, i));
+        for (int r = 0; r < size; r++) {
+            if (!is_source(w, r, i)) continue;
+            sum += elements_of(held_by(w, r, i));
+            parts |= held_by(w, r, i)->length < INT64_MAX;
+        }
         if (sum != elements)
             return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, name_of(w, i),
                                   "the processes have %lld of its %lld elements: a divided model "
                                   "must use all its parameters",
                                   (long long)sum, (long long)elements);
     }
-    return WEFT_OK;
+    if (t->mesh.tensor == 1 || parts) return WEFT_OK;
+    return weft_error_set(&t->error, WEFT_BAD_ARGUMENT, t->o.builder.name,
+                          "has no layers that %d processes could divide among them: only attention "
+                          "and feed-forward layers can",
+                          t->mesh.tensor);
 }
 
 static bool is_training(void *context, const char *name)

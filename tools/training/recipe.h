@@ -97,7 +97,7 @@
     X(run, log_seconds, REAL, 10, 0, 1e9, "", "log-seconds", "seconds between lines of progress")  \
     X(run, zero, WHOLE, 1, 1, 3, "", "zero",                                                       \
       "what several processes divide among them: 1 states of the optimiser, 2 sums of gradients, " \
-      "too")                                                                                       \
+      "too, 3 parameters, too")                                                                    \
     X(run, tensor, WHOLE, 1, 1, 1e6, "", "tensor",                                                 \
       "processes that divide attention and feed-forward layers among them")                        \
     X(run, stages, WHOLE, 1, 1, 1e6, "", "stages",                                                 \
