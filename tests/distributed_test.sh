@@ -239,6 +239,14 @@ start shot mpirun -n 3 "$weft" train "${endless[@]}" --out shot
 kill -KILL "$(rank 1)"
 ended 137 "mpirun noticed that process rank 1 .* signal 9"
 goes_on 2 shot
+start stage mpirun -n 4 "$weft" train "${endless[@]}" --out stage --stages 2
+kill -KILL "$(rank 3)"
+ended 137 "mpirun noticed that process rank 3 .* signal 9"
+goes_on 2 stage
+start part mpirun -n 2 "$weft" train "${endless[@]}" --out part --tensor 2
+prlimit --pid "$(rank 1)" --fsize=1024
+ended 1 "weft: rank 1: part/model.step-[0-9]*.rank-1-of-2.safetensors: cannot be written: File too large"
+goes_on 4 part
 # Its file cannot be written.
 start full mpirun -n 3 "$weft" train "${endless[@]}" --out full
 prlimit --pid "$(rank 1)" --fsize=1024
@@ -247,6 +255,9 @@ goes_on 1 full
 # It does not answer.
 export WEFT_TIMEOUT=3
 start mute mpirun -n 2 "$weft" train "${endless[@]}" --out mute
+kill -STOP "$(rank 1)"
+ended 1 "weft: .*exchange.*: no answer from rank 1 for 3 seconds"
+start dumb mpirun -n 2 "$weft" train "${endless[@]}" --out dumb --stages 2
 kill -STOP "$(rank 1)"
 ended 1 "weft: .*exchange.*: no answer from rank 1 for 3 seconds"
 export WEFT_TIMEOUT=60
