@@ -174,6 +174,30 @@ static void test_gone(void)
     three_free(&t);
 }
 
+/* A communicator without memory for exchanges, which notes what it tells the other ranks. */
+static weft_status start_without_memory(void *context, const weft_exchange *exchange,
+                                        void **request, weft_error *error)
+{
+    (void)context, (void)exchange, (void)request;
+    return weft_error_set(error, WEFT_NO_MEMORY, "exchange", "no memory");
+}
+
+static void note_failure(void *context, const weft_error *error)
+{
+    *(weft_status *)context = error->status;
+}
+
+static void test_no_memory(void)
+{
+    weft_status told = WEFT_OK;
+    weft_error error = WEFT_NO_ERROR;
+    weft_communicator c = {
+        .size = 2, .context = &told, .start = start_without_memory, .fail = note_failure};
+    int all[2] = {0};
+    CU_ASSERT_EQUAL(weft_gather_all(&c, &all[0], sizeof all[0], all, &error), WEFT_NO_MEMORY);
+    CU_ASSERT_TRUE(error.status == WEFT_NO_MEMORY && told == WEFT_NO_MEMORY);
+}
+
 static void test_arguments(void)
 {
     three t = three_new();
@@ -199,5 +223,6 @@ void communicator_tests(void)
     CU_add_test(suite, "threads: a rank that does not answer", test_silence);
     CU_add_test(suite, "threads: sizes and kinds that differ", test_mismatch);
     CU_add_test(suite, "threads: a rank that is gone", test_gone);
+    CU_add_test(suite, "a rank without memory", test_no_memory);
     CU_add_test(suite, "arguments", test_arguments);
 }
