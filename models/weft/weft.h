@@ -13,6 +13,7 @@
 #include <weft/measure.h>
 #include <weft/autograd.h>
 #include <weft/sharding.h>
+#include <weft/numpy.h>
 #include <weft/pipeline.h>
 #include <weft/layers.h>
 #include <weft/models.h>

@@ -1,0 +1,216 @@
+/* Archives of arrays: .npz files, by libzip. A member of the archive is a .npy file. */
+#include "numpy.h"
+#include "params.h"
+
+#include "base/file.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef WEFT_HAVE_LIBZIP
+#include <zip.h>
+
+#define SUFFIX       ".npy"
+#define SUFFIX_BYTES 4
+/* Deflate compresses at most by this factor, so a member that claims more is damaged. */
+#define MAX_RATIO 1040
+
+/* ---- Reading ---- */
+
+static bool read_member(void *context, void *data, size_t n)
+{
+    char *at = data;
+    while (n) {
+        const zip_int64_t got = zip_fread(context, at, n);
+        if (got <= 0) return false;
+        at += got;
+        n -= (size_t)got;
+    }
+    return true;
+}
+
+/* Reads member i into a store, whose error names the archive and the member. */
+static weft_status read_array(weft_params *params, zip_t *archive, zip_uint64_t i, const char *path,
+                              weft_error *error)
+{
+    zip_stat_t about;
+    char where[512], name[512];
+    if (zip_stat_index(archive, i, 0, &about) != 0 || !(about.valid & ZIP_STAT_SIZE) ||
+        !(about.valid & ZIP_STAT_COMP_SIZE) || !(about.valid & ZIP_STAT_NAME))
+        return weft_error_set(error, WEFT_BAD_FILE, path, "member %llu has no size or name",
+                              (unsigned long long)i);
+    snprintf(where, sizeof where, "%s/%s", path, about.name);
+    const size_t length = strlen(about.name);
+    if (length < SUFFIX_BYTES || length - SUFFIX_BYTES >= sizeof name ||
+        strcmp(about.name + length - SUFFIX_BYTES, SUFFIX) != 0)
+        return weft_error_set(error, WEFT_BAD_FILE, where, "is no member NAME.npy");
+    if (about.size / MAX_RATIO > about.comp_size)
+        return weft_error_set(error, WEFT_BAD_FILE, where, "claims to be %llu bytes",
+                              (unsigned long long)about.size);
+    snprintf(name, sizeof name, "%.*s", (int)(length - SUFFIX_BYTES), about.name);
+    if (weft_params_get(params, name, NULL))
+        return weft_error_set(error, WEFT_BAD_FILE, where, "is there twice");
+    zip_file_t *file = zip_fopen_index(archive, i, 0);
+    if (!file)
+        return weft_error_set(error, WEFT_BAD_FILE, where, "cannot be read: %s",
+                              zip_strerror(archive));
+    const array_source from = {where, about.size, read_member, file};
+    const weft_status status = array_read(params, name, &from, error);
+    zip_fclose(file);
+    return status;
+}
+
+/* Checks that every tensor of `from` fits, and copies them all. */
+static weft_status merge(weft_params *params, const weft_params *from, weft_error *error)
+{
+    weft_tensor new, old;
+    weft_status status = WEFT_OK;
+    for (int copies = 0; copies < 2; copies++)
+        for (size_t i = 0; status == WEFT_OK && i < weft_params_count(from); i++) {
+            const char *name = weft_params_name(from, i);
+            weft_params_get(from, name, &new);
+            if (!copies && !weft_params_get(params, name, &old)) continue;
+            status = weft_params_add(params, name, new.dtype, new.shape, &old, error);
+            if (copies && status == WEFT_OK)
+                memcpy(old.data, new.data, weft_tensor_bytes(new.dtype, new.shape));
+        }
+    return status;
+}
+
+weft_status weft_npz_load(weft_params *params, const char *path, weft_error *error)
+{
+    int code = 0;
+    if (!params || !path)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_npz_load",
+                              "the store or the path is NULL");
+    zip_t *archive = zip_open(path, ZIP_RDONLY, &code);
+    if (!archive) {
+        zip_error_t about;
+        zip_error_init_with_code(&about, code);
+        weft_error_set(error, code == ZIP_ER_NOENT ? WEFT_NOT_FOUND : WEFT_BAD_FILE, path,
+                       "cannot be read: %s", zip_error_strerror(&about));
+        zip_error_fini(&about);
+        return code == ZIP_ER_NOENT ? WEFT_NOT_FOUND : WEFT_BAD_FILE;
+    }
+    weft_params *arrays = weft_params_new();
+    weft_status status =
+        arrays ? WEFT_OK : weft_error_set(error, WEFT_NO_MEMORY, path, "out of memory");
+    const zip_int64_t n = zip_get_num_entries(archive, 0);
+    for (zip_int64_t i = 0; status == WEFT_OK && i < n; i++)
+        status = read_array(arrays, archive, (zip_uint64_t)i, path, error);
+    if (status == WEFT_OK) status = merge(params, arrays, error);
+    weft_params_free(arrays);
+    zip_discard(archive);
+    return status;
+}
+
+/* ---- Writing ---- */
+
+/* Adds a tensor as a member; the archive owns the bytes. */
+static bool add_array(zip_t *archive, const char *name, const weft_tensor *tensor)
+{
+    char header[ARRAY_HEADER_BYTES], member[512];
+    const size_t head = array_make_header(tensor, header);
+    const size_t bytes = weft_tensor_bytes(tensor->dtype, tensor->shape);
+    char *data = malloc(head + bytes);
+    if (!data) return false;
+    memcpy(data, header, head);
+    if (bytes) memcpy(data + head, tensor->data, bytes);
+    zip_source_t *source = zip_source_buffer(archive, data, head + bytes, 1);
+    if (!source) {
+        free(data);
+        return false;
+    }
+    if (snprintf(member, sizeof member, "%s" SUFFIX, name) < (int)sizeof member &&
+        zip_file_add(archive, member, source, ZIP_FL_ENC_UTF_8) >= 0)
+        return true;
+    zip_source_free(source);
+    return false;
+}
+
+/* Makes the archive in memory, so that the file is replaced as all others are. */
+static weft_status make_archive(const weft_params *params, const weft_params_filter *filter,
+                                zip_source_t *buffer, const char *path, weft_error *error)
+{
+    zip_error_t about;
+    zip_error_init(&about);
+    zip_t *archive = zip_open_from_source(buffer, ZIP_TRUNCATE, &about);
+    bool good = archive;
+    for (size_t i = 0; good && i < weft_params_count(params); i++) {
+        const char *name = weft_params_name(params, i);
+        weft_tensor tensor;
+        if (filter && filter->selects && !filter->selects(filter->context, name)) continue;
+        weft_params_get(params, name, &tensor);
+        good = add_array(archive, name, &tensor);
+    }
+    good = good && zip_close(archive) == 0;
+    if (!good)
+        weft_error_set(error, WEFT_IO, path, "cannot be made: %s",
+                       archive ? zip_strerror(archive) : zip_error_strerror(&about));
+    if (!good && archive) zip_discard(archive);
+    zip_error_fini(&about);
+    return good ? WEFT_OK : WEFT_IO;
+}
+
+static weft_status write_archive(zip_source_t *buffer, const char *path, weft_error *error)
+{
+    char chunk[16384];
+    file_writer file;
+    if (!file_begin(&file, path))
+        return weft_error_set(error, WEFT_IO, path, "cannot be written: %s", strerror(errno));
+    bool good = zip_source_open(buffer) == 0;
+    zip_int64_t n = 0;
+    while (good && (n = zip_source_read(buffer, chunk, sizeof chunk)) > 0)
+        file_write(&file, chunk, (size_t)n);
+    if (good) zip_source_close(buffer);
+    if (!good || n < 0) {
+        file_abandon(&file);
+        return weft_error_set(error, WEFT_NO_MEMORY, path, "no memory for the archive");
+    }
+    if (file_commit(&file)) return WEFT_OK;
+    return weft_error_set(error, WEFT_IO, path, "cannot be written: %s", strerror(errno));
+}
+
+weft_status weft_npz_save(const weft_params *params, const char *path,
+                          const weft_params_filter *filter, weft_error *error)
+{
+    zip_error_t about;
+    if (!params || !path)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_npz_save",
+                              "the store or the path is NULL");
+    zip_error_init(&about);
+    zip_source_t *buffer = zip_source_buffer_create(NULL, 0, 0, &about);
+    zip_error_fini(&about);
+    if (!buffer) return weft_error_set(error, WEFT_NO_MEMORY, path, "out of memory");
+    zip_source_keep(buffer); /* the archive frees its own reference */
+    weft_status status = make_archive(params, filter, buffer, path, error);
+    if (status == WEFT_OK) status = write_archive(buffer, path, error);
+    zip_source_free(buffer);
+    return status;
+}
+
+#else
+
+static weft_status absent(const char *path, weft_error *error)
+{
+    return weft_error_set(error, WEFT_BAD_ARGUMENT, path ? path : "npz",
+                          "weft was built without libzip, which .npz files need");
+}
+
+weft_status weft_npz_load(weft_params *params, const char *path, weft_error *error)
+{
+    (void)params;
+    return absent(path, error);
+}
+
+weft_status weft_npz_save(const weft_params *params, const char *path,
+                          const weft_params_filter *filter, weft_error *error)
+{
+    (void)params;
+    (void)filter;
+    return absent(path, error);
+}
+
+#endif
