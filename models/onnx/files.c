@@ -13,9 +13,9 @@
 
 typedef struct mapped_file {
     struct mapped_file *next;
-    char *location;
     void *data; /* NULL: the file is empty */
     size_t bytes;
+    char location[];
 } mapped_file;
 
 void files_close(onnx_files *files)
@@ -24,7 +24,6 @@ void files_close(onnx_files *files)
         mapped_file *f = files->first;
         files->first = f->next;
         if (f->data) munmap(f->data, f->bytes);
-        free(f->location);
         free(f);
     }
 }
@@ -98,15 +97,14 @@ static weft_status find_file(onnx_files *files, const char *location, const char
         return weft_error_set(error, WEFT_BAD_FILE, where,
                               "its data are in \"%s\", which is not in the model's folder",
                               location);
-    mapped_file *f = calloc(1, sizeof *f);
-    if (f) f->location = strdup(location);
-    if (!f || !f->location) {
-        free(f);
+    const size_t length = strlen(location) + 1;
+    mapped_file *f = calloc(1, sizeof *f + length);
+    if (!f) {
         return weft_error_set(error, WEFT_NO_MEMORY, where, "no memory for a file's name");
     }
+    memcpy(f->location, location, length);
     const weft_status status = map_file(f, files->folder, where, error);
     if (status != WEFT_OK) {
-        free(f->location);
         free(f);
         return status;
     }

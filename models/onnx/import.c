@@ -19,14 +19,22 @@ void import_fail(onnx_import *import, weft_status status, const char *where, con
     va_start(arguments, format);
     text_vformat(message, sizeof message, format, arguments);
     va_end(arguments);
+    weft_error_copy(&import->error, weft_graph_error(import->graph));
     weft_error_set(&import->error, status, where, "%s", message);
+    import_failed(import);
 }
 
+/* The import's error and the graph's are the same, so that nothing is added after the first. */
 bool import_failed(onnx_import *import)
 {
-    if (import->error.status == WEFT_OK)
-        weft_error_copy(&import->error, weft_graph_error(import->graph));
-    return import->error.status != WEFT_OK;
+    const weft_error *e = &import->error;
+    if (e->status == WEFT_OK) weft_error_copy(&import->error, weft_graph_error(import->graph));
+    if (e->status == WEFT_OK) return false;
+    if (weft_graph_status(import->graph) != WEFT_OK) return true;
+    if (import->label[0]) weft_scope_pop(import->graph);
+    import->label[0] = 0;
+    weft_graph_fail_in(import->graph, e->where, e->status, "%s", e->message);
+    return true;
 }
 
 /* Makes `label` the only name scope of the model's graph, "" for none. */
@@ -47,7 +55,7 @@ bool import_contents(onnx_import *import, onnx_value *value)
     value->known = onnx_tensor_read(proto, value->name, &import->pool,
                                     (onnx_files *)(uintptr_t)&import->model->files, &value->tensor,
                                     &import->error) == WEFT_OK;
-    return value->known;
+    return value->known || !import_failed(import);
 }
 
 static weft_value declare(onnx_import *import, onnx_value *value)
@@ -229,6 +237,7 @@ static bool fold(onnx_import *import, onnx_node *n, bool *large)
     *large = false;
     if (!n->graph || !targets) {
         weft_graph_free(n->graph);
+        n->graph = import->graph;
         return node_fail(n, WEFT_NO_MEMORY, "no memory for a graph"), false;
     }
     n->op->map(n);

@@ -317,11 +317,7 @@ static weft_status build(const weft_onnx *m, weft_graph *graph, int64_t batch, w
     if (!import_failed(&import) && add_inputs(&import, &scope, batch, inputs) &&
         import_graph(&import, &scope, m->proto->graph))
         take_outputs(&import, &scope, outputs);
-    if (import.error.status != WEFT_OK && weft_graph_status(graph) == WEFT_OK) {
-        if (import.label[0]) weft_scope_pop(graph);
-        weft_graph_fail_in(graph, import.error.where, import.error.status, "%s",
-                           import.error.message);
-    }
+    import_failed(&import);
     pool_free(&import.pool);
     return weft_graph_status(graph);
 }
@@ -361,11 +357,13 @@ weft_builder weft_onnx_builder(const weft_onnx *model)
 
 /* ---- Lists ---- */
 
-static weft_onnx_value describe(weft_onnx *m, const weft_graph *g, weft_value value,
-                                const char *name)
+/* Lists values under their names; false when memory is out. */
+static bool describe(weft_onnx *m, const weft_graph *g, weft_value value, const char *name,
+                     weft_onnx_value *out)
 {
-    return (weft_onnx_value){pool_text(&m->pool, name), weft_dtype_of(g, value),
+    *out = (weft_onnx_value){pool_text(&m->pool, name), weft_dtype_of(g, value),
                              weft_shape_of(g, value)};
+    return out->name != NULL;
 }
 
 /* Builds the graph once, and lists what it has. */
@@ -379,12 +377,15 @@ static weft_status try_build(weft_onnx *m, weft_graph *g, weft_value *values, we
     m->outputs = pool_alloc(&m->pool, (proto->n_output + 1) * sizeof *m->outputs);
     m->params = pool_alloc(&m->pool, (m->n_weights + 1) * sizeof *m->params);
     if (!m->inputs || !m->outputs || !m->params) return no_memory(m, error);
-    for (; m->n_inputs < proto->n_input && weft_is_value(values[m->n_inputs]); m->n_inputs++)
-        m->inputs[m->n_inputs] =
-            describe(m, g, values[m->n_inputs], weft_name_of(g, values[m->n_inputs]));
+    for (; m->n_inputs < proto->n_input && weft_is_value(values[m->n_inputs]); m->n_inputs++) {
+        const weft_value v = values[m->n_inputs];
+        if (!describe(m, g, v, weft_name_of(g, v), &m->inputs[m->n_inputs]))
+            return no_memory(m, error);
+    }
     for (; m->n_outputs < proto->n_output; m->n_outputs++)
-        m->outputs[m->n_outputs] =
-            describe(m, g, outputs[m->n_outputs], onnx_text(proto->output[m->n_outputs]->name));
+        if (!describe(m, g, outputs[m->n_outputs], onnx_text(proto->output[m->n_outputs]->name),
+                      &m->outputs[m->n_outputs]))
+            return no_memory(m, error);
     for (size_t i = 0; i < m->n_weights; i++) {
         const onnx_weight *w = &m->weights[i];
         if (w->used)

@@ -18,6 +18,10 @@ weft_value node_fail(onnx_node *n, weft_status status, const char *format, ...)
     const char *name = onnx_text(n->proto->name);
     if (!name[0] && n->proto->n_output) name = n->proto->output[0];
     text_format(where, sizeof where, "%s (%s)", name, onnx_text(n->proto->op_type));
+    /* An error of the graph came first, and is the cause. */
+    const weft_error *cause = n->graph ? weft_graph_error(n->graph) : NULL;
+    if (cause && cause->status != WEFT_OK)
+        import_fail(n->import, cause->status, where, "%s: %s", cause->where, cause->message);
     import_fail(n->import, status, where, "%s", message);
     return WEFT_NO_VALUE;
 }

@@ -58,7 +58,7 @@
     X(NegativeLogLikelihoodLoss, 2, 3, 1) X(SoftmaxCrossEntropyLoss, 2, 3, 2)
 /* control.c: these map bodies, and are not computed during the import themselves */
 #define ONNX_CONTROL(X) \
-    X(If, 1, 1, ANY) X(Loop, 2, ANY, ANY) X(Scan, 0, ANY, ANY)
+    X(If, 1, 1, ANY) X(Loop, 0, ANY, ANY) X(Scan, 0, ANY, ANY)
 /* clang-format on */
 
 #define ONNX_OPS(X)                                                                                \
