@@ -56,6 +56,9 @@
     X(LpNormalization, 1, 1, 1) X(LRN, 1, 1, 1) X(LayerNormalization, 2, 3, 3) \
     X(InstanceNormalization, 3, 3, 1) X(GroupNormalization, 3, 3, 1) X(Dropout, 1, 3, 2) \
     X(NegativeLogLikelihoodLoss, 2, 3, 1) X(SoftmaxCrossEntropyLoss, 2, 3, 2)
+/* recurrent.c */
+#define ONNX_RECURRENT(X) \
+    X(RNN, 3, 6, 2) X(GRU, 3, 6, 2) X(LSTM, 3, 8, 3)
 /* resize.c */
 #define ONNX_RESIZE(X) \
     X(Resize, 1, 4, 1) X(Upsample, 1, 2, 1)
@@ -66,7 +69,8 @@
 
 #define ONNX_OPS(X)                                                                                \
     ONNX_ELEMENTWISE(X)                                                                            \
-    ONNX_SHAPE(X) ONNX_REDUCE(X) ONNX_INDEX(X) ONNX_MATRIX(X) ONNX_NN(X) ONNX_RESIZE(X)
+    ONNX_SHAPE(X)                                                                                  \
+    ONNX_REDUCE(X) ONNX_INDEX(X) ONNX_MATRIX(X) ONNX_NN(X) ONNX_RECURRENT(X) ONNX_RESIZE(X)
 
 #define ONNX_DECLARE(name, min_in, max_in, max_out) void map_##name(onnx_node *n);
 ONNX_OPS(ONNX_DECLARE)
