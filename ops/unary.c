@@ -36,6 +36,18 @@ enum { PLAIN, STEP, SLOPE, BOUNDS };
     X(sign, STEP, "y = -1, 0 or 1", \
       T_((x > 0) - (x < 0)), \
       WEFT_NO_VALUE, -2, 2, true) \
+    X(floor, STEP, "y = the largest whole number that is not above x", \
+      T_(floor((T)x)), \
+      WEFT_NO_VALUE, -2, 2, true) \
+    X(ceil, STEP, "y = the smallest whole number that is not below x", \
+      T_(ceil((T)x)), \
+      WEFT_NO_VALUE, -2, 2, true) \
+    X(round, STEP, "y = the nearest whole number, of two the even one", \
+      T_(rint((T)x)), \
+      WEFT_NO_VALUE, -2, 2, true) \
+    X(atan, PLAIN, "y = the angle in (-pi/2, pi/2) with the tangent x", \
+      T_(atan((double)x)), \
+      weft_div(graph, g, weft_add_scalar(graph, weft_square(graph, x), 1)), -3, 3, false) \
     X(exp, PLAIN, "y = e^x", \
       vm_exp(x), \
       weft_mul(graph, g, y), -2, 2, false) \

@@ -23,7 +23,7 @@ ORDER = [
     ["autograd"],
     ["models/weft"],
     ["models/run"],
-    ["models/layers"],
+    ["models/layers", "models/onnx"],
     ["models/zoo"],
     ["models/training", "models/decoding"],
     ["mpi/weft"],

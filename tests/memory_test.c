@@ -312,8 +312,7 @@ static weft_status small_stages(const char *path)
     return status;
 }
 
-/* Makes every allocation of `work`, which gets the path of a file to use, fail once. */
-static void fail_all(weft_status (*work)(const char *path))
+void test_fail_all(weft_status (*work)(const char *path))
 {
     char path[64];
     snprintf(path, sizeof path, "/tmp/weft-memory-%ld.safetensors", (long)getpid());
@@ -346,32 +345,32 @@ static void fail_all(weft_status (*work)(const char *path))
 
 static void test_failing_allocations(void)
 {
-    fail_all(small_train_step);
+    test_fail_all(small_train_step);
 }
 
 static void test_failing_exchanges(void)
 {
-    fail_all(small_exchanges);
+    test_fail_all(small_exchanges);
 }
 
 static void test_failing_parts(void)
 {
-    fail_all(small_parts);
+    test_fail_all(small_parts);
 }
 
 static void test_failing_split(void)
 {
-    fail_all(small_split);
+    test_fail_all(small_split);
 }
 
 static void test_failing_stages(void)
 {
-    fail_all(small_stages);
+    test_fail_all(small_stages);
 }
 
 static void test_failing_scores(void)
 {
-    fail_all(small_score);
+    test_fail_all(small_score);
 }
 
 void memory_tests(void)

@@ -20,6 +20,10 @@ typedef struct pair_attr {
 UNARY(neg, -x)
 UNARY(abs, fabs(x))
 UNARY(sign, x > 0 ? 1 : x < 0 ? -1 : 0)
+UNARY(floor, floor(x))
+UNARY(ceil, ceil(x))
+UNARY(round, rint(x))
+UNARY(atan, atan(x))
 UNARY(exp, exp(x))
 UNARY(log, log(x))
 UNARY(sqrt, sqrt(x))
@@ -105,7 +109,8 @@ REFERENCE(root_of_sum)
 }
 
 const reference references_elementwise[] = {
-    SAME(neg),         SAME(abs),         SAME(sign),        SAME(exp),
+    SAME(neg),         SAME(abs),         SAME(sign),        SAME(floor),
+    SAME(ceil),        SAME(round),       SAME(atan),        SAME(exp),
     SAME(log),         SAME(sqrt),        SAME(rsqrt),       SAME(square),
     SAME(reciprocal),  SAME(sin),         SAME(cos),         SAME(tanh),
     SAME(sigmoid),     SAME(relu),        SAME(leaky_relu),  SAME(gelu),

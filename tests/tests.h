@@ -64,6 +64,7 @@
     X(golden) \
     X(golden_models) \
     X(recurrent) \
+    X(onnx) \
     X(worked_examples) \
     X(profile) \
     X(profile_export) \
@@ -89,6 +90,10 @@ void test_skip(const char *what, const char *reason);
 #ifndef TEST_SANITIZED
 #define TEST_SANITIZED 0
 #endif
+
+/* Makes every allocation of `work`, which gets the path of a file to use, fail once: each time it
+ * must return WEFT_NO_MEMORY and leave nothing allocated. */
+void test_fail_all(weft_status (*work)(const char *path));
 
 /* Calls run(data) in a thread with a stack of `bytes` (some times as much under the sanitizers,
  * whose frames are larger); false if there is no such thread. */

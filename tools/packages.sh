@@ -1,7 +1,8 @@
 # Sourced by tools/demo and tools/test: installs Debian packages that are missing.
 
 weft_packages=(gcc g++ meson ninja-build pkg-config libopenblas-openmp-dev libcunit1-dev
-    libgraphviz-dev libsentencepiece-dev libcjson-dev libzip-dev zlib1g-dev gnuplot-nox)
+    libgraphviz-dev libsentencepiece-dev libcjson-dev libzip-dev zlib1g-dev gnuplot-nox
+    libprotobuf-c-dev protobuf-c-compiler)
 
 # need_packages PACKAGE...: installs those that are missing, and says so.
 need_packages()

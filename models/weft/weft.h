@@ -18,5 +18,6 @@
 #include <weft/layers.h>
 #include <weft/models.h>
 #include <weft/decode.h>
+#include <weft/onnx.h>
 #include <weft/train.h>
 #endif

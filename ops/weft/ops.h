@@ -43,14 +43,18 @@ WEFT_API const weft_op *weft_op_find(const char *name); /* NULL if there is none
 
 /* ---- Elementwise, one operand --------------------------------------------------------------- */
 
-WEFT_API weft_value weft_neg(weft_graph *graph, weft_value x);    /* -x */
-WEFT_API weft_value weft_abs(weft_graph *graph, weft_value x);    /* |x|; gradient 0 at 0, NaN */
-WEFT_API weft_value weft_sign(weft_graph *graph, weft_value x);   /* -1, 0 or 1; 0 of NaN */
-WEFT_API weft_value weft_exp(weft_graph *graph, weft_value x);    /* e^x */
-WEFT_API weft_value weft_log(weft_graph *graph, weft_value x);    /* natural logarithm */
-WEFT_API weft_value weft_sqrt(weft_graph *graph, weft_value x);   /* x^(1/2) */
-WEFT_API weft_value weft_rsqrt(weft_graph *graph, weft_value x);  /* x^(-1/2) */
-WEFT_API weft_value weft_square(weft_graph *graph, weft_value x); /* x^2 */
+WEFT_API weft_value weft_neg(weft_graph *graph, weft_value x);  /* -x */
+WEFT_API weft_value weft_abs(weft_graph *graph, weft_value x);  /* |x|; gradient 0 at 0, NaN */
+WEFT_API weft_value weft_sign(weft_graph *graph, weft_value x); /* -1, 0 or 1; 0 of NaN */
+WEFT_API weft_value weft_floor(weft_graph *graph, weft_value x);
+WEFT_API weft_value weft_ceil(weft_graph *graph, weft_value x);
+WEFT_API weft_value weft_round(weft_graph *graph, weft_value x);      /* ties to even */
+WEFT_API weft_value weft_atan(weft_graph *graph, weft_value x);       /* radians */
+WEFT_API weft_value weft_exp(weft_graph *graph, weft_value x);        /* e^x */
+WEFT_API weft_value weft_log(weft_graph *graph, weft_value x);        /* natural logarithm */
+WEFT_API weft_value weft_sqrt(weft_graph *graph, weft_value x);       /* x^(1/2) */
+WEFT_API weft_value weft_rsqrt(weft_graph *graph, weft_value x);      /* x^(-1/2) */
+WEFT_API weft_value weft_square(weft_graph *graph, weft_value x);     /* x^2 */
 WEFT_API weft_value weft_reciprocal(weft_graph *graph, weft_value x); /* 1 / x */
 WEFT_API weft_value weft_sin(weft_graph *graph, weft_value x);        /* radians */
 WEFT_API weft_value weft_cos(weft_graph *graph, weft_value x);        /* radians */

@@ -1,0 +1,316 @@
+/* Control flow of ONNX: branches that are chosen and loops that are unrolled during the import. */
+#include "onnx/import.h"
+#include "onnx/ops.h"
+
+#include <string.h>
+
+static const WeftOnnx__GraphProto *body_of(onnx_node *n, const char *name)
+{
+    const WeftOnnx__AttributeProto *a = attr_find(n, name);
+    if (!a || !a->g) node_fail(n, WEFT_BAD_FILE, "has no body \"%s\"", name);
+    return a ? a->g : NULL;
+}
+
+static onnx_scope *body_scope(onnx_node *n)
+{
+    onnx_scope *scope = pool_alloc(&n->import->pool, sizeof *scope);
+    if (!scope) node_fail(n, WEFT_NO_MEMORY, "no memory for a body");
+    if (scope) scope->outer = n->scope;
+    return scope;
+}
+
+/* Output i of a body; NULL after a failure. */
+static onnx_value *body_output(onnx_node *n, const onnx_scope *scope,
+                               const WeftOnnx__GraphProto *body, size_t i)
+{
+    onnx_value *v = i < body->n_output ? scope_find(scope, onnx_text(body->output[i]->name)) : NULL;
+    if (!v) node_fail(n, WEFT_BAD_FILE, "no node of its body computes output %zu", i);
+    return v;
+}
+
+/* Makes `to` the same value under another name. */
+static void copy_value(onnx_value *to, const onnx_value *from)
+{
+    const char *name = to->name;
+    *to = *from;
+    to->name = name;
+}
+
+static bool add_input(onnx_node *n, onnx_scope *scope, const WeftOnnx__GraphProto *body, size_t i,
+                      const onnx_value *value)
+{
+    onnx_value *v = scope_add(n->import, scope, onnx_text(body->input[i]->name));
+    if (v) copy_value(v, value);
+    return v != NULL;
+}
+
+static onnx_value known_number(onnx_node *n, weft_dtype dtype, int64_t number)
+{
+    onnx_value v = {.name = "", .known = true, .type = dtype == WEFT_I32 ? ONNX_INT64 : ONNX_BOOL};
+    int32_t *data = pool_alloc(&n->import->pool, sizeof *data);
+    v.tensor = (onnx_tensor){dtype, WEFT_SCALAR, data};
+    if (!data)
+        node_fail(n, WEFT_NO_MEMORY, "no memory for a number");
+    else if (dtype == WEFT_I32)
+        *data = (int32_t)number;
+    else
+        *(uint8_t *)data = number != 0;
+    return v;
+}
+
+/* The truth of a value that must be known. */
+static bool known_truth(onnx_node *n, onnx_value *value, const char *what)
+{
+    if (!import_contents(n->import, value)) return false;
+    const bool good = value->known && value->tensor.dtype == WEFT_BOOL &&
+                      weft_shape_numel(value->tensor.shape) == 1;
+    if (!good)
+        node_fail(n, WEFT_BAD_ARGUMENT,
+                  "needs its %s during the import, but it depends on data or is not a bool", what);
+    return good && *(const uint8_t *)value->tensor.data;
+}
+
+void map_If(onnx_node *n)
+{
+    const bool chosen = known_truth(n, n->in[0], "condition");
+    if (node_failed(n)) return;
+    const WeftOnnx__GraphProto *body = body_of(n, chosen ? "then_branch" : "else_branch");
+    onnx_scope *scope = body ? body_scope(n) : NULL;
+    if (!scope || !import_graph(n->import, scope, body)) return;
+    for (size_t i = 0; i < n->n_out; i++) {
+        const onnx_value *v = body_output(n, scope, body, i);
+        if (!v) return;
+        copy_value(&n->out[i], v);
+    }
+}
+
+/* ---- Values of all iterations ---- */
+
+/* Applies an op with an attribute "axis" to values, as a node of the model would. */
+static bool apply(onnx_node *n, const char *domain, const char *op, int64_t axis, onnx_value **in,
+                  size_t n_in, onnx_value *out)
+{
+    WeftOnnx__AttributeProto a = WEFT_ONNX__ATTRIBUTE_PROTO__INIT;
+    WeftOnnx__AttributeProto *list = &a;
+    WeftOnnx__NodeProto node = WEFT_ONNX__NODE_PROTO__INIT;
+    a.name = (char *)(uintptr_t) "axis";
+    a.has_i = true;
+    a.i = axis;
+    node.domain = (char *)(uintptr_t)domain;
+    node.op_type = (char *)(uintptr_t)op;
+    node.name = n->proto->name;
+    node.attribute = &list;
+    node.n_attribute = 1;
+    return import_node(n->import, n->scope, &node, in, n_in, out, 1);
+}
+
+/* Elements along an axis that a body makes one by one. */
+typedef struct stack {
+    onnx_value **values;
+    size_t count, capacity;
+} stack;
+
+static bool push(onnx_node *n, stack *s, onnx_value *value)
+{
+    if (s->count == s->capacity) {
+        const size_t capacity = s->capacity ? 2 * s->capacity : 16;
+        onnx_value **grown = pool_alloc(&n->import->pool, capacity * sizeof *grown);
+        if (!grown) return node_fail(n, WEFT_NO_MEMORY, "no memory for a list"), false;
+        if (s->count) memcpy(grown, s->values, s->count * sizeof *grown);
+        s->values = grown;
+        s->capacity = capacity;
+    }
+    s->values[s->count++] = value;
+    return true;
+}
+
+/* Joins the values of all iterations along a new axis. */
+static bool join(onnx_node *n, const stack *s, int64_t axis, bool reverse, onnx_value *out)
+{
+    stack joined = {.values = NULL};
+    if (!s->count)
+        return node_fail(n, WEFT_BAD_SHAPE, "has no iterations, so the shape of an output is open"),
+               false;
+    for (size_t i = 0; i < s->count; i++) {
+        onnx_value *one = pool_alloc(&n->import->pool, sizeof *one);
+        onnx_value *from = s->values[reverse ? s->count - 1 - i : i];
+        if (!one) return node_fail(n, WEFT_NO_MEMORY, "no memory for a list"), false;
+        one->name = "";
+        if (!apply(n, "weft", "ExpandDims", axis, &from, 1, one) || !push(n, &joined, one))
+            return false;
+    }
+    return apply(n, "", "Concat", axis, joined.values, joined.count, out);
+}
+
+/* ---- Loop ---- */
+
+/* The number of iterations, INT32_MAX without a limit. */
+static int64_t trip_count(onnx_node *n)
+{
+    return has_in(n, 0) ? (int64_t)in_number(n, 0, "trip count", 0) : INT32_MAX;
+}
+
+/* One iteration: replaces *condition and carried[], and adds to the stacks. */
+static bool iterate(onnx_node *n, const WeftOnnx__GraphProto *body, int64_t iteration,
+                    bool *condition, onnx_value *carried, size_t n_carried, stack *stacks)
+{
+    onnx_scope *scope = body_scope(n);
+    const onnx_value number = known_number(n, WEFT_I32, iteration);
+    const onnx_value truth = known_number(n, WEFT_BOOL, *condition);
+    if (!scope || node_failed(n) || !add_input(n, scope, body, 0, &number) ||
+        !add_input(n, scope, body, 1, &truth))
+        return false;
+    for (size_t i = 0; i < n_carried; i++)
+        if (!add_input(n, scope, body, 2 + i, &carried[i])) return false;
+    if (!import_graph(n->import, scope, body)) return false;
+    onnx_value *next = body_output(n, scope, body, 0);
+    if (!next) return false;
+    *condition = known_truth(n, next, "condition");
+    for (size_t i = 1; i < body->n_output; i++) {
+        onnx_value *v = body_output(n, scope, body, i);
+        if (!v || node_failed(n)) return false;
+        if (i <= n_carried)
+            copy_value(&carried[i - 1], v);
+        else if (!push(n, &stacks[i - 1 - n_carried], v))
+            return false;
+    }
+    return true;
+}
+
+void map_Loop(onnx_node *n)
+{
+    const WeftOnnx__GraphProto *body = body_of(n, "body");
+    const int64_t trips = trip_count(n);
+    const size_t n_carried = n->n_in > 2 ? n->n_in - 2 : 0;
+    bool condition = !has_in(n, 1) || known_truth(n, n->in[1], "condition");
+    if (!body || node_failed(n)) return;
+    if (body->n_input != 2 + n_carried || body->n_output < 1 + n_carried ||
+        n->n_out > body->n_output - 1) {
+        node_fail(n, WEFT_BAD_FILE, "its body has %zu inputs and %zu outputs for %zu values",
+                  body->n_input, body->n_output, n_carried);
+        return;
+    }
+    onnx_value *carried = pool_alloc(&n->import->pool, (n_carried + 1) * sizeof *carried);
+    stack *stacks = pool_alloc(&n->import->pool, body->n_output * sizeof *stacks);
+    if (!carried || !stacks) {
+        node_fail(n, WEFT_NO_MEMORY, "no memory for a loop");
+        return;
+    }
+    for (size_t i = 0; i < n_carried; i++) {
+        if (!has_in(n, 2 + i)) {
+            node_fail(n, WEFT_BAD_FILE, "has no input %zu", 2 + i);
+            return;
+        }
+        carried[i] = *n->in[2 + i];
+    }
+    for (int64_t i = 0; i < trips && condition; i++) {
+        if (++n->import->nodes > ONNX_MAX_NODES)
+            node_fail(n, WEFT_TOO_LARGE, "the model has more than %d nodes", ONNX_MAX_NODES);
+        if (node_failed(n) || !iterate(n, body, i, &condition, carried, n_carried, stacks)) return;
+    }
+    for (size_t i = 0; i < n->n_out; i++) {
+        if (i < n_carried)
+            copy_value(&n->out[i], &carried[i]);
+        else if (has_out(n, i) && !join(n, &stacks[i - n_carried], 0, false, &n->out[i]))
+            return;
+    }
+}
+
+/* ---- Scan ---- */
+
+/* Inputs of the body: states, then one element of each scanned input; likewise its outputs. */
+typedef struct scan {
+    const WeftOnnx__GraphProto *body;
+    size_t first, n_states, n_scanned, n_stacked; /* first: the node's input of state 0 */
+    int64_t length;
+    onnx_value *states;
+    stack *stacks;
+} scan;
+
+/* Number i of a list attribute; 0 without it. */
+static int64_t listed(const onnx_node *n, const char *name, size_t i)
+{
+    const WeftOnnx__AttributeProto *a = attr_find(n, name);
+    return a && i < a->n_ints ? a->ints[i] : 0;
+}
+
+static bool scan_step(onnx_node *n, scan *s, int64_t step)
+{
+    onnx_scope *scope = body_scope(n);
+    if (!scope) return false;
+    for (size_t i = 0; i < s->n_states; i++)
+        if (!add_input(n, scope, s->body, i, &s->states[i])) return false;
+    for (size_t i = 0; i < s->n_scanned; i++) {
+        const bool reverse =
+            listed(n, "scan_input_directions", i) || (n->opset < 9 && listed(n, "directions", i));
+        const int64_t axis = listed(n, "scan_input_axes", i);
+        onnx_value at = known_number(n, WEFT_I32, reverse ? s->length - 1 - step : step);
+        onnx_value *in[2] = {n->in[s->first + s->n_states + i], &at};
+        onnx_value element = {.name = ""};
+        if (node_failed(n) || !apply(n, "", "Gather", axis, in, 2, &element) ||
+            !add_input(n, scope, s->body, s->n_states + i, &element))
+            return false;
+    }
+    if (!import_graph(n->import, scope, s->body)) return false;
+    for (size_t i = 0; i < s->body->n_output; i++) {
+        onnx_value *v = body_output(n, scope, s->body, i);
+        if (!v) return false;
+        if (i < s->n_states)
+            copy_value(&s->states[i], v);
+        else if (!push(n, &s->stacks[i - s->n_states], v))
+            return false;
+    }
+    return true;
+}
+
+static bool scan_start(onnx_node *n, scan *s)
+{
+    const int64_t scanned = attr_int(n, "num_scan_inputs", 0);
+    s->body = body_of(n, "body");
+    if (!s->body) return false;
+    if (n->opset < 9) return node_fail(n, WEFT_NO_KERNEL, "weft knows Scan from opset 9 on"), false;
+    if (scanned < 1 || (size_t)scanned > n->n_in || s->body->n_input != n->n_in ||
+        s->body->n_output != n->n_out)
+        return node_fail(n, WEFT_BAD_FILE, "its inputs and outputs do not fit its body"), false;
+    s->n_scanned = (size_t)scanned;
+    s->n_states = n->n_in - s->n_scanned;
+    for (size_t i = 0; i < n->n_in; i++)
+        if (!has_in(n, i)) return node_fail(n, WEFT_BAD_FILE, "has no input %zu", i), false;
+    if (s->n_states > n->n_out)
+        return node_fail(n, WEFT_BAD_FILE, "has fewer outputs than states"), false;
+    const weft_shape shape = in_shape(n, s->n_states);
+    s->length = shape.dim[node_axis(n, listed(n, "scan_input_axes", 0), shape.rank)];
+    s->states = pool_alloc(&n->import->pool, (s->n_states + 1) * sizeof *s->states);
+    s->stacks = pool_alloc(&n->import->pool, (n->n_out + 1) * sizeof *s->stacks);
+    if (!s->states || !s->stacks)
+        return node_fail(n, WEFT_NO_MEMORY, "no memory for a scan"), false;
+    for (size_t i = 0; i < s->n_states; i++) s->states[i] = *n->in[i];
+    return !node_failed(n);
+}
+
+void map_Scan(onnx_node *n)
+{
+    scan s = {.first = 0};
+    if (!scan_start(n, &s)) return;
+    for (int64_t step = 0; step < s.length; step++)
+        if (!scan_step(n, &s, step)) return;
+    for (size_t i = 0; i < n->n_out; i++) {
+        if (i < s.n_states) {
+            copy_value(&n->out[i], &s.states[i]);
+            continue;
+        }
+        const size_t k = i - s.n_states;
+        if (has_out(n, i) && !join(n, &s.stacks[k], listed(n, "scan_output_axes", k),
+                                   listed(n, "scan_output_directions", k), &n->out[i]))
+            return;
+    }
+}
+
+/* The op that joins iterations: a new axis of size 1. Not part of ONNX. */
+void map_ExpandDims(onnx_node *n)
+{
+    const weft_value x = in_value(n, 0);
+    const int axis = attr_axis(n, "axis", 0, in_shape(n, 0).rank + 1);
+    if (node_failed(n)) return;
+    set_typed(n, 0, weft_expand_dims(n->graph, x, axis), in_type(n, 0));
+}

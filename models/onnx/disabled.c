@@ -1,0 +1,58 @@
+/* Stands for the import of ONNX files in a build without protobuf-c. */
+#include <weft/onnx.h>
+
+#include <string.h>
+
+static const char reason[] = "weft was built without protobuf-c (-Donnx)";
+
+weft_onnx *weft_onnx_load(const char *path, const weft_onnx_options *options, weft_error *error)
+{
+    (void)options;
+    if (error) memset(error, 0, sizeof *error);
+    weft_error_set(error, WEFT_NO_BACKEND, path, "%s", reason);
+    return NULL;
+}
+
+void weft_onnx_free(weft_onnx *model)
+{
+    (void)model;
+}
+
+#define EMPTY_LIST(name)                                                                           \
+    const weft_onnx_value *name(const weft_onnx *model, size_t *count)                             \
+    {                                                                                              \
+        (void)model;                                                                               \
+        if (count) *count = 0;                                                                     \
+        return NULL;                                                                               \
+    }
+EMPTY_LIST(weft_onnx_inputs)
+EMPTY_LIST(weft_onnx_outputs)
+EMPTY_LIST(weft_onnx_params)
+
+weft_status weft_onnx_build(const weft_onnx *model, weft_graph *graph, int64_t batch,
+                            weft_value *inputs, weft_value *outputs)
+{
+    (void)model, (void)batch, (void)inputs, (void)outputs;
+    weft_graph_fail_in(graph, "weft_onnx_build", WEFT_NO_BACKEND, "%s", reason);
+    return weft_graph_status(graph);
+}
+
+static weft_status build(void *context, weft_graph *graph, const weft_build_options *options,
+                         weft_built *built)
+{
+    (void)options;
+    return weft_onnx_build(context, graph, 0, built->inputs, built->outputs);
+}
+
+weft_builder weft_onnx_builder(const weft_onnx *model)
+{
+    (void)model;
+    return (weft_builder){.name = "onnx", .build = build};
+}
+
+weft_status weft_onnx_weights(const weft_onnx *model, weft_params *params, weft_error *error)
+{
+    (void)model, (void)params;
+    if (error) memset(error, 0, sizeof *error);
+    return weft_error_set(error, WEFT_NO_BACKEND, "weft_onnx_weights", "%s", reason);
+}

@@ -1,0 +1,389 @@
+/* Elementwise ops of ONNX. Integers are computed in f64, which is exact for i32. */
+#include "onnx/import.h"
+#include "onnx/ops.h"
+
+#include <math.h>
+
+/* ---- One operand ---- */
+
+typedef weft_value unary(onnx_node *n, weft_value x);
+
+/* y = f(x) in the dtype of x. */
+static void map_unary(onnx_node *n, unary *f)
+{
+    const weft_value x = in_value(n, 0);
+    weft_value y = f(n, widen(n, x));
+    if (weft_dtype_of(n->graph, x) == WEFT_I32) y = narrow(n, y, in_type(n, 0));
+    set_typed(n, 0, y, in_type(n, 0));
+}
+
+/* The same, computed in f64: formulas that would lose digits in f32. */
+static void map_precise(onnx_node *n, unary *f)
+{
+    const weft_value x = in_value(n, 0);
+    const weft_dtype dtype = weft_dtype_of(n->graph, x);
+    set_out(n, 0, weft_cast(n->graph, f(n, weft_cast(n->graph, x, WEFT_F64)), dtype));
+}
+
+#define UNARY(op, how, expression)                                                                 \
+    static weft_value compute_##op(onnx_node *n, weft_value x)                                     \
+    {                                                                                              \
+        weft_graph *g = n->graph;                                                                  \
+        (void)g;                                                                                   \
+        return expression;                                                                         \
+    }                                                                                              \
+    void map_##op(onnx_node *n)                                                                    \
+    {                                                                                              \
+        how(n, compute_##op);                                                                      \
+    }
+
+/* e^x + sign e^-x, halved */
+static weft_value hyperbolic(weft_graph *g, weft_value x, double sign)
+{
+    weft_value down = weft_scale(g, weft_exp(g, weft_neg(g, x)), sign);
+    return weft_scale(g, weft_add(g, weft_exp(g, x), down), 0.5);
+}
+
+/* sqrt(scale x^2 + addend) */
+static weft_value root(weft_graph *g, weft_value x, double scale, double addend)
+{
+    return weft_sqrt(g, weft_add_scalar(g, weft_scale(g, weft_square(g, x), scale), addend));
+}
+
+static weft_value arc_sine(weft_graph *g, weft_value x)
+{
+    return weft_atan(g, weft_div(g, x, root(g, x, -1, 1)));
+}
+
+static weft_value area_sine(weft_graph *g, weft_value x)
+{
+    weft_value size = weft_abs(g, x);
+    return weft_mul(g, weft_sign(g, x), weft_log(g, weft_add(g, size, root(g, size, 1, 1))));
+}
+
+static weft_value area_tangent(weft_graph *g, weft_value x)
+{
+    weft_value above = weft_add_scalar(g, x, 1), below = weft_add_scalar(g, weft_neg(g, x), 1);
+    return weft_scale(g, weft_log(g, weft_div(g, above, below)), 0.5);
+}
+
+/* x > bound ? above : below, for a number or a value below */
+static weft_value above(weft_graph *g, weft_value x, double bound, weft_value value,
+                        weft_value otherwise)
+{
+    weft_value limit = weft_scalar(g, weft_dtype_of(g, x), bound);
+    return weft_where(g, weft_greater(g, x, limit), value, otherwise);
+}
+
+static weft_value zero_like(weft_graph *g, weft_value x)
+{
+    return weft_scalar(g, weft_dtype_of(g, x), 0);
+}
+
+/* alpha (e^(x / divisor) - 1) where x < 0 */
+static weft_value exponential(weft_graph *g, weft_value x, double alpha, double divisor)
+{
+    weft_value low = weft_scale(g, weft_minimum(g, x, zero_like(g, x)), 1 / divisor);
+    return weft_scale(g, weft_add_scalar(g, weft_exp(g, low), -1), alpha);
+}
+
+static weft_value elu(weft_graph *g, weft_value x, double alpha, double divisor, double scale)
+{
+    weft_value y = above(g, x, 0, x, exponential(g, x, alpha, divisor));
+    return scale == 1 ? y : weft_scale(g, y, scale);
+}
+
+static weft_value hard_sigmoid(weft_graph *g, weft_value x, double alpha, double beta)
+{
+    return weft_clamp(g, weft_add_scalar(g, weft_scale(g, x, alpha), beta), 0, 1);
+}
+
+static weft_value shrink(onnx_node *n, weft_value x)
+{
+    weft_graph *g = n->graph;
+    const double lambda = attr_float(n, "lambd", 0.5), bias = attr_float(n, "bias", 0);
+    weft_value zero = weft_scale(g, x, 0);
+    weft_value low = above(g, weft_neg(g, x), lambda, weft_add_scalar(g, x, bias), zero);
+    return above(g, x, lambda, weft_add_scalar(g, x, -bias), low);
+}
+
+UNARY(Abs, map_unary, weft_abs(g, x))
+UNARY(Neg, map_unary, weft_neg(g, x))
+UNARY(Sign, map_unary, weft_sign(g, x))
+UNARY(Floor, map_unary, weft_floor(g, x))
+UNARY(Ceil, map_unary, weft_ceil(g, x))
+UNARY(Round, map_unary, weft_round(g, x))
+UNARY(Reciprocal, map_unary, weft_reciprocal(g, x))
+UNARY(Sqrt, map_unary, weft_sqrt(g, x))
+UNARY(Exp, map_unary, weft_exp(g, x))
+UNARY(Log, map_unary, weft_log(g, x))
+UNARY(Sin, map_unary, weft_sin(g, x))
+UNARY(Cos, map_unary, weft_cos(g, x))
+UNARY(Tan, map_precise, weft_div(g, weft_sin(g, x), weft_cos(g, x)))
+UNARY(Asin, map_precise, arc_sine(g, x))
+UNARY(Acos, map_precise, weft_add_scalar(g, weft_neg(g, arc_sine(g, x)), 1.5707963267948966))
+UNARY(Atan, map_unary, weft_atan(g, x))
+UNARY(Sinh, map_precise, hyperbolic(g, x, -1))
+UNARY(Cosh, map_precise, hyperbolic(g, x, 1))
+UNARY(Tanh, map_unary, weft_tanh(g, x))
+UNARY(Asinh, map_precise, area_sine(g, x))
+UNARY(Acosh, map_precise, weft_log(g, weft_add(g, x, root(g, x, 1, -1))))
+UNARY(Atanh, map_precise, area_tangent(g, x))
+UNARY(Erf, map_unary, weft_erf(g, x))
+UNARY(Sigmoid, map_unary, weft_sigmoid(g, x))
+UNARY(Relu, map_unary, weft_relu(g, x))
+UNARY(Softplus, map_unary, weft_softplus(g, x))
+UNARY(Softsign, map_unary, weft_div(g, x, weft_add_scalar(g, weft_abs(g, x), 1)))
+UNARY(LeakyRelu, map_unary, weft_leaky_relu(g, x, attr_float(n, "alpha", 0.01)))
+UNARY(Elu, map_unary, elu(g, x, attr_float(n, "alpha", 1), 1, 1))
+UNARY(Celu, map_unary, elu(g, x, attr_float(n, "alpha", 1), attr_float(n, "alpha", 1), 1))
+UNARY(Selu, map_unary,
+      elu(g, x, attr_float(n, "alpha", 1.67326319217681884765625), 1,
+          attr_float(n, "gamma", 1.05070102214813232421875)))
+UNARY(ThresholdedRelu, map_unary, above(g, x, attr_float(n, "alpha", 1), x, zero_like(g, x)))
+UNARY(HardSigmoid, map_unary,
+      hard_sigmoid(g, x, attr_float(n, "alpha", 0.2), attr_float(n, "beta", 0.5)))
+UNARY(HardSwish, map_unary, weft_mul(g, x, hard_sigmoid(g, x, 1.0 / 6, 0.5)))
+UNARY(Mish, map_unary, weft_mul(g, x, weft_tanh(g, weft_softplus(g, x))))
+UNARY(Gelu, map_unary,
+      attr_is(n, "approximate", "tanh", "none") ? weft_gelu_tanh(g, x) : weft_gelu(g, x))
+UNARY(Shrink, map_unary, shrink(n, x))
+
+void map_Identity(onnx_node *n)
+{
+    set_typed(n, 0, in_value(n, 0), in_type(n, 0));
+}
+
+void map_IsNaN(onnx_node *n)
+{
+    const weft_value x = in_value(n, 0);
+    set_out(n, 0, weft_logical_not(n->graph, weft_equal(n->graph, x, x)));
+}
+
+void map_IsInf(onnx_node *n)
+{
+    weft_graph *g = n->graph;
+    const weft_value x = in_value(n, 0);
+    const weft_dtype dtype = weft_dtype_of(g, x);
+    const double up = attr_int(n, "detect_positive", 1) ? INFINITY : NAN;
+    const double down = attr_int(n, "detect_negative", 1) ? -INFINITY : NAN;
+    set_out(n, 0,
+            weft_logical_or(g, weft_equal(g, x, weft_scalar(g, dtype, up)),
+                            weft_equal(g, x, weft_scalar(g, dtype, down))));
+}
+
+/* ---- Two operands ---- */
+
+/* Input 1, placed at the axis that opsets before 7 name. */
+static weft_value second(onnx_node *n)
+{
+    const weft_value b = in_value(n, 1);
+    weft_shape shape = in_shape(n, 1);
+    if (n->opset >= 7 || !attr_int(n, "broadcast", 0) || !has_attr(n, "axis")) return b;
+    const int rank = in_shape(n, 0).rank, end = attr_axis(n, "axis", 0, rank) + shape.rank;
+    for (; shape.rank < rank - end + weft_rank(n->graph, b) && shape.rank < WEFT_MAX_RANK;)
+        shape.dim[shape.rank++] = 1;
+    return weft_reshape(n->graph, b, shape);
+}
+
+typedef weft_value binary(weft_graph *g, weft_value a, weft_value b);
+
+static weft_value truncate(weft_graph *g, weft_value x)
+{
+    return weft_mul(g, weft_sign(g, x), weft_floor(g, weft_abs(g, x)));
+}
+
+/* f(a, b) in the dtype of a. */
+static weft_value arithmetic(onnx_node *n, binary *f, weft_value a, weft_value b)
+{
+    if (weft_dtype_is_float(weft_dtype_of(n->graph, a))) return f(n->graph, a, b);
+    weft_value y = f(n->graph, widen(n, a), widen(n, b));
+    if (f == weft_div && in_type(n, 0) != ONNX_BOOL) y = truncate(n->graph, y);
+    return narrow(n, y, in_type(n, 0));
+}
+
+#define BINARY(op, function)                                                                       \
+    void map_##op(onnx_node *n)                                                                    \
+    {                                                                                              \
+        const weft_value a = in_value(n, 0);                                                       \
+        set_typed(n, 0, arithmetic(n, function, a, second(n)), in_type(n, 0));                     \
+    }
+BINARY(Add, weft_add)
+BINARY(Sub, weft_sub)
+BINARY(Mul, weft_mul)
+BINARY(Div, weft_div)
+
+/* The result has the dtype of the base, whatever the exponent's. */
+void map_Pow(onnx_node *n)
+{
+    const weft_value a = in_value(n, 0);
+    const weft_dtype dtype = weft_dtype_of(n->graph, a);
+    weft_value b = second(n);
+    if (weft_dtype_is_float(dtype) && weft_dtype_of(n->graph, b) == dtype) {
+        set_out(n, 0, weft_pow(n->graph, a, b));
+        return;
+    }
+    weft_value y =
+        weft_pow(n->graph, weft_cast(n->graph, a, WEFT_F64), weft_cast(n->graph, b, WEFT_F64));
+    set_typed(n, 0, dtype == WEFT_I32 ? narrow(n, y, in_type(n, 0)) : weft_cast(n->graph, y, dtype),
+              in_type(n, 0));
+}
+
+/* a - b floor(a / b), or truncated as in C; in f64, in which quotients of i32 and f32 are exact
+ * enough. */
+void map_Mod(onnx_node *n)
+{
+    weft_graph *g = n->graph;
+    const weft_value a = in_value(n, 0);
+    const weft_value x = weft_cast(g, a, WEFT_F64), y = weft_cast(g, in_value(n, 1), WEFT_F64);
+    const weft_value quotient = weft_div(g, x, y);
+    weft_value whole = attr_int(n, "fmod", 0) ? truncate(g, quotient) : weft_floor(g, quotient);
+    weft_value r = weft_sub(g, x, weft_mul(g, y, whole));
+    set_typed(n, 0, weft_cast(g, r, weft_dtype_of(g, a)), in_type(n, 0));
+}
+
+static double power_of_two(int bits)
+{
+    return ldexp(1, bits);
+}
+
+void map_BitShift(onnx_node *n)
+{
+    weft_graph *g = n->graph;
+    const bool left = attr_is(n, "direction", "LEFT", "");
+    const weft_value x = weft_cast(g, in_value(n, 0), WEFT_F64);
+    weft_value count = weft_cast(g, in_value(n, 1), WEFT_F64);
+    weft_value factor =
+        weft_pow(g, weft_scalar(g, WEFT_F64, power_of_two(1)), left ? count : weft_neg(g, count));
+    set_typed(n, 0, narrow(n, weft_floor(g, weft_mul(g, x, factor)), in_type(n, 0)), in_type(n, 0));
+}
+
+static weft_value fold_inputs(onnx_node *n, binary *f)
+{
+    weft_value y = widen(n, in_value(n, 0));
+    for (size_t i = 1; i < n->n_in; i++) y = f(n->graph, y, widen(n, in_value(n, i)));
+    return y;
+}
+
+static void set_like_first(onnx_node *n, weft_value y)
+{
+    if (weft_dtype_of(n->graph, in_value(n, 0)) == WEFT_I32) y = narrow(n, y, in_type(n, 0));
+    set_typed(n, 0, y, in_type(n, 0));
+}
+
+#define VARIADIC(op, function)                                                                     \
+    void map_##op(onnx_node *n)                                                                    \
+    {                                                                                              \
+        set_like_first(n, fold_inputs(n, function));                                               \
+    }
+VARIADIC(Max, weft_maximum)
+VARIADIC(Min, weft_minimum)
+VARIADIC(Sum, weft_add)
+
+void map_Mean(onnx_node *n)
+{
+    set_like_first(n, weft_scale(n->graph, fold_inputs(n, weft_add), 1.0 / (double)n->n_in));
+}
+
+/* Before opset 7 a vector of slopes is one of channels. */
+void map_PRelu(onnx_node *n)
+{
+    weft_graph *g = n->graph;
+    const weft_value x = widen(n, in_value(n, 0));
+    weft_value slope = widen(n, in_value(n, 1));
+    const int rank = weft_rank(g, x);
+    if (n->opset < 7 && rank > 2 && weft_rank(g, slope) == 1) {
+        weft_shape shape = {rank - 1, {weft_dim(g, slope, 0), 1, 1, 1, 1, 1, 1, 1}};
+        slope = weft_reshape(g, slope, shape);
+    }
+    set_like_first(n, above(g, x, 0, x, weft_mul(g, slope, x)));
+}
+
+/* ---- Comparisons, logic and choice ---- */
+
+static weft_value not_equal(weft_graph *g, weft_value a, weft_value b)
+{
+    return weft_logical_not(g, weft_equal(g, a, b));
+}
+
+/* With NaN neither is smaller, and the result is false. */
+static weft_value less_or_equal(weft_graph *g, weft_value a, weft_value b)
+{
+    return weft_logical_or(g, weft_less(g, a, b), weft_equal(g, a, b));
+}
+
+static weft_value greater_or_equal(weft_graph *g, weft_value a, weft_value b)
+{
+    return less_or_equal(g, b, a);
+}
+
+#define COMPARISON(op, function)                                                                   \
+    void map_##op(onnx_node *n)                                                                    \
+    {                                                                                              \
+        const weft_value a = in_value(n, 0);                                                       \
+        set_out(n, 0, function(n->graph, a, second(n)));                                           \
+    }
+COMPARISON(Equal, weft_equal)
+COMPARISON(Less, weft_less)
+COMPARISON(Greater, weft_greater)
+COMPARISON(LessOrEqual, less_or_equal)
+COMPARISON(GreaterOrEqual, greater_or_equal)
+COMPARISON(And, weft_logical_and)
+COMPARISON(Or, weft_logical_or)
+COMPARISON(Xor, not_equal)
+
+void map_Not(onnx_node *n)
+{
+    set_out(n, 0, weft_logical_not(n->graph, in_value(n, 0)));
+}
+
+void map_Where(onnx_node *n)
+{
+    const weft_value condition = in_value(n, 0), a = in_value(n, 1);
+    set_typed(n, 0, weft_where(n->graph, condition, a, in_value(n, 2)), in_type(n, 1));
+}
+
+/* A bound of Clip that is a number: an attribute before opset 11, then an input. */
+static weft_value bound(onnx_node *n, weft_value x, size_t i, const char *name, binary *f)
+{
+    if (n->opset >= 11) return has_in(n, i) ? f(n->graph, x, widen(n, in_value(n, i))) : x;
+    if (!has_attr(n, name)) return x;
+    return f(n->graph, x,
+             weft_scalar(n->graph, weft_dtype_of(n->graph, x), attr_float(n, name, 0)));
+}
+
+void map_Clip(onnx_node *n)
+{
+    weft_value x = bound(n, widen(n, in_value(n, 0)), 1, "min", weft_maximum);
+    set_like_first(n, bound(n, x, 2, "max", weft_minimum));
+}
+
+/* ---- Casts ---- */
+
+static void cast_to(onnx_node *n, int type)
+{
+    weft_dtype dtype;
+    weft_value x = in_value(n, 0);
+    if (node_failed(n)) return;
+    if (onnx_type_dtype(type, "a cast", &dtype, NULL) != WEFT_OK) {
+        node_fail(n, WEFT_BAD_DTYPE, "converts to %s, which weft does not have",
+                  onnx_type_name(type));
+        return;
+    }
+    const bool small =
+        type == ONNX_INT8 || type == ONNX_UINT8 || type == ONNX_INT16 || type == ONNX_UINT16;
+    set_typed(n, 0,
+              small ? narrow(n, weft_cast(n->graph, x, WEFT_F64), type)
+                    : weft_cast(n->graph, x, dtype),
+              type);
+}
+
+void map_Cast(onnx_node *n)
+{
+    cast_to(n, (int)attr_int(n, "to", 0));
+}
+
+void map_CastLike(onnx_node *n)
+{
+    cast_to(n, in_type(n, 1));
+}

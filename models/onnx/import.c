@@ -1,0 +1,359 @@
+/* The walk through the nodes of a graph. Nodes whose inputs are known run at once, on a graph of
+ * their own; all others are added to the model's graph. O(nodes), apart from what they compute. */
+#include "onnx/import.h"
+
+#include "base/text.h"
+
+#include <string.h>
+
+/* The most bodies within each other, and the most nodes that are computed again for one value. */
+#define MAX_DEPTH 64
+
+/* ---- Errors and scopes of names ---- */
+
+void import_fail(onnx_import *import, weft_status status, const char *where, const char *format,
+                 ...)
+{
+    char message[sizeof import->error.message];
+    va_list arguments;
+    va_start(arguments, format);
+    text_vformat(message, sizeof message, format, arguments);
+    va_end(arguments);
+    weft_error_copy(&import->error, weft_graph_error(import->graph));
+    weft_error_set(&import->error, status, where, "%s", message);
+    import_failed(import);
+}
+
+/* The import's error and the graph's are the same, so that nothing is added after the first. */
+bool import_failed(onnx_import *import)
+{
+    const weft_error *e = &import->error;
+    if (e->status == WEFT_OK) weft_error_copy(&import->error, weft_graph_error(import->graph));
+    if (e->status == WEFT_OK) return false;
+    if (weft_graph_status(import->graph) != WEFT_OK) return true;
+    if (import->label[0]) weft_scope_pop(import->graph);
+    import->label[0] = 0;
+    weft_graph_fail_in(import->graph, e->where, e->status, "%s", e->message);
+    return true;
+}
+
+/* Makes `label` the only name scope of the model's graph, "" for none. */
+static void set_label(onnx_import *import, const char *label)
+{
+    if (import->label[0]) weft_scope_pop(import->graph);
+    if (label != import->label) text_printable(import->label, sizeof import->label, label);
+    if (import->label[0]) weft_scope_push(import->graph, "%s", import->label);
+}
+
+/* ---- Values ---- */
+
+bool import_contents(onnx_import *import, onnx_value *value)
+{
+    if (!value->initializer) return true;
+    const WeftOnnx__TensorProto *proto = value->initializer;
+    value->initializer = NULL;
+    value->known = onnx_tensor_read(proto, value->name, &import->pool,
+                                    (onnx_files *)(uintptr_t)&import->model->files, &value->tensor,
+                                    &import->error) == WEFT_OK;
+    return value->known || !import_failed(import);
+}
+
+static weft_value declare(onnx_import *import, onnx_value *value)
+{
+    char label[sizeof import->label];
+    memcpy(label, import->label, sizeof label);
+    set_label(import, "");
+    onnx_weight *w = value->weight;
+    value->value =
+        weft_param(import->graph, w->name, w->tensor.dtype, w->tensor.shape, WEFT_INIT_ZEROS);
+    w->used = true;
+    set_label(import, label);
+    return value->value;
+}
+
+static bool map_in_graph(onnx_import *import, onnx_node *n);
+static bool start_node(onnx_import *import, onnx_scope *scope, const WeftOnnx__NodeProto *proto,
+                       onnx_node *n);
+
+/* Computes the node of a value that follows from parameters in the model's graph. */
+static weft_value compute_again(onnx_import *import, onnx_value *value)
+{
+    onnx_node n;
+    if (import->depth == MAX_DEPTH) {
+        import_fail(import, WEFT_TOO_LARGE, value->name,
+                    "follows from parameters in more than %d steps", MAX_DEPTH);
+        return WEFT_NO_VALUE;
+    }
+    import->depth++;
+    if (start_node(import, value->scope, value->node, &n)) {
+        n.n_out = n.proto->n_output;
+        n.out = pool_alloc(&import->pool, (n.n_out + 1) * sizeof *n.out);
+        for (size_t i = 0; n.out && i < n.n_out; i++) n.out[i].name = n.proto->output[i];
+        if (n.out && map_in_graph(import, &n))
+            for (size_t i = 0; i < n.n_out; i++)
+                if (!strcmp(n.out[i].name, value->output)) value->value = n.out[i].value;
+        if (!n.out) import_fail(import, WEFT_NO_MEMORY, value->name, "no memory for a node");
+    }
+    import->depth--;
+    return value->value;
+}
+
+weft_value import_value(onnx_import *import, onnx_value *value)
+{
+    if (weft_is_value(value->value) || import_failed(import)) return value->value;
+    if (value->weight) return declare(import, value);
+    if (!import_contents(import, value)) return WEFT_NO_VALUE;
+    if (value->trainable) return compute_again(import, value);
+    if (value->known)
+        value->value = weft_constant_data(import->graph, value->tensor.dtype, value->tensor.shape,
+                                          value->tensor.data);
+    else
+        import_fail(import, WEFT_BAD_FILE, value->name, "is used, but no node computes it");
+    return value->value;
+}
+
+/* ---- Nodes ---- */
+
+static int64_t opset_of(const onnx_import *import, const char *domain)
+{
+    const WeftOnnx__ModelProto *m = import->model->proto;
+    for (size_t i = 0; i < m->n_opset_import; i++) {
+        const char *d = onnx_text(m->opset_import[i]->domain);
+        if (!strcmp(strcmp(d, "ai.onnx") ? d : "", domain)) return m->opset_import[i]->version;
+    }
+    return 1;
+}
+
+static bool find_inputs(onnx_import *import, onnx_node *n)
+{
+    n->n_in = n->proto->n_input;
+    n->in = pool_alloc(&import->pool, (n->n_in + 1) * sizeof *n->in);
+    if (!n->in) return node_fail(n, WEFT_NO_MEMORY, "no memory for a node"), false;
+    for (size_t i = 0; i < n->n_in; i++) {
+        if (!n->proto->input[i][0]) continue;
+        n->in[i] = scope_find(n->scope, n->proto->input[i]);
+        if (!n->in[i])
+            return node_fail(n, WEFT_BAD_FILE, "reads \"%s\", which no node before it computes",
+                             n->proto->input[i]),
+                   false;
+    }
+    return true;
+}
+
+static bool check_counts(onnx_node *n, size_t n_in, size_t n_out)
+{
+    bool complete = n_in >= n->op->min_in && n_in <= n->op->max_in && n_out <= n->op->max_out;
+    for (size_t i = 0; complete && i < n->op->min_in; i++) complete = n->in[i] != NULL;
+    if (!complete)
+        node_fail(n, WEFT_BAD_FILE,
+                  "has %zu inputs and %zu outputs, expected %zu to %zu and at most %zu", n_in,
+                  n_out, n->op->min_in, n->op->max_in, n->op->max_out);
+    return complete;
+}
+
+/* Finds the mapping of a node, and its inputs in the scope. */
+static bool start_node(onnx_import *import, onnx_scope *scope, const WeftOnnx__NodeProto *proto,
+                       onnx_node *n)
+{
+    const char *domain = onnx_text(proto->domain);
+    if (!strcmp(domain, "ai.onnx")) domain = "";
+    *n = (onnx_node){.import = import, .scope = scope, .proto = proto, .graph = import->graph};
+    n->op = onnx_op_find(domain, onnx_text(proto->op_type));
+    n->opset = opset_of(import, domain);
+    if (!n->op)
+        return node_fail(n, WEFT_NO_KERNEL, "weft does not know the op \"%s\" of the domain \"%s\"",
+                         onnx_text(proto->op_type), domain[0] ? domain : "ai.onnx"),
+               false;
+    if (++import->nodes > ONNX_MAX_NODES)
+        return node_fail(n, WEFT_TOO_LARGE, "the model has more than %d nodes", ONNX_MAX_NODES),
+               false;
+    return find_inputs(import, n);
+}
+
+static bool map_in_graph(onnx_import *import, onnx_node *n)
+{
+    char label[sizeof import->label];
+    memcpy(label, import->label, sizeof label);
+    const char *name = onnx_text(n->proto->name);
+    n->graph = import->graph;
+    n->folding = false;
+    set_label(import, n->op->controls ? "" : name[0] ? name : onnx_text(n->proto->op_type));
+    n->op->map(n);
+    set_label(import, label);
+    return !import_failed(import);
+}
+
+/* Whether the contents of all inputs are known and few; *trainable: whether some are parameters. */
+static bool can_fold(onnx_import *import, onnx_node *n, bool *trainable)
+{
+    bool known = n->n_in > 0 && !n->op->controls;
+    *trainable = false;
+    for (size_t i = 0; known && i < n->n_in; i++) {
+        onnx_value *v = n->in[i];
+        if (!v) continue;
+        known = import_contents(import, v) && v->known &&
+                weft_shape_numel(v->tensor.shape) <= ONNX_MAX_FOLDED;
+        *trainable |= v->trainable;
+    }
+    return known;
+}
+
+/* Runs a graph of constants and reads the outputs that are not known. */
+static weft_status run_folded(onnx_node *n, const weft_value *targets, size_t n_targets,
+                              weft_error *error)
+{
+    weft_session_options one = {.threads = 1};
+    weft_plan *plan = weft_plan_new(n->graph, targets, n_targets, NULL, error);
+    weft_session *s = plan ? weft_session_new(plan, NULL, &one, error) : NULL;
+    if (s && weft_run(s) != WEFT_OK) weft_error_copy(error, weft_session_error(s));
+    for (size_t i = 0; s && error->status == WEFT_OK && i < n->n_out; i++) {
+        onnx_value *out = &n->out[i];
+        if (!weft_is_value(out->value)) continue;
+        const weft_dtype dtype = weft_dtype_of(n->graph, out->value);
+        const weft_shape shape = weft_shape_of(n->graph, out->value);
+        const size_t bytes = weft_tensor_bytes(dtype, shape);
+        void *data = pool_alloc(&n->import->pool, bytes);
+        if (!data)
+            weft_error_set(error, WEFT_NO_MEMORY, out->name, "no memory for %zu bytes", bytes);
+        else if (weft_fetch(s, out->value, data, bytes) != WEFT_OK)
+            weft_error_copy(error, weft_session_error(s));
+        out->tensor = (onnx_tensor){dtype, shape, data};
+        out->known = true;
+    }
+    weft_session_free(s);
+    weft_plan_free(plan);
+    return error->status;
+}
+
+/* Builds and runs the node on constants. False if it failed, or if its outputs are too large
+ * (*large). */
+static bool fold(onnx_import *import, onnx_node *n, bool *large)
+{
+    weft_error error = {0};
+    weft_value *targets = pool_alloc(&import->pool, (n->n_out + 1) * sizeof *targets);
+    size_t n_targets = 0;
+    n->graph = weft_graph_new();
+    n->folding = true;
+    *large = false;
+    if (!n->graph || !targets) {
+        weft_graph_free(n->graph);
+        n->graph = import->graph;
+        return node_fail(n, WEFT_NO_MEMORY, "no memory for a graph"), false;
+    }
+    n->op->map(n);
+    weft_error_copy(&error, weft_graph_error(n->graph));
+    for (size_t i = 0; i < n->n_out; i++) {
+        if (!weft_is_value(n->out[i].value)) continue;
+        targets[n_targets++] = n->out[i].value;
+        *large |= weft_shape_numel(weft_shape_of(n->graph, n->out[i].value)) > ONNX_MAX_FOLDED;
+    }
+    if (n_targets && !*large && error.status == WEFT_OK && !import_failed(import))
+        run_folded(n, targets, n_targets, &error);
+    if (error.status != WEFT_OK) node_fail(n, error.status, "%s: %s", error.where, error.message);
+    for (size_t i = 0; i < n->n_out; i++) n->out[i].value = WEFT_NO_VALUE;
+    weft_graph_free(n->graph);
+    n->graph = import->graph;
+    return !*large && import->error.status == WEFT_OK;
+}
+
+static bool run_node(onnx_import *import, onnx_node *n)
+{
+    bool trainable, large;
+    if (!can_fold(import, n, &trainable)) return !import_failed(import) && map_in_graph(import, n);
+    if (!fold(import, n, &large)) return large && map_in_graph(import, n);
+    for (size_t i = 0; i < n->n_out; i++) {
+        n->out[i].trainable = trainable;
+        n->out[i].output = n->out[i].name;
+        n->out[i].node = n->proto;
+        n->out[i].scope = n->scope;
+    }
+    return true;
+}
+
+bool import_node(onnx_import *import, onnx_scope *scope, const WeftOnnx__NodeProto *proto,
+                 onnx_value **in, size_t n_in, onnx_value *out, size_t n_out)
+{
+    onnx_node n;
+    WeftOnnx__NodeProto bare = *proto;
+    bare.n_input = 0;
+    if (!start_node(import, scope, &bare, &n)) return false;
+    n.proto = proto;
+    n.in = in;
+    n.n_in = n_in;
+    n.out = out;
+    n.n_out = n_out;
+    bool trainable, large;
+    if (!check_counts(&n, n_in, n_out)) return false;
+    if (can_fold(import, &n, &trainable) && !trainable)
+        return fold(import, &n, &large) || (large && map_in_graph(import, &n));
+    return !import_failed(import) && map_in_graph(import, &n);
+}
+
+/* Adds the outputs of a mapped node to its scope. */
+static bool add_outputs(onnx_import *import, onnx_node *n)
+{
+    for (size_t i = 0; i < n->n_out; i++) {
+        const onnx_value *out = &n->out[i];
+        if (!out->name[0]) continue;
+        if (!weft_is_value(out->value) && !out->known && !out->initializer && !out->weight)
+            return node_fail(n, WEFT_NO_KERNEL, "weft does not compute its output %zu", i), false;
+        onnx_value *value = scope_add(import, n->scope, out->name);
+        if (!value) return false;
+        const char *name = value->name;
+        *value = *out;
+        value->name = name;
+    }
+    return true;
+}
+
+static bool map_node(onnx_import *import, onnx_scope *scope, const WeftOnnx__NodeProto *proto)
+{
+    onnx_node n;
+    if (!start_node(import, scope, proto, &n)) return false;
+    if (!check_counts(&n, n.n_in, proto->n_output)) return false;
+    n.n_out = proto->n_output;
+    n.out = pool_alloc(&import->pool, (n.n_out + 1) * sizeof *n.out);
+    if (!n.out) return node_fail(&n, WEFT_NO_MEMORY, "no memory for a node"), false;
+    for (size_t i = 0; i < n.n_out; i++) n.out[i].name = proto->output[i];
+    return run_node(import, &n) && add_outputs(import, &n);
+}
+
+/* ---- Graphs ---- */
+
+static bool add_initializers(onnx_import *import, onnx_scope *scope,
+                             const WeftOnnx__GraphProto *graph)
+{
+    const weft_onnx *model = import->model;
+    onnx_weight *weight = graph == model->proto->graph ? model->weights : NULL;
+    const onnx_weight *end = weight ? weight + model->n_weights : NULL;
+    for (size_t i = 0; i < graph->n_initializer; i++) {
+        const WeftOnnx__TensorProto *proto = graph->initializer[i];
+        onnx_value *v = scope_add(import, scope, onnx_text(proto->name));
+        if (!v) return false;
+        v->type = proto->data_type;
+        if (weight && weight < end && weight->proto == proto) {
+            v->weight = weight;
+            v->tensor = weight->tensor;
+            v->known = v->trainable = true;
+            weight++;
+        } else {
+            v->initializer = proto;
+        }
+    }
+    return true;
+}
+
+bool import_graph(onnx_import *import, onnx_scope *scope, const WeftOnnx__GraphProto *graph)
+{
+    if (import->depth == MAX_DEPTH) {
+        import_fail(import, WEFT_TOO_LARGE, onnx_text(graph->name), "bodies are more than %d deep",
+                    MAX_DEPTH);
+        return false;
+    }
+    import->depth++;
+    bool good = add_initializers(import, scope, graph);
+    for (size_t i = 0; good && i < graph->n_node; i++)
+        good = map_node(import, scope, graph->node[i]);
+    import->depth--;
+    return good;
+}

@@ -1,0 +1,183 @@
+/* Import of an ONNX model: what its parts share.
+ *
+ * An import walks through the nodes of a graph in their order. A node's mapping, a function of
+ * ops.h, builds it from operations of weft. If the contents of all its inputs are known, the
+ * mapping builds a graph of constants instead, which runs at once; so constants are computed by the
+ * same mappings and kernels as data. Control flow (control.c) walks through the bodies of its
+ * nodes. */
+#ifndef WEFT_ONNX_IMPORT_H
+#define WEFT_ONNX_IMPORT_H
+
+#include <weft/onnx.h>
+#include <weft/ops.h>
+
+#include "onnx/tensor.h"
+
+/* The most nodes of an import, and the most elements of an input or output of a node that is
+ * computed during it. */
+#define ONNX_MAX_NODES  262144
+#define ONNX_MAX_FOLDED 65536
+
+/* An initializer of the main graph that becomes a parameter. */
+typedef struct onnx_weight {
+    const WeftOnnx__TensorProto *proto;
+    const char *name; /* weft's */
+    onnx_tensor tensor;
+    bool used;
+} onnx_weight;
+
+/* A value of the model. Contents that are known and values in the graph follow from each other. */
+typedef struct onnx_value {
+    const char *name;
+    int type;         /* enum onnx_type, for integers of few bits */
+    weft_value value; /* in the graph that is being built; none before a node needs it */
+    bool known;       /* during the import */
+    onnx_tensor tensor;
+    const WeftOnnx__TensorProto *initializer; /* that has not been read yet */
+    onnx_weight *weight;
+    /* It follows from parameters: its contents serve as shapes, but where data depend on it, this
+     * output of this node is computed in the graph. */
+    bool trainable;
+    const char *output;
+    const WeftOnnx__NodeProto *node;
+    struct onnx_scope *scope;
+} onnx_value;
+
+/* The values of a graph or of a body, by name; a body sees those of the graph around it. */
+typedef struct onnx_scope {
+    struct onnx_scope *outer;
+    onnx_value **slots;
+    size_t count, capacity;
+} onnx_scope;
+
+typedef struct onnx_import {
+    const weft_onnx *model;
+    weft_graph *graph;
+    weft_error error;
+    onnx_pool pool;
+    size_t nodes;    /* mapped so far */
+    int depth;       /* of bodies and of nodes that are computed again */
+    char label[128]; /* the scope of the node that is being built, "" outside */
+} onnx_import;
+
+typedef struct onnx_op onnx_op;
+
+/* One node while its mapping runs. */
+typedef struct onnx_node {
+    onnx_import *import;
+    onnx_scope *scope;
+    const WeftOnnx__NodeProto *proto;
+    const onnx_op *op;
+    int64_t opset;
+    weft_graph *graph; /* to build in: the model's, or one of constants */
+    bool folding;
+    onnx_value **in; /* NULL where the node has no such input */
+    size_t n_in, n_out;
+    onnx_value *out;
+} onnx_node;
+
+typedef void onnx_mapping(onnx_node *node);
+
+struct onnx_op {
+    const char *domain, *name;
+    onnx_mapping *map;
+    size_t min_in, max_in, max_out;
+    bool controls; /* works on values of the model; its body may have known contents */
+};
+/* The mapping of an op; NULL if there is none. */
+const onnx_op *onnx_op_find(const char *domain, const char *name);
+
+/* ---- The model (model.c) ---- */
+
+struct weft_onnx {
+    WeftOnnx__ModelProto *proto;
+    char *path;
+    onnx_pool pool;
+    onnx_files files;
+    weft_onnx_options options;
+    onnx_weight *weights; /* one for each initializer of floats, in their order */
+    size_t n_weights;
+    weft_onnx_value *inputs, *outputs, *params;
+    size_t n_inputs, n_outputs, n_params;
+};
+
+/* ---- Values and scopes (scope.c) ---- */
+
+/* A new value of that name; an error if the scope has one, or memory is out (NULL). */
+onnx_value *scope_add(onnx_import *import, onnx_scope *scope, const char *name);
+/* The value of that name in the scope or around it; NULL if there is none. */
+onnx_value *scope_find(const onnx_scope *scope, const char *name);
+
+/* ---- The walk (import.c) ---- */
+
+/* Records an error; the first one counts. */
+void import_fail(onnx_import *import, weft_status status, const char *where, const char *format,
+                 ...) WEFT_PRINTF(4, 5);
+bool import_failed(onnx_import *import);
+/* Adds a graph's initializers to a scope, and maps its nodes. False on failure. */
+bool import_graph(onnx_import *import, onnx_scope *scope, const WeftOnnx__GraphProto *graph);
+/* Maps a node that is not part of the file, on values, to out[0..n_out-1]. False on failure. */
+bool import_node(onnx_import *import, onnx_scope *scope, const WeftOnnx__NodeProto *proto,
+                 onnx_value **in, size_t n_in, onnx_value *out, size_t n_out);
+/* Reads an initializer whose contents are needed; false if it cannot be read. */
+bool import_contents(onnx_import *import, onnx_value *value);
+/* The value in the model's graph. */
+weft_value import_value(onnx_import *import, onnx_value *value);
+
+/* ---- For mappings (node.c) ---- */
+
+weft_value node_fail(onnx_node *n, weft_status status, const char *format, ...) WEFT_PRINTF(3, 4);
+bool node_failed(const onnx_node *n);
+
+static inline bool has_in(const onnx_node *n, size_t i)
+{
+    return i < n->n_in && n->in[i];
+}
+static inline bool has_out(const onnx_node *n, size_t i)
+{
+    return i < n->n_out && n->out[i].name[0];
+}
+/* Input i in the graph; WEFT_NO_VALUE if the node does not have it. */
+weft_value in_value(onnx_node *n, size_t i);
+weft_shape in_shape(onnx_node *n, size_t i);
+int in_type(const onnx_node *n, size_t i);
+/* The contents of input i, which must be known; NULL after a failure. `what` is its word. */
+const onnx_tensor *in_tensor(onnx_node *n, size_t i, const char *what);
+/* Reads the integers of such an input; -1 after a failure, 0 without the input. */
+int in_ints(onnx_node *n, size_t i, const char *what, int64_t *values, int capacity);
+/* The number of an input with one element, or the default if the node does not have it. */
+double in_number(onnx_node *n, size_t i, const char *what, double default_value);
+
+/* Attributes: their value, or the default. */
+bool has_attr(const onnx_node *n, const char *name);
+int64_t attr_int(const onnx_node *n, const char *name, int64_t default_value);
+double attr_float(const onnx_node *n, const char *name, double default_value);
+bool attr_is(const onnx_node *n, const char *name, const char *text, const char *default_text);
+const WeftOnnx__AttributeProto *attr_find(const onnx_node *n, const char *name);
+/* Copies at most `capacity` integers and returns their number; -1 after a failure. */
+int attr_ints(onnx_node *n, const char *name, int64_t *values, int capacity);
+/* An axis of an attribute, from 0; fails outside of [-rank, rank). */
+int attr_axis(onnx_node *n, const char *name, int64_t default_value, int rank);
+int node_axis(onnx_node *n, int64_t axis, int rank);
+/* Integers that are an attribute before opset `since` and input i from then on: axes, splits. */
+int in_or_attr_ints(onnx_node *n, int64_t since, size_t i, const char *name, int64_t *values,
+                    int capacity);
+
+void set_out(onnx_node *n, size_t i, weft_value value);
+/* The same for a type of ONNX that is not the default: that of the first integer input, or int64.
+ */
+void set_typed(onnx_node *n, size_t i, weft_value value, int type);
+/* An output whose contents are known; they are copied. */
+void set_known(onnx_node *n, size_t i, int type, weft_shape shape, const void *data);
+
+/* Floats stay; integers and bools become f64, in which all arithmetic on i32 is exact. */
+weft_value widen(onnx_node *n, weft_value x);
+/* f64 results as integers of a type, wrapped around if it has 8 or 16 bits. */
+weft_value narrow(onnx_node *n, weft_value x, int type);
+/* Indices of which negative ones count from the end of `size` elements. */
+weft_value wrap_index(onnx_node *n, weft_value index, int64_t size);
+/* A constant of small integers or of doubles, in a dtype. */
+weft_value ints_value(onnx_node *n, const int64_t *values, weft_shape shape);
+weft_value doubles_value(onnx_node *n, const double *values, weft_shape shape, weft_dtype dtype);
+
+#endif

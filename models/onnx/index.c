@@ -1,0 +1,297 @@
+/* Ops of ONNX that choose elements by indices. Negative indices count from the end. */
+#include "onnx/import.h"
+#include "onnx/ops.h"
+
+#include <string.h>
+
+/* ---- Shapes ---- */
+
+static int64_t size_of(weft_shape shape, int begin, int end)
+{
+    int64_t size = 1;
+    for (int i = begin; i < end; i++) size *= shape.dim[i];
+    return size;
+}
+
+/* The dimensions [begin, end) of a shape behind those of another; false above the largest rank. */
+static bool append(onnx_node *n, weft_shape *to, weft_shape from, int begin, int end)
+{
+    for (int i = begin; i < end; i++) {
+        if (to->rank == WEFT_MAX_RANK) {
+            node_fail(n, WEFT_BAD_SHAPE, "makes a tensor of a rank above %d", WEFT_MAX_RANK);
+            return false;
+        }
+        to->dim[to->rank++] = from.dim[i];
+    }
+    return true;
+}
+
+/* Moves an axis to another place. */
+static weft_value move_axis(weft_graph *g, weft_value x, int from, int to)
+{
+    weft_axes axes = {.count = weft_rank(g, x)};
+    for (int i = 0, next = 0; i < axes.count; i++) {
+        if (next == from) next++;
+        axes.axis[i] = i == to ? from : next++;
+    }
+    return from == to ? x : weft_permute(g, x, axes);
+}
+
+/* ---- Gather ---- */
+
+/* The index, if there is only one and it is known. */
+static bool single_index(const onnx_node *n, int64_t size, int64_t *index)
+{
+    const onnx_value *v = n->in[1];
+    if (!v->known || v->tensor.dtype != WEFT_I32 || weft_shape_numel(v->tensor.shape) != 1)
+        return false;
+    *index = *(const int32_t *)v->tensor.data;
+    if (*index < 0) *index += size;
+    return *index >= 0 && *index < size;
+}
+
+void map_Gather(onnx_node *n)
+{
+    weft_graph *g = n->graph;
+    weft_value x = in_value(n, 0);
+    const weft_shape s = in_shape(n, 0), t = in_shape(n, 1);
+    const int axis = attr_axis(n, "axis", 0, s.rank);
+    weft_shape shape = {.rank = 0}, rows = t;
+    int64_t index;
+    if (node_failed(n) || !append(n, &shape, s, 0, axis) || !append(n, &shape, t, 0, t.rank) ||
+        !append(n, &shape, s, axis + 1, s.rank))
+        return;
+    if (single_index(n, s.dim[axis], &index)) {
+        x = weft_slice(g, x, axis, index, index + 1, 1);
+        set_typed(n, 0, weft_reshape(g, x, shape), in_type(n, 0));
+        return;
+    }
+    const int64_t before = size_of(s, 0, axis), after = size_of(s, axis + 1, s.rank);
+    const int64_t count = size_of(t, 0, t.rank);
+    weft_value indices = wrap_index(n, in_value(n, 1), s.dim[axis]);
+    x = weft_reshape(g, move_axis(g, x, axis, 0), WEFT_SHAPE(s.dim[axis], before * after));
+    x = weft_embedding(g, x, weft_reshape(g, indices, WEFT_SHAPE(count)), -1);
+    rows = WEFT_SHAPE(count, before, after);
+    x = weft_permute(g, weft_reshape(g, x, rows), WEFT_AXES(1, 0, 2));
+    set_typed(n, 0, weft_reshape(g, x, shape), in_type(n, 0));
+}
+
+/* Cuts x to the shape of the indices outside the axis. */
+static weft_value cut_to(weft_graph *g, weft_value x, weft_shape shape, int axis)
+{
+    for (int i = 0; i < shape.rank; i++)
+        if (i != axis && shape.dim[i] < weft_dim(g, x, i))
+            x = weft_slice(g, x, i, 0, shape.dim[i], 1);
+    return x;
+}
+
+void map_GatherElements(onnx_node *n)
+{
+    const weft_value x = in_value(n, 0);
+    const weft_shape s = in_shape(n, 0), t = in_shape(n, 1);
+    const int axis = attr_axis(n, "axis", 0, s.rank);
+    if (node_failed(n)) return;
+    if (s.rank != t.rank) {
+        node_fail(n, WEFT_BAD_SHAPE, "indices of rank %d for an input of rank %d", t.rank, s.rank);
+        return;
+    }
+    weft_value indices = wrap_index(n, in_value(n, 1), s.dim[axis]);
+    set_typed(n, 0, weft_gather(n->graph, cut_to(n->graph, x, t, axis), indices, axis),
+              in_type(n, 0));
+}
+
+/* Indices [..., k] into the dimensions [batch, batch + k) as positions [...] in the rows of a
+ * table; -1, which the kernels refuse, for an index out of range. */
+static weft_value row_positions(onnx_node *n, weft_value indices, weft_shape s, int batch, int k)
+{
+    weft_graph *g = n->graph;
+    double dims[WEFT_MAX_RANK], strides[WEFT_MAX_RANK], stride = 1;
+    for (int i = k - 1; i >= 0; i--) {
+        dims[i] = (double)s.dim[batch + i];
+        strides[i] = stride;
+        stride *= dims[i];
+    }
+    const int last = weft_rank(g, indices) - 1;
+    weft_value zero = weft_scalar(g, WEFT_F64, 0), x = weft_cast(g, indices, WEFT_F64);
+    weft_value size = doubles_value(n, dims, WEFT_SHAPE(k), WEFT_F64);
+    x = weft_add(g, x, weft_where(g, weft_less(g, x, zero), size, zero));
+    weft_value good =
+        weft_logical_and(g, weft_logical_not(g, weft_less(g, x, zero)), weft_less(g, x, size));
+    weft_value bad = weft_cast(g, weft_logical_not(g, good), WEFT_F64);
+    bad = weft_sum(g, bad, WEFT_AXES(last), false);
+    x = weft_mul(g, x, doubles_value(n, strides, WEFT_SHAPE(k), WEFT_F64));
+    x = weft_sum(g, x, WEFT_AXES(last), false);
+    if (batch > 0) { /* each batch has `stride` rows */
+        weft_shape per_batch = weft_shape_of(g, x);
+        const int64_t batches = size_of(s, 0, batch);
+        for (int i = batch; i < per_batch.rank; i++) per_batch.dim[i] = 1;
+        x = weft_add(g, x,
+                     weft_reshape(g, weft_arange(g, WEFT_F64, batches, 0, stride), per_batch));
+    }
+    x = weft_where(g, weft_greater(g, bad, zero), weft_scalar(g, WEFT_F64, -1), x);
+    return weft_cast(g, x, WEFT_I32);
+}
+
+/* Checks the last dimension of the indices; returns it, or -1. */
+static int index_depth(onnx_node *n, weft_shape s, weft_shape t, int batch)
+{
+    const int64_t k = t.rank ? t.dim[t.rank - 1] : 0;
+    if (k >= 1 && batch >= 0 && batch + k <= s.rank && batch < t.rank) return (int)k;
+    node_fail(n, WEFT_BAD_SHAPE, "indices of %lld dimensions for an input of rank %d", (long long)k,
+              s.rank);
+    return -1;
+}
+
+void map_GatherND(onnx_node *n)
+{
+    weft_graph *g = n->graph;
+    const weft_shape s = in_shape(n, 0), t = in_shape(n, 1);
+    const int batch = (int)attr_int(n, "batch_dims", 0), k = index_depth(n, s, t, batch);
+    weft_shape shape = {.rank = 0};
+    if (k < 0 || !append(n, &shape, t, 0, t.rank - 1) || !append(n, &shape, s, batch + k, s.rank))
+        return;
+    weft_value rows = row_positions(n, in_value(n, 1), s, batch, k);
+    weft_value table = weft_reshape(
+        g, in_value(n, 0), WEFT_SHAPE(size_of(s, 0, batch + k), size_of(s, batch + k, s.rank)));
+    set_typed(n, 0, weft_reshape(g, weft_embedding(g, table, rows, -1), shape), in_type(n, 0));
+}
+
+/* ---- Scatter ---- */
+
+/* Adds updates to x along an axis, or replaces elements by them. */
+static weft_value scatter(onnx_node *n, weft_value x, weft_value indices, weft_value updates,
+                          int axis)
+{
+    weft_graph *g = n->graph;
+    const weft_dtype dtype = weft_dtype_of(g, x);
+    x = widen(n, x);
+    updates = widen(n, updates);
+    const weft_dtype wide = weft_dtype_of(g, x);
+    weft_value y;
+    if (attr_is(n, "reduction", "add", "none")) {
+        y = weft_scatter_add(g, x, indices, updates, axis);
+    } else if (attr_is(n, "reduction", "none", "none")) {
+        weft_value zeros = weft_fill(g, wide, weft_shape_of(g, x), 0);
+        weft_value ones = weft_fill(g, wide, weft_shape_of(g, updates), 1);
+        weft_value counts = weft_scatter_add(g, zeros, indices, ones, axis);
+        weft_value placed = weft_scatter_add(g, zeros, indices, updates, axis);
+        y = weft_where(g, weft_greater(g, counts, weft_scalar(g, wide, 0)), placed, x);
+    } else {
+        return node_fail(n, WEFT_NO_KERNEL, "has a reduction other than none and add");
+    }
+    return dtype == WEFT_I32 ? narrow(n, y, in_type(n, 0)) : weft_cast(g, y, dtype);
+}
+
+void map_ScatterElements(onnx_node *n)
+{
+    const weft_shape s = in_shape(n, 0);
+    const int axis = attr_axis(n, "axis", 0, s.rank);
+    if (node_failed(n)) return;
+    weft_value indices = wrap_index(n, in_value(n, 1), s.dim[axis]);
+    set_typed(n, 0, scatter(n, in_value(n, 0), indices, in_value(n, 2), axis), in_type(n, 0));
+}
+
+void map_ScatterND(onnx_node *n)
+{
+    weft_graph *g = n->graph;
+    const weft_shape s = in_shape(n, 0), t = in_shape(n, 1);
+    const int k = index_depth(n, s, t, 0);
+    if (k < 0) return;
+    const int64_t count = size_of(t, 0, t.rank - 1), rest = size_of(s, k, s.rank);
+    weft_value rows =
+        weft_reshape(g, row_positions(n, in_value(n, 1), s, 0, k), WEFT_SHAPE(count, 1));
+    rows = weft_broadcast_to(g, rows, WEFT_SHAPE(count, rest));
+    weft_value x = weft_reshape(g, in_value(n, 0), WEFT_SHAPE(size_of(s, 0, k), rest));
+    weft_value updates = weft_reshape(g, in_value(n, 2), WEFT_SHAPE(count, rest));
+    set_typed(n, 0, weft_reshape(g, scatter(n, x, rows, updates, 0), s), in_type(n, 0));
+}
+
+/* ---- Others ---- */
+
+void map_OneHot(onnx_node *n)
+{
+    weft_graph *g = n->graph;
+    const int64_t depth = (int64_t)in_number(n, 1, "depth", 0);
+    const int rank = in_shape(n, 0).rank, axis = attr_axis(n, "axis", -1, rank + 1);
+    if (node_failed(n)) return;
+    weft_value indices = weft_cast(g, in_value(n, 0), WEFT_I32), values = in_value(n, 2);
+    weft_value hot = weft_one_hot(g, wrap_index(n, indices, depth), depth, WEFT_BOOL);
+    weft_value off = weft_squeeze(g, weft_slice(g, values, 0, 0, 1, 1), 0);
+    weft_value on = weft_squeeze(g, weft_slice(g, values, 0, 1, 2, 1), 0);
+    set_typed(n, 0, weft_where(g, move_axis(g, hot, rank, axis), on, off), in_type(n, 2));
+}
+
+/* Reverses the first elements of each row, as many as the row's length. */
+void map_ReverseSequence(onnx_node *n)
+{
+    weft_graph *g = n->graph;
+    const weft_value x = in_value(n, 0);
+    const weft_shape s = in_shape(n, 0);
+    const int batch = attr_axis(n, "batch_axis", 1, s.rank);
+    const int time = attr_axis(n, "time_axis", 0, s.rank);
+    if (node_failed(n)) return;
+    weft_shape along_batch = {.rank = s.rank}, along_time = {.rank = s.rank};
+    for (int i = 0; i < s.rank; i++) {
+        along_batch.dim[i] = i == batch ? s.dim[i] : 1;
+        along_time.dim[i] = i == time ? s.dim[i] : 1;
+    }
+    weft_value at = weft_reshape(g, weft_arange(g, WEFT_F64, s.dim[time], 0, 1), along_time);
+    weft_value length = weft_reshape(g, weft_cast(g, in_value(n, 1), WEFT_F64), along_batch);
+    weft_value back = weft_add_scalar(g, weft_sub(g, length, at), -1);
+    weft_value index = weft_where(g, weft_less(g, at, length), back, at);
+    index = weft_broadcast_to(g, weft_cast(g, index, WEFT_I32), s);
+    set_typed(n, 0, weft_gather(g, x, index, time), in_type(n, 0));
+}
+
+/* The elements whose condition, which must be known, is true. */
+void map_Compress(onnx_node *n)
+{
+    weft_graph *g = n->graph;
+    const onnx_tensor *condition = in_tensor(n, 1, "condition");
+    weft_value x = in_value(n, 0);
+    if (!condition || node_failed(n)) return;
+    if (!has_attr(n, "axis")) x = weft_reshape(g, x, WEFT_SHAPE(-1));
+    const int axis = attr_axis(n, "axis", 0, weft_rank(g, x));
+    const int64_t size = weft_shape_numel(condition->shape);
+    int64_t *chosen = pool_alloc(&n->import->pool, ((size_t)size + 1) * sizeof *chosen);
+    int64_t count = 0;
+    if (!chosen || condition->dtype != WEFT_BOOL || node_failed(n)) {
+        node_fail(n, WEFT_BAD_DTYPE, "needs a condition of bools");
+        return;
+    }
+    for (int64_t i = 0; i < size; i++)
+        if (((const uint8_t *)condition->data)[i]) chosen[count++] = i;
+    const weft_shape s = weft_shape_of(g, x);
+    weft_shape shape = s, rows = {.rank = s.rank};
+    shape.dim[axis] = count;
+    for (int i = 0; i < s.rank; i++) rows.dim[i] = i == axis ? count : 1;
+    weft_value index = weft_broadcast_to(g, ints_value(n, chosen, rows), shape);
+    set_typed(n, 0, weft_gather(g, x, index, axis), in_type(n, 0));
+}
+
+/* The positions [rank, count] of elements other than zero, of a known input. */
+void map_NonZero(onnx_node *n)
+{
+    const onnx_tensor *t = in_tensor(n, 0, "elements to be counted");
+    if (!t) return;
+    const int64_t numel = weft_shape_numel(t->shape), bytes = (int64_t)weft_dtype_bytes(t->dtype);
+    int64_t count = 0;
+    int32_t *found = pool_alloc(&n->import->pool, ((size_t)numel + 1) * sizeof *found);
+    int32_t *positions =
+        pool_alloc(&n->import->pool, ((size_t)(numel * t->shape.rank) + 1) * sizeof *positions);
+    static const char zero[8];
+    if (!found || !positions) {
+        node_fail(n, WEFT_NO_MEMORY, "no memory for positions");
+        return;
+    }
+    for (int64_t i = 0; i < numel; i++)
+        if (memcmp((const char *)t->data + i * bytes, zero, (size_t)bytes) != 0)
+            found[count++] = (int32_t)i;
+    int64_t stride = 1;
+    for (int axis = t->shape.rank - 1; axis >= 0; axis--) {
+        for (int64_t i = 0; i < count; i++)
+            positions[axis * count + i] = (int32_t)(found[i] / stride % t->shape.dim[axis]);
+        stride *= t->shape.dim[axis];
+    }
+    set_known(n, 0, ONNX_INT64, WEFT_SHAPE(t->shape.rank, count), positions);
+}

@@ -1,0 +1,263 @@
+/* What mappings use: inputs, attributes, outputs, and integers as f64. */
+#include "onnx/import.h"
+
+#include "base/text.h"
+
+#include <math.h>
+#include <string.h>
+
+/* ---- Errors ---- */
+
+weft_value node_fail(onnx_node *n, weft_status status, const char *format, ...)
+{
+    char message[300], where[sizeof n->import->error.where];
+    va_list arguments;
+    va_start(arguments, format);
+    text_vformat(message, sizeof message, format, arguments);
+    va_end(arguments);
+    const char *name = onnx_text(n->proto->name);
+    if (!name[0] && n->proto->n_output) name = n->proto->output[0];
+    text_format(where, sizeof where, "%s (%s)", name, onnx_text(n->proto->op_type));
+    /* An error of the graph came first, and is the cause. */
+    const weft_error *cause = n->graph ? weft_graph_error(n->graph) : NULL;
+    if (cause && cause->status != WEFT_OK)
+        import_fail(n->import, cause->status, where, "%s: %s", cause->where, cause->message);
+    import_fail(n->import, status, where, "%s", message);
+    return WEFT_NO_VALUE;
+}
+
+bool node_failed(const onnx_node *n)
+{
+    return n->import->error.status != WEFT_OK || weft_graph_status(n->graph) != WEFT_OK;
+}
+
+/* ---- Inputs ---- */
+
+weft_value in_value(onnx_node *n, size_t i)
+{
+    if (!has_in(n, i) || node_failed(n)) return WEFT_NO_VALUE;
+    onnx_value *v = n->in[i];
+    if (!n->folding) return import_value(n->import, v);
+    return weft_constant_data(n->graph, v->tensor.dtype, v->tensor.shape, v->tensor.data);
+}
+
+weft_shape in_shape(onnx_node *n, size_t i)
+{
+    if (has_in(n, i) && n->in[i]->known) return n->in[i]->tensor.shape;
+    return weft_shape_of(n->graph, in_value(n, i));
+}
+
+int in_type(const onnx_node *n, size_t i)
+{
+    return has_in(n, i) ? n->in[i]->type : ONNX_UNTYPED;
+}
+
+const onnx_tensor *in_tensor(onnx_node *n, size_t i, const char *what)
+{
+    if (node_failed(n)) return NULL;
+    if (!has_in(n, i)) {
+        node_fail(n, WEFT_BAD_FILE, "has no input %zu (%s)", i, what);
+        return NULL;
+    }
+    if (!import_contents(n->import, n->in[i])) return NULL;
+    if (n->in[i]->known) return &n->in[i]->tensor;
+    node_fail(n, WEFT_BAD_ARGUMENT,
+              "needs the contents of \"%s\" (%s) during the import, but they depend on data",
+              n->in[i]->name, what);
+    return NULL;
+}
+
+static double element(const onnx_tensor *t, int64_t i)
+{
+    switch (t->dtype) {
+    case WEFT_F32:
+        return (double)((const float *)t->data)[i];
+    case WEFT_F64:
+        return ((const double *)t->data)[i];
+    case WEFT_I32:
+        return ((const int32_t *)t->data)[i];
+    default:
+        return ((const uint8_t *)t->data)[i];
+    }
+}
+
+int in_ints(onnx_node *n, size_t i, const char *what, int64_t *values, int capacity)
+{
+    if (!has_in(n, i)) return 0;
+    const onnx_tensor *t = in_tensor(n, i, what);
+    if (!t) return -1;
+    const int64_t count = weft_shape_numel(t->shape);
+    if (t->dtype != WEFT_I32 || t->shape.rank > 1 || count > capacity) {
+        node_fail(n, WEFT_BAD_SHAPE, "%s must be at most %d integers, not %s with %lld elements",
+                  what, capacity, weft_dtype_name(t->dtype), (long long)count);
+        return -1;
+    }
+    for (int64_t k = 0; k < count; k++) values[k] = ((const int32_t *)t->data)[k];
+    return (int)count;
+}
+
+double in_number(onnx_node *n, size_t i, const char *what, double default_value)
+{
+    if (!has_in(n, i)) return default_value;
+    const onnx_tensor *t = in_tensor(n, i, what);
+    if (!t) return default_value;
+    if (weft_shape_numel(t->shape) == 1) return element(t, 0);
+    node_fail(n, WEFT_BAD_SHAPE, "%s must be a single number", what);
+    return default_value;
+}
+
+/* ---- Attributes ---- */
+
+const WeftOnnx__AttributeProto *attr_find(const onnx_node *n, const char *name)
+{
+    for (size_t i = 0; i < n->proto->n_attribute; i++)
+        if (!strcmp(onnx_text(n->proto->attribute[i]->name), name)) return n->proto->attribute[i];
+    return NULL;
+}
+
+bool has_attr(const onnx_node *n, const char *name)
+{
+    return attr_find(n, name) != NULL;
+}
+
+int64_t attr_int(const onnx_node *n, const char *name, int64_t default_value)
+{
+    const WeftOnnx__AttributeProto *a = attr_find(n, name);
+    return a && a->has_i ? a->i : default_value;
+}
+
+double attr_float(const onnx_node *n, const char *name, double default_value)
+{
+    const WeftOnnx__AttributeProto *a = attr_find(n, name);
+    return a && a->has_f ? (double)a->f : default_value;
+}
+
+bool attr_is(const onnx_node *n, const char *name, const char *text, const char *default_text)
+{
+    const WeftOnnx__AttributeProto *a = attr_find(n, name);
+    if (!a || !a->has_s) return !strcmp(text, default_text);
+    return a->s.len == strlen(text) && !memcmp(a->s.data, text, a->s.len);
+}
+
+int attr_ints(onnx_node *n, const char *name, int64_t *values, int capacity)
+{
+    const WeftOnnx__AttributeProto *a = attr_find(n, name);
+    if (!a) return 0;
+    if (a->n_ints > (size_t)capacity) {
+        node_fail(n, WEFT_BAD_FILE, "%s has %zu numbers, expected at most %d", name, a->n_ints,
+                  capacity);
+        return -1;
+    }
+    for (size_t i = 0; i < a->n_ints; i++) values[i] = a->ints[i];
+    return (int)a->n_ints;
+}
+
+int node_axis(onnx_node *n, int64_t axis, int rank)
+{
+    if (axis >= -rank && axis < rank) return (int)(axis < 0 ? axis + rank : axis);
+    node_fail(n, WEFT_BAD_ARGUMENT, "axis %lld is outside of rank %d", (long long)axis, rank);
+    return 0;
+}
+
+int attr_axis(onnx_node *n, const char *name, int64_t default_value, int rank)
+{
+    return node_axis(n, attr_int(n, name, default_value), rank);
+}
+
+int in_or_attr_ints(onnx_node *n, int64_t since, size_t i, const char *name, int64_t *values,
+                    int capacity)
+{
+    return n->opset >= since ? in_ints(n, i, name, values, capacity)
+                             : attr_ints(n, name, values, capacity);
+}
+
+/* ---- Outputs ---- */
+
+static int default_type(const onnx_node *n, weft_dtype dtype)
+{
+    static const int types[] = {
+        [WEFT_F32] = ONNX_FLOAT, [WEFT_F64] = ONNX_DOUBLE, [WEFT_BOOL] = ONNX_BOOL};
+    if (dtype != WEFT_I32) return types[dtype];
+    for (size_t i = 0; i < n->n_in; i++) {
+        weft_dtype of;
+        if (has_in(n, i) && onnx_type_dtype(in_type(n, i), "", &of, NULL) == WEFT_OK &&
+            of == WEFT_I32)
+            return in_type(n, i);
+    }
+    return ONNX_INT64;
+}
+
+void set_typed(onnx_node *n, size_t i, weft_value value, int type)
+{
+    if (i >= n->n_out || node_failed(n)) return;
+    n->out[i].value = value;
+    n->out[i].type = type;
+}
+
+void set_out(onnx_node *n, size_t i, weft_value value)
+{
+    set_typed(n, i, value, default_type(n, weft_dtype_of(n->graph, value)));
+}
+
+void set_known(onnx_node *n, size_t i, int type, weft_shape shape, const void *data)
+{
+    weft_dtype dtype;
+    if (i >= n->n_out || node_failed(n)) return;
+    if (onnx_type_dtype(type, onnx_text(n->proto->name), &dtype, &n->import->error) != WEFT_OK)
+        return;
+    const size_t bytes = weft_tensor_bytes(dtype, shape);
+    void *copy = pool_alloc(&n->import->pool, bytes);
+    if (!copy) {
+        node_fail(n, WEFT_NO_MEMORY, "no memory for a constant");
+        return;
+    }
+    n->out[i].tensor = (onnx_tensor){dtype, shape, bytes ? memcpy(copy, data, bytes) : copy};
+    n->out[i].known = true;
+    n->out[i].type = type;
+}
+
+/* ---- Integers ---- */
+
+weft_value widen(onnx_node *n, weft_value x)
+{
+    return weft_dtype_is_float(weft_dtype_of(n->graph, x)) ? x : weft_cast(n->graph, x, WEFT_F64);
+}
+
+weft_value narrow(onnx_node *n, weft_value x, int type)
+{
+    const double low = type == ONNX_INT8 ? -128 : type == ONNX_INT16 ? -32768 : 0;
+    const double range = type == ONNX_INT8 || type == ONNX_UINT8     ? 256
+                         : type == ONNX_INT16 || type == ONNX_UINT16 ? 65536
+                                                                     : 0;
+    if (range != 0) {
+        weft_value turns = weft_floor(
+            n->graph, weft_scale(n->graph, weft_add_scalar(n->graph, x, -low), 1 / range));
+        x = weft_sub(n->graph, x, weft_scale(n->graph, turns, range));
+    }
+    return weft_cast(n->graph, x, WEFT_I32);
+}
+
+weft_value wrap_index(onnx_node *n, weft_value index, int64_t size)
+{
+    weft_graph *g = n->graph;
+    weft_value zero = weft_scalar(g, WEFT_I32, 0);
+    weft_value moved = weft_add_scalar(g, weft_cast(g, index, WEFT_F64), (double)size);
+    return weft_where(g, weft_less(g, index, zero), weft_cast(g, moved, WEFT_I32), index);
+}
+
+/* ---- Constants ---- */
+
+weft_value doubles_value(onnx_node *n, const double *values, weft_shape shape, weft_dtype dtype)
+{
+    weft_value v = weft_constant_data(n->graph, WEFT_F64, shape, values);
+    return dtype == WEFT_F64 ? v : weft_cast(n->graph, v, dtype);
+}
+
+weft_value ints_value(onnx_node *n, const int64_t *values, weft_shape shape)
+{
+    const int64_t count = weft_shape_numel(shape);
+    int32_t *data = count < 0 ? NULL : pool_alloc(&n->import->pool, (size_t)count * sizeof *data);
+    if (!data) return node_fail(n, WEFT_NO_MEMORY, "no memory for a constant");
+    for (int64_t i = 0; i < count; i++) data[i] = (int32_t)values[i];
+    return weft_constant_data(n->graph, WEFT_I32, shape, data);
+}

@@ -1,0 +1,22 @@
+/* The table of ops. */
+#include "onnx/ops.h"
+
+#include <string.h>
+
+static const onnx_op table[] = {
+#define ROW(name, min_in, max_in, max_out) {"", #name, map_##name, min_in, max_in, max_out, false},
+    ONNX_OPS(ROW)
+#undef ROW
+#define ROW(name, min_in, max_in, max_out) {"", #name, map_##name, min_in, max_in, max_out, true},
+        ONNX_CONTROL(ROW)
+#undef ROW
+            {"", "Scatter", map_ScatterElements, 3, 3, 1, false}, /* its name before opset 11 */
+    {"weft", "ExpandDims", map_ExpandDims, 1, 1, 1, false},
+};
+
+const onnx_op *onnx_op_find(const char *domain, const char *name)
+{
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (!strcmp(table[i].name, name) && !strcmp(table[i].domain, domain)) return &table[i];
+    return NULL;
+}

@@ -1,0 +1,81 @@
+/* The ops of ONNX that weft imports: one row for each, one function map_NAME for each, in the file
+ * of its family. Columns: the name, the smallest and the largest number of inputs, and the largest
+ * number of outputs. */
+#ifndef WEFT_ONNX_OPS_H
+#define WEFT_ONNX_OPS_H
+
+#include "onnx/import.h"
+
+#include <stdint.h>
+
+#define ANY SIZE_MAX
+
+/* clang-format off */
+/* elementwise.c */
+#define ONNX_ELEMENTWISE(X) \
+    X(Abs, 1, 1, 1) X(Neg, 1, 1, 1) X(Sign, 1, 1, 1) X(Floor, 1, 1, 1) X(Ceil, 1, 1, 1) \
+    X(Round, 1, 1, 1) X(Reciprocal, 1, 1, 1) X(Sqrt, 1, 1, 1) X(Exp, 1, 1, 1) X(Log, 1, 1, 1) \
+    X(Sin, 1, 1, 1) X(Cos, 1, 1, 1) X(Tan, 1, 1, 1) X(Asin, 1, 1, 1) X(Acos, 1, 1, 1) \
+    X(Atan, 1, 1, 1) X(Sinh, 1, 1, 1) X(Cosh, 1, 1, 1) X(Tanh, 1, 1, 1) X(Asinh, 1, 1, 1) \
+    X(Acosh, 1, 1, 1) X(Atanh, 1, 1, 1) X(Erf, 1, 1, 1) X(Sigmoid, 1, 1, 1) X(Relu, 1, 1, 1) \
+    X(Softplus, 1, 1, 1) X(Softsign, 1, 1, 1) X(LeakyRelu, 1, 1, 1) X(Elu, 1, 1, 1) \
+    X(Celu, 1, 1, 1) X(Selu, 1, 1, 1) X(ThresholdedRelu, 1, 1, 1) X(HardSigmoid, 1, 1, 1) \
+    X(HardSwish, 1, 1, 1) X(Mish, 1, 1, 1) X(Gelu, 1, 1, 1) X(Shrink, 1, 1, 1) \
+    X(Identity, 1, 1, 1) X(IsNaN, 1, 1, 1) X(IsInf, 1, 1, 1) X(Not, 1, 1, 1) X(Cast, 1, 1, 1) \
+    X(Add, 2, 2, 1) X(Sub, 2, 2, 1) X(Mul, 2, 2, 1) X(Div, 2, 2, 1) X(Pow, 2, 2, 1) \
+    X(Mod, 2, 2, 1) X(BitShift, 2, 2, 1) X(PRelu, 2, 2, 1) X(Equal, 2, 2, 1) X(Less, 2, 2, 1) \
+    X(Greater, 2, 2, 1) X(LessOrEqual, 2, 2, 1) X(GreaterOrEqual, 2, 2, 1) X(And, 2, 2, 1) \
+    X(Or, 2, 2, 1) X(Xor, 2, 2, 1) X(CastLike, 2, 2, 1) X(Max, 1, ANY, 1) X(Min, 1, ANY, 1) \
+    X(Sum, 1, ANY, 1) X(Mean, 1, ANY, 1) X(Where, 3, 3, 1) X(Clip, 1, 3, 1)
+/* shape.c */
+#define ONNX_SHAPE(X) \
+    X(Reshape, 1, 2, 1) X(Squeeze, 1, 2, 1) X(Unsqueeze, 1, 2, 1) X(Flatten, 1, 1, 1) \
+    X(Transpose, 1, 1, 1) X(Shape, 1, 1, 1) X(Size, 1, 1, 1) X(ConstantOfShape, 1, 1, 1) \
+    X(EyeLike, 1, 1, 1) X(DepthToSpace, 1, 1, 1) X(SpaceToDepth, 1, 1, 1) X(Expand, 2, 2, 1) \
+    X(Tile, 2, 2, 1) X(Concat, 1, ANY, 1) X(Split, 1, 2, ANY) X(Slice, 1, 5, 1) X(Pad, 1, 4, 1) \
+    X(Constant, 0, 0, 1) X(Range, 3, 3, 1) X(Trilu, 1, 2, 1)
+/* reduce.c */
+#define ONNX_REDUCE(X) \
+    X(ReduceSum, 1, 2, 1) X(ReduceMean, 1, 2, 1) X(ReduceMax, 1, 2, 1) X(ReduceMin, 1, 2, 1) \
+    X(ReduceProd, 1, 2, 1) X(ReduceL1, 1, 2, 1) X(ReduceL2, 1, 2, 1) X(ReduceSumSquare, 1, 2, 1) \
+    X(ReduceLogSum, 1, 2, 1) X(ReduceLogSumExp, 1, 2, 1) X(ArgMax, 1, 1, 1) X(ArgMin, 1, 1, 1) \
+    X(Hardmax, 1, 1, 1) X(TopK, 1, 2, 2) X(CumSum, 2, 2, 1)
+/* index.c */
+#define ONNX_INDEX(X) \
+    X(Gather, 2, 2, 1) X(GatherElements, 2, 2, 1) X(GatherND, 2, 2, 1) \
+    X(ReverseSequence, 2, 2, 1) X(Compress, 2, 2, 1) X(ScatterElements, 3, 3, 1) \
+    X(ScatterND, 3, 3, 1) X(OneHot, 3, 3, 1) X(NonZero, 1, 1, 1)
+/* matrix.c */
+#define ONNX_MATRIX(X) \
+    X(MatMul, 2, 2, 1) X(Gemm, 2, 3, 1) X(Einsum, 1, 2, 1) X(QuantizeLinear, 2, 3, 1) \
+    X(DequantizeLinear, 2, 3, 1) X(DynamicQuantizeLinear, 1, 1, 3) X(MatMulInteger, 2, 4, 1) \
+    X(QLinearMatMul, 8, 8, 1)
+/* nn.c */
+#define ONNX_NN(X) \
+    X(Softmax, 1, 1, 1) X(LogSoftmax, 1, 1, 1) X(MeanVarianceNormalization, 1, 1, 1) \
+    X(LpNormalization, 1, 1, 1) X(LRN, 1, 1, 1) X(LayerNormalization, 2, 3, 3) \
+    X(InstanceNormalization, 3, 3, 1) X(GroupNormalization, 3, 3, 1) X(Dropout, 1, 3, 2) \
+    X(NegativeLogLikelihoodLoss, 2, 3, 1) X(SoftmaxCrossEntropyLoss, 2, 3, 2)
+/* recurrent.c */
+#define ONNX_RECURRENT(X) \
+    X(RNN, 3, 6, 2) X(GRU, 3, 6, 2) X(LSTM, 3, 8, 3)
+/* resize.c */
+#define ONNX_RESIZE(X) \
+    X(Resize, 1, 4, 1) X(Upsample, 1, 2, 1)
+/* control.c: these map bodies, and are not computed during the import themselves */
+#define ONNX_CONTROL(X) \
+    X(If, 1, 1, ANY) X(Loop, 0, ANY, ANY) X(Scan, 0, ANY, ANY)
+/* clang-format on */
+
+#define ONNX_OPS(X)                                                                                \
+    ONNX_ELEMENTWISE(X)                                                                            \
+    ONNX_SHAPE(X)                                                                                  \
+    ONNX_REDUCE(X) ONNX_INDEX(X) ONNX_MATRIX(X) ONNX_NN(X) ONNX_RECURRENT(X) ONNX_RESIZE(X)
+
+#define ONNX_DECLARE(name, min_in, max_in, max_out) void map_##name(onnx_node *n);
+ONNX_OPS(ONNX_DECLARE)
+ONNX_CONTROL(ONNX_DECLARE)
+#undef ONNX_DECLARE
+void map_ExpandDims(onnx_node *n);
+
+#endif

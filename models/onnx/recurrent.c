@@ -1,0 +1,278 @@
+/* RNN, GRU and LSTM of ONNX, unrolled over time. The products of all inputs come before the first
+ * step. Shapes: x [time, batch, in], W [directions, gates hidden, in], R [directions, gates hidden,
+ * hidden], B [directions, 2 gates hidden]. */
+#include "onnx/import.h"
+#include "onnx/ops.h"
+
+#include <string.h>
+
+#define MAX_GATES 4
+
+enum { X, W, R, B, LENGTHS, H0, C0, PEEPHOLES };
+
+typedef struct layer layer;
+
+/* Computes a step from the gates' sums of x, xw[gate] [batch, hidden], and updates h and c. */
+typedef void step_function(layer *l, const weft_value *xw);
+
+typedef weft_value activation(weft_graph *g, weft_value x);
+
+struct layer {
+    onnx_node *n;
+    weft_graph *g;
+    int gates, direction, directions;
+    int64_t time, batch, hidden;
+    bool reverse;
+    step_function *step;
+    activation *act[3];
+    weft_value r[MAX_GATES], wb[MAX_GATES],
+        rb[MAX_GATES];      /* r[gate]: [hidden, hidden], transposed */
+    weft_value peephole[3]; /* of i, o and f */
+    weft_value h, c;        /* [batch, hidden] */
+};
+
+/* ---- Steps ---- */
+
+static weft_value activate(layer *l, int which, weft_value x)
+{
+    const double clip = attr_float(l->n, "clip", 0);
+    return l->act[which](l->g, clip > 0 ? weft_clamp(l->g, x, -clip, clip) : x);
+}
+
+static weft_value add_bias(layer *l, weft_value x, weft_value bias)
+{
+    return weft_is_value(bias) ? weft_add(l->g, x, bias) : x;
+}
+
+/* The sum of a gate, with both biases. */
+static weft_value gate_sum(layer *l, const weft_value *xw, int gate, weft_value h)
+{
+    weft_value sum = weft_add(l->g, xw[gate], weft_matmul_shared(l->g, h, l->r[gate]));
+    return add_bias(l, add_bias(l, sum, l->wb[gate]), l->rb[gate]);
+}
+
+static void step_rnn(layer *l, const weft_value *xw)
+{
+    l->h = activate(l, 0, gate_sum(l, xw, 0, l->h));
+}
+
+static weft_value one_less(weft_graph *g, weft_value x)
+{
+    return weft_add_scalar(g, weft_neg(g, x), 1);
+}
+
+/* Gates z, r, h. */
+static void step_gru(layer *l, const weft_value *xw)
+{
+    weft_graph *g = l->g;
+    weft_value z = activate(l, 0, gate_sum(l, xw, 0, l->h));
+    weft_value r = activate(l, 0, gate_sum(l, xw, 1, l->h)), sum;
+    if (attr_int(l->n, "linear_before_reset", 0)) {
+        weft_value linear = add_bias(l, weft_matmul_shared(g, l->h, l->r[2]), l->rb[2]);
+        sum = weft_add(g, add_bias(l, xw[2], l->wb[2]), weft_mul(g, r, linear));
+    } else {
+        sum = gate_sum(l, xw, 2, weft_mul(g, r, l->h));
+    }
+    weft_value h = activate(l, 1, sum);
+    l->h = weft_add(g, weft_mul(g, one_less(g, z), h), weft_mul(g, z, l->h));
+}
+
+static weft_value peek(layer *l, weft_value sum, int which, weft_value c)
+{
+    const weft_value p = l->peephole[which];
+    return weft_is_value(p) ? weft_add(l->g, sum, weft_mul(l->g, p, c)) : sum;
+}
+
+/* Gates i, o, f, c. */
+static void step_lstm(layer *l, const weft_value *xw)
+{
+    weft_graph *g = l->g;
+    weft_value i = activate(l, 0, peek(l, gate_sum(l, xw, 0, l->h), 0, l->c)), f;
+    if (attr_int(l->n, "input_forget", 0))
+        f = one_less(g, i);
+    else
+        f = activate(l, 0, peek(l, gate_sum(l, xw, 2, l->h), 2, l->c));
+    weft_value inner = activate(l, 1, gate_sum(l, xw, 3, l->h));
+    weft_value c = weft_add(g, weft_mul(g, f, l->c), weft_mul(g, i, inner));
+    weft_value o = activate(l, 0, peek(l, gate_sum(l, xw, 1, l->h), 1, c));
+    l->h = weft_mul(g, o, activate(l, 2, c));
+    l->c = c;
+}
+
+/* ---- Parameters of a direction ---- */
+
+static const struct {
+    const char *name;
+    activation *function;
+} activations[] = {{"Tanh", weft_tanh}, {"Sigmoid", weft_sigmoid}, {"Relu", weft_relu}};
+
+/* Activations that the node names, `count` for each direction, instead of the defaults. */
+static void choose_activations(layer *l, size_t count)
+{
+    const WeftOnnx__AttributeProto *a = attr_find(l->n, "activations");
+    if (!a) return;
+    for (size_t k = 0; k < count; k++) {
+        const size_t at = (size_t)l->direction * count + k;
+        l->act[k] = NULL;
+        for (size_t i = 0; i < sizeof activations / sizeof *activations; i++)
+            if (at < a->n_strings && a->strings[at].len == strlen(activations[i].name) &&
+                !memcmp(a->strings[at].data, activations[i].name, a->strings[at].len))
+                l->act[k] = activations[i].function;
+        if (!l->act[k]) {
+            node_fail(l->n, WEFT_NO_KERNEL, "weft knows the activations Tanh, Sigmoid and Relu");
+            return;
+        }
+    }
+}
+
+/* Part `index` of the direction's rows of an input, each of `hidden` elements along axis 1. */
+static weft_value part_of(layer *l, size_t input, int index)
+{
+    weft_value all = weft_slice(l->g, in_value(l->n, input), 0, l->direction, l->direction + 1, 1);
+    all = weft_squeeze(l->g, all, 0);
+    return weft_slice(l->g, all, 0, index * l->hidden, (index + 1) * l->hidden, 1);
+}
+
+/* [directions, batch, hidden], or batch first with layout 1, or zeros. */
+static weft_value initial(layer *l, size_t input, weft_dtype dtype)
+{
+    if (!has_in(l->n, input)) return weft_fill(l->g, dtype, WEFT_SHAPE(l->batch, l->hidden), 0);
+    const int axis = attr_int(l->n, "layout", 0) ? 1 : 0;
+    weft_value all =
+        weft_slice(l->g, in_value(l->n, input), axis, l->direction, l->direction + 1, 1);
+    return weft_squeeze(l->g, all, axis);
+}
+
+static void take_parameters(layer *l, weft_dtype dtype)
+{
+    for (int i = 0; i < l->gates; i++) {
+        l->r[i] = weft_transpose(l->g, part_of(l, R, i), 0, 1);
+        l->wb[i] = has_in(l->n, B) ? part_of(l, B, i) : WEFT_NO_VALUE;
+        l->rb[i] = has_in(l->n, B) ? part_of(l, B, l->gates + i) : WEFT_NO_VALUE;
+    }
+    for (int i = 0; i < 3; i++)
+        l->peephole[i] = has_in(l->n, PEEPHOLES) ? part_of(l, PEEPHOLES, i) : WEFT_NO_VALUE;
+    l->h = initial(l, H0, dtype);
+    l->c = l->gates == 4 ? initial(l, C0, dtype) : l->h;
+}
+
+/* ---- Running ---- */
+
+/* Keeps the old value in rows whose sequence has ended before step t. */
+static weft_value unless_ended(layer *l, int64_t t, weft_value value, weft_value old)
+{
+    if (!has_in(l->n, LENGTHS)) return value;
+    weft_value lengths = weft_reshape(l->g, in_value(l->n, LENGTHS), WEFT_SHAPE(l->batch, 1));
+    weft_value runs = weft_greater(l->g, lengths, weft_scalar(l->g, WEFT_I32, (double)t));
+    return weft_where(l->g, runs, value, old);
+}
+
+/* Runs one direction over x [time, batch, in]; fills y[time] with values [1, 1, batch, hidden]. */
+static void run_direction(layer *l, weft_value x, weft_value *y)
+{
+    weft_graph *g = l->g;
+    weft_value gates[MAX_GATES], xw[MAX_GATES];
+    const int64_t in = weft_dim(g, x, 2);
+    weft_value flat = weft_reshape(g, x, WEFT_SHAPE(l->time * l->batch, in));
+    weft_value zero = weft_fill(g, weft_dtype_of(g, x), WEFT_SHAPE(l->batch, l->hidden), 0);
+    take_parameters(l, weft_dtype_of(g, x));
+    for (int i = 0; i < l->gates; i++) {
+        gates[i] = weft_matmul(g, flat, weft_transpose(g, part_of(l, W, i), 0, 1));
+        gates[i] = weft_reshape(g, gates[i], WEFT_SHAPE(l->time, l->batch, l->hidden));
+    }
+    for (int64_t k = 0; k < l->time && !node_failed(l->n); k++) {
+        const int64_t t = l->reverse ? l->time - 1 - k : k;
+        const weft_value h = l->h, c = l->c;
+        for (int i = 0; i < l->gates; i++)
+            xw[i] = weft_squeeze(g, weft_slice(g, gates[i], 0, t, t + 1, 1), 0);
+        l->step(l, xw);
+        y[t] =
+            weft_reshape(g, unless_ended(l, t, l->h, zero), WEFT_SHAPE(1, 1, l->batch, l->hidden));
+        l->h = unless_ended(l, t, l->h, h);
+        if (l->gates == 4) l->c = unless_ended(l, t, l->c, c);
+    }
+}
+
+/* Sets an output of final states [directions, batch, hidden]. */
+static void set_final(layer *l, size_t output, const weft_value *states)
+{
+    if (!has_out(l->n, output)) return;
+    weft_value all = weft_stack(l->g, states, (size_t)l->directions, 0);
+    set_out(l->n, output, attr_int(l->n, "layout", 0) ? weft_transpose(l->g, all, 0, 1) : all);
+}
+
+static void run_all(layer *l, weft_value x, weft_value *y)
+{
+    weft_graph *g = l->g;
+    weft_value all[2], h[2], c[2];
+    const bool batch_first = attr_int(l->n, "layout", 0);
+    activation *const defaults[3] = {l->act[0], l->act[1], l->act[2]};
+    for (l->direction = 0; l->direction < l->directions; l->direction++) {
+        const int d = l->direction;
+        memcpy(l->act, defaults, sizeof defaults);
+        choose_activations(l, l->gates == 1 ? 1 : (size_t)l->gates - 1);
+        if (d == 1) l->reverse = true;
+        if (node_failed(l->n)) return;
+        run_direction(l, x, y);
+        if (node_failed(l->n)) return;
+        all[d] = weft_concat(g, y, (size_t)l->time, 0);
+        h[d] = l->h;
+        c[d] = l->c;
+    }
+    weft_value joined = weft_concat(g, all, (size_t)l->directions, 1);
+    if (has_out(l->n, 0))
+        set_out(l->n, 0, batch_first ? weft_permute(g, joined, WEFT_AXES(2, 0, 1, 3)) : joined);
+    set_final(l, 1, h);
+    if (l->gates == 4) set_final(l, 2, c);
+}
+
+static void map_recurrent(onnx_node *n, layer l)
+{
+    weft_value x = in_value(n, X);
+    const weft_shape s = in_shape(n, X), r = in_shape(n, R);
+    const bool both = attr_is(n, "direction", "bidirectional", "forward");
+    l.n = n;
+    l.g = n->graph;
+    if (s.rank != 3 || r.rank != 3 || in_shape(n, W).rank != 3) {
+        node_fail(n, WEFT_BAD_SHAPE, "needs x, W and R of rank 3");
+        return;
+    }
+    const bool batch_first = attr_int(n, "layout", 0);
+    l.time = s.dim[batch_first ? 1 : 0];
+    l.batch = s.dim[batch_first ? 0 : 1];
+    l.hidden = r.dim[2];
+    l.directions = both ? 2 : 1;
+    l.reverse = attr_is(n, "direction", "reverse", "forward");
+    if (batch_first) x = weft_transpose(n->graph, x, 0, 1);
+    if ((l.reverse || both) && has_in(n, LENGTHS)) {
+        node_fail(n, WEFT_NO_KERNEL, "weft does not know reversed sequences of unlike lengths");
+        return;
+    }
+    if (l.time < 1 || l.time > ONNX_MAX_NODES / 64 || r.dim[0] != l.directions) {
+        node_fail(n, WEFT_BAD_SHAPE, "has %lld steps and parameters of %lld directions",
+                  (long long)l.time, (long long)r.dim[0]);
+        return;
+    }
+    weft_value *y = pool_alloc(&n->import->pool, (size_t)l.time * sizeof *y);
+    if (!y) {
+        node_fail(n, WEFT_NO_MEMORY, "no memory for the steps");
+        return;
+    }
+    run_all(&l, x, y);
+}
+
+void map_RNN(onnx_node *n)
+{
+    map_recurrent(n, (layer){.gates = 1, .step = step_rnn, .act = {weft_tanh}});
+}
+
+void map_GRU(onnx_node *n)
+{
+    map_recurrent(n, (layer){.gates = 3, .step = step_gru, .act = {weft_sigmoid, weft_tanh}});
+}
+
+void map_LSTM(onnx_node *n)
+{
+    map_recurrent(
+        n, (layer){.gates = 4, .step = step_lstm, .act = {weft_sigmoid, weft_tanh, weft_tanh}});
+}

@@ -1,0 +1,246 @@
+/* Resize and Upsample of ONNX. Every mode is separable: along an axis each output is a weighted sum
+ * of a few inputs, so the axis is multiplied by a constant matrix [out, in], or, for the nearest
+ * element, gathered. O(out in) for each row of an axis. */
+#include "onnx/import.h"
+#include "onnx/ops.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The most elements of a matrix. */
+#define MAX_MATRIX ((int64_t)1 << 26)
+
+/* One axis: its sizes, scale, and the part of the input that tf_crop_and_resize takes. */
+typedef struct axis_plan {
+    int64_t in, out;
+    double scale, start, end;
+} axis_plan;
+
+static bool coordinates_are(const onnx_node *n, const char *mode)
+{
+    return attr_is(n, "coordinate_transformation_mode", mode,
+                   n->opset >= 11 ? "half_pixel" : "asymmetric");
+}
+
+/* The input coordinate of output i. */
+static double coordinate(const onnx_node *n, const axis_plan *p, int64_t i)
+{
+    const double x = (double)i, last = (double)p->in - 1;
+    const double length = p->scale * (double)p->in;
+    if (coordinates_are(n, "align_corners")) return length == 1 ? 0 : x * last / (length - 1);
+    if (coordinates_are(n, "asymmetric")) return x / p->scale;
+    if (coordinates_are(n, "tf_half_pixel_for_nn")) return (x + 0.5) / p->scale;
+    if (coordinates_are(n, "pytorch_half_pixel"))
+        return p->out > 1 ? (x + 0.5) / p->scale - 0.5 : 0;
+    if (coordinates_are(n, "tf_crop_and_resize"))
+        return p->out > 1 ? p->start * last + x * (p->end - p->start) * last / ((double)p->out - 1)
+                          : 0.5 * (p->start + p->end) * last;
+    return (x + 0.5) / p->scale - 0.5;
+}
+
+static bool is_cut_off(const onnx_node *n, const axis_plan *p, double x)
+{
+    return coordinates_are(n, "tf_crop_and_resize") && (x < 0 || x > (double)p->in - 1);
+}
+
+static int64_t within(double x, int64_t size)
+{
+    return x < 0 ? 0 : x > (double)size - 1 ? size - 1 : (int64_t)x;
+}
+
+static double nearest(const onnx_node *n, double x)
+{
+    static const char *const by_default = "round_prefer_floor";
+    if (n->opset < 11 || attr_is(n, "nearest_mode", "floor", by_default)) return floor(x);
+    if (attr_is(n, "nearest_mode", "ceil", by_default)) return ceil(x);
+    if (attr_is(n, "nearest_mode", "round_prefer_ceil", by_default)) return floor(x + 0.5);
+    return ceil(x - 0.5);
+}
+
+/* The weights of the elements floor(x) - 1 .. floor(x) + 2, for the fraction r of x: Keys 1981. */
+static void weigh(const onnx_node *n, double r, double weight[4])
+{
+    const double a = attr_float(n, "cubic_coeff_a", -0.75), s = 1 - r;
+    if (!attr_is(n, "mode", "cubic", "nearest")) {
+        weight[0] = weight[3] = 0;
+        weight[1] = s;
+        weight[2] = r;
+        return;
+    }
+    weight[0] = ((a * (r + 1) - 5 * a) * (r + 1) + 8 * a) * (r + 1) - 4 * a;
+    weight[1] = ((a + 2) * r - (a + 3)) * r * r + 1;
+    weight[2] = ((a + 2) * s - (a + 3)) * s * s + 1;
+    weight[3] = ((a * (s + 1) - 5 * a) * (s + 1) + 8 * a) * (s + 1) - 4 * a;
+}
+
+/* Adds the weights of output i to its row of the matrix. */
+static void fill_row(const onnx_node *n, const axis_plan *p, int64_t i, double *row)
+{
+    const double x = coordinate(n, p, i), whole = floor(x);
+    const bool inside_only = attr_int(n, "exclude_outside", 0);
+    double weight[4], sum = 0;
+    if (is_cut_off(n, p, x)) return;
+    weigh(n, x - whole, weight);
+    for (int k = 0; k < 4; k++) {
+        const double at = whole - 1 + k;
+        if (inside_only && (at < 0 || at > (double)p->in - 1)) weight[k] = 0;
+        sum += weight[k];
+    }
+    for (int k = 0; k < 4; k++)
+        row[within(whole - 1 + k, p->in)] += inside_only ? weight[k] / sum : weight[k];
+}
+
+/* Elements outside of the input are extrapolation_value; the weights of later axes keep it. */
+static weft_value interpolate(onnx_node *n, weft_value x, const axis_plan *p)
+{
+    const weft_dtype dtype = weft_dtype_of(n->graph, x);
+    const double outside = attr_float(n, "extrapolation_value", 0);
+    double *matrix =
+        p->out > MAX_MATRIX / (p->in + 1)
+            ? NULL
+            : pool_alloc(&n->import->pool, (size_t)(p->out * (p->in + 1)) * sizeof *matrix);
+    if (!matrix) return node_fail(n, WEFT_TOO_LARGE, "an axis is too large to be interpolated");
+    double *added = matrix + p->out * p->in;
+    for (int64_t i = 0; i < p->out; i++) {
+        fill_row(n, p, i, matrix + i * p->in);
+        added[i] = is_cut_off(n, p, coordinate(n, p, i)) ? outside : 0;
+    }
+    weft_value w = doubles_value(n, matrix, WEFT_SHAPE(p->out, p->in), dtype);
+    weft_value y = weft_matmul(n->graph, w, x);
+    if (outside == 0) return y;
+    return weft_add(n->graph, y, doubles_value(n, added, WEFT_SHAPE(p->out, 1), dtype));
+}
+
+static weft_value pick(onnx_node *n, weft_value x, const axis_plan *p)
+{
+    weft_graph *g = n->graph;
+    const weft_shape s = weft_shape_of(g, x);
+    int64_t *index = p->out > MAX_MATRIX
+                         ? NULL
+                         : pool_alloc(&n->import->pool, ((size_t)p->out + 1) * sizeof *index);
+    if (!index) return node_fail(n, WEFT_TOO_LARGE, "an axis is too large");
+    for (int64_t i = 0; i < p->out; i++) index[i] = within(nearest(n, coordinate(n, p, i)), p->in);
+    weft_value rows = weft_reshape(g, weft_permute(g, x, WEFT_AXES(1, 0, 2)),
+                                   WEFT_SHAPE(p->in, s.dim[0] * s.dim[2]));
+    rows = weft_embedding(g, rows, ints_value(n, index, WEFT_SHAPE(p->out)), -1);
+    rows = weft_reshape(g, rows, WEFT_SHAPE(p->out, s.dim[0], s.dim[2]));
+    return weft_permute(g, rows, WEFT_AXES(1, 0, 2));
+}
+
+static weft_value resize_axis(onnx_node *n, weft_value x, int axis, const axis_plan *p)
+{
+    weft_graph *g = n->graph;
+    weft_shape s = weft_shape_of(g, x);
+    int64_t before = 1, rest = 1;
+    for (int i = 0; i < s.rank; i++) {
+        if (i < axis) before *= s.dim[i];
+        if (i > axis) rest *= s.dim[i];
+    }
+    x = weft_reshape(g, x, WEFT_SHAPE(before, p->in, rest));
+    x = attr_is(n, "mode", "nearest", "nearest") ? pick(n, x, p) : interpolate(n, x, p);
+    s.dim[axis] = p->out;
+    return weft_reshape(g, x, s);
+}
+
+/* ---- Sizes ---- */
+
+/* Numbers of an input, if it is there and not empty; their number, or -1 after a failure. */
+static int numbers(onnx_node *n, size_t i, const char *what, double *values)
+{
+    if (!has_in(n, i)) return 0;
+    const onnx_tensor *t = in_tensor(n, i, what);
+    const int64_t count = t ? weft_shape_numel(t->shape) : 0;
+    if (!t || count > 2 * WEFT_MAX_RANK || t->dtype == WEFT_BOOL) {
+        node_fail(n, WEFT_BAD_SHAPE, "its %s do not fit the rank of its input", what);
+        return -1;
+    }
+    for (int64_t k = 0; k < count; k++)
+        values[k] = t->dtype == WEFT_F32   ? (double)((const float *)t->data)[k]
+                    : t->dtype == WEFT_F64 ? ((const double *)t->data)[k]
+                                           : ((const int32_t *)t->data)[k];
+    return (int)count;
+}
+
+/* Plans all axes from scales and sizes; false after a failure. */
+static bool plan_axes(onnx_node *n, weft_shape s, const double *scales, int n_scales,
+                      const double *sizes, int n_sizes, axis_plan *plans)
+{
+    const int given = n_sizes > 0 ? n_sizes : n_scales;
+    int64_t axes[WEFT_MAX_RANK];
+    const int n_axes = attr_ints(n, "axes", axes, WEFT_MAX_RANK);
+    if (node_failed(n)) return false;
+    for (int i = 0; i < s.rank; i++) plans[i] = (axis_plan){s.dim[i], s.dim[i], 1, 0, 1};
+    if (given < 1 || given != (n_axes ? n_axes : s.rank))
+        return node_fail(n, WEFT_BAD_SHAPE, "has %d scales or sizes for rank %d", given, s.rank),
+               false;
+    for (int i = 0; i < given; i++) {
+        axis_plan *p = &plans[n_axes ? node_axis(n, axes[i], s.rank) : i];
+        p->scale = n_sizes > 0 ? sizes[i] / (double)p->in : scales[i];
+        const double size = n_sizes > 0 ? sizes[i] : floor(scales[i] * (double)p->in);
+        if (!(p->scale > 0) || !(size >= 1 && size < INT32_MAX) || p->in < 1)
+            return node_fail(n, WEFT_BAD_SHAPE, "a scale or a size is not positive"), false;
+        p->out = (int64_t)size;
+    }
+    return !node_failed(n);
+}
+
+static void resize(onnx_node *n, const axis_plan *plans)
+{
+    const weft_value input = in_value(n, 0);
+    const int rank = in_shape(n, 0).rank;
+    const bool picks = attr_is(n, "mode", "nearest", "nearest");
+    weft_value x = picks ? input : widen(n, input);
+    for (int i = 0; i < rank && !node_failed(n); i++) {
+        const axis_plan *p = &plans[i];
+        if (p->in != p->out || p->scale != 1 || p->start != 0 || p->end != 1)
+            x = resize_axis(n, x, i, p);
+    }
+    if (weft_dtype_of(n->graph, input) == WEFT_I32 && !picks) x = narrow(n, x, in_type(n, 0));
+    set_typed(n, 0, x, in_type(n, 0));
+}
+
+/* Inputs: x, region, scales, sizes; before opset 11 x and scales. */
+void map_Resize(onnx_node *n)
+{
+    const weft_shape s = in_shape(n, 0);
+    double region[2 * WEFT_MAX_RANK], scales[2 * WEFT_MAX_RANK], sizes[2 * WEFT_MAX_RANK];
+    axis_plan plans[WEFT_MAX_RANK];
+    const bool old = n->opset < 11;
+    const int n_scales = numbers(n, old ? 1 : 2, "scales", scales);
+    const int n_sizes = old ? 0 : numbers(n, 3, "sizes", sizes);
+    if (attr_int(n, "antialias", 0) ||
+        !attr_is(n, "keep_aspect_ratio_policy", "stretch", "stretch") ||
+        (attr_is(n, "mode", "nearest", "nearest") && coordinates_are(n, "tf_crop_and_resize"))) {
+        node_fail(n, WEFT_NO_KERNEL,
+                  "weft does not know antialias, keep_aspect_ratio_policy, and tf_crop_and_resize "
+                  "of nearest elements");
+        return;
+    }
+    if (!plan_axes(n, s, scales, n_scales, sizes, n_sizes, plans)) return;
+    if (!old && coordinates_are(n, "tf_crop_and_resize")) {
+        if (numbers(n, 1, "region", region) != 2 * s.rank) {
+            node_fail(n, WEFT_BAD_SHAPE, "needs a region of %d numbers", 2 * s.rank);
+            return;
+        }
+        for (int i = 0; i < s.rank; i++) {
+            plans[i].start = region[i];
+            plans[i].end = region[s.rank + i];
+        }
+    }
+    resize(n, plans);
+}
+
+/* Scales are an attribute before opset 9, then an input. */
+void map_Upsample(onnx_node *n)
+{
+    double scales[2 * WEFT_MAX_RANK];
+    axis_plan plans[WEFT_MAX_RANK];
+    int count = 0;
+    const WeftOnnx__AttributeProto *a = attr_find(n, "scales");
+    if (n->opset >= 9)
+        count = numbers(n, 1, "scales", scales);
+    else
+        for (; a && count < WEFT_MAX_RANK && (size_t)count < a->n_floats; count++)
+            scales[count] = (double)a->floats[count];
+    if (plan_axes(n, in_shape(n, 0), scales, count, NULL, 0, plans)) resize(n, plans);
+}

@@ -1,0 +1,483 @@
+/* Ops of ONNX on shapes: views, joining and cutting, and values that follow from shapes. */
+#include "onnx/import.h"
+#include "onnx/ops.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- Views ---- */
+
+void map_Reshape(onnx_node *n)
+{
+    weft_shape shape = {.rank = 0}, old = in_shape(n, 0);
+    shape.rank = in_or_attr_ints(n, 5, 1, "shape", shape.dim, WEFT_MAX_RANK);
+    for (int i = 0; i < shape.rank; i++) {
+        if (shape.dim[i] || attr_int(n, "allowzero", 0)) continue;
+        if (i >= old.rank) {
+            node_fail(n, WEFT_BAD_SHAPE, "copies dimension %d of an input of rank %d", i, old.rank);
+            return;
+        }
+        shape.dim[i] = old.dim[i];
+    }
+    if (shape.rank >= 0)
+        set_typed(n, 0, weft_reshape(n->graph, in_value(n, 0), shape), in_type(n, 0));
+}
+
+static int64_t product(weft_shape shape, int begin, int end)
+{
+    int64_t size = 1;
+    for (int i = begin; i < end; i++) size *= shape.dim[i];
+    return size;
+}
+
+void map_Flatten(onnx_node *n)
+{
+    const weft_value x = in_value(n, 0);
+    const weft_shape s = in_shape(n, 0);
+    const int64_t axis = attr_int(n, "axis", 1);
+    const int at = axis == s.rank ? s.rank : node_axis(n, axis, s.rank);
+    set_typed(n, 0,
+              weft_reshape(n->graph, x, WEFT_SHAPE(product(s, 0, at), product(s, at, s.rank))),
+              in_type(n, 0));
+}
+
+void map_Transpose(onnx_node *n)
+{
+    const weft_value x = in_value(n, 0);
+    const int rank = in_shape(n, 0).rank;
+    int64_t perm[WEFT_MAX_RANK];
+    const int count = attr_ints(n, "perm", perm, WEFT_MAX_RANK);
+    weft_axes axes = {.count = rank};
+    for (int i = 0; i < rank; i++) axes.axis[i] = rank - 1 - i;
+    if (count > 0 && count != rank) {
+        node_fail(n, WEFT_BAD_SHAPE, "permutes %d axes of an input of rank %d", count, rank);
+        return;
+    }
+    for (int i = 0; i < count; i++) axes.axis[i] = node_axis(n, perm[i], rank);
+    set_typed(n, 0, rank ? weft_permute(n->graph, x, axes) : x, in_type(n, 0));
+}
+
+/* Marks the axes of a list; false after a failure. */
+static bool mark_axes(onnx_node *n, const int64_t *axes, int count, int rank, bool *marked)
+{
+    for (int i = 0; i < rank; i++) marked[i] = false;
+    for (int i = 0; i < count; i++) marked[node_axis(n, axes[i], rank)] = true;
+    return count >= 0 && !node_failed(n);
+}
+
+void map_Squeeze(onnx_node *n)
+{
+    const weft_shape s = in_shape(n, 0);
+    const weft_value x = in_value(n, 0);
+    weft_shape shape = {.rank = 0};
+    bool marked[WEFT_MAX_RANK];
+    int64_t axes[WEFT_MAX_RANK];
+    const int count = in_or_attr_ints(n, 13, 1, "axes", axes, WEFT_MAX_RANK);
+    if (!mark_axes(n, axes, count, s.rank, marked)) return;
+    for (int i = 0; i < s.rank; i++) {
+        if (count > 0 && marked[i] && s.dim[i] != 1) {
+            node_fail(n, WEFT_BAD_SHAPE, "removes axis %d of size %lld", i, (long long)s.dim[i]);
+            return;
+        }
+        if (count > 0 ? !marked[i] : s.dim[i] != 1) shape.dim[shape.rank++] = s.dim[i];
+    }
+    set_typed(n, 0, weft_reshape(n->graph, x, shape), in_type(n, 0));
+}
+
+void map_Unsqueeze(onnx_node *n)
+{
+    const weft_shape s = in_shape(n, 0);
+    const weft_value x = in_value(n, 0);
+    bool marked[WEFT_MAX_RANK];
+    int64_t axes[WEFT_MAX_RANK];
+    const int count = in_or_attr_ints(n, 13, 1, "axes", axes, WEFT_MAX_RANK);
+    weft_shape shape = {.rank = s.rank + (count > 0 ? count : 0)};
+    if (shape.rank > WEFT_MAX_RANK) {
+        node_fail(n, WEFT_BAD_SHAPE, "makes a tensor of rank %d, weft has at most %d", shape.rank,
+                  WEFT_MAX_RANK);
+        return;
+    }
+    if (!mark_axes(n, axes, count, shape.rank, marked)) return;
+    for (int i = 0, from = 0; i < shape.rank; i++)
+        shape.dim[i] = marked[i] || from >= s.rank ? 1 : s.dim[from++];
+    set_typed(n, 0, weft_reshape(n->graph, x, shape), in_type(n, 0));
+}
+
+void map_Expand(onnx_node *n)
+{
+    weft_shape wanted = {.rank = 0}, shape;
+    const weft_value x = in_value(n, 0);
+    wanted.rank = in_ints(n, 1, "shape", wanted.dim, WEFT_MAX_RANK);
+    if (wanted.rank < 0) return;
+    if (!weft_shape_broadcast(in_shape(n, 0), wanted, &shape)) {
+        node_fail(n, WEFT_BAD_SHAPE, "the input does not broadcast to the shape");
+        return;
+    }
+    set_typed(n, 0, weft_broadcast_to(n->graph, x, shape), in_type(n, 0));
+}
+
+/* ---- Joining and cutting ---- */
+
+void map_Concat(onnx_node *n)
+{
+    weft_value *x = pool_alloc(&n->import->pool, n->n_in * sizeof *x);
+    if (!x) {
+        node_fail(n, WEFT_NO_MEMORY, "no memory for a list");
+        return;
+    }
+    for (size_t i = 0; i < n->n_in; i++) {
+        if (!has_in(n, i)) {
+            node_fail(n, WEFT_BAD_FILE, "has no input %zu", i);
+            return;
+        }
+        x[i] = in_value(n, i);
+    }
+    const int axis = attr_axis(n, "axis", 1, in_shape(n, 0).rank);
+    set_typed(n, 0, weft_concat(n->graph, x, n->n_in, axis), in_type(n, 0));
+}
+
+void map_Split(onnx_node *n)
+{
+    const weft_value x = in_value(n, 0);
+    const weft_shape s = in_shape(n, 0);
+    const int axis = attr_axis(n, "axis", 0, s.rank), count = (int)n->n_out;
+    int64_t *sizes = pool_alloc(&n->import->pool, n->n_out * sizeof *sizes), begin = 0;
+    if (!sizes || node_failed(n)) {
+        node_fail(n, WEFT_NO_MEMORY, "no memory for a list");
+        return;
+    }
+    const int given = in_or_attr_ints(n, 13, 1, "split", sizes, count);
+    const int64_t each = (s.dim[axis] + count - 1) / count;
+    if (given < 0) return;
+    for (int i = 0; i < count; i++) {
+        const int64_t rest = s.dim[axis] - begin, size = given ? sizes[i] : each;
+        const int64_t taken = size < rest ? size : rest;
+        if ((given && given != count) || taken < 0 || (given && taken != size)) {
+            node_fail(n, WEFT_BAD_SHAPE, "the sizes of its pieces do not add up to %lld",
+                      (long long)s.dim[axis]);
+            return;
+        }
+        set_typed(n, (size_t)i, weft_slice(n->graph, x, axis, begin, begin + taken, 1),
+                  in_type(n, 0));
+        begin += taken;
+    }
+}
+
+/* One axis of a slice. ONNX cuts bounds as Python does; a bound of INT32_MIN stands for the
+ * beginning of a reversed axis. */
+static weft_value slice_axis(weft_graph *g, weft_value x, int axis, int64_t begin, int64_t end,
+                             int64_t step)
+{
+    const int64_t size = weft_dim(g, x, axis);
+    if (begin >= INT32_MAX) begin = WEFT_END;
+    if (end >= INT32_MAX) end = WEFT_END;
+    if (step < 0) {
+        if (begin >= size) begin = size - 1;
+        if (end < -size) end = WEFT_END;
+    }
+    return weft_slice(g, x, axis, begin, end, step);
+}
+
+void map_Slice(onnx_node *n)
+{
+    int64_t starts[WEFT_MAX_RANK], ends[WEFT_MAX_RANK], axes[WEFT_MAX_RANK], steps[WEFT_MAX_RANK];
+    weft_value x = in_value(n, 0);
+    const int rank = in_shape(n, 0).rank;
+    const int count = in_or_attr_ints(n, 10, 1, "starts", starts, WEFT_MAX_RANK);
+    const int n_ends = in_or_attr_ints(n, 10, 2, "ends", ends, WEFT_MAX_RANK);
+    const int n_axes = in_or_attr_ints(n, 10, 3, "axes", axes, WEFT_MAX_RANK);
+    const int n_steps = in_or_attr_ints(n, 10, 4, "steps", steps, WEFT_MAX_RANK);
+    if (node_failed(n)) return;
+    if (n_ends != count || (n_axes && n_axes != count) || (n_steps && n_steps != count)) {
+        node_fail(n, WEFT_BAD_SHAPE, "starts, ends, axes and steps differ in length");
+        return;
+    }
+    for (int i = 0; i < count && !node_failed(n); i++)
+        x = slice_axis(n->graph, x, node_axis(n, n_axes ? axes[i] : i, rank), starts[i], ends[i],
+                       n_steps ? steps[i] : 1);
+    set_typed(n, 0, x, in_type(n, 0));
+}
+
+void map_Tile(onnx_node *n)
+{
+    weft_graph *g = n->graph;
+    weft_value x = in_value(n, 0);
+    const weft_shape s = in_shape(n, 0);
+    int64_t repeats[WEFT_MAX_RANK];
+    if (in_ints(n, 1, "repeats", repeats, WEFT_MAX_RANK) != s.rank) {
+        node_fail(n, WEFT_BAD_SHAPE, "needs %d repeats", s.rank);
+        return;
+    }
+    for (int i = 0; i < s.rank; i++) {
+        if (repeats[i] == 1) continue;
+        const weft_shape now = weft_shape_of(g, x);
+        const int64_t before = product(now, 0, i), rest = product(now, i, s.rank);
+        weft_shape tiled = now;
+        tiled.dim[i] *= repeats[i];
+        x = weft_reshape(g, x, WEFT_SHAPE(before, 1, rest));
+        x = weft_broadcast_to(g, x, WEFT_SHAPE(before, repeats[i], rest));
+        x = weft_reshape(g, x, tiled);
+    }
+    set_typed(n, 0, x, in_type(n, 0));
+}
+
+/* [a, b, c..] of the blocks of space and depth, permuted and joined again. */
+static void move_blocks(onnx_node *n, weft_shape split, weft_axes order, weft_shape joined)
+{
+    weft_value x = weft_reshape(n->graph, in_value(n, 0), split);
+    set_typed(n, 0, weft_reshape(n->graph, weft_permute(n->graph, x, order), joined),
+              in_type(n, 0));
+}
+
+static bool check_image(onnx_node *n, int64_t *block)
+{
+    *block = attr_int(n, "blocksize", 0);
+    if (in_shape(n, 0).rank == 4 && *block > 0 && *block < 65536) return true;
+    node_fail(n, WEFT_BAD_SHAPE, "needs an input of rank 4 and a blocksize");
+    return false;
+}
+
+void map_DepthToSpace(onnx_node *n)
+{
+    const weft_shape s = in_shape(n, 0);
+    int64_t b;
+    if (!check_image(n, &b)) return;
+    const int64_t depth = s.dim[1] / (b * b);
+    const weft_shape joined = WEFT_SHAPE(s.dim[0], depth, s.dim[2] * b, s.dim[3] * b);
+    if (attr_is(n, "mode", "CRD", "DCR"))
+        move_blocks(n, WEFT_SHAPE(s.dim[0], depth, b, b, s.dim[2], s.dim[3]),
+                    WEFT_AXES(0, 1, 4, 2, 5, 3), joined);
+    else
+        move_blocks(n, WEFT_SHAPE(s.dim[0], b, b, depth, s.dim[2], s.dim[3]),
+                    WEFT_AXES(0, 3, 4, 1, 5, 2), joined);
+}
+
+void map_SpaceToDepth(onnx_node *n)
+{
+    const weft_shape s = in_shape(n, 0);
+    int64_t b;
+    if (!check_image(n, &b)) return;
+    const int64_t rows = s.dim[2] / b, columns = s.dim[3] / b;
+    move_blocks(n, WEFT_SHAPE(s.dim[0], s.dim[1], rows, b, columns, b), WEFT_AXES(0, 3, 5, 1, 2, 4),
+                WEFT_SHAPE(s.dim[0], s.dim[1] * b * b, rows, columns));
+}
+
+/* ---- Padding ---- */
+
+/* x[.., begin : end : step, ..] of an axis, where nothing is left of it for begin == end. */
+static weft_value stretch(weft_graph *g, weft_value x, int axis, int64_t begin, int64_t count,
+                          bool reversed)
+{
+    weft_value y = weft_slice(g, x, axis, begin, begin + count, 1);
+    return reversed ? weft_flip(g, y, axis) : y;
+}
+
+static weft_value repeat_edge(weft_graph *g, weft_value x, int axis, int64_t at, int64_t count)
+{
+    weft_value edge = weft_slice(g, x, axis, at, at + 1, 1);
+    weft_shape shape = weft_shape_of(g, edge);
+    shape.dim[axis] = count;
+    return weft_broadcast_to(g, edge, shape);
+}
+
+/* Pads one axis with elements of x: mirrored, the edge's, or from the other end. */
+static weft_value pad_axis(onnx_node *n, weft_value x, int axis, int64_t before, int64_t after)
+{
+    weft_graph *g = n->graph;
+    const int64_t size = weft_dim(g, x, axis);
+    const bool edge = attr_is(n, "mode", "edge", "constant");
+    const bool wrap = attr_is(n, "mode", "wrap", "constant"), reflect = !edge && !wrap;
+    const int64_t most = edge ? INT32_MAX : reflect ? size - 1 : size;
+    if (before > most || after > most || size == 0)
+        return node_fail(n, WEFT_BAD_SHAPE, "pads axis %d by more elements than it has", axis);
+    weft_value parts[3];
+    size_t count = 0;
+    if (before > 0)
+        parts[count++] = edge ? repeat_edge(g, x, axis, 0, before)
+                              : stretch(g, x, axis, reflect ? 1 : size - before, before, reflect);
+    parts[count++] = x;
+    if (after > 0)
+        parts[count++] = edge ? repeat_edge(g, x, axis, size - 1, after)
+                              : stretch(g, x, axis, reflect ? size - 1 - after : 0, after, reflect);
+    return weft_concat(g, parts, count, axis);
+}
+
+/* Fills before[rank] and after[rank]. */
+static bool read_pads(onnx_node *n, int rank, int64_t *before, int64_t *after)
+{
+    int64_t pads[2 * WEFT_MAX_RANK], axes[WEFT_MAX_RANK];
+    int count = n->opset >= 2 ? in_or_attr_ints(n, 11, 1, "pads", pads, 2 * WEFT_MAX_RANK)
+                              : attr_ints(n, "paddings", pads, 2 * WEFT_MAX_RANK);
+    const int n_axes = n->opset >= 18 ? in_ints(n, 3, "axes", axes, WEFT_MAX_RANK) : 0;
+    const int padded = n_axes > 0 ? n_axes : rank;
+    if (node_failed(n)) return false;
+    if (count != 2 * padded) {
+        node_fail(n, WEFT_BAD_SHAPE, "has %d pads, expected %d", count, 2 * padded);
+        return false;
+    }
+    for (int i = 0; i < rank; i++) before[i] = after[i] = 0;
+    for (int i = 0; i < padded; i++) {
+        const int axis = node_axis(n, n_axes > 0 ? axes[i] : i, rank);
+        before[axis] = pads[i];
+        after[axis] = pads[padded + i];
+    }
+    return !node_failed(n);
+}
+
+void map_Pad(onnx_node *n)
+{
+    weft_value x = in_value(n, 0);
+    const int rank = in_shape(n, 0).rank;
+    int64_t before[WEFT_MAX_RANK], after[WEFT_MAX_RANK];
+    if (!read_pads(n, rank, before, after)) return;
+    for (int i = 0; i < rank; i++) {
+        const int64_t size = weft_dim(n->graph, x, i);
+        const int64_t begin = before[i] < 0 ? -before[i] : 0, end = after[i] < 0 ? after[i] : 0;
+        if (begin || end) x = weft_slice(n->graph, x, i, begin, size + end, 1);
+        if (before[i] < 0) before[i] = 0;
+        if (after[i] < 0) after[i] = 0;
+    }
+    if (attr_is(n, "mode", "constant", "constant")) {
+        const double value =
+            n->opset >= 11 ? in_number(n, 2, "value", 0) : attr_float(n, "value", 0);
+        x = weft_pad(n->graph, x, before, after, value);
+    } else {
+        for (int i = 0; i < rank; i++)
+            if (before[i] || after[i]) x = pad_axis(n, x, i, before[i], after[i]);
+    }
+    set_typed(n, 0, x, in_type(n, 0));
+}
+
+/* ---- Values from shapes ---- */
+
+void map_Shape(onnx_node *n)
+{
+    const weft_shape s = in_shape(n, 0);
+    int64_t begin = attr_int(n, "start", 0), end = attr_int(n, "end", s.rank);
+    int32_t dims[WEFT_MAX_RANK];
+    if (begin < 0) begin += s.rank;
+    if (end < 0) end += s.rank;
+    if (begin < 0) begin = 0;
+    if (end > s.rank) end = s.rank;
+    int count = 0;
+    for (int64_t i = begin; i < end; i++) {
+        dims[count++] = (int32_t)s.dim[i];
+        if (s.dim[i] > INT32_MAX) node_fail(n, WEFT_TOO_LARGE, "a dimension does not fit i32");
+    }
+    set_known(n, 0, ONNX_INT64, WEFT_SHAPE(count), dims);
+}
+
+void map_Size(onnx_node *n)
+{
+    const int64_t numel = weft_shape_numel(in_shape(n, 0));
+    const int32_t size = (int32_t)numel;
+    if (size != numel) node_fail(n, WEFT_TOO_LARGE, "the number of elements does not fit i32");
+    set_known(n, 0, ONNX_INT64, WEFT_SCALAR, &size);
+}
+
+/* A constant of the attribute "value" and its relatives. */
+void map_Constant(onnx_node *n)
+{
+    const WeftOnnx__AttributeProto *a = n->proto->n_attribute ? n->proto->attribute[0] : NULL;
+    if (a && a->t) {
+        n->out[0].initializer = a->t;
+        n->out[0].type = a->t->data_type;
+        return;
+    }
+    const bool is_float = a && (a->has_f || a->n_floats), is_int = a && (a->has_i || a->n_ints);
+    if (!is_float && !is_int && !(a && !a->has_s && !a->n_strings)) {
+        node_fail(n, WEFT_BAD_DTYPE, "has a value that is not a dense tensor of numbers");
+        return;
+    }
+    const bool list = a->n_floats || a->n_ints || (!a->has_f && !a->has_i);
+    const size_t count = list ? a->n_floats + a->n_ints : 1;
+    const weft_shape shape = list ? WEFT_SHAPE((int64_t)count) : WEFT_SCALAR;
+    if (is_float) {
+        set_known(n, 0, ONNX_FLOAT, shape, list ? a->floats : &a->f);
+        return;
+    }
+    int32_t *ints = pool_alloc(&n->import->pool, (count + 1) * sizeof *ints);
+    if (!ints) {
+        node_fail(n, WEFT_NO_MEMORY, "no memory for a constant");
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const int64_t value = list ? a->ints[i] : a->i;
+        ints[i] = value >= INT64_MAX ? INT32_MAX : value <= -INT64_MAX ? INT32_MIN : (int32_t)value;
+        if (ints[i] != value && value != INT64_MAX && value > -INT64_MAX)
+            node_fail(n, WEFT_BAD_DTYPE, "%lld does not fit i32", (long long)value);
+    }
+    set_known(n, 0, ONNX_INT64, shape, ints);
+}
+
+void map_ConstantOfShape(onnx_node *n)
+{
+    const WeftOnnx__AttributeProto *a = attr_find(n, "value");
+    weft_shape shape = {.rank = 0};
+    onnx_tensor value = {.dtype = WEFT_F32, .shape = {1, {1}}, .data = &(const float){0}};
+    shape.rank = in_ints(n, 0, "shape", shape.dim, WEFT_MAX_RANK);
+    if (a && a->t &&
+        onnx_tensor_read(a->t, "value", &n->import->pool,
+                         (onnx_files *)(uintptr_t)&n->import->model->files, &value,
+                         &n->import->error) != WEFT_OK)
+        return;
+    if (shape.rank < 0) return;
+    if (weft_shape_numel(value.shape) != 1) {
+        node_fail(n, WEFT_BAD_SHAPE, "its value must have one element");
+        return;
+    }
+    weft_value one = weft_constant_data(n->graph, value.dtype, WEFT_SCALAR, value.data);
+    set_typed(n, 0, weft_broadcast_to(n->graph, one, shape),
+              a && a->t ? a->t->data_type : ONNX_FLOAT);
+}
+
+void map_Range(onnx_node *n)
+{
+    const double start = in_number(n, 0, "start", 0), limit = in_number(n, 1, "limit", 0);
+    const double step = in_number(n, 2, "delta", 0), count = ceil((limit - start) / step);
+    weft_dtype dtype;
+    if (node_failed(n) || onnx_type_dtype(in_type(n, 0), "Range", &dtype, &n->import->error))
+        return;
+    if (step == 0 || !(count < INT32_MAX)) {
+        node_fail(n, WEFT_BAD_ARGUMENT, "has a step of 0, or too many elements");
+        return;
+    }
+    set_typed(n, 0, weft_arange(n->graph, dtype, count > 0 ? (int64_t)count : 0, start, step),
+              in_type(n, 0));
+}
+
+/* Ones on a diagonal of a matrix. */
+void map_EyeLike(onnx_node *n)
+{
+    weft_graph *g = n->graph;
+    const weft_shape s = in_shape(n, 0);
+    const int type = (int)attr_int(n, "dtype", in_type(n, 0));
+    const int64_t k = attr_int(n, "k", 0);
+    weft_dtype dtype;
+    if (node_failed(n) || onnx_type_dtype(type, "EyeLike", &dtype, &n->import->error)) return;
+    if (s.rank != 2) {
+        node_fail(n, WEFT_BAD_SHAPE, "needs a matrix");
+        return;
+    }
+    weft_value below = weft_tril_mask(g, s.dim[0], s.dim[1], k - 1);
+    weft_value on =
+        weft_logical_and(g, weft_tril_mask(g, s.dim[0], s.dim[1], k), weft_logical_not(g, below));
+    set_typed(n, 0, weft_cast(g, on, dtype), type);
+}
+
+void map_Trilu(onnx_node *n)
+{
+    weft_graph *g = n->graph;
+    const weft_value x = in_value(n, 0);
+    const weft_shape s = in_shape(n, 0);
+    const bool upper = attr_int(n, "upper", 1);
+    const int64_t k = (int64_t)in_number(n, 1, "k", 0);
+    if (node_failed(n)) return;
+    if (s.rank < 2) {
+        node_fail(n, WEFT_BAD_SHAPE, "needs matrices");
+        return;
+    }
+    weft_value mask = weft_tril_mask(g, s.dim[s.rank - 2], s.dim[s.rank - 1], upper ? k - 1 : k);
+    weft_value hidden = upper ? mask : weft_logical_not(g, mask);
+    set_typed(n, 0, weft_masked_fill(g, x, hidden, 0), in_type(n, 0));
+}

@@ -1,0 +1,223 @@
+/* Tensors of ONNX files: types, and contents as raw bytes or as lists of numbers. Floats of raw
+ * bytes stay where they are; everything else is converted. O(elements). */
+#include "onnx/tensor.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Memory ---- */
+
+typedef struct pool_block {
+    struct pool_block *before;
+    _Alignas(64) char data[];
+} pool_block;
+
+void *pool_alloc(onnx_pool *pool, size_t bytes)
+{
+    if (bytes > SIZE_MAX / 2) return NULL;
+    pool_block *block = calloc(1, sizeof *block + bytes);
+    if (!block) return NULL;
+    block->before = pool->last;
+    pool->last = block;
+    return block->data;
+}
+
+char *pool_text(onnx_pool *pool, const char *text)
+{
+    const size_t bytes = strlen(text) + 1;
+    char *copy = pool_alloc(pool, bytes);
+    return copy ? memcpy(copy, text, bytes) : NULL;
+}
+
+void pool_free(onnx_pool *pool)
+{
+    while (pool->last) {
+        pool_block *block = pool->last;
+        pool->last = block->before;
+        free(block);
+    }
+}
+
+/* ---- Types ---- */
+
+typedef struct type_row {
+    const char *name;
+    size_t bytes;
+    weft_dtype dtype;
+} type_row;
+
+static const type_row types[] = {{"?", 0, WEFT_DTYPES},
+#define ROW(name, number, bytes, dtype) {#name, bytes, dtype},
+                                 ONNX_TYPES(ROW)
+#undef ROW
+};
+enum { N_TYPES = sizeof types / sizeof *types };
+
+static const type_row *type_of(int type)
+{
+    return &types[type > 0 && type < N_TYPES ? type : 0];
+}
+
+const char *onnx_type_name(int type)
+{
+    return type_of(type)->name;
+}
+
+weft_status onnx_type_dtype(int type, const char *where, weft_dtype *dtype, weft_error *error)
+{
+    *dtype = type_of(type)->dtype;
+    if (*dtype != WEFT_DTYPES) return WEFT_OK;
+    return weft_error_set(error, WEFT_BAD_DTYPE, where,
+                          "has elements of type %s (%d), which weft does not have",
+                          onnx_type_name(type), type);
+}
+
+weft_status onnx_tensor_type(const WeftOnnx__TensorProto *proto, const char *where,
+                             onnx_tensor *tensor, weft_error *error)
+{
+    *tensor = (onnx_tensor){.shape.rank = 0};
+    const weft_status status = onnx_type_dtype(proto->data_type, where, &tensor->dtype, error);
+    if (status != WEFT_OK) return status;
+    if (proto->n_dims > WEFT_MAX_RANK)
+        return weft_error_set(error, WEFT_BAD_SHAPE, where, "has rank %zu, weft has at most %d",
+                              proto->n_dims, WEFT_MAX_RANK);
+    tensor->shape.rank = (int32_t)proto->n_dims;
+    for (size_t i = 0; i < proto->n_dims; i++) tensor->shape.dim[i] = proto->dims[i];
+    if (weft_shape_numel(tensor->shape) >= 0) return WEFT_OK;
+    return weft_error_set(error, WEFT_BAD_FILE, where,
+                          "has a negative dimension, or too many elements");
+}
+
+/* ---- Contents ---- */
+
+/* Element i of raw little-endian integers. */
+static int64_t raw_integer(int type, const uint8_t *at, size_t i)
+{
+#define CASE(name, c_type)                                                                         \
+    case ONNX_##name: {                                                                            \
+        c_type value;                                                                              \
+        memcpy(&value, at + i * sizeof value, sizeof value);                                       \
+        return (int64_t)value;                                                                     \
+    }
+    switch (type) {
+        CASE(UINT8, uint8_t)
+        CASE(INT8, int8_t)
+        CASE(UINT16, uint16_t)
+        CASE(INT16, int16_t)
+        CASE(INT32, int32_t)
+        CASE(UINT32, uint32_t)
+        CASE(BOOL, uint8_t)
+        CASE(UINT64, uint64_t)
+        CASE(INT64, int64_t)
+    default:
+        return 0;
+    }
+#undef CASE
+}
+
+typedef struct source {
+    const void *raw; /* NULL: one of the lists */
+    const int32_t *ints;
+    const int64_t *longs;
+    const uint64_t *unsigned_longs;
+} source;
+
+static int64_t integer_at(const source *from, int type, size_t i)
+{
+    if (from->raw) return raw_integer(type, from->raw, i);
+    if (from->ints) return from->ints[i];
+    return from->longs ? from->longs[i] : (int64_t)from->unsigned_longs[i];
+}
+
+/* False if the number is outside i32, and not an absent bound. */
+static bool to_i32(int64_t value, int type, int32_t *out)
+{
+    const bool is_unsigned = type == ONNX_UINT64 && value < 0;
+    if (type == ONNX_INT64 && (value == INT64_MAX || value <= -INT64_MAX))
+        *out = value > 0 ? INT32_MAX : INT32_MIN;
+    else
+        *out = (int32_t)value;
+    return !is_unsigned &&
+           (*out == value || (type == ONNX_INT64 && (value == INT64_MAX || value <= -INT64_MAX)));
+}
+
+static weft_status convert(const source *from, int type, size_t n, const char *where,
+                           onnx_pool *pool, onnx_tensor *tensor, weft_error *error)
+{
+    const bool is_bool = tensor->dtype == WEFT_BOOL;
+    void *data = pool_alloc(pool, n * weft_dtype_bytes(tensor->dtype));
+    if (!data) return weft_error_set(error, WEFT_NO_MEMORY, where, "no memory for %zu elements", n);
+    for (size_t i = 0; i < n; i++) {
+        const int64_t value = integer_at(from, type, i);
+        if (is_bool)
+            ((uint8_t *)data)[i] = value != 0;
+        else if (!to_i32(value, type, (int32_t *)data + i))
+            return weft_error_set(error, WEFT_BAD_DTYPE, where,
+                                  "element %zu of type %s is %lld, which does not fit i32", i,
+                                  onnx_type_name(type), (long long)value);
+    }
+    tensor->data = data;
+    return WEFT_OK;
+}
+
+/* The list of numbers that the type uses, if it has n of them. */
+static bool take_list(const WeftOnnx__TensorProto *proto, size_t n, source *from,
+                      const void **floats)
+{
+    switch (proto->data_type) {
+    case ONNX_FLOAT:
+        *floats = proto->float_data;
+        return proto->n_float_data == n;
+    case ONNX_DOUBLE:
+        *floats = proto->double_data;
+        return proto->n_double_data == n;
+    case ONNX_INT64:
+        from->longs = proto->int64_data;
+        return proto->n_int64_data == n;
+    case ONNX_UINT32:
+    case ONNX_UINT64:
+        from->unsigned_longs = proto->uint64_data;
+        return proto->n_uint64_data == n;
+    default:
+        from->ints = proto->int32_data;
+        return proto->n_int32_data == n;
+    }
+}
+
+weft_status onnx_tensor_read(const WeftOnnx__TensorProto *proto, const char *where, onnx_pool *pool,
+                             onnx_files *files, onnx_tensor *tensor, weft_error *error)
+{
+    static const double nothing; /* the address of tensors without elements */
+    weft_status status = onnx_tensor_type(proto, where, tensor, error);
+    if (status != WEFT_OK) return status;
+    const size_t n = (size_t)weft_shape_numel(tensor->shape);
+    const size_t bytes = n * type_of(proto->data_type)->bytes;
+    source from = {.raw = NULL};
+    tensor->data = &nothing;
+    if (proto->data_location == 1) {
+        status = files_map(files, proto, where, bytes, &from.raw, error);
+        if (status != WEFT_OK) return status;
+    } else if (proto->has_raw_data) {
+        if (proto->raw_data.len != bytes)
+            return weft_error_set(error, WEFT_BAD_FILE, where,
+                                  "has %zu bytes of raw data, its type and shape need %zu",
+                                  proto->raw_data.len, bytes);
+        from.raw = proto->raw_data.data;
+    }
+    const void *floats = from.raw;
+    if (!from.raw && !(n == 0 && proto->has_raw_data) && !take_list(proto, n, &from, &floats))
+        return weft_error_set(error, WEFT_BAD_FILE, where,
+                              "has another number of elements than the %zu of its shape", n);
+    if (n == 0) return WEFT_OK;
+    if (!weft_dtype_is_float(tensor->dtype))
+        return convert(&from, proto->data_type, n, where, pool, tensor, error);
+    if ((uintptr_t)floats % weft_dtype_bytes(tensor->dtype) == 0) {
+        tensor->data = floats;
+        return WEFT_OK;
+    }
+    void *copy = pool_alloc(pool, bytes);
+    if (!copy)
+        return weft_error_set(error, WEFT_NO_MEMORY, where, "no memory for %zu bytes", bytes);
+    tensor->data = memcpy(copy, floats, bytes);
+    return WEFT_OK;
+}

@@ -1,0 +1,98 @@
+/* weft/onnx.h - models from ONNX files, as graphs of weft.
+ *
+ * weft_onnx_load reads a file and checks it. weft_onnx_build adds its operations to a graph,
+ * weft_onnx_builder does so for everything that takes a builder, and weft_onnx_weights fills a
+ * parameter store. Floating-point initializers of the main graph become trainable parameters. They
+ * have the initializers' names, in which characters other than ASCII letters, digits and . _ - /
+ * become '_', with a number behind names that occur twice.
+ *
+ * Shapes are fixed when a graph is built. So the caller gives sizes for dimensions that the file
+ * leaves open. Whatever follows from shapes and constants is computed during the import, and If,
+ * Loop and Scan are unrolled. A shape, condition or trip count that depends on data is an error.
+ *
+ * Dtypes: float is f32, double is f64 and bool is bool. All integers become i32. One outside i32 is
+ * an error, except that INT64_MIN and INT64_MAX, which mean an absent bound, become INT32_MIN and
+ * INT32_MAX. Results of 8-bit and 16-bit arithmetic wrap around as ONNX defines. 32-bit and 64-bit
+ * arithmetic saturates at the bounds of i32.
+ *
+ * Limits: files of less than 2 GiB without their external data; 64 levels of nested messages;
+ * 262144 nodes, counting those of unrolled bodies each time.
+ *
+ * A weft that was built without protobuf-c (`-Donnx=disabled`) fails in weft_onnx_load with
+ * WEFT_NO_BACKEND. */
+#ifndef WEFT_ONNX_H
+#define WEFT_ONNX_H
+
+#include <weft/build.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct weft_onnx weft_onnx;
+
+/* The size of a dimension that the file leaves open: of all dimensions called `name`, or of one
+ * axis of an input. */
+typedef struct weft_onnx_dim {
+    const char *name;  /* NULL: `input` and `axis` say which */
+    const char *input; /* NULL: `name` says which */
+    int axis;          /* from 0 */
+    int64_t size;
+} weft_onnx_dim;
+
+/* The contents of an input that are fixed when the graph is built, such as the new shape of a
+ * Reshape. The input is a constant then, and is not fed. */
+typedef struct weft_onnx_constant {
+    const char *input;
+    weft_dtype dtype; /* the input's: i32 for all integers */
+    weft_shape shape;
+    const void *data; /* contiguous; copied */
+} weft_onnx_constant;
+
+typedef struct weft_onnx_options {
+    const weft_onnx_dim *dims;
+    size_t n_dims;
+    int64_t batch; /* of open first dimensions that `dims` does not give; 0: 1 */
+    const weft_onnx_constant *constants;
+    size_t n_constants;
+} weft_onnx_options;
+
+/* An input, an output or a parameter. */
+typedef struct weft_onnx_value {
+    const char *name;
+    weft_dtype dtype;
+    weft_shape shape;
+} weft_onnx_value;
+
+/* Reads a file and builds its graph once, to check it. External data are read from files in the
+ * folder of `path` or below. `options` may be NULL. NULL on failure: WEFT_NOT_FOUND if there is no
+ * such file, WEFT_BAD_FILE if it is malformed, WEFT_NO_KERNEL if it has an op that weft does not
+ * know, WEFT_BAD_DTYPE for a dtype or kind of value without a counterpart, and WEFT_BAD_ARGUMENT if
+ * a shape or a size depends on data. The message names the node and its op. */
+WEFT_API weft_onnx *weft_onnx_load(const char *path, const weft_onnx_options *options,
+                                   weft_error *error);
+/* Frees a model; NULL is accepted. Graphs that were built from it stay valid. */
+WEFT_API void weft_onnx_free(weft_onnx *model);
+
+/* Inputs that are to be fed, outputs and parameters, with the shapes that the options determine.
+ * The model owns the array of *count. */
+WEFT_API const weft_onnx_value *weft_onnx_inputs(const weft_onnx *model, size_t *count);
+WEFT_API const weft_onnx_value *weft_onnx_outputs(const weft_onnx *model, size_t *count);
+WEFT_API const weft_onnx_value *weft_onnx_params(const weft_onnx *model, size_t *count);
+
+/* Adds the model to a graph. `batch` replaces the batch of the options, unless it is 0. Fills
+ * inputs[] and outputs[], in the order of the lists above. Returns the graph's status. */
+WEFT_API weft_status weft_onnx_build(const weft_onnx *model, weft_graph *graph, int64_t batch,
+                                     weft_value *inputs, weft_value *outputs);
+/* A builder of a model with at most WEFT_BUILT_VALUES inputs and outputs each, without a loss. The
+ * rows of a shape are its batch. The model must outlive the builder. */
+WEFT_API weft_builder weft_onnx_builder(const weft_onnx *model);
+/* Writes the file's weights to `params`, adding tensors that it lacks. WEFT_BAD_SHAPE if the store
+ * has one with another dtype or shape. */
+WEFT_API weft_status weft_onnx_weights(const weft_onnx *model, weft_params *params,
+                                       weft_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,18 @@
+/* Without protobuf-c, ONNX files are refused with one clear error. */
+#include "tests.h"
+
+static void test_refused(void)
+{
+    weft_error error = {0};
+    size_t n = 1;
+    CU_ASSERT_PTR_NULL(weft_onnx_load("model.onnx", NULL, &error));
+    CU_ASSERT_EQUAL(error.status, WEFT_NO_BACKEND);
+    CU_ASSERT_PTR_NULL(weft_onnx_params(NULL, &n));
+    CU_ASSERT_EQUAL(n, 0);
+}
+
+void onnx_tests(void)
+{
+    CU_pSuite suite = CU_add_suite("onnx", NULL, NULL);
+    CU_add_test(suite, "a build without protobuf-c", test_refused);
+}

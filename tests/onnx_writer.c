@@ -1,0 +1,152 @@
+/* See onnx_writer.h. */
+#include "onnx_writer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Protobuf-c takes texts and lists that are not const. */
+static char *text(onnx_pool *pool, const char *from)
+{
+    return pool_text(pool, from);
+}
+
+written_graph *write_graph(onnx_pool *pool)
+{
+    written_graph *g = pool_alloc(pool, sizeof *g);
+    weft_onnx__graph_proto__init(&g->proto);
+    g->proto.node = g->nodes;
+    g->proto.input = g->inputs;
+    g->proto.output = g->outputs;
+    g->proto.initializer = g->initializers;
+    return g;
+}
+
+static WeftOnnx__TensorShapeProto *shape_proto(onnx_pool *pool, weft_shape shape)
+{
+    WeftOnnx__TensorShapeProto *s = pool_alloc(pool, sizeof *s);
+    weft_onnx__tensor_shape_proto__init(s);
+    s->dim = pool_alloc(pool, WEFT_MAX_RANK * sizeof *s->dim);
+    for (; s->n_dim < (size_t)shape.rank; s->n_dim++) {
+        WeftOnnx__TensorShapeProto__Dimension *d = pool_alloc(pool, sizeof *d);
+        weft_onnx__tensor_shape_proto__dimension__init(d);
+        if (shape.dim[s->n_dim] < 0) d->dim_param = text(pool, "N");
+        d->has_dim_value = shape.dim[s->n_dim] >= 0;
+        d->dim_value = shape.dim[s->n_dim];
+        s->dim[s->n_dim] = d;
+    }
+    return s;
+}
+
+void write_input(onnx_pool *pool, written_graph *g, const char *name, int type, weft_shape shape)
+{
+    WeftOnnx__ValueInfoProto *v = pool_alloc(pool, sizeof *v);
+    weft_onnx__value_info_proto__init(v);
+    v->name = text(pool, name);
+    v->type = pool_alloc(pool, sizeof *v->type);
+    weft_onnx__type_proto__init(v->type);
+    v->type->tensor_type = pool_alloc(pool, sizeof *v->type->tensor_type);
+    weft_onnx__type_proto__tensor__init(v->type->tensor_type);
+    v->type->tensor_type->has_elem_type = true;
+    v->type->tensor_type->elem_type = type;
+    v->type->tensor_type->shape = shape_proto(pool, shape);
+    if (g->proto.n_input < WRITER_LIST) g->inputs[g->proto.n_input++] = v;
+}
+
+void write_output(onnx_pool *pool, written_graph *g, const char *name)
+{
+    WeftOnnx__ValueInfoProto *v = pool_alloc(pool, sizeof *v);
+    weft_onnx__value_info_proto__init(v);
+    v->name = text(pool, name);
+    if (g->proto.n_output < WRITER_LIST) g->outputs[g->proto.n_output++] = v;
+}
+
+WeftOnnx__TensorProto *write_initializer(onnx_pool *pool, written_graph *g, const char *name,
+                                         int type, weft_shape shape)
+{
+    WeftOnnx__TensorProto *t = pool_alloc(pool, sizeof *t);
+    weft_onnx__tensor_proto__init(t);
+    t->name = text(pool, name);
+    t->has_data_type = true;
+    t->data_type = type;
+    t->dims = pool_alloc(pool, sizeof shape.dim);
+    memcpy(t->dims, shape.dim, sizeof shape.dim);
+    t->n_dims = (size_t)shape.rank;
+    if (g->proto.n_initializer < WRITER_LIST) g->initializers[g->proto.n_initializer++] = t;
+    return t;
+}
+
+void write_floats(onnx_pool *pool, written_graph *g, const char *name, weft_shape shape,
+                  const float *data)
+{
+    const size_t n = (size_t)weft_shape_numel(shape);
+    WeftOnnx__TensorProto *t = write_initializer(pool, g, name, ONNX_FLOAT, shape);
+    t->has_raw_data = true;
+    t->raw_data.len = n * sizeof *data;
+    t->raw_data.data = pool_alloc(pool, t->raw_data.len);
+    memcpy(t->raw_data.data, data, t->raw_data.len);
+}
+
+void write_longs(onnx_pool *pool, written_graph *g, const char *name, weft_shape shape,
+                 const int64_t *data)
+{
+    const size_t n = (size_t)weft_shape_numel(shape);
+    WeftOnnx__TensorProto *t = write_initializer(pool, g, name, ONNX_INT64, shape);
+    t->n_int64_data = n;
+    t->int64_data = pool_alloc(pool, n * sizeof *data);
+    memcpy(t->int64_data, data, n * sizeof *data);
+}
+
+/* The words of a list. */
+static char **words(onnx_pool *pool, const char *list, size_t *n)
+{
+    char **all = pool_alloc(pool, WRITER_LIST * sizeof *all), *rest = NULL;
+    for (char *word = strtok_r(text(pool, list), " ", &rest); word && *n < WRITER_LIST;
+         word = strtok_r(NULL, " ", &rest))
+        all[(*n)++] = strcmp(word, "-") ? word : word + 1;
+    return all;
+}
+
+WeftOnnx__NodeProto *write_node(onnx_pool *pool, written_graph *g, const char *op,
+                                const char *inputs, const char *outputs)
+{
+    WeftOnnx__NodeProto *node = pool_alloc(pool, sizeof *node);
+    weft_onnx__node_proto__init(node);
+    node->op_type = text(pool, op);
+    node->input = words(pool, inputs, &node->n_input);
+    node->output = words(pool, outputs, &node->n_output);
+    node->attribute = pool_alloc(pool, WRITER_LIST * sizeof *node->attribute);
+    if (g->proto.n_node < WRITER_LIST) g->nodes[g->proto.n_node++] = node;
+    return node;
+}
+
+WeftOnnx__AttributeProto *write_attribute(onnx_pool *pool, WeftOnnx__NodeProto *node,
+                                          const char *name)
+{
+    WeftOnnx__AttributeProto *a = pool_alloc(pool, sizeof *a);
+    weft_onnx__attribute_proto__init(a);
+    a->name = text(pool, name);
+    node->attribute[node->n_attribute++] = a;
+    return a;
+}
+
+uint8_t *write_model(onnx_pool *pool, written_graph *g, int64_t opset, size_t *bytes)
+{
+    WeftOnnx__ModelProto model = WEFT_ONNX__MODEL_PROTO__INIT;
+    WeftOnnx__OperatorSetIdProto set = WEFT_ONNX__OPERATOR_SET_ID_PROTO__INIT, *sets = &set;
+    set.has_version = true;
+    set.version = opset;
+    model.graph = &g->proto;
+    model.opset_import = &sets;
+    model.n_opset_import = 1;
+    *bytes = weft_onnx__model_proto__get_packed_size(&model);
+    uint8_t *data = pool_alloc(pool, *bytes);
+    weft_onnx__model_proto__pack(&model, data);
+    return data;
+}
+
+bool write_file(const char *path, const void *data, size_t bytes)
+{
+    FILE *file = fopen(path, "wb");
+    const bool good = file && fwrite(data, 1, bytes, file) == bytes;
+    return file && fclose(file) == 0 && good;
+}
