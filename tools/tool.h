@@ -21,6 +21,7 @@ int cmd_profile(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_info(int argc, char **argv);
+int cmd_run(int argc, char **argv);
 int cmd_reproduce(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 int cmd_average(int argc, char **argv);

@@ -1,0 +1,463 @@
+/* weft run: computes the outputs of an ONNX model from arrays of NumPy. */
+#include "tool.h"
+
+#include <weft/numpy.h>
+#include <weft/onnx.h>
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+typedef struct given {
+    const char *name, *path; /* name NULL: an archive */
+} given;
+
+typedef struct arguments {
+    const char *file, *out, *check;
+    given *inputs, *constants;
+    size_t n_inputs, n_constants;
+    weft_onnx_dim *dims;
+    size_t n_dims;
+    int64_t batch;
+    int threads;
+    uint64_t seed;
+    bool random;
+    double rtol, atol;
+} arguments;
+
+enum {
+    KEY_INPUT = 256,
+    KEY_CONSTANT,
+    KEY_RANDOM,
+    KEY_DIM,
+    KEY_BATCH,
+    KEY_OUT,
+    KEY_CHECK,
+    KEY_RTOL,
+    KEY_ATOL,
+    KEY_THREADS,
+    KEY_SEED
+};
+
+static const struct argp_option options[] = {
+    {"input", KEY_INPUT, "NAME=FILE", 0,
+     "contents of an input, from a .npy file; or FILE.npz, with an array for each of several "
+     "inputs",
+     1},
+    {"constant", KEY_CONSTANT, "NAME=FILE", 0,
+     "the same for an input that shapes depend on: it is fixed when the graph is built", 1},
+    {"random", KEY_RANDOM, NULL, 0,
+     "make up the inputs that are not given: normal numbers, integers 0 and 1", 1},
+    {"seed", KEY_SEED, "N", 0, "of made-up inputs (default 1)", 1},
+    {"dim", KEY_DIM, "NAME=N", 0,
+     "size of the dimensions called NAME, or INPUT:AXIS=N of one, which the file leaves open", 2},
+    {"batch", KEY_BATCH, "N", 0, "size of other open first dimensions (default 1)", 2},
+    {"out", KEY_OUT, "DIR", 0, "write each output to DIR/NAME.npy", 3},
+    {"check", KEY_CHECK, "DIR", 0,
+     "compare the outputs with DIR/NAME.npy; exit status 1 if one differs", 3},
+    {"rtol", KEY_RTOL, "X", 0, "relative tolerance of --check (default 1e-3)", 3},
+    {"atol", KEY_ATOL, "X", 0, "absolute tolerance of --check (default 1e-5)", 3},
+    {"threads", KEY_THREADS, "N", 0, "threads (default: OpenMP's)", 4},
+    {0}};
+
+/* ---- Arguments ---- */
+
+/* Splits "NAME=REST" in place; NULL if it is no such text. */
+static char *split(char *text)
+{
+    char *equals = strchr(text, '=');
+    if (!equals || equals == text) return NULL;
+    *equals = 0;
+    return equals + 1;
+}
+
+static void *longer(void *list, size_t n, size_t bytes, struct argp_state *state)
+{
+    void *more = realloc(list, (n + 1) * bytes);
+    if (!more) argp_failure(state, EXIT_ERROR, ENOMEM, "the command line");
+    return more;
+}
+
+static void add_given(given **list, size_t *n, char *text, bool archives, struct argp_state *state)
+{
+    given g = {.path = text};
+    *list = longer(*list, *n, sizeof **list, state);
+    if (!archives || !tool_ends_with(text, ".npz") || strchr(text, '=')) {
+        g.name = text;
+        g.path = split(text);
+        if (!g.path) tool_usage_error(state, "expected NAME=FILE, got \"%s\"", text);
+    }
+    (*list)[(*n)++] = g;
+}
+
+static void add_dim(arguments *a, char *text, struct argp_state *state)
+{
+    char *size = split(text), *colon = strrchr(text, ':');
+    weft_onnx_dim d = {.name = text};
+    if (!size) tool_usage_error(state, "--dim expects NAME=N, got \"%s\"", text);
+    d.size = tool_number(size, "--dim", 0, 1L << 40, state);
+    if (colon && colon[1] >= '0' && colon[1] <= '7' && !colon[2]) {
+        *colon = 0;
+        d = (weft_onnx_dim){.input = text, .axis = colon[1] - '0', .size = d.size};
+    }
+    a->dims = longer(a->dims, a->n_dims, sizeof *a->dims, state);
+    a->dims[a->n_dims++] = d;
+}
+
+static double tolerance(const char *text, const char *what, struct argp_state *state)
+{
+    char *end;
+    const double x = strtod(text, &end);
+    if (*end || end == text || !(x >= 0))
+        tool_usage_error(state, "%s is a number from 0 on, not \"%s\"", what, text);
+    return x;
+}
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    arguments *a = state->input;
+    switch (key) {
+    case KEY_INPUT:
+        add_given(&a->inputs, &a->n_inputs, text, true, state);
+        return 0;
+    case KEY_CONSTANT:
+        add_given(&a->constants, &a->n_constants, text, false, state);
+        return 0;
+    case KEY_RANDOM:
+        a->random = true;
+        return 0;
+    case KEY_SEED:
+        a->seed = (uint64_t)tool_number(text, "--seed", 0, 1L << 60, state);
+        return 0;
+    case KEY_DIM:
+        add_dim(a, text, state);
+        return 0;
+    case KEY_BATCH:
+        a->batch = tool_number(text, "--batch", 1, 1L << 40, state);
+        return 0;
+    case KEY_OUT:
+        a->out = text;
+        return 0;
+    case KEY_CHECK:
+        a->check = text;
+        return 0;
+    case KEY_RTOL:
+        a->rtol = tolerance(text, "--rtol", state);
+        return 0;
+    case KEY_ATOL:
+        a->atol = tolerance(text, "--atol", state);
+        return 0;
+    case KEY_THREADS:
+        a->threads = (int)tool_number(text, "--threads", 1, WEFT_MAX_THREADS, state);
+        return 0;
+    case ARGP_KEY_ARG:
+        if (a->file) argp_error(state, "one FILE.onnx only");
+        a->file = text;
+        return 0;
+    case ARGP_KEY_NO_ARGS:
+        argp_error(state, "expected FILE.onnx");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* ---- A run ---- */
+
+typedef struct run {
+    const arguments *a;
+    weft_params *inputs, *constants, *params, *references;
+    weft_onnx *model;
+    weft_graph *graph;
+    weft_plan *plan;
+    weft_session *session;
+    weft_value *in, *out;
+    const weft_onnx_value *inputs_of, *outputs_of;
+    size_t n_in, n_out;
+    weft_error error;
+} run;
+
+static bool no_memory(run *r)
+{
+    weft_error_set(&r->error, WEFT_NO_MEMORY, "run", "out of memory");
+    return false;
+}
+
+static bool read_arrays(run *r, weft_params *into, const given *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if ((list[i].name ? weft_npy_load(into, list[i].name, list[i].path, &r->error)
+                          : weft_npz_load(into, list[i].path, &r->error)) != WEFT_OK)
+            return false;
+    return true;
+}
+
+static bool load_model(run *r)
+{
+    const arguments *a = r->a;
+    weft_onnx_constant *constants = calloc(a->n_constants + 1, sizeof *constants);
+    if (!constants) return no_memory(r);
+    for (size_t i = 0; i < a->n_constants; i++) {
+        weft_tensor t;
+        weft_params_get(r->constants, a->constants[i].name, &t);
+        constants[i] = (weft_onnx_constant){a->constants[i].name, t.dtype, t.shape, t.data};
+    }
+    const weft_onnx_options o = {.dims = a->dims,
+                                 .n_dims = a->n_dims,
+                                 .batch = a->batch,
+                                 .constants = constants,
+                                 .n_constants = a->n_constants};
+    r->model = weft_onnx_load(a->file, &o, &r->error);
+    free(constants);
+    if (!r->model) return false;
+    r->inputs_of = weft_onnx_inputs(r->model, &r->n_in);
+    r->outputs_of = weft_onnx_outputs(r->model, &r->n_out);
+    return true;
+}
+
+static bool prepare(run *r)
+{
+    r->in = calloc(r->n_in + 1, sizeof *r->in);
+    r->out = calloc(r->n_out + 1, sizeof *r->out);
+    r->graph = weft_graph_new();
+    if (!r->in || !r->out || !r->graph) return no_memory(r);
+    weft_onnx_build(r->model, r->graph, 0, r->in, r->out);
+    if (tool_take_error(weft_graph_error(r->graph), &r->error) != WEFT_OK ||
+        weft_onnx_weights(r->model, r->params, &r->error) != WEFT_OK ||
+        weft_params_init(r->params, r->graph, 1, &r->error) != WEFT_OK)
+        return false;
+    const weft_session_options o = {.threads = r->a->threads, .seed = r->a->seed};
+    r->plan = weft_plan_new(r->graph, r->out, r->n_out, NULL, &r->error);
+    r->session = r->plan ? weft_session_new(r->plan, r->params, &o, &r->error) : NULL;
+    return r->session;
+}
+
+/* ---- Inputs ---- */
+
+static bool feed(run *r, size_t i, const weft_tensor *t)
+{
+    char have[128], want[128];
+    const weft_onnx_value *v = &r->inputs_of[i];
+    if (t->dtype == v->dtype && weft_shape_equal(t->shape, v->shape)) {
+        weft_feed(r->session, r->in[i], t->data, weft_tensor_bytes(t->dtype, t->shape));
+        return tool_take_error(weft_session_error(r->session), &r->error) == WEFT_OK;
+    }
+    weft_error_set(&r->error, WEFT_BAD_SHAPE, v->name, "is given as %s %s, the model takes %s %s",
+                   weft_dtype_name(t->dtype), weft_shape_text(t->shape, have, sizeof have),
+                   weft_dtype_name(v->dtype), weft_shape_text(v->shape, want, sizeof want));
+    return false;
+}
+
+static bool feed_random(run *r, size_t i)
+{
+    const weft_onnx_value *v = &r->inputs_of[i];
+    const bool whole = !weft_dtype_is_float(v->dtype);
+    const weft_init init = whole ? WEFT_LITERAL(weft_init){WEFT_INIT_UNIFORM, 0, 2}
+                                 : WEFT_LITERAL(weft_init){WEFT_INIT_NORMAL, 0, 1};
+    weft_params *made = weft_params_new();
+    weft_graph *g = weft_graph_new();
+    weft_tensor t;
+    if (made && g) weft_param(g, "x", v->dtype == WEFT_BOOL ? WEFT_I32 : v->dtype, v->shape, init);
+    bool good = made && g && weft_params_init(made, g, r->a->seed + i, &r->error) == WEFT_OK;
+    if (good) {
+        weft_params_get(made, "x", &t);
+        uint8_t *bools = t.data;
+        for (int64_t k = 0; v->dtype == WEFT_BOOL && k < weft_shape_numel(v->shape); k++)
+            bools[k] = ((int32_t *)t.data)[k] != 0;
+        t.dtype = v->dtype;
+        good = feed(r, i, &t);
+    } else if (r->error.status == WEFT_OK) {
+        no_memory(r);
+    }
+    weft_params_free(made);
+    weft_graph_free(g);
+    return good;
+}
+
+static bool feed_all(run *r)
+{
+    for (size_t i = 0; i < weft_params_count(r->inputs); i++) {
+        const char *name = weft_params_name(r->inputs, i);
+        size_t k = 0;
+        while (k < r->n_in && strcmp(r->inputs_of[k].name, name) != 0) k++;
+        if (k < r->n_in) continue;
+        weft_error_set(&r->error, WEFT_NOT_FOUND, name, "is no input of the model");
+        return false;
+    }
+    for (size_t i = 0; i < r->n_in; i++) {
+        weft_tensor t;
+        const bool has = weft_params_get(r->inputs, r->inputs_of[i].name, &t);
+        if (!has && !r->a->random) {
+            weft_error_set(&r->error, WEFT_NOT_FOUND, r->inputs_of[i].name,
+                           "is not given: use --input NAME=FILE.npy, or --random");
+            return false;
+        }
+        if (!(has ? feed(r, i, &t) : feed_random(r, i))) return false;
+    }
+    return true;
+}
+
+/* ---- Outputs ---- */
+
+static double element(const weft_tensor *t, int64_t i)
+{
+    switch (t->dtype) {
+    case WEFT_F32:
+        return (double)((const float *)t->data)[i];
+    case WEFT_F64:
+        return ((const double *)t->data)[i];
+    case WEFT_I32:
+        return ((const int32_t *)t->data)[i];
+    default:
+        return ((const uint8_t *)t->data)[i];
+    }
+}
+
+static void print_output(const weft_onnx_value *v, const weft_tensor *t)
+{
+    char text[128];
+    const int64_t n = weft_shape_numel(t->shape);
+    double least = INFINITY, most = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double x = element(t, i);
+        least = x < least || isnan(x) ? x : least;
+        most = x > most || isnan(x) ? x : most;
+        sum += x;
+    }
+    tool_print_line(stdout, "%s  %s %s  least %.6g  mean %.6g  most %.6g", v->name,
+                    weft_dtype_name(t->dtype), weft_shape_text(t->shape, text, sizeof text),
+                    n ? least : 0, n ? sum / (double)n : 0, n ? most : 0);
+}
+
+/* DIR/NAME.npy, where slashes of the name are underscores. */
+static void file_of(const char *folder, const char *name, char path[4096])
+{
+    const int n = snprintf(path, 4096, "%s/%s.npy", folder, name);
+    for (int i = (int)strlen(folder) + 1; i < n && i < 4095; i++)
+        if (path[i] == '/') path[i] = '_';
+}
+
+static bool save_output(run *r, const weft_onnx_value *v, const weft_tensor *t)
+{
+    char path[4096];
+    if (mkdir(r->a->out, 0777) != 0 && errno != EEXIST) {
+        weft_error_set(&r->error, WEFT_IO, r->a->out, "cannot be made: %s", strerror(errno));
+        return false;
+    }
+    file_of(r->a->out, v->name, path);
+    return weft_npy_save(t, path, &r->error) == WEFT_OK;
+}
+
+/* Compares with the reference; false if it cannot be read. *differs counts outputs that do. */
+static bool check_output(run *r, const weft_onnx_value *v, const weft_tensor *t, size_t *differs)
+{
+    char path[4096], want[128];
+    weft_tensor ref;
+    file_of(r->a->check, v->name, path);
+    if (weft_npy_load(r->references, v->name, path, &r->error) != WEFT_OK) return false;
+    weft_params_get(r->references, v->name, &ref);
+    if (ref.dtype != t->dtype || !weft_shape_equal(ref.shape, t->shape)) {
+        ++*differs;
+        tool_print_line(stdout, "%s  differs: the reference is %s %s", v->name,
+                        weft_dtype_name(ref.dtype), weft_shape_text(ref.shape, want, sizeof want));
+        return true;
+    }
+    const int64_t n = weft_shape_numel(t->shape);
+    int64_t wrong = 0;
+    double worst = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const double a = element(t, i), b = element(&ref, i), d = fabs(a - b);
+        if (a == b || (isnan(a) && isnan(b))) continue;
+        wrong += !(d <= r->a->atol + r->a->rtol * fabs(b));
+        if (!(d <= worst)) worst = d;
+    }
+    *differs += wrong > 0;
+    tool_print_line(
+        stdout, "%s  %s: %lld of %lld elements beyond the tolerance, greatest difference %.3g",
+        v->name, wrong ? "differs" : "equals the reference", (long long)wrong, (long long)n, worst);
+    return true;
+}
+
+static bool take_outputs(run *r, size_t *differs)
+{
+    for (size_t i = 0; i < r->n_out; i++) {
+        weft_tensor t;
+        if (!weft_session_tensor(r->session, r->out[i], &t)) {
+            tool_take_error(weft_session_error(r->session), &r->error);
+            return false;
+        }
+        print_output(&r->outputs_of[i], &t);
+        if (r->a->out && !save_output(r, &r->outputs_of[i], &t)) return false;
+        if (r->a->check && !check_output(r, &r->outputs_of[i], &t, differs)) return false;
+    }
+    return true;
+}
+
+/* ---- The command ---- */
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static bool run_once(run *r)
+{
+    const double begin = now();
+    weft_run(r->session);
+    const double seconds = now() - begin;
+    if (tool_take_error(weft_session_error(r->session), &r->error) != WEFT_OK) return false;
+    const weft_plan_stats stats = weft_plan_get_stats(r->plan);
+    size_t n = 0, parameters = 0;
+    const weft_onnx_value *params = weft_onnx_params(r->model, &n);
+    for (size_t i = 0; i < n; i++) parameters += (size_t)weft_shape_numel(params[i].shape);
+    tool_print_line(stdout, "%s: %zu parameters, %.3g GFLOP, arena %.3g MB, %.3f ms", r->a->file,
+                    parameters, 1e-9 * stats.flops, 1e-6 * (double)stats.arena_bytes,
+                    1e3 * seconds);
+    return true;
+}
+
+static void close_run(run *r)
+{
+    weft_session_free(r->session);
+    weft_plan_free(r->plan);
+    weft_graph_free(r->graph);
+    weft_onnx_free(r->model);
+    weft_params_free(r->inputs);
+    weft_params_free(r->constants);
+    weft_params_free(r->params);
+    weft_params_free(r->references);
+    free(r->in);
+    free(r->out);
+}
+
+int cmd_run(int argc, char **argv)
+{
+    const struct argp argp = {
+        options,     parse,
+        "FILE.onnx", "Computes the outputs of an ONNX model, once, and prints them in short.",
+        NULL,        NULL,
+        NULL};
+    arguments a = {.seed = 1, .rtol = 1e-3, .atol = 1e-5};
+    tool_parse(&argp, argc, argv, &a);
+    run r = {.a = &a,
+             .inputs = weft_params_new(),
+             .constants = weft_params_new(),
+             .params = weft_params_new(),
+             .references = weft_params_new()};
+    size_t differs = 0;
+    bool good = (r.inputs && r.constants && r.params && r.references) || no_memory(&r);
+    good = good && read_arrays(&r, r.inputs, a.inputs, a.n_inputs) &&
+           read_arrays(&r, r.constants, a.constants, a.n_constants) && load_model(&r) &&
+           prepare(&r) && feed_all(&r) && run_once(&r) && take_outputs(&r, &differs);
+    if (!good) tool_fail(&r.error);
+    close_run(&r);
+    free(a.inputs);
+    free(a.constants);
+    free(a.dims);
+    return good && !differs ? EXIT_GOOD : EXIT_ERROR;
+}
