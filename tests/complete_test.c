@@ -56,7 +56,8 @@ static const exemption without_golden[] = {
      "cache_write cache_reorder require_finite"},
     {"part of the case global_norm", "square_sums root_of_sum"},
     {"one operation of C on each element, which the reference repeats",
-     "neg sign floor ceil round atan square add sub mul add_n blend cast equal less greater logical_and logical_or "
+     "neg sign floor ceil round atan square add sub mul add_n blend cast equal less greater "
+     "logical_and logical_or "
      "logical_not argmax"},
     {"part of the case softmax_masked", "masked_fill"},
     {"computed from the same formula as matmul, which has cases",

@@ -142,12 +142,13 @@ static bool find_inputs(onnx_import *import, onnx_node *n)
 
 static bool check_counts(onnx_node *n, size_t n_in, size_t n_out)
 {
-    bool complete = n_in >= n->op->min_in && n_in <= n->op->max_in && n_out <= n->op->max_out;
+    bool complete =
+        n_in >= n->op->min_in && n_in <= n->op->max_in && n_out >= 1 && n_out <= n->op->max_out;
     for (size_t i = 0; complete && i < n->op->min_in; i++) complete = n->in[i] != NULL;
     if (!complete)
         node_fail(n, WEFT_BAD_FILE,
-                  "has %zu inputs and %zu outputs, expected %zu to %zu and at most %zu", n_in,
-                  n_out, n->op->min_in, n->op->max_in, n->op->max_out);
+                  "has %zu inputs and %zu outputs, expected %zu to %zu and 1 to %zu", n_in, n_out,
+                  n->op->min_in, n->op->max_in, n->op->max_out);
     return complete;
 }
 

@@ -202,6 +202,7 @@ void map_Dropout(onnx_node *n)
 static weft_value classes_last(weft_graph *g, weft_value x)
 {
     weft_axes axes = {.count = weft_rank(g, x)};
+    if (axes.count < 2) return x; /* the error is the gather's */
     for (int i = 1; i + 1 < axes.count; i++) axes.axis[i] = i + 1;
     axes.axis[axes.count - 1] = 1;
     return weft_permute(g, x, axes);

@@ -10,7 +10,11 @@ static const onnx_op table[] = {
 #define ROW(name, min_in, max_in, max_out) {"", #name, map_##name, min_in, max_in, max_out, true},
         ONNX_CONTROL(ROW)
 #undef ROW
-            {"", "Scatter", map_ScatterElements, 3, 3, 1, false}, /* its name before opset 11 */
+#define ROW(name, min_in, max_in, max_out)                                                         \
+    {"ai.onnx.preview.training", #name, map_##name, min_in, max_in, max_out, false},
+            ONNX_OPTIMIZER(ROW)
+#undef ROW
+                {"", "Scatter", map_ScatterElements, 3, 3, 1, false}, /* its name before opset 11 */
     {"weft", "ExpandDims", map_ExpandDims, 1, 1, 1, false},
 };
 

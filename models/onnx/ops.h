@@ -62,6 +62,12 @@
 /* resize.c */
 #define ONNX_RESIZE(X) \
     X(Resize, 1, 4, 1) X(Upsample, 1, 2, 1)
+/* window.c */
+#define ONNX_WINDOW(X) \
+    X(HannWindow, 1, 1, 1) X(HammingWindow, 1, 1, 1) X(BlackmanWindow, 1, 1, 1)
+/* optimizer.c, in the domain ai.onnx.preview.training */
+#define ONNX_OPTIMIZER(X) \
+    X(Adagrad, 5, ANY, ANY) X(Adam, 6, ANY, ANY) X(Momentum, 5, ANY, ANY)
 /* control.c: these map bodies, and are not computed during the import themselves */
 #define ONNX_CONTROL(X) \
     X(If, 1, 1, ANY) X(Loop, 0, ANY, ANY) X(Scan, 0, ANY, ANY)
@@ -70,11 +76,13 @@
 #define ONNX_OPS(X)                                                                                \
     ONNX_ELEMENTWISE(X)                                                                            \
     ONNX_SHAPE(X)                                                                                  \
-    ONNX_REDUCE(X) ONNX_INDEX(X) ONNX_MATRIX(X) ONNX_NN(X) ONNX_RECURRENT(X) ONNX_RESIZE(X)
+    ONNX_REDUCE(X)                                                                                 \
+    ONNX_INDEX(X) ONNX_MATRIX(X) ONNX_NN(X) ONNX_RECURRENT(X) ONNX_RESIZE(X) ONNX_WINDOW(X)
 
 #define ONNX_DECLARE(name, min_in, max_in, max_out) void map_##name(onnx_node *n);
 ONNX_OPS(ONNX_DECLARE)
 ONNX_CONTROL(ONNX_DECLARE)
+ONNX_OPTIMIZER(ONNX_DECLARE)
 #undef ONNX_DECLARE
 void map_ExpandDims(onnx_node *n);
 

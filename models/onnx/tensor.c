@@ -2,6 +2,7 @@
  * bytes stay where they are; everything else is converted. O(elements). */
 #include "onnx/tensor.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,7 +10,7 @@
 
 typedef struct pool_block {
     struct pool_block *before;
-    _Alignas(64) char data[];
+    _Alignas(max_align_t) char data[];
 } pool_block;
 
 void *pool_alloc(onnx_pool *pool, size_t bytes)

@@ -1,0 +1,115 @@
+/* Optimisers of ONNX's domain ai.onnx.preview.training. Inputs are the rate r and the number t of
+ * the update, then lists of equal length: parameters x, gradients and states. */
+#include "onnx/import.h"
+#include "onnx/ops.h"
+
+/* Number i of list k; list 0 is x. */
+static weft_value listed(onnx_node *n, size_t count, size_t k, size_t i)
+{
+    return in_value(n, 2 + k * count + i);
+}
+
+/* The length of `lists` lists; 0 after a failure. */
+static size_t list_length(onnx_node *n, size_t lists)
+{
+    const size_t count = n->n_in < 2 ? 0 : (n->n_in - 2) / lists;
+    for (size_t i = 0; i < n->n_in; i++)
+        if (!has_in(n, i)) return node_fail(n, WEFT_BAD_FILE, "has no input %zu", i), 0;
+    if (count && n->n_in == 2 + count * lists) return count;
+    return node_fail(n, WEFT_BAD_FILE, "its %zu inputs are not %zu lists", n->n_in, lists), 0;
+}
+
+/* The gradient with the share of x that norm_coefficient adds. */
+static weft_value gradient(onnx_node *n, weft_value x, weft_value g)
+{
+    const double share = attr_float(n, "norm_coefficient", 0);
+    return share == 0 ? g : weft_add(n->graph, g, weft_scale(n->graph, x, share));
+}
+
+/* decay old + share value */
+static weft_value blended(weft_graph *g, weft_value old, double decay, weft_value value,
+                          weft_value share)
+{
+    return weft_add(g, weft_scale(g, old, decay), weft_mul(g, share, value));
+}
+
+static weft_value count_of(onnx_node *n)
+{
+    return weft_cast(n->graph, in_value(n, 1), weft_dtype_of(n->graph, in_value(n, 0)));
+}
+
+/* Duchi et al. 2011 */
+void map_Adagrad(onnx_node *n)
+{
+    weft_graph *g = n->graph;
+    const size_t count = list_length(n, 3);
+    weft_value decay = weft_scale(g, count_of(n), attr_float(n, "decay_factor", 0));
+    weft_value r = weft_div(g, in_value(n, 0), weft_add_scalar(g, decay, 1));
+    for (size_t i = 0; i < count; i++) {
+        const weft_value x = listed(n, count, 0, i);
+        weft_value d = gradient(n, x, listed(n, count, 1, i));
+        weft_value h = weft_add(g, listed(n, count, 2, i), weft_square(g, d));
+        weft_value size = weft_add_scalar(g, weft_sqrt(g, h), attr_float(n, "epsilon", 1e-6));
+        set_out(n, i, weft_sub(g, x, weft_mul(g, r, weft_div(g, d, size))));
+        set_out(n, count + i, h);
+    }
+}
+
+/* 1 - base^t, and 1 for t = 0 */
+static weft_value correction(onnx_node *n, double base)
+{
+    weft_graph *g = n->graph;
+    const weft_value t = count_of(n);
+    const weft_dtype dtype = weft_dtype_of(g, t);
+    weft_value power = weft_pow(g, weft_scalar(g, dtype, base), t);
+    weft_value rest = weft_add_scalar(g, weft_neg(g, power), 1);
+    return weft_where(g, weft_greater(g, t, weft_scalar(g, dtype, 0)), rest,
+                      weft_scalar(g, dtype, 1));
+}
+
+/* Kingma & Ba 2015 */
+void map_Adam(onnx_node *n)
+{
+    weft_graph *g = n->graph;
+    const size_t count = list_length(n, 4);
+    const double alpha = attr_float(n, "alpha", 0.9), beta = attr_float(n, "beta", 0.999);
+    const double post = attr_float(n, "norm_coefficient_post", 0);
+    weft_value r = weft_mul(g, in_value(n, 0), weft_sqrt(g, correction(n, beta)));
+    r = weft_div(g, r, correction(n, alpha));
+    const weft_dtype dtype = weft_dtype_of(g, r);
+    for (size_t i = 0; i < count; i++) {
+        const weft_value x = listed(n, count, 0, i);
+        weft_value d = gradient(n, x, listed(n, count, 1, i));
+        weft_value v =
+            blended(g, listed(n, count, 2, i), alpha, d, weft_scalar(g, dtype, 1 - alpha));
+        weft_value h = blended(g, listed(n, count, 3, i), beta, weft_square(g, d),
+                               weft_scalar(g, dtype, 1 - beta));
+        weft_value size = weft_add_scalar(g, weft_sqrt(g, h), attr_float(n, "epsilon", 1e-6));
+        weft_value y = weft_sub(g, x, weft_mul(g, r, weft_div(g, v, size)));
+        set_out(n, i, post == 0 ? y : weft_scale(g, y, 1 - post));
+        set_out(n, count + i, v);
+        set_out(n, 2 * count + i, h);
+    }
+}
+
+/* Sutskever et al. 2013; the share of the gradient is beta, and 1 in the first update, t = 0. */
+void map_Momentum(onnx_node *n)
+{
+    weft_graph *g = n->graph;
+    const size_t count = list_length(n, 3);
+    const weft_value r = in_value(n, 0), t = count_of(n);
+    const weft_dtype dtype = weft_dtype_of(g, r);
+    const double alpha = attr_float(n, "alpha", 0);
+    weft_value share =
+        weft_where(g, weft_greater(g, t, weft_scalar(g, dtype, 0)),
+                   weft_scalar(g, dtype, attr_float(n, "beta", 0)), weft_scalar(g, dtype, 1));
+    for (size_t i = 0; i < count; i++) {
+        const weft_value x = listed(n, count, 0, i);
+        weft_value d = gradient(n, x, listed(n, count, 1, i));
+        weft_value v = blended(g, listed(n, count, 2, i), alpha, d, share);
+        const bool nesterov = attr_is(n, "mode", "nesterov", "standard");
+        weft_value step = nesterov ? weft_add(g, d, weft_scale(g, v, alpha)) : v;
+        set_out(n, i, weft_sub(g, x, weft_mul(g, r, step)));
+        set_out(n, count + i, v);
+    }
+}
