@@ -16,6 +16,7 @@
     X(parallel) \
     X(sharding) \
     X(divided) \
+    X(gathered) \
     X(split) \
     X(whole) \
     X(stages) \
