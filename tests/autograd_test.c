@@ -213,8 +213,8 @@ static weft_value compute_again(void *context, weft_value value)
     return weft_tanh(r->g, r->x);
 }
 
-/* The gradient of sum(t * t * z), where t is a view of y = tanh(x) and z = y; *tanhs becomes how
- * often the plan computes it. */
+/* The gradient of sum(t * t * y), where t is a view of y = tanh(x); *tanhs becomes how often the
+ * plan computes y. */
 static void differentiate_views(bool again, double *gradient, int *tanhs)
 {
     enum { N = 12 };

@@ -26,9 +26,21 @@ void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
 void __wrap_free(void *memory);
 
 static atomic_long live, calls, fail_at;
+static _Thread_local long own_left; /* until one of this thread fails; 0: none does */
+
+void test_fail_allocation(long n)
+{
+    own_left = n;
+}
+
+bool test_allocation_pending(void)
+{
+    return own_left > 0;
+}
 
 static bool may(void)
 {
+    if (own_left && !--own_left) return false;
     long n = atomic_fetch_add(&calls, 1) + 1;
     return n != atomic_load(&fail_at);
 }

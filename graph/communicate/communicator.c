@@ -92,24 +92,27 @@ weft_status weft_exchange_wait(weft_communicator *communicator, void *request, w
     return status;
 }
 
-weft_status weft_exchange_run(weft_communicator *communicator, const weft_exchange *exchange,
-                              weft_error *error)
-{
-    void *request = NULL;
-    const double begin = clock_seconds();
-    weft_status status = weft_exchange_start(communicator, exchange, &request, error);
-    if (status == WEFT_OK) status = weft_exchange_wait(communicator, request, error);
-    if (communicator) communicator->traffic.in_flight += clock_seconds() - begin;
-    return status;
-}
-
-/* For a rank that cannot take part in an exchange of all. */
+/* For a rank that cannot take part in an exchange. */
 static weft_status no_memory(weft_communicator *c, const char *where, weft_error *error)
 {
     weft_error own = WEFT_NO_ERROR;
     weft_error_set(&own, WEFT_NO_MEMORY, where, "out of memory");
     c->fail(c->context, &own);
     return weft_error_copy(error, &own);
+}
+
+weft_status weft_exchange_run(weft_communicator *communicator, const weft_exchange *exchange,
+                              weft_error *error)
+{
+    void *request = NULL;
+    const double begin = clock_seconds();
+    weft_status status = weft_exchange_start(communicator, exchange, &request, error);
+    if (status == WEFT_OK)
+        status = weft_exchange_wait(communicator, request, error);
+    else if (status == WEFT_NO_MEMORY)
+        no_memory(communicator, "exchange", error);
+    if (communicator) communicator->traffic.in_flight += clock_seconds() - begin;
+    return status;
 }
 
 weft_status weft_gather_all(weft_communicator *communicator, const void *own, size_t bytes,

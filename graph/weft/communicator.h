@@ -89,7 +89,7 @@ WEFT_API weft_status weft_exchange_start(weft_communicator *communicator,
  * communicator->seconds since this call; the message says which ranks are missing. */
 WEFT_API weft_status weft_exchange_wait(weft_communicator *communicator, void *request,
                                         weft_error *error);
-/* Both. */
+/* Both. A rank without memory for it fails, and so do the others. */
 WEFT_API weft_status weft_exchange_run(weft_communicator *communicator,
                                        const weft_exchange *exchange, weft_error *error);
 /* Gathers `bytes` bytes from every rank into all[rank * bytes]. A rank without memory for this, or
