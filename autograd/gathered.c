@@ -160,7 +160,16 @@ weft_gathered *weft_gathered_new(const weft_graph *whole, const weft_shards *sha
                                  weft_error *error)
 {
     size_t max_in = 1;
-    weft_gathered *x = whole && shards ? calloc(1, sizeof *x) : NULL;
+    if (!whole || !shards) {
+        weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_gathered_new",
+                       "the graph or the shards are NULL");
+        return NULL;
+    }
+    if (weft_graph_status(whole) != WEFT_OK) {
+        weft_error_copy(error, weft_graph_error(whole));
+        return NULL;
+    }
+    weft_gathered *x = calloc(1, sizeof *x);
     weft_value *in = NULL;
     if (x) {
         x->s = shards;

@@ -196,12 +196,78 @@ static void test_optimizers(void)
     check_optimizer(&clipped);
 }
 
+/* ---- Values that the backward pass computes again ---- */
+
+/* The pass computes y = tanh(x) another time. */
+typedef struct repeat {
+    weft_graph *g;
+    weft_value x, y;
+    int times;
+} repeat;
+
+static weft_value compute_again(void *context, weft_value value)
+{
+    repeat *r = context;
+    if (value.id != r->y.id) return value;
+    r->times++;
+    return weft_tanh(r->g, r->x);
+}
+
+/* The gradient of sum(t * t * y), where t is a view of y = tanh(x); *tanhs becomes how often the
+ * plan computes y. */
+static void differentiate_views(bool again, double *gradient, int *tanhs)
+{
+    enum { N = 12 };
+    weft_error error = WEFT_NO_ERROR;
+    repeat r = {.g = weft_graph_new()};
+    weft_graph *g = r.g;
+    double numbers[N];
+    r.x = weft_input(g, "x", WEFT_F64, WEFT_SHAPE(3, 4));
+    r.y = weft_tanh(g, r.x);
+    const weft_value view = weft_reshape(g, weft_transpose(g, r.y, 0, 1), WEFT_SHAPE(3, 4));
+    const weft_value product = weft_mul(g, weft_mul(g, view, view), r.y);
+    const weft_value loss = weft_sum(g, product, WEFT_ALL_AXES, false);
+    const weft_value one = weft_scalar(g, WEFT_F64, 1);
+    weft_value targets[1];
+    const weft_grad_ready ready = {.context = &r, .again = again ? compute_again : NULL};
+    weft_grad_each(g, &loss, &one, 1, &r.x, 1, targets, &ready);
+    /* Equal nodes would be merged. */
+    weft_plan *plan = weft_plan_new(g, targets, 1, &(weft_plan_options){.skip = "cse"}, &error);
+    weft_session *s = plan ? weft_session_new(plan, NULL, NULL, &error) : NULL;
+    CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+    for (int i = 0; i < N; i++) numbers[i] = i * 0.3 - 1;
+    weft_feed(s, r.x, numbers, sizeof numbers);
+    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_fetch(s, targets[0], gradient, sizeof numbers), WEFT_OK);
+    CU_ASSERT_EQUAL(r.times > 1, again);
+    *tanhs = 0;
+    const weft_graph *planned = weft_plan_graph(plan);
+    for (size_t k = 0; k < weft_graph_node_count(planned); k++)
+        *tanhs += !strcmp(weft_graph_node(planned, k).op->name, "tanh");
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+}
+
+static void test_again(void)
+{
+    double kept[12], computed[12];
+    int tanhs;
+    differentiate_views(false, kept, &tanhs);
+    CU_ASSERT_EQUAL(tanhs, 1);
+    differentiate_views(true, computed, &tanhs);
+    CU_ASSERT_TRUE(tanhs > 1);
+    CU_ASSERT_EQUAL(memcmp(kept, computed, sizeof kept), 0);
+    CU_ASSERT_TRUE(kept[0] != 0);
+}
+
 void autograd_tests(void)
 {
     CU_pSuite suite = CU_add_suite("autograd", NULL, NULL);
     CU_add_test(suite, "three orders of x^3", test_orders);
     CU_add_test(suite, "sums, unused and intermediate values", test_sums);
     CU_add_test(suite, "several outputs, and the order of gradients", test_outputs);
+    CU_add_test(suite, "values that are computed again", test_again);
     CU_add_test(suite, "relu before a dropout", test_dropped_relu);
     CU_add_test(suite, "errors", test_errors);
     CU_add_test(suite, "optimisers equal their formulas", test_optimizers);

@@ -200,11 +200,215 @@ static void test_refusals(void)
     free_job(&j);
 }
 
+/* ---- Failures of one process ---- */
+
+/* What goes wrong on one rank: the call of `fill`, of `stop` or the allocation of this number, from
+ * 1, or a parameter that is not finite. */
+typedef struct fault {
+    int rank, fill, stop;
+    long allocation;
+    bool spoils;
+} fault;
+
+/* Each rank makes an update, one that fails, and, if `goes_on`, the same again. */
+typedef struct failing_job {
+    job j;
+    fault fault;
+    bool goes_on;
+    weft_status status[MOST_RANKS]; /* of the update that fails */
+    bool kept[MOST_RANKS];          /* it left model and moments as they were */
+    double loss[MOST_RANKS];        /* of the last update */
+} failing_job;
+
+static _Thread_local int calls_left; /* of this rank's faulty function */
+
+static bool call_fails(void)
+{
+    return calls_left && !--calls_left;
+}
+
+static weft_status fill_or_fail(void *context, size_t index, void *const *inputs, size_t *weight,
+                                weft_error *error)
+{
+    if (call_fails()) return weft_error_set(error, WEFT_IO, "disk", "batch %zu is lost", index);
+    return weft_batches_source(context).fill(context, index, inputs, weight, error);
+}
+
+static bool stop_or_not(void *context)
+{
+    (void)context;
+    return call_fails();
+}
+
+static uint64_t hash_states(const weft_params *params)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < weft_params_count(params); i++) {
+        const char *name = weft_params_name(params, i);
+        weft_tensor t;
+        if (!strncmp(name, WEFT_SUM_STATES, strlen(WEFT_SUM_STATES))) continue;
+        weft_params_get(params, name, &t);
+        for (size_t k = 0; k < weft_tensor_bytes(t.dtype, t.shape); k++)
+            hash = (hash ^ ((unsigned char *)t.data)[k]) * 0x100000001b3u;
+    }
+    return hash;
+}
+
+/* The first number of the model that this rank has; the model is f32. */
+static float *first_number(const weft_params *params)
+{
+    weft_tensor t = {.data = NULL};
+    for (size_t i = 0; i < weft_params_count(params) && !t.data; i++)
+        if (!weft_is_training_state(weft_params_name(params, i)))
+            weft_params_get(params, weft_params_name(params, i), &t);
+    return t.data;
+}
+
+static void fail_once(failing_job *f, rank *r, weft_trainer *t, weft_params *params)
+{
+    const int me = r->communicator->rank;
+    const bool odd = me == f->fault.rank;
+    const uint64_t before = hash_states(params);
+    float *number = first_number(params), good = *number;
+    const fault *what = &f->fault;
+    if (odd) calls_left = what->fill + what->stop;
+    if (odd && what->spoils) *number = NAN;
+    if (odd) test_fail_allocation(what->allocation);
+    f->status[me] = weft_trainer_step(t, 0, NULL);
+    test_fail_allocation(0);
+    calls_left = 0;
+    *number = good;
+    f->kept[me] = hash_states(params) == before && weft_trainer_get_state(t).step == 1;
+    r->error = *weft_trainer_error(t);
+}
+
+static void train_and_fail(rank *r)
+{
+    failing_job *f = r->shared;
+    const int me = r->communicator->rank;
+    weft_trainer_options o = f->j.o;
+    weft_params *params = weft_params_new();
+    weft_batch_source source = weft_batches_source(f->j.batches[me]);
+    weft_step_report report = {0};
+    source.fill = fill_or_fail;
+    o.stop = stop_or_not;
+    o.communicator = r->communicator;
+    o.threads = 1;
+    weft_trainer *t = weft_trainer_new(&o, &source, params, &r->error);
+    if (t && weft_trainer_step(t, 0, NULL) != WEFT_OK) r->error = *weft_trainer_error(t);
+    if (r->error.status == WEFT_OK) fail_once(f, r, t, params);
+    if (f->goes_on && weft_trainer_step(t, 0, &report) == WEFT_OK) f->loss[me] = report.loss;
+    weft_trainer_free(t);
+    weft_params_free(params);
+}
+
+/* A model in parts and stages, of 4 processes: the faulty one, or the first of all if all find the
+ * fault, ends with a status, and the others with theirs. All report the same text. */
+static void fails_with(int tensor, int stages, fault what, bool goes_on, weft_status odd,
+                       weft_status others, const char *text)
+{
+    rank ranks[MOST_RANKS];
+    const int size = 4, first = what.spoils ? 0 : what.rank;
+    failing_job f = {.fault = what, .goes_on = goes_on};
+    f.j = make_job(&models[0], tensor, stages, 4 * (uint32_t)size / (uint32_t)(tensor * stages));
+    job whole = make_job(&models[0], tensor, stages, f.j.o.accumulate);
+    run_ranks(size, train_and_fail, &f, ranks);
+    if (goes_on) {
+        rank good[MOST_RANKS];
+        run_ranks(size, train, &whole, good);
+        expect_good(good, size);
+    }
+    for (int r = 0; r < size; r++) {
+        const weft_error *e = &ranks[r].error;
+        const bool good = f.status[r] == (r == first ? odd : others) && e->status == f.status[r] &&
+                          strstr(e->message, text);
+        if (!good) printf("\n    rank %d: %s: %s\n", r, e->where, e->message);
+        CU_ASSERT_TRUE(good);
+        CU_ASSERT_TRUE(f.kept[r]);
+        if (goes_on) CU_ASSERT_EQUAL(f.loss[r], whole.loss[r][1]);
+    }
+    free_job(&whole);
+    free_job(&f.j);
+}
+
+static void test_failures(void)
+{
+    static const int sizes[][2] = {{1, 4}, {2, 2}, {1, 2}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const int tensor = sizes[i][0], stages = sizes[i][1];
+        for (int odd = 0; odd < 4; odd += 3) {
+            fails_with(tensor, stages, (fault){odd, .stop = 1}, true, WEFT_CANCELLED,
+                       WEFT_CANCELLED, "stopped");
+            fails_with(tensor, stages, (fault){odd, .spoils = true}, true, WEFT_NOT_FINITE,
+                       WEFT_PEER, "gradient_norm is not finite");
+        }
+        /* All batches are filled once to learn their weights, and again for the passes. */
+        fails_with(tensor, stages, (fault){1, .fill = 2}, true, WEFT_IO, WEFT_PEER, "is lost");
+        fails_with(tensor, stages, (fault){1, .fill = 5}, false, WEFT_IO, WEFT_PEER, "is lost");
+    }
+}
+
+/* ---- Allocations that fail on one process ---- */
+
+static void open_and_fail(rank *r)
+{
+    failing_job *f = r->shared;
+    const int me = r->communicator->rank;
+    weft_trainer_options o = f->j.o;
+    weft_params *params = weft_params_new();
+    weft_batch_source source = weft_batches_source(f->j.batches[me]);
+    o.communicator = r->communicator;
+    o.threads = 1;
+    if (me == f->fault.rank) test_fail_allocation(f->fault.allocation);
+    weft_trainer *t = weft_trainer_new(&o, &source, params, &r->error);
+    if (t && weft_trainer_step(t, 0, NULL) != WEFT_OK) r->error = *weft_trainer_error(t);
+    if (me == f->fault.rank) f->goes_on = test_allocation_pending();
+    test_fail_allocation(0);
+    weft_trainer_free(t);
+    weft_params_free(params);
+}
+
+/* Makes some of the allocations of a trainer and its first update fail on one rank. The others get
+ * its message: none waits until it is gone. */
+static void fail_allocations(int tensor, int stages, int zero, int odd)
+{
+    const int size = zero ? 2 : tensor * stages;
+    bool pending = false;
+    long n = 1;
+    for (; !pending && n < 1000000; n += 1 + n / 8) {
+        rank ranks[MOST_RANKS];
+        failing_job f = {.fault = {odd, .allocation = n}};
+        f.j = make_job(&models[1], tensor, stages, 2);
+        f.j.o.zero = zero;
+        run_ranks(size, open_and_fail, &f, ranks);
+        pending = f.goes_on;
+        for (int r = 0; r < size; r++) {
+            const weft_error *e = &ranks[r].error;
+            const weft_status expected = pending ? WEFT_OK : r == odd ? WEFT_NO_MEMORY : WEFT_PEER;
+            const bool good = e->status == expected && !strstr(e->message, "is gone");
+            if (!good)
+                printf("\n    allocation %ld: rank %d: %s: %s\n", n, r, e->where, e->message);
+            CU_ASSERT_TRUE(good);
+        }
+        free_job(&f.j);
+    }
+    CU_ASSERT_TRUE(pending && n > 1000);
+}
+
+static void test_failing_allocations(void)
+{
+    fail_allocations(2, 1, 0, 0);
+    fail_allocations(1, 2, 0, 1);
+    fail_allocations(1, 1, 3, 1);
+}
+
 void divided_tests(void)
 {
     CU_pSuite suite = CU_add_suite("divided", NULL, NULL);
     CU_add_test(suite, "layers in parts", test_parts);
     CU_add_test(suite, "a model in stages", test_stages);
     CU_add_test(suite, "parts of stages", test_both);
+    CU_add_test(suite, "failures of one process are those of all", test_failures);
+    CU_add_test(suite, "allocations that fail on one process", test_failing_allocations);
     CU_add_test(suite, "what cannot be divided is refused", test_refusals);
 }

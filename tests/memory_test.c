@@ -1,6 +1,7 @@
-/* Memory: every allocation of a small training step, of scoring texts, of exchanges, parts and
- * stages, made to fail once, in turn. Each time there must be a status, no crash, and nothing left
- * allocated. The linker sends the library's allocations through the wrappers below (--wrap). */
+/* Memory: every allocation of a small training step, of scoring texts, of exchanges, parts,
+ * stages and pieces, made to fail once, in turn. Each time there must be a status, no crash, and
+ * nothing left allocated. The linker sends the library's allocations through the wrappers below
+ * (--wrap). */
 #include "tests.h"
 
 #include <weft/parallel.h>
@@ -25,9 +26,21 @@ void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
 void __wrap_free(void *memory);
 
 static atomic_long live, calls, fail_at;
+static _Thread_local long own_left; /* until one of this thread fails; 0: none does */
+
+void test_fail_allocation(long n)
+{
+    own_left = n;
+}
+
+bool test_allocation_pending(void)
+{
+    return own_left > 0;
+}
 
 static bool may(void)
 {
+    if (own_left && !--own_left) return false;
     long n = atomic_fetch_add(&calls, 1) + 1;
     return n != atomic_load(&fail_at);
 }
@@ -312,6 +325,52 @@ static weft_status small_stages(const char *path)
     return status;
 }
 
+static weft_value gathered_again(void *context, weft_value value)
+{
+    return weft_gathered_again(context, value);
+}
+
+/* The gradients of parameters in pieces, which both passes gather, as rank 1 of 2, planned. */
+static weft_status small_copy(weft_gathered *x, weft_value whole_loss)
+{
+    weft_error error = {0};
+    weft_value params[3], targets[3] = {{0, 0}};
+    weft_graph *g = weft_gathered_graph(x);
+    const weft_value loss = weft_gathered_value(x, whole_loss), one = weft_scalar(g, WEFT_F32, 1);
+    const weft_grad_ready ready = {.context = x, .again = gathered_again};
+    const size_t n = weft_gathered_params(x, params, 3);
+    weft_grad_each(g, &loss, &one, 1, params, n, targets, &ready);
+    weft_plan *plan = weft_plan_new(g, targets, n, NULL, &error);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+    return plan ? WEFT_OK : error.status;
+}
+
+static weft_status small_gathered(const char *path)
+{
+    (void)path;
+    weft_error error = {0};
+    weft_value w[3], loss;
+    weft_graph *g = weft_graph_new();
+    if (!g) return WEFT_NO_MEMORY;
+    loss = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(2, 8));
+    for (int i = 0; i < 3; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "w%d", i);
+        w[i] = weft_param(g, name, WEFT_F32, WEFT_SHAPE(8, 8), WEFT_INIT_XAVIER);
+        const weft_value view = weft_transpose(g, w[i], 0, 1);
+        loss = weft_tanh(g, weft_matmul(g, loss, view));
+    }
+    loss = weft_sum(g, loss, WEFT_ALL_AXES, false);
+    weft_shards *s = weft_shards_new(g, w, NULL, 3, NULL, (weft_ranks){0, 1, 2}, 256, &error);
+    weft_gathered *x = s ? weft_gathered_new(g, s, &error) : NULL;
+    const weft_status status = x ? small_copy(x, loss) : error.status;
+    weft_gathered_free(x);
+    weft_shards_free(s);
+    weft_graph_free(g);
+    return status;
+}
+
 void test_fail_all(weft_status (*work)(const char *path))
 {
     char path[64];
@@ -368,6 +427,11 @@ static void test_failing_stages(void)
     test_fail_all(small_stages);
 }
 
+static void test_failing_gathered(void)
+{
+    test_fail_all(small_gathered);
+}
+
 static void test_failing_scores(void)
 {
     test_fail_all(small_score);
@@ -382,4 +446,6 @@ void memory_tests(void)
     CU_add_test(suite, "every allocation of collectives and parts fails once", test_failing_parts);
     CU_add_test(suite, "every allocation of a split model's step fails once", test_failing_split);
     CU_add_test(suite, "every allocation of a stage fails once", test_failing_stages);
+    CU_add_test(suite, "every allocation of parameters in pieces fails once",
+                test_failing_gathered);
 }

@@ -17,6 +17,7 @@
     X(sharding) \
     X(divided) \
     X(numpy) \
+    X(gathered) \
     X(split) \
     X(whole) \
     X(stages) \
@@ -98,6 +99,11 @@ void test_fail_all(weft_status (*work)(const char *path));
 /* Calls run(data) in a thread with a stack of `bytes` (some times as much under the sanitizers,
  * whose frames are larger); false if there is no such thread. */
 bool test_with_stack(size_t bytes, void (*run)(void *data), void *data);
+
+/* Makes the calling thread's n-th allocation in the library, counted from now on, fail; 0: none. */
+void test_fail_allocation(long n);
+/* Whether it is still to come. */
+bool test_allocation_pending(void);
 
 /* Builds the model of the list that "MODEL key=value key=value" names; fails the test fatally. */
 void test_build_model(weft_graph *graph, const char *text, bool training, weft_model_io *io);

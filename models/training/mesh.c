@@ -87,6 +87,7 @@ weft_status mesh_open(mesh *m, weft_communicator *world, weft_error *error)
         status = world->split(world->context, part_of(m, (mesh_group)g), &m->groups[g], error);
         if (status == WEFT_OK) m->groups[g]->seconds = world->seconds;
     }
+    if (status != WEFT_OK) mesh_fail(m, error);
     return status;
 }
 

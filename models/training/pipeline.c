@@ -130,7 +130,8 @@ weft_status pipeline_update(weft_trainer *t, weft_trainer_state *state, rank_rep
     p.share = r->share;
     status = run_batches(&p, last);
     *state = p.state;
-    /* The others wait for this process in the middle of their passes. */
-    if (status != WEFT_OK) mesh_fail(&t->mesh, &t->error);
+    /* The others wait for this process in the middle of their passes, unless all of them have found
+     * that the norm or the loss of the update is not finite. */
+    if (status != WEFT_OK && status != WEFT_NOT_FINITE) mesh_fail(&t->mesh, &t->error);
     return status;
 }

@@ -39,21 +39,32 @@ uint32_t ranks_batch(const weft_trainer *t, rank_share share, int rank, uint32_t
                          : weft_rank_batches(share.total, rank, ranks_size(t)).first + k;
 }
 
-/* The first error of a rank, or a difference between ranks. */
+/* Makes the error of a rank this one's. */
+static weft_status take_error(weft_trainer *t, int r, const weft_error *e)
+{
+    if (r == t->communicator->rank) return weft_error_copy(&t->error, e);
+    if (e->status == WEFT_CANCELLED)
+        return weft_error_set(&t->error, WEFT_CANCELLED, e->where, "%s", e->message);
+    return weft_error_set(&t->error, WEFT_PEER, "trainer", "rank %d: %s: %s", r, e->where,
+                          e->message);
+}
+
+/* The first error of a rank, or a difference between ranks. An error that is not WEFT_PEER comes
+ * first: others may already know of it. */
 static weft_status judge(weft_trainer *t, const char *all, size_t bytes)
 {
     const rank_report *first = (const rank_report *)(const void *)all;
-    for (int r = 0; r < t->communicator->size; r++) {
-        rank_report report;
+    const int size = t->communicator->size;
+    rank_report report;
+    for (int peers = 0; peers < 2; peers++)
+        for (int r = 0; r < size; r++) {
+            memcpy(&report, all + (size_t)r * bytes, sizeof report);
+            const weft_status status = report.error.status;
+            if (status != WEFT_OK && (status == WEFT_PEER) == peers)
+                return take_error(t, r, &report.error);
+        }
+    for (int r = 0; r < size; r++) {
         memcpy(&report, all + (size_t)r * bytes, sizeof report);
-        const weft_error *e = &report.error;
-        if (e->status != WEFT_OK && r == t->communicator->rank)
-            return weft_error_copy(&t->error, e);
-        if (e->status == WEFT_CANCELLED)
-            return weft_error_set(&t->error, WEFT_CANCELLED, e->where, "%s", e->message);
-        if (e->status != WEFT_OK)
-            return weft_error_set(&t->error, WEFT_PEER, "trainer", "rank %d: %s: %s", r, e->where,
-                                  e->message);
         if (report.checks != first->checks)
             return weft_error_set(&t->error, WEFT_PEER, "trainer",
                                   "rank %d is not at the same step as rank 0", r);

@@ -246,8 +246,8 @@ static bool list_params(weft_trainer *t, train_step *s, lists *l)
     if (!l->n)
         weft_graph_fail_in(g, "trainer", WEFT_BAD_ARGUMENT,
                            s->stage ? "a stage has no parameters to train: set fewer stages"
-                           : all    ? "every parameter is frozen"
-                                    : "the model has no parameters");
+                           : weft_graph_params(g, NULL, 0) ? "every parameter is frozen"
+                                                           : "the model has no parameters");
     return l->n > 0;
 }
 

@@ -167,7 +167,7 @@ static weft_status bind_store(weft_trainer *t)
     if (t->error.status == WEFT_OK) divided_begin(t, shape_at(&t->batches, 0));
     start_epoch(&t->batches, t->state.epoch);
     bool averages = has_averages(t->params);
-    if (t->error.status == WEFT_OK && whole_split_store(t) == WEFT_OK && plan_first(t) == WEFT_OK &&
+    if (whole_split_store(t) == WEFT_OK && plan_first(t) == WEFT_OK &&
         pieces_load(t, &averages) == WEFT_OK && t->state.step && !averages)
         begin_averages(t);
     o->checkpoint = NULL;

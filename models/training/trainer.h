@@ -179,7 +179,7 @@ weft_value divided_sum_tied(weft_trainer *t, train_step *s, const weft_value *pa
  * Every process must call these functions, except for whole_saves and whole_free. */
 
 /* Finds out which process has what of a divided model, and replaces the whole model in the store by
- * this process's share of it. Sets t->whole. */
+ * this process's share of it. Sets t->whole. An error that this process has is one of all. */
 weft_status whole_split_store(weft_trainer *t);
 void whole_free(whole_model *w);
 /* Whether this process saves its states of a parameter, rather than another one that has the same.

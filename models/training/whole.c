@@ -135,20 +135,20 @@ static bool is_training(void *context, const char *name)
 
 weft_status whole_split_store(weft_trainer *t)
 {
-    if (!divided_has_parts(t)) return WEFT_OK;
+    if (!divided_has_parts(t)) return t->error.status;
     const weft_params_filter training = {.selects = is_training};
     const weft_batch_shape shape = shape_at(&t->batches, 0);
     const mesh_group group = mesh_divides(&t->mesh) ? MESH_MODEL : MESH_DATA;
     weft_communicator *model = t->mesh.groups[group];
     train_step *own = calloc(1, sizeof *own);
     whole_model *w = t->whole = calloc(1, sizeof *w);
-    if (own && w) {
+    if (!own || !w) {
+        trainer_no_memory(t);
+    } else if (t->error.status == WEFT_OK) {
         w->group = group;
         own->kind = STEP_UPDATE;
         own->shape = shape;
         if (step_build(t, own) == WEFT_OK) build_whole(t, w, shape);
-    } else {
-        trainer_no_memory(t);
     }
     if (checkpoint_agree(t) == WEFT_OK) {
         weft_piece *held = w->held + (size_t)model->size * w->n;
