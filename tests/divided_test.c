@@ -198,6 +198,14 @@ static void test_refusals(void)
                            "has no layers that 2 processes could divide among them: only attention "
                            "and feed-forward layers can");
     free_job(&j);
+    static const weft_param_group frozen = {.names = "*", .frozen = true};
+    j = make_job(&models[1], 1, 1, 2);
+    j.o.zero = 3;
+    j.o.optimizer.groups = &frozen;
+    j.o.optimizer.n_groups = 1;
+    run_ranks(2, train, &j, ranks);
+    CU_ASSERT_STRING_EQUAL(ranks[0].error.message, "every parameter is frozen");
+    free_job(&j);
 }
 
 /* ---- Failures of one process ---- */
@@ -207,7 +215,7 @@ static void test_refusals(void)
 typedef struct fault {
     int rank, fill, stop;
     long allocation;
-    bool spoils;
+    bool spoils, evaluates; /* an evaluation fails, not an update */
 } fault;
 
 /* Each rank makes an update, one that fails, and, if `goes_on`, the same again. */
@@ -215,7 +223,7 @@ typedef struct failing_job {
     job j;
     fault fault;
     bool goes_on;
-    weft_status status[MOST_RANKS]; /* of the update that fails */
+    weft_status status[MOST_RANKS]; /* of what fails */
     bool kept[MOST_RANKS];          /* it left model and moments as they were */
     double loss[MOST_RANKS];        /* of the last update */
 } failing_job;
@@ -264,17 +272,20 @@ static float *first_number(const weft_params *params)
     return t.data;
 }
 
-static void fail_once(failing_job *f, rank *r, weft_trainer *t, weft_params *params)
+static void fail_once(failing_job *f, rank *r, weft_trainer *t, const weft_batch_source *source,
+                      const weft_params *params)
 {
     const int me = r->communicator->rank;
     const bool odd = me == f->fault.rank;
     const uint64_t before = hash_states(params);
     float *number = first_number(params), good = *number;
     const fault *what = &f->fault;
+    double metric;
     if (odd) calls_left = what->fill + what->stop;
     if (odd && what->spoils) *number = NAN;
     if (odd) test_fail_allocation(what->allocation);
-    f->status[me] = weft_trainer_step(t, 0, NULL);
+    f->status[me] = what->evaluates ? weft_trainer_evaluate(t, source, 0, &metric, NULL)
+                                    : weft_trainer_step(t, 0, NULL);
     test_fail_allocation(0);
     calls_left = 0;
     *number = good;
@@ -296,7 +307,7 @@ static void train_and_fail(rank *r)
     o.threads = 1;
     weft_trainer *t = weft_trainer_new(&o, &source, params, &r->error);
     if (t && weft_trainer_step(t, 0, NULL) != WEFT_OK) r->error = *weft_trainer_error(t);
-    if (r->error.status == WEFT_OK) fail_once(f, r, t, params);
+    if (r->error.status == WEFT_OK) fail_once(f, r, t, &source, params);
     if (f->goes_on && weft_trainer_step(t, 0, &report) == WEFT_OK) f->loss[me] = report.loss;
     weft_trainer_free(t);
     weft_params_free(params);
@@ -345,6 +356,8 @@ static void test_failures(void)
         /* All batches are filled once to learn their weights, and again for the passes. */
         fails_with(tensor, stages, (fault){1, .fill = 2}, true, WEFT_IO, WEFT_PEER, "is lost");
         fails_with(tensor, stages, (fault){1, .fill = 5}, false, WEFT_IO, WEFT_PEER, "is lost");
+        fails_with(tensor, stages, (fault){1, .fill = 2, .evaluates = true}, false, WEFT_IO,
+                   WEFT_PEER, "is lost");
     }
 }
 
