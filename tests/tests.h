@@ -35,6 +35,7 @@
     X(nonfinite) \
     X(limits) \
     X(attention) \
+    X(conv) \
     X(sums) \
     X(offsets) \
     X(autograd) \
