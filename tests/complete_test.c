@@ -20,7 +20,7 @@ typedef struct exemption {
 static const exemption without_builder[] = {
     {"other ops expand into it, or have it as their gradient",
      "panels matmul_panels sdpa_grad softmax_grad log_softmax_grad layer_norm_grad rms_norm_grad "
-     "slice_scatter embedding_grad cross_entropy_grad"},
+     "slice_scatter embedding_grad cross_entropy_grad conv_grad_weight"},
     {"declared in weft/parallel.h", "exchange_start exchange_wait " COLLECTIVES},
     {NULL, NULL},
 };
@@ -31,6 +31,7 @@ static const struct {
 } renamed[] = {
     {"constant", "weft_constant_data"},
     {"momentum_update", "weft_sgd_update"},
+    {"conv_grad_input", "weft_conv_transpose"},
 };
 
 static const exemption without_samples[] = {
@@ -59,6 +60,8 @@ static const exemption without_golden[] = {
      "neg sign floor ceil round atan square add sub mul add_n blend cast equal less greater "
      "logical_and logical_or "
      "logical_not argmax"},
+    {"the suite conv compares it with its definition",
+     "conv conv_grad_input conv_grad_weight max_pool average_pool"},
     {"part of the case softmax_masked", "masked_fill"},
     {"computed from the same formula as matmul, which has cases",
      "matmul_shared panels matmul_panels"},

@@ -60,6 +60,28 @@ static weft_value state(weft_graph *g, const char *name, weft_shape shape)
     X(argmax, weft_argmax(g, F(2, n), 1, false))                                                   \
     X(argmax_other, weft_argmax(g, F(n, 2), 1, false))                                             \
     X(cumsum, weft_cumsum(g, F(n), 0, false))                                                      \
+    X(conv_images, weft_conv(g, F(n, 2, 4, 4), F(3, 2, 3, 3), F(3), NULL))                         \
+    X(conv_channels, weft_conv(g, F(1, n, 4), F(2, n, 3), NONE, NULL))                             \
+    X(conv_rows, weft_conv(g, F(1, 2, 4), F(n, 2, 3), NONE, NULL))                                 \
+    X(conv_pixels,                                                                                 \
+      weft_conv(g, F(1, 2, n), F(3, 2, 3), NONE, &(weft_conv_options){.stride = {2}}))             \
+    X(conv_plane,                                                                                  \
+      weft_conv(g, F(1, 2, n, 3), F(2, 1, 3, 3), NONE, &(weft_conv_options){.groups = 2}))         \
+    X(conv_pad,                                                                                    \
+      weft_conv(g, F(1, 2, 3, 3), F(2, 2, 3, 3), NONE, &(weft_conv_options){.pad_end = {n, n}}))   \
+    X(conv_dilation,                                                                               \
+      weft_conv(g, F(1, 1, 3, 3), F(1, 1, 2, 2), NONE,                                             \
+                &(weft_conv_options){.dilation = {n - 1, n - 1}, .pad_end = {n - 1, n - 1}}))      \
+    X(conv_groups, weft_conv(g, F(1, n, 4), F(n, 1, 3), NONE, &(weft_conv_options){.groups = n}))  \
+    X(conv_transpose, weft_conv_transpose(g, F(1, 2, 3, 3), F(2, 2, 3, 3), NONE,                   \
+                                          &(weft_conv_options){.stride = {n, n}}))                 \
+    X(max_pool, weft_max_pool(g, F(2, 2, n), &(weft_pool_options){.kernel = {3}}, NULL))           \
+    X(max_pool_images, weft_max_pool(g, F(n, 2, 8), &(weft_pool_options){.kernel = {3}}, NULL))    \
+    X(average_pool,                                                                                \
+      weft_average_pool(g, F(2, 2, n), &(weft_pool_options){.kernel = {3}, .ceil_mode = true}))    \
+    X(average_pool_images, weft_average_pool(g, F(n, 2, 8), &(weft_pool_options){.kernel = {3}}))  \
+    X(average_pool_window,                                                                         \
+      weft_average_pool(g, F(2, 2, n, 2), &(weft_pool_options){.kernel = {n, 2}}))                 \
     X(softmax, weft_softmax(g, F(2, n), 1))                                                        \
     X(softmax_columns, weft_softmax(g, F(n, 2), 0))                                                \
     X(log_softmax, weft_log_softmax(g, D(n, 4), 1))                                                \

@@ -42,6 +42,7 @@
     X(nonfinite) \
     X(limits) \
     X(attention) \
+    X(conv) \
     X(sums) \
     X(offsets) \
     X(autograd) \

@@ -285,6 +285,7 @@ typedef struct gemm_task {
     bool direct;     /* without panels: B, whose rows are dense, is read as it lies */
     T *c;
     int64_t c_row;
+    bool add;     /* to what C holds */
     T *workspace; /* GEMM_WORKSPACE elements */
     int64_t name; /* of these rows of A; the packed-panel tag of a workspace that holds them */
     int64_t *panel_tag;
@@ -369,7 +370,7 @@ static inline void gemm_tile(const gemm_task *given)
                                           .b_step = b_step,
                                           .c = o.c + i * o.c_row + j,
                                           .c_row = o.c_row,
-                                          .add = p > 0};
+                                          .add = o.add || p > 0};
                 gemm_write_block(rows == height ? whole : last, block, rows, width, corner);
             }
         }

@@ -21,7 +21,9 @@
  * axes and the strides, the error of their sums is at most 150 u times the sum of the terms'
  * magnitudes (600 u on processors without vector instructions). Matrix products and einsum sum over
  * k in pieces; their error is at most (768 + k / 768) u times the sum of |a| |b|. A library's
- * products (WEFT_GEMM) have bounds of their own. Attention sums over n keys or queries within
+ * products (WEFT_GEMM) have bounds of their own. Convolutions and their gradients have those of
+ * matrix products, except that the gradient of the weights adds one sum, in f32, for each image and
+ * each 384 of its pixels. Attention sums over n keys or queries within
  * (320 + n / 64) u; add_n of n inputs, embedding's gradient and scatter_add of n terms at one index
  * within (32 + n / 32) u. In f64, the error of n terms is within n 2^-53.
  */
@@ -198,6 +200,56 @@ typedef struct weft_sdpa_options {
  * their v may reach the query's result, and one in their k its gradient (PyTorch: always does). */
 WEFT_API weft_value weft_sdpa(weft_graph *graph, weft_value q, weft_value k, weft_value v,
                               const weft_sdpa_options *options);
+
+/* ---- Convolution and pooling -----------------------------------------------------------------
+ *
+ * Images are [images, channels, spatial...] with 1 to 3 spatial dimensions (NCHW), as in PyTorch
+ * and ONNX. The arrays of the options have one number for each spatial dimension, in their order;
+ * those behind are ignored. Numbers out of range are WEFT_BAD_ARGUMENT; shapes that do not fit, or
+ * a kernel that reaches over more than the padded image, WEFT_BAD_SHAPE. The sums are weft's own,
+ * whatever WEFT_GEMM names. */
+
+typedef struct weft_conv_options {
+    int64_t stride[3];                /* 0: 1 */
+    int64_t dilation[3];              /* distance of neighbouring taps; 0: 1 */
+    int64_t pad_begin[3], pad_end[3]; /* zeros around the image */
+    int64_t groups;                   /* 0: 1 */
+    int64_t output_pad[3];            /* weft_conv_transpose only; below the stride */
+} weft_conv_options;
+/* x [images, channels, in...], w [out_channels, channels / groups, kernel...], bias [out_channels]
+ * or WEFT_NO_VALUE: y [images, out_channels, out...], where
+ * out = floor((in + pad_begin + pad_end - (kernel - 1) dilation - 1) / stride) + 1 and
+ * y[n, o, i] = bias[o] + sum over c, t of w[o, c, t] x[n, c, i stride + t dilation - pad_begin],
+ * c in the group of o (Dumoulin & Visin 2016; groups: Krizhevsky et al. 2012). A cross-correlation,
+ * as everywhere: the kernel is not flipped. `options` may be NULL. */
+WEFT_API weft_value weft_conv(weft_graph *graph, weft_value x, weft_value w, weft_value bias,
+                              const weft_conv_options *options);
+/* The gradient of weft_conv with respect to its image, as a layer (Zeiler et al. 2010):
+ * x [images, channels, in...], w [channels, out_channels / groups, kernel...], bias [out_channels]
+ * or WEFT_NO_VALUE: [images, out_channels, out...], where out = (in - 1) stride + (kernel - 1)
+ * dilation + 1 + output_pad - pad_begin - pad_end. */
+WEFT_API weft_value weft_conv_transpose(weft_graph *graph, weft_value x, weft_value w,
+                                        weft_value bias, const weft_conv_options *options);
+
+typedef struct weft_pool_options {
+    int64_t kernel[3];                /* of a window; 0: 1 */
+    int64_t stride[3];                /* 0: the window's size */
+    int64_t dilation[3];              /* 0: 1 */
+    int64_t pad_begin[3], pad_end[3]; /* around the image */
+    bool ceil_mode; /* a last window may reach beyond the padding, if it begins before its end part
+                     */
+    bool count_pad; /* weft_average_pool only: the mean counts the padding, too */
+} weft_pool_options;
+/* x [images, channels, in...]: the maximum of each window, without the padding. A NaN is larger
+ * than all numbers. Fills *indices, which may be NULL, with the places (i32) of the maxima among
+ * the elements of a channel of x. Of equal elements the first one counts, and gets the gradient. A
+ * window that lies in the padding alone is WEFT_BAD_SHAPE. Sizes as weft_conv's; with ceil_mode
+ * rounded up, without windows that begin behind the image (as in PyTorch). */
+WEFT_API weft_value weft_max_pool(weft_graph *graph, weft_value x, const weft_pool_options *options,
+                                  weft_value *indices);
+/* The mean of each window: a sum of products with 1 / elements. */
+WEFT_API weft_value weft_average_pool(weft_graph *graph, weft_value x,
+                                      const weft_pool_options *options);
 
 /* ---- Normalisation -------------------------------------------------------------------------- */
 

@@ -1,0 +1,268 @@
+/* What the files of convolution share: the attribute, the sizes of an image and its convolution,
+ * and how the products of conv, conv_grad_input and conv_grad_weight are cut, from shapes alone.
+ * All have three spatial dimensions inside; those that an image lacks come first, with size 1. */
+#ifndef WEFT_OPS_CONV_H
+#define WEFT_OPS_CONV_H
+
+#include "kernels/gemm_kernel.h"
+#include "kernels/patches.h"
+
+#include <weft/op.h>
+
+typedef struct conv_attr {
+    weft_shape stride, dilation, pad_begin, pad_end; /* rank: the spatial dimensions */
+    weft_shape size; /* spatial, of the result: conv_grad_input, conv_grad_weight; else rank 0 */
+    int64_t groups;
+} conv_attr;
+
+/* conv_shape.c */
+bool conv_infer_conv(weft_infer *infer);
+bool conv_infer_conv_grad_input(weft_infer *infer);
+bool conv_infer_conv_grad_weight(weft_infer *infer);
+
+typedef struct conv_sizes {
+    int64_t images, groups;
+    int64_t in_channels, out_channels; /* of a group */
+    int64_t in[PATCH_DIMS], out[PATCH_DIMS], kernel[PATCH_DIMS];
+    int64_t stride[PATCH_DIMS], dilation[PATCH_DIMS], begin[PATCH_DIMS];
+    int64_t in_volume, out_volume, taps;
+} conv_sizes;
+
+/* x [images, channels, in...], w [out channels, channels / groups, kernel...], y [images, out
+ * channels, out...]. */
+static inline conv_sizes conv_sizes_of(const conv_attr *a, const weft_shape *x, const weft_shape *w,
+                                       const weft_shape *y)
+{
+    conv_sizes z = {.images = x->dim[0],
+                    .groups = a->groups,
+                    .in_channels = w->dim[1],
+                    .out_channels = w->dim[0] / a->groups};
+    const int missing = PATCH_DIMS - a->stride.rank;
+    bool pointwise = true;
+    for (int d = 0; d < PATCH_DIMS; d++) {
+        const int s = d - missing;
+        z.in[d] = s < 0 ? 1 : x->dim[s + 2];
+        z.out[d] = s < 0 ? 1 : y->dim[s + 2];
+        z.kernel[d] = s < 0 ? 1 : w->dim[s + 2];
+        z.stride[d] = s < 0 ? 1 : a->stride.dim[s];
+        z.dilation[d] = s < 0 ? 1 : a->dilation.dim[s];
+        z.begin[d] = s < 0 ? 0 : a->pad_begin.dim[s];
+        /* A stride of one step and a dilation of one tap have no effect. */
+        if (z.out[d] == 1) z.stride[d] = 1;
+        if (z.kernel[d] == 1) z.dilation[d] = 1;
+        if (z.kernel[d] != 1 || z.stride[d] != 1 || z.begin[d] || z.in[d] != z.out[d])
+            pointwise = false;
+    }
+    z.in_volume = patch_volume(z.in);
+    z.out_volume = patch_volume(z.out);
+    z.taps = patch_volume(z.kernel);
+    /* Then an image is one long row. */
+    if (pointwise)
+        for (int d = 0; d < PATCH_DIMS; d++)
+            z.in[d] = z.out[d] = d == PATCH_DIMS - 1 ? z.in_volume : 1;
+    return z;
+}
+
+/* ---- Sums over taps alone, block by block of a plane (one channel of one image) ----
+ *
+ * conv_grad_input is the same with the flipped kernel, and with dy spread out by the stride. */
+#define CONV_PLANE_COLUMNS 1024 /* of a block at most */
+#define CONV_PLANE_BLOCK   4096 /* elements of a tile, about */
+#define CONV_PLANE_SLAB    1e6  /* elements that a block may read */
+
+typedef struct conv_planes {
+    int64_t planes, height, width; /* of the result */
+    int64_t step[2], taps[2], dilation[2], begin[2];
+    int64_t source[2], spread[2];
+    int64_t rows, columns;                 /* of a block */
+    int64_t down, across;                  /* blocks of a plane */
+    int64_t each, tiles;                   /* blocks of a tile */
+    int64_t slab_rows, slab_width, padded; /* what a block reads; columns in whole vectors */
+} conv_planes;
+
+static inline conv_planes conv_planes_of(const conv_sizes *z, bool transposed)
+{
+    const int64_t *result = transposed ? z->in : z->out, *source = transposed ? z->out : z->in;
+    conv_planes p = {.planes = z->images * z->groups * (transposed ? 1 : z->out_channels),
+                     .height = result[1],
+                     .width = result[2]};
+    for (int d = 0; d < 2; d++) {
+        p.taps[d] = z->kernel[d + 1];
+        p.dilation[d] = z->dilation[d + 1];
+        p.step[d] = transposed ? 1 : z->stride[d + 1];
+        p.spread[d] = transposed ? z->stride[d + 1] : 1;
+        p.begin[d] =
+            transposed ? (p.taps[d] - 1) * p.dilation[d] - z->begin[d + 1] : z->begin[d + 1];
+        p.source[d] = source[d + 1];
+    }
+    if (p.planes == 0 || p.height == 0 || p.width == 0) return p;
+    p.across = ceil_div(p.width, CONV_PLANE_COLUMNS);
+    p.columns = ceil_div(p.width, p.across);
+    p.rows = CONV_PLANE_BLOCK / p.columns;
+    if (p.rows > p.height) p.rows = p.height;
+    p.down = ceil_div(p.height, p.rows);
+    p.each = CONV_PLANE_BLOCK / (p.rows * p.columns);
+    p.tiles = ceil_div(p.planes * p.down * p.across, p.each);
+    p.padded = ceil_div(p.columns, 16) * 16;
+    p.slab_rows = (p.rows - 1) * p.step[0] + (p.taps[0] - 1) * p.dilation[0] + 1;
+    p.slab_width = p.padded * p.step[1] + (p.taps[1] - 1) * p.dilation[1];
+    return p;
+}
+
+/* Whether one channel of the image and one of the result belong together: for a product of matrices
+ * such sums are too short. */
+static inline bool conv_is_direct(const conv_sizes *z, bool transposed)
+{
+    if (z->in_channels != 1 || (transposed && z->out_channels != 1) || z->in[0] != 1 ||
+        z->out[0] != 1 || z->kernel[0] != 1)
+        return false;
+    const conv_planes p = conv_planes_of(z, transposed);
+    return (double)p.slab_rows * (double)p.slab_width <= CONV_PLANE_SLAB;
+}
+
+/* ---- conv and conv_grad_input: products of packed weights and patches ----
+ *
+ * The result is cut into blocks of rows (channels) and columns (pixels of all images). Phase 0
+ * packs the weights of each block of rows once, phase 1 computes the tiles. conv_grad_input reads
+ * dy at (pixel + pad - tap dilation) / stride where that is whole. Pixels of one remainder of the
+ * division read at the same taps, so each remainder is a class with a grid and a product of its
+ * own; a pixel in no class gets zero. conv has one class. */
+#define CONV_COLUMNS   128 /* of a tile: panels of GEMM_DEPTH rows stay in the second-level cache */
+#define CONV_TILES     16  /* wanted */
+#define CONV_MIN_FLOPS 1e6 /* of a tile */
+#define CONV_PACKS     8   /* tiles that pack a large block of rows */
+#define CONV_LARGE     65536
+
+typedef struct conv_product {
+    conv_sizes z;
+    bool transposed;           /* conv_grad_input */
+    int64_t rows;              /* of a group: channels of the result */
+    int64_t channels;          /* of a group, of the source */
+    int64_t source, result;    /* volumes */
+    int64_t every[PATCH_DIMS]; /* taps of a class are so far apart */
+    int64_t classes[PATCH_DIMS], n_classes;
+    int64_t columns, depth; /* of the largest class */
+    int64_t tile_m, tiles_m, tile_n, tiles_n, packs;
+    int64_t area; /* elements of a packed block of rows */
+} conv_product;
+
+static inline int64_t conv_gcd(int64_t a, int64_t b)
+{
+    while (b) {
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+static inline conv_product conv_product_of(conv_sizes z, bool transposed)
+{
+    conv_product p = {.z = z,
+                      .transposed = transposed,
+                      .rows = transposed ? z.in_channels : z.out_channels,
+                      .channels = transposed ? z.out_channels : z.in_channels,
+                      .source = transposed ? z.out_volume : z.in_volume,
+                      .result = transposed ? z.in_volume : z.out_volume,
+                      .n_classes = 1,
+                      .columns = z.images,
+                      .depth = transposed ? z.out_channels : z.in_channels};
+    for (int d = 0; d < PATCH_DIMS; d++) {
+        p.every[d] = transposed ? z.stride[d] / conv_gcd(z.stride[d], z.dilation[d]) : 1;
+        p.classes[d] = !transposed ? 1 : z.kernel[d] < p.every[d] ? z.kernel[d] : p.every[d];
+        p.n_classes *= p.classes[d];
+        p.columns *= transposed ? ceil_div(z.in[d], z.stride[d]) : z.out[d];
+        p.depth *= ceil_div(z.kernel[d], p.every[d]);
+    }
+    if (p.rows == 0 || p.columns == 0 || z.groups == 0) return p;
+    p.tiles_n = ceil_div(p.columns, CONV_COLUMNS);
+    p.tile_n = ceil_div(ceil_div(p.columns, p.tiles_n), 32) * 32;
+    const int64_t others = p.n_classes * z.groups * p.tiles_n;
+    int64_t tiles_m = others < CONV_TILES ? ceil_div(CONV_TILES, others) : 1;
+    const double flops = 2.0 * (double)p.rows * (double)p.tile_n * (double)p.depth;
+    if ((double)tiles_m > flops / CONV_MIN_FLOPS) tiles_m = (int64_t)(flops / CONV_MIN_FLOPS);
+    if (tiles_m < 1) tiles_m = 1;
+    p.tile_m = ceil_div(ceil_div(p.rows, tiles_m), GEMM_EVEN_ROWS) * GEMM_EVEN_ROWS;
+    p.tiles_m = ceil_div(p.rows, p.tile_m);
+    p.packs = p.tile_m * p.depth > CONV_LARGE ? CONV_PACKS : 1;
+    p.area = (p.tile_m / 6 + 1) * 8 * p.depth;
+    return p;
+}
+
+/* The grid of a class, and the places of its pixels in the result and of its taps in the kernel. */
+typedef struct conv_class {
+    patches grid;
+    int64_t first[PATCH_DIMS]; /* tap */
+    int64_t origin[PATCH_DIMS], spacing[PATCH_DIMS];
+} conv_class;
+
+static inline conv_class conv_class_at(const conv_product *p, int64_t index)
+{
+    const conv_sizes *z = &p->z;
+    conv_class c = {.grid = {.images = z->images,
+                             .channels = p->channels,
+                             .image_step = z->groups * p->channels * p->source}};
+    patches *g = &c.grid;
+    patch_coordinates(index, p->classes, c.first);
+    for (int d = 0; d < PATCH_DIMS; d++) {
+        const int64_t stride = z->stride[d], dilation = z->dilation[d];
+        if (!p->transposed) {
+            g->source[d] = z->in[d];
+            g->grid[d] = z->out[d];
+            g->taps[d] = z->kernel[d];
+            g->start[d] = -z->begin[d];
+            g->grid_step[d] = stride;
+            g->tap_step[d] = dilation;
+            c.spacing[d] = 1;
+            continue;
+        }
+        const int64_t shift = c.first[d] * dilation - z->begin[d];
+        c.origin[d] = (shift % stride + stride) % stride;
+        c.spacing[d] = stride;
+        g->source[d] = z->out[d];
+        g->grid[d] = c.origin[d] < z->in[d] ? ceil_div(z->in[d] - c.origin[d], stride) : 0;
+        g->taps[d] = ceil_div(z->kernel[d] - c.first[d], p->every[d]);
+        g->start[d] = (c.origin[d] - shift) / stride;
+        g->grid_step[d] = 1;
+        g->tap_step[d] = -(p->every[d] * dilation / stride);
+    }
+    return c;
+}
+
+/* ---- conv_grad_weight: dy times the transposed patches, summed over images ----
+ *
+ * The sum is cut into pieces of an image's pixels. Where the weights alone make few tiles, chunks
+ * of pieces are summed apart; phase 1 adds the chunks in order. */
+#define CONV_PIECE       384 /* pixels of a piece */
+#define CONV_WEIGHT_ROWS 168
+#define CONV_PATCH_ROW   (CONV_PIECE + 32) /* of a piece's patches, with room behind them */
+
+typedef struct conv_reduction {
+    conv_sizes z;
+    int64_t columns; /* of the weights of one channel of the result */
+    int64_t piece, image_pieces, pieces, chunk, chunks;
+    int64_t tile_m, tiles_m, tile_n, tiles_n;
+} conv_reduction;
+
+static inline conv_reduction conv_reduction_of(conv_sizes z)
+{
+    conv_reduction r = {.z = z, .columns = z.in_channels * z.taps};
+    if (z.out_channels == 0 || r.columns == 0) return r;
+    r.tiles_m = ceil_div(z.out_channels, CONV_WEIGHT_ROWS);
+    r.tile_m = ceil_div(ceil_div(z.out_channels, r.tiles_m), GEMM_EVEN_ROWS) * GEMM_EVEN_ROWS;
+    r.tiles_m = ceil_div(z.out_channels, r.tile_m);
+    r.tiles_n = ceil_div(r.columns, CONV_COLUMNS);
+    r.tile_n = ceil_div(ceil_div(r.columns, r.tiles_n), 32) * 32;
+    r.tiles_n = ceil_div(r.columns, r.tile_n);
+    if (z.images == 0 || z.out_volume == 0) return r;
+    r.image_pieces = ceil_div(z.out_volume, CONV_PIECE);
+    r.piece = ceil_div(z.out_volume, r.image_pieces);
+    r.pieces = z.images * r.image_pieces;
+    r.chunks = ceil_div(CONV_TILES, z.groups * r.tiles_m * r.tiles_n);
+    if (r.chunks > r.pieces) r.chunks = r.pieces;
+    r.chunk = ceil_div(r.pieces, r.chunks);
+    r.chunks = ceil_div(r.pieces, r.chunk);
+    return r;
+}
+
+#endif

@@ -1,0 +1,262 @@
+/* The kernels of conv, conv_grad_input and conv_grad_weight: matrix products whose panels are
+ * packed straight from the image (kernels/patches.h). O(result x taps x channels of a group). Tiles
+ * follow from shapes, and each sum runs over pieces of its terms in order, so that the bits do not
+ * depend on threads. */
+#include "conv_planes.h"
+
+/* ---- conv and conv_grad_input ---- */
+
+typedef struct operands {
+    const weft_tensor *source, *w, *bias, *result;
+} operands;
+
+/* The block of rows of tile `index` of either phase: a group of a class. */
+typedef struct row_block {
+    conv_class class;
+    int64_t group, row, rows;
+    int64_t depth;
+    int64_t blocks, height; /* of rows that the micro-kernel takes at once */
+    T *packed;
+} row_block;
+
+static row_block row_block_at(const weft_call *call, const conv_product *p, int64_t index)
+{
+    const int64_t in_class = index % (p->z.groups * p->tiles_m);
+    row_block b = {.class = conv_class_at(p, index / (p->z.groups * p->tiles_m)),
+                   .group = in_class / p->tiles_m,
+                   .row = in_class % p->tiles_m * p->tile_m,
+                   .packed = (T *)call->scratch + index * p->area};
+    b.rows = b.row + p->tile_m < p->rows ? p->tile_m : p->rows - b.row;
+    b.depth = p->channels * patch_volume(b.class.grid.taps);
+    b.blocks = ceil_div(b.rows, GEMM_ROWS);
+    b.height = ceil_div(b.rows, b.blocks);
+    return b;
+}
+
+/* Packs the weights of block i of rows: row r of tap t and channel c is the element
+ * w[r, c, tap], or w[c, r, tap] in conv_grad_input. */
+static void pack_weights(const conv_product *p, const row_block *b, const T *w, int64_t i)
+{
+    const int64_t taps = p->z.taps, *size = b->class.grid.taps, volume = patch_volume(size);
+    const int64_t wide = p->z.in_channels * taps;
+    const int64_t down = p->transposed ? taps : wide, across = p->transposed ? wide : taps;
+    const int64_t first = b->row + i * b->height;
+    const int64_t rows =
+        b->row + b->rows - first < b->height ? b->row + b->rows - first : b->height;
+    w += b->group * p->z.out_channels * wide + first * down;
+    for (int64_t c = 0; c < p->channels; c++, w += across)
+        for (int64_t t = 0; t < volume; t++) {
+            const int64_t k = t * p->channels + c, piece = k - k % GEMM_DEPTH;
+            const int64_t depth = b->depth - piece < GEMM_DEPTH ? b->depth - piece : GEMM_DEPTH;
+            int64_t at[PATCH_DIMS], tap = 0;
+            patch_coordinates(t, size, at);
+            for (int d = 0; d < PATCH_DIMS; d++)
+                tap = tap * p->z.kernel[d] + b->class.first[d] + at[d] * p->every[d];
+            T *out = b->packed + (piece * b->blocks + i * depth + k - piece) * GEMM_STEP;
+            for (int64_t r = 0; r < rows; r++) out[r] = w[r * down + tap];
+        }
+}
+
+/* A share of the packing and, where some pixels are in no class, of the zeros for them. */
+static void prepare(const weft_call *call, const conv_product *p, const operands *o, int64_t tile)
+{
+    const row_block b = row_block_at(call, p, tile / p->packs);
+    const int64_t share = tile % p->packs;
+    for (int64_t i = share * b.blocks / p->packs; i < (share + 1) * b.blocks / p->packs; i++)
+        pack_weights(p, &b, o->w->data, i);
+    bool covered = true;
+    for (int d = 0; d < PATCH_DIMS; d++)
+        covered &= !p->transposed || p->classes[d] == p->z.stride[d];
+    if (covered) return;
+    const int64_t n = numel_of(&o->result->shape);
+    const int64_t each = ceil_div(n, call->tiles), begin = tile * each;
+    const int64_t end = begin + each < n ? begin + each : n;
+    if (begin < end) memset((T *)o->result->data + begin, 0, (size_t)(end - begin) * sizeof(T));
+}
+
+/* offset[i]: of column first + i of a class in the first row of a group of the result. */
+static void column_offsets(const conv_product *p, const conv_class *c, int64_t first, int64_t n,
+                           int64_t *offset)
+{
+    const int64_t points = patch_volume(c->grid.grid);
+    const int64_t *size = p->transposed ? p->z.in : p->z.out;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at[PATCH_DIMS], pixel = 0;
+        patch_coordinates((first + i) % points, c->grid.grid, at);
+        for (int d = 0; d < PATCH_DIMS; d++)
+            pixel = pixel * size[d] + c->origin[d] + at[d] * c->spacing[d];
+        offset[i] = (first + i) / points * p->z.groups * p->rows * p->result + pixel;
+    }
+}
+
+/* A block of sums, of which `columns` are in the result, at these offsets. Contiguous columns are
+ * written by the micro-kernel itself, others through `corner`. */
+static void write_block(gemm_function *sums, gemm_block o, int64_t rows, int64_t columns,
+                        const int64_t *offset, T *corner)
+{
+    const bool dense = columns == GEMM_COLUMNS && gemm_height(rows) == rows &&
+                       offset[columns - 1] - offset[0] == columns - 1;
+    if (dense) {
+        sums(o.k, o.a, o.b, o.b_step, o.c + offset[0], o.c_row, o.add);
+        return;
+    }
+    sums(o.k, o.a, o.b, o.b_step, corner, GEMM_COLUMNS, false);
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t q = 0; q < columns; q++) {
+            T *out = &o.c[r * o.c_row + offset[q]], x = corner[r * GEMM_COLUMNS + q];
+            *out = o.add ? *out + x : x;
+        }
+}
+
+static void fill_rows(const row_block *b, T *c, int64_t c_row, const int64_t *offset, int64_t n,
+                      const T *bias)
+{
+    for (int64_t r = 0; r < b->rows; r++)
+        for (int64_t q = 0; q < n; q++) c[r * c_row + offset[q]] = bias ? bias[r] : 0;
+}
+
+static void multiply(const weft_call *call, const conv_product *p, const operands *o, int64_t tile)
+{
+    const int64_t tm = tile % p->tiles_m, rest = tile / p->tiles_m;
+    const row_block b = row_block_at(call, p, rest / p->tiles_n * p->tiles_m + tm);
+    const int64_t first = rest % p->tiles_n * p->tile_n;
+    const int64_t columns = p->z.images * patch_volume(b.class.grid.grid);
+    const int64_t n = first + p->tile_n < columns ? p->tile_n : columns - first;
+    if (n <= 0) return;
+    int64_t offset[CONV_COLUMNS];
+    column_offsets(p, &b.class, first, n, offset);
+    const T *x = o->source->data;
+    const patch_source source = {&b.class.grid, x + b.group * p->channels * p->source,
+                                 x + numel_of(&o->source->shape)};
+    const int64_t channel = b.group * p->rows + b.row;
+    T *c = (T *)o->result->data + channel * p->result;
+    T *corner = weft_call_workspace(call), *panels = corner + GEMM_ROWS * GEMM_COLUMNS;
+    gemm_function *whole = gemm_of_height(b.height),
+                  *last = gemm_of_height(b.rows - (b.blocks - 1) * b.height);
+    const bool filled = o->bias || b.depth == 0;
+    if (filled)
+        fill_rows(&b, c, p->result, offset, n, o->bias ? (T *)o->bias->data + channel : NULL);
+    for (int64_t k = 0; k < b.depth; k += GEMM_DEPTH) {
+        const int64_t depth = b.depth - k < GEMM_DEPTH ? b.depth - k : GEMM_DEPTH;
+        for (int64_t j = 0; j < n; j += GEMM_COLUMNS)
+            patch_pack(&source, first + j, n - j < GEMM_COLUMNS ? n - j : GEMM_COLUMNS, k, depth,
+                       panels + j * depth, GEMM_COLUMNS);
+        for (int64_t i = 0; i < b.blocks; i++)
+            for (int64_t j = 0; j < n; j += GEMM_COLUMNS) {
+                const gemm_block block = {.k = depth,
+                                          .a = b.packed + (k * b.blocks + i * depth) * GEMM_STEP,
+                                          .b = panels + j * depth,
+                                          .b_step = GEMM_COLUMNS,
+                                          .c = c + i * b.height * p->result,
+                                          .c_row = p->result,
+                                          .add = filled || k > 0};
+                const int64_t left = b.rows - i * b.height;
+                write_block(i < b.blocks - 1 ? whole : last, block,
+                            left < b.height ? left : b.height,
+                            n - j < GEMM_COLUMNS ? n - j : GEMM_COLUMNS, offset + j, corner);
+            }
+    }
+}
+
+static void run_product(const weft_call *call, conv_sizes z, bool transposed, int64_t tile)
+{
+    if (conv_is_direct(&z, transposed)) {
+        KERNEL_NAME(conv_planes)(call, tile);
+        return;
+    }
+    const conv_product p = conv_product_of(z, transposed);
+    const operands o = {&call->in[0], &call->in[1], call->n_in > 2 ? &call->in[2] : NULL,
+                        &call->out[0]};
+    if (call->phase == 0)
+        prepare(call, &p, &o, tile);
+    else
+        multiply(call, &p, &o, tile);
+}
+
+KERNEL(conv)
+{
+    const weft_tensor *x = &call->in[0], *w = &call->in[1], *y = &call->out[0];
+    run_product(call, conv_sizes_of(call->attr, &x->shape, &w->shape, &y->shape), false, tile);
+}
+
+KERNEL(conv_grad_input)
+{
+    const weft_tensor *dy = &call->in[0], *w = &call->in[1], *dx = &call->out[0];
+    run_product(call, conv_sizes_of(call->attr, &dx->shape, &w->shape, &dy->shape), true, tile);
+}
+
+/* ---- conv_grad_weight ---- */
+
+/* Sums a chunk of pieces into its own weights [groups, channels of dy, taps, channels of x]. */
+static void sum_chunk(const weft_call *call, const conv_reduction *r, int64_t tile)
+{
+    const conv_sizes *z = &r->z;
+    const weft_tensor *tx = &call->in[0], *ty = &call->in[1];
+    const int64_t j = tile % r->tiles_n * r->tile_n, i = tile / r->tiles_n % r->tiles_m * r->tile_m;
+    const int64_t rest = tile / (r->tiles_n * r->tiles_m), group = rest % z->groups;
+    const int64_t chunk = rest / z->groups;
+    const int64_t m = i + r->tile_m < z->out_channels ? r->tile_m : z->out_channels - i;
+    const int64_t n = j + r->tile_n < r->columns ? r->tile_n : r->columns - j;
+    const conv_product p = conv_product_of(*z, false);
+    const conv_class class = conv_class_at(&p, 0);
+    const patch_source source = {&class.grid,
+                                 (const T *)tx->data + group * z->in_channels * z->in_volume,
+                                 (const T *)tx->data + numel_of(&tx->shape)};
+    const int64_t row = z->groups * z->out_channels, channel = group * z->out_channels + i;
+    T *out = (T *)call->scratch + (chunk * row + channel) * r->columns + j;
+    T *workspace = weft_call_workspace(call), *columns = workspace + GEMM_WORKSPACE;
+    const int64_t end = (chunk + 1) * r->chunk < r->pieces ? (chunk + 1) * r->chunk : r->pieces;
+    for (int64_t q = chunk * r->chunk; q < end; q++) {
+        const int64_t image = q / r->image_pieces, pixel = q % r->image_pieces * r->piece;
+        const int64_t left = z->out_volume - pixel, depth = left < r->piece ? left : r->piece;
+        int64_t tag = 0; /* the workspace holds no panel that can be used again */
+        for (int64_t f = 0; f < depth; f += PATCH_COLUMNS)
+            patch_pack(&source, image * z->out_volume + pixel + f,
+                       depth - f < PATCH_COLUMNS ? depth - f : PATCH_COLUMNS, j, n, columns + f,
+                       CONV_PATCH_ROW);
+        gemm_tile(&(gemm_task){
+            .m = m,
+            .n = n,
+            .k = depth,
+            .a = {(const T *)ty->data + (image * row + channel) * z->out_volume + pixel,
+                  z->out_volume, 1},
+            .b = {columns, 1, CONV_PATCH_ROW},
+            .c = out,
+            .c_row = r->columns,
+            .add = q > chunk * r->chunk,
+            .workspace = workspace,
+            .name = 1,
+            .panel_tag = &tag});
+    }
+}
+
+/* Adds the chunks of one channel of dy, and puts the taps behind the channels of x. */
+static void add_chunks(const weft_call *call, const conv_reduction *r, int64_t row)
+{
+    const conv_sizes *z = &r->z;
+    const int64_t rows = z->groups * z->out_channels;
+    const T *from = (const T *)call->scratch + row * r->columns;
+    T *out = (T *)call->out[0].data + row * r->columns;
+    for (int64_t c = 0; c < z->in_channels; c++)
+        for (int64_t t = 0; t < z->taps; t++) {
+            const T *term = from + t * z->in_channels + c;
+            T sum = 0;
+            for (int64_t q = 0; q < r->chunks; q++) sum += term[q * rows * r->columns];
+            out[c * z->taps + t] = sum;
+        }
+}
+
+KERNEL(conv_grad_weight)
+{
+    const weft_tensor *x = &call->in[0], *dy = &call->in[1], *dw = &call->out[0];
+    const conv_sizes z = conv_sizes_of(call->attr, &x->shape, &dw->shape, &dy->shape);
+    if (conv_is_direct(&z, false)) {
+        KERNEL_NAME(conv_planes_weight)(call, tile);
+        return;
+    }
+    const conv_reduction r = conv_reduction_of(z);
+    if (call->phase == 0)
+        sum_chunk(call, &r, tile);
+    else
+        add_chunks(call, &r, tile);
+}

@@ -1,0 +1,494 @@
+/* Convolution and pooling against their naive references at random shapes, and at shapes of several
+ * tiles, in f32 and f64, on every instruction set, with the same bits on one and two threads. */
+#include "reference.h"
+#include "tests.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A convolution or a pooling of one image shape. */
+typedef struct layer {
+    weft_shape x, w; /* of pooling: w is the window alone, [1, 1, kernel...] */
+    weft_conv_options options;
+    bool ceil_mode, count_pad;
+} layer;
+
+typedef enum kind { CONV, MAX_POOL, AVERAGE_POOL } kind;
+
+#define MAX_TARGETS 4
+/* A graph, its inputs x, w, bias and dy (as far as there are any), and what is compared. */
+typedef struct built {
+    weft_graph *g;
+    weft_value in[4], target[MAX_TARGETS];
+    size_t n_targets;
+} built;
+
+static weft_pool_options pool_options(const layer *l)
+{
+    weft_pool_options o = {.ceil_mode = l->ceil_mode, .count_pad = l->count_pad};
+    for (int d = 0; d < l->x.rank - 2; d++) {
+        o.kernel[d] = l->w.dim[d + 2];
+        o.stride[d] = l->options.stride[d];
+        o.dilation[d] = l->options.dilation[d];
+        o.pad_begin[d] = l->options.pad_begin[d];
+        o.pad_end[d] = l->options.pad_end[d];
+    }
+    return o;
+}
+
+static built build(kind k, const layer *l, weft_dtype dtype)
+{
+    built b = {.g = weft_graph_new()};
+    const weft_pool_options pool = pool_options(l);
+    b.in[0] = weft_input(b.g, "x", dtype, l->x);
+    if (k == MAX_POOL) {
+        b.target[0] = weft_max_pool(b.g, b.in[0], &pool, &b.target[1]);
+        b.n_targets = 2;
+        return b;
+    }
+    b.n_targets = 1;
+    if (k == AVERAGE_POOL) {
+        b.target[0] = weft_average_pool(b.g, b.in[0], &pool);
+        return b;
+    }
+    b.in[1] = weft_input(b.g, "w", dtype, l->w);
+    b.in[2] = weft_input(b.g, "bias", dtype, WEFT_SHAPE(l->w.dim[0]));
+    b.target[0] = weft_conv(b.g, b.in[0], b.in[1], b.in[2], &l->options);
+    if (!weft_is_value(b.target[0])) return b;
+    b.in[3] = weft_input(b.g, "dy", dtype, weft_shape_of(b.g, b.target[0]));
+    weft_grad_of(b.g, b.target, &b.in[3], 1, b.in, 2, b.target + 1);
+    b.n_targets = 3;
+    return b;
+}
+
+/* Numbers in [-1, 1) that f32 represents, the same for both dtypes. */
+static double *numbers(int64_t n, uint64_t seed)
+{
+    double *x = malloc((size_t)(n + 1) * sizeof *x);
+    for (int64_t i = 0; x && i < n; i++) x[i] = (double)(float)test_uniform(&seed, -1, 1);
+    return x;
+}
+
+static int64_t numel_of(const built *b, weft_value v)
+{
+    return weft_shape_numel(weft_shape_of(b->g, v));
+}
+
+static bool feed(weft_session *s, const built *b, weft_value v, const double *x)
+{
+    const size_t n = (size_t)numel_of(b, v);
+    if (weft_dtype_of(b->g, v) == WEFT_F64) return weft_feed(s, v, x, n * sizeof *x) == WEFT_OK;
+    float *narrow = malloc((n + 1) * sizeof *narrow);
+    for (size_t i = 0; i < n; i++) narrow[i] = (float)x[i];
+    const bool good = weft_feed(s, v, narrow, n * sizeof *narrow) == WEFT_OK;
+    free(narrow);
+    return good;
+}
+
+/* Runs a graph; out[t] is a copy of target t, which the caller frees. */
+static bool run(const built *b, double *const in[4], int threads, weft_tensor out[MAX_TARGETS])
+{
+    weft_error error = {0};
+    weft_plan *plan =
+        weft_plan_new(b->g, b->target, b->n_targets, &(weft_plan_options){.verify = true}, &error);
+    weft_session *s = NULL;
+    if (plan)
+        s = weft_session_new(plan, NULL,
+                             &(weft_session_options){.threads = threads, .poison = true}, &error);
+    bool good = s != NULL;
+    for (int i = 0; good && i < 4; i++)
+        if (weft_is_value(b->in[i])) good = feed(s, b, b->in[i], in[i]);
+    good = good && weft_run(s) == WEFT_OK;
+    for (size_t t = 0; good && t < b->n_targets; t++) {
+        good = weft_session_tensor(s, b->target[t], &out[t]);
+        const size_t bytes = weft_tensor_bytes(out[t].dtype, out[t].shape);
+        void *copy = malloc(bytes + 1);
+        memcpy(copy, out[t].data, bytes);
+        out[t].data = copy;
+    }
+    if (!good) fprintf(stderr, "\n    %s: %s\n", error.where, error.message);
+    weft_session_free(s);
+    weft_plan_free(plan);
+    return good;
+}
+
+static double element(const weft_tensor *t, int64_t i)
+{
+    return t->dtype == WEFT_F32   ? (double)((const float *)t->data)[i]
+           : t->dtype == WEFT_F64 ? ((const double *)t->data)[i]
+                                  : (double)((const int32_t *)t->data)[i];
+}
+
+/* Target t by its reference, in f64. The inputs of targets 0, 1, 2 of CONV are x w bias, dy w and
+ * x dy. */
+static weft_tensor expected(kind k, const built *b, double *const in[4], size_t t,
+                            weft_tensor *second)
+{
+    static const int operand[3][3] = {{0, 1, 2}, {3, 1, 0}, {0, 3, 0}};
+    const weft_node_info node = weft_graph_node(b->g, weft_producer(b->g, b->target[t]));
+    weft_tensor x[3], out[2];
+    for (size_t i = 0; i < node.n_in; i++) {
+        const weft_value v = b->in[k == CONV ? operand[t][i] : 0];
+        x[i] =
+            weft_tensor_dense(in[k == CONV ? operand[t][i] : 0], WEFT_F64, weft_shape_of(b->g, v));
+    }
+    for (size_t i = 0; i < node.n_out; i++) {
+        const weft_value v = weft_value_from_id(b->g, node.first_out + (uint32_t)i);
+        const weft_shape shape = weft_shape_of(b->g, v);
+        out[i] = weft_tensor_dense(calloc((size_t)weft_shape_numel(shape) + 1, 8),
+                                   i ? WEFT_I32 : WEFT_F64, shape);
+    }
+    reference_find(node.op->name)(node.attr, x, node.n_in, out);
+    if (node.n_out > 1) *second = out[1];
+    return out[0];
+}
+
+/* The number of terms of each sum of target t. */
+static double terms_of(kind k, const layer *l, const built *b, size_t t)
+{
+    double taps = 1;
+    for (int d = 2; d < l->w.rank; d++) taps *= (double)l->w.dim[d];
+    if (k != CONV) return taps;
+    const double out = (double)numel_of(b, b->target[0]) / (double)(l->w.dim[0] ? l->w.dim[0] : 1);
+    return t == 0 ? taps * (double)l->w.dim[1] + 1 : t == 1 ? taps * (double)l->w.dim[0] : out;
+}
+
+static void describe(const layer *l, const char *what, size_t target, double off)
+{
+    char x[128], w[128];
+    const weft_conv_options *o = &l->options;
+    fprintf(stderr, "\n    %s, target %zu, x %s, w %s, groups %d: off by %g", what, target,
+            weft_shape_text(l->x, x, sizeof x), weft_shape_text(l->w, w, sizeof w), (int)o->groups,
+            off);
+    for (int d = 0; d < l->x.rank - 2; d++)
+        fprintf(stderr, "; stride %d dilation %d pads %d %d", (int)o->stride[d],
+                (int)o->dilation[d], (int)o->pad_begin[d], (int)o->pad_end[d]);
+    fprintf(stderr, "\n");
+    CU_FAIL("a convolution or pooling differs");
+}
+
+static double worst_of(const weft_tensor *got, const weft_tensor *want)
+{
+    double worst = 0;
+    for (int64_t i = 0; i < weft_shape_numel(want->shape); i++) {
+        const double off = fabs(element(got, i) - element(want, i));
+        if (!(off <= worst)) worst = isnan(off) ? INFINITY : off;
+    }
+    return worst;
+}
+
+static void check(kind k, const layer *l, weft_dtype dtype, const char *what)
+{
+    built b = build(k, l, dtype);
+    weft_tensor one[MAX_TARGETS] = {{0}}, two[MAX_TARGETS] = {{0}};
+    double *in[4] = {NULL};
+    if (weft_graph_status(b.g) != WEFT_OK) {
+        describe(l, weft_graph_error(b.g)->message, 0, 0);
+        weft_graph_free(b.g);
+        return;
+    }
+    for (int i = 0; i < 4; i++)
+        if (weft_is_value(b.in[i])) in[i] = numbers(numel_of(&b, b.in[i]), 17 + (uint64_t)i);
+    if (!run(&b, in, 1, one) || !run(&b, in, 2, two)) {
+        describe(l, "does not run", 0, 0);
+    } else {
+        weft_tensor second = {0};
+        for (size_t t = 0; t < b.n_targets; t++) {
+            if (memcmp(one[t].data, two[t].data, weft_tensor_bytes(one[t].dtype, one[t].shape)))
+                describe(l, "other bits with two threads", t, 0);
+            weft_tensor want = second;
+            if (k != MAX_POOL || t == 0) want = expected(k, &b, in, t, &second);
+            const double limit = (dtype == WEFT_F32 ? 4e-7 : 1e-15) * (4 + terms_of(k, l, &b, t));
+            const double off = worst_of(&one[t], &want);
+            if (!(off <= limit)) describe(l, what, t, off);
+            free(want.data);
+        }
+        CU_PASS("compared");
+    }
+    for (size_t t = 0; t < b.n_targets; t++) {
+        free(one[t].data);
+        free(two[t].data);
+    }
+    for (int i = 0; i < 4; i++) free(in[i]);
+    weft_graph_free(b.g);
+}
+
+static void check_all(kind k, const layer *l)
+{
+    static const char *const isas[] = {"base", "v3", "v4"};
+    const char *old = getenv("WEFT_ISA");
+    char *before = old ? strdup(old) : NULL;
+    for (int isa = 0; isa < WEFT_ISAS; isa++) {
+        setenv("WEFT_ISA", isas[isa], 1);
+        check(k, l, WEFT_F32, isas[isa]);
+        check(k, l, WEFT_F64, isas[isa]);
+    }
+    unsetenv("WEFT_ISA");
+    if (before) setenv("WEFT_ISA", before, 1);
+    free(before);
+}
+
+/* ---- Random shapes ---- */
+
+static int64_t draw(uint64_t *state, int64_t low, int64_t high)
+{
+    return (int64_t)test_uniform(state, (double)low, (double)high + 1);
+}
+
+/* A layer whose kernel fits the padded image; false if the numbers drawn do not. */
+static bool random_layer(uint64_t *state, layer *l)
+{
+    const int rank = (int)draw(state, 1, 3);
+    const bool planes = draw(state, 0, 2) == 0;
+    memset(l, 0, sizeof *l);
+    const int64_t groups = planes ? draw(state, 1, 5) : draw(state, 1, 3);
+    const int64_t channels = planes ? 1 : draw(state, 1, 9), images = draw(state, 0, 3);
+    l->options.groups = groups;
+    l->x = WEFT_SHAPE(images, groups * channels);
+    l->w = WEFT_SHAPE(groups * (planes ? draw(state, 1, 2) : draw(state, 1, 20)), channels);
+    for (int d = 0; d < rank; d++) {
+        weft_conv_options *o = &l->options;
+        const int64_t in = draw(state, 1, rank == 3 ? 7 : rank == 2 ? 14 : 60);
+        const int64_t kernel = draw(state, 1, rank == 3 ? 3 : 4);
+        o->stride[d] = draw(state, 0, 3);
+        o->dilation[d] = draw(state, 0, 2);
+        o->pad_begin[d] = draw(state, 0, 3);
+        o->pad_end[d] = draw(state, 0, 3);
+        l->x.dim[l->x.rank++] = in;
+        l->w.dim[l->w.rank++] = kernel;
+        const int64_t reach = (kernel - 1) * (o->dilation[d] ? o->dilation[d] : 1) + 1;
+        if (in + o->pad_begin[d] + o->pad_end[d] < reach) return false;
+    }
+    return true;
+}
+
+static void test_random_convolutions(void)
+{
+    uint64_t state = 5;
+    for (int done = 0; done < 150;) {
+        layer l;
+        if (!random_layer(&state, &l)) continue;
+        check_all(CONV, &l);
+        done++;
+    }
+}
+
+static void test_random_pools(void)
+{
+    uint64_t state = 6;
+    for (int done = 0; done < 150;) {
+        layer l;
+        if (!random_layer(&state, &l)) continue;
+        l.ceil_mode = draw(&state, 0, 1);
+        l.count_pad = draw(&state, 0, 1);
+        /* Only windows that see a pixel are allowed. */
+        built b = build(MAX_POOL, &l, WEFT_F32);
+        const weft_status status = weft_graph_status(b.g);
+        weft_graph_free(b.g);
+        if (status == WEFT_BAD_SHAPE) continue;
+        check_all(MAX_POOL, &l);
+        check_all(AVERAGE_POOL, &l);
+        done++;
+    }
+}
+
+/* Several tiles of rows and columns, more than one piece of a sum, rows of images in one panel,
+ * and all paths of kernels, with strides that leave pixels unread. */
+static void test_tiles(void)
+{
+    static const layer layers[] = {
+        {.x = {4, {2, 70, 9, 9}},
+         .w = {4, {33, 70, 3, 4}},
+         .options = {.pad_begin = {1, 2}, .pad_end = {1, 1}}},
+        {.x = {4, {5, 100, 7, 7}}, .w = {4, {300, 100, 1, 1}}},
+        {.x = {4, {1, 40, 30, 31}},
+         .w = {4, {24, 20, 3, 3}},
+         .options = {.stride = {2, 2}, .pad_begin = {1, 1}, .pad_end = {1, 1}, .groups = 2}},
+        {.x = {4, {2, 24, 28, 28}}, .w = {4, {40, 24, 1, 1}}, .options = {.stride = {2, 2}}},
+        {.x = {4, {1, 3, 64, 64}}, .w = {4, {8, 3, 16, 16}}, .options = {.stride = {16, 16}}},
+        {.x = {4, {1, 3, 40, 44}},
+         .w = {4, {16, 3, 7, 7}},
+         .options = {.stride = {2, 2}, .pad_begin = {3, 3}, .pad_end = {3, 3}}},
+        {.x = {4, {2, 6, 50, 90}},
+         .w = {4, {12, 1, 3, 3}},
+         .options = {.pad_begin = {1, 1}, .pad_end = {1, 1}, .groups = 6}},
+        {.x = {4, {1, 2, 90, 50}},
+         .w = {4, {2, 1, 5, 3}},
+         .options = {.stride = {2, 3}, .pad_begin = {2, 1}, .pad_end = {2, 1}, .groups = 2}},
+        {.x = {3, {2, 3, 3000}}, .w = {3, {3, 1, 9}}, .options = {.dilation = {4}, .groups = 3}},
+        {.x = {3, {1, 2, 2500}}, .w = {3, {20, 2, 5}}, .options = {.stride = {2}, .dilation = {2}}},
+        {.x = {4, {1, 4, 6, 6}},
+         .w = {4, {4, 4, 2, 2}},
+         .options = {.stride = {5, 4}, .dilation = {3, 2}}},
+    };
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) check_all(CONV, &layers[i]);
+    static const layer pools[] = {
+        {.x = {4, {2, 5, 40, 600}}, .w = {4, {1, 1, 3, 3}}, .options = {.stride = {2, 1}}},
+        {.x = {4, {1, 3, 30, 30}},
+         .w = {4, {1, 1, 3, 3}},
+         .options = {.stride = {2, 2}, .pad_begin = {1, 1}, .pad_end = {1, 1}},
+         .ceil_mode = true},
+    };
+    for (size_t i = 0; i < sizeof pools / sizeof *pools; i++) {
+        check_all(MAX_POOL, &pools[i]);
+        check_all(AVERAGE_POOL, &pools[i]);
+    }
+}
+
+/* ---- Chosen cases ---- */
+
+/* Runs a graph of one f32 input. */
+static bool evaluate(weft_graph *g, weft_value x, const float *data, size_t n,
+                     const weft_value *target, size_t n_targets, weft_tensor *out,
+                     weft_session **session, weft_plan **plan)
+{
+    weft_error error;
+    *plan = weft_plan_new(g, target, n_targets, NULL, &error);
+    *session = *plan ? weft_session_new(*plan, NULL, NULL, &error) : NULL;
+    bool good = *session && weft_feed(*session, x, data, n * sizeof *data) == WEFT_OK &&
+                weft_run(*session) == WEFT_OK;
+    for (size_t t = 0; good && t < n_targets; t++)
+        good = weft_session_tensor(*session, target[t], &out[t]);
+    return good;
+}
+
+/* Of equal maxima the first gets the gradient; a NaN wins. */
+static void test_ties(void)
+{
+    static const float data[8] = {2, 2, 1, NAN, 2, 2, 5, 5};
+    static const float expected_dx[8] = {1, 0, 0, 1, 0, 0, 0, 0};
+    weft_graph *g = weft_graph_new();
+    weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(1, 1, 2, 4)), index, target[3];
+    target[0] = weft_max_pool(g, x, &(weft_pool_options){.kernel = {2, 2}}, &index);
+    target[1] = index;
+    weft_value ones = weft_fill(g, WEFT_F32, weft_shape_of(g, target[0]), 1);
+    weft_grad_of(g, target, &ones, 1, &x, 1, &target[2]);
+    weft_tensor out[3];
+    weft_session *s;
+    weft_plan *plan;
+    CU_ASSERT_TRUE_FATAL(evaluate(g, x, data, 8, target, 3, out, &s, &plan));
+    const float *y = out[0].data, *dx = out[2].data;
+    const int32_t *i = out[1].data;
+    CU_ASSERT_TRUE(y[0] == 2 && isnan(y[1]));
+    CU_ASSERT_TRUE(i[0] == 0 && i[1] == 3);
+    CU_ASSERT_EQUAL(memcmp(dx, expected_dx, sizeof expected_dx), 0);
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+}
+
+/* A transposed convolution of one pixel is the kernel; with stride and output padding. */
+static void test_transpose(void)
+{
+    static const float data[2] = {1, 10};
+    static const float expected_y[6] = {1.5f, 2.5f, 13.5f, 20.5f, 30.5f, 0.5f};
+    weft_graph *g = weft_graph_new();
+    weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(1, 1, 2));
+    weft_value w = weft_add_scalar(
+        g, weft_reshape(g, weft_arange(g, WEFT_F32, 3, 0, 1), WEFT_SHAPE(1, 1, 3)), 1);
+    weft_value bias = weft_fill(g, WEFT_F32, WEFT_SHAPE(1), 0.5);
+    weft_value y =
+        weft_conv_transpose(g, x, w, bias, &(weft_conv_options){.stride = {2}, .output_pad = {1}});
+    weft_tensor out;
+    weft_session *s;
+    weft_plan *plan;
+    CU_ASSERT_TRUE_FATAL(evaluate(g, x, data, 2, &y, 1, &out, &s, &plan));
+    CU_ASSERT_TRUE(weft_shape_equal(out.shape, WEFT_SHAPE(1, 1, 6)));
+    CU_ASSERT_EQUAL(memcmp(out.data, expected_y, sizeof expected_y), 0);
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+}
+
+/* ---- Errors ---- */
+
+static void expect_error(weft_graph *g, weft_status status, const char *message)
+{
+    const weft_error *e = weft_graph_error(g);
+    if (e->status != status || !strstr(e->message, message))
+        fprintf(stderr, "\n    expected \"%s\", got: %s: %s\n", message, e->where, e->message);
+    CU_ASSERT_EQUAL(e->status, status);
+    CU_ASSERT_PTR_NOT_NULL(strstr(e->message, message));
+    weft_graph_free(g);
+}
+
+static weft_value image(weft_graph *g, weft_shape shape)
+{
+    return weft_input(g, "x", WEFT_F32, shape);
+}
+
+static void refuse_conv(weft_shape x, weft_shape w, weft_conv_options o, weft_status status,
+                        const char *message)
+{
+    weft_graph *g = weft_graph_new();
+    weft_conv(g, image(g, x), weft_input(g, "w", WEFT_F32, w), WEFT_NO_VALUE, &o);
+    expect_error(g, status, message);
+}
+
+static void refuse_pool(weft_shape x, weft_pool_options o, weft_status status, const char *message)
+{
+    weft_graph *g = weft_graph_new();
+    weft_max_pool(g, image(g, x), &o, NULL);
+    expect_error(g, status, message);
+    g = weft_graph_new();
+    weft_average_pool(g, image(g, x), &o);
+    expect_error(g, status, message);
+}
+
+static void test_errors(void)
+{
+    const weft_shape x = WEFT_SHAPE(1, 4, 5, 5), w = WEFT_SHAPE(6, 4, 3, 3);
+    const weft_conv_options none = {0};
+    refuse_conv(WEFT_SHAPE(4, 5), w, none, WEFT_BAD_SHAPE, "1 to 3 spatial dimensions");
+    refuse_conv(x, WEFT_SHAPE(6, 4, 3), none, WEFT_BAD_SHAPE, "1 to 3 spatial dimensions");
+    refuse_conv(x, WEFT_SHAPE(6, 3, 3, 3), none, WEFT_BAD_SHAPE, "do not fit 1 groups");
+    refuse_conv(x, WEFT_SHAPE(5, 2, 3, 3), (weft_conv_options){.groups = 2}, WEFT_BAD_SHAPE,
+                "do not fit 2 groups");
+    refuse_conv(x, w, (weft_conv_options){.groups = -1}, WEFT_BAD_ARGUMENT, "groups is -1");
+    refuse_conv(x, w, (weft_conv_options){.stride = {1, -1}}, WEFT_BAD_ARGUMENT, "stride is -1");
+    refuse_conv(x, w, (weft_conv_options){.dilation = {-2}}, WEFT_BAD_ARGUMENT, "dilation is -2");
+    refuse_conv(x, w, (weft_conv_options){.pad_end = {0, -1}}, WEFT_BAD_ARGUMENT, "pad_end is -1");
+    refuse_conv(x, w, (weft_conv_options){.pad_begin = {INT64_MAX}}, WEFT_TOO_LARGE,
+                "pad_begin is");
+    refuse_conv(x, w, (weft_conv_options){.dilation = {3, 3}}, WEFT_BAD_SHAPE, "reaches over 7");
+    refuse_conv(x, WEFT_SHAPE(6, 4, 0, 3), none, WEFT_BAD_SHAPE, "the kernel");
+
+    weft_graph *g = weft_graph_new();
+    weft_value bias = weft_input(g, "bias", WEFT_F32, WEFT_SHAPE(5));
+    weft_conv(g, image(g, x), weft_input(g, "w", WEFT_F32, w), bias, NULL);
+    expect_error(g, WEFT_BAD_SHAPE, "expected [6]");
+    g = weft_graph_new();
+    weft_conv(g, image(g, x), weft_input(g, "w", WEFT_F64, w), WEFT_NO_VALUE, NULL);
+    CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_DTYPE);
+    weft_graph_free(g);
+    g = weft_graph_new();
+    weft_conv_transpose(g, image(g, x), weft_input(g, "w", WEFT_F32, WEFT_SHAPE(4, 2, 3, 3)),
+                        WEFT_NO_VALUE, &(weft_conv_options){.stride = {2, 2}, .output_pad = {2}});
+    expect_error(g, WEFT_BAD_ARGUMENT, "output_pad is 2, expected 0 to 1");
+    g = weft_graph_new();
+    weft_conv_transpose(g, image(g, x), weft_input(g, "w", WEFT_F32, WEFT_SHAPE(4, 2, 3, 3)),
+                        WEFT_NO_VALUE, &(weft_conv_options){.pad_begin = {9, 9}});
+    expect_error(g, WEFT_BAD_SHAPE, "dimension 0 of the image would be -2");
+
+    refuse_pool(WEFT_SHAPE(4, 5), (weft_pool_options){.kernel = {2}}, WEFT_BAD_SHAPE,
+                "1 to 3 spatial dimensions");
+    refuse_pool(x, (weft_pool_options){.kernel = {-1, 2}}, WEFT_BAD_ARGUMENT, "kernel is -1");
+    refuse_pool(x, (weft_pool_options){.kernel = {6, 2}}, WEFT_BAD_SHAPE, "reaches over 6");
+    refuse_pool(x, (weft_pool_options){.kernel = {2, 2}, .pad_begin = {2}}, WEFT_BAD_SHAPE,
+                "in the padding alone");
+    refuse_pool(x, (weft_pool_options){.kernel = {2, 2}, .stride = {1, 1}, .pad_end = {0, 2}},
+                WEFT_BAD_SHAPE, "in the padding alone");
+}
+
+void conv_tests(void)
+{
+    CU_pSuite suite = CU_add_suite("conv", NULL, NULL);
+    CU_add_test(suite, "convolutions of random shapes equal naive references",
+                test_random_convolutions);
+    CU_add_test(suite, "pooling of random shapes equals naive references", test_random_pools);
+    CU_add_test(suite, "several tiles", test_tiles);
+    CU_add_test(suite, "equal maxima and NaN", test_ties);
+    CU_add_test(suite, "transposed convolution", test_transpose);
+    CU_add_test(suite, "errors", test_errors);
+}
