@@ -62,6 +62,11 @@
 /* resize.c */
 #define ONNX_RESIZE(X) \
     X(Resize, 1, 4, 1) X(Upsample, 1, 2, 1)
+/* vision.c */
+#define ONNX_VISION(X) \
+    X(Conv, 2, 3, 1) X(ConvTranspose, 2, 3, 1) X(ConvInteger, 2, 4, 1) X(MaxPool, 1, 1, 2) \
+    X(AveragePool, 1, 1, 1) X(LpPool, 1, 1, 1) X(GlobalAveragePool, 1, 1, 1) \
+    X(GlobalMaxPool, 1, 1, 1) X(GlobalLpPool, 1, 1, 1) X(BatchNormalization, 5, 5, 5)
 /* window.c */
 #define ONNX_WINDOW(X) \
     X(HannWindow, 1, 1, 1) X(HammingWindow, 1, 1, 1) X(BlackmanWindow, 1, 1, 1)
@@ -77,7 +82,8 @@
     ONNX_ELEMENTWISE(X)                                                                            \
     ONNX_SHAPE(X)                                                                                  \
     ONNX_REDUCE(X)                                                                                 \
-    ONNX_INDEX(X) ONNX_MATRIX(X) ONNX_NN(X) ONNX_RECURRENT(X) ONNX_RESIZE(X) ONNX_WINDOW(X)
+    ONNX_INDEX(X)                                                                                  \
+    ONNX_MATRIX(X) ONNX_NN(X) ONNX_RECURRENT(X) ONNX_RESIZE(X) ONNX_VISION(X) ONNX_WINDOW(X)
 
 #define ONNX_DECLARE(name, min_in, max_in, max_out) void map_##name(onnx_node *n);
 ONNX_OPS(ONNX_DECLARE)

@@ -1,0 +1,334 @@
+/* Ops of ONNX for images: convolution, pooling and batch normalisation. Images are [batch,
+ * channels, spatial...]. */
+#include "onnx/import.h"
+#include "onnx/ops.h"
+
+#include <string.h>
+
+#define MAX_SPATIAL 3
+
+/* ---- Windows ---- */
+
+/* What the attributes of a convolution or pooling say. */
+typedef struct window {
+    int rank; /* spatial dimensions */
+    int64_t kernel[MAX_SPATIAL], stride[MAX_SPATIAL], dilation[MAX_SPATIAL];
+    int64_t begin[MAX_SPATIAL], end[MAX_SPATIAL]; /* padding */
+} window;
+
+/* Reads a list with `per` numbers for each spatial dimension; they keep their values without it. */
+static bool read_list(onnx_node *n, const char *name, int rank, int per, int64_t *values)
+{
+    int64_t list[2 * MAX_SPATIAL];
+    if (!has_attr(n, name)) return true;
+    const int count = attr_ints(n, name, list, 2 * MAX_SPATIAL);
+    if (count == rank * per) {
+        memcpy(values, list, (size_t)count * sizeof *list);
+        return true;
+    }
+    if (count >= 0)
+        node_fail(n, WEFT_BAD_ARGUMENT, "%s has %d numbers for %d spatial dimensions", name, count,
+                  rank);
+    return false;
+}
+
+/* Pads such that there is a window for each stride-th element (auto_pad SAME_...). */
+static void pad_same(window *w, const weft_shape *x, bool upper)
+{
+    for (int i = 0; i < w->rank; i++) {
+        const int64_t in = x->dim[2 + i], out = (in + w->stride[i] - 1) / w->stride[i];
+        int64_t pad = (out - 1) * w->stride[i] + (w->kernel[i] - 1) * w->dilation[i] + 1 - in;
+        if (pad < 0) pad = 0;
+        w->begin[i] = upper ? pad / 2 : pad - pad / 2;
+        w->end[i] = pad - w->begin[i];
+    }
+}
+
+/* Reads the attributes for an image; `kernel` NULL: kernel_shape has the sizes. */
+static bool read_window(onnx_node *n, const weft_shape *x, const int64_t *kernel, window *w)
+{
+    int64_t pads[2 * MAX_SPATIAL] = {0};
+    *w = (window){.rank = x->rank - 2};
+    if (w->rank < 1 || w->rank > MAX_SPATIAL) {
+        node_fail(n, WEFT_BAD_SHAPE,
+                  "needs an image [batch, channels, ...] with 1 to 3 spatial "
+                  "dimensions, got %d dimensions",
+                  x->rank);
+        return false;
+    }
+    for (int i = 0; i < w->rank; i++) {
+        w->stride[i] = w->dilation[i] = 1;
+        w->kernel[i] = kernel ? kernel[i] : 0;
+    }
+    if (!read_list(n, "strides", w->rank, 1, w->stride) ||
+        !read_list(n, "dilations", w->rank, 1, w->dilation) ||
+        !read_list(n, "pads", w->rank, 2, pads) ||
+        (!kernel && !read_list(n, "kernel_shape", w->rank, 1, w->kernel)))
+        return false;
+    for (int i = 0; i < w->rank; i++) {
+        w->begin[i] = pads[i];
+        w->end[i] = pads[w->rank + i];
+        if (w->kernel[i] >= 1 && w->kernel[i] < 1 << 30 && w->stride[i] >= 1 &&
+            w->stride[i] < 1 << 30 && w->dilation[i] >= 1 && w->dilation[i] < 1 << 30)
+            continue;
+        node_fail(n, WEFT_BAD_ARGUMENT, "kernel, strides and dilations must be 1 or more");
+        return false;
+    }
+    if (attr_is(n, "auto_pad", "SAME_UPPER", "NOTSET")) pad_same(w, x, true);
+    if (attr_is(n, "auto_pad", "SAME_LOWER", "NOTSET")) pad_same(w, x, false);
+    return !node_failed(n);
+}
+
+/* ---- Convolution ---- */
+
+static weft_conv_options conv_options(onnx_node *n, const window *w)
+{
+    weft_conv_options o = {.groups = attr_int(n, "group", 1)};
+    for (int i = 0; i < w->rank; i++) {
+        o.stride[i] = w->stride[i];
+        o.dilation[i] = w->dilation[i];
+        o.pad_begin[i] = w->begin[i];
+        o.pad_end[i] = w->end[i];
+    }
+    return o;
+}
+
+/* The kernel's sizes are those of input `i`, whose rank must be the image's. */
+static bool read_conv(onnx_node *n, size_t i, window *w)
+{
+    const weft_shape x = in_shape(n, 0), k = in_shape(n, i);
+    if (k.rank == x.rank) return read_window(n, &x, k.dim + 2, w);
+    if (!node_failed(n))
+        node_fail(n, WEFT_BAD_SHAPE, "the weight has %d dimensions, the image %d", k.rank, x.rank);
+    return false;
+}
+
+void map_Conv(onnx_node *n)
+{
+    window w;
+    if (!read_conv(n, 1, &w)) return;
+    const weft_conv_options o = conv_options(n, &w);
+    set_out(n, 0, weft_conv(n->graph, in_value(n, 0), in_value(n, 1), in_value(n, 2), &o));
+}
+
+/* Padding such that the result has the sizes of output_shape, or stride times those of the image.
+ */
+static bool pad_transposed(onnx_node *n, window *w, int64_t *output_pad)
+{
+    int64_t wanted[MAX_SPATIAL];
+    const weft_shape x = in_shape(n, 0);
+    const bool upper = attr_is(n, "auto_pad", "SAME_UPPER", "NOTSET");
+    const bool same = upper || attr_is(n, "auto_pad", "SAME_LOWER", "NOTSET");
+    if (!same && !has_attr(n, "output_shape")) return true;
+    for (int i = 0; i < w->rank; i++) wanted[i] = x.dim[2 + i] * w->stride[i];
+    if (!read_list(n, "output_shape", w->rank, 1, wanted)) return false;
+    for (int i = 0; i < w->rank; i++) {
+        const int64_t pad = w->stride[i] * (x.dim[2 + i] - 1) + output_pad[i] +
+                            (w->kernel[i] - 1) * w->dilation[i] + 1 - wanted[i];
+        const int64_t most = pad > 0 ? pad : 0;
+        if (pad < 0) output_pad[i] -= pad;
+        w->begin[i] = upper ? most / 2 : most - most / 2;
+        w->end[i] = most - w->begin[i];
+    }
+    return true;
+}
+
+void map_ConvTranspose(onnx_node *n)
+{
+    window w;
+    int64_t output_pad[MAX_SPATIAL] = {0};
+    if (!read_conv(n, 1, &w) || !read_list(n, "output_padding", w.rank, 1, output_pad) ||
+        !pad_transposed(n, &w, output_pad))
+        return;
+    weft_conv_options o = conv_options(n, &w);
+    memcpy(o.output_pad, output_pad, sizeof output_pad);
+    set_out(n, 0,
+            weft_conv_transpose(n->graph, in_value(n, 0), in_value(n, 1), in_value(n, 2), &o));
+}
+
+/* Input i less its zero point, exact in f64. The zero point is a number, or one for each of the
+ * first dimension. */
+static weft_value centred(onnx_node *n, size_t i, size_t zero_point)
+{
+    weft_value x = weft_cast(n->graph, in_value(n, i), WEFT_F64);
+    if (!has_in(n, zero_point)) return x;
+    weft_value zero = weft_cast(n->graph, in_value(n, zero_point), WEFT_F64);
+    weft_shape shape = in_shape(n, i);
+    const int64_t count = weft_shape_numel(in_shape(n, zero_point));
+    for (int d = 0; d < shape.rank; d++)
+        if (d > 0 || count == 1) shape.dim[d] = 1;
+    return weft_sub(n->graph, x, weft_reshape(n->graph, zero, shape));
+}
+
+void map_ConvInteger(onnx_node *n)
+{
+    window w;
+    if (!read_conv(n, 1, &w)) return;
+    const weft_conv_options o = conv_options(n, &w);
+    const weft_value y = weft_conv(n->graph, centred(n, 0, 2), centred(n, 1, 3), WEFT_NO_VALUE, &o);
+    set_typed(n, 0, weft_cast(n->graph, y, WEFT_I32), ONNX_INT32);
+}
+
+/* ---- Pooling ---- */
+
+static weft_pool_options pool_options(onnx_node *n, const window *w)
+{
+    weft_pool_options o = {.ceil_mode = attr_int(n, "ceil_mode", 0) != 0,
+                           .count_pad = attr_int(n, "count_include_pad", 0) != 0};
+    for (int i = 0; i < w->rank; i++) {
+        o.kernel[i] = w->kernel[i];
+        o.stride[i] = w->stride[i];
+        o.dilation[i] = w->dilation[i];
+        o.pad_begin[i] = w->begin[i];
+        o.pad_end[i] = w->end[i];
+    }
+    return o;
+}
+
+/* Places within a channel as places within the image, in f64: storage_order 1 counts columns
+ * first. */
+static weft_value places(onnx_node *n, weft_value indices, const weft_shape *x)
+{
+    weft_graph *g = n->graph;
+    int64_t elements = 1;
+    for (int d = 2; d < x->rank; d++) elements *= x->dim[d];
+    weft_value at = weft_cast(g, indices, WEFT_F64), rest = at;
+    if (attr_int(n, "storage_order", 0)) {
+        int64_t stride = 1, behind = elements;
+        at = weft_scalar(g, WEFT_F64, 0);
+        for (int d = 2; d < x->rank; d++) {
+            behind /= x->dim[d];
+            const weft_value index = weft_floor(g, weft_scale(g, rest, 1.0 / (double)behind));
+            rest = weft_sub(g, rest, weft_scale(g, index, (double)behind));
+            at = weft_add(g, at, weft_scale(g, index, (double)stride));
+            stride *= x->dim[d];
+        }
+    }
+    weft_shape channels = *x;
+    for (int d = 2; d < x->rank; d++) channels.dim[d] = 1;
+    const weft_value first = weft_arange(g, WEFT_F64, x->dim[0] * x->dim[1], 0, (double)elements);
+    return weft_add(g, at, weft_reshape(g, first, channels));
+}
+
+void map_MaxPool(onnx_node *n)
+{
+    window w;
+    weft_value indices;
+    const weft_shape x = in_shape(n, 0);
+    if (!read_window(n, &x, NULL, &w)) return;
+    const weft_pool_options o = pool_options(n, &w);
+    const weft_value y = weft_max_pool(n->graph, widen(n, in_value(n, 0)), &o, &indices);
+    if (weft_dtype_is_float(weft_dtype_of(n->graph, in_value(n, 0))))
+        set_out(n, 0, y);
+    else
+        set_typed(n, 0, narrow(n, y, in_type(n, 0)), in_type(n, 0));
+    if (has_out(n, 1))
+        set_typed(n, 1, weft_cast(n->graph, places(n, indices, &x), WEFT_I32), ONNX_INT64);
+}
+
+void map_AveragePool(onnx_node *n)
+{
+    window w;
+    const weft_shape x = in_shape(n, 0);
+    if (!read_window(n, &x, NULL, &w)) return;
+    const weft_pool_options o = pool_options(n, &w);
+    set_out(n, 0, weft_average_pool(n->graph, in_value(n, 0), &o));
+}
+
+/* (sum |x|^p)^(1/p) of each window: a mean that counts the padding, times the window's size. */
+void map_LpPool(onnx_node *n)
+{
+    window w;
+    weft_graph *g = n->graph;
+    const weft_shape x = in_shape(n, 0);
+    const double p = (double)attr_int(n, "p", 2);
+    double size = 1;
+    if (!read_window(n, &x, NULL, &w)) return;
+    weft_pool_options o = pool_options(n, &w);
+    o.count_pad = true;
+    for (int i = 0; i < w.rank; i++) size *= (double)w.kernel[i];
+    const weft_dtype dtype = weft_dtype_of(g, in_value(n, 0));
+    const weft_value power = weft_pow(g, weft_abs(g, in_value(n, 0)), weft_scalar(g, dtype, p));
+    const weft_value sum = weft_scale(g, weft_average_pool(g, power, &o), size);
+    set_out(n, 0, weft_pow(g, sum, weft_scalar(g, dtype, 1 / p)));
+}
+
+static weft_axes spatial_axes(onnx_node *n)
+{
+    weft_axes axes = {.count = 0};
+    for (int d = 2; d < in_shape(n, 0).rank; d++) axes.axis[axes.count++] = d;
+    if (!axes.count) node_fail(n, WEFT_BAD_SHAPE, "needs an image with spatial dimensions");
+    return axes;
+}
+
+void map_GlobalAveragePool(onnx_node *n)
+{
+    const weft_axes axes = spatial_axes(n);
+    if (!node_failed(n)) set_out(n, 0, weft_mean(n->graph, in_value(n, 0), axes, true));
+}
+
+void map_GlobalMaxPool(onnx_node *n)
+{
+    const weft_axes axes = spatial_axes(n);
+    if (!node_failed(n)) set_out(n, 0, weft_max(n->graph, in_value(n, 0), axes, true));
+}
+
+void map_GlobalLpPool(onnx_node *n)
+{
+    weft_graph *g = n->graph;
+    const weft_axes axes = spatial_axes(n);
+    const double p = (double)attr_int(n, "p", 2);
+    if (node_failed(n)) return;
+    const weft_dtype dtype = weft_dtype_of(g, in_value(n, 0));
+    const weft_value power = weft_pow(g, weft_abs(g, in_value(n, 0)), weft_scalar(g, dtype, p));
+    set_out(n, 0, weft_pow(g, weft_sum(g, power, axes, true), weft_scalar(g, dtype, 1 / p)));
+}
+
+/* ---- Batch normalisation ---- */
+
+/* Whether the node computes its own mean and variance: told by an attribute from opset 14 on, by
+ * more than one output before. */
+static bool normalises_by_batch(onnx_node *n)
+{
+    return n->opset >= 14 ? attr_int(n, "training_mode", 0) != 0 : has_out(n, 1);
+}
+
+/* The running statistic: momentum old + (1 - momentum) of this batch. */
+static weft_value running(onnx_node *n, size_t old, weft_value batch, double momentum)
+{
+    weft_graph *g = n->graph;
+    return weft_add(g, weft_scale(g, in_value(n, old), momentum),
+                    weft_scale(g, weft_reshape(g, batch, in_shape(n, old)), 1 - momentum));
+}
+
+/* Inputs: x, scale, bias, mean, variance, each of a channel. (Ioffe & Szegedy 2015.) */
+void map_BatchNormalization(onnx_node *n)
+{
+    weft_graph *g = n->graph;
+    const weft_value x = in_value(n, 0);
+    weft_shape shape = in_shape(n, 0);
+    weft_axes axes = {.count = 0};
+    weft_value channel[5];
+    if (shape.rank < 2) {
+        node_fail(n, WEFT_BAD_SHAPE, "needs an input [batch, channels, ...]");
+        return;
+    }
+    for (int d = 0; d < shape.rank; d++)
+        if (d != 1) {
+            axes.axis[axes.count++] = d;
+            shape.dim[d] = 1;
+        }
+    for (size_t i = 1; i < 5; i++) channel[i] = weft_reshape(g, in_value(n, i), shape);
+    if (normalises_by_batch(n)) {
+        const double momentum = attr_float(n, "momentum", 0.9);
+        channel[3] = weft_mean(g, x, axes, true);
+        channel[4] = weft_variance(g, x, axes, true, 0);
+        if (has_out(n, 1)) set_out(n, 1, running(n, 3, channel[3], momentum));
+        if (has_out(n, 2)) set_out(n, 2, running(n, 4, channel[4], momentum));
+    }
+    const double eps = attr_float(n, "epsilon", 1e-5);
+    const weft_value deviation = weft_rsqrt(g, weft_add_scalar(g, channel[4], eps));
+    const weft_value scale = weft_mul(g, deviation, channel[1]);
+    const weft_value bias = weft_sub(g, channel[2], weft_mul(g, channel[3], scale));
+    set_out(n, 0, weft_add(g, weft_mul(g, x, scale), bias));
+}
