@@ -270,6 +270,7 @@ static verdict run_set(test_case *c, const char *set)
 /* Cases whose data contradict the model, and why. They are not run. */
 static const char *const wrong_cases[][2] = {
     {"test_adam_multiple", "its data were made with an epsilon of 0.01, which the model lacks"},
+    {"BFLOAT16", "its data have the bits of bfloat16 as integers"},
 };
 
 /* The worst verdict of a folder's sets of data. */

@@ -345,7 +345,7 @@ static void test_wrong(void)
     g->initializers[0]->n_dims = 9;
     g->initializers[0]->dims = pool_alloc(p, 9 * sizeof(int64_t));
     refuse(&f, g, WEFT_BAD_SHAPE, "rank 9");
-    g->initializers[0]->data_type = ONNX_FLOAT16;
+    g->initializers[0]->data_type = ONNX_STRING;
     g->nodes[0]->input[1] = g->nodes[0]->input[0];
     g->nodes[0]->n_input = 1;
     g->nodes[0]->op_type = pool_text(p, "Relu");

@@ -5,9 +5,9 @@
 #include "numpy.h"
 
 #include "base/file.h"
+#include "base/half.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -187,18 +187,6 @@ weft_status array_read_header(const array_source *from, array_header *h, weft_er
 
 /* ---- Elements ---- */
 
-static float from_half(uint16_t half)
-{
-    const int exponent = half >> 10 & 31, fraction = half & 1023;
-    float x;
-    if (exponent == 31)
-        x = fraction ? NAN : INFINITY;
-    else
-        x = exponent ? ldexpf((float)(1024 + fraction), exponent - 25)
-                     : ldexpf((float)fraction, -24);
-    return half & 0x8000 ? -x : x;
-}
-
 /* An integer of the file as 64 bits; *fits is whether an i32 has it. */
 static int64_t integer_at(const array_header *h, const unsigned char *at, bool *fits)
 {
@@ -224,7 +212,7 @@ static bool store(const array_header *h, const unsigned char *at, void *data, in
         ((uint8_t *)data)[i] = *at != 0;
     } else if (h->kind == 'f' && h->bytes == 2) {
         memcpy(&half, at, 2);
-        ((float *)data)[i] = from_half(half);
+        ((float *)data)[i] = half_from_f16(half);
     } else if (h->kind == 'f') {
         memcpy((char *)data + i * h->bytes, at, (size_t)h->bytes);
     } else {

@@ -171,7 +171,10 @@ static weft_status find_weights(weft_onnx *m, weft_error *error)
     for (size_t i = 0; i < g->n_input; i++) take_name(&set, onnx_text(g->input[i]->name));
     for (size_t i = 0; i < g->n_initializer; i++) {
         const WeftOnnx__TensorProto *proto = g->initializer[i];
-        if (proto->data_type != ONNX_FLOAT && proto->data_type != ONNX_DOUBLE) continue;
+        weft_dtype dtype;
+        if (onnx_type_dtype(proto->data_type, "", &dtype, NULL) != WEFT_OK ||
+            !weft_dtype_is_float(dtype))
+            continue;
         onnx_weight *w = &m->weights[m->n_weights++];
         w->proto = proto;
         w->name = weight_name(m, &set, onnx_text(proto->name), i);

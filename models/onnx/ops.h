@@ -64,8 +64,8 @@
     X(Resize, 1, 4, 1) X(Upsample, 1, 2, 1)
 /* vision.c */
 #define ONNX_VISION(X) \
-    X(Conv, 2, 3, 1) X(ConvTranspose, 2, 3, 1) X(ConvInteger, 2, 4, 1) X(MaxPool, 1, 1, 2) \
-    X(AveragePool, 1, 1, 1) X(LpPool, 1, 1, 1) X(GlobalAveragePool, 1, 1, 1) \
+    X(Conv, 2, 3, 1) X(ConvTranspose, 2, 3, 1) X(ConvInteger, 2, 4, 1) X(QLinearConv, 8, 9, 1) \
+    X(MaxPool, 1, 1, 2) X(AveragePool, 1, 1, 1) X(LpPool, 1, 1, 1) X(GlobalAveragePool, 1, 1, 1) \
     X(GlobalMaxPool, 1, 1, 1) X(GlobalLpPool, 1, 1, 1) X(BatchNormalization, 5, 5, 5)
 /* window.c */
 #define ONNX_WINDOW(X) \

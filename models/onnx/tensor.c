@@ -2,6 +2,8 @@
  * bytes stay where they are; everything else is converted. O(elements). */
 #include "onnx/tensor.h"
 
+#include "base/half.h"
+
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -161,6 +163,25 @@ static weft_status convert(const source *from, int type, size_t n, const char *w
     return WEFT_OK;
 }
 
+static bool is_half(int type)
+{
+    return type == ONNX_FLOAT16 || type == ONNX_BFLOAT16;
+}
+
+static weft_status convert_halves(const source *from, int type, size_t n, const char *where,
+                                  onnx_pool *pool, onnx_tensor *tensor, weft_error *error)
+{
+    float *data = pool_alloc(pool, n * sizeof *data);
+    if (!data) return weft_error_set(error, WEFT_NO_MEMORY, where, "no memory for %zu elements", n);
+    for (size_t i = 0; i < n; i++) {
+        uint16_t bits = from->raw ? 0 : (uint16_t)from->ints[i];
+        if (from->raw) memcpy(&bits, (const char *)from->raw + i * sizeof bits, sizeof bits);
+        data[i] = type == ONNX_FLOAT16 ? half_from_f16(bits) : half_from_bf16(bits);
+    }
+    tensor->data = data;
+    return WEFT_OK;
+}
+
 /* The list of numbers that the type uses, if it has n of them. */
 static bool take_list(const WeftOnnx__TensorProto *proto, size_t n, source *from,
                       const void **floats)
@@ -210,6 +231,8 @@ weft_status onnx_tensor_read(const WeftOnnx__TensorProto *proto, const char *whe
         return weft_error_set(error, WEFT_BAD_FILE, where,
                               "has another number of elements than the %zu of its shape", n);
     if (n == 0) return WEFT_OK;
+    if (is_half(proto->data_type))
+        return convert_halves(&from, proto->data_type, n, where, pool, tensor, error);
     if (!weft_dtype_is_float(tensor->dtype))
         return convert(&from, proto->data_type, n, where, pool, tensor, error);
     if ((uintptr_t)floats % weft_dtype_bytes(tensor->dtype) == 0) {

@@ -33,13 +33,13 @@ typedef struct onnx_tensor {
     X(INT64, 7, 8, WEFT_I32)                                                                       \
     X(STRING, 8, 0, WEFT_DTYPES)                                                                   \
     X(BOOL, 9, 1, WEFT_BOOL)                                                                       \
-    X(FLOAT16, 10, 2, WEFT_DTYPES)                                                                 \
+    X(FLOAT16, 10, 2, WEFT_F32)                                                                    \
     X(DOUBLE, 11, 8, WEFT_F64)                                                                     \
     X(UINT32, 12, 4, WEFT_I32)                                                                     \
     X(UINT64, 13, 8, WEFT_I32)                                                                     \
     X(COMPLEX64, 14, 8, WEFT_DTYPES)                                                               \
     X(COMPLEX128, 15, 16, WEFT_DTYPES)                                                             \
-    X(BFLOAT16, 16, 2, WEFT_DTYPES)
+    X(BFLOAT16, 16, 2, WEFT_F32)
 
 enum onnx_type {
     ONNX_UNTYPED,

@@ -169,6 +169,33 @@ void map_ConvInteger(onnx_node *n)
     set_typed(n, 0, weft_cast(n->graph, y, WEFT_I32), ONNX_INT32);
 }
 
+/* A scale or zero point as f64, a number or one for each channel of the output. */
+static weft_value of_channels(onnx_node *n, size_t i, int rank)
+{
+    const int64_t count = weft_shape_numel(in_shape(n, i));
+    weft_shape shape = {rank, {0}};
+    for (int d = 0; d < rank; d++) shape.dim[d] = d == 1 ? count : 1;
+    return weft_reshape(n->graph, weft_cast(n->graph, in_value(n, i), WEFT_F64), shape);
+}
+
+/* Inputs: x, its scale and zero point, w, its scale and zero point, scale and zero point of y,
+ * perhaps a bias in units of both scales. */
+void map_QLinearConv(onnx_node *n)
+{
+    window w;
+    weft_graph *g = n->graph;
+    if (!read_conv(n, 3, &w)) return;
+    const weft_conv_options o = conv_options(n, &w);
+    const weft_value bias = has_in(n, 8) ? weft_cast(g, in_value(n, 8), WEFT_F64) : WEFT_NO_VALUE;
+    weft_value y = weft_conv(g, centred(n, 0, 2), centred(n, 3, 5), bias, &o);
+    const int rank = in_shape(n, 0).rank, type = in_type(n, 7);
+    const weft_value scale = weft_mul(g, of_channels(n, 1, rank), of_channels(n, 4, rank));
+    y = weft_div(g, weft_mul(g, y, scale), of_channels(n, 6, rank));
+    y = weft_add(g, weft_round(g, y), of_channels(n, 7, rank));
+    const double low = type == ONNX_INT8 ? -128 : 0;
+    set_typed(n, 0, weft_cast(g, weft_clamp(g, y, low, low + 255), WEFT_I32), type);
+}
+
 /* ---- Pooling ---- */
 
 static weft_pool_options pool_options(onnx_node *n, const window *w)

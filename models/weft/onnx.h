@@ -10,7 +10,8 @@
  * leaves open. Whatever follows from shapes and constants is computed during the import, and If,
  * Loop and Scan are unrolled. A shape, condition or trip count that depends on data is an error.
  *
- * Dtypes: float is f32, double is f64 and bool is bool. All integers become i32. One outside i32 is
+ * Dtypes: float is f32, double is f64 and bool is bool. float16 and bfloat16 become f32, and are
+ * computed as such: results are not rounded to 16 bits. All integers become i32. One outside i32 is
  * an error, except that INT64_MIN and INT64_MAX, which mean an absent bound, become INT32_MIN and
  * INT32_MAX. Results of 8-bit and 16-bit arithmetic wrap around as ONNX defines. 32-bit and 64-bit
  * arithmetic saturates at the bounds of i32.

@@ -1,0 +1,31 @@
+/* base/half.h - numbers of 16 bits as floats. Exact. Not installed. */
+#ifndef WEFT_BASE_HALF_H
+#define WEFT_BASE_HALF_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+/* IEEE 754 binary16: 5 bits of exponent, 10 of fraction. */
+static inline float half_from_f16(uint16_t bits)
+{
+    const int exponent = bits >> 10 & 31, fraction = bits & 1023;
+    float x;
+    if (exponent == 31)
+        x = fraction ? NAN : INFINITY;
+    else
+        x = exponent ? ldexpf((float)(1024 + fraction), exponent - 25)
+                     : ldexpf((float)fraction, -24);
+    return bits & 0x8000 ? -x : x;
+}
+
+/* bfloat16: the upper half of a binary32. */
+static inline float half_from_bf16(uint16_t bits)
+{
+    const uint32_t wide = (uint32_t)bits << 16;
+    float x;
+    memcpy(&x, &wide, sizeof x);
+    return x;
+}
+
+#endif
