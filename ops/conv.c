@@ -48,12 +48,11 @@ static size_t scratch_of(conv_sizes z, bool transposed, weft_dtype dtype)
 
 static size_t workspace_of(conv_sizes z, bool transposed, weft_dtype dtype)
 {
-    int64_t n = CONV_COLUMNS * (GEMM_DEPTH + 1) + 14 * 32;
-    if (conv_is_direct(&z, transposed)) {
-        const conv_planes p = conv_planes_of(&z, transposed);
-        n = p.slab_rows * p.slab_width;
-    }
-    return (size_t)n * weft_dtype_bytes(dtype);
+    const size_t size = weft_dtype_bytes(dtype);
+    if (!conv_is_direct(&z, transposed))
+        return (size_t)(CONV_COLUMNS * GEMM_DEPTH + 15 * 32) * size;
+    const conv_planes p = conv_planes_of(&z, transposed);
+    return (size_t)z.taps * sizeof(int64_t) + (size_t)(p.slab_rows * p.slab_width + 16) * size;
 }
 
 #define SIZE_FUNCTIONS(op, sizes, transposed)                                                      \
@@ -97,8 +96,8 @@ static size_t workspace_conv_grad_weight(const weft_call *call)
     if (!conv_is_direct(&z, false))
         return (size_t)(GEMM_WORKSPACE + CONV_COLUMNS * CONV_PATCH_ROW) * size;
     const conv_planes p = conv_planes_of(&z, false);
-    return (size_t)z.taps * sizeof(double) +
-           (size_t)(p.rows * p.padded + p.slab_rows * p.slab_width) * size;
+    return (size_t)z.taps * (sizeof(int64_t) + sizeof(double)) +
+           (size_t)(p.rows * p.padded + p.slab_rows * p.slab_width + 16) * size;
 }
 
 static void cost_of(const weft_call *call, conv_sizes z, weft_cost *cost)

@@ -33,27 +33,67 @@ static row_block row_block_at(const weft_call *call, const conv_product *p, int6
     return b;
 }
 
-/* Packs the weights of block i of rows: row r of tap t and channel c is the element
- * w[r, c, tap], or w[c, r, tap] in conv_grad_input. */
+/* Channels that are packed tap by tap, while their weights stay in the first-level cache. */
+#define PACK_CHANNELS 16
+
+/* One step of the depth is one tap of one channel. */
+typedef struct weight_block {
+    const T *w; /* row r of tap t of channel c is w[r down + c across + t] */
+    int64_t down, across, rows;
+} weight_block;
+
+/* Packs channels [c, end) of tap `tap`, which is tap t of the class, of block i. */
+static void pack_tap(const conv_product *p, const row_block *b, const weight_block *x, int64_t i,
+                     int64_t t, int64_t tap, int64_t c, int64_t end)
+{
+    for (int64_t k = t * p->channels + c; c < end; c++, k++) {
+        const int64_t piece = k - k % GEMM_DEPTH;
+        const int64_t depth = b->depth - piece < GEMM_DEPTH ? b->depth - piece : GEMM_DEPTH;
+        T *out = b->packed + (piece * b->blocks + i * depth + k - piece) * GEMM_STEP;
+        const T *from = x->w + c * x->across + tap;
+        for (int64_t r = 0; r < x->rows; r++) out[r] = from[r * x->down];
+    }
+}
+
+/* Of a kernel of one tap the weights are a matrix, which is packed like any other. */
+static void pack_matrix(const row_block *b, const weight_block *x, int64_t i)
+{
+    for (int64_t k = 0; k < b->depth; k += GEMM_DEPTH) {
+        const int64_t depth = b->depth - k < GEMM_DEPTH ? b->depth - k : GEMM_DEPTH;
+        gemm_pack(&(gemm_packing){.x = x->w + k * x->across,
+                                  .inner = x->down,
+                                  .outer = x->across,
+                                  .rows = x->rows,
+                                  .height = x->rows,
+                                  .k = depth,
+                                  .out = b->packed + (k * b->blocks + i * depth) * GEMM_STEP,
+                                  .step = GEMM_STEP});
+    }
+}
+
+/* Packs the weights of block i of rows: of element w[r, c, tap], or w[c, r, tap] in
+ * conv_grad_input. */
 static void pack_weights(const conv_product *p, const row_block *b, const T *w, int64_t i)
 {
-    const int64_t taps = p->z.taps, *size = b->class.grid.taps, volume = patch_volume(size);
-    const int64_t wide = p->z.in_channels * taps;
-    const int64_t down = p->transposed ? taps : wide, across = p->transposed ? wide : taps;
-    const int64_t first = b->row + i * b->height;
-    const int64_t rows =
-        b->row + b->rows - first < b->height ? b->row + b->rows - first : b->height;
-    w += b->group * p->z.out_channels * wide + first * down;
-    for (int64_t c = 0; c < p->channels; c++, w += across)
+    const int64_t taps = p->z.taps, volume = patch_volume(b->class.grid.taps);
+    const int64_t wide = p->z.in_channels * taps, first = b->row + i * b->height;
+    const int64_t left = b->row + b->rows - first;
+    weight_block x = {.down = p->transposed ? taps : wide,
+                      .across = p->transposed ? wide : taps,
+                      .rows = left < b->height ? left : b->height};
+    x.w = w + b->group * p->z.out_channels * wide + first * x.down;
+    if (taps == 1) {
+        pack_matrix(b, &x, i);
+        return;
+    }
+    for (int64_t c = 0; c < p->channels; c += PACK_CHANNELS)
         for (int64_t t = 0; t < volume; t++) {
-            const int64_t k = t * p->channels + c, piece = k - k % GEMM_DEPTH;
-            const int64_t depth = b->depth - piece < GEMM_DEPTH ? b->depth - piece : GEMM_DEPTH;
             int64_t at[PATCH_DIMS], tap = 0;
-            patch_coordinates(t, size, at);
+            patch_coordinates(t, b->class.grid.taps, at);
             for (int d = 0; d < PATCH_DIMS; d++)
                 tap = tap * p->z.kernel[d] + b->class.first[d] + at[d] * p->every[d];
-            T *out = b->packed + (piece * b->blocks + i * depth + k - piece) * GEMM_STEP;
-            for (int64_t r = 0; r < rows; r++) out[r] = w[r * down + tap];
+            const int64_t end = c + PACK_CHANNELS;
+            pack_tap(p, b, &x, i, t, tap, c, end < p->channels ? end : p->channels);
         }
 }
 
