@@ -36,14 +36,16 @@ static int64_t tiles_of(conv_sizes z, bool transposed, int phase)
 {
     if (conv_is_direct(&z, transposed)) return phase ? conv_planes_of(&z, transposed).tiles : 0;
     const conv_product p = conv_product_of(z, transposed);
-    return p.n_classes * z.groups * p.tiles_m * (phase ? p.tiles_n : p.packs);
+    const int64_t blocks = p.n_classes * z.groups * p.tiles_m;
+    return phase ? blocks * p.tiles_n : blocks * p.packs + conv_shared_patches(&p);
 }
 
 static size_t scratch_of(conv_sizes z, bool transposed, weft_dtype dtype)
 {
     if (conv_is_direct(&z, transposed)) return 0;
     const conv_product p = conv_product_of(z, transposed);
-    return (size_t)(p.n_classes * z.groups * p.tiles_m * p.area) * weft_dtype_bytes(dtype);
+    return (size_t)(conv_weight_area(&p) + conv_shared_patches(&p) * p.patch) *
+           weft_dtype_bytes(dtype);
 }
 
 static size_t workspace_of(conv_sizes z, bool transposed, weft_dtype dtype)

@@ -97,13 +97,63 @@ static void pack_weights(const conv_product *p, const row_block *b, const T *w, 
         }
 }
 
+/* Columns of a tile: n from `first` on, of a group of a class. */
+typedef struct column_block {
+    int64_t first, n;
+    patch_source source;
+} column_block;
+
+static column_block column_block_at(const conv_product *p, const operands *o, const conv_class *c,
+                                    int64_t group, int64_t index)
+{
+    const int64_t columns = p->z.images * patch_volume(c->grid.grid);
+    const T *x = o->source->data;
+    column_block b = {
+        .first = index * p->tile_n,
+        .source = {&c->grid, x + group * p->channels * p->source, x + numel_of(&o->source->shape)}};
+    b.n = b.first + p->tile_n < columns ? p->tile_n : columns - b.first;
+    return b;
+}
+
+/* Rows [k, k + depth) of the columns as panels. */
+static void pack_columns(const column_block *b, int64_t k, int64_t depth, T *panels)
+{
+    for (int64_t j = 0; j < b->n; j += GEMM_COLUMNS)
+        patch_pack(&b->source, b->first + j, b->n - j < GEMM_COLUMNS ? b->n - j : GEMM_COLUMNS, k,
+                   depth, panels + j * depth, GEMM_COLUMNS);
+}
+
+/* Where phase 0 packs piece 0 of the patches of a tile of columns. */
+static T *shared_panels(const weft_call *call, const conv_product *p, int64_t index)
+{
+    return (T *)call->scratch + conv_weight_area(p) + index * p->pieces * p->patch;
+}
+
+static void pack_shared(const weft_call *call, const conv_product *p, const operands *o,
+                        int64_t index)
+{
+    const int64_t tile = index / p->pieces, k = index % p->pieces * GEMM_DEPTH;
+    const int64_t group = tile / p->tiles_n % p->z.groups;
+    const conv_class class = conv_class_at(p, tile / p->tiles_n / p->z.groups);
+    const column_block b = column_block_at(p, o, &class, group, tile % p->tiles_n);
+    const int64_t left = p->channels * patch_volume(class.grid.taps) - k;
+    if (b.n > 0 && left > 0)
+        pack_columns(&b, k, left < GEMM_DEPTH ? left : GEMM_DEPTH,
+                     shared_panels(call, p, tile) + index % p->pieces * p->patch);
+}
+
 /* A share of the packing and, where some pixels are in no class, of the zeros for them. */
 static void prepare(const weft_call *call, const conv_product *p, const operands *o, int64_t tile)
 {
-    const row_block b = row_block_at(call, p, tile / p->packs);
-    const int64_t share = tile % p->packs;
-    for (int64_t i = share * b.blocks / p->packs; i < (share + 1) * b.blocks / p->packs; i++)
-        pack_weights(p, &b, o->w->data, i);
+    const int64_t shared = conv_shared_patches(p);
+    if (tile < shared) {
+        pack_shared(call, p, o, tile);
+    } else {
+        const row_block b = row_block_at(call, p, (tile - shared) / p->packs);
+        const int64_t share = (tile - shared) % p->packs;
+        for (int64_t i = share * b.blocks / p->packs; i < (share + 1) * b.blocks / p->packs; i++)
+            pack_weights(p, &b, o->w->data, i);
+    }
     bool covered = true;
     for (int d = 0; d < PATCH_DIMS; d++)
         covered &= !p->transposed || p->classes[d] == p->z.stride[d];
@@ -159,15 +209,11 @@ static void multiply(const weft_call *call, const conv_product *p, const operand
 {
     const int64_t tm = tile % p->tiles_m, rest = tile / p->tiles_m;
     const row_block b = row_block_at(call, p, rest / p->tiles_n * p->tiles_m + tm);
-    const int64_t first = rest % p->tiles_n * p->tile_n;
-    const int64_t columns = p->z.images * patch_volume(b.class.grid.grid);
-    const int64_t n = first + p->tile_n < columns ? p->tile_n : columns - first;
+    const column_block columns = column_block_at(p, o, &b.class, b.group, rest % p->tiles_n);
+    const int64_t n = columns.n;
     if (n <= 0) return;
     int64_t offset[CONV_COLUMNS];
-    column_offsets(p, &b.class, first, n, offset);
-    const T *x = o->source->data;
-    const patch_source source = {&b.class.grid, x + b.group * p->channels * p->source,
-                                 x + numel_of(&o->source->shape)};
+    column_offsets(p, &b.class, columns.first, n, offset);
     const int64_t channel = b.group * p->rows + b.row;
     T *c = (T *)o->result->data + channel * p->result;
     T *corner = weft_call_workspace(call), *panels = corner + GEMM_ROWS * GEMM_COLUMNS;
@@ -178,9 +224,10 @@ static void multiply(const weft_call *call, const conv_product *p, const operand
         fill_rows(&b, c, p->result, offset, n, o->bias ? (T *)o->bias->data + channel : NULL);
     for (int64_t k = 0; k < b.depth; k += GEMM_DEPTH) {
         const int64_t depth = b.depth - k < GEMM_DEPTH ? b.depth - k : GEMM_DEPTH;
-        for (int64_t j = 0; j < n; j += GEMM_COLUMNS)
-            patch_pack(&source, first + j, n - j < GEMM_COLUMNS ? n - j : GEMM_COLUMNS, k, depth,
-                       panels + j * depth, GEMM_COLUMNS);
+        if (p->shared)
+            panels = shared_panels(call, p, rest) + k / GEMM_DEPTH * p->patch;
+        else
+            pack_columns(&columns, k, depth, panels);
         for (int64_t i = 0; i < b.blocks; i++)
             for (int64_t j = 0; j < n; j += GEMM_COLUMNS) {
                 const gemm_block block = {.k = depth,
