@@ -36,24 +36,25 @@ static int64_t tiles_of(conv_sizes z, bool transposed, int phase)
 {
     if (conv_is_direct(&z, transposed)) return phase ? conv_planes_of(&z, transposed).tiles : 0;
     const conv_product p = conv_product_of(z, transposed);
-    return p.n_classes * z.groups * p.tiles_m * (phase ? p.tiles_n : p.packs);
+    const int64_t blocks = p.n_classes * z.groups * p.tiles_m;
+    return phase ? blocks * p.tiles_n : blocks * p.packs + conv_shared_patches(&p);
 }
 
 static size_t scratch_of(conv_sizes z, bool transposed, weft_dtype dtype)
 {
     if (conv_is_direct(&z, transposed)) return 0;
     const conv_product p = conv_product_of(z, transposed);
-    return (size_t)(p.n_classes * z.groups * p.tiles_m * p.area) * weft_dtype_bytes(dtype);
+    return (size_t)(conv_weight_area(&p) + conv_shared_patches(&p) * p.patch) *
+           weft_dtype_bytes(dtype);
 }
 
 static size_t workspace_of(conv_sizes z, bool transposed, weft_dtype dtype)
 {
-    int64_t n = CONV_COLUMNS * (GEMM_DEPTH + 1) + 14 * 32;
-    if (conv_is_direct(&z, transposed)) {
-        const conv_planes p = conv_planes_of(&z, transposed);
-        n = p.slab_rows * p.slab_width;
-    }
-    return (size_t)n * weft_dtype_bytes(dtype);
+    const size_t size = weft_dtype_bytes(dtype);
+    if (!conv_is_direct(&z, transposed))
+        return (size_t)(CONV_COLUMNS * GEMM_DEPTH + 15 * 32) * size;
+    const conv_planes p = conv_planes_of(&z, transposed);
+    return (size_t)z.taps * sizeof(int64_t) + (size_t)(p.slab_rows * p.slab_width + 16) * size;
 }
 
 #define SIZE_FUNCTIONS(op, sizes, transposed)                                                      \
@@ -97,8 +98,8 @@ static size_t workspace_conv_grad_weight(const weft_call *call)
     if (!conv_is_direct(&z, false))
         return (size_t)(GEMM_WORKSPACE + CONV_COLUMNS * CONV_PATCH_ROW) * size;
     const conv_planes p = conv_planes_of(&z, false);
-    return (size_t)z.taps * sizeof(double) +
-           (size_t)(p.rows * p.padded + p.slab_rows * p.slab_width) * size;
+    return (size_t)z.taps * (sizeof(int64_t) + sizeof(double)) +
+           (size_t)(p.rows * p.padded + p.slab_rows * p.slab_width + 16) * size;
 }
 
 static void cost_of(const weft_call *call, conv_sizes z, weft_cost *cost)

@@ -123,15 +123,18 @@ static inline bool conv_is_direct(const conv_sizes *z, bool transposed)
 /* ---- conv and conv_grad_input: products of packed weights and patches ----
  *
  * The result is cut into blocks of rows (channels) and columns (pixels of all images). Phase 0
- * packs the weights of each block of rows once, phase 1 computes the tiles. conv_grad_input reads
- * dy at (pixel + pad - tap dilation) / stride where that is whole. Pixels of one remainder of the
- * division read at the same taps, so each remainder is a class with a grid and a product of its
- * own; a pixel in no class gets zero. conv has one class. */
+ * packs the weights of each block of rows once, phase 1 computes the tiles. Each tile packs the
+ * patches of its columns; of a small image, whose tiles are blocks of rows that share their
+ * columns, phase 0 packs them, too. conv_grad_input reads dy at (pixel + pad - tap dilation) /
+ * stride where that is whole. Pixels of one remainder of the division read at the same taps, so
+ * each remainder is a class with a grid and a product of its own; a pixel in no class gets zero.
+ * conv has one class. */
 #define CONV_COLUMNS   128 /* of a tile: panels of GEMM_DEPTH rows stay in the second-level cache */
 #define CONV_TILES     16  /* wanted */
 #define CONV_MIN_FLOPS 1e6 /* of a tile */
 #define CONV_PACKS     8   /* tiles that pack a large block of rows */
 #define CONV_LARGE     65536
+#define CONV_SHARED    (1 << 20) /* elements of patches that phase 0 packs at most */
 
 typedef struct conv_product {
     conv_sizes z;
@@ -143,7 +146,9 @@ typedef struct conv_product {
     int64_t classes[PATCH_DIMS], n_classes;
     int64_t columns, depth; /* of the largest class */
     int64_t tile_m, tiles_m, tile_n, tiles_n, packs;
-    int64_t area; /* elements of a packed block of rows */
+    int64_t area;          /* elements of a packed block of rows */
+    int64_t pieces, patch; /* of the depth; elements of the patches of a tile and piece */
+    bool shared;           /* phase 0 packs the patches */
 } conv_product;
 
 static inline int64_t conv_gcd(int64_t a, int64_t b)
@@ -186,7 +191,23 @@ static inline conv_product conv_product_of(conv_sizes z, bool transposed)
     p.tiles_m = ceil_div(p.rows, p.tile_m);
     p.packs = p.tile_m * p.depth > CONV_LARGE ? CONV_PACKS : 1;
     p.area = (p.tile_m / 6 + 1) * 8 * p.depth;
+    p.pieces = ceil_div(p.depth, GEMM_DEPTH);
+    /* With room for what the packing of a row writes beyond it. */
+    p.patch = p.tile_n * (p.depth < GEMM_DEPTH ? p.depth : GEMM_DEPTH) + 32;
+    p.shared = p.tiles_m > 1 && others * p.pieces <= CONV_SHARED / p.patch;
     return p;
+}
+
+/* Elements of the packed weights in the scratch memory; the shared patches lie behind them. */
+static inline int64_t conv_weight_area(const conv_product *p)
+{
+    return p->n_classes * p->z.groups * p->tiles_m * p->area;
+}
+
+/* Blocks of shared patches: one for each class, group, tile of columns and piece. */
+static inline int64_t conv_shared_patches(const conv_product *p)
+{
+    return p->shared ? p->n_classes * p->z.groups * p->tiles_n * p->pieces : 0;
 }
 
 /* The grid of a class, and the places of its pixels in the result and of its taps in the kernel. */

@@ -33,37 +33,127 @@ static row_block row_block_at(const weft_call *call, const conv_product *p, int6
     return b;
 }
 
-/* Packs the weights of block i of rows: row r of tap t and channel c is the element
- * w[r, c, tap], or w[c, r, tap] in conv_grad_input. */
+/* Channels that are packed tap by tap, while their weights stay in the first-level cache. */
+#define PACK_CHANNELS 16
+
+/* One step of the depth is one tap of one channel. */
+typedef struct weight_block {
+    const T *w; /* row r of tap t of channel c is w[r down + c across + t] */
+    int64_t down, across, rows;
+} weight_block;
+
+/* Packs channels [c, end) of tap `tap`, which is tap t of the class, of block i. */
+static void pack_tap(const conv_product *p, const row_block *b, const weight_block *x, int64_t i,
+                     int64_t t, int64_t tap, int64_t c, int64_t end)
+{
+    for (int64_t k = t * p->channels + c; c < end; c++, k++) {
+        const int64_t piece = k - k % GEMM_DEPTH;
+        const int64_t depth = b->depth - piece < GEMM_DEPTH ? b->depth - piece : GEMM_DEPTH;
+        T *out = b->packed + (piece * b->blocks + i * depth + k - piece) * GEMM_STEP;
+        const T *from = x->w + c * x->across + tap;
+        for (int64_t r = 0; r < x->rows; r++) out[r] = from[r * x->down];
+    }
+}
+
+/* Of a kernel of one tap the weights are a matrix, which is packed like any other. */
+static void pack_matrix(const row_block *b, const weight_block *x, int64_t i)
+{
+    for (int64_t k = 0; k < b->depth; k += GEMM_DEPTH) {
+        const int64_t depth = b->depth - k < GEMM_DEPTH ? b->depth - k : GEMM_DEPTH;
+        gemm_pack(&(gemm_packing){.x = x->w + k * x->across,
+                                  .inner = x->down,
+                                  .outer = x->across,
+                                  .rows = x->rows,
+                                  .height = x->rows,
+                                  .k = depth,
+                                  .out = b->packed + (k * b->blocks + i * depth) * GEMM_STEP,
+                                  .step = GEMM_STEP});
+    }
+}
+
+/* Packs the weights of block i of rows: of element w[r, c, tap], or w[c, r, tap] in
+ * conv_grad_input. */
 static void pack_weights(const conv_product *p, const row_block *b, const T *w, int64_t i)
 {
-    const int64_t taps = p->z.taps, *size = b->class.grid.taps, volume = patch_volume(size);
-    const int64_t wide = p->z.in_channels * taps;
-    const int64_t down = p->transposed ? taps : wide, across = p->transposed ? wide : taps;
-    const int64_t first = b->row + i * b->height;
-    const int64_t rows =
-        b->row + b->rows - first < b->height ? b->row + b->rows - first : b->height;
-    w += b->group * p->z.out_channels * wide + first * down;
-    for (int64_t c = 0; c < p->channels; c++, w += across)
+    const int64_t taps = p->z.taps, volume = patch_volume(b->class.grid.taps);
+    const int64_t wide = p->z.in_channels * taps, first = b->row + i * b->height;
+    const int64_t left = b->row + b->rows - first;
+    weight_block x = {.down = p->transposed ? taps : wide,
+                      .across = p->transposed ? wide : taps,
+                      .rows = left < b->height ? left : b->height};
+    x.w = w + b->group * p->z.out_channels * wide + first * x.down;
+    if (taps == 1) {
+        pack_matrix(b, &x, i);
+        return;
+    }
+    for (int64_t c = 0; c < p->channels; c += PACK_CHANNELS)
         for (int64_t t = 0; t < volume; t++) {
-            const int64_t k = t * p->channels + c, piece = k - k % GEMM_DEPTH;
-            const int64_t depth = b->depth - piece < GEMM_DEPTH ? b->depth - piece : GEMM_DEPTH;
             int64_t at[PATCH_DIMS], tap = 0;
-            patch_coordinates(t, size, at);
+            patch_coordinates(t, b->class.grid.taps, at);
             for (int d = 0; d < PATCH_DIMS; d++)
                 tap = tap * p->z.kernel[d] + b->class.first[d] + at[d] * p->every[d];
-            T *out = b->packed + (piece * b->blocks + i * depth + k - piece) * GEMM_STEP;
-            for (int64_t r = 0; r < rows; r++) out[r] = w[r * down + tap];
+            const int64_t end = c + PACK_CHANNELS;
+            pack_tap(p, b, &x, i, t, tap, c, end < p->channels ? end : p->channels);
         }
+}
+
+/* Columns of a tile: n from `first` on, of a group of a class. */
+typedef struct column_block {
+    int64_t first, n;
+    patch_source source;
+} column_block;
+
+static column_block column_block_at(const conv_product *p, const operands *o, const conv_class *c,
+                                    int64_t group, int64_t index)
+{
+    const int64_t columns = p->z.images * patch_volume(c->grid.grid);
+    const T *x = o->source->data;
+    column_block b = {
+        .first = index * p->tile_n,
+        .source = {&c->grid, x + group * p->channels * p->source, x + numel_of(&o->source->shape)}};
+    b.n = b.first + p->tile_n < columns ? p->tile_n : columns - b.first;
+    return b;
+}
+
+/* Rows [k, k + depth) of the columns as panels. */
+static void pack_columns(const column_block *b, int64_t k, int64_t depth, T *panels)
+{
+    for (int64_t j = 0; j < b->n; j += GEMM_COLUMNS)
+        patch_pack(&b->source, b->first + j, b->n - j < GEMM_COLUMNS ? b->n - j : GEMM_COLUMNS, k,
+                   depth, panels + j * depth, GEMM_COLUMNS);
+}
+
+/* Where phase 0 packs piece 0 of the patches of a tile of columns. */
+static T *shared_panels(const weft_call *call, const conv_product *p, int64_t index)
+{
+    return (T *)call->scratch + conv_weight_area(p) + index * p->pieces * p->patch;
+}
+
+static void pack_shared(const weft_call *call, const conv_product *p, const operands *o,
+                        int64_t index)
+{
+    const int64_t tile = index / p->pieces, k = index % p->pieces * GEMM_DEPTH;
+    const int64_t group = tile / p->tiles_n % p->z.groups;
+    const conv_class class = conv_class_at(p, tile / p->tiles_n / p->z.groups);
+    const column_block b = column_block_at(p, o, &class, group, tile % p->tiles_n);
+    const int64_t left = p->channels * patch_volume(class.grid.taps) - k;
+    if (b.n > 0 && left > 0)
+        pack_columns(&b, k, left < GEMM_DEPTH ? left : GEMM_DEPTH,
+                     shared_panels(call, p, tile) + index % p->pieces * p->patch);
 }
 
 /* A share of the packing and, where some pixels are in no class, of the zeros for them. */
 static void prepare(const weft_call *call, const conv_product *p, const operands *o, int64_t tile)
 {
-    const row_block b = row_block_at(call, p, tile / p->packs);
-    const int64_t share = tile % p->packs;
-    for (int64_t i = share * b.blocks / p->packs; i < (share + 1) * b.blocks / p->packs; i++)
-        pack_weights(p, &b, o->w->data, i);
+    const int64_t shared = conv_shared_patches(p);
+    if (tile < shared) {
+        pack_shared(call, p, o, tile);
+    } else {
+        const row_block b = row_block_at(call, p, (tile - shared) / p->packs);
+        const int64_t share = (tile - shared) % p->packs;
+        for (int64_t i = share * b.blocks / p->packs; i < (share + 1) * b.blocks / p->packs; i++)
+            pack_weights(p, &b, o->w->data, i);
+    }
     bool covered = true;
     for (int d = 0; d < PATCH_DIMS; d++)
         covered &= !p->transposed || p->classes[d] == p->z.stride[d];
@@ -119,15 +209,11 @@ static void multiply(const weft_call *call, const conv_product *p, const operand
 {
     const int64_t tm = tile % p->tiles_m, rest = tile / p->tiles_m;
     const row_block b = row_block_at(call, p, rest / p->tiles_n * p->tiles_m + tm);
-    const int64_t first = rest % p->tiles_n * p->tile_n;
-    const int64_t columns = p->z.images * patch_volume(b.class.grid.grid);
-    const int64_t n = first + p->tile_n < columns ? p->tile_n : columns - first;
+    const column_block columns = column_block_at(p, o, &b.class, b.group, rest % p->tiles_n);
+    const int64_t n = columns.n;
     if (n <= 0) return;
     int64_t offset[CONV_COLUMNS];
-    column_offsets(p, &b.class, first, n, offset);
-    const T *x = o->source->data;
-    const patch_source source = {&b.class.grid, x + b.group * p->channels * p->source,
-                                 x + numel_of(&o->source->shape)};
+    column_offsets(p, &b.class, columns.first, n, offset);
     const int64_t channel = b.group * p->rows + b.row;
     T *c = (T *)o->result->data + channel * p->result;
     T *corner = weft_call_workspace(call), *panels = corner + GEMM_ROWS * GEMM_COLUMNS;
@@ -138,9 +224,10 @@ static void multiply(const weft_call *call, const conv_product *p, const operand
         fill_rows(&b, c, p->result, offset, n, o->bias ? (T *)o->bias->data + channel : NULL);
     for (int64_t k = 0; k < b.depth; k += GEMM_DEPTH) {
         const int64_t depth = b.depth - k < GEMM_DEPTH ? b.depth - k : GEMM_DEPTH;
-        for (int64_t j = 0; j < n; j += GEMM_COLUMNS)
-            patch_pack(&source, first + j, n - j < GEMM_COLUMNS ? n - j : GEMM_COLUMNS, k, depth,
-                       panels + j * depth, GEMM_COLUMNS);
+        if (p->shared)
+            panels = shared_panels(call, p, rest) + k / GEMM_DEPTH * p->patch;
+        else
+            pack_columns(&columns, k, depth, panels);
         for (int64_t i = 0; i < b.blocks; i++)
             for (int64_t j = 0; j < n; j += GEMM_COLUMNS) {
                 const gemm_block block = {.k = depth,

@@ -20,32 +20,40 @@ static plane_block block_at(const conv_planes *p, int64_t index)
 }
 
 /* One row of a slab: elements [first, first + n) of a row of the source, spread out, with zeros
- * around them. */
-static void fill_row(const T *from, int64_t width, int64_t spread, int64_t first, int64_t n, T *to)
+ * around them. Zeros go up to a vector beyond n. */
+static inline void fill_row(const T *from, int64_t width, int64_t spread, int64_t first, int64_t n,
+                            T *to)
 {
-    memset(to, 0, (size_t)n * sizeof *to);
-    int64_t begin = first > 0 ? ceil_div(first, spread) : 0;
-    int64_t end = first + n > 0 ? ceil_div(first + n, spread) : 0;
+    for (int64_t i = 0; i < n; i += SIMD_LANES) *(simd_vector *)(to + i) = (simd_vector){0};
+    if (!from) return;
+    int64_t begin = 0, end = first + n;
+    if (spread == 1) {
+        begin = first > 0 ? first : 0;
+        if (end > width) end = width;
+        T *out = to - first;
+        int64_t i = begin;
+        for (; i + SIMD_LANES <= end; i += SIMD_LANES)
+            *(simd_vector *)(out + i) = *(const simd_vector *)(from + i);
+        for (; i < end; i++) out[i] = from[i];
+        return;
+    }
+    begin = first > 0 ? ceil_div(first, spread) : 0;
+    end = end > 0 ? ceil_div(end, spread) : 0;
     if (end > width) end = width;
-    if (begin >= end) return;
-    if (spread == 1)
-        memcpy(to + (begin - first), from + begin, (size_t)(end - begin) * sizeof *to);
-    else
-        for (int64_t i = begin; i < end; i++) to[i * spread - first] = from[i];
+    for (int64_t i = begin; i < end; i++) to[i * spread - first] = from[i];
 }
 
 /* Copies what a block reads of the plane `from`. */
 static void fill_slab(const conv_planes *p, const plane_block *b, const T *from, T *slab)
 {
     const int64_t rows = (b->rows - 1) * p->step[0] + (p->taps[0] - 1) * p->dilation[0] + 1;
-    const int64_t first = b->row * p->step[0] - p->begin[0];
+    const int64_t first = b->row * p->step[0] - p->begin[0], spread = p->spread[0];
     for (int64_t r = 0; r < rows; r++, slab += p->slab_width) {
         const int64_t at = first + r;
-        if (at < 0 || at % p->spread[0] || at / p->spread[0] >= p->source[0])
-            memset(slab, 0, (size_t)p->slab_width * sizeof *slab);
-        else
-            fill_row(from + at / p->spread[0] * p->source[1], p->source[1], p->spread[1],
-                     b->column * p->step[1] - p->begin[1], p->slab_width, slab);
+        const bool inside = at >= 0 && (spread == 1 || at % spread == 0);
+        const int64_t row = spread == 1 || !inside ? at : at / spread;
+        fill_row(inside && row < p->source[0] ? from + row * p->source[1] : NULL, p->source[1],
+                 p->spread[1], b->column * p->step[1] - p->begin[1], p->slab_width, slab);
     }
 }
 
@@ -64,47 +72,68 @@ SIMD_INLINE simd_vector load(const T *from, const int step, int64_t any)
     return v;
 }
 
-/* What a row of the result is computed from: its place in the slab, and the kernel, whose elements
- * are `w_step` apart. */
-typedef struct plane_row {
-    const conv_planes *p;
-    const T *slab, *w;
-    int64_t w_step;
-    T bias;
-} plane_row;
-
-/* `vectors` vectors of a row, from column c on. */
-SIMD_INLINE void sum_taps(const int step, const int vectors, const plane_row *o, int64_t c,
-                          simd_vector *sum)
+/* offset[t]: of tap t in the slab, from the first tap's place. */
+static void tap_offsets(const conv_planes *p, int64_t *offset)
 {
-    const conv_planes *p = o->p;
-    const int64_t any = p->step[1];
-    const T *w = o->w;
-#pragma GCC unroll 4
-    for (int v = 0; v < vectors; v++) sum[v] = o->bias - (simd_vector){0};
-    for (int64_t i = 0; i < p->taps[0]; i++) {
-        const T *x = o->slab + i * p->dilation[0] * p->slab_width + c * any;
-        for (int64_t j = 0; j < p->taps[1]; j++, w += o->w_step, x += p->dilation[1]) {
-            const simd_vector factor = *w - (simd_vector){0};
-#pragma GCC unroll 4
-            for (int v = 0; v < vectors; v++)
-                sum[v] += factor * load(x + v * SIMD_LANES * any, step, any);
-        }
-    }
+    for (int64_t i = 0; i < p->taps[0]; i++)
+        for (int64_t j = 0; j < p->taps[1]; j++)
+            *offset++ = i * p->dilation[0] * p->slab_width + j * p->dilation[1];
 }
 
-SIMD_INLINE void row_of_plane(const int step, const plane_row *o, int64_t columns, T *y)
+/* What a block of the result is computed from: the slab, and the kernel, whose elements are w_step
+ * apart. */
+typedef struct plane_sum {
+    const conv_planes *p;
+    const T *slab, *w;
+    const int64_t *offset;
+    int64_t taps, w_step;
+    T bias;
+} plane_sum;
+
+/* Vectors whose sums are computed side by side, so that one does not wait for another. */
+#define SIDE 4
+
+/* A block of the result, y. Vectors are numbered row by row; at the end the last one stands in for
+ * those that are not there. */
+SIMD_INLINE void sum_block(const int step, const plane_sum *o, const plane_block *b, T *y)
 {
-    simd_vector sum[4];
-    int64_t c = 0;
-    for (; c + 4 * SIMD_LANES <= columns; c += 4 * SIMD_LANES) {
-        sum_taps(step, 4, o, c, sum);
-        memcpy(y + c, sum, sizeof sum);
-    }
-    for (; c < columns; c += SIMD_LANES) {
-        const int64_t n = columns - c < SIMD_LANES ? columns - c : SIMD_LANES;
-        sum_taps(step, 1, o, c, sum);
-        memcpy(y + c, sum, (size_t)n * sizeof *y);
+    const conv_planes *p = o->p;
+    const int64_t any = p->step[1], across = ceil_div(b->columns, SIMD_LANES);
+    int64_t row = 0, column = 0; /* of the next vector */
+    while (row < b->rows) {
+        const T *x[SIDE];
+        T *out[SIDE];
+        int64_t count[SIDE];
+        simd_vector sum[SIDE];
+        int n = 0;
+        for (int v = 0; v < SIDE; v++) {
+            if (row < b->rows) {
+                const int64_t left = b->columns - column * SIMD_LANES;
+                x[v] = o->slab + row * p->step[0] * p->slab_width + column * SIMD_LANES * any;
+                out[v] = y + row * p->width + column * SIMD_LANES;
+                count[v] = left < SIMD_LANES ? left : SIMD_LANES;
+                n++;
+                if (++column == across) {
+                    column = 0;
+                    row++;
+                }
+            } else {
+                x[v] = x[v - 1];
+            }
+            sum[v] = o->bias - (simd_vector){0};
+        }
+        const T *w = o->w;
+        for (int64_t t = 0; t < o->taps; t++, w += o->w_step) {
+            const simd_vector factor = *w - (simd_vector){0};
+#pragma GCC unroll 4
+            for (int v = 0; v < SIDE; v++) sum[v] += factor * load(x[v] + o->offset[t], step, any);
+        }
+        for (int v = 0; v < n; v++) {
+            if (count[v] == SIMD_LANES)
+                *(simd_vector *)out[v] = sum[v];
+            else
+                for (int64_t q = 0; q < count[v]; q++) out[v][q] = sum[v][q];
+        }
     }
 }
 
@@ -112,36 +141,37 @@ void KERNEL_NAME(conv_planes)(const weft_call *call, int64_t tile)
 {
     const conv_attr *attr = call->attr;
     const bool transposed = attr->size.rank > 0;
-    const weft_tensor *source = &call->in[0], *result = &call->out[0];
-    const conv_sizes z =
-        transposed ? conv_sizes_of(attr, &result->shape, &call->in[1].shape, &source->shape)
-                   : conv_sizes_of(attr, &source->shape, &call->in[1].shape, &result->shape);
+    const weft_tensor *source = &call->in[0], *w = &call->in[1], *result = &call->out[0];
+    const conv_sizes z = transposed
+                             ? conv_sizes_of(attr, &result->shape, &w->shape, &source->shape)
+                             : conv_sizes_of(attr, &source->shape, &w->shape, &result->shape);
     const conv_planes p = conv_planes_of(&z, transposed);
     const T *bias = call->n_in > 2 ? call->in[2].data : NULL;
-    const int64_t area = p.source[0] * p.source[1], taps = p.taps[0] * p.taps[1];
-    const int64_t channels = p.planes / z.images;
-    T *slab = weft_call_workspace(call);
+    const int64_t area = p.source[0] * p.source[1], channels = p.planes / z.images;
+    int64_t *offset = weft_call_workspace(call);
+    T *slab = (T *)(offset + z.taps);
+    tap_offsets(&p, offset);
     for (int64_t i = tile * p.each; i < (tile + 1) * p.each; i++) {
         const plane_block b = block_at(&p, i);
         if (b.plane >= p.planes) return;
         const int64_t image = b.plane / channels, channel = b.plane % channels;
         const int64_t from = image * z.groups + channel / (channels / z.groups);
         fill_slab(&p, &b, (const T *)source->data + from * area, slab);
-        plane_row o = {.p = &p,
-                       .w = (const T *)call->in[1].data + channel * taps +
-                            (transposed ? taps - 1 : 0),
-                       .w_step = transposed ? -1 : 1,
-                       .bias = bias ? bias[channel] : 0};
+        const plane_sum o = {.p = &p,
+                             .slab = slab,
+                             .w = (const T *)w->data + channel * z.taps +
+                                  (transposed ? z.taps - 1 : 0),
+                             .offset = offset,
+                             .taps = z.taps,
+                             .w_step = transposed ? -1 : 1,
+                             .bias = bias ? bias[channel] : 0};
         T *y = (T *)result->data + (b.plane * p.height + b.row) * p.width + b.column;
-        for (int64_t r = 0; r < b.rows; r++, y += p.width) {
-            o.slab = slab + r * p.step[0] * p.slab_width;
-            if (p.step[1] == 1)
-                row_of_plane(1, &o, b.columns, y);
-            else if (p.step[1] == 2)
-                row_of_plane(2, &o, b.columns, y);
-            else
-                row_of_plane(0, &o, b.columns, y);
-        }
+        if (p.step[1] == 1)
+            sum_block(1, &o, &b, y);
+        else if (p.step[1] == 2)
+            sum_block(2, &o, &b, y);
+        else
+            sum_block(0, &o, &b, y);
     }
 }
 
@@ -157,18 +187,30 @@ static void copy_block(const conv_planes *p, const plane_block *b, const T *dy, 
                (size_t)b->columns * sizeof *out);
 }
 
-/* The product of a block of dy and of the slab from `x` on. */
-SIMD_INLINE double dot_block(const int step, const conv_planes *p, int64_t rows, const T *dy,
-                             const T *x)
+/* Taps whose sums run side by side. */
+#define TAPS 3
+
+/* Adds to sum[0 .. n-1] the products of a block of dy and of the slab at n <= TAPS taps. */
+SIMD_INLINE void dot_block(const int step, const plane_sum *o, int64_t rows, const T *dy,
+                           int64_t first, double *total)
 {
-    simd_vector sum[2] = {{0}, {0}};
-    for (int64_t r = 0; r < rows; r++, dy += p->padded, x += p->step[0] * p->slab_width)
-        for (int64_t c = 0; c < p->padded; c += SIMD_LANES)
-            sum[c / SIMD_LANES % 2] +=
-                *(const simd_vector *)(dy + c) * load(x + c * p->step[1], step, p->step[1]);
-    double total = 0;
-    for (int64_t l = 0; l < SIMD_LANES; l++) total += (double)sum[0][l] + (double)sum[1][l];
-    return total;
+    const conv_planes *p = o->p;
+    const int n = o->taps - first < TAPS ? (int)(o->taps - first) : TAPS;
+    const T *x[TAPS];
+    simd_vector sum[TAPS];
+    for (int t = 0; t < TAPS; t++) { /* the last tap stands in for those that are not there */
+        x[t] = o->slab + o->offset[first + (t < n ? t : n - 1)];
+        sum[t] = (simd_vector){0};
+    }
+    for (int64_t r = 0; r < rows; r++, dy += p->padded)
+        for (int64_t c = 0; c < p->padded; c += SIMD_LANES) {
+            const simd_vector factor = *(const simd_vector *)(dy + c);
+            const int64_t at = r * p->step[0] * p->slab_width + c * p->step[1];
+#pragma GCC unroll 3
+            for (int t = 0; t < TAPS; t++) sum[t] += factor * load(x[t] + at, step, p->step[1]);
+        }
+    for (int t = 0; t < n; t++)
+        for (int64_t l = 0; l < SIMD_LANES; l++) total[first + t] += (double)sum[t][l];
 }
 
 void KERNEL_NAME(conv_planes_weight)(const weft_call *call, int64_t tile)
@@ -178,20 +220,23 @@ void KERNEL_NAME(conv_planes_weight)(const weft_call *call, int64_t tile)
     const conv_planes p = conv_planes_of(&z, false);
     const int64_t blocks = p.down * p.across, channels = z.groups * z.out_channels;
     const int64_t group = tile / z.out_channels;
-    double *sum = weft_call_workspace(call);
+    int64_t *offset = weft_call_workspace(call);
+    double *sum = (double *)(offset + z.taps);
     T *block = (T *)(sum + z.taps), *slab = block + p.rows * p.padded;
+    const plane_sum o = {.p = &p, .slab = slab, .offset = offset, .taps = z.taps};
+    tap_offsets(&p, offset);
     memset(sum, 0, (size_t)z.taps * sizeof *sum);
     for (int64_t i = 0; i < z.images * blocks; i++) {
         const plane_block b = block_at(&p, i);
         fill_slab(&p, &b, (const T *)x->data + (b.plane * z.groups + group) * z.in_volume, slab);
         copy_block(&p, &b, (const T *)dy->data + (b.plane * channels + tile) * z.out_volume, block);
-        for (int64_t t = 0; t < z.taps; t++) {
-            const T *at =
-                slab + t / p.taps[1] * p.dilation[0] * p.slab_width + t % p.taps[1] * p.dilation[1];
-            sum[t] += p.step[1] == 1   ? dot_block(1, &p, b.rows, block, at)
-                      : p.step[1] == 2 ? dot_block(2, &p, b.rows, block, at)
-                                       : dot_block(0, &p, b.rows, block, at);
-        }
+        for (int64_t t = 0; t < z.taps; t += TAPS)
+            if (p.step[1] == 1)
+                dot_block(1, &o, b.rows, block, t, sum);
+            else if (p.step[1] == 2)
+                dot_block(2, &o, b.rows, block, t, sum);
+            else
+                dot_block(0, &o, b.rows, block, t, sum);
     }
     T *out = (T *)dw->data + tile * z.taps;
     for (int64_t t = 0; t < z.taps; t++) out[t] = (T)sum[t];
