@@ -4,8 +4,6 @@
 
 #include <weft/op.h>
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -102,7 +100,7 @@ static void declare_pieces(weft_gathered *x)
     for (size_t i = 0; i < x->s->n; i++) {
         const shard_param *p = &x->s->params[i];
         shards_range(x->s, p, x->s->ranks.rank, &first, &end);
-        snprintf(name, sizeof name, "%s[%" PRId64 ":%" PRId64 "]", p->name, first, end);
+        weft_piece_name(p->name, first, end, name, sizeof name);
         x->pieces[i] = weft_state(x->g, name, x->s->buckets[p->bucket].dtype,
                                   WEFT_SHAPE(end - first), WEFT_INIT_ZEROS);
     }

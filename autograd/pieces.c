@@ -19,6 +19,12 @@ weft_piece weft_piece_of(const weft_graph *graph, weft_value state)
 
 /* ---- Names ---- */
 
+const char *weft_piece_name(const char *param, int64_t first, int64_t end, char *name, size_t size)
+{
+    snprintf(name, size, "%s[%" PRId64 ":%" PRId64 "]", param, first, end);
+    return name;
+}
+
 const char *weft_shards_state(const weft_shards *shards, const char *prefix, const char *param,
                               char *name, size_t size)
 {

@@ -69,6 +69,9 @@ typedef struct weft_piece {
 } weft_piece;
 /* The whole of a state, or the part of a whole that it is. */
 WEFT_API weft_piece weft_piece_of(const weft_graph *graph, weft_value state);
+/* The name of a piece of a parameter: `PARAM[first:end]`. Returns `name`. */
+WEFT_API const char *weft_piece_name(const char *param, int64_t first, int64_t end, char *name,
+                                     size_t size);
 /* Reads the name of a state of a piece: sets *length to that of `PREFIX.PARAM`. False if it names
  * no piece. */
 WEFT_API bool weft_piece_parse(const char *name, size_t *length, weft_piece *piece);

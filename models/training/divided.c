@@ -4,8 +4,6 @@
 
 #include <weft/op.h>
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,12 +53,6 @@ bool divided_has_parts(const weft_trainer *t)
     return mesh_divides(&t->mesh) || (t->communicator && t->o.zero == 3);
 }
 
-const char *piece_name(char name[STATE_NAME], const char *param, int64_t first, int64_t end)
-{
-    snprintf(name, STATE_NAME, "%s[%" PRId64 ":%" PRId64 "]", param, first, end);
-    return name;
-}
-
 /* Adds this process's piece of a parameter to the store: of the whole that was loaded, or of the
  * first contents of one. */
 static weft_status begin_piece(weft_trainer *t, const weft_graph *g, weft_value param)
@@ -79,7 +71,7 @@ static weft_status begin_piece(weft_trainer *t, const weft_graph *g, weft_value 
         if (status == WEFT_OK) weft_params_get(made, name, &whole);
     }
     if (status == WEFT_OK)
-        status = weft_params_add(t->params, piece_name(piece, name, first, end),
+        status = weft_params_add(t->params, weft_piece_name(name, first, end, piece, sizeof piece),
                                  weft_dtype_of(g, param), WEFT_SHAPE(end - first), &own, &t->error);
     const size_t bytes = weft_dtype_bytes(weft_dtype_of(g, param));
     if (status == WEFT_OK)

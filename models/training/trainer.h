@@ -155,9 +155,8 @@ weft_status ranks_compare(weft_trainer *t);
 
 /* Whether this process has only a part of the model: parts of layers, a stage, or pieces. */
 bool divided_has_parts(const weft_trainer *t);
-/* The name PARAM[first:end] of a piece of a parameter. */
-enum { STATE_NAME = 1024 }; /* longer than any that a graph takes */
-const char *piece_name(char name[STATE_NAME], const char *param, int64_t first, int64_t end);
+/* Bytes for the name of a state, longer than any that a graph takes. */
+enum { STATE_NAME = 1024 };
 /* Cuts the model into stages, by the shape of the first batch of all. */
 weft_status divided_begin(weft_trainer *t, weft_batch_shape shape);
 /* Replaces the whole model in the graph of a step, which is built, by this process's stage. */

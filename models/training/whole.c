@@ -65,7 +65,7 @@ static bool find_own(const weft_trainer *t, const weft_params *own, size_t i, we
     char piece[STATE_NAME];
     return weft_params_get(own, name, tensor) ||
            (weft_shards_piece(t->shards, name, ranks_own(t), &first, &end) &&
-            weft_params_get(own, piece_name(piece, name, first, end), tensor));
+            weft_params_get(own, weft_piece_name(name, first, end, piece, sizeof piece), tensor));
 }
 
 /* ---- Who has what ---- */
@@ -314,7 +314,7 @@ static void add_own(weft_trainer *t, weft_params *own, size_t i)
     if (!find_own(t, t->params, i, &state)) return;
     if (!weft_params_get(t->params, name, NULL) &&
         weft_shards_piece(t->shards, name, ranks_own(t), &first, &end))
-        name = piece_name(piece, name, first, end);
+        name = weft_piece_name(name, first, end, piece, sizeof piece);
     weft_params_add(own, name, state.dtype, state.shape, NULL, &t->error);
 }
 
