@@ -67,7 +67,8 @@ static inline conv_sizes conv_sizes_of(const conv_attr *a, const weft_shape *x, 
  *
  * conv_grad_input is the same with the flipped kernel, and with dy spread out by the stride. */
 #define CONV_PLANE_COLUMNS 1024 /* of a block at most */
-#define CONV_PLANE_BLOCK   4096 /* elements of a tile, about */
+#define CONV_PLANE_BLOCK   3072 /* elements of a tile, about */
+#define CONV_PLANE_TAPS    768  /* whose products are added one after the other, at most */
 #define CONV_PLANE_SLAB    1e6  /* elements that a block may read */
 
 typedef struct conv_planes {
@@ -114,7 +115,7 @@ static inline conv_planes conv_planes_of(const conv_sizes *z, bool transposed)
 static inline bool conv_is_direct(const conv_sizes *z, bool transposed)
 {
     if (z->in_channels != 1 || (transposed && z->out_channels != 1) || z->in[0] != 1 ||
-        z->out[0] != 1 || z->kernel[0] != 1)
+        z->out[0] != 1 || z->kernel[0] != 1 || z->taps > CONV_PLANE_TAPS)
         return false;
     const conv_planes p = conv_planes_of(z, transposed);
     return (double)p.slab_rows * (double)p.slab_width <= CONV_PLANE_SLAB;

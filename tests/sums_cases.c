@@ -12,6 +12,7 @@
 #define ATTENTION     (256 + 64 + 16000 / 64)
 #define TERMS         4000 /* of add_n */
 #define ADD_BOUND     (32 + TERMS / 32)
+#define IMAGES        (768 + TERMS)    /* of weights of a convolution */
 #define INDEX_BOUND   (32 + MANY / 32) /* of terms at one index */
 
 static weft_value input(weft_graph *g, weft_dtype dtype, const char *name, weft_shape shape)
@@ -336,6 +337,44 @@ static outcome sdpa_dv(weft_graph *g, weft_dtype d)
     return sdpa_of(g, d, 16000, 70, 4, 3);
 }
 
+/* ---- Convolution: over channels, taps, channels of dy; pixels and images ---- */
+
+static outcome conv_of(weft_graph *g, weft_dtype d, weft_shape image, weft_shape kernel,
+                       int64_t groups, int gradient)
+{
+    weft_value in[3] = {input(g, d, "x", image), input(g, d, "w", kernel)}, grads[2];
+    weft_value y =
+        weft_conv(g, in[0], in[1], WEFT_NO_VALUE, &(weft_conv_options){.groups = groups});
+    if (gradient == 0) return plain(y);
+    in[2] = input(g, d, "dy", weft_shape_of(g, y));
+    weft_grad_of(g, &y, &in[2], 1, in, 2, grads);
+    return plain(grads[gradient - 1]);
+}
+static outcome conv_channels(weft_graph *g, weft_dtype d)
+{
+    return conv_of(g, d, WEFT_SHAPE(2, MANY, 5), WEFT_SHAPE(3, MANY, 2), 1, 0);
+}
+static outcome conv_planes(weft_graph *g, weft_dtype d)
+{
+    return conv_of(g, d, WEFT_SHAPE(1, 2, MANY + 3), WEFT_SHAPE(2, 1, MANY), 2, 0);
+}
+static outcome conv_dx(weft_graph *g, weft_dtype d)
+{
+    return conv_of(g, d, WEFT_SHAPE(2, 3, 6), WEFT_SHAPE(MANY, 3, 2), 1, 1);
+}
+static outcome conv_dw_pixels(weft_graph *g, weft_dtype d)
+{
+    return conv_of(g, d, WEFT_SHAPE(2, 2, MANY), WEFT_SHAPE(3, 2, 3), 1, 2);
+}
+static outcome conv_dw_images(weft_graph *g, weft_dtype d)
+{
+    return conv_of(g, d, WEFT_SHAPE(TERMS, 2, 9), WEFT_SHAPE(3, 2, 3), 1, 2);
+}
+static outcome conv_dw_planes(weft_graph *g, weft_dtype d)
+{
+    return conv_of(g, d, WEFT_SHAPE(2, 2, 200, 250), WEFT_SHAPE(2, 1, 3, 3), 2, 2);
+}
+
 /* ---- The table ---- */
 
 #define REDUCTION_ROWS(X, op, bound)                                                               \
@@ -395,6 +434,12 @@ static outcome sdpa_dv(weft_graph *g, weft_dtype d)
     X(matmul_left, PRODUCT_BOUND)                                                                  \
     X(matmul_shared, PRODUCT_BOUND)                                                                \
     X(einsum, PRODUCT_BOUND)                                                                       \
+    X(conv_channels, PRODUCT_BOUND)                                                                \
+    X(conv_planes, PRODUCT_BOUND)                                                                  \
+    X(conv_dx, PRODUCT_BOUND)                                                                      \
+    X(conv_dw_pixels, PRODUCT_BOUND)                                                               \
+    X(conv_dw_images, IMAGES)                                                                      \
+    X(conv_dw_planes, PRODUCT_BOUND)                                                               \
     X(sdpa_keys, ATTENTION)                                                                        \
     X(sdpa_dim, SUM)                                                                               \
     X(sdpa_dq, ATTENTION)                                                                          \

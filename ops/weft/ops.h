@@ -22,10 +22,10 @@
  * magnitudes (600 u on processors without vector instructions). Matrix products and einsum sum over
  * k in pieces; their error is at most (768 + k / 768) u times the sum of |a| |b|. A library's
  * products (WEFT_GEMM) have bounds of their own. Convolutions and their gradients have those of
- * matrix products, except that the gradient of the weights adds one sum, in f32, for each image and
- * each 384 of its pixels. Attention sums over n keys or queries within
- * (320 + n / 64) u; add_n of n inputs, embedding's gradient and scatter_add of n terms at one index
- * within (32 + n / 32) u. In f64, the error of n terms is within n 2^-53.
+ * matrix products; but the gradient of the weights adds one sum for each image and each 384 of its
+ * pixels, and with n such sums its error is at most (768 + n) u. Attention sums over n keys or
+ * queries within (320 + n / 64) u; add_n of n inputs, embedding's gradient and scatter_add of n
+ * terms at one index within (32 + n / 32) u. In f64, the error of n terms is within n 2^-53.
  */
 #ifndef WEFT_OPS_H
 #define WEFT_OPS_H
