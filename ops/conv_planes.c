@@ -105,11 +105,12 @@ SIMD_INLINE void sum_block(const int step, const plane_sum *o, const plane_block
         T *out[SIDE];
         int64_t count[SIDE];
         simd_vector sum[SIDE];
+        const T *at = o->slab;
         int n = 0;
         for (int v = 0; v < SIDE; v++) {
             if (row < b->rows) {
                 const int64_t left = b->columns - column * SIMD_LANES;
-                x[v] = o->slab + row * p->step[0] * p->slab_width + column * SIMD_LANES * any;
+                at = o->slab + row * p->step[0] * p->slab_width + column * SIMD_LANES * any;
                 out[v] = y + row * p->width + column * SIMD_LANES;
                 count[v] = left < SIMD_LANES ? left : SIMD_LANES;
                 n++;
@@ -117,9 +118,8 @@ SIMD_INLINE void sum_block(const int step, const plane_sum *o, const plane_block
                     column = 0;
                     row++;
                 }
-            } else {
-                x[v] = x[v - 1];
             }
+            x[v] = at;
             sum[v] = o->bias - (simd_vector){0};
         }
         const T *w = o->w;
