@@ -36,6 +36,7 @@
     X(limits) \
     X(attention) \
     X(conv) \
+    X(conv_cases) \
     X(sums) \
     X(offsets) \
     X(autograd) \
