@@ -73,6 +73,30 @@ static size_t workspace_of(conv_sizes z, bool transposed, weft_dtype dtype)
 SIZE_FUNCTIONS(conv, sizes_of_conv, false)
 SIZE_FUNCTIONS(conv_grad_input, sizes_of_input, true)
 
+/* Other nodes can run on a tile that is some whole rows of y, seen as a matrix. */
+static void block_conv(const weft_call *call, int64_t tile, weft_block *block)
+{
+    const conv_sizes z = sizes_of_conv(call);
+    const weft_shape *y = &call->out[0].shape;
+    const int64_t width = y->dim[y->rank - 1];
+    *block = (weft_block){0, 0, 0, width};
+    if (weft_shape_numel(*y) == 0) return;
+    if (conv_is_direct(&z, false)) {
+        const conv_planes p = conv_planes_of(&z, false);
+        if (p.across > 1 || p.width != width) return;
+        const int64_t first = tile * p.each, end = first + p.each;
+        block->row = first / p.down * p.height + first % p.down * p.rows;
+        block->rows = end / p.down * p.height + end % p.down * p.rows - block->row;
+        if (block->row + block->rows > p.planes * p.height)
+            block->rows = p.planes * p.height - block->row;
+        return;
+    }
+    const conv_product p = conv_product_of(z, false);
+    if (!p.whole) return;
+    block->rows = p.rows * z.out_volume / width;
+    block->row = (tile % p.tiles_n * z.groups + tile / p.tiles_n) * block->rows;
+}
+
 static int64_t tiles_conv_grad_weight(const weft_call *call)
 {
     const conv_sizes z = sizes_of_weight(call);
@@ -305,7 +329,7 @@ CONV_OP(conv, "x w bias",
         "y[n, o, i] = bias[o] + sum over c, t of w[o, c, t] x[n, c, i stride + t dilation - pad], "
         "zero outside of x; c runs over the channels of o's group. The matrix product of w and of "
         "patches that are packed straight from the image.",
-        .max_in = 3)
+        .max_in = 3, .block = block_conv)
 CONV_OP(conv_grad_input, "dy w",
         "The gradient of conv with respect to x, and transposed convolution: dx[n, c, j] = sum of "
         "w[o, c, t] dy[n, o, i] over o, t and i with i stride + t dilation - pad = j.",

@@ -135,6 +135,7 @@ static inline bool conv_is_direct(const conv_sizes *z, bool transposed)
 #define CONV_MIN_FLOPS 1e6 /* of a tile */
 #define CONV_PACKS     8   /* tiles that pack a large block of rows */
 #define CONV_LARGE     65536
+#define CONV_WASTE     16        /* columns of an image for each one that only pads a panel */
 #define CONV_SHARED    (1 << 20) /* elements of patches that phase 0 packs at most */
 
 typedef struct conv_product {
@@ -150,6 +151,7 @@ typedef struct conv_product {
     int64_t area;          /* elements of a packed block of rows */
     int64_t pieces, patch; /* of the depth; elements of the patches of a tile and piece */
     bool shared;           /* phase 0 packs the patches */
+    bool whole;            /* a tile is a group of one image, block of columns by block */
 } conv_product;
 
 static inline int64_t conv_gcd(int64_t a, int64_t b)
@@ -183,6 +185,11 @@ static inline conv_product conv_product_of(conv_sizes z, bool transposed)
     if (p.rows == 0 || p.columns == 0 || z.groups == 0) return p;
     p.tiles_n = ceil_div(p.columns, CONV_COLUMNS);
     p.tile_n = ceil_div(ceil_div(p.columns, p.tiles_n), 32) * 32;
+    /* Many images: then other nodes can run on the tiles. Panels end with the image. */
+    const int64_t panels = ceil_div(z.out_volume, 32) * 32;
+    p.whole = !transposed && z.images * z.groups >= CONV_TILES &&
+              z.out_volume >= panels - panels / CONV_WASTE;
+    if (p.whole) p.tiles_n = z.images;
     const int64_t others = p.n_classes * z.groups * p.tiles_n;
     int64_t tiles_m = others < CONV_TILES ? ceil_div(CONV_TILES, others) : 1;
     const double flops = 2.0 * (double)p.rows * (double)p.tile_n * (double)p.depth;

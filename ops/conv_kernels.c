@@ -205,43 +205,57 @@ static void fill_rows(const row_block *b, T *c, int64_t c_row, const int64_t *of
         for (int64_t q = 0; q < n; q++) c[r * c_row + offset[q]] = bias ? bias[r] : 0;
 }
 
-static void multiply(const weft_call *call, const conv_product *p, const operands *o, int64_t tile)
+/* The product of a block of rows and a block of columns. */
+static void multiply(const weft_call *call, const conv_product *p, const operands *o,
+                     const row_block *b, const column_block *columns, T *shared)
+{
+    const int64_t n = columns->n, channel = b->group * p->rows + b->row;
+    int64_t offset[CONV_COLUMNS];
+    column_offsets(p, &b->class, columns->first, n, offset);
+    T *c = (T *)o->result->data + channel * p->result;
+    T *corner = weft_call_workspace(call), *panels = corner + GEMM_ROWS * GEMM_COLUMNS;
+    gemm_function *whole = gemm_of_height(b->height),
+                  *last = gemm_of_height(b->rows - (b->blocks - 1) * b->height);
+    const bool filled = o->bias || b->depth == 0;
+    if (filled)
+        fill_rows(b, c, p->result, offset, n, o->bias ? (T *)o->bias->data + channel : NULL);
+    for (int64_t k = 0; k < b->depth; k += GEMM_DEPTH) {
+        const int64_t depth = b->depth - k < GEMM_DEPTH ? b->depth - k : GEMM_DEPTH;
+        if (shared)
+            panels = shared + k / GEMM_DEPTH * p->patch;
+        else
+            pack_columns(columns, k, depth, panels);
+        for (int64_t i = 0; i < b->blocks; i++)
+            for (int64_t j = 0; j < n; j += GEMM_COLUMNS) {
+                const gemm_block block = {.k = depth,
+                                          .a = b->packed + (k * b->blocks + i * depth) * GEMM_STEP,
+                                          .b = panels + j * depth,
+                                          .b_step = GEMM_COLUMNS,
+                                          .c = c + i * b->height * p->result,
+                                          .c_row = p->result,
+                                          .add = filled || k > 0};
+                const int64_t left = b->rows - i * b->height;
+                write_block(i < b->blocks - 1 ? whole : last, block,
+                            left < b->height ? left : b->height,
+                            n - j < GEMM_COLUMNS ? n - j : GEMM_COLUMNS, offset + j, corner);
+            }
+    }
+}
+
+static void compute(const weft_call *call, const conv_product *p, const operands *o, int64_t tile)
 {
     const int64_t tm = tile % p->tiles_m, rest = tile / p->tiles_m;
     const row_block b = row_block_at(call, p, rest / p->tiles_n * p->tiles_m + tm);
-    const column_block columns = column_block_at(p, o, &b.class, b.group, rest % p->tiles_n);
-    const int64_t n = columns.n;
-    if (n <= 0) return;
-    int64_t offset[CONV_COLUMNS];
-    column_offsets(p, &b.class, columns.first, n, offset);
-    const int64_t channel = b.group * p->rows + b.row;
-    T *c = (T *)o->result->data + channel * p->result;
-    T *corner = weft_call_workspace(call), *panels = corner + GEMM_ROWS * GEMM_COLUMNS;
-    gemm_function *whole = gemm_of_height(b.height),
-                  *last = gemm_of_height(b.rows - (b.blocks - 1) * b.height);
-    const bool filled = o->bias || b.depth == 0;
-    if (filled)
-        fill_rows(&b, c, p->result, offset, n, o->bias ? (T *)o->bias->data + channel : NULL);
-    for (int64_t k = 0; k < b.depth; k += GEMM_DEPTH) {
-        const int64_t depth = b.depth - k < GEMM_DEPTH ? b.depth - k : GEMM_DEPTH;
-        if (p->shared)
-            panels = shared_panels(call, p, rest) + k / GEMM_DEPTH * p->patch;
-        else
-            pack_columns(&columns, k, depth, panels);
-        for (int64_t i = 0; i < b.blocks; i++)
-            for (int64_t j = 0; j < n; j += GEMM_COLUMNS) {
-                const gemm_block block = {.k = depth,
-                                          .a = b.packed + (k * b.blocks + i * depth) * GEMM_STEP,
-                                          .b = panels + j * depth,
-                                          .b_step = GEMM_COLUMNS,
-                                          .c = c + i * b.height * p->result,
-                                          .c_row = p->result,
-                                          .add = filled || k > 0};
-                const int64_t left = b.rows - i * b.height;
-                write_block(i < b.blocks - 1 ? whole : last, block,
-                            left < b.height ? left : b.height,
-                            n - j < GEMM_COLUMNS ? n - j : GEMM_COLUMNS, offset + j, corner);
-            }
+    column_block c = column_block_at(p, o, &b.class, b.group, p->whole ? 0 : rest % p->tiles_n);
+    if (!p->whole) {
+        if (c.n > 0) multiply(call, p, o, &b, &c, p->shared ? shared_panels(call, p, rest) : NULL);
+        return;
+    }
+    const int64_t first = rest % p->tiles_n * p->result;
+    for (int64_t j = 0; j < p->result; j += p->tile_n) {
+        c.first = first + j;
+        c.n = p->result - j < p->tile_n ? p->result - j : p->tile_n;
+        multiply(call, p, o, &b, &c, NULL);
     }
 }
 
@@ -257,7 +271,7 @@ static void run_product(const weft_call *call, conv_sizes z, bool transposed, in
     if (call->phase == 0)
         prepare(call, &p, &o, tile);
     else
-        multiply(call, &p, &o, tile);
+        compute(call, &p, &o, tile);
 }
 
 KERNEL(conv)

@@ -93,8 +93,8 @@ typedef struct plane_sum {
 /* Vectors whose sums are computed side by side, so that one does not wait for another. */
 #define SIDE 4
 
-/* A block of the result, y. Vectors are numbered row by row; at the end the last one stands in for
- * those that are not there. */
+/* A block of the result, y. Vectors are numbered row by row; at the end the first of four stands in
+ * for those that are not there. */
 SIMD_INLINE void sum_block(const int step, const plane_sum *o, const plane_block *b, T *y)
 {
     const conv_planes *p = o->p;

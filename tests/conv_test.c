@@ -22,6 +22,7 @@ typedef struct built {
     weft_graph *g;
     weft_value in[4], target[MAX_TARGETS];
     size_t n_targets;
+    const char *skip; /* passes that its plan skips */
 } built;
 
 static weft_pool_options pool_options(const layer *l)
@@ -90,8 +91,8 @@ static bool feed(weft_session *s, const built *b, weft_value v, const double *x)
 static bool run(const built *b, double *const in[4], int threads, weft_tensor out[MAX_TARGETS])
 {
     weft_error error = {0};
-    weft_plan *plan =
-        weft_plan_new(b->g, b->target, b->n_targets, &(weft_plan_options){.verify = true}, &error);
+    weft_plan *plan = weft_plan_new(b->g, b->target, b->n_targets,
+                                    &(weft_plan_options){.verify = true, .skip = b->skip}, &error);
     weft_session *s = NULL;
     if (plan)
         s = weft_session_new(plan, NULL,
@@ -301,6 +302,9 @@ static void test_tiles(void)
         {.x = {4, {2, 70, 9, 9}},
          .w = {4, {33, 70, 3, 4}},
          .options = {.pad_begin = {1, 2}, .pad_end = {1, 1}}},
+        {.x = {4, {17, 20, 15, 17}},
+         .w = {4, {30, 20, 3, 3}},
+         .options = {.pad_begin = {1, 1}, .pad_end = {1, 1}}},
         {.x = {4, {5, 100, 7, 7}}, .w = {4, {300, 100, 1, 1}}},
         {.x = {4, {1, 40, 30, 31}},
          .w = {4, {24, 20, 3, 3}},
@@ -336,149 +340,65 @@ static void test_tiles(void)
     }
 }
 
-/* ---- Chosen cases ---- */
+/* ---- Fusion ---- */
 
-/* Runs a graph of one f32 input. */
-static bool evaluate(weft_graph *g, weft_value x, const float *data, size_t n,
-                     const weft_value *target, size_t n_targets, weft_tensor *out,
-                     weft_session **session, weft_plan **plan)
+/* Elementwise nodes run on the tiles of a convolution of many images, or of planes, with the same
+ * bits. `fused` counts them; it is 1 where they run on each other's tiles only. */
+static void check_fused(const layer *l, size_t fused)
 {
-    weft_error error;
-    *plan = weft_plan_new(g, target, n_targets, NULL, &error);
-    *session = *plan ? weft_session_new(*plan, NULL, NULL, &error) : NULL;
-    bool good = *session && weft_feed(*session, x, data, n * sizeof *data) == WEFT_OK &&
-                weft_run(*session) == WEFT_OK;
-    for (size_t t = 0; good && t < n_targets; t++)
-        good = weft_session_tensor(*session, target[t], &out[t]);
-    return good;
+    weft_tensor out[2][MAX_TARGETS] = {{{0}}};
+    double *in[4] = {NULL};
+    built b = build(CONV, l, WEFT_F32);
+    b.in[3] = weft_input(b.g, "residual", WEFT_F32, weft_shape_of(b.g, b.target[0]));
+    b.target[0] = weft_relu(b.g, weft_add(b.g, b.target[0], b.in[3]));
+    b.n_targets = 1;
+    for (int i = 0; i < 4; i++) in[i] = numbers(numel_of(&b, b.in[i]), 3 + (uint64_t)i);
+    for (int k = 0; k < 2; k++) {
+        weft_error error;
+        b.skip = k ? NULL : "fuse";
+        weft_plan *plan =
+            weft_plan_new(b.g, b.target, 1, &(weft_plan_options){.skip = b.skip}, &error);
+        CU_ASSERT_PTR_NOT_NULL_FATAL(plan);
+        CU_ASSERT_EQUAL(weft_plan_get_stats(plan).fused, k ? fused : 0);
+        weft_plan_free(plan);
+        CU_ASSERT_TRUE(run(&b, in, 1 + k, out[k]));
+    }
+    CU_ASSERT_EQUAL(
+        memcmp(out[0][0].data, out[1][0].data, weft_tensor_bytes(out[0][0].dtype, out[0][0].shape)),
+        0);
+    for (int i = 0; i < 4; i++) free(in[i]);
+    free(out[0][0].data);
+    free(out[1][0].data);
+    weft_graph_free(b.g);
 }
 
-/* Of equal maxima the first gets the gradient; a NaN wins. */
-static void test_ties(void)
+static void test_fusion(void)
 {
-    static const float data[8] = {2, 2, 1, NAN, 2, 2, 5, 5};
-    static const float expected_dx[8] = {1, 0, 0, 1, 0, 0, 0, 0};
-    weft_graph *g = weft_graph_new();
-    weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(1, 1, 2, 4)), index, target[3];
-    target[0] = weft_max_pool(g, x, &(weft_pool_options){.kernel = {2, 2}}, &index);
-    target[1] = index;
-    weft_value ones = weft_fill(g, WEFT_F32, weft_shape_of(g, target[0]), 1);
-    weft_grad_of(g, target, &ones, 1, &x, 1, &target[2]);
-    weft_tensor out[3];
-    weft_session *s;
-    weft_plan *plan;
-    CU_ASSERT_TRUE_FATAL(evaluate(g, x, data, 8, target, 3, out, &s, &plan));
-    const float *y = out[0].data, *dx = out[2].data;
-    const int32_t *i = out[1].data;
-    CU_ASSERT_TRUE(y[0] == 2 && isnan(y[1]));
-    CU_ASSERT_TRUE(i[0] == 0 && i[1] == 3);
-    CU_ASSERT_EQUAL(memcmp(dx, expected_dx, sizeof expected_dx), 0);
-    weft_session_free(s);
-    weft_plan_free(plan);
-    weft_graph_free(g);
-}
-
-/* A transposed convolution of one pixel is the kernel; with stride and output padding. */
-static void test_transpose(void)
-{
-    static const float data[2] = {1, 10};
-    static const float expected_y[6] = {1.5f, 2.5f, 13.5f, 20.5f, 30.5f, 0.5f};
-    weft_graph *g = weft_graph_new();
-    weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(1, 1, 2));
-    weft_value w = weft_add_scalar(
-        g, weft_reshape(g, weft_arange(g, WEFT_F32, 3, 0, 1), WEFT_SHAPE(1, 1, 3)), 1);
-    weft_value bias = weft_fill(g, WEFT_F32, WEFT_SHAPE(1), 0.5);
-    weft_value y =
-        weft_conv_transpose(g, x, w, bias, &(weft_conv_options){.stride = {2}, .output_pad = {1}});
-    weft_tensor out;
-    weft_session *s;
-    weft_plan *plan;
-    CU_ASSERT_TRUE_FATAL(evaluate(g, x, data, 2, &y, 1, &out, &s, &plan));
-    CU_ASSERT_TRUE(weft_shape_equal(out.shape, WEFT_SHAPE(1, 1, 6)));
-    CU_ASSERT_EQUAL(memcmp(out.data, expected_y, sizeof expected_y), 0);
-    weft_session_free(s);
-    weft_plan_free(plan);
-    weft_graph_free(g);
-}
-
-/* ---- Errors ---- */
-
-static void expect_error(weft_graph *g, weft_status status, const char *message)
-{
-    const weft_error *e = weft_graph_error(g);
-    if (e->status != status || !strstr(e->message, message))
-        fprintf(stderr, "\n    expected \"%s\", got: %s: %s\n", message, e->where, e->message);
-    CU_ASSERT_EQUAL(e->status, status);
-    CU_ASSERT_PTR_NOT_NULL(strstr(e->message, message));
-    weft_graph_free(g);
-}
-
-static weft_value image(weft_graph *g, weft_shape shape)
-{
-    return weft_input(g, "x", WEFT_F32, shape);
-}
-
-static void refuse_conv(weft_shape x, weft_shape w, weft_conv_options o, weft_status status,
-                        const char *message)
-{
-    weft_graph *g = weft_graph_new();
-    weft_conv(g, image(g, x), weft_input(g, "w", WEFT_F32, w), WEFT_NO_VALUE, &o);
-    expect_error(g, status, message);
-}
-
-static void refuse_pool(weft_shape x, weft_pool_options o, weft_status status, const char *message)
-{
-    weft_graph *g = weft_graph_new();
-    weft_max_pool(g, image(g, x), &o, NULL);
-    expect_error(g, status, message);
-    g = weft_graph_new();
-    weft_average_pool(g, image(g, x), &o);
-    expect_error(g, status, message);
-}
-
-static void test_errors(void)
-{
-    const weft_shape x = WEFT_SHAPE(1, 4, 5, 5), w = WEFT_SHAPE(6, 4, 3, 3);
-    const weft_conv_options none = {0};
-    refuse_conv(WEFT_SHAPE(4, 5), w, none, WEFT_BAD_SHAPE, "1 to 3 spatial dimensions");
-    refuse_conv(x, WEFT_SHAPE(6, 4, 3), none, WEFT_BAD_SHAPE, "1 to 3 spatial dimensions");
-    refuse_conv(x, WEFT_SHAPE(6, 3, 3, 3), none, WEFT_BAD_SHAPE, "do not fit 1 groups");
-    refuse_conv(x, WEFT_SHAPE(5, 2, 3, 3), (weft_conv_options){.groups = 2}, WEFT_BAD_SHAPE,
-                "do not fit 2 groups");
-    refuse_conv(x, w, (weft_conv_options){.groups = -1}, WEFT_BAD_ARGUMENT, "groups is -1");
-    refuse_conv(x, w, (weft_conv_options){.stride = {1, -1}}, WEFT_BAD_ARGUMENT, "stride is -1");
-    refuse_conv(x, w, (weft_conv_options){.dilation = {-2}}, WEFT_BAD_ARGUMENT, "dilation is -2");
-    refuse_conv(x, w, (weft_conv_options){.pad_end = {0, -1}}, WEFT_BAD_ARGUMENT, "pad_end is -1");
-    refuse_conv(x, w, (weft_conv_options){.pad_begin = {INT64_MAX}}, WEFT_TOO_LARGE,
-                "pad_begin is");
-    refuse_conv(x, w, (weft_conv_options){.dilation = {3, 3}}, WEFT_BAD_SHAPE, "reaches over 7");
-    refuse_conv(x, WEFT_SHAPE(6, 4, 0, 3), none, WEFT_BAD_SHAPE, "the kernel");
-
-    weft_graph *g = weft_graph_new();
-    weft_value bias = weft_input(g, "bias", WEFT_F32, WEFT_SHAPE(5));
-    weft_conv(g, image(g, x), weft_input(g, "w", WEFT_F32, w), bias, NULL);
-    expect_error(g, WEFT_BAD_SHAPE, "expected [6]");
-    g = weft_graph_new();
-    weft_conv(g, image(g, x), weft_input(g, "w", WEFT_F64, w), WEFT_NO_VALUE, NULL);
-    CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_DTYPE);
-    weft_graph_free(g);
-    g = weft_graph_new();
-    weft_conv_transpose(g, image(g, x), weft_input(g, "w", WEFT_F32, WEFT_SHAPE(4, 2, 3, 3)),
-                        WEFT_NO_VALUE, &(weft_conv_options){.stride = {2, 2}, .output_pad = {2}});
-    expect_error(g, WEFT_BAD_ARGUMENT, "output_pad is 2, expected 0 to 1");
-    g = weft_graph_new();
-    weft_conv_transpose(g, image(g, x), weft_input(g, "w", WEFT_F32, WEFT_SHAPE(4, 2, 3, 3)),
-                        WEFT_NO_VALUE, &(weft_conv_options){.pad_begin = {9, 9}});
-    expect_error(g, WEFT_BAD_SHAPE, "dimension 0 of the image would be -2");
-
-    refuse_pool(WEFT_SHAPE(4, 5), (weft_pool_options){.kernel = {2}}, WEFT_BAD_SHAPE,
-                "1 to 3 spatial dimensions");
-    refuse_pool(x, (weft_pool_options){.kernel = {-1, 2}}, WEFT_BAD_ARGUMENT, "kernel is -1");
-    refuse_pool(x, (weft_pool_options){.kernel = {6, 2}}, WEFT_BAD_SHAPE, "reaches over 6");
-    refuse_pool(x, (weft_pool_options){.kernel = {2, 2}, .pad_begin = {2}}, WEFT_BAD_SHAPE,
-                "in the padding alone");
-    refuse_pool(x, (weft_pool_options){.kernel = {2, 2}, .stride = {1, 1}, .pad_end = {0, 2}},
-                WEFT_BAD_SHAPE, "in the padding alone");
+    static const struct {
+        layer l;
+        size_t fused;
+    } cases[] = {
+        {{.x = {4, {17, 5, 16, 20}},
+          .w = {4, {9, 5, 3, 3}},
+          .options = {.pad_begin = {1, 1}, .pad_end = {1, 1}}},
+         2},
+        {{.x = {4, {9, 6, 16, 20}}, .w = {4, {16, 3, 1, 1}}, .options = {.groups = 2}}, 2},
+        {{.x = {4, {3, 5, 70, 60}},
+          .w = {4, {10, 1, 3, 3}},
+          .options = {.pad_begin = {1, 1}, .pad_end = {1, 1}, .groups = 5}},
+         2},
+        {{.x = {4, {2, 40, 20, 21}},
+          .w = {4, {40, 1, 3, 2}},
+          .options = {.stride = {2, 2}, .groups = 40}},
+         2},
+        {{.x = {3, {2, 3, 700}}, .w = {3, {3, 1, 5}}, .options = {.groups = 3}}, 2},
+        {{.x = {4, {1, 5, 16, 20}}, .w = {4, {9, 5, 3, 3}}}, 1},
+        {{.x = {4, {20, 5, 7, 7}}, .w = {4, {9, 5, 1, 1}}}, 1},
+        {{.x = {4, {20, 3, 7, 9}}, .w = {4, {3, 1, 1, 1}}, .options = {.groups = 3}}, 1},
+        {{.x = {3, {2, 3, 2500}}, .w = {3, {3, 1, 5}}, .options = {.groups = 3}}, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        check_fused(&cases[i].l, cases[i].fused);
 }
 
 void conv_tests(void)
@@ -488,7 +408,5 @@ void conv_tests(void)
                 test_random_convolutions);
     CU_add_test(suite, "pooling of random shapes equals naive references", test_random_pools);
     CU_add_test(suite, "several tiles", test_tiles);
-    CU_add_test(suite, "equal maxima and NaN", test_ties);
-    CU_add_test(suite, "transposed convolution", test_transpose);
-    CU_add_test(suite, "errors", test_errors);
+    CU_add_test(suite, "fusion", test_fusion);
 }

@@ -43,6 +43,7 @@
     X(limits) \
     X(attention) \
     X(conv) \
+    X(conv_cases) \
     X(sums) \
     X(offsets) \
     X(autograd) \

@@ -236,9 +236,8 @@ typedef struct weft_pool_options {
     int64_t stride[3];                /* 0: the window's size */
     int64_t dilation[3];              /* 0: 1 */
     int64_t pad_begin[3], pad_end[3]; /* around the image */
-    bool ceil_mode; /* a last window may reach beyond the padding, if it begins before its end part
-                     */
-    bool count_pad; /* weft_average_pool only: the mean counts the padding, too */
+    bool ceil_mode;                   /* a last window may reach beyond the padding */
+    bool count_pad;                   /* weft_average_pool only: the mean counts the padding */
 } weft_pool_options;
 /* x [images, channels, in...]: the maximum of each window, without the padding. A NaN is larger
  * than all numbers. Fills *indices, which may be NULL, with the places (i32) of the maxima among
