@@ -70,59 +70,6 @@ static weft_status set_paths(weft_onnx *m, const char *path, weft_error *error)
     return WEFT_OK;
 }
 
-/* ---- Options ---- */
-
-static bool copy_dims(weft_onnx *m, const weft_onnx_options *o)
-{
-    weft_onnx_dim *dims = pool_alloc(&m->pool, (o->n_dims + 1) * sizeof *dims);
-    if (!dims) return false;
-    for (size_t i = 0; i < o->n_dims; i++) {
-        dims[i] = o->dims[i];
-        if (dims[i].name && !(dims[i].name = pool_text(&m->pool, dims[i].name))) return false;
-        if (dims[i].input && !(dims[i].input = pool_text(&m->pool, dims[i].input))) return false;
-    }
-    m->options.dims = dims;
-    m->options.n_dims = o->n_dims;
-    return true;
-}
-
-static bool copy_constants(weft_onnx *m, const weft_onnx_options *o)
-{
-    weft_onnx_constant *constants = pool_alloc(&m->pool, (o->n_constants + 1) * sizeof *constants);
-    if (!constants) return false;
-    for (size_t i = 0; i < o->n_constants; i++) {
-        const weft_onnx_constant *from = &o->constants[i];
-        const size_t bytes = weft_tensor_bytes(from->dtype, from->shape);
-        void *data = pool_alloc(&m->pool, bytes);
-        constants[i] = *from;
-        constants[i].input = pool_text(&m->pool, from->input);
-        if (!data || !constants[i].input) return false;
-        constants[i].data = bytes ? memcpy(data, from->data, bytes) : data;
-    }
-    m->options.constants = constants;
-    m->options.n_constants = o->n_constants;
-    return true;
-}
-
-static weft_status set_options(weft_onnx *m, const weft_onnx_options *o, weft_error *error)
-{
-    m->options.batch = o && o->batch ? o->batch : 1;
-    for (size_t i = 0; o && i < o->n_dims; i++)
-        if ((!o->dims[i].name && !o->dims[i].input) || o->dims[i].size < 0)
-            return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_onnx_load",
-                                  "dimension %zu has no name and no input, or a negative size", i);
-    for (size_t i = 0; o && i < o->n_constants; i++) {
-        const weft_onnx_constant *c = &o->constants[i];
-        if (!c->input || weft_shape_numel(c->shape) < 0 || weft_dtype_bytes(c->dtype) == 0 ||
-            (!c->data && weft_shape_numel(c->shape) > 0))
-            return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_onnx_load",
-                                  "constant %zu has no input, shape or data", i);
-    }
-    if (m->options.batch < 0)
-        return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_onnx_load", "the batch is negative");
-    return !o || (copy_dims(m, o) && copy_constants(m, o)) ? WEFT_OK : no_memory(m, error);
-}
-
 /* ---- Weights ---- */
 
 /* Names that are taken: a hash table. */
@@ -458,9 +405,9 @@ weft_onnx *weft_onnx_load(const char *path, const weft_onnx_options *options, we
                        path ? "no memory for the model" : "the path is NULL");
         return NULL;
     }
-    if (set_paths(m, path, error) == WEFT_OK && set_options(m, options, error) == WEFT_OK &&
-        read_model(m, error) == WEFT_OK && find_weights(m, error) == WEFT_OK &&
-        list_values(m, error) == WEFT_OK)
+    if (set_paths(m, path, error) == WEFT_OK && onnx_set_options(m, options, error) == WEFT_OK &&
+        read_model(m, error) == WEFT_OK && onnx_check_dims(m, error) == WEFT_OK &&
+        find_weights(m, error) == WEFT_OK && list_values(m, error) == WEFT_OK)
         return m;
     weft_onnx_free(m);
     return NULL;
