@@ -12,6 +12,26 @@
 
 /* ---- Reading ---- */
 
+static weft_status no_memory(const weft_onnx *m, weft_error *error)
+{
+    return weft_error_set(error, WEFT_NO_MEMORY, m->path ? m->path : "weft_onnx_load",
+                          "no memory for the model");
+}
+
+/* Allocators of protobuf-c, which does not say whether a message is malformed or memory is out. */
+static void *unpack_alloc(void *failed, size_t bytes)
+{
+    void *data = malloc(bytes ? bytes : 1);
+    if (!data) *(bool *)failed = true;
+    return data;
+}
+
+static void unpack_free(void *failed, void *data)
+{
+    (void)failed;
+    free(data);
+}
+
 static weft_status unpack(weft_onnx *m, const void *data, size_t bytes, weft_error *error)
 {
     const weft_status status = wire_check(&weft_onnx__model_proto__descriptor, data, bytes);
@@ -19,8 +39,11 @@ static weft_status unpack(weft_onnx *m, const void *data, size_t bytes, weft_err
         return weft_error_set(error, status, m->path,
                               "its messages are over %d levels deep, or too many for its size",
                               WIRE_MAX_DEPTH);
-    if (status == WEFT_OK) m->proto = weft_onnx__model_proto__unpack(NULL, bytes, data);
+    bool failed = false;
+    ProtobufCAllocator allocator = {unpack_alloc, unpack_free, &failed};
+    if (status == WEFT_OK) m->proto = weft_onnx__model_proto__unpack(&allocator, bytes, data);
     if (m->proto && m->proto->graph) return WEFT_OK;
+    if (failed) return no_memory(m, error);
     return weft_error_set(error, WEFT_BAD_FILE, m->path,
                           m->proto ? "has no graph" : "is not an ONNX model, or is cut off");
 }
@@ -48,12 +71,6 @@ static weft_status read_model(weft_onnx *m, weft_error *error)
     }
     if (file >= 0) close(file);
     return status;
-}
-
-static weft_status no_memory(const weft_onnx *m, weft_error *error)
-{
-    return weft_error_set(error, WEFT_NO_MEMORY, m->path ? m->path : "weft_onnx_load",
-                          "no memory for the model");
 }
 
 static weft_status set_paths(weft_onnx *m, const char *path, weft_error *error)
