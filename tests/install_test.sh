@@ -6,6 +6,7 @@
 # Usage: install_test.sh BUILD_FOLDER
 set -euo pipefail
 build=$1
+make_onnx=$(realpath -m "$build/tests/make_onnx") # absent without protobuf-c
 source=$(realpath "$(dirname "$0")/..")
 prefix=$(mktemp -d)
 trap 'rm -rf "$prefix"' EXIT
@@ -125,7 +126,12 @@ C
 fi
 
 # The first block of C in a document.
-for document in README.md docs/new-architecture.md; do
+documents=(README.md docs/new-architecture.md)
+if [ -x "$make_onnx" ]; then
+    "$make_onnx" mlp.onnx
+    documents+=(docs/onnx.md)
+fi
+for document in "${documents[@]}"; do
     sed -n '/^```c$/,/^```$/p' "$source/$document" | sed -e '1d' -e '/^```$/,$d' >document.c
     [ -s document.c ] || { echo "$document has no program"; exit 1; }
     run_as_all document.c ""

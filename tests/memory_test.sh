@@ -64,5 +64,11 @@ every_allocation "$weft" plan --instances lists --json
 every_allocation "$weft" score a b --json
 every_allocation "$weft" score a b --sentences --json
 every_allocation "$weft" score a b --against b --samples 10 --json
+# ONNX files, unless weft was built without protobuf-c.
+make_onnx=$(dirname "$weft")/make_onnx
+if [ -x "$make_onnx" ] && "$make_onnx" mlp.onnx; then
+    every_allocation "$weft" models mlp.onnx --json
+    every_allocation "$weft" plan mlp.onnx --train --json
+fi
 [ $failures -eq 0 ] && echo "the program without memory: all as expected"
 exit $((failures > 0))

@@ -59,16 +59,6 @@ int tool_choice(const char *choices, const char *text)
     return -1;
 }
 
-size_t tool_split_options(char *text, const char **options)
-{
-    char *rest = NULL;
-    size_t n = 0;
-    for (char *o = strtok_r(text, " ", &rest); o && n < WEFT_MODEL_OPTIONS;
-         o = strtok_r(NULL, " ", &rest))
-        options[n++] = o;
-    return n;
-}
-
 bool tool_ends_with(const char *text, const char *end)
 {
     size_t n = strlen(text), m = strlen(end);
@@ -86,17 +76,6 @@ bool tool_is_rank_file(const char *path)
 double tool_seconds(void)
 {
     return clock_seconds();
-}
-
-void tool_take_model_arg(model_args *args, const char *text, struct argp_state *state)
-{
-    if (!args->model) {
-        args->model = weft_model_find(text);
-        if (!args->model) tool_usage_error(state, "no model \"%s\" (see `weft models`)", text);
-        return;
-    }
-    if (args->n_options == WEFT_MODEL_OPTIONS) argp_error(state, "too many model options");
-    args->options[args->n_options++] = text;
 }
 
 long tool_number(const char *text, const char *what, long min, long max, struct argp_state *state)
@@ -118,30 +97,6 @@ double tool_real(const char *text, const char *what, double min, double max,
         tool_usage_error(state, "%s must be a number from %g to %g, not \"%s\"", what, min, max,
                          text);
     return x;
-}
-
-static weft_status build_step(built_model *m)
-{
-    weft_graph *g = m->graph;
-    weft_optimizer adam = WEFT_ADAM_DEFAULT;
-    m->lr = weft_input(g, "lr", weft_dtype_of(g, m->io.loss), WEFT_SCALAR);
-    m->step = weft_train_step(g, m->io.loss, NULL, 0, m->lr, &adam, &m->norm);
-    return weft_graph_status(g);
-}
-
-weft_status tool_build(const weft_model *model, const char *const *options, size_t n_options,
-                       bool training, built_model *out, weft_error *error)
-{
-    memset(out, 0, sizeof *out);
-    out->graph = weft_graph_new();
-    weft_status status =
-        weft_model_build_text(out->graph, model, options, n_options, training, &out->io, error);
-    if (status == WEFT_OK && training && build_step(out) != WEFT_OK)
-        status = tool_take_error(weft_graph_error(out->graph), error);
-    if (status == WEFT_OK) return WEFT_OK;
-    weft_graph_free(out->graph);
-    out->graph = NULL;
-    return status;
 }
 
 /* Opens those of the descriptors 0 to 2 that the caller has closed. Otherwise the next file that

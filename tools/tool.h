@@ -2,6 +2,7 @@
 #ifndef WEFT_TOOLS_TOOL_H
 #define WEFT_TOOLS_TOOL_H
 
+#include <weft/onnx.h>
 #include <weft/weft.h>
 
 #include <argp.h>
@@ -75,16 +76,51 @@ bool tool_replace_file(const char *path, const char *data, size_t bytes, weft_er
  * the backends of matrix products. Fails if the backend named by WEFT_GEMM is not available. */
 weft_status tool_machine_json(cJSON *json, weft_error *error);
 
-/* A model of the list with its "key=value" options, as a command line names it. */
+/* At most so many --dim, --constant or --input. */
+#define TOOL_MAX_NAMED 64
+
+/* Files of NumPy arrays: NAME=FILE.npy, or an archive, whose name is NULL. */
+typedef struct named_file {
+    const char *name, *path;
+} named_file;
+typedef struct named_files {
+    named_file at[TOOL_MAX_NAMED];
+    size_t n;
+} named_files;
+/* Splits an argument in place. Ends the program on a usage error. */
+void tool_take_named_file(named_files *files, char *text, bool archives, struct argp_state *state);
+bool tool_read_arrays(weft_params *into, const named_files *files, weft_error *error);
+
+/* An ONNX file, and what determines its shapes. */
+typedef struct onnx_args {
+    const char *path; /* NULL: none */
+    weft_onnx_dim dims[TOOL_MAX_NAMED];
+    size_t n_dims;
+    int64_t batch;
+    named_files constants;
+} onnx_args;
+/* The options --dim, --batch and --constant, for a child whose input is an onnx_args. */
+extern const struct argp onnx_argp;
+/* For the help of --train. */
+#define TOOL_FILE_LOSS                                                                             \
+    "The loss of FILE.onnx with --train is the mean of squares of its first floating-point "       \
+    "output."
+weft_onnx *tool_load_onnx(const onnx_args *args, weft_error *error);
+
+/* A model of a command line: one of the list with its "key=value" options, or a file. */
 typedef struct model_args {
-    const weft_model *model;
+    const weft_model *model; /* NULL: the file */
     const char *options[WEFT_MODEL_OPTIONS];
     size_t n_options;
+    onnx_args onnx;
 } model_args;
+/* For messages: the model's name or the file's path; NULL if neither was given. */
+const char *tool_model_name(const model_args *args);
 /* Splits "key=value key=value ..." in place into its words, at most WEFT_MODEL_OPTIONS; returns how
  * many. */
 size_t tool_split_options(char *text, const char **options);
-/* Takes MODEL, then options; for the key ARGP_KEY_ARG. Ends the program on a usage error. */
+/* Takes MODEL, then options, or FILE.onnx; for the key ARGP_KEY_ARG. Ends the program on a usage
+ * error. */
 void tool_take_model_arg(model_args *args, const char *text, struct argp_state *state);
 
 /* Packs every NAME.CAPACITY.csv of a folder (columns lower, upper, size); prints a row for each.
@@ -94,16 +130,32 @@ int tool_pack_instances(const char *folder, double seconds, bool json);
 /* Bytes for all options of a model as a checkpoint stores them: "key=value ...". */
 #define TOOL_OPTIONS_TEXT (WEFT_MODEL_OPTIONS * 64)
 
-/* A model's graph; for training, with an Adam step over all parameters. */
+/* A model's graph; for training, with an Adam step over all parameters. A file's io has `output`,
+ * its first floating-point output (or the first), `vocab` and, for training, `loss`. */
 typedef struct built_model {
     weft_graph *graph;
     weft_model_io io;
     weft_value lr, step, norm; /* WEFT_NO_VALUE unless training */
+    weft_onnx *file;           /* NULL: a model of the list */
+    weft_value *outputs;       /* all of the file */
+    size_t n_outputs;
 } built_model;
 weft_status tool_build(const weft_model *model, const char *const *options, size_t n_options,
                        bool training, built_model *out, weft_error *error);
+/* The same for a model of either kind; tool_free_model frees it. */
+weft_status tool_build_args(const model_args *args, bool training, built_model *out,
+                            weft_error *error);
+void tool_free_model(built_model *model);
+/* Adds the loss that stands for a file's own: the mean of squares of io.output. */
+weft_status tool_add_loss(built_model *model, weft_error *error);
 /* The targets of a run: loss and step if training, else the output. Returns how many. */
 size_t tool_targets(const built_model *model, weft_value targets[2]);
+/* A plan of the targets, and of all outputs of a file. */
+weft_plan *tool_plan(const built_model *model, weft_error *error);
+/* Copies a file's graph and weights, with f64 in the place of f32. `out` has no file and is freed
+ * by tool_free_model, whether that fails or not. */
+weft_status tool_widen(const built_model *model, built_model *out, weft_params *weights,
+                       weft_error *error);
 
 /* Made-up data for every input of a model's graph; the caller frees them. */
 typedef struct sample_inputs {
@@ -114,7 +166,7 @@ weft_status tool_sample_inputs(const built_model *m, sample_inputs *out, weft_er
 weft_status sample_inputs_feed(const sample_inputs *e, weft_session *session, weft_error *error);
 void sample_inputs_free(sample_inputs *e);
 
-/* A model with its first parameters and made-up inputs, ready to run. */
+/* A model with its first parameters (a file's weights) and made-up inputs, ready to run. */
 typedef struct trial {
     built_model m;
     weft_plan *plan;
@@ -125,8 +177,8 @@ typedef struct trial {
 weft_status trial_open(trial *trial, const model_args *model, bool training, int threads,
                        weft_error *error);
 void trial_close(trial *trial);
-/* Plans the targets of trial->m, which is already built, and prepares the run. After an error,
- * trial_close frees what was made. */
+/* Plans trial->m, which is already built, for these targets (NULL: tool_plan), and prepares the
+ * run. After an error, trial_close frees what was made. */
 weft_status trial_start(trial *trial, const weft_value *targets, size_t n, int threads,
                         weft_error *error);
 /* Runs it once, then `runs` times with the session's profile on; *seconds is their duration. Shows

@@ -101,6 +101,13 @@ struct weft_onnx {
     size_t n_inputs, n_outputs, n_params;
 };
 
+/* ---- Options (options.c) ---- */
+
+/* Checks and copies the options of an import, which may be NULL. */
+weft_status onnx_set_options(weft_onnx *m, const weft_onnx_options *o, weft_error *error);
+/* Fails if a size is given for a dimension that no input has. */
+weft_status onnx_check_dims(const weft_onnx *m, weft_error *error);
+
 /* ---- Values and scopes (scope.c) ---- */
 
 /* A new value of that name; an error if the scope has one, or memory is out (NULL). */

@@ -12,6 +12,26 @@
 
 /* ---- Reading ---- */
 
+static weft_status no_memory(const weft_onnx *m, weft_error *error)
+{
+    return weft_error_set(error, WEFT_NO_MEMORY, m->path ? m->path : "weft_onnx_load",
+                          "no memory for the model");
+}
+
+/* Allocators of protobuf-c, which does not say whether a message is malformed or memory is out. */
+static void *unpack_alloc(void *failed, size_t bytes)
+{
+    void *data = malloc(bytes ? bytes : 1);
+    if (!data) *(bool *)failed = true;
+    return data;
+}
+
+static void unpack_free(void *failed, void *data)
+{
+    (void)failed;
+    free(data);
+}
+
 static weft_status unpack(weft_onnx *m, const void *data, size_t bytes, weft_error *error)
 {
     const weft_status status = wire_check(&weft_onnx__model_proto__descriptor, data, bytes);
@@ -19,8 +39,11 @@ static weft_status unpack(weft_onnx *m, const void *data, size_t bytes, weft_err
         return weft_error_set(error, status, m->path,
                               "its messages are over %d levels deep, or too many for its size",
                               WIRE_MAX_DEPTH);
-    if (status == WEFT_OK) m->proto = weft_onnx__model_proto__unpack(NULL, bytes, data);
+    bool failed = false;
+    ProtobufCAllocator allocator = {unpack_alloc, unpack_free, &failed};
+    if (status == WEFT_OK) m->proto = weft_onnx__model_proto__unpack(&allocator, bytes, data);
     if (m->proto && m->proto->graph) return WEFT_OK;
+    if (failed) return no_memory(m, error);
     return weft_error_set(error, WEFT_BAD_FILE, m->path,
                           m->proto ? "has no graph" : "is not an ONNX model, or is cut off");
 }
@@ -50,12 +73,6 @@ static weft_status read_model(weft_onnx *m, weft_error *error)
     return status;
 }
 
-static weft_status no_memory(const weft_onnx *m, weft_error *error)
-{
-    return weft_error_set(error, WEFT_NO_MEMORY, m->path ? m->path : "weft_onnx_load",
-                          "no memory for the model");
-}
-
 static weft_status set_paths(weft_onnx *m, const char *path, weft_error *error)
 {
     m->path = pool_text(&m->pool, path);
@@ -68,59 +85,6 @@ static weft_status set_paths(weft_onnx *m, const char *path, weft_error *error)
         folder[0] = '.';
     m->files.folder = folder;
     return WEFT_OK;
-}
-
-/* ---- Options ---- */
-
-static bool copy_dims(weft_onnx *m, const weft_onnx_options *o)
-{
-    weft_onnx_dim *dims = pool_alloc(&m->pool, (o->n_dims + 1) * sizeof *dims);
-    if (!dims) return false;
-    for (size_t i = 0; i < o->n_dims; i++) {
-        dims[i] = o->dims[i];
-        if (dims[i].name && !(dims[i].name = pool_text(&m->pool, dims[i].name))) return false;
-        if (dims[i].input && !(dims[i].input = pool_text(&m->pool, dims[i].input))) return false;
-    }
-    m->options.dims = dims;
-    m->options.n_dims = o->n_dims;
-    return true;
-}
-
-static bool copy_constants(weft_onnx *m, const weft_onnx_options *o)
-{
-    weft_onnx_constant *constants = pool_alloc(&m->pool, (o->n_constants + 1) * sizeof *constants);
-    if (!constants) return false;
-    for (size_t i = 0; i < o->n_constants; i++) {
-        const weft_onnx_constant *from = &o->constants[i];
-        const size_t bytes = weft_tensor_bytes(from->dtype, from->shape);
-        void *data = pool_alloc(&m->pool, bytes);
-        constants[i] = *from;
-        constants[i].input = pool_text(&m->pool, from->input);
-        if (!data || !constants[i].input) return false;
-        constants[i].data = bytes ? memcpy(data, from->data, bytes) : data;
-    }
-    m->options.constants = constants;
-    m->options.n_constants = o->n_constants;
-    return true;
-}
-
-static weft_status set_options(weft_onnx *m, const weft_onnx_options *o, weft_error *error)
-{
-    m->options.batch = o && o->batch ? o->batch : 1;
-    for (size_t i = 0; o && i < o->n_dims; i++)
-        if ((!o->dims[i].name && !o->dims[i].input) || o->dims[i].size < 0)
-            return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_onnx_load",
-                                  "dimension %zu has no name and no input, or a negative size", i);
-    for (size_t i = 0; o && i < o->n_constants; i++) {
-        const weft_onnx_constant *c = &o->constants[i];
-        if (!c->input || weft_shape_numel(c->shape) < 0 || weft_dtype_bytes(c->dtype) == 0 ||
-            (!c->data && weft_shape_numel(c->shape) > 0))
-            return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_onnx_load",
-                                  "constant %zu has no input, shape or data", i);
-    }
-    if (m->options.batch < 0)
-        return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_onnx_load", "the batch is negative");
-    return !o || (copy_dims(m, o) && copy_constants(m, o)) ? WEFT_OK : no_memory(m, error);
 }
 
 /* ---- Weights ---- */
@@ -461,9 +425,9 @@ weft_onnx *weft_onnx_load(const char *path, const weft_onnx_options *options, we
                        path ? "no memory for the model" : "the path is NULL");
         return NULL;
     }
-    if (set_paths(m, path, error) == WEFT_OK && set_options(m, options, error) == WEFT_OK &&
-        read_model(m, error) == WEFT_OK && find_weights(m, error) == WEFT_OK &&
-        list_values(m, error) == WEFT_OK)
+    if (set_paths(m, path, error) == WEFT_OK && onnx_set_options(m, options, error) == WEFT_OK &&
+        read_model(m, error) == WEFT_OK && onnx_check_dims(m, error) == WEFT_OK &&
+        find_weights(m, error) == WEFT_OK && list_values(m, error) == WEFT_OK)
         return m;
     weft_onnx_free(m);
     return NULL;

@@ -33,7 +33,7 @@ extern "C" {
 typedef struct weft_onnx weft_onnx;
 
 /* The size of a dimension that the file leaves open: of all dimensions called `name`, or of one
- * axis of an input. */
+ * axis of an input. A size that the file itself gives prevails. */
 typedef struct weft_onnx_dim {
     const char *name;  /* NULL: `input` and `axis` say which */
     const char *input; /* NULL: `name` says which */
@@ -67,9 +67,10 @@ typedef struct weft_onnx_value {
 
 /* Reads a file and builds its graph once, to check it. External data are read from files in the
  * folder of `path` or below. `options` may be NULL. NULL on failure: WEFT_NOT_FOUND if there is no
- * such file, WEFT_BAD_FILE if it is malformed, WEFT_NO_KERNEL if it has an op that weft does not
- * know, WEFT_BAD_DTYPE for a dtype or kind of value without a counterpart, and WEFT_BAD_ARGUMENT if
- * a shape or a size depends on data. The message names the node and its op. */
+ * such file, or no input has a dimension of the options, WEFT_BAD_FILE if it is malformed,
+ * WEFT_NO_KERNEL if it has an op that weft does not know, WEFT_BAD_DTYPE for a dtype or kind of
+ * value without a counterpart, and WEFT_BAD_ARGUMENT if a shape or a size depends on data. The
+ * message names the node and its op. */
 WEFT_API weft_onnx *weft_onnx_load(const char *path, const weft_onnx_options *options,
                                    weft_error *error);
 /* Frees a model; NULL is accepted. Graphs that were built from it stay valid. */

@@ -4,14 +4,6 @@
 #include <string.h>
 #include <unistd.h>
 
-size_t tool_targets(const built_model *m, weft_value targets[2])
-{
-    bool training = weft_is_value(m->step);
-    targets[0] = training ? m->io.loss : m->io.output;
-    targets[1] = m->step;
-    return training ? 2 : 1;
-}
-
 static weft_status feed_all(trial *t, weft_error *error)
 {
     sample_inputs e;
@@ -25,11 +17,13 @@ static weft_status feed_all(trial *t, weft_error *error)
 weft_status trial_start(trial *t, const weft_value *targets, size_t n, int threads,
                         weft_error *error)
 {
-    t->plan = weft_plan_new(t->m.graph, targets, n, NULL, error);
+    t->plan =
+        targets ? weft_plan_new(t->m.graph, targets, n, NULL, error) : tool_plan(&t->m, error);
     if (!t->plan) return error->status;
     t->params = weft_params_new();
     if (!t->params) return weft_error_set(error, WEFT_NO_MEMORY, "parameters", "no memory");
-    weft_status status = weft_params_init(t->params, t->m.graph, 1, error);
+    weft_status status = t->m.file ? weft_onnx_weights(t->m.file, t->params, error) : WEFT_OK;
+    if (status == WEFT_OK) status = weft_params_init(t->params, t->m.graph, 1, error);
     if (status != WEFT_OK) return status;
     t->session = weft_session_new(t->plan, t->params,
                                   &(weft_session_options){.threads = threads, .seed = 1}, error);
@@ -39,12 +33,10 @@ weft_status trial_start(trial *t, const weft_value *targets, size_t n, int threa
 weft_status trial_open(trial *t, const model_args *model, bool training, int threads,
                        weft_error *error)
 {
-    weft_value targets[2];
     memset(t, 0, sizeof *t);
-    weft_status status =
-        tool_build(model->model, model->options, model->n_options, training, &t->m, error);
+    weft_status status = tool_build_args(model, training, &t->m, error);
     if (status != WEFT_OK) return status;
-    status = trial_start(t, targets, tool_targets(&t->m, targets), threads, error);
+    status = trial_start(t, NULL, 0, threads, error);
     if (status != WEFT_OK) trial_close(t);
     return status;
 }
@@ -54,7 +46,7 @@ void trial_close(trial *t)
     weft_session_free(t->session);
     weft_plan_free(t->plan);
     weft_params_free(t->params);
-    weft_graph_free(t->m.graph);
+    tool_free_model(&t->m);
     memset(t, 0, sizeof *t);
 }
 

@@ -36,11 +36,14 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case KEY_THREADS:
         a->threads = (int)tool_number(text, "--threads", 1, WEFT_MAX_THREADS, state);
         return 0;
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &a->model.onnx;
+        return 0;
     case ARGP_KEY_ARG:
         tool_take_model_arg(&a->model, text, state);
         return 0;
     case ARGP_KEY_END:
-        if (a->op && a->model.model) argp_error(state, "give either --op or MODEL");
+        if (a->op && tool_model_name(&a->model)) argp_error(state, "give either --op or MODEL");
         if (a->op && a->bits) argp_error(state, "--bits takes models, not ops");
         if (a->threads && !a->bits) argp_error(state, "--threads needs --bits");
         if (a->op && !weft_op_find(a->op))
@@ -108,27 +111,38 @@ static int check_ops(const arguments *a)
 
 /* ---- A model ---- */
 
-static weft_status run_model_check(built_model *m, weft_check_result *result, weft_error *error)
+/* The inputs that are differentiated too: vectors of a listed model, all floats of a file. */
+static bool is_checked(const built_model *m, bool file, weft_value input)
+{
+    if (file) return weft_dtype_of(m->graph, input) == WEFT_F64;
+    return input.id == m->io.input.id || input.id == m->io.memory.id;
+}
+
+/* The store has a file's weights; parameters of a listed model are made up. */
+static weft_status run_model_check(built_model *m, bool file, weft_params *store,
+                                   weft_check_result *result, weft_error *error)
 {
     weft_graph *g = m->graph;
     sample_inputs e = {NULL, 0};
     size_t n = weft_graph_params(g, NULL, 0);
-    weft_value *wrt = calloc(n + 2, sizeof *wrt);
-    weft_params *store = weft_params_new();
     weft_status status = tool_sample_inputs(m, &e, error);
-    if (status == WEFT_OK && (!wrt || !store))
+    weft_value *wrt = calloc(n + e.n + 1, sizeof *wrt);
+    if (status == WEFT_OK && !wrt)
         status = weft_error_set(error, WEFT_NO_MEMORY, "check", "no memory");
     if (status == WEFT_OK) status = weft_params_init(store, g, 1, error);
     if (status == WEFT_OK) {
         weft_graph_params(g, wrt, n);
-        if (weft_is_value(m->io.input)) wrt[n++] = m->io.input;
-        if (weft_is_value(m->io.memory)) wrt[n++] = m->io.memory;
-        status =
-            weft_check_gradient(g, m->io.loss, wrt, n, store, e.feed, e.n, 6, 1, result, error);
+        for (size_t i = 0; i < e.n; i++)
+            if (is_checked(m, file, e.feed[i].input)) wrt[n++] = e.feed[i].input;
+        if (n == 0)
+            status = weft_error_set(error, WEFT_BAD_ARGUMENT, "check",
+                                    "the model has no parameters and no floating-point inputs");
+        else
+            status =
+                weft_check_gradient(g, m->io.loss, wrt, n, store, e.feed, e.n, 6, 1, result, error);
     }
     sample_inputs_free(&e);
     free(wrt);
-    weft_params_free(store);
     return status;
 }
 
@@ -151,22 +165,43 @@ static weft_status build_small(const model_args *a, built_model *m, weft_error *
     const char *options[MAX_OPTIONS] = {"f64=1"};
     char small[TOOL_OPTIONS_TEXT];
     size_t n = 1 + small_options(a, small, options + 1);
+    m->graph = weft_graph_new();
     return weft_model_build_text(m->graph, a->model, options, n, true, &m->io, error);
+}
+
+/* The file's graph with a loss, in f64. */
+static weft_status build_wide(const model_args *a, built_model *m, weft_params *weights,
+                              weft_error *error)
+{
+    built_model narrow;
+    weft_status status = tool_build_args(a, false, &narrow, error);
+    if (status != WEFT_OK) return status;
+    status = tool_add_loss(&narrow, error);
+    if (status == WEFT_OK) status = tool_widen(&narrow, m, weights, error);
+    tool_free_model(&narrow);
+    return status;
 }
 
 static int check_model(const arguments *a)
 {
     weft_error error = {0};
-    built_model m = {.graph = weft_graph_new()};
+    const bool file = !a->model.model;
+    built_model m = {.graph = NULL};
     weft_check_result r;
-    weft_status status = build_small(&a->model, &m, &error);
-    if (status == WEFT_OK) status = run_model_check(&m, &r, &error);
-    weft_graph_free(m.graph);
+    weft_params *store = weft_params_new();
+    weft_status status =
+        store ? WEFT_OK : weft_error_set(&error, WEFT_NO_MEMORY, "check", "%s", "no memory");
+    if (status == WEFT_OK)
+        status =
+            file ? build_wide(&a->model, &m, store, &error) : build_small(&a->model, &m, &error);
+    if (status == WEFT_OK) status = run_model_check(&m, file, store, &r, &error);
+    tool_free_model(&m);
+    weft_params_free(store);
     if (status != WEFT_OK) return tool_fail(&error);
     bool good = r.worst_error <= FIRST_ORDER_LIMIT;
     if (a->json) {
         cJSON *json = cJSON_CreateObject();
-        cJSON_AddStringToObject(json, "model", a->model.model->name);
+        cJSON_AddStringToObject(json, "model", tool_model_name(&a->model));
         cJSON_AddNumberToObject(json, "order1", r.worst_error);
         cJSON_AddNumberToObject(json, "checked", (double)r.checked);
         cJSON_AddStringToObject(json, "worst", r.where);
@@ -174,9 +209,9 @@ static int check_model(const arguments *a)
         int printed = tool_print_json(json);
         return good ? printed : EXIT_ERROR;
     }
-    printf("%s: %zu derivatives checked, worst error %.2e (limit %.0e) at %s: %s\n",
-           a->model.model->name, r.checked, r.worst_error, FIRST_ORDER_LIMIT, r.where,
-           good ? "ok" : "FAILED");
+    tool_print_line(stdout, "%s: %zu derivatives checked, worst error %.2e (limit %.0e) at %s: %s",
+                    tool_model_name(&a->model), r.checked, r.worst_error, FIRST_ORDER_LIMIT,
+                    r.where, good ? "ok" : "FAILED");
     return good ? EXIT_GOOD : EXIT_ERROR;
 }
 
@@ -197,17 +232,17 @@ static uint64_t hash_params(const weft_params *params)
     return hash;
 }
 
-/* Trains a model at its small size and hashes its parameters and the optimiser's states. */
+/* Trains a model, one of the list at its small size, and hashes its parameters and the optimiser's
+ * states. */
 static weft_status bits_of(const model_args *a, int threads, uint64_t *hash, weft_error *error)
 {
     char small[TOOL_OPTIONS_TEXT];
     const char *options[MAX_OPTIONS];
     trial t = {0};
-    size_t n = small_options(a, small, options);
-    weft_value targets[2];
-    weft_status status = tool_build(a->model, options, n, true, &t.m, error);
-    if (status == WEFT_OK)
-        status = trial_start(&t, targets, tool_targets(&t.m, targets), threads, error);
+    weft_status status = a->model ? tool_build(a->model, options, small_options(a, small, options),
+                                               true, &t.m, error)
+                                  : tool_build_args(a, true, &t.m, error);
+    if (status == WEFT_OK) status = trial_start(&t, NULL, 0, threads, error);
     for (uint64_t step = 0; status == WEFT_OK && step < BITS_STEPS; step++) {
         weft_session_set_step(t.session, step);
         if (weft_run(t.session) != WEFT_OK)
@@ -222,16 +257,17 @@ static int check_bits(const arguments *a)
 {
     weft_error error = {0};
     cJSON *json = cJSON_CreateObject();
+    const bool one = tool_model_name(&a->model);
     for (size_t i = 0; i < weft_model_count(); i++) {
         model_args model = a->model;
         uint64_t hash = 0;
         char text[17];
-        if (!model.model) model.model = weft_model_at(i);
+        if (!one) model.model = weft_model_at(i);
         if (bits_of(&model, a->threads, &hash, &error) != WEFT_OK) break;
         snprintf(text, sizeof text, "%016" PRIx64, hash);
-        cJSON_AddStringToObject(json, model.model->name, text);
-        if (!a->json) printf("%-20s %s\n", model.model->name, text);
-        if (a->model.model) break;
+        cJSON_AddStringToObject(json, tool_model_name(&model), text);
+        if (!a->json) tool_print_line(stdout, "%-20s %s", tool_model_name(&model), text);
+        if (one) break;
     }
     if (error.status == WEFT_OK && a->json) return tool_print_json(json);
     cJSON_Delete(json);
@@ -250,18 +286,21 @@ int cmd_check(int argc, char **argv)
         {"threads", KEY_THREADS, "N", 0, "threads of --bits (default: all)", 0},
         {"json", KEY_JSON, NULL, 0, "print JSON", 0},
         {0}};
+    static const struct argp_child onnx_options[] = {{&onnx_argp, 0, "Of FILE.onnx:", 1}, {0}};
     arguments a = {0};
     struct argp argp = {
         options,
         parse,
-        "[MODEL [OPTION=VALUE...]]",
+        "[MODEL [OPTION=VALUE...]]\nFILE.onnx",
         "Checks gradients in f64 against central differences, weighing outputs with "
         "random cotangents: of all ops, first and second order, or of a whole model "
-        "at a small size. Errors are relative; the limits are 1e-6 and 1e-4.",
-        NULL,
+        "at a small size. Errors are relative; the limits are 1e-6 and 1e-4.\v"
+        "The loss of FILE.onnx is the mean of squares of its first floating-point output. Its "
+        "weights are the file's, in f64.",
+        onnx_options,
         NULL,
         NULL};
     tool_parse(&argp, argc, argv, &a);
     if (a.bits) return check_bits(&a);
-    return a.model.model ? check_model(&a) : check_ops(&a);
+    return tool_model_name(&a.model) ? check_model(&a) : check_ops(&a);
 }

@@ -54,19 +54,24 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case KEY_RUNS:
         a->runs = tool_number(text, "--runs", 1, 1000000, state);
         return 0;
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &a->model.onnx;
+        return 0;
     case ARGP_KEY_ARG:
         tool_take_model_arg(&a->model, text, state);
         return 0;
     case ARGP_KEY_END:
-        if (a->instances && (a->model.model || a->train))
+        if (a->instances && (tool_model_name(&a->model) || a->train))
             argp_error(state, "--instances takes no model");
         if (a->seconds > 0 && !a->instances) argp_error(state, "--seconds needs --instances");
-        if (!a->model.model && !a->instances) argp_error(state, "MODEL is missing");
+        if (!tool_model_name(&a->model) && !a->instances) argp_error(state, "MODEL is missing");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
 }
+
+static const struct argp_child onnx_options[] = {{&onnx_argp, 0, "Of FILE.onnx:", 1}, {0}};
 
 /* ---- dot ---- */
 
@@ -127,18 +132,16 @@ static weft_status draw_times(const arguments *a, FILE *file, weft_error *error)
 static weft_status draw_graph(const arguments *a, FILE *file, weft_error *error)
 {
     built_model m;
-    weft_status status =
-        tool_build(a->model.model, a->model.options, a->model.n_options, a->train, &m, error);
+    weft_status status = tool_build_args(&a->model, a->train, &m, error);
     if (status != WEFT_OK) return status;
-    weft_value targets[2];
     weft_plan *plan = NULL;
-    if (a->planned) plan = weft_plan_new(m.graph, targets, tool_targets(&m, targets), NULL, error);
+    if (a->planned) plan = tool_plan(&m, error);
     if (a->planned && !plan)
         status = error->status;
     else
         status = weft_graph_dot(plan ? weft_plan_graph(plan) : m.graph, file, NULL, error);
     weft_plan_free(plan);
-    weft_graph_free(m.graph);
+    tool_free_model(&m);
     return status;
 }
 
@@ -155,8 +158,13 @@ int cmd_dot(int argc, char **argv)
         {"runs", KEY_RUNS, "N", 0, "runs to measure for the overlay, after one for warm-up (5)", 0},
         {0}};
     arguments a = {.runs = 5};
-    struct argp argp = {options, parse, "MODEL [OPTION=VALUE...]", "Draws a model's graph.", NULL,
-                        NULL,    NULL};
+    struct argp argp = {options,
+                        parse,
+                        "MODEL [OPTION=VALUE...]\nFILE.onnx",
+                        "Draws a model's graph.\v" TOOL_FILE_LOSS,
+                        onnx_options,
+                        NULL,
+                        NULL};
     tool_parse(&argp, argc, argv, &a);
     if (!a.output) {
         fprintf(stderr, "weft dot: -o FILE is missing\n");
@@ -197,7 +205,7 @@ static int print_plan(const arguments *a, const weft_plan_stats *s)
                 {"flops", " flop a run", s->flops},
                 {"bytes", " bytes moved a run", s->bytes}};
     cJSON *json = cJSON_CreateObject();
-    cJSON_AddStringToObject(json, "model", a->model.model->name);
+    cJSON_AddStringToObject(json, "model", tool_model_name(&a->model));
     cJSON_AddBoolToObject(json, "train", a->train);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         cJSON_AddNumberToObject(json, rows[i].name, rows[i].value);
@@ -225,21 +233,18 @@ int cmd_plan(int argc, char **argv)
     struct argp argp = {
         options,
         parse,
-        "MODEL [OPTION=VALUE...]\n--instances DIR",
+        "MODEL [OPTION=VALUE...]\nFILE.onnx\n--instances DIR",
         "Plans a model and prints the sum of its buffers, the arena that they share (arena), "
-        "the peak of live bytes, below which no arena can be, and arena / peak.",
-        NULL,
+        "the peak of live bytes, below which no arena can be, and arena / peak.\v" TOOL_FILE_LOSS,
+        onnx_options,
         NULL,
         NULL};
     tool_parse(&argp, argc, argv, &a);
     if (a.instances) return tool_pack_instances(a.instances, a.seconds, a.json);
     weft_error error = {0};
     built_model m;
-    if (tool_build(a.model.model, a.model.options, a.model.n_options, a.train, &m, &error) !=
-        WEFT_OK)
-        return tool_fail(&error);
-    weft_value targets[2];
-    weft_plan *plan = weft_plan_new(m.graph, targets, tool_targets(&m, targets), NULL, &error);
+    if (tool_build_args(&a.model, a.train, &m, &error) != WEFT_OK) return tool_fail(&error);
+    weft_plan *plan = tool_plan(&m, &error);
     int status = EXIT_ERROR;
     if (!plan || weft_plan_check(plan, &error) != WEFT_OK) {
         tool_fail(&error);
@@ -248,6 +253,6 @@ int cmd_plan(int argc, char **argv)
         status = print_plan(&a, &stats);
     }
     weft_plan_free(plan);
-    weft_graph_free(m.graph);
+    tool_free_model(&m);
     return status;
 }

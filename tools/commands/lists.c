@@ -237,6 +237,52 @@ static int print_model(const weft_model *model, bool json)
     return EXIT_GOOD;
 }
 
+/* ---- A file ---- */
+
+typedef const weft_onnx_value *file_list(const weft_onnx *model, size_t *count);
+
+static void print_values(const weft_onnx *model, const char *title, file_list *list, cJSON *json)
+{
+    size_t n;
+    const weft_onnx_value *values = list(model, &n);
+    cJSON *array = cJSON_AddArrayToObject(json, title);
+    if (!json && n) printf("%s:\n", title);
+    for (size_t i = 0; i < n; i++) {
+        const weft_onnx_value *v = &values[i];
+        char shape[128];
+        weft_shape_text(v->shape, shape, sizeof shape);
+        cJSON *item = json ? cJSON_CreateObject() : NULL;
+        cJSON_AddStringToObject(item, "name", v->name);
+        cJSON_AddStringToObject(item, "dtype", weft_dtype_name(v->dtype));
+        cJSON_AddStringToObject(item, "shape", shape);
+        cJSON_AddItemToArray(array, item);
+        if (!json)
+            tool_print_line(stdout, "    %-30s %-4s %s", v->name, weft_dtype_name(v->dtype), shape);
+    }
+}
+
+static int print_file(const onnx_args *args, bool json)
+{
+    weft_error error = {0};
+    double numbers = 0;
+    size_t n;
+    weft_onnx *model = tool_load_onnx(args, &error);
+    if (!model) return tool_fail(&error);
+    const weft_onnx_value *params = weft_onnx_params(model, &n);
+    for (size_t i = 0; i < n; i++) numbers += (double)weft_shape_numel(params[i].shape);
+    cJSON *object = json ? cJSON_CreateObject() : NULL;
+    cJSON_AddStringToObject(object, "name", args->path);
+    cJSON_AddNumberToObject(object, "parameters", numbers);
+    if (!json) tool_print_line(stdout, "%s: %.0f parameters", args->path, numbers);
+    print_values(model, "inputs", weft_onnx_inputs, object);
+    print_values(model, "outputs", weft_onnx_outputs, object);
+    print_values(model, "weights", weft_onnx_params, object);
+    weft_onnx_free(model);
+    return json ? tool_print_json(object) : EXIT_GOOD;
+}
+
+/* ---- The command ---- */
+
 typedef struct models_arguments {
     model_args model;
     bool json;
@@ -249,8 +295,11 @@ static error_t parse_models(int key, char *text, struct argp_state *state)
     case KEY_JSON:
         a->json = true;
         return 0;
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &a->model.onnx;
+        return 0;
     case ARGP_KEY_ARG:
-        if (a->model.model) argp_error(state, "one model at a time");
+        if (tool_model_name(&a->model)) argp_error(state, "one model at a time");
         tool_take_model_arg(&a->model, text, state);
         return 0;
     default:
@@ -260,16 +309,19 @@ static error_t parse_models(int key, char *text, struct argp_state *state)
 
 int cmd_models(int argc, char **argv)
 {
+    static const struct argp_child onnx_options[] = {{&onnx_argp, 0, "Of FILE.onnx:", 1}, {0}};
     models_arguments a = {.json = false};
     struct argp argp = {
         json_option,
         parse_models,
-        "[NAME]",
+        "[NAME]\nFILE.onnx",
         "Lists the models, their parameters and their options with the defaults. With "
-        "NAME, also lists the commands that take the model.",
-        NULL,
+        "NAME, also lists the commands that take the model. With FILE.onnx, lists its inputs, "
+        "outputs and weights.",
+        onnx_options,
         NULL,
         NULL};
     tool_parse(&argp, argc, argv, &a);
+    if (a.model.onnx.path) return print_file(&a.model.onnx, a.json);
     return a.model.model ? print_model(a.model.model, a.json) : list_models(a.json);
 }

@@ -55,11 +55,14 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case KEY_TRACE:
         a->trace = text;
         return 0;
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &a->model.onnx;
+        return 0;
     case ARGP_KEY_ARG:
         tool_take_model_arg(&a->model, text, state);
         return 0;
     case ARGP_KEY_END:
-        if (!a->model.model) argp_error(state, "MODEL is missing");
+        if (!tool_model_name(&a->model)) argp_error(state, "MODEL is missing");
         if (a->depth && a->by != WEFT_PROFILE_BY_SCOPE)
             argp_error(state, "--depth needs --by scope");
         return 0;
@@ -181,7 +184,7 @@ static cJSON *row_json(const report *r, const weft_profile_row *row)
 static int print_json(const report *r)
 {
     cJSON *json = cJSON_CreateObject(), *rows;
-    cJSON_AddStringToObject(json, "model", r->a->model.model->name);
+    cJSON_AddStringToObject(json, "model", tool_model_name(&r->a->model));
     cJSON_AddBoolToObject(json, "train", r->a->train);
     cJSON_AddStringToObject(json, "by", r->a->by_name);
     cJSON_AddNumberToObject(json, "runs", (double)r->total.runs);
@@ -224,7 +227,8 @@ static int write_trace(const weft_profile *profile, const char *path)
 static weft_status measure(trial *t, report *r, weft_error *error)
 {
     const arguments *a = r->a;
-    weft_dtype dtype = weft_dtype_of(t->m.graph, t->m.io.output);
+    const weft_dtype computed = weft_dtype_of(t->m.graph, t->m.io.output);
+    const weft_dtype dtype = weft_dtype_is_float(computed) ? computed : WEFT_F32;
     long traced = !a->trace ? 0 : a->runs < MAX_TRACED ? a->runs : MAX_TRACED;
     weft_status status = weft_measure_peaks(dtype, (int)a->threads, &r->peaks, error);
     if (status == WEFT_OK) status = trial_profile(t, a->runs, traced, &r->measured_seconds, error);
@@ -248,19 +252,20 @@ int cmd_profile(int argc, char **argv)
         {"trace", KEY_TRACE, "FILE", 0,
          "write a trace of the last runs, 50 at most, for Perfetto or chrome://tracing", 0},
         {0}};
+    static const struct argp_child onnx_options[] = {{&onnx_argp, 0, "Of FILE.onnx:", 1}, {0}};
     arguments a = {.runs = 10, .by = WEFT_PROFILE_BY_OP, .by_name = "op"};
     struct argp argp = {
         options,
         parse,
-        "MODEL [OPTION=VALUE...]",
+        "MODEL [OPTION=VALUE...]\nFILE.onnx",
         "Runs a model on made-up inputs and shows where the time goes. Milliseconds are those "
         "of one run, averaged over the threads, so that the rows add up to the duration of a run. "
         "compute is time in kernels, waiting is time at the barrier after a row's nodes, and "
         "start is the time to wake the threads. Rates are the work over the compute time; roofline "
         "is "
         "the minimum time of that work, at the peaks that are measured first, over the compute "
-        "time.",
-        NULL,
+        "time.\v" TOOL_FILE_LOSS,
+        onnx_options,
         NULL,
         NULL};
     tool_parse(&argp, argc, argv, &a);

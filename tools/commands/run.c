@@ -11,50 +11,26 @@
 #include <sys/stat.h>
 #include <time.h>
 
-typedef struct given {
-    const char *name, *path; /* name NULL: an archive */
-} given;
-
 typedef struct arguments {
-    const char *file, *out, *check;
-    given *inputs, *constants;
-    size_t n_inputs, n_constants;
-    weft_onnx_dim *dims;
-    size_t n_dims;
-    int64_t batch;
+    onnx_args file;
+    named_files inputs;
+    const char *out, *check;
     int threads;
     uint64_t seed;
     bool random;
     double rtol, atol;
 } arguments;
 
-enum {
-    KEY_INPUT = 256,
-    KEY_CONSTANT,
-    KEY_RANDOM,
-    KEY_DIM,
-    KEY_BATCH,
-    KEY_OUT,
-    KEY_CHECK,
-    KEY_RTOL,
-    KEY_ATOL,
-    KEY_THREADS,
-    KEY_SEED
-};
+enum { KEY_INPUT = 256, KEY_RANDOM, KEY_OUT, KEY_CHECK, KEY_RTOL, KEY_ATOL, KEY_THREADS, KEY_SEED };
 
 static const struct argp_option options[] = {
     {"input", KEY_INPUT, "NAME=FILE", 0,
      "contents of an input, from a .npy file; or FILE.npz, with an array for each of several "
      "inputs",
      1},
-    {"constant", KEY_CONSTANT, "NAME=FILE", 0,
-     "the same for an input that shapes depend on: it is fixed when the graph is built", 1},
     {"random", KEY_RANDOM, NULL, 0,
      "make up the inputs that are not given: normal numbers, integers 0 and 1", 1},
     {"seed", KEY_SEED, "N", 0, "of made-up inputs (default 1)", 1},
-    {"dim", KEY_DIM, "NAME=N", 0,
-     "size of the dimensions called NAME, or INPUT:AXIS=N of one, which the file leaves open", 2},
-    {"batch", KEY_BATCH, "N", 0, "size of other open first dimensions (default 1)", 2},
     {"out", KEY_OUT, "DIR", 0, "write each output to DIR/NAME.npy", 3},
     {"check", KEY_CHECK, "DIR", 0,
      "compare the outputs with DIR/NAME.npy; exit status 1 if one differs", 3},
@@ -64,48 +40,6 @@ static const struct argp_option options[] = {
     {0}};
 
 /* ---- Arguments ---- */
-
-/* Splits "NAME=REST" in place; NULL if it is no such text. */
-static char *split(char *text)
-{
-    char *equals = strchr(text, '=');
-    if (!equals || equals == text) return NULL;
-    *equals = 0;
-    return equals + 1;
-}
-
-static void *longer(void *list, size_t n, size_t bytes, struct argp_state *state)
-{
-    void *more = realloc(list, (n + 1) * bytes);
-    if (!more) argp_failure(state, EXIT_ERROR, ENOMEM, "the command line");
-    return more;
-}
-
-static void add_given(given **list, size_t *n, char *text, bool archives, struct argp_state *state)
-{
-    given g = {.path = text};
-    *list = longer(*list, *n, sizeof **list, state);
-    if (!archives || !tool_ends_with(text, ".npz") || strchr(text, '=')) {
-        g.name = text;
-        g.path = split(text);
-        if (!g.path) tool_usage_error(state, "expected NAME=FILE, got \"%s\"", text);
-    }
-    (*list)[(*n)++] = g;
-}
-
-static void add_dim(arguments *a, char *text, struct argp_state *state)
-{
-    char *size = split(text), *colon = strrchr(text, ':');
-    weft_onnx_dim d = {.name = text};
-    if (!size) tool_usage_error(state, "--dim expects NAME=N, got \"%s\"", text);
-    d.size = tool_number(size, "--dim", 0, 1L << 40, state);
-    if (colon && colon[1] >= '0' && colon[1] <= '7' && !colon[2]) {
-        *colon = 0;
-        d = (weft_onnx_dim){.input = text, .axis = colon[1] - '0', .size = d.size};
-    }
-    a->dims = longer(a->dims, a->n_dims, sizeof *a->dims, state);
-    a->dims[a->n_dims++] = d;
-}
 
 static double tolerance(const char *text, const char *what, struct argp_state *state)
 {
@@ -121,22 +55,13 @@ static error_t parse(int key, char *text, struct argp_state *state)
     arguments *a = state->input;
     switch (key) {
     case KEY_INPUT:
-        add_given(&a->inputs, &a->n_inputs, text, true, state);
-        return 0;
-    case KEY_CONSTANT:
-        add_given(&a->constants, &a->n_constants, text, false, state);
+        tool_take_named_file(&a->inputs, text, true, state);
         return 0;
     case KEY_RANDOM:
         a->random = true;
         return 0;
     case KEY_SEED:
         a->seed = (uint64_t)tool_number(text, "--seed", 0, 1L << 60, state);
-        return 0;
-    case KEY_DIM:
-        add_dim(a, text, state);
-        return 0;
-    case KEY_BATCH:
-        a->batch = tool_number(text, "--batch", 1, 1L << 40, state);
         return 0;
     case KEY_OUT:
         a->out = text;
@@ -153,9 +78,12 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case KEY_THREADS:
         a->threads = (int)tool_number(text, "--threads", 1, WEFT_MAX_THREADS, state);
         return 0;
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &a->file;
+        return 0;
     case ARGP_KEY_ARG:
-        if (a->file) argp_error(state, "one FILE.onnx only");
-        a->file = text;
+        if (a->file.path) argp_error(state, "one FILE.onnx only");
+        a->file.path = text;
         return 0;
     case ARGP_KEY_NO_ARGS:
         argp_error(state, "expected FILE.onnx");
@@ -169,7 +97,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
 
 typedef struct run {
     const arguments *a;
-    weft_params *inputs, *constants, *params, *references;
+    weft_params *inputs, *params, *references;
     weft_onnx *model;
     weft_graph *graph;
     weft_plan *plan;
@@ -186,32 +114,9 @@ static bool no_memory(run *r)
     return false;
 }
 
-static bool read_arrays(run *r, weft_params *into, const given *list, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if ((list[i].name ? weft_npy_load(into, list[i].name, list[i].path, &r->error)
-                          : weft_npz_load(into, list[i].path, &r->error)) != WEFT_OK)
-            return false;
-    return true;
-}
-
 static bool load_model(run *r)
 {
-    const arguments *a = r->a;
-    weft_onnx_constant *constants = calloc(a->n_constants + 1, sizeof *constants);
-    if (!constants) return no_memory(r);
-    for (size_t i = 0; i < a->n_constants; i++) {
-        weft_tensor t;
-        weft_params_get(r->constants, a->constants[i].name, &t);
-        constants[i] = (weft_onnx_constant){a->constants[i].name, t.dtype, t.shape, t.data};
-    }
-    const weft_onnx_options o = {.dims = a->dims,
-                                 .n_dims = a->n_dims,
-                                 .batch = a->batch,
-                                 .constants = constants,
-                                 .n_constants = a->n_constants};
-    r->model = weft_onnx_load(a->file, &o, &r->error);
-    free(constants);
+    r->model = tool_load_onnx(&r->a->file, &r->error);
     if (!r->model) return false;
     r->inputs_of = weft_onnx_inputs(r->model, &r->n_in);
     r->outputs_of = weft_onnx_outputs(r->model, &r->n_out);
@@ -415,9 +320,9 @@ static bool run_once(run *r)
     size_t n = 0, parameters = 0;
     const weft_onnx_value *params = weft_onnx_params(r->model, &n);
     for (size_t i = 0; i < n; i++) parameters += (size_t)weft_shape_numel(params[i].shape);
-    tool_print_line(stdout, "%s: %zu parameters, %.3g GFLOP, arena %.3g MB, %.3f ms", r->a->file,
-                    parameters, 1e-9 * stats.flops, 1e-6 * (double)stats.arena_bytes,
-                    1e3 * seconds);
+    tool_print_line(stdout, "%s: %zu parameters, %.3g GFLOP, arena %.3g MB, %.3f ms",
+                    r->a->file.path, parameters, 1e-9 * stats.flops,
+                    1e-6 * (double)stats.arena_bytes, 1e3 * seconds);
     return true;
 }
 
@@ -428,7 +333,6 @@ static void close_run(run *r)
     weft_graph_free(r->graph);
     weft_onnx_free(r->model);
     weft_params_free(r->inputs);
-    weft_params_free(r->constants);
     weft_params_free(r->params);
     weft_params_free(r->references);
     free(r->in);
@@ -437,27 +341,23 @@ static void close_run(run *r)
 
 int cmd_run(int argc, char **argv)
 {
+    static const struct argp_child onnx_options[] = {{&onnx_argp, 0, NULL, 2}, {0}};
     const struct argp argp = {
-        options,     parse,
-        "FILE.onnx", "Computes the outputs of an ONNX model, once, and prints them in short.",
-        NULL,        NULL,
+        options,      parse,
+        "FILE.onnx",  "Computes the outputs of an ONNX model, once, and prints them in short.",
+        onnx_options, NULL,
         NULL};
     arguments a = {.seed = 1, .rtol = 1e-3, .atol = 1e-5};
     tool_parse(&argp, argc, argv, &a);
     run r = {.a = &a,
              .inputs = weft_params_new(),
-             .constants = weft_params_new(),
              .params = weft_params_new(),
              .references = weft_params_new()};
     size_t differs = 0;
-    bool good = (r.inputs && r.constants && r.params && r.references) || no_memory(&r);
-    good = good && read_arrays(&r, r.inputs, a.inputs, a.n_inputs) &&
-           read_arrays(&r, r.constants, a.constants, a.n_constants) && load_model(&r) &&
+    bool good = (r.inputs && r.params && r.references) || no_memory(&r);
+    good = good && tool_read_arrays(r.inputs, &a.inputs, &r.error) && load_model(&r) &&
            prepare(&r) && feed_all(&r) && run_once(&r) && take_outputs(&r, &differs);
     if (!good) tool_fail(&r.error);
     close_run(&r);
-    free(a.inputs);
-    free(a.constants);
-    free(a.dims);
     return good && !differs ? EXIT_GOOD : EXIT_ERROR;
 }

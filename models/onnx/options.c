@@ -1,0 +1,85 @@
+/* The options of an import: sizes of open dimensions and contents of inputs. */
+#include "onnx/import.h"
+
+#include <string.h>
+
+static bool copy_dims(weft_onnx *m, const weft_onnx_options *o)
+{
+    weft_onnx_dim *dims = pool_alloc(&m->pool, (o->n_dims + 1) * sizeof *dims);
+    if (!dims) return false;
+    for (size_t i = 0; i < o->n_dims; i++) {
+        dims[i] = o->dims[i];
+        if (dims[i].name && !(dims[i].name = pool_text(&m->pool, dims[i].name))) return false;
+        if (dims[i].input && !(dims[i].input = pool_text(&m->pool, dims[i].input))) return false;
+    }
+    m->options.dims = dims;
+    m->options.n_dims = o->n_dims;
+    return true;
+}
+
+static bool copy_constants(weft_onnx *m, const weft_onnx_options *o)
+{
+    weft_onnx_constant *constants = pool_alloc(&m->pool, (o->n_constants + 1) * sizeof *constants);
+    if (!constants) return false;
+    for (size_t i = 0; i < o->n_constants; i++) {
+        const weft_onnx_constant *from = &o->constants[i];
+        const size_t bytes = weft_tensor_bytes(from->dtype, from->shape);
+        void *data = pool_alloc(&m->pool, bytes);
+        constants[i] = *from;
+        constants[i].input = pool_text(&m->pool, from->input);
+        if (!data || !constants[i].input) return false;
+        constants[i].data = bytes ? memcpy(data, from->data, bytes) : data;
+    }
+    m->options.constants = constants;
+    m->options.n_constants = o->n_constants;
+    return true;
+}
+
+weft_status onnx_set_options(weft_onnx *m, const weft_onnx_options *o, weft_error *error)
+{
+    m->options.batch = o && o->batch ? o->batch : 1;
+    for (size_t i = 0; o && i < o->n_dims; i++)
+        if ((!o->dims[i].name && !o->dims[i].input) || o->dims[i].size < 0)
+            return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_onnx_load",
+                                  "dimension %zu has no name and no input, or a negative size", i);
+    for (size_t i = 0; o && i < o->n_constants; i++) {
+        const weft_onnx_constant *c = &o->constants[i];
+        if (!c->input || weft_shape_numel(c->shape) < 0 || weft_dtype_bytes(c->dtype) == 0 ||
+            (!c->data && weft_shape_numel(c->shape) > 0))
+            return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_onnx_load",
+                                  "constant %zu has no input, shape or data", i);
+    }
+    if (m->options.batch < 0)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_onnx_load", "the batch is negative");
+    if (!o || (copy_dims(m, o) && copy_constants(m, o))) return WEFT_OK;
+    return weft_error_set(error, WEFT_NO_MEMORY, "weft_onnx_load", "no memory for the options");
+}
+
+/* Whether a dimension of an input is the one that `d` gives a size. */
+static bool fits_dimension(const weft_onnx_dim *d, const WeftOnnx__ValueInfoProto *input)
+{
+    if (!input->type || !input->type->tensor_type || !input->type->tensor_type->shape) return false;
+    const WeftOnnx__TensorShapeProto *shape = input->type->tensor_type->shape;
+    if (d->input) return !strcmp(d->input, onnx_text(input->name)) && d->axis < (int)shape->n_dim;
+    for (size_t i = 0; i < shape->n_dim; i++)
+        if (!strcmp(d->name, onnx_text(shape->dim[i]->dim_param))) return true;
+    return false;
+}
+
+weft_status onnx_check_dims(const weft_onnx *m, weft_error *error)
+{
+    const WeftOnnx__GraphProto *g = m->proto->graph;
+    for (size_t i = 0; i < m->options.n_dims; i++) {
+        const weft_onnx_dim *d = &m->options.dims[i];
+        size_t k = 0;
+        while (k < g->n_input && !fits_dimension(d, g->input[k])) k++;
+        if (k < g->n_input) continue;
+        if (d->input)
+            return weft_error_set(error, WEFT_NOT_FOUND, d->input,
+                                  "is no input with a dimension %d, for which a size is given",
+                                  d->axis);
+        return weft_error_set(error, WEFT_NOT_FOUND, d->name,
+                              "is no open dimension of an input, but a size is given for it");
+    }
+    return WEFT_OK;
+}

@@ -1,0 +1,89 @@
+/* Writes a small ONNX model: make_onnx FILE [KIND], for onnx_test.sh.
+ *
+ * mlp (default): ids [N, 2] choose rows of a table, which are added to tanh(x W1 + b1), where x is
+ * [N, 3]; logits = h W2 + b2 [N, 4], class = argmax. `other` has other weights. `length` has an
+ * open dimension "T" in place of the 3 of x, over which x is summed. `reshape`: y = Reshape(x,
+ * shape) with an input for the shape. `integers`: y = a + a, without floats. */
+#include <weft/weft.h>
+
+#include "onnx_writer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Made-up weights in [-1, 1). */
+static void weight(onnx_pool *p, written_graph *g, const char *name, weft_shape shape,
+                   uint64_t seed)
+{
+    float data[64];
+    const weft_sample_input like = {WEFT_F32, shape, -1, 1, false};
+    weft_sample_fill(&like, WEFT_F32, seed, data);
+    write_floats(p, g, name, shape, data);
+}
+
+/* The last dimension of the last input is open, and has a name of its own. */
+static void open_last(written_graph *g, onnx_pool *p, const char *name)
+{
+    WeftOnnx__TypeProto *type = g->inputs[g->proto.n_input - 1]->type;
+    WeftOnnx__TensorShapeProto *shape = type->tensor_type->shape;
+    shape->dim[shape->n_dim - 1]->has_dim_value = false;
+    shape->dim[shape->n_dim - 1]->dim_param = pool_text(p, name);
+}
+
+static void attribute(onnx_pool *p, WeftOnnx__NodeProto *node, const char *name, int64_t value)
+{
+    WeftOnnx__AttributeProto *a = write_attribute(p, node, name);
+    a->has_i = true;
+    a->i = value;
+}
+
+static void mlp(onnx_pool *p, written_graph *g, bool length, uint64_t seed)
+{
+    static const int64_t last = -1, middle = 1;
+    write_input(p, g, "x", ONNX_FLOAT, WEFT_SHAPE(-1, 3));
+    if (length) open_last(g, p, "T");
+    write_input(p, g, "ids", ONNX_INT64, WEFT_SHAPE(-1, 2));
+    weight(p, g, "table", WEFT_SHAPE(5, 6), seed);
+    weight(p, g, "W1", length ? WEFT_SHAPE(1, 6) : WEFT_SHAPE(3, 6), seed + 1);
+    weight(p, g, "b1", WEFT_SHAPE(6), seed + 2);
+    weight(p, g, "W2", WEFT_SHAPE(6, 4), seed + 3);
+    weight(p, g, "b2", WEFT_SHAPE(4), seed + 4);
+    write_longs(p, g, "last", WEFT_SHAPE(1), &last);
+    write_longs(p, g, "middle", WEFT_SHAPE(1), &middle);
+    if (length) write_node(p, g, "ReduceSum", "x last", "sum");
+    write_node(p, g, "Gemm", length ? "sum W1 b1" : "x W1 b1", "a");
+    write_node(p, g, "Tanh", "a", "t");
+    write_node(p, g, "Gather", "table ids", "rows");
+    attribute(p, write_node(p, g, "ReduceSum", "rows middle", "bag"), "keepdims", 0);
+    write_node(p, g, "Add", "t bag", "h");
+    write_node(p, g, "Gemm", "h W2 b2", "logits");
+    attribute(p, write_node(p, g, "ArgMax", "logits", "class"), "axis", 1);
+    write_output(p, g, "class");
+    write_output(p, g, "logits");
+}
+
+int main(int argc, char **argv)
+{
+    const char *kind = argc > 2 ? argv[2] : "mlp";
+    onnx_pool pool = {NULL};
+    size_t bytes;
+    if (argc < 2) return fprintf(stderr, "make_onnx FILE [mlp|other|length|reshape|integers]\n"), 2;
+    written_graph *g = write_graph(&pool);
+    if (!strcmp(kind, "reshape")) {
+        write_input(&pool, g, "x", ONNX_FLOAT, WEFT_SHAPE(2, 3));
+        write_input(&pool, g, "shape", ONNX_INT64, WEFT_SHAPE(2));
+        write_node(&pool, g, "Reshape", "x shape", "y");
+        write_output(&pool, g, "y");
+    } else if (!strcmp(kind, "integers")) {
+        write_input(&pool, g, "a", ONNX_INT64, WEFT_SHAPE(2, 3));
+        write_node(&pool, g, "Add", "a a", "y");
+        write_output(&pool, g, "y");
+    } else {
+        mlp(&pool, g, !strcmp(kind, "length"), strcmp(kind, "other") ? 1 : 11);
+    }
+    const uint8_t *data = write_model(&pool, g, 17, &bytes);
+    const bool good = write_file(argv[1], data, bytes);
+    pool_free(&pool);
+    if (!good) fprintf(stderr, "%s: cannot be written\n", argv[1]);
+    return !good;
+}

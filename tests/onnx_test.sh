@@ -1,0 +1,191 @@
+#!/usr/bin/env bash
+# ONNX files in the program: run, models, plan, dot, profile and check, and their errors, which are
+# one line each. Usage: onnx_test.sh PATH_OF_WEFT PATH_OF_MAKE_ONNX
+set -uo pipefail
+weft=$(realpath "$1")
+tests=$(realpath "$(dirname "$0")")
+if [ ! -x "$2" ]; then
+    echo "skipped: ONNX files: weft was built without protobuf-c"
+    exit 0
+fi
+make_onnx=$(realpath "$2")
+data=/usr/share/libonnx-testdata/data
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+# shellcheck source=tests/expect.sh
+. "$tests/expect.sh"
+export OMP_WAIT_POLICY=passive
+
+# refuse TEXT COMMAND...: status 1, nothing but one line "weft: ..." with the text on stderr.
+refuse()
+{
+    local text=$1 was
+    shift
+    "$@" >out 2>err </dev/null
+    was=$?
+    if [ $was -ne 1 ] || [ "$(wc -l <err)" -ne 1 ] || ! grep -q '^weft: ' err ||
+        ! grep -qF -- "$text" err; then
+        fail "$* gave status $was, expected 1 and one line with \"$text\"; it printed:"
+        head -n 6 out err
+    fi
+}
+
+# npy FILE DTYPE SHAPE BYTES: a file of NumPy; BYTES is a format of printf.
+npy()
+{
+    local header="{'descr': '$2', 'fortran_order': False, 'shape': ($3), }"
+    # shellcheck disable=SC2059
+    { printf '\x93NUMPY\x01\x00\x76\x00'; printf '%-117s\n' "$header"; printf "$4"; } >"$1"
+}
+
+for kind in mlp other length reshape integers; do
+    "$make_onnx" $kind.onnx $kind || fail "make_onnx $kind"
+done
+
+# ---- weft run ----
+# Made-up inputs depend on the seed only, outputs not on the number of threads.
+expect 0 "logits  f32 [4, 4]" "$weft" run mlp.onnx --random --batch 4 --threads 1 --out one
+for threads in 1 2; do
+    expect 0 "logits  equals the reference: 0 of 16 elements beyond the tolerance, greatest difference 0" \
+        "$weft" run mlp.onnx --random --dim N=4 --threads $threads --check one --rtol 0 --atol 0
+done
+"$weft" run mlp.onnx --random --batch 4 --threads 2 --out two >two.txt || fail "run on two threads"
+diff -r one two || fail "outputs at 1 and 2 threads differ"
+expect 1 "logits  differs: 16 of 16" "$weft" run mlp.onnx --random --batch 4 --check one --seed 2
+expect 1 "logits  differs: the reference is f32 [4, 4]" \
+    "$weft" run mlp.onnx --random --batch 3 --check one
+refuse "none/class.npy" "$weft" run mlp.onnx --random --check none
+
+# Inputs from files.
+npy x.npy '<f4' '1, 3' '\0\0\0\0\0\0\x80\x3f\0\0\0\x40'
+npy ids.npy '<i4' '1, 2' '\x04\0\0\0\x01\0\0\0'
+npy other.npy '<i4' '1, 2' '\x04\0\0\0\x02\0\0\0'
+expect 0 "logits  f32 [1, 4]" "$weft" run mlp.onnx --input x=x.npy --input ids=ids.npy --out given
+expect 1 "logits  differs" \
+    "$weft" run mlp.onnx --input x=x.npy --input ids=other.npy --check given
+expect 0 "logits  f32 [1, 4]" "$weft" run mlp.onnx --input x=x.npy --random
+refuse "ids: is not given" "$weft" run mlp.onnx --input x=x.npy
+refuse "y: is no input of the model" "$weft" run mlp.onnx --random --input y=x.npy
+refuse "x: is given as f32 [1, 3], the model takes f32 [2, 3]" \
+    "$weft" run mlp.onnx --random --batch 2 --input x=x.npy
+refuse "x: is given as i32 [1, 2], the model takes f32 [1, 3]" \
+    "$weft" run mlp.onnx --random --input x=ids.npy
+refuse "none.npy" "$weft" run mlp.onnx --random --input x=none.npy
+refuse "mlp.onnx" "$weft" run mlp.onnx --random --input x=mlp.onnx
+npy wide.npy '<i4' '1, 2' '\x05\0\0\0\x01\0\0\0'
+refuse "index 5 is outside [0, 5)" "$weft" run mlp.onnx --input x=x.npy --input ids=wide.npy
+if "$weft" run mlp.onnx --random --input none.npz 2>&1 | grep -q "built without libzip"; then
+    echo "skipped: archives: weft was built without libzip"
+else
+    python3 - <<'PYTHON' || fail "python3 cannot write an archive"
+import zipfile
+with zipfile.ZipFile("both.npz", "w") as archive:
+    for name in "x", "ids":
+        archive.write(name + ".npy")
+PYTHON
+    expect 0 "logits  equals the reference" "$weft" run mlp.onnx --input both.npz --check given
+    refuse "none.npz" "$weft" run mlp.onnx --random --input none.npz
+fi
+
+# ---- Shapes ----
+refuse 'x: has an open dimension 1 ("T"): its size must be given' "$weft" run length.onnx --random
+expect 0 "logits  f32 [2, 4]" "$weft" run length.onnx --random --dim T=7 --batch 2
+expect 0 "logits  f32 [1, 4]" "$weft" run length.onnx --random --dim x:1=7
+refuse "M: is no open dimension" "$weft" run mlp.onnx --random --dim M=3
+refuse "x: is no input with a dimension 2" "$weft" plan mlp.onnx --dim x:2=3
+refuse "z: is no input with a dimension 0" "$weft" plan mlp.onnx --dim z:0=3
+npy shape.npy '<i4' '2' '\x03\0\0\0\x02\0\0\0'
+npy wrong.npy '<i4' '2' '\x04\0\0\0\x02\0\0\0'
+refuse 'y (Reshape): needs the contents of "shape"' "$weft" run reshape.onnx --random
+expect 0 "y  f32 [3, 2]" "$weft" run reshape.onnx --random --constant shape=shape.npy
+expect 0 "nodes" "$weft" plan reshape.onnx --constant shape=shape.npy
+refuse "[2, 3] does not reshape to [4, 2]" "$weft" plan reshape.onnx --constant shape=wrong.npy
+refuse "shape: is i32, its constant contents are f32" "$weft" plan reshape.onnx --constant shape=x.npy
+
+# ---- Files that are wrong, for every command ----
+head -c 100 mlp.onnx >cut.onnx
+echo "no model" >text.onnx
+: >empty.onnx
+mkdir folder.onnx
+for command in run models plan "dot -o -" profile check "check --bits"; do
+    read -ra words <<<"$command"
+    refuse "none.onnx: cannot be opened" "$weft" "${words[@]}" none.onnx
+    refuse "cut.onnx: is not an ONNX model, or is cut off" "$weft" "${words[@]}" cut.onnx
+    refuse "text.onnx: is not an ONNX model" "$weft" "${words[@]}" text.onnx
+    refuse "empty.onnx: is not a regular file" "$weft" "${words[@]}" empty.onnx
+    refuse "folder.onnx: is not a regular file" "$weft" "${words[@]}" folder.onnx
+done
+expect 2 "expected FILE.onnx" "$weft" run
+expect 2 "one FILE.onnx only" "$weft" run mlp.onnx mlp.onnx
+expect 2 "expected NAME=FILE" "$weft" run mlp.onnx --input x.npy
+expect 2 "expected NAME=FILE" "$weft" plan mlp.onnx --constant both.npz
+expect 2 "--dim expects NAME=N" "$weft" plan mlp.onnx --dim 3
+expect 2 "--dim must be a whole number" "$weft" plan mlp.onnx --dim N=-1
+expect 2 "--batch must be a whole number" "$weft" plan mlp.onnx --batch 0
+expect 2 "FILE.onnx takes no option \"batch=3\"" "$weft" plan mlp.onnx batch=3
+expect 2 "need FILE.onnx" "$weft" plan gpt --batch 3
+expect 2 "one model at a time" "$weft" models mlp.onnx mlp.onnx
+expect 2 "--instances takes no model" "$weft" plan mlp.onnx --instances .
+
+# ---- models, plan, dot, profile ----
+expect 0 "mlp.onnx: 82 parameters" "$weft" models mlp.onnx
+expect 0 "[7, 3]" "$weft" models mlp.onnx --dim N=7
+expect 0 '"weights"' "$weft" models mlp.onnx --json
+expect 0 "arena_bytes" "$weft" plan mlp.onnx --batch 8
+expect 0 '"model":	"mlp.onnx"' "$weft" plan mlp.onnx --json
+[ "$("$weft" plan mlp.onnx --batch 100 | awk '$1 == "sum_bytes" {print $2}')" -gt \
+    "$("$weft" plan mlp.onnx | awk '$1 == "sum_bytes" {print $2}')" ] || fail "--batch changes no plan"
+expect 0 "adam_update" "$weft" profile mlp.onnx --train --runs 1
+expect 0 "tanh" "$weft" profile mlp.onnx --runs 1 --batch 4
+expect 0 '"model":	"mlp.onnx"' "$weft" profile mlp.onnx --runs 1 --json
+expect 0 'label="W1' "$weft" dot mlp.onnx -o -
+for options in --planned --train "--overlay time --runs 1"; do
+    read -ra words <<<"$options"
+    expect 0 "digraph weft" "$weft" dot mlp.onnx -o - "${words[@]}"
+done
+for command in plan dot profile check; do
+    "$weft" $command --help | tr -s '\n ' ' ' >help
+    grep -qF "mean of squares of its first floating-point output" help ||
+        fail "$command --help does not say what the loss of a file is"
+done
+# Integers alone have no gradient.
+expect 0 "y  i32 [2, 3]" "$weft" run integers.onnx --random
+expect 0 "add" "$weft" profile integers.onnx --runs 1
+for command in "plan --train" "profile --train" check; do
+    read -ra words <<<"$command"
+    refuse "the model has no floating-point output" "$weft" "${words[@]}" integers.onnx
+done
+
+# ---- check ----
+expect 0 ": ok" "$weft" check mlp.onnx --batch 3
+expect 0 '"verdict":	"ok"' "$weft" check mlp.onnx --json
+expect 0 ": ok" "$weft" check length.onnx --dim T=4
+"$weft" check --bits --threads 1 mlp.onnx >bits || fail "check --bits"
+expect 0 "$(cat bits)" "$weft" check --bits --threads 2 mlp.onnx
+# The weights are the file's, and all of them and the inputs are checked, at most 6 elements each.
+bits_of() { "$weft" check --bits "$1" | grep -oE '[0-9a-f]{16}$'; }
+[ "$(bits_of mlp.onnx)" != "$(bits_of other.onnx)" ] || fail "check --bits ignores the weights"
+worst_of() { "$weft" check "$1" | grep -oE 'analytic .*'; }
+[ "$(worst_of mlp.onnx)" != "$(worst_of other.onnx)" ] || fail "check ignores the weights"
+expect 0 "length.onnx" "$weft" check --bits length.onnx --dim T=4
+[ "$("$weft" check mlp.onnx | grep -oE '[0-9]+ derivatives')" = "31 derivatives" ] ||
+    fail "check does not check all parameters and inputs"
+
+# ---- ONNX's own cases ----
+if [ -d $data ]; then
+    for case in pytorch-converted/test_{Linear,Embedding,GLU,PReLU_2d,LogSoftmax,Softplus}; do
+        model=$data/$case/model.onnx
+        expect 0 "parameters" "$weft" run "$model" --random --out case
+        expect 0 "equals the reference" "$weft" run "$model" --random --threads 2 --check case
+        expect 0 "arena_bytes" "$weft" plan "$model"
+        expect 0 "arena_bytes" "$weft" plan "$model" --json
+        expect 0 ": ok" "$weft" check "$model"
+        rm -rf case
+    done
+    expect 0 "roofline" "$weft" profile $data/pytorch-converted/test_Linear/model.onnx --runs 1
+else
+    echo "skipped: ONNX's own cases: libonnx-testdata is not installed"
+fi
+[ $failures -eq 0 ] && echo "ONNX files: all passed"
+exit $((failures > 0))

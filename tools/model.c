@@ -1,0 +1,136 @@
+/* Models of the command line, of the list or from an ONNX file, and their graphs. */
+#include "tool.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Arguments ---- */
+
+size_t tool_split_options(char *text, const char **options)
+{
+    char *rest = NULL;
+    size_t n = 0;
+    for (char *o = strtok_r(text, " ", &rest); o && n < WEFT_MODEL_OPTIONS;
+         o = strtok_r(NULL, " ", &rest))
+        options[n++] = o;
+    return n;
+}
+
+void tool_take_model_arg(model_args *args, const char *text, struct argp_state *state)
+{
+    if (args->onnx.path)
+        tool_usage_error(state, "FILE.onnx takes no option \"%s\"; its sizes are --dim and --batch",
+                         text);
+    if (args->model) {
+        if (args->n_options == WEFT_MODEL_OPTIONS) argp_error(state, "too many model options");
+        args->options[args->n_options++] = text;
+    } else if (tool_ends_with(text, ".onnx")) {
+        args->onnx.path = text;
+    } else {
+        args->model = weft_model_find(text);
+        if (!args->model) tool_usage_error(state, "no model \"%s\" (see `weft models`)", text);
+    }
+}
+
+const char *tool_model_name(const model_args *args)
+{
+    return args->model ? args->model->name : args->onnx.path;
+}
+
+/* ---- Graphs ---- */
+
+static weft_status build_step(built_model *m)
+{
+    weft_graph *g = m->graph;
+    weft_optimizer adam = WEFT_ADAM_DEFAULT;
+    m->lr = weft_input(g, "lr", weft_dtype_of(g, m->io.loss), WEFT_SCALAR);
+    m->step = weft_train_step(g, m->io.loss, NULL, 0, m->lr, &adam, &m->norm);
+    return weft_graph_status(g);
+}
+
+void tool_free_model(built_model *m)
+{
+    weft_graph_free(m->graph);
+    weft_onnx_free(m->file);
+    free(m->outputs);
+    memset(m, 0, sizeof *m);
+}
+
+weft_status tool_build(const weft_model *model, const char *const *options, size_t n_options,
+                       bool training, built_model *out, weft_error *error)
+{
+    memset(out, 0, sizeof *out);
+    out->graph = weft_graph_new();
+    weft_status status =
+        weft_model_build_text(out->graph, model, options, n_options, training, &out->io, error);
+    if (status == WEFT_OK && training && build_step(out) != WEFT_OK)
+        status = tool_take_error(weft_graph_error(out->graph), error);
+    if (status != WEFT_OK) tool_free_model(out);
+    return status;
+}
+
+weft_status tool_add_loss(built_model *m, weft_error *error)
+{
+    weft_graph *g = m->graph;
+    if (!weft_is_value(m->io.output) || !weft_dtype_is_float(weft_dtype_of(g, m->io.output)))
+        return weft_error_set(error, WEFT_BAD_DTYPE, "loss",
+                              "the model has no floating-point output to take it of");
+    m->io.loss = weft_mean(g, weft_square(g, m->io.output), WEFT_ALL_AXES, false);
+    return tool_take_error(weft_graph_error(g), error);
+}
+
+/* Builds the file's graph, and chooses the output that losses are of. */
+static weft_status build_file(built_model *m, weft_error *error)
+{
+    size_t n_inputs;
+    weft_onnx_inputs(m->file, &n_inputs);
+    weft_onnx_outputs(m->file, &m->n_outputs);
+    weft_value *inputs = calloc(n_inputs + 1, sizeof *inputs);
+    m->outputs = calloc(m->n_outputs + 1, sizeof *m->outputs);
+    m->graph = weft_graph_new();
+    weft_status status = WEFT_OK;
+    if (!inputs || !m->outputs || !m->graph)
+        status = weft_error_set(error, WEFT_NO_MEMORY, "model", "no memory for its graph");
+    else if (weft_onnx_build(m->file, m->graph, 0, inputs, m->outputs) != WEFT_OK)
+        status = tool_take_error(weft_graph_error(m->graph), error);
+    free(inputs);
+    if (status != WEFT_OK) return status;
+    m->io.vocab = 2; /* made-up integers are 0 and 1, valid as indices and as sizes */
+    m->io.output = m->outputs[0];
+    for (size_t i = m->n_outputs; i-- > 0;)
+        if (weft_dtype_is_float(weft_dtype_of(m->graph, m->outputs[i])))
+            m->io.output = m->outputs[i];
+    return WEFT_OK;
+}
+
+weft_status tool_build_args(const model_args *args, bool training, built_model *out,
+                            weft_error *error)
+{
+    if (args->model)
+        return tool_build(args->model, args->options, args->n_options, training, out, error);
+    memset(out, 0, sizeof *out);
+    out->file = tool_load_onnx(&args->onnx, error);
+    if (!out->file) return error->status;
+    weft_status status = build_file(out, error);
+    if (status == WEFT_OK && training) status = tool_add_loss(out, error);
+    if (status == WEFT_OK && training && build_step(out) != WEFT_OK)
+        status = tool_take_error(weft_graph_error(out->graph), error);
+    if (status != WEFT_OK) tool_free_model(out);
+    return status;
+}
+
+size_t tool_targets(const built_model *m, weft_value targets[2])
+{
+    bool training = weft_is_value(m->step);
+    targets[0] = training ? m->io.loss : m->io.output;
+    targets[1] = m->step;
+    return training ? 2 : 1;
+}
+
+weft_plan *tool_plan(const built_model *m, weft_error *error)
+{
+    weft_value targets[2];
+    const size_t n = tool_targets(m, targets);
+    const bool all = m->outputs && !weft_is_value(m->step);
+    return weft_plan_new(m->graph, all ? m->outputs : targets, all ? m->n_outputs : n, NULL, error);
+}

@@ -1,0 +1,114 @@
+/* ONNX files of the command line: the options that determine their shapes, and reading them. */
+#include "tool.h"
+
+#include <weft/numpy.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEY_CONSTANT = 256, KEY_DIM, KEY_BATCH };
+
+static const struct argp_option options[] = {
+    {"dim", KEY_DIM, "NAME=N", 0,
+     "size of the dimensions called NAME, or INPUT:AXIS=N of one, which FILE.onnx leaves open", 0},
+    {"batch", KEY_BATCH, "N", 0, "size of other open first dimensions (default 1)", 0},
+    {"constant", KEY_CONSTANT, "NAME=FILE", 0,
+     "contents, from a .npy file, of an input that shapes depend on: it is fixed when the graph is "
+     "built",
+     0},
+    {0}};
+
+/* Splits "NAME=REST" in place; NULL if it is no such text. */
+static char *split(char *text)
+{
+    char *equals = strchr(text, '=');
+    if (!equals || equals == text) return NULL;
+    *equals = 0;
+    return equals + 1;
+}
+
+void tool_take_named_file(named_files *files, char *text, bool archives, struct argp_state *state)
+{
+    named_file f = {.path = text};
+    if (!archives || !tool_ends_with(text, ".npz") || strchr(text, '=')) {
+        f.name = text;
+        f.path = split(text);
+        if (!f.path) tool_usage_error(state, "expected NAME=FILE, got \"%s\"", text);
+    }
+    if (files->n == TOOL_MAX_NAMED)
+        tool_usage_error(state, "more than %d files of arrays", TOOL_MAX_NAMED);
+    files->at[files->n++] = f;
+}
+
+static void add_dim(onnx_args *a, char *text, struct argp_state *state)
+{
+    char *size = split(text), *colon = strrchr(text, ':');
+    weft_onnx_dim d = {.name = text};
+    if (!size) tool_usage_error(state, "--dim expects NAME=N, got \"%s\"", text);
+    d.size = tool_number(size, "--dim", 0, 1L << 40, state);
+    if (colon && colon[1] >= '0' && colon[1] <= '7' && !colon[2]) {
+        *colon = 0;
+        d = (weft_onnx_dim){.input = text, .axis = colon[1] - '0', .size = d.size};
+    }
+    if (a->n_dims == TOOL_MAX_NAMED) tool_usage_error(state, "more than %d --dim", TOOL_MAX_NAMED);
+    a->dims[a->n_dims++] = d;
+}
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    onnx_args *a = state->input;
+    switch (key) {
+    case KEY_DIM:
+        add_dim(a, text, state);
+        return 0;
+    case KEY_BATCH:
+        a->batch = tool_number(text, "--batch", 1, 1L << 40, state);
+        return 0;
+    case KEY_CONSTANT:
+        tool_take_named_file(&a->constants, text, false, state);
+        return 0;
+    case ARGP_KEY_END:
+        if (!a->path && (a->n_dims || a->batch || a->constants.n))
+            argp_error(state, "--dim, --batch and --constant need FILE.onnx");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+const struct argp onnx_argp = {options, parse, NULL, NULL, NULL, NULL, NULL};
+
+bool tool_read_arrays(weft_params *into, const named_files *files, weft_error *error)
+{
+    for (size_t i = 0; i < files->n; i++) {
+        const named_file *f = &files->at[i];
+        if ((f->name ? weft_npy_load(into, f->name, f->path, error)
+                     : weft_npz_load(into, f->path, error)) != WEFT_OK)
+            return false;
+    }
+    return true;
+}
+
+weft_onnx *tool_load_onnx(const onnx_args *a, weft_error *error)
+{
+    weft_onnx_constant constants[TOOL_MAX_NAMED];
+    weft_onnx *model = NULL;
+    weft_params *arrays = weft_params_new();
+    if (!arrays) weft_error_set(error, WEFT_NO_MEMORY, a->path, "no memory for its constants");
+    if (arrays && tool_read_arrays(arrays, &a->constants, error)) {
+        for (size_t i = 0; i < a->constants.n; i++) {
+            weft_tensor t;
+            weft_params_get(arrays, a->constants.at[i].name, &t);
+            constants[i] = (weft_onnx_constant){a->constants.at[i].name, t.dtype, t.shape, t.data};
+        }
+        model = weft_onnx_load(a->path,
+                               &(weft_onnx_options){.dims = a->dims,
+                                                    .n_dims = a->n_dims,
+                                                    .batch = a->batch,
+                                                    .constants = constants,
+                                                    .n_constants = a->constants.n},
+                               error);
+    }
+    weft_params_free(arrays);
+    return model;
+}
