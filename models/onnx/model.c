@@ -436,7 +436,8 @@ weft_onnx *weft_onnx_load(const char *path, const weft_onnx_options *options, we
 void weft_onnx_free(weft_onnx *model)
 {
     if (!model) return;
-    if (model->proto) weft_onnx__model_proto__free_unpacked(model->proto, NULL);
+    ProtobufCAllocator allocator = {unpack_alloc, unpack_free, NULL};
+    if (model->proto) weft_onnx__model_proto__free_unpacked(model->proto, &allocator);
     files_close(&model->files);
     pool_free(&model->pool);
     free(model);
