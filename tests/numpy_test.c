@@ -171,20 +171,6 @@ static const kind kinds[] = {
     {"|b1", 2, {1, 0}, WEFT_BOOL, {1, 0}},
 };
 
-static double value_at(const weft_tensor *t, int i)
-{
-    switch (t->dtype) {
-    case WEFT_F32:
-        return (double)((float *)t->data)[i];
-    case WEFT_F64:
-        return ((double *)t->data)[i];
-    case WEFT_I32:
-        return ((int32_t *)t->data)[i];
-    default:
-        return ((uint8_t *)t->data)[i];
-    }
-}
-
 static void test_kinds(void)
 {
     char literal[128];
@@ -199,7 +185,7 @@ static void test_kinds(void)
                         WEFT_OK);
         CU_ASSERT_TRUE_FATAL(weft_params_get(params, "a", &t));
         CU_ASSERT_EQUAL(t.dtype, k->dtype);
-        for (int e = 0; e < 2; e++) CU_ASSERT_EQUAL(value_at(&t, e), k->values[e]);
+        for (int e = 0; e < 2; e++) CU_ASSERT_EQUAL(weft_tensor_element(&t, e), k->values[e]);
         weft_params_free(params);
     }
 }
@@ -215,7 +201,7 @@ static void test_fortran(void)
                                columns, sizeof columns, &error),
                     WEFT_OK);
     CU_ASSERT_TRUE_FATAL(weft_params_get(params, "a", &t));
-    for (int i = 0; i < 6; i++) CU_ASSERT_EQUAL(value_at(&t, i), 10 * (i / 3) + i % 3);
+    for (int i = 0; i < 6; i++) CU_ASSERT_EQUAL(weft_tensor_element(&t, i), 10 * (i / 3) + i % 3);
     weft_params_free(params);
 }
 

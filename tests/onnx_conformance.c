@@ -217,16 +217,8 @@ static bool compute(test_case *c, int threads, void **results)
 
 static double element(const onnx_tensor *t, const void *data, int64_t i)
 {
-    switch (t->dtype) {
-    case WEFT_F32:
-        return (double)((const float *)data)[i];
-    case WEFT_F64:
-        return ((const double *)data)[i];
-    case WEFT_I32:
-        return ((const int32_t *)data)[i];
-    default:
-        return ((const uint8_t *)data)[i];
-    }
+    const onnx_tensor got = {t->dtype, t->shape, data};
+    return onnx_tensor_element(&got, i);
 }
 
 static bool same_number(double got, double wanted)

@@ -7,20 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static double element(const weft_tensor *t, int64_t i)
-{
-    switch (t->dtype) {
-    case WEFT_F32:
-        return (double)((float *)t->data)[i];
-    case WEFT_F64:
-        return ((double *)t->data)[i];
-    case WEFT_I32:
-        return ((int32_t *)t->data)[i];
-    default:
-        return ((uint8_t *)t->data)[i];
-    }
-}
-
 /* Largest difference over all outputs, relative to max(1, |b|); infinite for other shapes. */
 static double distance(const outputs *a, const outputs *b)
 {
@@ -29,7 +15,8 @@ static double distance(const outputs *a, const outputs *b)
     for (size_t k = 0; k < a->n; k++) {
         if (!weft_shape_equal(a->tensor[k].shape, b->tensor[k].shape)) return INFINITY;
         for (int64_t i = 0; i < weft_shape_numel(a->tensor[k].shape); i++) {
-            double x = element(&a->tensor[k], i), y = element(&b->tensor[k], i);
+            double x = weft_tensor_element(&a->tensor[k], i),
+                   y = weft_tensor_element(&b->tensor[k], i);
             double off = isnan(x) && isnan(y) ? 0 : fabs(x - y) / fmax(1, fabs(y));
             if (!(off <= worst)) worst = isnan(off) ? INFINITY : off;
         }

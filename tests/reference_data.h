@@ -33,16 +33,7 @@ static inline int64_t numel(const weft_tensor *t)
 }
 static inline double get(const weft_tensor *t, int64_t i)
 {
-    switch (t->dtype) {
-    case WEFT_F32:
-        return ((const float *)t->data)[i];
-    case WEFT_F64:
-        return ((const double *)t->data)[i];
-    case WEFT_I32:
-        return ((const int32_t *)t->data)[i];
-    default:
-        return ((const uint8_t *)t->data)[i];
-    }
+    return weft_tensor_element(t, i);
 }
 static inline void put(weft_tensor *t, int64_t i, double x)
 {

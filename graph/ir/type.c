@@ -118,6 +118,20 @@ void normalise_bools(weft_dtype dtype, void *data, size_t n)
     for (size_t i = 0; dtype == WEFT_BOOL && i < n; i++) bytes[i] = bytes[i] != 0;
 }
 
+double weft_tensor_element(const weft_tensor *tensor, int64_t i)
+{
+    switch (tensor->dtype) {
+    case WEFT_F32:
+        return (double)((const float *)tensor->data)[i];
+    case WEFT_F64:
+        return ((const double *)tensor->data)[i];
+    case WEFT_I32:
+        return ((const int32_t *)tensor->data)[i];
+    default:
+        return ((const uint8_t *)tensor->data)[i];
+    }
+}
+
 weft_tensor weft_tensor_dense(void *data, weft_dtype dtype, weft_shape shape)
 {
     weft_tensor tensor = {data, dtype, shape, {0}};

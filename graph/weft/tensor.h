@@ -97,6 +97,8 @@ typedef struct weft_tensor {
 
 /* A contiguous row-major tensor over `data`. */
 WEFT_API weft_tensor weft_tensor_dense(void *data, weft_dtype dtype, weft_shape shape);
+/* Element i of a contiguous tensor, in row-major order, as a double. */
+WEFT_API double weft_tensor_element(const weft_tensor *tensor, int64_t i);
 /* Bytes of a contiguous tensor; 0 if the dtype or the shape is invalid. */
 WEFT_API size_t weft_tensor_bytes(weft_dtype dtype, weft_shape shape);
 

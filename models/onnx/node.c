@@ -67,20 +67,6 @@ const onnx_tensor *in_tensor(onnx_node *n, size_t i, const char *what)
     return NULL;
 }
 
-static double element(const onnx_tensor *t, int64_t i)
-{
-    switch (t->dtype) {
-    case WEFT_F32:
-        return (double)((const float *)t->data)[i];
-    case WEFT_F64:
-        return ((const double *)t->data)[i];
-    case WEFT_I32:
-        return ((const int32_t *)t->data)[i];
-    default:
-        return ((const uint8_t *)t->data)[i];
-    }
-}
-
 int in_ints(onnx_node *n, size_t i, const char *what, int64_t *values, int capacity)
 {
     if (!has_in(n, i)) return 0;
@@ -101,7 +87,7 @@ double in_number(onnx_node *n, size_t i, const char *what, double default_value)
     if (!has_in(n, i)) return default_value;
     const onnx_tensor *t = in_tensor(n, i, what);
     if (!t) return default_value;
-    if (weft_shape_numel(t->shape) == 1) return element(t, 0);
+    if (weft_shape_numel(t->shape) == 1) return onnx_tensor_element(t, 0);
     node_fail(n, WEFT_BAD_SHAPE, "%s must be a single number", what);
     return default_value;
 }

@@ -22,6 +22,14 @@ typedef struct onnx_tensor {
     const void *data;
 } onnx_tensor;
 
+/* Element i as a double. */
+static inline double onnx_tensor_element(const onnx_tensor *tensor, int64_t i)
+{
+    const weft_tensor dense =
+        weft_tensor_dense((void *)(uintptr_t)tensor->data, tensor->dtype, tensor->shape);
+    return weft_tensor_element(&dense, i);
+}
+
 /* ONNX's element types. Columns: name, number, bytes, weft's dtype (WEFT_DTYPES: none). */
 #define ONNX_TYPES(X)                                                                              \
     X(FLOAT, 1, 4, WEFT_F32)                                                                       \

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 typedef struct arguments {
     onnx_args file;
@@ -29,7 +28,7 @@ static const struct argp_option options[] = {
      "inputs",
      1},
     {"random", KEY_RANDOM, NULL, 0,
-     "make up the inputs that are not given: normal numbers, integers 0 and 1", 1},
+     "make up the inputs that are not given: numbers in [-1, 1), integers 0 and 1", 1},
     {"seed", KEY_SEED, "N", 0, "of made-up inputs (default 1)", 1},
     {"out", KEY_OUT, "DIR", 0, "write each output to DIR/NAME.npy", 3},
     {"check", KEY_CHECK, "DIR", 0,
@@ -40,15 +39,6 @@ static const struct argp_option options[] = {
     {0}};
 
 /* ---- Arguments ---- */
-
-static double tolerance(const char *text, const char *what, struct argp_state *state)
-{
-    char *end;
-    const double x = strtod(text, &end);
-    if (*end || end == text || !(x >= 0))
-        tool_usage_error(state, "%s is a number from 0 on, not \"%s\"", what, text);
-    return x;
-}
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
@@ -70,10 +60,10 @@ static error_t parse(int key, char *text, struct argp_state *state)
         a->check = text;
         return 0;
     case KEY_RTOL:
-        a->rtol = tolerance(text, "--rtol", state);
+        a->rtol = tool_real(text, "--rtol", 0, 1e30, state);
         return 0;
     case KEY_ATOL:
-        a->atol = tolerance(text, "--atol", state);
+        a->atol = tool_real(text, "--atol", 0, 1e30, state);
         return 0;
     case KEY_THREADS:
         a->threads = (int)tool_number(text, "--threads", 1, WEFT_MAX_THREADS, state);
@@ -156,29 +146,19 @@ static bool feed(run *r, size_t i, const weft_tensor *t)
     return false;
 }
 
+/* Numbers in [-1, 1); integers are 0 and 1, which most often are indices. */
 static bool feed_random(run *r, size_t i)
 {
     const weft_onnx_value *v = &r->inputs_of[i];
-    const bool whole = !weft_dtype_is_float(v->dtype);
-    const weft_init init = whole ? WEFT_LITERAL(weft_init){WEFT_INIT_UNIFORM, 0, 2}
-                                 : WEFT_LITERAL(weft_init){WEFT_INIT_NORMAL, 0, 1};
-    weft_params *made = weft_params_new();
-    weft_graph *g = weft_graph_new();
-    weft_tensor t;
-    if (made && g) weft_param(g, "x", v->dtype == WEFT_BOOL ? WEFT_I32 : v->dtype, v->shape, init);
-    bool good = made && g && weft_params_init(made, g, r->a->seed + i, &r->error) == WEFT_OK;
-    if (good) {
-        weft_params_get(made, "x", &t);
-        uint8_t *bools = t.data;
-        for (int64_t k = 0; v->dtype == WEFT_BOOL && k < weft_shape_numel(v->shape); k++)
-            bools[k] = ((int32_t *)t.data)[k] != 0;
-        t.dtype = v->dtype;
-        good = feed(r, i, &t);
-    } else if (r->error.status == WEFT_OK) {
-        no_memory(r);
-    }
-    weft_params_free(made);
-    weft_graph_free(g);
+    weft_sample_input like = {v->dtype, v->shape, -1, 1, false};
+    if (v->dtype == WEFT_I32) like = (weft_sample_input){v->dtype, v->shape, 0, 2, false};
+    if (v->dtype == WEFT_BOOL) like.high = 0.5; /* the share of true values */
+    void *data = malloc(weft_tensor_bytes(v->dtype, v->shape) + 1);
+    if (!data) return no_memory(r);
+    weft_sample_fill(&like, v->dtype, r->a->seed + i, data);
+    const weft_tensor made = weft_tensor_dense(data, v->dtype, v->shape);
+    const bool good = feed(r, i, &made);
+    free(data);
     return good;
 }
 
@@ -207,27 +187,13 @@ static bool feed_all(run *r)
 
 /* ---- Outputs ---- */
 
-static double element(const weft_tensor *t, int64_t i)
-{
-    switch (t->dtype) {
-    case WEFT_F32:
-        return (double)((const float *)t->data)[i];
-    case WEFT_F64:
-        return ((const double *)t->data)[i];
-    case WEFT_I32:
-        return ((const int32_t *)t->data)[i];
-    default:
-        return ((const uint8_t *)t->data)[i];
-    }
-}
-
 static void print_output(const weft_onnx_value *v, const weft_tensor *t)
 {
     char text[128];
     const int64_t n = weft_shape_numel(t->shape);
     double least = INFINITY, most = -INFINITY, sum = 0;
     for (int64_t i = 0; i < n; i++) {
-        const double x = element(t, i);
+        const double x = weft_tensor_element(t, i);
         least = x < least || isnan(x) ? x : least;
         most = x > most || isnan(x) ? x : most;
         sum += x;
@@ -274,7 +240,8 @@ static bool check_output(run *r, const weft_onnx_value *v, const weft_tensor *t,
     int64_t wrong = 0;
     double worst = 0;
     for (int64_t i = 0; i < n; i++) {
-        const double a = element(t, i), b = element(&ref, i), d = fabs(a - b);
+        const double a = weft_tensor_element(t, i), b = weft_tensor_element(&ref, i),
+                     d = fabs(a - b);
         if (a == b || (isnan(a) && isnan(b))) continue;
         wrong += !(d <= r->a->atol + r->a->rtol * fabs(b));
         if (!(d <= worst)) worst = d;
@@ -303,18 +270,11 @@ static bool take_outputs(run *r, size_t *differs)
 
 /* ---- The command ---- */
 
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static bool run_once(run *r)
 {
-    const double begin = now();
+    const double begin = tool_seconds();
     weft_run(r->session);
-    const double seconds = now() - begin;
+    const double seconds = tool_seconds() - begin;
     if (tool_take_error(weft_session_error(r->session), &r->error) != WEFT_OK) return false;
     const weft_plan_stats stats = weft_plan_get_stats(r->plan);
     size_t n = 0, parameters = 0;
