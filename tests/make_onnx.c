@@ -12,8 +12,7 @@
 #include <string.h>
 
 /* Made-up weights in [-1, 1). */
-static void weight(onnx_pool *p, written_graph *g, const char *name, weft_shape shape,
-                   uint64_t seed)
+static void weight(arena *p, written_graph *g, const char *name, weft_shape shape, uint64_t seed)
 {
     float data[64];
     const weft_sample_input like = {WEFT_F32, shape, -1, 1, false};
@@ -22,22 +21,22 @@ static void weight(onnx_pool *p, written_graph *g, const char *name, weft_shape 
 }
 
 /* The last dimension of the last input is open, and has a name of its own. */
-static void open_last(written_graph *g, onnx_pool *p, const char *name)
+static void open_last(written_graph *g, arena *p, const char *name)
 {
     WeftOnnx__TypeProto *type = g->inputs[g->proto.n_input - 1]->type;
     WeftOnnx__TensorShapeProto *shape = type->tensor_type->shape;
     shape->dim[shape->n_dim - 1]->has_dim_value = false;
-    shape->dim[shape->n_dim - 1]->dim_param = pool_text(p, name);
+    shape->dim[shape->n_dim - 1]->dim_param = arena_text(p, name);
 }
 
-static void attribute(onnx_pool *p, WeftOnnx__NodeProto *node, const char *name, int64_t value)
+static void attribute(arena *p, WeftOnnx__NodeProto *node, const char *name, int64_t value)
 {
     WeftOnnx__AttributeProto *a = write_attribute(p, node, name);
     a->has_i = true;
     a->i = value;
 }
 
-static void mlp(onnx_pool *p, written_graph *g, bool length, uint64_t seed)
+static void mlp(arena *p, written_graph *g, bool length, uint64_t seed)
 {
     static const int64_t last = -1, middle = 1;
     write_input(p, g, "x", ONNX_FLOAT, WEFT_SHAPE(-1, 3));
@@ -65,25 +64,25 @@ static void mlp(onnx_pool *p, written_graph *g, bool length, uint64_t seed)
 int main(int argc, char **argv)
 {
     const char *kind = argc > 2 ? argv[2] : "mlp";
-    onnx_pool pool = {NULL};
+    arena memory = {NULL};
     size_t bytes;
     if (argc < 2) return fprintf(stderr, "make_onnx FILE [mlp|other|length|reshape|integers]\n"), 2;
-    written_graph *g = write_graph(&pool);
+    written_graph *g = write_graph(&memory);
     if (!strcmp(kind, "reshape")) {
-        write_input(&pool, g, "x", ONNX_FLOAT, WEFT_SHAPE(2, 3));
-        write_input(&pool, g, "shape", ONNX_INT64, WEFT_SHAPE(2));
-        write_node(&pool, g, "Reshape", "x shape", "y");
-        write_output(&pool, g, "y");
+        write_input(&memory, g, "x", ONNX_FLOAT, WEFT_SHAPE(2, 3));
+        write_input(&memory, g, "shape", ONNX_INT64, WEFT_SHAPE(2));
+        write_node(&memory, g, "Reshape", "x shape", "y");
+        write_output(&memory, g, "y");
     } else if (!strcmp(kind, "integers")) {
-        write_input(&pool, g, "a", ONNX_INT64, WEFT_SHAPE(2, 3));
-        write_node(&pool, g, "Add", "a a", "y");
-        write_output(&pool, g, "y");
+        write_input(&memory, g, "a", ONNX_INT64, WEFT_SHAPE(2, 3));
+        write_node(&memory, g, "Add", "a a", "y");
+        write_output(&memory, g, "y");
     } else {
-        mlp(&pool, g, !strcmp(kind, "length"), strcmp(kind, "other") ? 1 : 11);
+        mlp(&memory, g, !strcmp(kind, "length"), strcmp(kind, "other") ? 1 : 11);
     }
-    const uint8_t *data = write_model(&pool, g, 17, &bytes);
+    const uint8_t *data = write_model(&memory, g, 17, &bytes);
     const bool good = write_file(argv[1], data, bytes);
-    pool_free(&pool);
+    arena_free(&memory);
     if (!good) fprintf(stderr, "%s: cannot be written\n", argv[1]);
     return !good;
 }

@@ -57,7 +57,7 @@ typedef struct test_case {
     const char *names[MAX_TENSORS]; /* of the inputs */
     onnx_tensor inputs[MAX_TENSORS], outputs[MAX_TENSORS];
     size_t n_inputs, n_outputs;
-    onnx_pool pool;
+    arena memory;
     weft_error error;
     int constants; /* 0: none, 1: integers and bools, 2: all */
     weft_onnx *model;
@@ -69,7 +69,7 @@ static void free_case(test_case *c)
     for (size_t i = 0; i < c->n_messages; i++)
         protobuf_c_message_free_unpacked(&c->messages[i]->base, NULL);
     if (c->proto) protobuf_c_message_free_unpacked(&c->proto->base, NULL);
-    pool_free(&c->pool);
+    arena_free(&c->memory);
 }
 
 /* Whether all values are tensors. */
@@ -101,7 +101,7 @@ static size_t read_tensors(test_case *c, const char *set, const char *kind, onnx
             break;
         }
         c->messages[c->n_messages++] = message;
-        onnx_tensor_read(message, kind, &c->pool, &(onnx_files){NULL, NULL}, &tensors[n],
+        onnx_tensor_read(message, kind, &c->memory, &(onnx_files){NULL, NULL}, &tensors[n],
                          &c->error);
     }
     return n;
@@ -176,7 +176,7 @@ static weft_status fetch_all(test_case *c, weft_session *s, const weft_graph *g,
                                   weft_dtype_name(t->dtype),
                                   weft_shape_text(t->shape, wanted, sizeof wanted));
         }
-        results[i] = pool_alloc(&c->pool, tensor_bytes(t));
+        results[i] = arena_alloc(&c->memory, tensor_bytes(t));
         if (!results[i]) return weft_error_set(&c->error, WEFT_NO_MEMORY, "output", "no memory");
         const weft_status status = weft_fetch(s, values[i], results[i], tensor_bytes(t));
         if (status != WEFT_OK) return status;

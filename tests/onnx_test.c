@@ -12,7 +12,7 @@
 /* ---- A folder for the files of one test ---- */
 
 typedef struct fixture {
-    onnx_pool pool;
+    arena memory;
     char folder[64], path[96];
     weft_error error;
 } fixture;
@@ -29,13 +29,13 @@ static void end(fixture *f)
 {
     unlink(f->path);
     CU_ASSERT_EQUAL(rmdir(f->folder), 0);
-    pool_free(&f->pool);
+    arena_free(&f->memory);
 }
 
 static weft_onnx *load(fixture *f, written_graph *g, const weft_onnx_options *options)
 {
     size_t bytes;
-    const uint8_t *data = write_model(&f->pool, g, 13, &bytes);
+    const uint8_t *data = write_model(&f->memory, g, 13, &bytes);
     CU_ASSERT_TRUE_FATAL(write_file(f->path, data, bytes));
     return weft_onnx_load(f->path, options, &f->error);
 }
@@ -80,7 +80,7 @@ static written_graph *network(fixture *f)
 {
     static const float bias[2] = {10, -20};
     static const int64_t zero = 0, tail[2] = {1, 2};
-    onnx_pool *p = &f->pool;
+    arena *p = &f->memory;
     written_graph *g = write_graph(p);
     write_input(p, g, "x", ONNX_FLOAT, WEFT_SHAPE(-1, 3));
     write_floats(p, g, "layer:W", WEFT_SHAPE(2, 3), weights);
@@ -163,12 +163,12 @@ static void test_gradient(void)
 static written_graph *sliced(fixture *f, const int64_t *bound)
 {
     static const int64_t one = 1;
-    written_graph *g = write_graph(&f->pool);
-    write_input(&f->pool, g, "x", ONNX_FLOAT, WEFT_SHAPE(4));
-    write_longs(&f->pool, g, "begin", WEFT_SHAPE(1), &one);
-    write_longs(&f->pool, g, "end", WEFT_SHAPE(1), bound);
-    write_node(&f->pool, g, "Slice", "x begin end", "y");
-    write_output(&f->pool, g, "y");
+    written_graph *g = write_graph(&f->memory);
+    write_input(&f->memory, g, "x", ONNX_FLOAT, WEFT_SHAPE(4));
+    write_longs(&f->memory, g, "begin", WEFT_SHAPE(1), &one);
+    write_longs(&f->memory, g, "end", WEFT_SHAPE(1), bound);
+    write_node(&f->memory, g, "Slice", "x begin end", "y");
+    write_output(&f->memory, g, "y");
     return g;
 }
 
@@ -192,7 +192,7 @@ static void test_integers(void)
 static written_graph *doubling(fixture *f, bool known)
 {
     static const int64_t trips = 3;
-    onnx_pool *p = &f->pool;
+    arena *p = &f->memory;
     written_graph *g = write_graph(p), *body = write_graph(p);
     write_input(p, body, "i", ONNX_INT64, WEFT_SCALAR);
     write_input(p, body, "go_on", ONNX_BOOL, WEFT_SCALAR);
@@ -250,19 +250,19 @@ static void test_loop(void)
 /* y = x + w, where w [3] is in a file. */
 static written_graph *external(fixture *f, const char *location, const char *offset)
 {
-    onnx_pool *p = &f->pool;
+    arena *p = &f->memory;
     written_graph *g = write_graph(p);
     write_input(p, g, "x", ONNX_FLOAT, WEFT_SHAPE(3));
     WeftOnnx__TensorProto *w = write_initializer(p, g, "w", ONNX_FLOAT, WEFT_SHAPE(3));
     w->has_data_location = true;
     w->data_location = 1;
-    w->external_data = pool_alloc(p, 2 * sizeof *w->external_data);
+    w->external_data = arena_alloc(p, 2 * sizeof *w->external_data);
     const char *const keys[] = {"location", "offset"}, *const values[] = {location, offset};
     for (; w->n_external_data < 2; w->n_external_data++) {
-        WeftOnnx__StringStringEntryProto *e = pool_alloc(p, sizeof *e);
+        WeftOnnx__StringStringEntryProto *e = arena_alloc(p, sizeof *e);
         weft_onnx__string_string_entry_proto__init(e);
-        e->key = pool_text(p, keys[w->n_external_data]);
-        e->value = pool_text(p, values[w->n_external_data]);
+        e->key = arena_text(p, keys[w->n_external_data]);
+        e->value = arena_text(p, values[w->n_external_data]);
         w->external_data[w->n_external_data] = e;
     }
     write_node(p, g, "Add", "x w", "y");
@@ -309,10 +309,10 @@ static void test_external(void)
 /* x [2] and one node. */
 static written_graph *one_node(fixture *f, const char *op, const char *inputs, const char *output)
 {
-    written_graph *g = write_graph(&f->pool);
-    write_input(&f->pool, g, "x", ONNX_FLOAT, WEFT_SHAPE(2));
-    write_node(&f->pool, g, op, inputs, output);
-    write_output(&f->pool, g, "y");
+    written_graph *g = write_graph(&f->memory);
+    write_input(&f->memory, g, "x", ONNX_FLOAT, WEFT_SHAPE(2));
+    write_node(&f->memory, g, op, inputs, output);
+    write_output(&f->memory, g, "y");
     return g;
 }
 
@@ -321,7 +321,7 @@ static void test_wrong(void)
     static const float two[2] = {1, 2};
     fixture f;
     begin(&f);
-    onnx_pool *p = &f.pool;
+    arena *p = &f.memory;
     refuse(&f, one_node(&f, "Frobnicate", "x", "y"), WEFT_NO_KERNEL, "\"Frobnicate\"");
     refuse(&f, one_node(&f, "Add", "x y", "y"), WEFT_BAD_FILE, "no node before it computes");
     refuse(&f, one_node(&f, "Add", "x", "y"), WEFT_BAD_FILE, "expected 2 to 2");
@@ -343,12 +343,12 @@ static void test_wrong(void)
     refuse(&f, g, WEFT_BAD_FILE, "negative dimension");
     g->initializers[0]->dims[0] = 2;
     g->initializers[0]->n_dims = 9;
-    g->initializers[0]->dims = pool_alloc(p, 9 * sizeof(int64_t));
+    g->initializers[0]->dims = arena_alloc(p, 9 * sizeof(int64_t));
     refuse(&f, g, WEFT_BAD_SHAPE, "rank 9");
     g->initializers[0]->data_type = ONNX_STRING;
     g->nodes[0]->input[1] = g->nodes[0]->input[0];
     g->nodes[0]->n_input = 1;
-    g->nodes[0]->op_type = pool_text(p, "Relu");
+    g->nodes[0]->op_type = arena_text(p, "Relu");
     weft_onnx *m = load(&f, g, NULL); /* nothing reads the initializer */
     CU_ASSERT_PTR_NOT_NULL(m);
     weft_onnx_free(m);
@@ -371,9 +371,9 @@ static void test_nesting(void)
     begin(&f);
     written_graph *g = one_node(&f, "Relu", "x", "y");
     for (int depth = 0; depth < 2000; depth++) {
-        written_graph *outer = write_graph(&f.pool);
-        WeftOnnx__NodeProto *node = write_node(&f.pool, outer, "If", "x", "y");
-        write_attribute(&f.pool, node, "then_branch")->g = &g->proto;
+        written_graph *outer = write_graph(&f.memory);
+        WeftOnnx__NodeProto *node = write_node(&f.memory, outer, "If", "x", "y");
+        write_attribute(&f.memory, node, "then_branch")->g = &g->proto;
         g = outer;
     }
     refuse(&f, g, WEFT_TOO_LARGE, "levels deep");
@@ -388,7 +388,7 @@ static void test_endless(void)
     begin(&f);
     written_graph *g = doubling(&f, false);
     g->proto.n_input = 1;
-    write_longs(&f.pool, g, "trips", WEFT_SCALAR, &forever);
+    write_longs(&f.memory, g, "trips", WEFT_SCALAR, &forever);
     refuse(&f, g, WEFT_TOO_LARGE, "nodes");
     end(&f);
 }
@@ -412,7 +412,7 @@ static void test_cut_and_changed(void)
     written_graph *const graphs[] = {network(&f), doubling(&f, true),
                                      external(&f, "model.onnx", "0")};
     for (size_t k = 0; k < sizeof graphs / sizeof *graphs; k++) {
-        uint8_t *data = write_model(&f.pool, graphs[k], 13, &bytes);
+        uint8_t *data = write_model(&f.memory, graphs[k], 13, &bytes);
         for (size_t n = 0; n < bytes; n++) load_bytes(&f, data, n);
         for (size_t i = 0; i < bytes; i++) {
             const uint8_t before = data[i];
@@ -434,7 +434,7 @@ static void test_bloat(void)
     fixture f;
     const size_t bytes = (size_t)1 << 22;
     begin(&f);
-    uint8_t *data = pool_alloc(&f.pool, bytes + 16);
+    uint8_t *data = arena_alloc(&f.memory, bytes + 16);
     size_t n = 0;
     data[n++] = 7 << 3 | 2; /* the graph, of `bytes` bytes */
     for (size_t left = bytes; left; left >>= 7)
@@ -476,7 +476,7 @@ static void test_memory(void)
     written_graph *const graphs[] = {network(&f), doubling(&f, true)};
     for (size_t i = 0; i < sizeof graphs / sizeof *graphs; i++) {
         graphs[i]->proto.n_output = 1;
-        const uint8_t *data = write_model(&f.pool, graphs[i], 13, &bytes);
+        const uint8_t *data = write_model(&f.memory, graphs[i], 13, &bytes);
         CU_ASSERT_TRUE_FATAL(write_file(f.path, data, bytes));
         test_fail_all(load_and_build);
     }

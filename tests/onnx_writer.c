@@ -5,14 +5,14 @@
 #include <string.h>
 
 /* Protobuf-c takes texts and lists that are not const. */
-static char *text(onnx_pool *pool, const char *from)
+static char *text(arena *memory, const char *from)
 {
-    return pool_text(pool, from);
+    return arena_text(memory, from);
 }
 
-written_graph *write_graph(onnx_pool *pool)
+written_graph *write_graph(arena *memory)
 {
-    written_graph *g = pool_alloc(pool, sizeof *g);
+    written_graph *g = arena_alloc(memory, sizeof *g);
     weft_onnx__graph_proto__init(&g->proto);
     g->proto.node = g->nodes;
     g->proto.input = g->inputs;
@@ -21,15 +21,15 @@ written_graph *write_graph(onnx_pool *pool)
     return g;
 }
 
-static WeftOnnx__TensorShapeProto *shape_proto(onnx_pool *pool, weft_shape shape)
+static WeftOnnx__TensorShapeProto *shape_proto(arena *memory, weft_shape shape)
 {
-    WeftOnnx__TensorShapeProto *s = pool_alloc(pool, sizeof *s);
+    WeftOnnx__TensorShapeProto *s = arena_alloc(memory, sizeof *s);
     weft_onnx__tensor_shape_proto__init(s);
-    s->dim = pool_alloc(pool, WEFT_MAX_RANK * sizeof *s->dim);
+    s->dim = arena_alloc(memory, WEFT_MAX_RANK * sizeof *s->dim);
     for (; s->n_dim < (size_t)shape.rank; s->n_dim++) {
-        WeftOnnx__TensorShapeProto__Dimension *d = pool_alloc(pool, sizeof *d);
+        WeftOnnx__TensorShapeProto__Dimension *d = arena_alloc(memory, sizeof *d);
         weft_onnx__tensor_shape_proto__dimension__init(d);
-        if (shape.dim[s->n_dim] < 0) d->dim_param = text(pool, "N");
+        if (shape.dim[s->n_dim] < 0) d->dim_param = text(memory, "N");
         d->has_dim_value = shape.dim[s->n_dim] >= 0;
         d->dim_value = shape.dim[s->n_dim];
         s->dim[s->n_dim] = d;
@@ -37,99 +37,99 @@ static WeftOnnx__TensorShapeProto *shape_proto(onnx_pool *pool, weft_shape shape
     return s;
 }
 
-void write_input(onnx_pool *pool, written_graph *g, const char *name, int type, weft_shape shape)
+void write_input(arena *memory, written_graph *g, const char *name, int type, weft_shape shape)
 {
-    WeftOnnx__ValueInfoProto *v = pool_alloc(pool, sizeof *v);
+    WeftOnnx__ValueInfoProto *v = arena_alloc(memory, sizeof *v);
     weft_onnx__value_info_proto__init(v);
-    v->name = text(pool, name);
-    v->type = pool_alloc(pool, sizeof *v->type);
+    v->name = text(memory, name);
+    v->type = arena_alloc(memory, sizeof *v->type);
     weft_onnx__type_proto__init(v->type);
-    v->type->tensor_type = pool_alloc(pool, sizeof *v->type->tensor_type);
+    v->type->tensor_type = arena_alloc(memory, sizeof *v->type->tensor_type);
     weft_onnx__type_proto__tensor__init(v->type->tensor_type);
     v->type->tensor_type->has_elem_type = true;
     v->type->tensor_type->elem_type = type;
-    v->type->tensor_type->shape = shape_proto(pool, shape);
+    v->type->tensor_type->shape = shape_proto(memory, shape);
     if (g->proto.n_input < WRITER_LIST) g->inputs[g->proto.n_input++] = v;
 }
 
-void write_output(onnx_pool *pool, written_graph *g, const char *name)
+void write_output(arena *memory, written_graph *g, const char *name)
 {
-    WeftOnnx__ValueInfoProto *v = pool_alloc(pool, sizeof *v);
+    WeftOnnx__ValueInfoProto *v = arena_alloc(memory, sizeof *v);
     weft_onnx__value_info_proto__init(v);
-    v->name = text(pool, name);
+    v->name = text(memory, name);
     if (g->proto.n_output < WRITER_LIST) g->outputs[g->proto.n_output++] = v;
 }
 
-WeftOnnx__TensorProto *write_initializer(onnx_pool *pool, written_graph *g, const char *name,
+WeftOnnx__TensorProto *write_initializer(arena *memory, written_graph *g, const char *name,
                                          int type, weft_shape shape)
 {
-    WeftOnnx__TensorProto *t = pool_alloc(pool, sizeof *t);
+    WeftOnnx__TensorProto *t = arena_alloc(memory, sizeof *t);
     weft_onnx__tensor_proto__init(t);
-    t->name = text(pool, name);
+    t->name = text(memory, name);
     t->has_data_type = true;
     t->data_type = type;
-    t->dims = pool_alloc(pool, sizeof shape.dim);
+    t->dims = arena_alloc(memory, sizeof shape.dim);
     memcpy(t->dims, shape.dim, sizeof shape.dim);
     t->n_dims = (size_t)shape.rank;
     if (g->proto.n_initializer < WRITER_LIST) g->initializers[g->proto.n_initializer++] = t;
     return t;
 }
 
-void write_floats(onnx_pool *pool, written_graph *g, const char *name, weft_shape shape,
+void write_floats(arena *memory, written_graph *g, const char *name, weft_shape shape,
                   const float *data)
 {
     const size_t n = (size_t)weft_shape_numel(shape);
-    WeftOnnx__TensorProto *t = write_initializer(pool, g, name, ONNX_FLOAT, shape);
+    WeftOnnx__TensorProto *t = write_initializer(memory, g, name, ONNX_FLOAT, shape);
     t->has_raw_data = true;
     t->raw_data.len = n * sizeof *data;
-    t->raw_data.data = pool_alloc(pool, t->raw_data.len);
+    t->raw_data.data = arena_alloc(memory, t->raw_data.len);
     memcpy(t->raw_data.data, data, t->raw_data.len);
 }
 
-void write_longs(onnx_pool *pool, written_graph *g, const char *name, weft_shape shape,
+void write_longs(arena *memory, written_graph *g, const char *name, weft_shape shape,
                  const int64_t *data)
 {
     const size_t n = (size_t)weft_shape_numel(shape);
-    WeftOnnx__TensorProto *t = write_initializer(pool, g, name, ONNX_INT64, shape);
+    WeftOnnx__TensorProto *t = write_initializer(memory, g, name, ONNX_INT64, shape);
     t->n_int64_data = n;
-    t->int64_data = pool_alloc(pool, n * sizeof *data);
+    t->int64_data = arena_alloc(memory, n * sizeof *data);
     memcpy(t->int64_data, data, n * sizeof *data);
 }
 
 /* The words of a list. */
-static char **words(onnx_pool *pool, const char *list, size_t *n)
+static char **words(arena *memory, const char *list, size_t *n)
 {
-    char **all = pool_alloc(pool, WRITER_LIST * sizeof *all), *rest = NULL;
-    for (char *word = strtok_r(text(pool, list), " ", &rest); word && *n < WRITER_LIST;
+    char **all = arena_alloc(memory, WRITER_LIST * sizeof *all), *rest = NULL;
+    for (char *word = strtok_r(text(memory, list), " ", &rest); word && *n < WRITER_LIST;
          word = strtok_r(NULL, " ", &rest))
         all[(*n)++] = strcmp(word, "-") ? word : word + 1;
     return all;
 }
 
-WeftOnnx__NodeProto *write_node(onnx_pool *pool, written_graph *g, const char *op,
-                                const char *inputs, const char *outputs)
+WeftOnnx__NodeProto *write_node(arena *memory, written_graph *g, const char *op, const char *inputs,
+                                const char *outputs)
 {
-    WeftOnnx__NodeProto *node = pool_alloc(pool, sizeof *node);
+    WeftOnnx__NodeProto *node = arena_alloc(memory, sizeof *node);
     weft_onnx__node_proto__init(node);
-    node->op_type = text(pool, op);
-    node->input = words(pool, inputs, &node->n_input);
-    node->output = words(pool, outputs, &node->n_output);
-    node->attribute = pool_alloc(pool, WRITER_LIST * sizeof *node->attribute);
+    node->op_type = text(memory, op);
+    node->input = words(memory, inputs, &node->n_input);
+    node->output = words(memory, outputs, &node->n_output);
+    node->attribute = arena_alloc(memory, WRITER_LIST * sizeof *node->attribute);
     if (g->proto.n_node < WRITER_LIST) g->nodes[g->proto.n_node++] = node;
     return node;
 }
 
-WeftOnnx__AttributeProto *write_attribute(onnx_pool *pool, WeftOnnx__NodeProto *node,
+WeftOnnx__AttributeProto *write_attribute(arena *memory, WeftOnnx__NodeProto *node,
                                           const char *name)
 {
-    WeftOnnx__AttributeProto *a = pool_alloc(pool, sizeof *a);
+    WeftOnnx__AttributeProto *a = arena_alloc(memory, sizeof *a);
     weft_onnx__attribute_proto__init(a);
-    a->name = text(pool, name);
+    a->name = text(memory, name);
     node->attribute[node->n_attribute++] = a;
     return a;
 }
 
-uint8_t *write_model(onnx_pool *pool, written_graph *g, int64_t opset, size_t *bytes)
+uint8_t *write_model(arena *memory, written_graph *g, int64_t opset, size_t *bytes)
 {
     WeftOnnx__ModelProto model = WEFT_ONNX__MODEL_PROTO__INIT;
     WeftOnnx__OperatorSetIdProto set = WEFT_ONNX__OPERATOR_SET_ID_PROTO__INIT, *sets = &set;
@@ -139,7 +139,7 @@ uint8_t *write_model(onnx_pool *pool, written_graph *g, int64_t opset, size_t *b
     model.opset_import = &sets;
     model.n_opset_import = 1;
     *bytes = weft_onnx__model_proto__get_packed_size(&model);
-    uint8_t *data = pool_alloc(pool, *bytes);
+    uint8_t *data = arena_alloc(memory, *bytes);
     weft_onnx__model_proto__pack(&model, data);
     return data;
 }

@@ -14,25 +14,25 @@ typedef struct written_graph {
     WeftOnnx__TensorProto *initializers[WRITER_LIST];
 } written_graph;
 
-/* All memory is the pool's. */
-written_graph *write_graph(onnx_pool *pool);
+/* All memory is the memory's. */
+written_graph *write_graph(arena *memory);
 /* A value of the given type; a dimension of -1 is open and called "N". */
-void write_input(onnx_pool *pool, written_graph *g, const char *name, int type, weft_shape shape);
-void write_output(onnx_pool *pool, written_graph *g, const char *name);
+void write_input(arena *memory, written_graph *g, const char *name, int type, weft_shape shape);
+void write_output(arena *memory, written_graph *g, const char *name);
 /* An initializer without contents. */
-WeftOnnx__TensorProto *write_initializer(onnx_pool *pool, written_graph *g, const char *name,
+WeftOnnx__TensorProto *write_initializer(arena *memory, written_graph *g, const char *name,
                                          int type, weft_shape shape);
-void write_floats(onnx_pool *pool, written_graph *g, const char *name, weft_shape shape,
+void write_floats(arena *memory, written_graph *g, const char *name, weft_shape shape,
                   const float *data);
-void write_longs(onnx_pool *pool, written_graph *g, const char *name, weft_shape shape,
+void write_longs(arena *memory, written_graph *g, const char *name, weft_shape shape,
                  const int64_t *data);
 /* A node of inputs and outputs that are separated by spaces; "-" is an absent input. */
-WeftOnnx__NodeProto *write_node(onnx_pool *pool, written_graph *g, const char *op,
-                                const char *inputs, const char *outputs);
-WeftOnnx__AttributeProto *write_attribute(onnx_pool *pool, WeftOnnx__NodeProto *node,
+WeftOnnx__NodeProto *write_node(arena *memory, written_graph *g, const char *op, const char *inputs,
+                                const char *outputs);
+WeftOnnx__AttributeProto *write_attribute(arena *memory, WeftOnnx__NodeProto *node,
                                           const char *name);
-/* The model as bytes of the pool. */
-uint8_t *write_model(onnx_pool *pool, written_graph *g, int64_t opset, size_t *bytes);
+/* The model as bytes of the memory. */
+uint8_t *write_model(arena *memory, written_graph *g, int64_t opset, size_t *bytes);
 bool write_file(const char *path, const void *data, size_t bytes);
 
 #endif

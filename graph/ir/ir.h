@@ -2,23 +2,11 @@
 #ifndef WEFT_GRAPH_IR_H
 #define WEFT_GRAPH_IR_H
 
+#include "base/arena.h"
+
 #include <weft/op.h>
 
 #include <stdarg.h>
-
-/* ---- Arena: memory that lives as long as its owner (arena.c) ---- */
-
-typedef struct arena_block arena_block;
-typedef struct arena {
-    arena_block *blocks;
-} arena;
-
-/* Zeroed, 64-byte aligned memory; NULL when memory is out. */
-void *arena_alloc(arena *a, size_t bytes);
-char *arena_text(arena *a, const char *text);
-/* Frees `memory` and everything that was allocated after it. */
-void arena_truncate(arena *a, const void *memory);
-void arena_free(arena *a);
 
 /* ---- The graph (graph.c) ---- */
 

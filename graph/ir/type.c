@@ -132,6 +132,12 @@ double weft_tensor_element(const weft_tensor *tensor, int64_t i)
     }
 }
 
+void *weft_alloc(size_t bytes)
+{
+    void *memory = arena_memory(bytes);
+    return memory ? memset(memory, 0, bytes) : NULL;
+}
+
 weft_tensor weft_tensor_dense(void *data, weft_dtype dtype, weft_shape shape)
 {
     weft_tensor tensor = {data, dtype, shape, {0}};

@@ -13,7 +13,7 @@ static const WeftOnnx__GraphProto *body_of(onnx_node *n, const char *name)
 
 static onnx_scope *body_scope(onnx_node *n)
 {
-    onnx_scope *scope = pool_alloc(&n->import->pool, sizeof *scope);
+    onnx_scope *scope = arena_alloc(&n->import->memory, sizeof *scope);
     if (!scope) node_fail(n, WEFT_NO_MEMORY, "no memory for a body");
     if (scope) scope->outer = n->scope;
     return scope;
@@ -47,7 +47,7 @@ static bool add_input(onnx_node *n, onnx_scope *scope, const WeftOnnx__GraphProt
 static onnx_value known_number(onnx_node *n, weft_dtype dtype, int64_t number)
 {
     onnx_value v = {.name = "", .known = true, .type = dtype == WEFT_I32 ? ONNX_INT64 : ONNX_BOOL};
-    int32_t *data = pool_alloc(&n->import->pool, sizeof *data);
+    int32_t *data = arena_alloc(&n->import->memory, sizeof *data);
     v.tensor = (onnx_tensor){dtype, WEFT_SCALAR, data};
     if (!data)
         node_fail(n, WEFT_NO_MEMORY, "no memory for a number");
@@ -114,7 +114,7 @@ static bool push(onnx_node *n, stack *s, onnx_value *value)
 {
     if (s->count == s->capacity) {
         const size_t capacity = s->capacity ? 2 * s->capacity : 16;
-        onnx_value **grown = pool_alloc(&n->import->pool, capacity * sizeof *grown);
+        onnx_value **grown = arena_alloc(&n->import->memory, capacity * sizeof *grown);
         if (!grown) return node_fail(n, WEFT_NO_MEMORY, "no memory for a list"), false;
         if (s->count) memcpy(grown, s->values, s->count * sizeof *grown);
         s->values = grown;
@@ -132,7 +132,7 @@ static bool join(onnx_node *n, const stack *s, int64_t axis, bool reverse, onnx_
         return node_fail(n, WEFT_BAD_SHAPE, "has no iterations, so the shape of an output is open"),
                false;
     for (size_t i = 0; i < s->count; i++) {
-        onnx_value *one = pool_alloc(&n->import->pool, sizeof *one);
+        onnx_value *one = arena_alloc(&n->import->memory, sizeof *one);
         onnx_value *from = s->values[reverse ? s->count - 1 - i : i];
         if (!one) return node_fail(n, WEFT_NO_MEMORY, "no memory for a list"), false;
         one->name = "";
@@ -190,8 +190,8 @@ void map_Loop(onnx_node *n)
                   body->n_input, body->n_output, n_carried);
         return;
     }
-    onnx_value *carried = pool_alloc(&n->import->pool, (n_carried + 1) * sizeof *carried);
-    stack *stacks = pool_alloc(&n->import->pool, body->n_output * sizeof *stacks);
+    onnx_value *carried = arena_alloc(&n->import->memory, (n_carried + 1) * sizeof *carried);
+    stack *stacks = arena_alloc(&n->import->memory, body->n_output * sizeof *stacks);
     if (!carried || !stacks) {
         node_fail(n, WEFT_NO_MEMORY, "no memory for a loop");
         return;
@@ -280,8 +280,8 @@ static bool scan_start(onnx_node *n, scan *s)
         return node_fail(n, WEFT_BAD_FILE, "has fewer outputs than states"), false;
     const weft_shape shape = in_shape(n, s->n_states);
     s->length = shape.dim[node_axis(n, listed(n, "scan_input_axes", 0), shape.rank)];
-    s->states = pool_alloc(&n->import->pool, (s->n_states + 1) * sizeof *s->states);
-    s->stacks = pool_alloc(&n->import->pool, (n->n_out + 1) * sizeof *s->stacks);
+    s->states = arena_alloc(&n->import->memory, (s->n_states + 1) * sizeof *s->states);
+    s->stacks = arena_alloc(&n->import->memory, (n->n_out + 1) * sizeof *s->stacks);
     if (!s->states || !s->stacks)
         return node_fail(n, WEFT_NO_MEMORY, "no memory for a scan"), false;
     for (size_t i = 0; i < s->n_states; i++) s->states[i] = *n->in[i];

@@ -52,7 +52,7 @@ bool import_contents(onnx_import *import, onnx_value *value)
     if (!value->initializer) return true;
     const WeftOnnx__TensorProto *proto = value->initializer;
     value->initializer = NULL;
-    value->known = onnx_tensor_read(proto, value->name, &import->pool,
+    value->known = onnx_tensor_read(proto, value->name, &import->memory,
                                     (onnx_files *)(uintptr_t)&import->model->files, &value->tensor,
                                     &import->error) == WEFT_OK;
     return value->known || !import_failed(import);
@@ -87,7 +87,7 @@ static weft_value compute_again(onnx_import *import, onnx_value *value)
     import->depth++;
     if (start_node(import, value->scope, value->node, &n)) {
         n.n_out = n.proto->n_output;
-        n.out = pool_alloc(&import->pool, (n.n_out + 1) * sizeof *n.out);
+        n.out = arena_alloc(&import->memory, (n.n_out + 1) * sizeof *n.out);
         for (size_t i = 0; n.out && i < n.n_out; i++) n.out[i].name = n.proto->output[i];
         if (n.out && map_in_graph(import, &n))
             for (size_t i = 0; i < n.n_out; i++)
@@ -127,7 +127,7 @@ static int64_t opset_of(const onnx_import *import, const char *domain)
 static bool find_inputs(onnx_import *import, onnx_node *n)
 {
     n->n_in = n->proto->n_input;
-    n->in = pool_alloc(&import->pool, (n->n_in + 1) * sizeof *n->in);
+    n->in = arena_alloc(&import->memory, (n->n_in + 1) * sizeof *n->in);
     if (!n->in) return node_fail(n, WEFT_NO_MEMORY, "no memory for a node"), false;
     for (size_t i = 0; i < n->n_in; i++) {
         if (!n->proto->input[i][0]) continue;
@@ -213,7 +213,7 @@ static weft_status run_folded(onnx_node *n, const weft_value *targets, size_t n_
         const weft_dtype dtype = weft_dtype_of(n->graph, out->value);
         const weft_shape shape = weft_shape_of(n->graph, out->value);
         const size_t bytes = weft_tensor_bytes(dtype, shape);
-        void *data = pool_alloc(&n->import->pool, bytes);
+        void *data = arena_alloc(&n->import->memory, bytes);
         if (!data)
             weft_error_set(error, WEFT_NO_MEMORY, out->name, "no memory for %zu bytes", bytes);
         else if (weft_fetch(s, out->value, data, bytes) != WEFT_OK)
@@ -231,7 +231,7 @@ static weft_status run_folded(onnx_node *n, const weft_value *targets, size_t n_
 static bool fold(onnx_import *import, onnx_node *n, bool *large)
 {
     weft_error error = {0};
-    weft_value *targets = pool_alloc(&import->pool, (n->n_out + 1) * sizeof *targets);
+    weft_value *targets = arena_alloc(&import->memory, (n->n_out + 1) * sizeof *targets);
     size_t n_targets = 0;
     n->graph = weft_graph_new();
     n->folding = true;
@@ -313,7 +313,7 @@ static bool map_node(onnx_import *import, onnx_scope *scope, const WeftOnnx__Nod
     if (!start_node(import, scope, proto, &n)) return false;
     if (!check_counts(&n, n.n_in, proto->n_output)) return false;
     n.n_out = proto->n_output;
-    n.out = pool_alloc(&import->pool, (n.n_out + 1) * sizeof *n.out);
+    n.out = arena_alloc(&import->memory, (n.n_out + 1) * sizeof *n.out);
     if (!n.out) return node_fail(&n, WEFT_NO_MEMORY, "no memory for a node"), false;
     for (size_t i = 0; i < n.n_out; i++) n.out[i].name = proto->output[i];
     return run_node(import, &n) && add_outputs(import, &n);

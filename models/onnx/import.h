@@ -54,7 +54,7 @@ typedef struct onnx_import {
     const weft_onnx *model;
     weft_graph *graph;
     weft_error error;
-    onnx_pool pool;
+    arena memory;
     size_t nodes;    /* mapped so far */
     int depth;       /* of bodies and of nodes that are computed again */
     char label[128]; /* the scope of the node that is being built, "" outside */
@@ -92,7 +92,7 @@ const onnx_op *onnx_op_find(const char *domain, const char *name);
 struct weft_onnx {
     WeftOnnx__ModelProto *proto;
     char *path;
-    onnx_pool pool;
+    arena memory;
     onnx_files files;
     weft_onnx_options options;
     onnx_weight *weights; /* one for each initializer of floats, in their order */

@@ -253,7 +253,7 @@ void map_Compress(onnx_node *n)
     if (!has_attr(n, "axis")) x = weft_reshape(g, x, WEFT_SHAPE(-1));
     const int axis = attr_axis(n, "axis", 0, weft_rank(g, x));
     const int64_t size = weft_shape_numel(condition->shape);
-    int64_t *chosen = pool_alloc(&n->import->pool, ((size_t)size + 1) * sizeof *chosen);
+    int64_t *chosen = arena_alloc(&n->import->memory, ((size_t)size + 1) * sizeof *chosen);
     int64_t count = 0;
     if (!chosen || condition->dtype != WEFT_BOOL || node_failed(n)) {
         node_fail(n, WEFT_BAD_DTYPE, "needs a condition of bools");
@@ -276,9 +276,9 @@ void map_NonZero(onnx_node *n)
     if (!t) return;
     const int64_t numel = weft_shape_numel(t->shape), bytes = (int64_t)weft_dtype_bytes(t->dtype);
     int64_t count = 0;
-    int32_t *found = pool_alloc(&n->import->pool, ((size_t)numel + 1) * sizeof *found);
+    int32_t *found = arena_alloc(&n->import->memory, ((size_t)numel + 1) * sizeof *found);
     int32_t *positions =
-        pool_alloc(&n->import->pool, ((size_t)(numel * t->shape.rank) + 1) * sizeof *positions);
+        arena_alloc(&n->import->memory, ((size_t)(numel * t->shape.rank) + 1) * sizeof *positions);
     static const char zero[8];
     if (!found || !positions) {
         node_fail(n, WEFT_NO_MEMORY, "no memory for positions");

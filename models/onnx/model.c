@@ -75,8 +75,8 @@ static weft_status read_model(weft_onnx *m, weft_error *error)
 
 static weft_status set_paths(weft_onnx *m, const char *path, weft_error *error)
 {
-    m->path = pool_text(&m->pool, path);
-    char *folder = pool_alloc(&m->pool, strlen(path) + 2);
+    m->path = arena_text(&m->memory, path);
+    char *folder = arena_alloc(&m->memory, strlen(path) + 2);
     if (!m->path || !folder) return no_memory(m, error);
     const char *slash = strrchr(path, '/');
     if (slash)
@@ -110,7 +110,7 @@ static bool take_name(name_set *set, const char *name)
 /* A name for weft, with a number from `number` on behind it if it is taken. */
 static const char *weight_name(weft_onnx *m, name_set *set, const char *from, size_t number)
 {
-    char *name = pool_alloc(&m->pool, NAME_BYTES + 24);
+    char *name = arena_alloc(&m->memory, NAME_BYTES + 24);
     if (!name) return NULL;
     size_t n = 0;
     for (; n < NAME_BYTES && from[n]; n++) {
@@ -129,8 +129,8 @@ static weft_status find_weights(weft_onnx *m, weft_error *error)
     const WeftOnnx__GraphProto *g = m->proto->graph;
     name_set set = {.capacity = 16};
     while (set.capacity < 4 * (g->n_initializer + g->n_input)) set.capacity *= 2;
-    set.slots = pool_alloc(&m->pool, set.capacity * sizeof *set.slots);
-    m->weights = pool_alloc(&m->pool, (g->n_initializer + 1) * sizeof *m->weights);
+    set.slots = arena_alloc(&m->memory, set.capacity * sizeof *set.slots);
+    m->weights = arena_alloc(&m->memory, (g->n_initializer + 1) * sizeof *m->weights);
     if (!set.slots || !m->weights) return no_memory(m, error);
     for (size_t i = 0; i < g->n_input; i++) take_name(&set, onnx_text(g->input[i]->name));
     for (size_t i = 0; i < g->n_initializer; i++) {
@@ -143,8 +143,8 @@ static weft_status find_weights(weft_onnx *m, weft_error *error)
         w->proto = proto;
         w->name = weight_name(m, &set, onnx_text(proto->name), i);
         if (!w->name) return no_memory(m, error);
-        const weft_status status =
-            onnx_tensor_read(proto, onnx_text(proto->name), &m->pool, &m->files, &w->tensor, error);
+        const weft_status status = onnx_tensor_read(proto, onnx_text(proto->name), &m->memory,
+                                                    &m->files, &w->tensor, error);
         if (status != WEFT_OK) return status;
     }
     return WEFT_OK;
@@ -285,7 +285,7 @@ static weft_status build(const weft_onnx *m, weft_graph *graph, int64_t batch, w
         import_graph(&import, &scope, m->proto->graph))
         take_outputs(&import, &scope, outputs);
     import_failed(&import);
-    pool_free(&import.pool);
+    arena_free(&import.memory);
     return weft_graph_status(graph);
 }
 
@@ -328,7 +328,7 @@ weft_builder weft_onnx_builder(const weft_onnx *model)
 static bool describe(weft_onnx *m, const weft_graph *g, weft_value value, const char *name,
                      weft_onnx_value *out)
 {
-    *out = (weft_onnx_value){pool_text(&m->pool, name), weft_dtype_of(g, value),
+    *out = (weft_onnx_value){arena_text(&m->memory, name), weft_dtype_of(g, value),
                              weft_shape_of(g, value)};
     return out->name != NULL;
 }
@@ -340,9 +340,9 @@ static weft_status try_build(weft_onnx *m, weft_graph *g, weft_value *values, we
     weft_value *outputs = values + proto->n_input;
     if (build(m, g, m->options.batch, values, outputs) != WEFT_OK)
         return weft_error_copy(error, weft_graph_error(g));
-    m->inputs = pool_alloc(&m->pool, (proto->n_input + 1) * sizeof *m->inputs);
-    m->outputs = pool_alloc(&m->pool, (proto->n_output + 1) * sizeof *m->outputs);
-    m->params = pool_alloc(&m->pool, (m->n_weights + 1) * sizeof *m->params);
+    m->inputs = arena_alloc(&m->memory, (proto->n_input + 1) * sizeof *m->inputs);
+    m->outputs = arena_alloc(&m->memory, (proto->n_output + 1) * sizeof *m->outputs);
+    m->params = arena_alloc(&m->memory, (m->n_weights + 1) * sizeof *m->params);
     if (!m->inputs || !m->outputs || !m->params) return no_memory(m, error);
     for (; m->n_inputs < proto->n_input && weft_is_value(values[m->n_inputs]); m->n_inputs++) {
         const weft_value v = values[m->n_inputs];
@@ -365,7 +365,7 @@ static weft_status list_values(weft_onnx *m, weft_error *error)
 {
     const WeftOnnx__GraphProto *proto = m->proto->graph;
     weft_value *values =
-        pool_alloc(&m->pool, (proto->n_input + proto->n_output + 1) * sizeof *values);
+        arena_alloc(&m->memory, (proto->n_input + proto->n_output + 1) * sizeof *values);
     weft_graph *g = values ? weft_graph_new() : NULL;
     const weft_status status = g ? try_build(m, g, values, error) : no_memory(m, error);
     weft_graph_free(g);
@@ -439,6 +439,6 @@ void weft_onnx_free(weft_onnx *model)
     ProtobufCAllocator allocator = {unpack_alloc, unpack_free, NULL};
     if (model->proto) weft_onnx__model_proto__free_unpacked(model->proto, &allocator);
     files_close(&model->files);
-    pool_free(&model->pool);
+    arena_free(&model->memory);
     free(model);
 }

@@ -192,7 +192,7 @@ void set_known(onnx_node *n, size_t i, int type, weft_shape shape, const void *d
     if (onnx_type_dtype(type, onnx_text(n->proto->name), &dtype, &n->import->error) != WEFT_OK)
         return;
     const size_t bytes = weft_tensor_bytes(dtype, shape);
-    void *copy = pool_alloc(&n->import->pool, bytes);
+    void *copy = arena_alloc(&n->import->memory, bytes);
     if (!copy) {
         node_fail(n, WEFT_NO_MEMORY, "no memory for a constant");
         return;
@@ -242,7 +242,8 @@ weft_value doubles_value(onnx_node *n, const double *values, weft_shape shape, w
 weft_value ints_value(onnx_node *n, const int64_t *values, weft_shape shape)
 {
     const int64_t count = weft_shape_numel(shape);
-    int32_t *data = count < 0 ? NULL : pool_alloc(&n->import->pool, (size_t)count * sizeof *data);
+    int32_t *data =
+        count < 0 ? NULL : arena_alloc(&n->import->memory, (size_t)count * sizeof *data);
     if (!data) return node_fail(n, WEFT_NO_MEMORY, "no memory for a constant");
     for (int64_t i = 0; i < count; i++) data[i] = (int32_t)values[i];
     return weft_constant_data(n->graph, WEFT_I32, shape, data);

@@ -5,12 +5,12 @@
 
 static bool copy_dims(weft_onnx *m, const weft_onnx_options *o)
 {
-    weft_onnx_dim *dims = pool_alloc(&m->pool, (o->n_dims + 1) * sizeof *dims);
+    weft_onnx_dim *dims = arena_alloc(&m->memory, (o->n_dims + 1) * sizeof *dims);
     if (!dims) return false;
     for (size_t i = 0; i < o->n_dims; i++) {
         dims[i] = o->dims[i];
-        if (dims[i].name && !(dims[i].name = pool_text(&m->pool, dims[i].name))) return false;
-        if (dims[i].input && !(dims[i].input = pool_text(&m->pool, dims[i].input))) return false;
+        if (dims[i].name && !(dims[i].name = arena_text(&m->memory, dims[i].name))) return false;
+        if (dims[i].input && !(dims[i].input = arena_text(&m->memory, dims[i].input))) return false;
     }
     m->options.dims = dims;
     m->options.n_dims = o->n_dims;
@@ -19,14 +19,15 @@ static bool copy_dims(weft_onnx *m, const weft_onnx_options *o)
 
 static bool copy_constants(weft_onnx *m, const weft_onnx_options *o)
 {
-    weft_onnx_constant *constants = pool_alloc(&m->pool, (o->n_constants + 1) * sizeof *constants);
+    weft_onnx_constant *constants =
+        arena_alloc(&m->memory, (o->n_constants + 1) * sizeof *constants);
     if (!constants) return false;
     for (size_t i = 0; i < o->n_constants; i++) {
         const weft_onnx_constant *from = &o->constants[i];
         const size_t bytes = weft_tensor_bytes(from->dtype, from->shape);
-        void *data = pool_alloc(&m->pool, bytes);
+        void *data = arena_alloc(&m->memory, bytes);
         constants[i] = *from;
-        constants[i].input = pool_text(&m->pool, from->input);
+        constants[i].input = arena_text(&m->memory, from->input);
         if (!data || !constants[i].input) return false;
         constants[i].data = bytes ? memcpy(data, from->data, bytes) : data;
     }

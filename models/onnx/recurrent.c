@@ -253,7 +253,7 @@ static void map_recurrent(onnx_node *n, layer l)
                   (long long)l.time, (long long)r.dim[0]);
         return;
     }
-    weft_value *y = pool_alloc(&n->import->pool, (size_t)l.time * sizeof *y);
+    weft_value *y = arena_alloc(&n->import->memory, (size_t)l.time * sizeof *y);
     if (!y) {
         node_fail(n, WEFT_NO_MEMORY, "no memory for the steps");
         return;

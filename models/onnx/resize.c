@@ -98,7 +98,7 @@ static weft_value interpolate(onnx_node *n, weft_value x, const axis_plan *p)
     double *matrix =
         p->out > MAX_MATRIX / (p->in + 1)
             ? NULL
-            : pool_alloc(&n->import->pool, (size_t)(p->out * (p->in + 1)) * sizeof *matrix);
+            : arena_alloc(&n->import->memory, (size_t)(p->out * (p->in + 1)) * sizeof *matrix);
     if (!matrix) return node_fail(n, WEFT_TOO_LARGE, "an axis is too large to be interpolated");
     double *added = matrix + p->out * p->in;
     for (int64_t i = 0; i < p->out; i++) {
@@ -117,7 +117,7 @@ static weft_value pick(onnx_node *n, weft_value x, const axis_plan *p)
     const weft_shape s = weft_shape_of(g, x);
     int64_t *index = p->out > MAX_MATRIX
                          ? NULL
-                         : pool_alloc(&n->import->pool, ((size_t)p->out + 1) * sizeof *index);
+                         : arena_alloc(&n->import->memory, ((size_t)p->out + 1) * sizeof *index);
     if (!index) return node_fail(n, WEFT_TOO_LARGE, "an axis is too large");
     for (int64_t i = 0; i < p->out; i++) index[i] = within(nearest(n, coordinate(n, p, i)), p->in);
     weft_value rows = weft_reshape(g, weft_permute(g, x, WEFT_AXES(1, 0, 2)),

@@ -16,7 +16,7 @@ static bool grow(onnx_import *import, onnx_scope *scope)
     if (2 * (scope->count + 1) <= scope->capacity) return true;
     onnx_scope grown = *scope;
     grown.capacity = scope->capacity ? 2 * scope->capacity : 16;
-    grown.slots = pool_alloc(&import->pool, grown.capacity * sizeof *grown.slots);
+    grown.slots = arena_alloc(&import->memory, grown.capacity * sizeof *grown.slots);
     if (!grown.slots) return false;
     for (size_t i = 0; i < scope->capacity; i++)
         if (scope->slots[i]) grown.slots[slot_of(&grown, scope->slots[i]->name)] = scope->slots[i];
@@ -26,7 +26,7 @@ static bool grow(onnx_import *import, onnx_scope *scope)
 
 onnx_value *scope_add(onnx_import *import, onnx_scope *scope, const char *name)
 {
-    onnx_value *value = grow(import, scope) ? pool_alloc(&import->pool, sizeof *value) : NULL;
+    onnx_value *value = grow(import, scope) ? arena_alloc(&import->memory, sizeof *value) : NULL;
     if (!value) {
         import_fail(import, WEFT_NO_MEMORY, name, "no memory for a value");
         return NULL;

@@ -120,7 +120,7 @@ void map_Expand(onnx_node *n)
 
 void map_Concat(onnx_node *n)
 {
-    weft_value *x = pool_alloc(&n->import->pool, n->n_in * sizeof *x);
+    weft_value *x = arena_alloc(&n->import->memory, n->n_in * sizeof *x);
     if (!x) {
         node_fail(n, WEFT_NO_MEMORY, "no memory for a list");
         return;
@@ -141,7 +141,7 @@ void map_Split(onnx_node *n)
     const weft_value x = in_value(n, 0);
     const weft_shape s = in_shape(n, 0);
     const int axis = attr_axis(n, "axis", 0, s.rank), count = (int)n->n_out;
-    int64_t *sizes = pool_alloc(&n->import->pool, n->n_out * sizeof *sizes), begin = 0;
+    int64_t *sizes = arena_alloc(&n->import->memory, n->n_out * sizeof *sizes), begin = 0;
     if (!sizes || node_failed(n)) {
         node_fail(n, WEFT_NO_MEMORY, "no memory for a list");
         return;
@@ -396,7 +396,7 @@ void map_Constant(onnx_node *n)
         set_known(n, 0, ONNX_FLOAT, shape, list ? a->floats : &a->f);
         return;
     }
-    int32_t *ints = pool_alloc(&n->import->pool, (count + 1) * sizeof *ints);
+    int32_t *ints = arena_alloc(&n->import->memory, (count + 1) * sizeof *ints);
     if (!ints) {
         node_fail(n, WEFT_NO_MEMORY, "no memory for a constant");
         return;
@@ -417,7 +417,7 @@ void map_ConstantOfShape(onnx_node *n)
     onnx_tensor value = {.dtype = WEFT_F32, .shape = {1, {1}}, .data = &(const float){0}};
     shape.rank = in_ints(n, 0, "shape", shape.dim, WEFT_MAX_RANK);
     if (a && a->t &&
-        onnx_tensor_read(a->t, "value", &n->import->pool,
+        onnx_tensor_read(a->t, "value", &n->import->memory,
                          (onnx_files *)(uintptr_t)&n->import->model->files, &value,
                          &n->import->error) != WEFT_OK)
         return;

@@ -8,39 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Memory ---- */
-
-typedef struct pool_block {
-    struct pool_block *before;
-    _Alignas(max_align_t) char data[];
-} pool_block;
-
-void *pool_alloc(onnx_pool *pool, size_t bytes)
-{
-    if (bytes > SIZE_MAX / 2) return NULL;
-    pool_block *block = calloc(1, sizeof *block + bytes);
-    if (!block) return NULL;
-    block->before = pool->last;
-    pool->last = block;
-    return block->data;
-}
-
-char *pool_text(onnx_pool *pool, const char *text)
-{
-    const size_t bytes = strlen(text) + 1;
-    char *copy = pool_alloc(pool, bytes);
-    return copy ? memcpy(copy, text, bytes) : NULL;
-}
-
-void pool_free(onnx_pool *pool)
-{
-    while (pool->last) {
-        pool_block *block = pool->last;
-        pool->last = block->before;
-        free(block);
-    }
-}
-
 /* ---- Types ---- */
 
 typedef struct type_row {
@@ -144,11 +111,11 @@ static bool to_i32(int64_t value, int type, int32_t *out)
            (*out == value || (type == ONNX_INT64 && (value == INT64_MAX || value <= -INT64_MAX)));
 }
 
-static weft_status convert(const source *from, int type, size_t n, const char *where,
-                           onnx_pool *pool, onnx_tensor *tensor, weft_error *error)
+static weft_status convert(const source *from, int type, size_t n, const char *where, arena *memory,
+                           onnx_tensor *tensor, weft_error *error)
 {
     const bool is_bool = tensor->dtype == WEFT_BOOL;
-    void *data = pool_alloc(pool, n * weft_dtype_bytes(tensor->dtype));
+    void *data = arena_alloc(memory, n * weft_dtype_bytes(tensor->dtype));
     if (!data) return weft_error_set(error, WEFT_NO_MEMORY, where, "no memory for %zu elements", n);
     for (size_t i = 0; i < n; i++) {
         const int64_t value = integer_at(from, type, i);
@@ -169,9 +136,9 @@ static bool is_half(int type)
 }
 
 static weft_status convert_halves(const source *from, int type, size_t n, const char *where,
-                                  onnx_pool *pool, onnx_tensor *tensor, weft_error *error)
+                                  arena *memory, onnx_tensor *tensor, weft_error *error)
 {
-    float *data = pool_alloc(pool, n * sizeof *data);
+    float *data = arena_alloc(memory, n * sizeof *data);
     if (!data) return weft_error_set(error, WEFT_NO_MEMORY, where, "no memory for %zu elements", n);
     for (size_t i = 0; i < n; i++) {
         uint16_t bits = from->raw ? 0 : (uint16_t)from->ints[i];
@@ -206,7 +173,7 @@ static bool take_list(const WeftOnnx__TensorProto *proto, size_t n, source *from
     }
 }
 
-weft_status onnx_tensor_read(const WeftOnnx__TensorProto *proto, const char *where, onnx_pool *pool,
+weft_status onnx_tensor_read(const WeftOnnx__TensorProto *proto, const char *where, arena *memory,
                              onnx_files *files, onnx_tensor *tensor, weft_error *error)
 {
     static const double nothing; /* the address of tensors without elements */
@@ -232,14 +199,14 @@ weft_status onnx_tensor_read(const WeftOnnx__TensorProto *proto, const char *whe
                               "has another number of elements than the %zu of its shape", n);
     if (n == 0) return WEFT_OK;
     if (is_half(proto->data_type))
-        return convert_halves(&from, proto->data_type, n, where, pool, tensor, error);
+        return convert_halves(&from, proto->data_type, n, where, memory, tensor, error);
     if (!weft_dtype_is_float(tensor->dtype))
-        return convert(&from, proto->data_type, n, where, pool, tensor, error);
+        return convert(&from, proto->data_type, n, where, memory, tensor, error);
     if ((uintptr_t)floats % weft_dtype_bytes(tensor->dtype) == 0) {
         tensor->data = floats;
         return WEFT_OK;
     }
-    void *copy = pool_alloc(pool, bytes);
+    void *copy = arena_alloc(memory, bytes);
     if (!copy)
         return weft_error_set(error, WEFT_NO_MEMORY, where, "no memory for %zu bytes", bytes);
     tensor->data = memcpy(copy, floats, bytes);

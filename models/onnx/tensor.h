@@ -4,16 +4,9 @@
 
 #include <weft/graph.h>
 
-#include "onnx.pb-c.h"
+#include "base/arena.h"
 
-/* Memory that is freed at once. */
-typedef struct onnx_pool {
-    struct pool_block *last;
-} onnx_pool;
-/* Zeroed memory, aligned for any dtype; NULL when memory is out. */
-void *pool_alloc(onnx_pool *pool, size_t bytes);
-char *pool_text(onnx_pool *pool, const char *text);
-void pool_free(onnx_pool *pool);
+#include "onnx.pb-c.h"
 
 /* Contents that are known during the import, contiguous. */
 typedef struct onnx_tensor {
@@ -70,8 +63,8 @@ void files_close(onnx_files *files);
 /* Reads dtype and shape of a tensor. */
 weft_status onnx_tensor_type(const WeftOnnx__TensorProto *proto, const char *where,
                              onnx_tensor *tensor, weft_error *error);
-/* Reads its contents too. They lie in the message, in a mapped file or, converted, in `pool`. */
-weft_status onnx_tensor_read(const WeftOnnx__TensorProto *proto, const char *where, onnx_pool *pool,
+/* Reads its contents too. They lie in the message, in a mapped file or, converted, in `memory`. */
+weft_status onnx_tensor_read(const WeftOnnx__TensorProto *proto, const char *where, arena *memory,
                              onnx_files *files, onnx_tensor *tensor, weft_error *error);
 /* Maps the bytes that a tensor has in a file beside the model, which must be `bytes` long. */
 weft_status files_map(onnx_files *files, const WeftOnnx__TensorProto *proto, const char *where,

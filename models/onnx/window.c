@@ -15,7 +15,7 @@ static void map_window(onnx_node *n, double a, double b, double c)
     if (node_failed(n) || onnx_type_dtype(type, "a window", &dtype, &n->import->error)) return;
     double *window = length < 0 || length > MAX_LENGTH
                          ? NULL
-                         : pool_alloc(&n->import->pool, (size_t)length * sizeof *window);
+                         : arena_alloc(&n->import->memory, (size_t)length * sizeof *window);
     if (!window) {
         node_fail(n, WEFT_TOO_LARGE, "a window of %lld elements", (long long)length);
         return;

@@ -1,7 +1,8 @@
-/* Memory: weft_alloc for tensors, and arenas. An arena is a bump allocator over a list of blocks,
+/* Memory for tensors, and arenas. An arena is a bump allocator over a list of blocks,
  * each twice as large as the one before; all are freed together. O(bytes), to zero them. */
-#include "ir/ir.h"
+#include "base/arena.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -26,8 +27,7 @@ static size_t round_up(size_t bytes, size_t unit)
     return (bytes + unit - 1) / unit * unit;
 }
 
-/* Memory with any contents; NULL if there is none. */
-static void *allocate(size_t bytes)
+void *arena_memory(size_t bytes)
 {
     if (bytes > SIZE_MAX / 2) return NULL;
     size_t unit = bytes >= HUGE_PAGE ? HUGE_PAGE : ALIGNMENT;
@@ -37,12 +37,6 @@ static void *allocate(size_t bytes)
     if (memory && unit == HUGE_PAGE) madvise(memory, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
 #endif
     return memory;
-}
-
-void *weft_alloc(size_t bytes)
-{
-    void *memory = allocate(bytes);
-    return memory ? memset(memory, 0, bytes) : NULL;
 }
 
 static size_t header_bytes(void)
@@ -58,7 +52,7 @@ void *arena_alloc(arena *a, size_t bytes)
         size_t size = a->blocks ? 2 * a->blocks->bytes : FIRST_BLOCK;
         if (size > MAX_BLOCK) size = MAX_BLOCK;
         if (FIRST_BLOCK == 1 || size < header_bytes() + need) size = header_bytes() + need;
-        arena_block *block = allocate(size);
+        arena_block *block = arena_memory(size);
         if (!block) return NULL;
         *block = (arena_block){a->blocks, header_bytes(), size};
         a->blocks = block;

@@ -1,0 +1,23 @@
+/* base/arena.h - memory that lives as long as its owner. Not installed. */
+#ifndef WEFT_BASE_ARENA_H
+#define WEFT_BASE_ARENA_H
+
+#include <stddef.h>
+
+typedef struct arena_block arena_block;
+typedef struct arena {
+    arena_block *blocks;
+} arena;
+
+/* Zeroed, 64-byte aligned memory; NULL when memory is out. */
+void *arena_alloc(arena *a, size_t bytes);
+char *arena_text(arena *a, const char *text);
+/* Frees `memory` and everything that was allocated after it. */
+void arena_truncate(arena *a, const void *memory);
+void arena_free(arena *a);
+
+/* Memory of its own with any contents, 64-byte aligned, in huge pages if it is large; NULL if there
+ * is none. */
+void *arena_memory(size_t bytes);
+
+#endif
