@@ -17,6 +17,7 @@ typedef struct fetch {
 
 struct weft_gathered {
     weft_graph *g;
+    bool taken; /* the graph, by the caller */
     const weft_shards *s;
     weft_value *map; /* by value of the other graph */
     size_t n_map;
@@ -169,6 +170,7 @@ weft_gathered *weft_gathered_new(const weft_graph *whole, const weft_shards *sha
     }
     weft_gathered *x = calloc(1, sizeof *x);
     weft_value *in = NULL;
+    bool good = false;
     if (x) {
         x->s = shards;
         x->n_map = count_values(whole, &max_in);
@@ -188,13 +190,10 @@ weft_gathered *weft_gathered_new(const weft_graph *whole, const weft_shards *sha
         find_order(x, whole);
         declare_pieces(x);
         copy_nodes(x, whole, in);
-        free(in);
-        if (weft_graph_status(x->g) == WEFT_OK) return x;
-        weft_error_copy(error, weft_graph_error(x->g));
-        in = NULL;
+        good = weft_error_copy(error, weft_graph_error(x->g)) == WEFT_OK;
     }
     free(in);
-    if (x) weft_graph_free(x->g);
+    if (good) return x;
     weft_gathered_free(x);
     return NULL;
 }
@@ -202,6 +201,7 @@ weft_gathered *weft_gathered_new(const weft_graph *whole, const weft_shards *sha
 void weft_gathered_free(weft_gathered *gathered)
 {
     if (!gathered) return;
+    if (!gathered->taken) weft_graph_free(gathered->g);
     free(gathered->map);
     free(gathered->pieces);
     free(gathered->fetches);
@@ -212,6 +212,8 @@ void weft_gathered_free(weft_gathered *gathered)
 
 weft_graph *weft_gathered_graph(weft_gathered *gathered)
 {
+    if (!gathered) return NULL;
+    gathered->taken = true;
     return gathered->g;
 }
 

@@ -15,13 +15,13 @@ typedef struct contribution {
 
 /* What calls `ready` as soon as a wanted gradient is complete; lists by node of its producer. */
 typedef struct ready_lists {
-    weft_grad_ready ready;
+    weft_grad_hooks ready;
     uint32_t *first, *next; /* index + 1 */
 } ready_lists;
 
 typedef struct walk {
     weft_graph *graph;
-    const weft_grad_ready *ready; /* may be NULL */
+    const weft_grad_hooks *ready; /* may be NULL */
     size_t first_node;            /* no node before it is differentiated */
     size_t n_nodes, n_values;     /* before any node of the backward pass */
     uint8_t *from_wrt;            /* by value: depends on a wanted value */
@@ -107,7 +107,7 @@ static void accept(walk *w, const weft_op *op, uint32_t input, weft_value gradie
 
 static void grad_from(weft_graph *graph, size_t first_node, const weft_value *outputs,
                       const weft_value *cotangents, size_t n_outputs, const weft_value *wrt,
-                      size_t n, weft_value *grads, const weft_grad_ready *ready);
+                      size_t n, weft_value *grads, const weft_grad_hooks *ready);
 
 typedef struct node_lists {
     weft_value *in, *grad_in;
@@ -150,7 +150,7 @@ static void differentiate_expansion(walk *w, const weft_op *op, const void *attr
 /* A value of the forward pass as the backward pass reads it: the same, or computed again. */
 static weft_value read_again(const walk *w, weft_value value)
 {
-    const weft_grad_ready *r = w->ready;
+    const weft_grad_hooks *r = w->ready;
     if (!r || !r->again) return value;
     const weft_value other = r->again(r->context, value);
     if (other.id != value.id) return other;
@@ -295,7 +295,7 @@ static void report_ready(walk *w, const ready_lists *l, size_t k, const weft_val
 
 static void backward(walk *w, const weft_value *outputs, const weft_value *cotangents,
                      size_t n_outputs, const weft_value *wrt, size_t n, node_lists *lists,
-                     weft_value *grads, const weft_grad_ready *ready)
+                     weft_value *grads, const weft_grad_hooks *ready)
 {
     ready_lists l = {.first = NULL};
     if (ready) l.ready = *ready;
@@ -313,7 +313,7 @@ static void backward(walk *w, const weft_value *outputs, const weft_value *cotan
 
 static void grad_from(weft_graph *graph, size_t first_node, const weft_value *outputs,
                       const weft_value *cotangents, size_t n_outputs, const weft_value *wrt,
-                      size_t n, weft_value *grads, const weft_grad_ready *ready)
+                      size_t n, weft_value *grads, const weft_grad_hooks *ready)
 {
     for (size_t i = 0; grads && i < n; i++) grads[i] = WEFT_NO_VALUE;
     if (weft_graph_status(graph) != WEFT_OK ||
@@ -356,7 +356,7 @@ void weft_grad_of(weft_graph *graph, const weft_value *outputs, const weft_value
 
 void weft_grad_each(weft_graph *graph, const weft_value *outputs, const weft_value *cotangents,
                     size_t n_outputs, const weft_value *wrt, size_t n, weft_value *grads,
-                    const weft_grad_ready *ready)
+                    const weft_grad_hooks *ready)
 {
     grad_from(graph, 0, outputs, cotangents, n_outputs, wrt, n, grads, ready);
 }

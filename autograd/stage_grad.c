@@ -12,7 +12,7 @@ typedef struct backward {
     size_t n_outputs, n_wrt, n_ends;
     size_t n_own;              /* of wrt: the caller's */
     stage_crossing **received; /* by wrt - n_own */
-    const weft_grad_ready *ready;
+    const weft_grad_hooks *ready;
 } backward;
 
 /* Ends the receives of gradients, then the sends. Returns the first result, WEFT_NO_VALUE if there
@@ -75,7 +75,7 @@ static weft_value add_pass(backward *b, weft_value loss, weft_value cotangent, w
         b->outputs[b->n_outputs] = weft_stage_value(s, loss);
         b->cotangents[b->n_outputs++] = cotangent;
     }
-    const weft_grad_ready ready = {.ready = gradient_ready, .context = b};
+    const weft_grad_hooks ready = {.ready = gradient_ready, .context = b};
     weft_grad_each(s->graph, b->outputs, b->cotangents, b->n_outputs, b->wrt, b->n_wrt, b->grads,
                    &ready);
     weft_scope_push(s->graph, "pipeline");
@@ -88,7 +88,7 @@ static weft_value add_pass(backward *b, weft_value loss, weft_value cotangent, w
 
 weft_value weft_stage_grad(weft_stage *stage, weft_value loss, weft_value cotangent,
                            const weft_value *wrt, size_t n, weft_value *grads,
-                           const weft_grad_ready *ready, weft_value *pause)
+                           const weft_grad_hooks *ready, weft_value *pause)
 {
     weft_value all = WEFT_NO_VALUE, first = WEFT_NO_VALUE;
     if (pause) *pause = WEFT_NO_VALUE;

@@ -266,7 +266,7 @@ static void run_copy(job *j, rank *r, const weft_graph *whole, weft_value loss,
     p.n = weft_gathered_params(x, params, MOST_PARAMS);
     p.targets[p.n] = weft_gathered_value(x, loss);
     const weft_value one = weft_scalar(p.g, WEFT_F64, 1);
-    const weft_grad_ready ready = {.context = x, .again = j->again ? read_again : NULL};
+    const weft_grad_hooks ready = {.context = x, .again = j->again ? read_again : NULL};
     weft_grad_each(p.g, &p.targets[p.n], &one, 1, params, p.n, p.targets, &ready);
     for (size_t i = 0; i < p.n; i++)
         p.targets[i] = weft_shards_slice(p.g, shards, weft_name_of(p.g, params[i]), p.targets[i]);
@@ -402,7 +402,7 @@ static void plan_layers(bool again, results *of)
     const weft_value out = weft_gathered_value(c.x, loss), one = weft_scalar(g, WEFT_F64, 1);
     n = weft_gathered_params(c.x, params, MOST_PARAMS);
     CU_ASSERT_EQUAL(n, LAYERS);
-    const weft_grad_ready ready = {consume, &c, again ? consumer_again : NULL};
+    const weft_grad_hooks ready = {consume, &c, again ? consumer_again : NULL};
     weft_grad_each(g, &out, &one, 1, params, n, grads, &ready);
     CU_ASSERT_EQUAL(c.n, n);
     c.sums[c.n++] = out;

@@ -337,7 +337,7 @@ static weft_status small_copy(weft_gathered *x, weft_value whole_loss)
     weft_value params[3], targets[3] = {{0, 0}};
     weft_graph *g = weft_gathered_graph(x);
     const weft_value loss = weft_gathered_value(x, whole_loss), one = weft_scalar(g, WEFT_F32, 1);
-    const weft_grad_ready ready = {.context = x, .again = gathered_again};
+    const weft_grad_hooks ready = {.context = x, .again = gathered_again};
     const size_t n = weft_gathered_params(x, params, 3);
     weft_grad_each(g, &loss, &one, 1, params, n, targets, &ready);
     weft_plan *plan = weft_plan_new(g, targets, n, NULL, &error);

@@ -315,7 +315,7 @@ static weft_params *train_alone(bool shards)
     o.max_norm = 1e-3;
     weft_shards *s =
         shards ? weft_shards_new(g, r.params, NULL, 2, &o, (weft_ranks){0, 0, 1}, 0, NULL) : NULL;
-    const weft_grad_ready ready = {.ready = reduce, .context = &r};
+    const weft_grad_hooks ready = {.ready = reduce, .context = &r};
     if (shards) r.reducer = weft_reducer_new(g, s, 5);
     const weft_value one = weft_scalar(g, WEFT_F32, 1);
     weft_grad_each(g, &loss, &one, 1, r.params, 2, grads, shards ? &ready : NULL);

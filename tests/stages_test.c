@@ -179,7 +179,7 @@ static weft_status open_stage(part *p, const char *text, bool training, int batc
     heard h = {.gradient = {{0, 0}}};
     p->targets[n++] =
         weft_stage_grad(stage, m.io.loss, weft_scalar(p->g, WEFT_F64, 1), p->params, p->n,
-                        p->targets, &(weft_grad_ready){.ready = hear, .context = &h}, &p->pause);
+                        p->targets, &(weft_grad_hooks){.ready = hear, .context = &h}, &p->pause);
     weft_stage_free(stage);
     for (size_t i = 0; i < p->n; i++)
         if (h.gradient[i].id != p->targets[i].id)

@@ -28,20 +28,20 @@ WEFT_API void weft_grad_of(weft_graph *graph, const weft_value *outputs,
                            size_t n, weft_value *grads);
 
 /* Hears of each gradient as soon as it is complete, and says what the backward pass reads. */
-typedef struct weft_grad_ready {
+typedef struct weft_grad_hooks {
     void (*ready)(void *context, size_t i, weft_value gradient); /* NULL: it does not hear */
     void *context;
     /* A value with the same contents as one of the forward pass that the backward pass is about to
      * read, such as the same nodes once more, so that the first need not live that long; or the
      * value itself. Called where the reader is differentiated. NULL: always itself. */
     weft_value (*again)(void *context, weft_value value);
-} weft_grad_ready;
+} weft_grad_hooks;
 /* As weft_grad_of. `ready` is called for each i, those that are complete first first: nodes that it
  * adds come in the order of the graph right behind those that compute gradient i, and so run before
  * the rest of the backward pass. */
 WEFT_API void weft_grad_each(weft_graph *graph, const weft_value *outputs,
                              const weft_value *cotangents, size_t n_outputs, const weft_value *wrt,
-                             size_t n, weft_value *grads, const weft_grad_ready *ready);
+                             size_t n, weft_value *grads, const weft_grad_hooks *ready);
 
 /* ---- Gradient checks ------------------------------------------------------------------------ */
 

@@ -37,7 +37,7 @@ WEFT_API weft_stage *weft_stage_new(const weft_graph *whole, const weft_value *t
 WEFT_API weft_stage *weft_stage_new_like(const weft_graph *whole, const weft_value *targets,
                                          size_t n, bool training, const weft_stage *like,
                                          weft_error *error);
-/* Frees the stage, but not its graph; NULL is accepted. */
+/* Frees the stage, but not a graph that the caller has taken; NULL is accepted. */
 WEFT_API void weft_stage_free(weft_stage *stage);
 /* The graph, which the caller owns from the first call on. */
 WEFT_API weft_graph *weft_stage_graph(weft_stage *stage);
@@ -57,7 +57,7 @@ WEFT_API bool weft_stage_holds(const weft_stage *stage, const char *param, int r
  * graph's. */
 WEFT_API weft_value weft_stage_grad(weft_stage *stage, weft_value loss, weft_value cotangent,
                                     const weft_value *wrt, size_t n, weft_value *grads,
-                                    const weft_grad_ready *ready, weft_value *pause);
+                                    const weft_grad_hooks *ready, weft_value *pause);
 /* For a graph without a backward pass: a target that is complete when all values are sent. */
 WEFT_API weft_value weft_stage_sent(weft_stage *stage);
 

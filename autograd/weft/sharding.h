@@ -92,7 +92,7 @@ typedef struct weft_gathered weft_gathered;
  * weft_gathered_value. The shards must outlive the result. NULL on failure. */
 WEFT_API weft_gathered *weft_gathered_new(const weft_graph *whole, const weft_shards *shards,
                                           weft_error *error);
-/* Frees what belongs to the copy, but not its graph; NULL is accepted. */
+/* Frees the copy, but not a graph that the caller has taken; NULL is accepted. */
 WEFT_API void weft_gathered_free(weft_gathered *gathered);
 /* The copy, which the caller owns from the first call on. */
 WEFT_API weft_graph *weft_gathered_graph(weft_gathered *gathered);
@@ -105,7 +105,7 @@ WEFT_API size_t weft_gathered_params(const weft_gathered *gathered, weft_value *
                                      size_t capacity);
 /* This rank's piece of a parameter. */
 WEFT_API weft_value weft_gathered_piece(const weft_gathered *gathered, const char *param);
-/* For weft_grad_ready.again: a parameter of the copy, gathered another time; any other value
+/* For weft_grad_hooks.again: a parameter of the copy, gathered another time; any other value
  * itself. */
 WEFT_API weft_value weft_gathered_again(weft_gathered *gathered, weft_value value);
 

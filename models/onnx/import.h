@@ -181,6 +181,13 @@ void set_known(onnx_node *n, size_t i, int type, weft_shape shape, const void *d
 weft_value widen(onnx_node *n, weft_value x);
 /* f64 results as integers of a type, wrapped around if it has 8 or 16 bits. */
 weft_value narrow(onnx_node *n, weft_value x, int type);
+/* Quantized numbers (matrix.c), in f64. Input i, a number or a vector along an axis of `rank`
+ * dimensions; the default without it. */
+weft_value quantized_along(onnx_node *n, size_t i, int axis, int rank, double default_value);
+/* Input i less its zero point; `axis` counts from the end. */
+weft_value quantized_centred(onnx_node *n, size_t i, size_t zero_point, int axis);
+/* Rounds x, adds the zero point and clips to the type. */
+weft_value quantized_round(onnx_node *n, weft_value x, weft_value zero, int type);
 /* Indices of which negative ones count from the end of `size` elements. */
 weft_value wrap_index(onnx_node *n, weft_value index, int64_t size);
 /* A constant of small integers or of doubles, in a dtype. */

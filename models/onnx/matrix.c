@@ -150,8 +150,7 @@ void map_Einsum(onnx_node *n)
 
 /* ---- Quantized numbers ---- */
 
-/* Input i in f64, a vector along an axis of `rank` dimensions; the default without it. */
-static weft_value along(onnx_node *n, size_t i, int axis, int rank, double default_value)
+weft_value quantized_along(onnx_node *n, size_t i, int axis, int rank, double default_value)
 {
     weft_graph *g = n->graph;
     if (!has_in(n, i)) return weft_scalar(g, WEFT_F64, default_value);
@@ -163,8 +162,7 @@ static weft_value along(onnx_node *n, size_t i, int axis, int rank, double defau
     return weft_reshape(g, x, shape);
 }
 
-/* Rounds x, adds the zero point and clips to the type. */
-static weft_value quantized(onnx_node *n, weft_value x, weft_value zero, int type)
+weft_value quantized_round(onnx_node *n, weft_value x, weft_value zero, int type)
 {
     weft_graph *g = n->graph;
     const bool is_signed = type == ONNX_INT8 || type == ONNX_INT16;
@@ -186,9 +184,9 @@ void map_QuantizeLinear(onnx_node *n)
     const int rank = in_shape(n, 0).rank, type = quantized_type(n, 2);
     const int axis = rank > 1 ? attr_axis(n, "axis", 1, rank) : 0;
     weft_value x = weft_cast(g, in_value(n, 0), WEFT_F32);
-    weft_value scale = weft_cast(g, along(n, 1, axis, rank, 1), WEFT_F32);
+    weft_value scale = weft_cast(g, quantized_along(n, 1, axis, rank, 1), WEFT_F32);
     x = weft_cast(g, weft_div(g, x, scale), WEFT_F64);
-    set_typed(n, 0, quantized(n, x, along(n, 2, axis, rank, 0), type), type);
+    set_typed(n, 0, quantized_round(n, x, quantized_along(n, 2, axis, rank, 0), type), type);
 }
 
 void map_DequantizeLinear(onnx_node *n)
@@ -197,7 +195,8 @@ void map_DequantizeLinear(onnx_node *n)
     const int rank = in_shape(n, 0).rank;
     const int axis = rank > 1 ? attr_axis(n, "axis", 1, rank) : 0;
     weft_value x = weft_cast(g, in_value(n, 0), WEFT_F64);
-    x = weft_mul(g, weft_sub(g, x, along(n, 2, axis, rank, 0)), along(n, 1, axis, rank, 1));
+    x = weft_mul(g, weft_sub(g, x, quantized_along(n, 2, axis, rank, 0)),
+                 quantized_along(n, 1, axis, rank, 1));
     set_out(n, 0, weft_cast(g, x, weft_dtype_of(g, in_value(n, 1))));
 }
 
@@ -212,22 +211,22 @@ void map_DynamicQuantizeLinear(onnx_node *n)
     weft_value zero = weft_round(g, weft_clamp(g, weft_neg(g, weft_div(g, low, scale)), 0, 255));
     zero = weft_cast(g, zero, WEFT_F64);
     weft_value y = weft_cast(g, weft_div(g, x, scale), WEFT_F64);
-    set_typed(n, 0, quantized(n, y, zero, ONNX_UINT8), ONNX_UINT8);
+    set_typed(n, 0, quantized_round(n, y, zero, ONNX_UINT8), ONNX_UINT8);
     set_typed(n, 1, scale, ONNX_FLOAT);
     set_typed(n, 2, weft_cast(g, zero, WEFT_I32), ONNX_UINT8);
 }
 
-/* Input i less its zero point, in f64. */
-static weft_value centered(onnx_node *n, size_t i, size_t zero_point, int axis)
+weft_value quantized_centred(onnx_node *n, size_t i, size_t zero_point, int axis)
 {
     weft_value x = weft_cast(n->graph, in_value(n, i), WEFT_F64);
     const int rank = in_shape(n, i).rank;
-    return weft_sub(n->graph, x, along(n, zero_point, rank + axis, rank, 0));
+    return weft_sub(n->graph, x, quantized_along(n, zero_point, rank + axis, rank, 0));
 }
 
 void map_MatMulInteger(onnx_node *n)
 {
-    weft_value y = product(n->graph, centered(n, 0, 2, -2), centered(n, 1, 3, -1));
+    weft_value y =
+        product(n->graph, quantized_centred(n, 0, 2, -2), quantized_centred(n, 1, 3, -1));
     set_typed(n, 0, weft_cast(n->graph, y, WEFT_I32), ONNX_INT32);
 }
 
@@ -235,9 +234,11 @@ void map_MatMulInteger(onnx_node *n)
 void map_QLinearMatMul(onnx_node *n)
 {
     weft_graph *g = n->graph;
-    weft_value y = product(g, centered(n, 0, 2, -2), centered(n, 3, 5, -1));
+    weft_value y = product(g, quantized_centred(n, 0, 2, -2), quantized_centred(n, 3, 5, -1));
     const int rank = weft_rank(g, y);
-    weft_value scale = weft_mul(g, along(n, 1, rank - 2, rank, 1), along(n, 4, rank - 1, rank, 1));
-    y = weft_div(g, weft_mul(g, y, scale), along(n, 6, rank - 1, rank, 1));
-    set_typed(n, 0, quantized(n, y, along(n, 7, rank - 1, rank, 0), in_type(n, 7)), in_type(n, 7));
+    weft_value scale = weft_mul(g, quantized_along(n, 1, rank - 2, rank, 1),
+                                quantized_along(n, 4, rank - 1, rank, 1));
+    y = weft_div(g, weft_mul(g, y, scale), quantized_along(n, 6, rank - 1, rank, 1));
+    set_typed(n, 0, quantized_round(n, y, quantized_along(n, 7, rank - 1, rank, 0), in_type(n, 7)),
+              in_type(n, 7));
 }

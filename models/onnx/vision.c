@@ -146,36 +146,15 @@ void map_ConvTranspose(onnx_node *n)
             weft_conv_transpose(n->graph, in_value(n, 0), in_value(n, 1), in_value(n, 2), &o));
 }
 
-/* Input i less its zero point, exact in f64. The zero point is a number, or one for each of the
- * first dimension. */
-static weft_value centred(onnx_node *n, size_t i, size_t zero_point)
-{
-    weft_value x = weft_cast(n->graph, in_value(n, i), WEFT_F64);
-    if (!has_in(n, zero_point)) return x;
-    weft_value zero = weft_cast(n->graph, in_value(n, zero_point), WEFT_F64);
-    weft_shape shape = in_shape(n, i);
-    const int64_t count = weft_shape_numel(in_shape(n, zero_point));
-    for (int d = 0; d < shape.rank; d++)
-        if (d > 0 || count == 1) shape.dim[d] = 1;
-    return weft_sub(n->graph, x, weft_reshape(n->graph, zero, shape));
-}
-
 void map_ConvInteger(onnx_node *n)
 {
     window w;
     if (!read_conv(n, 1, &w)) return;
     const weft_conv_options o = conv_options(n, &w);
-    const weft_value y = weft_conv(n->graph, centred(n, 0, 2), centred(n, 1, 3), WEFT_NO_VALUE, &o);
+    const weft_value y =
+        weft_conv(n->graph, quantized_centred(n, 0, 2, -1),
+                  quantized_centred(n, 1, 3, -in_shape(n, 1).rank), WEFT_NO_VALUE, &o);
     set_typed(n, 0, weft_cast(n->graph, y, WEFT_I32), ONNX_INT32);
-}
-
-/* A scale or zero point as f64, a number or one for each channel of the output. */
-static weft_value of_channels(onnx_node *n, size_t i, int rank)
-{
-    const int64_t count = weft_shape_numel(in_shape(n, i));
-    weft_shape shape = {rank, {0}};
-    for (int d = 0; d < rank; d++) shape.dim[d] = d == 1 ? count : 1;
-    return weft_reshape(n->graph, weft_cast(n->graph, in_value(n, i), WEFT_F64), shape);
 }
 
 /* Inputs: x, its scale and zero point, w, its scale and zero point, scale and zero point of y,
@@ -186,14 +165,14 @@ void map_QLinearConv(onnx_node *n)
     weft_graph *g = n->graph;
     if (!read_conv(n, 3, &w)) return;
     const weft_conv_options o = conv_options(n, &w);
-    const weft_value bias = has_in(n, 8) ? weft_cast(g, in_value(n, 8), WEFT_F64) : WEFT_NO_VALUE;
-    weft_value y = weft_conv(g, centred(n, 0, 2), centred(n, 3, 5), bias, &o);
     const int rank = in_shape(n, 0).rank, type = in_type(n, 7);
-    const weft_value scale = weft_mul(g, of_channels(n, 1, rank), of_channels(n, 4, rank));
-    y = weft_div(g, weft_mul(g, y, scale), of_channels(n, 6, rank));
-    y = weft_add(g, weft_round(g, y), of_channels(n, 7, rank));
-    const double low = type == ONNX_INT8 ? -128 : 0;
-    set_typed(n, 0, weft_cast(g, weft_clamp(g, y, low, low + 255), WEFT_I32), type);
+    const weft_value bias = has_in(n, 8) ? weft_cast(g, in_value(n, 8), WEFT_F64) : WEFT_NO_VALUE;
+    weft_value y =
+        weft_conv(g, quantized_centred(n, 0, 2, -1), quantized_centred(n, 3, 5, -rank), bias, &o);
+    const weft_value scale =
+        weft_mul(g, quantized_along(n, 1, 1, rank, 1), quantized_along(n, 4, 1, rank, 1));
+    y = weft_div(g, weft_mul(g, y, scale), quantized_along(n, 6, 1, rank, 1));
+    set_typed(n, 0, quantized_round(n, y, quantized_along(n, 7, 1, rank, 0), type), type);
 }
 
 /* ---- Pooling ---- */

@@ -9,20 +9,12 @@
 
 weft_status divided_begin(weft_trainer *t, weft_batch_shape shape)
 {
-    const weft_build_options options = {
-        .shape = shape, .training = true, .tensor = mesh_ranks(&t->mesh, MESH_TENSOR)};
-    const weft_builder *builder = &t->o.builder;
-    weft_built built = {.n_inputs = 0};
+    weft_built built;
     if (t->mesh.stages == 1 || t->stage) return WEFT_OK;
-    weft_graph *whole = weft_graph_new();
-    if (!whole) return trainer_no_memory(t);
-    builder->build(builder->context, whole, &options, &built);
-    if (weft_graph_status(whole) == WEFT_OK)
-        t->stage = weft_stage_new(whole, &built.loss, 1, true, mesh_ranks(&t->mesh, MESH_STAGES),
-                                  &t->error);
-    else
-        weft_error_copy(&t->error, weft_graph_error(whole));
-    if (t->stage) weft_graph_free(weft_stage_graph(t->stage));
+    weft_graph *whole = step_build_model(t, shape, true, mesh_ranks(&t->mesh, MESH_TENSOR), &built);
+    if (!whole) return t->error.status;
+    t->stage =
+        weft_stage_new(whole, &built.loss, 1, true, mesh_ranks(&t->mesh, MESH_STAGES), &t->error);
     weft_graph_free(whole);
     return t->error.status;
 }
@@ -82,36 +74,35 @@ static weft_status begin_piece(weft_trainer *t, const weft_graph *g, weft_value 
     return status;
 }
 
-static weft_status begin_pieces(weft_trainer *t, const weft_graph *g, const weft_value *params,
-                                size_t n)
+weft_status divided_shard(weft_trainer *t, const weft_graph *g, const weft_value *params,
+                          const bool *tied, size_t n)
 {
-    weft_status status = WEFT_OK;
-    for (size_t i = 0; status == WEFT_OK && i < n; i++) status = begin_piece(t, g, params[i]);
-    return status;
+    if (!t->communicator || t->shards) return WEFT_OK;
+    t->shards = weft_shards_new(g, params, tied, n, &t->o.optimizer,
+                                mesh_ranks(&t->mesh, MESH_DATA), t->o.bucket_bytes, &t->error);
+    return t->error.status;
 }
 
-/* The first graph decides how its parameters are cut. */
-static weft_status cut_params(weft_trainer *t, const weft_graph *g)
+/* Cuts the parameters of the first graph, and takes this process's pieces. */
+static weft_status take_pieces(weft_trainer *t, const weft_graph *g)
 {
+    if (t->shards) return WEFT_OK;
     const size_t n = weft_graph_params(g, NULL, 0);
     weft_value *params = calloc(n + 1, sizeof *params);
-    if (t->shards || !params) {
-        free(params);
-        return t->shards ? WEFT_OK : trainer_no_memory(t);
-    }
+    if (!params) return trainer_no_memory(t);
     weft_graph_params(g, params, n);
-    t->shards = weft_shards_new(g, params, NULL, n, &t->o.optimizer,
-                                mesh_ranks(&t->mesh, MESH_DATA), t->o.bucket_bytes, &t->error);
-    if (t->shards && t->params) begin_pieces(t, g, params, n);
+    weft_status status = divided_shard(t, g, params, NULL, n);
+    for (size_t i = 0; t->params && status == WEFT_OK && i < n; i++)
+        status = begin_piece(t, g, params[i]);
     free(params);
-    return t->error.status;
+    return status;
 }
 
 weft_status divided_gather(weft_trainer *t, train_step *s)
 {
     weft_built *b = &s->built;
     if (t->o.zero < 3 || !t->communicator) return WEFT_OK;
-    if (cut_params(t, s->plan.graph) != WEFT_OK) return t->error.status;
+    if (take_pieces(t, s->plan.graph) != WEFT_OK) return t->error.status;
     s->gathered = weft_gathered_new(s->plan.graph, t->shards, &t->error);
     if (!s->gathered) return t->error.status;
     for (size_t i = 0; i < b->n_inputs; i++)

@@ -29,19 +29,15 @@ static weft_status add_step(weft_trainer *t, step_kind kind, weft_batch_shape sh
 /* Counts the parameters of the whole model. */
 static weft_status add_parameters(weft_trainer *t, weft_batch_shape shape, weft_trainer_estimate *e)
 {
-    const weft_builder *builder = &t->o.builder;
-    const weft_build_options options = {.shape = shape};
-    weft_built built = {.n_inputs = 0};
-    weft_graph *g = weft_graph_new();
-    if (!g) return trainer_no_memory(t);
-    builder->build(builder->context, g, &options, &built);
+    weft_built built;
+    weft_graph *g = step_build_model(t, shape, false, (weft_ranks){0, 0, 1}, &built);
+    if (!g) return t->error.status;
     const size_t n = weft_graph_params(g, NULL, 0);
     weft_value *params = calloc(n + 1, sizeof *params);
     if (!params) trainer_no_memory(t);
     if (params) weft_graph_params(g, params, n);
     for (size_t i = 0; params && i < n; i++)
         e->parameters += (size_t)weft_shape_numel(weft_shape_of(g, params[i]));
-    if (t->error.status == WEFT_OK) weft_error_copy(&t->error, weft_graph_error(g));
     free(params);
     weft_graph_free(g);
     return t->error.status;

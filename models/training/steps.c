@@ -126,7 +126,7 @@ static weft_value read_again(void *context, weft_value value)
 
 /* Adds the backward pass. */
 static void differentiate(train_step *s, const lists *l, weft_value weight, weft_value *grads,
-                          const weft_grad_ready *ready)
+                          const weft_grad_hooks *ready)
 {
     if (s->stage)
         s->sent =
@@ -145,7 +145,7 @@ static void add_gradients(weft_trainer *t, train_step *s, lists *l, bool reduces
         differentiate(s, l, weight, l->grads, NULL);
         return;
     }
-    const weft_grad_ready ready = {
+    const weft_grad_hooks ready = {
         .ready = gradient_ready, .context = l, .again = s->gathered ? read_again : NULL};
     weft_value *whole = calloc(l->n, sizeof *whole);
     if (!whole) no_memory_in(g);
@@ -251,21 +251,11 @@ static bool list_params(weft_trainer *t, train_step *s, lists *l)
     return l->n > 0;
 }
 
-/* On several processes the first graph decides how its parameters are cut. */
-static bool cut_params(weft_trainer *t, const train_step *s, const lists *l)
-{
-    if (!t->communicator || t->shards) return true;
-    t->shards = weft_shards_new(s->plan.graph, l->params, l->tied, l->n, &t->o.optimizer,
-                                mesh_ranks(&t->mesh, MESH_DATA), t->o.bucket_bytes, &t->error);
-    if (!t->shards) no_memory_in(s->plan.graph);
-    return t->shards;
-}
-
 static void add_training(weft_trainer *t, train_step *s)
 {
     weft_graph *g = s->plan.graph;
     lists l = {.t = t, .s = s};
-    if (list_params(t, s, &l) && cut_params(t, s, &l)) {
+    if (list_params(t, s, &l) && divided_shard(t, g, l.params, l.tied, l.n) == WEFT_OK) {
         l.one = weft_scalar(g, s->dtype, 1);
         if (s->kind == STEP_SUM) s->old_share = weft_input(g, "old_share", s->dtype, WEFT_SCALAR);
         if ((s->kind == STEP_SUM || s->kind == STEP_UPDATE) && t->o.accumulate > 1)
@@ -310,7 +300,6 @@ static void check_inputs(const weft_trainer *t, weft_graph *g, const weft_built 
 static weft_status check_built(const weft_trainer *t, weft_graph *g, const weft_built *b)
 {
     const weft_builder *builder = &t->o.builder;
-    if (weft_graph_status(g) != WEFT_OK) return weft_graph_status(g);
     if (b->n_inputs > WEFT_BUILT_VALUES)
         weft_graph_fail_in(g, builder->name, WEFT_BAD_ARGUMENT, "has %zu inputs, at most %d",
                            b->n_inputs, WEFT_BUILT_VALUES);
@@ -324,17 +313,29 @@ static weft_status check_built(const weft_trainer *t, weft_graph *g, const weft_
     return weft_graph_status(g);
 }
 
-weft_status step_build(weft_trainer *t, train_step *s)
+weft_graph *step_build_model(weft_trainer *t, weft_batch_shape shape, bool training,
+                             weft_ranks tensor, weft_built *built)
 {
     const weft_builder *builder = &t->o.builder;
-    const weft_build_options options = {.shape = s->shape,
-                                        .training = s->kind != STEP_EVALUATE,
-                                        .tensor = mesh_ranks(&t->mesh, MESH_TENSOR)};
+    const weft_build_options options = {.shape = shape, .training = training, .tensor = tensor};
     weft_graph *g = weft_graph_new();
+    *built = (weft_built){.n_inputs = 0};
+    if (!g) {
+        trainer_no_memory(t);
+        return NULL;
+    }
+    builder->build(builder->context, g, &options, built);
+    if (weft_error_copy(&t->error, weft_graph_error(g)) == WEFT_OK) return g;
+    weft_graph_free(g);
+    return NULL;
+}
+
+weft_status step_build(weft_trainer *t, train_step *s)
+{
+    weft_graph *g = step_build_model(t, s->shape, s->kind != STEP_EVALUATE,
+                                     mesh_ranks(&t->mesh, MESH_TENSOR), &s->built);
     s->plan.graph = g;
-    if (!g) return trainer_no_memory(t);
-    s->built = (weft_built){.n_inputs = 0};
-    builder->build(builder->context, g, &options, &s->built);
+    if (!g) return t->error.status;
     if (check_built(t, g, &s->built) == WEFT_OK) {
         s->dtype = weft_dtype_of(g, s->built.loss);
         for (size_t i = 0; i < s->built.n_inputs; i++)

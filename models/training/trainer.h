@@ -89,6 +89,10 @@ static inline void start_epoch(const weft_batch_source *source, uint64_t epoch)
     if (source->start) source->start(source->context, epoch);
 }
 
+/* Builds the graph of the whole model, in whole layers if `tensor` has one rank. NULL on failure.
+ */
+weft_graph *step_build_model(weft_trainer *t, weft_batch_shape shape, bool training,
+                             weft_ranks tensor, weft_built *built);
 /* Builds the graph of a step from its kind and shape. */
 weft_status step_build(weft_trainer *t, train_step *s);
 /* Plans a built step. */
@@ -159,6 +163,10 @@ bool divided_has_parts(const weft_trainer *t);
 enum { STATE_NAME = 1024 };
 /* Cuts the model into stages, by the shape of the first batch of all. */
 weft_status divided_begin(weft_trainer *t, weft_batch_shape shape);
+/* On several processes the first graph decides how its parameters are cut; those that are tied are
+ * cut alone. */
+weft_status divided_shard(weft_trainer *t, const weft_graph *g, const weft_value *params,
+                          const bool *tied, size_t n);
 /* Replaces the whole model in the graph of a step, which is built, by this process's stage. */
 weft_status divided_cut(weft_trainer *t, train_step *s);
 /* With zero 3, replaces the parameters in the graph of a step, which is built, by this process's

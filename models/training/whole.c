@@ -72,13 +72,9 @@ static bool find_own(const weft_trainer *t, const weft_params *own, size_t i, we
 
 static weft_status build_whole(weft_trainer *t, whole_model *w, weft_batch_shape shape)
 {
-    const weft_builder *builder = &t->o.builder;
-    const weft_build_options options = {.shape = shape, .training = true};
-    weft_built built = {.n_inputs = 0};
-    if (!(w->graph = weft_graph_new())) return trainer_no_memory(t);
-    builder->build(builder->context, w->graph, &options, &built);
-    if (weft_graph_status(w->graph) != WEFT_OK)
-        return weft_error_copy(&t->error, weft_graph_error(w->graph));
+    weft_built built;
+    w->graph = step_build_model(t, shape, true, (weft_ranks){0, 0, 1}, &built);
+    if (!w->graph) return t->error.status;
     w->n = weft_graph_states(w->graph, NULL, 0);
     w->states = calloc(w->n + 1, sizeof *w->states);
     w->held = calloc(w->n * ((size_t)mesh_ranks(&t->mesh, w->group).size + 1) + 1, sizeof *w->held);
