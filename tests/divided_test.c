@@ -14,8 +14,7 @@
 
 typedef struct job {
     weft_trainer_options o;
-    weft_corpus *corpus;
-    weft_batches *batches[MOST_RANKS]; /* made before, since only one thread may use CUnit */
+    rank_batches batches;
     double loss[MOST_RANKS][STEPS], norm[MOST_RANKS][STEPS], metric[MOST_RANKS];
     size_t state_bytes[MOST_RANKS];
 } job;
@@ -26,7 +25,7 @@ static void train(rank *r)
     const int me = r->communicator ? r->communicator->rank : 0;
     weft_trainer_options o = j->o;
     weft_params *params = weft_params_new();
-    weft_batch_source source = weft_batches_source(j->batches[me]);
+    weft_batch_source source = weft_batches_source(j->batches.of[me]);
     o.communicator = r->communicator;
     o.threads = 1;
     weft_trainer *t = weft_trainer_new(&o, &source, params, &r->error);
@@ -76,8 +75,6 @@ static const model models[] = {
 
 static job make_job(const model *m, int tensor, int stages, uint32_t accumulate)
 {
-    const weft_batch_options rows =
-        batch_options(m->pairs ? WEFT_BATCH_PAIRS : WEFT_BATCH_LINES, 64);
     job j = {.o = {.builder = test_builder(m->name, m->options, m->n_options),
                    .optimizer = WEFT_ADAMW_DEFAULT,
                    .schedule = {.peak = 0.01},
@@ -86,18 +83,8 @@ static job make_job(const model *m, int tensor, int stages, uint32_t accumulate)
                    .tensor = tensor,
                    .stages = stages,
                    .bucket_bytes = 4000},
-             .corpus = make_corpus(60, 14, m->pairs, 5)};
-    for (int r = 0; r < MOST_RANKS; r++) {
-        j.batches[r] = weft_batches_new(j.corpus, &rows, NULL);
-        CU_ASSERT_PTR_NOT_NULL_FATAL(j.batches[r]);
-    }
+             .batches = make_rank_batches(m->pairs)};
     return j;
-}
-
-static void free_job(job *j)
-{
-    for (int r = 0; r < MOST_RANKS; r++) weft_batches_free(j->batches[r]);
-    weft_corpus_free(j->corpus);
 }
 
 static bool near(double a, double b, double tolerance)
@@ -141,11 +128,11 @@ static void divide(const model *m, uint32_t accumulate, int tensor, int stages)
         expect_whole(m, &whole, tensor, stages, 2, &shared);
         CU_ASSERT_TRUE(shared.metric[0] == first.metric[0]);
         CU_ASSERT_EQUAL(memcmp(shared.norm[0], first.norm[0], sizeof first.norm[0]), 0);
-        free_job(&shared);
+        free_rank_batches(&shared.batches);
     }
-    free_job(&again);
-    free_job(&first);
-    free_job(&whole);
+    free_rank_batches(&again.batches);
+    free_rank_batches(&first.batches);
+    free_rank_batches(&whole.batches);
 }
 
 static void test_parts(void)
@@ -189,7 +176,7 @@ static void test_refusals(void)
             CU_ASSERT_EQUAL(ranks[r].error.status, WEFT_BAD_ARGUMENT);
             CU_ASSERT_STRING_EQUAL(ranks[r].error.message, cases[i].message);
         }
-        free_job(&j);
+        free_rank_batches(&j.batches);
     }
     job j = make_job(&models[4], 2, 1, 1);
     run_ranks(2, train, &j, ranks);
@@ -197,7 +184,7 @@ static void test_refusals(void)
     CU_ASSERT_STRING_EQUAL(ranks[0].error.message,
                            "has no layers that 2 processes could divide among them: only attention "
                            "and feed-forward layers can");
-    free_job(&j);
+    free_rank_batches(&j.batches);
     static const weft_param_group frozen = {.names = "*", .frozen = true};
     j = make_job(&models[1], 1, 1, 2);
     j.o.zero = 3;
@@ -205,7 +192,7 @@ static void test_refusals(void)
     j.o.optimizer.n_groups = 1;
     run_ranks(2, train, &j, ranks);
     CU_ASSERT_STRING_EQUAL(ranks[0].error.message, "every parameter is frozen");
-    free_job(&j);
+    free_rank_batches(&j.batches);
 }
 
 /* ---- Failures of one process ---- */
@@ -299,7 +286,7 @@ static void train_and_fail(rank *r)
     const int me = r->communicator->rank;
     weft_trainer_options o = f->j.o;
     weft_params *params = weft_params_new();
-    weft_batch_source source = weft_batches_source(f->j.batches[me]);
+    weft_batch_source source = weft_batches_source(f->j.batches.of[me]);
     weft_step_report report = {0};
     source.fill = fill_or_fail;
     o.stop = stop_or_not;
@@ -338,8 +325,8 @@ static void fails_with(int tensor, int stages, fault what, bool goes_on, weft_st
         CU_ASSERT_TRUE(f.kept[r]);
         if (goes_on) CU_ASSERT_EQUAL(f.loss[r], whole.loss[r][1]);
     }
-    free_job(&whole);
-    free_job(&f.j);
+    free_rank_batches(&whole.batches);
+    free_rank_batches(&f.j.batches);
 }
 
 static void test_failures(void)
@@ -369,7 +356,7 @@ static void open_and_fail(rank *r)
     const int me = r->communicator->rank;
     weft_trainer_options o = f->j.o;
     weft_params *params = weft_params_new();
-    weft_batch_source source = weft_batches_source(f->j.batches[me]);
+    weft_batch_source source = weft_batches_source(f->j.batches.of[me]);
     o.communicator = r->communicator;
     o.threads = 1;
     if (me == f->fault.rank) test_fail_allocation(f->fault.allocation);
@@ -403,7 +390,7 @@ static void fail_allocations(int tensor, int stages, int zero, int odd)
                 printf("\n    allocation %ld: rank %d: %s: %s\n", n, r, e->where, e->message);
             CU_ASSERT_TRUE(good);
         }
-        free_job(&f.j);
+        free_rank_batches(&f.j.batches);
     }
     CU_ASSERT_TRUE(pending && n > 1000);
 }

@@ -25,8 +25,7 @@ typedef struct job {
     uint64_t model[MOST_RANKS]; /* of the averaged parameters */
     double loss[MOST_RANKS], norm[MOST_RANKS], metric[MOST_RANKS];
     size_t state_bytes[MOST_RANKS], sum_bytes[MOST_RANKS]; /* of moments and averages; of sums */
-    weft_corpus *corpus;
-    weft_batches *batches[MOST_RANKS]; /* made before, since only one thread may use CUnit */
+    rank_batches batches;
 } job;
 
 /* Adds the bytes of the states of training to state_bytes[0], those of sums to [1]. */
@@ -56,7 +55,7 @@ static void train(rank *r)
     o.communicator = r->communicator;
     o.threads = j->threads;
     weft_params *params = weft_params_new();
-    weft_batch_source source = weft_batches_source(j->batches[me]);
+    weft_batch_source source = weft_batches_source(j->batches.of[me]);
     const weft_params_filter *only = j->load_all ? NULL : &weft_model_states;
     if (me == j->odd_rank) j->change(&o, &source);
     o.checkpoint = j->load;
@@ -90,7 +89,6 @@ static const char *const sizes[] = {"vocab=2000", "d_model=24",       "heads=2",
 
 static job make_job(weft_optimizer optimizer, uint32_t accumulate)
 {
-    const weft_batch_options rows = batch_options(WEFT_BATCH_PAIRS, 64);
     job j = {.o = {.builder = test_builder("transformer", sizes, 6),
                    .optimizer = optimizer,
                    .schedule = {.peak = 0.01},
@@ -101,18 +99,8 @@ static job make_job(weft_optimizer optimizer, uint32_t accumulate)
              .steps = 3,
              .threads = 1,
              .odd_rank = -1,
-             .corpus = make_corpus(60, 14, true, 5)};
-    for (int r = 0; r < MOST_RANKS; r++) {
-        j.batches[r] = weft_batches_new(j.corpus, &rows, NULL);
-        CU_ASSERT_PTR_NOT_NULL_FATAL(j.batches[r]);
-    }
+             .batches = make_rank_batches(true)};
     return j;
-}
-
-static void free_job(job *j)
-{
-    for (int r = 0; r < MOST_RANKS; r++) weft_batches_free(j->batches[r]);
-    weft_corpus_free(j->corpus);
 }
 
 static void same_bits(weft_optimizer optimizer, uint32_t accumulate, int zero)
@@ -140,9 +128,9 @@ static void same_bits(weft_optimizer optimizer, uint32_t accumulate, int zero)
         CU_ASSERT_TRUE(states <= one.state_bytes[0] + (size_t)size * sizeof(float));
         /* So they have the sums, if the gradients are in pieces, too. */
         if (zero == 2) CU_ASSERT_TRUE(j.sum_bytes[0] * (size_t)size <= 2 * one.sum_bytes[0]);
-        free_job(&j);
+        free_rank_batches(&j.batches);
     }
-    free_job(&one);
+    free_rank_batches(&one.batches);
 }
 
 static void test_same_bits(void)
@@ -202,7 +190,7 @@ static void resume_on(const job *whole, int before, int zero_before, int after, 
     for (int r = 0; r < after; r++) CU_ASSERT_EQUAL(j.model[r], whole->model[0]);
     if (zero_after < 3)
         for (int r = 0; r < after; r++) CU_ASSERT_EQUAL(j.hash[r], whole->hash[0]);
-    free_job(&j);
+    free_rank_batches(&j.batches);
     /* The files of the first ranks are gone, except those of the same name. */
     CU_ASSERT_EQUAL(remove_folder(folder), after > 1 ? 1 + after : 1);
 }
@@ -221,7 +209,7 @@ static void test_resume(void)
     resume_on(&whole, 2, 3, 3, 1, false);
     resume_on(&whole, 3, 1, 2, 3, true);
     resume_on(&whole, 2, 3, 1, 1, true);
-    free_job(&whole);
+    free_rank_batches(&whole.batches);
 }
 
 /* A set of files from which one is missing, or has another step. */
@@ -251,7 +239,7 @@ static void test_damaged_set(void)
     run_ranks(1, train, &j, ranks);
     expect_good(ranks, 1);
     CU_ASSERT_EQUAL(access(part, F_OK), -1);
-    free_job(&j);
+    free_rank_batches(&j.batches);
     remove_folder(folder);
 }
 
@@ -339,7 +327,7 @@ static void fails_with(uint32_t accumulate,
             if (!good) printf("\n    rank %d: %s: %s\n", r, e->where, e->message);
             CU_ASSERT_TRUE(good);
         }
-        free_job(&j);
+        free_rank_batches(&j.batches);
     }
 }
 
@@ -376,7 +364,7 @@ static void test_not_finite(void)
         CU_ASSERT_EQUAL(ranks[r].error.status, WEFT_PEER);
         CU_ASSERT_PTR_NOT_NULL(strstr(ranks[r].error.message, "rank 0: "));
     }
-    free_job(&j);
+    free_rank_batches(&j.batches);
 }
 
 static void test_too_many(void)
@@ -389,14 +377,14 @@ static void test_too_many(void)
         CU_ASSERT_EQUAL(ranks[r].error.status, WEFT_BAD_ARGUMENT);
         CU_ASSERT_PTR_NOT_NULL(strstr(ranks[r].error.message, "accumulate to 3"));
     }
-    free_job(&j);
+    free_rank_batches(&j.batches);
     j = make_job((weft_optimizer){.max_norm = 1}, 6);
     j.o.zero = 2;
     run_ranks(3, train, &j, ranks);
     for (int r = 0; r < 3; r++)
         CU_ASSERT_TRUE(ranks[r].error.status == WEFT_BAD_ARGUMENT &&
                        strstr(ranks[r].error.message, power));
-    free_job(&j);
+    free_rank_batches(&j.batches);
 }
 
 void parallel_tests(void)

@@ -71,26 +71,6 @@ static weft_status model_build(model *m, const char *text, bool training, weft_e
     return weft_error_copy(error, weft_graph_error(m->g));
 }
 
-/* Numbers that depend on the name of the input and the batch. */
-static weft_status feed(weft_session *s, const weft_graph *g, weft_value input, int batch)
-{
-    const weft_dtype dtype = weft_dtype_of(g, input);
-    const int64_t n = weft_shape_numel(weft_shape_of(g, input));
-    uint64_t random = weft_hash_text(weft_name_of(g, input)) + (uint64_t)batch;
-    double numbers[1024];
-    int32_t ids[1024];
-    bool flags[1024];
-    for (int64_t i = 0; i < n; i++) {
-        numbers[i] = test_uniform(&random, -1, 1);
-        ids[i] = (int32_t)test_uniform(&random, 0, 12);
-        flags[i] = i % 5 == 4;
-    }
-    const void *data = dtype == WEFT_F64   ? (void *)numbers
-                       : dtype == WEFT_I32 ? (void *)ids
-                                           : flags;
-    return weft_feed(s, input, data, (size_t)n * weft_dtype_bytes(dtype));
-}
-
 /* ---- A part of a model and its gradients ---- */
 
 /* A graph, whole or of a stage, planned with the gradients of its parameters. */
@@ -129,7 +109,8 @@ static weft_status part_open(part *p, size_t n_targets, int batches, weft_commun
         if (!s) return error->status;
         weft_session_set_step(s, (uint64_t)p->batches);
         for (int i = 0; i < MOST_INPUTS; i++)
-            if (weft_is_value(p->inputs[i]) && feed(s, p->g, p->inputs[i], p->batches) != WEFT_OK)
+            if (weft_is_value(p->inputs[i]) &&
+                feed_made_up(s, p->g, p->inputs[i], p->batches) != WEFT_OK)
                 return weft_error_copy(error, weft_session_error(s));
     }
     return error->status;

@@ -50,27 +50,6 @@ static weft_status build_graph(weft_graph *g, const char *text, weft_ranks ranks
     return weft_error_copy(error, weft_graph_error(g));
 }
 
-/* Numbers that depend on the name of the input only. */
-static weft_status feed(built *b, weft_value input)
-{
-    const char *name = weft_name_of(b->g, input);
-    const weft_dtype dtype = weft_dtype_of(b->g, input);
-    const int64_t n = weft_shape_numel(weft_shape_of(b->g, input));
-    uint64_t random = weft_hash_text(name);
-    double numbers[1024];
-    int32_t ids[1024];
-    bool flags[1024];
-    for (int64_t i = 0; i < n; i++) {
-        numbers[i] = test_uniform(&random, -1, 1);
-        ids[i] = (int32_t)test_uniform(&random, 0, 12);
-        flags[i] = i % 5 == 4;
-    }
-    const void *data = dtype == WEFT_F64   ? (void *)numbers
-                       : dtype == WEFT_I32 ? (void *)ids
-                                           : flags;
-    return weft_feed(b->session, input, data, (size_t)n * weft_dtype_bytes(dtype));
-}
-
 static weft_status feed_all(built *b)
 {
     const weft_value inputs[] = {b->io.source,
@@ -82,7 +61,7 @@ static weft_status feed_all(built *b)
                                  weft_find(b->g, "hidden")};
     weft_status status = WEFT_OK;
     for (size_t i = 0; status == WEFT_OK && i < sizeof inputs / sizeof *inputs; i++)
-        if (weft_is_value(inputs[i])) status = feed(b, inputs[i]);
+        if (weft_is_value(inputs[i])) status = feed_made_up(b->session, b->g, inputs[i], 0);
     return status;
 }
 
@@ -380,8 +359,9 @@ static weft_status run_layers(weft_ranks ranks, weft_communicator *communicator,
     if (weft_params_init(b.store, b.g, SEED, error) == WEFT_OK)
         b.plan = weft_plan_new(b.g, &y, 1, NULL, error);
     if (b.plan) b.session = weft_session_new(b.plan, b.store, &o, error);
-    if (b.session && (feed(&b, x) != WEFT_OK || weft_run(b.session) != WEFT_OK ||
-                      weft_fetch(b.session, y, out, 96 * sizeof *out) != WEFT_OK))
+    if (b.session &&
+        (feed_made_up(b.session, b.g, x, 0) != WEFT_OK || weft_run(b.session) != WEFT_OK ||
+         weft_fetch(b.session, y, out, 96 * sizeof *out) != WEFT_OK))
         weft_error_copy(error, weft_session_error(b.session));
     built_free(&b);
     return error->status;

@@ -24,10 +24,9 @@ typedef struct job {
     int first, end; /* steps */
     const char *load, *save, *save_model;
     bool load_all; /* the states of training, too */
-    weft_corpus *corpus;
-    weft_batches *batches[MOST_RANKS]; /* made before, since only one thread may use CUnit */
-    double loss[STEPS], metric;        /* of the first rank */
-    uint64_t model[MOST_RANKS];        /* hashes of the whole model, by rank */
+    rank_batches batches;
+    double loss[STEPS], metric; /* of the first rank */
+    uint64_t model[MOST_RANKS]; /* hashes of the whole model, by rank */
 } job;
 
 /* Each process has parts of attention and feed-forward layers, and the stages share the embedding
@@ -78,7 +77,7 @@ static void train(rank *r)
     const int me = r->communicator ? r->communicator->rank : 0;
     weft_trainer_options o = j->o;
     weft_params *params = weft_params_new();
-    const weft_batch_source source = weft_batches_source(j->batches[me]);
+    const weft_batch_source source = weft_batches_source(j->batches.of[me]);
     const weft_params_filter *only = j->load_all ? NULL : &weft_model_states;
     o.communicator = r->communicator;
     o.threads = 1;
@@ -92,7 +91,6 @@ static void train(rank *r)
 
 static job make_job(double ema)
 {
-    const weft_batch_options rows = batch_options(WEFT_BATCH_PAIRS, 64);
     job j = {.o = {.builder = test_builder("transformer", sizes, sizeof sizes / sizeof *sizes),
                    .optimizer = WEFT_ADAMW_DEFAULT,
                    .schedule = {.peak = 0.01},
@@ -100,18 +98,8 @@ static job make_job(double ema)
                    .ema = ema,
                    .seed = 7,
                    .bucket_bytes = 4000},
-             .corpus = make_corpus(60, 14, true, 5)};
-    for (int r = 0; r < MOST_RANKS; r++) {
-        j.batches[r] = weft_batches_new(j.corpus, &rows, NULL);
-        CU_ASSERT_PTR_NOT_NULL_FATAL(j.batches[r]);
-    }
+             .batches = make_rank_batches(true)};
     return j;
-}
-
-static void free_job(job *j)
-{
-    for (int r = 0; r < MOST_RANKS; r++) weft_batches_free(j->batches[r]);
-    weft_corpus_free(j->corpus);
 }
 
 /* Runs the steps [first, end) of a job. */
@@ -198,7 +186,7 @@ static void test_files(void)
         CU_ASSERT_TRUE(elements > 5000 && states == elements);
         count_elements(folder, "ema.", &elements, &states);
         CU_ASSERT_EQUAL(states, ema ? elements : 0);
-        free_job(&j);
+        free_rank_batches(&j.batches);
         remove_folder(folder);
     }
 }
@@ -231,7 +219,7 @@ static void resume(const job *whole, division before, division after, bool load_
         CU_ASSERT_EQUAL(j.model[0], whole->model[0]);
     }
     CU_ASSERT_EQUAL(hash_file(path) == j.model[0], whole->o.ema == 0);
-    free_job(&j);
+    free_rank_batches(&j.batches);
     remove_folder(folder);
 }
 
@@ -249,7 +237,7 @@ static void test_resume(void)
         resume(&whole, d, ema ? one : two, false);
         resume(&whole, ema ? two : one, d, false);
         if (ema) resume(&whole, one, d, true);
-        free_job(&whole);
+        free_rank_batches(&whole.batches);
     }
 }
 
