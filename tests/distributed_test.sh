@@ -253,13 +253,13 @@ prlimit --pid "$(rank 1)" --fsize=1024
 ended 1 "weft: rank 1: full/model.step-[0-9]*.rank-1-of-3.safetensors: cannot be written: File too large"
 goes_on 1 full
 # It does not answer.
-export WEFT_TIMEOUT=3
+export WEFT_TIMEOUT=10
 start mute mpirun -n 2 "$weft" train "${endless[@]}" --out mute
 kill -STOP "$(rank 1)"
-ended 1 "weft: .*exchange.*: no answer from rank 1 for 3 seconds"
+ended 1 "weft: .*exchange.*: no answer from rank 1 for 10 seconds"
 start dumb mpirun -n 2 "$weft" train "${endless[@]}" --out dumb --stages 2
 kill -STOP "$(rank 1)"
-ended 1 "weft: .*exchange.*: no answer from rank 1 for 3 seconds"
+ended 1 "weft: .*exchange.*: no answer from rank 1 for 10 seconds"
 export WEFT_TIMEOUT=60
 goes_on 3 mute
 # It is only slow.
