@@ -108,7 +108,7 @@ head -c 100 mlp.onnx >cut.onnx
 echo "no model" >text.onnx
 : >empty.onnx
 mkdir folder.onnx
-for command in run models plan "dot -o -" profile check "check --bits"; do
+for command in run models plan "dot -o -" profile bench check "check --bits"; do
     read -ra words <<<"$command"
     refuse "none.onnx: cannot be opened" "$weft" "${words[@]}" none.onnx
     refuse "cut.onnx: is not an ONNX model, or is cut off" "$weft" "${words[@]}" cut.onnx
@@ -139,12 +139,14 @@ expect 0 '"model":	"mlp.onnx"' "$weft" plan mlp.onnx --json
 expect 0 "adam_update" "$weft" profile mlp.onnx --train --runs 1
 expect 0 "tanh" "$weft" profile mlp.onnx --runs 1 --batch 4
 expect 0 '"model":	"mlp.onnx"' "$weft" profile mlp.onnx --runs 1 --json
+expect 0 "mlp.onnx  " "$weft" bench mlp.onnx --batch 4 --runs 1 --rounds 1
+expect 0 '"doc":	"whole Adam step"' "$weft" bench mlp.onnx --train --runs 1 --rounds 1 --json
 expect 0 'label="W1' "$weft" dot mlp.onnx -o -
 for options in --planned --train "--overlay time --runs 1"; do
     read -ra words <<<"$options"
     expect 0 "digraph weft" "$weft" dot mlp.onnx -o - "${words[@]}"
 done
-for command in plan dot profile check; do
+for command in plan dot profile bench check; do
     "$weft" $command --help | tr -s '\n ' ' ' >help
     grep -qF "mean of squares of its first floating-point output" help ||
         fail "$command --help does not say what the loss of a file is"
@@ -152,7 +154,7 @@ done
 # Integers alone have no gradient.
 expect 0 "y  i32 [2, 3]" "$weft" run integers.onnx --random
 expect 0 "add" "$weft" profile integers.onnx --runs 1
-for command in "plan --train" "profile --train" check; do
+for command in "plan --train" "profile --train" "bench --train" check; do
     read -ra words <<<"$command"
     refuse "the model has no floating-point output" "$weft" "${words[@]}" integers.onnx
 done

@@ -52,6 +52,11 @@ expect 1 "must divide d_model" timeout 60 "$weft" plan gpt heads=7 layers=1000
 expect 1 "the graph has 1048576 nodes" timeout 60 "$weft" plan lstm length=1000000
 expect 0 '"ratio"' "$weft" plan transformer --train --json
 expect 0 "proved optimal" "$weft" plan transformer
+expect 0 "gpt  " "$weft" bench gpt d_model=32 d_ff=64 --train --runs 1 --rounds 1
+expect 2 'no workload or model "none"' "$weft" bench none
+expect 2 'no workload "gpt"' "$weft" bench small-forward gpt
+expect 2 "--train needs MODEL or FILE.onnx" "$weft" bench small-forward --train
+expect 2 "--dump takes one workload" "$weft" bench gpt --dump file
 mkdir lists
 expect 1 "there are no .csv files" "$weft" plan --instances lists
 expect 1 "none: cannot be read" "$weft" plan --instances none

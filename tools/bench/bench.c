@@ -83,12 +83,15 @@ const workload *workload_find(const char *name)
 /* Positions of the sequences that the model reads: the first two dimensions of its inputs. */
 static double positions(const weft_graph *g, weft_value input)
 {
-    return weft_is_value(input) ? (double)(weft_dim(g, input, 0) * weft_dim(g, input, 1)) : 0;
+    return weft_is_value(input) && weft_rank(g, input) > 1
+               ? (double)(weft_dim(g, input, 0) * weft_dim(g, input, 1))
+               : 0;
 }
 
 static weft_status build_model(bench *b, const bench_request *r, weft_error *error)
 {
     const workload *w = b->workload;
+    if (r->given) return tool_build_args(r->given, w->kind == BENCH_STEP, &b->trial.m, error);
     const char *options[WEFT_MODEL_OPTIONS];
     size_t n = 0;
     while (n < BENCH_OPTIONS && w->options[n]) n++;
@@ -136,6 +139,7 @@ static weft_status add_gradients(bench *b, weft_error *error)
 static weft_status choose_targets(bench *b, const bench_request *r, weft_error *error)
 {
     const workload *w = b->workload;
+    if (r->given) return WEFT_OK; /* those of trial_start */
     b->targets = calloc(3, sizeof *b->targets);
     if (!b->targets) return weft_error_set(error, WEFT_NO_MEMORY, "bench", "no memory");
     if (w->kind == BENCH_FORWARD || (w->kind == BENCH_STEP && !r->exact)) {

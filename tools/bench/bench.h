@@ -29,6 +29,9 @@ const workload *workload_find(const char *name); /* NULL if there is none */
 
 /* Settings beside those of the workload. */
 typedef struct bench_request {
+    const model_args
+        *given;                 /* a model in place of the workload's; NULL: none. Its kind is
+                                   BENCH_FORWARD or BENCH_STEP, and `options` and `exact` do not count */
     const char *const *options; /* of the model, after the workload's own; may be NULL */
     size_t n_options;
     int threads; /* 0: OpenMP's default */

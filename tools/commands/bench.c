@@ -1,8 +1,10 @@
-/* weft bench: times the workloads and compares their rate with that of large matrix products. */
+/* weft bench: times the workloads, or a model, and compares their rate with that of large matrix
+ * products. */
 #include "bench/bench.h"
 
 #include <malloc.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/resource.h>
 
 #define MAX_WORKLOADS 32
@@ -10,17 +12,55 @@
 typedef struct arguments {
     const workload *workloads[MAX_WORKLOADS];
     size_t n;
-    bool json, growth;
+    model_args model; /* in place of workloads */
+    workload given;   /* the one of this model */
+    bool train, json, growth;
     long runs, rounds, threads;
     const char *dump;
 } arguments;
 
-enum { KEY_JSON = 256, KEY_RUNS, KEY_ROUNDS, KEY_THREADS, KEY_GROWTH, KEY_DUMP };
+enum { KEY_TRAIN = 256, KEY_JSON, KEY_RUNS, KEY_ROUNDS, KEY_THREADS, KEY_GROWTH, KEY_DUMP };
+
+static void take_argument(arguments *a, const char *text, struct argp_state *state)
+{
+    const bool model = tool_model_name(&a->model) != NULL;
+    const workload *w = model ? NULL : workload_find(text);
+    if (!model && !w && (a->n || (!tool_ends_with(text, ".onnx") && !weft_model_find(text))))
+        tool_usage_error(state, "no workload%s \"%s\" (see `weft bench --help`)",
+                         a->n ? "" : " or model", text);
+    if (w && a->n == MAX_WORKLOADS) argp_error(state, "too many workloads");
+    if (w)
+        a->workloads[a->n++] = w;
+    else
+        tool_take_model_arg(&a->model, text, state);
+}
+
+/* What is measured: the named workloads, the model, or all workloads. */
+static void choose(arguments *a, struct argp_state *state)
+{
+    const char *name = tool_model_name(&a->model);
+    if (a->growth && (a->n || name || a->threads || a->dump))
+        argp_error(state, "--growth chooses workloads and threads itself");
+    if (a->dump && a->n != 1) argp_error(state, "--dump takes one workload");
+    if (a->train && !name) argp_error(state, "--train needs MODEL or FILE.onnx");
+    if (name) {
+        const char *slash = strrchr(name, '/');
+        a->given = (workload){.name = slash ? slash + 1 : name,
+                              .doc = a->train ? "whole Adam step" : "the outputs",
+                              .kind = a->train ? BENCH_STEP : BENCH_FORWARD};
+        a->workloads[a->n++] = &a->given;
+    }
+    for (size_t i = 0; !a->n && i < workload_count(); i++) a->workloads[i] = workload_at(i);
+    if (!a->n) a->n = workload_count();
+}
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
     arguments *a = state->input;
     switch (key) {
+    case KEY_TRAIN:
+        a->train = true;
+        return 0;
     case KEY_JSON:
         a->json = true;
         return 0;
@@ -39,18 +79,14 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case KEY_DUMP:
         a->dump = text;
         return 0;
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &a->model.onnx;
+        return 0;
     case ARGP_KEY_ARG:
-        if (a->n == MAX_WORKLOADS) argp_error(state, "too many workloads");
-        a->workloads[a->n] = workload_find(text);
-        if (!a->workloads[a->n++])
-            tool_usage_error(state, "no workload \"%s\" (see `weft bench --help`)", text);
+        take_argument(a, text, state);
         return 0;
     case ARGP_KEY_END:
-        if (a->growth && (a->n || a->threads || a->dump))
-            argp_error(state, "--growth chooses workloads and threads itself");
-        if (a->dump && a->n != 1) argp_error(state, "--dump takes one workload");
-        for (size_t i = 0; !a->n && i < workload_count(); i++) a->workloads[i] = workload_at(i);
-        if (!a->n) a->n = workload_count();
+        choose(a, state);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -107,7 +143,9 @@ static weft_status measure(const arguments *a, const workload *w, result *r, wef
     weft_status status = measure_gemm(a, r, error);
     if (status != WEFT_OK) return status;
     forget_peak();
-    status = bench_open(&b, w, &(bench_request){.threads = (int)a->threads}, error);
+    const bench_request request = {.threads = (int)a->threads,
+                                   .given = w == &a->given ? &a->model : NULL};
+    status = bench_open(&b, w, &request, error);
     if (status != WEFT_OK) return status;
     for (long round = 0; round < a->rounds && status == WEFT_OK; round++) {
         bench_progress("%s: round %ld of %ld", w->name, round + 1, a->rounds);
@@ -157,7 +195,8 @@ static cJSON *to_json(const workload *w, const result *r)
     cJSON_AddStringToObject(json, "workload", w->name);
     cJSON_AddStringToObject(json, "doc", w->doc);
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        cJSON_AddNumberToObject(json, numbers[i].name, numbers[i].value);
+        if (r->tokens > 0 || strcmp(numbers[i].name, "tokens_per_second") != 0)
+            cJSON_AddNumberToObject(json, numbers[i].name, numbers[i].value);
     return json;
 }
 
@@ -169,10 +208,13 @@ static void print_head(void)
 
 static void print_result(const workload *w, const result *r)
 {
-    printf("%-18s %10.3f %10.3f %8.1f %7.2f %9.0f %9.1f %9.1f %8zu %6zu %7zu\n", w->name,
-           1e3 * r->times.median, 1e3 * r->times.min, 1e-9 * r->plan.flops / r->times.min,
-           r->plan.flops / r->times.min / r->gemm, r->tokens / r->times.min, 1e-6 * plan_bytes(r),
-           1e-6 * r->peak_bytes, r->plan.barriers, r->plan.nodes, r->plan.fused);
+    char tokens[32] = "-";
+    if (r->tokens > 0) snprintf(tokens, sizeof tokens, "%.0f", r->tokens / r->times.min);
+    tool_print_line(stdout, "%-18s %10.3f %10.3f %8.1f %7.2f %9s %9.1f %9.1f %8zu %6zu %7zu",
+                    w->name, 1e3 * r->times.median, 1e3 * r->times.min,
+                    1e-9 * r->plan.flops / r->times.min, r->plan.flops / r->times.min / r->gemm,
+                    tokens, 1e-6 * plan_bytes(r), 1e-6 * r->peak_bytes, r->plan.barriers,
+                    r->plan.nodes, r->plan.fused);
     fflush(stdout);
 }
 
@@ -225,15 +267,18 @@ static char *help(int key, const char *text, void *input)
     size_t bytes;
     FILE *file = open_memstream(&out, &bytes);
     if (!file) return (char *)(uintptr_t)text;
-    fprintf(file, "Workloads (all of them if none is named):\n");
+    fprintf(file, "Workloads (all of them if nothing is named):\n");
     for (size_t i = 0; i < workload_count(); i++)
         fprintf(file, "  %-18s %s\n", workload_at(i)->name, workload_at(i)->doc);
+    fprintf(file, "\n%s\n", TOOL_FILE_LOSS);
     return fclose(file) == 0 ? out : NULL;
 }
 
 int cmd_bench(int argc, char **argv)
 {
     static const struct argp_option options[] = {
+        {"train", KEY_TRAIN, NULL, 0,
+         "of MODEL or FILE.onnx: the whole training step: gradients, clipping, Adam", 0},
         {"runs", KEY_RUNS, "N", 0,
          "runs in a round, after one for warm-up (3; more if they are short)", 0},
         {"rounds", KEY_ROUNDS, "N", 0, "rounds, with matrix products measured between them (3)", 0},
@@ -246,15 +291,16 @@ int cmd_bench(int argc, char **argv)
          0},
         {"json", KEY_JSON, NULL, 0, "print JSON", 0},
         {0}};
+    static const struct argp_child onnx_options[] = {{&onnx_argp, 0, "Of FILE.onnx:", 1}, {0}};
     arguments a = {.runs = 3, .rounds = 3};
     struct argp argp = {options,
                         parse,
-                        "[WORKLOAD...]",
-                        "Times the workloads that weft is measured by, on made-up inputs: the "
-                        "median and the minimum time of a run, its rate and the share of the rate "
-                        "that matrix products reach on the same threads, memory, and the size of "
-                        "the plan.\v-",
-                        NULL,
+                        "[WORKLOAD...]\nMODEL [OPTION=VALUE...]\nFILE.onnx",
+                        "Times the workloads that weft is measured by, or a model, on made-up "
+                        "inputs: the median and the minimum time of a run, its rate and the share "
+                        "of the rate that matrix products reach on the same threads, memory, and "
+                        "the size of the plan.\v-",
+                        onnx_options,
                         help,
                         NULL};
     tool_parse(&argp, argc, argv, &a);
