@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 """weft beside PyTorch and ONNX Runtime, on the same work.
 
-Usage: tests/bench/compare [--help] [OPTION...]. It installs what is missing (python3-torch; onnxruntime-node
-by npm into ~/.cache/weft-bench, or $WEFT_BENCH_CACHE) and builds weft.
+Usage: tests/bench/compare [--help] [OPTION...]. It installs the peers from PyPI into ~/.cache/weft-bench, or
+$WEFT_BENCH_CACHE, and builds weft.
 
 Parts:
   models  the workloads of `weft bench`. Each peer computes on weft's own parameters and inputs, and its
           output and loss must agree with weft's within 1e-4; weft's gradients with PyTorch's in f64 within
-          1e-4 or twice the error of PyTorch's own in f32 (with either of two kernels). Then the programs run in turn,
+          1e-4 or twice the error of PyTorch's own in f32. Then the programs run in turn,
           weft, peer, weft, peer, ...; each number is of the fastest run of all rounds, and a ratio is of
-          two such numbers. Peers have their best settings: PyTorch OpenBLAS's AVX-512 kernels where the
-          processor has AVX-512, its own AVX2 and AVX-512 kernels in alternate rounds, and a malloc that keeps
-          its memory; ONNX Runtime all its optimisations.
+          two such numbers. PyTorch has a malloc that keeps its memory, and runs as it is and by
+          torch.compile; ONNX Runtime has all its optimisations.
           Peaks of memory are those of whole processes; PyTorch's with malloc as it comes.
+  files   ONNX files of models with random weights, exported by PyTorch: the same peers on the same files.
   ops     single ops: op_bench and op_bench.py.
   growth  `weft bench --growth`.
 Exit status: 0 all was measured and agrees, 1 not. Whether a target is met does not count.
@@ -28,75 +28,91 @@ from bench_common import Failed, call, print_table, progress
 HERE = os.path.dirname(os.path.realpath(__file__))
 AGREEMENT = 1e-4
 KEEP = str(1 << 33)
+PARTS = ("models", "files", "ops", "growth")
 
 # workload: share of the rate of products to reach, {peer: times as fast as it}, share of its memory
 TARGETS = {
-    "encoder-forward": (0.90, {"ONNX Runtime": 1.4, "PyTorch": 1.9, "nn.TransformerEncoder": None}, None),
-    "encoder-train": (0.85, {"PyTorch": 2.3}, None),
-    "transformer-step": (0.80, {"PyTorch": 1.8}, 0.5),
-    "small-forward": (None, {"PyTorch": 3.0}, None),
-    "small-step": (None, {"PyTorch": 5.0}, None),
+    "encoder-forward": (0.90, {"ONNX Runtime": 1.4, "PyTorch": 1.9, "torch.compile": None,
+                               "nn.TransformerEncoder": None}, None),
+    "encoder-train": (0.85, {"PyTorch": 2.3, "torch.compile": None}, None),
+    "transformer-step": (0.80, {"PyTorch": 1.8, "torch.compile": None}, 0.5),
+    "small-forward": (None, {"PyTorch": 3.0, "torch.compile": None}, None),
+    "small-step": (None, {"PyTorch": 5.0, "torch.compile": None}, None),
     "lstm-step": (None, {"PyTorch": 1.5}, None),
-    "attention-forward": (None, {"PyTorch": None}, None),
-    "attention-step": (None, {"PyTorch": None}, None),
+    "attention-forward": (None, {"PyTorch": None, "torch.compile": None}, None),
+    "attention-step": (None, {"PyTorch": None, "torch.compile": None}, None),
 }
+# (model of peer_models.py, batch): {peer: times as fast as it}
+FILES = {
+    ("resnet50", 1): {"ONNX Runtime": 1.0, "PyTorch": None, "torch.compile": None},
+    ("resnet50", 16): {"ONNX Runtime": 1.0, "PyTorch": None, "torch.compile": None},
+    ("mobilenet_v2", 1): {"ONNX Runtime": 1.0, "PyTorch": None, "torch.compile": None},
+    ("mobilenet_v2", 16): {"ONNX Runtime": 1.0, "PyTorch": None, "torch.compile": None},
+    ("vit_b_16", 1): {"ONNX Runtime": 1.1, "PyTorch": None, "torch.compile": None},
+    ("bert-base", 1): {"ONNX Runtime": 1.1, "PyTorch": None, "torch.compile": None},
+}
+
+
+def rows_of(workload, own, others, share, peers, memory):
+    """A row for each peer, of all rounds."""
+    ms = min(r["min_ms"] for r in own)
+    gemm = max(r["gemm_gflops"] for r in own)
+    gflops = own[0]["flops"] * 1e-6 / ms
+    return [{
+        "workload": workload, "ms": ms, "gflops": gflops, "gemm_gflops": gemm, "share": gflops / gemm,
+        "share_target": share, "peer": name, "peer_ms": 1e3 * min(o["seconds"]),
+        "ratio": 1e3 * min(o["seconds"]) / ms, "ratio_target": peers[name],
+        "round_ratios": [1e3 * s / r["min_ms"] for s, r in zip(o["seconds"], own)],
+        "peak_bytes": own[0]["peak_bytes"], "peer_peak_bytes": o["peak"],
+        "memory_ratio": own[0]["peak_bytes"] / o["peak"], "memory_target": memory,
+        "agreement": o["agreement"], "weft": own[0],
+    } for name, o in others.items()]
 
 
 class Bench:
     def __init__(self, options):
         self.o = options
         self.weft = os.path.join(options.build, "tools", "weft")
-        common = dict(os.environ, OMP_NUM_THREADS=str(options.threads))
-        self.env = {k: v for k, v in common.items() if k != "OPENBLAS_CORETYPE"}
+        self.env = dict(os.environ, OMP_NUM_THREADS=str(options.threads))
         self.machine = json.loads(call([self.weft, "info", "--json"], self.env))
-        self.plain_env = dict(self.env)
-        if self.machine["isa"] == "v4":
-            self.plain_env["OPENBLAS_CORETYPE"] = "SkylakeX"
-        self.peer_env = dict(self.plain_env, MALLOC_TRIM_THRESHOLD_=KEEP, MALLOC_MMAP_THRESHOLD_=KEEP)
+        self.peer_env = dict(self.env, MALLOC_TRIM_THRESHOLD_=KEEP, MALLOC_MMAP_THRESHOLD_=KEEP)
         self.versions = {}
         self.failures = []
 
     # ---- Models ----
 
-    def torch(self, workload, dump, env, *more):
-        text = call([sys.executable, os.path.join(HERE, "peer_torch.py"), workload, dump, "--threads",
-                     str(self.o.threads), "--runs", str(self.o.runs), *more], env)
+    def script(self, name, *arguments, env=None):
+        """What a program beside this one prints as JSON, if it prints anything."""
+        text = call([sys.executable, os.path.join(HERE, name), *arguments, "--threads", str(self.o.threads),
+                     "--runs", str(self.o.runs)], env or self.peer_env)
         return json.loads(text) if text else None
 
-    def peer(self, name, workload, dump, *more, turn=0):
-        """PyTorch's own kernels are for AVX2 by default: either may be faster."""
-        if name == "ONNX Runtime":
-            model = os.path.join(self.o.cache, f"{workload}.onnx")
-            if not os.path.exists(model) or os.path.getmtime(model) < os.path.getmtime(dump):
-                self.torch(workload, dump, self.plain_env, "--export", model)
-            return json.loads(call(["node", os.path.join(HERE, "peer_onnx.js"), model, dump,
-                                    str(self.o.threads), str(self.o.runs)], self.env))
-        fused = ["--fused"] if name == "nn.TransformerEncoder" else []
-        env = dict(self.peer_env)
-        if turn % 2 == 1 and self.machine["isa"] == "v4":
-            env["ATEN_CPU_CAPABILITY"] = "avx512"
-        return self.torch(workload, dump, env, *fused, *more)
+    def peer(self, name, workload, dump, *more, env=None):
+        if name != "ONNX Runtime":
+            way = {"nn.TransformerEncoder": ["--fused"], "torch.compile": ["--compile"]}.get(name, [])
+            return self.script("peer_torch.py", workload, dump, *way, *more, env=env)
+        model = os.path.join(self.o.cache, f"{workload}.onnx")
+        if not os.path.exists(model) or os.path.getmtime(model) < os.path.getmtime(dump):
+            self.script("peer_torch.py", workload, dump, "--export", model)
+        return self.script("peer_onnx.py", model, env=self.env)
 
-    def own(self, workload):
-        text = call([self.weft, "bench", workload, "--runs", str(self.o.runs), "--rounds", "1",
+    def own(self, *what):
+        text = call([self.weft, "bench", *what, "--runs", str(self.o.runs), "--rounds", "1",
                      "--threads", str(self.o.threads), "--json"], self.env)
         return json.loads(text)["workloads"][0]
 
-    def agrees(self, name, workload, dump, first):
+    def agrees(self, name, workload, first):
         a = first["agreement"]
         if not a["output"] <= AGREEMENT:
             self.failures.append(f"{workload}: {name}'s output or loss differs from weft's by {a['output']:.1e}")
-        if name == "PyTorch" and a["grad"] > max(AGREEMENT, 2 * a["grad_peer"]):
-            # Its other kernels round elsewhere: the greater of the two errors bounds what f32 determines.
-            other = self.torch(workload, dump, dict(self.peer_env, OPENBLAS_CORETYPE="Haswell"))["agreement"]
-            a["grad_peer"] = max(a["grad_peer"], other["grad_peer"])
         if not a["grad"] <= max(AGREEMENT, 2 * a["grad_peer"]):
             self.failures.append(f"{workload}: gradients are {a['grad']:.1e} from those in f64, {name}'s "
                                  f"{a['grad_peer']:.1e}")
-        for library in ("torch", "onnxruntime"):
-            if library in first:
-                self.versions[library] = first[library]
+        self.note_versions(first)
         return a
+
+    def note_versions(self, measured):
+        self.versions.update((k, measured[k]) for k in ("torch", "onnxruntime") if k in measured)
 
     def model_rows(self, workload):
         """A row for each peer. All run in turn, weft once a round."""
@@ -112,31 +128,60 @@ class Bench:
             except Failed as error:
                 self.failures.append(f"{workload}: {name}: {error}")
                 continue
-            others[name] = {"agreement": self.agrees(name, workload, dump, first), "seconds": [],
+            others[name] = {"agreement": self.agrees(name, workload, first), "seconds": [],
                             "peak": first["peak_bytes"]}
             if name != "ONNX Runtime":
-                fused = ["--fused"] if name == "nn.TransformerEncoder" else []
-                alone = self.torch(workload, dump, self.plain_env, "--no-check", *fused)
-                others[name]["peak"] = alone["peak_bytes"]
+                others[name]["peak"] = self.peer(name, workload, dump, "--no-check", env=self.env)["peak_bytes"]
         for i in range(self.o.rounds):
             progress(f"{workload}: round {i + 1} of {self.o.rounds}")
             own.append(self.own(workload))
             for name, other in others.items():
                 other["seconds"].append(min(self.peer(name, workload, dump, *(
-                    [] if name == "ONNX Runtime" else ["--no-check"]), turn=i)["seconds"]))
+                    [] if name == "ONNX Runtime" else ["--no-check"]))["seconds"]))
         os.remove(dump)
-        ms = min(r["min_ms"] for r in own)
-        gemm = max(r["gemm_gflops"] for r in own)
-        gflops = own[0]["flops"] * 1e-6 / ms
-        return [{
-            "workload": workload, "ms": ms, "gflops": gflops, "gemm_gflops": gemm, "share": gflops / gemm,
-            "share_target": share, "peer": name, "peer_ms": 1e3 * min(o["seconds"]),
-            "ratio": 1e3 * min(o["seconds"]) / ms, "ratio_target": peers[name],
-            "round_ratios": [1e3 * s / r["min_ms"] for s, r in zip(o["seconds"], own)],
-            "peak_bytes": own[0]["peak_bytes"], "peer_peak_bytes": o["peak"],
-            "memory_ratio": own[0]["peak_bytes"] / o["peak"], "memory_target": memory,
-            "agreement": o["agreement"], "weft": own[0],
-        } for name, o in others.items()]
+        return rows_of(workload, own, others, share, peers, memory)
+
+    # ---- Files ----
+
+    def file_peer(self, name, model, batch, path, env=None):
+        if name == "ONNX Runtime":
+            return self.script("peer_onnx.py", path, env=self.env)
+        way = ["--compile"] if name == "torch.compile" else []
+        return self.script("peer_models.py", model, str(batch), *way, env=env)
+
+    def file_difference(self, case):
+        """Of weft's first output from PyTorch's, which also is what ONNX Runtime's is held against."""
+        import numpy
+        from peer_common import difference_of_arrays
+        folder = f"{case}.weft"
+        call([self.weft, "run", f"{case}.onnx", "--input", f"{case}.npz", "--out", folder], self.env)
+        return difference_of_arrays(numpy.load(os.path.join(folder, "output.npy")), numpy.load(f"{case}.npy"))
+
+    def file_rows(self, model, batch):
+        workload = f"{model} x {batch}"
+        case = os.path.join(self.o.cache, f"{model}-{batch}")
+        path, peers = f"{case}.onnx", FILES[model, batch]
+        if not all(os.path.exists(case + end) for end in (".onnx", ".npz", ".npy")):
+            progress(f"{workload}: export by PyTorch")
+            self.script("peer_models.py", model, str(batch), "--export", path)
+        agreement = {"output": self.file_difference(case), "grad": 0, "grad_peer": 0}
+        self.agrees("PyTorch", workload, {"agreement": agreement})
+        own, others = [], {name: {"agreement": agreement, "seconds": []} for name in peers}
+        for i in range(self.o.rounds):
+            progress(f"{workload}: round {i + 1} of {self.o.rounds}")
+            own.append(self.own(path))
+            for name in list(others):
+                try:
+                    measured = self.file_peer(name, model, batch, path)
+                except Failed as error:
+                    self.failures.append(f"{workload}: {name}: {error}")
+                    del others[name]
+                    continue
+                others[name]["seconds"].append(min(measured["seconds"]))
+                self.note_versions(measured)
+        for name, other in others.items():
+            other["peak"] = self.file_peer(name, model, batch, path, env=self.env)["peak_bytes"]
+        return rows_of(workload, own, others, None, peers, None)
 
     # ---- Ops and growth ----
 
@@ -145,7 +190,7 @@ class Bench:
         progress("ops")
         text = call([sys.executable, os.path.join(HERE, "op_bench.py"),
                      os.path.join(self.o.build, "tests", "op_bench"), "--rounds", str(self.o.rounds), *self.o.ops],
-                    self.plain_env)
+                    self.env)
         rows = []
         for words in map(str.split, text.splitlines()):
             # NAME PyTorch MS ms weft MS ms RATIO times as fast SHARE of triad
@@ -187,7 +232,8 @@ def plan_table(rows):
     for r in rows:
         w = r["weft"]
         table[r["workload"]] = [
-            r["workload"], f"{w['tokens_per_second'] * w['min_ms'] / r['ms']:.0f}",
+            r["workload"],
+            f"{w['tokens_per_second'] * w['min_ms'] / r['ms']:.0f}" if "tokens_per_second" in w else "-",
             *(f"{1e-6 * w[k]:.1f}" for k in ("arena_bytes", "state_bytes", "workspace_bytes")),
             *(f"{w[k]:.0f}" for k in ("nodes", "fused", "barriers"))]
     return head, list(table.values())
@@ -226,7 +272,8 @@ def main():
     parser = argparse.ArgumentParser(prog="compare", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help="of the models (all)")
-    parser.add_argument("--parts", default="models,ops,growth", help="models,ops,growth (all)")
+    parser.add_argument("--parts", default=",".join(PARTS), help=",".join(PARTS) + " (all)")
+    parser.add_argument("--files", nargs="+", default=[], metavar="TEXT", help="files whose name contains one (all)")
     parser.add_argument("--ops", nargs="+", default=[], metavar="TEXT", help="ops whose name contains one (all)")
     parser.add_argument("--rounds", type=int, default=5, help="in which every program runs once (5)")
     parser.add_argument("--runs", type=int, default=3, help="of a program in a round, at least (3)")
@@ -241,11 +288,14 @@ def main():
         if name not in TARGETS:
             parser.error(f"no workload \"{name}\": there are {', '.join(TARGETS)}")
     for part in parts:
-        if part not in ("models", "ops", "growth"):
-            parser.error(f"no part \"{part}\": there are models, ops and growth")
+        if part not in PARTS:
+            parser.error(f"no part \"{part}\": there are {', '.join(PARTS)}")
     try:
         bench = Bench(options)
         models = [row for w in options.workloads or TARGETS for row in bench.model_rows(w)] if "models" in parts else []
+        files = [row for key in FILES if "files" in parts and
+                 (not options.files or any(t in f"{key[0]} x {key[1]}" for t in options.files))
+                 for row in bench.file_rows(*key)]
         ops = bench.op_rows() if "ops" in parts else []
         growth = bench.growth() if "growth" in parts else []
     except Failed as error:
@@ -257,11 +307,13 @@ def main():
     print_machine(bench)
     print_table("Models", model_table(models), options.markdown)
     print_table("Their plans", plan_table(models), options.markdown)
+    print_table("ONNX files", model_table(files), options.markdown)
+    print_table("The files' plans", plan_table(files), options.markdown)
     print_table("Ops", op_table(ops), options.markdown)
     print_table("Growth", growth_table(growth), options.markdown)
     if options.json:
         with open(options.json, "w") as f:
-            json.dump({"machine": bench.machine, "versions": bench.versions, "models": models, "ops": ops,
+            json.dump({"machine": bench.machine, "versions": bench.versions, "models": models, "files": files, "ops": ops,
                        "growth": growth, "failures": bench.failures}, f, indent=1)
     for failure in bench.failures:
         print(f"compare: {failure}", file=sys.stderr)

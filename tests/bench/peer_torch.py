@@ -1,28 +1,24 @@
 #!/usr/bin/env python3
 """A workload of `weft bench` in PyTorch, on the parameters and inputs that weft dumped:
 
-    peer_torch.py WORKLOAD DUMP [--threads N] [--runs N] [--fused] [--export FILE.onnx] [--no-check]
+    peer_torch.py WORKLOAD DUMP [--threads N] [--runs N] [--fused | --compile] [--export FILE.onnx] [--no-check]
 
 Layers are written as a user writes them: F.linear, torch.matmul, F.softmax, F.layer_norm, F.dropout.
---fused takes nn.TransformerEncoder in their place, whose inference runs fused kernels. Prints JSON:
-times, memory, and how far outputs are from weft's and gradients of both from those in f64 (norm of the
+--fused takes nn.TransformerEncoder in their place, whose inference runs fused kernels; --compile gives them
+to torch.compile. --export writes the model, with its input and output (peer_onnx.py). Prints JSON: times, memory, and how far outputs are from weft's and gradients of both from those in f64 (norm of the
 difference over the norm, without dropout). Needs PyTorch and NumPy. tests/bench/compare runs it.
 """
 import argparse
 import copy
 import json
 import math
-import os
-import resource
 import struct
-import time
 
 import numpy
 import torch
 import torch.nn.functional as F
 
-MIN_SECONDS = 0.1  # of a row of runs, and the most runs in one: as weft bench does
-MAX_RUNS = 50
+from peer_common import measurements, rss_bytes, save_case
 
 
 def load(path):
@@ -199,7 +195,7 @@ class Lstm:
 class Work:
     """run(): what is timed. check(): results to hold against the dump, made without dropout."""
 
-    def __init__(self, name, dump, fused):
+    def __init__(self, name, dump, fused, compiled):
         self.name, self.dump = name, dump
         self.inputs = {n: t.long() if t.dtype == torch.int32 else t
                        for n, t in Part(dump, "input.").items()}
@@ -213,13 +209,15 @@ class Work:
         else:
             kind = {"encoder": Encoder, "attention": Attention}.get(name.split("-")[0], Transformer)
             self.model = kind(params, 0.0 if kind is Attention else 0.1)
+        if name != "lstm-step":
+            self.called = torch.compile(self.model) if compiled else self.model
         if name in ("transformer-step", "small-step"):
             self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9)
 
     def output(self):
         if "source" in self.inputs:
-            return self.model(self.inputs["source"], self.inputs["target_in"])
-        return self.model(self.inputs["input"])
+            return self.called(self.inputs["source"], self.inputs["target_in"])
+        return self.called(self.inputs["input"])
 
     def loss(self, output):
         if "source" in self.inputs:
@@ -253,8 +251,12 @@ class Work:
 
     def in_f64(self):
         """What check() gives, computed in double precision by a copy."""
-        other = copy.deepcopy(self)
-        (other.lstm.lstm if self.name == "lstm-step" else other.model).double()
+        other = copy.copy(self)
+        if self.name == "lstm-step":
+            other.lstm = copy.deepcopy(self.lstm)
+            other.lstm.lstm.double()
+        else:
+            other.called = other.model = copy.deepcopy(self.model).double()
         other.inputs = {n: t.detach().double() if t.is_floating_point() else t for n, t in self.inputs.items()}
         if self.name == "lstm-step":
             other.x = other.inputs["input"].requires_grad_()
@@ -301,11 +303,6 @@ def agreement(work):
     return result
 
 
-def rss_bytes():
-    with open("/proc/self/statm") as f:
-        return int(f.read().split()[1]) * os.sysconf("SC_PAGESIZE")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("workload")
@@ -313,6 +310,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--fused", action="store_true")
+    parser.add_argument("--compile", action="store_true")
     parser.add_argument("--export", metavar="FILE")
     parser.add_argument("--no-check", action="store_true", help="only time: the peak of memory is then that of the runs")
     a = parser.parse_args()
@@ -321,25 +319,18 @@ def main():
     dump = load(a.dump)
     if a.no_check:  # keep nothing that the runs do not need
         dump = {n: t for n, t in dump.items() if n.split(".")[0] in ("param", "input")}
-    work = Work(a.workload, dump, a.fused)
+    work = Work(a.workload, dump, a.fused, a.compile)
     if work.forward_only:
         work.model.eval()
     if a.export:
         torch.onnx.export(work.model, (work.inputs["input"],), a.export, input_names=["input"],
-                          output_names=["output"], opset_version=14, do_constant_folding=True)
+                          output_names=["output"], dynamo=True, external_data=False, verbose=False)
+        save_case(a.export, {"input": work.inputs["input"].numpy()}, dump["output"].numpy())
         return
     result = {"torch": torch.__version__, "threads": torch.get_num_threads()}
     if not a.no_check:
         result["agreement"] = agreement(work)
-    work.run()
-    times = []
-    while len(times) < a.runs or (len(times) < MAX_RUNS and sum(times) < MIN_SECONDS):
-        begin = time.perf_counter()
-        work.run()
-        times.append(time.perf_counter() - begin)
-    result["seconds"] = times
-    result["peak_bytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    result["base_bytes"] = base
+    result.update(measurements(work.run, a.runs, base))
     print(json.dumps(result))
 
 

@@ -1,0 +1,17 @@
+# Sourced after tools/packages.sh by the scripts that measure weft beside other programs: installs their
+# Python packages from PyPI, outside the tree.
+
+peers_cache=${WEFT_BENCH_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/weft-bench}
+peers_python=$peers_cache/peers/bin/python3
+
+need_peers()
+{
+    need_packages python3-venv
+    [ -e "$peers_cache/peers/complete" ] && return
+    echo "Installing PyTorch, ONNX Runtime and Transformers in $peers_cache/peers (gigabytes: PyPI's PyTorch" \
+        "comes with libraries for GPUs)" >&2
+    rm -rf "$peers_cache/peers"
+    "${PYTHON:-/usr/bin/python3}" -m venv "$peers_cache/peers"
+    "$peers_python" -m pip install --quiet numpy torch torchvision onnx onnxscript onnxruntime safetensors transformers
+    touch "$peers_cache/peers/complete"
+}
