@@ -36,8 +36,8 @@ static int64_t tiles_of(conv_sizes z, bool transposed, int phase)
 {
     if (conv_is_direct(&z, transposed)) return phase ? conv_planes_of(&z, transposed).tiles : 0;
     const conv_product p = conv_product_of(z, transposed);
-    const int64_t blocks = p.n_classes * z.groups * p.tiles_m;
-    return phase ? blocks * p.tiles_n : blocks * p.packs + conv_shared_patches(&p);
+    return phase ? p.n_classes * z.groups * p.tiles_m * p.tiles_n
+                 : conv_weight_packs(&p) + conv_shared_patches(&p);
 }
 
 static size_t scratch_of(conv_sizes z, bool transposed, weft_dtype dtype)

@@ -124,7 +124,8 @@ static inline bool conv_is_direct(const conv_sizes *z, bool transposed)
 /* ---- conv and conv_grad_input: products of packed weights and patches ----
  *
  * The result is cut into blocks of rows (channels) and columns (pixels of all images). Phase 0
- * packs the weights of each block of rows once, phase 1 computes the tiles. Each tile packs the
+ * packs the weights of each block of rows once, unless one tile needs them only; phase 1 computes
+ * the tiles. Each tile packs the
  * patches of its columns; of a small image, whose tiles are blocks of rows that share their
  * columns, phase 0 packs them, too. conv_grad_input reads dy at (pixel + pad - tap dilation) /
  * stride where that is whole. Pixels of one remainder of the division read at the same taps, so
@@ -151,6 +152,7 @@ typedef struct conv_product {
     int64_t area;          /* elements of a packed block of rows */
     int64_t pieces, patch; /* of the depth; elements of the patches of a tile and piece */
     bool shared;           /* phase 0 packs the patches */
+    bool own_weights;      /* a tile packs its weights, which no other tile needs */
     bool whole;            /* a tile is a group of one image, block of columns by block */
 } conv_product;
 
@@ -202,6 +204,7 @@ static inline conv_product conv_product_of(conv_sizes z, bool transposed)
     p.pieces = ceil_div(p.depth, GEMM_DEPTH);
     /* With room for what the packing of a row writes beyond it. */
     p.patch = p.tile_n * (p.depth < GEMM_DEPTH ? p.depth : GEMM_DEPTH) + 32;
+    p.own_weights = !transposed && others == z.groups;
     p.shared = p.tiles_m > 1 && others * p.pieces <= CONV_SHARED / p.patch;
     return p;
 }
@@ -210,6 +213,12 @@ static inline conv_product conv_product_of(conv_sizes z, bool transposed)
 static inline int64_t conv_weight_area(const conv_product *p)
 {
     return p->n_classes * p->z.groups * p->tiles_m * p->area;
+}
+
+/* Tiles of phase 0 that pack weights. */
+static inline int64_t conv_weight_packs(const conv_product *p)
+{
+    return p->own_weights ? 0 : p->n_classes * p->z.groups * p->tiles_m * p->packs;
 }
 
 /* Blocks of shared patches: one for each class, group, tile of columns and piece. */

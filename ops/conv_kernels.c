@@ -28,31 +28,48 @@ static row_block row_block_at(const weft_call *call, const conv_product *p, int6
                    .packed = (T *)call->scratch + index * p->area};
     b.rows = b.row + p->tile_m < p->rows ? p->tile_m : p->rows - b.row;
     b.depth = p->channels * patch_volume(b.class.grid.taps);
-    b.blocks = ceil_div(b.rows, GEMM_ROWS);
-    b.height = ceil_div(b.rows, b.blocks);
+    b.height = gemm_even_height(b.rows);
+    b.blocks = ceil_div(b.rows, b.height);
     return b;
 }
 
-/* Channels that are packed tap by tap, while their weights stay in the first-level cache. */
+/* Weights are transposed a few channels at a time, while they stay in the first-level cache, and
+ * then sorted by taps. One step of the depth is one tap of one channel. */
 #define PACK_CHANNELS 16
+#define PACK_STEPS    512
 
-/* One step of the depth is one tap of one channel. */
+/* Row r of tap t of channel c is w[r down + c across + t each]. */
 typedef struct weight_block {
-    const T *w; /* row r of tap t of channel c is w[r down + c across + t] */
-    int64_t down, across, rows;
+    const T *w;
+    int64_t down, across, each, rows;
 } weight_block;
 
-/* Packs channels [c, end) of tap `tap`, which is tap t of the class, of block i. */
+/* Packs channels [c, c + n) of tap `tap`, which is tap t of the class, of block i. The weights
+ * begin with channel c. */
 static void pack_tap(const conv_product *p, const row_block *b, const weight_block *x, int64_t i,
-                     int64_t t, int64_t tap, int64_t c, int64_t end)
+                     int64_t t, int64_t tap, int64_t c, int64_t n)
 {
-    for (int64_t k = t * p->channels + c; c < end; c++, k++) {
+    const T *from = x->w + tap * x->each;
+    for (int64_t k = t * p->channels + c, end = k + n; k < end; k++, from += x->across) {
         const int64_t piece = k - k % GEMM_DEPTH;
         const int64_t depth = b->depth - piece < GEMM_DEPTH ? b->depth - piece : GEMM_DEPTH;
         T *out = b->packed + (piece * b->blocks + i * depth + k - piece) * GEMM_STEP;
-        const T *from = x->w + c * x->across + tap;
-        for (int64_t r = 0; r < x->rows; r++) out[r] = from[r * x->down];
+        if (x->down == 1)
+            memcpy(out, from, GEMM_STEP * sizeof *out);
+        else
+            for (int64_t r = 0; r < x->rows; r++) out[r] = from[r * x->down];
     }
+}
+
+/* Channels [c, c + n) of the block, transposed, so that the rows of a step lie side by side. */
+static weight_block transposed(const weight_block *x, int64_t taps, int64_t c, int64_t n, T *out)
+{
+    const bool dense = x->across == taps; /* channels lie behind each other */
+    const int64_t at_once = dense ? n : 1;
+    for (int64_t q = 0; q < n; q += at_once)
+        gemm_transpose(x->w + (c + q) * x->across, x->down, x->rows, at_once * taps,
+                       out + q * taps * GEMM_STEP, GEMM_STEP);
+    return (weight_block){out, 1, taps * GEMM_STEP, GEMM_STEP, x->rows};
 }
 
 /* Of a kernel of one tap the weights are a matrix, which is packed like any other. */
@@ -72,29 +89,36 @@ static void pack_matrix(const row_block *b, const weight_block *x, int64_t i)
 }
 
 /* Packs the weights of block i of rows: of element w[r, c, tap], or w[c, r, tap] in
- * conv_grad_input. */
-static void pack_weights(const conv_product *p, const row_block *b, const T *w, int64_t i)
+ * conv_grad_input. `space` is for PACK_STEPS steps. */
+static void pack_weights(const conv_product *p, const row_block *b, const T *w, int64_t i, T *space)
 {
     const int64_t taps = p->z.taps, volume = patch_volume(b->class.grid.taps);
     const int64_t wide = p->z.in_channels * taps, first = b->row + i * b->height;
     const int64_t left = b->row + b->rows - first;
     weight_block x = {.down = p->transposed ? taps : wide,
                       .across = p->transposed ? wide : taps,
+                      .each = 1,
                       .rows = left < b->height ? left : b->height};
     x.w = w + b->group * p->z.out_channels * wide + first * x.down;
     if (taps == 1) {
         pack_matrix(b, &x, i);
         return;
     }
-    for (int64_t c = 0; c < p->channels; c += PACK_CHANNELS)
+    int64_t at_once = PACK_STEPS / taps;
+    if (at_once < 1 || at_once > PACK_CHANNELS) at_once = PACK_CHANNELS;
+    for (int64_t c = 0, n; c < p->channels; c += n) {
+        n = p->channels - c < at_once ? p->channels - c : at_once;
+        weight_block y = x;
+        y.w += c * x.across;
+        if (taps <= PACK_STEPS) y = transposed(&x, taps, c, n, space);
         for (int64_t t = 0; t < volume; t++) {
             int64_t at[PATCH_DIMS], tap = 0;
             patch_coordinates(t, b->class.grid.taps, at);
             for (int d = 0; d < PATCH_DIMS; d++)
                 tap = tap * p->z.kernel[d] + b->class.first[d] + at[d] * p->every[d];
-            const int64_t end = c + PACK_CHANNELS;
-            pack_tap(p, b, &x, i, t, tap, c, end < p->channels ? end : p->channels);
+            pack_tap(p, b, &y, i, t, tap, c, n);
         }
+    }
 }
 
 /* Columns of a tile: n from `first` on, of a group of a class. */
@@ -152,7 +176,7 @@ static void prepare(const weft_call *call, const conv_product *p, const operands
         const row_block b = row_block_at(call, p, (tile - shared) / p->packs);
         const int64_t share = (tile - shared) % p->packs;
         for (int64_t i = share * b.blocks / p->packs; i < (share + 1) * b.blocks / p->packs; i++)
-            pack_weights(p, &b, o->w->data, i);
+            pack_weights(p, &b, o->w->data, i, weft_call_workspace(call));
     }
     bool covered = true;
     for (int d = 0; d < PATCH_DIMS; d++)
@@ -170,27 +194,32 @@ static void column_offsets(const conv_product *p, const conv_class *c, int64_t f
 {
     const int64_t points = patch_volume(c->grid.grid);
     const int64_t *size = p->transposed ? p->z.in : p->z.out;
-    for (int64_t i = 0; i < n; i++) {
-        int64_t at[PATCH_DIMS], pixel = 0;
-        patch_coordinates((first + i) % points, c->grid.grid, at);
+    int64_t image = first / points, at[PATCH_DIMS];
+    patch_coordinates(first % points, c->grid.grid, at);
+    for (int64_t i = 0; i < n;) {
+        int64_t pixel = 0, count = c->grid.grid[PATCH_DIMS - 1] - at[PATCH_DIMS - 1];
         for (int d = 0; d < PATCH_DIMS; d++)
             pixel = pixel * size[d] + c->origin[d] + at[d] * c->spacing[d];
-        offset[i] = (first + i) / points * p->z.groups * p->rows * p->result + pixel;
+        pixel += image * p->z.groups * p->rows * p->result;
+        if (count > n - i) count = n - i;
+        for (int64_t q = 0; q < count; q++) offset[i + q] = pixel + q * c->spacing[PATCH_DIMS - 1];
+        i += count;
+        image += patch_next_row(c->grid.grid, at);
     }
 }
 
 /* A block of sums, of which `columns` are in the result, at these offsets. Contiguous columns are
  * written by the micro-kernel itself, others through `corner`. */
-static void write_block(gemm_function *sums, gemm_block o, int64_t rows, int64_t columns,
+static void write_block(gemm_kernels sums, gemm_block o, int64_t rows, int64_t columns,
                         const int64_t *offset, T *corner)
 {
-    const bool dense = columns == GEMM_COLUMNS && gemm_height(rows) == rows &&
-                       offset[columns - 1] - offset[0] == columns - 1;
-    if (dense) {
-        sums(o.k, o.a, o.b, o.b_step, o.c + offset[0], o.c_row, o.add);
+    if (offset[columns - 1] - offset[0] == columns - 1) {
+        o.c += offset[0];
+        gemm_write_block(sums, o, rows, columns, corner);
         return;
     }
-    sums(o.k, o.a, o.b, o.b_step, corner, GEMM_COLUMNS, false);
+    (columns <= SIMD_LANES ? sums.narrow : sums.whole)(o.k, o.a, o.b, o.b_step, corner,
+                                                       GEMM_COLUMNS, false);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t q = 0; q < columns; q++) {
             T *out = &o.c[r * o.c_row + offset[q]], x = corner[r * GEMM_COLUMNS + q];
@@ -201,8 +230,15 @@ static void write_block(gemm_function *sums, gemm_block o, int64_t rows, int64_t
 static void fill_rows(const row_block *b, T *c, int64_t c_row, const int64_t *offset, int64_t n,
                       const T *bias)
 {
-    for (int64_t r = 0; r < b->rows; r++)
-        for (int64_t q = 0; q < n; q++) c[r * c_row + offset[q]] = bias ? bias[r] : 0;
+    const bool dense = offset[n - 1] - offset[0] == n - 1;
+    for (int64_t r = 0; r < b->rows; r++) {
+        const T x = bias ? bias[r] : 0;
+        T *row = c + r * c_row;
+        if (dense)
+            for (int64_t q = 0; q < n; q++) row[offset[0] + q] = x;
+        else
+            for (int64_t q = 0; q < n; q++) row[offset[q]] = x;
+    }
 }
 
 /* The product of a block of rows and a block of columns. */
@@ -214,8 +250,8 @@ static void multiply(const weft_call *call, const conv_product *p, const operand
     column_offsets(p, &b->class, columns->first, n, offset);
     T *c = (T *)o->result->data + channel * p->result;
     T *corner = weft_call_workspace(call), *panels = corner + GEMM_ROWS * GEMM_COLUMNS;
-    gemm_function *whole = gemm_of_height(b->height),
-                  *last = gemm_of_height(b->rows - (b->blocks - 1) * b->height);
+    const gemm_kernels whole = gemm_of_height(b->height),
+                       last = gemm_of_height(b->rows - (b->blocks - 1) * b->height);
     const bool filled = o->bias || b->depth == 0;
     if (filled)
         fill_rows(b, c, p->result, offset, n, o->bias ? (T *)o->bias->data + channel : NULL);
@@ -247,6 +283,8 @@ static void compute(const weft_call *call, const conv_product *p, const operands
     const int64_t tm = tile % p->tiles_m, rest = tile / p->tiles_m;
     const row_block b = row_block_at(call, p, rest / p->tiles_n * p->tiles_m + tm);
     column_block c = column_block_at(p, o, &b.class, b.group, p->whole ? 0 : rest % p->tiles_n);
+    for (int64_t i = 0; p->own_weights && i < b.blocks; i++)
+        pack_weights(p, &b, o->w->data, i, weft_call_workspace(call));
     if (!p->whole) {
         if (c.n > 0) multiply(call, p, o, &b, &c, p->shared ? shared_panels(call, p, rest) : NULL);
         return;

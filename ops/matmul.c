@@ -35,12 +35,15 @@ typedef struct product {
 static inline bool rows_join(const weft_tensor *a, const weft_tensor *b)
 {
     if (b->shape.rank != 2) return false;
-    int64_t rank = a->shape.rank, expected = a->stride[rank - 2] * a->shape.dim[rank - 2];
-    if (a->shape.dim[rank - 1] != 1 && a->stride[rank - 1] != 1) return false;
-    for (int64_t d = rank - 3; d >= 0; d--) {
-        if (a->shape.dim[d] != 1 && (a->stride[d] != expected || expected < a->shape.dim[rank - 1]))
-            return false;
-        expected = a->shape.dim[d] * expected;
+    const int rank = a->shape.rank;
+    const int64_t k = a->shape.dim[rank - 1];
+    int64_t expected = 0; /* 0: any, as dimensions of size 1 have any stride */
+    if (k != 1 && a->stride[rank - 1] != 1) return false;
+    for (int d = rank - 2; d >= 0; d--) {
+        const int64_t size = a->shape.dim[d], stride = a->stride[d];
+        if (size == 1) continue;
+        if (d < rank - 2 && (stride < k || (expected && stride != expected))) return false;
+        expected = size * stride;
     }
     return true;
 }

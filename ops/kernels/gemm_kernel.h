@@ -61,25 +61,22 @@ typedef struct gemm_block {
     bool add; /* to what C holds */
 } gemm_block;
 
-/* The height is a constant at every call. */
-SIMD_INLINE void gemm_sums(const int height, gemm_block o)
+/* Height and vectors are constants at every call. */
+SIMD_INLINE void gemm_sums(const int height, const int vectors, gemm_block o)
 {
     simd_vector sum[GEMM_ROWS * 2];
+#pragma GCC unroll 32
+    for (int i = 0; i < vectors * height; i++) sum[i] = (simd_vector){0};
+    simd_add_product(height, vectors, GEMM_AHEAD,
+                     (simd_operands){o.a, o.b, 1, GEMM_STEP, o.b_step, o.k}, sum);
 #pragma GCC unroll 16
-    for (int i = 0; i < height; i++) sum[2 * i] = sum[2 * i + 1] = (simd_vector){0};
-    simd_add_product(height, 2, GEMM_AHEAD, (simd_operands){o.a, o.b, 1, GEMM_STEP, o.b_step, o.k},
-                     sum);
-#pragma GCC unroll 16
-    for (int i = 0; i < height; i++) {
-        simd_vector *out = (simd_vector *)(o.c + i * o.c_row);
-        simd_vector *next = (simd_vector *)(o.c + i * o.c_row + SIMD_LANES);
-        if (o.add) {
-            sum[2 * i] += *out;
-            sum[2 * i + 1] += *next;
+    for (int i = 0; i < height; i++)
+#pragma GCC unroll 2
+        for (int v = 0; v < vectors; v++) {
+            simd_vector *out = (simd_vector *)(o.c + i * o.c_row + v * SIMD_LANES);
+            if (o.add) sum[vectors * i + v] += *out;
+            *out = sum[vectors * i + v];
         }
-        *out = sum[2 * i];
-        *next = sum[2 * i + 1];
-    }
 }
 
 /* The fields of gemm_block as arguments, so that they stay in registers: where k is small a call
@@ -90,19 +87,29 @@ typedef void gemm_function(int64_t k, const T *a, const T *b, int64_t b_step, T 
     static __attribute__((noinline)) void gemm_sums_##height(                                      \
         int64_t k, const T *a, const T *b, int64_t b_step, T *c, int64_t c_row, bool add)          \
     {                                                                                              \
-        gemm_sums(height, (gemm_block){k, a, b, b_step, c, c_row, add});                           \
+        gemm_sums(height, 2, (gemm_block){k, a, b, b_step, c, c_row, add});                        \
+    }                                                                                              \
+    static __attribute__((noinline)) void gemm_narrow_##height(                                    \
+        int64_t k, const T *a, const T *b, int64_t b_step, T *c, int64_t c_row, bool add)          \
+    {                                                                                              \
+        gemm_sums(height, 1, (gemm_block){k, a, b, b_step, c, c_row, add});                        \
     }
 GEMM_EACH(GEMM_DEFINE)
 #undef GEMM_DEFINE
 
-/* The kernel of the smallest height that takes so many rows, and its height. */
-static inline gemm_function *gemm_of_height(int64_t rows)
+/* The kernels of one height: of a whole panel, and of its first vector alone. */
+typedef struct gemm_kernels {
+    gemm_function *whole, *narrow;
+} gemm_kernels;
+
+/* The kernels of the smallest height that takes so many rows, and its height. */
+static inline gemm_kernels gemm_of_height(int64_t rows)
 {
 #define GEMM_FIND(height)                                                                          \
-    if (rows <= height) return gemm_sums_##height;
+    if (rows <= height) return (gemm_kernels){gemm_sums_##height, gemm_narrow_##height};
     GEMM_EACH(GEMM_FIND)
 #undef GEMM_FIND
-    return NULL;
+    return (gemm_kernels){NULL, NULL};
 }
 
 static inline int64_t gemm_height(int64_t rows)
@@ -112,6 +119,13 @@ static inline int64_t gemm_height(int64_t rows)
     GEMM_EACH(GEMM_FIND)
 #undef GEMM_FIND
     return 0;
+}
+
+/* Of blocks of about equal height that cover so many rows: a height that has a kernel, so that
+ * blocks are written straight to C. */
+static inline int64_t gemm_even_height(int64_t rows)
+{
+    return rows ? gemm_height(ceil_div(rows, ceil_div(rows, GEMM_ROWS))) : 1;
 }
 
 /* ---- Packing ---- */
@@ -307,16 +321,18 @@ static inline void gemm_pack_rows(const gemm_task *o, int64_t p, int64_t depth, 
                               .step = GEMM_STEP});
 }
 
-/* One block of sums of `rows` rows, of which `width` columns are in C. Kernels write whole panels
+/* One block of sums of `rows` rows, of which `width` columns are in C. Kernels write whole vectors
  * and as many rows as they have: at the edges the block goes through `corner`. */
-SIMD_INLINE void gemm_write_block(gemm_function *sums, const gemm_block o, int64_t rows,
+SIMD_INLINE void gemm_write_block(gemm_kernels sums, const gemm_block o, int64_t rows,
                                   int64_t width, T *corner)
 {
-    if (width == GEMM_COLUMNS && gemm_height(rows) == rows) {
-        sums(o.k, o.a, o.b, o.b_step, o.c, o.c_row, o.add);
+    const bool narrow = width <= SIMD_LANES;
+    gemm_function *kernel = narrow ? sums.narrow : sums.whole;
+    if (width == (narrow ? SIMD_LANES : GEMM_COLUMNS) && gemm_height(rows) == rows) {
+        kernel(o.k, o.a, o.b, o.b_step, o.c, o.c_row, o.add);
         return;
     }
-    sums(o.k, o.a, o.b, o.b_step, corner, GEMM_COLUMNS, false);
+    kernel(o.k, o.a, o.b, o.b_step, corner, GEMM_COLUMNS, false);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t q = 0; q < width; q++) {
             T *out = &o.c[r * o.c_row + q], x = corner[r * GEMM_COLUMNS + q];
@@ -328,11 +344,11 @@ static inline void gemm_tile(const gemm_task *given)
 {
     const gemm_task o = *given;
     const int64_t m = o.m, n = o.n, k = o.k;
-    int64_t blocks = ceil_div(m, GEMM_ROWS), height = ceil_div(m, blocks);
+    const int64_t height = gemm_even_height(m), blocks = ceil_div(m, height);
     T *panel = o.workspace, *corner = panel + GEMM_COLUMNS * GEMM_DEPTH;
     T *packed_a = corner + GEMM_ROWS * GEMM_COLUMNS;
-    gemm_function *whole = gemm_of_height(height),
-                  *last = gemm_of_height(m - (blocks - 1) * height);
+    const gemm_kernels whole = gemm_of_height(height),
+                       last = gemm_of_height(m - (blocks - 1) * height);
     /* All pieces of A side by side where they fit, so that they last for the next tile. */
     const bool fits = blocks * GEMM_STEP * k <= GEMM_PACKED;
     const bool packed = fits && *o.panel_tag == o.name;

@@ -36,6 +36,17 @@ static inline void patch_coordinates(int64_t index, const int64_t size[PATCH_DIM
     }
 }
 
+/* Goes on to the beginning of the next row of a volume; returns 1 if that is in the next volume. */
+static inline int64_t patch_next_row(const int64_t size[PATCH_DIMS], int64_t at[PATCH_DIMS])
+{
+    at[PATCH_DIMS - 1] = 0;
+    for (int d = PATCH_DIMS - 2; d >= 0; d--) {
+        if (++at[d] < size[d]) return 0;
+        at[d] = 0;
+    }
+    return 1;
+}
+
 #ifdef WEFT_KERNEL_ISA
 
 /* Columns that are packed together. */
@@ -96,51 +107,79 @@ static inline void patch_find(const patches *p, const T *x, int64_t first, int64
         patch_split(s, inside ? x + image * p->image_step + row : NULL, p->source[2], pixel[2],
                     column, count);
         column += count;
-        at[2] = 0;
-        for (int d = 1; d >= 0 && ++at[d] == p->grid[d]; d--) {
-            at[d] = 0;
-            image += d == 0;
+        image += patch_next_row(p->grid, at);
+    }
+}
+
+/* The columns of a panel at one tap as copies of whole vectors, in the order of the columns: each
+ * writes up to a vector less one element beyond its segment, which the next one overwrites. */
+typedef struct patch_copies {
+    int64_t n;
+    struct {
+        const T *from;       /* in the first channel */
+        int64_t channel, to; /* channel: 1, or 0 for zeros */
+    } at[PATCH_COLUMNS + PATCH_COLUMNS / SIMD_LANES];
+} patch_copies;
+
+static inline void patch_list(const patch_segments *s, patch_copies *c)
+{
+    static const T zeros[2 * SIMD_LANES];
+    c->n = 0;
+    for (int64_t i = 0; i < s->n; i++) {
+        const patch_segment *g = &s->at[i];
+        for (int64_t q = 0; q < g->count; q += SIMD_LANES) {
+            c->at[c->n].from = g->from ? g->from + q * s->step : zeros;
+            c->at[c->n].channel = g->from != NULL;
+            c->at[c->n++].to = g->column + q;
         }
     }
 }
 
 #define PATCH_EVEN(lane, unused) (2 * (lane))
 
-/* to[i] = from[i step], a whole vector at a time: up to a vector less one element is written beyond
- * `count`, and `step` times as much is read. */
-SIMD_INLINE void patch_copy(const T *from, const int64_t step, int64_t count, T *to)
+/* Rows of a panel, `channels` of them, whose channels are `area` apart. The step is a constant at
+ * every call, 1 or 2: so many vectors are read for one that is written. */
+SIMD_INLINE void patch_rows(const patch_copies *c, const int step, int64_t area, int64_t channels,
+                            T *to, int64_t to_row)
 {
-    for (int64_t i = 0; i < count; i += SIMD_LANES) {
-        simd_vector *out = (simd_vector *)(to + i);
-        if (!from) {
-            *out = (simd_vector){0};
-        } else if (step == 1) {
-            *out = *(const simd_vector *)(from + i);
-        } else {
-            const simd_vector low = *(const simd_vector *)(from + 2 * i);
-            const simd_vector high = *(const simd_vector *)(from + 2 * i + SIMD_LANES);
-            *out = __builtin_shufflevector(low, high, SIMD_EACH(PATCH_EVEN, 0));
+    for (int64_t r = 0, at = 0; r < channels; r++, at += area, to += to_row)
+        for (int64_t i = 0; i < c->n; i++) {
+            const T *from = c->at[i].from + at * c->at[i].channel;
+            const simd_vector low = *(const simd_vector *)from;
+            simd_vector *out = (simd_vector *)(to + c->at[i].to);
+            if (step == 1)
+                *out = low;
+            else
+                *out = __builtin_shufflevector(low, *(const simd_vector *)(from + SIMD_LANES),
+                                               SIMD_EACH(PATCH_EVEN, 0));
         }
-    }
 }
 
-/* One row of a panel. Vectors are read where they end before `end`, the end of the source. */
-SIMD_INLINE void patch_row(const patch_segments *s, const int64_t step, int64_t channel,
-                           const T *end, T *to)
+/* One row of a panel, element by element. */
+static inline void patch_row(const patch_segments *s, int64_t at, T *to)
 {
-    for (int64_t i = 0; i < s->n; i++) {
-        const patch_segment g = s->at[i];
-        const T *from = g.from ? g.from + channel : NULL;
-        const int64_t reach = (g.count + SIMD_LANES) * step;
-        if (!from || ((step == 1 || step == 2) && reach <= end - from))
-            patch_copy(from, step, g.count, to + g.column);
-        else
-            for (int64_t q = 0; q < g.count; q++) to[g.column + q] = from[q * s->step];
-    }
+    for (int64_t i = 0; i < s->n; i++)
+        for (int64_t q = 0; q < s->at[i].count; q++)
+            to[s->at[i].column + q] = s->at[i].from ? s->at[i].from[at + q * s->step] : 0;
 }
 
-/* What is packed: x is the group's first channel of the first image, `end` the end of its tensor.
- */
+/* How many channels from `first` on can be read by whole vectors, which must end before `end`, the
+ * end of the source. */
+static inline int64_t patch_channels(const patch_segments *s, int64_t first, int64_t channels,
+                                     int64_t area, const T *end)
+{
+    if (s->step != 1 && s->step != 2) return 0;
+    for (int64_t i = 0; i < s->n; i++) {
+        const patch_segment *g = &s->at[i];
+        if (!g->from) continue;
+        const int64_t left = end - g->from - (g->count + SIMD_LANES) * s->step - first * area;
+        const int64_t most = left < 0 ? 0 : left / area + 1;
+        if (most < channels) channels = most;
+    }
+    return channels;
+}
+
+/* The source of the patches of one group. */
 typedef struct patch_source {
     const patches *p;
     const T *x, *end;
@@ -154,21 +193,22 @@ static inline void patch_pack(const patch_source *o, int64_t first, int64_t widt
 {
     const int64_t channels = o->p->channels, area = patch_volume(o->p->source);
     patch_segments s;
-    for (int64_t row = 0; row < depth;) {
+    patch_copies c;
+    for (int64_t row = 0, n; row < depth; row += n) {
         const int64_t tap = (k + row) / channels, channel = (k + row) % channels;
-        int64_t end = row + channels - channel;
-        if (end > depth) end = depth;
-        patch_find(o->p, o->x, first, width, tap, &s);
         T *to = out + row * out_row;
-        int64_t at = channel * area;
-        for (; row < end; row++, at += area, to += out_row) {
+        n = channels - channel < depth - row ? channels - channel : depth - row;
+        patch_find(o->p, o->x, first, width, tap, &s);
+        const int64_t fast = patch_channels(&s, channel, n, area, o->end);
+        if (fast > 0) {
+            patch_list(&s, &c);
+            for (int64_t i = 0; i < c.n; i++) c.at[i].from += channel * area * c.at[i].channel;
             if (s.step == 1)
-                patch_row(&s, 1, at, o->end, to);
-            else if (s.step == 2)
-                patch_row(&s, 2, at, o->end, to);
+                patch_rows(&c, 1, area, fast, to, out_row);
             else
-                patch_row(&s, 0, at, o->end, to);
+                patch_rows(&c, 2, area, fast, to, out_row);
         }
+        for (int64_t i = fast; i < n; i++) patch_row(&s, (channel + i) * area, to + i * out_row);
     }
 }
 
