@@ -219,26 +219,12 @@ static void write_block(gemm_kernels sums, gemm_block o, int64_t rows, int64_t c
         return;
     }
     (columns <= SIMD_LANES ? sums.narrow : sums.whole)(o.k, o.a, o.b, o.b_step, corner,
-                                                       GEMM_COLUMNS, false);
+                                                       GEMM_COLUMNS, false, o.first);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t q = 0; q < columns; q++) {
             T *out = &o.c[r * o.c_row + offset[q]], x = corner[r * GEMM_COLUMNS + q];
             *out = o.add ? *out + x : x;
         }
-}
-
-static void fill_rows(const row_block *b, T *c, int64_t c_row, const int64_t *offset, int64_t n,
-                      const T *bias)
-{
-    const bool dense = offset[n - 1] - offset[0] == n - 1;
-    for (int64_t r = 0; r < b->rows; r++) {
-        const T x = bias ? bias[r] : 0;
-        T *row = c + r * c_row;
-        if (dense)
-            for (int64_t q = 0; q < n; q++) row[offset[0] + q] = x;
-        else
-            for (int64_t q = 0; q < n; q++) row[offset[q]] = x;
-    }
 }
 
 /* The product of a block of rows and a block of columns. */
@@ -252,16 +238,19 @@ static void multiply(const weft_call *call, const conv_product *p, const operand
     T *corner = weft_call_workspace(call), *panels = corner + GEMM_ROWS * GEMM_COLUMNS;
     const gemm_kernels whole = gemm_of_height(b->height),
                        last = gemm_of_height(b->rows - (b->blocks - 1) * b->height);
-    const bool filled = o->bias || b->depth == 0;
-    if (filled)
-        fill_rows(b, c, p->result, offset, n, o->bias ? (T *)o->bias->data + channel : NULL);
-    for (int64_t k = 0; k < b->depth; k += GEMM_DEPTH) {
+    const T *bias = o->bias ? (const T *)o->bias->data + channel : NULL;
+    int64_t k = 0;
+    do { /* once for a depth of 0, too */
         const int64_t depth = b->depth - k < GEMM_DEPTH ? b->depth - k : GEMM_DEPTH;
         if (shared)
             panels = shared + k / GEMM_DEPTH * p->patch;
         else
             pack_columns(columns, k, depth, panels);
-        for (int64_t i = 0; i < b->blocks; i++)
+        for (int64_t i = 0; i < b->blocks; i++) {
+            const int64_t left = b->rows - i * b->height,
+                          rows = left < b->height ? left : b->height;
+            T first[GEMM_ROWS] = {0};
+            if (bias) memcpy(first, bias + i * b->height, (size_t)rows * sizeof *first);
             for (int64_t j = 0; j < n; j += GEMM_COLUMNS) {
                 const gemm_block block = {.k = depth,
                                           .a = b->packed + (k * b->blocks + i * depth) * GEMM_STEP,
@@ -269,13 +258,14 @@ static void multiply(const weft_call *call, const conv_product *p, const operand
                                           .b_step = GEMM_COLUMNS,
                                           .c = c + i * b->height * p->result,
                                           .c_row = p->result,
-                                          .add = filled || k > 0};
-                const int64_t left = b->rows - i * b->height;
-                write_block(i < b->blocks - 1 ? whole : last, block,
-                            left < b->height ? left : b->height,
+                                          .add = k > 0,
+                                          .first = bias && k == 0 ? first : NULL};
+                write_block(i < b->blocks - 1 ? whole : last, block, rows,
                             n - j < GEMM_COLUMNS ? n - j : GEMM_COLUMNS, offset + j, corner);
             }
-    }
+        }
+        k += GEMM_DEPTH;
+    } while (k < b->depth);
 }
 
 static void compute(const weft_call *call, const conv_product *p, const operands *o, int64_t tile)

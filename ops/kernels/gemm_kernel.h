@@ -58,7 +58,8 @@ typedef struct gemm_block {
     int64_t b_step; /* from row to row of B */
     T *c;
     int64_t c_row;
-    bool add; /* to what C holds */
+    bool add;       /* to what C holds */
+    const T *first; /* that many rows' first terms, if nothing is added to C; NULL: zeros */
 } gemm_block;
 
 /* Height and vectors are constants at every call. */
@@ -67,6 +68,9 @@ SIMD_INLINE void gemm_sums(const int height, const int vectors, gemm_block o)
     simd_vector sum[GEMM_ROWS * 2];
 #pragma GCC unroll 32
     for (int i = 0; i < vectors * height; i++) sum[i] = (simd_vector){0};
+    if (o.first)
+#pragma GCC unroll 32
+        for (int i = 0; i < vectors * height; i++) sum[i] += o.first[i / vectors];
     simd_add_product(height, vectors, GEMM_AHEAD,
                      (simd_operands){o.a, o.b, 1, GEMM_STEP, o.b_step, o.k}, sum);
 #pragma GCC unroll 16
@@ -82,17 +86,19 @@ SIMD_INLINE void gemm_sums(const int height, const int vectors, gemm_block o)
 /* The fields of gemm_block as arguments, so that they stay in registers: where k is small a call
  * through memory costs several per cent. */
 typedef void gemm_function(int64_t k, const T *a, const T *b, int64_t b_step, T *c, int64_t c_row,
-                           bool add);
+                           bool add, const T *first);
 #define GEMM_DEFINE(height)                                                                        \
-    static __attribute__((noinline)) void gemm_sums_##height(                                      \
-        int64_t k, const T *a, const T *b, int64_t b_step, T *c, int64_t c_row, bool add)          \
+    static __attribute__((noinline)) void gemm_sums_##height(int64_t k, const T *a, const T *b,    \
+                                                             int64_t b_step, T *c, int64_t c_row,  \
+                                                             bool add, const T *first)             \
     {                                                                                              \
-        gemm_sums(height, 2, (gemm_block){k, a, b, b_step, c, c_row, add});                        \
+        gemm_sums(height, 2, (gemm_block){k, a, b, b_step, c, c_row, add, first});                 \
     }                                                                                              \
     static __attribute__((noinline)) void gemm_narrow_##height(                                    \
-        int64_t k, const T *a, const T *b, int64_t b_step, T *c, int64_t c_row, bool add)          \
+        int64_t k, const T *a, const T *b, int64_t b_step, T *c, int64_t c_row, bool add,          \
+        const T *first)                                                                            \
     {                                                                                              \
-        gemm_sums(height, 1, (gemm_block){k, a, b, b_step, c, c_row, add});                        \
+        gemm_sums(height, 1, (gemm_block){k, a, b, b_step, c, c_row, add, first});                 \
     }
 GEMM_EACH(GEMM_DEFINE)
 #undef GEMM_DEFINE
@@ -329,10 +335,10 @@ SIMD_INLINE void gemm_write_block(gemm_kernels sums, const gemm_block o, int64_t
     const bool narrow = width <= SIMD_LANES;
     gemm_function *kernel = narrow ? sums.narrow : sums.whole;
     if (width == (narrow ? SIMD_LANES : GEMM_COLUMNS) && gemm_height(rows) == rows) {
-        kernel(o.k, o.a, o.b, o.b_step, o.c, o.c_row, o.add);
+        kernel(o.k, o.a, o.b, o.b_step, o.c, o.c_row, o.add, o.first);
         return;
     }
-    kernel(o.k, o.a, o.b, o.b_step, corner, GEMM_COLUMNS, false);
+    kernel(o.k, o.a, o.b, o.b_step, corner, GEMM_COLUMNS, false, o.first);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t q = 0; q < width; q++) {
             T *out = &o.c[r * o.c_row + q], x = corner[r * GEMM_COLUMNS + q];
