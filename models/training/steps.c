@@ -316,6 +316,7 @@ static void add_training(weft_trainer *t, train_step *s)
 static void add_evaluation(train_step *s)
 {
     s->metric = weft_is_value(s->built.metric) ? s->built.metric : s->built.loss;
+    s->accuracy = s->built.accuracy;
     s->target = s->stage ? weft_stage_sent(s->stage) : WEFT_NO_VALUE;
     if (!weft_is_value(s->target)) s->target = s->metric;
 }
