@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { IN = 3, HIDDEN = 4, ROWS = 5, TOTAL = 18, BATCHES = 4 };
+enum { IN = 3, HIDDEN = 4, WIDE = 512, LAYERS = 6, ROWS = 5, TOTAL = 18, BATCHES = 4 };
 #define MOMENTUM 0.1
 
 /* ---- A model with a batch normalisation ---- */
@@ -36,8 +36,16 @@ static weft_status build(void *context, weft_graph *g, const weft_build_options 
     built->inputs[0] = weft_input(g, "x", WEFT_F64, WEFT_SHAPE(options->shape.rows, IN));
     const weft_value w = weft_param(g, "w", WEFT_F64, WEFT_SHAPE(IN, HIDDEN), WEFT_INIT_XAVIER);
     const weft_value v = weft_param(g, "v", WEFT_F64, WEFT_SHAPE(HIDDEN, 1), WEFT_INIT_XAVIER);
-    const weft_value h = weft_matmul(g, built->inputs[0], w);
-    built->outputs[0] = weft_matmul(g, weft_tanh(g, normalise(g, h, options->training)), v);
+    weft_value h = weft_matmul(g, built->inputs[0], w);
+    h = weft_tanh(g, normalise(g, h, options->training));
+    /* Stages are cut where few bytes cross. */
+    for (int i = 0; i < LAYERS; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "u.%d", i);
+        const weft_shape shape = i % 2 ? WEFT_SHAPE(WIDE, HIDDEN) : WEFT_SHAPE(HIDDEN, WIDE);
+        h = weft_tanh(g, weft_matmul(g, h, weft_param(g, name, WEFT_F64, shape, WEFT_INIT_XAVIER)));
+    }
+    built->outputs[0] = weft_matmul(g, h, v);
     return weft_graph_status(g);
 }
 
