@@ -28,6 +28,7 @@ int cmd_demo(int argc, char **argv);
 int cmd_average(int argc, char **argv);
 int cmd_plot(int argc, char **argv);
 int cmd_train(int argc, char **argv);
+int cmd_fit(int argc, char **argv);
 int cmd_translate(int argc, char **argv);
 int cmd_generate(int argc, char **argv);
 int cmd_logprob(int argc, char **argv);
@@ -99,6 +100,8 @@ typedef struct onnx_args {
     int64_t batch;
     named_files constants;
 } onnx_args;
+/* Adds "NAME=N" or "INPUT:AXIS=N", which `text` becomes part of; false if it is none. */
+bool tool_add_dim(onnx_args *args, char *text);
 /* The options --dim, --batch and --constant, for a child whose input is an onnx_args. */
 extern const struct argp onnx_argp;
 /* For the help of --train. */

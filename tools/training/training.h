@@ -33,6 +33,7 @@ typedef struct training {
     training_sentence *sentences;
     size_t n_sentences;
     size_t valid_characters;    /* of the lines that `valid` has, their ends included */
+    struct training_fit *fit;   /* of `weft fit` (fit.h); else NULL */
     trained_run *from;          /* the run of run.from, until its parameters are copied */
     weft_param_group groups[3]; /* of the optimiser */
     size_t n_groups;
