@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { KEY_CONSTANT = 256, KEY_DIM, KEY_BATCH };
 
@@ -96,6 +97,27 @@ bool tool_read_arrays(weft_params *into, const named_files *files, weft_error *e
             return false;
     }
     return true;
+}
+
+static bool join(char path[4096], const char *folder, int length, const char *name)
+{
+    const int n = snprintf(path, 4096, "%.*s/%s", length, folder, name);
+    return n > 0 && n < 4096 && access(path, F_OK) == 0;
+}
+
+bool tool_find_fit(const char *run, char onnx[4096], char checkpoint[4096])
+{
+    const int length = (int)strlen(run);
+    if (tool_ends_with(run, ".safetensors")) {
+        const char *slash = strrchr(run, '/');
+        const int n = snprintf(checkpoint, 4096, "%s", run);
+        return n < 4096 && access(run, F_OK) == 0 &&
+               (slash ? join(onnx, run, (int)(slash - run), "model.onnx")
+                      : join(onnx, ".", 1, "model.onnx"));
+    }
+    return join(onnx, run, length, "model.onnx") &&
+           (join(checkpoint, run, length, "best.safetensors") ||
+            join(checkpoint, run, length, "model.safetensors"));
 }
 
 weft_onnx *tool_load_onnx(const onnx_args *a, weft_error *error)

@@ -109,6 +109,10 @@ extern const struct argp onnx_argp;
     "The loss of FILE.onnx with --train is the mean of squares of its first floating-point "       \
     "output."
 weft_onnx *tool_load_onnx(const onnx_args *args, weft_error *error);
+/* The folder of a run of `weft fit`: finds its model.onnx, and the checkpoint that weights are to
+ * be read from, the best one if there is one, unless RUN names a checkpoint in it. False if it is
+ * no such folder. */
+bool tool_find_fit(const char *run, char onnx[4096], char checkpoint[4096]);
 
 /* A model of a command line: one of the list with its "key=value" options, or a file. */
 typedef struct model_args {
