@@ -67,6 +67,7 @@
     X(golden) \
     X(golden_models) \
     X(recurrent) \
+    X(fit) \
     X(track) \
     X(onnx) \
     X(worked_examples) \
