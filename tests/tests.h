@@ -69,6 +69,7 @@
     X(recurrent) \
     X(fit) \
     X(track) \
+    X(onnx_training) \
     X(onnx) \
     X(worked_examples) \
     X(profile) \

@@ -350,6 +350,19 @@ static void test_errors(void)
 #undef BEGIN
 }
 
+static void test_order(void)
+{
+    weft_graph *g = weft_graph_new();
+    const weft_shape two = WEFT_SHAPE(2);
+    const weft_value s = weft_state(g, "s", WEFT_F32, two, WEFT_INIT_ZEROS);
+    const weft_value p = weft_param(g, "p", WEFT_F32, two, WEFT_INIT_ZEROS);
+    const weft_value one = weft_fill(g, WEFT_F32, two, 1), lr = weft_scalar(g, WEFT_F32, 1);
+    CU_ASSERT_TRUE(weft_track(g, s, one, 0.5));
+    weft_apply_gradients(g, (weft_value[2]){s, p}, (weft_value[2]){one, one}, 2, WEFT_NO_VALUE, lr,
+                         NULL, NULL, NULL);
+    refused(g, WEFT_BAD_ARGUMENT, "running averages must be behind the parameters: p");
+}
+
 void track_tests(void)
 {
     CU_pSuite s = CU_add_suite("track", NULL, NULL);
@@ -359,4 +372,5 @@ void track_tests(void)
     CU_add_test(s, "several processes", test_processes);
     CU_add_test(s, "stages", test_stages);
     CU_add_test(s, "errors", test_errors);
+    CU_add_test(s, "order of the lists", test_order);
 }
