@@ -101,6 +101,26 @@ expect 0 '"accuracy":' "${digits[@]}" --steps 1 --json --best-by accuracy --out 
 expect 0 "finished after 2 steps" "$weft" fit digits.onnx --x image=x.npy --y y.npy --loss cross-entropy \
     "${quick[@]}" --epochs 1 --batch 700 --drop-last --output logits --label-smoothing 0.1 --out dropped
 
+# ---- Several processes ----
+# For Open MPI: more processes than cores, and root in a container.
+export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe WEFT_TIMEOUT=60
+mpi=0
+if command -v mpirun >/dev/null; then
+    case $(timeout -k 20 90 mpirun -n 2 "$weft" fit 2>&1) in *"built without MPI"*) ;; *) mpi=1 ;; esac
+fi
+[ $mpi -eq 1 ] || echo "skipped: weft fit as several processes: there is no mpirun, or weft was built without MPI"
+shared=("${digits[@]}" --steps 10 --accumulate 4 --valid-every 5)
+expect 0 "finished after 10 steps" "${shared[@]}" --out alone
+for zero in 1 3; do
+    [ $mpi -eq 1 ] || break
+    expect 0 "finished after 10 steps" timeout -k 20 90 mpirun -n 2 "${shared[@]}" --zero $zero --out zero-$zero
+    [ "$(tensors alone '^(enc|class)')" = "$(tensors zero-$zero '^(enc|class)')" ] ||
+        fail "two processes compute other bits with --zero $zero"
+    [ "$(numbers alone | grep validation)" = "$(numbers zero-$zero | grep validation)" ] ||
+        fail "two processes have other validations with --zero $zero"
+done
+
 # ---- Two inputs, and the other losses ----
 "$make_onnx" mlp.onnx mlp || fail "make_onnx mlp"
 npy in.npy '<f4' '4, 3' "$(printf '\\x00\\x00\\x80\\x3f%.0s' {1..12})"
