@@ -67,6 +67,9 @@
     X(golden) \
     X(golden_models) \
     X(recurrent) \
+    X(fit) \
+    X(track) \
+    X(onnx_training) \
     X(onnx) \
     X(worked_examples) \
     X(profile) \

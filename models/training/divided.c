@@ -23,18 +23,19 @@ weft_status divided_cut(weft_trainer *t, train_step *s)
 {
     weft_built *b = &s->built;
     const weft_value whole_metric = weft_is_value(b->metric) ? b->metric : b->loss;
-    const weft_value targets[2] = {b->loss, whole_metric};
+    const weft_value targets[3] = {b->loss, whole_metric, b->accuracy};
     const bool training = s->kind != STEP_EVALUATE;
+    const size_t n = training ? 1 : weft_is_value(b->accuracy) ? 3 : 2;
     s->loss = b->loss;
     if (t->mesh.stages == 1) return WEFT_OK;
     if (divided_begin(t, s->shape) != WEFT_OK) return t->error.status;
-    s->stage = weft_stage_new_like(s->plan.graph, targets, training ? 1 : 2, training, t->stage,
-                                   &t->error);
+    s->stage = weft_stage_new_like(s->plan.graph, targets, n, training, t->stage, &t->error);
     if (!s->stage) return t->error.status;
     for (size_t i = 0; i < b->n_inputs; i++)
         b->inputs[i] = weft_stage_value(s->stage, b->inputs[i]);
     b->loss = weft_stage_value(s->stage, b->loss);
     b->metric = weft_stage_value(s->stage, b->metric);
+    b->accuracy = weft_stage_value(s->stage, b->accuracy);
     weft_graph_free(s->plan.graph);
     s->plan.graph = weft_stage_graph(s->stage);
     return WEFT_OK;
@@ -83,18 +84,24 @@ weft_status divided_shard(weft_trainer *t, const weft_graph *g, const weft_value
     return t->error.status;
 }
 
-/* Cuts the parameters of the first graph, and takes this process's pieces. */
+/* Cuts the parameters and running averages of the first graph, and takes this process's pieces. */
 static weft_status take_pieces(weft_trainer *t, const weft_graph *g)
 {
     if (t->shards) return WEFT_OK;
-    const size_t n = weft_graph_params(g, NULL, 0);
-    weft_value *params = calloc(n + 1, sizeof *params);
-    if (!params) return trainer_no_memory(t);
-    weft_graph_params(g, params, n);
-    weft_status status = divided_shard(t, g, params, NULL, n);
-    for (size_t i = 0; t->params && status == WEFT_OK && i < n; i++)
+    const size_t n = weft_graph_params(g, NULL, 0), n_tracked = weft_graph_tracked(g, NULL, 0);
+    weft_value *params = calloc(n + n_tracked + 1, sizeof *params);
+    weft_tracked *tracked = calloc(n_tracked + 1, sizeof *tracked);
+    weft_status status = params && tracked ? WEFT_OK : trainer_no_memory(t);
+    if (status == WEFT_OK) {
+        weft_graph_params(g, params, n);
+        weft_graph_tracked(g, tracked, n_tracked);
+        for (size_t i = 0; i < n_tracked; i++) params[n + i] = tracked[i].state;
+        status = divided_shard(t, g, params, NULL, n + n_tracked);
+    }
+    for (size_t i = 0; t->params && status == WEFT_OK && i < n + n_tracked; i++)
         status = begin_piece(t, g, params[i]);
     free(params);
+    free(tracked);
     return status;
 }
 
@@ -109,6 +116,7 @@ weft_status divided_gather(weft_trainer *t, train_step *s)
         b->inputs[i] = weft_gathered_value(s->gathered, b->inputs[i]);
     b->loss = weft_gathered_value(s->gathered, b->loss);
     b->metric = weft_gathered_value(s->gathered, b->metric);
+    b->accuracy = weft_gathered_value(s->gathered, b->accuracy);
     s->loss = b->loss;
     weft_graph_free(s->plan.graph);
     s->plan.graph = weft_gathered_graph(s->gathered);
