@@ -80,10 +80,13 @@ const workload *workload_find(const char *name)
 
 /* ---- Opening ---- */
 
-/* Positions of the sequences that the model reads: the first two dimensions of its inputs. */
+/* Positions of the sequences that the model reads, the first two dimensions of its inputs, or its
+ * images. */
 static double positions(const weft_graph *g, weft_value input)
 {
-    return weft_is_value(input) ? (double)(weft_dim(g, input, 0) * weft_dim(g, input, 1)) : 0;
+    if (!weft_is_value(input)) return 0;
+    const int64_t rows = weft_dim(g, input, 0);
+    return (double)(weft_rank(g, input) == 4 ? rows : rows * weft_dim(g, input, 1));
 }
 
 static weft_status build_model(bench *b, const bench_request *r, weft_error *error)
