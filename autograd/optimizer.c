@@ -20,7 +20,8 @@ bool weft_name_matches(const char *patterns, const char *name)
 }
 
 /* A step that is being built. The lists have room for n values each; frozen parameters are removed
- * from params, grads and counted. */
+ * from params, grads and counted. Running averages (weft_track) are at the end of params; their
+ * gradients are the values that they move towards. */
 typedef struct train_step {
     weft_graph *g;
     const weft_optimizer *o;
@@ -29,7 +30,9 @@ typedef struct train_step {
     weft_value *params, *grads;
     weft_value *updates; /* and one more */
     bool *counted;       /* in the norm of a split model; else NULL */
-    size_t n;
+    size_t n, n_trained; /* all; without the running averages */
+    weft_tracked *tracked;
+    size_t n_tracked;
     uint8_t *written; /* by value: an update node of the graph writes it */
     size_t n_written;
 } train_step;
@@ -70,7 +73,7 @@ static double decay_of(const weft_optimizer *o, const weft_param_group *group, c
     return weft_option(group->weight_decay, decay);
 }
 
-/* Every group must match some parameter of the graph, unless another process may have it. */
+/* Every group must match some state of the graph, unless another process may have it. */
 static bool check_groups(const train_step *s, const weft_value *all, size_t n)
 {
     const weft_optimizer *o = s->o;
@@ -155,6 +158,27 @@ bool weft_is_frozen(const weft_optimizer *optimizer, const char *name)
     return optimizer && optimizer->groups && group_of(optimizer, name)->frozen;
 }
 
+/* The running average that a state is; NULL if it is none. */
+static const weft_tracked *tracked_as(const train_step *s, weft_value state)
+{
+    const char *name = name_of(s, state);
+    for (size_t i = 0; i < s->n_tracked; i++)
+        if (!strcmp(weft_name_of(s->g, s->tracked[i].state), name)) return &s->tracked[i];
+    return NULL;
+}
+
+/* Counts the parameters before the running averages. */
+static void count_trained(train_step *s)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        if (tracked_as(s, s->params[i])) continue;
+        if (s->n_trained++ < i)
+            fail(s, WEFT_BAD_ARGUMENT, "running averages must be behind the parameters: ",
+                 weft_name_of(s->g, s->params[i]));
+    }
+    if (!s->n_trained) fail(s, WEFT_BAD_ARGUMENT, "every parameter is frozen", "");
+}
+
 /* Removes frozen parameters, and what belongs to them, from the lists. */
 static void drop_frozen(train_step *s)
 {
@@ -181,6 +205,51 @@ static bool copy_counted(train_step *s)
     return true;
 }
 
+/* Allocates the lists for `most` parameters. */
+static bool allocate(train_step *s, size_t most)
+{
+    weft_graph *g = s->g;
+    s->n_tracked = weft_graph_tracked(g, NULL, 0);
+    s->tracked = calloc(s->n_tracked + 1, sizeof *s->tracked);
+    s->params = calloc(3 * most + 1, sizeof *s->params);
+    if (!s->params || !s->tracked) {
+        fail(s, WEFT_NO_MEMORY, "no memory", "");
+        return false;
+    }
+    s->grads = s->params + most;
+    s->updates = s->grads + most;
+    weft_graph_tracked(g, s->tracked, s->n_tracked);
+    return true;
+}
+
+/* Fills the lists with the caller's parameters, or with all and the running averages. */
+static void fill_lists(train_step *s, const weft_value *params, const weft_value *grads)
+{
+    if (params) {
+        memcpy(s->params, params, s->n * sizeof *s->params);
+    } else {
+        weft_graph_params(s->g, s->params, s->n);
+        for (size_t i = 0; i < s->n_tracked; i++) {
+            s->params[s->n] = s->tracked[i].state;
+            s->grads[s->n++] = s->tracked[i].value;
+        }
+    }
+    if (grads) memcpy(s->grads, grads, s->n * sizeof *s->grads);
+}
+
+/* Compares the groups with all states of the graph. */
+static bool check_names(const train_step *s)
+{
+    const size_t n = weft_graph_states(s->g, NULL, 0);
+    weft_value *all = s->o->n_groups ? calloc(n + 1, sizeof *all) : NULL;
+    if (!s->o->n_groups) return true;
+    if (!all) fail(s, WEFT_NO_MEMORY, "no memory", "");
+    if (all) weft_graph_states(s->g, all, n);
+    const bool good = all && check_groups(s, all, n);
+    free(all);
+    return good;
+}
+
 /* Opens a step on n parameters, or on all if the list is NULL. False after failing; close_step
  * frees the lists in either case. */
 static bool open_step(train_step *s, weft_graph *g, const weft_value *params,
@@ -188,9 +257,8 @@ static bool open_step(train_step *s, weft_graph *g, const weft_value *params,
                       const weft_optimizer *optimizer)
 {
     static const weft_optimizer defaults = {0};
-    size_t n_all = weft_graph_params(g, NULL, 0);
     const weft_optimizer *o = optimizer ? optimizer : &defaults;
-    *s = (train_step){.g = g, .o = o, .lr = lr, .n = params ? n : n_all};
+    *s = (train_step){.g = g, .o = o, .lr = lr, .n = params ? n : weft_graph_params(g, NULL, 0)};
     s->name = o->name && *o->name ? o->name : WEFT_OPTIMIZER_STATES;
     if (weft_graph_status(g) != WEFT_OK) return false;
     if ((unsigned)o->kind > WEFT_ADAMW) fail(s, WEFT_BAD_ARGUMENT, "no such kind of optimiser", "");
@@ -200,19 +268,13 @@ static bool open_step(train_step *s, weft_graph *g, const weft_value *params,
              n        ? "the list is NULL"
              : params ? "the list is empty"
                       : "the graph has none");
-    s->params = calloc(3 * s->n + n_all + 1, sizeof *s->params);
-    if (!s->params) fail(s, WEFT_NO_MEMORY, "no memory", "");
-    if (weft_graph_status(g) != WEFT_OK) return false;
-    s->grads = s->params + s->n;
-    s->updates = s->grads + s->n;
-    weft_value *all = s->updates + s->n + 1;
-    weft_graph_params(g, all, n_all);
-    memcpy(s->params, params ? params : all, s->n * sizeof *s->params);
-    if (grads) memcpy(s->grads, grads, s->n * sizeof *s->grads);
-    if (!copy_counted(s)) return false;
-    if (!check_groups(s, all, n_all)) return false;
+    if (weft_graph_status(g) != WEFT_OK ||
+        !allocate(s, s->n + (params ? 0 : weft_graph_tracked(g, NULL, 0))))
+        return false;
+    fill_lists(s, params, grads);
+    if (!copy_counted(s) || !check_names(s)) return false;
     drop_frozen(s);
-    if (!s->n) fail(s, WEFT_BAD_ARGUMENT, "every parameter is frozen", "");
+    count_trained(s);
     if (o->shards && !grads)
         fail(s, WEFT_BAD_ARGUMENT, "with shards, gradients come from weft_reducer_finish", "");
     else if (o->shards && !shards_match(o->shards, g, s->params, s->n))
@@ -223,6 +285,7 @@ static bool open_step(train_step *s, weft_graph *g, const weft_value *params,
 static void close_step(train_step *s)
 {
     free(s->params);
+    free(s->tracked);
     free(s->counted);
     free(s->written);
 }
@@ -303,15 +366,28 @@ static weft_value guarded(weft_graph *g, weft_value x, weft_value norm, weft_val
     return weft_require_finite(g, x, watched, weft_is_value(loss) ? 2 : 1);
 }
 
+/* Moves a running average, or this rank's piece of it, towards a value. */
+static weft_value update_average(const train_step *s, weft_value state, weft_value value,
+                                 weft_value rate)
+{
+    const weft_sgd_options plain = {.first = first_element(s, state)};
+    weft_value old = state;
+    if (s->o->shards && !is_piece(s, state))
+        old = weft_shards_slice(s->g, s->o->shards, name_of(s, state), state);
+    return weft_sgd_update(s->g, state, WEFT_NO_VALUE, weft_sub(s->g, old, value), rate,
+                           WEFT_NO_VALUE, &plain);
+}
+
 /* The norm of the gradients, named `gradient_norm`, or STEP.gradient_norm. On several processes
  * *loss becomes the sum of their losses, so that all of them see the same. */
 static weft_value named_norm(const train_step *s, weft_value *loss)
 {
     char name[1024] = "gradient_norm";
     const weft_optimizer *o = s->o;
-    weft_value norm = o->shards || o->model ? shards_norm(s->g, o->shards, o->model, s->counted,
-                                                          s->params, s->grads, s->n, *loss, loss)
-                                            : weft_global_norm(s->g, s->grads, s->n);
+    weft_value norm = o->shards || o->model
+                          ? shards_norm(s->g, o->shards, o->model, s->counted, s->params, s->grads,
+                                        s->n_trained, *loss, loss)
+                          : weft_global_norm(s->g, s->grads, s->n_trained);
     if (strcmp(s->name, WEFT_OPTIMIZER_STATES) != 0)
         snprintf(name, sizeof name, "%s.gradient_norm", s->name);
     if (s->o->guard && !weft_is_value(weft_find(s->g, name))) weft_name(s->g, norm, name);
@@ -336,7 +412,13 @@ static weft_value apply(train_step *s, weft_value loss, weft_value *norm)
         if (o->guard) s->t = guarded(g, s->t, total, loss);
         s->updates[n_updates++] = weft_assign(g, step, s->t);
     }
-    for (size_t i = 0; i < s->n; i++) s->updates[i] = update(s, s->params[i], s->grads[i]);
+    for (size_t i = 0; i < s->n_trained; i++) s->updates[i] = update(s, s->params[i], s->grads[i]);
+    for (size_t i = s->n_trained; i < s->n; i++) {
+        weft_value rate =
+            weft_scalar(g, weft_dtype_of(g, s->params[i]), tracked_as(s, s->params[i])->momentum);
+        if (o->guard) rate = guarded(g, rate, total, loss);
+        s->updates[i] = update_average(s, s->params[i], s->grads[i], rate);
+    }
     if (o->shards && !is_piece(s, s->params[0]))
         shards_gather(g, o->shards, s->params, s->updates, s->n);
     return weft_group(g, s->updates, n_updates);
@@ -373,7 +455,7 @@ weft_value weft_train_step(weft_graph *graph, weft_value loss, const weft_value 
     weft_value step = WEFT_NO_VALUE;
     if (norm) *norm = WEFT_NO_VALUE;
     if (open_step(&s, graph, params, NULL, n, lr, optimizer)) {
-        weft_grad(graph, loss, s.params, s.n, s.grads);
+        weft_grad(graph, loss, s.params, s.n_trained, s.grads);
         step = apply(&s, loss, norm);
     }
     close_step(&s);

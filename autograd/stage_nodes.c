@@ -36,8 +36,15 @@ static bool mark_trained(const stage_division *d, uint8_t *trained)
     return true;
 }
 
+/* Whether the node records a running average, which training needs beside the targets. */
+static bool is_record(const stage_division *d, size_t k)
+{
+    return weft_graph_node(d->whole, k).op == &weft_op_track;
+}
+
 static void mark_needed(const stage_division *d, uint8_t *needed)
 {
+    for (size_t k = 0; k < d->n_nodes; k++) needed[k] = is_record(d, k);
     for (size_t i = 0; i < d->n_targets; i++) needed[weft_producer(d->whole, d->targets[i])] = 1;
     for (size_t k = d->n_nodes; k-- > 0;) {
         const weft_node_info node = weft_graph_node(d->whole, k);
@@ -54,7 +61,8 @@ static bool sort_nodes(stage_division *d)
         const weft_node_info node = weft_graph_node(d->whole, k);
         const bool view = node.op->alias && d->kind[producer(d, node.in[0])] == NODE_COPIED;
         d->stage[k] = -1;
-        if (needed[k]) d->kind[k] = !trained[k] || !node.n_in || view ? NODE_COPIED : NODE_PLACED;
+        const bool copied = (!trained[k] && !is_record(d, k)) || !node.n_in || view;
+        if (needed[k]) d->kind[k] = copied ? NODE_COPIED : NODE_PLACED;
     }
     free(needed);
     free(trained);

@@ -47,6 +47,8 @@ struct weft_graph {
     int scope_depth;
     const char *scope_text; /* a copy of `scope` in the arena, NULL if there is none yet */
     uint64_t random_keys;
+    bool (*frozen)(void *context, const char *name); /* see weft_graph_freeze; NULL: none */
+    void *frozen_context;
     weft_error error;
 };
 

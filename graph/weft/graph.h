@@ -196,6 +196,31 @@ WEFT_API weft_value weft_param(weft_graph *graph, const char *name, weft_dtype d
  * cache, a running statistic. */
 WEFT_API weft_value weft_state(weft_graph *graph, const char *name, weft_dtype dtype,
                                weft_shape shape, weft_init init);
+/* Tracks a running average: a training step of the graph (<weft/autograd.h>) also sets `state` to
+ * (1 - momentum) state + momentum value, for instance the running mean of a normalisation from the
+ * mean of the batch. `state` comes from weft_state, `value` has its shape and dtype, f32 or f64,
+ * and momentum is in [0, 1]. A layer calls this while it builds its part of a graph for training; a
+ * plan without a training step does not change the state. If the trainer makes an update of several
+ * batches (<weft/train.h>), `value` is their average, weighted as their losses are.
+ *
+ * Returns true if training will update the state; false if it is frozen (weft_graph_freeze), so
+ * that the layer can use the state itself as in evaluation, and on errors, which are the graph's:
+ * WEFT_BAD_ARGUMENT if the state is a parameter or tracked twice. */
+WEFT_API bool weft_track(weft_graph *graph, weft_value state, weft_value value, double momentum);
+/* A running average of a graph. */
+typedef struct weft_tracked {
+    weft_value state, value;
+    weft_value node; /* empty; a target that needs `value` */
+    double momentum;
+} weft_tracked;
+/* Writes at most `capacity` of the graph's running averages, in order of declaration, and returns
+ * how many there are. */
+WEFT_API size_t weft_graph_tracked(const weft_graph *graph, weft_tracked *tracked, size_t capacity);
+/* Says which states, by scoped name, training must not change. Call it before weft_track; the
+ * context must live until the graph is built. Parameters are frozen by the optimiser
+ * (weft_param_group), and the trainer calls this function with its groups. */
+WEFT_API void weft_graph_freeze(weft_graph *graph, bool (*frozen)(void *context, const char *name),
+                                void *context);
 /* Says that a state is a part of a larger one, the whole, which several processes share: elements
  * [first, first + n) along an axis, where n is the state's own size. */
 typedef struct weft_part {

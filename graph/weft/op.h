@@ -260,9 +260,10 @@ WEFT_API bool weft_layout_is_dense(weft_shape shape, const weft_layout *layout);
  * that a program builds the same model. */
 WEFT_API uint64_t weft_random_key(weft_graph *graph);
 
-/* The ops of the graph itself: leaves, the group, and the dense copy. */
+/* The ops of the graph itself: leaves, the group, the record of a running average, and the dense
+ * copy. */
 extern WEFT_API const weft_op weft_op_input, weft_op_state, weft_op_constant, weft_op_group,
-    weft_op_contiguous;
+    weft_op_track, weft_op_contiguous;
 
 /* The instruction set that kernels are chosen for: the processor's best, or a lower one if the
  * environment variable WEFT_ISA (base, v3, v4) names it. */

@@ -83,18 +83,24 @@ weft_status divided_shard(weft_trainer *t, const weft_graph *g, const weft_value
     return t->error.status;
 }
 
-/* Cuts the parameters of the first graph, and takes this process's pieces. */
+/* Cuts the parameters and running averages of the first graph, and takes this process's pieces. */
 static weft_status take_pieces(weft_trainer *t, const weft_graph *g)
 {
     if (t->shards) return WEFT_OK;
-    const size_t n = weft_graph_params(g, NULL, 0);
-    weft_value *params = calloc(n + 1, sizeof *params);
-    if (!params) return trainer_no_memory(t);
-    weft_graph_params(g, params, n);
-    weft_status status = divided_shard(t, g, params, NULL, n);
-    for (size_t i = 0; t->params && status == WEFT_OK && i < n; i++)
+    const size_t n = weft_graph_params(g, NULL, 0), n_tracked = weft_graph_tracked(g, NULL, 0);
+    weft_value *params = calloc(n + n_tracked + 1, sizeof *params);
+    weft_tracked *tracked = calloc(n_tracked + 1, sizeof *tracked);
+    weft_status status = params && tracked ? WEFT_OK : trainer_no_memory(t);
+    if (status == WEFT_OK) {
+        weft_graph_params(g, params, n);
+        weft_graph_tracked(g, tracked, n_tracked);
+        for (size_t i = 0; i < n_tracked; i++) params[n + i] = tracked[i].state;
+        status = divided_shard(t, g, params, NULL, n + n_tracked);
+    }
+    for (size_t i = 0; t->params && status == WEFT_OK && i < n + n_tracked; i++)
         status = begin_piece(t, g, params[i]);
     free(params);
+    free(tracked);
     return status;
 }
 

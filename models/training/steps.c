@@ -27,6 +27,13 @@ static weft_value state_for(const weft_trainer *t, weft_graph *g, const char *pr
     return weft_state(g, name, weft_dtype_of(g, param), shape, WEFT_INIT_ZEROS);
 }
 
+/* What training must not change, for the graph; the optimiser's groups name it. */
+static bool is_frozen(void *context, const char *name)
+{
+    const weft_trainer *t = context;
+    return weft_is_frozen(&t->o.optimizer, name);
+}
+
 /* Whether sums are of this process's pieces of the parameters. */
 static bool sums_pieces(const weft_trainer *t)
 {
@@ -42,14 +49,17 @@ static weft_value sum_state(const weft_trainer *t, weft_graph *g, int slot, weft
 }
 #define RUNNING (-1)
 
-/* Lists of one value per trained parameter: gradients, new values, and updates to group. */
+/* Lists of one value per trained parameter, and then per running average (weft_track): gradients,
+ * new values, and updates to group. The gradient of an average is the value that it follows. */
 typedef struct lists {
     weft_trainer *t;
     train_step *s;
     weft_value *params, *grads, *updated, *group;
-    weft_value *owned;    /* what the update changes: params, or this process's pieces of them */
-    bool *tied, *counted; /* of a divided model: see divided.c */
-    size_t n;
+    weft_tracked *tracked;
+    size_t n_tracked;
+    weft_value *owned;     /* what the update changes: params, or this process's pieces of them */
+    bool *tied, *counted;  /* of a divided model: see divided.c */
+    size_t n, n_trained;   /* without the averages */
     weft_value one;        /* of the loss's dtype */
     weft_reducer *reducer; /* NULL for one process */
 } lists;
@@ -124,15 +134,21 @@ static weft_value read_again(void *context, weft_value value)
     return weft_gathered_again(l->s->gathered, value);
 }
 
-/* Adds the backward pass. */
+/* Adds the backward pass. The values of running averages are there before it. */
 static void differentiate(train_step *s, const lists *l, weft_value weight, weft_value *grads,
                           const weft_grad_hooks *ready)
 {
+    for (size_t i = l->n_trained; i < l->n; i++) {
+        grads[i] = l->tracked[i - l->n_trained].value;
+        if (l->t->o.accumulate > 1) grads[i] = weft_mul(s->plan.graph, grads[i], weight);
+        if (ready) ready->ready(ready->context, i, grads[i]);
+    }
     if (s->stage)
-        s->sent =
-            weft_stage_grad(s->stage, s->loss, weight, l->params, l->n, grads, ready, &s->pause);
+        s->sent = weft_stage_grad(s->stage, s->loss, weight, l->params, l->n_trained, grads, ready,
+                                  &s->pause);
     else
-        weft_grad_each(s->plan.graph, &s->built.loss, &weight, 1, l->params, l->n, grads, ready);
+        weft_grad_each(s->plan.graph, &s->built.loss, &weight, 1, l->params, l->n_trained, grads,
+                       ready);
 }
 
 /* The gradients of a batch. On several processes, if `reduces`: of this process's pieces, summed
@@ -166,7 +182,7 @@ static void add_sum(weft_trainer *t, train_step *s, lists *l)
     add_gradients(t, s, l, sums_pieces(t));
     /* Of several processes all must see that one is not finite: the norm of the update shows it. */
     if (!sums_pieces(t) && !mesh_divides(&t->mesh)) {
-        weft_value watched[2] = {weft_global_norm(g, l->grads, l->n), s->built.loss};
+        weft_value watched[2] = {weft_global_norm(g, l->grads, l->n_trained), s->built.loss};
         weft_name(g, watched[0], "gradient_norm");
         one = weft_require_finite(g, l->one, watched, 2);
     }
@@ -210,45 +226,71 @@ static void add_last(weft_trainer *t, train_step *s, lists *l)
 
 /* ---- Training ---- */
 
-/* Lists the parameters that are trained. */
-static bool list_params(weft_trainer *t, train_step *s, lists *l)
+/* Whether a value is the state of a running average. */
+static bool is_tracked(const lists *l, weft_value value)
 {
-    weft_graph *g = s->plan.graph;
-    const size_t all =
-        s->gathered ? weft_gathered_params(s->gathered, NULL, 0) : weft_graph_params(g, NULL, 0);
-    l->params = calloc(5 * all + 2, sizeof *l->params);
-    l->tied = calloc(2 * all + 1, sizeof *l->tied);
-    if (!l->params || !l->tied) {
-        no_memory_in(g);
+    for (size_t i = 0; i < l->n_tracked; i++)
+        if (l->tracked[i].state.id == value.id) return true;
+    return false;
+}
+
+/* Allocates the lists, for `all` parameters. */
+static bool allocate_lists(lists *l, size_t all, size_t n_tracked)
+{
+    const size_t most = all + n_tracked;
+    l->params = calloc(5 * most + 2, sizeof *l->params);
+    l->tied = calloc(2 * most + 1, sizeof *l->tied);
+    l->tracked = calloc(n_tracked + 1, sizeof *l->tracked);
+    if (!l->params || !l->tied || !l->tracked) {
+        no_memory_in(l->s->plan.graph);
         return false;
     }
-    l->owned = l->params;
+    l->counted = l->tied + most;
+    l->grads = l->params + most;
+    l->updated = l->grads + most;
+    l->group = l->updated + most;
+    l->owned = l->s->gathered ? l->group + most + 1 : l->params;
+    return true;
+}
+
+/* Lists the parameters that are trained; those of a gathered graph have running averages, too. */
+static void list_trained(const weft_trainer *t, const train_step *s, lists *l, size_t all)
+{
+    weft_graph *g = s->plan.graph;
     if (s->gathered)
         weft_gathered_params(s->gathered, l->params, all);
     else
         weft_graph_params(g, l->params, all);
     for (size_t i = 0; i < all; i++)
-        if (!weft_is_frozen(&t->o.optimizer, weft_name_of(g, l->params[i])))
+        if (!weft_is_frozen(&t->o.optimizer, weft_name_of(g, l->params[i])) &&
+            !is_tracked(l, l->params[i]))
             l->params[l->n++] = l->params[i];
-    l->counted = l->tied + all;
+    l->n_trained = l->n;
+}
+
+/* Lists what the update changes. */
+static bool list_params(weft_trainer *t, train_step *s, lists *l)
+{
+    weft_graph *g = s->plan.graph;
+    const size_t all =
+        s->gathered ? weft_gathered_params(s->gathered, NULL, 0) : weft_graph_params(g, NULL, 0);
+    const size_t n_tracked = weft_graph_tracked(g, NULL, 0);
+    if (!allocate_lists(l, all, n_tracked)) return false;
+    l->n_tracked = weft_graph_tracked(g, l->tracked, n_tracked);
+    list_trained(t, s, l, all);
+    for (size_t i = 0; i < l->n_tracked; i++) l->params[l->n++] = l->tracked[i].state;
     for (size_t i = 0; i < l->n; i++) {
         l->tied[i] = divided_is_tied(t, s, weft_name_of(g, l->params[i]));
         l->counted[i] = divided_counts(t, s, l->params[i]);
-    }
-    l->grads = l->params + all;
-    l->updated = l->grads + all;
-    l->group = l->updated + all;
-    if (s->gathered) {
-        l->owned = l->group + all + 1;
-        for (size_t i = 0; i < l->n; i++)
+        if (s->gathered)
             l->owned[i] = weft_gathered_piece(s->gathered, weft_name_of(g, l->params[i]));
     }
-    if (!l->n)
+    if (!l->n_trained)
         weft_graph_fail_in(g, "trainer", WEFT_BAD_ARGUMENT,
                            s->stage ? "a stage has no parameters to train: set fewer stages"
                            : weft_graph_params(g, NULL, 0) ? "every parameter is frozen"
                                                            : "the model has no parameters");
-    return l->n > 0;
+    return l->n_trained > 0;
 }
 
 static void add_training(weft_trainer *t, train_step *s)
@@ -268,6 +310,7 @@ static void add_training(weft_trainer *t, train_step *s)
     }
     free(l.params);
     free(l.tied);
+    free(l.tracked);
 }
 
 static void add_evaluation(train_step *s)
@@ -324,7 +367,9 @@ weft_graph *step_build_model(weft_trainer *t, weft_batch_shape shape, bool train
         trainer_no_memory(t);
         return NULL;
     }
+    weft_graph_freeze(g, is_frozen, t);
     builder->build(builder->context, g, &options, built);
+    weft_graph_freeze(g, NULL, NULL);
     if (weft_error_copy(&t->error, weft_graph_error(g)) == WEFT_OK) return g;
     weft_graph_free(g);
     return NULL;
