@@ -86,6 +86,24 @@ static weft_axes axes_of_channels(weft_graph *g, weft_value x)
     return axes;
 }
 
+/* Lets the running statistics follow those of x, and replaces them by these unless they are frozen.
+ * As in PyTorch, the running variance follows the sample variance. */
+static void track_batch(weft_graph *g, weft_value x, double momentum, weft_value *mean,
+                        weft_value *variance)
+{
+    const weft_axes axes = axes_of_channels(g, x);
+    const int64_t channels = weft_dim(g, x, 1);
+    const int64_t n = channels ? weft_shape_numel(weft_shape_of(g, x)) / channels : 0;
+    weft_value batch_mean = weft_mean(g, x, axes, false);
+    weft_value population = weft_variance(g, x, axes, false, 0);
+    weft_value sample = n > 1 ? weft_scale(g, population, (double)n / (double)(n - 1)) : population;
+    const bool tracks_mean = weft_track(g, *mean, batch_mean, momentum);
+    const bool tracks_variance = weft_track(g, *variance, sample, momentum);
+    if (!tracks_mean && !tracks_variance) return;
+    *mean = batch_mean;
+    *variance = population;
+}
+
 weft_value weft_layer_batch_norm(weft_graph *graph, const char *name, weft_value x,
                                  const weft_batch_norm_options *options)
 {
@@ -98,11 +116,7 @@ weft_value weft_layer_batch_norm(weft_graph *graph, const char *name, weft_value
     weft_value bias = channel_state(g, "bias", x, WEFT_INIT_ZEROS, true);
     weft_value mean = channel_state(g, "running_mean", x, WEFT_INIT_ZEROS, false);
     weft_value variance = channel_state(g, "running_var", x, WEFT_INIT_ONES, false);
-    if (o->training) {
-        const weft_axes axes = axes_of_channels(g, x);
-        mean = weft_mean(g, x, axes, false);
-        variance = weft_variance(g, x, axes, false, 0);
-    }
+    if (o->training) track_batch(g, x, weft_option(o->momentum, 0.1), &mean, &variance);
     weft_value eps = weft_add_scalar(g, variance, weft_option(o->eps, WEFT_NORM_EPS));
     weft_value scale = weft_mul(g, weight, weft_rsqrt(g, eps));
     weft_value y = weft_sub(g, x, per_channel(g, mean, x));

@@ -274,14 +274,19 @@ WEFT_API weft_value weft_layer_conv(weft_graph *graph, const char *name, weft_va
                                     const weft_conv_layer_options *options);
 
 typedef struct weft_batch_norm_options {
-    double eps;    /* 0: WEFT_NORM_EPS; WEFT_ZERO: 0 */
-    bool training; /* normalises by the mean and the population variance of the batch; false: by the
-                      running statistics */
+    double eps;      /* 0: WEFT_NORM_EPS; WEFT_ZERO: 0 */
+    double momentum; /* by how much training moves the running statistics; 0: 0.1; WEFT_ZERO: 0 */
+    bool training;   /* normalises by the mean and the population variance of the batch, and tracks
+                        them (weft_track); false, or if the statistics are frozen
+                        (weft_graph_freeze): normalises by the running statistics */
 } weft_batch_norm_options;
 /* Batch norm (Ioffe & Szegedy 2015) of each channel over images and positions: (x - mean) /
  * sqrt(variance + eps) * weight + bias, for x [images, channels, ...]. Parameters NAME.weight
  * (ones) and NAME.bias (zeros), states NAME.running_mean (zeros) and NAME.running_var (ones), which
- * are not trainable, each [channels]. `options` may be NULL. */
+ * are not trainable, each [channels]. As in PyTorch, the running variance follows the sample
+ * variance of the batch: the sum of squares divided by n - 1, for n > 1 numbers of a channel.
+ * `options` may be NULL.
+ */
 WEFT_API weft_value weft_layer_batch_norm(weft_graph *graph, const char *name, weft_value x,
                                           const weft_batch_norm_options *options);
 /* Group norm (Wu & He 2018): the same with mean and variance of each image and group of adjacent

@@ -151,7 +151,7 @@ const weft_model model_mobilenet = {
     .doc = "MobileNetV2 over images: inverted residuals of depthwise convolutions",
     .options = options,
     .n_options = N_OPTIONS,
-    .small = "width=0.05 depth=0.25 round=2 last=8 classes=3 image_size=32 batch=4 dropout=0",
+    .small = "width=0.05 depth=0.25 round=2 last=8 classes=3 image_size=16 batch=3 dropout=0",
     .sizes = IMAGE_SIZES(8),
     .traits = traits,
     .build = build_mobilenet,

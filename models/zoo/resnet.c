@@ -128,7 +128,7 @@ const weft_model model_resnet = {
     .doc = "residual network over images, with torchvision's parameter names",
     .options = options,
     .n_options = N_OPTIONS,
-    .small = "depth=10 width=2 classes=3 image_size=32 batch=4",
+    .small = "depth=10 width=2 classes=3 image_size=16 batch=3",
     .sizes = IMAGE_SIZES(8),
     .traits = traits,
     .build = build_resnet,
