@@ -68,6 +68,7 @@
     X(golden_models) \
     X(vision) \
     X(recurrent) \
+    X(track) \
     X(onnx) \
     X(worked_examples) \
     X(profile) \

@@ -28,6 +28,7 @@ static const struct {
     {"reproduce", "recompute the worked examples of five introductions", cmd_reproduce, false},
     {"demo", "run a small demonstration", cmd_demo, false},
     {"train", "train a model on text files", cmd_train, true},
+    {"fit", "train an ONNX model on arrays", cmd_fit, true},
     {"average", "average the parameters of checkpoints", cmd_average, false},
     {"plot", "draw the losses of training runs", cmd_plot, false},
     {"translate", "translate lines from standard input", cmd_translate, true},

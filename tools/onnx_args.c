@@ -3,8 +3,12 @@
 
 #include <weft/numpy.h>
 
+#include "base/text.h"
+
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { KEY_CONSTANT = 256, KEY_DIM, KEY_BATCH };
 
@@ -40,18 +44,22 @@ void tool_take_named_file(named_files *files, char *text, bool archives, struct 
     files->at[files->n++] = f;
 }
 
-static void add_dim(onnx_args *a, char *text, struct argp_state *state)
+bool tool_add_dim(onnx_args *a, char *text)
 {
-    char *size = split(text), *colon = strrchr(text, ':');
-    weft_onnx_dim d = {.name = text};
-    if (!size) tool_usage_error(state, "--dim expects NAME=N, got \"%s\"", text);
-    d.size = tool_number(size, "--dim", 0, 1L << 40, state);
+    double n;
+    char *equals = strchr(text, '=');
+    if (!equals || equals == text || a->n_dims == TOOL_MAX_NAMED ||
+        !text_to_double(equals + 1, &n) || !(n >= 0 && n <= 0x1p40) || n != floor(n))
+        return false;
+    *equals = 0;
+    char *colon = strrchr(text, ':');
+    weft_onnx_dim d = {.name = text, .size = (int64_t)n};
     if (colon && colon[1] >= '0' && colon[1] <= '7' && !colon[2]) {
         *colon = 0;
         d = (weft_onnx_dim){.input = text, .axis = colon[1] - '0', .size = d.size};
     }
-    if (a->n_dims == TOOL_MAX_NAMED) tool_usage_error(state, "more than %d --dim", TOOL_MAX_NAMED);
     a->dims[a->n_dims++] = d;
+    return true;
 }
 
 static error_t parse(int key, char *text, struct argp_state *state)
@@ -59,7 +67,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
     onnx_args *a = state->input;
     switch (key) {
     case KEY_DIM:
-        add_dim(a, text, state);
+        if (!tool_add_dim(a, text))
+            tool_usage_error(state, "--dim expects NAME=N, at most %d times; got \"%s\"",
+                             TOOL_MAX_NAMED, text);
         return 0;
     case KEY_BATCH:
         a->batch = tool_number(text, "--batch", 1, 1L << 40, state);
@@ -87,6 +97,27 @@ bool tool_read_arrays(weft_params *into, const named_files *files, weft_error *e
             return false;
     }
     return true;
+}
+
+static bool join(char path[4096], const char *folder, int length, const char *name)
+{
+    const int n = snprintf(path, 4096, "%.*s/%s", length, folder, name);
+    return n > 0 && n < 4096 && access(path, F_OK) == 0;
+}
+
+bool tool_find_fit(const char *run, char onnx[4096], char checkpoint[4096])
+{
+    const int length = (int)strlen(run);
+    if (tool_ends_with(run, ".safetensors")) {
+        const char *slash = strrchr(run, '/');
+        const int n = snprintf(checkpoint, 4096, "%s", run);
+        return n < 4096 && access(run, F_OK) == 0 &&
+               (slash ? join(onnx, run, (int)(slash - run), "model.onnx")
+                      : join(onnx, ".", 1, "model.onnx"));
+    }
+    return join(onnx, run, length, "model.onnx") &&
+           (join(checkpoint, run, length, "best.safetensors") ||
+            join(checkpoint, run, length, "model.safetensors"));
 }
 
 weft_onnx *tool_load_onnx(const onnx_args *a, weft_error *error)

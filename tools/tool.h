@@ -28,6 +28,7 @@ int cmd_demo(int argc, char **argv);
 int cmd_average(int argc, char **argv);
 int cmd_plot(int argc, char **argv);
 int cmd_train(int argc, char **argv);
+int cmd_fit(int argc, char **argv);
 int cmd_translate(int argc, char **argv);
 int cmd_generate(int argc, char **argv);
 int cmd_logprob(int argc, char **argv);
@@ -99,6 +100,8 @@ typedef struct onnx_args {
     int64_t batch;
     named_files constants;
 } onnx_args;
+/* Adds "NAME=N" or "INPUT:AXIS=N", which `text` becomes part of; false if it is none. */
+bool tool_add_dim(onnx_args *args, char *text);
 /* The options --dim, --batch and --constant, for a child whose input is an onnx_args. */
 extern const struct argp onnx_argp;
 /* For the help of --train. */
@@ -106,6 +109,10 @@ extern const struct argp onnx_argp;
     "The loss of FILE.onnx with --train is the mean of squares of its first floating-point "       \
     "output."
 weft_onnx *tool_load_onnx(const onnx_args *args, weft_error *error);
+/* The folder of a run of `weft fit`: finds its model.onnx, and the checkpoint that weights are to
+ * be read from, the best one if there is one, unless RUN names a checkpoint in it. False if it is
+ * no such folder. */
+bool tool_find_fit(const char *run, char onnx[4096], char checkpoint[4096]);
 
 /* A model of a command line: one of the list with its "key=value" options, or a file. */
 typedef struct model_args {

@@ -64,8 +64,8 @@ static weft_value declare(onnx_import *import, onnx_value *value)
     memcpy(label, import->label, sizeof label);
     set_label(import, "");
     onnx_weight *w = value->weight;
-    value->value =
-        weft_param(import->graph, w->name, w->tensor.dtype, w->tensor.shape, WEFT_INIT_ZEROS);
+    value->value = (w->statistic ? weft_state : weft_param)(import->graph, w->name, w->tensor.dtype,
+                                                            w->tensor.shape, WEFT_INIT_ZEROS);
     w->used = true;
     set_label(import, label);
     return value->value;

@@ -24,6 +24,7 @@ typedef struct onnx_weight {
     const char *name; /* weft's */
     onnx_tensor tensor;
     bool used;
+    bool statistic; /* a running mean or variance: a state, which is not trained */
 } onnx_weight;
 
 /* A value of the model. Contents that are known and values in the graph follow from each other. */
@@ -50,8 +51,12 @@ typedef struct onnx_scope {
     size_t count, capacity;
 } onnx_scope;
 
+/* What normalisations and dropouts compute: what the file says, or what its use asks for. */
+typedef enum onnx_mode { ONNX_AS_FILE, ONNX_EVALUATION, ONNX_TRAINING } onnx_mode;
+
 typedef struct onnx_import {
     const weft_onnx *model;
+    onnx_mode mode;
     weft_graph *graph;
     weft_error error;
     arena memory;

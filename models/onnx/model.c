@@ -124,6 +124,20 @@ static const char *weight_name(weft_onnx *m, name_set *set, const char *from, si
     return name;
 }
 
+/* Marks the running statistics of batch normalisations. */
+static void find_statistics(weft_onnx *m)
+{
+    const WeftOnnx__GraphProto *g = m->proto->graph;
+    for (size_t k = 0; k < g->n_node; k++) {
+        const WeftOnnx__NodeProto *node = g->node[k];
+        if (strcmp(onnx_text(node->op_type), "BatchNormalization") != 0) continue;
+        for (size_t i = 3; i < node->n_input && i < 5; i++)
+            for (size_t w = 0; w < m->n_weights; w++)
+                m->weights[w].statistic |=
+                    !strcmp(onnx_text(m->weights[w].proto->name), node->input[i]);
+    }
+}
+
 static weft_status find_weights(weft_onnx *m, weft_error *error)
 {
     const WeftOnnx__GraphProto *g = m->proto->graph;
@@ -147,6 +161,7 @@ static weft_status find_weights(weft_onnx *m, weft_error *error)
                                                     &m->files, &w->tensor, error);
         if (status != WEFT_OK) return status;
     }
+    find_statistics(m);
     return WEFT_OK;
 }
 
@@ -276,10 +291,10 @@ static bool take_outputs(onnx_import *import, const onnx_scope *scope, weft_valu
     return !import_failed(import);
 }
 
-static weft_status build(const weft_onnx *m, weft_graph *graph, int64_t batch, weft_value *inputs,
-                         weft_value *outputs)
+static weft_status build(const weft_onnx *m, weft_graph *graph, onnx_mode mode, int64_t batch,
+                         weft_value *inputs, weft_value *outputs)
 {
-    onnx_import import = {.model = m, .graph = graph};
+    onnx_import import = {.model = m, .mode = mode, .graph = graph};
     onnx_scope scope = {.outer = NULL};
     if (!import_failed(&import) && add_inputs(&import, &scope, batch, inputs) &&
         import_graph(&import, &scope, m->proto->graph))
@@ -297,7 +312,7 @@ weft_status weft_onnx_build(const weft_onnx *model, weft_graph *graph, int64_t b
                            "the model is NULL, or the batch is negative");
         return weft_graph_status(graph);
     }
-    return build(model, graph, batch ? batch : model->options.batch, inputs, outputs);
+    return build(model, graph, ONNX_AS_FILE, batch ? batch : model->options.batch, inputs, outputs);
 }
 
 static weft_status build_batch(void *context, weft_graph *graph, const weft_build_options *options,
@@ -313,7 +328,13 @@ static weft_status build_batch(void *context, weft_graph *graph, const weft_buil
     }
     built->n_inputs = m->n_inputs;
     built->n_outputs = m->n_outputs;
-    return weft_onnx_build(m, graph, options->shape.rows, built->inputs, built->outputs);
+    if (options->shape.rows < 0) {
+        weft_graph_fail_in(graph, "weft_onnx_builder", WEFT_BAD_ARGUMENT, "the batch is negative");
+        return weft_graph_status(graph);
+    }
+    return build(m, graph, options->training ? ONNX_TRAINING : ONNX_EVALUATION,
+                 options->shape.rows ? options->shape.rows : m->options.batch, built->inputs,
+                 built->outputs);
 }
 
 weft_builder weft_onnx_builder(const weft_onnx *model)
@@ -338,7 +359,7 @@ static weft_status try_build(weft_onnx *m, weft_graph *g, weft_value *values, we
 {
     const WeftOnnx__GraphProto *proto = m->proto->graph;
     weft_value *outputs = values + proto->n_input;
-    if (build(m, g, m->options.batch, values, outputs) != WEFT_OK)
+    if (build(m, g, ONNX_AS_FILE, m->options.batch, values, outputs) != WEFT_OK)
         return weft_error_copy(error, weft_graph_error(g));
     m->inputs = arena_alloc(&m->memory, (proto->n_input + 1) * sizeof *m->inputs);
     m->outputs = arena_alloc(&m->memory, (proto->n_output + 1) * sizeof *m->outputs);

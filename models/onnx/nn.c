@@ -183,16 +183,23 @@ void map_LRN(onnx_node *n)
 
 /* ---- Dropout ---- */
 
-/* Passes its input through, as a model in use does. */
+/* Passes its input through, as a model in use does, except in training. */
 void map_Dropout(onnx_node *n)
 {
-    const bool training = n->opset >= 12 && in_number(n, 2, "training_mode", 0) != 0;
-    const double ratio = training ? in_number(n, 1, "ratio", 0.5) : 0;
-    if (ratio != 0) {
-        node_fail(n, WEFT_NO_KERNEL, "drops elements at random in every use of the model");
+    const onnx_mode mode = n->folding ? ONNX_AS_FILE : n->import->mode;
+    const bool asked = n->opset >= 12 && in_number(n, 2, "training_mode", 0) != 0;
+    const bool training = mode == ONNX_AS_FILE ? asked : mode == ONNX_TRAINING;
+    const double ratio = !training        ? 0
+                         : n->opset >= 12 ? in_number(n, 1, "ratio", 0.5)
+                                          : attr_float(n, "ratio", 0.5);
+    if (ratio != 0 && (mode == ONNX_AS_FILE || has_out(n, 1))) {
+        node_fail(n, WEFT_NO_KERNEL,
+                  mode == ONNX_AS_FILE ? "drops elements at random in every use of the model"
+                                       : "returns the mask of what it drops in training");
         return;
     }
-    set_typed(n, 0, in_value(n, 0), in_type(n, 0));
+    const weft_value x = in_value(n, 0);
+    set_typed(n, 0, ratio != 0 ? weft_dropout(n->graph, x, ratio) : x, in_type(n, 0));
     if (has_out(n, 1)) set_out(n, 1, weft_fill(n->graph, WEFT_BOOL, in_shape(n, 0), 1));
 }
 

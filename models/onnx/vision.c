@@ -292,10 +292,16 @@ void map_GlobalLpPool(onnx_node *n)
 
 /* ---- Batch normalisation ---- */
 
-/* Whether the node computes its own mean and variance: told by an attribute from opset 14 on, by
- * more than one output before. */
+static onnx_mode mode_of(const onnx_node *n)
+{
+    return n->folding ? ONNX_AS_FILE : n->import->mode;
+}
+
+/* Whether the node computes its own mean and variance: as its use asks, or told by an attribute
+ * from opset 14 on, by more than one output before. */
 static bool normalises_by_batch(onnx_node *n)
 {
+    if (mode_of(n) != ONNX_AS_FILE) return mode_of(n) == ONNX_TRAINING;
     return n->opset >= 14 ? attr_int(n, "training_mode", 0) != 0 : has_out(n, 1);
 }
 
@@ -305,6 +311,20 @@ static weft_value running(onnx_node *n, size_t old, weft_value batch, double mom
     weft_graph *g = n->graph;
     return weft_add(g, weft_scale(g, in_value(n, old), momentum),
                     weft_scale(g, weft_reshape(g, batch, in_shape(n, old)), 1 - momentum));
+}
+
+/* In training, tracks statistic i of the batch, which replaces *used unless it is frozen. */
+static void track(onnx_node *n, size_t i, weft_value batch, double momentum, weft_value *used)
+{
+    const onnx_weight *w = n->in[i]->weight;
+    if (mode_of(n) == ONNX_TRAINING && !(w && w->statistic))
+        node_fail(n, WEFT_BAD_ARGUMENT,
+                  "computes its running statistics from other values; training can only update "
+                  "initializers");
+    else if (mode_of(n) != ONNX_TRAINING ||
+             weft_track(n->graph, in_value(n, i), weft_reshape(n->graph, batch, in_shape(n, i)),
+                        1 - momentum))
+        *used = batch;
 }
 
 /* Inputs: x, scale, bias, mean, variance, each of a channel. (Ioffe & Szegedy 2015.) */
@@ -327,10 +347,16 @@ void map_BatchNormalization(onnx_node *n)
     for (size_t i = 1; i < 5; i++) channel[i] = weft_reshape(g, in_value(n, i), shape);
     if (normalises_by_batch(n)) {
         const double momentum = attr_float(n, "momentum", 0.9);
-        channel[3] = weft_mean(g, x, axes, true);
-        channel[4] = weft_variance(g, x, axes, true, 0);
-        if (has_out(n, 1)) set_out(n, 1, running(n, 3, channel[3], momentum));
-        if (has_out(n, 2)) set_out(n, 2, running(n, 4, channel[4], momentum));
+        const weft_value mean = weft_mean(g, x, axes, true);
+        const weft_value variance = weft_variance(g, x, axes, true, 0);
+        track(n, 3, mean, momentum, &channel[3]);
+        track(n, 4, variance, momentum, &channel[4]);
+        if (has_out(n, 1)) set_out(n, 1, running(n, 3, mean, momentum));
+        if (has_out(n, 2)) set_out(n, 2, running(n, 4, variance, momentum));
+    }
+    if (mode_of(n) == ONNX_EVALUATION) {
+        if (has_out(n, 1)) set_out(n, 1, in_value(n, 3));
+        if (has_out(n, 2)) set_out(n, 2, in_value(n, 4));
     }
     const double eps = attr_float(n, "epsilon", 1e-5);
     const weft_value deviation = weft_rsqrt(g, weft_add_scalar(g, channel[4], eps));

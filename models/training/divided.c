@@ -23,18 +23,19 @@ weft_status divided_cut(weft_trainer *t, train_step *s)
 {
     weft_built *b = &s->built;
     const weft_value whole_metric = weft_is_value(b->metric) ? b->metric : b->loss;
-    const weft_value targets[2] = {b->loss, whole_metric};
+    const weft_value targets[3] = {b->loss, whole_metric, b->accuracy};
     const bool training = s->kind != STEP_EVALUATE;
+    const size_t n = training ? 1 : weft_is_value(b->accuracy) ? 3 : 2;
     s->loss = b->loss;
     if (t->mesh.stages == 1) return WEFT_OK;
     if (divided_begin(t, s->shape) != WEFT_OK) return t->error.status;
-    s->stage = weft_stage_new_like(s->plan.graph, targets, training ? 1 : 2, training, t->stage,
-                                   &t->error);
+    s->stage = weft_stage_new_like(s->plan.graph, targets, n, training, t->stage, &t->error);
     if (!s->stage) return t->error.status;
     for (size_t i = 0; i < b->n_inputs; i++)
         b->inputs[i] = weft_stage_value(s->stage, b->inputs[i]);
     b->loss = weft_stage_value(s->stage, b->loss);
     b->metric = weft_stage_value(s->stage, b->metric);
+    b->accuracy = weft_stage_value(s->stage, b->accuracy);
     weft_graph_free(s->plan.graph);
     s->plan.graph = weft_stage_graph(s->stage);
     return WEFT_OK;
@@ -115,6 +116,7 @@ weft_status divided_gather(weft_trainer *t, train_step *s)
         b->inputs[i] = weft_gathered_value(s->gathered, b->inputs[i]);
     b->loss = weft_gathered_value(s->gathered, b->loss);
     b->metric = weft_gathered_value(s->gathered, b->metric);
+    b->accuracy = weft_gathered_value(s->gathered, b->accuracy);
     s->loss = b->loss;
     weft_graph_free(s->plan.graph);
     s->plan.graph = weft_gathered_graph(s->gathered);

@@ -24,8 +24,10 @@ static weft_status evaluate_batch(weft_trainer *t, const weft_batch_source *batc
     weft_status status = s ? step_feed(t, s, batches, i, &weight) : t->error.status;
     if (status == WEFT_OK) status = step_run(t, s, 0);
     if (status != WEFT_OK || !numbers) return status;
-    numbers[BATCH_NUMBERS * i + BATCH_WEIGHT] = (double)weight;
-    numbers[BATCH_NUMBERS * i + BATCH_LOSS] = step_fetch_scalar(s, s->metric);
+    numbers += (size_t)EVALUATED_NUMBERS * i;
+    numbers[BATCH_WEIGHT] = (double)weight;
+    numbers[BATCH_LOSS] = step_fetch_scalar(s, s->metric);
+    numbers[BATCH_ACCURACY] = weft_is_value(s->accuracy) ? step_fetch_scalar(s, s->accuracy) : NAN;
     return WEFT_OK;
 }
 
@@ -53,20 +55,23 @@ static weft_status evaluate_all(weft_trainer *t, const weft_batch_source *batche
     const size_t count = limit && limit < batches->batches ? limit : batches->batches;
     const uint32_t n = count < UINT32_MAX ? (uint32_t)count : UINT32_MAX;
     rank_report r = {.checks = n};
-    double sum = 0, *numbers = calloc((size_t)n + 1, BATCH_NUMBERS * sizeof *numbers);
+    double sum = 0, right = 0;
+    double *numbers = calloc((size_t)n + 1, EVALUATED_NUMBERS * sizeof *numbers);
     if (!numbers) return ranks_no_memory(t);
     if (n && update_averages(t, shape_at(batches, 0)) == WEFT_OK)
         evaluate_own(t, batches, n, numbers);
     r.error = t->error;
     t->error = WEFT_NO_ERROR;
-    weft_status status = ranks_agree(t, &r, numbers, (rank_share){n, false}, BATCH_NUMBERS);
+    weft_status status = ranks_agree(t, &r, numbers, (rank_share){n, false}, EVALUATED_NUMBERS);
     for (uint32_t i = 0; status == WEFT_OK && i < n; i++) {
-        const double *batch = &numbers[BATCH_NUMBERS * i];
+        const double *batch = &numbers[EVALUATED_NUMBERS * i];
         sum += batch[BATCH_WEIGHT] * batch[BATCH_LOSS];
+        right += batch[BATCH_WEIGHT] * batch[BATCH_ACCURACY];
         *weight += (size_t)batch[BATCH_WEIGHT];
     }
     free(numbers);
     if (status == WEFT_OK) *metric = *weight ? sum / (double)*weight : NAN;
+    t->accuracy = status == WEFT_OK && *weight ? right / (double)*weight : NAN;
     return status;
 }
 
@@ -92,6 +97,11 @@ weft_status weft_trainer_evaluate(weft_trainer *trainer, const weft_batch_source
     *metric = mean;
     if (weight) *weight = sum;
     return status;
+}
+
+double weft_trainer_accuracy(const weft_trainer *trainer)
+{
+    return trainer ? trainer->accuracy : NAN;
 }
 
 const weft_params *weft_trainer_model(weft_trainer *trainer)

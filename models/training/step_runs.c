@@ -21,11 +21,12 @@ weft_status trainer_no_memory(weft_trainer *t)
 weft_status step_plan(weft_trainer *t, train_step *s)
 {
     const bool computes = s->kind == STEP_UPDATE || s->kind == STEP_SUM;
-    weft_value targets[3] = {s->target};
+    weft_value targets[4] = {s->target};
     size_t n = 1;
     if (computes && weft_is_value(s->built.loss)) targets[n++] = s->built.loss;
     if (s->kind == STEP_UPDATE) targets[n++] = s->norm;
     if (s->kind == STEP_EVALUATE && weft_is_value(s->metric)) targets[n++] = s->metric;
+    if (s->kind == STEP_EVALUATE && weft_is_value(s->accuracy)) targets[n++] = s->accuracy;
     s->plan.plan = weft_plan_new(s->plan.graph, targets, n, NULL, &t->error);
     return s->plan.plan ? WEFT_OK : t->error.status;
 }

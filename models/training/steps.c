@@ -134,21 +134,39 @@ static weft_value read_again(void *context, weft_value value)
     return weft_gathered_again(l->s->gathered, value);
 }
 
-/* Adds the backward pass. The values of running averages are there before it. */
-static void differentiate(train_step *s, const lists *l, weft_value weight, weft_value *grads,
-                          const weft_grad_hooks *ready)
+/* The gradients of running averages. */
+static void add_tracked(const train_step *s, const lists *l, weft_value weight, weft_value *grads,
+                        const weft_grad_hooks *ready)
 {
     for (size_t i = l->n_trained; i < l->n; i++) {
         grads[i] = l->tracked[i - l->n_trained].value;
         if (l->t->o.accumulate > 1) grads[i] = weft_mul(s->plan.graph, grads[i], weight);
         if (ready) ready->ready(ready->context, i, grads[i]);
     }
-    if (s->stage)
-        s->sent = weft_stage_grad(s->stage, s->loss, weight, l->params, l->n_trained, grads, ready,
-                                  &s->pause);
-    else
-        weft_grad_each(s->plan.graph, &s->built.loss, &weight, 1, l->params, l->n_trained, grads,
-                       ready);
+}
+
+/* x, in a node that runs behind the backward pass of a stage: fusion must not move a sum into the
+ * forward pass, which runs ahead of other batches. */
+static weft_value behind_backward(weft_graph *g, weft_value x, weft_value gradient)
+{
+    const weft_value flat = weft_reshape(g, gradient, WEFT_SHAPE(-1));
+    const weft_value first = weft_squeeze(g, weft_slice(g, flat, 0, 0, 1, 1), 0);
+    return weft_add(g, x, weft_scale(g, first, 0));
+}
+
+/* Adds the backward pass. The values of running averages are there before it. */
+static void differentiate(train_step *s, const lists *l, weft_value weight, weft_value *grads,
+                          const weft_grad_hooks *ready)
+{
+    const size_t n = l->n_trained;
+    weft_graph *g = s->plan.graph;
+    if (!s->stage) {
+        add_tracked(s, l, weight, grads, ready);
+        weft_grad_each(g, &s->built.loss, &weight, 1, l->params, n, grads, ready);
+        return;
+    }
+    s->sent = weft_stage_grad(s->stage, s->loss, weight, l->params, n, grads, ready, &s->pause);
+    if (l->n > n) add_tracked(s, l, behind_backward(g, weight, grads[0]), grads, ready);
 }
 
 /* The gradients of a batch. On several processes, if `reduces`: of this process's pieces, summed
@@ -316,6 +334,7 @@ static void add_training(weft_trainer *t, train_step *s)
 static void add_evaluation(train_step *s)
 {
     s->metric = weft_is_value(s->built.metric) ? s->built.metric : s->built.loss;
+    s->accuracy = s->built.accuracy;
     s->target = s->stage ? weft_stage_sent(s->stage) : WEFT_NO_VALUE;
     if (!weft_is_value(s->target)) s->target = s->metric;
 }

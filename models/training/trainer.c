@@ -143,6 +143,7 @@ weft_trainer *trainer_unbound(const weft_trainer_options *options, weft_error *e
         return NULL;
     }
     t->o = *options;
+    t->accuracy = NAN;
     t->plans.threads = options->threads;
     t->plans.seed = options->seed;
     t->plans.communicators = t->mesh.groups;

@@ -34,6 +34,7 @@ typedef struct train_step {
     weft_value pause;        /* before whose node the forward pass of a stage ends; may be none */
     weft_value sent;         /* complete when the stage's exchanges are; may be none */
     weft_value metric;       /* evaluations; none in stages that do not have it */
+    weft_value accuracy;     /* the same; none without one */
     weft_built built;
     size_t input_bytes[WEFT_BUILT_VALUES];
     weft_dtype dtype; /* of the loss and of the fed scalars */
@@ -60,7 +61,8 @@ struct weft_trainer {
     whole_model *whole;       /* of a divided model; else NULL */
     weft_params *whole_store; /* a divided model, whole; NULL before it was asked for */
     plan_list plans;
-    bool planned; /* a plan was made in this step */
+    bool planned;    /* a plan was made in this step */
+    double accuracy; /* of the last evaluation */
     void *inputs[WEFT_BUILT_VALUES];
     size_t input_capacity[WEFT_BUILT_VALUES]; /* bytes */
     weft_trainer_state state;
@@ -202,6 +204,8 @@ weft_status whole_averaged(weft_trainer *t, weft_params *to, bool everyone);
 
 /* What is known of a batch: its loss and its weight. */
 enum { BATCH_LOSS, BATCH_WEIGHT, BATCH_NUMBERS };
+/* The same, and its accuracy, of an evaluation. */
+enum { BATCH_ACCURACY = BATCH_NUMBERS, EVALUATED_NUMBERS };
 
 /* The index of the next batch; starts the next epoch after the last batch. */
 size_t trainer_next_batch(weft_trainer *t, weft_trainer_state *s);

@@ -45,6 +45,9 @@ typedef struct weft_built {
         loss; /* scalar, f32 or f64, to be minimised: a mean over the batch. Needed to train */
     weft_value metric; /* scalar of the loss's dtype that evaluation averages; WEFT_NO_VALUE: the
                           loss */
+    /* Scalar of the loss's dtype that evaluation averages, too: the share of right answers.
+     * WEFT_NO_VALUE: none. */
+    weft_value accuracy;
 } weft_built;
 
 typedef struct weft_builder {

@@ -2,9 +2,10 @@
  *
  * weft_onnx_load reads a file and checks it. weft_onnx_build adds its operations to a graph,
  * weft_onnx_builder does so for everything that takes a builder, and weft_onnx_weights fills a
- * parameter store. Floating-point initializers of the main graph become trainable parameters. They
- * have the initializers' names, in which characters other than ASCII letters, digits and . _ - /
- * become '_', with a number behind names that occur twice.
+ * parameter store. Floating-point initializers of the main graph become trainable parameters,
+ * except for the running statistics of BatchNormalization, which become states. They have the
+ * initializers' names, in which characters other than ASCII letters, digits and . _ - / become '_',
+ * with a number behind names that occur twice.
  *
  * Shapes are fixed when a graph is built. So the caller gives sizes for dimensions that the file
  * leaves open. Whatever follows from shapes and constants is computed during the import, and If,
@@ -86,8 +87,15 @@ WEFT_API const weft_onnx_value *weft_onnx_params(const weft_onnx *model, size_t 
  * inputs[] and outputs[], in the order of the lists above. Returns the graph's status. */
 WEFT_API weft_status weft_onnx_build(const weft_onnx *model, weft_graph *graph, int64_t batch,
                                      weft_value *inputs, weft_value *outputs);
-/* A builder of a model with at most WEFT_BUILT_VALUES inputs and outputs each, without a loss. The
- * rows of a shape are its batch. The model must outlive the builder. */
+/* A builder of a model with at most WEFT_BUILT_VALUES inputs and outputs each, without a loss
+ * (weft/fit.h adds one). The rows of a shape are its batch. The model must outlive the builder.
+ *
+ * Whether a graph is for training (weft_build_options) prevails over what the file says. In
+ * training, BatchNormalization uses mean and variance of the batch and tracks its running
+ * statistics (weft_track: momentum is 1 minus that of ONNX; the variance is that of the population,
+ * as ONNX defines it, where PyTorch takes the unbiased one), unless these are frozen; and Dropout
+ * drops. In evaluation BatchNormalization uses the running statistics, and Dropout passes
+ * everything. */
 WEFT_API weft_builder weft_onnx_builder(const weft_onnx *model);
 /* Writes the file's weights to `params`, adding tensors that it lacks. WEFT_BAD_SHAPE if the store
  * has one with another dtype or shape. */

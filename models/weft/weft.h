@@ -20,4 +20,5 @@
 #include <weft/decode.h>
 #include <weft/onnx.h>
 #include <weft/train.h>
+#include <weft/fit.h>
 #endif

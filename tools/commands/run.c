@@ -12,6 +12,7 @@
 
 typedef struct arguments {
     onnx_args file;
+    char onnx[4096], checkpoint[4096]; /* of a run; "" for a file */
     named_files inputs;
     const char *out, *check;
     int threads;
@@ -74,9 +75,11 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case ARGP_KEY_ARG:
         if (a->file.path) argp_error(state, "one FILE.onnx only");
         a->file.path = text;
+        if (!tool_ends_with(text, ".onnx") && tool_find_fit(text, a->onnx, a->checkpoint))
+            a->file.path = a->onnx;
         return 0;
     case ARGP_KEY_NO_ARGS:
-        argp_error(state, "expected FILE.onnx");
+        argp_error(state, "expected FILE.onnx or RUN");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -113,15 +116,32 @@ static bool load_model(run *r)
     return true;
 }
 
+/* A run of weft fit is evaluated, a file is what it says. */
+static void build(run *r)
+{
+    const weft_builder b = weft_onnx_builder(r->model);
+    const weft_build_options o = {.training = false};
+    weft_built built = {.n_inputs = 0};
+    if (!r->a->checkpoint[0]) {
+        weft_onnx_build(r->model, r->graph, 0, r->in, r->out);
+        return;
+    }
+    b.build(b.context, r->graph, &o, &built);
+    memcpy(r->in, built.inputs, built.n_inputs * sizeof *r->in);
+    memcpy(r->out, built.outputs, built.n_outputs * sizeof *r->out);
+}
+
 static bool prepare(run *r)
 {
     r->in = calloc(r->n_in + 1, sizeof *r->in);
     r->out = calloc(r->n_out + 1, sizeof *r->out);
     r->graph = weft_graph_new();
     if (!r->in || !r->out || !r->graph) return no_memory(r);
-    weft_onnx_build(r->model, r->graph, 0, r->in, r->out);
+    build(r);
     if (tool_take_error(weft_graph_error(r->graph), &r->error) != WEFT_OK ||
         weft_onnx_weights(r->model, r->params, &r->error) != WEFT_OK ||
+        (r->a->checkpoint[0] && weft_params_load_some(r->params, r->a->checkpoint,
+                                                      &weft_model_states, &r->error) != WEFT_OK) ||
         weft_params_init(r->params, r->graph, 1, &r->error) != WEFT_OK)
         return false;
     const weft_session_options o = {.threads = r->a->threads, .seed = r->a->seed};
@@ -303,9 +323,14 @@ int cmd_run(int argc, char **argv)
 {
     static const struct argp_child onnx_options[] = {{&onnx_argp, 0, NULL, 2}, {0}};
     const struct argp argp = {
-        options,      parse,
-        "FILE.onnx",  "Computes the outputs of an ONNX model, once, and prints them in short.",
-        onnx_options, NULL,
+        options,
+        parse,
+        "FILE.onnx\nRUN",
+        "Computes the outputs of an ONNX model, once, and prints them in short: of a file, or of a "
+        "run "
+        "of weft fit with its best parameters (RUN/model.safetensors: those of that checkpoint).",
+        onnx_options,
+        NULL,
         NULL};
     arguments a = {.seed = 1, .rtol = 1e-3, .atol = 1e-5};
     tool_parse(&argp, argc, argv, &a);

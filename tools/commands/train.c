@@ -91,118 +91,40 @@ static bool fix_model_options(training *t)
 
 /* ---- The trainer ---- */
 
-/* A zero in a recipe means zero; a zero in the library's options would mean the default. */
-static double exactly(double x)
-{
-    return x == 0 ? WEFT_ZERO : x;
-}
-
-static weft_trainer_options trainer_options(const training *t)
-{
-    const recipe *r = &t->r;
-    const bool pairs = t->mode == WEFT_BATCH_PAIRS;
-    return (weft_trainer_options){
-        .builder = weft_model_builder(&t->config),
-        .optimizer = {.kind = (weft_optimizer_kind)r->optimizer_kind,
-                      .sgd = {.momentum = r->optimizer_momentum,
-                              .weight_decay = r->optimizer_weight_decay,
-                              .nesterov = r->optimizer_nesterov},
-                      .adam = {.beta1 = exactly(r->optimizer_beta1),
-                               .beta2 = exactly(r->optimizer_beta2),
-                               .eps = exactly(r->optimizer_eps),
-                               .weight_decay = r->optimizer_weight_decay},
-                      .max_norm = r->optimizer_clip,
-                      .no_decay = r->optimizer_no_decay,
-                      .groups = r->optimizer_frozen[0] ? &t->frozen : NULL,
-                      .n_groups = r->optimizer_frozen[0] ? 1 : 0},
-        .schedule = {(weft_schedule_kind)r->schedule_kind, r->schedule_lr, r->schedule_floor,
-                     (uint64_t)r->schedule_warmup, (uint64_t)r->schedule_steps},
-        .accumulate = (uint32_t)r->batches_accumulate,
-        .ema = r->optimizer_ema,
-        .seed = (uint64_t)r->run_seed,
-        .communicator = tool_world(),
-        .zero = (int)r->run_zero,
-        .tensor = (int)r->run_tensor,
-        .stages = (int)r->run_stages,
-        .checkpoint = t->validate ? t->validate : t->model_path,
-        .threads = (int)r->run_threads,
-        .stop = training_interrupted,
-        .source_name = pairs ? recipe_files_name(&r->data_source) : NULL,
-        .target_name = recipe_files_name(pairs ? &r->data_target : &r->data_text)};
-}
-
-static bool make_trainer(training *t)
-{
-    const recipe *r = &t->r;
-    weft_trainer_options o = trainer_options(t);
-    if (o.schedule.peak == 0) {
-        int64_t width = weft_model_get_traits(&t->config).d_model;
-        if (width < 1)
-            return training_fail(
-                t, WEFT_BAD_ARGUMENT, r->model->name,
-                "has no d_model, which --lr 0, the learning rate of the paper, depends on");
-        o.schedule.peak = weft_schedule_paper_peak(width, o.schedule.warmup);
-    }
-    const weft_batch_source source = weft_batches_source(t->train);
-    t->trainer = weft_trainer_new(&o, &source, t->params, &t->error);
-    return t->trainer != NULL;
-}
-
-/* Prints the memory that the training needs, and refuses to begin if less is free: the system would
- * kill the process without a message. Batches of the longest rows are the largest. */
+/* Batches of the longest rows take the most memory. */
 static bool check_memory(training *t)
 {
     const recipe *r = &t->r;
     const int64_t longest = r->batches_lengths.at[r->batches_lengths.n - 1];
     const char *texts[2 * WEFT_MODEL_OPTIONS + 1];
     char vocab[32];
-    weft_trainer_options o = trainer_options(t);
     int64_t rows = r->batches_tokens / longest;
     weft_batch_shape shape = {rows ? rows : 1, t->mode == WEFT_BATCH_PAIRS ? longest : 0, longest};
-    weft_trainer_estimate *e = &t->estimate;
     memcpy(texts, r->model_options, r->n_model_options * sizeof *texts);
     snprintf(vocab, sizeof vocab, "vocab=%lld", (long long)r->vocabulary_size);
     texts[r->n_model_options] = vocab;
-    if (o.schedule.peak == 0) o.schedule.peak = 1; /* the paper's; any value does here */
     weft_model_config config;
     if (weft_model_parse(r->model, texts, r->n_model_options + 1, &config, &t->error) != WEFT_OK)
         return false;
-    o.builder = weft_model_builder(&config);
-    if (weft_trainer_get_estimate(&o, shape, e, &t->error) != WEFT_OK) return false;
-    double states = (double)e->state_bytes, rest = tool_memory_available();
-    double computing = (double)e->arena_bytes + (double)e->workspace_bytes;
-    char available[64] = "";
-    if (isfinite(rest)) snprintf(available, sizeof available, "; %.2f GB are free", 1e-9 * rest);
-    if (states + computing > rest) {
-        weft_error_set(
-            &t->error, WEFT_NO_MEMORY, r->model->name,
-            "%.1f million parameters need %.2f GB with the optimiser's states, and steps of "
-            "%lld x %lld tokens %.2f GB%s; choose a smaller model, "
-            "--batch-tokens or --lengths",
-            1e-6 * (double)e->parameters, 1e-9 * states, (long long)shape.rows, (long long)longest,
-            1e-9 * computing, available);
-        return false;
-    }
-    fprintf(
-        stderr,
-        "%.2f million parameters; memory: %.3f GB for them and the optimiser's states, %.3f GB for "
-        "steps%s; %.3g GFLOP a step\n",
-        1e-6 * (double)e->parameters, 1e-9 * states, 1e-9 * computing, available, 1e-9 * e->flops);
-    return true;
+    const weft_builder builder = weft_model_builder(&config);
+    return training_check_memory(t, &builder, shape, "--batch-tokens or --lengths");
+}
+
+static bool make_trainer(training *t)
+{
+    const recipe *r = &t->r;
+    t->builder = weft_model_builder(&t->config);
+    t->train_source = weft_batches_source(t->train);
+    t->validates = t->valid != NULL;
+    if (t->valid) t->valid_source = weft_batches_source(t->valid);
+    if (r->schedule_lr == 0 && weft_model_get_traits(&t->config).d_model < 1)
+        return training_fail(
+            t, WEFT_BAD_ARGUMENT, r->model->name,
+            "has no d_model, which --lr 0, the learning rate of the paper, depends on");
+    return training_make_trainer(t);
 }
 
 /* ---- The command ---- */
-
-static bool print_recipe(training *t)
-{
-    if (t->json) {
-        cJSON *json = cJSON_CreateObject();
-        cJSON_AddItemToObject(json, "recipe", recipe_json(&t->r, true));
-        return tool_write_json_line(json, stdout, "output", &t->error);
-    }
-    recipe_print(&t->r, stdout);
-    return fflush(stdout) == 0 || training_fail(t, WEFT_IO, "output", strerror(errno));
-}
 
 /* Prints the validation loss of a checkpoint, with the recipe of the run's folder. */
 static int validate_only(training *t)
@@ -217,9 +139,8 @@ static int validate_only(training *t)
         good = training_fail(t, WEFT_BAD_ARGUMENT, t->r.run_out,
                              "the recipe names no text to validate with");
     good = training_agree(t, good) && make_trainer(t);
-    const weft_batch_source valid = weft_batches_source(t->valid);
-    if (good && weft_trainer_evaluate(t->trainer, &valid, (size_t)t->r.run_valid_batches, &nll,
-                                      NULL) != WEFT_OK)
+    if (good && weft_trainer_evaluate(t->trainer, &t->valid_source, (size_t)t->r.run_valid_batches,
+                                      &nll, NULL) != WEFT_OK)
         good = training_take_error(t);
     if (!good) return tool_fail(&t->error);
     if (!t->json) {
@@ -255,21 +176,28 @@ static bool make_vocabularies(training *t)
     return tool_is_first() || training_vocabularies(t, false);
 }
 
+static bool note_validation(training *t)
+{
+    return !t->valid || training_note_validation(t, weft_batches_hashes(t->valid));
+}
+
 static int train(training *t)
 {
     t->params = weft_params_new();
     if (!t->params) return tool_fail_text("train", "out of memory");
     if (!training_compare_recipes(t)) return tool_fail(&t->error);
-    t->frozen = (weft_param_group){.names = t->r.optimizer_frozen, .frozen = true};
+    t->unit = "tokens";
+    if (t->r.optimizer_frozen[0])
+        t->groups[t->n_groups++] =
+            (weft_param_group){.names = t->r.optimizer_frozen, .frozen = true};
     if (t->validate) return validate_only(t);
     bool ready = (has_checkpoint(t) || training_take_from(t)) && training_check(t) &&
                  check_memory(t) && training_prepare_folder(t) && make_vocabularies(t) &&
-                 training_texts(t) && training_read_sentences(t) && training_note_validation(t) &&
-                 fix_model_options(t) && print_recipe(t) && training_begin_with(t);
-    ready = training_agree(t, ready) && training_compare_validation(t) && make_trainer(t) &&
-            training_find_kept(t) && training_write_recipe(t) &&
-            training_open_metrics(t, weft_trainer_get_state(t->trainer).step);
-    ready = training_agree(t, ready);
+                 training_texts(t) && training_read_sentences(t) && note_validation(t) &&
+                 fix_model_options(t) && training_print_recipe(t) && training_begin_with(t);
+    ready = training_agree(t, ready) &&
+            training_compare_validation(t, weft_batches_hashes(t->valid)) && make_trainer(t) &&
+            training_open_run(t);
     if (!ready) training_forget_vocabulary(t);
     if (!ready || !training_loop(t)) return tool_fail(&t->error);
     return t->signal ? 128 + t->signal : EXIT_GOOD;
@@ -304,7 +232,7 @@ int cmd_train(int argc, char **argv)
          0},
         {"json", KEY_JSON, NULL, 0, "print recipe and result as lines of JSON, progress on stderr",
          0}};
-    recipe_argp(options + 3, MAX_OPTIONS - 4);
+    recipe_argp(options + 3, MAX_OPTIONS - 4, false);
     struct argp argp = {options,
                         parse,
                         "[RECIPE.json] [MODEL] [OPTION=VALUE...]",

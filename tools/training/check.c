@@ -76,25 +76,26 @@ static bool check_effects(training *t)
         recipe_key key;
         bool effective;
         const char *why;
-    } rules[] = {{RECIPE_data_text, !pairs, "the model is trained on pairs (--source, --target)"},
-                 {RECIPE_data_valid_text, !pairs, "the model is trained on pairs"},
-                 {RECIPE_data_source, pairs, "the model is trained on one text (--text)"},
-                 {RECIPE_data_target, pairs, "the model is trained on one text (--text)"},
-                 {RECIPE_data_valid_source, pairs, "the model is trained on one text"},
-                 {RECIPE_data_valid_target, pairs, "the model is trained on one text"},
-                 {RECIPE_data_unit, !pairs, "pairs are lines"},
-                 {RECIPE_batches_mask_share, masked, "the model does not predict masked tokens"},
-                 {RECIPE_schedule_max_minutes, r->schedule_steps > 0,
-                  "it limits a training by steps (--steps)"},
-                 {RECIPE_run_valid_bleu, validated, "there are no pairs to validate with"},
-                 {RECIPE_run_valid_samples, r->run_valid_bleu > 0, "it needs --valid-bleu"},
-                 {RECIPE_run_best_by, r->run_valid_bleu > 0, "it needs --valid-bleu"},
-                 {RECIPE_optimizer_momentum, sgd, "the optimizer is not sgd"},
-                 {RECIPE_optimizer_nesterov, sgd && r->optimizer_momentum > 0,
-                  "it needs --optimizer sgd and --momentum"},
-                 {RECIPE_optimizer_beta1, !sgd, "the optimizer is sgd"},
-                 {RECIPE_optimizer_beta2, !sgd, "the optimizer is sgd"},
-                 {RECIPE_optimizer_eps, !sgd, "the optimizer is sgd"}};
+    } rules[] = {
+        {RECIPE_data_text, !pairs, "the model is trained on pairs (--source, --target)"},
+        {RECIPE_data_valid_text, !pairs, "the model is trained on pairs"},
+        {RECIPE_data_source, pairs, "the model is trained on one text (--text)"},
+        {RECIPE_data_target, pairs, "the model is trained on one text (--text)"},
+        {RECIPE_data_valid_source, pairs, "the model is trained on one text"},
+        {RECIPE_data_valid_target, pairs, "the model is trained on one text"},
+        {RECIPE_data_unit, !pairs, "pairs are lines"},
+        {RECIPE_batches_mask_share, masked, "the model does not predict masked tokens"},
+        {RECIPE_schedule_max_minutes, r->schedule_steps > 0,
+         "it limits a training by steps (--steps)"},
+        {RECIPE_run_valid_bleu, validated, "there are no pairs to validate with"},
+        {RECIPE_run_valid_samples, r->run_valid_bleu > 0, "it needs --valid-bleu"},
+        {RECIPE_run_best_by, r->run_best_by == 1 && r->run_valid_bleu > 0, "it needs --valid-bleu"},
+        {RECIPE_optimizer_momentum, sgd, "the optimizer is not sgd"},
+        {RECIPE_optimizer_nesterov, sgd && r->optimizer_momentum > 0,
+         "it needs --optimizer sgd and --momentum"},
+        {RECIPE_optimizer_beta1, !sgd, "the optimizer is sgd"},
+        {RECIPE_optimizer_beta2, !sgd, "the optimizer is sgd"},
+        {RECIPE_optimizer_eps, !sgd, "the optimizer is sgd"}};
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) {
         if (rules[i].effective || !recipe_is_set(r, rules[i].key)) continue;
         weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "train", "--%s has no effect: %s",

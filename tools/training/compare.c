@@ -111,16 +111,15 @@ bool training_compare_recipes(training *t)
     return false;
 }
 
-bool training_compare_validation(training *t)
+bool training_compare_validation(training *t, weft_data_hashes valid)
 {
-    const weft_data_hashes h = weft_batches_hashes(t->valid);
-    const uint64_t own[] = {h.source, h.target, h.batches};
+    const uint64_t own[] = {valid.source, valid.target, valid.batches};
     int rank = 0;
     size_t differs;
     if (!tool_world()) return true;
     if (!compare(t, own, 3, &rank, &differs)) return false;
     if (differs == 3) return true;
     weft_error_set(&t->error, WEFT_PEER, "train",
-                   "rank %d has another text for validation than rank 0", rank);
+                   "rank %d has other data for validation than rank 0", rank);
     return false;
 }

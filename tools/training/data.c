@@ -299,30 +299,43 @@ static bool read_texts(training *t, const recipe_files *sources, const recipe_fi
     return true;
 }
 
-/* The best validation so far and the patience depend on one text and one measure. */
-bool training_note_validation(training *t)
+static const char *measure_name(int best_by)
 {
-    char text[80];
-    if (!t->valid) return true;
-    weft_data_hashes h = weft_batches_hashes(t->valid);
+    static const char *const names[] = {"loss", "bleu", "accuracy"}; /* as RECIPE_BEST */
+    return names[best_by];
+}
+
+/* The file whose hash differs from that of the checkpoint. */
+static const char *other_file(const training *t, bool source)
+{
+    const recipe *r = &t->r;
+    if (r->fits) return source ? recipe_files_name(&r->fit_valid_x) : r->fit_valid_y;
+    return recipe_files_name(source        ? &r->data_valid_source
+                             : is_pairs(t) ? &r->data_valid_target
+                                           : &r->data_valid_text);
+}
+
+/* The best validation so far and the patience depend on one text and one measure. */
+bool training_note_validation(training *t, weft_data_hashes h)
+{
+    char text[80], measure[24] = "";
     const char *was = weft_params_meta(t->params, "train.valid");
+    if (t->r.run_best_by)
+        snprintf(measure, sizeof measure, " best=%s", measure_name(t->r.run_best_by));
     snprintf(text, sizeof text, "source=%016" PRIx64 " target=%016" PRIx64 "%s", h.source, h.target,
-             t->r.run_best_by ? " best=bleu" : "");
+             measure);
     size_t hashes = strcspn(text, " ") + 1;
     hashes += strcspn(text + hashes, " ");
     if (was && strcmp(was, text) != 0 && !strncmp(was, text, hashes) && !t->validate) {
         weft_error_set(&t->error, WEFT_BAD_ARGUMENT, t->model_path,
                        "its best validation was chosen by %s, and --best-by cannot change that",
-                       t->r.run_best_by ? "loss" : "bleu");
+                       was[hashes] ? was + hashes + strlen(" best=") : "loss");
         return false;
     }
     if (was && strncmp(was, text, hashes) != 0) {
         bool source = strncmp(was, text, strcspn(text, " ")) != 0;
         weft_error_set(&t->error, WEFT_BAD_ARGUMENT, t->model_path,
-                       "was validated on a text other than %s",
-                       recipe_files_name(source        ? &t->r.data_valid_source
-                                         : is_pairs(t) ? &t->r.data_valid_target
-                                                       : &t->r.data_valid_text));
+                       "was validated on a text other than %s", other_file(t, source));
         return false;
     }
     return weft_params_set_meta(t->params, "train.valid", text) == WEFT_OK ||

@@ -63,7 +63,7 @@ static void remove_leftovers(const char *folder)
 {
     static const char *const names[] = {"model.safetensors",  "best.safetensors",   "vocab.model",
                                         "vocab.source.model", "vocab.target.model", "recipe.json",
-                                        "metrics.jsonl"};
+                                        "metrics.jsonl",      "model.onnx"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         file_remove_leftovers(folder, names[i]);
     remove_step_leftovers(folder);
@@ -85,7 +85,8 @@ static bool lock_folder(training *t)
 /* Checkpoints of versions without hashes are resumed without a comparison. */
 static void warn_without_hashes(const training *t)
 {
-    if (!weft_params_meta(t->params, "train.data") || !weft_params_meta(t->params, "vocabulary"))
+    if (!weft_params_meta(t->params, "train.data") ||
+        (!t->r.fits && !weft_params_meta(t->params, "vocabulary")))
         fprintf(
             stderr,
             "weft: %s: has no hashes of its texts and vocabulary, like all checkpoints of older "

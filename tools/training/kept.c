@@ -179,7 +179,7 @@ static bool take_kept(training *t, uint64_t step, uint64_t now)
 static bool best_is_ours(training *t)
 {
     char path[4096];
-    if (!t->valid || !holds(t, "best.safetensors")) return true;
+    if (!t->validates || !holds(t, "best.safetensors")) return true;
     if (!training_path(t, path, sizeof path, "best.safetensors")) return false;
     cJSON *metadata = read_metadata(path);
     bool ours = !weft_params_meta(t->params, "run") ||

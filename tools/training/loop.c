@@ -48,15 +48,15 @@ typedef struct loop {
     uint64_t shown_step;        /* of the last line */
     uint64_t first_step;        /* of this run */
     double computing, flops;    /* of steps, since the last line */
-    size_t tokens, since;       /* the same; and in all */
+    size_t tokens, since;       /* the same; and in all; or rows */
     double all_computing;
     double planning; /* seconds of steps that had to be planned first */
     uint64_t planned_steps;
     double last_line, last_valid, last_save;
-    bool stepped;       /* a step was made since the last decision */
-    double validating;  /* seconds of the last validation */
-    double rate, share; /* of the last line: tokens/s, share of the GEMM rate */
-    double valid;
+    bool stepped;           /* a step was made since the last decision */
+    double validating;      /* seconds of the last validation */
+    double rate, share;     /* of the last line: tokens/s, share of the GEMM rate */
+    double valid, accuracy; /* of the last validation; NAN if there is none */
     training_scores scores; /* of the translations; NAN if there are none */
     weft_step_report report;
     const char *end; /* why it ended */
@@ -127,9 +127,11 @@ static void progress(loop *l, bool end)
     tool_append(line, sizeof line, "step %" PRIu64 "  loss %.3f (%.3f)", s.step, l->report.loss,
                 s.smoothed);
     if (isfinite(l->valid)) tool_append(line, sizeof line, "  validation %.3f", l->valid);
+    if (isfinite(l->accuracy))
+        tool_append(line, sizeof line, "  accuracy %.2f %%", 100 * l->accuracy);
     if (isfinite(l->scores.bleu)) tool_append(line, sizeof line, "  BLEU %.2f", l->scores.bleu);
     tool_append(line, sizeof line, "  %d:%02d:%02d left", left / 3600, left / 60 % 60, left % 60);
-    if (l->rate > 0) tool_append(line, sizeof line, "  %.0f tokens/s", l->rate);
+    if (l->rate > 0) tool_append(line, sizeof line, "  %.0f %s/s", l->rate, l->t->unit);
     if (l->rate > 0 && l->gemm > 0)
         tool_append(line, sizeof line, " (%.0f %% of GEMM)", 100 * l->share);
     tool_append(line, sizeof line, "  lr %.2e  norm %.2f", l->report.lr, l->report.norm);
@@ -146,6 +148,11 @@ static bool add(cJSON *json, const char *key, double x)
     return cJSON_AddNumberToObject(json, key, x) != NULL;
 }
 
+static const char *rate_key(const loop *l)
+{
+    return l->t->r.fits ? "rows_per_second" : "tokens_per_second";
+}
+
 static bool log_step(loop *l, double seconds)
 {
     weft_trainer_state s = weft_trainer_get_state(l->t->trainer);
@@ -155,9 +162,9 @@ static bool log_step(loop *l, double seconds)
     bool good = line && add(line, "step", (double)s.step) && add(line, "epoch", (double)s.epoch) &&
                 add(line, "loss", r->loss) && add(line, "smoothed", s.smoothed) &&
                 add(line, "lr", r->lr) && add(line, "norm", r->norm) &&
-                add(line, "tokens", (double)r->tokens) &&
+                add(line, l->t->unit, (double)r->tokens) &&
                 add(line, "seconds", l->spent_before + elapsed(l)) &&
-                add(line, "tokens_per_second", (double)r->tokens / fmax(seconds, 1e-9));
+                add(line, rate_key(l), (double)r->tokens / fmax(seconds, 1e-9));
     if (good && tool_world())
         good = add(line, "step_seconds", seconds) &&
                add(line, "sent_bytes", (double)r->traffic.sent_bytes) &&
@@ -217,6 +224,7 @@ static bool write_validation(const loop *l, bool best)
     bool good = line && add(line, "step", (double)weft_trainer_get_state(t->trainer).step) &&
                 add(line, "validation_loss", l->valid) &&
                 (!isfinite(bits) || add(line, "bits_per_character", bits)) &&
+                (!isfinite(l->accuracy) || add(line, "accuracy", l->accuracy)) &&
                 add_translations(l, line) && cJSON_AddBoolToObject(line, "best", best) &&
                 add(line, "seconds", l->spent_before + elapsed(l));
     if (!good) {
@@ -229,18 +237,19 @@ static bool write_validation(const loop *l, bool best)
 static bool validate(loop *l)
 {
     training *t = l->t;
-    if (!t->valid) return true;
+    if (!t->validates) return true;
     double began = elapsed(l);
     double nll;
-    const weft_batch_source valid = weft_batches_source(t->valid);
-    weft_status status =
-        weft_trainer_evaluate(t->trainer, &valid, (size_t)t->r.run_valid_batches, &nll, NULL);
+    weft_status status = weft_trainer_evaluate(t->trainer, &t->valid_source,
+                                               (size_t)t->r.run_valid_batches, &nll, NULL);
     if (status == WEFT_CANCELLED) return true;
     if (status != WEFT_OK) return training_take_error(t);
     l->valid = nll;
+    l->accuracy = weft_trainer_accuracy(t->trainer);
     if (t->n_sentences && !training_translate(t, &l->scores)) return false;
     /* weft_trainer_judge takes the minimum as the best. */
-    bool best = weft_trainer_judge(t->trainer, t->r.run_best_by ? -l->scores.bleu : l->valid);
+    const double measures[] = {l->valid, -l->scores.bleu, -l->accuracy}; /* as RECIPE_BEST */
+    bool best = weft_trainer_judge(t->trainer, measures[t->r.run_best_by]);
     t->saved = false;
     print_translations(l);
     bool good = write_validation(l, best) && (!best || training_save_best(t));
@@ -373,7 +382,7 @@ static bool run_loop(loop *l)
     if (spent && training_is_timed(&t->r)) text_read_double(spent, &l->spent_before);
     l->begin = tool_seconds();
     l->first_step = s.step;
-    l->valid = NAN;
+    l->valid = l->accuracy = NAN;
     l->scores = (training_scores){NAN, NAN};
     t->saved = t->resume;
     handle_signals();
@@ -390,53 +399,81 @@ static bool run_loop(loop *l)
 void training_print_validation(const training *t, double nll)
 {
     double bits = training_bits_per_character(t, nll);
+    if (t->r.fits) {
+        printf("validation loss %.4f", nll);
+        return;
+    }
     printf("validation loss %.3f nats a token", nll);
     if (isfinite(bits)) printf(", %.3f bits a character", bits);
 }
 
-static bool report(loop *l)
+static const char *const best_names[] = {"best", "best BLEU", "best accuracy"};
+static const char *const best_keys[] = {"best_validation_loss", "best_bleu", "best_accuracy"};
+
+/* The best validation by its measure. */
+static double best_of(const training *t)
+{
+    const double best = weft_trainer_get_state(t->trainer).best;
+    return t->r.run_best_by ? -best : best;
+}
+
+static bool report_json(const loop *l, double entropy)
 {
     training *t = l->t;
+    const weft_trainer_state s = weft_trainer_get_state(t->trainer);
+    cJSON *json = cJSON_CreateObject();
+    cJSON_AddNumberToObject(json, "steps", (double)s.step);
+    cJSON_AddStringToObject(json, "end", l->end);
+    cJSON_AddNumberToObject(json, "seconds", l->spent_before + elapsed(l));
+    cJSON_AddNumberToObject(json, rate_key(l), (double)l->tokens / fmax(l->all_computing, 1e-9));
+    cJSON_AddNumberToObject(json, "loss", s.smoothed);
+    cJSON_AddNumberToObject(json, "validation_loss", l->valid);
+    if (t->r.fits)
+        cJSON_AddNumberToObject(json, "accuracy", l->accuracy);
+    else
+        cJSON_AddNumberToObject(json, "bits_per_character",
+                                training_bits_per_character(t, l->valid));
+    if (t->n_sentences) {
+        cJSON_AddNumberToObject(json, "bleu", l->scores.bleu);
+        cJSON_AddNumberToObject(json, "chrf2", l->scores.chrf);
+    }
+    cJSON_AddNumberToObject(json, best_keys[t->r.run_best_by], best_of(t));
+    cJSON_AddNumberToObject(json, "best_step", (double)s.best_step);
+    if (!t->r.fits) cJSON_AddNumberToObject(json, "unigram_entropy", entropy);
+    cJSON_AddStringToObject(json, "checkpoint", t->model_path);
+    return tool_write_json_line(json, stdout, "output", &t->error);
+}
+
+static void print_best(const training *t, const char *name)
+{
+    printf("%s %.3f at step %" PRIu64, name, best_of(t),
+           weft_trainer_get_state(t->trainer).best_step);
+}
+
+static bool report(loop *l)
+{
+    const training *t = l->t;
     weft_trainer_state s = weft_trainer_get_state(t->trainer);
+    const char *best = best_names[t->r.run_best_by];
     double entropy = t->valid ? weft_unigram_entropy(t->train_text, t->valid_text,
                                                      training_vocab_size(t), SPM_EOS)
                               : NAN;
-    bool by_bleu = t->r.run_best_by;
-    const char *of = by_bleu ? "best BLEU" : "best";
-    double best = by_bleu ? -s.best : s.best;
     if (s.step != l->first_step) progress(l, true);
-    if (t->json) {
-        cJSON *json = cJSON_CreateObject();
-        cJSON_AddNumberToObject(json, "steps", (double)s.step);
-        cJSON_AddStringToObject(json, "end", l->end);
-        cJSON_AddNumberToObject(json, "seconds", l->spent_before + elapsed(l));
-        cJSON_AddNumberToObject(json, "tokens_per_second",
-                                (double)l->tokens / fmax(l->all_computing, 1e-9));
-        cJSON_AddNumberToObject(json, "loss", s.smoothed);
-        cJSON_AddNumberToObject(json, "validation_loss", l->valid);
-        cJSON_AddNumberToObject(json, "bits_per_character",
-                                training_bits_per_character(t, l->valid));
-        if (t->n_sentences) {
-            cJSON_AddNumberToObject(json, "bleu", l->scores.bleu);
-            cJSON_AddNumberToObject(json, "chrf2", l->scores.chrf);
-        }
-        cJSON_AddNumberToObject(json, by_bleu ? "best_bleu" : "best_validation_loss", best);
-        cJSON_AddNumberToObject(json, "best_step", (double)s.best_step);
-        cJSON_AddNumberToObject(json, "unigram_entropy", entropy);
-        cJSON_AddStringToObject(json, "checkpoint", t->model_path);
-        return tool_write_json_line(json, stdout, "output", &t->error);
-    }
+    if (t->json) return report_json(l, entropy);
     printf("%s after %" PRIu64 " steps", l->end, s.step);
     if (isfinite(s.smoothed)) printf(": loss %.3f", s.smoothed);
-    if (t->valid && isfinite(l->valid)) {
+    if (t->validates && isfinite(l->valid)) {
         printf(", ");
         training_print_validation(t, l->valid);
         if (t->n_sentences) printf(", BLEU %.2f", l->scores.bleu);
-        printf(" (%s %.3f at step %" PRIu64 "; unigram entropy of the target text: %.3f)", of, best,
-               s.best_step, entropy);
+        if (isfinite(l->accuracy)) printf(", accuracy %.2f %%", 100 * l->accuracy);
+        printf(" (");
+        print_best(t, best);
+        if (t->valid) printf("; unigram entropy of the target text: %.3f", entropy);
+        printf(")");
     } else if (isfinite(s.best)) {
-        printf(", %s %.3f at step %" PRIu64, by_bleu ? of : "best validation loss", best,
-               s.best_step);
+        printf(", ");
+        print_best(t, t->r.run_best_by ? best : "best validation loss");
     }
     putchar('\n');
     tool_print_line(stdout, "saved %s", t->model_path);

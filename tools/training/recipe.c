@@ -30,6 +30,23 @@ const recipe_row recipe_rows[] = {
 };
 const size_t n_recipe_rows = sizeof recipe_rows / sizeof *recipe_rows;
 
+bool recipe_has(bool fits, const recipe_row *row)
+{
+    static const char *const texts[] = {"mode",       "tokens",     "lengths",      "truncate",
+                                        "mask_share", "valid_bleu", "valid_samples"};
+    if (!strcmp(row->section, "fit")) return fits;
+    if (!fits) return true;
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        if (!strcmp(row->key, texts[i])) return false;
+    return strcmp(row->section, "data") != 0 && strcmp(row->section, "vocabulary") != 0;
+}
+
+size_t recipe_input_prefix(const recipe_row *row, const char *name)
+{
+    const size_t n = strcspn(name, "=/");
+    return strcmp(row->section, "fit") == 0 && row->kind == FILE_LIST && name[n] == '=' ? n + 1 : 0;
+}
+
 bool recipe_set_text(char **to, const char *text)
 {
     char *copy = strdup(text);
@@ -200,31 +217,35 @@ static const char *heading(const char *section)
                                               {"batches", "Batches:"},
                                               {"optimizer", "Optimizer:"},
                                               {"schedule", "Learning rate and length:"},
-                                              {"run", "Run:"}};
+                                              {"run", "Run:"},
+                                              {"fit", "Model and data:"}};
     for (size_t i = 0; i < sizeof headings / sizeof *headings; i++)
         if (!strcmp(headings[i][0], section)) return headings[i][1];
     return section;
 }
 
-size_t recipe_argp(struct argp_option *options, size_t capacity)
+size_t recipe_argp(struct argp_option *options, size_t capacity, bool fits)
 {
     size_t n = 0;
     int group = 0;
+    const char *section = "";
     for (size_t i = 0; i < n_recipe_rows && n + 1 < capacity; i++) {
         const recipe_row *o = &recipe_rows[i];
-        if (!i || strcmp(o->section, recipe_rows[i - 1].section) != 0)
+        if (!recipe_has(fits, o)) continue;
+        if (strcmp(o->section, section) != 0)
             options[n++] = (struct argp_option){.doc = heading(o->section), .group = ++group};
-        options[n++] =
-            (struct argp_option){.name = o->option,
-                                 .key = RECIPE_FIRST_KEY + (int)i,
-                                 .arg = o->kind == FLAG     ? "true|false"
-                                        : o->kind == CHOICE ? o->choices
-                                        : o->kind == FILE_NAME || o->kind == FILE_LIST ? "FILE"
-                                        : o->kind == TEXT || o->kind == LIST           ? "TEXT"
-                                                                                       : "N",
-                                 .flags = o->kind == FLAG ? OPTION_ARG_OPTIONAL : 0,
-                                 .doc = o->doc,
-                                 .group = group};
+        section = o->section;
+        options[n++] = (struct argp_option){
+            .name = fits && i == RECIPE_optimizer_frozen ? "freeze" : o->option,
+            .key = RECIPE_FIRST_KEY + (int)i,
+            .arg = o->kind == FLAG                                ? "true|false"
+                   : o->kind == CHOICE                            ? o->choices
+                   : o->kind == FILE_NAME || o->kind == FILE_LIST ? "FILE"
+                   : o->kind == TEXT || o->kind == LIST           ? "TEXT"
+                                                                  : "N",
+            .flags = o->kind == FLAG ? OPTION_ARG_OPTIONAL : 0,
+            .doc = o->doc,
+            .group = group};
     }
     return n;
 }
@@ -329,6 +350,20 @@ static size_t file_names(recipe *r, const recipe_row *o, char ***names)
     return o->kind == FILE_NAME && (**names)[0] ? 1 : 0;
 }
 
+/* Replaces what is behind the prefix of a name by `made`, which it takes. */
+static bool replace_name(char **name, size_t prefix, char *made)
+{
+    char *whole = malloc(prefix + strlen(made) + 1);
+    if (whole) {
+        memcpy(whole, *name, prefix);
+        memcpy(whole + prefix, made, strlen(made) + 1);
+        free(*name);
+        *name = whole;
+    }
+    free(made);
+    return whole != NULL;
+}
+
 /* Replaces every file name by the result of `make`, unless that is NULL. */
 static bool change_files(recipe *r, bool (*make)(const char *name, const char *folder, char **made),
                          const char *folder)
@@ -337,10 +372,10 @@ static bool change_files(recipe *r, bool (*make)(const char *name, const char *f
         char **names, *made = NULL;
         size_t n = file_names(r, &recipe_rows[i], &names);
         for (size_t k = 0; k < n; k++) {
-            if (!make(names[k], folder, &made)) return false;
+            const size_t prefix = recipe_input_prefix(&recipe_rows[i], names[k]);
+            if (!make(names[k] + prefix, folder, &made)) return false;
             if (!made) continue;
-            free(names[k]);
-            names[k] = made;
+            if (!replace_name(&names[k], prefix, made)) return false;
         }
     }
     return true;
@@ -362,8 +397,10 @@ bool recipe_has_relative_file(recipe *r)
     for (size_t i = 0; i < n_recipe_rows; i++) {
         char **names;
         size_t n = file_names(r, &recipe_rows[i], &names);
-        for (size_t k = 0; k < n; k++)
-            if (names[k][0] != '/' && strcmp(names[k], "-") != 0) return true;
+        for (size_t k = 0; k < n; k++) {
+            const char *name = names[k] + recipe_input_prefix(&recipe_rows[i], names[k]);
+            if (name[0] != '/' && strcmp(name, "-") != 0) return true;
+        }
     }
     return false;
 }

@@ -1,5 +1,5 @@
-/* All options of a training in one table. The JSON files of recipes, the command line (which
- * overrides them), and the printed and stored options all follow from it. */
+/* All options of `weft train` and `weft fit` in one table. The JSON files of recipes, the command
+ * line (which overrides them), and the printed and stored options all follow from it. */
 #ifndef WEFT_TOOLS_RECIPE_H
 #define WEFT_TOOLS_RECIPE_H
 
@@ -10,7 +10,8 @@
 #define RECIPE_NORMS      "nfkc|identity"
 #define RECIPE_UNITS      "line|document"
 #define RECIPE_OPTIMIZERS "sgd|adam|adamw"
-#define RECIPE_BEST       "loss|bleu"
+#define RECIPE_BEST       "loss|bleu|accuracy"
+#define RECIPE_LOSSES     "model|cross-entropy|mse|bce|l1|huber" /* as weft_loss_kind */
 #define RECIPE_SCHEDULES  "constant|linear|cosine|inverse-sqrt"
 
 /* section, key, kind, default, min, max, choices, name on the command line, documentation.
@@ -103,7 +104,29 @@
     X(run, stages, WHOLE, 1, 1, 1e6, "", "stages",                                                 \
       "parts of the model, each with some of its layers, on "                                      \
       "processes of their own")                                                                    \
-    X(run, measure, FLAG, true, 0, 0, "", "measure", "measure the machine's GEMM rate first")
+    X(run, measure, FLAG, true, 0, 0, "", "measure", "measure the machine's GEMM rate first")      \
+    X(fit, file, FILE, "", 0, 0, "", "file", "ONNX file, also the argument of the command")        \
+    X(fit, x, FILES, 0, 0, 0, "", "x",                                                             \
+      "array of an input, a row for each example; several in the order of the inputs, or by "      \
+      "INPUT=FILE.npy")                                                                            \
+    X(fit, y, FILE, "", 0, 0, "", "y", "array of the targets")                                     \
+    X(fit, valid_x, FILES, 0, 0, 0, "", "valid-x", "inputs for validation")                        \
+    X(fit, valid_y, FILE, "", 0, 0, "", "valid-y", "targets for validation")                       \
+    X(fit, loss, CHOICE, 0, 0, 0, RECIPE_LOSSES, "loss", "loss; model: the model's own")           \
+    X(fit, output, TEXT, "", 0, 0, "", "output",                                                   \
+      "output that the loss is of, instead of the first floating-point one")                       \
+    X(fit, class_axis, WHOLE, 0, 0, 7, "", "class-axis",                                           \
+      "dimension of the output that counts the classes; 0: the last")                              \
+    X(fit, label_smoothing, REAL, 0, 0, 1, "", "label-smoothing",                                  \
+      "share of a target that all classes get")                                                    \
+    X(fit, dims, TEXT, "", 0, 0, "", "dim",                                                        \
+      "sizes that the file leaves open, but for the batch: NAME=N,INPUT:AXIS=N")                   \
+    X(fit, rows, WHOLE, 32, 1, 1e7, "", "batch", "rows of a batch")                                \
+    X(fit, drop_last, FLAG, false, 0, 0, "", "drop-last",                                          \
+      "leave out the last rows of an epoch if they do not fill a batch")                           \
+    X(fit, epochs, WHOLE, 0, 0, 1e6, "", "epochs", "length of the training, instead of steps")     \
+    X(fit, train, TEXT, "", 0, 0, "", "train",                                                     \
+      "patterns of the only parameters and running statistics to train, such as classifier.*")
 
 typedef struct recipe_list {
     int32_t at[WEFT_MAX_LENGTHS];
@@ -140,6 +163,7 @@ typedef enum recipe_key {
 } recipe_key;
 
 typedef struct recipe {
+    bool fits; /* of `weft fit`; false: of `weft train` */
     const weft_model *model;
     char *model_options[2 * WEFT_MODEL_OPTIONS]; /* "key=value", each key once */
     size_t n_model_options;
@@ -172,7 +196,7 @@ bool recipe_resolve(recipe *r, weft_error *error);
 
 /* The command line: argp options of the table. */
 #define RECIPE_FIRST_KEY 1000
-size_t recipe_argp(struct argp_option *options, size_t capacity);
+size_t recipe_argp(struct argp_option *options, size_t capacity, bool fits);
 /* A help filter for argp that adds the defaults. */
 char *recipe_help(int key, const char *text, void *input);
 /* Takes an option; false if it is not in the table. Ends the program on a usage error. */

@@ -147,7 +147,11 @@ static bool load_section(recipe *r, const cJSON *section, const char *path, weft
             if (!strcmp(recipe_rows[i].section, section->string) &&
                 !strcmp(recipe_rows[i].key, item->string))
                 o = &recipe_rows[i];
-        if (!o) return refuse(error, path, "%s has no key \"%s\"", section->string, item->string);
+        if (!o || !recipe_has(r->fits, o))
+            return refuse(error, path, "%s has no key \"%s\"%s", section->string, item->string,
+                          !o        ? ""
+                          : r->fits ? " in a recipe of weft fit"
+                                    : " in a recipe of weft train");
         if (!set_from_json(r, o, item))
             return refuse(error, path, "%s.%s is not %s", section->string, item->string,
                           recipe_wanted(o, what, sizeof what));
@@ -287,8 +291,9 @@ cJSON *recipe_json(const recipe *r, bool place)
     cJSON *json = cJSON_CreateObject(), *section = NULL;
     bool good = json && add_model(r, json);
     for (size_t i = 0; i < n_recipe_rows && good; i++) {
-        if (!i || strcmp(recipe_rows[i].section, recipe_rows[i - 1].section) != 0)
-            section = cJSON_AddObjectToObject(json, recipe_rows[i].section);
+        if (!recipe_has(r->fits, &recipe_rows[i])) continue;
+        section = cJSON_GetObjectItemCaseSensitive(json, recipe_rows[i].section);
+        if (!section) section = cJSON_AddObjectToObject(json, recipe_rows[i].section);
         if (!place && about_place(&recipe_rows[i])) continue;
         good = section && cJSON_AddItemToObject(section, recipe_rows[i].key,
                                                 recipe_value_json(r, &recipe_rows[i]));

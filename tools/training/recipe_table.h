@@ -36,6 +36,11 @@ static inline const void *recipe_value(const recipe *r, const recipe_row *row)
     return (const char *)r + row->at;
 }
 
+/* Whether `weft fit`, or else `weft train`, has the row. */
+bool recipe_has(bool fits, const recipe_row *row);
+/* Bytes of "INPUT=" before a file's name. */
+size_t recipe_input_prefix(const recipe_row *row, const char *name);
+
 /* Each takes a value; false if the row does not allow it, or memory is out. */
 bool recipe_set_text(char **to, const char *text);
 bool recipe_set_number(recipe *r, const recipe_row *row, double x);

@@ -1,4 +1,4 @@
-/* The state of `weft train`, and the functions that its files share. */
+/* The state of `weft train` and `weft fit`, and the functions that their files share. */
 #ifndef WEFT_TOOLS_TRAINING_H
 #define WEFT_TOOLS_TRAINING_H
 
@@ -32,10 +32,17 @@ typedef struct training {
     weft_batch_options batch_options;
     training_sentence *sentences;
     size_t n_sentences;
-    size_t valid_characters; /* of the lines that `valid` has, their ends included */
-    trained_run *from;       /* the run of run.from, until its parameters are copied */
-    weft_param_group frozen;
+    size_t valid_characters;    /* of the lines that `valid` has, their ends included */
+    struct training_fit *fit;   /* of `weft fit` (fit.h); else NULL */
+    trained_run *from;          /* the run of run.from, until its parameters are copied */
+    weft_param_group groups[3]; /* of the optimiser */
+    size_t n_groups;
     weft_model_config config; /* of the model, with the vocabulary's size; the trainer reads it */
+    weft_builder builder;     /* what is trained */
+    /* What it is trained and validated on; made of `train` and `valid`, or of arrays. */
+    weft_batch_source train_source, valid_source;
+    bool validates;
+    const char *unit; /* what the weights of batches count: "tokens" or "rows" */
     weft_params *params;
     weft_trainer_estimate estimate; /* for a vocabulary of the requested size */
     weft_trainer *trainer;
@@ -73,10 +80,23 @@ static inline bool training_agree(training *t, bool good)
     return weft_agree(tool_world(), &own, &t->error) == WEFT_OK;
 }
 
+/* trainer.c: what a recipe says of a trainer. The groups of the optimiser are t->groups. */
+weft_trainer_options training_trainer_options(const training *t);
+/* Makes the trainer of t->builder and t->train_source. */
+bool training_make_trainer(training *t);
+/* Prints the memory that steps of `builder` with such a batch need, and fails if less is free: the
+ * system would kill the process without a message. `advice`: what to choose smaller. */
+bool training_check_memory(training *t, const weft_builder *builder, weft_batch_shape shape,
+                           const char *advice);
+/* Prints the recipe, as JSON with --json. */
+bool training_print_recipe(training *t);
+/* Opens what a run writes, once the trainer is made. */
+bool training_open_run(training *t);
+
 /* compare.c: fail if another process has other options, or another text for validation. The
  * trainer compares the rest (weft_trainer_new). */
 bool training_compare_recipes(training *t);
-bool training_compare_validation(training *t);
+bool training_compare_validation(training *t, weft_data_hashes valid);
 
 /* from.c: takes model, vocabulary and batch options from the run that run.from names. */
 bool training_take_from(training *t);
@@ -97,8 +117,8 @@ bool training_vocabularies(training *t, bool make);
 /* Removes vocabularies that this process made, if the training cannot begin. */
 void training_forget_vocabulary(training *t);
 bool training_texts(training *t);
-/* Records the validation text in the checkpoints; false if they name another. */
-bool training_note_validation(training *t);
+/* Records the validation data in the checkpoints; false if they name others. */
+bool training_note_validation(training *t, weft_data_hashes valid);
 /* The recipe's model with its options; all zeros if they are wrong. */
 weft_model_config training_config(const recipe *r);
 weft_model_traits training_traits(const recipe *r);

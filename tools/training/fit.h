@@ -1,0 +1,34 @@
+/* What `weft fit` trains, and on what. Functions return false after an error in t->error. */
+#ifndef WEFT_TOOLS_FIT_H
+#define WEFT_TOOLS_FIT_H
+
+#include "training.h"
+
+#include <weft/fit.h>
+
+typedef struct training_fit {
+    onnx_args onnx;
+    char *dims;      /* the text that `onnx` points into */
+    char copy[4096]; /* path of the file in the folder of the run */
+    weft_onnx *file; /* NULL: a model of the list */
+    weft_fit fit;
+    int64_t source_len, target_len; /* of a model of the list that has tokens */
+    weft_graph *graph;              /* of a batch, without a loss */
+    weft_built built;
+    weft_params *data; /* the arrays */
+    weft_arrays *train, *valid;
+} training_fit;
+
+/* Checks the options. */
+bool fit_check(training *t);
+/* Reads the file, or the options of a model of the list, into t->fit. */
+bool fit_load_model(training *t);
+/* Reads the arrays, and sets builder, sources of batches, groups and steps. */
+bool fit_read_data(training *t);
+/* Copies the file into the folder of a new run. */
+bool fit_copy_model(training *t);
+/* Fills the parameters of a new run. */
+bool fit_begin(training *t);
+void fit_free(training_fit *fit);
+
+#endif

@@ -1,0 +1,117 @@
+/* The trainer of a run: its options from the recipe, and the memory that it needs. */
+#include "training.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+/* A zero in a recipe means zero; a zero in the library's options would mean the default. */
+static double exactly(double x)
+{
+    return x == 0 ? WEFT_ZERO : x;
+}
+
+/* What messages call the data. */
+static void name_data(const training *t, weft_trainer_options *o)
+{
+    const recipe *r = &t->r;
+    const bool pairs = t->mode == WEFT_BATCH_PAIRS;
+    if (r->fits) {
+        o->source_name = recipe_files_name(&r->fit_x);
+        o->target_name = r->fit_y;
+        return;
+    }
+    o->source_name = pairs ? recipe_files_name(&r->data_source) : NULL;
+    o->target_name = recipe_files_name(pairs ? &r->data_target : &r->data_text);
+}
+
+weft_trainer_options training_trainer_options(const training *t)
+{
+    const recipe *r = &t->r;
+    weft_trainer_options o = {.builder = t->builder,
+                              .optimizer = {.kind = (weft_optimizer_kind)r->optimizer_kind,
+                                            .sgd = {.momentum = r->optimizer_momentum,
+                                                    .weight_decay = r->optimizer_weight_decay,
+                                                    .nesterov = r->optimizer_nesterov},
+                                            .adam = {.beta1 = exactly(r->optimizer_beta1),
+                                                     .beta2 = exactly(r->optimizer_beta2),
+                                                     .eps = exactly(r->optimizer_eps),
+                                                     .weight_decay = r->optimizer_weight_decay},
+                                            .max_norm = r->optimizer_clip,
+                                            .no_decay = r->optimizer_no_decay,
+                                            .groups = t->n_groups ? t->groups : NULL,
+                                            .n_groups = t->n_groups},
+                              .schedule = {(weft_schedule_kind)r->schedule_kind, r->schedule_lr,
+                                           r->schedule_floor, (uint64_t)r->schedule_warmup,
+                                           (uint64_t)r->schedule_steps},
+                              .accumulate = (uint32_t)r->batches_accumulate,
+                              .ema = r->optimizer_ema,
+                              .seed = (uint64_t)r->run_seed,
+                              .communicator = tool_world(),
+                              .zero = (int)r->run_zero,
+                              .tensor = (int)r->run_tensor,
+                              .stages = (int)r->run_stages,
+                              .checkpoint = t->validate ? t->validate : t->model_path,
+                              .threads = (int)r->run_threads,
+                              .stop = training_interrupted};
+    name_data(t, &o);
+    return o;
+}
+
+bool training_make_trainer(training *t)
+{
+    weft_trainer_options o = training_trainer_options(t);
+    if (o.schedule.peak == 0 && !t->r.fits)
+        o.schedule.peak =
+            weft_schedule_paper_peak(weft_model_get_traits(&t->config).d_model, o.schedule.warmup);
+    t->trainer = weft_trainer_new(&o, &t->train_source, t->params, &t->error);
+    return t->trainer != NULL;
+}
+
+bool training_check_memory(training *t, const weft_builder *builder, weft_batch_shape shape,
+                           const char *advice)
+{
+    weft_trainer_estimate *e = &t->estimate;
+    weft_trainer_options o = training_trainer_options(t);
+    char size[64], available[64] = "";
+    if (o.schedule.peak == 0) o.schedule.peak = 1; /* the paper's; any value does here */
+    o.builder = *builder;
+    if (weft_trainer_get_estimate(&o, shape, e, &t->error) != WEFT_OK) return false;
+    double states = (double)e->state_bytes, rest = tool_memory_available();
+    double computing = (double)e->arena_bytes + (double)e->workspace_bytes;
+    if (isfinite(rest)) snprintf(available, sizeof available, "; %.2f GB are free", 1e-9 * rest);
+    snprintf(size, sizeof size, shape.target_len ? "%lld x %lld tokens" : "%lld rows",
+             (long long)shape.rows, (long long)shape.target_len);
+    if (states + computing > rest) {
+        weft_error_set(
+            &t->error, WEFT_NO_MEMORY, builder->name,
+            "%.1f million parameters need %.2f GB with the optimiser's states, and steps "
+            "of %s %.2f GB%s; choose a smaller model, %s",
+            1e-6 * (double)e->parameters, 1e-9 * states, size, 1e-9 * computing, available, advice);
+        return false;
+    }
+    fprintf(
+        stderr,
+        "%.2f million parameters; memory: %.3f GB for them and the optimiser's states, %.3f GB for "
+        "steps%s; %.3g GFLOP a step\n",
+        1e-6 * (double)e->parameters, 1e-9 * states, 1e-9 * computing, available, 1e-9 * e->flops);
+    return true;
+}
+
+bool training_print_recipe(training *t)
+{
+    if (t->json) {
+        cJSON *json = cJSON_CreateObject();
+        cJSON_AddItemToObject(json, "recipe", recipe_json(&t->r, true));
+        return tool_write_json_line(json, stdout, "output", &t->error);
+    }
+    recipe_print(&t->r, stdout);
+    return fflush(stdout) == 0 || training_fail(t, WEFT_IO, "output", strerror(errno));
+}
+
+bool training_open_run(training *t)
+{
+    const bool ready = training_find_kept(t) && training_write_recipe(t) &&
+                       training_open_metrics(t, weft_trainer_get_state(t->trainer).step);
+    return training_agree(t, ready);
+}
