@@ -319,7 +319,7 @@ WEFT_API weft_status weft_model_build(weft_graph *graph, const weft_model_config
 /* A configured model as a builder, for weft_trainer_new and weft_forward_new; `config` must outlive
  * it. Inputs of token models: source (if the model has one), target_in, target_out; of models of
  * vectors: input, memory (if the shape has a source), target; of models of images: input,
- * target_out. Output: the logits or vectors.
+ * target_out, with an accuracy. Output: the logits or vectors.
  * Building fails if the shape has a source that the model does not read, or lacks one that it
  * needs. */
 WEFT_API weft_builder weft_model_builder(const weft_model_config *config);
