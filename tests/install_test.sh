@@ -126,7 +126,7 @@ C
 fi
 
 # The first block of C in a document.
-documents=(README.md docs/new-architecture.md)
+documents=(README.md docs/new-architecture.md docs/vision.md)
 if [ -x "$make_onnx" ]; then
     "$make_onnx" mlp.onnx
     documents+=(docs/onnx.md)
