@@ -345,6 +345,7 @@ static const struct {
     {"transformer", true, true, true, false, true}, {"bert", false, true, false, false, false},
     {"gpt", false, true, true, false, true},        {"lstm", false, true, true, true, true},
     {"seq2seq", true, true, true, true, true},      {"encoder", false, false, false, false, false},
+    {"resnet", false, false, false, false, false},
 };
 
 static void test_traits(void)
@@ -366,6 +367,9 @@ static void test_traits(void)
     const weft_model_config waves = parse("gpt", (const char *const[]){"positions=sinusoidal"}, 1);
     CU_ASSERT_EQUAL(weft_model_get_traits(&waves).max_positions, INT64_MAX);
     CU_ASSERT_EQUAL(weft_model_get_traits(NULL).vocab, 0);
+    const weft_model_config images = parse("vit", (const char *const[]){"classes=12"}, 1);
+    CU_ASSERT_EQUAL(weft_model_get_traits(&images).classes, 12);
+    CU_ASSERT_EQUAL(weft_model_get_traits(&images).d_model, 768);
 }
 
 /* Sizes are not options: texts set them, checkpoints leave them out. Names of earlier versions,

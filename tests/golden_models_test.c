@@ -1,31 +1,33 @@
-/* Holds whole models of the list against what PyTorch computed (golden/make_models.py): the output,
- * the loss, the gradient of every weight and of every input of vectors, in f32 and in f64. A file
- * says in its metadata which cases it has, and with which model and options weft builds each. */
+/* Holds whole models of the list against what PyTorch computed (golden/make_models.py and, with
+ * torchvision's models, make_vision.py): the output, the loss, the gradient of every weight and of
+ * every input of vectors or images, in f32 and in f64. A file says in its metadata which cases it
+ * has, with which model and options weft builds each, and which are built for training. */
 #include "golden.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_WRT 256
-#define TEXT    512
+#define MAX_WRT    256
+#define MAX_STATES 512
+#define TEXT       512
 
 typedef struct rig {
     weft_graph *g;
     weft_model_io io;
     weft_value wrt[MAX_WRT];
-    size_t n; /* parameters, then inputs of vectors */
+    size_t n; /* parameters, then inputs of vectors or images */
     weft_params *store;
 } rig;
 
 /* Builds "MODEL key=value ..." in that dtype. */
-static void rig_build(rig *r, const char *what, weft_dtype dtype)
+static void rig_build(rig *r, const char *what, bool training, weft_dtype dtype)
 {
     char text[TEXT];
     int length = snprintf(text, sizeof text, "%s f64=%d", what, dtype == WEFT_F64);
     CU_ASSERT_TRUE_FATAL(length < TEXT);
     r->g = weft_graph_new();
-    test_build_model(r->g, text, false, &r->io);
+    test_build_model(r->g, text, training, &r->io);
     r->n = weft_graph_params(r->g, r->wrt, MAX_WRT - 2);
     CU_ASSERT_TRUE_FATAL(r->n <= MAX_WRT - 2);
     if (weft_is_value(r->io.input)) r->wrt[r->n++] = r->io.input;
@@ -36,7 +38,7 @@ static void rig_build(rig *r, const char *what, weft_dtype dtype)
 static void feed_all(const rig *r, weft_session *s)
 {
     static const char *const names[] = {"source", "target_in", "target_out", "input",
-                                        "memory", "target",    "hidden"};
+                                        "memory", "target",    "hidden",     "labels"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         weft_tensor t;
         weft_value input = weft_find(r->g, names[i]);
@@ -56,7 +58,22 @@ static void feed_all(const rig *r, weft_session *s)
     }
 }
 
-static void check_case(const char *path, const char *name, const char *what, golden_precision p)
+/* Every state of the graph, trainable or not, must be in the file. */
+static void check_states(const rig *r, const char *name)
+{
+    weft_value states[MAX_STATES];
+    const size_t n = weft_graph_states(r->g, states, MAX_STATES);
+    CU_ASSERT_TRUE_FATAL(n <= MAX_STATES);
+    for (size_t i = 0; i < n; i++) {
+        weft_tensor t;
+        const bool found = weft_params_get(r->store, weft_name_of(r->g, states[i]), &t);
+        if (!found) printf("\n    %s has no %s\n", name, weft_name_of(r->g, states[i]));
+        CU_ASSERT_TRUE(found);
+    }
+}
+
+static void check_case(const char *path, const char *name, const char *what, bool training,
+                       golden_precision p)
 {
     char prefix[64], text[160];
     weft_error error = {0};
@@ -64,15 +81,10 @@ static void check_case(const char *path, const char *name, const char *what, gol
     rig r;
     int failures = (int)CU_get_number_of_failures();
     snprintf(prefix, sizeof prefix, "%s/", name);
-    rig_build(&r, what, p.dtype);
+    rig_build(&r, what, training, p.dtype);
     r.store = golden_load(path, prefix, p.dtype);
     double floor = 1e-3 * p.limit * golden_gradient_norm(r.store, r.n);
-    for (size_t i = 0; i < r.n; i++) {
-        weft_tensor t;
-        bool found = weft_params_get(r.store, weft_name_of(r.g, r.wrt[i]), &t);
-        if (!found) printf("\n    %s has no %s\n", name, weft_name_of(r.g, r.wrt[i]));
-        CU_ASSERT_TRUE(found);
-    }
+    check_states(&r, name);
     weft_grad(r.g, r.io.loss, r.wrt, r.n, grads);
     for (size_t i = 0; i < r.n; i++) targets[i] = weft_contiguous(r.g, grads[i]);
     targets[r.n] = weft_contiguous(r.g, r.io.output);
@@ -99,6 +111,15 @@ static void check_case(const char *path, const char *name, const char *what, gol
     weft_graph_free(r.g);
 }
 
+/* Is the name among the words of the text? NULL has none. */
+static bool has_word(const char *text, const char *name)
+{
+    const size_t n = strlen(name);
+    for (; text && *text; text += strcspn(text, " "), text += strspn(text, " "))
+        if (strcspn(text, " ") == n && !strncmp(text, name, n)) return true;
+    return false;
+}
+
 static void check_file(const char *path, int at_least)
 {
     char text[2048], *rest = NULL;
@@ -112,7 +133,8 @@ static void check_file(const char *path, int at_least)
     for (char *name = strtok_r(text, " ", &rest); name; name = strtok_r(NULL, " ", &rest), n++) {
         const char *what = weft_params_meta(file, name);
         CU_ASSERT_PTR_NOT_NULL_FATAL(what);
-        for (int p = 0; p < 2; p++) check_case(path, name, what, golden_precisions[p]);
+        const bool training = has_word(weft_params_meta(file, "training"), name);
+        for (int p = 0; p < 2; p++) check_case(path, name, what, training, golden_precisions[p]);
     }
     CU_ASSERT_TRUE(n >= at_least);
     weft_params_free(file);
@@ -138,6 +160,10 @@ static void test_language(void)
 {
     check_file(GOLDEN("model_language.safetensors"), 3);
 }
+static void test_vision(void)
+{
+    check_file(GOLDEN("vision.safetensors"), 4);
+}
 
 void golden_models_tests(void)
 {
@@ -147,4 +173,5 @@ void golden_models_tests(void)
     CU_add_test(suite, "encoder", test_encoder);
     CU_add_test(suite, "Transformer with shared heads", test_shared);
     CU_add_test(suite, "BERT, GPT, LLaMA", test_language);
+    CU_add_test(suite, "ResNet, MobileNetV2, Vision Transformer", test_vision);
 }

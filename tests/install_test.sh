@@ -126,7 +126,7 @@ C
 fi
 
 # The first block of C in a document, and the second of the page about ONNX.
-documents=(README.md docs/new-architecture.md)
+documents=(README.md docs/new-architecture.md docs/vision.md)
 if [ -x "$make_onnx" ]; then
     "$make_onnx" mlp.onnx
     cp "$source"/tests/data/digits/*.npy "$source"/tests/data/digits/digits.onnx .

@@ -439,6 +439,67 @@ static void test_mixed_sum(void)
     weft_graph_free(g);
 }
 
+/* ---- fold_conv ---- */
+
+/* A convolution with 2 images, 3 channels and 2 x 2 results, and a kernel of side x side. */
+static weft_value fold_image(weft_graph *g, int64_t side, bool bias)
+{
+    const int64_t in = 1 + side;
+    return weft_conv(g, constant(g, WEFT_SHAPE(2, 2, in, in), 1),
+                     constant(g, WEFT_SHAPE(3, 2, side, side), 2),
+                     bias ? constant(g, WEFT_SHAPE(3), 3) : WEFT_NO_VALUE, NULL);
+}
+
+static weft_value fold_channels(weft_graph *g, uint64_t seed)
+{
+    return weft_reshape(g, constant(g, WEFT_SHAPE(3), seed), WEFT_SHAPE(3, 1, 1));
+}
+
+/* What reads a convolution moves into it, unless another node reads the same value, or not every
+ * channel has a number of its own, or there are more weights than results. */
+static void test_fold_conv(void)
+{
+    static const struct {
+        int64_t side;
+        size_t adds, subs, muls; /* that must be left, those of weights and biases included */
+    } cases[] = {
+        {1, 1, 1, 2}, /* (conv - t) s + t: all of it moves */
+        {3, 1, 1, 1}, /* 54 weights for 24 results: the scale stays, and what is behind it */
+        {1, 0, 1, 2}, /* t - conv, then times s: both stay */
+        {1, 0, 0, 1}, /* times a number for each column: stays */
+        {1, 1, 0, 1}, /* conv s + conv: there are two readers */
+    };
+    for (int k = 0; k < 10; k++) {
+        const int c = k / 2;
+        double got[24], wanted[24];
+        weft_graph *g = weft_graph_new();
+        weft_value y = fold_image(g, cases[c].side, k % 2 == 1), conv = y;
+        weft_value s = fold_channels(g, 5), t = fold_channels(g, 6);
+        if (c == 3) s = constant(g, WEFT_SHAPE(2), 5);
+        if (c < 3) y = c == 2 ? weft_sub(g, t, y) : weft_sub(g, y, t);
+        y = weft_mul(g, s, y);
+        if (c < 2) y = weft_add(g, y, t);
+        if (c == 2) y = weft_mul(g, y, s);
+        if (c == 4) y = weft_add(g, y, conv);
+        weft_plan *folded = evaluate(g, y, "fold,fuse", got, 24);
+        weft_plan *plain = evaluate(g, y, "fold,fold_conv", wanted, 24);
+        for (int i = 0; i < 24; i++) CU_ASSERT_DOUBLE_EQUAL(got[i], wanted[i], 1e-13);
+        CU_ASSERT_EQUAL(count_nodes(folded, "conv"), 1);
+        CU_ASSERT_EQUAL(count_nodes(plain, "mul"), c == 2 ? 2 : 1);
+        if (!skipped("fold_conv")) {
+            /* Without a bias, the first shift becomes one: a negation and no difference. */
+            const size_t subs = c < 2 && k % 2 == 0 ? 0 : cases[c].subs;
+            CU_ASSERT_EQUAL(count_nodes(folded, "add"), cases[c].adds);
+            CU_ASSERT_EQUAL(count_nodes(folded, "sub"), subs);
+            CU_ASSERT_EQUAL(count_nodes(folded, "neg"), c < 2 && k % 2 == 0);
+            CU_ASSERT_EQUAL(count_nodes(folded, "mul"), cases[c].muls);
+        }
+        weft_plan_free(folded);
+        weft_plan_free(plain);
+        weft_graph_free(g);
+    }
+}
+
 /* ---- reuse_dropout ---- */
 
 /* Bits of a gradient, and in *from_dropout whether a relu_grad of the plan reads a dropout. */
@@ -508,5 +569,6 @@ void pass_tests(void)
     CU_add_test(suite, "a sum of slices becomes a concat", test_slices);
     CU_add_test(suite, "a sum of products becomes one product", test_products);
     CU_add_test(suite, "a sum of slices, products and others", test_mixed_sum);
+    CU_add_test(suite, "scales and shifts move into a convolution", test_fold_conv);
     CU_add_test(suite, "relu's gradient reads a dropout behind relu", test_reuse_dropout);
 }

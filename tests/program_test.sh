@@ -32,6 +32,7 @@ expect 0 "parameters" "$weft" models
 expect 2 'no model "none"' "$weft" plan none
 expect 0 "commands: dot, plan, profile, check, train, generate" "$weft" models gpt
 expect 0 "commands: dot, plan, profile, check, train, translate" "$weft" models seq2seq
+expect 0 "commands: dot, plan, profile, check, fit" "$weft" models resnet
 expect 0 "check, train (a masked language model)" "$weft" models bert
 expect 0 "    d_model            512          width" "$weft" models attention
 expect 0 "(none|sinusoidal|learned)" "$weft" models gpt

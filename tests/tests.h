@@ -66,6 +66,7 @@
     X(score) \
     X(golden) \
     X(golden_models) \
+    X(vision) \
     X(recurrent) \
     X(fit) \
     X(track) \

@@ -13,6 +13,7 @@ static const pass passes[] = {
     {.rule = &pass_reuse_dropout, .joined = true},
     {.rule = &pass_expand, .required = true, .repeats = true},
     {.rule = &pass_cse},
+    {.rule = &pass_fold_conv},
     {.rule = &pass_fold},
     {.rule = &pass_layout, .required = true, .finish = layout_finish},
     {.rule = &pass_fuse, .schedule = fuse_schedule},

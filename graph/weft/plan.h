@@ -69,6 +69,7 @@ typedef struct weft_plan_options {
      *     join_products   a sum of thin matrix products becomes one product
      *     reuse_dropout   relu's gradient reads the output of a dropout behind relu
      *     cse             equal ops on equal inputs are computed once
+     *     fold_conv       scales and shifts of channels move into the convolution before them
      *     fold            what depends on constants only is computed when planning
      *     fuse            nodes run on the tiles of another, while these are in the cache
      *     all             every optional pass */

@@ -256,6 +256,50 @@ WEFT_API weft_value weft_layer_stack_prefill_cross_cache(weft_graph *graph, cons
                                                          int64_t layers, weft_value memory,
                                                          const weft_block_options *options);
 
+/* ---- Layers of images ----------------------------------------------------------------------- */
+
+/* Images are [images, channels, spatial...]. Parameters have PyTorch's names and layouts, so that
+ * its files of a model with the same names can be loaded as they are (weft_params_load). */
+
+typedef struct weft_conv_layer_options {
+    int64_t channels;  /* of the result; required */
+    int64_t kernel[3]; /* its size in each spatial dimension; 0: 1 */
+    bool bias;
+    weft_conv_options conv; /* strides, padding, groups, as in <weft/ops.h> */
+} weft_conv_layer_options;
+/* weft_conv of x with 1 to 3 spatial dimensions. Parameters: NAME.weight [channels, in / groups,
+ * kernel...] (normal with variance 2 groups / (channels times the kernel's elements), He et al.
+ * 2015) and NAME.bias [channels] (zeros). */
+WEFT_API weft_value weft_layer_conv(weft_graph *graph, const char *name, weft_value x,
+                                    const weft_conv_layer_options *options);
+
+typedef struct weft_batch_norm_options {
+    double eps;      /* 0: WEFT_NORM_EPS; WEFT_ZERO: 0 */
+    double momentum; /* by how much training moves the running statistics; 0: 0.1; WEFT_ZERO: 0 */
+    bool training;   /* normalises by the mean and the population variance of the batch, and tracks
+                        them (weft_track); false, or if the statistics are frozen
+                        (weft_graph_freeze): normalises by the running statistics */
+} weft_batch_norm_options;
+/* Batch norm (Ioffe & Szegedy 2015) of each channel over images and positions: (x - mean) /
+ * sqrt(variance + eps) * weight + bias, for x [images, channels, ...]. Parameters NAME.weight
+ * (ones) and NAME.bias (zeros), states NAME.running_mean (zeros) and NAME.running_var (ones), which
+ * are not trainable, each [channels]. As in PyTorch, the running variance follows the sample
+ * variance of the batch: the sum of squares divided by n - 1, for n > 1 numbers of a channel.
+ * `options` may be NULL.
+ */
+WEFT_API weft_value weft_layer_batch_norm(weft_graph *graph, const char *name, weft_value x,
+                                          const weft_batch_norm_options *options);
+/* Group norm (Wu & He 2018): the same with mean and variance of each image and group of adjacent
+ * channels. `groups` divides the channels. Parameters NAME.weight (ones) and NAME.bias (zeros). */
+WEFT_API weft_value weft_layer_group_norm(weft_graph *graph, const char *name, weft_value x,
+                                          int64_t groups, double eps);
+/* The mean of each channel: [images, channels] for x [images, channels, ...]. */
+WEFT_API weft_value weft_layer_global_average_pool(weft_graph *graph, weft_value x);
+/* weft_layer_linear with the weight as PyTorch stores it: NAME.weight [features, in]. It and
+ * NAME.bias start uniform in +-1 / sqrt(in). */
+WEFT_API weft_value weft_layer_linear_transposed(weft_graph *graph, const char *name, weft_value x,
+                                                 int64_t features, bool bias);
+
 /* ---- Recurrent layers ----------------------------------------------------------------------- */
 
 /* One step, from x_t [batch, in] and the state h_(t-1) [batch, hidden] (LSTM: and c_(t-1)):

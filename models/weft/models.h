@@ -12,19 +12,23 @@ extern "C" {
 /* ---- One graph of a model ------------------------------------------------------------------- */
 
 /* The inputs and outputs of a model's graph. A value that the model does not have is WEFT_NO_VALUE.
- * A token model has logits as output, a model of vectors has vectors. */
+ * A token model has logits as output, a model of vectors has vectors, a model of images has logits
+ * of an image. */
 typedef struct weft_model_io {
     weft_value source;     /* i32 [rows, source_len], input */
     weft_value target_in;  /* i32 [rows, target_len], input: the tokens that the model reads */
-    weft_value target_out; /* i32 [rows, target_len], input: the tokens to predict */
-    weft_value input;      /* [rows, target_len, width], input of a model of vectors */
+    weft_value target_out; /* i32, input: the tokens to predict, [rows, target_len], or the classes
+                              of images, [rows] */
+    weft_value input;   /* [rows, target_len, width], input of a model of vectors; [rows, channels,
+                           height, width], images */
     weft_value memory;  /* [rows, source_len, width], input: keys and values of cross-attention */
     weft_value target;  /* of the output's shape, input: the wanted output */
-    weft_value output;  /* [rows, target_len, vocab] logits, or [rows, target_len, width] */
+    weft_value output;  /* [rows, target_len, vocab] logits, [rows, target_len, width], or [rows,
+                           classes] logits */
     weft_value loss;    /* scalar. Tokens: nats, mean over targets that are not pad, with smoothing;
-                           vectors: mean squared error */
+                           images: the same over all of them; vectors: mean squared error */
     weft_value nll;     /* the same without smoothing */
-    int64_t vocab;      /* all ids of inputs are in [0, vocab); 0: no input has ids */
+    int64_t vocab;      /* all ids and classes of inputs are in [0, vocab); 0: no input has any */
     weft_value weights; /* with expose_weights: attention weights of the chosen layer over the
                            source, [rows, heads, target_len, source_len], or [rows, target_len,
                            source_len] without heads */
@@ -178,6 +182,52 @@ WEFT_API weft_status weft_seq2seq_encode(weft_graph *graph, const weft_seq2seq_c
 WEFT_API weft_status weft_seq2seq_step(weft_graph *graph, const weft_seq2seq_config *config,
                                        weft_decode_io *io);
 
+/* The common configuration of models of images: square images [rows, channels, image_size,
+ * image_size] (input `input`), and the class of each (i32, input `labels`). */
+typedef struct weft_image_config {
+    weft_dtype dtype;
+    int64_t image_size, channels, classes;
+    double label_smoothing;
+} weft_image_config;
+
+/* ResNet (He et al. 2015, "Deep Residual Learning for Image Recognition"), with the stride in the
+ * 3x3 convolution of a bottleneck. Parameters are torchvision's: conv1.weight, bn1.*, layer1.0.*,
+ * ..., fc.*, so that its files can be loaded as they are. */
+typedef struct weft_resnet_config {
+    weft_image_config image;
+    int64_t depth; /* 18, 34, 50, 101, 152; 10 or 14: one basic or bottleneck block a stage */
+    int64_t width; /* channels of the first stage, doubled in each of the next three; usually 64 */
+} weft_resnet_config;
+WEFT_API weft_status weft_resnet(weft_graph *graph, const weft_resnet_config *config,
+                                 const weft_build_options *build, weft_model_io *io);
+
+/* MobileNetV2 (Sandler et al. 2018, "MobileNetV2: Inverted Residuals and Linear Bottlenecks").
+ * Parameters are torchvision's: features.0.0.weight, ..., classifier.1.*. */
+typedef struct weft_mobilenet_config {
+    weft_image_config image;
+    double width;   /* times the channels of the paper; 0: 1 */
+    double depth;   /* times the blocks of each stage, rounded up; 0: 1 */
+    int64_t round;  /* channels are multiples of it; 0: 8 */
+    int64_t last;   /* channels of the last convolution, times `width` above 1; 0: 1280 */
+    double dropout; /* before the logits */
+} weft_mobilenet_config;
+WEFT_API weft_status weft_mobilenet(weft_graph *graph, const weft_mobilenet_config *config,
+                                    const weft_build_options *build, weft_model_io *io);
+
+/* Vision Transformer (Dosovitskiy et al. 2020, "An Image is Worth 16x16 Words"): class_token and
+ * the patches that conv_proj.* embeds, plus encoder.pos_embedding, go through pre-norm blocks
+ * encoder.layers.0.*, ...; heads.head.* computes the logits from the class token. The blocks'
+ * parameters are those of weft_layer_block with fused projections, the others torchvision's. */
+typedef struct weft_vit_config {
+    weft_image_config image;
+    int64_t patch; /* height and width of a patch, which must divide image_size */
+    int64_t d_model, heads, d_ff, layers;
+    double dropout; /* of embeddings, sub-layers' results and hidden values */
+    double attention_dropout;
+} weft_vit_config;
+WEFT_API weft_status weft_vit(weft_graph *graph, const weft_vit_config *config,
+                              const weft_build_options *build, weft_model_io *io);
+
 /* ---- The list of models --------------------------------------------------------------------- */
 
 /* A hyperparameter. */
@@ -200,8 +250,9 @@ typedef struct weft_model_size {
 /* Properties of a model with given options, for code that runs it. */
 typedef struct weft_model_traits {
     weft_dtype dtype;
-    int64_t source_vocab; /* source ids are in [0, source_vocab); 0: no source tokens */
-    int64_t vocab;        /* target ids are in [0, vocab); 0: the model reads and returns vectors */
+    int64_t source_vocab;  /* source ids are in [0, source_vocab); 0: no source tokens */
+    int64_t vocab;         /* target ids are in [0, vocab); 0: not a model of tokens */
+    int64_t classes;       /* of a model of images, whose batches have only rows; 0: not one */
     int64_t max_positions; /* of source and target each; INT64_MAX: no limit */
     int64_t d_model;       /* width of the vectors between layers; 0: not a Transformer */
     int32_t pad_id;
@@ -267,7 +318,8 @@ WEFT_API weft_status weft_model_build(weft_graph *graph, const weft_model_config
                                       weft_model_io *io);
 /* A configured model as a builder, for weft_trainer_new and weft_forward_new; `config` must outlive
  * it. Inputs of token models: source (if the model has one), target_in, target_out; of models of
- * vectors: input, memory (if the shape has a source), target. Output: the logits or vectors.
+ * vectors: input, memory (if the shape has a source), target; of models of images: input,
+ * target_out, with an accuracy. Output: the logits or vectors.
  * Building fails if the shape has a source that the model does not read, or lacks one that it
  * needs. */
 WEFT_API weft_builder weft_model_builder(const weft_model_config *config);

@@ -17,6 +17,16 @@ static void add_input(weft_built *built, weft_value input)
     if (weft_is_value(input)) built->inputs[built->n_inputs++] = input;
 }
 
+/* The share of images whose class has the largest logit; no value of other models. */
+static weft_value accuracy(weft_graph *g, const weft_model_config *c, const weft_model_io *io)
+{
+    if (!weft_model_get_traits(c).classes) return WEFT_NO_VALUE;
+    weft_value found = weft_argmax(g, io->output, -1, false);
+    weft_value right =
+        weft_cast(g, weft_equal(g, found, io->target_out), weft_dtype_of(g, io->loss));
+    return weft_mean(g, right, WEFT_ALL_AXES, false);
+}
+
 static weft_status build(void *context, weft_graph *graph, const weft_build_options *options,
                          weft_built *built)
 {
@@ -33,7 +43,8 @@ static weft_status build(void *context, weft_graph *graph, const weft_build_opti
     built->outputs[built->n_outputs++] = io.output;
     built->loss = io.loss;
     built->metric = io.nll;
-    return WEFT_OK;
+    built->accuracy = accuracy(graph, &config, &io);
+    return weft_graph_status(graph);
 }
 
 static bool describe(void *context, char *text, size_t capacity)

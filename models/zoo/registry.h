@@ -10,7 +10,19 @@
     X(transformer)                                                                                 \
     X(transformer_base)                                                                            \
     X(transformer_shared)                                                                          \
-    X(encoder) X(attention) X(feed_forward) X(bert) X(gpt) X(llama) X(rnn) X(lstm) X(gru) X(seq2seq)
+    X(encoder)                                                                                     \
+    X(attention)                                                                                   \
+    X(feed_forward)                                                                                \
+    X(bert)                                                                                        \
+    X(gpt)                                                                                         \
+    X(llama)                                                                                       \
+    X(rnn)                                                                                         \
+    X(lstm)                                                                                        \
+    X(gru)                                                                                         \
+    X(seq2seq)                                                                                     \
+    X(resnet)                                                                                      \
+    X(mobilenet)                                                                                   \
+    X(vit)
 
 /* Kinds of options: a whole number, 0 or 1, any number, or choices that several models share, in
  * the order of the enums of models.h. */

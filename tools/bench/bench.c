@@ -59,6 +59,26 @@ static const workload workloads[] = {
      .kind = BENCH_BACKWARD,
      .model = "attention",
      .options = {"batch=1", "length=1024", "dropout=0"}},
+    {.name = "resnet-forward",
+     .doc = "ResNet-50 of one image [3, 224, 224]: the logits",
+     .kind = BENCH_FORWARD,
+     .model = "resnet",
+     .options = {"batch=1"}},
+    {.name = "resnet-step",
+     .doc = "the same of 8 images: whole Adam step",
+     .kind = BENCH_STEP,
+     .model = "resnet",
+     .options = {"batch=8"}},
+    {.name = "mobilenet-forward",
+     .doc = "MobileNetV2 of one image [3, 224, 224]: the logits",
+     .kind = BENCH_FORWARD,
+     .model = "mobilenet",
+     .options = {"batch=1"}},
+    {.name = "vit-forward",
+     .doc = "Vision Transformer ViT-B/16 of one image [3, 224, 224]: the logits",
+     .kind = BENCH_FORWARD,
+     .model = "vit",
+     .options = {"batch=1"}},
 };
 
 size_t workload_count(void)
@@ -80,12 +100,13 @@ const workload *workload_find(const char *name)
 
 /* ---- Opening ---- */
 
-/* Positions of the sequences that the model reads: the first two dimensions of its inputs. */
+/* Positions of the sequences that the model reads, the first two dimensions of its inputs, or its
+ * images. */
 static double positions(const weft_graph *g, weft_value input)
 {
-    return weft_is_value(input) && weft_rank(g, input) > 1
-               ? (double)(weft_dim(g, input, 0) * weft_dim(g, input, 1))
-               : 0;
+    if (!weft_is_value(input) || weft_rank(g, input) < 2) return 0;
+    const int64_t rows = weft_dim(g, input, 0);
+    return (double)(weft_rank(g, input) == 4 ? rows : rows * weft_dim(g, input, 1));
 }
 
 static weft_status build_model(bench *b, const bench_request *r, weft_error *error)

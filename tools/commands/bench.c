@@ -299,7 +299,7 @@ int cmd_bench(int argc, char **argv)
                         "Times the workloads that weft is measured by, or a model, on made-up "
                         "inputs: the median and the minimum time of a run, its rate and the share "
                         "of the rate that matrix products reach on the same threads, memory, and "
-                        "the size of the plan.\v-",
+                        "the size of the plan. Models of images count images as tokens.\v-",
                         onnx_options,
                         help,
                         NULL};

@@ -162,6 +162,7 @@ static size_t find_uses(const weft_model_traits *t, const char *uses[MAX_USES])
     uses[n++] = "profile";
     uses[n++] = "check";
     if (t->vocab) uses[n++] = "train";
+    if (t->classes) uses[n++] = "fit";
     if (t->decodable) uses[n++] = t->source_vocab ? "translate" : "generate";
     return n;
 }

@@ -1,0 +1,158 @@
+/* MobileNetV2 (Sandler et al. 2018, "MobileNetV2: Inverted Residuals and Linear Bottlenecks"), with
+ * the parameter names of torchvision. */
+#include "image.h"
+
+#include <math.h>
+#include <stdio.h>
+
+/* The stages of table 2: how many times as many channels inside a block, channels, blocks, stride
+ * of the first block. */
+static const struct {
+    int64_t expansion, channels, blocks, stride;
+} stages[] = {{1, 16, 1, 1}, {6, 24, 2, 2},  {6, 32, 3, 2}, {6, 64, 4, 2},
+              {6, 96, 3, 1}, {6, 160, 3, 2}, {6, 320, 1, 1}};
+enum { STAGES = sizeof stages / sizeof *stages, FIRST_CHANNELS = 32 };
+
+/* The largest factor and number of channels that the configuration may ask for. */
+#define LARGEST 1e9
+
+static bool good_config(weft_graph *g, const weft_mobilenet_config *c)
+{
+    const double width = weft_option(c->width, 1), depth = weft_option(c->depth, 1);
+    const bool good = width > 0 && width <= LARGEST && depth > 0 && depth <= LARGEST &&
+                      c->round >= 0 && (double)c->round <= LARGEST && c->last >= 0 &&
+                      (double)c->last <= LARGEST;
+    if (!good)
+        weft_graph_fail_in(g, "weft_mobilenet", WEFT_BAD_ARGUMENT,
+                           "width %g and depth %g must be above 0, round %lld and last %lld not "
+                           "negative, and none above %g",
+                           width, depth, (long long)c->round, (long long)c->last, LARGEST);
+    return good;
+}
+
+/* The multiple of `round` nearest to channels * width, but at least 0.9 times that and `round`. */
+static int64_t scaled(const weft_mobilenet_config *c, double channels)
+{
+    const double wanted = channels * weft_option(c->width, 1);
+    const int64_t round = c->round ? c->round : 8;
+    int64_t n = (int64_t)(wanted + (double)round / 2) / round * round;
+    if (n < round) n = round;
+    return (double)n < 0.9 * wanted ? n + round : n;
+}
+
+/* A convolution whose name is `scope`.0 and whose norm's is `scope`.1. */
+static weft_value conv_relu6(weft_graph *g, const char *scope, weft_value x, int64_t channels,
+                             int64_t kernel, int64_t stride, int64_t groups, bool training)
+{
+    const image_conv conv = {"0", "1", channels, kernel, stride, groups, IMAGE_RELU6};
+    weft_scope_push(g, "%s", scope);
+    x = image_conv_norm(g, x, &conv, training);
+    weft_scope_pop(g);
+    return x;
+}
+
+/* Inverted residual: 1x1 to more channels, 3x3 of each channel alone, 1x1 to `channels`. */
+static weft_value block(weft_graph *g, weft_value x, int64_t expansion, int64_t channels,
+                        int64_t stride, bool training)
+{
+    const int64_t in = weft_dim(g, x, 1), inside = in * expansion;
+    const image_conv wide = {"conv.2", "conv.3", channels, 1, 1, 0, IMAGE_LINEAR};
+    const image_conv plain = {"conv.1", "conv.2", channels, 1, 1, 0, IMAGE_LINEAR};
+    const bool expands = expansion != 1;
+    weft_value y = x;
+    if (expands) y = conv_relu6(g, "conv.0", y, inside, 1, 1, 0, training);
+    y = conv_relu6(g, expands ? "conv.1" : "conv.0", y, inside, 3, stride, inside, training);
+    y = image_conv_norm(g, y, expands ? &wide : &plain, training);
+    return stride == 1 && in == channels ? weft_add(g, x, y) : y;
+}
+
+/* Blocks of a stage, or 0 after a failure. */
+static int64_t count_blocks(weft_graph *g, const weft_mobilenet_config *c, int stage)
+{
+    const double n = ceil((double)stages[stage].blocks * weft_option(c->depth, 1));
+    if (n > WEFT_MAX_LAYERS)
+        weft_graph_fail_in(g, "weft_mobilenet", WEFT_TOO_LARGE, "a stage of %g blocks, at most %d",
+                           n, WEFT_MAX_LAYERS);
+    return weft_graph_status(g) == WEFT_OK ? (int64_t)n : 0;
+}
+
+weft_status weft_mobilenet(weft_graph *graph, const weft_mobilenet_config *config,
+                           const weft_build_options *build, weft_model_io *io)
+{
+    weft_graph *g = graph;
+    if (!image_begin(g, "weft_mobilenet", config, build, io) || !good_config(g, config))
+        return weft_graph_status(g);
+    const weft_mobilenet_config *c = config;
+    const bool training = build->training;
+    const double last = (double)(c->last ? c->last : 1280);
+    const double most = weft_option(c->width, 1) > 1 ? last : last / weft_option(c->width, 1);
+    int64_t at = 0;
+    weft_value x = image_input(g, &c->image, build, io);
+    weft_scope_push(g, "features");
+    x = conv_relu6(g, "0", x, scaled(c, FIRST_CHANNELS), 3, 2, 0, training);
+    for (int s = 0; s < STAGES; s++) {
+        const int64_t n = count_blocks(g, c, s);
+        for (int64_t i = 0; i < n; i++) {
+            weft_scope_push(g, "%lld", (long long)++at);
+            x = block(g, x, stages[s].expansion, scaled(c, (double)stages[s].channels),
+                      i ? 1 : stages[s].stride, training);
+            weft_scope_pop(g);
+        }
+    }
+    char name[24];
+    snprintf(name, sizeof name, "%lld", (long long)++at);
+    x = conv_relu6(g, name, x, scaled(c, most), 1, 1, 0, training);
+    weft_scope_pop(g);
+    x = weft_dropout(g, weft_layer_global_average_pool(g, x), training ? c->dropout : 0);
+    return image_losses(g, &c->image,
+                        weft_layer_linear_transposed(g, "classifier.1", x, c->image.classes, true),
+                        io);
+}
+
+/* ---- In the list of models ---- */
+
+#define OPTIONS(X)                                                                                 \
+    X(width, 1, REAL, "times the channels of the paper; 0: 1")                                     \
+    X(depth, 1, REAL, "times the blocks of each stage, rounded up; 0: 1")                          \
+    X(round, 8, WHOLE, "channels are multiples of it; 0: 8")                                       \
+    X(last, 1280, WHOLE, "channels of the last convolution, times width above 1; 0: 1280")         \
+    X(dropout, 0.2, REAL, "before the logits, while training")                                     \
+    IMAGE_OPTIONS(X)
+
+enum {
+#define ID(name, value, kind, doc) AT_##name,
+    OPTIONS(ID)
+#undef ID
+        N_OPTIONS
+};
+#define ROW(name, value, kind, doc) {#name, doc, value, kind},
+static const weft_model_option options[] = {OPTIONS(ROW)};
+
+static weft_mobilenet_config configure(const double *v)
+{
+    return (weft_mobilenet_config){.image = IMAGE_CONFIG(v),
+                                   .width = v[AT_width],
+                                   .depth = v[AT_depth],
+                                   .round = (int64_t)v[AT_round],
+                                   .last = (int64_t)v[AT_last],
+                                   .dropout = v[AT_dropout]};
+}
+
+static void traits(const double *v, weft_model_traits *t)
+{
+    const weft_mobilenet_config c = configure(v);
+    image_traits(&c.image, t);
+}
+
+LISTED_BUILD(build_mobilenet, weft_mobilenet_config, configure, weft_mobilenet)
+
+const weft_model model_mobilenet = {
+    .name = "mobilenet",
+    .doc = "MobileNetV2 over images: inverted residuals of depthwise convolutions",
+    .options = options,
+    .n_options = N_OPTIONS,
+    .small = "width=0.05 depth=0.25 round=2 last=8 classes=3 image_size=16 batch=3 dropout=0",
+    .sizes = IMAGE_SIZES(8),
+    .traits = traits,
+    .build = build_mobilenet,
+};

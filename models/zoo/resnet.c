@@ -1,0 +1,135 @@
+/* Residual networks (He et al. 2015, "Deep Residual Learning for Image Recognition"), with the
+ * parameter names of torchvision. */
+#include "image.h"
+
+/* A depth: the blocks of each of the four stages, and whether a block has three convolutions. */
+typedef struct resnet_depth {
+    int64_t blocks[4];
+    bool bottleneck;
+} resnet_depth;
+
+/* In the order of DEPTHS. 18 to 152 are table 1 of the paper; 10 and 14 have one block a stage. */
+#define DEPTHS .choices = "10|14|18|34|50|101|152"
+static const resnet_depth depths[] = {
+    {{1, 1, 1, 1}, false}, {{1, 1, 1, 1}, true},  {{2, 2, 2, 2}, false}, {{3, 4, 6, 3}, false},
+    {{3, 4, 6, 3}, true},  {{3, 4, 23, 3}, true}, {{3, 8, 36, 3}, true}};
+enum { DEPTH_50 = 4 };
+static const int depth_layers[] = {10, 14, 18, 34, 50, 101, 152};
+
+/* Beyond it the channels of the last stage could overflow. */
+#define MAX_WIDTH ((int64_t)1 << 32)
+
+static const resnet_depth *find_depth(weft_graph *g, int64_t layers, int64_t width)
+{
+    if (width < 1 || width > MAX_WIDTH) {
+        weft_graph_fail_in(g, "weft_resnet", WEFT_BAD_ARGUMENT, "width must be 1 to %lld, got %lld",
+                           (long long)MAX_WIDTH, (long long)width);
+        return NULL;
+    }
+    for (size_t i = 0; i < sizeof depths / sizeof *depths; i++)
+        if (depth_layers[i] == layers) return &depths[i];
+    weft_graph_fail_in(g, "weft_resnet", WEFT_BAD_ARGUMENT,
+                       "depth must be 10, 14, 18, 34, 50, 101 or 152, got %lld", (long long)layers);
+    return NULL;
+}
+
+/* The input of a block as its output: projected where the shapes differ. */
+static weft_value shortcut(weft_graph *g, weft_value x, int64_t channels, int64_t stride,
+                           bool training)
+{
+    const image_conv project = {"downsample.0", "downsample.1", channels, 1, stride, 0,
+                                IMAGE_LINEAR};
+    if (stride == 1 && weft_dim(g, x, 1) == channels) return x;
+    return image_conv_norm(g, x, &project, training);
+}
+
+/* Two convolutions of 3x3, the first one with the stride. */
+static weft_value basic_block(weft_graph *g, weft_value x, int64_t width, int64_t stride,
+                              bool training)
+{
+    const image_conv first = {"conv1", "bn1", width, 3, stride, 0, IMAGE_RELU};
+    const image_conv second = {"conv2", "bn2", width, 3, 1, 0, IMAGE_LINEAR};
+    weft_value y = image_conv_norm(g, x, &first, training);
+    y = image_conv_norm(g, y, &second, training);
+    return weft_relu(g, weft_add(g, y, shortcut(g, x, width, stride, training)));
+}
+
+/* 1x1 to `width` channels, 3x3 with the stride, 1x1 to four times as many. */
+static weft_value bottleneck_block(weft_graph *g, weft_value x, int64_t width, int64_t stride,
+                                   bool training)
+{
+    const image_conv convs[] = {{"conv1", "bn1", width, 1, 1, 0, IMAGE_RELU},
+                                {"conv2", "bn2", width, 3, stride, 0, IMAGE_RELU},
+                                {"conv3", "bn3", 4 * width, 1, 1, 0, IMAGE_LINEAR}};
+    weft_value y = x;
+    for (int i = 0; i < 3; i++) y = image_conv_norm(g, y, &convs[i], training);
+    return weft_relu(g, weft_add(g, y, shortcut(g, x, 4 * width, stride, training)));
+}
+
+weft_status weft_resnet(weft_graph *graph, const weft_resnet_config *config,
+                        const weft_build_options *build, weft_model_io *io)
+{
+    weft_graph *g = graph;
+    if (!image_begin(g, "weft_resnet", config, build, io)) return weft_graph_status(g);
+    const resnet_depth *depth = find_depth(g, config->depth, config->width);
+    if (!depth) return weft_graph_status(g);
+    const bool training = build->training;
+    const image_conv stem = {"conv1", "bn1", config->width, 7, 2, 0, IMAGE_RELU};
+    const weft_pool_options pool = {
+        .kernel = {3, 3}, .stride = {2, 2}, .pad_begin = {1, 1}, .pad_end = {1, 1}};
+    weft_value x = image_input(g, &config->image, build, io);
+    x = weft_max_pool(g, image_conv_norm(g, x, &stem, training), &pool, NULL);
+    for (int stage = 0; stage < 4; stage++)
+        for (int64_t i = 0; i < depth->blocks[stage] && weft_graph_status(g) == WEFT_OK; i++) {
+            const int64_t width = config->width << stage, stride = i == 0 && stage > 0 ? 2 : 1;
+            weft_scope_push(g, "layer%d.%lld", stage + 1, (long long)i);
+            x = depth->bottleneck ? bottleneck_block(g, x, width, stride, training)
+                                  : basic_block(g, x, width, stride, training);
+            weft_scope_pop(g);
+        }
+    x = weft_layer_global_average_pool(g, x);
+    return image_losses(g, &config->image,
+                        weft_layer_linear_transposed(g, "fc", x, config->image.classes, true), io);
+}
+
+/* ---- In the list of models ---- */
+
+#define OPTIONS(X)                                                                                 \
+    X(depth, DEPTH_50, DEPTHS, "layers; from 50 on, and 14, of bottleneck blocks")                 \
+    X(width, 64, WHOLE, "channels of the first stage, doubled in each of the next three")          \
+    IMAGE_OPTIONS(X)
+
+enum {
+#define ID(name, value, kind, doc) AT_##name,
+    OPTIONS(ID)
+#undef ID
+        N_OPTIONS
+};
+#define ROW(name, value, kind, doc) {#name, doc, value, kind},
+static const weft_model_option options[] = {OPTIONS(ROW)};
+
+static weft_resnet_config configure(const double *v)
+{
+    return (weft_resnet_config){.image = IMAGE_CONFIG(v),
+                                .depth = depth_layers[(int)v[AT_depth]],
+                                .width = (int64_t)v[AT_width]};
+}
+
+static void traits(const double *v, weft_model_traits *t)
+{
+    const weft_resnet_config c = configure(v);
+    image_traits(&c.image, t);
+}
+
+LISTED_BUILD(build_resnet, weft_resnet_config, configure, weft_resnet)
+
+const weft_model model_resnet = {
+    .name = "resnet",
+    .doc = "residual network over images, with torchvision's parameter names",
+    .options = options,
+    .n_options = N_OPTIONS,
+    .small = "depth=10 width=2 classes=3 image_size=16 batch=3",
+    .sizes = IMAGE_SIZES(8),
+    .traits = traits,
+    .build = build_resnet,
+};
