@@ -7,13 +7,16 @@
 #include "kernels/gemm_kernel.h"
 #include "kernels/patches.h"
 
-#include <weft/op.h>
+#include <weft/export.h>
 
 typedef struct conv_attr {
     weft_shape stride, dilation, pad_begin, pad_end; /* rank: the spatial dimensions */
     weft_shape size; /* spatial, of the result: conv_grad_input, conv_grad_weight; else rank 0 */
     int64_t groups;
 } conv_attr;
+
+/* Adds the window of a convolution or a pooling to the last node of ONNX (conv.c). */
+void conv_export_window(weft_export *e, const conv_attr *a);
 
 /* conv_shape.c */
 bool conv_infer_conv(weft_infer *infer);
