@@ -336,6 +336,7 @@ static const weft_attr_field pool_fields[] = {
     {"dilation", WEFT_ATTR_INT64S, offsetof(pool_attr, window.dilation)},
     {"pad_begin", WEFT_ATTR_INT64S, offsetof(pool_attr, window.pad_begin)},
     {"pad_end", WEFT_ATTR_INT64S, offsetof(pool_attr, window.pad_end)},
+    {"groups", WEFT_ATTR_INT64, offsetof(pool_attr, window.groups)},
     {"ceil_mode", WEFT_ATTR_BOOL, offsetof(pool_attr, ceil_mode)},
     {"count_pad", WEFT_ATTR_BOOL, offsetof(pool_attr, count_pad)},
     {NULL, WEFT_ATTR_INT, 0},
@@ -366,16 +367,13 @@ static void onnx_max_pool(weft_export *e)
     weft_export_int(e, "to", WEFT_ONNX_INT32);
 }
 
-/* Dilations are an attribute since opset 19. */
+/* Dilations are an attribute since opset 19; before, the expansion is exported. */
 static void onnx_average_pool(weft_export *e)
 {
     const pool_attr *a = e->attr;
     bool dilated = false;
     for (int d = 0; d < a->window.dilation.rank; d++) dilated |= a->window.dilation.dim[d] != 1;
-    if (dilated && e->opset < 19) {
-        weft_export_fail(e, "AveragePool has dilations since opset 19");
-        return;
-    }
+    if (dilated && e->opset < 19) return;
     e->out[0] = onnx_pool_node(e, "AveragePool", 1);
     weft_export_int(e, "count_include_pad", a->count_pad);
 }

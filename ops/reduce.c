@@ -168,11 +168,17 @@ static const reduce_attr reduce_last = {1, {1}, false, 0}, reduce_first = {1, {0
 static const weft_attr_field reduce_fields[] = {
     {"axes", WEFT_ATTR_INTS, offsetof(reduce_attr, count)},
     {"keepdims", WEFT_ATTR_BOOL, offsetof(reduce_attr, keepdims)},
+    {NULL, WEFT_ATTR_INT, 0},
+};
+
+static const weft_attr_field variance_fields[] = {
+    {"axes", WEFT_ATTR_INTS, offsetof(reduce_attr, count)},
+    {"keepdims", WEFT_ATTR_BOOL, offsetof(reduce_attr, keepdims)},
     {"correction", WEFT_ATTR_INT, offsetof(reduce_attr, correction)},
     {NULL, WEFT_ATTR_INT, 0},
 };
 
-#define REDUCE_OP(op, text, nodes)                                                                 \
+#define REDUCE_OP(op, text, fields, nodes)                                                         \
     DECLARE_KERNELS(op);                                                                           \
     static void onnx_##op(weft_export *e)                                                          \
     {                                                                                              \
@@ -193,7 +199,7 @@ static const weft_attr_field reduce_fields[] = {
         .max_in = 1,                                                                               \
         .n_out = 1,                                                                                \
         .attr_size = sizeof(reduce_attr),                                                          \
-        .attrs = reduce_fields,                                                                    \
+        .attrs = fields,                                                                           \
         .infer = infer_reduce,                                                                     \
         .kernel = FLOAT_KERNELS(op),                                                               \
         .takes = WEFT_TAKES_ANY,                                                                   \
@@ -207,16 +213,17 @@ static const weft_attr_field reduce_fields[] = {
         .samples = samples_##op,                                                                   \
         .n_samples = sizeof samples_##op / sizeof *samples_##op,                                   \
     };
-REDUCE_OP(sum, "y = sum of x over the axes; 0 over no elements.",
+REDUCE_OP(sum, "y = sum of x over the axes; 0 over no elements.", reduce_fields,
           onnx_reduction(e, "ReduceSum", true))
-REDUCE_OP(mean, "y = sum of x over the axes / their number.",
+REDUCE_OP(mean, "y = sum of x over the axes / their number.", reduce_fields,
           onnx_reduction(e, "ReduceMean", false))
 REDUCE_OP(max, "y = largest x over the axes; NaN if one is; ties share the gradient evenly.",
-          onnx_reduction(e, "ReduceMax", false))
+          reduce_fields, onnx_reduction(e, "ReduceMax", false))
 REDUCE_OP(min, "y = smallest x over the axes; NaN if one is; ties share the gradient evenly.",
-          onnx_reduction(e, "ReduceMin", false))
-REDUCE_OP(variance, "y = sum (x - mean)^2 / max(n - correction, 0) over the axes.", onnx_spread(e))
-REDUCE_OP(logsumexp, "y = ln sum e^x over the axes, shifted by the largest x.",
+          reduce_fields, onnx_reduction(e, "ReduceMin", false))
+REDUCE_OP(variance, "y = sum (x - mean)^2 / max(n - correction, 0) over the axes.", variance_fields,
+          onnx_spread(e))
+REDUCE_OP(logsumexp, "y = ln sum e^x over the axes, shifted by the largest x.", reduce_fields,
           onnx_reduction(e, "ReduceLogSumExp", false))
 
 static weft_value reduce(weft_graph *graph, const weft_op *op, weft_value x, weft_axes axes,

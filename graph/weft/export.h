@@ -4,6 +4,8 @@
  * It adds nodes of ONNX's default domain and constants, and fills out[]. An operand stands for a
  * tensor of the file: an input of the op, a constant, or an output of a node. Errors are sticky as
  * in a graph: after the first one, functions return WEFT_NO_OPERAND.
+ * An op that adds nothing and fills nothing, as one may that needs a later opset, is exported as
+ * its expansion.
  *
  *     static void onnx_silu(weft_export *e)
  *     {

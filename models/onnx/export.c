@@ -296,6 +296,17 @@ static weft_operand compute(export_record *r, const weft_graph *from, size_t ind
     return operand;
 }
 
+/* Whether the op wrote itself; it leaves itself to its expansion by adding nothing. */
+static bool wrote_itself(const export_record *r, const weft_op *op, weft_export *e)
+{
+    const size_t before = r->n_nodes;
+    if (!op->onnx) return false;
+    op->onnx(e);
+    bool some = failed(r) || r->n_nodes != before;
+    for (size_t k = 0; k < e->n_out; k++) some |= e->out[k].id != 0;
+    return some;
+}
+
 /* An operand for each wanted output of a node, in e->out. */
 static bool record_op(export_record *r, const frame *f, size_t index, const weft_node_info *node,
                       weft_export *e)
@@ -303,15 +314,14 @@ static bool record_op(export_record *r, const frame *f, size_t index, const weft
     const weft_op *op = node->op;
     if (op->updates) {
         set_error(r, WEFT_NO_KERNEL, "it updates a state");
-    } else if (op->onnx) {
-        op->onnx(e);
-    } else if (op->expand) {
-        record_expansion(r, node, e->in_type, e);
-    } else if (!node->n_in && !op->random && !op->can_fail) {
-        for (size_t k = 0; k < node->n_out; k++)
-            if (e->wanted[k]) e->out[k] = compute(r, f->graph, index, k);
-    } else {
-        set_error(r, WEFT_NO_KERNEL, "the op has no form in ONNX");
+    } else if (!wrote_itself(r, op, e)) {
+        if (op->expand)
+            record_expansion(r, node, e->in_type, e);
+        else if (!node->n_in && !op->random && !op->can_fail)
+            for (size_t k = 0; k < node->n_out; k++)
+                e->out[k] = e->wanted[k] ? compute(r, f->graph, index, k) : WEFT_NO_OPERAND;
+        else
+            set_error(r, WEFT_NO_KERNEL, "the op has no form in ONNX");
     }
     for (size_t k = 0; !failed(r) && k < node->n_out; k++)
         if (e->wanted[k] && !e->out[k].id)
@@ -324,10 +334,7 @@ static bool record_op(export_record *r, const frame *f, size_t index, const weft
 static weft_operand record_leaf(export_record *r, const frame *f, size_t index,
                                 const weft_node_info *node)
 {
-    if (node->op == &weft_op_constant) {
-        weft_operand operand = compute(r, f->graph, index, 0);
-        return operand;
-    }
+    if (node->op == &weft_op_constant) return compute(r, f->graph, index, 0);
     return add_operand(r, (export_operand){EXPORT_LEAF, node->first_out, 0, node->first_out});
 }
 
