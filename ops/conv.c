@@ -307,16 +307,18 @@ static const weft_attr_field conv_fields[] = {
 
 /* ---- ONNX ---- */
 
-void conv_export_window(weft_export *e, const conv_attr *a)
+void conv_export_window(weft_export *e, const conv_attr *a, const int64_t *pad_end)
 {
     const size_t n = (size_t)a->stride.rank;
     int64_t pads[2 * PATCH_DIMS];
+    bool dilated = false;
     for (size_t d = 0; d < n; d++) {
         pads[d] = a->pad_begin.dim[d];
-        pads[n + d] = a->pad_end.dim[d];
+        pads[n + d] = pad_end[d];
+        dilated |= a->dilation.dim[d] != 1;
     }
     weft_export_ints(e, "strides", a->stride.dim, n);
-    weft_export_ints(e, "dilations", a->dilation.dim, n);
+    if (dilated) weft_export_ints(e, "dilations", a->dilation.dim, n);
     weft_export_ints(e, "pads", pads, 2 * n);
 }
 
@@ -324,7 +326,7 @@ static void onnx_conv(weft_export *e)
 {
     const conv_attr *a = e->attr;
     weft_export_same(e, "Conv");
-    conv_export_window(e, a);
+    conv_export_window(e, a, a->pad_end.dim);
     weft_export_int(e, "group", a->groups);
 }
 
@@ -340,7 +342,7 @@ static void onnx_conv_grad_input(weft_export *e)
         more[d] = a->size.dim[d] + a->pad_begin.dim[d] + a->pad_end.dim[d] - reach;
     }
     weft_export_same(e, "ConvTranspose");
-    conv_export_window(e, a);
+    conv_export_window(e, a, a->pad_end.dim);
     weft_export_ints(e, "output_padding", more, (size_t)a->stride.rank);
     weft_export_int(e, "group", a->groups);
 }

@@ -15,8 +15,9 @@ typedef struct conv_attr {
     int64_t groups;
 } conv_attr;
 
-/* Adds the window of a convolution or a pooling to the last node of ONNX (conv.c). */
-void conv_export_window(weft_export *e, const conv_attr *a);
+/* Adds the window of a convolution or a pooling to the last node of ONNX, with this padding at the
+ * end (conv.c). */
+void conv_export_window(weft_export *e, const conv_attr *a, const int64_t *pad_end);
 
 /* conv_shape.c */
 bool conv_infer_conv(weft_infer *infer);

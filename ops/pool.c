@@ -343,13 +343,21 @@ static const weft_attr_field pool_fields[] = {
 };
 /* ---- ONNX ---- */
 
+/* ceil_mode becomes padding at the end, as opsets before 22 count the windows in another way. */
 static weft_operand onnx_pool_node(weft_export *e, const char *type, size_t n_out)
 {
     const pool_attr *a = e->attr;
+    int64_t pad_end[PATCH_DIMS];
+    for (int d = 0; d < a->kernel.rank; d++) {
+        const int64_t reach = (a->kernel.dim[d] - 1) * a->window.dilation.dim[d] + 1;
+        const int64_t last = (e->out_type[0].shape.dim[d + 2] - 1) * a->window.stride.dim[d];
+        const int64_t more =
+            last + reach - e->in_type[0].shape.dim[d + 2] - a->window.pad_begin.dim[d];
+        pad_end[d] = !a->ceil_mode ? a->window.pad_end.dim[d] : more > 0 ? more : 0;
+    }
     const weft_operand y = weft_export_node(e, type, e->in, 1, n_out);
     weft_export_ints(e, "kernel_shape", a->kernel.dim, (size_t)a->kernel.rank);
-    conv_export_window(e, &a->window);
-    weft_export_int(e, "ceil_mode", a->ceil_mode);
+    conv_export_window(e, &a->window, pad_end);
     return y;
 }
 
@@ -367,13 +375,14 @@ static void onnx_max_pool(weft_export *e)
     weft_export_int(e, "to", WEFT_ONNX_INT32);
 }
 
-/* Dilations are an attribute since opset 19; before, the expansion is exported. */
+/* Dilations are an attribute since opset 19; and a padding that counts must not grow. Otherwise the
+ * expansion is exported. */
 static void onnx_average_pool(weft_export *e)
 {
     const pool_attr *a = e->attr;
     bool dilated = false;
     for (int d = 0; d < a->window.dilation.rank; d++) dilated |= a->window.dilation.dim[d] != 1;
-    if (dilated && e->opset < 19) return;
+    if ((dilated && e->opset < 19) || (a->ceil_mode && a->count_pad)) return;
     e->out[0] = onnx_pool_node(e, "AveragePool", 1);
     weft_export_int(e, "count_include_pad", a->count_pad);
 }

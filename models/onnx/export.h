@@ -90,6 +90,7 @@ typedef struct export_note {
     size_t n_nodes, n_in;
     uint32_t node[EXPORT_NOTE_INPUTS], slot[EXPORT_NOTE_INPUTS]; /* where an input is read */
     bool wanted[WEFT_MAX_OUTPUTS];
+    bool no_memory; /* for the attribute: it was not read */
 } export_note;
 
 /* Writes the note of nodes [first, r->n_nodes), which stand for a node of the graph, or leaves it

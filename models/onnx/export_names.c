@@ -110,20 +110,20 @@ static void name_constants(naming *n)
     }
 }
 
-/* "SCOPE/OP_NUMBER" of the graph's node. An imported graph's scopes are names of this form; their
- * last part is cut off, so that a name does not grow with every round. */
+/* "SCOPE/OP_NUMBER" of the graph's node. A scope that is already such a name, of an imported graph,
+ * loses its last part, so that a name does not grow with every round. */
 static void source_name(const export_record *r, size_t source, char name[NAME_BYTES + 1])
 {
     const weft_node_info node = weft_graph_node(r->graph, source);
-    const char *slash = strrchr(node.scope, '/');
+    const char *op = node.op->name, *slash = strrchr(node.scope, '/');
+    const char *last = slash ? slash + 1 : node.scope;
+    const size_t n = strlen(op);
     size_t length = strlen(node.scope);
-    if (slash) {
-        const char *number = strrchr(slash, '_');
-        if (number && number[1] && strspn(number + 1, "0123456789") == strlen(number + 1))
-            length = (size_t)(slash - node.scope);
-    }
+    if (!strncmp(last, op, n) && last[n] == '_' && last[n + 1] &&
+        strspn(last + n + 1, "0123456789") == strlen(last + n + 1))
+        length = slash ? (size_t)(slash - node.scope) : 0;
     snprintf(name, NAME_BYTES + 1, "%.*s%s%s_%zu", (int)(length < 300 ? length : 300), node.scope,
-             length ? "/" : "", node.op->name, source);
+             length ? "/" : "", op, source);
 }
 
 /* Names a node after its source, and with its type and number if the source has several nodes. */

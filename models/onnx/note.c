@@ -216,6 +216,7 @@ bool export_read_note(const char *text, arena *memory, export_note *note)
     note->op = take_op(&text);
     if (!note->op) return false;
     note->attr = arena_alloc(memory, note->op->attr_size + 1);
+    note->no_memory = !note->attr;
     if (!note->attr) return false;
     for (const weft_attr_field *f = note->op->attrs; f && f->name; f++) {
         text = pass(text, f->name);

@@ -21,6 +21,11 @@ typedef struct noted {
     const char *names[EXPORT_NOTE_INPUTS];
 } noted;
 
+static void no_memory(onnx_import *import)
+{
+    import_fail(import, WEFT_NO_MEMORY, "weft_onnx", "no memory for an op of weft");
+}
+
 /* ---- Inputs ---- */
 
 static bool input_type(noted *n, onnx_value *v, weft_type *type)
@@ -123,13 +128,13 @@ static bool record_op(noted *n, const weft_type *types, weft_graph *g, export_re
     for (size_t k = 0; k < n->note.op->n_out; k++)
         if (n->note.wanted[k]) wanted[n_wanted++] = out[k];
     const int64_t opset = import_opset(n->import, "");
+    if (weft_graph_status(g) == WEFT_NO_MEMORY) no_memory(n->import);
     if (weft_graph_status(g) != WEFT_OK || !n_wanted || opset < EXPORT_MIN_OPSET ||
         opset > EXPORT_MAX_OPSET)
         return false;
     const weft_status status =
         export_graph(r, g, wanted, n_wanted, (int)opset, MAX_BYTES, &ignored);
-    if (status == WEFT_NO_MEMORY)
-        import_fail(n->import, status, ignored.where, "%s", ignored.message);
+    if (status == WEFT_NO_MEMORY) no_memory(n->import);
     for (size_t k = 0; status == WEFT_OK && k < n->note.op->n_out; k++)
         operands[k] = n->note.wanted[k] ? r->of_value[out[k].id] : WEFT_NO_OPERAND;
     return status == WEFT_OK && r->n_nodes == n->note.n_nodes;
@@ -163,9 +168,12 @@ static bool build(noted *n, const export_record *r, const weft_operand *operands
 {
     onnx_import *import = n->import;
     weft_value in[EXPORT_NOTE_INPUTS], out[WEFT_MAX_OUTPUTS] = {{0, 0}};
-    char label[sizeof import->label];
+    char label[sizeof import->label], own[sizeof import->label];
     memcpy(label, import->label, sizeof label);
-    import_label(import, onnx_text(n->nodes[0]->name));
+    snprintf(own, sizeof own, "%s", onnx_text(n->nodes[0]->name));
+    char *part = n->note.n_nodes > 1 ? strrchr(own, '/') : NULL;
+    if (part) *part = 0; /* "SCOPE/OP_NUMBER" of "SCOPE/OP_NUMBER/TYPE_0" */
+    import_label(import, own);
     for (size_t i = 0; i < n->note.n_in; i++) in[i] = import_value(import, n->in[i]);
     if (!import_failed(import))
         weft_apply(import->graph, n->note.op, n->note.attr, in, n->note.n_in, out);
@@ -181,10 +189,12 @@ size_t import_noted(onnx_import *import, onnx_scope *scope, const WeftOnnx__Grap
     weft_type types[EXPORT_NOTE_INPUTS];
     weft_operand operands[WEFT_MAX_OUTPUTS] = {{0}};
     const char *text = graph->node[first]->doc_string;
-    if (!text || !export_read_note(text, &import->memory, &n.note) ||
-        n.note.n_nodes > graph->n_node - first || !find_inputs(&n, types))
-        return 0;
+    if (!text) return 0;
+    const bool is_note = export_read_note(text, &import->memory, &n.note);
+    if (n.note.no_memory) no_memory(import);
+    if (!is_note || n.note.n_nodes > graph->n_node - first || !find_inputs(&n, types)) return 0;
     weft_graph *g = weft_graph_new();
+    if (!g) no_memory(import);
     export_record r = {.graph = NULL};
     bool same = g && record_op(&n, types, g, &r, operands);
     for (size_t i = 0; same && i < n.note.n_nodes; i++) same = same_node(&n, &r, i);
