@@ -100,11 +100,13 @@ static error_t parse(int key, char *text, struct argp_state *state)
 /* ---- Models ---- */
 
 static weft_status save(const arguments *a, const weft_graph *g, const weft_value *outputs,
-                        size_t n, const weft_params *params, weft_error *error)
+                        const char *const *names, size_t n, const weft_params *params,
+                        weft_error *error)
 {
     struct stat info;
-    if (weft_onnx_save(a->out, g, outputs, n, params, &a->save, error) != WEFT_OK)
-        return error->status;
+    weft_onnx_save_options o = a->save;
+    o.output_names = names;
+    if (weft_onnx_save(a->out, g, outputs, n, params, &o, error) != WEFT_OK) return error->status;
     size_t parameters = 0;
     for (size_t i = 0; i < weft_params_count(params); i++) {
         weft_tensor t;
@@ -122,13 +124,14 @@ static weft_status save(const arguments *a, const weft_graph *g, const weft_valu
 static weft_status save_listed(const arguments *a, const weft_graph *g, const weft_model_io *io,
                                const weft_params *params, weft_error *error)
 {
+    static const char *const names[2] = {NULL, "loss"};
     const weft_value outputs[2] = {io->output, io->loss};
     if (a->loss && !weft_is_value(io->loss))
         return weft_error_set(error, WEFT_NOT_FOUND, "--loss", "the model has no loss");
-    return save(a, g, outputs, a->loss ? 2 : 1, params, error);
+    return save(a, g, outputs, names, a->loss ? 2 : 1, params, error);
 }
 
-static weft_status save_file(arguments *a, const built_model *m, const weft_params *params,
+static weft_status save_file(const arguments *a, const built_model *m, const weft_params *params,
                              weft_error *error)
 {
     size_t n;
@@ -136,15 +139,13 @@ static weft_status save_file(arguments *a, const built_model *m, const weft_para
     const char **names = calloc(n + 1, sizeof *names);
     if (!names) return weft_error_set(error, WEFT_NO_MEMORY, "export", "out of memory");
     for (size_t i = 0; i < n; i++) names[i] = outputs[i].name;
-    a->save.output_names = names;
-    const weft_status status = save(a, m->graph, m->outputs, n, params, error);
-    a->save.output_names = NULL;
+    const weft_status status = save(a, m->graph, m->outputs, names, n, params, error);
     free(names);
     return status;
 }
 
 /* MODEL with its first parameters, or FILE.onnx with its weights. */
-static weft_status export_model(arguments *a, weft_error *error)
+static weft_status export_model(const arguments *a, weft_error *error)
 {
     built_model m;
     weft_params *params = weft_params_new();
