@@ -260,6 +260,7 @@ static const weft_attr_field sdpa_fields[] = {
     {"dropout", WEFT_ATTR_DOUBLE, offsetof(sdpa_attr, p)},
     {"causal", WEFT_ATTR_BOOL, offsetof(sdpa_attr, causal)},
     {"mask", WEFT_ATTR_BOOL, offsetof(sdpa_attr, mask)},
+    {"dlse", WEFT_ATTR_BOOL, offsetof(sdpa_attr, dlse)},
     {NULL, WEFT_ATTR_INT, 0},
 };
 

@@ -69,10 +69,11 @@ static weft_value masked_scores(weft_graph *g, const sdpa_attr *attr, weft_value
 }
 
 /* x [batch, query_len, heads, ...] with zeros for the queries whose lse [batch, heads, query_len]
- * is -inf: those that attend to no key. */
-static weft_value without_blind(weft_graph *g, const sdpa_attr *attr, weft_value x, weft_value lse)
+ * is -inf: those that attend to no key, which a causal mask alone leaves only with fewer keys. */
+static weft_value without_blind(weft_graph *g, const sdpa_attr *attr, weft_value x, weft_value lse,
+                                int64_t keys)
 {
-    if (!attr->mask && !attr->causal) return x;
+    if (!attr->mask && (!attr->causal || keys >= weft_dim(g, x, 1))) return x;
     weft_value none = weft_scalar(g, weft_dtype_of(g, lse), -INFINITY);
     weft_value blind = weft_transpose(g, weft_equal(g, lse, none), 1, 2);
     return weft_masked_fill(g, x, weft_expand_dims(g, blind, -1), 0.0);
@@ -110,7 +111,7 @@ void expand_sdpa(weft_expand *e)
     y = weft_reshape(g, weft_permute(g, y, WEFT_AXES(0, 3, 1, 2, 4)), out);
     e->out[1] = weft_logsumexp(g, s, WEFT_AXES(-1), false);
     e->out[2] = low_of(g, s, e->out[1]);
-    e->out[0] = without_blind(g, attr, y, e->out[1]);
+    e->out[0] = without_blind(g, attr, y, e->out[1], k.dim[1]);
 }
 
 void expand_sdpa_grad(weft_expand *e)
@@ -134,7 +135,7 @@ void expand_sdpa_grad(weft_expand *e)
     ds = split(g, ds, q5);
     weft_value weights = split(g, dropped(g, p, attr), q5);
     weft_value dq = weft_permute(g, weft_matmul(g, ds, k5), WEFT_AXES(0, 3, 1, 2, 4));
-    e->out[0] = without_blind(g, attr, weft_reshape(g, dq, q), e->in[LSE]);
+    e->out[0] = without_blind(g, attr, weft_reshape(g, dq, q), e->in[LSE], k.dim[1]);
     e->out[1] = ungrouped(g, weft_matmul(g, weft_transpose(g, ds, -1, -2), q5), k);
     e->out[2] = ungrouped(g, weft_matmul(g, weft_transpose(g, weights, -1, -2), dy5),
                           weft_shape_of(g, e->in[V]));

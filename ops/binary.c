@@ -3,23 +3,25 @@
 #include "kernels/kernel.h"
 #include "kernels/sums.h"
 
-/* name, doc, expression of the elements x and y, range of the samples (low, high) */
+/* name, doc, how the operands e->in become nodes of ONNX, expression of the elements x and y, range
+ * of the samples (low, high) */
 #define BINARY_OPS(X)                                                                              \
-    X(add, "y = a + b", x + y, -2, 2)                                                              \
-    X(sub, "y = a - b", x - y, -2, 2)                                                              \
-    X(mul, "y = a b", x *y, -2, 2)                                                                 \
-    X(div, "y = a / b", x / y, 0.5, 2)                                                             \
-    X(pow, "y = a^b, for a > 0 where gradients are wanted", (T)pow((double)x, (double)y), 0.5, 2)  \
+    X(add, "y = a + b", weft_export_same(e, "Add"), x + y, -2, 2)                                  \
+    X(sub, "y = a - b", weft_export_same(e, "Sub"), x - y, -2, 2)                                  \
+    X(mul, "y = a b", weft_export_same(e, "Mul"), x *y, -2, 2)                                     \
+    X(div, "y = a / b", weft_export_same(e, "Div"), x / y, 0.5, 2)                                 \
+    X(pow, "y = a^b, for a > 0 where gradients are wanted", weft_export_same(e, "Pow"),            \
+      (T)pow((double)x, (double)y), 0.5, 2)                                                        \
     X(maximum, "y = max(a, b), NaN if either is; a tie's gradient goes half to each",              \
-      x > y || x != x ? x : y, -2, 2)                                                              \
+      weft_export_same(e, "Max"), x > y || x != x ? x : y, -2, 2)                                  \
     X(minimum, "y = min(a, b), NaN if either is; a tie's gradient goes half to each",              \
-      x < y || x != x ? x : y, -2, 2)                                                              \
+      weft_export_same(e, "Min"), x < y || x != x ? x : y, -2, 2)                                  \
     X(relu_grad, "y = 0 where a <= 0, else b: relu's gradient b, passed on by its output a",       \
-      x <= 0 ? 0 : y, -2, 2)
+      onnx_mask_of_relu(e), x <= 0 ? 0 : y, -2, 2)
 
 #ifdef WEFT_KERNEL_ISA
 
-#define BINARY_KERNEL(name, doc, expression, low, high)                                            \
+#define BINARY_KERNEL(name, doc, onnx, expression, low, high)                                      \
     KERNEL(name)                                                                                   \
     {                                                                                              \
         T packed[2][PACKED_RUN];                                                                   \
@@ -72,6 +74,7 @@ KERNEL(add_n)
 
 #else
 
+#include <weft/export.h>
 #include <weft/ops.h>
 
 static bool infer_binary(weft_infer *infer)
@@ -162,8 +165,20 @@ static void vjp_relu_grad(weft_vjp *v)
     if (v->wanted[1]) set(v, 1, weft_relu_grad(v->graph, v->in[0], v->grad_out[0]));
 }
 
-#define BINARY_OP(op, text, expression, from, to)                                                  \
+static void onnx_mask_of_relu(weft_export *e)
+{
+    const weft_operand zero = weft_export_scalar(e, e->in_type[0].dtype, 0);
+    const weft_operand in[] = {weft_export_binary(e, "LessOrEqual", e->in[0], zero), zero,
+                               e->in[1]};
+    e->out[0] = weft_export_node(e, "Where", in, 3, 1);
+}
+
+#define BINARY_OP(op, text, nodes, expression, from, to)                                           \
     DECLARE_KERNELS(op);                                                                           \
+    static void onnx_##op(weft_export *e)                                                          \
+    {                                                                                              \
+        nodes;                                                                                     \
+    }                                                                                              \
     static const weft_sample samples_##op[] = {                                                    \
         {NULL,                                                                                     \
          2,                                                                                        \
@@ -192,6 +207,7 @@ static void vjp_relu_grad(weft_vjp *v)
         .takes = WEFT_TAKES_ANY,                                                                   \
         .inplace = 3,                                                                              \
         .broadcasts = true,                                                                        \
+        .onnx = onnx_##op,                                                                         \
         .vjp = vjp_##op,                                                                           \
         .samples = samples_##op,                                                                   \
         .n_samples = sizeof samples_##op / sizeof *samples_##op,                                   \
@@ -234,6 +250,12 @@ static bool infer_add_n(weft_infer *infer)
     return true;
 }
 
+static void onnx_add_n(weft_export *e)
+{
+    weft_export_same(e, "Sum");
+    e->note = true; /* Sum adds in no certain order */
+}
+
 static void vjp_add_n(weft_vjp *v)
 {
     for (size_t i = 0; i < v->n_in; i++) v->grad_in[i] = v->grad_out[0];
@@ -261,6 +283,7 @@ const weft_op weft_op_add_n = {
     .elementwise = true,
     .takes = WEFT_TAKES_DENSE,
     .inplace = 1,
+    .onnx = onnx_add_n,
     .vjp = vjp_add_n,
     .samples = samples_add_n,
     .n_samples = sizeof samples_add_n / sizeof *samples_add_n,

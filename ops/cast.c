@@ -51,6 +51,7 @@ KERNEL(cast)
 
 #else
 
+#include <weft/export.h>
 #include <weft/ops.h>
 
 static bool infer_cast(weft_infer *infer)
@@ -66,6 +67,12 @@ static void vjp_cast(weft_vjp *v)
     weft_dtype from = weft_dtype_of(v->graph, v->in[0]), to = weft_dtype_of(v->graph, v->out[0]);
     if (weft_dtype_is_float(from) && weft_dtype_is_float(to))
         v->grad_in[0] = weft_cast(v->graph, v->grad_out[0], from);
+}
+
+static void onnx_cast(weft_export *e)
+{
+    weft_export_same(e, "Cast");
+    weft_export_int(e, "to", weft_export_type(e->out_type[0].dtype));
 }
 
 DECLARE_ANY_KERNELS(cast);
@@ -94,6 +101,7 @@ const weft_op weft_op_cast = {
     .kernel = ANY_KERNELS(cast),
     .elementwise = true,
     .takes = WEFT_TAKES_ANY,
+    .onnx = onnx_cast,
     .vjp = vjp_cast,
     .samples = samples_cast,
     .n_samples = sizeof samples_cast / sizeof *samples_cast,

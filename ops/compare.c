@@ -2,13 +2,13 @@
 #include "kernels/kernel.h"
 
 #define COMPARE_OPS(X)                                                                             \
-    X(equal, "y = a == b; NaN equals nothing", x == y, true)                                       \
-    X(less, "y = a < b", x < y, false)                                                             \
-    X(greater, "y = a > b", x > y, false)
+    X(equal, "y = a == b; NaN equals nothing", "Equal", x == y, true)                              \
+    X(less, "y = a < b", "Less", x < y, false)                                                     \
+    X(greater, "y = a > b", "Greater", x > y, false)
 
 #define LOGIC_OPS(X)                                                                               \
-    X(logical_and, "y = a and b", x &y)                                                            \
-    X(logical_or, "y = a or b", x | y)
+    X(logical_and, "y = a and b", "And", x &y)                                                     \
+    X(logical_or, "y = a or b", "Or", x | y)
 
 #ifdef WEFT_KERNEL_ISA
 
@@ -24,10 +24,10 @@
             EACH_PAIR(p, ps, q, qs, out[i] = expression)                                           \
         }                                                                                          \
     }
-#define COMPARE_KERNEL(name, doc, expression, bools) BOOL_KERNEL(name, expression)
+#define COMPARE_KERNEL(name, doc, onnx, expression, bools) BOOL_KERNEL(name, expression)
 COMPARE_OPS(COMPARE_KERNEL)
 #if KERNEL_IS(b8)
-#define LOGIC_KERNEL(name, doc, expression) BOOL_KERNEL(name, expression)
+#define LOGIC_KERNEL(name, doc, onnx, expression) BOOL_KERNEL(name, expression)
 LOGIC_OPS(LOGIC_KERNEL)
 KERNEL(logical_not)
 {
@@ -41,6 +41,7 @@ KERNEL(logical_not)
 
 #else
 
+#include <weft/export.h>
 #include <weft/ops.h>
 
 static bool infer_pair(weft_infer *infer)
@@ -81,7 +82,11 @@ static bool infer_not(weft_infer *infer)
         {NULL, 2, {{WEFT_I32, {1, {20}}, 0, 3, false}, {WEFT_I32, {1, {1}}, 0, 3, false}}},        \
     }
 
-#define BOOL_OP(op, text, shape_rule, kernels, n)                                                  \
+#define BOOL_OP(op, text, type, shape_rule, kernels, n)                                            \
+    static void onnx_##op(weft_export *e)                                                          \
+    {                                                                                              \
+        weft_export_same(e, type);                                                                 \
+    }                                                                                              \
     extern const weft_op weft_op_##op;                                                             \
     const weft_op weft_op_##op = {                                                                 \
         .name = #op,                                                                               \
@@ -93,6 +98,7 @@ static bool infer_not(weft_infer *infer)
         .kernel = kernels,                                                                         \
         .elementwise = true,                                                                       \
         .takes = WEFT_TAKES_ANY,                                                                   \
+        .onnx = onnx_##op,                                                                         \
         .gradient = WEFT_GRADIENT_ZERO,                                                            \
         .samples = samples_##op,                                                                   \
         .n_samples = n,                                                                            \
@@ -102,10 +108,10 @@ static bool infer_not(weft_infer *infer)
         return weft_apply(graph, &weft_op_##op, NULL, (weft_value[]){a, b}, 2, NULL);              \
     }
 
-#define COMPARE_OP(op, text, expression, bools)                                                    \
+#define COMPARE_OP(op, text, type, expression, bools)                                              \
     DECLARE_ANY_KERNELS(op);                                                                       \
     SAMPLES(op, WEFT_FLOAT, -2, 2);                                                                \
-    BOOL_OP(op, text, (bools) ? infer_pair : infer_order, ANY_KERNELS(op), 3)
+    BOOL_OP(op, text, type, (bools) ? infer_pair : infer_order, ANY_KERNELS(op), 3)
 COMPARE_OPS(COMPARE_OP)
 
 #define BOOL_KERNELS(name)                                                                         \
@@ -114,11 +120,16 @@ COMPARE_OPS(COMPARE_OP)
             [WEFT_BOOL] = WEFT_JOIN(name, b8, base)                                                \
         }                                                                                          \
     }
-#define LOGIC_OP(op, text, expression)                                                             \
+#define LOGIC_OP(op, text, type, expression)                                                       \
     void WEFT_JOIN(op, b8, base)(const weft_call *, int64_t);                                      \
     SAMPLES(op, WEFT_BOOL, 0, 0.5);                                                                \
-    BOOL_OP(op, text, infer_logic, BOOL_KERNELS(op), 2)
+    BOOL_OP(op, text, type, infer_logic, BOOL_KERNELS(op), 2)
 LOGIC_OPS(LOGIC_OP)
+
+static void onnx_logical_not(weft_export *e)
+{
+    weft_export_same(e, "Not");
+}
 
 void WEFT_JOIN(logical_not, b8, base)(const weft_call *, int64_t);
 static const weft_sample samples_not[] = {{NULL, 1, {{WEFT_BOOL, {2, {3, 5}}, 0, 0.5, false}}}};
@@ -133,6 +144,7 @@ const weft_op weft_op_logical_not = {
     .kernel = BOOL_KERNELS(logical_not),
     .elementwise = true,
     .takes = WEFT_TAKES_ANY,
+    .onnx = onnx_logical_not,
     .gradient = WEFT_GRADIENT_ZERO,
     .samples = samples_not,
     .n_samples = 1,

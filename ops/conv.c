@@ -305,6 +305,48 @@ static const weft_attr_field conv_fields[] = {
     {NULL, WEFT_ATTR_INT, 0},
 };
 
+/* ---- ONNX ---- */
+
+void conv_export_window(weft_export *e, const conv_attr *a, const int64_t *pad_end)
+{
+    const size_t n = (size_t)a->stride.rank;
+    int64_t pads[2 * PATCH_DIMS];
+    bool dilated = false;
+    for (size_t d = 0; d < n; d++) {
+        pads[d] = a->pad_begin.dim[d];
+        pads[n + d] = pad_end[d];
+        dilated |= a->dilation.dim[d] != 1;
+    }
+    weft_export_ints(e, "strides", a->stride.dim, n);
+    if (dilated) weft_export_ints(e, "dilations", a->dilation.dim, n);
+    weft_export_ints(e, "pads", pads, 2 * n);
+}
+
+static void onnx_conv(weft_export *e)
+{
+    const conv_attr *a = e->attr;
+    weft_export_same(e, "Conv");
+    conv_export_window(e, a, a->pad_end.dim);
+    weft_export_int(e, "group", a->groups);
+}
+
+/* The elements behind the last window are output_padding, below the stride. */
+static void onnx_conv_grad_input(weft_export *e)
+{
+    const conv_attr *a = e->attr;
+    const weft_shape *in = &e->in_type[0].shape, *w = &e->in_type[1].shape;
+    int64_t more[PATCH_DIMS];
+    for (int d = 0; d < a->stride.rank; d++) {
+        const int64_t reach =
+            (in->dim[d + 2] - 1) * a->stride.dim[d] + (w->dim[d + 2] - 1) * a->dilation.dim[d] + 1;
+        more[d] = a->size.dim[d] + a->pad_begin.dim[d] + a->pad_end.dim[d] - reach;
+    }
+    weft_export_same(e, "ConvTranspose");
+    conv_export_window(e, a, a->pad_end.dim);
+    weft_export_ints(e, "output_padding", more, (size_t)a->stride.rank);
+    weft_export_int(e, "group", a->groups);
+}
+
 #define CONV_OP(op, operands, text, ...)                                                           \
     DECLARE_KERNELS(op);                                                                           \
     const weft_op weft_op_##op = {.name = #op,                                                     \
@@ -329,11 +371,11 @@ CONV_OP(conv, "x w bias",
         "y[n, o, i] = bias[o] + sum over c, t of w[o, c, t] x[n, c, i stride + t dilation - pad], "
         "zero outside of x; c runs over the channels of o's group. The matrix product of w and of "
         "patches that are packed straight from the image.",
-        .max_in = 3, .block = block_conv)
+        .max_in = 3, .block = block_conv, .onnx = onnx_conv)
 CONV_OP(conv_grad_input, "dy w",
         "The gradient of conv with respect to x, and transposed convolution: dx[n, c, j] = sum of "
         "w[o, c, t] dy[n, o, i] over o, t and i with i stride + t dilation - pad = j.",
-        .max_in = 2)
+        .max_in = 2, .onnx = onnx_conv_grad_input)
 CONV_OP(conv_grad_weight, "x dy",
         "The gradient of conv with respect to w: dw[o, c, t] = sum over n, i of dy[n, o, i] "
         "x[n, c, i stride + t dilation - pad].",

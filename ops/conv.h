@@ -7,13 +7,17 @@
 #include "kernels/gemm_kernel.h"
 #include "kernels/patches.h"
 
-#include <weft/op.h>
+#include <weft/export.h>
 
 typedef struct conv_attr {
     weft_shape stride, dilation, pad_begin, pad_end; /* rank: the spatial dimensions */
     weft_shape size; /* spatial, of the result: conv_grad_input, conv_grad_weight; else rank 0 */
     int64_t groups;
 } conv_attr;
+
+/* Adds the window of a convolution or a pooling to the last node of ONNX, with this padding at the
+ * end (conv.c). */
+void conv_export_window(weft_export *e, const conv_attr *a, const int64_t *pad_end);
 
 /* conv_shape.c */
 bool conv_infer_conv(weft_infer *infer);

@@ -137,6 +137,8 @@ KERNEL(cross_entropy_grad)
 
 #include "samples.h"
 
+#include "onnx.h"
+
 #include <weft/ops.h>
 
 extern const weft_op weft_op_cross_entropy, weft_op_cross_entropy_grad;
@@ -321,6 +323,61 @@ static const weft_attr_field cross_entropy_fields[] = {
     {"sum", WEFT_ATTR_INT, offsetof(cross_entropy_attr, sum)},
     {NULL, WEFT_ATTR_INT, 0},
 };
+/* ---- ONNX ---- */
+
+/* x [...] with a dimension of size 1 behind it. */
+static weft_operand onnx_column(weft_export *e, weft_operand x)
+{
+    weft_shape shape = e->in_type[1].shape;
+    shape.dim[shape.rank++] = 1;
+    return onnx_reshape(e, x, shape);
+}
+
+/* -(1 - e) log p[target] - e / classes sum log p of each counted row, else 0; their sum, or their
+ * mean over the counted rows, at least one. */
+static void onnx_cross_entropy(weft_export *e)
+{
+    const cross_entropy_attr *attr = e->attr;
+    const weft_type *x = &e->in_type[0];
+    const double classes = (double)x->shape.dim[x->shape.rank - 1], smoothing = attr->smoothing;
+    const bool ignores = attr->ignore_index != INT64_MIN;
+    const weft_operand zero = weft_export_scalar(e, x->dtype, 0);
+    const int64_t last = -1;
+    if (e->wanted[1] || e->wanted[2]) {
+        weft_export_fail(e, "its statistics have no counterpart in ONNX");
+        return;
+    }
+    weft_operand counted = WEFT_NO_OPERAND, target = onnx_column(e, e->in[1]);
+    if (ignores) {
+        const weft_operand none = weft_export_scalar(e, WEFT_I32, (double)attr->ignore_index);
+        counted = weft_export_unary(e, "Not", weft_export_binary(e, "Equal", target, none));
+        const weft_operand in[] = {counted, target, weft_export_scalar(e, WEFT_I32, 0)};
+        target = weft_export_node(e, "Where", in, 3, 1);
+    }
+    weft_operand log_p = weft_export_unary(e, "LogSoftmax", e->in[0]);
+    weft_export_int(e, "axis", -1);
+    weft_operand loss = weft_export_binary(e, "GatherElements", log_p, target);
+    weft_export_int(e, "axis", -1);
+    loss = weft_export_binary(e, "Mul", loss, weft_export_scalar(e, x->dtype, smoothing - 1));
+    if (smoothing > 0) {
+        weft_operand all = onnx_reduce(e, "ReduceSum", log_p, &last, 1, true, true);
+        const weft_operand share = weft_export_scalar(e, x->dtype, smoothing / classes);
+        loss = weft_export_binary(e, "Sub", loss, weft_export_binary(e, "Mul", all, share));
+    }
+    if (ignores) loss = weft_export_node(e, "Where", (weft_operand[]){counted, loss, zero}, 3, 1);
+    e->out[0] = onnx_reduce(e, "ReduceSum", loss, NULL, 0, false, true);
+    if (attr->sum) return;
+    const int64_t rows = weft_shape_numel(e->in_type[1].shape);
+    weft_operand count = weft_export_scalar(e, x->dtype, rows > 0 ? (double)rows : 1);
+    if (ignores) {
+        count = weft_export_unary(e, "Cast", counted);
+        weft_export_int(e, "to", weft_export_type(x->dtype));
+        count = onnx_reduce(e, "ReduceSum", count, NULL, 0, false, true);
+        count = weft_export_binary(e, "Max", count, weft_export_scalar(e, x->dtype, 1));
+    }
+    e->out[0] = weft_export_binary(e, "Div", e->out[0], count);
+}
+
 DECLARE_KERNELS(cross_entropy);
 DECLARE_KERNELS(cross_entropy_grad);
 const weft_op weft_op_cross_entropy = {
@@ -342,6 +399,7 @@ const weft_op weft_op_cross_entropy = {
     .scratch = scratch_losses,
     .cost = cost_rows,
     .can_fail = true,
+    .onnx = onnx_cross_entropy,
     .vjp = vjp_cross_entropy,
     .samples = samples_cross_entropy,
     .n_samples = sizeof samples_cross_entropy / sizeof *samples_cross_entropy,

@@ -35,6 +35,8 @@ KERNEL(dropout)
 
 #else
 
+#include "onnx.h"
+
 #include <weft/ops.h>
 
 extern const weft_op weft_op_dropout;
@@ -67,6 +69,13 @@ static const weft_sample samples_dropout[] = {
     {&drop_none, 1, {{WEFT_FLOAT, {1, {5}}, -2, 2, false}}},
     {&drop_some, 1, {{WEFT_FLOAT, {2, {0, 2}}, -2, 2, false}}},
 };
+/* As in a model that is used. */
+static void onnx_dropout(weft_export *e)
+{
+    onnx_identity(e);
+    e->inexact = true;
+}
+
 static const weft_attr_field dropout_fields[] = {
     {"p", WEFT_ATTR_DOUBLE, offsetof(dropout_attr, p)},
     {NULL, WEFT_ATTR_INT, 0},
@@ -87,6 +96,7 @@ const weft_op weft_op_dropout = {
     .cost = cost_dropout,
     .inplace = 1,
     .random = true,
+    .onnx = onnx_dropout,
     .vjp = vjp_dropout,
     .samples = samples_dropout,
     .n_samples = sizeof samples_dropout / sizeof *samples_dropout,

@@ -6,6 +6,7 @@
  * free_b], and the product to the order of the result. */
 #include "samples.h"
 
+#include <weft/export.h>
 #include <weft/ops.h>
 
 #include <ctype.h>
@@ -171,6 +172,12 @@ static const weft_sample samples_einsum[] = {
     {&ein_dot, 2, {UNIT_FLOATS({2, {3, 4}}), UNIT_FLOATS({2, {3, 4}})}},
     {&ein_alone, 2, {UNIT_FLOATS({3, {2, 3, 2}}), UNIT_FLOATS({2, {2, 4}})}},
 };
+static void onnx_einsum(weft_export *e)
+{
+    weft_export_same(e, "Einsum");
+    weft_export_text(e, "equation", ((const einsum_attr *)e->attr)->subscripts);
+}
+
 static const weft_attr_field einsum_fields[] = {
     {"subscripts", WEFT_ATTR_TEXT, offsetof(einsum_attr, subscripts)},
     {NULL, WEFT_ATTR_INT, 0},
@@ -189,6 +196,7 @@ const weft_op weft_op_einsum = {
     .attrs = einsum_fields,
     .infer = infer_einsum,
     .expand = expand_einsum,
+    .onnx = onnx_einsum,
     .samples = samples_einsum,
     .n_samples = sizeof samples_einsum / sizeof *samples_einsum,
 };

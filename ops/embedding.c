@@ -105,6 +105,7 @@ KERNEL(embedding_grad)
 
 #include "samples.h"
 
+#include <weft/export.h>
 #include <weft/ops.h>
 
 extern const weft_op weft_op_embedding, weft_op_embedding_grad;
@@ -215,6 +216,12 @@ static const weft_sample samples_embedding_grad[] = {
     {&emb_none, 2, {INDICES(6, {2, {2, 4}}), FLOATS({3, {2, 4, 3}})}},
     {&emb_pad, 2, {INDICES(6, {1, {9}}), FLOATS({2, {9, 2}})}},
 };
+static void onnx_embedding(weft_export *e)
+{
+    weft_export_same(e, "Gather");
+    e->note = true; /* for padding_index */
+}
+
 static const weft_attr_field embedding_fields[] = {
     {"padding_index", WEFT_ATTR_INT64, offsetof(embedding_attr, padding_index)},
     {NULL, WEFT_ATTR_INT, 0},
@@ -237,6 +244,7 @@ const weft_op weft_op_embedding = {
     .tiles = tiles_embedding,
     .cost = cost_embedding,
     .can_fail = true,
+    .onnx = onnx_embedding,
     .vjp = vjp_embedding,
     .samples = samples_embedding,
     .n_samples = sizeof samples_embedding / sizeof *samples_embedding,

@@ -137,6 +137,7 @@ KERNEL(scatter_add)
 
 #include "samples.h"
 
+#include <weft/export.h>
 #include <weft/ops.h>
 
 extern const weft_op weft_op_gather, weft_op_scatter_add;
@@ -209,6 +210,21 @@ static const weft_sample samples_scatter_add[] = {
     {&gather_1, 3, {FLOATS({2, {3, 5}}), INDICES(5, {2, {3, 4}}), FLOATS({2, {3, 4}})}},
     {&gather_0, 3, {FLOATS({3, {4, 2, 2}}), INDICES(4, {3, {3, 2, 2}}), FLOATS({3, {3, 2, 2}})}},
 };
+static void onnx_gather(weft_export *e)
+{
+    weft_export_same(e, "GatherElements");
+    weft_export_int(e, "axis", ((const gather_attr *)e->attr)->axis);
+    e->note = true; /* an import of GatherElements also takes negative indices */
+}
+
+static void onnx_scatter_add(weft_export *e)
+{
+    weft_export_same(e, "ScatterElements");
+    weft_export_int(e, "axis", ((const gather_attr *)e->attr)->axis);
+    weft_export_text(e, "reduction", "add");
+    e->note = true;
+}
+
 static const weft_attr_field gather_fields[] = {
     {"axis", WEFT_ATTR_INT, offsetof(gather_attr, axis)},
     {NULL, WEFT_ATTR_INT, 0},
@@ -227,6 +243,7 @@ const weft_op weft_op_gather = {
     .kernel = ANY_KERNELS(gather),
     .takes = WEFT_TAKES_DENSE,
     .can_fail = true,
+    .onnx = onnx_gather,
     .vjp = vjp_gather,
     .samples = samples_gather,
     .n_samples = sizeof samples_gather / sizeof *samples_gather,
@@ -249,6 +266,7 @@ const weft_op weft_op_scatter_add = {
     .tiles = tiles_scatter_add,
     .workspace = scatter_room,
     .can_fail = true,
+    .onnx = onnx_scatter_add,
     .vjp = vjp_scatter_add,
     .samples = samples_scatter_add,
     .n_samples = sizeof samples_scatter_add / sizeof *samples_scatter_add,

@@ -31,6 +31,7 @@ KERNEL(tril_mask)
 
 #else
 
+#include <weft/export.h>
 #include <weft/ops.h>
 
 static bool infer_mask(weft_infer *infer)
@@ -91,21 +92,26 @@ static const weft_attr_field generate_fields[] = {
     {NULL, WEFT_ATTR_INT, 0},
 };
 
-#define GENERATE_OP(op, text, shape_rule, kernels)                                                 \
+static void onnx_fill(weft_export *e)
+{
+    const generate_attr *attr = e->attr;
+    e->out[0] = weft_export_scalar(e, attr->dtype, attr->start);
+}
+
+#define GENERATE_OP(op, text, shape_rule, kernels, ...)                                            \
     extern const weft_op weft_op_##op;                                                             \
-    const weft_op weft_op_##op = {                                                                 \
-        .name = #op,                                                                               \
-        .doc = text,                                                                               \
-        .n_out = 1,                                                                                \
-        .attr_size = sizeof(generate_attr),                                                        \
-        .attrs = generate_fields,                                                                  \
-        .infer = shape_rule,                                                                       \
-        .kernel = kernels,                                                                         \
-        .key_output = true,                                                                        \
-        .gradient = WEFT_GRADIENT_ZERO,                                                            \
-        .samples = samples_##op,                                                                   \
-        .n_samples = sizeof samples_##op / sizeof *samples_##op,                                   \
-    };
+    const weft_op weft_op_##op = {.name = #op,                                                     \
+                                  .doc = text,                                                     \
+                                  .n_out = 1,                                                      \
+                                  .attr_size = sizeof(generate_attr),                              \
+                                  .attrs = generate_fields,                                        \
+                                  .infer = shape_rule,                                             \
+                                  .kernel = kernels,                                               \
+                                  .key_output = true,                                              \
+                                  .gradient = WEFT_GRADIENT_ZERO,                                  \
+                                  .samples = samples_##op,                                         \
+                                  .n_samples = sizeof samples_##op / sizeof *samples_##op,         \
+                                  __VA_ARGS__};
 DECLARE_ANY_KERNELS(arange);
 void WEFT_JOIN(tril_mask, b8, base)(const weft_call *, int64_t);
 #define TRIL_KERNELS                                                                               \
@@ -115,10 +121,10 @@ void WEFT_JOIN(tril_mask, b8, base)(const weft_call *, int64_t);
         }                                                                                          \
     }
 GENERATE_OP(fill, "A scalar of the given value; as a tensor it is broadcast and takes no room.",
-            infer_fill, ANY_KERNELS(arange))
-GENERATE_OP(arange, "y[i] = start + i step.", infer_range, ANY_KERNELS(arange))
+            infer_fill, ANY_KERNELS(arange), .onnx = onnx_fill)
+GENERATE_OP(arange, "y[i] = start + i step.", infer_range, ANY_KERNELS(arange), .onnx = NULL)
 GENERATE_OP(tril_mask, "y[row, column] = column <= row + start: true on and below a diagonal.",
-            infer_mask, TRIL_KERNELS)
+            infer_mask, TRIL_KERNELS, .onnx = NULL)
 
 static weft_value generate(weft_graph *graph, const weft_op *op, weft_dtype dtype, weft_shape shape,
                            double start, double step)

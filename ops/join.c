@@ -76,6 +76,7 @@ KERNEL(pad)
 
 #include "samples.h"
 
+#include <weft/export.h>
 #include <weft/ops.h>
 
 #include <stdlib.h>
@@ -114,6 +115,12 @@ static void vjp_concat(weft_vjp *v)
     }
 }
 
+static void onnx_concat(weft_export *e)
+{
+    weft_export_same(e, "Concat");
+    weft_export_int(e, "axis", ((const concat_attr *)e->attr)->axis);
+}
+
 static const concat_attr concat_0 = {0}, concat_1 = {1};
 static const weft_sample samples_concat[] = {
     {&concat_1, 3, {FLOATS({2, {3, 2}}), FLOATS({2, {3, 1}}), FLOATS({2, {3, 4}})}},
@@ -138,6 +145,7 @@ const weft_op weft_op_concat = {
     .infer = infer_concat,
     .kernel = ANY_KERNELS(concat),
     .takes = WEFT_TAKES_DENSE,
+    .onnx = onnx_concat,
     .vjp = vjp_concat,
     .samples = samples_concat,
     .n_samples = sizeof samples_concat / sizeof *samples_concat,
@@ -199,6 +207,20 @@ static void vjp_pad(weft_vjp *v)
     v->grad_in[0] = g;
 }
 
+static void onnx_pad(weft_export *e)
+{
+    const pad_attr *attr = e->attr;
+    const int rank = attr->before.rank;
+    int64_t pads[2 * WEFT_MAX_RANK];
+    for (int d = 0; d < rank; d++) {
+        pads[d] = attr->before.dim[d];
+        pads[rank + d] = attr->after.dim[d];
+    }
+    const weft_operand in[] = {e->in[0], weft_export_int64s(e, pads, 2 * (size_t)rank),
+                               weft_export_scalar(e, e->in_type[0].dtype, attr->value)};
+    e->out[0] = weft_export_node(e, "Pad", in, 3, 1);
+}
+
 static const pad_attr pad_a = {{2, {1, 0}}, {2, {0, 2}}, 0.5}, pad_b = {{1, {2}}, {1, {1}}, 3};
 static const weft_sample samples_pad[] = {
     {&pad_a, 1, {FLOATS({2, {3, 2}})}},
@@ -224,6 +246,7 @@ const weft_op weft_op_pad = {
     .infer = infer_pad,
     .kernel = ANY_KERNELS(pad),
     .takes = WEFT_TAKES_ANY,
+    .onnx = onnx_pad,
     .vjp = vjp_pad,
     .samples = samples_pad,
     .n_samples = sizeof samples_pad / sizeof *samples_pad,

@@ -235,6 +235,7 @@ KERNEL(matmul)
 #include <weft/measure.h>
 #include "samples.h"
 
+#include <weft/export.h>
 #include <weft/ops.h>
 
 static int64_t tiles_matmul(const weft_call *call)
@@ -337,6 +338,11 @@ static const weft_sample samples_matmul[] = {
     {NULL, 2, {UNIT_FLOATS({2, {3, 0}}), UNIT_FLOATS({2, {0, 2}})}},
     {NULL, 2, {UNIT_FLOATS({3, {0, 2, 3}}), UNIT_FLOATS({2, {3, 2}})}},
 };
+static void onnx_matmul(weft_export *e)
+{
+    weft_export_same(e, "MatMul");
+}
+
 DECLARE_KERNELS(matmul);
 extern const weft_op weft_op_matmul;
 const weft_op weft_op_matmul = {
@@ -356,6 +362,7 @@ const weft_op weft_op_matmul = {
     .workspace = workspace_matmul,
     .cost = cost_matmul,
     .broadcasts = true,
+    .onnx = onnx_matmul,
     .vjp = vjp_matmul,
     .samples = samples_matmul,
     .n_samples = sizeof samples_matmul / sizeof *samples_matmul,

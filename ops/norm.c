@@ -173,6 +173,8 @@ KERNEL(rms_norm_grad)
 
 #include "samples.h"
 
+#include "onnx.h"
+
 #include <weft/ops.h>
 
 extern const weft_op weft_op_layer_norm, weft_op_rms_norm, weft_op_layer_norm_grad,
@@ -363,6 +365,7 @@ static const weft_sample samples_rms_norm_grad[] = {
 };
 static const weft_attr_field norm_fields[] = {
     {"eps", WEFT_ATTR_DOUBLE, offsetof(norm_attr, eps)},
+    {"rms", WEFT_ATTR_BOOL, offsetof(norm_attr, rms)},
     {"gamma", WEFT_ATTR_BOOL, offsetof(norm_attr, gamma)},
     {"beta", WEFT_ATTR_BOOL, offsetof(norm_attr, beta)},
     {NULL, WEFT_ATTR_INT, 0},
@@ -372,6 +375,49 @@ static unsigned rowwise_norm(const void *attr)
 {
     (void)attr;
     return 1;
+}
+
+/* ---- ONNX ---- */
+
+/* Only y: the statistics are for the gradient. */
+static bool wants_only_result(weft_export *e)
+{
+    bool wanted = false;
+    for (size_t i = 1; i < e->n_out; i++) wanted |= e->wanted[i];
+    if (wanted) weft_export_fail(e, "its statistics have no counterpart in ONNX");
+    return !wanted;
+}
+
+/* LayerNormalization needs a scale. */
+static void onnx_layer_norm(weft_export *e)
+{
+    const norm_attr *attr = e->attr;
+    const weft_type *x = &e->in_type[0];
+    const int64_t features = x->shape.dim[x->shape.rank - 1];
+    weft_operand in[3] = {e->in[0], e->in[1]};
+    size_t n = 1 + attr->gamma;
+    if (!wants_only_result(e)) return;
+    if (!attr->gamma) {
+        const weft_operand sizes = weft_export_int64s(e, &features, 1);
+        in[n++] = weft_export_binary(e, "Expand", weft_export_scalar(e, x->dtype, 1), sizes);
+    }
+    if (attr->beta) in[n++] = e->in[1 + attr->gamma];
+    e->out[0] = weft_export_node(e, "LayerNormalization", in, n, 1);
+    weft_export_float(e, "epsilon", attr->eps);
+}
+
+static void onnx_rms_norm(weft_export *e)
+{
+    const norm_attr *attr = e->attr;
+    const weft_operand x = e->in[0];
+    const int64_t last = -1;
+    if (!wants_only_result(e)) return;
+    weft_operand mean = weft_export_binary(e, "Mul", x, x);
+    mean = onnx_reduce(e, "ReduceMean", mean, &last, 1, true, false);
+    weft_operand eps = weft_export_scalar(e, e->in_type[0].dtype, attr->eps);
+    weft_operand root = weft_export_unary(e, "Sqrt", weft_export_binary(e, "Add", mean, eps));
+    e->out[0] = weft_export_binary(e, "Div", x, root);
+    if (attr->gamma) e->out[0] = weft_export_binary(e, "Mul", e->out[0], e->in[1]);
 }
 
 #define NORM_OP(op, text, min_inputs, max_inputs, outputs, shape_rule, ...)                        \
@@ -394,10 +440,12 @@ static unsigned rowwise_norm(const void *attr)
 NORM_OP(layer_norm,
         "y = (x - mean) rstd gamma + beta over the last dimension, rstd = (variance + eps)^(-1/2); "
         "also gives mean and rstd.",
-        1, 3, 3, infer_norm, .vjp = vjp_norm, .rowwise = rowwise_norm, .inputs = "x gamma beta")
+        1, 3, 3, infer_norm, .onnx = onnx_layer_norm, .vjp = vjp_norm, .rowwise = rowwise_norm,
+        .inputs = "x gamma beta")
 NORM_OP(rms_norm,
         "y = x r gamma over the last dimension, r = (mean x^2 + eps)^(-1/2); also gives r.", 1, 2,
-        2, infer_norm, .vjp = vjp_norm, .rowwise = rowwise_norm, .inputs = "x gamma")
+        2, infer_norm, .onnx = onnx_rms_norm, .vjp = vjp_norm, .rowwise = rowwise_norm,
+        .inputs = "x gamma")
 NORM_OP(layer_norm_grad, "dx, dgamma, dbeta from x, mean, rstd, dy and gamma: layer_norm backward.",
         4, 5, 3, infer_norm_grad, .phases = 2, .scratch = scratch_norm, .workspace = workspace_norm,
         .expand = expand_grad)

@@ -22,6 +22,8 @@ KERNEL(one_hot)
 
 #else
 
+#include "onnx.h"
+
 #include <weft/ops.h>
 
 static bool infer_one_hot(weft_infer *infer)
@@ -49,6 +51,21 @@ static const weft_sample samples_one_hot[] = {
     {&hot_f32, 1, {{WEFT_I32, {2, {2, 4}}, -1, 6, false}}},
     {&hot_int, 1, {{WEFT_I32, {1, {4}}, 0, 3, false}}},
 };
+/* indices == 0, 1, ... classes - 1: OneHot would count negative indices from the end. */
+static void onnx_one_hot(weft_export *e)
+{
+    const one_hot_attr *attr = e->attr;
+    weft_shape column = e->out_type[0].shape;
+    column.dim[column.rank - 1] = 1;
+    const weft_operand range[] = {weft_export_scalar(e, WEFT_I32, 0),
+                                  weft_export_scalar(e, WEFT_I32, (double)attr->classes),
+                                  weft_export_scalar(e, WEFT_I32, 1)};
+    weft_operand classes = weft_export_node(e, "Range", range, 3, 1);
+    weft_operand hot = weft_export_binary(e, "Equal", onnx_reshape(e, e->in[0], column), classes);
+    e->out[0] = weft_export_unary(e, "Cast", hot);
+    weft_export_int(e, "to", weft_export_type(attr->dtype));
+}
+
 static const weft_attr_field one_hot_fields[] = {
     {"classes", WEFT_ATTR_INT64, offsetof(one_hot_attr, classes)},
     {"dtype", WEFT_ATTR_DTYPE, offsetof(one_hot_attr, dtype)},
@@ -70,6 +87,7 @@ const weft_op weft_op_one_hot = {
     .key_output = true,
     .takes = WEFT_TAKES_DENSE,
     .tiles = tiles_one_hot,
+    .onnx = onnx_one_hot,
     .gradient = WEFT_GRADIENT_ZERO,
     .samples = samples_one_hot,
     .n_samples = sizeof samples_one_hot / sizeof *samples_one_hot,

@@ -102,6 +102,7 @@ KERNEL(matmul_panels)
 
 #include "samples.h"
 
+#include <weft/export.h>
 #include <weft/ops.h>
 
 /* With more rows, matmul packs the matrix itself, and blocks k, too. */
@@ -250,6 +251,12 @@ const weft_op weft_op_matmul_panels = {
     .samples = samples_matmul_panels,
     .n_samples = sizeof samples_matmul_panels / sizeof *samples_matmul_panels,
 };
+static void onnx_matmul_shared(weft_export *e)
+{
+    weft_export_same(e, "MatMul");
+    e->note = true; /* for the packing, which a plain product repeats */
+}
+
 const weft_op weft_op_matmul_shared = {
     .name = "matmul_shared",
     .doc = "y [m, n] = a [m, k] w [k, n], for a w that many products of few rows share: it is "
@@ -259,6 +266,7 @@ const weft_op weft_op_matmul_shared = {
     .n_out = 1,
     .infer = infer_shared,
     .expand = expand_shared,
+    .onnx = onnx_matmul_shared,
     .vjp = vjp_shared,
     .samples = samples_matmul_shared,
     .n_samples = sizeof samples_matmul_shared / sizeof *samples_matmul_shared,

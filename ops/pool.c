@@ -336,10 +336,57 @@ static const weft_attr_field pool_fields[] = {
     {"dilation", WEFT_ATTR_INT64S, offsetof(pool_attr, window.dilation)},
     {"pad_begin", WEFT_ATTR_INT64S, offsetof(pool_attr, window.pad_begin)},
     {"pad_end", WEFT_ATTR_INT64S, offsetof(pool_attr, window.pad_end)},
+    {"groups", WEFT_ATTR_INT64, offsetof(pool_attr, window.groups)},
     {"ceil_mode", WEFT_ATTR_BOOL, offsetof(pool_attr, ceil_mode)},
     {"count_pad", WEFT_ATTR_BOOL, offsetof(pool_attr, count_pad)},
     {NULL, WEFT_ATTR_INT, 0},
 };
+/* ---- ONNX ---- */
+
+/* ceil_mode becomes padding at the end, as opsets before 22 count the windows in another way. */
+static weft_operand onnx_pool_node(weft_export *e, const char *type, size_t n_out)
+{
+    const pool_attr *a = e->attr;
+    int64_t pad_end[PATCH_DIMS];
+    for (int d = 0; d < a->kernel.rank; d++) {
+        const int64_t reach = (a->kernel.dim[d] - 1) * a->window.dilation.dim[d] + 1;
+        const int64_t last = (e->out_type[0].shape.dim[d + 2] - 1) * a->window.stride.dim[d];
+        const int64_t more =
+            last + reach - e->in_type[0].shape.dim[d + 2] - a->window.pad_begin.dim[d];
+        pad_end[d] = !a->ceil_mode ? a->window.pad_end.dim[d] : more > 0 ? more : 0;
+    }
+    const weft_operand y = weft_export_node(e, type, e->in, 1, n_out);
+    weft_export_ints(e, "kernel_shape", a->kernel.dim, (size_t)a->kernel.rank);
+    conv_export_window(e, &a->window, pad_end);
+    return y;
+}
+
+/* ONNX counts places in all of x. Those in a channel are the remainders. */
+static void onnx_max_pool(weft_export *e)
+{
+    const weft_shape *x = &e->in_type[0].shape;
+    int64_t area = 1;
+    for (int d = 2; d < x->rank; d++) area *= x->dim[d];
+    e->out[0] = onnx_pool_node(e, "MaxPool", e->wanted[1] ? 2 : 1);
+    if (!e->wanted[1]) return;
+    weft_operand places = {e->out[0].id + 1};
+    weft_operand size = weft_export_constant(e, WEFT_ONNX_INT64, WEFT_SCALAR, &area);
+    e->out[1] = weft_export_unary(e, "Cast", weft_export_binary(e, "Mod", places, size));
+    weft_export_int(e, "to", WEFT_ONNX_INT32);
+}
+
+/* Dilations are an attribute since opset 19; and a padding that counts must not grow. Otherwise the
+ * expansion is exported. */
+static void onnx_average_pool(weft_export *e)
+{
+    const pool_attr *a = e->attr;
+    bool dilated = false;
+    for (int d = 0; d < a->window.dilation.rank; d++) dilated |= a->window.dilation.dim[d] != 1;
+    if ((dilated && e->opset < 19) || (a->ceil_mode && a->count_pad)) return;
+    e->out[0] = onnx_pool_node(e, "AveragePool", 1);
+    weft_export_int(e, "count_include_pad", a->count_pad);
+}
+
 DECLARE_KERNELS(max_pool);
 const weft_op weft_op_max_pool = {
     .name = "max_pool",
@@ -354,6 +401,7 @@ const weft_op weft_op_max_pool = {
     .kernel = FLOAT_KERNELS(max_pool),
     .tiles = tiles_max_pool,
     .cost = cost_max_pool,
+    .onnx = onnx_max_pool,
     .vjp = vjp_max_pool,
     .samples = samples_pool,
     .n_samples = sizeof samples_pool / sizeof *samples_pool,
@@ -369,6 +417,7 @@ const weft_op weft_op_average_pool = {
     .attrs = pool_fields,
     .infer = infer_pool,
     .expand = expand_average_pool,
+    .onnx = onnx_average_pool,
     .samples = samples_pool,
     .n_samples = sizeof samples_pool / sizeof *samples_pool,
 };

@@ -1,6 +1,7 @@
 /* Reductions over any axes of any layout: shape rules, gradients, descriptors and builders. The
  * kernels are in reduce_kernels.c. */
 #include "reduce.h"
+#include "onnx.h"
 
 #include <weft/ops.h>
 
@@ -124,6 +125,42 @@ static void vjp_logsumexp(weft_vjp *v)
     v->grad_in[0] = weft_mul(g, e, weft_div(g, kept(v, v->grad_out[0]), sum));
 }
 
+/* ---- ONNX ---- */
+
+/* The axes as int64; returns their number. */
+static size_t int64_axes(const reduce_attr *attr, int64_t axes[WEFT_MAX_RANK])
+{
+    for (int i = 0; i < attr->count; i++) axes[i] = attr->axis[i];
+    return (size_t)attr->count;
+}
+
+static void onnx_reduction(weft_export *e, const char *type, bool axes_input)
+{
+    int64_t axes[WEFT_MAX_RANK];
+    const reduce_attr *attr = e->attr;
+    const size_t n = int64_axes(attr, axes);
+    e->out[0] = onnx_reduce(e, type, e->in[0], axes, n, attr->keepdims, axes_input);
+}
+
+/* The sum of squares of the distances from the mean, divided by their number less the correction.
+ */
+static void onnx_spread(weft_export *e)
+{
+    int64_t axes[WEFT_MAX_RANK];
+    const reduce_attr *attr = e->attr;
+    const size_t n = int64_axes(attr, axes);
+    const weft_type *x = &e->in_type[0];
+    double count = 1;
+    for (int d = 0; d < x->shape.rank; d++)
+        if (is_reduced(attr, d)) count *= (double)x->shape.dim[d];
+    weft_operand mean = onnx_reduce(e, "ReduceMean", e->in[0], axes, n, true, false);
+    weft_operand distance = weft_export_binary(e, "Sub", e->in[0], mean);
+    weft_operand square = weft_export_binary(e, "Mul", distance, distance);
+    weft_operand sum = onnx_reduce(e, "ReduceSum", square, axes, n, attr->keepdims, true);
+    weft_operand divisor = weft_export_scalar(e, x->dtype, fmax(count - attr->correction, 0));
+    e->out[0] = weft_export_binary(e, "Div", sum, divisor);
+}
+
 /* ---- Descriptors and builders ---- */
 
 static const reduce_attr reduce_last = {1, {1}, false, 0}, reduce_first = {1, {0}, true, 1},
@@ -134,8 +171,19 @@ static const weft_attr_field reduce_fields[] = {
     {NULL, WEFT_ATTR_INT, 0},
 };
 
-#define REDUCE_OP(op, text)                                                                        \
+static const weft_attr_field variance_fields[] = {
+    {"axes", WEFT_ATTR_INTS, offsetof(reduce_attr, count)},
+    {"keepdims", WEFT_ATTR_BOOL, offsetof(reduce_attr, keepdims)},
+    {"correction", WEFT_ATTR_INT, offsetof(reduce_attr, correction)},
+    {NULL, WEFT_ATTR_INT, 0},
+};
+
+#define REDUCE_OP(op, text, fields, nodes)                                                         \
     DECLARE_KERNELS(op);                                                                           \
+    static void onnx_##op(weft_export *e)                                                          \
+    {                                                                                              \
+        nodes;                                                                                     \
+    }                                                                                              \
     static const weft_sample samples_##op[] = {                                                    \
         {&reduce_last, 1, {{WEFT_FLOAT, {2, {3, 6}}, -2, 2, true}}},                               \
         {&reduce_first, 1, {{WEFT_FLOAT, {2, {4, 5}}, -2, 2, true}}},                              \
@@ -151,7 +199,7 @@ static const weft_attr_field reduce_fields[] = {
         .max_in = 1,                                                                               \
         .n_out = 1,                                                                                \
         .attr_size = sizeof(reduce_attr),                                                          \
-        .attrs = reduce_fields,                                                                    \
+        .attrs = fields,                                                                           \
         .infer = infer_reduce,                                                                     \
         .kernel = FLOAT_KERNELS(op),                                                               \
         .takes = WEFT_TAKES_ANY,                                                                   \
@@ -159,17 +207,24 @@ static const weft_attr_field reduce_fields[] = {
         .tiles = tiles_reduce,                                                                     \
         .scratch = scratch_reduce,                                                                 \
         .cost = cost_reduce,                                                                       \
+        .onnx = onnx_##op,                                                                         \
         .vjp = vjp_##op,                                                                           \
         .broadcasts = true,                                                                        \
         .samples = samples_##op,                                                                   \
         .n_samples = sizeof samples_##op / sizeof *samples_##op,                                   \
     };
-REDUCE_OP(sum, "y = sum of x over the axes; 0 over no elements.")
-REDUCE_OP(mean, "y = sum of x over the axes / their number.")
-REDUCE_OP(max, "y = largest x over the axes; NaN if one is; ties share the gradient evenly.")
-REDUCE_OP(min, "y = smallest x over the axes; NaN if one is; ties share the gradient evenly.")
-REDUCE_OP(variance, "y = sum (x - mean)^2 / max(n - correction, 0) over the axes.")
-REDUCE_OP(logsumexp, "y = ln sum e^x over the axes, shifted by the largest x.")
+REDUCE_OP(sum, "y = sum of x over the axes; 0 over no elements.", reduce_fields,
+          onnx_reduction(e, "ReduceSum", true))
+REDUCE_OP(mean, "y = sum of x over the axes / their number.", reduce_fields,
+          onnx_reduction(e, "ReduceMean", false))
+REDUCE_OP(max, "y = largest x over the axes; NaN if one is; ties share the gradient evenly.",
+          reduce_fields, onnx_reduction(e, "ReduceMax", false))
+REDUCE_OP(min, "y = smallest x over the axes; NaN if one is; ties share the gradient evenly.",
+          reduce_fields, onnx_reduction(e, "ReduceMin", false))
+REDUCE_OP(variance, "y = sum (x - mean)^2 / max(n - correction, 0) over the axes.", variance_fields,
+          onnx_spread(e))
+REDUCE_OP(logsumexp, "y = ln sum e^x over the axes, shifted by the largest x.", reduce_fields,
+          onnx_reduction(e, "ReduceLogSumExp", false))
 
 static weft_value reduce(weft_graph *graph, const weft_op *op, weft_value x, weft_axes axes,
                          bool keepdims, int correction)

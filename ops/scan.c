@@ -128,6 +128,7 @@ KERNEL(cumsum)
 
 #else
 
+#include <weft/export.h>
 #include <weft/ops.h>
 
 static bool infer_cumsum(weft_infer *infer)
@@ -175,6 +176,24 @@ static const weft_sample samples_scan[] = {
     {&scan_first, 1, {{WEFT_FLOAT, {3, {4, 2, 3}}, -2, 2, true}}},
     {&scan_last, 1, {{WEFT_FLOAT, {2, {0, 2}}, -2, 2, true}}},
 };
+static void onnx_argmax(weft_export *e)
+{
+    const scan_attr *attr = e->attr;
+    weft_operand index = weft_export_unary(e, "ArgMax", e->in[0]);
+    weft_export_int(e, "axis", attr->axis);
+    weft_export_int(e, "keepdims", attr->keepdims);
+    e->out[0] = weft_export_unary(e, "Cast", index);
+    weft_export_int(e, "to", WEFT_ONNX_INT32);
+}
+
+static void onnx_cumsum(weft_export *e)
+{
+    const scan_attr *attr = e->attr;
+    const weft_operand axis = weft_export_scalar(e, WEFT_I32, attr->axis);
+    e->out[0] = weft_export_binary(e, "CumSum", e->in[0], axis);
+    if (attr->reverse) weft_export_int(e, "reverse", 1);
+}
+
 static const weft_attr_field scan_fields[] = {
     {"axis", WEFT_ATTR_INT, offsetof(scan_attr, axis)},
     {"keepdims", WEFT_ATTR_BOOL, offsetof(scan_attr, keepdims)},
@@ -200,9 +219,9 @@ static const weft_attr_field scan_fields[] = {
                                   .n_samples = sizeof samples_scan / sizeof *samples_scan,         \
                                   __VA_ARGS__};
 SCAN_OP(argmax, "y = index of the first largest x along the axis (the first NaN, if there is one).",
-        .gradient = WEFT_GRADIENT_ZERO)
+        .gradient = WEFT_GRADIENT_ZERO, .onnx = onnx_argmax)
 SCAN_OP(cumsum, "y[i] = x[0] + ... + x[i] along the axis, or from the end (reverse).",
-        .vjp = vjp_cumsum)
+        .vjp = vjp_cumsum, .onnx = onnx_cumsum)
 
 static weft_value scan(weft_graph *graph, const weft_op *op, weft_value x, int axis, bool keepdims,
                        bool reverse)

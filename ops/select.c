@@ -68,6 +68,7 @@ KERNEL(masked_fill)
 
 #else
 
+#include <weft/export.h>
 #include <weft/ops.h>
 
 static bool infer_where(weft_infer *infer)
@@ -90,6 +91,11 @@ static void vjp_where(weft_vjp *v)
     weft_value zero = weft_scalar(g, weft_dtype_of(g, v->grad_out[0]), 0.0);
     if (v->wanted[1]) v->grad_in[1] = weft_where(g, v->in[0], v->grad_out[0], zero);
     if (v->wanted[2]) v->grad_in[2] = weft_where(g, v->in[0], zero, v->grad_out[0]);
+}
+
+static void onnx_where(weft_export *e)
+{
+    weft_export_same(e, "Where");
 }
 
 DECLARE_ANY_KERNELS(where);
@@ -125,6 +131,7 @@ const weft_op weft_op_where = {
     .takes = WEFT_TAKES_ANY,
     .inplace = 6,
     .broadcasts = true,
+    .onnx = onnx_where,
     .vjp = vjp_where,
     .samples = samples_where,
     .n_samples = sizeof samples_where / sizeof *samples_where,
@@ -154,6 +161,13 @@ static bool infer_masked_fill(weft_infer *infer)
 static void vjp_masked_fill(weft_vjp *v)
 {
     if (v->wanted[0]) v->grad_in[0] = weft_masked_fill(v->graph, v->grad_out[0], v->in[1], 0.0);
+}
+
+static void onnx_masked_fill(weft_export *e)
+{
+    const double value = ((const masked_fill_attr *)e->attr)->value;
+    const weft_operand filled = weft_export_scalar(e, e->in_type[0].dtype, value);
+    e->out[0] = weft_export_node(e, "Where", (weft_operand[]){e->in[1], filled, e->in[0]}, 3, 1);
 }
 
 DECLARE_ANY_KERNELS(masked_fill);
@@ -188,6 +202,7 @@ const weft_op weft_op_masked_fill = {
     .elementwise = true,
     .takes = WEFT_TAKES_ANY,
     .inplace = 1,
+    .onnx = onnx_masked_fill,
     .vjp = vjp_masked_fill,
     .samples = samples_masked_fill,
     .n_samples = sizeof samples_masked_fill / sizeof *samples_masked_fill,

@@ -47,6 +47,7 @@ KERNEL(slice_scatter)
 
 #include "samples.h"
 
+#include <weft/export.h>
 #include <weft/ops.h>
 
 extern const weft_op weft_op_slice, weft_op_slice_scatter;
@@ -116,6 +117,21 @@ static void vjp_slice_scatter(weft_vjp *v)
     v->grad_in[0] = weft_apply(v->graph, &weft_op_slice, v->attr, v->grad_out, 1, NULL);
 }
 
+/* An end in front of element 0, which a negative one would not be, is -size - 1. */
+static void onnx_slice(weft_export *e)
+{
+    const slice_attr *attr = e->attr;
+    const int64_t begin = attr->count ? attr->begin : 0, axis = attr->axis;
+    const int64_t step = attr->count > 1 ? attr->step : 1;
+    const int64_t last = begin + (attr->count - 1) * step;
+    int64_t end = attr->count == 0 ? 0 : step > 0 ? last + 1 : last - 1;
+    if (end < 0) end = -attr->size - 1;
+    const weft_operand in[] = {e->in[0], weft_export_int64s(e, &begin, 1),
+                               weft_export_int64s(e, &end, 1), weft_export_int64s(e, &axis, 1),
+                               weft_export_int64s(e, &step, 1)};
+    e->out[0] = weft_export_node(e, "Slice", in, 5, 1);
+}
+
 static const slice_attr slice_a = {1, 1, 2, 3, 7}, slice_b = {0, 3, -1, 4, 4},
                         slice_c = {1, 2, 1, 0, 5};
 static const weft_sample samples_slice[] = {
@@ -147,6 +163,7 @@ const weft_op weft_op_slice = {
     .infer = infer_slice,
     .takes = WEFT_TAKES_ANY,
     .alias = alias_slice,
+    .onnx = onnx_slice,
     .vjp = vjp_slice,
     .samples = samples_slice,
     .n_samples = sizeof samples_slice / sizeof *samples_slice,

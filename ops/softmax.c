@@ -225,6 +225,7 @@ BACKWARD_KERNEL(log_softmax_grad)
 
 #else
 
+#include <weft/export.h>
 #include <weft/ops.h>
 
 static bool infer_rows(weft_infer *infer)
@@ -319,6 +320,22 @@ static unsigned rowwise_softmax(const void *attr)
     return ((const softmax_attr *)attr)->back == 0 ? ~0u : 0;
 }
 
+static void onnx_rows(weft_export *e, const char *type)
+{
+    weft_export_same(e, type);
+    weft_export_int(e, "axis", -1 - ((const softmax_attr *)e->attr)->back);
+}
+
+static void onnx_softmax(weft_export *e)
+{
+    onnx_rows(e, "Softmax");
+}
+
+static void onnx_log_softmax(weft_export *e)
+{
+    onnx_rows(e, "LogSoftmax");
+}
+
 #define ROW_OP(op, text, inputs, shape_rule, sample_list, ...)                                     \
     DECLARE_KERNELS(op);                                                                           \
     const weft_op weft_op_##op = {.name = #op,                                                     \
@@ -339,9 +356,9 @@ static unsigned rowwise_softmax(const void *attr)
                                   .n_samples = sizeof sample_list / sizeof *sample_list,           \
                                   __VA_ARGS__};
 ROW_OP(softmax, "y = e^x / sum e^x along the axis; zeros where every x is -inf.", 1, infer_rows,
-       samples_rows, .vjp = vjp_softmax)
+       samples_rows, .vjp = vjp_softmax, .onnx = onnx_softmax)
 ROW_OP(log_softmax, "y = x - ln sum e^x along the axis.", 1, infer_rows, samples_rows,
-       .vjp = vjp_log_softmax)
+       .vjp = vjp_log_softmax, .onnx = onnx_log_softmax)
 ROW_OP(softmax_grad, "dx = y (dy - sum y dy) along the axis: softmax backward.", 2, infer_grad,
        samples_grad, .expand = expand_softmax_grad)
 ROW_OP(log_softmax_grad, "dx = dy - e^y sum dy along the axis: log_softmax backward.", 2,

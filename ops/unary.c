@@ -21,91 +21,93 @@ typedef struct bounds_attr {
  */
 enum { PLAIN, STEP, SLOPE, BOUNDS };
 
-/* name, kind, doc, y of the element x, gradient, range of the samples, are samples distinct?
- * The formula of y is C on elements of type T, with the attributes as T. The gradient of x is an
- * expression of graph nodes: g is the gradient of y; x, y and the attributes (as double) are known.
+/* name, kind, doc, ONNX, y of the element x, gradient, range of the samples, are samples distinct?
+ * ONNX is an expression of operands of weft/export.h, of the operand x and the attributes;
+ * NODE("Op") is the standard op that is the same. The formula of y is C on elements of type T, with
+ * the attributes as T. The gradient of x is an expression of graph nodes: g is the gradient of y;
+ * x, y and the attributes (as double) are known.
  */
 /* clang-format off */
 #define UNARY_OPS(X) \
-    X(neg, PLAIN, "y = -x", \
+    X(neg, PLAIN, "y = -x", NODE("Neg"), \
       -x, \
       weft_neg(graph, g), -2, 2, false) \
-    X(abs, PLAIN, "y = |x|; the gradient at 0 and at NaN is 0", \
+    X(abs, PLAIN, "y = |x|; the gradient at 0 and at NaN is 0", NODE("Abs"), \
       T_(fabs((T)x)), \
       weft_mul(graph, g, weft_sign(graph, x)), -2, 2, true) \
-    X(sign, STEP, "y = -1, 0 or 1", \
+    X(sign, STEP, "y = -1, 0 or 1", NODE("Sign"), \
       T_((x > 0) - (x < 0)), \
       WEFT_NO_VALUE, -2, 2, true) \
-    X(floor, STEP, "y = the largest whole number that is not above x", \
+    X(floor, STEP, "y = the largest whole number that is not above x", NODE("Floor"), \
       T_(floor((T)x)), \
       WEFT_NO_VALUE, -2, 2, true) \
-    X(ceil, STEP, "y = the smallest whole number that is not below x", \
+    X(ceil, STEP, "y = the smallest whole number that is not below x", NODE("Ceil"), \
       T_(ceil((T)x)), \
       WEFT_NO_VALUE, -2, 2, true) \
-    X(round, STEP, "y = the nearest whole number, of two the even one", \
+    X(round, STEP, "y = the nearest whole number, of two the even one", NODE("Round"), \
       T_(rint((T)x)), \
       WEFT_NO_VALUE, -2, 2, true) \
-    X(atan, PLAIN, "y = the angle in (-pi/2, pi/2) with the tangent x", \
+    X(atan, PLAIN, "y = the angle in (-pi/2, pi/2) with the tangent x", NODE("Atan"), \
       T_(atan((double)x)), \
       weft_div(graph, g, weft_add_scalar(graph, weft_square(graph, x), 1)), -3, 3, false) \
-    X(exp, PLAIN, "y = e^x", \
+    X(exp, PLAIN, "y = e^x", NODE("Exp"), \
       vm_exp(x), \
       weft_mul(graph, g, y), -2, 2, false) \
-    X(log, PLAIN, "y = ln x", \
+    X(log, PLAIN, "y = ln x", NODE("Log"), \
       vm_log(x), \
       weft_div(graph, g, x), 0.5, 3, false) \
-    X(sqrt, PLAIN, "y = x^(1/2)", \
+    X(sqrt, PLAIN, "y = x^(1/2)", NODE("Sqrt"), \
       T_(sqrt((T)x)), \
       weft_scale(graph, weft_div(graph, g, y), 0.5), 0.5, 3, false) \
-    X(rsqrt, PLAIN, "y = x^(-1/2)", \
+    X(rsqrt, PLAIN, "y = x^(-1/2)", weft_export_unary(e, "Reciprocal", NODE("Sqrt")), \
       T_(1 / sqrt((T)x)), \
       weft_scale(graph, weft_mul(graph, g, weft_mul(graph, weft_square(graph, y), y)), -0.5), \
       0.5, 3, false) \
-    X(square, PLAIN, "y = x^2", \
+    X(square, PLAIN, "y = x^2", weft_export_binary(e, "Mul", x, x), \
       x * x, \
       weft_scale(graph, weft_mul(graph, g, x), 2.0), -2, 2, false) \
-    X(reciprocal, PLAIN, "y = 1 / x", \
+    X(reciprocal, PLAIN, "y = 1 / x", NODE("Reciprocal"), \
       1 / x, \
       weft_neg(graph, weft_mul(graph, g, weft_square(graph, y))), 0.5, 3, false) \
-    X(tanh, PLAIN, "y = (e^x - e^-x) / (e^x + e^-x)", \
+    X(tanh, PLAIN, "y = (e^x - e^-x) / (e^x + e^-x)", NODE("Tanh"), \
       vm_tanh(x), \
       weft_sub(graph, g, weft_mul(graph, g, weft_square(graph, y))), -3, 3, false) \
-    X(sigmoid, PLAIN, "y = 1 / (1 + e^-x)", \
+    X(sigmoid, PLAIN, "y = 1 / (1 + e^-x)", NODE("Sigmoid"), \
       vm_sigmoid(x), \
       weft_mul(graph, g, weft_sub(graph, y, weft_square(graph, y))), -4, 4, false) \
-    X(relu, PLAIN, "y = max(x, 0), NaN for NaN; the gradient at 0 is 0", \
+    X(relu, PLAIN, "y = max(x, 0), NaN for NaN; the gradient at 0 is 0", NODE("Relu"), \
       x < 0 ? 0 : x, \
       weft_relu_grad(graph, y, g), -2, 2, true) \
-    X(leaky_relu, SLOPE, "y = x if x > 0, else slope x", \
+    X(leaky_relu, SLOPE, "y = x if x > 0, else slope x", onnx_slope(e, x, slope), \
       x > 0 ? x : slope * x, \
       leaky_relu_gradient(graph, g, x, slope), -2, 2, true) \
-    X(gelu, PLAIN, "y = x (1 + erf(x / sqrt 2)) / 2", \
+    X(gelu, PLAIN, "y = x (1 + erf(x / sqrt 2)) / 2", onnx_gelu_of(e, x, false), \
       vm_gelu(x), \
       gelu_gradient(graph, g, x), -3, 3, false) \
-    X(gelu_tanh, PLAIN, "y = x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2", \
+    X(gelu_tanh, PLAIN, "y = x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) / 2", onnx_gelu_of(e, x, true), \
       (T)0.5 * x * (1 + vm_tanh((T)0.79788456080286536 * (x + (T)0.044715 * x * x * x))), \
       gelu_tanh_gradient(graph, g, x), -3, 3, false) \
-    X(silu, PLAIN, "y = x / (1 + e^-x)", \
+    X(silu, PLAIN, "y = x / (1 + e^-x)", weft_export_binary(e, "Mul", x, NODE("Sigmoid")), \
       x * vm_sigmoid(x), \
       silu_gradient(graph, g, x), -4, 4, false) \
-    X(softplus, PLAIN, "y = ln(1 + e^x), computed as max(x, 0) + ln(1 + e^-|x|)", \
+    X(softplus, PLAIN, "y = ln(1 + e^x), computed as max(x, 0) + ln(1 + e^-|x|)", NODE("Softplus"), \
       (x > 0 ? x : 0) + vm_log1p(vm_exp(x > 0 ? -x : x)), \
       weft_mul(graph, g, weft_sigmoid(graph, x)), -4, 4, false) \
-    X(erf, PLAIN, "y = 2 / sqrt(pi) times the integral of e^(-t^2) from 0 to x", \
+    X(erf, PLAIN, "y = 2 / sqrt(pi) times the integral of e^(-t^2) from 0 to x", NODE("Erf"), \
       vm_erf(x), \
       weft_scale(graph, weft_mul(graph, g, weft_exp(graph, weft_neg(graph, weft_square(graph, x)))), \
                  1.1283791670955126), -2, 2, false) \
-    X(clamp, BOUNDS, "y = min(max(x, low), high); the gradient outside and at NaN is 0", \
+    X(clamp, BOUNDS, "y = min(max(x, low), high); the gradient outside and at NaN is 0", onnx_clip(e, x, low, high), \
       x < low ? low : x > high ? high : x, \
       clamp_gradient(graph, g, x, y), -2, 2, true)
 
 /* The formula of y holds for |x| <= VM_SIN_LIMIT only; beyond, kernels call libm's function of this
  * name. */
 #define PERIODIC_OPS(X) \
-    X(sin, PLAIN, "y = sin x, x in radians", \
+    X(sin, PLAIN, "y = sin x, x in radians", NODE("Sin"), \
       x == 0 ? x : vm_sin_quarters(x, 0), \
       weft_mul(graph, g, weft_cos(graph, x)), -4, 4, false) \
-    X(cos, PLAIN, "y = cos x, x in radians", \
+    X(cos, PLAIN, "y = cos x, x in radians", NODE("Cos"), \
       vm_sin_quarters(x, 1), \
       weft_neg(graph, weft_mul(graph, g, weft_sin(graph, x))), -4, 4, false)
 
@@ -130,7 +132,7 @@ enum { PLAIN, STEP, SLOPE, BOUNDS };
         out[i] = expression;                                                                       \
     }
 
-#define UNARY_KERNEL(name, kind, doc, expression, gradient, from, to, distinct)                    \
+#define UNARY_KERNEL(name, kind, doc, onnx, expression, gradient, from, to, distinct)              \
     KERNEL(name)                                                                                   \
     {                                                                                              \
         const void *attr = call->attr;                                                             \
@@ -152,7 +154,7 @@ static inline bool is_near(T x)
     return x >= (T)-VM_SIN_LIMIT && x <= (T)VM_SIN_LIMIT;
 }
 
-#define PERIODIC_KERNEL(name, kind, doc, expression, gradient, from, to, distinct)                 \
+#define PERIODIC_KERNEL(name, kind, doc, onnx, expression, gradient, from, to, distinct)           \
     KERNEL(name)                                                                                   \
     {                                                                                              \
         for (weft_walk w = weft_walk_begin(call, tile); weft_walk_next(&w);) {                     \
@@ -174,6 +176,7 @@ PERIODIC_OPS(PERIODIC_KERNEL)
 
 #else
 
+#include <weft/export.h>
 #include <weft/ops.h>
 
 /* ---- Shape rules and attributes ---- */
@@ -263,6 +266,64 @@ static weft_value clamp_gradient(weft_graph *graph, weft_value g, weft_value x, 
     return weft_where(graph, weft_equal(graph, x, y), g, zero);
 }
 
+/* ---- ONNX ---- */
+
+static weft_operand onnx_slope(weft_export *e, weft_operand x, double slope)
+{
+    weft_operand y = weft_export_unary(e, "LeakyRelu", x);
+    weft_export_float(e, "alpha", slope);
+    return y;
+}
+
+/* An infinite bound is none. */
+static weft_operand onnx_clip(weft_export *e, weft_operand x, double low, double high)
+{
+    const weft_dtype dtype = e->in_type[0].dtype;
+    weft_operand in[3] = {x};
+    if (low > -INFINITY) in[1] = weft_export_scalar(e, dtype, low);
+    if (high < INFINITY) in[2] = weft_export_scalar(e, dtype, high);
+    return weft_export_node(e, "Clip", in, in[2].id ? 3 : in[1].id ? 2 : 1, 1);
+}
+
+/* x (1 + f(u)) / 2, with u = x / sqrt 2 and f = erf, or u = c (x + d x^3) and f = tanh. */
+static weft_operand onnx_gelu_formula(weft_export *e, weft_operand x, bool tanh_form)
+{
+    const weft_dtype dtype = e->in_type[0].dtype;
+    weft_operand u = x;
+    if (tanh_form) {
+        weft_operand cube = weft_export_binary(e, "Mul", weft_export_binary(e, "Mul", x, x), x);
+        cube = weft_export_binary(e, "Mul", cube, weft_export_scalar(e, dtype, 0.044715));
+        u = weft_export_binary(e, "Add", x, cube);
+    }
+    const double factor = tanh_form ? 0.79788456080286536 : 0.70710678118654752;
+    u = weft_export_binary(e, "Mul", u, weft_export_scalar(e, dtype, factor));
+    weft_operand f = weft_export_unary(e, tanh_form ? "Tanh" : "Erf", u);
+    weft_operand sum = weft_export_binary(e, "Add", f, weft_export_scalar(e, dtype, 1));
+    weft_operand half = weft_export_binary(e, "Mul", x, weft_export_scalar(e, dtype, 0.5));
+    return weft_export_binary(e, "Mul", half, sum);
+}
+
+/* A node since opset 20. */
+static weft_operand onnx_gelu_of(weft_export *e, weft_operand x, bool tanh_form)
+{
+    if (e->opset < 20) return onnx_gelu_formula(e, x, tanh_form);
+    weft_operand y = weft_export_unary(e, "Gelu", x);
+    if (tanh_form) weft_export_text(e, "approximate", "tanh");
+    return y;
+}
+
+#define NODE(type) weft_export_unary(e, type, x)
+#define UNARY_ONNX(op, kind, text, nodes, expression, gradient, from, to, distinct)                \
+    static void onnx_##op(weft_export *e)                                                          \
+    {                                                                                              \
+        const weft_operand x = e->in[0];                                                           \
+        const void *attr = e->attr;                                                                \
+        ATTRIBUTES_##kind(double);                                                                 \
+        e->out[0] = nodes;                                                                         \
+    }
+UNARY_OPS(UNARY_ONNX)
+PERIODIC_OPS(UNARY_ONNX)
+
 /* ---- Gradients, descriptors and builders, generated ---- */
 
 #define BUILDER_PLAIN(op)                                                                          \
@@ -282,7 +343,7 @@ static weft_value clamp_gradient(weft_graph *graph, weft_value g, weft_value x, 
         return weft_apply(graph, &weft_op_##op, &(bounds_attr){low, high}, &x, 1, NULL);           \
     }
 
-#define UNARY_VJP(op, kind, text, expression, gradient, from, to, distinct)                        \
+#define UNARY_VJP(op, kind, text, onnx, expression, gradient, from, to, distinct)                  \
     static void vjp_##op(weft_vjp *v)                                                              \
     {                                                                                              \
         weft_graph *graph = v->graph;                                                              \
@@ -299,7 +360,7 @@ PERIODIC_OPS(UNARY_VJP)
     ((kind) == SLOPE    ? (const void *)&sample_slope                                              \
      : (kind) == BOUNDS ? (const void *)&sample_bounds                                             \
                         : NULL)
-#define UNARY_OP(op, kind, text, expression, derivative, from, to, distinct)                       \
+#define UNARY_OP(op, kind, text, nodes, expression, derivative, from, to, distinct)                \
     DECLARE_KERNELS(op);                                                                           \
     static const weft_sample samples_##op[] = {                                                    \
         {SAMPLE(kind), 1, {{WEFT_FLOAT, {2, {3, 7}}, from, to, distinct}}},                        \
@@ -327,6 +388,7 @@ PERIODIC_OPS(UNARY_VJP)
         .elementwise = true,                                                                       \
         .takes = WEFT_TAKES_ANY,                                                                   \
         .inplace = 1,                                                                              \
+        .onnx = onnx_##op,                                                                         \
         .vjp = (kind) == STEP ? NULL : vjp_##op,                                                   \
         .gradient = (kind) == STEP ? WEFT_GRADIENT_ZERO : WEFT_GRADIENT_VJP,                       \
         .samples = samples_##op,                                                                   \

@@ -1,6 +1,7 @@
 /* Views: other shapes over the same storage. They cost nothing at run time. */
 #include "kernels/kernel.h"
 
+#include "onnx.h"
 #include "samples.h"
 
 #include <weft/ops.h>
@@ -31,6 +32,7 @@ static const weft_attr_field shape_fields[] = {
         .infer = shape_rule,                                                                       \
         .takes = WEFT_TAKES_ANY,                                                                   \
         .alias = alias_rule,                                                                       \
+        .onnx = onnx_##op##_rule,                                                                  \
         .vjp = vjp_rule,                                                                           \
         .samples = samples_##op,                                                                   \
         .n_samples = sizeof samples_##op / sizeof *samples_##op,                                   \
@@ -116,6 +118,11 @@ static bool alias_reshape(const void *attr, const weft_type *in, const weft_layo
 static void vjp_reshape(weft_vjp *v)
 {
     v->grad_in[0] = weft_reshape(v->graph, v->grad_out[0], weft_shape_of(v->graph, v->in[0]));
+}
+
+static void onnx_reshape_rule(weft_export *e)
+{
+    e->out[0] = onnx_reshape(e, e->in[0], e->out_type[0].shape);
 }
 
 static const reshape_attr reshape_a = {{3, {2, 3, 2}}}, reshape_b = {{2, {-1, 4}}},
@@ -208,6 +215,15 @@ static void vjp_permute(weft_vjp *v)
     v->grad_in[0] = weft_permute(v->graph, v->grad_out[0], inverse);
 }
 
+static void onnx_permute_rule(weft_export *e)
+{
+    const permute_attr *attr = e->attr;
+    int64_t axes[WEFT_MAX_RANK];
+    for (int i = 0; i < attr->count; i++) axes[i] = attr->axes[i];
+    weft_export_same(e, "Transpose");
+    weft_export_ints(e, "perm", axes, (size_t)attr->count);
+}
+
 static const permute_attr permute_a = {2, {1, 0}}, permute_b = {3, {2, 0, 1}};
 static const weft_sample samples_permute[] = {
     {&permute_a, 1, {FLOATS({2, {3, 4}})}},
@@ -280,6 +296,13 @@ static bool alias_broadcast(const void *attr, const weft_type *in, const weft_la
 static void vjp_broadcast(weft_vjp *v)
 {
     v->grad_in[0] = weft_sum_to(v->graph, v->grad_out[0], weft_shape_of(v->graph, v->in[0]));
+}
+
+static void onnx_broadcast_to_rule(weft_export *e)
+{
+    const weft_shape *shape = &e->out_type[0].shape;
+    const weft_operand sizes = weft_export_int64s(e, shape->dim, (size_t)shape->rank);
+    e->out[0] = weft_export_binary(e, "Expand", e->in[0], sizes);
 }
 
 static const reshape_attr broadcast_a = {{3, {2, 3, 4}}}, broadcast_b = {{2, {2, 2}}};

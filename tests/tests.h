@@ -72,6 +72,7 @@
     X(track) \
     X(onnx_training) \
     X(onnx) \
+    X(onnx_export) \
     X(worked_examples) \
     X(profile) \
     X(profile_export) \

@@ -24,6 +24,7 @@ static const struct {
     {"bench", "time the workloads that weft is measured by", cmd_bench, false},
     {"info", "print what weft uses on this machine", cmd_info, false},
     {"run", "run an ONNX model on arrays", cmd_run, false},
+    {"export", "write a model as an ONNX file", cmd_export, false},
     {"check", "check gradients of ops or of a model", cmd_check, false},
     {"reproduce", "recompute the worked examples of five introductions", cmd_reproduce, false},
     {"demo", "run a small demonstration", cmd_demo, false},

@@ -2,6 +2,8 @@
  * their innermost dimension, and transposes in blocks where they do not. O(elements). */
 #include "ir/ir.h"
 
+#include <weft/export.h>
+
 #include <string.h>
 
 /* Elements of a tile. A tile that transposes has at most COPY_COLUMNS columns and, so that there
@@ -230,6 +232,11 @@ static void vjp_contiguous(weft_vjp *vjp)
     vjp->grad_in[0] = vjp->grad_out[0];
 }
 
+static void onnx_contiguous(weft_export *e)
+{
+    weft_export_same(e, "Identity");
+}
+
 static const weft_sample samples_contiguous[] = {
     {NULL, 1, {{WEFT_FLOAT, {2, {3, 5}}, -1, 1, false}}},
     {NULL, 1, {{WEFT_I32, {2, {4, 2}}, 0, 9, false}}},
@@ -247,6 +254,7 @@ const weft_op weft_op_contiguous = {
     .takes = WEFT_TAKES_ANY,
     .tiles = tiles_contiguous,
     .cost = cost_contiguous,
+    .onnx = onnx_contiguous,
     .vjp = vjp_contiguous,
     .samples = samples_contiguous,
     .n_samples = sizeof samples_contiguous / sizeof *samples_contiguous,

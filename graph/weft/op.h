@@ -19,6 +19,7 @@ extern "C" {
 #endif
 
 typedef struct weft_op weft_op;
+typedef struct weft_export weft_export; /* <weft/export.h> */
 
 /* The type of a value. */
 typedef struct weft_type {
@@ -216,6 +217,10 @@ struct weft_op {
     weft_gradient gradient;
     void (*vjp)(weft_vjp *vjp);
     void (*expand)(weft_expand *expand); /* an op without kernels is always expanded */
+
+    /* Writes the op as nodes of ONNX: see <weft/export.h>. NULL: its expansion is exported; without
+     * one, what it computes if it has no inputs; otherwise it cannot be exported. */
+    void (*onnx)(weft_export *e);
 
     const weft_sample *samples;
     size_t n_samples;

@@ -1,4 +1,4 @@
-/* Stands for the import of ONNX files in a build without protobuf-c. */
+/* Stands for the import and export of ONNX files in a build without protobuf-c. */
 #include <weft/onnx.h>
 
 #include <string.h>
@@ -55,4 +55,13 @@ weft_status weft_onnx_weights(const weft_onnx *model, weft_params *params, weft_
     (void)model, (void)params;
     if (error) memset(error, 0, sizeof *error);
     return weft_error_set(error, WEFT_NO_BACKEND, "weft_onnx_weights", "%s", reason);
+}
+
+weft_status weft_onnx_save(const char *path, const weft_graph *graph, const weft_value *outputs,
+                           size_t n_outputs, const weft_params *params,
+                           const weft_onnx_save_options *options, weft_error *error)
+{
+    (void)graph, (void)outputs, (void)n_outputs, (void)params, (void)options;
+    if (error) memset(error, 0, sizeof *error);
+    return weft_error_set(error, WEFT_NO_BACKEND, path, "%s", reason);
 }

@@ -37,8 +37,7 @@ bool import_failed(onnx_import *import)
     return true;
 }
 
-/* Makes `label` the only name scope of the model's graph, "" for none. */
-static void set_label(onnx_import *import, const char *label)
+void import_label(onnx_import *import, const char *label)
 {
     if (import->label[0]) weft_scope_pop(import->graph);
     if (label != import->label) text_printable(import->label, sizeof import->label, label);
@@ -62,12 +61,12 @@ static weft_value declare(onnx_import *import, onnx_value *value)
 {
     char label[sizeof import->label];
     memcpy(label, import->label, sizeof label);
-    set_label(import, "");
+    import_label(import, "");
     onnx_weight *w = value->weight;
     value->value = (w->statistic ? weft_state : weft_param)(import->graph, w->name, w->tensor.dtype,
                                                             w->tensor.shape, WEFT_INIT_ZEROS);
     w->used = true;
-    set_label(import, label);
+    import_label(import, label);
     return value->value;
 }
 
@@ -114,7 +113,7 @@ weft_value import_value(onnx_import *import, onnx_value *value)
 
 /* ---- Nodes ---- */
 
-static int64_t opset_of(const onnx_import *import, const char *domain)
+int64_t import_opset(const onnx_import *import, const char *domain)
 {
     const WeftOnnx__ModelProto *m = import->model->proto;
     for (size_t i = 0; i < m->n_opset_import; i++) {
@@ -160,7 +159,7 @@ static bool start_node(onnx_import *import, onnx_scope *scope, const WeftOnnx__N
     if (!strcmp(domain, "ai.onnx")) domain = "";
     *n = (onnx_node){.import = import, .scope = scope, .proto = proto, .graph = import->graph};
     n->op = onnx_op_find(domain, onnx_text(proto->op_type));
-    n->opset = opset_of(import, domain);
+    n->opset = import_opset(import, domain);
     if (!n->op)
         return node_fail(n, WEFT_NO_KERNEL, "weft does not know the op \"%s\" of the domain \"%s\"",
                          onnx_text(proto->op_type), domain[0] ? domain : "ai.onnx"),
@@ -178,9 +177,9 @@ static bool map_in_graph(onnx_import *import, onnx_node *n)
     const char *name = onnx_text(n->proto->name);
     n->graph = import->graph;
     n->folding = false;
-    set_label(import, n->op->controls ? "" : name[0] ? name : onnx_text(n->proto->op_type));
+    import_label(import, n->op->controls ? "" : name[0] ? name : onnx_text(n->proto->op_type));
     n->op->map(n);
-    set_label(import, label);
+    import_label(import, label);
     return !import_failed(import);
 }
 
@@ -353,8 +352,12 @@ bool import_graph(onnx_import *import, onnx_scope *scope, const WeftOnnx__GraphP
     }
     import->depth++;
     bool good = add_initializers(import, scope, graph);
-    for (size_t i = 0; good && i < graph->n_node; i++)
-        good = map_node(import, scope, graph->node[i]);
+    for (size_t i = 0; good && i < graph->n_node;) {
+        const size_t noted = import_noted(import, scope, graph, i);
+        if (!noted) good = map_node(import, scope, graph->node[i]);
+        i += noted ? noted : 1;
+        good = good && !import_failed(import);
+    }
     import->depth--;
     return good;
 }

@@ -133,8 +133,19 @@ bool import_node(onnx_import *import, onnx_scope *scope, const WeftOnnx__NodePro
                  onnx_value **in, size_t n_in, onnx_value *out, size_t n_out);
 /* Reads an initializer whose contents are needed; false if it cannot be read. */
 bool import_contents(onnx_import *import, onnx_value *value);
+/* The file's opset of a domain. */
+int64_t import_opset(const onnx_import *import, const char *domain);
+/* Makes `label` the only name scope of the model's graph, "" for none. */
+void import_label(onnx_import *import, const char *label);
 /* The value in the model's graph. */
 weft_value import_value(onnx_import *import, onnx_value *value);
+
+/* ---- Ops of weft (recognise.c) ---- */
+
+/* Builds the op of weft that nodes [first, first + n) of a graph stand for, as a note on the first
+ * one says. Returns n; 0 if there is no note or the nodes are others than weft's. */
+size_t import_noted(onnx_import *import, onnx_scope *scope, const WeftOnnx__GraphProto *graph,
+                    size_t first);
 
 /* ---- For mappings (node.c) ---- */
 

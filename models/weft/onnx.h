@@ -1,4 +1,4 @@
-/* weft/onnx.h - models from ONNX files, as graphs of weft.
+/* weft/onnx.h - models from ONNX files, as graphs of weft, and graphs as ONNX files.
  *
  * weft_onnx_load reads a file and checks it. weft_onnx_build adds its operations to a graph,
  * weft_onnx_builder does so for everything that takes a builder, and weft_onnx_weights fills a
@@ -20,8 +20,8 @@
  * Limits: files of less than 2 GiB without their external data; 64 levels of nested messages;
  * 262144 nodes, counting those of unrolled bodies each time.
  *
- * A weft that was built without protobuf-c (`-Donnx=disabled`) fails in weft_onnx_load with
- * WEFT_NO_BACKEND. */
+ * A weft that was built without protobuf-c (`-Donnx=disabled`) fails in weft_onnx_load and
+ * weft_onnx_save with WEFT_NO_BACKEND. */
 #ifndef WEFT_ONNX_H
 #define WEFT_ONNX_H
 
@@ -101,6 +101,43 @@ WEFT_API weft_builder weft_onnx_builder(const weft_onnx *model);
  * has one with another dtype or shape. */
 WEFT_API weft_status weft_onnx_weights(const weft_onnx *model, weft_params *params,
                                        weft_error *error);
+
+/* ---- Writing a graph as an ONNX file ---------------------------------------------------------
+ *
+ * Writes what some outputs of a graph need, as nodes of ONNX's default domain. Inputs keep their
+ * names and the states that the outputs read become initializers of their names. Shapes are those
+ * of the graph. f32, f64, i32 and bool are float, double, int32 and bool. Names of nodes begin with
+ * the scope.
+ *
+ * An op of weft becomes one node or several, as its descriptor says (weft_op.onnx); an op without a
+ * form in ONNX, such as an update of a state, is an error that names it. Dropout becomes Identity,
+ * also inside of attention: the file is a model in use. Indices out of range, which end a run of
+ * weft, and results of reductions over NaN are as the reader of the file defines them.
+ *
+ * The first node of an op that became several has a doc_string beginning with "weft: ", which names
+ * the op and its options. An import finds the op again where the nodes are still those that weft
+ * writes for it, and so computes the same bits. This concerns ops of the library; a program's own
+ * op is imported as the nodes that it wrote.
+ *
+ * Equal graphs and contents make equal files. */
+
+typedef struct weft_onnx_save_options {
+    int opset;                       /* 17 to 23; 0: 17 */
+    const char *const *output_names; /* [n_outputs]; NULL, or an entry NULL: the value's name, else
+                                        "output", or "output_N" if there are several */
+    bool external;                   /* the initializers are in a file of their own, PATH.data, as
+                                        they always are if the model would exceed 2 GB */
+} weft_onnx_save_options;
+
+/* Writes a file. Both files are replaced as a whole when they are complete, PATH.data first.
+ * `params` has the states; it may be NULL if the outputs need none. `options` may be NULL.
+ * WEFT_NO_KERNEL if an op has no form in ONNX, WEFT_NOT_FOUND if `params` lacks a state,
+ * WEFT_BAD_SHAPE if it has one of another dtype or shape, WEFT_BAD_ARGUMENT for an opset or a name
+ * out of range, a value of another graph, or a part of a divided state, and WEFT_IO. */
+WEFT_API weft_status weft_onnx_save(const char *path, const weft_graph *graph,
+                                    const weft_value *outputs, size_t n_outputs,
+                                    const weft_params *params,
+                                    const weft_onnx_save_options *options, weft_error *error);
 
 #ifdef __cplusplus
 }

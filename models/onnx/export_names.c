@@ -1,0 +1,183 @@
+/* Names of an exported file. Leaves and named values keep the graph's names, and outputs have those
+ * that the caller wants. Others are called after the scope and the op: "enc.0.attn/matmul_12". */
+#include "onnx/export.h"
+
+#include "base/text.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The longest name that is made up, without its NUL; a longer scope is cut. */
+#define NAME_BYTES 400
+
+typedef struct naming {
+    export_record *record;
+    export_names *names;
+    const char **slots; /* the hash table of names that are taken */
+    size_t n_slots;
+} naming;
+
+/* ---- Names that are taken ---- */
+
+static bool is_taken(const naming *n, const char *name, size_t *slot)
+{
+    size_t i = weft_hash_text(name) & (n->n_slots - 1);
+    for (; n->slots[i]; i = (i + 1) & (n->n_slots - 1))
+        if (!strcmp(n->slots[i], name)) return true;
+    *slot = i;
+    return false;
+}
+
+static bool take(naming *n, const char *name)
+{
+    size_t slot;
+    if (is_taken(n, name, &slot)) return false;
+    n->slots[slot] = name;
+    return true;
+}
+
+static weft_status no_memory(export_record *r)
+{
+    return weft_error_set(r->error, WEFT_NO_MEMORY, "export", "no memory for the names");
+}
+
+/* A copy of the name in the record's memory, with a number behind it if it is taken. */
+static const char *take_unique(naming *n, const char *name)
+{
+    const size_t room = strlen(name) + TEXT_NUMBER_BYTES;
+    char *copy = arena_alloc(&n->record->memory, room);
+    if (!copy) return no_memory(n->record), NULL;
+    snprintf(copy, room, "%s", name);
+    for (size_t k = 1; !take(n, copy); k++) snprintf(copy, room, "%s_%zu", name, k);
+    return copy;
+}
+
+/* ---- Outputs ---- */
+
+/* The operand of an output: one that only a node computes, and that is no other output. */
+static weft_operand own_operand(export_record *r, weft_operand operand, const weft_operand *others,
+                                size_t n_others)
+{
+    bool own = r->operands[operand.id].kind == EXPORT_OUTPUT;
+    for (size_t i = 0; i < n_others; i++) own &= others[i].id != operand.id;
+    return own ? operand : export_add_node(r, "Identity", &operand, 1, 1);
+}
+
+static weft_status name_output(naming *n, weft_value value, size_t i, size_t n_outputs,
+                               const char *wanted, weft_operand operand)
+{
+    export_record *r = n->record;
+    const char *own = weft_name_of(r->graph, value);
+    char name[32] = "output";
+    if (n_outputs > 1) snprintf(name, sizeof name, "output_%zu", i);
+    if (wanted) {
+        const char *copy = arena_text(&r->memory, wanted);
+        if (!copy) return no_memory(r);
+        if (!wanted[0] || !take(n, copy))
+            return weft_error_set(r->error, WEFT_BAD_ARGUMENT, wanted,
+                                  "is no name for an output: it is empty, or an input, a state or "
+                                  "another output has it");
+        n->names->operand[operand.id] = copy;
+        return WEFT_OK;
+    }
+    n->names->operand[operand.id] = take_unique(n, own[0] ? own : name);
+    return r->error->status;
+}
+
+/* ---- Values and nodes ---- */
+
+static weft_status name_leaves(naming *n)
+{
+    export_record *r = n->record;
+    for (size_t i = 1; i < r->n_operands; i++) {
+        const export_operand *operand = &r->operands[i];
+        if (operand->kind != EXPORT_LEAF) continue;
+        const weft_value v = weft_value_from_id(r->graph, operand->value);
+        n->names->operand[i] = arena_text(&r->memory, weft_name_of(r->graph, v));
+        if (!n->names->operand[i]) return no_memory(r);
+        take(n, n->names->operand[i]);
+    }
+    return WEFT_OK;
+}
+
+static void name_constants(naming *n)
+{
+    export_record *r = n->record;
+    char name[32];
+    for (size_t k = 0; k < r->n_constants && r->error->status == WEFT_OK; k++) {
+        snprintf(name, sizeof name, "constant_%zu", k);
+        n->names->operand[r->constants[k].operand.id] = take_unique(n, name);
+    }
+}
+
+/* "SCOPE/OP_NUMBER" of the graph's node. A scope that is already such a name, of an imported graph,
+ * loses its last part, so that a name does not grow with every round. */
+static void source_name(const export_record *r, size_t source, char name[NAME_BYTES + 1])
+{
+    const weft_node_info node = weft_graph_node(r->graph, source);
+    const char *op = node.op->name, *slash = strrchr(node.scope, '/');
+    const char *last = slash ? slash + 1 : node.scope;
+    const size_t n = strlen(op);
+    size_t length = strlen(node.scope);
+    if (!strncmp(last, op, n) && last[n] == '_' && last[n + 1] &&
+        strspn(last + n + 1, "0123456789") == strlen(last + n + 1))
+        length = slash ? (size_t)(slash - node.scope) : 0;
+    snprintf(name, NAME_BYTES + 1, "%.*s%s%s_%zu", (int)(length < 300 ? length : 300), node.scope,
+             length ? "/" : "", op, source);
+}
+
+/* Names a node after its source, and with its type and number if the source has several nodes. */
+static void name_node(naming *n, size_t index, size_t first, bool several)
+{
+    export_record *r = n->record;
+    const export_node *node = &r->nodes[index];
+    char base[NAME_BYTES + 1], name[NAME_BYTES + 64];
+    source_name(r, node->source, base);
+    if (several)
+        snprintf(name, sizeof name, "%s/%.24s_%zu", base, node->type, index - first);
+    else
+        snprintf(name, sizeof name, "%s", base);
+    n->names->node[index] = arena_text(&r->memory, name);
+    if (!n->names->node[index]) {
+        no_memory(r);
+        return;
+    }
+    for (size_t k = 0; k < node->n_out && r->error->status == WEFT_OK; k++) {
+        const uint32_t id = node->first_out.id + (uint32_t)k;
+        const weft_value v = weft_value_from_id(r->graph, r->operands[id].value);
+        const char *own = weft_name_of(r->graph, v);
+        if (!n->names->operand[id]) n->names->operand[id] = take_unique(n, own[0] ? own : name);
+    }
+}
+
+static void name_nodes(naming *n)
+{
+    export_record *r = n->record;
+    for (size_t first = 0, end; first < r->n_nodes; first = end) {
+        for (end = first + 1; end < r->n_nodes && r->nodes[end].source == r->nodes[first].source;)
+            end++;
+        for (size_t i = first; i < end && r->error->status == WEFT_OK; i++)
+            name_node(n, i, first, end > first + 1);
+    }
+}
+
+weft_status export_name(export_record *r, const weft_value *outputs, size_t n_outputs,
+                        const char *const *output_names, weft_operand *operands,
+                        export_names *names)
+{
+    naming n = {.record = r, .names = names, .n_slots = 64};
+    for (size_t i = 0; i < n_outputs && r->error->status == WEFT_OK; i++)
+        operands[i] = own_operand(r, r->of_value[outputs[i].id], operands, i);
+    while (n.n_slots < 2 * (r->n_operands + n_outputs)) n.n_slots *= 2;
+    names->operand = arena_alloc(&r->memory, r->n_operands * sizeof *names->operand);
+    names->node = arena_alloc(&r->memory, (r->n_nodes + 1) * sizeof *names->node);
+    n.slots = arena_alloc(&r->memory, n.n_slots * sizeof *n.slots);
+    if (!names->operand || !names->node || !n.slots) return no_memory(r);
+    if (r->error->status == WEFT_OK) name_leaves(&n);
+    for (size_t i = 0; i < n_outputs && r->error->status == WEFT_OK; i++)
+        name_output(&n, outputs[i], i, n_outputs, output_names ? output_names[i] : NULL,
+                    operands[i]);
+    if (r->error->status == WEFT_OK) name_constants(&n);
+    if (r->error->status == WEFT_OK) name_nodes(&n);
+    return r->error->status;
+}

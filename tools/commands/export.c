@@ -1,0 +1,225 @@
+/* weft export: writes a model of the list, a trained run or an ONNX file as an ONNX file. */
+#include "decoding/run.h"
+#include "tool.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define MAX_SIZES 8
+
+typedef struct arguments {
+    model_args model;
+    const char *run; /* a folder; NULL: the model */
+    const char *sizes[MAX_SIZES];
+    size_t n_sizes;
+    const char *out, *checkpoint;
+    weft_onnx_save_options save;
+    uint64_t seed;
+    bool loss;
+} arguments;
+
+enum { KEY_OPSET = 256, KEY_EXTERNAL, KEY_CHECKPOINT, KEY_SEED, KEY_LOSS };
+
+static const struct argp_option options[] = {
+    {NULL, 'o', "FILE.onnx", 0, "the file to write", 1},
+    {"opset", KEY_OPSET, "N", 0, "ONNX's version of operators, 17 to 23 (default 17)", 1},
+    {"external", KEY_EXTERNAL, NULL, 0,
+     "write the parameters to FILE.onnx.data; always done above 2 GB", 1},
+    {"loss", KEY_LOSS, NULL, 0, "export the loss too, with the targets as an input", 1},
+    {"checkpoint", KEY_CHECKPOINT, "FILE", 0,
+     "parameters of RUN (default: RUN/best.safetensors if it exists, else RUN/model.safetensors)",
+     2},
+    {"seed", KEY_SEED, "N", 0, "of the first parameters of MODEL (default 1)", 2},
+    {0}};
+
+/* ---- Arguments ---- */
+
+static bool is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+static void take_argument(arguments *a, const char *text, struct argp_state *state)
+{
+    if (a->run) {
+        if (a->n_sizes == MAX_SIZES) argp_error(state, "more than %d sizes", MAX_SIZES);
+        a->sizes[a->n_sizes++] = text;
+    } else if (!tool_model_name(&a->model) && !weft_model_find(text) && is_folder(text)) {
+        a->run = text;
+    } else {
+        tool_take_model_arg(&a->model, text, state);
+    }
+}
+
+static void finish(const arguments *a, struct argp_state *state)
+{
+    if (!a->run && !tool_model_name(&a->model)) argp_error(state, "MODEL, RUN or FILE is missing");
+    if (!a->out) argp_error(state, "-o FILE.onnx is missing");
+    if (a->checkpoint && !a->run) argp_error(state, "--checkpoint needs RUN");
+    if (a->loss && a->model.onnx.path) argp_error(state, "FILE.onnx has no loss");
+}
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    arguments *a = state->input;
+    switch (key) {
+    case 'o':
+        a->out = text;
+        return 0;
+    case KEY_OPSET:
+        a->save.opset = (int)tool_number(text, "--opset", 17, 23, state);
+        return 0;
+    case KEY_EXTERNAL:
+        a->save.external = true;
+        return 0;
+    case KEY_LOSS:
+        a->loss = true;
+        return 0;
+    case KEY_CHECKPOINT:
+        a->checkpoint = text;
+        return 0;
+    case KEY_SEED:
+        a->seed = (uint64_t)tool_number(text, "--seed", 0, 1L << 60, state);
+        return 0;
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &a->model.onnx;
+        return 0;
+    case ARGP_KEY_ARG:
+        take_argument(a, text, state);
+        return 0;
+    case ARGP_KEY_END:
+        finish(a, state);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* ---- Models ---- */
+
+static weft_status save(const arguments *a, const weft_graph *g, const weft_value *outputs,
+                        const char *const *names, size_t n, const weft_params *params,
+                        weft_error *error)
+{
+    struct stat info;
+    weft_onnx_save_options o = a->save;
+    o.output_names = names;
+    if (weft_onnx_save(a->out, g, outputs, n, params, &o, error) != WEFT_OK) return error->status;
+    size_t parameters = 0;
+    for (size_t i = 0; i < weft_params_count(params); i++) {
+        weft_tensor t;
+        const char *name = weft_params_name(params, i);
+        if (weft_params_get(params, name, &t) && weft_is_value(weft_find(g, name)))
+            parameters += (size_t)weft_shape_numel(t.shape);
+    }
+    const double bytes = stat(a->out, &info) == 0 ? (double)info.st_size : 0;
+    tool_print_line(stdout, "%s: opset %d, %zu parameters, %.3g MB", a->out,
+                    a->save.opset ? a->save.opset : 17, parameters, 1e-6 * bytes);
+    return WEFT_OK;
+}
+
+/* A model of the list: its output, and the loss if that is wanted. */
+static weft_status save_listed(const arguments *a, const weft_graph *g, const weft_model_io *io,
+                               const weft_params *params, weft_error *error)
+{
+    static const char *const names[2] = {NULL, "loss"};
+    const weft_value outputs[2] = {io->output, io->loss};
+    if (a->loss && !weft_is_value(io->loss))
+        return weft_error_set(error, WEFT_NOT_FOUND, "--loss", "the model has no loss");
+    return save(a, g, outputs, names, a->loss ? 2 : 1, params, error);
+}
+
+static weft_status save_file(const arguments *a, const built_model *m, const weft_params *params,
+                             weft_error *error)
+{
+    size_t n;
+    const weft_onnx_value *outputs = weft_onnx_outputs(m->file, &n);
+    const char **names = calloc(n + 1, sizeof *names);
+    if (!names) return weft_error_set(error, WEFT_NO_MEMORY, "export", "out of memory");
+    for (size_t i = 0; i < n; i++) names[i] = outputs[i].name;
+    const weft_status status = save(a, m->graph, m->outputs, names, n, params, error);
+    free(names);
+    return status;
+}
+
+/* MODEL with its first parameters, or FILE.onnx with its weights. */
+static weft_status export_model(const arguments *a, weft_error *error)
+{
+    built_model m;
+    weft_params *params = weft_params_new();
+    if (!params) return weft_error_set(error, WEFT_NO_MEMORY, "export", "out of memory");
+    weft_status status = tool_build_args(&a->model, false, &m, error);
+    if (status == WEFT_OK) {
+        if (m.file) status = weft_onnx_weights(m.file, params, error);
+        if (status == WEFT_OK) status = weft_params_init(params, m.graph, a->seed, error);
+        if (status == WEFT_OK)
+            status = m.file ? save_file(a, &m, params, error)
+                            : save_listed(a, m.graph, &m.io, params, error);
+        tool_free_model(&m);
+    }
+    weft_params_free(params);
+    return status;
+}
+
+/* The sizes of the batch, "key=value"; all other options are the run's. */
+static weft_status take_sizes(const arguments *a, trained_run *run, weft_error *error)
+{
+    weft_model_config sizes;
+    for (size_t i = 0; i < a->n_sizes; i++) {
+        const size_t length = strcspn(a->sizes[i], "=");
+        bool found = false;
+        for (const weft_model_size *s = run->model->sizes;
+             s < run->model->sizes + WEFT_MODEL_SIZES && s->name; s++)
+            found |= strlen(s->name) == length && !strncmp(s->name, a->sizes[i], length);
+        if (!found)
+            return weft_error_set(error, WEFT_NOT_FOUND, a->sizes[i],
+                                  "is no size of a batch of \"%s\": all other options are those "
+                                  "of the run",
+                                  run->model->name);
+    }
+    if (weft_model_parse(run->model, a->sizes, a->n_sizes, &sizes, error) == WEFT_OK)
+        run->config.build.shape = sizes.build.shape;
+    return error->status;
+}
+
+static weft_status export_run(const arguments *a, weft_error *error)
+{
+    trained_run run;
+    weft_model_io io;
+    weft_graph *g = weft_graph_new();
+    if (!g) return weft_error_set(error, WEFT_NO_MEMORY, "export", "out of memory");
+    if (trained_open(&run, a->run, a->checkpoint, error) && take_sizes(a, &run, error) == WEFT_OK) {
+        weft_model_build(g, &run.config, &io);
+        if (tool_take_error(weft_graph_error(g), error) == WEFT_OK)
+            save_listed(a, g, &io, run.params, error);
+    }
+    trained_close(&run);
+    weft_graph_free(g);
+    return error->status;
+}
+
+/* ---- The command ---- */
+
+int cmd_export(int argc, char **argv)
+{
+    static const struct argp_child onnx_options[] = {{&onnx_argp, 0, "Of FILE.onnx:", 3}, {0}};
+    const struct argp argp = {
+        options,
+        parse,
+        "MODEL [KEY=VALUE...] -o FILE.onnx\nRUN [KEY=VALUE...] -o FILE.onnx\nFILE.onnx -o "
+        "FILE.onnx",
+        "Writes a model as an ONNX file: a model of the list with its first parameters, a trained "
+        "run (the folder of `weft train`) or an ONNX file.\v"
+        "Shapes are fixed in the file: give the sizes of the batch as KEY=VALUE (see `weft "
+        "models`), or --batch and --dim for a FILE. Dropout is left out.",
+        onnx_options,
+        NULL,
+        NULL};
+    arguments a = {.seed = 1};
+    weft_error error = {0};
+    tool_parse(&argp, argc, argv, &a);
+    const weft_status status = a.run ? export_run(&a, &error) : export_model(&a, &error);
+    return status == WEFT_OK ? EXIT_GOOD : tool_fail(&error);
+}
