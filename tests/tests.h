@@ -66,6 +66,7 @@
     X(score) \
     X(golden) \
     X(golden_models) \
+    X(huggingface) \
     X(recurrent) \
     X(onnx) \
     X(worked_examples) \

@@ -136,8 +136,8 @@ static weft_status set_option(config_reader *r, const hf_key *row, const cJSON *
         return refuse(r, row, item, why);
     }
     if (r->set[i] && r->config->values[i] != one.values[i]) {
-        snprintf(why, sizeof why, "weft's %s has one %s, and another key says %.9g",
-                 r->config->model->name, row->option, r->config->values[i]);
+        text_format(why, sizeof why, "weft's %s has one %s, and another key says %.9g",
+                    r->config->model->name, row->option, r->config->values[i]);
         return refuse(r, row, item, why);
     }
     r->set[i] = true;

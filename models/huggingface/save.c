@@ -187,54 +187,71 @@ static weft_status write_tensors(saver *s)
     return status;
 }
 
-/* The text of `wanted`, if a member of the object's text has this key and an equal value. */
-static cJSON *same_text(const char *object, const cJSON *wanted)
+/* JSON that prints a span as it is; NULL when memory is out. */
+static cJSON *raw(json_span span)
+{
+    char *text = malloc(span.length + 1);
+    if (!text) return NULL;
+    memcpy(text, span.at, span.length);
+    text[span.length] = 0;
+    cJSON *json = cJSON_CreateRaw(text);
+    free(text);
+    return json;
+}
+
+/* Finds the text of the value that a key has in an object; length 0 if there is none. */
+static json_span find_text(const char *object, const char *wanted)
 {
     json_members members = {.rest = {object, strlen(object)}};
     json_span key, value;
-    cJSON *same = NULL;
-    while (!same && json_next(&members, &key, &value) == JSON_MEMBER) {
+    while (json_next(&members, &key, &value) == JSON_MEMBER) {
         cJSON *name = json_parse(key.at, key.length, NULL);
-        const bool found = name && !strcmp(cJSON_GetStringValue(name), wanted->string);
-        cJSON *item = found ? json_parse(value.at, value.length, NULL) : NULL;
-        char *text = cJSON_Compare(item, wanted, true) ? strndup(value.at, value.length) : NULL;
-        if (text) same = cJSON_CreateRaw(text);
-        free(text);
-        cJSON_Delete(item);
+        const bool found = name && !strcmp(cJSON_GetStringValue(name), wanted);
         cJSON_Delete(name);
-        if (found) break;
+        if (found) return value;
     }
+    return (json_span){NULL, 0};
+}
+
+/* Whether a text is that of this value. */
+static bool is_text_of(json_span text, const cJSON *item)
+{
+    cJSON *json = text.length ? json_parse(text.at, text.length, NULL) : NULL;
+    const bool same = json && cJSON_Compare(json, item, true);
+    cJSON_Delete(json);
     return same;
 }
 
-/* The text of a number as Python writes a float: 0.0, not 0. NULL if it is none. */
-static cJSON *real_text(const saver *s, const cJSON *item)
-{
-    char number[TEXT_NUMBER_BYTES + 2];
-    if (!cJSON_IsNumber(item) || !hf_is_real(s->a, s->config->model, item->string)) return NULL;
-    text_from_double(item->valuedouble, number);
-    if (!strpbrk(number, ".e")) memcpy(number + strlen(number), ".0", 3);
-    return cJSON_CreateRaw(number);
-}
-
-/* Makes floats recognisable, which transformers tells from integers. What did not change keeps its
- * text. */
-static void keep_texts(const saver *s, cJSON *json)
+/* Makes floats recognisable, which transformers tells from integers: 0.0, not 0. What did not
+ * change keeps its text. */
+static weft_status keep_texts(saver *s, cJSON *json)
 {
     const char *before = weft_params_meta(s->params, WEFT_HUGGINGFACE_CONFIG);
     for (cJSON *item = json->child, *next; item; item = next) {
-        cJSON *text = before ? same_text(before, item) : NULL;
+        char number[TEXT_NUMBER_BYTES + 2];
+        json_span text = before ? find_text(before, item->string) : (json_span){NULL, 0};
         next = item->next;
-        if (!text) text = real_text(s, item);
-        if (text && !cJSON_ReplaceItemInObjectCaseSensitive(json, item->string, text))
-            cJSON_Delete(text);
+        if (!is_text_of(text, item)) {
+            if (!cJSON_IsNumber(item) || !hf_is_real(s->a, s->config->model, item->string))
+                continue;
+            text_from_double(item->valuedouble, number);
+            if (!strpbrk(number, ".e")) memcpy(number + strlen(number), ".0", 3);
+            text = (json_span){number, strlen(number)};
+        }
+        cJSON *kept = raw(text);
+        if (!kept) return no_memory(s);
+        if (!cJSON_ReplaceItemInObjectCaseSensitive(json, item->string, kept)) {
+            cJSON_Delete(kept);
+            return no_memory(s);
+        }
     }
+    return WEFT_OK;
 }
 
 static weft_status write_config(saver *s, cJSON *json)
 {
     char path[FILE_PATH_BYTES];
-    keep_texts(s, json);
+    if (keep_texts(s, json) != WEFT_OK) return WEFT_NO_MEMORY;
     char *text = json_print(json, true);
     if (!text) return no_memory(s);
     snprintf(path, sizeof path, "%s/config.json", s->folder);
