@@ -92,8 +92,8 @@ def save(model, name, folder):
 
 
 def run(model, name, seed):
-    """Inputs and outputs, by their names in weft."""
-    config, padded = model.config, MODELS[name][2].get("padded")
+    """Inputs and outputs, by their names in weft. The inputs depend on the name and the seed only."""
+    config, padded = MODELS[name][1], MODELS[name][2].get("padded")
     rng = np.random.default_rng(seed)
     pad = config.pad_token_id if config.pad_token_id is not None else -1
     ids = lambda shape: rng.choice([i for i in range(config.vocab_size) if i != pad], shape)
