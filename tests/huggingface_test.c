@@ -3,6 +3,7 @@
 #include "golden.h"
 
 #include <weft/huggingface.h>
+#include <weft/numpy.h>
 #include <weft/safetensors.h>
 
 #include <stdio.h>
@@ -85,29 +86,41 @@ static void feed(weft_session *s, weft_value input, const weft_params *arrays, c
     CU_ASSERT_EQUAL(weft_feed(s, input, t.data, weft_tensor_bytes(t.dtype, t.shape)), WEFT_OK);
 }
 
-/* Runs a model in f32 on the inputs of the file, and compares its outputs with those of the file.
- */
+/* Reads the arrays of a folder that are there, as inputs/target_in, outputs/logits, ... */
+static weft_params *load_arrays(const char *folder)
+{
+    static const char *const arrays[] = {"inputs/target_in", "inputs/source",  "inputs/token_types",
+                                         "outputs/logits",   "outputs/hidden", "outputs/pooled"};
+    weft_params *p = weft_params_new();
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
+        char path[600];
+        snprintf(path, sizeof path, "%s/%s.npy", folder, arrays[i]);
+        weft_status status = weft_npy_load(p, arrays[i], path, NULL);
+        CU_ASSERT_TRUE(status == WEFT_OK || status == WEFT_NOT_FOUND);
+    }
+    return p;
+}
+
+/* Runs a model in f32 on the inputs of the folder, and compares its outputs with those there. */
 static void check_outputs(const char *folder, const weft_params *params, weft_model_config *config)
 {
-    char path[600];
     weft_error error = {0};
     weft_model_io io;
     weft_tensor ids;
-    snprintf(path, sizeof path, "%s/expected.safetensors", folder);
-    weft_params *expected = golden_load(path, "", WEFT_F32);
+    weft_params *expected = load_arrays(folder);
     weft_batch_shape *shape = &config->build.shape;
-    CU_ASSERT_TRUE_FATAL(weft_params_get(expected, "target_in", &ids));
+    CU_ASSERT_TRUE_FATAL(weft_params_get(expected, "inputs/target_in", &ids));
     shape->rows = ids.shape.dim[0];
     shape->target_len = ids.shape.dim[1];
-    if (weft_params_get(expected, "source", &ids)) shape->source_len = ids.shape.dim[1];
+    if (weft_params_get(expected, "inputs/source", &ids)) shape->source_len = ids.shape.dim[1];
     weft_graph *g = weft_graph_new();
     CU_ASSERT_EQUAL_FATAL(weft_model_build(g, config, &io), WEFT_OK);
     const struct {
         const char *name;
         weft_value value;
-    } outputs[] = {{"expected.logits", io.output},
-                   {"expected.hidden", io.hidden},
-                   {"expected.pooled", io.pooled}};
+    } outputs[] = {{"outputs/logits", io.output},
+                   {"outputs/hidden", io.hidden},
+                   {"outputs/pooled", io.pooled}};
     weft_value targets[3];
     size_t n = 0;
     for (size_t i = 0; i < 3; i++)
@@ -117,9 +130,9 @@ static void check_outputs(const char *folder, const weft_params *params, weft_mo
         plan ? weft_session_new(plan, (weft_params *)(uintptr_t)params, NULL, &error) : NULL;
     if (!s) printf("\n    %s: %s: %s\n", folder, error.where, error.message);
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    feed(s, io.source, expected, "source");
-    feed(s, io.target_in, expected, "target_in");
-    feed(s, io.token_types, expected, "token_types");
+    feed(s, io.source, expected, "inputs/source");
+    feed(s, io.target_in, expected, "inputs/target_in");
+    feed(s, io.token_types, expected, "inputs/token_types");
     CU_ASSERT_EQUAL_FATAL(weft_run(s), WEFT_OK);
     size_t compared = 0;
     for (size_t i = 0; i < 3; i++) {

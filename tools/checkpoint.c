@@ -65,35 +65,45 @@ static void take_sizes(const weft_params *arrays, const char *name, int64_t *row
     *length = t.shape.dim[1];
 }
 
+/* Sets the sizes that the command line names. */
+static weft_status set_sizes(weft_model_config *config, const onnx_args *sizes, weft_error *error)
+{
+    const char *model = config->model->name;
+    const weft_model_size *known = config->model->sizes;
+    if (sizes->constants.n)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "--constant", "is for ONNX files");
+    if (sizes->batch) config->build.shape.rows = sizes->batch;
+    for (size_t d = 0; d < sizes->n_dims; d++) {
+        const char *name = sizes->dims[d].name ? sizes->dims[d].name : sizes->dims[d].input;
+        int i = 0;
+        while (i < WEFT_MODEL_SIZES && known[i].name && strcmp(known[i].name, name) != 0) i++;
+        if (i == WEFT_MODEL_SIZES || !known[i].name)
+            return weft_error_set(error, WEFT_NOT_FOUND, model,
+                                  "has no size \"%s\" (see `weft models %s`)", name, model);
+        *(int64_t *)(void *)((char *)&config->build.shape + known[i].offset) = sizes->dims[d].size;
+    }
+    return WEFT_OK;
+}
+
 weft_status tool_build_checkpoint(weft_model_config *config, const onnx_args *sizes,
                                   const weft_params *arrays, checkpoint_graph *out,
                                   weft_error *error)
 {
     weft_batch_shape *shape = &config->build.shape;
-    const weft_model_size *known = config->model->sizes;
-    const bool has_source = weft_model_get_traits(config).source_vocab != 0;
+    const weft_model_traits traits = weft_model_get_traits(config);
     weft_model_io io;
     *out = (checkpoint_graph){.graph = weft_graph_new()};
-    for (size_t d = 0; d < sizes->n_dims; d++) {
-        int i = 0;
-        while (i < WEFT_MODEL_SIZES && known[i].name &&
-               (!sizes->dims[d].name || strcmp(known[i].name, sizes->dims[d].name) != 0))
-            i++;
-        if (i == WEFT_MODEL_SIZES || !known[i].name)
-            return weft_error_set(error, WEFT_NOT_FOUND, config->model->name,
-                                  "has no size \"%s\" (see `weft models %s`)",
-                                  sizes->dims[d].name ? sizes->dims[d].name : "INPUT:AXIS",
-                                  config->model->name);
-        *(int64_t *)(void *)((char *)shape + known[i].offset) = sizes->dims[d].size;
-    }
-    if (has_source) take_sizes(arrays, "source", &shape->rows, &shape->source_len);
+    if (shape->source_len > traits.max_positions) shape->source_len = traits.max_positions;
+    if (shape->target_len > traits.max_positions) shape->target_len = traits.max_positions;
+    if (set_sizes(config, sizes, error) != WEFT_OK) return error->status;
+    if (traits.source_vocab) take_sizes(arrays, "source", &shape->rows, &shape->source_len);
     take_sizes(arrays, "memory", &shape->rows, &shape->source_len);
     take_sizes(arrays, "input", &shape->rows, &shape->target_len);
     take_sizes(arrays, "target_in", &shape->rows, &shape->target_len);
-    if (!out->graph || weft_model_build(out->graph, config, &io) != WEFT_OK)
-        return out->graph ? tool_take_error(weft_graph_error(out->graph), error)
-                          : weft_error_set(error, WEFT_NO_MEMORY, "run", "out of memory");
     weft_graph *g = out->graph;
+    if (!g) return weft_error_set(error, WEFT_NO_MEMORY, "run", "out of memory");
+    if (weft_model_build(g, config, &io) != WEFT_OK)
+        return tool_take_error(weft_graph_error(g), error);
     add(g, io.source, "source", out->inputs_of, out->inputs, &out->n_inputs);
     add(g, io.input, "input", out->inputs_of, out->inputs, &out->n_inputs);
     add(g, io.memory, "memory", out->inputs_of, out->inputs, &out->n_inputs);

@@ -130,7 +130,7 @@ typedef struct checkpoint_graph {
     size_t n_inputs, n_outputs;
 } checkpoint_graph;
 /* Builds it for the shapes of the arrays that will be its inputs. Sizes that they do not determine
- * are those of `sizes` (--dim length=7) or the model's defaults. */
+ * are those of `sizes` (--dim length=7, --batch) or the model's defaults. */
 weft_status tool_build_checkpoint(weft_model_config *config, const onnx_args *sizes,
                                   const weft_params *arrays, checkpoint_graph *out,
                                   weft_error *error);

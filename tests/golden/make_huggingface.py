@@ -3,11 +3,9 @@ weights, and what they compute. Needs torch, transformers (4.45 or later) and nu
 
     python3 tests/golden/make_huggingface.py [FOLDER]
 
-Each folder has config.json and the tensors as save_pretrained writes them, and expected.safetensors:
-the inputs (target_in, source, token_types) and the outputs (logits, hidden, pooled), computed in f64
-from the stored weights."""
-import json
-import os
+Each folder has config.json and the tensors as save_pretrained writes them, inputs/*.npy (target_in,
+source, token_types) and outputs/*.npy (logits, hidden, pooled), computed in f64 from the stored
+weights."""
 import pathlib
 import shutil
 import sys
@@ -15,7 +13,6 @@ import sys
 import numpy as np
 import torch
 import transformers as hf
-from safetensors.numpy import save_file
 
 hf.logging.set_verbosity_error()
 LLAMA = dict(vocab_size=61, hidden_size=24, intermediate_size=40, num_hidden_layers=2,
@@ -136,10 +133,12 @@ def main():
         for path in (root / name).glob("generation_config.json"):
             path.unlink()
         inputs, outputs = run(model, name, seed)
-        save_file({**inputs, **{"expected." + k: v for k, v in outputs.items()}},
-                  root / name / "expected.safetensors")
+        for kind, arrays in (("inputs", inputs), ("outputs", outputs)):
+            (root / name / kind).mkdir()
+            for key, array in arrays.items():
+                np.save(root / name / kind / f"{key}.npy", array)
         print(name, {k: v.shape for k, v in {**inputs, **outputs}.items()},
-              sum(f.stat().st_size for f in (root / name).iterdir()), "bytes")
+              sum(f.stat().st_size for f in (root / name).rglob("*")), "bytes")
 
 
 if __name__ == "__main__":
