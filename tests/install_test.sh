@@ -131,6 +131,8 @@ if [ -x "$make_onnx" ]; then
     "$make_onnx" mlp.onnx
     documents+=(docs/onnx.md)
 fi
+cp -r "$source/tests/golden/huggingface/gpt2" .
+documents+=(docs/convert.md)
 for document in "${documents[@]}"; do
     sed -n '/^```c$/,/^```$/p' "$source/$document" | sed -e '1d' -e '/^```$/,$d' >document.c
     [ -s document.c ] || { echo "$document has no program"; exit 1; }
