@@ -25,6 +25,7 @@ ORDER = [
     ["models/run"],
     ["models/layers", "models/onnx"],
     ["models/zoo"],
+    ["models/huggingface"],
     ["models/training", "models/decoding"],
     ["mpi/weft"],
     ["mpi"],

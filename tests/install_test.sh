@@ -132,6 +132,8 @@ if [ -x "$make_onnx" ]; then
     cp "$source"/tests/data/digits/*.npy "$source"/tests/data/digits/digits.onnx .
     documents+=(docs/onnx.md)
 fi
+cp -r "$source/tests/golden/huggingface/gpt2" .
+documents+=(docs/convert.md)
 # program DOCUMENT N: block N of C.
 program()
 {

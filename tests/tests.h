@@ -67,6 +67,7 @@
     X(golden) \
     X(golden_models) \
     X(vision) \
+    X(huggingface) \
     X(recurrent) \
     X(fit) \
     X(track) \

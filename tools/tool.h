@@ -27,6 +27,7 @@ int cmd_export(int argc, char **argv);
 int cmd_reproduce(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 int cmd_average(int argc, char **argv);
+int cmd_convert(int argc, char **argv);
 int cmd_plot(int argc, char **argv);
 int cmd_train(int argc, char **argv);
 int cmd_fit(int argc, char **argv);
@@ -114,6 +115,33 @@ weft_onnx *tool_load_onnx(const onnx_args *args, weft_error *error);
  * be read from, the best one if there is one, unless RUN names a checkpoint in it. False if it is
  * no such folder. */
 bool tool_find_fit(const char *run, char onnx[4096], char checkpoint[4096]);
+
+/* ---- Checkpoints ---- */
+
+/* The file of a run's model: RUN itself if it is a file, else RUN/best.safetensors, else
+ * RUN/model.safetensors. */
+weft_status tool_checkpoint_path(const char *run, char path[4096], weft_error *error);
+/* The model that the metadata of a checkpoint name, with its options; `more` (may be NULL) is one
+ * more option, "key=value". */
+weft_status tool_checkpoint_model(const weft_params *params, const char *path, const char *more,
+                                  weft_model_config *config, weft_error *error);
+/* Reads both, without the states of training. */
+weft_status tool_load_checkpoint(const char *run, weft_params *params, weft_model_config *config,
+                                 weft_error *error);
+
+/* The graph of a checkpoint's model, its inputs and its outputs, by name. */
+#define TOOL_CHECKPOINT_VALUES 8
+typedef struct checkpoint_graph {
+    weft_graph *graph; /* the caller frees it, after an error too */
+    weft_onnx_value inputs_of[TOOL_CHECKPOINT_VALUES], outputs_of[TOOL_CHECKPOINT_VALUES];
+    weft_value inputs[TOOL_CHECKPOINT_VALUES], outputs[TOOL_CHECKPOINT_VALUES];
+    size_t n_inputs, n_outputs;
+} checkpoint_graph;
+/* Builds it for the shapes of the arrays that will be its inputs. Sizes that they do not determine
+ * are those of `sizes` (--dim length=7, --batch) or the model's defaults. */
+weft_status tool_build_checkpoint(weft_model_config *config, const onnx_args *sizes,
+                                  const weft_params *arrays, checkpoint_graph *out,
+                                  weft_error *error);
 
 /* A model of a command line: one of the list with its "key=value" options, or a file. */
 typedef struct model_args {

@@ -79,12 +79,13 @@ WEFT_API weft_status weft_params_copy_meta(weft_params *to, const weft_params *f
  * which may be deleted. */
 WEFT_API weft_status weft_params_save(const weft_params *params, const char *path,
                                       const weft_params_filter *filter, weft_error *error);
-/* Loads a safetensors file. Its tensors replace the contents of those of the same name, whose dtype
- * and shape must be equal; others are added. Every number in the header is checked against the
- * file. On failure the store does not change: WEFT_NOT_FOUND if there is no such file,
- * WEFT_BAD_FILE if it is malformed, WEFT_BAD_SHAPE if a tensor does not fit the store's. Limits:
- * 100,000,000 bytes of header, the limit of the format, and 65,536 bytes for the description of one
- * tensor (WEFT_BAD_FILE); 1,048,576 entries of metadata (WEFT_TOO_LARGE). */
+/* Loads a safetensors file. Numbers of 16 bits (F16, BF16) become f32. Its tensors replace the
+ * contents of those of the same name, whose dtype and shape must be equal; others are added. Every
+ * number in the header is checked against the file. On failure the store does not change:
+ * WEFT_NOT_FOUND if there is no such file, WEFT_BAD_FILE if it is malformed, WEFT_BAD_SHAPE if a
+ * tensor does not fit the store's. Limits: 100,000,000 bytes of header, the limit of the format,
+ * and 65,536 bytes for the description of one tensor (WEFT_BAD_FILE); 1,048,576 entries of metadata
+ * (WEFT_TOO_LARGE). */
 WEFT_API weft_status weft_params_load(weft_params *params, const char *path, weft_error *error);
 /* The same for the tensors that `filter` selects, and all metadata. */
 WEFT_API weft_status weft_params_load_some(weft_params *params, const char *path,

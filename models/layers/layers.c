@@ -165,23 +165,37 @@ static weft_value constant_of(weft_graph *g, weft_dtype dtype, weft_shape shape,
     return weft_cast(g, value, dtype);
 }
 
-weft_value weft_layer_sinusoidal_positions(weft_graph *graph, weft_dtype dtype, int64_t length,
-                                           int64_t features)
+/* [length, features]. Sine and cosine of a frequency are neighbours, or half a row apart. */
+static weft_value sinusoids(weft_graph *g, const char *layer, weft_dtype dtype, int64_t length,
+                            int64_t features, bool halves)
 {
     if (features < 2 || features % 2) {
-        weft_graph_fail_in(graph, "weft_layer_sinusoidal_positions", WEFT_BAD_ARGUMENT,
+        weft_graph_fail_in(g, layer, WEFT_BAD_ARGUMENT,
                            "the width must be even and above 0, got %lld", (long long)features);
         return WEFT_NO_VALUE;
     }
-    double *data = new_constant(graph, "weft_layer_sinusoidal_positions", length, features);
+    double *data = new_constant(g, layer, length, features);
     if (!data) return WEFT_NO_VALUE;
+    const int64_t half = features / 2, step = halves ? 1 : 2, cosine = halves ? half : 1;
     for (int64_t at = 0; at < length; at++)
-        for (int64_t i = 0; i < features; i += 2) {
-            double angle = (double)at / pow(10000, (double)i / (double)features);
-            data[at * features + i] = sin(angle);
-            data[at * features + i + 1] = cos(angle);
+        for (int64_t i = 0; i < half; i++) {
+            double angle = (double)at / pow(10000, (double)(2 * i) / (double)features);
+            data[at * features + step * i] = sin(angle);
+            data[at * features + step * i + cosine] = cos(angle);
         }
-    return constant_of(graph, dtype, WEFT_SHAPE(length, features), data);
+    return constant_of(g, dtype, WEFT_SHAPE(length, features), data);
+}
+
+weft_value weft_layer_sinusoidal_positions(weft_graph *graph, weft_dtype dtype, int64_t length,
+                                           int64_t features)
+{
+    return sinusoids(graph, "weft_layer_sinusoidal_positions", dtype, length, features, false);
+}
+
+weft_value weft_layer_sinusoidal_halves(weft_graph *graph, weft_dtype dtype, int64_t length,
+                                        int64_t features)
+{
+    return sinusoids(graph, "weft_layer_sinusoidal_halves", dtype, length, features, true);
 }
 
 weft_value weft_layer_positions(weft_graph *graph, const char *name, weft_dtype dtype,

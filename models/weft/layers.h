@@ -64,6 +64,10 @@ WEFT_API weft_value weft_layer_feed_forward(weft_graph *graph, const char *name,
  * cos of the same; features must be even. "Attention Is All You Need", 3.5. */
 WEFT_API weft_value weft_layer_sinusoidal_positions(weft_graph *graph, weft_dtype dtype,
                                                     int64_t length, int64_t features);
+/* The same numbers in another order: PE(pos, i) = sin(pos / 10000^(2i / features)) for i below
+ * features / 2, then the cosines. tensor2tensor and Marian have this order. */
+WEFT_API weft_value weft_layer_sinusoidal_halves(weft_graph *graph, weft_dtype dtype,
+                                                 int64_t length, int64_t features);
 /* Learned positions: the first `length` rows of the parameter NAME [max_positions, features]
  * (normal, deviation 0.02). */
 WEFT_API weft_value weft_layer_positions(weft_graph *graph, const char *name, weft_dtype dtype,

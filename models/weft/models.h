@@ -32,6 +32,10 @@ typedef struct weft_model_io {
     weft_value weights; /* with expose_weights: attention weights of the chosen layer over the
                            source, [rows, heads, target_len, source_len], or [rows, target_len,
                            source_len] without heads */
+    weft_value token_types; /* i32 [rows, target_len], input; 0 where it is not fed */
+    weft_value hidden;      /* [rows, target_len, d_model]: the output of a Transformer's last block
+                               and the norm behind it, if there is one */
+    weft_value pooled;      /* [rows, d_model] */
 } weft_model_io;
 
 /* ---- Decoding ------------------------------------------------------------------------------- */
@@ -71,8 +75,16 @@ typedef struct weft_decode_io {
 typedef enum weft_positions {
     WEFT_POSITIONS_NONE, /* none added; attention may still be rotary */
     WEFT_POSITIONS_SINUSOIDAL,
-    WEFT_POSITIONS_LEARNED
+    WEFT_POSITIONS_LEARNED,
+    WEFT_POSITIONS_SINUSOIDAL_HALVES /* all sines, then all cosines */
 } weft_positions;
+
+/* Whether logits have a bias. */
+typedef enum weft_output_bias {
+    WEFT_OUTPUT_BIAS_UNTIED, /* if the output has a weight of its own */
+    WEFT_OUTPUT_BIAS_NONE,
+    WEFT_OUTPUT_BIAS_ALWAYS
+} weft_output_bias;
 
 /* The common configuration of token models. */
 typedef struct weft_text_config {
@@ -81,8 +93,11 @@ typedef struct weft_text_config {
     bool tied;              /* the output's weight is the embedding matrix (section 3.4) */
     bool scaled_embeddings; /* times sqrt(d_model) (section 3.4) */
     weft_positions positions;
-    int64_t max_positions; /* of learned positions: rows of their parameter */
-    double dropout;        /* of embeddings plus positions */
+    int64_t max_positions;   /* of learned positions */
+    int64_t position_offset; /* of learned positions: position 0 is this row of their parameter,
+                                which has position_offset + max_positions rows */
+    weft_output_bias output_bias; /* the parameter output.bias */
+    double dropout;               /* of embeddings plus positions */
     double label_smoothing;
     int64_t pad_id;           /* masked as a source, ignored in the loss */
     weft_block_options block; /* of every layer */
@@ -94,6 +109,8 @@ typedef struct weft_text_config {
 typedef struct weft_transformer_config {
     weft_text_config text;
     int64_t source_vocab, target_vocab; /* equal if tied */
+    bool norm_embeddings; /* layer norms over source and over target embeddings plus positions, as
+                             BART has */
     int64_t encoder_layers, decoder_layers;
 } weft_transformer_config;
 WEFT_API weft_status weft_transformer(weft_graph *graph, const weft_transformer_config *config,
@@ -118,7 +135,10 @@ typedef struct weft_language_config {
     weft_text_config text;
     int64_t vocab, layers;
     bool norm_embeddings; /* a layer norm over embeddings plus positions, as BERT has */
-    bool transform_head;  /* linear, activation, norm before the logits, as BERT has */
+    bool transform_head;  /* linear, GELU, norm before the logits, as BERT has */
+    int64_t token_types;  /* rows of token_type_embedding, of which the input token_types
+                             chooses one for each token, as BERT has; 0: none */
+    bool pooler; /* the value `pooled`, as BERT has: tanh of a linear layer of the first position */
 } weft_language_config;
 WEFT_API weft_status weft_language_model(weft_graph *graph, const weft_language_config *config,
                                          const weft_build_options *build, weft_model_io *io);

@@ -14,11 +14,13 @@
 #include <weft/autograd.h>
 #include <weft/sharding.h>
 #include <weft/numpy.h>
+#include <weft/safetensors.h>
 #include <weft/pipeline.h>
 #include <weft/layers.h>
 #include <weft/models.h>
 #include <weft/decode.h>
 #include <weft/onnx.h>
+#include <weft/huggingface.h>
 #include <weft/train.h>
 #include <weft/fit.h>
 #endif

@@ -13,6 +13,29 @@ static weft_value transform(weft_graph *g, const weft_text_config *c, weft_value
     return x;
 }
 
+/* Embeddings of ids at their positions, `at`, with what the model adds and its norm. */
+static weft_value finish_embedding(weft_graph *g, const weft_language_config *c, weft_value ids,
+                                   weft_value at, weft_value *types)
+{
+    weft_value x = at;
+    if (c->token_types > 0) {
+        weft_value rows = weft_layer_embedding_table(g, "token_type_embedding", c->text.dtype,
+                                                     c->token_types, c->text.d_model);
+        *types = weft_input(g, "token_types", WEFT_I32, weft_shape_of(g, ids));
+        weft_input_default(g, *types, 0);
+        x = weft_add(g, x, weft_embedding(g, rows, *types, -1));
+    }
+    const double eps = weft_option(c->text.block.eps, WEFT_NORM_EPS);
+    return c->norm_embeddings ? weft_layer_layer_norm(g, "norm_embedding", x, eps) : x;
+}
+
+/* [rows, d_model] from x [rows, length, d_model] (the code of Devlin et al. 2019). */
+static weft_value pool(weft_graph *g, const weft_text_config *c, weft_value x)
+{
+    weft_value first = weft_squeeze(g, weft_slice(g, x, 1, 0, 1, 1), 1);
+    return weft_tanh(g, weft_layer_linear(g, "pooler", first, c->d_model, true));
+}
+
 weft_status weft_language_model(weft_graph *graph, const weft_language_config *config,
                                 const weft_build_options *build, weft_model_io *io)
 {
@@ -28,12 +51,14 @@ weft_status weft_language_model(weft_graph *graph, const weft_language_config *c
     if (build->expose_weights) block.attention.expose_weights = true;
     weft_value embeddings =
         weft_layer_embedding_table(g, "embedding", text.dtype, c->vocab, text.d_model);
-    weft_value x = text_embed(g, &text, embeddings, io->target_in, "positions");
-    if (c->norm_embeddings)
-        x = weft_layer_layer_norm(g, "norm_embedding", x, weft_option(block.eps, WEFT_NORM_EPS));
+    weft_value x = finish_embedding(g, c, io->target_in,
+                                    text_embed(g, &text, embeddings, io->target_in, "positions"),
+                                    &io->token_types);
     if (!block.attention.causal) block.attention.mask = text_padding(g, &text, io->target_in);
     x = weft_layer_stack(g, "layer", c->layers, weft_dropout(g, x, text.dropout), WEFT_NO_VALUE,
                          WEFT_NO_VALUE, &block);
+    io->hidden = x;
+    if (c->pooler) io->pooled = weft_name(g, pool(g, &text, x), "pooled");
     if (c->transform_head) x = transform(g, &text, x);
     text_losses(g, &text, text_logits(g, &text, "output", x, embeddings, c->vocab), io);
     return weft_graph_status(g);
@@ -69,8 +94,8 @@ weft_status weft_language_step(weft_graph *graph, const weft_language_config *co
         weft_layer_embedding_table(g, "embedding", text.dtype, c->vocab, text.d_model);
     weft_value x =
         text_embed_at(g, &text, embeddings, io->token, "positions", io->position, io->key_len);
-    if (c->norm_embeddings)
-        x = weft_layer_layer_norm(g, "norm_embedding", x, weft_option(block.eps, WEFT_NORM_EPS));
+    weft_value types = WEFT_NO_VALUE;
+    x = finish_embedding(g, c, io->token, x, &types);
     x = weft_layer_stack(g, "layer", c->layers, x, WEFT_NO_VALUE, WEFT_NO_VALUE, &block);
     io->updated = x;
     x = weft_slice(g, x, 1, io->count - 1, io->count, 1);
@@ -96,7 +121,16 @@ weft_status weft_language_step(weft_graph *graph, const weft_language_config *co
     X(activation, 1, 1, 3, ACTIVATIONS, "of the feed-forward layers")                              \
     X(tied, 1, 1, 0, FLAG, "1: the embedding matrix computes the logits, too")                     \
     X(positions, 2, 2, 0, POSITIONS, "positions that are added to the embeddings")                 \
-    X(max_positions, 512, 512, 512, WHOLE, "rows of the learned positions")                        \
+    X(max_positions, 512, 512, 512, WHOLE, "number of learned positions")                          \
+    X(position_offset, 0, 0, 0, WHOLE, "rows of the learned positions before that of position 0")  \
+    X(token_types, 0, 0, 0, WHOLE, "embeddings of the input token_types; 0: no such input")        \
+    X(eps, 1e-12, 1e-5, 1e-5, REAL, "added to the variances of norms")                             \
+    X(qkv_bias, 1, 1, 0, FLAG, "1: the projections to q, k and v have biases")                     \
+    X(out_bias, 1, 1, 0, FLAG, "1: the projection behind attention has one")                       \
+    X(ffn_bias, 1, 1, 0, FLAG, "1: the feed-forward layers have biases")                           \
+    X(output_bias, 0, 0, 0, OUTPUT_BIASES, "of the logits; untied: unless the output is tied")     \
+    X(transform_head, 1, 0, 0, FLAG, "1: linear, GELU and layer norm before the logits")           \
+    X(pooler, 0, 0, 0, FLAG, "1: the value `pooled`, tanh of a linear layer of position 0")        \
     X(rotary_base, 0, 0, 10000, REAL, "of rotary positions; 0: none")                              \
     X(pad_id, 0, 0, 0, WHOLE, "token that fills up, and target that counts nothing")               \
     X(f64, 0, 0, 0, FLAG, "1: in double precision")
@@ -123,24 +157,29 @@ static weft_language_config configure_gpt(const double *v)
                  .tied = v[AT_tied] != 0,
                  .positions = (weft_positions)v[AT_positions],
                  .max_positions = (int64_t)v[AT_max_positions],
+                 .position_offset = (int64_t)v[AT_position_offset],
+                 .output_bias = (weft_output_bias)v[AT_output_bias],
                  .dropout = v[AT_dropout],
                  .label_smoothing = v[AT_label_smoothing],
                  .pad_id = (int64_t)v[AT_pad_id],
                  .block = {.attention = {.heads = (int64_t)v[AT_heads],
                                          .kv_heads = (int64_t)v[AT_kv_heads],
-                                         .bias = true,
-                                         .out_bias = true,
+                                         .bias = v[AT_qkv_bias] != 0,
+                                         .out_bias = v[AT_out_bias] != 0,
                                          .rotary_base = v[AT_rotary_base],
                                          .dropout = v[AT_dropout],
                                          .causal = true},
                            .feed_forward = {.d_ff = (int64_t)v[AT_d_ff],
                                             .activation = (weft_activation)v[AT_activation],
-                                            .bias = true},
+                                            .bias = v[AT_ffn_bias] != 0},
                            .norm_position = (weft_norm_position)v[AT_norm],
-                           .eps = 1e-5,
+                           .eps = v[AT_eps] != 0 ? v[AT_eps] : WEFT_ZERO,
                            .dropout = v[AT_dropout]}},
         .vocab = (int64_t)v[AT_vocab],
         .layers = (int64_t)v[AT_layers],
+        .token_types = (int64_t)v[AT_token_types],
+        .transform_head = v[AT_transform_head] != 0,
+        .pooler = v[AT_pooler] != 0,
     };
 }
 
@@ -148,18 +187,15 @@ static weft_language_config configure_bert(const double *v)
 {
     weft_language_config c = configure_gpt(v);
     c.text.block.attention.causal = false;
-    c.text.block.eps = 1e-12;
-    c.norm_embeddings = c.transform_head = true;
+    c.norm_embeddings = true;
     return c;
 }
 
 static weft_language_config configure_llama(const double *v)
 {
     weft_language_config c = configure_gpt(v);
-    weft_block_options *block = &c.text.block;
-    block->attention.bias = block->attention.out_bias = block->feed_forward.bias = false;
-    block->feed_forward.gated = true;
-    block->norm = WEFT_RMS_NORM;
+    c.text.block.feed_forward.gated = true;
+    c.text.block.norm = WEFT_RMS_NORM;
     return c;
 }
 

@@ -30,7 +30,8 @@
 #define FLAG           .flag = true
 #define REAL           .real = true
 #define NORM_POSITIONS .choices = "pre|post|post-dropped"
-#define POSITIONS      .choices = "none|sinusoidal|learned"
+#define POSITIONS      .choices = "none|sinusoidal|learned|sinusoidal-halves"
+#define OUTPUT_BIASES  .choices = "untied|none|always"
 #define ACTIVATIONS    .choices = "relu|gelu|gelu-tanh|silu"
 
 /* Sizes of a batch. */

@@ -33,29 +33,50 @@ weft_text_config text_config(const weft_text_config *config, const weft_build_op
     return c;
 }
 
+/* Rows of positions 0 .. length - 1; WEFT_NO_VALUE if none are added. `name` is that of learned
+ * positions. */
+static weft_value position_rows(weft_graph *g, const weft_text_config *c, const char *name,
+                                int64_t length)
+{
+    const int64_t offset = c->position_offset;
+    switch (c->positions) {
+    case WEFT_POSITIONS_NONE:
+        break;
+    case WEFT_POSITIONS_SINUSOIDAL:
+        return weft_layer_sinusoidal_positions(g, c->dtype, length, c->d_model);
+    case WEFT_POSITIONS_SINUSOIDAL_HALVES:
+        return weft_layer_sinusoidal_halves(g, c->dtype, length, c->d_model);
+    case WEFT_POSITIONS_LEARNED: {
+        if (offset < 0 || offset > INT64_MAX - c->max_positions) {
+            weft_graph_fail_in(g, name, WEFT_BAD_ARGUMENT, "a position_offset of %lld",
+                               (long long)offset);
+            break;
+        }
+        weft_value rows = weft_layer_positions(g, name, c->dtype, offset + length,
+                                               offset + c->max_positions, c->d_model);
+        return offset ? weft_slice(g, rows, 0, offset, offset + length, 1) : rows;
+    }
+    }
+    return WEFT_NO_VALUE;
+}
+
 weft_value text_embed(weft_graph *g, const weft_text_config *c, weft_value embeddings,
                       weft_value ids, const char *positions)
 {
-    int64_t length = weft_dim(g, ids, 1);
-    weft_value x = weft_embedding(g, embeddings, ids, -1), at = WEFT_NO_VALUE;
+    weft_value x = weft_embedding(g, embeddings, ids, -1);
     if (c->scaled_embeddings) x = weft_scale(g, x, sqrt((double)c->d_model));
-    if (c->positions == WEFT_POSITIONS_SINUSOIDAL)
-        at = weft_layer_sinusoidal_positions(g, c->dtype, length, c->d_model);
-    else if (c->positions == WEFT_POSITIONS_LEARNED)
-        at = weft_layer_positions(g, positions, c->dtype, length, c->max_positions, c->d_model);
-    return c->positions == WEFT_POSITIONS_NONE ? x : weft_add(g, x, at);
+    if (c->positions == WEFT_POSITIONS_NONE) return x;
+    return weft_add(g, x, position_rows(g, c, positions, weft_dim(g, ids, 1)));
 }
 
 weft_value text_embed_at(weft_graph *g, const weft_text_config *c, weft_value embeddings,
                          weft_value ids, const char *positions, weft_value position, int64_t limit)
 {
     int64_t count = weft_dim(g, ids, 1);
-    weft_value x = weft_embedding(g, embeddings, ids, -1), rows = WEFT_NO_VALUE;
+    weft_value x = weft_embedding(g, embeddings, ids, -1);
     if (c->scaled_embeddings) x = weft_scale(g, x, sqrt((double)c->d_model));
     if (c->positions == WEFT_POSITIONS_NONE) return x;
-    rows = c->positions == WEFT_POSITIONS_SINUSOIDAL
-               ? weft_layer_sinusoidal_positions(g, c->dtype, limit, c->d_model)
-               : weft_layer_positions(g, positions, c->dtype, limit, c->max_positions, c->d_model);
+    weft_value rows = position_rows(g, c, positions, limit);
     return weft_add(g, x, weft_embedding(g, rows, weft_layer_positions_at(g, position, count), -1));
 }
 
@@ -100,11 +121,32 @@ weft_value text_padding(weft_graph *g, const weft_text_config *c, weft_value ids
                         WEFT_SHAPE(weft_dim(g, ids, 0), 1, 1, weft_dim(g, ids, 1)));
 }
 
+static bool has_output_bias(const weft_text_config *c)
+{
+    return c->output_bias == WEFT_OUTPUT_BIAS_UNTIED ? !c->tied
+                                                     : c->output_bias == WEFT_OUTPUT_BIAS_ALWAYS;
+}
+
+/* x times the matrix [d_model, vocab], or if it is WEFT_NO_VALUE times NAME.weight, and plus
+ * NAME.bias if there is one. */
+static weft_value output(weft_graph *g, const weft_text_config *c, const char *name, weft_value x,
+                         weft_value matrix, int64_t vocab)
+{
+    const bool bias = has_output_bias(c);
+    if (!weft_is_value(matrix)) return weft_layer_linear(g, name, x, vocab, bias);
+    weft_value y = weft_matmul(g, x, matrix);
+    if (!bias) return y;
+    weft_scope_push(g, "%s", name);
+    y = weft_add(g, y, weft_param(g, "bias", c->dtype, WEFT_SHAPE(vocab), WEFT_INIT_ZEROS));
+    weft_scope_pop(g);
+    return y;
+}
+
 weft_value text_logits(weft_graph *g, const weft_text_config *c, const char *name, weft_value x,
                        weft_value embeddings, int64_t vocab)
 {
-    return c->tied ? weft_matmul(g, x, weft_transpose(g, embeddings, 0, 1))
-                   : weft_layer_linear(g, name, x, vocab, true);
+    weft_value matrix = c->tied ? weft_transpose(g, embeddings, 0, 1) : WEFT_NO_VALUE;
+    return output(g, c, name, x, matrix, vocab);
 }
 
 /* The state of the transposed tied embedding matrix: [d_model, vocab]. */
@@ -117,10 +159,9 @@ static weft_value transposed_embeddings(weft_graph *g, weft_dtype dtype, int64_t
 weft_value text_step_logits(weft_graph *g, const weft_text_config *c, const char *name,
                             weft_value x, int64_t vocab)
 {
-    weft_value y =
-        c->tied ? weft_matmul(g, x, transposed_embeddings(g, c->dtype, weft_dim(g, x, 1), vocab))
-                : weft_layer_linear(g, name, x, vocab, true);
-    return weft_name(g, y, "logits");
+    weft_value matrix =
+        c->tied ? transposed_embeddings(g, c->dtype, weft_dim(g, x, 1), vocab) : WEFT_NO_VALUE;
+    return weft_name(g, output(g, c, name, x, matrix, vocab), "logits");
 }
 
 void text_prepare(weft_graph *g, const weft_text_config *c, weft_value embeddings,

@@ -26,7 +26,7 @@ weft_cache text_cache(const weft_decode_io *io);
 /* Bool [rows, 1, 1, length]: true where ids are pad_id. */
 weft_value text_padding(weft_graph *g, const weft_text_config *c, weft_value ids);
 /* Logits [rows, length, vocab] from x [rows, length, d_model]: by the transposed embedding matrix
- * if tied, else by the linear layer NAME. */
+ * if tied, else by NAME.weight; plus NAME.bias if c->output_bias says so. */
 weft_value text_logits(weft_graph *g, const weft_text_config *c, const char *name, weft_value x,
                        weft_value embeddings, int64_t vocab);
 /* Logits [rows, vocab] of a step from x [rows, d_model]. text_prepare transposes a tied embedding

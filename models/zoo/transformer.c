@@ -18,13 +18,22 @@ static void declare_embeddings(weft_graph *g, const weft_transformer_config *c, 
                                          text->d_model);
 }
 
+/* The layer norm NAME over embeddings, if the configuration has it. */
+static weft_value embed_norm(weft_graph *g, const weft_transformer_config *c,
+                             const weft_text_config *text, const char *name, weft_value x)
+{
+    const double eps = weft_option(text->block.eps, WEFT_NORM_EPS);
+    return c->norm_embeddings ? weft_layer_layer_norm(g, name, x, eps) : x;
+}
+
 static weft_value encode(weft_graph *g, const weft_transformer_config *c,
                          const weft_text_config *text, weft_value embeddings, weft_value source,
                          weft_value padding)
 {
     weft_block_options encoder = text->block;
     encoder.attention.mask = padding;
-    weft_value x = text_embed(g, text, embeddings, source, "source_positions");
+    weft_value x = embed_norm(g, c, text, "source_norm_embedding",
+                              text_embed(g, text, embeddings, source, "source_positions"));
     return weft_layer_stack(g, "enc", c->encoder_layers, weft_dropout(g, x, text->dropout),
                             WEFT_NO_VALUE, WEFT_NO_VALUE, &encoder);
 }
@@ -59,13 +68,15 @@ weft_status weft_transformer(weft_graph *graph, const weft_transformer_config *c
     decoder.attention.causal = true;
     decoder.cross_weights = cross_weights;
     weft_value memory = encode(g, c, &text, from, io->source, padding);
-    weft_value x = text_embed(g, &text, to, io->target_in, "target_positions");
+    weft_value x = embed_norm(g, c, &text, "target_norm_embedding",
+                              text_embed(g, &text, to, io->target_in, "target_positions"));
     x = weft_layer_stack(g, "dec", c->decoder_layers, weft_dropout(g, x, text.dropout), memory,
                          padding, &decoder);
     if (build->expose_weights && c->decoder_layers > 0) {
         int64_t layer = build->layer ? build->layer : c->decoder_layers;
         if (layer >= 1 && layer <= c->decoder_layers) io->weights = cross_weights[layer - 1];
     }
+    io->hidden = x;
     text_losses(g, &text, text_logits(g, &text, "output", x, to, c->target_vocab), io);
     return weft_graph_status(g);
 }
@@ -127,6 +138,7 @@ weft_status weft_transformer_step(weft_graph *graph, const weft_transformer_conf
     source = weft_slice(g, source, 1, 0, io->source_len, 1);
     weft_value x =
         text_embed_at(g, &text, to, io->token, "target_positions", io->position, io->key_len);
+    x = embed_norm(g, c, &text, "target_norm_embedding", x);
     x = weft_layer_stack(g, "dec", c->decoder_layers, x, WEFT_NO_VALUE,
                          text_padding(g, &text, source), &decoder);
     io->updated = x;
@@ -156,7 +168,12 @@ weft_status weft_transformer_step(weft_graph *graph, const weft_transformer_conf
     X(tied, 1, 1, 0, FLAG, "1: one embedding matrix for source, target and output")                \
     X(scaled_embeddings, 1, 1, 0, FLAG, "1: embeddings times sqrt(d_model)")                       \
     X(positions, 1, 1, 2, POSITIONS, "positions that are added to the embeddings")                 \
-    X(max_positions, 1024, 1024, 100, WHOLE, "rows of the learned positions")                      \
+    X(max_positions, 1024, 1024, 100, WHOLE, "number of learned positions")                        \
+    X(position_offset, 0, 0, 0, WHOLE, "rows of the learned positions before that of position 0")  \
+    X(norm_embeddings, 0, 0, 0, FLAG, "1: a layer norm behind embeddings and positions")           \
+    X(activation, 0, 0, 0, ACTIVATIONS, "of the feed-forward layers")                              \
+    X(eps, 1e-5, 1e-5, 1e-5, REAL, "added to the variances of layer norms")                        \
+    X(output_bias, 0, 0, 0, OUTPUT_BIASES, "of the logits; untied: unless the output is tied")     \
     X(projection, 0, 0, 2, PROJECTIONS, "of q, k and v: one matrix each, or one for all heads")    \
     X(score_scale, 0, 0, 1, SCALES, "scores are divided by the square root of it")                 \
     X(attention_bias, 1, 1, 0, FLAG, "1: q, k, v and out have biases")                             \
@@ -187,6 +204,8 @@ static weft_transformer_config configure(const double *v)
                  .scaled_embeddings = v[AT_scaled_embeddings] != 0,
                  .positions = (weft_positions)v[AT_positions],
                  .max_positions = (int64_t)v[AT_max_positions],
+                 .position_offset = (int64_t)v[AT_position_offset],
+                 .output_bias = (weft_output_bias)v[AT_output_bias],
                  .dropout = v[AT_dropout],
                  .label_smoothing = v[AT_label_smoothing],
                  .pad_id = (int64_t)v[AT_pad_id],
@@ -196,16 +215,17 @@ static weft_transformer_config configure(const double *v)
                                          .out_bias = v[AT_attention_bias] != 0,
                                          .dropout = inner},
                            .feed_forward = {.d_ff = (int64_t)v[AT_d_ff],
-                                            .activation = WEFT_RELU,
+                                            .activation = (weft_activation)v[AT_activation],
                                             .bias = true,
                                             .dropout = inner},
                            .norm_position = (weft_norm_position)v[AT_norm],
-                           .eps = 1e-5,
+                           .eps = v[AT_eps] != 0 ? v[AT_eps] : WEFT_ZERO,
                            .dropout = v[AT_dropout]}},
         .source_vocab = (int64_t)v[AT_vocab],
         .target_vocab = (int64_t)v[AT_vocab],
         .encoder_layers = (int64_t)v[AT_encoder_layers],
         .decoder_layers = (int64_t)v[AT_decoder_layers],
+        .norm_embeddings = v[AT_norm_embeddings] != 0,
     };
     if (v[AT_score_scale] != 0) c.text.block.attention.scale = 1 / sqrt(v[AT_d_model]);
     return c;

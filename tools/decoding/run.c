@@ -65,20 +65,11 @@ static bool load_vocabularies(trained_run *r, const char *folder, weft_error *er
  * `weft train`. */
 static bool find_model(trained_run *r, const char *path, weft_error *error)
 {
-    const char *stored = weft_params_meta(r->params, "model_options");
-    char texts[TOOL_OPTIONS_TEXT], vocab[32];
-    const char *options[WEFT_MODEL_OPTIONS + 1];
-    r->model = weft_model_find(weft_params_meta(r->params, "model"));
-    if (!r->model || !stored) {
-        weft_error_set(error, WEFT_BAD_FILE, path, "does not name its model");
-        return false;
-    }
+    char vocab[32];
     int source = spm_size(r->source), target = spm_size(r->target);
     snprintf(vocab, sizeof vocab, "vocab=%d", source > target ? source : target);
-    snprintf(texts, sizeof texts, "%s", stored);
-    size_t n = tool_split_options(texts, options);
-    options[n++] = vocab;
-    if (weft_model_parse(r->model, options, n, &r->config, error) != WEFT_OK) return false;
+    if (tool_checkpoint_model(r->params, path, vocab, &r->config, error) != WEFT_OK) return false;
+    r->model = r->config.model;
     r->traits = weft_model_get_traits(&r->config);
     return true;
 }

@@ -1,0 +1,27 @@
+/* Safetensors files inside: see weft/safetensors.h. */
+#ifndef WEFT_GRAPH_SAFETENSORS_H
+#define WEFT_GRAPH_SAFETENSORS_H
+
+#include <weft/safetensors.h>
+
+/* Limits of every file, on saving and on loading. The first is the format's own. */
+#define SAFETENSORS_MAX_HEADER 100000000u
+#define SAFETENSORS_MAX_METAS  (1u << 20)
+
+/* The dtypes of the format: name, bytes, and the dtype that weft reads it as. */
+typedef struct safetensors_dtype {
+    const char *name;
+    unsigned bytes;
+    weft_dtype dtype; /* WEFT_DTYPES: none */
+} safetensors_dtype;
+/* NULL if the format has no such dtype. */
+const safetensors_dtype *safetensors_dtype_find(const char *name);
+/* The name of weft's dtype in files. */
+const char *safetensors_dtype_name(weft_dtype dtype);
+
+/* weft_safetensors_open, with the status. *file is NULL on failure. */
+weft_status safetensors_open(const char *path, weft_safetensors **file, weft_error *error);
+/* The metadata of an open file, in a store without tensors. */
+weft_params *safetensors_metadata(const weft_safetensors *file);
+
+#endif

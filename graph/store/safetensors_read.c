@@ -1,0 +1,435 @@
+/* Reading of safetensors files. The header is read member by member, so that it takes no more
+ * memory than what it describes; every number in it is checked against the file. O(bytes), and
+ * O(n log n) to sort. */
+#include "safetensors.h"
+#include "params.h"
+
+#include "base/half.h"
+#include "base/json.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Bytes of the description of one tensor. Its tree takes up to forty times as much memory. */
+#define MAX_ENTRY_BYTES (64u << 10)
+
+/* ---- Dtypes ---- */
+
+/* Weft's own, then those that it converts, then those that it only knows the size of. */
+static const safetensors_dtype dtypes[] = {
+#define ROW(upper, lower, bytes, file) {file, bytes, WEFT_##upper},
+    WEFT_DTYPE_MAP(ROW)
+#undef ROW
+        {"F16", 2, WEFT_F32},
+    {"BF16", 2, WEFT_F32},
+    {"I64", 8, WEFT_DTYPES},
+    {"I16", 2, WEFT_DTYPES},
+    {"I8", 1, WEFT_DTYPES},
+    {"U64", 8, WEFT_DTYPES},
+    {"U32", 4, WEFT_DTYPES},
+    {"U16", 2, WEFT_DTYPES},
+    {"U8", 1, WEFT_DTYPES},
+    {"F8_E4M3", 1, WEFT_DTYPES},
+    {"F8_E5M2", 1, WEFT_DTYPES},
+};
+
+const safetensors_dtype *safetensors_dtype_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        if (!strcmp(dtypes[i].name, name)) return &dtypes[i];
+    return NULL;
+}
+
+const char *safetensors_dtype_name(weft_dtype dtype)
+{
+    return dtypes[dtype].name;
+}
+
+/* ---- Files ---- */
+
+/* A tensor: its data are bytes [begin, end) of the data section. */
+typedef struct entry {
+    weft_file_tensor tensor; /* owns the name */
+    const safetensors_dtype *stored;
+    uint64_t begin, end;
+    size_t position; /* in the header */
+} entry;
+
+struct weft_safetensors {
+    char *path;
+    int descriptor;
+    uint64_t data_begin, data_bytes;
+    entry *at; /* by offset */
+    size_t n, capacity;
+    entry **by_name;
+    weft_params *meta;
+};
+
+/* A file while its header is read. */
+typedef struct reader {
+    weft_safetensors *file;
+    const char *path, *header;
+    weft_error *error;
+} reader;
+
+static weft_status bad(reader *r, const char *tensor, const char *what)
+{
+    return weft_error_set(r->error, WEFT_BAD_FILE, r->path, "%s%s%s", tensor ? tensor : "",
+                          tensor ? ": " : "", what);
+}
+
+static weft_status no_memory(reader *r)
+{
+    return weft_error_set(r->error, WEFT_NO_MEMORY, r->path, "no memory");
+}
+
+static weft_status not_json(reader *r, const char *at)
+{
+    return weft_error_set(r->error, WEFT_BAD_FILE, r->path,
+                          "the header is not JSON, near byte %zu of the file",
+                          (size_t)(at - r->header) + 8);
+}
+
+/* Parses a span of the header into a tree, which the caller deletes. */
+static weft_status parse(reader *r, json_span text, cJSON **json)
+{
+    json_failure why;
+    *json = json_parse(text.at, text.length, &why);
+    if (*json) return WEFT_OK;
+    return why.no_memory ? no_memory(r) : not_json(r, text.at + why.position);
+}
+
+static bool read_at(int file, void *data, size_t bytes, uint64_t offset)
+{
+    for (char *at = data; bytes;) {
+        ssize_t n = pread(file, at, bytes, (off_t)offset);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return false;
+        at += n;
+        bytes -= (size_t)n;
+        offset += (uint64_t)n;
+    }
+    return true;
+}
+
+/* Whether an item is a whole number in [0, 2^53), which *out becomes. */
+static bool whole(const cJSON *item, uint64_t *out)
+{
+    if (!cJSON_IsNumber(item) || !(item->valuedouble >= 0) ||
+        item->valuedouble >= 9007199254740992.0 || floor(item->valuedouble) != item->valuedouble)
+        return false;
+    *out = (uint64_t)item->valuedouble;
+    return true;
+}
+
+/* Reads dtype, shape and offsets of one entry and checks that they agree. */
+static weft_status check_entry(reader *r, const cJSON *json, entry *e)
+{
+    const char *name = e->tensor.name;
+    const cJSON *dtype = cJSON_GetObjectItemCaseSensitive(json, "dtype");
+    const cJSON *shape = cJSON_GetObjectItemCaseSensitive(json, "shape");
+    const cJSON *offsets = cJSON_GetObjectItemCaseSensitive(json, "data_offsets"), *item;
+    weft_file_tensor *t = &e->tensor;
+    uint64_t number;
+    if (!cJSON_IsObject(json)) return bad(r, name, "is not an object");
+    if (!name[0]) return bad(r, "a tensor", "has no name");
+    if (!cJSON_IsString(dtype)) return bad(r, name, "dtype is missing");
+    e->stored = safetensors_dtype_find(dtype->valuestring);
+    if (!e->stored) return bad(r, name, "its dtype is not supported");
+    t->dtype = e->stored->dtype;
+    t->stored = e->stored->name;
+    if (!cJSON_IsArray(shape) || cJSON_GetArraySize(shape) > WEFT_MAX_RANK)
+        return bad(r, name, "shape is missing or of too high a rank");
+    t->shape = WEFT_SCALAR;
+    cJSON_ArrayForEach(item, shape)
+    {
+        if (!whole(item, &number)) return bad(r, name, "shape has a bad number");
+        t->shape.dim[t->shape.rank++] = (int64_t)number;
+    }
+    if (!cJSON_IsArray(offsets) || cJSON_GetArraySize(offsets) != 2 ||
+        !whole(cJSON_GetArrayItem(offsets, 0), &e->begin) ||
+        !whole(cJSON_GetArrayItem(offsets, 1), &e->end))
+        return bad(r, name, "data_offsets are not two whole numbers");
+    if (weft_shape_numel(t->shape) < 0) return bad(r, name, "its shape overflows");
+    if (e->begin > e->end || e->end > r->file->data_bytes)
+        return bad(r, name, "its data lie outside the file");
+    if (e->end - e->begin != (uint64_t)weft_shape_numel(t->shape) * e->stored->bytes)
+        return bad(r, name, "its data do not have the size of its dtype and shape");
+    return WEFT_OK;
+}
+
+/* Adds an entry. It owns the name, on failure too. */
+static weft_status read_entry(reader *r, char *name, json_span text)
+{
+    weft_safetensors *f = r->file;
+    if (f->n == f->capacity) {
+        size_t capacity = f->capacity ? 2 * f->capacity : 64;
+        entry *grown = realloc(f->at, capacity * sizeof *grown);
+        if (!grown) {
+            free(name);
+            return no_memory(r);
+        }
+        f->at = grown;
+        f->capacity = capacity;
+    }
+    entry *e = &f->at[f->n];
+    *e = (entry){.tensor.name = name, .position = f->n};
+    f->n++;
+    if (text.length > MAX_ENTRY_BYTES) return bad(r, name, "its description is over 64 KiB long");
+    cJSON *json;
+    weft_status status = parse(r, text, &json);
+    if (status != WEFT_OK) return status;
+    status = check_entry(r, json, e);
+    cJSON_Delete(json);
+    return status;
+}
+
+static weft_status read_meta(reader *r, json_span key, json_span text)
+{
+    cJSON *keys, *texts;
+    weft_params *into = r->file->meta;
+    if (*text.at != '"') return bad(r, "__metadata__", "has a value that is not text");
+    weft_status status = parse(r, key, &keys);
+    if (status != WEFT_OK) return status;
+    status = parse(r, text, &texts);
+    if (status == WEFT_OK &&
+        weft_params_set_meta(into, keys->valuestring, texts->valuestring) != WEFT_OK)
+        status = no_memory(r);
+    cJSON_Delete(keys);
+    cJSON_Delete(texts);
+    if (status == WEFT_OK && into->n_meta > SAFETENSORS_MAX_METAS)
+        return weft_error_set(r->error, WEFT_TOO_LARGE, r->path,
+                              "__metadata__: has more than %u entries", SAFETENSORS_MAX_METAS);
+    return status;
+}
+
+static weft_status read_metadata(reader *r, json_span text)
+{
+    json_members members = {.rest = text};
+    json_span key, value;
+    if (*text.at != '{') return bad(r, "__metadata__", "is not an object");
+    for (;;) {
+        json_step step = json_next(&members, &key, &value);
+        if (step == JSON_MALFORMED) return not_json(r, members.rest.at);
+        if (step == JSON_END) return WEFT_OK;
+        weft_status status = read_meta(r, key, value);
+        if (status != WEFT_OK) return status;
+    }
+}
+
+/* A copy of the text of a JSON string. */
+static weft_status read_name(reader *r, json_span text, char **name)
+{
+    cJSON *json;
+    weft_status status = parse(r, text, &json);
+    if (status != WEFT_OK) return status;
+    *name = params_copy_text(json->valuestring);
+    cJSON_Delete(json);
+    return *name ? WEFT_OK : no_memory(r);
+}
+
+/* Reads the header, member by member. */
+static weft_status read_header(reader *r, json_span text)
+{
+    json_members members = {.rest = text};
+    json_span key, value;
+    bool has_metadata = false;
+    const char *first = text.at + strspn(text.at, " \t\n\r");
+    if (*first == '[' || *first == '"') return bad(r, NULL, "the header is not a JSON object");
+    for (;;) {
+        char *name = NULL;
+        json_step step = json_next(&members, &key, &value);
+        if (step == JSON_MALFORMED) return not_json(r, members.rest.at);
+        if (step == JSON_END) return WEFT_OK;
+        weft_status status = read_name(r, key, &name);
+        if (status != WEFT_OK) return status;
+        if (strcmp(name, "__metadata__") != 0) {
+            status = read_entry(r, name, value);
+        } else {
+            free(name);
+            status =
+                has_metadata ? bad(r, "__metadata__", "appears twice") : read_metadata(r, value);
+            has_metadata = true;
+        }
+        if (status != WEFT_OK) return status;
+    }
+}
+
+static int by_offset(const void *left, const void *right)
+{
+    const entry *a = left, *b = right;
+    if (a->begin != b->begin) return a->begin < b->begin ? -1 : 1;
+    if (a->end != b->end) return a->end < b->end ? -1 : 1;
+    return a->position < b->position ? -1 : 1;
+}
+
+static int by_name(const void *left, const void *right)
+{
+    const entry *const *a = left, *const *b = right;
+    return strcmp((*a)->tensor.name, (*b)->tensor.name);
+}
+
+/* Sorts the entries by offset, and checks that they cover the data without overlaps or gaps. */
+static weft_status order_entries(reader *r)
+{
+    weft_safetensors *f = r->file;
+    uint64_t covered = 0;
+    if (f->n) qsort(f->at, f->n, sizeof *f->at, by_offset);
+    for (size_t i = 0; i < f->n; i++) {
+        if (f->at[i].begin != covered)
+            return bad(r, f->at[i].tensor.name,
+                       "its data overlap another tensor's, or leave a gap");
+        covered = f->at[i].end;
+    }
+    if (covered != f->data_bytes)
+        return bad(r, NULL, "the tensors leave a gap at the end of the data");
+    return WEFT_OK;
+}
+
+/* Makes the index of names, which must be unique. */
+static weft_status index_names(reader *r)
+{
+    weft_safetensors *f = r->file;
+    f->by_name = malloc((f->n + 1) * sizeof(entry *));
+    if (!f->by_name) return no_memory(r);
+    for (size_t i = 0; i < f->n; i++) f->by_name[i] = &f->at[i];
+    if (f->n) qsort(f->by_name, f->n, sizeof(entry *), by_name);
+    for (size_t i = 1; i < f->n; i++)
+        if (!by_name(&f->by_name[i - 1], &f->by_name[i]))
+            return bad(r, f->by_name[i]->tensor.name, "appears twice");
+    return WEFT_OK;
+}
+
+static weft_status read_file(reader *r)
+{
+    weft_safetensors *f = r->file;
+    struct stat info;
+    unsigned char prefix[8];
+    uint64_t length = 0;
+    if (fstat(f->descriptor, &info) != 0 || !S_ISREG(info.st_mode))
+        return weft_error_set(r->error, WEFT_IO, r->path, "is not a regular file");
+    uint64_t size = (uint64_t)info.st_size;
+    if (size < 8 || !read_at(f->descriptor, prefix, 8, 0))
+        return bad(r, NULL, "is too short for a safetensors file");
+    for (int i = 0; i < 8; i++) length |= (uint64_t)prefix[i] << (8 * i);
+    if (length > size - 8 || length > SAFETENSORS_MAX_HEADER)
+        return bad(r, NULL, "the header is longer than the file, or than 100,000,000 bytes");
+    char *text = malloc(length + 1);
+    if (!text) return weft_error_set(r->error, WEFT_NO_MEMORY, r->path, "no memory for the header");
+    r->header = text;
+    f->data_begin = 8 + length;
+    f->data_bytes = size - f->data_begin;
+    text[length] = 0;
+    weft_status status = read_at(f->descriptor, text, length, 8)
+                             ? read_header(r, (json_span){text, length})
+                             : weft_error_set(r->error, WEFT_IO, r->path, "cannot be read");
+    if (status == WEFT_OK) status = order_entries(r);
+    if (status == WEFT_OK) status = index_names(r);
+    free(text);
+    return status;
+}
+
+weft_status safetensors_open(const char *path, weft_safetensors **file, weft_error *error)
+{
+    *file = NULL;
+    if (!path) return weft_error_set(error, WEFT_BAD_ARGUMENT, "safetensors", "the path is NULL");
+    const int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (descriptor < 0)
+        return weft_error_set(error, errno == ENOENT ? WEFT_NOT_FOUND : WEFT_IO, path,
+                              "cannot be opened: %s", strerror(errno));
+    weft_safetensors *f = calloc(1, sizeof *f);
+    if (!f) {
+        close(descriptor);
+        return weft_error_set(error, WEFT_NO_MEMORY, path, "no memory");
+    }
+    f->descriptor = descriptor;
+    f->path = params_copy_text(path);
+    f->meta = weft_params_new();
+    reader r = {.file = f, .path = path, .error = error};
+    weft_status status = f->path && f->meta ? read_file(&r) : no_memory(&r);
+    if (status == WEFT_OK)
+        *file = f;
+    else
+        weft_safetensors_close(f);
+    return status;
+}
+
+weft_safetensors *weft_safetensors_open(const char *path, weft_error *error)
+{
+    weft_safetensors *file;
+    safetensors_open(path, &file, error);
+    return file;
+}
+
+void weft_safetensors_close(weft_safetensors *file)
+{
+    if (!file) return;
+    for (size_t i = 0; i < file->n; i++) free((char *)(uintptr_t)file->at[i].tensor.name);
+    free(file->at);
+    free(file->by_name);
+    free(file->path);
+    weft_params_free(file->meta);
+    close(file->descriptor);
+    free(file);
+}
+
+/* ---- Tensors ---- */
+
+size_t weft_safetensors_count(const weft_safetensors *file)
+{
+    return file ? file->n : 0;
+}
+
+const weft_file_tensor *weft_safetensors_at(const weft_safetensors *file, size_t index)
+{
+    return index < weft_safetensors_count(file) ? &file->at[index].tensor : NULL;
+}
+
+const weft_file_tensor *weft_safetensors_find(const weft_safetensors *file, const char *name)
+{
+    const entry key = {.tensor.name = name}, *wanted = &key;
+    if (!name || !weft_safetensors_count(file)) return NULL;
+    entry *const *found = bsearch(&wanted, file->by_name, file->n, sizeof(entry *), by_name);
+    return found ? &(*found)->tensor : NULL;
+}
+
+weft_params *safetensors_metadata(const weft_safetensors *file)
+{
+    return file->meta;
+}
+
+/* Widens n numbers of 16 bits, which are the upper half of the memory of n floats, in place. */
+static void widen(float *data, size_t n, float (*number)(uint16_t bits))
+{
+    const char *from = (const char *)data + 2 * n;
+    for (size_t i = 0; i < n; i++) {
+        uint16_t bits;
+        memcpy(&bits, from + 2 * i, 2);
+        data[i] = number(bits);
+    }
+}
+
+weft_status weft_safetensors_read(const weft_safetensors *file, const weft_file_tensor *tensor,
+                                  void *data, weft_error *error)
+{
+    if (!file || !tensor)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "safetensors",
+                              "the file or the tensor is NULL");
+    const entry *e = (const entry *)(const void *)tensor; /* its first field */
+    const size_t bytes = (size_t)(e->end - e->begin), n = bytes / e->stored->bytes;
+    const bool narrow = tensor->dtype == WEFT_F32 && e->stored->bytes == 2;
+    if (tensor->dtype == WEFT_DTYPES)
+        return weft_error_set(error, WEFT_BAD_FILE, file->path, "%s: its dtype is not supported",
+                              tensor->name);
+    if (!read_at(file->descriptor, (char *)data + (narrow ? bytes : 0), bytes,
+                 file->data_begin + e->begin))
+        return weft_error_set(error, WEFT_IO, file->path, "%s cannot be read", tensor->name);
+    if (narrow) widen(data, n, *e->stored->name == 'B' ? half_from_bf16 : half_from_f16);
+    normalise_bools(tensor->dtype, data, bytes);
+    return WEFT_OK;
+}

@@ -1,0 +1,140 @@
+/* Writing of safetensors files: 8 bytes of header length (little endian), a JSON header
+ *     {"name": {"dtype", "shape", "data_offsets": [begin, end]}, ..., "__metadata__": {...}},
+ * and the data. O(bytes). */
+#include "safetensors.h"
+#include "params.h"
+
+#include "base/file.h"
+#include "base/json.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What one file gets. */
+typedef struct contents {
+    const weft_file_tensor *tensors;
+    size_t n;
+    const weft_params *meta; /* NULL: none */
+} contents;
+
+static size_t bytes_of(const weft_file_tensor *t)
+{
+    return weft_tensor_bytes(t->dtype, t->shape);
+}
+
+static bool describe(cJSON *root, const weft_file_tensor *t, size_t begin)
+{
+    cJSON *entry = cJSON_AddObjectToObject(root, t->name);
+    if (!entry || !cJSON_AddStringToObject(entry, "dtype", safetensors_dtype_name(t->dtype)))
+        return false;
+    cJSON *shape = cJSON_AddArrayToObject(entry, "shape");
+    cJSON *offsets = shape ? cJSON_AddArrayToObject(entry, "data_offsets") : NULL;
+    if (!offsets) return false;
+    for (int d = 0; d < t->shape.rank; d++)
+        if (!cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)t->shape.dim[d]))) return false;
+    return cJSON_AddItemToArray(offsets, cJSON_CreateNumber((double)begin)) &&
+           cJSON_AddItemToArray(offsets, cJSON_CreateNumber((double)(begin + bytes_of(t))));
+}
+
+static char *make_header(const contents *c)
+{
+    cJSON *root = cJSON_CreateObject();
+    bool good = root != NULL;
+    size_t begin = 0;
+    if (good && c->meta && c->meta->n_meta) {
+        cJSON *metas = cJSON_AddObjectToObject(root, "__metadata__");
+        good = metas != NULL;
+        for (size_t i = 0; good && i < c->meta->n_meta; i++)
+            good = cJSON_AddStringToObject(metas, c->meta->metas[i].key, c->meta->metas[i].text);
+    }
+    for (size_t i = 0; good && i < c->n; i++) {
+        good = describe(root, &c->tensors[i], begin);
+        begin += bytes_of(&c->tensors[i]);
+    }
+    char *text = good ? json_print(root, false) : NULL;
+    cJSON_Delete(root);
+    return text;
+}
+
+/* Writes everything; an error of `data` ends it. */
+static weft_status write_contents(file_writer *file, const contents *c, const char *header,
+                                  weft_safetensors_data data, void *context, weft_error *error)
+{
+    size_t length = strlen(header), padded = (length + 7) / 8 * 8;
+    unsigned char prefix[8];
+    for (int i = 0; i < 8; i++) prefix[i] = (unsigned char)((uint64_t)padded >> (8 * i));
+    file_write(file, prefix, sizeof prefix);
+    file_write(file, header, length);
+    file_write(file, "        ", padded - length);
+    for (size_t i = 0; i < c->n; i++) {
+        weft_error problem = {0};
+        const size_t bytes = bytes_of(&c->tensors[i]);
+        const void *from = bytes ? data(context, i, &problem) : NULL;
+        if (bytes && !from) return weft_error_copy(error, &problem);
+        file_write(file, from, bytes);
+    }
+    return WEFT_OK;
+}
+
+/* Bytes of names and metadata, a lower bound of the header. */
+static size_t names_bytes(const contents *c)
+{
+    size_t bytes = 0, metas = c->meta ? c->meta->n_meta : 0;
+    for (size_t i = 0; i < c->n; i++) bytes += strlen(c->tensors[i].name);
+    for (size_t i = 0; i < metas; i++)
+        bytes += strlen(c->meta->metas[i].key) + strlen(c->meta->metas[i].text);
+    return bytes;
+}
+
+static weft_status check_limits(const contents *c, size_t header_bytes, const char *path,
+                                weft_error *error)
+{
+    const size_t metas = c->meta ? c->meta->n_meta : 0;
+    if (metas > SAFETENSORS_MAX_METAS)
+        return weft_error_set(error, WEFT_TOO_LARGE, path,
+                              "has %zu entries of metadata, at most %u fit in a file", metas,
+                              SAFETENSORS_MAX_METAS);
+    if (header_bytes > SAFETENSORS_MAX_HEADER)
+        return weft_error_set(error, WEFT_TOO_LARGE, path,
+                              "names and metadata need a header of %zu bytes or more, at most %u "
+                              "fit in a file",
+                              header_bytes, SAFETENSORS_MAX_HEADER);
+    return WEFT_OK;
+}
+
+weft_status weft_safetensors_write(const char *path, const weft_file_tensor *tensors, size_t n,
+                                   const weft_params *metadata, weft_safetensors_data data,
+                                   void *context, weft_error *error)
+{
+    const contents c = {tensors, n, metadata};
+    file_writer file;
+    if (!path || !path[0] || (n && (!tensors || !data)))
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, path ? path : "safetensors",
+                              "writing needs a path, tensors and their data");
+    if (file_is_stream(path))
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, path,
+                              "is not a regular file: checkpoints are not written into folders, "
+                              "pipes or devices");
+    weft_status status = check_limits(&c, names_bytes(&c), path, error);
+    if (status != WEFT_OK) return status;
+    char *header = make_header(&c);
+    if (!header) return weft_error_set(error, WEFT_NO_MEMORY, path, "no memory for the header");
+    status = check_limits(&c, strlen(header), path, error);
+    if (status != WEFT_OK) {
+        cJSON_free(header);
+        return status;
+    }
+    bool good = file_begin(&file, path);
+    if (good) {
+        status = write_contents(&file, &c, header, data, context, error);
+        if (status == WEFT_OK)
+            good = file_commit(&file);
+        else
+            file_abandon(&file);
+    }
+    int problem = errno;
+    cJSON_free(header);
+    if (good) return status;
+    return weft_error_set(error, WEFT_IO, path, "cannot be written: %s", strerror(problem));
+}

@@ -1,0 +1,149 @@
+/* Names and layouts of tensors: theirs of parameters, and parameters of theirs. O(rows) for a name,
+ * O(elements) for a copy. */
+#include "tables.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Names ---- */
+
+static const hf_tensor *row_at(const hf_architecture *a, size_t index)
+{
+    for (int t = 0; t < HF_TABLES && a->tensors[t]; t++)
+        for (const hf_tensor *row = a->tensors[t]; row->theirs; row++)
+            if (index-- == 0) return row;
+    return NULL;
+}
+
+/* Whether a name is the pattern with digits for `*`, which `layer` becomes; "" if it has none. */
+static bool match(const char *pattern, const char *name, char layer[16])
+{
+    const size_t before = strcspn(pattern, "*");
+    layer[0] = 0;
+    if (strncmp(pattern, name, before) != 0) return false;
+    if (!pattern[before]) return !name[before];
+    const size_t digits = strspn(name + before, "0123456789");
+    if (!digits || digits > 9) return false;
+    snprintf(layer, 16, "%.*s", (int)digits, name + before);
+    return !strcmp(pattern + before + 1, name + before + digits);
+}
+
+/* Writes the pattern with `layer` for `*`. */
+static void fill(const char *pattern, const char *layer, const char *prefix,
+                 char name[HF_NAME_BYTES])
+{
+    if (*pattern == '~') pattern++;
+    const int before = (int)strcspn(pattern, "*");
+    snprintf(name, HF_NAME_BYTES, "%s%.*s%s%s", prefix, before, pattern, layer,
+             pattern[before] ? pattern + before + 1 : "");
+}
+
+hf_name hf_name_of(const hf_architecture *a, const char *ours)
+{
+    char layer[16];
+    hf_name n = {.row = NULL};
+    for (size_t i = 0; (n.row = row_at(a, i)); i++) {
+        if (!match(n.row->ours, ours, layer)) continue;
+        fill(n.row->theirs, layer, *n.row->theirs == '~' ? a->prefix : "", n.full);
+        fill(n.row->theirs, layer, "", n.bare);
+        break;
+    }
+    return n;
+}
+
+const hf_tensor *hf_param_of(const hf_architecture *a, const char *theirs, size_t *at,
+                             char ours[HF_NAME_BYTES])
+{
+    const size_t prefix = strlen(a->prefix);
+    const bool prefixed = !strncmp(theirs, a->prefix, prefix);
+    char layer[16];
+    for (const hf_tensor *row; (row = row_at(a, *at));) {
+        ++*at;
+        const char *pattern = row->theirs + (*row->theirs == '~');
+        if (!match(pattern, theirs, layer) &&
+            !(*row->theirs == '~' && prefixed && match(pattern, theirs + prefix, layer)))
+            continue;
+        fill(row->ours, layer, "", ours);
+        return row;
+    }
+    return NULL;
+}
+
+/* ---- Layouts ---- */
+
+weft_shape hf_their_shape(const hf_tensor *row, weft_shape s)
+{
+    switch (row->layout) {
+    case HF_SAME:
+        break;
+    case HF_TRANSPOSED:
+        return WEFT_SHAPE(s.dim[1], s.dim[0]);
+    case HF_PART:
+        s.dim[s.rank - 1] *= row->parts;
+        break;
+    case HF_ROW:
+        return WEFT_SHAPE(1, s.dim[0]);
+    }
+    return s;
+}
+
+/* Copies a [rows, columns] matrix between arrays of these strides, in blocks that fit a cache. */
+static void copy_matrix(int64_t rows, int64_t columns, float *to, int64_t to_row, int64_t to_column,
+                        const float *from, int64_t from_row, int64_t from_column)
+{
+    enum { BLOCK = 64 };
+    for (int64_t i = 0; i < rows; i += BLOCK)
+        for (int64_t j = 0; j < columns; j += BLOCK)
+            for (int64_t r = i; r < rows && r < i + BLOCK; r++)
+                for (int64_t c = j; c < columns && c < j + BLOCK; c++)
+                    to[r * to_row + c * to_column] = from[r * from_row + c * from_column];
+}
+
+void hf_copy(const hf_tensor *row, weft_shape shape, float *ours, float *theirs, bool to_ours)
+{
+    const int64_t columns = shape.rank ? shape.dim[shape.rank - 1] : 1;
+    const int64_t rows = columns ? weft_shape_numel(shape) / columns : 0;
+    int64_t row_stride = columns, column_stride = 1;
+    if (row->layout == HF_TRANSPOSED) {
+        row_stride = 1;
+        column_stride = rows;
+    } else if (row->layout == HF_PART) {
+        row_stride = columns * row->parts;
+        theirs += columns * row->part;
+    }
+    if (to_ours)
+        copy_matrix(rows, columns, ours, columns, 1, theirs, row_stride, column_stride);
+    else
+        copy_matrix(rows, columns, theirs, row_stride, column_stride, ours, columns, 1);
+}
+
+/* ---- Parameters ---- */
+
+weft_graph *hf_graph(const weft_model_config *config, weft_error *error)
+{
+    weft_model_config one = *config;
+    weft_model_io io;
+    const bool source = weft_model_get_traits(config).source_vocab != 0;
+    weft_graph *g = weft_graph_new();
+    one.build = (weft_build_options){.shape = {.rows = 1, .source_len = source, .target_len = 1}};
+    if (!g) {
+        weft_error_set(error, WEFT_NO_MEMORY, one.model->name, "no memory for its graph");
+        return NULL;
+    }
+    if (weft_model_build(g, &one, &io) == WEFT_OK) return g;
+    weft_error_copy(error, weft_graph_error(g));
+    weft_graph_free(g);
+    return NULL;
+}
+
+weft_value *hf_params(const weft_graph *graph, size_t *n, weft_error *error)
+{
+    *n = weft_graph_params(graph, NULL, 0);
+    weft_value *params = malloc((*n + 1) * sizeof *params);
+    if (params)
+        weft_graph_params(graph, params, *n);
+    else
+        weft_error_set(error, WEFT_NO_MEMORY, "convert", "no memory for a list of parameters");
+    return params;
+}

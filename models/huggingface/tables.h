@@ -1,0 +1,115 @@
+/* What the architectures of transformers have in common with models of weft: the tables, and how
+ * they are read. */
+#ifndef WEFT_MODELS_TABLES_H
+#define WEFT_MODELS_TABLES_H
+
+#include <weft/huggingface.h>
+
+#include <cjson/cJSON.h>
+
+/* ---- Configurations ---- */
+
+typedef enum hf_kind {
+    HF_NUMBER,     /* the option's number */
+    HF_FLAG,       /* true or false */
+    HF_ACTIVATION, /* the name of an activation */
+    HF_PAD,        /* an id; eos_token_id, or else 0, if it is null or outside the vocabulary */
+    HF_FIXED,      /* no option: transformers can do more than weft, which needs `value` */
+    HF_EACH,       /* the same for every element of an array */
+    HF_NULL,    /* no option: transformers has another default; the key must be there, and null */
+    HF_HEAD_DIM /* no option: must be d_model / heads */
+} hf_kind;
+
+typedef struct hf_key {
+    hf_kind kind;
+    const char *key; /* "a|b.c": the first of these that the configuration has, and not as null */
+    const char *option;
+    const char *value; /* the JSON that an absent key means. NULL: `of`, or the key is required;
+                          "": the key says nothing if it is absent */
+    const char *of;    /* an absent key, and the option 0, mean `times` times this option */
+    int times;
+    int plus; /* the key's number is the option's plus this */
+} hf_key;
+
+/* ---- Tensors ---- */
+
+typedef enum hf_layout {
+    HF_SAME,
+    HF_TRANSPOSED, /* theirs is [out, in], ours [in, out] */
+    HF_PART,       /* ours are columns of theirs: part `part` of `parts` */
+    HF_ROW         /* theirs is [1, n], ours [n] */
+} hf_layout;
+
+/* `*` is the number of a layer, `~` the prefix of the architecture. */
+typedef struct hf_tensor {
+    const char *theirs, *ours;
+    hf_layout layout;
+    int part, parts;
+} hf_tensor;
+
+/* ---- Architectures ---- */
+
+#define HF_TABLES 3
+typedef struct hf_architecture {
+    const char *name;    /* the class in transformers */
+    const char *aliases; /* "A|B": classes with the same model inside; may be NULL */
+    const char *type;    /* model_type */
+    const char *model;   /* a listed model; on writing, all whose names begin so */
+    const char *fixed;   /* options that all its configurations have: "key=value key=value" */
+    const char *prefix;  /* of tensors behind the model's head, "bert." */
+    bool headless;       /* written without the prefix */
+    const hf_key *keys[HF_TABLES];       /* each ends with a key NULL */
+    const hf_tensor *tensors[HF_TABLES]; /* each ends with theirs NULL */
+    const char *inert;                   /* "a|b*": more keys without influence on results */
+    const char *computed; /* "a*|*b": tensors that are computed from others, or not at all */
+    const char *left_out; /* tensors that no model of weft has */
+} hf_architecture;
+
+/* NULL beyond the end. */
+const hf_architecture *hf_architecture_at(size_t index);
+/* Whether one of the patterns "a*|b" matches the text. */
+bool hf_is_one_of(const char *patterns, const char *text);
+/* Keys of configurations that no computation depends on. */
+extern const char hf_inert[];
+/* The flag `pooler` is 1 if this tensor, behind the prefix, is there. */
+#define HF_POOLER "pooler.dense.weight"
+
+/* ---- config.c ---- */
+
+/* The architecture that a configuration names. NULL on failure. */
+const hf_architecture *hf_find_architecture(const cJSON *json, const char *path, weft_error *error);
+/* Converts a configuration to options. */
+weft_status hf_read_config(const hf_architecture *a, const cJSON *json, const char *path,
+                           weft_model_config *config, weft_error *error);
+/* Converts options to a configuration, which the caller deletes. `before`, may be NULL: an earlier
+ * one of the same architecture. NULL on failure. */
+cJSON *hf_write_config(const hf_architecture *a, const weft_model_config *config,
+                       const cJSON *before, weft_error *error);
+
+/* Whether a key on top of the configuration sets an option that may be a fraction. */
+bool hf_is_real(const hf_architecture *a, const weft_model *model, const char *key);
+
+/* ---- names.c ---- */
+
+#define HF_NAME_BYTES 512
+/* Their tensor of a parameter: its row, and its name in files with the prefix and without. */
+typedef struct hf_name {
+    const hf_tensor *row; /* NULL: none */
+    char full[HF_NAME_BYTES], bare[HF_NAME_BYTES];
+} hf_name;
+hf_name hf_name_of(const hf_architecture *a, const char *ours);
+/* The next parameter, from row *at on, to which their tensor belongs, and its row; NULL if there is
+ * none. `theirs` may have the prefix or not, and the names of norms in old files. */
+const hf_tensor *hf_param_of(const hf_architecture *a, const char *theirs, size_t *at,
+                             char ours[HF_NAME_BYTES]);
+/* The shape of their tensor. */
+weft_shape hf_their_shape(const hf_tensor *row, weft_shape ours);
+/* Copies their contents to ours, or part of theirs from ours; f32, ours of shape `shape`. */
+void hf_copy(const hf_tensor *row, weft_shape shape, float *ours, float *theirs, bool to_ours);
+
+/* A graph of the model, which declares its parameters; NULL on failure. */
+weft_graph *hf_graph(const weft_model_config *config, weft_error *error);
+/* The parameters of a graph, which the caller frees; NULL on failure. */
+weft_value *hf_params(const weft_graph *graph, size_t *n, weft_error *error);
+
+#endif

@@ -1,0 +1,135 @@
+/* weft convert: models of Hugging Face's transformers as checkpoints, and back. */
+#include "tool.h"
+
+#include <weft/huggingface.h>
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef struct arguments {
+    const char *from, *out, *architecture;
+    bool list;
+} arguments;
+
+enum { KEY_LIST = 256, KEY_ARCHITECTURE };
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    arguments *a = state->input;
+    switch (key) {
+    case 'o':
+        a->out = text;
+        return 0;
+    case KEY_LIST:
+        a->list = true;
+        return 0;
+    case KEY_ARCHITECTURE:
+        a->architecture = text;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (a->from) argp_error(state, "one DIR or RUN only");
+        a->from = text;
+        return 0;
+    case ARGP_KEY_END:
+        if (!a->list && (!a->from || !a->out)) argp_error(state, "expected DIR or RUN, and -o");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static int list(void)
+{
+    weft_huggingface_architecture a;
+    for (size_t i = 0; weft_huggingface_at(i, &a); i++)
+        tool_print_line(stdout, "%-32s %s", a.name, a.model);
+    return EXIT_GOOD;
+}
+
+static bool is_there(const char *folder, const char *name)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return access(path, F_OK) == 0;
+}
+
+static void print_result(const arguments *a, const weft_params *params,
+                         const weft_model_config *config)
+{
+    char options[TOOL_OPTIONS_TEXT];
+    const char *left = weft_params_meta(params, WEFT_HUGGINGFACE_LEFT_OUT);
+    double parameters = 0;
+    for (size_t i = 0; i < weft_params_count(params); i++) {
+        weft_tensor t;
+        weft_params_get(params, weft_params_name(params, i), &t);
+        parameters += (double)weft_shape_numel(t.shape);
+    }
+    weft_model_options_text(config, options, sizeof options);
+    tool_print_line(stdout, "%s %s", config->model->name, options);
+    tool_print_line(stdout, "%s: %.0f parameters in %zu tensors, saved in %s", a->from, parameters,
+                    weft_params_count(params), a->out);
+    if (left) tool_print_line(stdout, "left out, no model of weft has them: %s", left);
+}
+
+/* Reads a folder of transformers and writes a run. */
+static weft_status import_folder(const arguments *a, weft_params *params, weft_model_config *config,
+                                 weft_error *error)
+{
+    char path[4096];
+    if (a->architecture)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "--architecture",
+                              "is for writing: config.json names the one that is read");
+    if (weft_huggingface_load(params, config, a->from, error) != WEFT_OK) return error->status;
+    if (mkdir(a->out, 0777) != 0 && errno != EEXIST)
+        return weft_error_set(error, WEFT_IO, a->out, "cannot be made: %s", strerror(errno));
+    snprintf(path, sizeof path, "%s/model.safetensors", a->out);
+    return weft_params_save(params, path, NULL, error);
+}
+
+static weft_status export_run(const arguments *a, weft_params *params, weft_model_config *config,
+                              weft_error *error)
+{
+    weft_status status = tool_load_checkpoint(a->from, params, config, error);
+    if (status != WEFT_OK) return status;
+    return weft_huggingface_save(params, config, a->out, a->architecture, error);
+}
+
+int cmd_convert(int argc, char **argv)
+{
+    static const struct argp_option options[] = {
+        {"output", 'o', "FOLDER", 0, "the run, or the folder of transformers, to write", 0},
+        {"architecture", KEY_ARCHITECTURE, "NAME", 0,
+         "write as this architecture (default: the one that it was read as, or the first that has "
+         "all options of the model)",
+         0},
+        {"list", KEY_LIST, NULL, 0, "list the architectures, and the model that computes each", 0},
+        {0}};
+    const struct argp argp = {
+        options,
+        parse,
+        "DIR|RUN",
+        "Converts a model of Hugging Face's transformers (a folder with config.json and "
+        "model.safetensors) to a run, or a run, or a checkpoint file, to such a folder. What the "
+        "other side cannot represent is an error. Tokenisers are not converted: `weft run RUN` "
+        "takes token ids.",
+        NULL,
+        NULL,
+        NULL};
+    arguments a = {.from = NULL};
+    weft_error error = {0};
+    weft_model_config config;
+    tool_parse(&argp, argc, argv, &a);
+    if (a.list) return list();
+    if (is_there(a.out, "model.safetensors") || is_there(a.out, "config.json"))
+        return tool_fail_text(a.out, "has a model already: choose another -o");
+    weft_params *params = weft_params_new();
+    if (!params) return tool_fail_text("convert", "out of memory");
+    const bool from_folder = is_there(a.from, "config.json");
+    weft_status status = from_folder ? import_folder(&a, params, &config, &error)
+                                     : export_run(&a, params, &config, &error);
+    if (status == WEFT_OK) print_result(&a, params, &config);
+    weft_params_free(params);
+    return status == WEFT_OK ? EXIT_GOOD : tool_fail(&error);
+}
