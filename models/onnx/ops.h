@@ -67,9 +67,14 @@
     X(Conv, 2, 3, 1) X(ConvTranspose, 2, 3, 1) X(ConvInteger, 2, 4, 1) X(QLinearConv, 8, 9, 1) \
     X(MaxPool, 1, 1, 2) X(AveragePool, 1, 1, 1) X(LpPool, 1, 1, 1) X(GlobalAveragePool, 1, 1, 1) \
     X(GlobalMaxPool, 1, 1, 1) X(GlobalLpPool, 1, 1, 1) X(BatchNormalization, 5, 5, 5)
-/* window.c */
-#define ONNX_WINDOW(X) \
-    X(HannWindow, 1, 1, 1) X(HammingWindow, 1, 1, 1) X(BlackmanWindow, 1, 1, 1)
+/* sample.c */
+#define ONNX_SAMPLE(X) \
+    X(GridSample, 2, 2, 1) X(AffineGrid, 2, 2, 1) X(RoiAlign, 3, 3, 1) X(MaxUnpool, 2, 3, 1) \
+    X(Col2Im, 3, 3, 1)
+/* signal.c */
+#define ONNX_SIGNAL(X) \
+    X(HannWindow, 1, 1, 1) X(HammingWindow, 1, 1, 1) X(BlackmanWindow, 1, 1, 1) \
+    X(MelWeightMatrix, 5, 5, 1) X(DFT, 1, 3, 1) X(STFT, 2, 4, 1)
 /* optimizer.c, in the domain ai.onnx.preview.training */
 #define ONNX_OPTIMIZER(X) \
     X(Adagrad, 5, ANY, ANY) X(Adam, 6, ANY, ANY) X(Momentum, 5, ANY, ANY)
@@ -83,7 +88,8 @@
     ONNX_SHAPE(X)                                                                                  \
     ONNX_REDUCE(X)                                                                                 \
     ONNX_INDEX(X)                                                                                  \
-    ONNX_MATRIX(X) ONNX_NN(X) ONNX_RECURRENT(X) ONNX_RESIZE(X) ONNX_VISION(X) ONNX_WINDOW(X)
+    ONNX_MATRIX(X)                                                                                 \
+    ONNX_NN(X) ONNX_RECURRENT(X) ONNX_RESIZE(X) ONNX_VISION(X) ONNX_SAMPLE(X) ONNX_SIGNAL(X)
 
 #define ONNX_DECLARE(name, min_in, max_in, max_out) void map_##name(onnx_node *n);
 ONNX_OPS(ONNX_DECLARE)
