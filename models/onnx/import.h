@@ -190,6 +190,9 @@ weft_value quantized_centred(onnx_node *n, size_t i, size_t zero_point, int axis
 weft_value quantized_round(onnx_node *n, weft_value x, weft_value zero, int type);
 /* Indices of which negative ones count from the end of `size` elements. */
 weft_value wrap_index(onnx_node *n, weft_value index, int64_t size);
+/* The product along an axis, which stays as a dimension of size 1 (reduce.c), by halves: log n
+ * multiplications of shrinking tensors. */
+weft_value multiply_axis(weft_graph *g, weft_value x, int axis);
 /* A constant of small integers or of doubles, in a dtype. */
 weft_value ints_value(onnx_node *n, const int64_t *values, weft_shape shape);
 weft_value doubles_value(onnx_node *n, const double *values, weft_shape shape, weft_dtype dtype);

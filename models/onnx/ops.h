@@ -45,11 +45,17 @@
     X(Gather, 2, 2, 1) X(GatherElements, 2, 2, 1) X(GatherND, 2, 2, 1) \
     X(ReverseSequence, 2, 2, 1) X(Compress, 2, 2, 1) X(ScatterElements, 3, 3, 1) \
     X(ScatterND, 3, 3, 1) X(OneHot, 3, 3, 1) X(NonZero, 1, 1, 1)
+/* select.c */
+#define ONNX_SELECT(X) \
+    X(Unique, 1, 1, 4) X(NonMaxSuppression, 2, 5, 1) X(TfIdfVectorizer, 1, 1, 1)
 /* matrix.c */
 #define ONNX_MATRIX(X) \
-    X(MatMul, 2, 2, 1) X(Gemm, 2, 3, 1) X(Einsum, 1, 2, 1) X(QuantizeLinear, 2, 3, 1) \
+    X(MatMul, 2, 2, 1) X(Gemm, 2, 3, 1) X(Det, 1, 1, 1) X(QuantizeLinear, 2, 3, 1) \
     X(DequantizeLinear, 2, 3, 1) X(DynamicQuantizeLinear, 1, 1, 3) X(MatMulInteger, 2, 4, 1) \
     X(QLinearMatMul, 8, 8, 1)
+/* einsum.c */
+#define ONNX_EINSUM(X) \
+    X(Einsum, 1, ANY, 1)
 /* nn.c */
 #define ONNX_NN(X) \
     X(Softmax, 1, 1, 1) X(LogSoftmax, 1, 1, 1) X(MeanVarianceNormalization, 1, 1, 1) \
@@ -88,8 +94,11 @@
     ONNX_SHAPE(X)                                                                                  \
     ONNX_REDUCE(X)                                                                                 \
     ONNX_INDEX(X)                                                                                  \
+    ONNX_SELECT(X)                                                                                 \
     ONNX_MATRIX(X)                                                                                 \
-    ONNX_NN(X) ONNX_RECURRENT(X) ONNX_RESIZE(X) ONNX_VISION(X) ONNX_SAMPLE(X) ONNX_SIGNAL(X)
+    ONNX_EINSUM(X)                                                                                 \
+    ONNX_NN(X)                                                                                     \
+    ONNX_RECURRENT(X) ONNX_RESIZE(X) ONNX_VISION(X) ONNX_SAMPLE(X) ONNX_SIGNAL(X)
 
 #define ONNX_DECLARE(name, min_in, max_in, max_out) void map_##name(onnx_node *n);
 ONNX_OPS(ONNX_DECLARE)
@@ -97,5 +106,6 @@ ONNX_CONTROL(ONNX_DECLARE)
 ONNX_OPTIMIZER(ONNX_DECLARE)
 #undef ONNX_DECLARE
 void map_ExpandDims(onnx_node *n);
+void map_Gradient(onnx_node *n);
 
 #endif

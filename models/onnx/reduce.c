@@ -28,8 +28,7 @@ static weft_value reduce_log_sum(weft_graph *g, weft_value x, weft_axes axes, bo
     return weft_log(g, weft_sum(g, x, axes, keepdims));
 }
 
-/* The product along an axis, by halves: log n multiplications of shrinking tensors. */
-static weft_value multiply_axis(weft_graph *g, weft_value x, int axis)
+weft_value multiply_axis(weft_graph *g, weft_value x, int axis)
 {
     for (int64_t n = weft_dim(g, x, axis); n > 1;) {
         const int64_t half = n / 2;
