@@ -32,6 +32,7 @@ typedef struct onnx_value {
     int type;         /* enum onnx_type, for integers of few bits */
     weft_value value; /* in the graph that is being built; none before a node needs it */
     bool known;       /* during the import */
+    bool absent;      /* an optional input that the call of a function leaves out */
     onnx_tensor tensor;
     const WeftOnnx__TensorProto *initializer; /* that has not been read yet */
     onnx_weight *weight;
@@ -43,9 +44,13 @@ typedef struct onnx_value {
     struct onnx_scope *scope;
 } onnx_value;
 
-/* The values of a graph or of a body, by name; a body sees those of the graph around it. */
+/* The values of a graph or of a body, by name; a body sees those of the graph around it. The body
+ * of a function sees none, but its nodes refer to attributes of the node that calls it. */
 typedef struct onnx_scope {
     struct onnx_scope *outer;
+    const WeftOnnx__FunctionProto *function; /* NULL: a graph */
+    const WeftOnnx__NodeProto *call;
+    const struct onnx_scope *caller; /* of the call */
     onnx_value **slots;
     size_t count, capacity;
 } onnx_scope;
@@ -68,6 +73,7 @@ typedef struct onnx_node {
     onnx_scope *scope;
     const WeftOnnx__NodeProto *proto;
     const onnx_op *op;
+    const WeftOnnx__FunctionProto *function; /* that the node calls, or NULL */
     int64_t opset;
     weft_graph *graph; /* to build in: the model's, or one of constants */
     bool folding;
@@ -114,6 +120,8 @@ weft_status onnx_check_dims(const weft_onnx *m, weft_error *error);
 onnx_value *scope_add(onnx_import *import, onnx_scope *scope, const char *name);
 /* The value of that name in the scope or around it; NULL if there is none. */
 onnx_value *scope_find(const onnx_scope *scope, const char *name);
+/* The innermost body of a function around a scope; NULL if there is none. */
+const onnx_scope *scope_function(const onnx_scope *scope);
 
 /* ---- The walk (import.c) ---- */
 
@@ -123,6 +131,9 @@ void import_fail(onnx_import *import, weft_status status, const char *where, con
 bool import_failed(onnx_import *import);
 /* Adds a graph's initializers to a scope, and maps its nodes. False on failure. */
 bool import_graph(onnx_import *import, onnx_scope *scope, const WeftOnnx__GraphProto *graph);
+/* Maps nodes in their order. False on failure. */
+bool import_nodes(onnx_import *import, onnx_scope *scope, WeftOnnx__NodeProto *const *nodes,
+                  size_t count);
 /* Maps a node that is not part of the file, on values, to out[0..n_out-1]. False on failure. */
 bool import_node(onnx_import *import, onnx_scope *scope, const WeftOnnx__NodeProto *proto,
                  onnx_value **in, size_t n_in, onnx_value *out, size_t n_out);
@@ -155,7 +166,7 @@ int in_ints(onnx_node *n, size_t i, const char *what, int64_t *values, int capac
 /* The number of an input with one element, or the default if the node does not have it. */
 double in_number(onnx_node *n, size_t i, const char *what, double default_value);
 
-/* Attributes: their value, or the default. */
+/* Attributes: their value, or the default. In the body of a function they may be the call's. */
 bool has_attr(const onnx_node *n, const char *name);
 int64_t attr_int(const onnx_node *n, const char *name, int64_t default_value);
 double attr_float(const onnx_node *n, const char *name, double default_value);

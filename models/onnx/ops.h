@@ -32,8 +32,11 @@
     X(Reshape, 1, 2, 1) X(Squeeze, 1, 2, 1) X(Unsqueeze, 1, 2, 1) X(Flatten, 1, 1, 1) \
     X(Transpose, 1, 1, 1) X(Shape, 1, 1, 1) X(Size, 1, 1, 1) X(ConstantOfShape, 1, 1, 1) \
     X(EyeLike, 1, 1, 1) X(DepthToSpace, 1, 1, 1) X(SpaceToDepth, 1, 1, 1) X(Expand, 2, 2, 1) \
-    X(Tile, 2, 2, 1) X(Concat, 1, ANY, 1) X(Split, 1, 2, ANY) X(Slice, 1, 5, 1) X(Pad, 1, 4, 1) \
+    X(Tile, 2, 2, 1) X(Concat, 1, ANY, 1) X(Split, 1, 2, ANY) X(Slice, 1, 5, 1) \
     X(Constant, 0, 0, 1) X(Range, 3, 3, 1) X(Trilu, 1, 2, 1)
+/* pad.c */
+#define ONNX_PAD(X) \
+    X(Pad, 1, 4, 1) X(CenterCropPad, 2, 2, 1)
 /* reduce.c */
 #define ONNX_REDUCE(X) \
     X(ReduceSum, 1, 2, 1) X(ReduceMean, 1, 2, 1) X(ReduceMax, 1, 2, 1) X(ReduceMin, 1, 2, 1) \
@@ -60,8 +63,12 @@
 #define ONNX_NN(X) \
     X(Softmax, 1, 1, 1) X(LogSoftmax, 1, 1, 1) X(MeanVarianceNormalization, 1, 1, 1) \
     X(LpNormalization, 1, 1, 1) X(LRN, 1, 1, 1) X(LayerNormalization, 2, 3, 3) \
+    X(RMSNormalization, 2, 2, 1) \
     X(InstanceNormalization, 3, 3, 1) X(GroupNormalization, 3, 3, 1) X(Dropout, 1, 3, 2) \
     X(NegativeLogLikelihoodLoss, 2, 3, 1) X(SoftmaxCrossEntropyLoss, 2, 3, 2)
+/* attention.c */
+#define ONNX_ATTENTION(X) \
+    X(Attention, 3, 7, 4) X(RotaryEmbedding, 3, 4, 1)
 /* recurrent.c */
 #define ONNX_RECURRENT(X) \
     X(RNN, 3, 6, 2) X(GRU, 3, 6, 2) X(LSTM, 3, 8, 3)
@@ -92,11 +99,13 @@
 #define ONNX_OPS(X)                                                                                \
     ONNX_ELEMENTWISE(X)                                                                            \
     ONNX_SHAPE(X)                                                                                  \
+    ONNX_PAD(X)                                                                                    \
     ONNX_REDUCE(X)                                                                                 \
     ONNX_INDEX(X)                                                                                  \
     ONNX_SELECT(X)                                                                                 \
     ONNX_MATRIX(X)                                                                                 \
     ONNX_EINSUM(X)                                                                                 \
+    ONNX_ATTENTION(X)                                                                              \
     ONNX_NN(X)                                                                                     \
     ONNX_RECURRENT(X) ONNX_RESIZE(X) ONNX_VISION(X) ONNX_SAMPLE(X) ONNX_SIGNAL(X)
 
@@ -107,5 +116,6 @@ ONNX_OPTIMIZER(ONNX_DECLARE)
 #undef ONNX_DECLARE
 void map_ExpandDims(onnx_node *n);
 void map_Gradient(onnx_node *n);
+void map_function(onnx_node *n);
 
 #endif
