@@ -16,3 +16,9 @@ void onnx_tests(void)
     CU_pSuite suite = CU_add_suite("onnx", NULL, NULL);
     CU_add_test(suite, "a build without protobuf-c", test_refused);
 }
+
+void onnx_ops_tests(void)
+{
+    CU_pSuite suite = CU_add_suite("onnx_ops", NULL, NULL);
+    CU_add_test(suite, "a build without protobuf-c", test_refused);
+}

@@ -68,6 +68,7 @@
     X(golden_models) \
     X(recurrent) \
     X(onnx) \
+    X(onnx_ops) \
     X(hostile) \
     X(worked_examples) \
     X(profile) \

@@ -21,6 +21,9 @@ void import_fail(onnx_import *import, weft_status status, const char *where, con
     text_vformat(message, sizeof message, format, arguments);
     va_end(arguments);
     weft_error_copy(&import->error, weft_graph_error(import->graph));
+    if (import->memory.limit && import->memory.counted == import->memory.limit)
+        weft_error_set(&import->error, WEFT_TOO_LARGE, where,
+                       "the import of the model takes more than %zu bytes", import->memory.limit);
     weft_error_set(&import->error, status, where, "%s", message);
     import_failed(import);
 }
@@ -105,7 +108,10 @@ weft_value import_value(onnx_import *import, onnx_value *value)
     if (value->weight) return declare(import, value);
     if (!import_contents(import, value)) return WEFT_NO_VALUE;
     if (value->trainable) return compute_again(import, value);
-    if (value->known)
+    if (value->known &&
+        !arena_count(&import->memory, weft_tensor_bytes(value->tensor.dtype, value->tensor.shape)))
+        import_fail(import, WEFT_NO_MEMORY, value->name, "no memory for a constant");
+    else if (value->known)
         value->value = weft_constant_data(import->graph, value->tensor.dtype, value->tensor.shape,
                                           value->tensor.data);
     else
@@ -191,7 +197,8 @@ static bool start_node(onnx_import *import, onnx_scope *scope, const WeftOnnx__N
         return node_fail(n, WEFT_NO_KERNEL, "weft does not know the op \"%s\" of the domain \"%s\"",
                          onnx_text(proto->op_type), domain[0] ? domain : "ai.onnx"),
                false;
-    if (++import->nodes > ONNX_MAX_NODES)
+    if (++import->nodes > ONNX_MAX_NODES ||
+        weft_graph_node_count(import->graph) > ONNX_MAX_GRAPH_NODES)
         return node_fail(n, WEFT_TOO_LARGE, "the model has more than %d nodes", ONNX_MAX_NODES),
                false;
     return find_inputs(import, n);

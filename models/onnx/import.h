@@ -13,10 +13,15 @@
 
 #include "onnx/tensor.h"
 
-/* The most nodes of an import, and the most elements of an input or output of a node that is
- * computed during it. */
-#define ONNX_MAX_NODES  262144
-#define ONNX_MAX_FOLDED 65536
+/* The most nodes of an import, before and after they become operations of weft; and the most
+ * elements of an input or output of a node that is computed during it. */
+#define ONNX_MAX_NODES       262144
+#define ONNX_MAX_GRAPH_NODES (4 * ONNX_MAX_NODES)
+#define ONNX_MAX_FOLDED      65536
+/* The memory that an import may take, beside that of its nodes: so much, and for each byte of the
+ * file and of its external data. */
+#define ONNX_MEMORY       ((size_t)256 << 20)
+#define ONNX_MEMORY_RATIO 16
 
 /* An initializer of the main graph that becomes a parameter. */
 typedef struct onnx_weight {
@@ -98,6 +103,7 @@ const onnx_op *onnx_op_find(const char *domain, const char *name);
 struct weft_onnx {
     WeftOnnx__ModelProto *proto;
     char *path;
+    size_t bytes; /* of the file */
     arena memory;
     onnx_files files;
     weft_onnx_options options;

@@ -76,7 +76,9 @@ static void map_reduction(onnx_node *n, reduction *f, int64_t input_since)
     if (count > 0 || !attr_int(n, "noop_with_empty_axes", 0))
         x = f(n->graph, widen(n, x), axes, attr_int(n, "keepdims", 1));
     if (dtype == WEFT_I32) x = narrow(n, widen(n, x), in_type(n, 0));
-    set_typed(n, 0, dtype == WEFT_BOOL ? weft_cast(n->graph, x, dtype) : x, in_type(n, 0));
+    if (dtype == WEFT_BOOL) /* the largest of no bools is -inf */
+        x = weft_greater(n->graph, widen(n, x), weft_scalar(n->graph, WEFT_F64, 0));
+    set_typed(n, 0, x, in_type(n, 0));
 }
 
 #define REDUCTION(op, function, since)                                                             \

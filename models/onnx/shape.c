@@ -258,7 +258,9 @@ void map_SpaceToDepth(onnx_node *n)
     int64_t b;
     if (!check_image(n, &b)) return;
     const int64_t rows = s.dim[2] / b, columns = s.dim[3] / b;
-    move_blocks(n, WEFT_SHAPE(s.dim[0], s.dim[1], rows, b, columns, b), WEFT_AXES(0, 3, 5, 1, 2, 4),
+    const bool depth_first = attr_is(n, "mode", "CRD", "DCR");
+    move_blocks(n, WEFT_SHAPE(s.dim[0], s.dim[1], rows, b, columns, b),
+                depth_first ? WEFT_AXES(0, 1, 3, 5, 2, 4) : WEFT_AXES(0, 3, 5, 1, 2, 4),
                 WEFT_SHAPE(s.dim[0], s.dim[1] * b * b, rows, columns));
 }
 
