@@ -20,13 +20,17 @@
     X(Acosh, 1, 1, 1) X(Atanh, 1, 1, 1) X(Erf, 1, 1, 1) X(Sigmoid, 1, 1, 1) X(Relu, 1, 1, 1) \
     X(Softplus, 1, 1, 1) X(Softsign, 1, 1, 1) X(LeakyRelu, 1, 1, 1) X(Elu, 1, 1, 1) \
     X(Celu, 1, 1, 1) X(Selu, 1, 1, 1) X(ThresholdedRelu, 1, 1, 1) X(HardSigmoid, 1, 1, 1) \
-    X(HardSwish, 1, 1, 1) X(Mish, 1, 1, 1) X(Gelu, 1, 1, 1) X(Shrink, 1, 1, 1) \
+    X(HardSwish, 1, 1, 1) X(Mish, 1, 1, 1) X(Swish, 1, 1, 1) X(Gelu, 1, 1, 1) X(Shrink, 1, 1, 1) \
     X(Identity, 1, 1, 1) X(IsNaN, 1, 1, 1) X(IsInf, 1, 1, 1) X(Not, 1, 1, 1) X(Cast, 1, 1, 1) \
     X(Add, 2, 2, 1) X(Sub, 2, 2, 1) X(Mul, 2, 2, 1) X(Div, 2, 2, 1) X(Pow, 2, 2, 1) \
-    X(Mod, 2, 2, 1) X(BitShift, 2, 2, 1) X(PRelu, 2, 2, 1) X(Equal, 2, 2, 1) X(Less, 2, 2, 1) \
+    X(Mod, 2, 2, 1) X(PRelu, 2, 2, 1) X(Equal, 2, 2, 1) X(Less, 2, 2, 1) \
     X(Greater, 2, 2, 1) X(LessOrEqual, 2, 2, 1) X(GreaterOrEqual, 2, 2, 1) X(And, 2, 2, 1) \
     X(Or, 2, 2, 1) X(Xor, 2, 2, 1) X(CastLike, 2, 2, 1) X(Max, 1, ANY, 1) X(Min, 1, ANY, 1) \
     X(Sum, 1, ANY, 1) X(Mean, 1, ANY, 1) X(Where, 3, 3, 1) X(Clip, 1, 3, 1)
+/* bits.c */
+#define ONNX_BITS(X) \
+    X(BitShift, 2, 2, 1) X(BitwiseAnd, 2, 2, 1) X(BitwiseOr, 2, 2, 1) X(BitwiseXor, 2, 2, 1) \
+    X(BitwiseNot, 1, 1, 1)
 /* shape.c */
 #define ONNX_SHAPE(X) \
     X(Reshape, 1, 2, 1) X(Squeeze, 1, 2, 1) X(Unsqueeze, 1, 2, 1) X(Flatten, 1, 1, 1) \
@@ -42,7 +46,7 @@
     X(ReduceSum, 1, 2, 1) X(ReduceMean, 1, 2, 1) X(ReduceMax, 1, 2, 1) X(ReduceMin, 1, 2, 1) \
     X(ReduceProd, 1, 2, 1) X(ReduceL1, 1, 2, 1) X(ReduceL2, 1, 2, 1) X(ReduceSumSquare, 1, 2, 1) \
     X(ReduceLogSum, 1, 2, 1) X(ReduceLogSumExp, 1, 2, 1) X(ArgMax, 1, 1, 1) X(ArgMin, 1, 1, 1) \
-    X(Hardmax, 1, 1, 1) X(TopK, 1, 2, 2) X(CumSum, 2, 2, 1)
+    X(Hardmax, 1, 1, 1) X(TopK, 1, 2, 2) X(CumSum, 2, 2, 1) X(CumProd, 2, 2, 1)
 /* index.c */
 #define ONNX_INDEX(X) \
     X(Gather, 2, 2, 1) X(GatherElements, 2, 2, 1) X(GatherND, 2, 2, 1) \
@@ -98,6 +102,7 @@
 
 #define ONNX_OPS(X)                                                                                \
     ONNX_ELEMENTWISE(X)                                                                            \
+    ONNX_BITS(X)                                                                                   \
     ONNX_SHAPE(X)                                                                                  \
     ONNX_PAD(X)                                                                                    \
     ONNX_REDUCE(X)                                                                                 \

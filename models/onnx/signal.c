@@ -103,10 +103,11 @@ void map_MelWeightMatrix(onnx_node *n)
 
 /* ---- Fourier transforms ---- */
 
-/* A transform of `length` numbers to `bins` frequencies. */
+/* A transform of `inputs` numbers to `bins`, both of a period of `length`. The real results of a
+ * onesided inverse need half of the frequencies; the others are their mirror images. */
 typedef struct transform {
-    int64_t length, bins;
-    int parts; /* of an input: 1 real, 2 complex */
+    int64_t length, inputs, bins;
+    int parts, out_parts; /* 1 real, 2 complex */
     bool inverse;
 } transform;
 
@@ -118,35 +119,35 @@ static double cosine(int64_t k, int64_t n)
     return cos(2 * M_PI * (double)k / (double)n);
 }
 
-/* The matrix [bins, 2, parts, length] of a transform: an output's real and imaginary part by those
- * of the inputs. NULL after a failure. */
+/* The matrix [bins, out_parts, parts, inputs] of a transform. NULL after a failure. */
 static double *transform_matrix(onnx_node *n, const transform *t)
 {
-    const int64_t rows = 2 * t->parts * t->length;
-    double *matrix =
-        t->length < 1 || t->bins < 1 || t->length > MAX_LENGTH / 4 || t->bins > MAX_LENGTH / rows
-            ? NULL
-            : arena_alloc(&n->import->memory, (size_t)(t->bins * rows) * sizeof *matrix);
+    const int64_t limit = MAX_LENGTH / 4, row = t->parts * t->inputs;
+    const bool fits = t->length >= 1 && t->length <= limit && t->bins >= 1 && t->inputs >= 1 &&
+                      t->inputs <= limit && t->bins <= MAX_LENGTH / (t->out_parts * row);
+    double *matrix = fits ? arena_alloc(&n->import->memory,
+                                        (size_t)(t->bins * t->out_parts * row) * sizeof *matrix)
+                          : NULL;
     if (!matrix) {
-        node_fail(n, WEFT_TOO_LARGE, "transforms of %lld numbers to %lld frequencies",
-                  (long long)t->length, (long long)t->bins);
+        node_fail(n, WEFT_TOO_LARGE, "transforms of %lld numbers to %lld are too large",
+                  (long long)t->inputs, (long long)t->bins);
         return NULL;
     }
-    const double scale = t->inverse ? 1 / (double)t->length : 1;
     for (int64_t bin = 0; bin < t->bins; bin++)
-        for (int64_t i = 0; i < t->length; i++) {
+        for (int64_t i = 0; i < t->inputs; i++) {
             const int64_t turn = bin * i % t->length;
+            const bool mirrored = t->out_parts == 1 && i > 0 && 2 * i != t->length;
+            const double scale = (mirrored ? 2 : 1) / (t->inverse ? (double)t->length : 1);
             /* The sine is the cosine a quarter turn before; forwards e^(-i angle). */
             const double c = scale * cosine(4 * turn, 4 * t->length);
             double s = scale * cosine(4 * turn + 3 * t->length, 4 * t->length);
             if (!t->inverse) s = -s;
-            double *re = matrix + bin * rows + i, *im = re + t->parts * t->length;
+            double *re = matrix + bin * t->out_parts * row + i, *im = re + row;
             re[0] = c;
+            if (t->parts == 2) re[t->inputs] = -s;
+            if (t->out_parts == 1) continue;
             im[0] = s;
-            if (t->parts == 2) {
-                re[t->length] = -s;
-                im[t->length] = c;
-            }
+            if (t->parts == 2) im[t->inputs] = c;
         }
     return matrix;
 }
@@ -171,32 +172,34 @@ void map_DFT(onnx_node *n)
         n->opset >= 20 ? (int64_t)in_number(n, 2, "axis", -2) : attr_int(n, "axis", 1);
     const int axis = node_axis(n, given, s.rank);
     const bool onesided = attr_int(n, "onesided", 0);
-    transform t = {.inverse = attr_int(n, "inverse", 0)};
+    transform t = {.inverse = attr_int(n, "inverse", 0), .out_parts = 2};
     if (node_failed(n)) return;
-    if (s.rank < 2 || axis == s.rank - 1 || s.dim[s.rank - 1] < 1 || s.dim[s.rank - 1] > 2 ||
-        (onesided && t.inverse)) {
-        node_fail(n, WEFT_NO_KERNEL,
-                  "needs an input [..., 1 or 2] with another axis to transform; an inverse is not "
-                  "onesided");
+    if (s.rank < 2 || axis == s.rank - 1 || s.dim[s.rank - 1] < 1 || s.dim[s.rank - 1] > 2) {
+        node_fail(n, WEFT_BAD_SHAPE, "needs an input [..., 1 or 2] with another axis to transform");
         return;
     }
+    const bool to_reals = onesided && t.inverse;
+    const int64_t whole = to_reals ? 2 * (s.dim[axis] - 1) : s.dim[axis];
     t.parts = (int)s.dim[s.rank - 1];
-    t.length = (int64_t)in_number(n, 1, "length", (double)s.dim[axis]);
-    t.bins = onesided ? t.length / 2 + 1 : t.length;
+    t.length = (int64_t)in_number(n, 1, "length", (double)whole);
+    t.inputs = to_reals ? t.length / 2 + 1 : t.length;
+    t.bins = onesided && !to_reals ? t.length / 2 + 1 : t.length;
+    if (to_reals) t.out_parts = 1;
     const double *matrix = node_failed(n) ? NULL : transform_matrix(n, &t);
     if (!matrix) return;
     int64_t before = 1, after = 1;
     for (int i = 0; i < s.rank - 1; i++)
         if (i != axis) *(i < axis ? &before : &after) *= s.dim[i];
-    x = weft_reshape(g, fit_axis(g, x, axis, t.length),
-                     WEFT_SHAPE(before, t.length, after, t.parts));
+    x = weft_reshape(g, fit_axis(g, x, axis, t.inputs),
+                     WEFT_SHAPE(before, t.inputs, after, t.parts));
     x = weft_reshape(g, weft_permute(g, x, WEFT_AXES(0, 3, 1, 2)),
-                     WEFT_SHAPE(before, t.parts * t.length, after));
-    weft_value w =
-        doubles_value(n, matrix, WEFT_SHAPE(2 * t.bins, t.parts * t.length), weft_dtype_of(g, x));
-    weft_value y = weft_reshape(g, weft_matmul(g, w, x), WEFT_SHAPE(before, t.bins, 2, after));
+                     WEFT_SHAPE(before, t.parts * t.inputs, after));
+    weft_value w = doubles_value(n, matrix, WEFT_SHAPE(t.bins * t.out_parts, t.parts * t.inputs),
+                                 weft_dtype_of(g, x));
+    weft_value y =
+        weft_reshape(g, weft_matmul(g, w, x), WEFT_SHAPE(before, t.bins, t.out_parts, after));
     s.dim[axis] = t.bins;
-    s.dim[s.rank - 1] = 2;
+    s.dim[s.rank - 1] = t.out_parts;
     set_out(n, 0, weft_reshape(g, weft_permute(g, y, WEFT_AXES(0, 1, 3, 2)), s));
 }
 
@@ -208,10 +211,11 @@ void map_STFT(onnx_node *n)
     const weft_value x = in_value(n, 0);
     const weft_shape s = in_shape(n, 0);
     const int64_t step = (int64_t)in_number(n, 1, "frame step", 0);
-    transform t = {.parts = s.rank == 3 ? (int)s.dim[2] : 1};
+    transform t = {.parts = s.rank == 3 ? (int)s.dim[2] : 1, .out_parts = 2};
     if (node_failed(n)) return;
     const weft_shape window = has_in(n, 2) ? in_shape(n, 2) : WEFT_SHAPE(0);
     t.length = has_in(n, 3) ? (int64_t)in_number(n, 3, "frame length", 0) : window.dim[0];
+    t.inputs = t.length;
     t.bins = attr_int(n, "onesided", 1) ? t.length / 2 + 1 : t.length;
     if (node_failed(n)) return;
     if (s.rank < 2 || s.rank > 3 || t.parts < 1 || t.parts > 2 || step < 1 || step > INT32_MAX ||
