@@ -38,16 +38,15 @@ export LSAN_OPTIONS=suppressions=$PWD/tests/lsan.txt:print_suppressions=0
 mkdir -p build-fuzz/findings
 status=0
 for kind in "${kinds[@]}"; do
-    fuzzer=build-fuzz/tests/fuzz_$kind dictionary=()
+    fuzzer=build-fuzz/tests/fuzz_$kind
     if [ ! -x "$fuzzer" ]; then
         echo "skipped: $kind: weft was built without it"
         continue
     fi
-    [ -f "tests/fuzz/$kind.dict" ] && dictionary=("-dict=tests/fuzz/$kind.dict")
     mkdir -p "$work/$kind"
     # An input may take 10 seconds and 2 GB, and one allocation half a GB.
     if "$fuzzer" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -malloc_limit_mb=512 \
-        -max_len=4096 -print_final_stats=1 "${dictionary[@]}" \
+        -max_len=4096 -print_final_stats=1 \
         -artifact_prefix="build-fuzz/findings/$kind-" "$work/$kind" "tests/fuzz/corpus/$kind" \
         >"$work/log" 2>&1; then
         found="no findings"
