@@ -258,6 +258,37 @@ void map_ScatterND(onnx_node *n)
     set_typed(n, 0, weft_reshape(g, scatter(n, x, rows, updates, 0), s), in_type(n, 0));
 }
 
+/* Writes updates into a cache along an axis, from the place on that input 2 has for each row. */
+void map_TensorScatter(onnx_node *n)
+{
+    weft_graph *g = n->graph;
+    const weft_value cache = in_value(n, 0);
+    const weft_shape s = in_shape(n, 0), t = in_shape(n, 1);
+    const int axis = attr_axis(n, "axis", -2, s.rank);
+    if (node_failed(n)) return;
+    if (s.rank < 2 || t.rank != s.rank || axis < 1 ||
+        (has_in(n, 2) && !weft_shape_equal(in_shape(n, 2), WEFT_SHAPE(s.dim[0])))) {
+        node_fail(n, WEFT_BAD_SHAPE, "its updates or places do not fit the cache");
+        return;
+    }
+    weft_shape rows = {.rank = s.rank}, along = {.rank = s.rank};
+    for (int i = 0; i < s.rank; i++) {
+        rows.dim[i] = i ? 1 : s.dim[0];
+        along.dim[i] = i == axis ? t.dim[axis] : 1;
+    }
+    weft_value first = has_in(n, 2) ? weft_cast(g, in_value(n, 2), WEFT_F64)
+                                    : weft_fill(g, WEFT_F64, WEFT_SHAPE(s.dim[0]), 0);
+    weft_value at = weft_reshape(g, weft_arange(g, WEFT_F64, t.dim[axis], 0, 1), along);
+    at = weft_add(g, weft_reshape(g, first, rows), at);
+    if (attr_is(n, "mode", "circular", "linear") && s.dim[axis] > 0) {
+        const double size = (double)s.dim[axis];
+        weft_value turns = weft_floor(g, weft_scale(g, weft_add_scalar(g, at, 0.5), 1 / size));
+        at = weft_sub(g, at, weft_scale(g, turns, size));
+    }
+    at = weft_broadcast_to(g, weft_cast(g, at, WEFT_I32), t);
+    set_typed(n, 0, scatter(n, cache, at, in_value(n, 1), axis), in_type(n, 0));
+}
+
 /* ---- Others ---- */
 
 void map_OneHot(onnx_node *n)

@@ -51,7 +51,7 @@
 #define ONNX_INDEX(X) \
     X(Gather, 2, 2, 1) X(GatherElements, 2, 2, 1) X(GatherND, 2, 2, 1) \
     X(ReverseSequence, 2, 2, 1) X(Compress, 2, 2, 1) X(ScatterElements, 3, 3, 1) \
-    X(ScatterND, 3, 3, 1) X(OneHot, 3, 3, 1) X(NonZero, 1, 1, 1)
+    X(ScatterND, 3, 3, 1) X(TensorScatter, 2, 3, 1) X(OneHot, 3, 3, 1) X(NonZero, 1, 1, 1)
 /* select.c */
 #define ONNX_SELECT(X) \
     X(Unique, 1, 1, 4) X(NonMaxSuppression, 2, 5, 1) X(TfIdfVectorizer, 1, 1, 1)
