@@ -144,6 +144,35 @@ static void test_archive(void)
     weft_params_free(again);
 }
 
+/* An archive of no arrays, and one of an array whose name is as long as names may be, or longer. */
+static void test_archive_limits(void)
+{
+    char name[513];
+    weft_error error = WEFT_NO_ERROR;
+    weft_params *params = weft_params_new(), *again = weft_params_new();
+    weft_status status = weft_npz_save(params, path_of("a.npz"), NULL, &error);
+    if (status == WEFT_BAD_ARGUMENT) {
+        test_skip("limits of .npz files", "built without libzip");
+    } else {
+        CU_ASSERT_EQUAL(status, WEFT_OK);
+        CU_ASSERT_EQUAL(weft_npz_load(again, path_of("a.npz"), &error), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_params_count(again), 0);
+        memset(name, 'n', sizeof name);
+        name[511] = 0;
+        add_random(params, name, WEFT_F32, WEFT_SHAPE(2));
+        CU_ASSERT_EQUAL(weft_npz_save(params, path_of("a.npz"), NULL, &error), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_npz_load(again, path_of("a.npz"), &error), WEFT_OK);
+        CU_ASSERT_TRUE(weft_params_get(again, name, NULL));
+        name[511] = 'n';
+        name[512] = 0;
+        add_random(params, name, WEFT_F32, WEFT_SHAPE(2));
+        CU_ASSERT_EQUAL(weft_npz_save(params, path_of("a.npz"), NULL, &error), WEFT_TOO_LARGE);
+        CU_ASSERT_TRUE(strstr(error.message, "longer than 511 bytes") != NULL);
+    }
+    weft_params_free(params);
+    weft_params_free(again);
+}
+
 /* ---- What NumPy writes ---- */
 
 typedef struct kind {
@@ -299,6 +328,7 @@ void numpy_tests(void)
     CU_pSuite suite = CU_add_suite("numpy", make_folder, remove_folder);
     CU_add_test(suite, "arrays that are written", test_written);
     CU_add_test(suite, "archives that are written", test_archive);
+    CU_add_test(suite, "archives without arrays, and long names", test_archive_limits);
     CU_add_test(suite, "kinds of elements", test_kinds);
     CU_add_test(suite, "columns first", test_fortran);
     CU_add_test(suite, "what is refused", test_refused);

@@ -129,6 +129,42 @@ WeftOnnx__AttributeProto *write_attribute(arena *memory, WeftOnnx__NodeProto *no
     return a;
 }
 
+void write_int(arena *memory, WeftOnnx__NodeProto *node, const char *name, int64_t value)
+{
+    WeftOnnx__AttributeProto *a = write_attribute(memory, node, name);
+    a->has_i = true;
+    a->i = value;
+}
+
+void write_float(arena *memory, WeftOnnx__NodeProto *node, const char *name, double value)
+{
+    WeftOnnx__AttributeProto *a = write_attribute(memory, node, name);
+    a->has_f = true;
+    a->f = (float)value;
+}
+
+void write_text(arena *memory, WeftOnnx__NodeProto *node, const char *name, const char *value)
+{
+    WeftOnnx__AttributeProto *a = write_attribute(memory, node, name);
+    a->has_s = true;
+    a->s = (ProtobufCBinaryData){strlen(value), (uint8_t *)text(memory, value)};
+}
+
+WeftOnnx__FunctionProto *write_function(arena *memory, written_graph *g, const char *name,
+                                        const char *inputs, const char *outputs,
+                                        written_graph *body)
+{
+    WeftOnnx__FunctionProto *f = g->function = arena_alloc(memory, sizeof *f);
+    weft_onnx__function_proto__init(f);
+    f->name = text(memory, name);
+    f->domain = text(memory, "own");
+    f->input = words(memory, inputs, &f->n_input);
+    f->output = words(memory, outputs, &f->n_output);
+    f->node = body->proto.node;
+    f->n_node = body->proto.n_node;
+    return f;
+}
+
 uint8_t *write_model(arena *memory, written_graph *g, int64_t opset, size_t *bytes)
 {
     WeftOnnx__ModelProto model = WEFT_ONNX__MODEL_PROTO__INIT;
@@ -138,6 +174,12 @@ uint8_t *write_model(arena *memory, written_graph *g, int64_t opset, size_t *byt
     model.graph = &g->proto;
     model.opset_import = &sets;
     model.n_opset_import = 1;
+    model.functions = &g->function;
+    model.n_functions = g->function != NULL;
+    if (g->function) {
+        g->function->opset_import = &sets;
+        g->function->n_opset_import = 1;
+    }
     *bytes = weft_onnx__model_proto__get_packed_size(&model);
     uint8_t *data = arena_alloc(memory, *bytes);
     weft_onnx__model_proto__pack(&model, data);

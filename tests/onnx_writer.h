@@ -12,6 +12,7 @@ typedef struct written_graph {
     WeftOnnx__NodeProto *nodes[WRITER_LIST];
     WeftOnnx__ValueInfoProto *inputs[WRITER_LIST], *outputs[WRITER_LIST];
     WeftOnnx__TensorProto *initializers[WRITER_LIST];
+    WeftOnnx__FunctionProto *function; /* of the model, or NULL */
 } written_graph;
 
 /* All memory is the memory's. */
@@ -31,6 +32,13 @@ WeftOnnx__NodeProto *write_node(arena *memory, written_graph *g, const char *op,
                                 const char *outputs);
 WeftOnnx__AttributeProto *write_attribute(arena *memory, WeftOnnx__NodeProto *node,
                                           const char *name);
+void write_int(arena *memory, WeftOnnx__NodeProto *node, const char *name, int64_t value);
+void write_float(arena *memory, WeftOnnx__NodeProto *node, const char *name, double value);
+void write_text(arena *memory, WeftOnnx__NodeProto *node, const char *name, const char *value);
+/* Makes the nodes of a body the function of the model, of the domain "own". */
+WeftOnnx__FunctionProto *write_function(arena *memory, written_graph *g, const char *name,
+                                        const char *inputs, const char *outputs,
+                                        written_graph *body);
 /* The model as bytes of the memory. */
 uint8_t *write_model(arena *memory, written_graph *g, int64_t opset, size_t *bytes);
 bool write_file(const char *path, const void *data, size_t bytes);

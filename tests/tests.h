@@ -74,6 +74,8 @@
     X(onnx_training) \
     X(onnx) \
     X(onnx_export) \
+    X(onnx_ops) \
+    X(hostile) \
     X(worked_examples) \
     X(profile) \
     X(profile_export) \

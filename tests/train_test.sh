@@ -166,6 +166,8 @@ refused "--mask-share has no effect" "${text[@]}" gpt --mask-share 0.5
 expect 1 "--steps and --minutes are both 0" "${pair[@]}" --steps 0 --minutes 0 --out refused
 [ ! -e refused ] || fail "something was made before it was refused"
 bad '{"model": "gpt", "data": {"text": "train.en", "text": "train.es"}}' 'data has "text" twice'
+bad "{\"data\": {$(for i in {1..300}; do printf '"key%d": 1, ' "$i"; done)\"text\": 1}}" \
+    'data has more than 256 keys'
 expect 0 "the text has" "${text[@]}" gpt layers=1 --vocab-type char --lengths 256 --out small-vocab --steps 1
 refused "no-such: cannot be read" "${text[@]}" gpt --vocab-file no-such
 expect 1 "vocab=900 cannot be chosen here: the vocabulary has 300 pieces" "${text[@]}" gpt vocab=900 --out refused --steps 1

@@ -1,9 +1,8 @@
-/* The program `weft`: the table of commands, and argument parsing that the commands share. */
+/* The program `weft`: the table of commands, and small functions that the commands share. */
 #include "parallel.h"
 #include "tool.h"
 
 #include "base/clock.h"
-#include "base/text.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -51,17 +50,6 @@ static void usage(FILE *file)
         "\n`weft COMMAND --help` describes a command. Exit status: 0 success, 1 error, 2 usage.\n");
 }
 
-int tool_choice(const char *choices, const char *text)
-{
-    size_t length = strlen(text);
-    for (int i = 0; choices; i++) {
-        if (strcspn(choices, "|") == length && !strncmp(choices, text, length)) return i;
-        choices = strchr(choices, '|');
-        if (choices) choices++;
-    }
-    return -1;
-}
-
 bool tool_ends_with(const char *text, const char *end)
 {
     size_t n = strlen(text), m = strlen(end);
@@ -79,27 +67,6 @@ bool tool_is_rank_file(const char *path)
 double tool_seconds(void)
 {
     return clock_seconds();
-}
-
-long tool_number(const char *text, const char *what, long min, long max, struct argp_state *state)
-{
-    char *end;
-    errno = 0;
-    long number = strtol(text, &end, 10);
-    if (errno || end == text || *end || number < min || number > max)
-        tool_usage_error(state, "%s must be a whole number from %ld to %ld, not \"%s\"", what, min,
-                         max, text);
-    return number;
-}
-
-double tool_real(const char *text, const char *what, double min, double max,
-                 struct argp_state *state)
-{
-    double x = 0;
-    if (!text_to_double(text, &x) || !(x >= min && x <= max))
-        tool_usage_error(state, "%s must be a number from %g to %g, not \"%s\"", what, min, max,
-                         text);
-    return x;
 }
 
 /* Opens those of the descriptors 0 to 2 that the caller has closed. Otherwise the next file that

@@ -11,9 +11,15 @@
 #define HUGE_PAGE ((size_t)2 << 20)
 #define MAX_BLOCK ((size_t)32 << 20)
 /* Under AddressSanitizer each allocation has a block of its own, so that overruns are found. */
+#ifdef __has_feature
+#if __has_feature(address_sanitizer)
+#define FIRST_BLOCK ((size_t)1)
+#endif
+#endif
 #ifdef __SANITIZE_ADDRESS__
 #define FIRST_BLOCK ((size_t)1)
-#else
+#endif
+#ifndef FIRST_BLOCK
 #define FIRST_BLOCK ((size_t)65536)
 #endif
 
@@ -44,9 +50,16 @@ static size_t header_bytes(void)
     return round_up(sizeof(arena_block), ALIGNMENT);
 }
 
+bool arena_count(arena *a, size_t bytes)
+{
+    const bool fits = !a->limit || bytes <= a->limit - a->counted;
+    if (a->limit) a->counted = fits ? a->counted + bytes : a->limit;
+    return fits;
+}
+
 void *arena_alloc(arena *a, size_t bytes)
 {
-    if (bytes > SIZE_MAX / 4) return NULL;
+    if (bytes > SIZE_MAX / 4 || !arena_count(a, bytes)) return NULL;
     size_t need = round_up(bytes + !bytes, ALIGNMENT);
     if (!a->blocks || a->blocks->bytes - a->blocks->used < need) {
         size_t size = a->blocks ? 2 * a->blocks->bytes : FIRST_BLOCK;

@@ -2,15 +2,20 @@
 #ifndef WEFT_BASE_ARENA_H
 #define WEFT_BASE_ARENA_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef struct arena_block arena_block;
 typedef struct arena {
     arena_block *blocks;
+    size_t limit, counted; /* bytes; with a limit of 0 nothing is counted */
 } arena;
 
-/* Zeroed, 64-byte aligned memory; NULL when memory is out. */
+/* Zeroed, 64-byte aligned memory; NULL when memory is out, or the limit is reached. */
 void *arena_alloc(arena *a, size_t bytes);
+/* Counts memory that the owner takes elsewhere. Once this returns false, the limit is reached for
+ * good: `counted` equals it. */
+bool arena_count(arena *a, size_t bytes);
 char *arena_text(arena *a, const char *text);
 /* Frees `memory` and everything that was allocated after it. */
 void arena_truncate(arena *a, const void *memory);

@@ -14,6 +14,8 @@
 
 #define SUFFIX       ".npy"
 #define SUFFIX_BYTES 4
+/* Names of arrays are shorter than this, without the suffix. */
+#define NAME_BYTES 512
 /* Deflate compresses at most by this factor, so a member that claims more is damaged. */
 #define MAX_RATIO 1040
 
@@ -36,7 +38,7 @@ static weft_status read_array(weft_params *params, zip_t *archive, zip_uint64_t 
                               weft_error *error)
 {
     zip_stat_t about;
-    char where[512], name[512];
+    char where[512], name[NAME_BYTES];
     if (zip_stat_index(archive, i, 0, &about) != 0 || !(about.valid & ZIP_STAT_SIZE) ||
         !(about.valid & ZIP_STAT_COMP_SIZE) || !(about.valid & ZIP_STAT_NAME))
         return weft_error_set(error, WEFT_BAD_FILE, path, "member %llu has no size or name",
@@ -111,7 +113,7 @@ weft_status weft_npz_load(weft_params *params, const char *path, weft_error *err
 /* Adds a tensor as a member; the archive owns the bytes. */
 static bool add_array(zip_t *archive, const char *name, const weft_tensor *tensor)
 {
-    char header[ARRAY_HEADER_BYTES], member[512];
+    char header[ARRAY_HEADER_BYTES], member[NAME_BYTES + SUFFIX_BYTES];
     const size_t head = array_make_header(tensor, header);
     const size_t bytes = weft_tensor_bytes(tensor->dtype, tensor->shape);
     char *data = malloc(head + bytes);
@@ -123,35 +125,43 @@ static bool add_array(zip_t *archive, const char *name, const weft_tensor *tenso
         free(data);
         return false;
     }
-    if (snprintf(member, sizeof member, "%s" SUFFIX, name) < (int)sizeof member &&
-        zip_file_add(archive, member, source, ZIP_FL_ENC_UTF_8) >= 0)
-        return true;
+    snprintf(member, sizeof member, "%s" SUFFIX, name);
+    if (zip_file_add(archive, member, source, ZIP_FL_ENC_UTF_8) >= 0) return true;
     zip_source_free(source);
     return false;
 }
 
-/* Makes the archive in memory, so that the file is replaced as all others are. */
+/* Makes the archive in memory, so that the file is replaced as all others are. libzip makes nothing
+ * of an archive without members. */
 static weft_status make_archive(const weft_params *params, const weft_params_filter *filter,
-                                zip_source_t *buffer, const char *path, weft_error *error)
+                                zip_source_t *buffer, size_t *members, const char *path,
+                                weft_error *error)
 {
     zip_error_t about;
     zip_error_init(&about);
+    *members = 0;
     zip_t *archive = zip_open_from_source(buffer, ZIP_TRUNCATE, &about);
-    bool good = archive;
-    for (size_t i = 0; good && i < weft_params_count(params); i++) {
+    weft_status status = archive ? WEFT_OK : WEFT_IO;
+    for (size_t i = 0; status == WEFT_OK && i < weft_params_count(params); i++) {
         const char *name = weft_params_name(params, i);
         weft_tensor tensor;
         if (filter && filter->selects && !filter->selects(filter->context, name)) continue;
         weft_params_get(params, name, &tensor);
-        good = add_array(archive, name, &tensor);
+        ++*members;
+        if (strlen(name) >= NAME_BYTES)
+            status = weft_error_set(error, WEFT_TOO_LARGE, path,
+                                    "the name of \"%.40s...\" is longer than %d bytes", name,
+                                    NAME_BYTES - 1);
+        else if (!add_array(archive, name, &tensor))
+            status = WEFT_IO;
     }
-    good = good && zip_close(archive) == 0;
-    if (!good)
-        weft_error_set(error, WEFT_IO, path, "cannot be made: %s",
+    if (status == WEFT_OK && zip_close(archive) != 0) status = WEFT_IO;
+    if (status != WEFT_OK)
+        weft_error_set(error, status, path, "cannot be made: %s",
                        archive ? zip_strerror(archive) : zip_error_strerror(&about));
-    if (!good && archive) zip_discard(archive);
+    if (status != WEFT_OK && archive) zip_discard(archive);
     zip_error_fini(&about);
-    return good ? WEFT_OK : WEFT_IO;
+    return status;
 }
 
 static weft_status write_archive(zip_source_t *buffer, const char *path, weft_error *error)
@@ -176,6 +186,8 @@ static weft_status write_archive(zip_source_t *buffer, const char *path, weft_er
 weft_status weft_npz_save(const weft_params *params, const char *path,
                           const weft_params_filter *filter, weft_error *error)
 {
+    /* The end of an archive, which is all of one without members. */
+    static const char no_members[22] = {'P', 'K', 5, 6};
     zip_error_t about;
     if (!params || !path)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_npz_save",
@@ -185,8 +197,11 @@ weft_status weft_npz_save(const weft_params *params, const char *path,
     zip_error_fini(&about);
     if (!buffer) return weft_error_set(error, WEFT_NO_MEMORY, path, "out of memory");
     zip_source_keep(buffer); /* the archive frees its own reference */
-    weft_status status = make_archive(params, filter, buffer, path, error);
-    if (status == WEFT_OK) status = write_archive(buffer, path, error);
+    size_t members;
+    weft_status status = make_archive(params, filter, buffer, &members, path, error);
+    if (status == WEFT_OK && members) status = write_archive(buffer, path, error);
+    if (status == WEFT_OK && !members && !file_replace(path, no_members, sizeof no_members))
+        status = weft_error_set(error, WEFT_IO, path, "cannot be written: %s", strerror(errno));
     zip_source_free(buffer);
     return status;
 }

@@ -1,4 +1,5 @@
-/* Control flow of ONNX: branches that are chosen and loops that are unrolled during the import. */
+/* Control flow of ONNX: branches that are chosen, loops that are unrolled and functions that are
+ * replaced by their nodes during the import. */
 #include "onnx/import.h"
 #include "onnx/ops.h"
 
@@ -81,6 +82,37 @@ void map_If(onnx_node *n)
         const onnx_value *v = body_output(n, scope, body, i);
         if (!v) return;
         copy_value(&n->out[i], v);
+    }
+}
+
+/* ---- Functions ---- */
+
+/* A node whose op the model defines: its nodes, on the inputs of this one. */
+void map_function(onnx_node *n)
+{
+    const WeftOnnx__FunctionProto *f = n->function;
+    onnx_scope *scope = body_scope(n);
+    if (!scope) return;
+    *scope = (onnx_scope){.function = f, .call = n->proto, .caller = n->scope};
+    if (n->n_in > f->n_input || n->n_out > f->n_output) {
+        node_fail(n, WEFT_BAD_FILE, "has %zu inputs and %zu outputs, its function %zu and %zu",
+                  n->n_in, n->n_out, f->n_input, f->n_output);
+        return;
+    }
+    static const onnx_value absent = {.absent = true};
+    for (size_t i = 0; i < f->n_input; i++) {
+        onnx_value *v = scope_add(n->import, scope, onnx_text(f->input[i]));
+        if (!v) return;
+        copy_value(v, has_in(n, i) ? n->in[i] : &absent);
+    }
+    if (!import_nodes(n->import, scope, f->node, f->n_node)) return;
+    for (size_t i = 0; i < n->n_out; i++) {
+        const onnx_value *v = scope_find(scope, onnx_text(f->output[i]));
+        if (has_out(n, i) && (!v || v->absent)) {
+            node_fail(n, WEFT_BAD_FILE, "no node of its function computes output %zu", i);
+            return;
+        }
+        if (v && !v->absent) copy_value(&n->out[i], v);
     }
 }
 

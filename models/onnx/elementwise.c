@@ -144,6 +144,8 @@ UNARY(ThresholdedRelu, map_unary, above(g, x, attr_float(n, "alpha", 1), x, zero
 UNARY(HardSigmoid, map_unary,
       hard_sigmoid(g, x, attr_float(n, "alpha", 0.2), attr_float(n, "beta", 0.5)))
 UNARY(HardSwish, map_unary, weft_mul(g, x, hard_sigmoid(g, x, 1.0 / 6, 0.5)))
+UNARY(Swish, map_unary,
+      weft_mul(g, x, weft_sigmoid(g, weft_scale(g, x, attr_float(n, "alpha", 1)))))
 UNARY(Mish, map_unary, weft_mul(g, x, weft_tanh(g, weft_softplus(g, x))))
 UNARY(Gelu, map_unary,
       attr_is(n, "approximate", "tanh", "none") ? weft_gelu_tanh(g, x) : weft_gelu(g, x))
@@ -231,6 +233,21 @@ void map_Pow(onnx_node *n)
 
 /* a - b floor(a / b), or truncated as in C; in f64, in which quotients of i32 and f32 are exact
  * enough. */
+/* The remainder r of x / y, for infinite y and signed zeros, too. */
+static weft_value float_remainder(onnx_node *n, weft_value x, weft_value y, weft_value r)
+{
+    weft_graph *g = n->graph;
+    const bool toward_zero = attr_int(n, "fmod", 0);
+    weft_value infinity = weft_scalar(g, WEFT_F64, INFINITY), zero = weft_scalar(g, WEFT_F64, 0);
+    weft_value only_y = weft_logical_and(g, weft_equal(g, weft_abs(g, y), infinity),
+                                         weft_less(g, weft_abs(g, x), infinity));
+    weft_value signs = weft_mul(g, weft_sign(g, x), weft_sign(g, y));
+    weft_value limit = toward_zero ? x : weft_where(g, weft_less(g, signs, zero), y, x);
+    r = weft_where(g, only_y, limit, r);
+    weft_value signed_zero = weft_scale(g, weft_sign(g, toward_zero ? x : y), 0);
+    return weft_where(g, weft_equal(g, r, zero), signed_zero, r);
+}
+
 void map_Mod(onnx_node *n)
 {
     weft_graph *g = n->graph;
@@ -239,23 +256,8 @@ void map_Mod(onnx_node *n)
     const weft_value quotient = weft_div(g, x, y);
     weft_value whole = attr_int(n, "fmod", 0) ? truncate(g, quotient) : weft_floor(g, quotient);
     weft_value r = weft_sub(g, x, weft_mul(g, y, whole));
+    if (weft_dtype_is_float(weft_dtype_of(g, a))) r = float_remainder(n, x, y, r);
     set_typed(n, 0, weft_cast(g, r, weft_dtype_of(g, a)), in_type(n, 0));
-}
-
-static double power_of_two(int bits)
-{
-    return ldexp(1, bits);
-}
-
-void map_BitShift(onnx_node *n)
-{
-    weft_graph *g = n->graph;
-    const bool left = attr_is(n, "direction", "LEFT", "");
-    const weft_value x = weft_cast(g, in_value(n, 0), WEFT_F64);
-    weft_value count = weft_cast(g, in_value(n, 1), WEFT_F64);
-    weft_value factor =
-        weft_pow(g, weft_scalar(g, WEFT_F64, power_of_two(1)), left ? count : weft_neg(g, count));
-    set_typed(n, 0, narrow(n, weft_floor(g, weft_mul(g, x, factor)), in_type(n, 0)), in_type(n, 0));
 }
 
 static weft_value fold_inputs(onnx_node *n, binary *f)

@@ -28,6 +28,13 @@ void files_close(onnx_files *files)
     }
 }
 
+size_t files_bytes(const onnx_files *files)
+{
+    size_t bytes = 0;
+    for (const mapped_file *f = files->first; f; f = f->next) bytes += f->bytes;
+    return bytes;
+}
+
 /* Whether a path is relative and has no component "..". */
 static bool is_inside(const char *path)
 {

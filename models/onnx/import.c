@@ -1,6 +1,7 @@
 /* The walk through the nodes of a graph. Nodes whose inputs are known run at once, on a graph of
  * their own; all others are added to the model's graph. O(nodes), apart from what they compute. */
 #include "onnx/import.h"
+#include "onnx/ops.h"
 
 #include "base/text.h"
 
@@ -20,6 +21,9 @@ void import_fail(onnx_import *import, weft_status status, const char *where, con
     text_vformat(message, sizeof message, format, arguments);
     va_end(arguments);
     weft_error_copy(&import->error, weft_graph_error(import->graph));
+    if (import->memory.limit && import->memory.counted == import->memory.limit)
+        weft_error_set(&import->error, WEFT_TOO_LARGE, where,
+                       "the import of the model takes more than %zu bytes", import->memory.limit);
     weft_error_set(&import->error, status, where, "%s", message);
     import_failed(import);
 }
@@ -103,7 +107,10 @@ weft_value import_value(onnx_import *import, onnx_value *value)
     if (value->weight) return declare(import, value);
     if (!import_contents(import, value)) return WEFT_NO_VALUE;
     if (value->trainable) return compute_again(import, value);
-    if (value->known)
+    if (value->known &&
+        !arena_count(&import->memory, weft_tensor_bytes(value->tensor.dtype, value->tensor.shape)))
+        import_fail(import, WEFT_NO_MEMORY, value->name, "no memory for a constant");
+    else if (value->known)
         value->value = weft_constant_data(import->graph, value->tensor.dtype, value->tensor.shape,
                                           value->tensor.data);
     else
@@ -113,14 +120,33 @@ weft_value import_value(onnx_import *import, onnx_value *value)
 
 /* ---- Nodes ---- */
 
-int64_t import_opset(const onnx_import *import, const char *domain)
+/* The domain of ops of ONNX itself has two names. */
+static const char *domain_of(const char *domain)
+{
+    return strcmp(onnx_text(domain), "ai.onnx") ? onnx_text(domain) : "";
+}
+
+int64_t import_opset(const onnx_import *import, const onnx_scope *scope, const char *domain)
 {
     const WeftOnnx__ModelProto *m = import->model->proto;
-    for (size_t i = 0; i < m->n_opset_import; i++) {
-        const char *d = onnx_text(m->opset_import[i]->domain);
-        if (!strcmp(strcmp(d, "ai.onnx") ? d : "", domain)) return m->opset_import[i]->version;
-    }
+    const onnx_scope *body = scope_function(scope);
+    WeftOnnx__OperatorSetIdProto **list = body ? body->function->opset_import : m->opset_import;
+    const size_t n = body ? body->function->n_opset_import : m->n_opset_import;
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(domain_of(list[i]->domain), domain)) return list[i]->version;
     return 1;
+}
+
+/* The function of the model for a node's op; NULL if there is none. */
+static const WeftOnnx__FunctionProto *function_of(const onnx_import *import, const char *domain,
+                                                  const char *name)
+{
+    const WeftOnnx__ModelProto *m = import->model->proto;
+    for (size_t i = 0; i < m->n_functions; i++)
+        if (!strcmp(onnx_text(m->functions[i]->name), name) &&
+            !strcmp(domain_of(m->functions[i]->domain), domain))
+            return m->functions[i];
+    return NULL;
 }
 
 static bool find_inputs(onnx_import *import, onnx_node *n)
@@ -135,6 +161,7 @@ static bool find_inputs(onnx_import *import, onnx_node *n)
             return node_fail(n, WEFT_BAD_FILE, "reads \"%s\", which no node before it computes",
                              n->proto->input[i]),
                    false;
+        if (n->in[i]->absent) n->in[i] = NULL;
     }
     return true;
 }
@@ -155,16 +182,21 @@ static bool check_counts(onnx_node *n, size_t n_in, size_t n_out)
 static bool start_node(onnx_import *import, onnx_scope *scope, const WeftOnnx__NodeProto *proto,
                        onnx_node *n)
 {
-    const char *domain = onnx_text(proto->domain);
-    if (!strcmp(domain, "ai.onnx")) domain = "";
+    static const onnx_op call = {"", "", map_function, 0, SIZE_MAX, SIZE_MAX, true};
+    const char *domain = domain_of(proto->domain);
     *n = (onnx_node){.import = import, .scope = scope, .proto = proto, .graph = import->graph};
     n->op = onnx_op_find(domain, onnx_text(proto->op_type));
-    n->opset = import_opset(import, domain);
+    n->opset = import_opset(import, scope, domain);
+    if (!n->op) {
+        n->function = function_of(import, domain, onnx_text(proto->op_type));
+        if (n->function) n->op = &call;
+    }
     if (!n->op)
         return node_fail(n, WEFT_NO_KERNEL, "weft does not know the op \"%s\" of the domain \"%s\"",
                          onnx_text(proto->op_type), domain[0] ? domain : "ai.onnx"),
                false;
-    if (++import->nodes > ONNX_MAX_NODES)
+    if (++import->nodes > ONNX_MAX_NODES ||
+        weft_graph_node_count(import->graph) > ONNX_MAX_GRAPH_NODES)
         return node_fail(n, WEFT_TOO_LARGE, "the model has more than %d nodes", ONNX_MAX_NODES),
                false;
     return find_inputs(import, n);
@@ -343,21 +375,28 @@ static bool add_initializers(onnx_import *import, onnx_scope *scope,
     return true;
 }
 
-bool import_graph(onnx_import *import, onnx_scope *scope, const WeftOnnx__GraphProto *graph)
+bool import_nodes(onnx_import *import, onnx_scope *scope, WeftOnnx__NodeProto *const *nodes,
+                  size_t count)
 {
     if (import->depth == MAX_DEPTH) {
-        import_fail(import, WEFT_TOO_LARGE, onnx_text(graph->name), "bodies are more than %d deep",
-                    MAX_DEPTH);
+        import_fail(import, WEFT_TOO_LARGE, count ? onnx_text(nodes[0]->name) : "",
+                    "bodies are more than %d deep", MAX_DEPTH);
         return false;
     }
+    bool good = true;
     import->depth++;
-    bool good = add_initializers(import, scope, graph);
-    for (size_t i = 0; good && i < graph->n_node;) {
-        const size_t noted = import_noted(import, scope, graph, i);
-        if (!noted) good = map_node(import, scope, graph->node[i]);
+    for (size_t i = 0; good && i < count;) {
+        const size_t noted = import_noted(import, scope, nodes + i, count - i);
+        if (!noted) good = map_node(import, scope, nodes[i]);
         i += noted ? noted : 1;
         good = good && !import_failed(import);
     }
     import->depth--;
     return good;
+}
+
+bool import_graph(onnx_import *import, onnx_scope *scope, const WeftOnnx__GraphProto *graph)
+{
+    return add_initializers(import, scope, graph) &&
+           import_nodes(import, scope, graph->node, graph->n_node);
 }

@@ -13,10 +13,15 @@
 
 #include "onnx/tensor.h"
 
-/* The most nodes of an import, and the most elements of an input or output of a node that is
- * computed during it. */
-#define ONNX_MAX_NODES  262144
-#define ONNX_MAX_FOLDED 65536
+/* The most nodes of an import, before and after they become operations of weft; and the most
+ * elements of an input or output of a node that is computed during it. */
+#define ONNX_MAX_NODES       262144
+#define ONNX_MAX_GRAPH_NODES (4 * ONNX_MAX_NODES)
+#define ONNX_MAX_FOLDED      65536
+/* The memory that an import may take, beside that of its nodes: so much, and for each byte of the
+ * file and of its external data. */
+#define ONNX_MEMORY       ((size_t)256 << 20)
+#define ONNX_MEMORY_RATIO 16
 
 /* An initializer of the main graph that becomes a parameter. */
 typedef struct onnx_weight {
@@ -33,6 +38,7 @@ typedef struct onnx_value {
     int type;         /* enum onnx_type, for integers of few bits */
     weft_value value; /* in the graph that is being built; none before a node needs it */
     bool known;       /* during the import */
+    bool absent;      /* an optional input that the call of a function leaves out */
     onnx_tensor tensor;
     const WeftOnnx__TensorProto *initializer; /* that has not been read yet */
     onnx_weight *weight;
@@ -44,9 +50,13 @@ typedef struct onnx_value {
     struct onnx_scope *scope;
 } onnx_value;
 
-/* The values of a graph or of a body, by name; a body sees those of the graph around it. */
+/* The values of a graph or of a body, by name; a body sees those of the graph around it. The body
+ * of a function sees none, but its nodes refer to attributes of the node that calls it. */
 typedef struct onnx_scope {
     struct onnx_scope *outer;
+    const WeftOnnx__FunctionProto *function; /* NULL: a graph */
+    const WeftOnnx__NodeProto *call;
+    const struct onnx_scope *caller; /* of the call */
     onnx_value **slots;
     size_t count, capacity;
 } onnx_scope;
@@ -73,6 +83,7 @@ typedef struct onnx_node {
     onnx_scope *scope;
     const WeftOnnx__NodeProto *proto;
     const onnx_op *op;
+    const WeftOnnx__FunctionProto *function; /* that the node calls, or NULL */
     int64_t opset;
     weft_graph *graph; /* to build in: the model's, or one of constants */
     bool folding;
@@ -97,6 +108,7 @@ const onnx_op *onnx_op_find(const char *domain, const char *name);
 struct weft_onnx {
     WeftOnnx__ModelProto *proto;
     char *path;
+    size_t bytes; /* of the file */
     arena memory;
     onnx_files files;
     weft_onnx_options options;
@@ -119,6 +131,8 @@ weft_status onnx_check_dims(const weft_onnx *m, weft_error *error);
 onnx_value *scope_add(onnx_import *import, onnx_scope *scope, const char *name);
 /* The value of that name in the scope or around it; NULL if there is none. */
 onnx_value *scope_find(const onnx_scope *scope, const char *name);
+/* The innermost body of a function around a scope; NULL if there is none. */
+const onnx_scope *scope_function(const onnx_scope *scope);
 
 /* ---- The walk (import.c) ---- */
 
@@ -128,13 +142,16 @@ void import_fail(onnx_import *import, weft_status status, const char *where, con
 bool import_failed(onnx_import *import);
 /* Adds a graph's initializers to a scope, and maps its nodes. False on failure. */
 bool import_graph(onnx_import *import, onnx_scope *scope, const WeftOnnx__GraphProto *graph);
+/* Maps nodes in their order. False on failure. */
+bool import_nodes(onnx_import *import, onnx_scope *scope, WeftOnnx__NodeProto *const *nodes,
+                  size_t count);
 /* Maps a node that is not part of the file, on values, to out[0..n_out-1]. False on failure. */
 bool import_node(onnx_import *import, onnx_scope *scope, const WeftOnnx__NodeProto *proto,
                  onnx_value **in, size_t n_in, onnx_value *out, size_t n_out);
 /* Reads an initializer whose contents are needed; false if it cannot be read. */
 bool import_contents(onnx_import *import, onnx_value *value);
-/* The file's opset of a domain. */
-int64_t import_opset(const onnx_import *import, const char *domain);
+/* The version of a domain that the model, or the function whose body this is, imports. */
+int64_t import_opset(const onnx_import *import, const onnx_scope *scope, const char *domain);
 /* Makes `label` the only name scope of the model's graph, "" for none. */
 void import_label(onnx_import *import, const char *label);
 /* The value in the model's graph. */
@@ -142,10 +159,10 @@ weft_value import_value(onnx_import *import, onnx_value *value);
 
 /* ---- Ops of weft (recognise.c) ---- */
 
-/* Builds the op of weft that nodes [first, first + n) of a graph stand for, as a note on the first
- * one says. Returns n; 0 if there is no note or the nodes are others than weft's. */
-size_t import_noted(onnx_import *import, onnx_scope *scope, const WeftOnnx__GraphProto *graph,
-                    size_t first);
+/* Builds the op of weft that the first n of these nodes stand for, as a note on the first one says.
+ * Returns n; 0 if there is no note or the nodes are others than weft's. */
+size_t import_noted(onnx_import *import, onnx_scope *scope, WeftOnnx__NodeProto *const *nodes,
+                    size_t count);
 
 /* ---- For mappings (node.c) ---- */
 
@@ -171,7 +188,7 @@ int in_ints(onnx_node *n, size_t i, const char *what, int64_t *values, int capac
 /* The number of an input with one element, or the default if the node does not have it. */
 double in_number(onnx_node *n, size_t i, const char *what, double default_value);
 
-/* Attributes: their value, or the default. */
+/* Attributes: their value, or the default. In the body of a function they may be the call's. */
 bool has_attr(const onnx_node *n, const char *name);
 int64_t attr_int(const onnx_node *n, const char *name, int64_t default_value);
 double attr_float(const onnx_node *n, const char *name, double default_value);
@@ -206,6 +223,9 @@ weft_value quantized_centred(onnx_node *n, size_t i, size_t zero_point, int axis
 weft_value quantized_round(onnx_node *n, weft_value x, weft_value zero, int type);
 /* Indices of which negative ones count from the end of `size` elements. */
 weft_value wrap_index(onnx_node *n, weft_value index, int64_t size);
+/* The product along an axis, which stays as a dimension of size 1 (reduce.c), by halves: log n
+ * multiplications of shrinking tensors. */
+weft_value multiply_axis(weft_graph *g, weft_value x, int axis);
 /* A constant of small integers or of doubles, in a dtype. */
 weft_value ints_value(onnx_node *n, const int64_t *values, weft_shape shape);
 weft_value doubles_value(onnx_node *n, const double *values, weft_shape shape, weft_dtype dtype);

@@ -2,6 +2,7 @@
 #include "onnx/import.h"
 #include "onnx/ops.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- Shapes ---- */
@@ -158,26 +159,77 @@ void map_GatherND(onnx_node *n)
 
 /* ---- Scatter ---- */
 
-/* Adds updates to x along an axis, or replaces elements by them. */
+/* The most pairs of updates that a reduction of updates at equal indices compares. */
+#define MAX_PAIRS ((int64_t)1 << 26)
+
+static const char *const reductions[] = {"none", "add", "mul", "min", "max"};
+typedef enum reduction { REDUCE_NONE, REDUCE_ADD, REDUCE_MUL, REDUCE_MIN, REDUCE_MAX } reduction;
+
+static reduction reduction_of(onnx_node *n)
+{
+    for (int i = 0; i < (int)(sizeof reductions / sizeof *reductions); i++)
+        if (attr_is(n, "reduction", reductions[i], "none")) return (reduction)i;
+    node_fail(n, WEFT_BAD_FILE, "has an unknown reduction");
+    return REDUCE_NONE;
+}
+
+/* Each update joined with those at the same index along an axis, by comparing all pairs; *first is
+ * true at the first of them. */
+static weft_value join_updates(onnx_node *n, weft_value indices, weft_value updates, int axis,
+                               reduction how, weft_value *first)
+{
+    static const double neutral[] = {
+        [REDUCE_MUL] = 1, [REDUCE_MIN] = INFINITY, [REDUCE_MAX] = -INFINITY};
+    weft_graph *g = n->graph;
+    const weft_shape s = weft_shape_of(g, updates);
+    const int64_t count = s.dim[axis];
+    if (s.rank == WEFT_MAX_RANK || weft_shape_numel(s) > MAX_PAIRS / (count + 1))
+        return node_fail(n, WEFT_TOO_LARGE, "joins too many updates");
+    /* [..., i, j, ...]: whether updates i and j have the same index. */
+    weft_value same =
+        weft_equal(g, weft_expand_dims(g, indices, axis + 1), weft_expand_dims(g, indices, axis));
+    weft_shape square = {.rank = s.rank + 1};
+    for (int i = 0; i <= s.rank; i++) square.dim[i] = i == axis || i == axis + 1 ? count : 1;
+    weft_value before = weft_reshape(g, weft_tril_mask(g, count, count, -1), square);
+    weft_value earlier = weft_cast(g, weft_logical_and(g, same, before), WEFT_F32);
+    earlier = weft_sum(g, earlier, WEFT_AXES(axis + 1), false);
+    *first = weft_equal(g, earlier, weft_scalar(g, WEFT_F32, 0));
+    weft_value x = weft_where(g, same, weft_expand_dims(g, updates, axis),
+                              weft_scalar(g, weft_dtype_of(g, updates), neutral[how]));
+    if (how == REDUCE_MUL) return weft_squeeze(g, multiply_axis(g, x, axis + 1), axis + 1);
+    return how == REDUCE_MIN ? weft_min(g, x, WEFT_AXES(axis + 1), false)
+                             : weft_max(g, x, WEFT_AXES(axis + 1), false);
+}
+
+/* Joins updates with elements of x along an axis, or replaces the elements by them. */
 static weft_value scatter(onnx_node *n, weft_value x, weft_value indices, weft_value updates,
                           int axis)
 {
     weft_graph *g = n->graph;
     const weft_dtype dtype = weft_dtype_of(g, x);
+    const reduction how = reduction_of(n);
     x = widen(n, x);
     updates = widen(n, updates);
+    if (node_failed(n)) return WEFT_NO_VALUE;
     const weft_dtype wide = weft_dtype_of(g, x);
     weft_value y;
-    if (attr_is(n, "reduction", "add", "none")) {
+    if (how == REDUCE_ADD) {
         y = weft_scatter_add(g, x, indices, updates, axis);
-    } else if (attr_is(n, "reduction", "none", "none")) {
-        weft_value zeros = weft_fill(g, wide, weft_shape_of(g, x), 0);
-        weft_value ones = weft_fill(g, wide, weft_shape_of(g, updates), 1);
-        weft_value counts = weft_scatter_add(g, zeros, indices, ones, axis);
-        weft_value placed = weft_scatter_add(g, zeros, indices, updates, axis);
-        y = weft_where(g, weft_greater(g, counts, weft_scalar(g, wide, 0)), placed, x);
     } else {
-        return node_fail(n, WEFT_NO_KERNEL, "has a reduction other than none and add");
+        weft_value zeros = weft_fill(g, wide, weft_shape_of(g, x), 0);
+        weft_value counted = weft_fill(g, wide, weft_shape_of(g, updates), 1), first;
+        if (how != REDUCE_NONE && weft_shape_numel(weft_shape_of(g, updates)) > 0) {
+            updates = join_updates(n, indices, updates, axis, how, &first);
+            if (node_failed(n)) return WEFT_NO_VALUE;
+            counted = weft_cast(g, first, wide);
+            updates = weft_where(g, first, updates, weft_scalar(g, wide, 0));
+        }
+        weft_value counts = weft_scatter_add(g, zeros, indices, counted, axis);
+        weft_value placed = weft_scatter_add(g, zeros, indices, updates, axis);
+        if (how == REDUCE_MUL) placed = weft_mul(g, x, placed);
+        if (how == REDUCE_MIN) placed = weft_minimum(g, x, placed);
+        if (how == REDUCE_MAX) placed = weft_maximum(g, x, placed);
+        y = weft_where(g, weft_greater(g, counts, weft_scalar(g, wide, 0)), placed, x);
     }
     return dtype == WEFT_I32 ? narrow(n, y, in_type(n, 0)) : weft_cast(g, y, dtype);
 }
@@ -204,6 +256,37 @@ void map_ScatterND(onnx_node *n)
     weft_value x = weft_reshape(g, in_value(n, 0), WEFT_SHAPE(size_of(s, 0, k), rest));
     weft_value updates = weft_reshape(g, in_value(n, 2), WEFT_SHAPE(count, rest));
     set_typed(n, 0, weft_reshape(g, scatter(n, x, rows, updates, 0), s), in_type(n, 0));
+}
+
+/* Writes updates into a cache along an axis, from the place on that input 2 has for each row. */
+void map_TensorScatter(onnx_node *n)
+{
+    weft_graph *g = n->graph;
+    const weft_value cache = in_value(n, 0);
+    const weft_shape s = in_shape(n, 0), t = in_shape(n, 1);
+    const int axis = attr_axis(n, "axis", -2, s.rank);
+    if (node_failed(n)) return;
+    if (s.rank < 2 || t.rank != s.rank || axis < 1 ||
+        (has_in(n, 2) && !weft_shape_equal(in_shape(n, 2), WEFT_SHAPE(s.dim[0])))) {
+        node_fail(n, WEFT_BAD_SHAPE, "its updates or places do not fit the cache");
+        return;
+    }
+    weft_shape rows = {.rank = s.rank}, along = {.rank = s.rank};
+    for (int i = 0; i < s.rank; i++) {
+        rows.dim[i] = i ? 1 : s.dim[0];
+        along.dim[i] = i == axis ? t.dim[axis] : 1;
+    }
+    weft_value first = has_in(n, 2) ? weft_cast(g, in_value(n, 2), WEFT_F64)
+                                    : weft_fill(g, WEFT_F64, WEFT_SHAPE(s.dim[0]), 0);
+    weft_value at = weft_reshape(g, weft_arange(g, WEFT_F64, t.dim[axis], 0, 1), along);
+    at = weft_add(g, weft_reshape(g, first, rows), at);
+    if (attr_is(n, "mode", "circular", "linear") && s.dim[axis] > 0) {
+        const double size = (double)s.dim[axis];
+        weft_value turns = weft_floor(g, weft_scale(g, weft_add_scalar(g, at, 0.5), 1 / size));
+        at = weft_sub(g, at, weft_scale(g, turns, size));
+    }
+    at = weft_broadcast_to(g, weft_cast(g, at, WEFT_I32), t);
+    set_typed(n, 0, scatter(n, cache, at, in_value(n, 1), axis), in_type(n, 0));
 }
 
 /* ---- Others ---- */

@@ -44,108 +44,52 @@ void map_Gemm(onnx_node *n)
     set_typed(n, 0, y, in_type(n, 0));
 }
 
-/* ---- Einstein summation ---- */
+/* ---- Determinants ---- */
 
-/* An equation without spaces, "ij,jk->ik", its operands and the output, which may be implicit. */
-typedef struct equation {
-    char text[64], output[32];
-    const char *operand[2];
-    size_t count;
-} equation;
+/* The largest matrix; each column adds a dozen nodes. */
+#define MAX_DETERMINANT 64
 
-static bool take_equation(const onnx_node *n, equation *e)
+/* Removes the first column by Gauss's elimination with the largest pivot: x [batch, m, m] becomes
+ * [batch, m - 1, m - 1], and *det is multiplied by the pivot [batch, 1, 1]. */
+static weft_value eliminate(weft_graph *g, weft_value x, weft_value *det)
 {
-    const WeftOnnx__AttributeProto *a = attr_find(n, "equation");
-    size_t length = 0;
-    if (!a || !a->has_s) return false;
-    for (size_t i = 0; i < a->s.len; i++) {
-        const char c = (char)a->s.data[i];
-        if (c == ' ') continue;
-        const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-        if ((!letter && !strchr(",->", c)) || length + 1 == sizeof e->text) return false;
-        e->text[length++] = c;
-    }
-    e->text[length] = 0;
-    return true;
+    const int64_t m = weft_dim(g, x, 1), batch = weft_dim(g, x, 0);
+    const weft_dtype dtype = weft_dtype_of(g, x);
+    weft_value column = weft_slice(g, x, 2, 0, 1, 1);
+    weft_value at = weft_argmax(g, weft_abs(g, column), 1, true);
+    weft_value pivots = weft_gather(g, x, weft_broadcast_to(g, at, WEFT_SHAPE(batch, 1, m)), 1);
+    weft_value pivot = weft_slice(g, pivots, 2, 0, 1, 1);
+    /* The first row takes the place of the pivot's, which changes the sign. */
+    weft_value stays = weft_equal(g, at, weft_scalar(g, WEFT_I32, 0));
+    *det = weft_mul(g, *det, weft_where(g, stays, pivot, weft_neg(g, pivot)));
+    weft_value number =
+        weft_reshape(g, weft_arange(g, WEFT_I32, m - 1, 1, 1), WEFT_SHAPE(1, m - 1, 1));
+    weft_value rows = weft_where(g, weft_equal(g, number, at), weft_slice(g, x, 1, 0, 1, 1),
+                                 weft_slice(g, x, 1, 1, m, 1));
+    /* A column of zeros has no pivot; the determinant is zero then. */
+    weft_value zero = weft_equal(g, pivot, weft_scalar(g, dtype, 0));
+    weft_value factor = weft_div(g, weft_slice(g, rows, 2, 0, 1, 1),
+                                 weft_where(g, zero, weft_scalar(g, dtype, 1), pivot));
+    return weft_sub(g, weft_slice(g, rows, 2, 1, m, 1),
+                    weft_mul(g, factor, weft_slice(g, pivots, 2, 1, m, 1)));
 }
 
-/* Letters that occur once, in alphabetical order: the output that an equation implies. */
-static void imply_output(equation *e)
+/* The determinants of matrices [..., m, m]. */
+void map_Det(onnx_node *n)
 {
-    size_t n = 0;
-    for (int c = 'A'; c <= 'z'; c++) {
-        size_t times = 0;
-        for (size_t k = 0; k < e->count; k++)
-            for (const char *at = e->operand[k]; *at; at++) times += *at == c;
-        if (times == 1 && n + 1 < sizeof e->output) e->output[n++] = (char)c;
-    }
-    e->output[n] = 0;
-}
-
-static bool parse(const onnx_node *n, equation *e)
-{
-    *e = (equation){.count = 0};
-    if (!take_equation(n, e)) return false;
-    char *arrow = strstr(e->text, "->");
-    if (arrow) *arrow = 0;
-    char *comma = strchr(e->text, ',');
-    if (comma) *comma++ = 0;
-    if ((comma && strchr(comma, ',')) || strpbrk(e->text, "->") || (comma && strpbrk(comma, "->")))
-        return false;
-    e->operand[e->count++] = e->text;
-    if (comma) e->operand[e->count++] = comma;
-    if (!arrow) {
-        imply_output(e);
-        return true;
-    }
-    if (strlen(arrow + 2) >= sizeof e->output || strpbrk(arrow + 2, ",->")) return false;
-    memcpy(e->output, arrow + 2, strlen(arrow + 2) + 1);
-    return true;
-}
-
-/* One operand: sums over the letters that the output lacks, then permutes the others. */
-static weft_value reorder(onnx_node *n, weft_value x, const char *letters, const char *output)
-{
-    weft_axes summed = {.count = 0}, order = {.count = 0};
-    char left[WEFT_MAX_RANK + 1] = "";
-    size_t n_left = 0;
-    if (strlen(letters) != (size_t)weft_rank(n->graph, x) || strlen(output) > strlen(letters))
-        return node_fail(n, WEFT_BAD_SHAPE, "its equation does not fit the rank of its input");
-    for (int i = 0; letters[i]; i++) {
-        if (strchr(letters + i + 1, letters[i]))
-            return node_fail(n, WEFT_NO_KERNEL, "a letter repeats within an operand");
-        if (strchr(output, letters[i]))
-            left[n_left++] = letters[i];
-        else
-            summed.axis[summed.count++] = i;
-    }
-    if (summed.count) x = weft_sum(n->graph, x, summed, false);
-    for (const char *at = output; *at; at++) {
-        const char *found = strchr(left, *at);
-        if (!found) return node_fail(n, WEFT_BAD_FILE, "its equation is malformed");
-        order.axis[order.count++] = (int32_t)(found - left);
-    }
-    return order.count ? weft_permute(n->graph, x, order) : x;
-}
-
-void map_Einsum(onnx_node *n)
-{
-    equation e;
-    char text[sizeof e.text + sizeof e.output + 4];
-    if (!parse(n, &e) || e.count != n->n_in) {
-        node_fail(n, WEFT_NO_KERNEL,
-                  "weft knows equations of one or two operands of letters, without an ellipsis");
+    weft_graph *g = n->graph;
+    weft_shape s = in_shape(n, 0);
+    const int64_t m = s.rank < 2 ? 0 : s.dim[s.rank - 1];
+    if (node_failed(n)) return;
+    if (m < 1 || m > MAX_DETERMINANT || s.dim[s.rank - 2] != m) {
+        node_fail(n, WEFT_BAD_SHAPE, "needs square matrices of 1 to %d rows", MAX_DETERMINANT);
         return;
     }
-    if (e.count == 1) {
-        set_out(n, 0, reorder(n, widen(n, in_value(n, 0)), e.operand[0], e.output));
-        return;
-    }
-    snprintf(text, sizeof text, "%s,%s->%s", e.operand[0], e.operand[1], e.output);
-    const weft_value a = in_value(n, 0), b = in_value(n, 1);
-    weft_value y = weft_einsum(n->graph, text, widen(n, a), widen(n, b));
-    if (weft_dtype_of(n->graph, a) == WEFT_I32) y = narrow(n, y, in_type(n, 0));
-    set_typed(n, 0, y, in_type(n, 0));
+    weft_value x = weft_reshape(g, in_value(n, 0), WEFT_SHAPE(-1, m, m));
+    weft_value det = weft_fill(g, weft_dtype_of(g, x), WEFT_SHAPE(weft_dim(g, x, 0), 1, 1), 1);
+    for (int64_t left = m; left > 1; left--) x = eliminate(g, x, &det);
+    s.rank -= 2;
+    set_out(n, 0, weft_reshape(g, weft_mul(g, det, x), s));
 }
 
 /* ---- Quantized numbers ---- */

@@ -65,7 +65,8 @@ static weft_status read_model(weft_onnx *m, weft_error *error)
             status =
                 weft_error_set(error, WEFT_IO, m->path, "cannot be mapped: %s", strerror(errno));
         } else {
-            status = unpack(m, data, (size_t)info.st_size, error);
+            m->bytes = (size_t)info.st_size;
+            status = unpack(m, data, m->bytes, error);
             munmap(data, (size_t)info.st_size);
         }
     }
@@ -296,6 +297,7 @@ static weft_status build(const weft_onnx *m, weft_graph *graph, onnx_mode mode, 
 {
     onnx_import import = {.model = m, .mode = mode, .graph = graph};
     onnx_scope scope = {.outer = NULL};
+    import.memory.limit = ONNX_MEMORY + ONNX_MEMORY_RATIO * (m->bytes + files_bytes(&m->files));
     if (!import_failed(&import) && add_inputs(&import, &scope, batch, inputs) &&
         import_graph(&import, &scope, m->proto->graph))
         take_outputs(&import, &scope, outputs);

@@ -76,6 +76,24 @@ void map_LayerNormalization(onnx_node *n)
     }
 }
 
+/* Over the axes from `axis` on, by the root of the mean square. */
+void map_RMSNormalization(onnx_node *n)
+{
+    weft_graph *g = n->graph;
+    const weft_shape s = in_shape(n, 0);
+    const int axis = attr_axis(n, "axis", -1, s.rank);
+    int64_t rows = 1, features = 1;
+    for (int i = 0; i < s.rank; i++) *(i < axis ? &rows : &features) *= s.dim[i];
+    if (node_failed(n)) return;
+    weft_value flat = weft_reshape(g, in_value(n, 0), WEFT_SHAPE(rows, features));
+    weft_value ones = weft_fill(g, weft_dtype_of(g, flat), WEFT_SHAPE(features), 1);
+    const bool whole = weft_shape_numel(in_shape(n, 1)) == features;
+    weft_value gamma = whole ? weft_reshape(g, in_value(n, 1), WEFT_SHAPE(features)) : ones;
+    weft_value y = weft_rms_norm(g, flat, gamma, attr_float(n, "epsilon", 1e-5));
+    y = weft_reshape(g, y, s);
+    set_out(n, 0, whole ? y : weft_mul(g, y, in_value(n, 1)));
+}
+
 /* Normalises x in `groups` groups of channels of each image. */
 static weft_value normalise_groups(onnx_node *n, weft_value x, int64_t groups)
 {
@@ -153,7 +171,9 @@ void map_LpNormalization(onnx_node *n)
     weft_value norm = attr_int(n, "p", 2) == 1
                           ? weft_sum(g, weft_abs(g, x), axis, true)
                           : weft_sqrt(g, weft_sum(g, weft_square(g, x), axis, true));
-    set_out(n, 0, weft_div(g, x, norm));
+    /* Elements that are all zero stay zero. */
+    weft_value none = weft_equal(g, norm, weft_scalar(g, weft_dtype_of(g, x), 0));
+    set_out(n, 0, weft_div(g, x, weft_masked_fill(g, norm, none, 1)));
 }
 
 /* x / (bias + alpha / size sum x^2)^beta over `size` neighbouring channels (Krizhevsky et al.

@@ -94,11 +94,29 @@ double in_number(onnx_node *n, size_t i, const char *what, double default_value)
 
 /* ---- Attributes ---- */
 
+static const WeftOnnx__AttributeProto *find_in(WeftOnnx__AttributeProto *const *list, size_t n,
+                                               const char *name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(onnx_text(list[i]->name), name)) return list[i];
+    return NULL;
+}
+
 const WeftOnnx__AttributeProto *attr_find(const onnx_node *n, const char *name)
 {
-    for (size_t i = 0; i < n->proto->n_attribute; i++)
-        if (!strcmp(onnx_text(n->proto->attribute[i]->name), name)) return n->proto->attribute[i];
-    return NULL;
+    const onnx_scope *scope = n->scope;
+    const WeftOnnx__AttributeProto *a = find_in(n->proto->attribute, n->proto->n_attribute, name);
+    while (a && onnx_text(a->ref_attr_name)[0]) {
+        const char *of_call = a->ref_attr_name;
+        scope = scope_function(scope);
+        if (!scope) return NULL;
+        a = find_in(scope->call->attribute, scope->call->n_attribute, of_call);
+        if (!a)
+            return find_in(scope->function->attribute_proto, scope->function->n_attribute_proto,
+                           of_call);
+        scope = scope->caller;
+    }
+    return a;
 }
 
 bool has_attr(const onnx_node *n, const char *name)

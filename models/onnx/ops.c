@@ -14,7 +14,8 @@ static const onnx_op table[] = {
     {"ai.onnx.preview.training", #name, map_##name, min_in, max_in, max_out, false},
             ONNX_OPTIMIZER(ROW)
 #undef ROW
-                {"", "Scatter", map_ScatterElements, 3, 3, 1, false}, /* its name before opset 11 */
+                {"ai.onnx.preview.training", "Gradient", map_Gradient, 1, ANY, ANY, true},
+    {"", "Scatter", map_ScatterElements, 3, 3, 1, false}, /* its name before opset 11 */
     {"weft", "ExpandDims", map_ExpandDims, 1, 1, 1, false},
 };
 

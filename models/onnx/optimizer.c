@@ -1,7 +1,13 @@
-/* Optimisers of ONNX's domain ai.onnx.preview.training. Inputs are the rate r and the number t of
- * the update, then lists of equal length: parameters x, gradients and states. */
+/* ONNX's domain ai.onnx.preview.training: optimisers and gradients. Inputs of an optimiser are the
+ * rate r and the number t of the update, then lists of equal length: parameters x, gradients and
+ * states. */
 #include "onnx/import.h"
 #include "onnx/ops.h"
+
+#include <weft/autograd.h>
+
+#include <stdio.h>
+#include <string.h>
 
 /* Number i of list k; list 0 is x. */
 static weft_value listed(onnx_node *n, size_t count, size_t k, size_t i)
@@ -112,4 +118,43 @@ void map_Momentum(onnx_node *n)
         set_out(n, i, weft_sub(g, x, weft_mul(g, r, step)));
         set_out(n, count + i, v);
     }
+}
+
+/* ---- Gradients ---- */
+
+static weft_value named_value(onnx_node *n, const uint8_t *name, size_t bytes)
+{
+    char text[256];
+    snprintf(text, sizeof text, "%.*s", (int)(bytes < sizeof text ? bytes : 0), (const char *)name);
+    onnx_value *v = scope_find(n->scope, text);
+    if (v) return import_value(n->import, v);
+    return node_fail(n, WEFT_BAD_FILE, "no node before it computes \"%s\"", text);
+}
+
+/* Outputs d y / d x for each x of the list xs, at the x that the graph has. */
+void map_Gradient(onnx_node *n)
+{
+    const WeftOnnx__AttributeProto *xs = attr_find(n, "xs"), *y = attr_find(n, "y");
+    const size_t count = xs ? xs->n_strings : 0;
+    bool good = count && y && y->has_s && n->n_out == count && n->n_in >= count;
+    for (size_t i = 0; good && i < count; i++)
+        good = xs->strings[i].len == strlen(n->proto->input[i]) &&
+               !memcmp(xs->strings[i].data, n->proto->input[i], xs->strings[i].len);
+    if (!good) {
+        node_fail(n, WEFT_NO_KERNEL, "weft knows gradients at the inputs xs themselves");
+        return;
+    }
+    weft_value *wrt = arena_alloc(&n->import->memory, count * sizeof *wrt);
+    weft_value *gradients = arena_alloc(&n->import->memory, count * sizeof *gradients);
+    if (!wrt || !gradients) {
+        node_fail(n, WEFT_NO_MEMORY, "no memory for a list");
+        return;
+    }
+    for (size_t i = 0; i < count; i++) wrt[i] = in_value(n, i);
+    const weft_value loss = named_value(n, y->s.data, y->s.len);
+    if (node_failed(n)) return;
+    const weft_value ones =
+        weft_fill(n->graph, weft_dtype_of(n->graph, loss), weft_shape_of(n->graph, loss), 1);
+    weft_grad_of(n->graph, &loss, &ones, 1, wrt, count, gradients);
+    for (size_t i = 0; i < count; i++) set_out(n, i, gradients[i]);
 }

@@ -15,7 +15,7 @@
 typedef struct noted {
     onnx_import *import;
     onnx_scope *scope;
-    WeftOnnx__NodeProto **nodes;
+    WeftOnnx__NodeProto *const *nodes;
     export_note note;
     onnx_value *in[EXPORT_NOTE_INPUTS];
     const char *names[EXPORT_NOTE_INPUTS];
@@ -127,7 +127,7 @@ static bool record_op(noted *n, const weft_type *types, weft_graph *g, export_re
     weft_apply(g, n->note.op, n->note.attr, in, n->note.n_in, out);
     for (size_t k = 0; k < n->note.op->n_out; k++)
         if (n->note.wanted[k]) wanted[n_wanted++] = out[k];
-    const int64_t opset = import_opset(n->import, "");
+    const int64_t opset = import_opset(n->import, n->scope, "");
     if (weft_graph_status(g) == WEFT_NO_MEMORY) no_memory(n->import);
     if (weft_graph_status(g) != WEFT_OK || !n_wanted || opset < EXPORT_MIN_OPSET ||
         opset > EXPORT_MAX_OPSET)
@@ -182,17 +182,17 @@ static bool build(noted *n, const export_record *r, const weft_operand *operands
     return !import_failed(import);
 }
 
-size_t import_noted(onnx_import *import, onnx_scope *scope, const WeftOnnx__GraphProto *graph,
-                    size_t first)
+size_t import_noted(onnx_import *import, onnx_scope *scope, WeftOnnx__NodeProto *const *nodes,
+                    size_t count)
 {
-    noted n = {.import = import, .scope = scope, .nodes = graph->node + first};
+    noted n = {.import = import, .scope = scope, .nodes = nodes};
     weft_type types[EXPORT_NOTE_INPUTS];
     weft_operand operands[WEFT_MAX_OUTPUTS] = {{0}};
-    const char *text = graph->node[first]->doc_string;
+    const char *text = nodes[0]->doc_string;
     if (!text) return 0;
     const bool is_note = export_read_note(text, &import->memory, &n.note);
     if (n.note.no_memory) no_memory(import);
-    if (!is_note || n.note.n_nodes > graph->n_node - first || !find_inputs(&n, types)) return 0;
+    if (!is_note || n.note.n_nodes > count || !find_inputs(&n, types)) return 0;
     weft_graph *g = weft_graph_new();
     if (!g) no_memory(import);
     export_record r = {.graph = NULL};

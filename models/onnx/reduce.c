@@ -28,8 +28,7 @@ static weft_value reduce_log_sum(weft_graph *g, weft_value x, weft_axes axes, bo
     return weft_log(g, weft_sum(g, x, axes, keepdims));
 }
 
-/* The product along an axis, by halves: log n multiplications of shrinking tensors. */
-static weft_value multiply_axis(weft_graph *g, weft_value x, int axis)
+weft_value multiply_axis(weft_graph *g, weft_value x, int axis)
 {
     for (int64_t n = weft_dim(g, x, axis); n > 1;) {
         const int64_t half = n / 2;
@@ -77,7 +76,9 @@ static void map_reduction(onnx_node *n, reduction *f, int64_t input_since)
     if (count > 0 || !attr_int(n, "noop_with_empty_axes", 0))
         x = f(n->graph, widen(n, x), axes, attr_int(n, "keepdims", 1));
     if (dtype == WEFT_I32) x = narrow(n, widen(n, x), in_type(n, 0));
-    set_typed(n, 0, dtype == WEFT_BOOL ? weft_cast(n->graph, x, dtype) : x, in_type(n, 0));
+    if (dtype == WEFT_BOOL) /* the largest of no bools is -inf */
+        x = weft_greater(n->graph, widen(n, x), weft_scalar(n->graph, WEFT_F64, 0));
+    set_typed(n, 0, x, in_type(n, 0));
 }
 
 #define REDUCTION(op, function, since)                                                             \
@@ -180,9 +181,31 @@ void map_TopK(onnx_node *n)
     set_typed(n, 1, all, ONNX_INT64);
 }
 
-/* ---- Running sums ---- */
+/* ---- Running sums and products ---- */
 
-void map_CumSum(onnx_node *n)
+/* x without its last elements along an axis (the first, if `reverse`), behind as many of `value`.
+ */
+static weft_value shift(weft_graph *g, weft_value x, int axis, int64_t by, bool reverse,
+                        double value)
+{
+    const int64_t size = weft_dim(g, x, axis);
+    int64_t before[WEFT_MAX_RANK] = {0}, after[WEFT_MAX_RANK] = {0};
+    if (by > size) by = size;
+    (reverse ? after : before)[axis] = by;
+    x = reverse ? weft_slice(g, x, axis, by, size, 1) : weft_slice(g, x, axis, 0, size - by, 1);
+    return weft_pad(g, x, before, after, value);
+}
+
+/* The products of all elements up to each one: log n multiplications by shifted products. */
+static weft_value running_product(weft_graph *g, weft_value x, int axis, bool reverse)
+{
+    const int64_t size = weft_dim(g, x, axis);
+    for (int64_t by = 1; by < size; by *= 2) x = weft_mul(g, x, shift(g, x, axis, by, reverse, 1));
+    return x;
+}
+
+static void map_running(onnx_node *n, weft_value (*f)(weft_graph *, weft_value, int, bool),
+                        double neutral)
 {
     weft_graph *g = n->graph;
     const weft_value input = in_value(n, 0);
@@ -190,14 +213,18 @@ void map_CumSum(onnx_node *n)
     const bool reverse = attr_int(n, "reverse", 0);
     weft_value x = widen(n, input);
     if (node_failed(n)) return;
-    if (attr_int(n, "exclusive", 0)) {
-        const int64_t size = weft_dim(g, x, axis);
-        int64_t before[WEFT_MAX_RANK] = {0}, after[WEFT_MAX_RANK] = {0};
-        (reverse ? after : before)[axis] = size > 0;
-        x = weft_slice(g, x, axis, reverse && size > 0, reverse || !size ? size : size - 1, 1);
-        x = weft_pad(g, x, before, after, 0);
-    }
-    x = weft_cumsum(g, x, axis, reverse);
+    if (attr_int(n, "exclusive", 0)) x = shift(g, x, axis, 1, reverse, neutral);
+    x = f(g, x, axis, reverse);
     if (weft_dtype_of(g, input) == WEFT_I32) x = narrow(n, x, in_type(n, 0));
     set_typed(n, 0, x, in_type(n, 0));
+}
+
+void map_CumSum(onnx_node *n)
+{
+    map_running(n, weft_cumsum, 0);
+}
+
+void map_CumProd(onnx_node *n)
+{
+    map_running(n, running_product, 1);
 }

@@ -29,6 +29,8 @@ static double coordinate(const onnx_node *n, const axis_plan *p, int64_t i)
     const double length = p->scale * (double)p->in;
     if (coordinates_are(n, "align_corners")) return length == 1 ? 0 : x * last / (length - 1);
     if (coordinates_are(n, "asymmetric")) return x / p->scale;
+    if (coordinates_are(n, "half_pixel_symmetric")) /* the same part is cut at both ends */
+        return (double)p->in / 2 * (1 - (double)p->out / length) + (x + 0.5) / p->scale - 0.5;
     if (coordinates_are(n, "tf_half_pixel_for_nn")) return (x + 0.5) / p->scale;
     if (coordinates_are(n, "pytorch_half_pixel"))
         return p->out > 1 ? (x + 0.5) / p->scale - 0.5 : 0;
@@ -57,37 +59,32 @@ static double nearest(const onnx_node *n, double x)
     return ceil(x - 0.5);
 }
 
-/* The weights of the elements floor(x) - 1 .. floor(x) + 2, for the fraction r of x: Keys 1981. */
-static void weigh(const onnx_node *n, double r, double weight[4])
+/* The weight of an element at distance t: a triangle, or the cubic kernel of Keys 1981. */
+static double weigh(const onnx_node *n, double t)
 {
-    const double a = attr_float(n, "cubic_coeff_a", -0.75), s = 1 - r;
-    if (!attr_is(n, "mode", "cubic", "nearest")) {
-        weight[0] = weight[3] = 0;
-        weight[1] = s;
-        weight[2] = r;
-        return;
-    }
-    weight[0] = ((a * (r + 1) - 5 * a) * (r + 1) + 8 * a) * (r + 1) - 4 * a;
-    weight[1] = ((a + 2) * r - (a + 3)) * r * r + 1;
-    weight[2] = ((a + 2) * s - (a + 3)) * s * s + 1;
-    weight[3] = ((a * (s + 1) - 5 * a) * (s + 1) + 8 * a) * (s + 1) - 4 * a;
+    const double a = attr_float(n, "cubic_coeff_a", -0.75);
+    t = fabs(t);
+    if (!attr_is(n, "mode", "cubic", "nearest")) return t < 1 ? 1 - t : 0;
+    if (t <= 1) return ((a + 2) * t - (a + 3)) * t * t + 1;
+    return t < 2 ? ((a * t - 5 * a) * t + 8 * a) * t - 4 * a : 0;
 }
 
-/* Adds the weights of output i to its row of the matrix. */
+/* Adds the weights of output i to its row of the matrix. To smooth what is made smaller
+ * (antialias), the kernel is as much wider as the input. */
 static void fill_row(const onnx_node *n, const axis_plan *p, int64_t i, double *row)
 {
-    const double x = coordinate(n, p, i), whole = floor(x);
+    const double x = coordinate(n, p, i), whole = floor(x), last = (double)p->in - 1;
     const bool inside_only = attr_int(n, "exclude_outside", 0);
-    double weight[4], sum = 0;
+    const bool smooths = attr_int(n, "antialias", 0) && p->scale < 1;
+    const double shrink = smooths ? p->scale : 1, first = whole + floor(-2 / shrink) + 1;
+    double sum = 0;
     if (is_cut_off(n, p, x)) return;
-    weigh(n, x - whole, weight);
-    for (int k = 0; k < 4; k++) {
-        const double at = whole - 1 + k;
-        if (inside_only && (at < 0 || at > (double)p->in - 1)) weight[k] = 0;
-        sum += weight[k];
-    }
-    for (int k = 0; k < 4; k++)
-        row[within(whole - 1 + k, p->in)] += inside_only ? weight[k] / sum : weight[k];
+    for (double at = first; at <= 2 * whole + 1 - first; at++)
+        if (!inside_only || (at >= 0 && at <= last)) sum += weigh(n, shrink * (at - x));
+    for (double at = first; at <= 2 * whole + 1 - first; at++)
+        if (!inside_only || (at >= 0 && at <= last))
+            row[within(at, p->in)] +=
+                weigh(n, shrink * (at - x)) / (inside_only || smooths ? sum : 1);
 }
 
 /* Elements outside of the input are extrapolation_value; the weights of later axes keep it. */
@@ -161,6 +158,28 @@ static int numbers(onnx_node *n, size_t i, const char *what, double *values)
     return (int)count;
 }
 
+/* One scale for all axes that are given sizes: the largest of which no axis, or the smallest of
+ * which every axis, is larger than its size. */
+static bool keep_ratio(onnx_node *n, const double *sizes, int n_sizes, axis_plan *const *axes)
+{
+    const bool larger = attr_is(n, "keep_aspect_ratio_policy", "not_smaller", "stretch");
+    if (attr_is(n, "keep_aspect_ratio_policy", "stretch", "stretch")) return true;
+    if (!larger && !attr_is(n, "keep_aspect_ratio_policy", "not_larger", "stretch"))
+        return node_fail(n, WEFT_BAD_FILE, "has an unknown keep_aspect_ratio_policy"), false;
+    double scale = 0;
+    for (int i = 0; i < n_sizes; i++) {
+        const double one = sizes[i] / (double)axes[i]->in;
+        if (i == 0 || (larger ? one > scale : one < scale)) scale = one;
+    }
+    for (int i = 0; i < n_sizes; i++) {
+        axes[i]->scale = scale;
+        axes[i]->out = (int64_t)floor(scale * (double)axes[i]->in + 0.5);
+        if (axes[i]->out < 1 || axes[i]->out >= INT32_MAX)
+            return node_fail(n, WEFT_BAD_SHAPE, "a size is not positive"), false;
+    }
+    return true;
+}
+
 /* Plans all axes from scales and sizes; false after a failure. */
 static bool plan_axes(onnx_node *n, weft_shape s, const double *scales, int n_scales,
                       const double *sizes, int n_sizes, axis_plan *plans)
@@ -173,15 +192,16 @@ static bool plan_axes(onnx_node *n, weft_shape s, const double *scales, int n_sc
     if (given < 1 || given != (n_axes ? n_axes : s.rank))
         return node_fail(n, WEFT_BAD_SHAPE, "has %d scales or sizes for rank %d", given, s.rank),
                false;
+    axis_plan *at[WEFT_MAX_RANK];
     for (int i = 0; i < given; i++) {
-        axis_plan *p = &plans[n_axes ? node_axis(n, axes[i], s.rank) : i];
+        axis_plan *p = at[i] = &plans[n_axes ? node_axis(n, axes[i], s.rank) : i];
         p->scale = n_sizes > 0 ? sizes[i] / (double)p->in : scales[i];
         const double size = n_sizes > 0 ? sizes[i] : floor(scales[i] * (double)p->in);
         if (!(p->scale > 0) || !(size >= 1 && size < INT32_MAX) || p->in < 1)
             return node_fail(n, WEFT_BAD_SHAPE, "a scale or a size is not positive"), false;
         p->out = (int64_t)size;
     }
-    return !node_failed(n);
+    return keep_ratio(n, sizes, n_sizes, at) && !node_failed(n);
 }
 
 static void resize(onnx_node *n, const axis_plan *plans)
@@ -199,6 +219,17 @@ static void resize(onnx_node *n, const axis_plan *plans)
     set_typed(n, 0, x, in_type(n, 0));
 }
 
+static bool known_coordinates(const onnx_node *n)
+{
+    static const char *const modes[] = {
+        "half_pixel",           "align_corners",      "asymmetric",         "tf_half_pixel_for_nn",
+        "half_pixel_symmetric", "pytorch_half_pixel", "tf_crop_and_resize",
+    };
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+        if (coordinates_are(n, modes[i])) return true;
+    return false;
+}
+
 /* Inputs: x, region, scales, sizes; before opset 11 x and scales. */
 void map_Resize(onnx_node *n)
 {
@@ -208,23 +239,25 @@ void map_Resize(onnx_node *n)
     const bool old = n->opset < 11;
     const int n_scales = numbers(n, old ? 1 : 2, "scales", scales);
     const int n_sizes = old ? 0 : numbers(n, 3, "sizes", sizes);
-    if (attr_int(n, "antialias", 0) ||
-        !attr_is(n, "keep_aspect_ratio_policy", "stretch", "stretch") ||
+    if (!known_coordinates(n) ||
         (attr_is(n, "mode", "nearest", "nearest") && coordinates_are(n, "tf_crop_and_resize"))) {
         node_fail(n, WEFT_NO_KERNEL,
-                  "weft does not know antialias, keep_aspect_ratio_policy, and tf_crop_and_resize "
-                  "of nearest elements");
+                  "weft does not know its coordinate_transformation_mode for its mode");
         return;
     }
     if (!plan_axes(n, s, scales, n_scales, sizes, n_sizes, plans)) return;
     if (!old && coordinates_are(n, "tf_crop_and_resize")) {
-        if (numbers(n, 1, "region", region) != 2 * s.rank) {
-            node_fail(n, WEFT_BAD_SHAPE, "needs a region of %d numbers", 2 * s.rank);
+        int64_t axes[WEFT_MAX_RANK];
+        const int n_axes = attr_ints(n, "axes", axes, WEFT_MAX_RANK);
+        const int count = n_axes > 0 ? n_axes : s.rank;
+        if (numbers(n, 1, "region", region) != 2 * count) {
+            node_fail(n, WEFT_BAD_SHAPE, "needs a region of %d numbers", 2 * count);
             return;
         }
-        for (int i = 0; i < s.rank; i++) {
-            plans[i].start = region[i];
-            plans[i].end = region[s.rank + i];
+        for (int i = 0; i < count; i++) {
+            axis_plan *p = &plans[n_axes > 0 ? node_axis(n, axes[i], s.rank) : i];
+            p->start = region[i];
+            p->end = region[count + i];
         }
     }
     resize(n, plans);

@@ -50,3 +50,9 @@ onnx_value *scope_find(const onnx_scope *scope, const char *name)
     }
     return NULL;
 }
+
+const onnx_scope *scope_function(const onnx_scope *scope)
+{
+    while (scope && !scope->function) scope = scope->outer;
+    return scope;
+}

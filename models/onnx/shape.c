@@ -258,94 +258,10 @@ void map_SpaceToDepth(onnx_node *n)
     int64_t b;
     if (!check_image(n, &b)) return;
     const int64_t rows = s.dim[2] / b, columns = s.dim[3] / b;
-    move_blocks(n, WEFT_SHAPE(s.dim[0], s.dim[1], rows, b, columns, b), WEFT_AXES(0, 3, 5, 1, 2, 4),
+    const bool depth_first = attr_is(n, "mode", "CRD", "DCR");
+    move_blocks(n, WEFT_SHAPE(s.dim[0], s.dim[1], rows, b, columns, b),
+                depth_first ? WEFT_AXES(0, 1, 3, 5, 2, 4) : WEFT_AXES(0, 3, 5, 1, 2, 4),
                 WEFT_SHAPE(s.dim[0], s.dim[1] * b * b, rows, columns));
-}
-
-/* ---- Padding ---- */
-
-/* x[.., begin : end : step, ..] of an axis, where nothing is left of it for begin == end. */
-static weft_value stretch(weft_graph *g, weft_value x, int axis, int64_t begin, int64_t count,
-                          bool reversed)
-{
-    weft_value y = weft_slice(g, x, axis, begin, begin + count, 1);
-    return reversed ? weft_flip(g, y, axis) : y;
-}
-
-static weft_value repeat_edge(weft_graph *g, weft_value x, int axis, int64_t at, int64_t count)
-{
-    weft_value edge = weft_slice(g, x, axis, at, at + 1, 1);
-    weft_shape shape = weft_shape_of(g, edge);
-    shape.dim[axis] = count;
-    return weft_broadcast_to(g, edge, shape);
-}
-
-/* Pads one axis with elements of x: mirrored, the edge's, or from the other end. */
-static weft_value pad_axis(onnx_node *n, weft_value x, int axis, int64_t before, int64_t after)
-{
-    weft_graph *g = n->graph;
-    const int64_t size = weft_dim(g, x, axis);
-    const bool edge = attr_is(n, "mode", "edge", "constant");
-    const bool wrap = attr_is(n, "mode", "wrap", "constant"), reflect = !edge && !wrap;
-    const int64_t most = edge ? INT32_MAX : reflect ? size - 1 : size;
-    if (before > most || after > most || size == 0)
-        return node_fail(n, WEFT_BAD_SHAPE, "pads axis %d by more elements than it has", axis);
-    weft_value parts[3];
-    size_t count = 0;
-    if (before > 0)
-        parts[count++] = edge ? repeat_edge(g, x, axis, 0, before)
-                              : stretch(g, x, axis, reflect ? 1 : size - before, before, reflect);
-    parts[count++] = x;
-    if (after > 0)
-        parts[count++] = edge ? repeat_edge(g, x, axis, size - 1, after)
-                              : stretch(g, x, axis, reflect ? size - 1 - after : 0, after, reflect);
-    return weft_concat(g, parts, count, axis);
-}
-
-/* Fills before[rank] and after[rank]. */
-static bool read_pads(onnx_node *n, int rank, int64_t *before, int64_t *after)
-{
-    int64_t pads[2 * WEFT_MAX_RANK], axes[WEFT_MAX_RANK];
-    int count = n->opset >= 2 ? in_or_attr_ints(n, 11, 1, "pads", pads, 2 * WEFT_MAX_RANK)
-                              : attr_ints(n, "paddings", pads, 2 * WEFT_MAX_RANK);
-    const int n_axes = n->opset >= 18 ? in_ints(n, 3, "axes", axes, WEFT_MAX_RANK) : 0;
-    const int padded = n_axes > 0 ? n_axes : rank;
-    if (node_failed(n)) return false;
-    if (count != 2 * padded) {
-        node_fail(n, WEFT_BAD_SHAPE, "has %d pads, expected %d", count, 2 * padded);
-        return false;
-    }
-    for (int i = 0; i < rank; i++) before[i] = after[i] = 0;
-    for (int i = 0; i < padded; i++) {
-        const int axis = node_axis(n, n_axes > 0 ? axes[i] : i, rank);
-        before[axis] = pads[i];
-        after[axis] = pads[padded + i];
-    }
-    return !node_failed(n);
-}
-
-void map_Pad(onnx_node *n)
-{
-    weft_value x = in_value(n, 0);
-    const int rank = in_shape(n, 0).rank;
-    int64_t before[WEFT_MAX_RANK], after[WEFT_MAX_RANK];
-    if (!read_pads(n, rank, before, after)) return;
-    for (int i = 0; i < rank; i++) {
-        const int64_t size = weft_dim(n->graph, x, i);
-        const int64_t begin = before[i] < 0 ? -before[i] : 0, end = after[i] < 0 ? after[i] : 0;
-        if (begin || end) x = weft_slice(n->graph, x, i, begin, size + end, 1);
-        if (before[i] < 0) before[i] = 0;
-        if (after[i] < 0) after[i] = 0;
-    }
-    if (attr_is(n, "mode", "constant", "constant")) {
-        const double value =
-            n->opset >= 11 ? in_number(n, 2, "value", 0) : attr_float(n, "value", 0);
-        x = weft_pad(n->graph, x, before, after, value);
-    } else {
-        for (int i = 0; i < rank; i++)
-            if (before[i] || after[i]) x = pad_axis(n, x, i, before[i], after[i]);
-    }
-    set_typed(n, 0, x, in_type(n, 0));
 }
 
 /* ---- Values from shapes ---- */
@@ -378,7 +294,10 @@ void map_Size(onnx_node *n)
 /* A constant of the attribute "value" and its relatives. */
 void map_Constant(onnx_node *n)
 {
-    const WeftOnnx__AttributeProto *a = n->proto->n_attribute ? n->proto->attribute[0] : NULL;
+    static const char *const names[] = {"value", "value_float", "value_floats", "value_int",
+                                        "value_ints"};
+    const WeftOnnx__AttributeProto *a = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !a; i++) a = attr_find(n, names[i]);
     if (a && a->t) {
         n->out[0].initializer = a->t;
         n->out[0].type = a->t->data_type;

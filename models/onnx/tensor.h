@@ -59,6 +59,7 @@ typedef struct onnx_files {
     struct mapped_file *first;
 } onnx_files;
 void files_close(onnx_files *files);
+size_t files_bytes(const onnx_files *files);
 
 /* Reads dtype and shape of a tensor. */
 weft_status onnx_tensor_type(const WeftOnnx__TensorProto *proto, const char *where,

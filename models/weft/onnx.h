@@ -9,7 +9,8 @@
  *
  * Shapes are fixed when a graph is built. So the caller gives sizes for dimensions that the file
  * leaves open. Whatever follows from shapes and constants is computed during the import, and If,
- * Loop and Scan are unrolled. A shape, condition or trip count that depends on data is an error.
+ * Loop and Scan are unrolled, and functions of the model are
+ * replaced by their nodes. A shape, condition or trip count that depends on data is an error.
  *
  * Dtypes: float is f32, double is f64 and bool is bool. float16 and bfloat16 become f32, and are
  * computed as such: results are not rounded to 16 bits. All integers become i32. One outside i32 is
@@ -18,7 +19,8 @@
  * arithmetic saturates at the bounds of i32.
  *
  * Limits: files of less than 2 GiB without their external data; 64 levels of nested messages;
- * 262144 nodes, counting those of unrolled bodies each time.
+ * 262144 nodes, counting those of unrolled bodies and of functions each time. The memory of an
+ * import, beside its nodes: 256 MiB and 16 bytes for each byte of the file and its external data.
  *
  * A weft that was built without protobuf-c (`-Donnx=disabled`) fails in weft_onnx_load and
  * weft_onnx_save with WEFT_NO_BACKEND. */

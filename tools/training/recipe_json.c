@@ -85,16 +85,23 @@ static cJSON *read_json(const char *path, weft_error *error)
     return json;
 }
 
-/* The first key that an object has twice; NULL if it has none. */
-static const char *repeated_key(const cJSON *object)
+/* More keys than any object of a recipe may have; comparing them all stays cheap. */
+#define MAX_KEYS 256
+
+/* Whether an object's keys are few and differ. `what` names the object, "" the whole file. */
+static bool check_keys(const cJSON *object, const char *what, const char *path, weft_error *error)
 {
+    const char *space = what[0] ? " " : "";
     const cJSON *item;
+    if (cJSON_GetArraySize(object) > MAX_KEYS)
+        return refuse(error, path, "%s%shas more than %d keys", what, space, MAX_KEYS);
     cJSON_ArrayForEach(item, object)
     {
         for (const cJSON *other = item->next; other; other = other->next)
-            if (!strcmp(item->string, other->string)) return item->string;
+            if (!strcmp(item->string, other->string))
+                return refuse(error, path, "%s%shas \"%s\" twice", what, space, item->string);
     }
-    return NULL;
+    return true;
 }
 
 void recipe_take_json(recipe *r, recipe_key key, const cJSON *recipe_json)
@@ -109,8 +116,7 @@ static bool load_model_options(recipe *r, const cJSON *json, const char *path, w
 {
     const cJSON *item;
     if (!cJSON_IsObject(json)) return refuse(error, path, "model_options is not an object");
-    if (repeated_key(json))
-        return refuse(error, path, "model_options has \"%s\" twice", repeated_key(json));
+    if (!check_keys(json, "model_options", path, error)) return false;
     cJSON_ArrayForEach(item, json)
     {
         char text[256], number[TEXT_NUMBER_BYTES];
@@ -138,8 +144,7 @@ static bool load_section(recipe *r, const cJSON *section, const char *path, weft
     if (!known) return refuse(error, path, "\"%s\" is not a key of a recipe", section->string);
     if (!cJSON_IsObject(section))
         return refuse(error, path, "%s is not an object", section->string);
-    if (repeated_key(section))
-        return refuse(error, path, "%s has \"%s\" twice", section->string, repeated_key(section));
+    if (!check_keys(section, section->string, path, error)) return false;
     cJSON_ArrayForEach(item, section)
     {
         const recipe_row *o = NULL;
@@ -163,7 +168,7 @@ static bool load_all(recipe *r, const cJSON *json, const char *path, weft_error 
 {
     const cJSON *item;
     if (!cJSON_IsObject(json)) return refuse(error, path, "is not a JSON object");
-    if (repeated_key(json)) return refuse(error, path, "has \"%s\" twice", repeated_key(json));
+    if (!check_keys(json, "", path, error)) return false;
     cJSON_ArrayForEach(item, json)
     {
         bool good = true;

@@ -1,0 +1,428 @@
+/* Ops of ONNX that read an image at places between its pixels, or write pixels to places:
+ * GridSample, AffineGrid, RoiAlign, MaxUnpool, Col2Im.
+ *
+ * A sample is a weighted sum over taps, the pixels around a place: along each axis one (nearest),
+ * two (linear) or four (cubic), whose weights multiply. For each combination of taps the rows
+ * [channels] of the pixels are gathered and added, so gradients reach the image and, through the
+ * weights, the places. O(taps^dimensions) nodes. */
+#include "onnx/import.h"
+#include "onnx/ops.h"
+
+#include <string.h>
+
+#define MAX_SPATIAL 3
+#define MAX_TAPS    4
+
+typedef enum padding { PAD_ZEROS, PAD_BORDER, PAD_REFLECTION } padding;
+
+/* The taps of places along one axis of the image. */
+typedef struct taps {
+    int count;
+    weft_value index[MAX_TAPS];  /* f64, in the image */
+    weft_value weight[MAX_TAPS]; /* of the image's dtype, 0 where there is no pixel */
+} taps;
+
+typedef struct sampler {
+    weft_value image; /* [images, channels, spatial...] */
+    weft_shape shape;
+    int taps; /* along an axis: 1, 2 or 4 */
+    padding padding;
+    bool align_corners; /* reflect at the centres of the outer pixels, not at their edges */
+    bool largest;       /* the largest of the weighted pixels, not their sum */
+} sampler;
+
+/* The index of a tap mirrored at both ends of an axis, again and again. */
+static weft_value reflect(weft_graph *g, weft_value index, int64_t size, bool align_corners)
+{
+    const double low = align_corners ? 0 : -0.5;
+    const double span = (double)size - (align_corners ? 1 : 0);
+    if (span <= 0) return weft_scale(g, index, 0);
+    weft_value from_low = weft_add_scalar(g, index, -low);
+    weft_value turns = weft_floor(g, weft_scale(g, from_low, 1 / (2 * span)));
+    weft_value at = weft_sub(g, from_low, weft_scale(g, turns, 2 * span));
+    weft_value back = weft_add_scalar(g, weft_neg(g, at), 2 * span);
+    return weft_add_scalar(g, weft_minimum(g, at, back), low);
+}
+
+/* The weights of the taps floor(x) - 1 .. floor(x) + 2 at the fraction r of x: Keys 1981. */
+static void cubic_weights(weft_graph *g, weft_value r, weft_value weight[4])
+{
+    const double a = -0.75;
+    weft_value s = weft_add_scalar(g, weft_neg(g, r), 1);
+    for (int k = 0; k < 2; k++) { /* by symmetry the other two are those of 1 - r */
+        weft_value t = k ? s : r;
+        weft_value near = weft_add_scalar(g, weft_scale(g, t, a + 2), -(a + 3));
+        near = weft_add_scalar(g, weft_mul(g, weft_mul(g, near, t), t), 1);
+        weft_value u = weft_add_scalar(g, t, 1);
+        weft_value far = weft_add_scalar(g, weft_scale(g, u, a), -5 * a);
+        far = weft_add_scalar(g, weft_mul(g, far, u), 8 * a);
+        far = weft_add_scalar(g, weft_mul(g, far, u), -4 * a);
+        weight[k ? 2 : 1] = near;
+        weight[k ? 3 : 0] = far;
+    }
+}
+
+/* The taps at coordinates `at`, in pixels, along an axis of `size` pixels. */
+static taps find_taps(onnx_node *n, const sampler *s, weft_value at, int64_t size)
+{
+    weft_graph *g = n->graph;
+    taps t = {.count = s->taps};
+    const weft_dtype dtype = weft_dtype_of(g, s->image);
+    weft_value first = s->taps == 1 ? weft_round(g, at) : weft_floor(g, at);
+    weft_value r = weft_sub(g, at, first);
+    t.weight[0] = weft_fill(g, dtype, weft_shape_of(g, at), 1);
+    if (s->taps == 2) {
+        t.weight[0] = weft_add_scalar(g, weft_neg(g, r), 1);
+        t.weight[1] = r;
+    }
+    if (s->taps == 4) cubic_weights(g, r, t.weight);
+    first = weft_cast(g, first, WEFT_F64);
+    for (int k = 0; k < t.count; k++) {
+        weft_value index = weft_add_scalar(g, first, k - (s->taps == 4));
+        if (s->padding == PAD_REFLECTION) index = reflect(g, index, size, s->align_corners);
+        weft_value inside = weft_clamp(g, index, 0, (double)size - 1);
+        if (s->padding == PAD_ZEROS)
+            t.weight[k] =
+                weft_mul(g, t.weight[k], weft_cast(g, weft_equal(g, index, inside), dtype));
+        t.index[k] = inside;
+    }
+    return t;
+}
+
+/* Samples the image at coordinates at[spatial axis], in pixels, whose shapes broadcast together to
+ * the shape of the result without its last dimension, the channels. `image` (f64) is the number of
+ * the image and broadcasts likewise. */
+static weft_value sample(onnx_node *n, const sampler *s, weft_value image, const weft_value *at)
+{
+    weft_graph *g = n->graph;
+    const int rank = s->shape.rank - 2;
+    const int64_t channels = s->shape.dim[1];
+    taps axis[MAX_SPATIAL];
+    weft_axes channels_last = {.count = s->shape.rank};
+    int combinations = 1;
+    for (int d = 0; d < rank; d++) {
+        axis[d] = find_taps(n, s, at[d], s->shape.dim[2 + d]);
+        combinations *= s->taps;
+        channels_last.axis[d + 1] = d + 2;
+    }
+    channels_last.axis[rank + 1] = 1;
+    weft_value table =
+        weft_reshape(g, weft_permute(g, s->image, channels_last), WEFT_SHAPE(-1, channels));
+    weft_value y = WEFT_NO_VALUE;
+    for (int c = 0; c < combinations && !node_failed(n); c++) {
+        weft_value row = image, weight = WEFT_NO_VALUE;
+        for (int d = 0, rest = c; d < rank; d++, rest /= s->taps) {
+            const int k = rest % s->taps;
+            row = weft_add(g, weft_scale(g, row, (double)s->shape.dim[2 + d]), axis[d].index[k]);
+            weight = d ? weft_mul(g, weight, axis[d].weight[k]) : axis[d].weight[k];
+        }
+        weft_value pixels = weft_embedding(g, table, weft_cast(g, row, WEFT_I32), -1);
+        weft_value term = weft_mul(g, pixels, weft_expand_dims(g, weight, -1));
+        y = !c ? term : s->largest ? weft_maximum(g, y, term) : weft_add(g, y, term);
+    }
+    return y;
+}
+
+/* Puts the last dimension, the channels, behind the first. */
+static weft_value channels_second(weft_graph *g, weft_value x)
+{
+    weft_axes axes = {.count = weft_rank(g, x)};
+    for (int i = 2; i < axes.count; i++) axes.axis[i] = i - 1;
+    if (axes.count > 1) axes.axis[1] = axes.count - 1;
+    return weft_permute(g, x, axes);
+}
+
+/* [count, 1, ...]: 0, 1, ... */
+static weft_value numbers(weft_graph *g, int64_t count, int rank)
+{
+    weft_shape shape = {.rank = rank};
+    for (int i = 0; i < rank; i++) shape.dim[i] = i ? 1 : count;
+    return weft_reshape(g, weft_arange(g, WEFT_F64, count, 0, 1), shape);
+}
+
+/* Whether the input is an image [images, channels, spatial...] with pixels. */
+static bool check_image(onnx_node *n, weft_shape s)
+{
+    if (node_failed(n)) return false;
+    const int64_t pixels = weft_shape_numel(s);
+    if (s.rank >= 3 && s.rank <= 2 + MAX_SPATIAL && pixels > 0 && pixels <= INT32_MAX) return true;
+    node_fail(
+        n, WEFT_BAD_SHAPE,
+        "needs an image [images, channels, ...] with 1 to 3 spatial dimensions and 1 to 2^31 - "
+        "1 pixels");
+    return false;
+}
+
+/* ---- GridSample ---- */
+
+static bool read_grid_options(onnx_node *n, sampler *s)
+{
+    s->align_corners = attr_int(n, "align_corners", 0) != 0;
+    s->taps = attr_is(n, "mode", "nearest", "linear") ? 1
+              : attr_is(n, "mode", "cubic", "linear") || attr_is(n, "mode", "bicubic", "linear")
+                  ? 4
+                  : 2;
+    s->padding = attr_is(n, "padding_mode", "border", "zeros")       ? PAD_BORDER
+                 : attr_is(n, "padding_mode", "reflection", "zeros") ? PAD_REFLECTION
+                                                                     : PAD_ZEROS;
+    const bool known = s->taps != 2 || attr_is(n, "mode", "linear", "linear") ||
+                       attr_is(n, "mode", "bilinear", "linear");
+    if (!known || (s->padding == PAD_ZEROS && !attr_is(n, "padding_mode", "zeros", "zeros")))
+        node_fail(n, WEFT_BAD_FILE, "has an unknown mode or padding_mode");
+    return !node_failed(n);
+}
+
+/* Inputs: the image and places [images, out..., spatial dimensions], of which -1 and 1 are the
+ * ends of the image, the last axis first. Taps outside of the image are padded, as in PyTorch, also
+ * those of cubic samples at the border. (Jaderberg et al. 2015.) */
+void map_GridSample(onnx_node *n)
+{
+    weft_graph *g = n->graph;
+    sampler s = {.image = in_value(n, 0), .shape = in_shape(n, 0)};
+    const weft_shape places = in_shape(n, 1);
+    weft_value at[MAX_SPATIAL];
+    if (!check_image(n, s.shape) || !read_grid_options(n, &s)) return;
+    const int rank = s.shape.rank - 2;
+    if (places.rank != s.shape.rank || places.dim[0] != s.shape.dim[0] ||
+        places.dim[rank + 1] != rank) {
+        node_fail(n, WEFT_BAD_SHAPE, "its grid does not fit the image");
+        return;
+    }
+    const weft_value grid = weft_cast(g, in_value(n, 1), weft_dtype_of(g, s.image));
+    for (int d = 0; d < rank; d++) {
+        const double size = (double)s.shape.dim[2 + d];
+        weft_value x = weft_slice(g, grid, -1, rank - 1 - d, rank - d, 1);
+        x = weft_add_scalar(g, weft_squeeze(g, x, -1), 1);
+        at[d] = s.align_corners ? weft_scale(g, x, (size - 1) / 2)
+                                : weft_add_scalar(g, weft_scale(g, x, size / 2), -0.5);
+    }
+    set_out(n, 0, channels_second(g, sample(n, &s, numbers(g, places.dim[0], rank + 1), at)));
+}
+
+/* Coordinates from -1 to 1 of the pixels of an axis. */
+static weft_value even_places(weft_graph *g, weft_dtype dtype, int64_t size, bool align_corners)
+{
+    const double step = align_corners ? (size > 1 ? 2 / ((double)size - 1) : 0) : 2 / (double)size;
+    return weft_arange(g, dtype, size, align_corners ? -1 : -1 + step / 2, step);
+}
+
+/* The grid [images, out..., k] of places theta [images, k, k + 1] times (x, y, .., 1). */
+void map_AffineGrid(onnx_node *n)
+{
+    weft_graph *g = n->graph;
+    const weft_value theta = in_value(n, 0);
+    const weft_shape t = in_shape(n, 0);
+    int64_t size[2 + MAX_SPATIAL];
+    const int k = in_ints(n, 1, "size", size, 2 + MAX_SPATIAL) - 2;
+    if (node_failed(n)) return;
+    if (k < 2 || t.rank != 3 || t.dim[0] != size[0] || t.dim[1] != k || t.dim[2] != k + 1) {
+        node_fail(n, WEFT_BAD_SHAPE, "its matrices do not fit the size of its image");
+        return;
+    }
+    weft_shape all = {.rank = k + 1}, grid = {.rank = k + 2};
+    weft_value parts[MAX_SPATIAL + 1];
+    grid.dim[0] = size[0];
+    for (int d = 0; d < k; d++) grid.dim[d + 1] = all.dim[d] = size[2 + d];
+    all.dim[k] = 1;
+    grid.dim[k + 1] = k;
+    const weft_dtype dtype = weft_dtype_of(g, theta);
+    for (int d = 0; d < k; d++) {
+        weft_shape along = {.rank = k + 1};
+        for (int i = 0; i <= k; i++) along.dim[i] = i == d ? size[2 + d] : 1;
+        if (size[2 + d] < 1) {
+            node_fail(n, WEFT_BAD_SHAPE, "its size is not positive");
+            return;
+        }
+        weft_value places = even_places(g, dtype, size[2 + d], attr_int(n, "align_corners", 0));
+        parts[k - 1 - d] = weft_broadcast_to(g, weft_reshape(g, places, along), all);
+    }
+    parts[k] = weft_fill(g, dtype, all, 1);
+    weft_value base =
+        weft_reshape(g, weft_concat(g, parts, (size_t)k + 1, -1), WEFT_SHAPE(-1, k + 1));
+    weft_value y = weft_matmul(g, base, weft_transpose(g, theta, 1, 2));
+    set_out(n, 0, weft_reshape(g, y, grid));
+}
+
+/* ---- RoiAlign ---- */
+
+/* Coordinates [boxes, bins, samples] of one axis, whose columns of the boxes are first and last. */
+static weft_value box_places(onnx_node *n, int first, int last, int64_t bins, int64_t samples,
+                             int64_t size)
+{
+    weft_graph *g = n->graph;
+    const double scale = attr_float(n, "spatial_scale", 1);
+    const bool half_pixel =
+        n->opset >= 16 && attr_is(n, "coordinate_transformation_mode", "half_pixel", "half_pixel");
+    const weft_value boxes = in_value(n, 1);
+    const weft_dtype dtype = weft_dtype_of(g, boxes);
+    weft_value begin = weft_scale(g, weft_slice(g, boxes, 1, first, first + 1, 1), scale);
+    weft_value end = weft_scale(g, weft_slice(g, boxes, 1, last, last + 1, 1), scale);
+    weft_value length = weft_sub(g, end, begin);
+    if (half_pixel)
+        begin = weft_add_scalar(g, begin, -0.5);
+    else
+        length = weft_maximum(g, length, weft_scalar(g, dtype, 1));
+    weft_value parts = weft_arange(g, dtype, bins * samples, 0.5 / (double)(bins * samples),
+                                   1 / (double)(bins * samples));
+    weft_value at = weft_add(g, begin, weft_mul(g, length, parts));
+    /* One pixel around the image belongs to it; farther places have no pixels. */
+    weft_value outside = weft_logical_or(g, weft_less(g, at, weft_scalar(g, dtype, -1)),
+                                         weft_greater(g, at, weft_scalar(g, dtype, (double)size)));
+    at = weft_clamp(g, at, 0, (double)size - 1);
+    at = weft_masked_fill(g, at, outside, -2);
+    return weft_cast(g, at, weft_dtype_of(g, in_value(n, 0)));
+}
+
+/* Inputs: the image, boxes [boxes, 4] as x1, y1, x2, y2, and their images [boxes]. The mean or the
+ * largest of sampling_ratio^2 samples in each of output_height x output_width bins. (He et al.
+ * 2017.) */
+void map_RoiAlign(onnx_node *n)
+{
+    weft_graph *g = n->graph;
+    sampler s = {.image = in_value(n, 0), .shape = in_shape(n, 0), .taps = 2};
+    const weft_shape boxes = in_shape(n, 1), of = in_shape(n, 2);
+    const int64_t ratio = attr_int(n, "sampling_ratio", 0);
+    const int64_t bins[2] = {attr_int(n, "output_height", 1), attr_int(n, "output_width", 1)};
+    if (!check_image(n, s.shape)) return;
+    s.largest = attr_is(n, "mode", "max", "avg");
+    if (s.shape.rank != 4 || boxes.rank != 2 || boxes.dim[1] != 4 || of.rank != 1 ||
+        of.dim[0] != boxes.dim[0]) {
+        node_fail(n, WEFT_BAD_SHAPE,
+                  "needs an image with two spatial dimensions, and boxes [n, 4]");
+        return;
+    }
+    if (ratio < 1 || ratio > 64 || bins[0] < 1 || bins[0] > 4096 || bins[1] < 1 || bins[1] > 4096) {
+        node_fail(
+            n, WEFT_NO_KERNEL,
+            "needs a sampling_ratio of 1 to 64 (0, where their number depends on data, is not "
+            "known to weft), and 1 to 4096 bins");
+        return;
+    }
+    const int64_t rows = bins[0] * ratio, columns = bins[1] * ratio, count = boxes.dim[0];
+    const weft_value at[2] = {weft_reshape(g, box_places(n, 1, 3, bins[0], ratio, s.shape.dim[2]),
+                                           WEFT_SHAPE(count, rows, 1)),
+                              weft_reshape(g, box_places(n, 0, 2, bins[1], ratio, s.shape.dim[3]),
+                                           WEFT_SHAPE(count, 1, columns))};
+    weft_value image =
+        weft_reshape(g, weft_cast(g, in_value(n, 2), WEFT_F64), WEFT_SHAPE(count, 1, 1));
+    weft_value y = weft_reshape(g, sample(n, &s, image, at),
+                                WEFT_SHAPE(count, bins[0], ratio, bins[1], ratio, s.shape.dim[1]));
+    y = s.largest ? weft_max(g, y, WEFT_AXES(2, 4), false)
+                  : weft_mean(g, y, WEFT_AXES(2, 4), false);
+    set_out(n, 0, channels_second(g, y));
+}
+
+/* ---- Writing pixels ---- */
+
+/* The sizes of a list attribute with one number for each of `rank` dimensions, or `value`. */
+static bool read_sizes(onnx_node *n, const char *name, int rank, int64_t value, int64_t least,
+                       int64_t *sizes)
+{
+    int64_t list[2 * MAX_SPATIAL];
+    const int count = attr_ints(n, name, list, 2 * MAX_SPATIAL);
+    if (count < 0) return false;
+    bool good = count == 0 || count == rank;
+    for (int i = 0; good && i < rank; i++) {
+        sizes[i] = count ? list[i] : value;
+        good = sizes[i] >= least && sizes[i] < 1 << 30;
+    }
+    if (!good)
+        node_fail(n, WEFT_BAD_ARGUMENT, "%s must be %d numbers from %d on", name, rank, (int)least);
+    return good;
+}
+
+/* Puts each element where MaxPool found it, among zeros. The indices count the elements of the
+ * shape that the attributes imply; output_shape may be larger. */
+void map_MaxUnpool(onnx_node *n)
+{
+    weft_graph *g = n->graph;
+    const weft_value x = in_value(n, 0);
+    const weft_shape s = in_shape(n, 0);
+    int64_t kernel[MAX_SPATIAL], stride[MAX_SPATIAL], pads[2 * MAX_SPATIAL], wanted[WEFT_MAX_RANK];
+    int64_t before[WEFT_MAX_RANK] = {0}, after[WEFT_MAX_RANK] = {0};
+    if (!check_image(n, s)) return;
+    const int rank = s.rank - 2, n_wanted = in_ints(n, 2, "output_shape", wanted, WEFT_MAX_RANK);
+    if (n_wanted < 0 || !read_sizes(n, "kernel_shape", rank, 1, 1, kernel) ||
+        !read_sizes(n, "strides", rank, 1, 1, stride) ||
+        !read_sizes(n, "pads", 2 * rank, 0, 0, pads))
+        return;
+    weft_shape full = s;
+    for (int d = 0; d < rank; d++)
+        full.dim[2 + d] = (s.dim[2 + d] - 1) * stride[d] + kernel[d] - pads[d] - pads[rank + d];
+    bool good = weft_shape_equal(in_shape(n, 1), s) && (!n_wanted || n_wanted == s.rank);
+    for (int i = 0; i < s.rank; i++) {
+        if (n_wanted && good) after[i] = wanted[i] - full.dim[i];
+        good = good && full.dim[i] >= 1 && after[i] >= 0;
+    }
+    if (!good) {
+        node_fail(n, WEFT_BAD_SHAPE, "its indices or output_shape do not fit the image");
+        return;
+    }
+    weft_value flat = weft_reshape(g, x, WEFT_SHAPE(-1));
+    weft_value index = weft_reshape(g, in_value(n, 1), WEFT_SHAPE(-1));
+    const weft_dtype dtype = weft_dtype_of(g, x);
+    const weft_value zeros = weft_fill(g, dtype, WEFT_SHAPE(weft_shape_numel(full)), 0);
+    /* Windows that overlap may have found the same element: it is written once. */
+    weft_value ones = weft_fill(g, dtype, weft_shape_of(g, flat), 1);
+    weft_value times =
+        weft_maximum(g, weft_scatter_add(g, zeros, index, ones, 0), weft_scalar(g, dtype, 1));
+    weft_value y = weft_div(g, weft_scatter_add(g, zeros, index, flat, 0), times);
+    set_out(n, 0, weft_pad(g, weft_reshape(g, y, full), before, after, 0));
+}
+
+/* One pixel for each place of a block of `size` pixels: [channels size, 1, block...]. */
+static weft_value one_pixel_blocks(weft_graph *g, weft_dtype dtype, int64_t channels, int64_t size,
+                                   const int64_t *block, int rank)
+{
+    weft_shape shape = {.rank = rank + 2, .dim = {channels * size, 1}};
+    memcpy(shape.dim + 2, block, (size_t)rank * sizeof *block);
+    weft_value one = weft_one_hot(g, weft_arange(g, WEFT_I32, size, 0, 1), size, dtype);
+    one = weft_broadcast_to(g, weft_reshape(g, one, WEFT_SHAPE(1, size, size)),
+                            WEFT_SHAPE(channels, size, size));
+    return weft_reshape(g, one, shape);
+}
+
+/* Adds blocks [images, channels block, blocks] up to an image: a transposed convolution, of which
+ * each channel's kernels have one pixel. */
+void map_Col2Im(onnx_node *n)
+{
+    weft_graph *g = n->graph;
+    const weft_value x = in_value(n, 0);
+    const weft_shape s = in_shape(n, 0);
+    int64_t image[MAX_SPATIAL], block[MAX_SPATIAL], stride[MAX_SPATIAL], dilation[MAX_SPATIAL];
+    int64_t pads[2 * MAX_SPATIAL], size = 1, blocks = 1;
+    const int rank = in_ints(n, 1, "image_shape", image, MAX_SPATIAL);
+    bool good =
+        in_ints(n, 2, "block_shape", block, MAX_SPATIAL) == rank && rank >= 1 && s.rank == 3;
+    if (node_failed(n)) return;
+    if (good && (!read_sizes(n, "strides", rank, 1, 1, stride) ||
+                 !read_sizes(n, "dilations", rank, 1, 1, dilation) ||
+                 !read_sizes(n, "pads", 2 * rank, 0, 0, pads)))
+        return;
+    weft_shape rows = {.rank = rank + 2};
+    weft_conv_options o = {.groups = 0};
+    for (int d = 0; good && d < rank; d++) {
+        const int64_t reach = (block[d] - 1) * dilation[d] + 1;
+        const int64_t room = image[d] + pads[d] + pads[rank + d] - reach;
+        good = block[d] >= 1 && block[d] < 65536 && room >= 0;
+        if (!good) break;
+        rows.dim[2 + d] = room / stride[d] + 1;
+        size *= block[d];
+        blocks *= rows.dim[2 + d];
+        good = size < 65536 && blocks <= INT32_MAX;
+        o.stride[d] = stride[d];
+        o.dilation[d] = dilation[d];
+        o.pad_begin[d] = pads[d];
+        o.pad_end[d] = pads[rank + d];
+        o.output_pad[d] = room % stride[d];
+    }
+    if (!good || s.dim[1] % size || s.dim[2] != blocks || s.dim[1] == 0) {
+        node_fail(n, WEFT_BAD_SHAPE, "its image_shape and block_shape do not fit its input");
+        return;
+    }
+    rows.dim[0] = s.dim[0];
+    rows.dim[1] = s.dim[1];
+    o.groups = s.dim[1] / size;
+    weft_value kernels = one_pixel_blocks(g, weft_dtype_of(g, x), o.groups, size, block, rank);
+    set_out(n, 0, weft_conv_transpose(g, weft_reshape(g, x, rows), kernels, WEFT_NO_VALUE, &o));
+}

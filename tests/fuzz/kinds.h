@@ -1,0 +1,24 @@
+/* Kinds of files that weft reads, for the fuzzers and the suite `hostile`: each has a function that
+ * reads bytes as such a file and checks what every reader promises. */
+#ifndef WEFT_TESTS_FUZZ_KINDS_H
+#define WEFT_TESTS_FUZZ_KINDS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct fuzz_kind {
+    const char *name;
+    /* NULL, or the promise that was broken: a failure sets the status and a message of one line and
+     * changes nothing; what was read can be used, written and read again. `folder` holds the file
+     * while it is read. */
+    const char *(*check)(const char *folder, const uint8_t *data, size_t bytes);
+} fuzz_kind;
+
+/* The kind of that name; NULL if there is none, or weft was built without it. */
+const fuzz_kind *fuzz_kind_find(const char *name);
+
+/* Makes a folder, in memory if possible, and writes its name to folder[capacity]. 0 on success. */
+int fuzz_make_folder(char *folder, size_t capacity);
+void fuzz_remove_folder(const char *folder);
+
+#endif

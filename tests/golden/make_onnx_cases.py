@@ -1,0 +1,69 @@
+#!/usr/bin/env python3
+"""Writes the cases of tests/golden/onnx/node: ops and opsets newer than Debian's libonnx-testdata.
+
+The models, inputs and outputs are those of the onnx package, whose reference implementation computes
+them. Run in an environment with onnx (made with 1.23.2):
+
+    python tests/golden/make_onnx_cases.py tests/golden/onnx
+
+build/tests/onnx_conformance tests/golden/onnx runs them.
+"""
+import pathlib
+import shutil
+import sys
+
+import numpy
+import onnx
+from onnx import numpy_helper
+from onnx.backend.test.case import node
+
+NAMES = """
+affine_grid_2d affine_grid_3d_align_corners
+attention_3d attention_3d_attn_mask attention_3d_gqa_causal
+attention_4d_attn_mask_bool_4d attention_4d_causal attention_4d_diff_heads_mask4d_padded_kv
+attention_4d_gqa_softcap attention_4d_causal_nonpad_batch_prefill attention_4d_softcap
+attention_4d_with_qk_matmul_bias attention_4d_with_qk_matmul_softmax
+bitshift_left_int32_overflow bitshift_right_int8_negative_shift bitwise_and_i32_2d bitwise_not_4d
+bitwise_or_i16_4d bitwise_xor_ui8_bcast_4v3d
+center_crop_pad_crop_and_pad center_crop_pad_crop_axes_hwc col2im_5d col2im_dilations col2im_strides
+cumprod_1d_reverse_exclusive cumprod_2d_axis_1 dft_irfft dft_opset19
+gridsample_bicubic_align_corners_0_additional_1 gridsample_volumetric_bilinear_align_corners_1
+gridsample_volumetric_nearest_align_corners_0 l2normalization_axis_0
+mod_float32_mixed_sign_fmod_0 mod_float_edge_cases_fmod_0_float32
+reduce_max_empty_set_bool
+resize_downsample_scales_cubic_antialias resize_downsample_scales_linear_antialias
+resize_downsample_scales_linear_half_pixel_symmetric resize_downsample_sizes_nearest_not_smaller
+resize_tf_crop_and_resize_axes_3_2 resize_upsample_sizes_nearest_not_larger
+rms_normalization_3d_axis1_epsilon rms_normalization_4d_axis_negative_1
+roialign_mode_max rotary_embedding rotary_embedding_3d_input rotary_embedding_interleaved
+rotary_embedding_no_position_ids_rotary_dim rotary_embedding_with_rotary_dim
+scatter_elements_with_reduction_max scatter_elements_with_reduction_mul scatternd_max scatternd_min
+spacetodepth_crd_mode_example swish tensorscatter tensorscatter_circular
+""".split()
+
+
+def tensor(value, name):
+    return value if isinstance(value, onnx.TensorProto) else numpy_helper.from_array(numpy.asarray(value), name)
+
+
+def write(folder, case):
+    folder.mkdir(parents=True)
+    onnx.save(case.model, folder / "model.onnx")
+    for number, (inputs, outputs) in enumerate(case.data_sets):
+        data = folder / f"test_data_set_{number}"
+        data.mkdir()
+        graph = case.model.graph
+        for kind, values, infos in ("input", inputs, graph.input), ("output", outputs, graph.output):
+            for i, value in enumerate(values):
+                (data / f"{kind}_{i}.pb").write_bytes(tensor(value, infos[i].name).SerializeToString())
+
+
+def main():
+    root = pathlib.Path(sys.argv[1]) / "node"
+    shutil.rmtree(root, ignore_errors=True)
+    cases = {case.name: case for case in node.collect_testcases(None)}
+    for name in NAMES:
+        write(root / f"test_{name}", cases[f"test_{name}"])
+
+
+main()

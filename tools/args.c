@@ -1,0 +1,40 @@
+/* Arguments of the command line as choices and numbers. */
+#include "tool.h"
+
+#include "base/text.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+int tool_choice(const char *choices, const char *text)
+{
+    size_t length = strlen(text);
+    for (int i = 0; choices; i++) {
+        if (strcspn(choices, "|") == length && !strncmp(choices, text, length)) return i;
+        choices = strchr(choices, '|');
+        if (choices) choices++;
+    }
+    return -1;
+}
+
+long tool_number(const char *text, const char *what, long min, long max, struct argp_state *state)
+{
+    char *end;
+    errno = 0;
+    long number = strtol(text, &end, 10);
+    if (errno || end == text || *end || number < min || number > max)
+        tool_usage_error(state, "%s must be a whole number from %ld to %ld, not \"%s\"", what, min,
+                         max, text);
+    return number;
+}
+
+double tool_real(const char *text, const char *what, double min, double max,
+                 struct argp_state *state)
+{
+    double x = 0;
+    if (!text_to_double(text, &x) || !(x >= min && x <= max))
+        tool_usage_error(state, "%s must be a number from %g to %g, not \"%s\"", what, min, max,
+                         text);
+    return x;
+}
