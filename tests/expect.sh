@@ -38,3 +38,11 @@ words()
         }
     }'
 }
+
+# npy FILE DTYPE SHAPE BYTES: a file of NumPy; BYTES is a format of printf.
+npy()
+{
+    local header="{'descr': '$2', 'fortran_order': False, 'shape': ($3), }"
+    # shellcheck disable=SC2059
+    { printf '\x93NUMPY\x01\x00\x76\x00'; printf '%-117s\n' "$header"; printf "$4"; } >"$1"
+}

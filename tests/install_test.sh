@@ -125,17 +125,24 @@ C
     libs=("${weft_libs[@]}")
 fi
 
-# The first block of C in a document.
+# The first block of C in a document, and the second of the page about ONNX.
 documents=(README.md docs/new-architecture.md docs/vision.md)
 if [ -x "$make_onnx" ]; then
     "$make_onnx" mlp.onnx
+    cp "$source"/tests/data/digits/*.npy "$source"/tests/data/digits/digits.onnx .
     documents+=(docs/onnx.md)
 fi
-for document in "${documents[@]}"; do
-    sed -n '/^```c$/,/^```$/p' "$source/$document" | sed -e '1d' -e '/^```$/,$d' >document.c
-    [ -s document.c ] || { echo "$document has no program"; exit 1; }
+# program DOCUMENT N: block N of C.
+program()
+{
+    awk -v n="$2" '/^```c$/ { block++; next } /^```$/ { if (block == n) exit } block == n' "$source/$1" >document.c
+    [ -s document.c ] || { echo "$1 has no program $2"; exit 1; }
     run_as_all document.c ""
+}
+for document in "${documents[@]}"; do
+    program "$document" 1
 done
+[ -x "$make_onnx" ] && program docs/onnx.md 2
 grep -q "digraph weft" mixer.dot || { echo "the mixer is not drawn"; exit 1; }
 for example in "$source"/tests/examples/*.c; do
     rm -f counting.safetensors

@@ -31,14 +31,6 @@ refuse()
     fi
 }
 
-# npy FILE DTYPE SHAPE BYTES: a file of NumPy; BYTES is a format of printf.
-npy()
-{
-    local header="{'descr': '$2', 'fortran_order': False, 'shape': ($3), }"
-    # shellcheck disable=SC2059
-    { printf '\x93NUMPY\x01\x00\x76\x00'; printf '%-117s\n' "$header"; printf "$4"; } >"$1"
-}
-
 for kind in mlp other length reshape integers; do
     "$make_onnx" $kind.onnx $kind || fail "make_onnx $kind"
 done

@@ -68,7 +68,9 @@
     X(golden_models) \
     X(vision) \
     X(recurrent) \
+    X(fit) \
     X(track) \
+    X(onnx_training) \
     X(onnx) \
     X(worked_examples) \
     X(profile) \

@@ -350,6 +350,55 @@ static void test_errors(void)
 #undef BEGIN
 }
 
+static void test_order(void)
+{
+    weft_graph *g = weft_graph_new();
+    const weft_shape two = WEFT_SHAPE(2);
+    const weft_value s = weft_state(g, "s", WEFT_F32, two, WEFT_INIT_ZEROS);
+    const weft_value p = weft_param(g, "p", WEFT_F32, two, WEFT_INIT_ZEROS);
+    const weft_value one = weft_fill(g, WEFT_F32, two, 1), lr = weft_scalar(g, WEFT_F32, 1);
+    CU_ASSERT_TRUE(weft_track(g, s, one, 0.5));
+    weft_apply_gradients(g, (weft_value[2]){s, p}, (weft_value[2]){one, one}, 2, WEFT_NO_VALUE, lr,
+                         NULL, NULL, NULL);
+    refused(g, WEFT_BAD_ARGUMENT, "running averages must be behind the parameters: p");
+}
+
+/* A training with a running average: every allocation fails once. */
+static weft_status train_once(const char *path)
+{
+    weft_error error = {0};
+    double x[2][IN] = {{1, 2, 3}, {0, 1, -1}}, y[2] = {1, 0};
+    const weft_array arrays[2] = {{"x", weft_tensor_dense(x, WEFT_F64, WEFT_SHAPE(2, IN))},
+                                  {"y", weft_tensor_dense(y, WEFT_F64, WEFT_SHAPE(2))}};
+    const weft_array_options o = {.rows = 1};
+    const weft_param_group frozen = {.names = "*.variance,u.*", .frozen = true};
+    weft_trainer_options options = trainer_options(2);
+    weft_params *params = weft_params_new();
+    weft_trainer *t = NULL;
+    (void)path;
+    options.optimizer.groups = &frozen;
+    options.optimizer.n_groups = 1;
+    weft_arrays *a = weft_arrays_new(&fit, arrays, 2, &o, &error);
+    if (!params) error.status = WEFT_NO_MEMORY;
+    if (a && params) {
+        const weft_batch_source source = weft_arrays_source(a);
+        t = weft_trainer_new(&options, &source, params, &error);
+        double loss;
+        if (t && (weft_trainer_step(t, 0, NULL) != WEFT_OK ||
+                  weft_trainer_evaluate(t, &source, 0, &loss, NULL) != WEFT_OK))
+            error = *weft_trainer_error(t);
+    }
+    weft_trainer_free(t);
+    weft_params_free(params);
+    weft_arrays_free(a);
+    return error.status;
+}
+
+static void test_no_memory(void)
+{
+    test_fail_all(train_once);
+}
+
 void track_tests(void)
 {
     CU_pSuite s = CU_add_suite("track", NULL, NULL);
@@ -359,4 +408,6 @@ void track_tests(void)
     CU_add_test(s, "several processes", test_processes);
     CU_add_test(s, "stages", test_stages);
     CU_add_test(s, "errors", test_errors);
+    CU_add_test(s, "order of the lists", test_order);
+    CU_add_test(s, "no memory", test_no_memory);
 }

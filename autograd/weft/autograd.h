@@ -93,11 +93,12 @@ typedef enum weft_optimizer_kind { WEFT_SGD, WEFT_ADAM, WEFT_ADAMW } weft_optimi
  * "embedding,enc.*.bias", in place of the optimiser's: `*` stands for any text, `?` for one byte.
  * Of several groups that match a parameter, the first applies. */
 typedef struct weft_param_group {
-    const char *names; /* required; an error if no trainable parameter of the graph matches, unless
-                          the model is split */
-    double lr_scale;   /* a factor of the learning rate; 0: 1 */
+    const char *names;   /* required; an error if no state of the graph matches, unless the model is
+                            split */
+    double lr_scale;     /* a factor of the learning rate; 0: 1 */
     double weight_decay; /* 0: the optimiser's; WEFT_ZERO: none */
-    bool frozen;         /* not trained: no gradient, no update, no part in the norm */
+    bool frozen;         /* not trained: no gradient, no update, no part in the norm; a running
+                            average does not move */
 } weft_param_group;
 
 /* All zeros are plain SGD: no momentum, no decay, no clipping, no guard. Texts and groups are read
@@ -163,6 +164,10 @@ typedef struct weft_optimizer {
  * Moments are states named `opt.m.NAME`, `opt.v.NAME` and `opt.buf.NAME`, the counter is
  * `opt.step`, where `opt` is the optimiser's name.
  *
+ * Running averages (weft_track) move in the same step, without a part in norm, clipping and decay:
+ * all of the graph if params are NULL, else those whose states are in the list, behind the
+ * parameters.
+ *
  * A graph may have several steps with different names and parameters, such as the two sides of a
  * GAN. One plan of both computes both updates from the old parameters; a plan of each lets them
  * alternate. */
@@ -172,7 +177,8 @@ WEFT_API weft_value weft_train_step(weft_graph *graph, weft_value loss, const we
 /* Adds a training step that takes gradients, such as sums over several batches: clipping and the
  * updates of params[0..n-1], n >= 1. The guard also watches `loss`, unless it is WEFT_NO_VALUE.
  * updated[0..n-1] (may be NULL) become the updated parameters, for further computation; a frozen
- * parameter's is the parameter itself. With optimizer->shards, grads are those of this rank's
+ * parameter's is the parameter itself. Running averages are behind the parameters; their gradients
+ * are the values that they move towards. With optimizer->shards, grads are those of this rank's
  * pieces (weft_reducer_finish), and every rank must add the same step. */
 WEFT_API weft_value weft_apply_gradients(weft_graph *graph, const weft_value *params,
                                          const weft_value *grads, size_t n, weft_value loss,

@@ -282,8 +282,8 @@ WEFT_API weft_status weft_trainer_step(weft_trainer *trainer, double share,
  * are any. Sets *weight, if not NULL, to the sum of the weights. Does not change the training. */
 WEFT_API weft_status weft_trainer_evaluate(weft_trainer *trainer, const weft_batch_source *batches,
                                            size_t limit, double *metric, size_t *weight);
-/* The weighted mean of the builder's accuracy in the last evaluation; NAN if it has none, or nothing
- * was evaluated. */
+/* The weighted mean of the builder's accuracy in the last evaluation; NAN if it has none, or
+ * nothing was evaluated. */
 WEFT_API double weft_trainer_accuracy(const weft_trainer *trainer);
 /* The model that weft_trainer_evaluate reads: the trained parameters, or their current averages. A
  * divided model is gathered, so that every process has the whole. Owned by the trainer and valid

@@ -1,0 +1,178 @@
+#!/usr/bin/env bash
+# `weft fit`: a network of PyTorch learns handwritten digits; runs that are killed and resumed, frozen
+# parameters, several inputs, the page about ONNX models, and refused options and data.
+# Usage: fit_test.sh PATH_OF_WEFT PATH_OF_LIST_TENSORS PATH_OF_MAKE_ONNX
+set -uo pipefail
+weft=$(realpath "$1")
+tests=$(realpath "$(dirname "$0")")
+list=$(realpath "$2")
+if [ ! -x "$3" ]; then
+    echo "skipped: weft fit: weft was built without protobuf-c"
+    exit 0
+fi
+make_onnx=$(realpath "$3")
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work" || exit 1
+# shellcheck source=tests/expect.sh
+. "$tests/expect.sh"
+export OMP_WAIT_POLICY=passive
+
+cp "$tests"/data/digits/*.npy "$tests"/data/digits/digits.onnx .
+data=(--x x.npy --y y.npy --valid-x valid_x.npy --valid-y valid_y.npy --loss cross-entropy)
+quick=(--measure=false --threads 1 --warmup 0 --floor 0 --log-every 1)
+digits=("$weft" fit digits.onnx "${data[@]}" "${quick[@]}")
+
+# tensors RUN PATTERN: the hashes of some tensors of its checkpoint.
+tensors()
+{
+    "$list" "$1/model.safetensors" | grep -E "$2"
+}
+# The metrics, without times.
+numbers()
+{
+    sed -E 's/,"seconds":[^,}]*//; s/,"rows_per_second":[^,}]*//' "$1/metrics.jsonl"
+}
+
+# ---- Training ----
+# The command of docs/onnx.md, with PyTorch's settings; PyTorch reaches 98.9 to 99.2 %.
+page=$(sed -n 's/^    \$ \(weft fit digits.onnx.*\)$/\1/p' "$tests/../docs/onnx.md" | head -n 1)
+[ -n "$page" ] || fail "docs/onnx.md has no command for the digits"
+read -ra words <<<"${page#weft fit }"
+expect 0 "finished after 900 steps" "$weft" fit "${words[@]}" --measure=false --threads 2 --log-every 1
+accuracy=$(sed -n 's/.*"accuracy":\([0-9.]*\).*/\1/p' digits/metrics.jsonl | tail -n 1)
+awk -v a="$accuracy" 'BEGIN { exit !(a >= 0.98) }' || fail "an accuracy of $accuracy, expected 0.98"
+for file in model.safetensors best.safetensors model.onnx recipe.json metrics.jsonl; do
+    [ -s digits/$file ] || fail "the run has no $file"
+done
+cmp -s digits.onnx digits/model.onnx || fail "model.onnx is another file"
+expect 0 "logits  f32 [3, 10]" "$weft" run digits --batch 3 --random
+expect 0 "logits  f32 [3, 10]" "$weft" run digits/model.safetensors --batch 3 --random
+"$weft" run digits --batch 3 --random --out best >one.txt
+expect 1 "logits  differs" "$weft" run digits.onnx --batch 3 --random --check best
+
+# The same bits on other threads, and of a run that was killed.
+steps=(--steps 200 --save-every 10 --valid-every 20 --optimizer sgd --momentum 0.9 --lr 0.05 --ema 0.9 --accumulate 2)
+expect 0 "finished after 200 steps" "${digits[@]}" "${steps[@]}" --out whole
+expect 0 "finished after 200 steps" "${digits[@]}" "${steps[@]}" --threads 2 --out threads
+[ "$(tensors whole .)" = "$(tensors threads .)" ] || fail "two threads compute other bits than one"
+"${digits[@]}" "${steps[@]}" --out killed >killed.txt 2>&1 &
+pid=$!
+for ((i = 0; i < 1200; i++)); do
+    { [ -s killed/metrics.jsonl ] && [ "$(wc -l <killed/metrics.jsonl)" -gt 40 ]; } && break
+    sleep 0.05
+done
+kill -KILL $pid 2>/dev/null
+wait $pid 2>/dev/null
+expect 0 "finished after 200 steps" "$weft" fit --resume --out killed
+[ "$(tensors whole .)" = "$(tensors killed .)" ] || fail "a resumed run computes other bits"
+[ "$(numbers whole)" = "$(numbers killed)" ] || fail "a resumed run has other metrics"
+
+# A signal saves and ends.
+"${digits[@]}" --steps 1000000 --out stopped >stopped.txt 2>&1 &
+pid=$!
+for ((i = 0; i < 600; i++)); do
+    [ -s stopped/metrics.jsonl ] && break
+    sleep 0.1
+done
+kill -TERM $pid
+wait $pid
+[ $? -eq 143 ] || fail "SIGTERM does not end with status 143"
+grep -q "stopped by a signal after" stopped.txt || fail "SIGTERM: $(tail -n 1 stopped.txt)"
+
+# ---- What is trained ----
+# Running statistics move with the weights; those that are frozen do not, and have no states.
+expect 0 "after 1 steps" "${digits[@]}" --steps 1 --out all
+expect 0 "after 1 steps" "${digits[@]}" --steps 1 --train 'classifier.*' --out classifier
+expect 0 "after 1 steps" "${digits[@]}" --steps 1 --freeze '*.running_*,encoder.0.*' --out statistics
+expect 0 "after 2 steps" "${digits[@]}" --steps 2 --train 'classifier.*' --out again
+[ "$(tensors all '^encoder.1.running_mean')" != "$(tensors classifier '^encoder.1.running_mean')" ] ||
+    fail "running_mean is not updated"
+[ "$(tensors classifier '^encoder')" = "$(tensors again '^encoder')" ] || fail "--train changes other tensors"
+[ "$(tensors classifier '^classifier')" != "$(tensors again '^classifier')" ] || fail "--train trains nothing"
+[ -z "$(tensors classifier '^opt.*encoder')" ] || fail "frozen parameters have states of the optimiser"
+[ "$(tensors statistics 'running')" = "$(tensors classifier 'running')" ] || fail "--freeze changes statistics"
+[ "$(tensors statistics '^encoder.0.weight')" = "$(tensors classifier '^encoder.0.weight')" ] ||
+    fail "--freeze changes a weight"
+[ "$(tensors statistics '^encoder.3.weight')" != "$(tensors classifier '^encoder.3.weight')" ] ||
+    fail "--freeze freezes everything"
+expect 0 "begins with 17 of the 17 tensors" "${digits[@]}" --steps 1 --from all/model.safetensors --out from
+expect 0 '"accuracy":' "${digits[@]}" --steps 1 --json --best-by accuracy --out json
+expect 0 "finished after 2 steps" "$weft" fit digits.onnx --x image=x.npy --y y.npy --loss cross-entropy \
+    "${quick[@]}" --epochs 1 --batch 700 --drop-last --output logits --label-smoothing 0.1 --out dropped
+
+# ---- Several processes ----
+# For Open MPI: more processes than cores, and root in a container.
+export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe WEFT_TIMEOUT=60
+mpi=0
+if command -v mpirun >/dev/null; then
+    case $(timeout -k 20 90 mpirun -n 2 "$weft" fit 2>&1) in *"built without MPI"*) ;; *) mpi=1 ;; esac
+fi
+[ $mpi -eq 1 ] || echo "skipped: weft fit as several processes: there is no mpirun, or weft was built without MPI"
+shared=("${digits[@]}" --steps 10 --accumulate 4 --valid-every 5)
+expect 0 "finished after 10 steps" "${shared[@]}" --out alone
+for zero in 1 3; do
+    [ $mpi -eq 1 ] || break
+    expect 0 "finished after 10 steps" timeout -k 20 90 mpirun -n 2 "${shared[@]}" --zero $zero --out zero-$zero
+    [ "$(tensors alone '^(enc|class)')" = "$(tensors zero-$zero '^(enc|class)')" ] ||
+        fail "two processes compute other bits with --zero $zero"
+    [ "$(numbers alone | grep validation)" = "$(numbers zero-$zero | grep validation)" ] ||
+        fail "two processes have other validations with --zero $zero"
+done
+
+# ---- Two inputs, and the other losses ----
+"$make_onnx" mlp.onnx mlp || fail "make_onnx mlp"
+npy in.npy '<f4' '4, 3' "$(printf '\\x00\\x00\\x80\\x3f%.0s' {1..12})"
+npy ids.npy '<i8' '4, 2' "$(printf '\\x0%d\\x00\\x00\\x00\\x00\\x00\\x00\\x00' 1 0 2 3 1 2 0 4)"
+npy targets.npy '<f4' '4, 4' "$(printf '\\x00\\x00\\x80\\x3f%.0s' {1..16})"
+mlp=("$weft" fit mlp.onnx --y targets.npy "${quick[@]}" --batch 2 --output logits --steps 3)
+for loss in mse bce l1 huber; do
+    expect 0 "finished after 3 steps" "${mlp[@]}" --x ids=ids.npy --x x=in.npy --loss $loss --out mlp-$loss
+done
+expect 0 "finished after 3 steps" "${mlp[@]}" --x in.npy --x ids.npy --loss mse --out in-order
+[ "$(tensors mlp-mse .)" = "$(tensors in-order .)" ] || fail "named inputs differ from those in order"
+
+# ---- Refused ----
+# refuse TEXT OPTION...: status 1 and the text, and no folder.
+refuse()
+{
+    local text=$1
+    shift
+    expect 1 "$text" "$@" --out refused
+    [ -e refused ] && fail "$* leaves a folder" && rm -rf refused
+}
+base=("$weft" fit digits.onnx "${quick[@]}" --steps 1)
+both=(--x x.npy --y y.npy)
+refuse "has no loss of its own: choose a --loss" "${base[@]}" "${both[@]}"
+base+=(--loss cross-entropy)
+refuse "a model is expected" "$weft" fit "${both[@]}"
+refuse "data are expected: --x and --y" "${base[@]}"
+refuse "validation needs both" "${base[@]}" "${both[@]}" --valid-x x.npy
+refuse "nowhere.npy: cannot be read" "${base[@]}" --x x.npy --y nowhere.npy
+refuse "valid_y.npy: has 360 rows, but" "${base[@]}" --x x.npy --y valid_y.npy
+refuse "has 1437 rows, fewer than a batch of 1438" "${base[@]}" "${both[@]}" --batch 1438
+refuse "a batch of the input image [29, 1, 8, 8]" "${base[@]}" --x y.npy --y y.npy
+refuse "a batch of the input fit.target [29, 10]" "${base[@]}" "${both[@]}" --loss mse
+refuse '--train: "clasifier.*" matches no parameter' "${base[@]}" "${both[@]}" --train 'clasifier.*'
+refuse '--freeze: "nothing" matches no parameter' "${base[@]}" "${both[@]}" --freeze 'encoder.0.*,nothing'
+refuse "every parameter is frozen" "${base[@]}" "${both[@]}" --freeze '*'
+refuse "has no output probabilities" "${base[@]}" "${both[@]}" --output probabilities
+refuse '"img" is no input of the model' "${base[@]}" --x img=x.npy --y y.npy
+refuse "has 1 inputs, but there are 2 arrays" "${base[@]}" "${both[@]}" --x y.npy
+refuse "exclude each other" "${base[@]}" "${both[@]}" --epochs 3
+refuse "--best-by is loss or accuracy" "${base[@]}" "${both[@]}" --best-by bleu
+refuse "only cross-entropy and bce have an accuracy" "${base[@]}" "${both[@]}" --loss mse --best-by accuracy
+refuse "--dim expects NAME=N" "${base[@]}" "${both[@]}" --dim batch
+expect 2 "no model" "$weft" fit nothing "${both[@]}" --out refused
+expect 1 "there is no run to resume" "$weft" fit --resume --out refused
+npy labels.npy '|u1' '4,' '\x01\x00\x0a\x03'
+npy images.npy '|u1' '4, 8, 8' "$(printf '\\x01%.0s' {1..256})"
+refuse "is f32, the input fit.target takes i32" "${base[@]}" --x images.npy --y in.npy --batch 2
+refuse "labels.npy: the label 10 of row 2 is outside [0, 10)" "${base[@]}" --x images.npy --y labels.npy --batch 2
+expect 1 "exists already: continue it with --resume" "${digits[@]}" --out whole
+expect 1 "was trained on other" "$weft" fit --resume --out whole --x valid_x.npy --y valid_y.npy
+expect 1 "in a recipe of weft train" "$weft" train --resume --out whole
+
+[ $failures -eq 0 ] && echo "weft fit: all as expected"
+exit $((failures > 0))
