@@ -247,7 +247,8 @@ static bool check_output(run *r, const weft_onnx_value *v, const weft_tensor *t,
     char path[4096], want[128];
     weft_tensor ref;
     file_of(r->a->check, v->name, path);
-    /* Of a checkpoint, the references may have some of the outputs: the others are a model's own. */
+    /* Of a checkpoint, the references may have some of the outputs: the others are a model's own.
+     */
     if (!r->model && access(path, F_OK) != 0) return true;
     r->compared++;
     if (weft_npy_load(r->references, v->name, path, &r->error) != WEFT_OK) return false;
