@@ -521,6 +521,33 @@ static void test_names(void)
     refuse(WEFT_BAD_FILE, "classifier.bias is no tensor of BertForMaskedLM");
 }
 
+static bool is_no_bias(void *context, const char *name)
+{
+    (void)context;
+    return strcmp(name, "final_logits_bias") != 0;
+}
+
+/* BartModel has no bias of the logits; transformers takes zeros. */
+static void test_missing_bias(void)
+{
+    char path[256];
+    weft_error error = {0};
+    weft_model_config config;
+    weft_tensor t;
+    const weft_params_filter filter = {is_no_bias, NULL};
+    copy_folder("bart", "BartForConditionalGeneration", "BartModel");
+    weft_params *file = weft_params_new();
+    unlink(scratch_path("model.safetensors", path));
+    CU_ASSERT_EQUAL(weft_params_load(file, FOLDER("bart") "/model.safetensors", &error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_params_save(file, path, &filter, &error), WEFT_OK);
+    weft_params_free(file);
+    weft_params *p = load_good(scratch, &config);
+    CU_ASSERT_TRUE_FATAL(weft_params_get(p, "output.bias", &t));
+    for (int64_t i = 0; i < weft_shape_numel(t.shape); i++)
+        CU_ASSERT_EQUAL(((const float *)t.data)[i], 0);
+    weft_params_free(p);
+}
+
 /* ---- Dtypes of files ---- */
 
 static void test_dtypes(void)
@@ -605,6 +632,7 @@ void huggingface_tests(void)
     CU_add_test(suite, "damaged configurations", test_damaged_configurations);
     CU_add_test(suite, "indices of several files", test_indices);
     CU_add_test(suite, "names of old files", test_names);
+    CU_add_test(suite, "a bias that is missing", test_missing_bias);
     CU_add_test(suite, "dtypes of files", test_dtypes);
     CU_add_test(suite, "every allocation fails once", test_memory);
 }

@@ -5,6 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Whether a filter, or none, selects a tensor. */
+static bool selects(const weft_params_filter *filter, const char *name)
+{
+    return !filter || !filter->selects || filter->selects(filter->context, name);
+}
+
 /* ---- Saving ---- */
 
 typedef struct selection {
@@ -33,7 +39,7 @@ weft_status weft_params_save(const weft_params *params, const char *path,
         status = weft_error_set(error, WEFT_NO_MEMORY, path, "no memory for a list of tensors");
     for (size_t i = 0; status == WEFT_OK && i < params->n; i++) {
         const param *p = &params->params[i];
-        if (filter && filter->selects && !filter->selects(filter->context, p->name)) continue;
+        if (!selects(filter, p->name)) continue;
         s.index[n] = i;
         tensors[n++] = (weft_file_tensor){p->name, p->tensor.dtype, p->tensor.shape, NULL};
     }
@@ -101,7 +107,7 @@ static weft_status read_some(const weft_safetensors *file, const char *path,
     for (size_t i = 0; status == WEFT_OK && i < weft_safetensors_count(file); i++) {
         const weft_file_tensor *t = weft_safetensors_at(file, i);
         weft_tensor to = {.dtype = WEFT_F32};
-        if (filter && filter->selects && !filter->selects(filter->context, t->name)) continue;
+        if (!selects(filter, t->name)) continue;
         if (t->dtype != WEFT_DTYPES)
             status = weft_params_add(into, t->name, t->dtype, t->shape, &to, error);
         if (status == WEFT_OK) status = weft_safetensors_read(file, t, to.data, error);
@@ -113,6 +119,30 @@ static weft_status read_some(const weft_safetensors *file, const char *path,
     return WEFT_OK;
 }
 
+/* Whether the store has a tensor of the file. */
+static bool overlaps(const weft_params *params, const weft_safetensors *file,
+                     const weft_params_filter *filter)
+{
+    for (size_t i = 0; i < weft_safetensors_count(file); i++) {
+        const char *name = weft_safetensors_at(file, i)->name;
+        if (weft_params_get(params, name, NULL) && selects(filter, name)) return true;
+    }
+    return false;
+}
+
+/* Reads tensors that the store has into a store of their own first, so that a failure changes
+ * nothing. */
+static weft_status replace(weft_params *params, const weft_safetensors *file, const char *path,
+                           const weft_params_filter *filter, weft_error *error)
+{
+    weft_params *read = weft_params_new();
+    weft_status status = read ? read_some(file, path, filter, read, error)
+                              : weft_error_set(error, WEFT_NO_MEMORY, path, "no memory");
+    if (status == WEFT_OK) status = merge(params, read, path, error);
+    weft_params_free(read);
+    return status;
+}
+
 weft_status weft_params_load_some(weft_params *params, const char *path,
                                   const weft_params_filter *filter, weft_error *error)
 {
@@ -122,11 +152,13 @@ weft_status weft_params_load_some(weft_params *params, const char *path,
     weft_safetensors *file;
     weft_status status = safetensors_open(path, &file, error);
     if (status != WEFT_OK) return status;
-    weft_params *read = weft_params_new();
-    status = read ? read_some(file, path, filter, read, error)
-                  : weft_error_set(error, WEFT_NO_MEMORY, path, "no memory");
+    const size_t before = params->n;
+    if (overlaps(params, file, filter)) {
+        status = replace(params, file, path, filter, error);
+    } else {
+        status = read_some(file, path, filter, params, error);
+        if (status != WEFT_OK) params_truncate(params, before);
+    }
     weft_safetensors_close(file);
-    if (status == WEFT_OK) status = merge(params, read, path, error);
-    weft_params_free(read);
     return status;
 }

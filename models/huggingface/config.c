@@ -251,8 +251,9 @@ static weft_status refuse_unknown(config_reader *r)
     {
         if (!cJSON_IsNull(item) && !is_known(r->a, NULL, item->string))
             return weft_error_set(r->error, WEFT_BAD_ARGUMENT, r->path,
-                                  "%s is %s: weft knows no such key of %s", item->string,
-                                  value_text(item, text), r->a->name);
+                                  "%s is %s: weft knows no such key of %s; remove it if "
+                                  "results do not depend on it",
+                                  item->string, value_text(item, text), r->a->name);
         if (!cJSON_IsObject(item) || strcmp(item->string, "rope_parameters") != 0) continue;
         cJSON_ArrayForEach(inner, item)
         {

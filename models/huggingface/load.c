@@ -209,6 +209,8 @@ static weft_status load_param(loader *l, const weft_graph *g, weft_value value)
     const hf_name name = hf_name_of(l->a, ours);
     const weft_file_tensor *t = name.row ? find_any(l, &name, &file) : NULL;
     weft_tensor to;
+    if (!t && name.row && name.row->layout == HF_ROW)
+        return weft_params_add(l->params, ours, WEFT_F32, weft_shape_of(g, value), NULL, l->error);
     if (!t)
         return weft_error_set(l->error, WEFT_NOT_FOUND, l->folder, "has no tensor %s, for %s",
                               name.row ? name.full : "", ours);

@@ -74,7 +74,8 @@ const char hf_inert[] =
     "normalize_before|normalize_embedding|add_final_layer_norm|add_bias_logits|"
     "static_position_embeddings|extra_pos_embeddings|"
     "max_window_layers|directionality|pooler_*|force_bos_token_to_be_generated|"
-    "classif_dropout|save_step|reorder_and_upcast_attn|attention_types";
+    "classif_dropout|save_step|reorder_and_upcast_attn|attention_types|"
+    "is_llama_config|transformers.js_config";
 
 static const hf_key common_keys[] = {
     FIXED("is_decoder", "false"),          FIXED("add_cross_attention", "false"),
@@ -164,7 +165,8 @@ static const hf_tensor opt_tensors[] = {
         NUMBER("rope_parameters.rope_theta|rope_theta", "rotary_base", "10000"),                   \
         FIXED("rope_parameters.rope_type", "\"default\""),                                         \
         FIXED("rope_parameters.partial_rotary_factor|partial_rotary_factor", "1"),                 \
-        FIXED("rope_scaling", "null"), FLAG("tie_word_embeddings", "tied", "false"),               \
+        FIXED("rope_scaling", "null"), FIXED("rope_interleaved", "false"),                         \
+        FLAG("tie_word_embeddings", "tied", "false"),                                              \
         {HF_HEAD_DIM, "head_dim", NULL, "", NULL, 0, 0},                                           \
     {                                                                                              \
         HF_PAD, "pad_token_id", "pad_id", "", NULL, 0, 0                                           \
@@ -188,6 +190,7 @@ static const hf_key qwen2_keys[] = {
     LLAMA_KEYS("151936", "32768", "4096", "22016"),
     NUMBER("num_key_value_heads", "kv_heads", "32"),
     FIXED("use_sliding_window", "false"),
+    FIXED("use_mrope", "false"),
     {HF_EACH, "layer_types", NULL, "\"full_attention\"", NULL, 0, 0},
     END_KEYS,
 };
@@ -239,6 +242,7 @@ static const hf_key distilbert_keys[] = {
     NUMBER("dropout", "dropout", "0.1"),
     FIXED("activation", "\"gelu\""),
     FIXED("sinusoidal_pos_embds", "false"),
+    FIXED("tie_weights_", "true"),
     FLAG("tie_word_embeddings", "tied", "true"),
     {HF_PAD, "pad_token_id", "pad_id", "0", NULL, 0, 0},
     END_KEYS,
@@ -466,6 +470,7 @@ static const hf_architecture architectures[] = {
      .tensors = {distilbert_tensors},
      .computed = "vocab_projector.weight"},
     {.name = "MarianMTModel",
+     .aliases = "MarianModel",
      .type = "marian",
      .model = "transformer",
      .fixed = SEQ2SEQ_FIXED SINUSOIDAL_FIXED "norm=post",
@@ -474,6 +479,7 @@ static const hf_architecture architectures[] = {
      .tensors = {seq2seq_tensors},
      .computed = SEQ2SEQ_COMPUTED "|*coder.embed_positions.weight"},
     {.name = "PegasusForConditionalGeneration",
+     .aliases = "PegasusModel",
      .type = "pegasus",
      .model = "transformer",
      .fixed = SEQ2SEQ_FIXED SINUSOIDAL_FIXED "norm=pre",
@@ -482,6 +488,7 @@ static const hf_architecture architectures[] = {
      .tensors = {seq2seq_tensors, pre_norm_tensors},
      .computed = SEQ2SEQ_COMPUTED "|*coder.embed_positions.weight"},
     {.name = "BartForConditionalGeneration",
+     .aliases = "BartModel",
      .type = "bart",
      .model = "transformer",
      .fixed = SEQ2SEQ_FIXED BART_FIXED "norm=post",
@@ -490,6 +497,7 @@ static const hf_architecture architectures[] = {
      .tensors = {seq2seq_tensors, bart_tensors},
      .computed = SEQ2SEQ_COMPUTED},
     {.name = "MBartForConditionalGeneration",
+     .aliases = "MBartModel",
      .type = "mbart",
      .model = "transformer",
      .fixed = SEQ2SEQ_FIXED BART_FIXED "norm=pre",

@@ -37,7 +37,7 @@ typedef enum hf_layout {
     HF_SAME,
     HF_TRANSPOSED, /* theirs is [out, in], ours [in, out] */
     HF_PART,       /* ours are columns of theirs: part `part` of `parts` */
-    HF_ROW         /* theirs is [1, n], ours [n] */
+    HF_ROW         /* theirs is [1, n], ours [n]; zeros if it is missing */
 } hf_layout;
 
 /* `*` is the number of a layer, `~` the prefix of the architecture. */
