@@ -60,6 +60,7 @@ static weft_status read_model(weft_onnx *m, weft_error *error)
         status = weft_error_set(error, WEFT_BAD_FILE, m->path,
                                 "is not a regular file of 1 to %d bytes", INT32_MAX);
     if (status == WEFT_OK) {
+        m->bytes = (size_t)info.st_size;
         void *data = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, file, 0);
         if (data == MAP_FAILED) {
             status =
@@ -257,6 +258,9 @@ static bool add_inputs(onnx_import *import, onnx_scope *scope, int64_t batch, we
 
 /* ---- Building ---- */
 
+/* Bytes of constants that may be computed to recognise ops, besides a multiple of the file's. */
+#define RECOGNISED_BYTES ((size_t)1 << 26)
+
 static bool take_outputs(onnx_import *import, const onnx_scope *scope, weft_value *outputs)
 {
     const WeftOnnx__GraphProto *g = import->model->proto->graph;
@@ -279,7 +283,7 @@ static bool take_outputs(onnx_import *import, const onnx_scope *scope, weft_valu
 static weft_status build(const weft_onnx *m, weft_graph *graph, int64_t batch, weft_value *inputs,
                          weft_value *outputs)
 {
-    onnx_import import = {.model = m, .graph = graph};
+    onnx_import import = {.model = m, .graph = graph, .budget = RECOGNISED_BYTES + 16 * m->bytes};
     onnx_scope scope = {.outer = NULL};
     if (!import_failed(&import) && add_inputs(&import, &scope, batch, inputs) &&
         import_graph(&import, &scope, m->proto->graph))
