@@ -49,7 +49,7 @@ typedef struct export_record {
     arena memory;
     const weft_graph *graph;
     int opset;
-    size_t max_bytes; /* of a constant that is computed */
+    size_t max_bytes, computed; /* of constants that are computed */
     weft_error *error;
     export_operand *operands; /* [0] is none */
     size_t n_operands, operand_capacity;

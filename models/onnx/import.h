@@ -71,6 +71,7 @@ typedef struct onnx_import {
     weft_error error;
     arena memory;
     size_t nodes;    /* mapped so far */
+    size_t budget;   /* bytes that may still be computed to recognise ops */
     int depth;       /* of bodies and of nodes that are computed again */
     char label[128]; /* the scope of the node that is being built, "" outside */
 } onnx_import;
@@ -107,8 +108,8 @@ const onnx_op *onnx_op_find(const char *domain, const char *name);
 
 struct weft_onnx {
     WeftOnnx__ModelProto *proto;
-    char *path;
     size_t bytes; /* of the file */
+    char *path;
     arena memory;
     onnx_files files;
     weft_onnx_options options;

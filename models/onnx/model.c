@@ -273,6 +273,9 @@ static bool add_inputs(onnx_import *import, onnx_scope *scope, int64_t batch, we
 
 /* ---- Building ---- */
 
+/* Bytes of constants that may be computed to recognise ops, besides a multiple of the file's. */
+#define RECOGNISED_BYTES ((size_t)1 << 26)
+
 static bool take_outputs(onnx_import *import, const onnx_scope *scope, weft_value *outputs)
 {
     const WeftOnnx__GraphProto *g = import->model->proto->graph;
@@ -295,7 +298,10 @@ static bool take_outputs(onnx_import *import, const onnx_scope *scope, weft_valu
 static weft_status build(const weft_onnx *m, weft_graph *graph, onnx_mode mode, int64_t batch,
                          weft_value *inputs, weft_value *outputs)
 {
-    onnx_import import = {.model = m, .mode = mode, .graph = graph};
+    onnx_import import = {.model = m,
+                          .mode = mode,
+                          .graph = graph,
+                          .budget = RECOGNISED_BYTES + 16 * m->bytes};
     onnx_scope scope = {.outer = NULL};
     import.memory.limit = ONNX_MEMORY + ONNX_MEMORY_RATIO * (m->bytes + files_bytes(&m->files));
     if (!import_failed(&import) && add_inputs(&import, &scope, batch, inputs) &&

@@ -8,9 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The most bytes of a constant that is computed for a comparison. */
-#define MAX_BYTES ((size_t)1 << 26)
-
 /* The nodes that a note is about. */
 typedef struct noted {
     onnx_import *import;
@@ -61,7 +58,7 @@ static bool same_constant(noted *n, const char *name, const export_constant *c)
         return false;
     const onnx_tensor *t = &v->tensor;
     if (v->type != (int)c->type || !weft_shape_equal(t->shape, c->shape)) return false;
-    if (c->type != WEFT_ONNX_INT64) return !memcmp(t->data, c->data, c->bytes);
+    if (c->type != WEFT_ONNX_INT64) return !c->bytes || !memcmp(t->data, c->data, c->bytes);
     const int64_t *wanted = c->data;
     for (int64_t i = 0, count = weft_shape_numel(c->shape); i < count; i++)
         if (onnx_tensor_element(t, i) != (double)wanted[i]) return false;
@@ -132,8 +129,9 @@ static bool record_op(noted *n, const weft_type *types, weft_graph *g, export_re
     if (weft_graph_status(g) != WEFT_OK || !n_wanted || opset < EXPORT_MIN_OPSET ||
         opset > EXPORT_MAX_OPSET)
         return false;
-    const weft_status status =
-        export_graph(r, g, wanted, n_wanted, (int)opset, MAX_BYTES, &ignored);
+    size_t *budget = &n->import->budget;
+    const weft_status status = export_graph(r, g, wanted, n_wanted, (int)opset, *budget, &ignored);
+    *budget -= r->computed < *budget ? r->computed : *budget;
     if (status == WEFT_NO_MEMORY) no_memory(n->import);
     for (size_t k = 0; status == WEFT_OK && k < n->note.op->n_out; k++)
         operands[k] = n->note.wanted[k] ? r->of_value[out[k].id] : WEFT_NO_OPERAND;
@@ -157,8 +155,11 @@ static void add_outputs(noted *n, const export_record *r, const weft_operand *op
             v->scope = n->scope;
             for (size_t out = 0; out < n->note.op->n_out; out++) {
                 const export_operand *o = &r->operands[operands[out].id];
-                if (operands[out].id && o->kind == EXPORT_OUTPUT && o->index == i && o->output == k)
-                    v->value = values[out];
+                if (!operands[out].id || o->kind != EXPORT_OUTPUT || o->index != i ||
+                    o->output != k)
+                    continue;
+                v->value = values[out];
+                v->type = (int)weft_export_type(weft_dtype_of(n->import->graph, values[out]));
             }
         }
     }
