@@ -64,7 +64,7 @@ static void mlp(arena *p, written_graph *g, bool length, uint64_t seed)
 int main(int argc, char **argv)
 {
     const char *kind = argc > 2 ? argv[2] : "mlp";
-    arena memory = {NULL};
+    arena memory = {.blocks = NULL};
     size_t bytes;
     if (argc < 2) return fprintf(stderr, "make_onnx FILE [mlp|other|length|reshape|integers]\n"), 2;
     written_graph *g = write_graph(&memory);

@@ -86,7 +86,7 @@ static void test_grid_sample(void)
     static const char *const modes[] = {"linear", "cubic"};
     static const char *const paddings[] = {"zeros", "border", "reflection"};
     for (int k = 0; k < 12; k++) {
-        arena p = {NULL};
+        arena p = {.blocks = NULL};
         written_graph *g = write_graph(&p);
         write_input(&p, g, "x", ONNX_DOUBLE, WEFT_SHAPE(2, 2, 3, 4));
         write_input(&p, g, "grid", ONNX_DOUBLE, WEFT_SHAPE(2, 2, 3, 2));
@@ -97,7 +97,7 @@ static void test_grid_sample(void)
         check_gradients(g, &p, 20, -1.3, 1.3);
         arena_free(&p);
     }
-    arena p = {NULL};
+    arena p = {.blocks = NULL};
     written_graph *g = write_graph(&p);
     write_input(&p, g, "x", ONNX_DOUBLE, WEFT_SHAPE(1, 2, 2, 3, 2));
     write_input(&p, g, "grid", ONNX_DOUBLE, WEFT_SHAPE(1, 1, 2, 2, 3));
@@ -111,7 +111,7 @@ static void test_roi_align(void)
     static const int64_t images[3] = {1, 0, 1};
     static const char *const modes[] = {"avg", "max"};
     for (int k = 0; k < 2; k++) {
-        arena p = {NULL};
+        arena p = {.blocks = NULL};
         written_graph *g = write_graph(&p);
         write_input(&p, g, "x", ONNX_DOUBLE, WEFT_SHAPE(2, 3, 5, 4));
         write_input(&p, g, "boxes", ONNX_DOUBLE, WEFT_SHAPE(3, 4));
@@ -129,7 +129,7 @@ static void test_roi_align(void)
 static void test_determinant(void)
 {
     for (int64_t m = 1; m <= 5; m++) {
-        arena p = {NULL};
+        arena p = {.blocks = NULL};
         written_graph *g = write_graph(&p);
         write_input(&p, g, "x", ONNX_DOUBLE, WEFT_SHAPE(3, m, m));
         write_node(&p, g, "Det", "x", "y");
@@ -144,7 +144,7 @@ static void test_scatter(void)
     static const char *const reductions[] = {"none", "add", "mul", "min", "max"};
     static const int64_t indices[6] = {1, 0, 1, 2, 1, -1}, without_repeats[6] = {0, 1, 2, 2, 0, 1};
     for (int k = 0; k < 5; k++) {
-        arena p = {NULL};
+        arena p = {.blocks = NULL};
         written_graph *g = write_graph(&p);
         write_input(&p, g, "x", ONNX_DOUBLE, WEFT_SHAPE(2, 3));
         write_input(&p, g, "updates", ONNX_DOUBLE, WEFT_SHAPE(2, 3));
@@ -160,7 +160,7 @@ static void test_scatter(void)
 static void test_attention(void)
 {
     for (int k = 0; k < 4; k++) {
-        arena p = {NULL};
+        arena p = {.blocks = NULL};
         written_graph *g = write_graph(&p);
         write_input(&p, g, "q", ONNX_DOUBLE, WEFT_SHAPE(2, 3, 8));
         write_input(&p, g, "k", ONNX_DOUBLE, WEFT_SHAPE(2, 4, 4));
@@ -181,7 +181,7 @@ static void test_attention(void)
 static void test_signals(void)
 {
     static const int64_t step = 2, length = 4;
-    arena p = {NULL};
+    arena p = {.blocks = NULL};
     written_graph *g = write_graph(&p);
     write_input(&p, g, "x", ONNX_DOUBLE, WEFT_SHAPE(2, 9, 1));
     write_input(&p, g, "window", ONNX_DOUBLE, WEFT_SHAPE(4));
@@ -219,7 +219,7 @@ static void test_function(void)
 {
     static const float x[2] = {2, -4};
     const void *inputs[] = {x};
-    arena p = {NULL};
+    arena p = {.blocks = NULL};
     weft_error error = {0};
     weft_onnx *m = load(&p, calling(&p, false), 17, &error);
     CU_ASSERT_PTR_NOT_NULL_FATAL(m);
@@ -255,7 +255,7 @@ static void refuse(arena *p, written_graph *g, const char *text)
 /* A function that calls itself. */
 static void test_recursion(void)
 {
-    arena p = {NULL};
+    arena p = {.blocks = NULL};
     refuse(&p, calling(&p, true), "bodies are more than");
     arena_free(&p);
 }
@@ -264,7 +264,7 @@ static void test_recursion(void)
 static void test_many_constants(void)
 {
     static const int64_t trips = 1000000, shape = 65536;
-    arena p = {NULL};
+    arena p = {.blocks = NULL};
     written_graph *g = write_graph(&p), *body = write_graph(&p);
     write_input(&p, body, "i", ONNX_INT64, WEFT_SCALAR);
     write_input(&p, body, "go_on", ONNX_BOOL, WEFT_SCALAR);
