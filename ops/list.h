@@ -3,7 +3,7 @@
  * suite `complete` names what an op lacks. */
 /* clang-format off */
 #define WEFT_OP_LIST(X) \
-    X(input) X(state) X(constant) X(group) X(contiguous) \
+    X(input) X(state) X(constant) X(group) X(track) X(contiguous) \
     X(neg) X(abs) X(sign) X(floor) X(ceil) X(round) X(atan) X(exp) X(log) X(sqrt) X(rsqrt) X(square) \
     X(reciprocal) X(sin) X(cos) \
     X(tanh) X(sigmoid) X(relu) X(leaky_relu) X(gelu) X(gelu_tanh) X(silu) X(softplus) X(erf) \

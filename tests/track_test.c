@@ -196,6 +196,39 @@ static void test_train_step(void)
     weft_arrays_free(d.arrays);
 }
 
+/* A plan of the record computes the value and leaves the state as it is. */
+static void test_record(void)
+{
+    weft_error error = {0};
+    weft_graph *g = weft_graph_new();
+    weft_params *params = weft_params_new();
+    const weft_shape two = WEFT_SHAPE(2);
+    const weft_value s = weft_state(g, "s", WEFT_F32, two, WEFT_INIT_ONES);
+    const weft_value value = weft_scale(g, weft_add_scalar(g, s, 2), 3);
+    weft_tracked tracked;
+    CU_ASSERT_TRUE(weft_track(g, s, value, 0.5));
+    CU_ASSERT_EQUAL_FATAL(weft_graph_tracked(g, &tracked, 1), 1);
+    CU_ASSERT_TRUE(tracked.state.id == s.id && tracked.value.id == value.id);
+    CU_ASSERT_EQUAL(tracked.momentum, 0.5);
+    CU_ASSERT_EQUAL(weft_graph_verify(g, &error), WEFT_OK);
+    const weft_value targets[2] = {tracked.node, value};
+    weft_plan *plan = weft_plan_new(g, targets, 2, &(weft_plan_options){.verify = true}, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(plan);
+    CU_ASSERT_EQUAL(weft_params_init(params, g, 1, &error), WEFT_OK);
+    weft_session *session = weft_session_new(plan, params, NULL, &error);
+    float got[2];
+    CU_ASSERT_EQUAL(weft_run(session), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_fetch(session, value, got, sizeof got), WEFT_OK);
+    CU_ASSERT_TRUE(got[0] == 9 && got[1] == 9);
+    weft_tensor t;
+    CU_ASSERT_TRUE_FATAL(weft_params_get(params, "s", &t));
+    CU_ASSERT_EQUAL(*(const float *)t.data, 1);
+    weft_session_free(session);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+    weft_params_free(params);
+}
+
 /* ---- Frozen ---- */
 
 /* Frozen averages keep their contents and are what the layer uses. */
@@ -404,6 +437,7 @@ void track_tests(void)
     CU_pSuite s = CU_add_suite("track", NULL, NULL);
     CU_add_test(s, "averages of batches, by hand", test_by_hand);
     CU_add_test(s, "weft_train_step", test_train_step);
+    CU_add_test(s, "a plan of the record", test_record);
     CU_add_test(s, "frozen", test_frozen);
     CU_add_test(s, "several processes", test_processes);
     CU_add_test(s, "stages", test_stages);
