@@ -777,6 +777,32 @@ static weft_status save_and_load(const char *path)
     return error.status;
 }
 
+/* Cut off, or with some changed bytes, a file with notes is refused or read, and nothing else. */
+static void test_changed_bytes(void)
+{
+    fixture f;
+    size_t n;
+    uint64_t state = 3;
+    begin(&f);
+    CU_ASSERT_EQUAL_FATAL(save_and_load(f.path), WEFT_OK);
+    char *data = bytes_of(f.path, &n), *changed = malloc(n);
+    const size_t rounds = TEST_SANITIZED ? 400 : 2000;
+    for (size_t i = 0; i < rounds + n / 16; i++) {
+        const size_t bytes = i < rounds ? n : 16 * (i - rounds);
+        weft_error error = {0};
+        memcpy(changed, data, n);
+        for (size_t k = 0; i < rounds && k < 1 + i % 3; k++)
+            changed[test_random(&state) % n] = (char)test_random(&state);
+        CU_ASSERT_TRUE_FATAL(write_file(f.path, changed, bytes));
+        weft_onnx *m = weft_onnx_load(f.path, NULL, &error);
+        CU_ASSERT_EQUAL(m != NULL, error.status == WEFT_OK);
+        weft_onnx_free(m);
+    }
+    free(changed);
+    free(data);
+    end(&f);
+}
+
 static void test_memory(void)
 {
     test_fail_all(save_and_load);
@@ -796,5 +822,6 @@ void onnx_export_tests(void)
     CU_add_test(suite, "outputs of any kind, and names", test_outputs);
     CU_add_test(suite, "what is refused", test_refused);
     CU_add_test(suite, "a program's own op", test_own_op);
+    CU_add_test(suite, "files that are cut off or changed", test_changed_bytes);
     CU_add_test(suite, "every allocation fails once", test_memory);
 }
