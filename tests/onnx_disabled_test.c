@@ -32,3 +32,8 @@ void onnx_export_tests(void)
     CU_pSuite suite = CU_add_suite("onnx_export", NULL, NULL);
     CU_add_test(suite, "a build without protobuf-c", test_save_refused);
 }
+
+void onnx_notes_tests(void)
+{
+    CU_add_suite("onnx_notes", NULL, NULL);
+}

@@ -69,6 +69,7 @@
     X(recurrent) \
     X(onnx) \
     X(onnx_export) \
+    X(onnx_notes) \
     X(worked_examples) \
     X(profile) \
     X(profile_export) \
