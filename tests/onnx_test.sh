@@ -113,7 +113,7 @@ expect 2 "one FILE.onnx or RUN only" "$weft" run mlp.onnx mlp.onnx
 expect 2 "expected NAME=FILE" "$weft" run mlp.onnx --input x.npy
 expect 2 "expected NAME=FILE" "$weft" plan mlp.onnx --constant both.npz
 expect 2 "--dim expects NAME=N" "$weft" plan mlp.onnx --dim 3
-expect 2 "--dim must be a whole number" "$weft" plan mlp.onnx --dim N=-1
+expect 2 "--dim expects NAME=N" "$weft" plan mlp.onnx --dim N=-1
 expect 2 "--batch must be a whole number" "$weft" plan mlp.onnx --batch 0
 expect 2 "FILE.onnx takes no option \"batch=3\"" "$weft" plan mlp.onnx batch=3
 expect 2 "need FILE.onnx" "$weft" plan gpt --batch 3
