@@ -41,6 +41,7 @@ TARGETS = {
     "lstm-step": (None, {"PyTorch": 1.5}, None),
     "attention-forward": (None, {"PyTorch": None, "torch.compile": None}, None),
     "attention-step": (None, {"PyTorch": None, "torch.compile": None}, None),
+    "resnet-step": (None, {"PyTorch": 1.3, "torch.compile": None}, None),
 }
 # (model of peer_models.py, batch): {peer: times as fast as it}
 FILES = {

@@ -146,6 +146,25 @@ class Transformer(Model):
         return F.linear(x, p["embedding"])
 
 
+class ResNet(torch.nn.Module):
+    """torchvision's, whose parameters have weft's names."""
+
+    def __init__(self, params):
+        import torchvision
+        super().__init__()
+        self.net = torchvision.models.resnet50()
+        missing, unexpected = self.net.load_state_dict(params, strict=False)
+        wrong = [n for n in missing if not n.endswith("num_batches_tracked")] + unexpected
+        if wrong:
+            raise SystemExit(f"resnet: {wrong[0]} is not a parameter of both")
+
+    def forward(self, x):
+        return self.net(x)
+
+    def gradients(self):
+        return {n: p.grad for n, p in self.net.named_parameters()}
+
+
 def fused_encoder(params):
     """nn.TransformerEncoder, which has q, k and v of all heads one after another."""
     layer = torch.nn.TransformerEncoderLayer(512, 8, 2048, 0.1, "relu", batch_first=True)
@@ -204,6 +223,8 @@ class Work:
         if name == "lstm-step":
             self.lstm = Lstm(params)
             self.x = self.inputs["input"].requires_grad_()
+        elif name.startswith("resnet-"):
+            self.model = ResNet(params)
         elif fused:
             self.model = fused_encoder(params)
         else:
@@ -211,7 +232,7 @@ class Work:
             self.model = kind(params, 0.0 if kind is Attention else 0.1)
         if name != "lstm-step":
             self.called = torch.compile(self.model) if compiled else self.model
-        if name in ("transformer-step", "small-step"):
+        if name in ("transformer-step", "small-step", "resnet-step"):
             self.optimizer = torch.optim.Adam(self.model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9)
 
     def output(self):
@@ -223,6 +244,8 @@ class Work:
         if "source" in self.inputs:
             return F.cross_entropy(output.flatten(0, 1), self.inputs["target_out"].flatten(),
                                    ignore_index=0, label_smoothing=0.1)
+        if "labels" in self.inputs:
+            return F.cross_entropy(output, self.inputs["labels"])
         return F.mse_loss(output, self.inputs["target"])
 
     def backward(self):
