@@ -21,3 +21,4 @@ void onnx_tests(void)
 void onnx_ops_tests(void) {}
 void onnx_training_tests(void) {}
 void onnx_export_tests(void) {}
+void onnx_gradients_tests(void) {}

@@ -74,6 +74,7 @@
     X(onnx_training) \
     X(onnx) \
     X(onnx_export) \
+    X(onnx_gradients) \
     X(onnx_ops) \
     X(hostile) \
     X(worked_examples) \
