@@ -5,11 +5,13 @@ Python that has torch 2.9 or later, torchvision, transformers 5, onnx and onnxsc
 
     python3 tests/golden/make_gradients.py [NAME...]
 
-The ONNX file is what torch.onnx.export (dynamo=True) writes for the model in evaluation mode, with one
-exception: source locations and types of intermediate values, most of the file, are removed. The export is not optimised (optimize=False): otherwise
-the exporter could fold a BatchNormalization into the convolution before it, and the file would lack the
-weights that PyTorch differentiates. So each parameter is an initializer of the same name, which `check`
-verifies. Of tied parameters only the name in the file is used; its gradient is the sum over all uses.
+The ONNX files are what torch.onnx.export (dynamo=True) writes for models in evaluation mode. The export is
+not optimised (optimize=False), because the optimiser folds every BatchNormalization into the convolution
+before it, and lookups of constant positions: the file would lack weights that PyTorch differentiates. So each
+parameter is an initializer with the parameter's name and contents, which `check` verifies. Of tied parameters
+the file has one name, and its gradient is the sum over all uses. Two changes are made to the files: source
+locations and types of intermediate values, most of their bytes, are removed; and SplitToSequence with
+SequenceAt, of ShuffleNetV2 and GPT-2, become Split, as in optimised exports.
 
 The tensors are input.NAME, output (the first one), loss = mean(output^2), and grad.NAME for every parameter,
 computed by PyTorch's autograd in f64 from the f32 weights of the file."""
@@ -20,6 +22,7 @@ import sys
 import onnx
 import torch
 import transformers as hf
+from onnxscript.optimizer import fold_constants, remove_unused_nodes
 from torchvision.models import DenseNet, ShuffleNetV2, SwinTransformer, VisionTransformer
 from torchvision.models.convnext import CNBlockConfig, ConvNeXt
 from torchvision.models.efficientnet import EfficientNet, FusedMBConvConfig, MBConvConfig
@@ -140,8 +143,15 @@ def strip(message):
     del message.metadata_props[:]
 
 
+def replace_sequences(model):
+    """Makes Split of SplitToSequence and SequenceAt. No other constants are folded: limits of 0 bytes."""
+    if any(node.op_type == "SplitToSequence" for node in model.graph):
+        fold_constants(model, input_size_limit=0, output_size_limit=0)
+        remove_unused_nodes(model)
+
+
 def check(name, model, message):
-    """The names of the parameters in the file; fails if it lacks one or has others that are floating."""
+    """The names of the parameters in the file; fails if it lacks one or has other weights."""
     floating = {t.name: t for t in message.graph.initializer if t.data_type == onnx.TensorProto.FLOAT}
     aliases = {}
     for key, p in model.named_parameters(remove_duplicate=False):
@@ -155,7 +165,7 @@ def check(name, model, message):
         value = torch.from_numpy(onnx.numpy_helper.to_array(floating[key]).copy())
         assert torch.equal(value, model.get_parameter(key).data), f"{name}: {key} has changed"
     others = set(floating) - set(names) - {key for key, _ in model.named_buffers()}
-    print(f"    floating initializers that are no parameters or buffers: {sorted(others)}")
+    assert not others, f"{name}: neither parameters nor buffers: {sorted(others)}"
     return names
 
 
@@ -165,7 +175,7 @@ def reference(model, inputs, names):
     output = model(*inputs.values())
     loss = output.square().mean()
     grads = torch.autograd.grad(loss, [model.get_parameter(n) for n in names])
-    return {**{f"input.{n}": t for n, t in inputs.items()}, "output": output, "loss": loss,
+    return {**{f"input.{n}": t for n, t in inputs.items()}, "output": output.detach(), "loss": loss.detach(),
             **{f"grad.{n}": g for n, g in zip(names, grads)}}
 
 
@@ -176,6 +186,7 @@ def make(name, seed):
     model.eval()
     program = torch.onnx.export(model, tuple(inputs.values()), dynamo=True, optimize=False, external_data=False,
                                 input_names=list(inputs), output_names=["output"], verbose=False)
+    replace_sequences(program.model)
     message = program.model_proto
     strip(message)
     names = check(name, model, message)
