@@ -101,6 +101,14 @@ expect 0 '"accuracy":' "${digits[@]}" --steps 1 --json --best-by accuracy --out 
 expect 0 "finished after 2 steps" "$weft" fit digits.onnx --x image=x.npy --y y.npy --loss cross-entropy \
     "${quick[@]}" --epochs 1 --batch 700 --drop-last --output logits --label-smoothing 0.1 --out dropped
 
+# ---- Written back ----
+expect 0 "trained.onnx: opset 17" "$weft" export all --batch 3 -o trained.onnx
+expect 0 "logits" "$weft" run all --batch 3 --random --out of_run
+expect 0 "logits" "$weft" run trained.onnx --random --out of_file
+cmp of_run/logits.npy of_file/logits.npy || fail "an exported run computes other bits"
+expect 0 "other.onnx" "$weft" export all --checkpoint classifier/model.safetensors -o other.onnx
+cmp -s trained.onnx other.onnx && fail "--checkpoint exports the same"
+
 # ---- Several processes ----
 # For Open MPI: more processes than cores, and root in a container.
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1

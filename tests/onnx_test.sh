@@ -108,12 +108,12 @@ for command in run models plan "dot -o -" profile bench check "check --bits"; do
     refuse "empty.onnx: is not a regular file" "$weft" "${words[@]}" empty.onnx
     refuse "folder.onnx: is not a regular file" "$weft" "${words[@]}" folder.onnx
 done
-expect 2 "expected FILE.onnx" "$weft" run
-expect 2 "one FILE.onnx only" "$weft" run mlp.onnx mlp.onnx
+expect 2 "expected FILE.onnx or RUN" "$weft" run
+expect 2 "one FILE.onnx or RUN only" "$weft" run mlp.onnx mlp.onnx
 expect 2 "expected NAME=FILE" "$weft" run mlp.onnx --input x.npy
 expect 2 "expected NAME=FILE" "$weft" plan mlp.onnx --constant both.npz
 expect 2 "--dim expects NAME=N" "$weft" plan mlp.onnx --dim 3
-expect 2 "--dim must be a whole number" "$weft" plan mlp.onnx --dim N=-1
+expect 2 "--dim expects NAME=N" "$weft" plan mlp.onnx --dim N=-1
 expect 2 "--batch must be a whole number" "$weft" plan mlp.onnx --batch 0
 expect 2 "FILE.onnx takes no option \"batch=3\"" "$weft" plan mlp.onnx batch=3
 expect 2 "need FILE.onnx" "$weft" plan gpt --batch 3

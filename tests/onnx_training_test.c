@@ -112,7 +112,7 @@ static void test_normalisation(void)
     double batch[2][CHANNELS];
     batch_statistics(batch[0], batch[1]);
     for (int mode = 0; mode < 2; mode++) {
-        arena memory = {NULL};
+        arena memory = {.blocks = NULL};
         weft_built built;
         float y[ROWS][CHANNELS];
         weft_onnx *m = load(&memory, normalisation(&memory, mode));
@@ -173,7 +173,7 @@ static void refused(arena *memory, written_graph *written, const char *message)
 /* Statistics that training cannot update. */
 static void test_refused(void)
 {
-    arena memory = {NULL};
+    arena memory = {.blocks = NULL};
     written_graph *g = normalisation(&memory, false);
     write_node(&memory, g, "BatchNormalization", "y s b m v", "z");
     refused(&memory, g, "the state is tracked already");
@@ -196,7 +196,7 @@ static size_t count_dropouts(const weft_graph *g)
 static void test_dropout(void)
 {
     static const float ratio = 0.25f;
-    arena memory = {NULL};
+    arena memory = {.blocks = NULL};
     written_graph *written = write_graph(&memory);
     weft_built built;
     write_input(&memory, written, "x", ONNX_FLOAT, WEFT_SHAPE(-1, CHANNELS));

@@ -35,7 +35,7 @@ expect 0 "commands: dot, plan, profile, check, train, translate" "$weft" models 
 expect 0 "commands: dot, plan, profile, check, fit" "$weft" models resnet
 expect 0 "check, train (a masked language model)" "$weft" models bert
 expect 0 "    d_model            512          width" "$weft" models attention
-expect 0 "(none|sinusoidal|learned)" "$weft" models gpt
+expect 0 "(none|sinusoidal|learned|sinusoidal-halves)" "$weft" models gpt
 expect 0 '"choices":	["none", "additive", "dot", "general"]' "$weft" models seq2seq --json
 expect 0 '"kind":	"flag"' "$weft" models gpt --json
 expect 0 '"masked":	true' "$weft" models bert --json

@@ -75,6 +75,7 @@
     X(onnx) \
     X(onnx_export) \
     X(onnx_gradients) \
+    X(onnx_notes) \
     X(onnx_ops) \
     X(hostile) \
     X(worked_examples) \

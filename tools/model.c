@@ -79,8 +79,18 @@ weft_status tool_add_loss(built_model *m, weft_error *error)
     return tool_take_error(weft_graph_error(g), error);
 }
 
+static weft_status build_evaluated(built_model *m)
+{
+    const weft_builder b = weft_onnx_builder(m->file);
+    const weft_build_options o = {.training = false};
+    weft_built built = {.n_outputs = 0};
+    const weft_status status = b.build(b.context, m->graph, &o, &built);
+    memcpy(m->outputs, built.outputs, built.n_outputs * sizeof *m->outputs);
+    return status;
+}
+
 /* Builds the file's graph, and chooses the output that losses are of. */
-static weft_status build_file(built_model *m, weft_error *error)
+static weft_status build_file(built_model *m, bool evaluated, weft_error *error)
 {
     size_t n_inputs;
     weft_onnx_inputs(m->file, &n_inputs);
@@ -91,7 +101,8 @@ static weft_status build_file(built_model *m, weft_error *error)
     weft_status status = WEFT_OK;
     if (!inputs || !m->outputs || !m->graph)
         status = weft_error_set(error, WEFT_NO_MEMORY, "model", "no memory for its graph");
-    else if (weft_onnx_build(m->file, m->graph, 0, inputs, m->outputs) != WEFT_OK)
+    else if ((evaluated ? build_evaluated(m)
+                        : weft_onnx_build(m->file, m->graph, 0, inputs, m->outputs)) != WEFT_OK)
         status = tool_take_error(weft_graph_error(m->graph), error);
     free(inputs);
     if (status != WEFT_OK) return status;
@@ -111,7 +122,7 @@ weft_status tool_build_args(const model_args *args, bool training, built_model *
     memset(out, 0, sizeof *out);
     out->file = tool_load_onnx(&args->onnx, error);
     if (!out->file) return error->status;
-    weft_status status = build_file(out, error);
+    weft_status status = build_file(out, args->evaluated, error);
     if (status == WEFT_OK && training) status = tool_add_loss(out, error);
     if (status == WEFT_OK && training && build_step(out) != WEFT_OK)
         status = tool_take_error(weft_graph_error(out->graph), error);

@@ -149,6 +149,7 @@ typedef struct model_args {
     const char *options[WEFT_MODEL_OPTIONS];
     size_t n_options;
     onnx_args onnx;
+    bool evaluated; /* the file is that of a run of weft fit: as it is evaluated */
 } model_args;
 /* For messages: the model's name or the file's path; NULL if neither was given. */
 const char *tool_model_name(const model_args *args);

@@ -43,7 +43,6 @@ const weft_op weft_op_track = {
     .attrs = track_attrs,
     .infer = infer_track,
     .takes = WEFT_TAKES_ANY,
-    .gradient = WEFT_GRADIENT_NONE,
     .expand = expand_track,
 };
 

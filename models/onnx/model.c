@@ -298,10 +298,8 @@ static bool take_outputs(onnx_import *import, const onnx_scope *scope, weft_valu
 static weft_status build(const weft_onnx *m, weft_graph *graph, onnx_mode mode, int64_t batch,
                          weft_value *inputs, weft_value *outputs)
 {
-    onnx_import import = {.model = m,
-                          .mode = mode,
-                          .graph = graph,
-                          .budget = RECOGNISED_BYTES + 16 * m->bytes};
+    onnx_import import = {
+        .model = m, .mode = mode, .graph = graph, .budget = RECOGNISED_BYTES + 16 * m->bytes};
     onnx_scope scope = {.outer = NULL};
     import.memory.limit = ONNX_MEMORY + ONNX_MEMORY_RATIO * (m->bytes + files_bytes(&m->files));
     if (!import_failed(&import) && add_inputs(&import, &scope, batch, inputs) &&

@@ -10,7 +10,8 @@
 
 typedef struct arguments {
     model_args model;
-    const char *run; /* a folder; NULL: the model */
+    const char *run;               /* a folder of weft train; NULL: the model */
+    char onnx[4096], fitted[4096]; /* the file and the checkpoint of a run of weft fit; "" */
     const char *sizes[MAX_SIZES];
     size_t n_sizes;
     const char *out, *checkpoint;
@@ -47,7 +48,12 @@ static void take_argument(arguments *a, const char *text, struct argp_state *sta
         if (a->n_sizes == MAX_SIZES) argp_error(state, "more than %d sizes", MAX_SIZES);
         a->sizes[a->n_sizes++] = text;
     } else if (!tool_model_name(&a->model) && !weft_model_find(text) && is_folder(text)) {
-        a->run = text;
+        if (tool_find_fit(text, a->onnx, a->fitted)) {
+            a->model.onnx.path = a->onnx;
+            a->model.evaluated = true;
+        } else {
+            a->run = text;
+        }
     } else {
         tool_take_model_arg(&a->model, text, state);
     }
@@ -57,7 +63,8 @@ static void finish(const arguments *a, struct argp_state *state)
 {
     if (!a->run && !tool_model_name(&a->model)) argp_error(state, "MODEL, RUN or FILE is missing");
     if (!a->out) argp_error(state, "-o FILE.onnx is missing");
-    if (a->checkpoint && !a->run) argp_error(state, "--checkpoint needs RUN");
+    if (a->checkpoint && !a->run && !a->model.evaluated)
+        argp_error(state, "--checkpoint needs RUN");
     if (a->loss && a->model.onnx.path) argp_error(state, "FILE.onnx has no loss");
 }
 
@@ -144,7 +151,7 @@ static weft_status save_file(const arguments *a, const built_model *m, const wef
     return status;
 }
 
-/* MODEL with its first parameters, or FILE.onnx with its weights. */
+/* MODEL with its first parameters, or FILE.onnx with its weights or those of a run. */
 static weft_status export_model(const arguments *a, weft_error *error)
 {
     built_model m;
@@ -153,6 +160,9 @@ static weft_status export_model(const arguments *a, weft_error *error)
     weft_status status = tool_build_args(&a->model, false, &m, error);
     if (status == WEFT_OK) {
         if (m.file) status = weft_onnx_weights(m.file, params, error);
+        if (status == WEFT_OK && a->model.evaluated)
+            status = weft_params_load_some(params, a->checkpoint ? a->checkpoint : a->fitted,
+                                           &weft_model_states, error);
         if (status == WEFT_OK) status = weft_params_init(params, m.graph, a->seed, error);
         if (status == WEFT_OK)
             status = m.file ? save_file(a, &m, params, error)
@@ -211,7 +221,7 @@ int cmd_export(int argc, char **argv)
         "MODEL [KEY=VALUE...] -o FILE.onnx\nRUN [KEY=VALUE...] -o FILE.onnx\nFILE.onnx -o "
         "FILE.onnx",
         "Writes a model as an ONNX file: a model of the list with its first parameters, a trained "
-        "run (the folder of `weft train`) or an ONNX file.\v"
+        "run (the folder of `weft train` or `weft fit`) or an ONNX file.\v"
         "Shapes are fixed in the file: give the sizes of the batch as KEY=VALUE (see `weft "
         "models`), or --batch and --dim for a FILE. Dropout is left out.",
         onnx_options,
