@@ -177,7 +177,7 @@ static void test_refused(void)
     written_graph *g = normalisation(&memory, false);
     write_node(&memory, g, "BatchNormalization", "y s b m v", "z");
     refused(&memory, g, "the state is tracked already");
-    memory = (arena){NULL};
+    memory = (arena){.blocks = NULL};
     g = normalisation(&memory, false);
     write_node(&memory, g, "Neg", "m", "other");
     write_node(&memory, g, "BatchNormalization", "y s b other v", "z");
