@@ -34,6 +34,7 @@ void onnx_export_tests(void)
 }
 
 /* The other suites of ONNX files have nothing to test. */
+void onnx_gradients_tests(void) {}
 void onnx_notes_tests(void) {}
 void onnx_ops_tests(void) {}
 void onnx_training_tests(void) {}

@@ -74,6 +74,7 @@
     X(onnx_training) \
     X(onnx) \
     X(onnx_export) \
+    X(onnx_gradients) \
     X(onnx_notes) \
     X(onnx_ops) \
     X(hostile) \
