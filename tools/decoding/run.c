@@ -68,8 +68,8 @@ static bool find_model(trained_run *r, const char *path, weft_error *error)
     char vocab[32];
     int source = spm_size(r->source), target = spm_size(r->target);
     snprintf(vocab, sizeof vocab, "vocab=%d", source > target ? source : target);
+    r->model = weft_model_find(weft_params_meta(r->params, "model"));
     if (tool_checkpoint_model(r->params, path, vocab, &r->config, error) != WEFT_OK) return false;
-    r->model = r->config.model;
     r->traits = weft_model_get_traits(&r->config);
     return true;
 }
