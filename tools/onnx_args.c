@@ -107,17 +107,17 @@ static bool join(char path[4096], const char *folder, int length, const char *na
 
 bool tool_find_fit(const char *run, char onnx[4096], char checkpoint[4096])
 {
-    const int length = (int)strlen(run);
+    const size_t length = strlen(run);
     if (tool_ends_with(run, ".safetensors")) {
         const char *slash = strrchr(run, '/');
-        const int n = snprintf(checkpoint, 4096, "%s", run);
-        return n < 4096 && access(run, F_OK) == 0 &&
-               (slash ? join(onnx, run, (int)(slash - run), "model.onnx")
-                      : join(onnx, ".", 1, "model.onnx"));
+        if (length >= 4096 || access(run, F_OK) != 0) return false;
+        memcpy(checkpoint, run, length + 1);
+        return slash ? join(onnx, run, (int)(slash - run), "model.onnx")
+                     : join(onnx, ".", 1, "model.onnx");
     }
-    return join(onnx, run, length, "model.onnx") &&
-           (join(checkpoint, run, length, "best.safetensors") ||
-            join(checkpoint, run, length, "model.safetensors"));
+    return length < 4096 && join(onnx, run, (int)length, "model.onnx") &&
+           (join(checkpoint, run, (int)length, "best.safetensors") ||
+            join(checkpoint, run, (int)length, "model.safetensors"));
 }
 
 weft_onnx *tool_load_onnx(const onnx_args *a, weft_error *error)
