@@ -44,7 +44,7 @@ static bool try_sample(fixture *f, const weft_op *op, const weft_sample *sample,
 {
     char label[80];
     weft_value in[WEFT_SAMPLE_INPUTS], out[WEFT_MAX_OUTPUTS];
-    char name[16];
+    char name[24];
     weft_graph *g = weft_graph_new();
     weft_params *inputs = weft_params_new(), *params = weft_params_new();
     memset(&f->error, 0, sizeof f->error);
