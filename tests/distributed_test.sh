@@ -290,7 +290,7 @@ differ "^weft: train: rank 1 has another run.seed than rank 0" "${texts[@]}" "${
 differ "^weft: train: rank 1 has another model, or options of it than rank 0" "${texts[@]}" "${valid[@]}" d_model=32
 differ "^weft: train: rank 1 has another choice of --resume, --validate or --json" "${texts[@]}" "${valid[@]}" --resume
 differ "^weft: train: rank 1 has another data.valid_source than rank 0" "${texts[@]}"
-differ "^weft: train: rank 1 has another text for validation than rank 0" "${texts[@]}" --valid-source other.en \
+differ "^weft: train: rank 1 has other data for validation than rank 0" "${texts[@]}" --valid-source other.en \
     --valid-target other.es
 differ "^weft: trainer: rank 1 has other data than rank 0" --source other.en --target other.es "${valid[@]}"
 differ "^weft: rank 1: .*none.en: cannot be read" --source none.en --target train.es "${valid[@]}"

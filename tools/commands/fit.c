@@ -84,9 +84,9 @@ static int fit(training *t)
     t->params = weft_params_new();
     if (!t->params) return tool_fail_text("fit", "out of memory");
     if (!training_compare_recipes(t)) return tool_fail(&t->error);
-    const bool ready = training_agree(t, prepare(t)) &&
-                       training_compare_validation(t, t->valid_source.hashes) &&
-                       training_make_trainer(t) && training_open_run(t);
+    bool ready = training_agree(t, prepare(t)) &&
+                 training_compare_validation(t, t->valid_source.hashes) && training_make_trainer(t);
+    ready = training_open_run(t, ready);
     if (!ready || !training_loop(t)) return tool_fail(&t->error);
     return t->signal ? 128 + t->signal : EXIT_GOOD;
 }

@@ -196,8 +196,8 @@ static int train(training *t)
                  training_texts(t) && training_read_sentences(t) && note_validation(t) &&
                  fix_model_options(t) && training_print_recipe(t) && training_begin_with(t);
     ready = training_agree(t, ready) &&
-            training_compare_validation(t, weft_batches_hashes(t->valid)) && make_trainer(t) &&
-            training_open_run(t);
+            training_compare_validation(t, weft_batches_hashes(t->valid)) && make_trainer(t);
+    ready = training_open_run(t, ready);
     if (!ready) training_forget_vocabulary(t);
     if (!ready || !training_loop(t)) return tool_fail(&t->error);
     return t->signal ? 128 + t->signal : EXIT_GOOD;

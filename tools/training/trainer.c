@@ -109,9 +109,9 @@ bool training_print_recipe(training *t)
     return fflush(stdout) == 0 || training_fail(t, WEFT_IO, "output", strerror(errno));
 }
 
-bool training_open_run(training *t)
+bool training_open_run(training *t, bool ready)
 {
-    const bool ready = training_find_kept(t) && training_write_recipe(t) &&
-                       training_open_metrics(t, weft_trainer_get_state(t->trainer).step);
+    ready = ready && training_find_kept(t) && training_write_recipe(t) &&
+            training_open_metrics(t, weft_trainer_get_state(t->trainer).step);
     return training_agree(t, ready);
 }

@@ -90,8 +90,9 @@ bool training_check_memory(training *t, const weft_builder *builder, weft_batch_
                            const char *advice);
 /* Prints the recipe, as JSON with --json. */
 bool training_print_recipe(training *t);
-/* Opens what a run writes, once the trainer is made. */
-bool training_open_run(training *t);
+/* Opens what a run writes, if `ready` says that the trainer is made. True if all processes are
+ * ready; each must call it. */
+bool training_open_run(training *t, bool ready);
 
 /* compare.c: fail if another process has other options, or another text for validation. The
  * trainer compares the rest (weft_trainer_new). */
