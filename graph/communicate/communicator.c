@@ -46,17 +46,20 @@ weft_status weft_exchange_start(weft_communicator *communicator, const weft_exch
     return communicator->start(communicator->context, exchange, request, error);
 }
 
-/* Gives an exchange up, and with it the communicator. */
-static weft_status too_long(weft_communicator *c, void *request, weft_error *error)
+/* Gives an exchange up, and with it the communicator, unless it is done now or another rank has
+ * failed. This is tested after the ranks are listed: one that has just given up is no longer in
+ * its exchange and would be listed too. */
+static weft_status too_long(weft_communicator *c, void *request, bool *done, weft_error *error)
 {
     weft_error late = WEFT_NO_ERROR;
     char ranks[128] = "";
-    bool done;
     if (c->missing) c->missing(c->context, request, ranks, sizeof ranks);
+    const weft_status status = c->test(c->context, request, done, error);
+    if (status != WEFT_OK || *done) return status;
     weft_error_set(&late, WEFT_PEER, "exchange", "no answer%s%s for %g seconds",
                    ranks[0] ? " from " : "", ranks, c->seconds);
     c->fail(c->context, &late);
-    c->test(c->context, request, &done, NULL);
+    c->test(c->context, request, done, NULL);
     return weft_error_copy(error, &late);
 }
 
@@ -84,7 +87,7 @@ weft_status weft_exchange_wait(weft_communicator *communicator, void *request, w
         status = communicator->test(communicator->context, request, &done, error);
         if (status != WEFT_OK || done) break;
         if (communicator->seconds > 0 && clock_seconds() - begin > communicator->seconds)
-            status = too_long(communicator, request, error);
+            status = too_long(communicator, request, &done, error);
         else
             pause_after(polls);
     }
