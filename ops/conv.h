@@ -15,6 +15,13 @@ typedef struct conv_attr {
     int64_t groups;
 } conv_attr;
 
+/* Of max_pool and average_pool (pool.c). */
+typedef struct pool_attr {
+    conv_attr window; /* one group, no size */
+    weft_shape kernel;
+    bool ceil_mode, count_pad;
+} pool_attr;
+
 /* Adds the window of a convolution or a pooling to the last node of ONNX, with this padding at the
  * end (conv.c). */
 void conv_export_window(weft_export *e, const conv_attr *a, const int64_t *pad_end);

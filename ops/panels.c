@@ -7,14 +7,11 @@
  * A tile of the product is one panel [k, PANEL], which stays in the second-level cache while all
  * rows of a pass over it, a few at a time, with their sums in registers. Each sum runs over pieces
  * of DEPTH in order, so that the bits depend on neither threads nor rows. */
+#include "panels.h"
+
 #include "kernels/simd.h"
 
-#define PANEL 32
 #define DEPTH 768 /* of k, summed in registers before it is added to the result */
-
-typedef struct panels_attr {
-    int64_t columns; /* of the product */
-} panels_attr;
 
 #ifdef WEFT_KERNEL_ISA
 
@@ -108,7 +105,7 @@ KERNEL(matmul_panels)
 /* With more rows, matmul packs the matrix itself, and blocks k, too. */
 #define MAX_ROWS 192
 
-extern const weft_op weft_op_panels, weft_op_matmul_panels, weft_op_matmul_shared;
+extern const weft_op weft_op_matmul_shared;
 
 static int64_t panels_of(int64_t columns)
 {
@@ -161,6 +158,13 @@ static void cost_matmul_panels(const weft_call *call, weft_cost *cost)
     cost->bytes = (m * k + k * n + m * n) * (double)weft_dtype_bytes(call->out[0].dtype);
 }
 
+weft_value panels_matmul(weft_graph *graph, weft_value a, weft_value w)
+{
+    const panels_attr attr = {weft_dim(graph, w, 1)};
+    weft_value in[2] = {a, weft_apply(graph, &weft_op_panels, NULL, &w, 1, NULL)};
+    return weft_apply(graph, &weft_op_matmul_panels, &attr, in, 2, NULL);
+}
+
 /* ---- matmul_shared, which models use ---- */
 
 static bool infer_shared(weft_infer *infer)
@@ -184,9 +188,7 @@ static void expand_shared(weft_expand *e)
         e->out[0] = weft_matmul(g, a, w);
         return;
     }
-    const panels_attr attr = {weft_dim(g, w, 1)};
-    weft_value in[2] = {a, weft_apply(g, &weft_op_panels, NULL, &w, 1, NULL)};
-    e->out[0] = weft_apply(g, &weft_op_matmul_panels, &attr, in, 2, NULL);
+    e->out[0] = panels_matmul(g, a, w);
 }
 
 static void vjp_shared(weft_vjp *v)

@@ -3,12 +3,6 @@
  * channel with a constant, so that its kernels and gradients are conv's. */
 #include "conv.h"
 
-typedef struct pool_attr {
-    conv_attr window; /* one group, no size */
-    weft_shape kernel;
-    bool ceil_mode, count_pad;
-} pool_attr;
-
 /* A channel of x and of y as the image and the result of a convolution. */
 static inline conv_sizes pool_sizes(const weft_call *call)
 {

@@ -117,9 +117,13 @@ static weft_status build_file(built_model *m, bool evaluated, weft_error *error)
 weft_status tool_build_args(const model_args *args, bool training, built_model *out,
                             weft_error *error)
 {
-    if (args->model)
-        return tool_build(args->model, args->options, args->n_options, training, out, error);
-    memset(out, 0, sizeof *out);
+    if (args->model) {
+        const weft_status built =
+            tool_build(args->model, args->options, args->n_options, training, out, error);
+        out->fixed = args->fixed;
+        return built;
+    }
+    *out = (built_model){.fixed = args->fixed};
     out->file = tool_load_onnx(&args->onnx, error);
     if (!out->file) return error->status;
     weft_status status = build_file(out, args->evaluated, error);
@@ -143,5 +147,6 @@ weft_plan *tool_plan(const built_model *m, weft_error *error)
     weft_value targets[2];
     const size_t n = tool_targets(m, targets);
     const bool all = m->outputs && !weft_is_value(m->step);
-    return weft_plan_new(m->graph, all ? m->outputs : targets, all ? m->n_outputs : n, NULL, error);
+    return weft_plan_new(m->graph, all ? m->outputs : targets, all ? m->n_outputs : n,
+                         &(weft_plan_options){.fixed_states = m->fixed}, error);
 }

@@ -150,7 +150,12 @@ typedef struct model_args {
     size_t n_options;
     onnx_args onnx;
     bool evaluated; /* the file is that of a run of weft fit: as it is evaluated */
+    bool fixed;     /* its parameters are; not for training */
 } model_args;
+/* What --fixed does, for --help. */
+#define TOOL_FIXED                                                                                 \
+    "parameters do not change from run to run: what depends on them alone is computed in the "     \
+    "first run only (not with --train)"
 /* For messages: the model's name or the file's path; NULL if neither was given. */
 const char *tool_model_name(const model_args *args);
 /* Splits "key=value key=value ..." in place into its words, at most WEFT_MODEL_OPTIONS; returns how
@@ -176,6 +181,7 @@ typedef struct built_model {
     weft_onnx *file;           /* NULL: a model of the list */
     weft_value *outputs;       /* all of the file */
     size_t n_outputs;
+    bool fixed; /* for tool_plan: weft_plan_options.fixed_states */
 } built_model;
 weft_status tool_build(const weft_model *model, const char *const *options, size_t n_options,
                        bool training, built_model *out, weft_error *error);

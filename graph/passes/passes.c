@@ -15,6 +15,8 @@ static const pass passes[] = {
     {.rule = &pass_cse},
     {.rule = &pass_fold_conv},
     {.rule = &pass_fold},
+    /*CL {.rule = &pass_channels_last, .fixed = true}, */
+    {.rule = &pass_pack_weights, .fixed = true},
     {.rule = &pass_layout, .required = true, .finish = layout_finish},
     {.rule = &pass_fuse, .schedule = fuse_schedule},
 };
@@ -42,6 +44,7 @@ static bool listed(const char *list, const char *name)
 
 static bool is_skipped(const pass *p, const weft_plan_options *options)
 {
+    if (p->fixed && !options->fixed_states) return true;
     return !p->required &&
            (listed(options->skip, p->rule->name) || listed(getenv("WEFT_SKIP"), p->rule->name));
 }
@@ -109,6 +112,24 @@ bool passes_check(const weft_plan_options *options, weft_error *error)
     }
     return check_names(options, options->skip, "weft_plan_options.skip", error) &&
            check_names(options, getenv("WEFT_SKIP"), "WEFT_SKIP", error);
+}
+
+/* ---- What is fixed ---- */
+
+void passes_mark_fixed(const weft_graph *graph, uint8_t *fixed)
+{
+    for (size_t n = 0; n < graph->n_nodes; n++) {
+        const weft_op *op = graph->nodes[n].op;
+        fixed[n] = op == &weft_op_state || op == &weft_op_constant ||
+                   (!op_is_leaf(op) && op != &weft_op_group && graph->nodes[n].n_in > 0 &&
+                    !op->updates && !op->random && !op->can_fail && !op->exchanges);
+    }
+    for (size_t n = 0; n < graph->n_nodes; n++)
+        for (size_t i = 0; i < graph->nodes[n].op->updates; i++)
+            fixed[graph->values[graph->values[graph->nodes[n].in[i]].root].node] = 0;
+    for (size_t n = 0; n < graph->n_nodes; n++)
+        for (size_t i = 0; i < graph->nodes[n].n_in; i++)
+            fixed[n] &= fixed[graph->values[graph->nodes[n].in[i]].node];
 }
 
 /* ---- One walk over a graph ---- */
@@ -216,20 +237,24 @@ static bool make_states(walk *w, const weft_graph *source)
 
 /* Rewrites `source`, and returns the new graph or NULL; map[id of source] becomes the id there. */
 static weft_graph *run_walk(walk *w, const weft_graph *source, plan_target *targets,
-                            size_t n_targets, uint32_t *map, weft_error *error)
+                            size_t n_targets, bool fixed_states, uint32_t *map, weft_error *error)
 {
     size_t max_in = 1;
     for (size_t i = 0; i < source->n_nodes; i++)
         if (source->nodes[i].n_in > max_in) max_in = source->nodes[i].n_in;
     weft_rewrite r = {
         .source = source, .graph = weft_graph_new(), .in = calloc(max_in, sizeof(weft_value))};
-    uint8_t *alive = calloc(source->n_nodes + 1, 1);
-    bool good = make_states(w, source) && r.graph && r.in && alive;
+    uint8_t *alive = calloc(source->n_nodes + 1, 1), *fixed = calloc(source->n_nodes + 1, 1);
+    bool good = make_states(w, source) && r.graph && r.in && alive && fixed;
     if (!good) {
         weft_error_set(error, WEFT_NO_MEMORY, "plan", "no memory for the pass \"%s\"",
                        w->passes[0]->rule->name);
     } else {
         mark_alive(source, targets, n_targets, alive);
+        if (fixed_states) {
+            passes_mark_fixed(source, fixed);
+            r.fixed = fixed;
+        }
         rewrite_all(w, &r, targets, n_targets, alive, map);
         good = r.graph->error.status == WEFT_OK;
         if (!good) weft_error_copy(error, &r.graph->error);
@@ -237,6 +262,7 @@ static weft_graph *run_walk(walk *w, const weft_graph *source, plan_target *targ
     for (size_t p = 0; p < w->n; p++) free(w->states[p]);
     free(r.in);
     free(alive);
+    free(fixed);
     if (good) return r.graph;
     weft_graph_free(r.graph);
     return NULL;
@@ -259,7 +285,8 @@ static bool run_once(compilation *c, walk *w)
     uint32_t *step = calloc(c->source->n_values, sizeof *step);
     weft_graph *next = NULL;
     if (step)
-        next = run_walk(w, c->source, c->targets, c->n_targets, step, c->error);
+        next = run_walk(w, c->source, c->targets, c->n_targets, c->options->fixed_states, step,
+                        c->error);
     else
         weft_error_set(c->error, WEFT_NO_MEMORY, "plan", "no memory for the passes");
     for (size_t i = 0; next && i < c->graph->n_values; i++) c->map[i] = step[c->map[i]];

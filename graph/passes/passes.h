@@ -25,6 +25,7 @@ typedef struct schedule {
     uint32_t *order; /* nodes with kernels */
     size_t n;
     uint32_t *n_fused; /* by position, of a head: how many positions behind it are fused with it */
+    size_t n_fixed;    /* the first so many positions run in the first run only */
 } schedule;
 
 /* Whether the options name optional passes to skip, and no others, and have complete passes. */
@@ -33,6 +34,10 @@ bool passes_check(const weft_plan_options *options, weft_error *error);
  * `graph`] the ids of its values there (0: not needed). Nodes that no target needs are left out. */
 weft_graph *passes_rewrite(const weft_graph *graph, plan_target *targets, size_t n_targets,
                            const weft_plan_options *options, uint32_t *map, weft_error *error);
+/* Marks by node what need not be computed again while states stay as they are: views and nodes that
+ * read states and constants alone, none of which the graph updates, and that cannot fail. Leaves
+ * that never change are marked, too. O(nodes). */
+void passes_mark_fixed(const weft_graph *graph, uint8_t *fixed);
 /* Runs the passes over the schedule of a rewritten graph. False if there is no memory. */
 bool passes_schedule(const weft_graph *graph, schedule *s, const weft_plan_options *options);
 

@@ -15,6 +15,7 @@ typedef struct pass {
     bool required; /* it cannot be skipped */
     bool joined; /* it shares the walk of the pass before it, and sees what that one leaves alone */
     bool repeats; /* it runs until rule->needed says no */
+    bool fixed;   /* it runs only with weft_plan_options.fixed_states */
     /* Called once the new graph is written; NULL: nothing is. Errors are the graph's. */
     void (*finish)(weft_graph *graph, plan_target *targets, size_t n_targets);
     /* False if there is no memory. */
@@ -23,6 +24,7 @@ typedef struct pass {
 
 /* Those that know ops by their identity are in ops/passes/. */
 extern const weft_pass pass_join_slices, pass_join_products, pass_reuse_dropout, pass_fold_conv;
+extern const weft_pass pass_pack_weights, pass_channels_last;
 extern const weft_pass pass_expand, pass_cse, pass_fold, pass_layout, pass_fuse;
 
 void layout_finish(weft_graph *graph, plan_target *targets, size_t n_targets);

@@ -58,6 +58,11 @@ static void extend_lifetimes(weft_plan *plan, bool no_reuse)
             step->scratch = plan->n_buffers; /* index + 1, until it has an offset */
         }
     }
+    /* What later runs read is never overwritten. */
+    for (size_t i = 0; i < plan->n_buffers; i++) {
+        weft_plan_buffer *b = &plan->buffers[i];
+        if (b->first < plan->fixed_groups && b->last >= plan->fixed_groups) b->last = last_group;
+    }
 }
 
 bool buffers_make(weft_plan *plan, const uint32_t *storage, bool no_reuse, weft_error *error)

@@ -3,7 +3,9 @@
  * version of one value. It proves that
  * - every node reads what its producer wrote;
  * - no node writes what another node of its group reads or writes, unless both are fused;
- * - what can be read after a run is still there: in the arena, or in a state of the right version.
+ * - what can be read after a run is still there: in the arena, or in a state of the right version;
+ * - all this holds for later runs, too, which leave out what only the first one computes, and that
+ *   is the same in every run.
  *
  *     bytes  |  a a a a  |  b b b b b b  |  c c c  |      after group 1
  *     bytes  |  a a a a  |  d d d d d d  |  c c c  |      after group 2, which wrote d over b
@@ -48,6 +50,7 @@ typedef struct checker {
     uint32_t *head; /* by step of a group: the head of its fused group, or itself */
     size_t n_writes, n_reads, n_states;
     uint32_t *state_version; /* by root of a state: the version that the store holds */
+    uint8_t *updated;        /* by root of a state: a node updates it */
     weft_error *error;
 } checker;
 
@@ -389,6 +392,25 @@ static bool check_writes(checker *c, const plan_step *step)
     return true;
 }
 
+/* What only the first run computes must not depend on what changes: in its operands there are only
+ * states that no node updates, constants, and what has been computed before. */
+static bool check_fixed(checker *c, const plan_group *group)
+{
+    const weft_graph *g = c->plan->graph;
+    for (uint32_t i = 0; i < group->n_steps; i++) {
+        const uint32_t n = c->plan->steps[group->first_step + i].node;
+        const node_record *node = &g->nodes[n];
+        bool fixed = !node->op->updates && !node->op->random && !node->op->exchanges;
+        for (size_t k = 0; k < node->n_in; k++) {
+            const value_record *root = &g->values[g->values[node->in[k]].root];
+            fixed = fixed && g->nodes[root->node].op != &weft_op_input &&
+                    !c->updated[g->values[node->in[k]].root];
+        }
+        if (!fixed) return wrong(c, n, "runs in the first run only, but its inputs may change");
+    }
+    return true;
+}
+
 static bool check_group(checker *c, const plan_group *group)
 {
     const weft_graph *g = c->plan->graph;
@@ -423,16 +445,10 @@ static bool check_targets(checker *c)
     return true;
 }
 
-static bool check_all(checker *c)
+/* Every step is in a group, and a barrier separates groups that need one. */
+static bool check_cut(checker *c)
 {
     const weft_plan *plan = c->plan;
-    const weft_graph *g = plan->graph;
-    for (uint32_t v = 1; v < g->n_values; v++) {
-        c->state_version[v] = v;
-        if (g->nodes[g->values[v].node].op != &weft_op_input) continue;
-        size_t begin = plan->buffers[plan->buffer_of[v] - 1].offset;
-        write_stretch(c, (stretch){begin, begin + dense_bytes(g, v), v});
-    }
     uint32_t next = 0;
     for (size_t i = 0; i < plan->n_groups; i++) {
         if (plan->groups[i].first_step != next) return wrong(c, 0, "a step is in no group");
@@ -440,9 +456,18 @@ static bool check_all(checker *c)
         if (i && plan->groups[i].interval == plan->groups[i - 1].interval &&
             !(plan->groups[i].serial && plan->groups[i - 1].serial))
             return wrong(c, plan->steps[next - 1].node, "no barrier in front of its group");
-        if (!check_group(c, &plan->groups[i])) return false;
     }
-    if (next != plan->n_steps) return wrong(c, 0, "a step is in no group");
+    return next == plan->n_steps || wrong(c, 0, "a step is in no group");
+}
+
+/* One run, of the groups from `first` on. */
+static bool check_run(checker *c, uint32_t first)
+{
+    const weft_plan *plan = c->plan;
+    const weft_graph *g = plan->graph;
+    for (uint32_t v = 1; v < g->n_values; v++) c->state_version[v] = v;
+    for (size_t i = first; i < plan->n_groups; i++)
+        if (!check_group(c, &plan->groups[i])) return false;
     if (!check_targets(c)) return false;
     for (uint32_t v = 1; v < g->n_values; v++) {
         if (!plan->readable[v] || !plan->buffer_of[v]) continue;
@@ -455,7 +480,26 @@ static bool check_all(checker *c)
     return true;
 }
 
-/* Every operand is at most one access of a group, and one stretch of the treap. */
+static bool check_all(checker *c)
+{
+    const weft_plan *plan = c->plan;
+    const weft_graph *g = plan->graph;
+    for (uint32_t v = 1; v < g->n_values; v++) {
+        if (g->nodes[g->values[v].node].op != &weft_op_input) continue;
+        size_t begin = plan->buffers[plan->buffer_of[v] - 1].offset;
+        write_stretch(c, (stretch){begin, begin + dense_bytes(g, v), v});
+    }
+    for (size_t n = 0; n < g->n_nodes; n++)
+        for (size_t k = 0; k < g->nodes[n].op->updates; k++)
+            c->updated[g->values[g->nodes[n].in[k]].root] = 1;
+    for (uint32_t i = 0; i < plan->fixed_groups; i++)
+        if (!check_fixed(c, &plan->groups[i])) return false;
+    if (!check_cut(c) || !check_run(c, 0)) return false;
+    return !plan->fixed_groups || check_run(c, plan->fixed_groups);
+}
+
+/* Every operand is at most one access of a group, and in each of two runs one stretch of the treap.
+ */
 static bool make_room(checker *c)
 {
     const weft_plan *plan = c->plan;
@@ -464,13 +508,15 @@ static bool make_room(checker *c)
         const node_record *node = &plan->graph->nodes[plan->steps[i].node];
         operands += node->n_in + node->op->n_out + 1;
     }
-    c->held = calloc(operands + plan->graph->n_values + 1, sizeof *c->held);
+    c->held = calloc(2 * operands + plan->graph->n_values + 1, sizeof *c->held);
     c->writes = calloc(operands + 1, sizeof *c->writes);
     c->reads = calloc(operands + 1, sizeof *c->reads);
     c->states = calloc(operands + 1, sizeof *c->states);
     c->head = calloc(plan->n_steps + 1, sizeof *c->head);
     c->state_version = calloc(plan->graph->n_values + 1, sizeof *c->state_version);
-    return c->held && c->writes && c->reads && c->states && c->head && c->state_version;
+    c->updated = calloc(plan->graph->n_values + 1, sizeof *c->updated);
+    return c->held && c->writes && c->reads && c->states && c->head && c->state_version &&
+           c->updated;
 }
 
 weft_status weft_plan_check(const weft_plan *plan, weft_error *error)
@@ -488,5 +534,6 @@ weft_status weft_plan_check(const weft_plan *plan, weft_error *error)
     free(c.states);
     free(c.head);
     free(c.state_version);
+    free(c.updated);
     return status;
 }

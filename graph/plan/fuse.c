@@ -220,8 +220,8 @@ bool fused_may_overwrite(const weft_graph *g, const schedule *s, uint32_t head, 
 
 /* ---- The pass ---- */
 
-/* Finds the first reader of a fused group's outputs that may follow. */
-static bool find_follower(const fuser *m, const fusion *f, size_t position, uint32_t *found)
+/* Finds the first reader of a fused group's outputs that may follow: up to `last`. */
+static bool find_follower(const fuser *m, const fusion *f, size_t last, uint32_t *found)
 {
     const weft_graph *g = m->g;
     uint32_t best = UINT32_MAX;
@@ -230,7 +230,7 @@ static bool find_follower(const fuser *m, const fusion *f, size_t position, uint
         for (size_t o = 0; o < node->op->n_out; o++)
             for (uint32_t e = m->first_use[node->first_out + o]; e; e = m->next[e]) {
                 uint32_t at = m->use[e];
-                if (at >= best || at > position + MAX_MOVE) break;
+                if (at >= best || at > last) break;
                 if (may_follow(m, f, m->order[at])) best = at;
             }
     }
@@ -250,7 +250,10 @@ static void fuse_all(fuser *m, schedule *s)
         m->placed[m->order[i]] = 1;
         s->n_fused[head] = 0;
         if (!may_lead(m->g, m->order[i], &f)) continue;
-        while (f.n <= MAX_FUSED && find_follower(m, &f, i, &next)) {
+        /* What only the first run computes is fused with its like. */
+        const size_t last =
+            i < s->n_fixed && i + MAX_MOVE >= s->n_fixed ? s->n_fixed - 1 : i + MAX_MOVE;
+        while (f.n <= MAX_FUSED && find_follower(m, &f, last, &next)) {
             f.node[f.n++] = next;
             m->placed[next] = 1;
             s->n_fused[done] = 0;

@@ -29,6 +29,7 @@ static void fill_stats(weft_plan *plan)
     const weft_graph *g = plan->graph;
     weft_plan_stats *s = &plan->stats;
     s->nodes = g->n_nodes;
+    for (uint32_t i = 0; i < plan->fixed_groups; i++) s->fixed += plan->groups[i].n_steps;
     s->groups = plan->n_groups;
     s->buffers = plan->n_buffers;
     s->ratio = s->lower_bound_bytes ? (double)s->arena_bytes / (double)s->lower_bound_bytes : 1.0;
@@ -72,7 +73,7 @@ static bool schedule_nodes(weft_plan *plan, schedule *s, uint32_t **storage,
     *storage = calloc(g->n_values, sizeof **storage);
     if (!s->order || !s->n_fused || !*storage) return plan_no_memory(error);
     if (!order_nodes(g, s, error)) return false;
-    if (!passes_schedule(g, s, options) ||
+    if ((options->fixed_states && !order_fixed(g, s)) || !passes_schedule(g, s, options) ||
         !storage_assign(g, s, plan->targets, plan->n_targets, options->no_reuse, *storage))
         return plan_no_memory(error);
     return steps_make(plan, s, error);
@@ -95,7 +96,7 @@ static bool compile(weft_plan *plan, const weft_graph *graph, const weft_value *
     schedule s = {0};
     uint32_t *storage = NULL;
     bool good = schedule_nodes(plan, &s, &storage, options, error) &&
-                groups_make(plan, storage, error) &&
+                groups_make(plan, storage, s.n_fixed, error) &&
                 buffers_make(plan, storage, options->no_reuse, error) && buffers_place(plan, error);
     free(s.order);
     free(s.n_fused);

@@ -70,6 +70,7 @@ struct weft_plan {
     size_t n_steps;
     plan_group *groups;
     size_t n_groups;
+    uint32_t fixed_groups; /* the first so many run in a session's first run only */
     weft_tensor *tensors; /* data NULL */
     place *places;
     plan_matrix *matrices; /* of the operands of fused steps */
@@ -92,9 +93,11 @@ struct weft_plan {
 
 /* schedule.c: fills in the nodes with kernels in an order in which they can run. */
 bool order_nodes(const weft_graph *g, schedule *s, weft_error *error);
+/* Moves what only the first run computes to the beginning of the order. False: no memory. */
+bool order_fixed(const weft_graph *g, schedule *s);
 /* Cuts the plan's steps, whose tiles are known, into groups and barrier intervals; counts their
- * work and the barriers. */
-bool groups_make(weft_plan *plan, const uint32_t *storage, weft_error *error);
+ * work and the barriers. The first n_fixed steps run in the first run only. */
+bool groups_make(weft_plan *plan, const uint32_t *storage, size_t n_fixed, weft_error *error);
 
 /* storage.c: fills in storage[value id], the value in whose storage the value lies. False if there
  * is no memory. */

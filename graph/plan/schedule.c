@@ -132,6 +132,24 @@ bool order_nodes(const weft_graph *g, schedule *s, weft_error *error)
     return good;
 }
 
+bool order_fixed(const weft_graph *g, schedule *s)
+{
+    uint8_t *fixed = calloc(g->n_nodes + 1, 1);
+    uint32_t *order = malloc((s->n + 1) * sizeof *order);
+    const bool good = fixed && order;
+    if (good) {
+        passes_mark_fixed(g, fixed);
+        memcpy(order, s->order, s->n * sizeof *order);
+        for (size_t i = 0; i < s->n; i++)
+            if (fixed[order[i]]) s->order[s->n_fixed++] = order[i];
+        for (size_t i = 0, at = s->n_fixed; i < s->n; i++)
+            if (!fixed[order[i]]) s->order[at++] = order[i];
+    }
+    free(fixed);
+    free(order);
+    return good;
+}
+
 /* ---- Groups ---- */
 
 /* A group with less work, in bytes plus flops, runs on one thread. Such small groups run from the
@@ -144,12 +162,13 @@ bool order_nodes(const weft_graph *g, schedule *s, weft_error *error)
 #define FLOPS_PER_NS 150.0
 #define BYTES_PER_NS 15.0
 
-/* Adds a step to the plan's totals; returns its bytes plus flops. */
-static double count_work(weft_plan *plan, const plan_step *step)
+/* Adds a step to the plan's totals, unless only the first run computes it; returns its bytes plus
+ * flops. */
+static double count_work(weft_plan *plan, const plan_step *step, bool fixed)
 {
     weft_cost cost = plan_step_cost(plan, step);
-    plan->stats.flops += cost.flops;
-    plan->stats.bytes += cost.bytes;
+    plan->stats.flops += fixed ? 0 : cost.flops;
+    plan->stats.bytes += fixed ? 0 : cost.bytes;
     return cost.bytes + cost.flops;
 }
 
@@ -240,7 +259,7 @@ static bool joins_group(const weft_plan *plan, const uint32_t *storage, const pl
 }
 
 /* Cuts the steps into groups: the longest stretches of steps that may run side by side. */
-static bool cut_groups(weft_plan *plan, const uint32_t *storage)
+static bool cut_groups(weft_plan *plan, const uint32_t *storage, size_t n_fixed)
 {
     uint32_t *written = calloc(plan->graph->n_values, sizeof *written);
     uint32_t *read = calloc(plan->graph->n_values, sizeof *read), since = 0;
@@ -252,7 +271,8 @@ static bool cut_groups(weft_plan *plan, const uint32_t *storage)
         const plan_step *step = &plan->steps[i];
         const node_record *node = &plan->graph->nodes[step->node];
         bool is_update = node->op->updates > 0;
-        if (!group ||
+        if (i == n_fixed) plan->fixed_groups = (uint32_t)plan->n_groups;
+        if (!group || i == n_fixed ||
             (!step->fused && (is_update != updates || !joins_group(plan, storage, step, since,
                                                                    written, read, exchanges)))) {
             group = &plan->groups[plan->n_groups++];
@@ -265,12 +285,13 @@ static bool cut_groups(weft_plan *plan, const uint32_t *storage)
         exchanges |= node->op->exchanges;
         group->n_steps++;
         if (step->phases > group->phases) group->phases = step->phases;
-        work += count_work(plan, step);
+        work += count_work(plan, step, i < n_fixed);
         /* A barrier goes before updates: there a run stops if an earlier node failed. */
         group->serial = work < SERIAL_WORK && !is_update;
         for (size_t k = 0; k < node->n_in; k++) read[storage[node->in[k]]] = i + 1;
         for (size_t k = 0; k < node->op->n_out; k++) written[storage[node->first_out + k]] = i + 1;
     }
+    if (n_fixed == plan->n_steps) plan->fixed_groups = (uint32_t)plan->n_groups;
     free(written);
     free(read);
     return good;
@@ -294,10 +315,10 @@ static void number_intervals(weft_plan *plan)
 /* sort_group is an insertion sort. Larger groups are updates, many and alike: not worth sorting. */
 #define MAX_SORTED 255
 
-bool groups_make(weft_plan *plan, const uint32_t *storage, weft_error *error)
+bool groups_make(weft_plan *plan, const uint32_t *storage, size_t n_fixed, weft_error *error)
 {
     plan->groups = arena_alloc(&plan->arena, (plan->n_steps + 1) * sizeof *plan->groups);
-    if (!plan->groups || !cut_groups(plan, storage)) return plan_no_memory(error);
+    if (!plan->groups || !cut_groups(plan, storage, n_fixed)) return plan_no_memory(error);
     for (size_t g = 0; g < plan->n_groups; g++) {
         plan_group *group = &plan->groups[g];
         if (!weigh_group(plan, group, error)) return false;

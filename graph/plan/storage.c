@@ -69,6 +69,16 @@ static void pin_storages(planner *p, const plan_target *targets, size_t n_target
     for (size_t i = 0; i < n_targets; i++) p->pinned[g->values[targets[i].value.id].root] = 1;
 }
 
+/* No run overwrites what the first one has computed for all. */
+static void pin_fixed(planner *p)
+{
+    for (size_t at = 0; at < p->schedule->n_fixed; at++) {
+        const node_record *node = &p->g->nodes[p->schedule->order[at]];
+        for (uint32_t k = 0; k < node->op->n_out; k++)
+            p->pinned[storage_of(p, node->first_out + k)] = 1;
+    }
+}
+
 static void take_over(planner *p)
 {
     const weft_graph *g = p->g;
@@ -80,6 +90,7 @@ static void take_over(planner *p)
     for (uint32_t at = 0, head = 0; at < order->n; at++) {
         const node_record *node = &g->nodes[order->order[at]];
         if (at > head + order->n_fused[head]) head = at;
+        if (at == order->n_fixed) pin_fixed(p);
         int i = inplace_input(p, head, at);
         if (i < 0) continue;
         uint32_t out = node->first_out, s = storage_of(p, node->in[i]);

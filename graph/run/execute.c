@@ -293,11 +293,12 @@ static weft_status report_fault(const executor *e, unsigned step, weft_error *er
 weft_status executor_run(executor *e, uint32_t until, int team, weft_profile *profile,
                          weft_error *error)
 {
-    e->begin = executor_paused(e) ? e->end : 0;
+    const bool resumed = executor_paused(e);
+    e->begin = resumed ? e->end : e->first;
     e->end = until;
     atomic_store(&e->fault.step, NO_FAULT);
     e->fault.index = e->fault.limit = 0;
-    if (!e->begin) exchanges_begin(&e->exchanges);
+    if (!resumed) exchanges_begin(&e->exchanges);
     for (size_t i = 2 * (size_t)e->begin; i < 2 * (size_t)e->end; i++)
         atomic_init(&e->claimed[i], 0);
     if (profile)

@@ -15,6 +15,7 @@ typedef struct executor {
     exchanges exchanges;
     atomic_llong *claimed; /* by group and phase: nanoseconds of work that threads have taken */
     uint32_t begin, end;   /* of the groups that the last call ran */
+    uint32_t first;        /* group of a run: those before it have run once for all runs */
     char *arena;
     bool poison; /* fill buffers with 0xFF before their first writer */
 } executor;

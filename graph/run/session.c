@@ -361,7 +361,14 @@ static weft_status run_until(weft_session *session, uint32_t until)
     }
     executor_run(x, until, team, session->profiling ? session->profile : NULL, e);
     if (!executor_paused(x)) x->state.step++;
+    if (e->status == WEFT_OK && x->end == session->plan->n_groups && session->owns_arena)
+        x->first = session->plan->fixed_groups;
     return e->status;
+}
+
+void weft_session_renew(weft_session *session)
+{
+    if (session) session->executor.first = 0;
 }
 
 weft_status weft_run(weft_session *session)
@@ -380,7 +387,7 @@ weft_status weft_run_before(weft_session *session, weft_value value)
     for (uint32_t g = 0; id && !executor_paused(&session->executor) && g < plan->n_groups; g++)
         for (uint32_t i = 0; i < plan->groups[g].n_steps; i++)
             if (plan->steps[plan->groups[g].first_step + i].node == node)
-                return g ? run_until(session, g) : WEFT_OK;
+                return g > session->executor.first ? run_until(session, g) : WEFT_OK;
     return weft_error_set(&session->error, WEFT_BAD_ARGUMENT, "weft_run_before",
                           "the session has stopped before, or no node of the plan computes the "
                           "value");

@@ -22,6 +22,8 @@ typedef struct weft_rewrite {
     weft_value *in;           /* the node's inputs in the new graph, node.n_in of them. A pass may
                                  put others there, or lower node.n_in: a copy reads what it leaves */
     weft_value *out;          /* node.n_out values of the new graph, for the pass to fill */
+    const uint8_t *fixed;     /* by node of `source`: it is computed in a session's first run only;
+                                 NULL without weft_plan_options.fixed_states */
     void *state;              /* of weft_pass.state_bytes */
     void *context;            /* of the pass */
 } weft_rewrite;

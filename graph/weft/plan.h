@@ -80,6 +80,13 @@ typedef struct weft_plan_options {
      * passes. The array need not outlive the call; contexts are used during the call only. */
     const weft_pass *passes;
     size_t n_passes;
+    /* No state changes after a session's first run, but for those that the plan updates: what
+     * depends on the others alone (packed weights, batch norms folded into convolutions) is
+     * computed in that run only, and its buffers are kept. If a program does change such a state,
+     * it calls weft_session_renew. Two more passes then run:
+     *     pack_weights    products with a parameter, whose panels are packed in the first run
+     *     channels_last   images of convolutions have their channels innermost, where that pays */
+    bool fixed_states;
 } weft_plan_options;
 
 typedef struct weft_plan_stats {
@@ -87,6 +94,7 @@ typedef struct weft_plan_stats {
     size_t groups;            /* of nodes that run side by side */
     size_t barriers;          /* of one run */
     size_t fused;             /* nodes that run on the tiles of another, right after each tile */
+    size_t fixed;             /* nodes that run in a session's first run only: fixed_states */
     size_t buffers;           /* placed in the arena */
     size_t sum_bytes;         /* of all buffers: the arena without reuse */
     size_t arena_bytes;       /* with reuse */
@@ -95,8 +103,8 @@ typedef struct weft_plan_stats {
     size_t workspace_bytes;   /* of each thread of a session, beside the arena */
     double ratio;             /* arena_bytes / lower_bound_bytes; 1 if there are no buffers */
     weft_pack_end packed;     /* how the packing of the arena ended */
-    double flops;             /* of one run */
-    double bytes;             /* read and written by one run, at least */
+    double flops;             /* of one run, but for what only the first computes */
+    double bytes;             /* read and written by one run, at least; likewise */
 } weft_plan_stats;
 
 /* Plans the computation of the targets and of nothing else. After a run each target can be read. A

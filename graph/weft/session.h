@@ -50,7 +50,8 @@ typedef struct weft_session_options {
     /* Memory for buffers, 64-byte aligned, with at least the arena_bytes of the plan's statistics.
      * NULL: the session allocates and frees its own. Sessions may share one arena if only one runs
      * at a time. Then the results of a run last until another session is fed or runs, and so do
-     * feeds. */
+     * feeds. In an arena of the program's own, each run computes what a plan with fixed_states
+     * computes in the first run only. */
     void *arena;
     size_t arena_bytes;
     /* Memory for the kernels, 64-byte aligned, with at least weft_session_workspace bytes. NULL:
@@ -107,6 +108,9 @@ WEFT_API bool weft_session_tensor(weft_session *session, weft_value value, weft_
  * *found; `found` may be NULL. WEFT_NOT_FOUND if an input was never fed. An infinity is allowed if
  * an attribute asks for it, and in results of infinities; NaN never is. */
 WEFT_API weft_status weft_session_find_nonfinite(weft_session *session, weft_error *found);
+/* Says that states have changed which the plan takes as fixed (weft_plan_options.fixed_states): the
+ * next run computes again what depends on them alone. */
+WEFT_API void weft_session_renew(weft_session *session);
 /* Sets the step, which with the seed selects the numbers of random ops: 0 at first, and 1 more
  * after each run. */
 WEFT_API void weft_session_set_step(weft_session *session, uint64_t step);

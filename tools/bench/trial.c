@@ -17,8 +17,9 @@ static weft_status feed_all(trial *t, weft_error *error)
 weft_status trial_start(trial *t, const weft_value *targets, size_t n, int threads,
                         weft_error *error)
 {
+    const weft_plan_options options = {.fixed_states = t->m.fixed};
     t->plan =
-        targets ? weft_plan_new(t->m.graph, targets, n, NULL, error) : tool_plan(&t->m, error);
+        targets ? weft_plan_new(t->m.graph, targets, n, &options, error) : tool_plan(&t->m, error);
     if (!t->plan) return error->status;
     t->params = weft_params_new();
     if (!t->params) return weft_error_set(error, WEFT_NO_MEMORY, "parameters", "no memory");

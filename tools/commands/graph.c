@@ -19,7 +19,16 @@ typedef struct arguments {
     double seconds;
 } arguments;
 
-enum { KEY_JSON = 256, KEY_TRAIN, KEY_PLANNED, KEY_OVERLAY, KEY_RUNS, KEY_INSTANCES, KEY_SECONDS };
+enum {
+    KEY_JSON = 256,
+    KEY_TRAIN,
+    KEY_FIXED,
+    KEY_PLANNED,
+    KEY_OVERLAY,
+    KEY_RUNS,
+    KEY_INSTANCES,
+    KEY_SECONDS
+};
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
@@ -30,6 +39,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_TRAIN:
         a->train = true;
+        return 0;
+    case KEY_FIXED:
+        a->model.fixed = true;
         return 0;
     case KEY_INSTANCES:
         a->instances = text;
@@ -63,6 +75,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case ARGP_KEY_END:
         if (a->instances && (tool_model_name(&a->model) || a->train))
             argp_error(state, "--instances takes no model");
+        if (a->train && a->model.fixed)
+            argp_error(state, "--fixed is not for --train, which changes the parameters");
         if (a->seconds > 0 && !a->instances) argp_error(state, "--seconds needs --instances");
         if (!tool_model_name(&a->model) && !a->instances) argp_error(state, "MODEL is missing");
         return 0;
@@ -151,6 +165,7 @@ int cmd_dot(int argc, char **argv)
         {"output", 'o', "FILE", 0,
          "FILE.dot, or FILE.svg or FILE.png (with Graphviz); - prints DOT", 0},
         {"train", KEY_TRAIN, NULL, 0, "the whole training step", 0},
+        {"fixed", KEY_FIXED, NULL, 0, TOOL_FIXED, 0},
         {"planned", KEY_PLANNED, NULL, 0, "draw the graph after the passes, as it is run", 0},
         {"overlay", KEY_OVERLAY, "time", 0,
          "run it, and colour the nodes that compute by their share of the time (implies --planned)",
@@ -196,6 +211,7 @@ static int print_plan(const arguments *a, const weft_plan_stats *s)
                 {"groups", "", (double)s->groups},
                 {"barriers", "", (double)s->barriers},
                 {"fused", " nodes", (double)s->fused},
+                {"fixed", " nodes", (double)s->fixed},
                 {"buffers", "", (double)s->buffers},
                 {"sum_bytes", " bytes", (double)s->sum_bytes},
                 {"arena_bytes", " bytes", (double)s->arena_bytes},
@@ -222,6 +238,7 @@ int cmd_plan(int argc, char **argv)
 {
     static const struct argp_option options[] = {
         {"train", KEY_TRAIN, NULL, 0, "the whole training step: gradients, clipping, Adam", 0},
+        {"fixed", KEY_FIXED, NULL, 0, TOOL_FIXED, 0},
         {"instances", KEY_INSTANCES, "DIR", 0,
          "pack the lists of buffers in DIR/NAME.CAPACITY.csv, with the columns lower, upper "
          "(exclusive) and size, instead of a model's",

@@ -1,0 +1,184 @@
+/* channels_last: convolutions by weights that stay the same in all runs become conv_rows and
+ * conv_rows_depthwise, whose images have the channels innermost. There the patches of a pixel lie
+ * in the image in a few stretches, so that nothing is packed but the weights, in the first run.
+ *
+ *     conv(x, w)    [images, channels, height, width]
+ *         = permute(conv_rows(permute(x), panels(w)))
+ *
+ * permute is a view. Elementwise nodes, max_pool and concat between such convolutions are moved
+ * inside the permutations, so that no data are: one that has an image of the other layout is left
+ * alone. O(nodes). */
+#include "../conv.h"
+#include "../conv_rows.h"
+#include "../gemm.h"
+#include "../panels.h"
+#include "terms.h"
+
+#include <weft/ops.h>
+
+extern const weft_op weft_op_conv, weft_op_max_pool, weft_op_concat;
+extern const weft_pass pass_channels_last;
+
+/* ---- Layouts ---- */
+
+/* As a view: [images, height, width, channels] from [images, channels, height, width], and back. */
+static weft_value to_last(weft_graph *g, weft_value x)
+{
+    return weft_permute(g, x, (weft_axes){4, {0, 2, 3, 1}});
+}
+
+static weft_value to_first(weft_graph *g, weft_value x)
+{
+    return weft_permute(g, x, (weft_axes){4, {0, 3, 1, 2}});
+}
+
+/* Do the channels of an image lie innermost? */
+static bool is_last(const weft_graph *g, weft_value x)
+{
+    const weft_shape s = weft_shape_of(g, x);
+    const weft_layout l = weft_layout_of(g, x);
+    if (s.rank != 4) return false;
+    const weft_shape shape = {4, {s.dim[0], s.dim[2], s.dim[3], s.dim[1]}};
+    const weft_layout layout = {{l.stride[0], l.stride[2], l.stride[3], l.stride[1]}, 0};
+    return weft_layout_is_dense(shape, &layout);
+}
+
+/* ---- Convolutions ---- */
+
+static bool is_fixed(const weft_rewrite *r, size_t input)
+{
+    return r->fixed[weft_producer(r->source, weft_value_from_id(r->source, r->node.in[input]))];
+}
+
+static weft_shape last_two(weft_shape s)
+{
+    return (weft_shape){2, {s.dim[s.rank - 2], s.dim[s.rank - 1]}};
+}
+
+static bool visit_conv(weft_rewrite *r)
+{
+    weft_graph *g = r->graph;
+    const conv_attr *a = r->node.attr;
+    const weft_shape x = weft_shape_of(g, r->in[0]), w = weft_shape_of(g, r->in[1]);
+    if (x.rank != 4 || !is_fixed(r, 1) || !gemm_is_own(weft_dtype_of(g, r->in[0]))) return false;
+    const bool depthwise = a->groups == x.dim[1] && a->groups == w.dim[0] && a->groups > 1;
+    if (a->groups != 1 && !depthwise) return false;
+    const conv_rows_attr attr = {.kernel = last_two(w),
+                                 .stride = a->stride,
+                                 .dilation = a->dilation,
+                                 .pad_begin = a->pad_begin,
+                                 .pad_end = a->pad_end,
+                                 .columns = w.dim[0]};
+    weft_value in[3] = {to_last(g, r->in[0]), WEFT_NO_VALUE,
+                        r->node.n_in > 2 ? r->in[2] : r->in[0]};
+    if (depthwise) {
+        in[1] = weft_reshape(g, weft_permute(g, r->in[1], (weft_axes){4, {2, 3, 0, 1}}),
+                             WEFT_SHAPE(w.dim[2], w.dim[3], w.dim[0]));
+    } else {
+        const weft_value taps = weft_permute(g, r->in[1], (weft_axes){4, {2, 3, 1, 0}});
+        const weft_value matrix =
+            weft_reshape(g, taps, WEFT_SHAPE(w.dim[2] * w.dim[3] * w.dim[1], w.dim[0]));
+        in[1] = weft_apply(g, &weft_op_panels, NULL, &matrix, 1, NULL);
+    }
+    r->out[0] =
+        to_first(g, weft_apply(g, depthwise ? &weft_op_conv_rows_depthwise : &weft_op_conv_rows,
+                               &attr, in, r->node.n_in, NULL));
+    return true;
+}
+
+/* ---- What is moved inside the permutations ---- */
+
+/* An operand of an elementwise node, which broadcasts to an image: as it broadcasts to the image
+ * with its channels innermost. */
+static weft_value operand_to_last(weft_graph *g, weft_value x)
+{
+    const weft_shape s = weft_shape_of(g, x);
+    weft_shape whole = {4, {1, 1, 1, 1}};
+    if (s.rank == 0) return x;
+    for (int d = 0; d < s.rank; d++) whole.dim[4 - s.rank + d] = s.dim[d];
+    return to_last(g, s.rank < 4 ? weft_reshape(g, x, whole) : x);
+}
+
+static bool visit_elementwise(weft_rewrite *r)
+{
+    weft_graph *g = r->graph;
+    const weft_op *op = r->node.op;
+    const weft_value old = weft_value_from_id(r->source, r->node.first_out);
+    const weft_shape out = weft_shape_of(r->source, old);
+    weft_value in[WEFT_SAMPLE_INPUTS];
+    bool any = false;
+    if (op->random || op->n_out != 1 || out.rank != 4 || r->node.n_in > WEFT_SAMPLE_INPUTS)
+        return false;
+    for (size_t i = 0; i < r->node.n_in; i++) {
+        const weft_shape s = weft_shape_of(g, r->in[i]);
+        const bool image = weft_shape_numel(s) == weft_shape_numel(out),
+                   last = is_last(g, r->in[i]);
+        if (image && !last) return false;
+        any = any || image;
+        in[i] = r->in[i];
+    }
+    if (!any) return false;
+    for (size_t i = 0; i < r->node.n_in; i++) in[i] = operand_to_last(g, r->in[i]);
+    r->out[0] = to_first(g, weft_apply(g, op, r->node.attr, in, r->node.n_in, NULL));
+    return true;
+}
+
+/* Channels become the innermost dimension of a single channel's volume, over which the window does
+ * not reach. A place in that volume, divided by the channels, is the place in the image. */
+static bool visit_max_pool(weft_rewrite *r)
+{
+    weft_graph *g = r->graph;
+    pool_attr a = *(const pool_attr *)r->node.attr;
+    const weft_shape x = weft_shape_of(g, r->in[0]);
+    const weft_shape y = weft_shape_of(r->source, weft_value_from_id(r->source, r->node.first_out));
+    if (!is_last(g, r->in[0]) || weft_shape_numel(x) / x.dim[0] > INT32_MAX) return false;
+    a.kernel.dim[a.kernel.rank++] = 1;
+    a.window.stride.dim[a.window.stride.rank++] = 1;
+    a.window.dilation.dim[a.window.dilation.rank++] = 1;
+    a.window.pad_begin.rank++;
+    a.window.pad_end.rank++;
+    const weft_value image = weft_reshape(g, to_last(g, r->in[0]),
+                                          WEFT_SHAPE(x.dim[0], 1, x.dim[2], x.dim[3], x.dim[1]));
+    weft_value pooled[2];
+    weft_apply(g, &weft_op_max_pool, &a, &image, 1, pooled);
+    pooled[1] = weft_div(g, pooled[1], weft_scalar(g, WEFT_I32, (double)x.dim[1]));
+    for (int i = 0; i < 2; i++)
+        r->out[i] = to_first(
+            g, weft_reshape(g, pooled[i], WEFT_SHAPE(y.dim[0], y.dim[2], y.dim[3], y.dim[1])));
+    return true;
+}
+
+static bool visit_concat(weft_rewrite *r)
+{
+    weft_graph *g = r->graph;
+    const weft_value old = weft_value_from_id(r->source, r->node.first_out);
+    if (*(const int32_t *)r->node.attr != 1 || weft_rank(r->source, old) != 4) return false;
+    for (size_t i = 0; i < r->node.n_in; i++)
+        if (!is_last(g, r->in[i])) return false;
+    for (size_t i = 0; i < r->node.n_in; i++) r->in[i] = to_last(g, r->in[i]);
+    r->out[0] = to_first(g, weft_concat(g, r->in, r->node.n_in, 3));
+    return true;
+}
+
+static bool visit(weft_rewrite *r)
+{
+    const weft_op *op = r->node.op;
+    if (op == &weft_op_conv) return visit_conv(r);
+    if (op == &weft_op_max_pool) return visit_max_pool(r);
+    if (op == &weft_op_concat) return visit_concat(r);
+    return op->elementwise && visit_elementwise(r);
+}
+
+static bool needed(const weft_graph *graph)
+{
+    for (size_t n = 0; n < weft_graph_node_count(graph); n++)
+        if (weft_graph_node(graph, n).op == &weft_op_conv) return true;
+    return false;
+}
+
+const weft_pass pass_channels_last = {
+    .name = "channels_last",
+    .doc = "convolutions by parameters read images whose channels lie innermost",
+    .visit = visit,
+    .needed = needed,
+};
