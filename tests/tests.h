@@ -28,6 +28,7 @@
     X(graph) \
     X(pack) \
     X(plan) \
+    X(fixed) \
     X(pass) \
     X(descriptor) \
     X(session) \

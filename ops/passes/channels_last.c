@@ -45,11 +45,6 @@ static bool is_last(const weft_graph *g, weft_value x)
 
 /* ---- Convolutions ---- */
 
-static bool is_fixed(const weft_rewrite *r, size_t input)
-{
-    return r->fixed[weft_producer(r->source, weft_value_from_id(r->source, r->node.in[input]))];
-}
-
 static weft_shape last_two(weft_shape s)
 {
     return (weft_shape){2, {s.dim[s.rank - 2], s.dim[s.rank - 1]}};
@@ -60,7 +55,8 @@ static bool visit_conv(weft_rewrite *r)
     weft_graph *g = r->graph;
     const conv_attr *a = r->node.attr;
     const weft_shape x = weft_shape_of(g, r->in[0]), w = weft_shape_of(g, r->in[1]);
-    if (x.rank != 4 || !is_fixed(r, 1) || !gemm_is_own(weft_dtype_of(g, r->in[0]))) return false;
+    if (x.rank != 4 || !terms_fixed(r, r->node.in[1]) || !gemm_is_own(weft_dtype_of(g, r->in[0])))
+        return false;
     const bool depthwise = a->groups == x.dim[1] && a->groups == w.dim[0] && a->groups > 1;
     if (a->groups != 1 && !depthwise) return false;
     const conv_rows_attr attr = {.kernel = last_two(w),

@@ -4,7 +4,8 @@
  *     conv(x, w, b) + t = conv(x, w, b + t)        conv(x, w, b) s = conv(x, s w, s b)
  *
  * for s and t with one number a channel, if nothing else reads the convolution. Scaling moves only
- * if the convolution has no more weights than results. It rounds differently. O(nodes). */
+ * if the convolution has no more weights than results, or if s w is computed in a session's first
+ * run only. It rounds differently. O(nodes). */
 #include "terms.h"
 
 #include <weft/ops.h>
@@ -72,7 +73,11 @@ static bool follows_conv(weft_rewrite *r, size_t i, conv_node *conv)
     *conv =
         (conv_node){node.attr, weft_value_from_id(g, node.in[0]), weft_value_from_id(g, node.in[1]),
                     node.n_in > 2 ? weft_value_from_id(g, node.in[2]) : WEFT_NO_VALUE};
-    return r->node.op != &weft_op_mul || numel(g, conv->w) <= numel(g, r->in[i]);
+    if (r->node.op != &weft_op_mul) return true;
+    const weft_node_info old = weft_graph_node(
+        r->source, weft_producer(r->source, weft_value_from_id(r->source, r->node.in[i])));
+    if (terms_fixed(r, old.in[1])) return terms_fixed(r, r->node.in[1 - i]);
+    return numel(g, conv->w) <= numel(g, r->in[i]);
 }
 
 static void scale(weft_graph *g, conv_node *conv, weft_value s)

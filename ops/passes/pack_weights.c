@@ -1,5 +1,5 @@
 /* pack_weights: a product with a matrix that stays the same in all runs reads its panels, which the
- * first run packs. The bits are those of matmul. O(nodes). */
+ * first run packs. O(nodes). */
 #include "../gemm.h"
 #include "../panels.h"
 #include "terms.h"
@@ -19,8 +19,7 @@ static bool visit(weft_rewrite *r)
     weft_graph *g = r->graph;
     if (r->node.op != &weft_op_matmul) return false;
     const weft_shape a = weft_shape_of(g, r->in[0]), w = weft_shape_of(g, r->in[1]);
-    const size_t maker = weft_producer(r->source, weft_value_from_id(r->source, r->node.in[1]));
-    if (w.rank != 2 || !r->fixed[maker] || w.dim[1] < MIN_COLUMNS || w.dim[0] == 0 ||
+    if (w.rank != 2 || !terms_fixed(r, r->node.in[1]) || w.dim[1] < MIN_COLUMNS || w.dim[0] == 0 ||
         !gemm_is_own(weft_dtype_of(g, r->in[0])))
         return false;
     const int64_t rows = weft_shape_numel(a) / w.dim[0];

@@ -1,4 +1,4 @@
-/* What the passes over sums share. */
+/* What the passes share. */
 #ifndef WEFT_OPS_PASSES_TERMS_H
 #define WEFT_OPS_PASSES_TERMS_H
 
@@ -7,6 +7,12 @@
 static inline weft_node_info terms_producer(const weft_graph *graph, weft_value value)
 {
     return weft_graph_node(graph, weft_producer(graph, value));
+}
+
+/* Is an operand of a node of the source computed in a session's first run only? */
+static inline bool terms_fixed(const weft_rewrite *r, uint32_t id)
+{
+    return r->fixed && r->fixed[weft_producer(r->source, weft_value_from_id(r->source, id))];
 }
 
 /* Removes terms that are no values, in order; returns how many stay. */
