@@ -82,8 +82,8 @@ typedef struct weft_plan_options {
     size_t n_passes;
     /* No state changes after a session's first run, but for those that the plan updates: what
      * depends on the others alone (packed weights, batch norms folded into convolutions) is
-     * computed in that run only, and its buffers are kept. If a program does change such a state,
-     * it calls weft_session_renew. Two more passes then run:
+     * computed in that run only, and its buffers are kept, beside the states themselves. If a
+     * program does change such a state, it calls weft_session_renew. Two more passes then run:
      *     pack_weights    products with a parameter, whose panels are packed in the first run
      *     channels_last   images of convolutions have their channels innermost, where that pays */
     bool fixed_states;
