@@ -354,8 +354,27 @@ static weft_value bound(onnx_node *n, weft_value x, size_t i, const char *name, 
              weft_scalar(n->graph, weft_dtype_of(n->graph, x), attr_float(n, name, 0)));
 }
 
+/* Is a bound of Clip a number of the file? It is then no parameter, even as an initializer. */
+static bool known_bound(onnx_node *n, size_t i, const char *name, double *number)
+{
+    if (n->opset < 11) {
+        *number = attr_float(n, name, *number);
+        return true;
+    }
+    if (!has_in(n, i)) return true;
+    if (n->in[i]->trainable || !import_contents(n->import, n->in[i]) || !n->in[i]->known)
+        return false;
+    *number = in_number(n, i, name, *number);
+    return true;
+}
+
 void map_Clip(onnx_node *n)
 {
+    double low = -INFINITY, high = INFINITY;
+    if (known_bound(n, 1, "min", &low) && known_bound(n, 2, "max", &high) && low <= high) {
+        set_like_first(n, weft_clamp(n->graph, widen(n, in_value(n, 0)), low, high));
+        return;
+    }
     weft_value x = bound(n, widen(n, in_value(n, 0)), 1, "min", weft_maximum);
     set_like_first(n, bound(n, x, 2, "max", weft_minimum));
 }

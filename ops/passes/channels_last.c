@@ -137,7 +137,9 @@ static bool visit_max_pool(weft_rewrite *r)
                                           WEFT_SHAPE(x.dim[0], 1, x.dim[2], x.dim[3], x.dim[1]));
     weft_value pooled[2];
     weft_apply(g, &weft_op_max_pool, &a, &image, 1, pooled);
-    pooled[1] = weft_div(g, pooled[1], weft_scalar(g, WEFT_I32, (double)x.dim[1]));
+    const weft_value place = weft_cast(g, pooled[1], WEFT_F64); /* quotients are exact */
+    const weft_value channels = weft_scalar(g, WEFT_F64, (double)x.dim[1]);
+    pooled[1] = weft_cast(g, weft_floor(g, weft_div(g, place, channels)), WEFT_I32);
     for (int i = 0; i < 2; i++)
         r->out[i] = to_first(
             g, weft_reshape(g, pooled[i], WEFT_SHAPE(y.dim[0], y.dim[2], y.dim[3], y.dim[1])));
