@@ -362,7 +362,8 @@ static bool known_bound(onnx_node *n, size_t i, const char *name, double *number
         return true;
     }
     if (!has_in(n, i)) return true;
-    if (n->in[i]->trainable || !import_contents(n->import, n->in[i]) || !n->in[i]->known)
+    if ((n->in[i]->trainable && !n->in[i]->weight) || !import_contents(n->import, n->in[i]) ||
+        !n->in[i]->known)
         return false;
     *number = in_number(n, i, name, *number);
     return true;
