@@ -32,9 +32,8 @@ static bool check_attr(weft_infer *infer, const conv_attr *a)
                            (long long)a->groups);
 }
 
-/* The shape of y from those of x and w. */
-static bool infer_output(weft_infer *infer, const conv_attr *a, weft_shape x, weft_shape w,
-                         weft_shape *y)
+bool conv_infer_output(weft_infer *infer, const conv_attr *a, weft_shape x, weft_shape w,
+                       weft_shape *y)
 {
     char tx[128], tw[128];
     weft_shape_text(x, tx, sizeof tx);
@@ -74,20 +73,23 @@ static bool infer_output(weft_infer *infer, const conv_attr *a, weft_shape x, we
     return true;
 }
 
-bool conv_infer_conv(weft_infer *infer)
+bool conv_infer_bias(weft_infer *infer, int64_t channels)
 {
     char text[128];
+    if (!weft_infer_same_dtype(infer, 0, 2)) return false;
+    return weft_shape_equal(infer->in[2].shape, WEFT_SHAPE(channels)) ||
+           weft_infer_fail(infer, WEFT_BAD_SHAPE, "bias %s, expected [%lld]",
+                           weft_shape_text(infer->in[2].shape, text, sizeof text),
+                           (long long)channels);
+}
+
+bool conv_infer_conv(weft_infer *infer)
+{
     weft_shape y = {0, {0}};
     if (!weft_infer_float(infer, 0) || !weft_infer_same_dtype(infer, 0, 1) ||
-        !infer_output(infer, infer->attr, infer->in[0].shape, infer->in[1].shape, &y))
+        !conv_infer_output(infer, infer->attr, infer->in[0].shape, infer->in[1].shape, &y))
         return false;
-    if (infer->n_in > 2) {
-        if (!weft_infer_same_dtype(infer, 0, 2)) return false;
-        if (!weft_shape_equal(infer->in[2].shape, WEFT_SHAPE(y.dim[1])))
-            return weft_infer_fail(infer, WEFT_BAD_SHAPE, "bias %s, expected [%lld]",
-                                   weft_shape_text(infer->in[2].shape, text, sizeof text),
-                                   (long long)y.dim[1]);
-    }
+    if (infer->n_in > 2 && !conv_infer_bias(infer, y.dim[1])) return false;
     infer->out[0] = (weft_type){infer->in[0].dtype, y};
     return true;
 }
@@ -106,7 +108,7 @@ static bool check_gradient(weft_infer *infer, weft_shape x, weft_shape w, size_t
     char got[128], expected[128];
     const weft_shape dy = infer->in[i].shape;
     weft_shape y;
-    if (!infer_output(infer, infer->attr, x, w, &y)) return false;
+    if (!conv_infer_output(infer, infer->attr, x, w, &y)) return false;
     return weft_shape_equal(dy, y) ||
            weft_infer_fail(infer, WEFT_BAD_SHAPE, "%s, but the convolution returns %s",
                            weft_shape_text(dy, got, sizeof got),

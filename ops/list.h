@@ -12,7 +12,8 @@
     X(equal) X(less) X(greater) X(logical_and) X(logical_or) X(logical_not) X(where) X(masked_fill) \
     X(sum) X(mean) X(max) X(min) X(variance) X(logsumexp) X(argmax) X(cumsum) \
     X(matmul) X(matmul_shared) X(panels) X(matmul_panels) X(einsum) X(sdpa) X(sdpa_grad) \
-    X(conv) X(conv_grad_input) X(conv_grad_weight) X(max_pool) X(average_pool) \
+    X(conv) X(conv_grad_input) X(conv_grad_weight) X(conv_rows) X(conv_rows_depthwise) \
+    X(max_pool) X(average_pool) \
     X(softmax) X(log_softmax) X(softmax_grad) X(log_softmax_grad) \
     X(layer_norm) X(rms_norm) X(layer_norm_grad) X(rms_norm_grad) \
     X(reshape) X(permute) X(broadcast_to) X(slice) X(slice_scatter) X(concat) X(pad) \

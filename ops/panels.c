@@ -1,24 +1,45 @@
-/* Matrix products of few rows with one matrix that many products share, as the steps of a recurrent
- * layer do. Packing the matrix does not pay for one such product, but for a hundred: here it is a
- * node of its own, computed once a run:
+/* Matrix products with a matrix whose columns lie in panels:
  *
  *     panels[p, i, j] = w[i, p PANEL + j], zeros beyond the last column.
  *
- * A tile of the product is one panel [k, PANEL], which stays in the second-level cache while all
- * rows of a pass over it, a few at a time, with their sums in registers. Each sum runs over pieces
- * of DEPTH in order, so that the bits depend on neither threads nor rows. */
+ * Packing the matrix does not pay for one product of few rows, but for the hundred that the steps
+ * of a recurrent layer compute, or where the matrix is a parameter that many runs share: so it is a
+ * node of its own. The product is that of kernels/panel_kernel.h, whose bits depend on neither
+ * threads nor rows, and are those of matmul. */
 #include "panels.h"
 
-#include "kernels/simd.h"
+#include "kernels/panel_kernel.h"
 
-#define DEPTH 768 /* of k, summed in registers before it is added to the result */
+/* ---- Tiles of matmul_panels ---- */
+
+/* Rows of a tile, of tiles_m tiles. */
+static inline int64_t tile_rows(int64_t m, const panel_tiles *t)
+{
+    return ceil_div(ceil_div(m, t->tiles_m), GEMM_EVEN_ROWS) * GEMM_EVEN_ROWS;
+}
+
+static inline int64_t tiles_of(const weft_call *call)
+{
+    const int64_t m = call->out[0].shape.dim[0], n = call->out[0].shape.dim[1];
+    if (m == 0 || n == 0) return 0;
+    const panel_tiles t = panel_tiles_of(m, call->in[0].shape.dim[1], n);
+    return ceil_div(m, tile_rows(m, &t)) * t.tiles_n;
+}
+
+/* Tiles of the same rows are neighbours. */
+static inline weft_block block_at(const weft_call *call, int64_t tile)
+{
+    const int64_t m = call->out[0].shape.dim[0], n = call->out[0].shape.dim[1];
+    if (m == 0 || n == 0) return (weft_block){0, 0, 0, 0};
+    const panel_tiles t = panel_tiles_of(m, call->in[0].shape.dim[1], n);
+    const int64_t rows = tile_rows(m, &t);
+    weft_block b = {.row = tile / t.tiles_n * rows, .column = tile % t.tiles_n * t.tile_n};
+    b.rows = m - b.row < rows ? m - b.row : rows;
+    b.columns = n - b.column < t.tile_n ? n - b.column : t.tile_n;
+    return b;
+}
 
 #ifdef WEFT_KERNEL_ISA
-
-/* Three quarters of the registers hold sums. */
-#define SUMS    (SIMD_REGISTERS * 3 / 4)
-#define VECTORS ((int)(PANEL / SIMD_LANES)) /* of a row of a panel */
-#define ROWS    (SUMS / VECTORS > 1 ? SUMS / VECTORS : 1)
 
 KERNEL(panels)
 {
@@ -37,62 +58,22 @@ KERNEL(panels)
     }
 }
 
-/* out [rows, columns] = A [rows, k] times a panel [k, PANEL]. */
-typedef struct panel_product {
-    const T *a, *panel;
-    int64_t a_row, k;
-    T *out;
-    int64_t out_row, columns;
-} panel_product;
-
-/* `rows` is a constant at every call, so that the sums are registers. */
-SIMD_INLINE void multiply_rows(const int rows, panel_product o)
-{
-    simd_vector total[ROWS * VECTORS];
-    for (int s = 0; s < rows * VECTORS; s++) total[s] = (simd_vector){0};
-    for (int64_t i = 0; i < o.k; i += DEPTH) {
-        simd_vector sum[ROWS * VECTORS];
-        for (int s = 0; s < rows * VECTORS; s++) sum[s] = (simd_vector){0};
-        simd_add_product(rows, VECTORS, 0,
-                         (simd_operands){.a = o.a + i,
-                                         .a_row = o.a_row,
-                                         .a_step = 1,
-                                         .b = o.panel + i * PANEL,
-                                         .b_step = PANEL,
-                                         .depth = o.k - i < DEPTH ? o.k - i : DEPTH},
-                         sum);
-        for (int s = 0; s < rows * VECTORS; s++) total[s] += sum[s];
-    }
-    for (int r = 0; r < rows; r++)
-        memcpy(o.out + r * o.out_row, total + r * VECTORS, (size_t)o.columns * sizeof *o.out);
-}
-
 KERNEL(matmul_panels)
 {
     const weft_tensor *a = &call->in[0], *c = &call->out[0];
-    const int64_t m = a->shape.dim[0], k = a->shape.dim[1], n = c->shape.dim[1];
-    const int64_t first = tile * PANEL, columns = n - first < PANEL ? n - first : PANEL;
-    panel_product o = {.panel = (const T *)call->in[1].data + tile * k * PANEL,
-                       .a_row = a->stride[0],
-                       .k = k,
-                       .out_row = n,
-                       .columns = columns};
-    for (int64_t r = 0; r < m;) {
-        o.a = (const T *)a->data + r * o.a_row;
-        o.out = (T *)c->data + r * n + first;
-#define TAKE(count)                                                                                \
-    if ((count) <= ROWS && m - r >= (count)) {                                                     \
-        multiply_rows((count) <= ROWS ? (count) : ROWS, o);                                        \
-        r += (count);                                                                              \
-        continue;                                                                                  \
-    }
-        TAKE(ROWS)
-        TAKE(8)
-        TAKE(4)
-        TAKE(2)
-        TAKE(1)
-#undef TAKE
-    }
+    const int64_t k = a->shape.dim[1], n = c->shape.dim[1], row = a->stride[0];
+    const weft_block b = block_at(call, tile);
+    panel_tile(&(panel_task){.a = (const T *)a->data + b.row * row,
+                             .images = 1,
+                             .lines = 1,
+                             .width = b.rows,
+                             .a_row = row,
+                             .runs = {.run = k, .taps = 1},
+                             .depth = k,
+                             .panels = (const T *)call->in[1].data + b.column * k,
+                             .columns = b.columns,
+                             .c = (T *)c->data + b.row * n + b.column,
+                             .c_row = n});
 }
 
 #else
@@ -102,15 +83,10 @@ KERNEL(matmul_panels)
 #include <weft/export.h>
 #include <weft/ops.h>
 
-/* With more rows, matmul packs the matrix itself, and blocks k, too. */
+/* With more rows, matmul packs the matrix itself at little cost. */
 #define MAX_ROWS 192
 
 extern const weft_op weft_op_matmul_shared;
-
-static int64_t panels_of(int64_t columns)
-{
-    return ceil_div(columns, PANEL);
-}
 
 static bool infer_panels(weft_infer *infer)
 {
@@ -121,13 +97,13 @@ static bool infer_panels(weft_infer *infer)
         return weft_infer_fail(infer, WEFT_BAD_SHAPE, "takes a matrix, got %s",
                                weft_shape_text(w, text, sizeof text));
     infer->out[0] =
-        (weft_type){infer->in[0].dtype, WEFT_SHAPE(panels_of(w.dim[1]), w.dim[0], PANEL)};
+        (weft_type){infer->in[0].dtype, WEFT_SHAPE(panel_count(w.dim[1]), w.dim[0], PANEL)};
     return true;
 }
 
 static int64_t tiles_panels(const weft_call *call)
 {
-    return panels_of(call->in[0].shape.dim[1]);
+    return panel_count(call->in[0].shape.dim[1]);
 }
 
 static bool infer_matmul_panels(weft_infer *infer)
@@ -137,7 +113,7 @@ static bool infer_matmul_panels(weft_infer *infer)
     weft_shape x = infer->in[0].shape, panels = infer->in[1].shape;
     if (!weft_infer_float(infer, 0) || !weft_infer_same_dtype(infer, 0, 1)) return false;
     if (x.rank != 2 || panels.rank != 3 || panels.dim[1] != x.dim[1] || panels.dim[2] != PANEL ||
-        attr->columns < 0 || panels_of(attr->columns) != panels.dim[0])
+        attr->columns < 0 || panel_count(attr->columns) != panels.dim[0])
         return weft_infer_fail(infer, WEFT_BAD_SHAPE, "%s times panels %s of %lld columns",
                                weft_shape_text(x, a, sizeof a),
                                weft_shape_text(panels, b, sizeof b), (long long)attr->columns);
@@ -147,7 +123,12 @@ static bool infer_matmul_panels(weft_infer *infer)
 
 static int64_t tiles_matmul_panels(const weft_call *call)
 {
-    return call->in[1].shape.dim[0];
+    return tiles_of(call);
+}
+
+static void block_matmul_panels(const weft_call *call, int64_t tile, weft_block *block)
+{
+    *block = block_at(call, tile);
 }
 
 static void cost_matmul_panels(const weft_call *call, weft_cost *cost)
@@ -248,6 +229,7 @@ const weft_op weft_op_matmul_panels = {
     .kernel = FLOAT_KERNELS(matmul_panels),
     .takes = WEFT_TAKES_ROWS,
     .tiles = tiles_matmul_panels,
+    .block = block_matmul_panels,
     .cost = cost_matmul_panels,
     .gradient = WEFT_GRADIENT_NONE,
     .samples = samples_matmul_panels,

@@ -4,8 +4,6 @@
 
 #include <weft/op.h>
 
-#define PANEL 32 /* columns of a panel */
-
 typedef struct panels_attr {
     int64_t columns; /* of the product */
 } panels_attr;

@@ -21,6 +21,7 @@ static const exemption without_builder[] = {
     {"other ops expand into it, or have it as their gradient",
      "panels matmul_panels sdpa_grad softmax_grad log_softmax_grad layer_norm_grad rms_norm_grad "
      "slice_scatter embedding_grad cross_entropy_grad conv_grad_weight"},
+    {"passes make it of another op", "conv_rows conv_rows_depthwise"},
     {"declared in weft/parallel.h", "exchange_start exchange_wait " COLLECTIVES},
     {NULL, NULL},
 };
@@ -62,6 +63,7 @@ static const exemption without_golden[] = {
      "logical_not argmax"},
     {"the suite conv compares it with its definition",
      "conv conv_grad_input conv_grad_weight max_pool average_pool"},
+    {"the suite conv_rows compares it with conv", "conv_rows conv_rows_depthwise"},
     {"part of the case softmax_masked", "masked_fill"},
     {"computed from the same formula as matmul, which has cases",
      "matmul_shared panels matmul_panels"},

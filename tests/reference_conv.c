@@ -7,6 +7,11 @@ typedef struct conv_attr {
     int64_t groups;
 } conv_attr;
 
+typedef struct conv_rows_attr {
+    weft_shape kernel, stride, dilation, pad_begin, pad_end;
+    int64_t columns;
+} conv_rows_attr;
+
 typedef struct pool_attr {
     conv_attr window;
     weft_shape kernel;
@@ -93,6 +98,52 @@ REFERENCE(conv_grad_weight)
     each_product(attr, &in[0], out, &in[1], add_to_w);
 }
 
+/* The pixel of the image that a pixel of the result reads at a tap, as an element of [images,
+ * height, width, channels]; -1 in the padding. */
+static int64_t rows_pixel(const conv_rows_attr *a, const weft_tensor *x, const int64_t *at,
+                          int64_t i, int64_t j)
+{
+    const int64_t h = at[1] * a->stride.dim[0] + i * a->dilation.dim[0] - a->pad_begin.dim[0];
+    const int64_t w = at[2] * a->stride.dim[1] + j * a->dilation.dim[1] - a->pad_begin.dim[1];
+    if (h < 0 || h >= x->shape.dim[1] || w < 0 || w >= x->shape.dim[2]) return -1;
+    return ((at[0] * x->shape.dim[1] + h) * x->shape.dim[2] + w) * x->shape.dim[3];
+}
+
+REFERENCE(conv_rows)
+{
+    UNUSED;
+    const conv_rows_attr *a = attr;
+    const int64_t channels = in->shape.dim[3], taps = a->kernel.dim[0] * a->kernel.dim[1];
+    for (int64_t e = 0; e < numel(out); e++) {
+        int64_t at[4];
+        coordinates(out->shape, e, at);
+        if (n_in > 2) data(out)[e] = data(&in[2])[at[3]];
+        for (int64_t t = 0; t < taps; t++) {
+            const int64_t pixel = rows_pixel(a, in, at, t / a->kernel.dim[1], t % a->kernel.dim[1]);
+            for (int64_t c = 0; pixel >= 0 && c < channels; c++)
+                data(out)[e] +=
+                    data(in)[pixel + c] *
+                    data(&in[1])[((at[3] / 32 * taps + t) * channels + c) * 32 + at[3] % 32];
+        }
+    }
+}
+REFERENCE(conv_rows_depthwise)
+{
+    UNUSED;
+    const conv_rows_attr *a = attr;
+    const int64_t channels = in->shape.dim[3], taps = a->kernel.dim[0] * a->kernel.dim[1];
+    for (int64_t e = 0; e < numel(out); e++) {
+        int64_t at[4];
+        coordinates(out->shape, e, at);
+        if (n_in > 2) data(out)[e] = data(&in[2])[at[3]];
+        for (int64_t t = 0; t < taps; t++) {
+            const int64_t pixel = rows_pixel(a, in, at, t / a->kernel.dim[1], t % a->kernel.dim[1]);
+            if (pixel >= 0)
+                data(out)[e] += data(in)[pixel + at[3]] * data(&in[1])[t * channels + at[3]];
+        }
+    }
+}
+
 REFERENCE(max_pool)
 {
     UNUSED;
@@ -140,5 +191,11 @@ REFERENCE(average_pool)
     }
 }
 
-const reference references_conv[] = {SAME(conv),     SAME(conv_grad_input), SAME(conv_grad_weight),
-                                     SAME(max_pool), SAME(average_pool),    {NULL, NULL}};
+const reference references_conv[] = {SAME(conv),
+                                     SAME(conv_grad_input),
+                                     SAME(conv_grad_weight),
+                                     SAME(conv_rows),
+                                     SAME(conv_rows_depthwise),
+                                     SAME(max_pool),
+                                     SAME(average_pool),
+                                     {NULL, NULL}};

@@ -45,6 +45,7 @@
     X(attention) \
     X(conv) \
     X(conv_cases) \
+    X(conv_rows) \
     X(sums) \
     X(offsets) \
     X(autograd) \

@@ -1,0 +1,264 @@
+/* Products with a matrix B [k, n] whose columns lie in panels (ops/panels.c), C = A B, by one
+ * thread. Time O(m n k).
+ *
+ * A is not packed: its rows lie at equal distances, and the micro-kernel reads an element of each
+ * row where it lies. k may run over several places of A, as it does over the taps of a kernel in an
+ * image. k is cut into pieces of GEMM_DEPTH, whose sums are added in C in order, as in
+ * gemm_kernel.h: both kernels compute the same bits. A piece of a panel stays in the second-level
+ * cache while all rows of a tile pass over it. */
+#ifndef WEFT_OPS_KERNELS_PANEL_KERNEL_H
+#define WEFT_OPS_KERNELS_PANEL_KERNEL_H
+
+#include "gemm_kernel.h"
+
+#define PANEL 32 /* columns */
+
+/* ---- Tiles, from shapes alone ---- */
+
+#define PANEL_TILES     16  /* wanted */
+#define PANEL_ROWS      200 /* of a tile: GEMM_DEPTH columns of them fit the second-level cache */
+#define PANEL_MIN_FLOPS 1e6 /* of a tile */
+
+static inline int64_t panel_count(int64_t columns)
+{
+    return ceil_div(columns, PANEL);
+}
+
+typedef struct panel_tiles {
+    int64_t tiles_m, tiles_n, tile_n;
+} panel_tiles;
+
+/* How many tiles A [m, k] B [k, n] is cut into. Tall tiles read B less often, so columns are cut
+ * first where there are too few of them. m and n are not 0. */
+static inline panel_tiles panel_tiles_of(int64_t m, int64_t k, int64_t n)
+{
+    const double row = 2.0 * (double)k * (double)n, affordable = (double)m * row / PANEL_MIN_FLOPS;
+    const int64_t panels = panel_count(n);
+    int64_t wanted = affordable < PANEL_TILES ? (int64_t)affordable : PANEL_TILES;
+    int64_t rows = row * PANEL_ROWS < PANEL_MIN_FLOPS && row > 0 ? (int64_t)(PANEL_MIN_FLOPS / row)
+                                                                 : PANEL_ROWS;
+    if (wanted < 1) wanted = 1;
+    panel_tiles t = {.tiles_m = ceil_div(m, rows)};
+    t.tiles_n = ceil_div(wanted, t.tiles_m);
+    if (t.tiles_n > panels) t.tiles_n = panels;
+    t.tile_n = ceil_div(panels, t.tiles_n) * PANEL;
+    t.tiles_n = ceil_div(n, t.tile_n);
+    if (t.tiles_m * t.tiles_n < wanted) t.tiles_m = ceil_div(wanted, t.tiles_n);
+    return t;
+}
+
+#ifdef WEFT_KERNEL_ISA
+
+/* ---- The micro-kernel ---- */
+
+/* Where the elements of a row of A lie: for each line and tap, a run of dense elements. */
+typedef struct panel_runs {
+    int64_t run, taps;           /* elements of a run; runs of a line */
+    int64_t tap_step, line_step; /* from one to the next */
+} panel_runs;
+
+/* A piece of k: it begins with the last `first` elements or fewer of a run. */
+typedef struct panel_piece {
+    panel_runs runs;
+    int64_t depth, line, tap, skip, first;
+} panel_piece;
+
+static inline panel_piece panel_piece_at(const panel_runs *r, int64_t k, int64_t depth)
+{
+    const int64_t run = r->run ? k / r->run : 0, skip = k - run * r->run;
+    return (panel_piece){.runs = *r,
+                         .depth = depth,
+                         .line = run / r->taps,
+                         .tap = run % r->taps,
+                         .skip = skip,
+                         .first = depth < r->run - skip ? depth : r->run - skip};
+}
+
+/* C [height, vectors] (+)= rows of A times columns of a panel. */
+typedef struct panel_block {
+    const panel_piece *piece;
+    const T *a, *b;
+    int64_t a_row;
+    T *c;
+    int64_t c_row;
+    bool add;       /* to what C holds */
+    const T *first; /* the columns' first terms, if nothing is added to C; NULL: zeros */
+} panel_block;
+
+/* The sums that fit the registers: of all vectors of a panel for a few rows, else of two. */
+#define PANEL_SUMS            (GEMM_ROWS * 2)
+#define PANEL_VECTORS         ((int)(PANEL / SIMD_LANES))
+#define PANEL_WIDTH(height)   ((height)*PANEL_VECTORS <= PANEL_SUMS ? PANEL_VECTORS : 2)
+#define PANEL_COLUMNS(height) (PANEL_WIDTH(height) * SIMD_LANES)
+
+/* Height and vectors are constants at every call. */
+SIMD_INLINE void panel_sums(const int height, const int vectors, const panel_block *given)
+{
+    const panel_block o = *given;
+    const panel_piece p = *o.piece;
+    simd_vector sum[PANEL_SUMS];
+#pragma GCC unroll 32
+    for (int i = 0; i < vectors * height; i++) sum[i] = (simd_vector){0};
+    if (o.first)
+#pragma GCC unroll 32
+        for (int i = 0; i < vectors * height; i++)
+            sum[i] += *(const simd_vector *)(o.first + i % vectors * SIMD_LANES);
+    const T *line = o.a + p.line * p.runs.line_step;
+    const T *a = line + p.tap * p.runs.tap_step + p.skip, *b = o.b;
+    int64_t left = p.depth, n = p.first, tap = p.tap;
+    for (;;) {
+        simd_add_product(height, vectors, 0, (simd_operands){a, b, o.a_row, 1, PANEL, n}, sum);
+        left -= n;
+        if (left == 0) break;
+        b += n * PANEL;
+        n = left < p.runs.run ? left : p.runs.run;
+        if (++tap == p.runs.taps) {
+            tap = 0;
+            line += p.runs.line_step;
+        }
+        a = line + tap * p.runs.tap_step;
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < height; i++)
+#pragma GCC unroll 16
+        for (int v = 0; v < vectors; v++) {
+            simd_vector *out = (simd_vector *)(o.c + i * o.c_row + v * SIMD_LANES);
+            if (o.add) sum[vectors * i + v] += *out;
+            *out = sum[vectors * i + v];
+        }
+}
+
+#if SIMD_REGISTERS == 32
+#define PANEL_EACH(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14)
+#else
+#define PANEL_EACH(X) X(1) X(2) X(3) X(4) X(5) X(6)
+#endif
+
+#define PANEL_DEFINE(height)                                                                       \
+    static __attribute__((noinline)) void panel_sums_##height(const panel_block *o)                \
+    {                                                                                              \
+        panel_sums(height, PANEL_WIDTH(height), o);                                                \
+    }                                                                                              \
+    static __attribute__((noinline)) void panel_narrow_##height(const panel_block *o)              \
+    {                                                                                              \
+        panel_sums(height, 1, o);                                                                  \
+    }
+PANEL_EACH(PANEL_DEFINE)
+#undef PANEL_DEFINE
+
+/* The kernels of one height: of `columns` columns, and of one vector. */
+typedef struct panel_kernels {
+    void (*whole)(const panel_block *o), (*narrow)(const panel_block *o);
+    int64_t columns;
+} panel_kernels;
+
+static inline panel_kernels panel_of_height(int64_t height)
+{
+    static const panel_kernels kernels[] = {
+#define PANEL_ROW(height)                                                                          \
+    [height] = {panel_sums_##height, panel_narrow_##height, PANEL_COLUMNS(height)},
+        PANEL_EACH(PANEL_ROW)
+#undef PANEL_ROW
+    };
+    return kernels[height];
+}
+
+/* ---- A tile ---- */
+
+/* C [images * lines * width, columns] = A B; C is dense but for the distance of its rows. */
+typedef struct panel_task {
+    const T *a;
+    int64_t images, lines, width;
+    int64_t image_step, line_step, a_row; /* in A, from one to the next */
+    panel_runs runs;
+    int64_t depth;
+    const T *panels;
+    int64_t columns;
+    const T *bias; /* NULL: none */
+    T *c;
+    int64_t c_row;
+} panel_task;
+
+/* Prefetches the share [from, to) of `all` of so many rows of a panel, which come next. */
+static inline void panel_prefetch(const T *b, int64_t rows, int64_t from, int64_t to, int64_t all)
+{
+    for (int64_t i = rows * PANEL * from / all; i < rows * PANEL * to / all; i += LINE)
+        __builtin_prefetch(b + i, 0, 2);
+}
+
+/* `rows` rows of one panel. Kernels write whole vectors: at the edge a block goes through `corner`.
+ */
+static inline void panel_write(panel_block o, int64_t rows, int64_t columns)
+{
+    T corner[GEMM_ROWS * PANEL];
+    const panel_kernels kernels = panel_of_height(rows);
+    for (int64_t j = 0; j < columns; j += kernels.columns) {
+        const int64_t left = columns - j;
+        const bool narrow = left <= SIMD_LANES;
+        const int64_t width = narrow ? SIMD_LANES : kernels.columns;
+        panel_block block = o;
+        block.b += j;
+        block.c += j;
+        if (o.first) block.first += j;
+        if (left < width) {
+            block.c = corner;
+            block.c_row = PANEL;
+            block.add = false;
+        }
+        (narrow ? kernels.narrow : kernels.whole)(&block);
+        for (int64_t r = 0; left < width && r < rows; r++)
+            for (int64_t q = 0; q < left; q++) {
+                T *out = &o.c[r * o.c_row + j + q], x = corner[r * PANEL + q];
+                *out = o.add ? *out + x : x;
+            }
+    }
+}
+
+/* All rows of a tile and one panel of which `columns` are in C. `next` is prefetched. */
+static void panel_multiply(const panel_task *o, panel_block block, int64_t columns, const T *next,
+                           int64_t next_depth)
+{
+    const int64_t across = ceil_div(o->width, GEMM_ROWS), blocks = o->images * o->lines * across;
+    int64_t done = 0;
+    for (int64_t i = 0; i < o->images; i++)
+        for (int64_t l = 0; l < o->lines; l++)
+            for (int64_t q = 0; q < across; q++, done++) {
+                const int64_t from = o->width * q / across, to = o->width * (q + 1) / across;
+                if (next) panel_prefetch(next, next_depth, done, done + 1, blocks);
+                block.a = o->a + i * o->image_step + l * o->line_step + from * o->a_row;
+                panel_write(block, to - from, columns);
+                block.c += (to - from) * block.c_row;
+            }
+}
+
+static void panel_tile(const panel_task *o)
+{
+    int64_t k = 0;
+    do { /* once for a depth of 0, too */
+        const int64_t left = o->depth - k, depth = left < GEMM_DEPTH ? left : GEMM_DEPTH;
+        const int64_t behind = left - depth < GEMM_DEPTH ? left - depth : GEMM_DEPTH;
+        const panel_piece piece = panel_piece_at(&o->runs, k, depth);
+        for (int64_t j = 0; j < o->columns; j += PANEL) {
+            const int64_t columns = o->columns - j < PANEL ? o->columns - j : PANEL;
+            const bool last = j + PANEL >= o->columns;
+            const T *b = o->panels + j * o->depth + k * PANEL;
+            const T *next = !last ? b + o->depth * PANEL : o->panels + (k + depth) * PANEL;
+            const int64_t next_depth = last ? behind : depth;
+            T first[PANEL] = {0};
+            if (o->bias && k == 0) memcpy(first, o->bias + j, (size_t)columns * sizeof *first);
+            panel_multiply(o,
+                           (panel_block){.piece = &piece,
+                                         .b = b,
+                                         .a_row = o->a_row,
+                                         .c = o->c + j,
+                                         .c_row = o->c_row,
+                                         .add = k > 0,
+                                         .first = o->bias && k == 0 ? first : NULL},
+                           columns, next_depth ? next : NULL, next_depth);
+        }
+        k += GEMM_DEPTH;
+    } while (k < o->depth);
+}
+
+#endif
+#endif
