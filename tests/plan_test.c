@@ -419,7 +419,7 @@ static void test_skipped_passes(void)
         CU_ASSERT_STRING_EQUAL(error.where, "weft_plan_options.skip");
         CU_ASSERT_PTR_NOT_NULL(strstr(error.message,
                                       "expected join_slices, join_products, "
-                                      "reuse_dropout, cse, fold_conv, fold, channels_last, "
+                                      "reuse_dropout, cse, fold_conv, fold, attention, channels_last, "
                                       "pack_weights, fuse, all"));
     }
     weft_graph_free(g);

@@ -128,6 +128,16 @@ weft_layout weft_layout_of(const weft_graph *graph, weft_value value)
     return graph_owns(graph, value) ? graph->values[value.id].layout : (weft_layout){{0}, 0};
 }
 
+bool weft_constant_tensor(const weft_graph *graph, weft_value value, weft_tensor *tensor)
+{
+    if (!graph_owns(graph, value)) return false;
+    const node_record *node = &graph->nodes[graph->values[value.id].node];
+    const weft_constant_attr *c = node->attr;
+    if (node->op != &weft_op_constant) return false;
+    *tensor = weft_tensor_dense((void *)(uintptr_t)c->data, c->dtype, c->shape);
+    return true;
+}
+
 weft_value weft_value_from_id(const weft_graph *graph, uint32_t id)
 {
     return graph ? graph_value(graph, id) : WEFT_NO_VALUE;

@@ -15,6 +15,7 @@ static const pass passes[] = {
     {.rule = &pass_cse},
     {.rule = &pass_fold_conv},
     {.rule = &pass_fold},
+    {.rule = &pass_attention},
     {.rule = &pass_channels_last, .fixed = true},
     {.rule = &pass_pack_weights, .fixed = true},
     {.rule = &pass_layout, .required = true, .finish = layout_finish},

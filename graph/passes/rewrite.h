@@ -24,7 +24,7 @@ typedef struct pass {
 
 /* Those that know ops by their identity are in ops/passes/. */
 extern const weft_pass pass_join_slices, pass_join_products, pass_reuse_dropout, pass_fold_conv;
-extern const weft_pass pass_pack_weights, pass_channels_last;
+extern const weft_pass pass_attention, pass_pack_weights, pass_channels_last;
 extern const weft_pass pass_expand, pass_cse, pass_fold, pass_layout, pass_fuse;
 
 void layout_finish(weft_graph *graph, plan_target *targets, size_t n_targets);

@@ -71,7 +71,7 @@ struct weft_plan {
     plan_group *groups;
     size_t n_groups;
     uint32_t fixed_groups; /* the first so many run in a session's first run only */
-    weft_tensor *tensors; /* data NULL */
+    weft_tensor *tensors;  /* data NULL */
     place *places;
     plan_matrix *matrices; /* of the operands of fused steps */
     size_t n_operands;

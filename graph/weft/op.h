@@ -253,6 +253,9 @@ WEFT_API weft_value weft_copy_node(weft_graph *graph, const weft_graph *other, s
  * groups. An op without kernels counts a flop for each element of output 0. WEFT_NO_MEMORY if there
  * is none. */
 WEFT_API weft_status weft_node_cost(const weft_graph *graph, size_t index, weft_cost *cost);
+/* Whether a value is a constant; *tensor then has its data, which belong to the graph and must not
+ * be changed. */
+WEFT_API bool weft_constant_tensor(const weft_graph *graph, weft_value value, weft_tensor *tensor);
 /* WEFT_NO_VALUE if the graph has no value of that id. */
 WEFT_API weft_value weft_value_from_id(const weft_graph *graph, uint32_t id);
 /* The index of the node whose output the value is; 0 for a value of another graph. */

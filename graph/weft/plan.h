@@ -71,6 +71,7 @@ typedef struct weft_plan_options {
      *     cse             equal ops on equal inputs are computed once
      *     fold_conv       scales and shifts of channels move into the convolution before them
      *     fold            what depends on constants only is computed when planning
+     *     attention       products and a softmax that are attention become sdpa
      *     fuse            nodes run on the tiles of another, while these are in the cache
      *     all             every optional pass */
     const char *skip;

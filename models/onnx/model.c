@@ -151,8 +151,9 @@ static weft_status find_weights(weft_onnx *m, weft_error *error)
     for (size_t i = 0; i < g->n_initializer; i++) {
         const WeftOnnx__TensorProto *proto = g->initializer[i];
         weft_dtype dtype;
+        /* A tensor without dimensions is a number of a formula, such as a scale or a bound. */
         if (onnx_type_dtype(proto->data_type, "", &dtype, NULL) != WEFT_OK ||
-            !weft_dtype_is_float(dtype))
+            !weft_dtype_is_float(dtype) || proto->n_dims == 0)
             continue;
         onnx_weight *w = &m->weights[m->n_weights++];
         w->proto = proto;
