@@ -43,6 +43,7 @@
     X(nonfinite) \
     X(limits) \
     X(attention) \
+    X(attention_pass) \
     X(conv) \
     X(conv_cases) \
     X(conv_rows) \
