@@ -145,6 +145,40 @@ done
 expect 0 "finished after 3 steps" "${mlp[@]}" --x in.npy --x ids.npy --loss mse --out in-order
 [ "$(tensors mlp-mse .)" = "$(tensors in-order .)" ] || fail "named inputs differ from those in order"
 
+# ---- Arrays of an archive, and a model with external data ----
+if "$weft" run mlp.onnx --random --input none.npz 2>&1 | grep -q "built without libzip"; then
+    echo "skipped: archives: weft was built without libzip"
+else
+    python3 - <<'PYTHON' || fail "python3 cannot write an archive"
+import zipfile
+with zipfile.ZipFile("data.npz", "w") as archive:
+    for name in "in", "ids", "targets":
+        archive.write(name + ".npy")
+PYTHON
+    archived=("$weft" fit mlp.onnx "${quick[@]}" --batch 2 --output logits --steps 3 --loss mse)
+    expect 0 "finished after 3 steps" "${archived[@]}" --x ids=data.npz:ids --x x=data.npz:in \
+        --y data.npz:targets --out archived
+    [ "$(tensors mlp-mse .)" = "$(tensors archived .)" ] || fail "an archive has other data"
+    expect 1 'data.npz: has no array "y"' "${archived[@]}" --x data.npz:in --x data.npz:ids --y data.npz:y \
+        --out refused
+    expect 1 "none.npz: cannot be read" "${archived[@]}" --x none.npz:in --x data.npz:ids --y data.npz:y \
+        --out refused
+fi
+# The run has copies of all files.
+mkdir -p outside/weights
+(cd outside && "$make_onnx" mlp.onnx external weights/table.bin) || fail "make_onnx external"
+outside=("$weft" fit outside/mlp.onnx --x in.npy --x ids.npy --y targets.npy "${quick[@]}" --batch 2
+    --output logits --loss mse)
+expect 0 "finished after 3 steps" "${outside[@]}" --steps 3 --out external
+[ "$(tensors mlp-mse .)" = "$(tensors external .)" ] || fail "external data are other weights"
+rm -r outside
+expect 0 "logits  f32 [2, 4]" "$weft" run external --batch 2 --random
+mkdir outside
+(cd outside && "$make_onnx" mlp.onnx external model.safetensors) || fail "make_onnx external"
+expect 1 'has weights in "model.safetensors", but the run writes' "${outside[@]}" --steps 1 --out refused
+rm -r outside
+[ -e refused ] && fail "a refused fit leaves a folder"
+
 # ---- Refused ----
 # refuse TEXT OPTION...: status 1 and the text, and no folder.
 refuse()

@@ -1,9 +1,10 @@
-/* Writes a small ONNX model: make_onnx FILE [KIND], for onnx_test.sh.
+/* Writes a small ONNX model: make_onnx FILE [KIND], for onnx_test.sh and fit_test.sh.
  *
  * mlp (default): ids [N, 2] choose rows of a table, which are added to tanh(x W1 + b1), where x is
  * [N, 3]; logits = h W2 + b2 [N, 4], class = argmax. `other` has other weights. `length` has an
  * open dimension "T" in place of the 3 of x, over which x is summed. `reshape`: y = Reshape(x,
- * shape) with an input for the shape. `integers`: y = a + a, without floats. */
+ * shape) with an input for the shape. `integers`: y = a + a, without floats. `external LOCATION`:
+ * mlp, whose table is in the file LOCATION, which is written, too. */
 #include <weft/weft.h>
 
 #include "onnx_writer.h"
@@ -61,12 +62,25 @@ static void mlp(arena *p, written_graph *g, bool length, uint64_t seed)
     write_output(p, g, "logits");
 }
 
+/* Moves the contents of a tensor to a file. */
+static bool move_outside(arena *p, WeftOnnx__TensorProto *t, const char *location)
+{
+    const bool good = write_file(location, t->raw_data.data, t->raw_data.len);
+    t->has_raw_data = false;
+    write_external(p, t, location, "0");
+    return good;
+}
+
 int main(int argc, char **argv)
 {
     const char *kind = argc > 2 ? argv[2] : "mlp";
     arena memory = {.blocks = NULL};
     size_t bytes;
-    if (argc < 2) return fprintf(stderr, "make_onnx FILE [mlp|other|length|reshape|integers]\n"), 2;
+    bool good = true;
+    if (argc < 2 || (!strcmp(kind, "external") && argc < 4))
+        return fprintf(stderr,
+                       "make_onnx FILE [mlp|other|length|reshape|integers|external LOCATION]\n"),
+               2;
     written_graph *g = write_graph(&memory);
     if (!strcmp(kind, "reshape")) {
         write_input(&memory, g, "x", ONNX_FLOAT, WEFT_SHAPE(2, 3));
@@ -79,9 +93,10 @@ int main(int argc, char **argv)
         write_output(&memory, g, "y");
     } else {
         mlp(&memory, g, !strcmp(kind, "length"), strcmp(kind, "other") ? 1 : 11);
+        if (!strcmp(kind, "external")) good = move_outside(&memory, g->initializers[0], argv[3]);
     }
     const uint8_t *data = write_model(&memory, g, 17, &bytes);
-    const bool good = write_file(argv[1], data, bytes);
+    good = good && write_file(argv[1], data, bytes);
     arena_free(&memory);
     if (!good) fprintf(stderr, "%s: cannot be written\n", argv[1]);
     return !good;

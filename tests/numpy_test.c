@@ -109,6 +109,30 @@ static bool select_first(void *context, const char *name)
     return !strcmp(name, "x0");
 }
 
+/* One array of a.npz, which has those of `params`, under another name. */
+static void test_one_array(const weft_params *params)
+{
+    weft_error error = WEFT_NO_ERROR;
+    weft_params *one = weft_params_new();
+    weft_tensor a, b = {.data = NULL};
+    CU_ASSERT_EQUAL(weft_npz_load_array(one, "it", path_of("a.npz"), "x1", &error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_params_count(one), 1);
+    CU_ASSERT_TRUE(weft_params_get(params, "x1", &a) && weft_params_get(one, "it", &b) &&
+                   a.dtype == b.dtype && weft_shape_equal(a.shape, b.shape) &&
+                   !memcmp(a.data, b.data, weft_tensor_bytes(a.dtype, a.shape)));
+    /* Again, and into a tensor that it does not fit. */
+    CU_ASSERT_EQUAL(weft_npz_load_array(one, "it", path_of("a.npz"), "x1", &error), WEFT_OK);
+    CU_ASSERT_NOT_EQUAL(weft_npz_load_array(one, "it", path_of("a.npz"), "x0", &error), WEFT_OK);
+    error = WEFT_NO_ERROR;
+    CU_ASSERT_EQUAL(weft_npz_load_array(one, "y", path_of("a.npz"), "y", &error), WEFT_NOT_FOUND);
+    CU_ASSERT_TRUE(strstr(error.message, "has no array \"y\"") != NULL);
+    CU_ASSERT_EQUAL(weft_npz_load_array(one, "y", path_of("none.npz"), "y", &error),
+                    WEFT_NOT_FOUND);
+    CU_ASSERT_EQUAL(weft_npz_load_array(one, NULL, "a.npz", "y", &error), WEFT_BAD_ARGUMENT);
+    CU_ASSERT_EQUAL(weft_params_count(one), 1);
+    weft_params_free(one);
+}
+
 static void test_archive(void)
 {
     weft_params *params = weft_params_new(), *again = weft_params_new();
@@ -139,6 +163,7 @@ static void test_archive(void)
         CU_ASSERT_EQUAL(weft_npz_load(one, path_of("b.npz"), &error), WEFT_OK);
         CU_ASSERT_EQUAL(weft_params_count(one), 1);
         weft_params_free(one);
+        test_one_array(params);
     }
     weft_params_free(params);
     weft_params_free(again);

@@ -254,17 +254,7 @@ static written_graph *external(fixture *f, const char *location, const char *off
     written_graph *g = write_graph(p);
     write_input(p, g, "x", ONNX_FLOAT, WEFT_SHAPE(3));
     WeftOnnx__TensorProto *w = write_initializer(p, g, "w", ONNX_FLOAT, WEFT_SHAPE(3));
-    w->has_data_location = true;
-    w->data_location = 1;
-    w->external_data = arena_alloc(p, 2 * sizeof *w->external_data);
-    const char *const keys[] = {"location", "offset"}, *const values[] = {location, offset};
-    for (; w->n_external_data < 2; w->n_external_data++) {
-        WeftOnnx__StringStringEntryProto *e = arena_alloc(p, sizeof *e);
-        weft_onnx__string_string_entry_proto__init(e);
-        e->key = arena_text(p, keys[w->n_external_data]);
-        e->value = arena_text(p, values[w->n_external_data]);
-        w->external_data[w->n_external_data] = e;
-    }
+    write_external(p, w, location, offset);
     write_node(p, g, "Add", "x w", "y");
     write_output(p, g, "y");
     return g;
@@ -281,6 +271,8 @@ static void test_external(void)
     CU_ASSERT_TRUE_FATAL(write_file(file, data, sizeof data));
     weft_onnx *m = load(&f, external(&f, "w.bin", "8"), NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(m);
+    CU_ASSERT_STRING_EQUAL(weft_onnx_data_file(m, 0), "w.bin");
+    CU_ASSERT_PTR_NULL(weft_onnx_data_file(m, 1));
     weft_params *store = weft_params_new();
     weft_tensor y;
     weft_forward *forward = run(m, store, 0, x, &y);

@@ -75,6 +75,21 @@ WeftOnnx__TensorProto *write_initializer(arena *memory, written_graph *g, const 
     return t;
 }
 
+void write_external(arena *p, WeftOnnx__TensorProto *t, const char *location, const char *offset)
+{
+    const char *const keys[] = {"location", "offset"}, *const values[] = {location, offset};
+    t->has_data_location = true;
+    t->data_location = 1;
+    t->external_data = arena_alloc(p, 2 * sizeof *t->external_data);
+    for (t->n_external_data = 0; t->n_external_data < 2; t->n_external_data++) {
+        WeftOnnx__StringStringEntryProto *e = arena_alloc(p, sizeof *e);
+        weft_onnx__string_string_entry_proto__init(e);
+        e->key = arena_text(p, keys[t->n_external_data]);
+        e->value = arena_text(p, values[t->n_external_data]);
+        t->external_data[t->n_external_data] = e;
+    }
+}
+
 void write_floats(arena *memory, written_graph *g, const char *name, weft_shape shape,
                   const float *data)
 {

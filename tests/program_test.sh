@@ -30,10 +30,10 @@ expect 0 '"name":	"matmul"' "$weft" ops --json
 expect 0 "layer_norm" "$weft" ops
 expect 0 "parameters" "$weft" models
 expect 2 'no model "none"' "$weft" plan none
-expect 0 "commands: dot, plan, profile, check, train, generate" "$weft" models gpt
-expect 0 "commands: dot, plan, profile, check, train, translate" "$weft" models seq2seq
-expect 0 "commands: dot, plan, profile, check, fit" "$weft" models resnet
-expect 0 "check, train (a masked language model)" "$weft" models bert
+expect 0 "commands: dot, plan, profile, bench, check, export, train, generate" "$weft" models gpt
+expect 0 "commands: dot, plan, profile, bench, check, export, train, translate" "$weft" models seq2seq
+expect 0 "commands: dot, plan, profile, bench, check, export, fit" "$weft" models resnet
+expect 0 "export, train (a masked language model)" "$weft" models bert
 expect 0 "    d_model            512          width" "$weft" models attention
 expect 0 "(none|sinusoidal|learned|sinusoidal-halves)" "$weft" models gpt
 expect 0 '"choices":	["none", "additive", "dot", "general"]' "$weft" models seq2seq --json

@@ -90,9 +90,36 @@ char *tool_read_file(const char *path, size_t *bytes, weft_error *error)
     return NULL;
 }
 
-bool tool_replace_file(const char *path, const char *data, size_t bytes, weft_error *error)
+static bool cannot_write(const char *path, weft_error *error)
 {
-    if (file_replace(path, data, bytes)) return true;
     weft_error_set(error, WEFT_IO, path, "cannot be written: %s", strerror(errno));
     return false;
+}
+
+bool tool_replace_file(const char *path, const char *data, size_t bytes, weft_error *error)
+{
+    return file_replace(path, data, bytes) || cannot_write(path, error);
+}
+
+bool tool_copy_file(const char *from, const char *to, weft_error *error)
+{
+    char chunk[65536];
+    file_writer w;
+    FILE *file = fopen(from, "rb");
+    if (!file) {
+        weft_error_set(error, WEFT_IO, from, "cannot be opened: %s", strerror(errno));
+        return false;
+    }
+    if (!file_begin(&w, to)) {
+        fclose(file);
+        return cannot_write(to, error);
+    }
+    for (size_t n; (n = fread(chunk, 1, sizeof chunk, file)) > 0;) file_write(&w, chunk, n);
+    const bool read = !ferror(file);
+    if (!read) {
+        weft_error_set(error, WEFT_IO, from, "cannot be read: %s", strerror(errno));
+        file_abandon(&w);
+    }
+    fclose(file);
+    return read && (file_commit(&w) || cannot_write(to, error));
 }

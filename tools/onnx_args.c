@@ -17,7 +17,8 @@ static const struct argp_option options[] = {
      "size of the dimensions called NAME, or INPUT:AXIS=N of one, which FILE.onnx leaves open", 0},
     {"batch", KEY_BATCH, "N", 0, "size of other open first dimensions (default 1)", 0},
     {"constant", KEY_CONSTANT, "NAME=FILE", 0,
-     "contents, from a .npy file, of an input that shapes depend on: it is fixed when the graph is "
+     "contents, from FILE.npy or FILE.npz:ARRAY, of an input that shapes depend on: it is fixed "
+     "when the graph is "
      "built",
      0},
     {0}};
@@ -88,11 +89,23 @@ static error_t parse(int key, char *text, struct argp_state *state)
 
 const struct argp onnx_argp = {options, parse, NULL, NULL, NULL, NULL, NULL};
 
+weft_status tool_read_array(weft_params *into, const char *name, const char *path,
+                            weft_error *error)
+{
+    char archive[4096];
+    const char *colon = strrchr(path, ':');
+    const size_t length = colon ? (size_t)(colon - path) : 0;
+    if (length < 4 || length >= sizeof archive || memcmp(colon - 4, ".npz", 4) != 0)
+        return weft_npy_load(into, name, path, error);
+    snprintf(archive, sizeof archive, "%.*s", (int)length, path);
+    return weft_npz_load_array(into, name, archive, colon + 1, error);
+}
+
 bool tool_read_arrays(weft_params *into, const named_files *files, weft_error *error)
 {
     for (size_t i = 0; i < files->n; i++) {
         const named_file *f = &files->at[i];
-        if ((f->name ? weft_npy_load(into, f->name, f->path, error)
+        if ((f->name ? tool_read_array(into, f->name, f->path, error)
                      : weft_npz_load(into, f->path, error)) != WEFT_OK)
             return false;
     }

@@ -74,6 +74,8 @@ bool tool_write_json_line(cJSON *json, FILE *file, const char *where, weft_error
 char *tool_read_file(const char *path, size_t *bytes, weft_error *error);
 /* Writes a file whole or leaves it as it was; a pipe or device gets the bytes (base/file.h). */
 bool tool_replace_file(const char *path, const char *data, size_t bytes, weft_error *error);
+/* Replaces the file `to` by a copy of `from`. */
+bool tool_copy_file(const char *from, const char *to, weft_error *error);
 
 /* Adds what weft uses on this machine: version, processor, threads, caches, instruction set, and
  * the backends of matrix products. Fails if the backend named by WEFT_GEMM is not available. */
@@ -82,7 +84,7 @@ weft_status tool_machine_json(cJSON *json, weft_error *error);
 /* At most so many --dim, --constant or --input. */
 #define TOOL_MAX_NAMED 64
 
-/* Files of NumPy arrays: NAME=FILE.npy, or an archive, whose name is NULL. */
+/* Files of NumPy arrays: NAME=FILE, or a whole archive, whose name is NULL. */
 typedef struct named_file {
     const char *name, *path;
 } named_file;
@@ -92,6 +94,9 @@ typedef struct named_files {
 } named_files;
 /* Splits an argument in place. Ends the program on a usage error. */
 void tool_take_named_file(named_files *files, char *text, bool archives, struct argp_state *state);
+/* Adds an array to the store: of FILE.npy, or the one of an archive that FILE.npz:ARRAY names. */
+weft_status tool_read_array(weft_params *into, const char *name, const char *path,
+                            weft_error *error);
 bool tool_read_arrays(weft_params *into, const named_files *files, weft_error *error);
 
 /* An ONNX file, and what determines its shapes. */

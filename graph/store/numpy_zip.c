@@ -33,33 +33,34 @@ static bool read_member(void *context, void *data, size_t n)
     return true;
 }
 
-/* Reads member i into a store, whose error names the archive and the member. */
-static weft_status read_array(weft_params *params, zip_t *archive, zip_uint64_t i, const char *path,
-                              weft_error *error)
+/* Reads member i into a store, as tensor `name`, or under its own name if that is NULL. The error
+ * names the archive and the member. */
+static weft_status read_array(weft_params *params, const char *name, zip_t *archive, zip_uint64_t i,
+                              const char *path, weft_error *error)
 {
     zip_stat_t about;
-    char where[512], name[NAME_BYTES];
+    char where[512], own[NAME_BYTES];
     if (zip_stat_index(archive, i, 0, &about) != 0 || !(about.valid & ZIP_STAT_SIZE) ||
         !(about.valid & ZIP_STAT_COMP_SIZE) || !(about.valid & ZIP_STAT_NAME))
         return weft_error_set(error, WEFT_BAD_FILE, path, "member %llu has no size or name",
                               (unsigned long long)i);
     snprintf(where, sizeof where, "%s/%s", path, about.name);
     const size_t length = strlen(about.name);
-    if (length < SUFFIX_BYTES || length - SUFFIX_BYTES >= sizeof name ||
+    if (length < SUFFIX_BYTES || length - SUFFIX_BYTES >= sizeof own ||
         strcmp(about.name + length - SUFFIX_BYTES, SUFFIX) != 0)
         return weft_error_set(error, WEFT_BAD_FILE, where, "is no member NAME.npy");
     if (about.size / MAX_RATIO > about.comp_size)
         return weft_error_set(error, WEFT_BAD_FILE, where, "claims to be %llu bytes",
                               (unsigned long long)about.size);
-    snprintf(name, sizeof name, "%.*s", (int)(length - SUFFIX_BYTES), about.name);
-    if (weft_params_get(params, name, NULL))
+    snprintf(own, sizeof own, "%.*s", (int)(length - SUFFIX_BYTES), about.name);
+    if (!name && weft_params_get(params, own, NULL))
         return weft_error_set(error, WEFT_BAD_FILE, where, "is there twice");
     zip_file_t *file = zip_fopen_index(archive, i, 0);
     if (!file)
         return weft_error_set(error, WEFT_BAD_FILE, where, "cannot be read: %s",
                               zip_strerror(archive));
     const array_source from = {where, about.size, read_member, file};
-    const weft_status status = array_read(params, name, &from, error);
+    const weft_status status = array_read(params, name ? name : own, &from, error);
     zip_fclose(file);
     return status;
 }
@@ -81,29 +82,55 @@ static weft_status merge(weft_params *params, const weft_params *from, weft_erro
     return status;
 }
 
-weft_status weft_npz_load(weft_params *params, const char *path, weft_error *error)
+/* Opens an archive to read it; NULL after an error, whose status *status becomes. */
+static zip_t *open_archive(const char *path, weft_status *status, weft_error *error)
 {
     int code = 0;
+    zip_error_t about;
+    zip_t *archive = zip_open(path, ZIP_RDONLY, &code);
+    *status = WEFT_OK;
+    if (archive) return archive;
+    zip_error_init_with_code(&about, code);
+    *status = weft_error_set(error, code == ZIP_ER_NOENT ? WEFT_NOT_FOUND : WEFT_BAD_FILE, path,
+                             "cannot be read: %s", zip_error_strerror(&about));
+    zip_error_fini(&about);
+    return NULL;
+}
+
+weft_status weft_npz_load(weft_params *params, const char *path, weft_error *error)
+{
+    weft_status status;
     if (!params || !path)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_npz_load",
                               "the store or the path is NULL");
-    zip_t *archive = zip_open(path, ZIP_RDONLY, &code);
-    if (!archive) {
-        zip_error_t about;
-        zip_error_init_with_code(&about, code);
-        weft_error_set(error, code == ZIP_ER_NOENT ? WEFT_NOT_FOUND : WEFT_BAD_FILE, path,
-                       "cannot be read: %s", zip_error_strerror(&about));
-        zip_error_fini(&about);
-        return code == ZIP_ER_NOENT ? WEFT_NOT_FOUND : WEFT_BAD_FILE;
-    }
+    zip_t *archive = open_archive(path, &status, error);
+    if (!archive) return status;
     weft_params *arrays = weft_params_new();
-    weft_status status =
-        arrays ? WEFT_OK : weft_error_set(error, WEFT_NO_MEMORY, path, "out of memory");
+    if (!arrays) status = weft_error_set(error, WEFT_NO_MEMORY, path, "out of memory");
     const zip_int64_t n = zip_get_num_entries(archive, 0);
     for (zip_int64_t i = 0; status == WEFT_OK && i < n; i++)
-        status = read_array(arrays, archive, (zip_uint64_t)i, path, error);
+        status = read_array(arrays, NULL, archive, (zip_uint64_t)i, path, error);
     if (status == WEFT_OK) status = merge(params, arrays, error);
     weft_params_free(arrays);
+    zip_discard(archive);
+    return status;
+}
+
+weft_status weft_npz_load_array(weft_params *params, const char *name, const char *path,
+                                const char *array, weft_error *error)
+{
+    weft_status status;
+    char member[NAME_BYTES + SUFFIX_BYTES];
+    if (!params || !name || !path || !array)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_npz_load_array",
+                              "the store, the path or a name is NULL");
+    zip_t *archive = open_archive(path, &status, error);
+    if (!archive) return status;
+    const int length = snprintf(member, sizeof member, "%s" SUFFIX, array);
+    const zip_int64_t i =
+        length < (int)sizeof member ? zip_name_locate(archive, member, ZIP_FL_ENC_RAW) : -1;
+    status = i >= 0 ? read_array(params, name, archive, (zip_uint64_t)i, path, error)
+                    : weft_error_set(error, WEFT_NOT_FOUND, path, "has no array \"%s\"", array);
     zip_discard(archive);
     return status;
 }
@@ -217,6 +244,13 @@ static weft_status absent(const char *path, weft_error *error)
 weft_status weft_npz_load(weft_params *params, const char *path, weft_error *error)
 {
     (void)params;
+    return absent(path, error);
+}
+
+weft_status weft_npz_load_array(weft_params *params, const char *name, const char *path,
+                                const char *array, weft_error *error)
+{
+    (void)params, (void)name, (void)array;
     return absent(path, error);
 }
 

@@ -29,6 +29,9 @@ WEFT_API weft_status weft_npy_load(weft_params *params, const char *name, const 
 /* The same for all arrays of a .npz file, each under its name there without ".npy". Needs a weft
  * that was built with libzip: otherwise WEFT_BAD_ARGUMENT. */
 WEFT_API weft_status weft_npz_load(weft_params *params, const char *path, weft_error *error);
+/* Adds the one that is called `array`, as weft_npy_load does; WEFT_NOT_FOUND if there is none. */
+WEFT_API weft_status weft_npz_load_array(weft_params *params, const char *name, const char *path,
+                                         const char *array, weft_error *error);
 
 /* Writes a tensor as a .npy file. PATH is replaced as weft_params_save does it. */
 WEFT_API weft_status weft_npy_save(const weft_tensor *tensor, const char *path, weft_error *error);

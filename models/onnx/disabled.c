@@ -18,6 +18,12 @@ void weft_onnx_free(weft_onnx *model)
     (void)model;
 }
 
+const char *weft_onnx_data_file(const weft_onnx *model, size_t index)
+{
+    (void)model, (void)index;
+    return NULL;
+}
+
 #define EMPTY_LIST(name)                                                                           \
     const weft_onnx_value *name(const weft_onnx *model, size_t *count)                             \
     {                                                                                              \

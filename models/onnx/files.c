@@ -28,6 +28,13 @@ void files_close(onnx_files *files)
     }
 }
 
+const char *files_location(const onnx_files *files, size_t index)
+{
+    const mapped_file *f = files->first;
+    while (f && index--) f = f->next;
+    return f ? f->location : NULL;
+}
+
 size_t files_bytes(const onnx_files *files)
 {
     size_t bytes = 0;

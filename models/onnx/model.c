@@ -461,6 +461,11 @@ weft_onnx *weft_onnx_load(const char *path, const weft_onnx_options *options, we
     return NULL;
 }
 
+const char *weft_onnx_data_file(const weft_onnx *model, size_t index)
+{
+    return model ? files_location(&model->files, index) : NULL;
+}
+
 void weft_onnx_free(weft_onnx *model)
 {
     if (!model) return;

@@ -60,6 +60,8 @@ typedef struct onnx_files {
 } onnx_files;
 void files_close(onnx_files *files);
 size_t files_bytes(const onnx_files *files);
+/* The path of a mapped file in the folder; NULL past the last one. */
+const char *files_location(const onnx_files *files, size_t index);
 
 /* Reads dtype and shape of a tensor. */
 weft_status onnx_tensor_type(const WeftOnnx__TensorProto *proto, const char *where,

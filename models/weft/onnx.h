@@ -79,6 +79,10 @@ WEFT_API weft_onnx *weft_onnx_load(const char *path, const weft_onnx_options *op
 /* Frees a model; NULL is accepted. Graphs that were built from it stay valid. */
 WEFT_API void weft_onnx_free(weft_onnx *model);
 
+/* The files of external data that were read, as paths in the model's folder; NULL past the last
+ * one. The model owns the text. */
+WEFT_API const char *weft_onnx_data_file(const weft_onnx *model, size_t index);
+
 /* Inputs that are to be fed, outputs and parameters, with the shapes that the options determine.
  * The model owns the array of *count. */
 WEFT_API const weft_onnx_value *weft_onnx_inputs(const weft_onnx *model, size_t *count);

@@ -151,7 +151,7 @@ static int list_models(bool json)
 
 /* ---- models NAME ---- */
 
-#define MAX_USES 8
+#define MAX_USES 16
 
 /* The commands that take the model or a run of it; returns how many. */
 static size_t find_uses(const weft_model_traits *t, const char *uses[MAX_USES])
@@ -160,7 +160,9 @@ static size_t find_uses(const weft_model_traits *t, const char *uses[MAX_USES])
     uses[n++] = "dot";
     uses[n++] = "plan";
     uses[n++] = "profile";
+    uses[n++] = "bench";
     uses[n++] = "check";
+    uses[n++] = "export";
     if (t->vocab) uses[n++] = "train";
     if (t->classes) uses[n++] = "fit";
     if (t->decodable) uses[n++] = t->source_vocab ? "translate" : "generate";

@@ -26,8 +26,8 @@ enum { KEY_INPUT = 256, KEY_RANDOM, KEY_OUT, KEY_CHECK, KEY_RTOL, KEY_ATOL, KEY_
 
 static const struct argp_option options[] = {
     {"input", KEY_INPUT, "NAME=FILE", 0,
-     "contents of an input, from a .npy file; or FILE.npz, with an array for each of several "
-     "inputs",
+     "contents of an input, from FILE.npy or FILE.npz:ARRAY; or FILE.npz alone, with an array for "
+     "each of several inputs",
      1},
     {"random", KEY_RANDOM, NULL, 0,
      "make up the inputs that are not given: numbers in [-1, 1), integers 0 and 1", 1},

@@ -43,6 +43,14 @@ static bool make_folders(training *t, const char *path)
     return true;
 }
 
+bool training_make_parents(training *t, const char *path)
+{
+    char folder[4096];
+    const char *slash = strrchr(path, '/');
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) : 0, path);
+    return !folder[0] || make_folders(t, folder);
+}
+
 /* Removes half-written checkpoints step-N, and those of ranks beside them. */
 static void remove_step_leftovers(const char *folder)
 {
@@ -58,14 +66,23 @@ static void remove_step_leftovers(const char *folder)
     if (entries) closedir(entries);
 }
 
+static const char *const own_files[] = {"model.safetensors",  "best.safetensors",   "vocab.model",
+                                        "vocab.source.model", "vocab.target.model", "recipe.json",
+                                        "metrics.jsonl",      "model.onnx"};
+enum { N_OWN_FILES = sizeof own_files / sizeof *own_files };
+
+bool training_is_own(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    for (size_t i = 0; i < N_OWN_FILES; i++)
+        if (!strcmp(name, own_files[i])) return true;
+    return strncmp(name, "step-", 5) == 0 || tool_is_rank_file(name);
+}
+
 /* Removes the half-written files of a killed run. */
 static void remove_leftovers(const char *folder)
 {
-    static const char *const names[] = {"model.safetensors",  "best.safetensors",   "vocab.model",
-                                        "vocab.source.model", "vocab.target.model", "recipe.json",
-                                        "metrics.jsonl",      "model.onnx"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        file_remove_leftovers(folder, names[i]);
+    for (size_t i = 0; i < N_OWN_FILES; i++) file_remove_leftovers(folder, own_files[i]);
     remove_step_leftovers(folder);
 }
 

@@ -1,8 +1,6 @@
 /* The model and the arrays of `weft fit`. */
 #include "fit.h"
 
-#include <weft/numpy.h>
-
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -71,6 +69,19 @@ static bool read_dims(training *t, training_fit *f)
     return true;
 }
 
+/* The copies of external data must not be files that the run writes. */
+static bool check_data_files(training *t, const training_fit *f)
+{
+    const char *name;
+    for (size_t i = 0; (name = weft_onnx_data_file(f->file, i)); i++)
+        if (training_is_own(name)) {
+            weft_error_set(&t->error, WEFT_BAD_FILE, f->onnx.path,
+                           "has weights in \"%s\", but the run writes a file of this name", name);
+            return false;
+        }
+    return true;
+}
+
 /* A resumed run uses the copy in its folder. */
 static bool load_file(training *t, training_fit *f)
 {
@@ -79,7 +90,7 @@ static bool load_file(training *t, training_fit *f)
     f->onnx.batch = t->r.fit_rows;
     f->file = tool_load_onnx(&f->onnx, &t->error);
     f->fit.model = weft_onnx_builder(f->file);
-    return f->file != NULL;
+    return f->file && check_data_files(t, f);
 }
 
 bool fit_load_model(training *t)
@@ -183,7 +194,7 @@ static bool choose_groups(training *t)
 /* Reads an array into the store, under a name for it. */
 static bool read_array(training *t, const char *name, const char *path, weft_array *array)
 {
-    if (weft_npy_load(t->fit->data, name, path, &t->error) != WEFT_OK) return false;
+    if (tool_read_array(t->fit->data, name, path, &t->error) != WEFT_OK) return false;
     array->name = path;
     return weft_params_get(t->fit->data, name, &array->tensor);
 }
@@ -295,27 +306,26 @@ bool fit_read_data(training *t)
 
 /* ---- The beginning of a run ---- */
 
+/* Copies a file of external data to its place beside the copy of the model. */
+static bool copy_data(training *t, const char *name)
+{
+    char from[4096], to[4096];
+    const char *model = t->fit->onnx.path, *slash = strrchr(model, '/');
+    const int folder = slash ? (int)(slash - model) + 1 : 0;
+    if (snprintf(from, sizeof from, "%.*s%s", folder, model, name) >= (int)sizeof from)
+        return training_fail(t, WEFT_TOO_LARGE, model, "the path is too long");
+    return training_path(t, to, sizeof to, name) && training_make_parents(t, to) &&
+           tool_copy_file(from, to, &t->error);
+}
+
 bool fit_copy_model(training *t)
 {
-    training_fit *f = t->fit;
-    size_t bytes;
+    const training_fit *f = t->fit;
+    const char *name;
     if (!f->file || f->onnx.path == f->copy || !tool_is_first()) return true;
-    char *data = tool_read_file(f->onnx.path, &bytes, &t->error);
-    const bool good = data && tool_replace_file(f->copy, data, bytes, &t->error);
-    free(data);
-    if (!good) return false;
-    onnx_args copy = f->onnx;
-    copy.path = f->copy;
-    weft_onnx *again = tool_load_onnx(&copy, &t->error);
-    if (again) {
-        weft_onnx_free(again);
-        return true;
-    }
-    unlink(f->copy);
-    t->error = WEFT_NO_ERROR;
-    return training_fail(t, WEFT_BAD_FILE, f->onnx.path,
-                         "has weights in other files, so the run cannot keep a copy of it: store "
-                         "the model in one file");
+    for (size_t i = 0; (name = weft_onnx_data_file(f->file, i)); i++)
+        if (!copy_data(t, name)) return false;
+    return tool_copy_file(f->onnx.path, f->copy, &t->error);
 }
 
 /* Copies the parameters of a checkpoint that the model has. */

@@ -107,8 +107,8 @@
     X(run, measure, FLAG, true, 0, 0, "", "measure", "measure the machine's GEMM rate first")      \
     X(fit, file, FILE, "", 0, 0, "", "file", "ONNX file, also the argument of the command")        \
     X(fit, x, FILES, 0, 0, 0, "", "x",                                                             \
-      "array of an input, a row for each example; several in the order of the inputs, or by "      \
-      "INPUT=FILE.npy")                                                                            \
+      "array of an input, FILE.npy or FILE.npz:ARRAY, a row for each example; several in the "     \
+      "order of the inputs, or by INPUT=FILE")                                                     \
     X(fit, y, FILE, "", 0, 0, "", "y", "array of the targets")                                     \
     X(fit, valid_x, FILES, 0, 0, 0, "", "valid-x", "inputs for validation")                        \
     X(fit, valid_y, FILE, "", 0, 0, "", "valid-y", "targets for validation")                       \

@@ -137,6 +137,10 @@ bool training_translate(training *t, training_scores *scores);
 
 /* files.c: the folder of a run. A path in it, in a buffer of its own. */
 bool training_path(training *t, char *path, size_t size, const char *name);
+/* Makes the folders that a file is to be in. */
+bool training_make_parents(training *t, const char *path);
+/* Whether a run writes files of this name, in whatever folder. */
+bool training_is_own(const char *path);
 /* Makes the folder, or loads its checkpoint if t->resume, which becomes false if there is none yet.
  * Refuses a folder with files of another run. */
 bool training_prepare_folder(training *t);
