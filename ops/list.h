@@ -15,7 +15,7 @@
     X(conv) X(conv_grad_input) X(conv_grad_weight) X(conv_rows) X(conv_rows_depthwise) \
     X(max_pool) X(average_pool) \
     X(softmax) X(log_softmax) X(softmax_grad) X(log_softmax_grad) \
-    X(layer_norm) X(rms_norm) X(layer_norm_grad) X(rms_norm_grad) \
+    X(layer_norm) X(rms_norm) X(layer_norm_grad) X(rms_norm_grad) X(batch_norm) X(batch_norm_grad) \
     X(reshape) X(permute) X(broadcast_to) X(slice) X(slice_scatter) X(concat) X(pad) \
     X(embedding) X(embedding_grad) X(gather) X(scatter_add) X(one_hot) \
     X(fill) X(arange) X(tril_mask) \

@@ -12,6 +12,7 @@
 #include "reduce.h"
 
 #include "kernels/extreme.h"
+#include "kernels/moments.h"
 #include "kernels/sums.h"
 #include "kernels/vmath.h"
 
@@ -133,32 +134,10 @@ static void mean_finish(const double *state, int64_t count, const reduce_attr *a
 EXTREME(max, max, >, (T)-INFINITY)
 EXTREME(min, min, <, (T)INFINITY)
 
-/* ---- variance: mean and sum of squared deviations, of a block by two passes, of blocks by the
- * rule of Chan, Golub & LeVeque (1983) ---- */
-
-/* Of n elements with this sum and this sum of squared deviations from `mean`, the mean rounded.
- * What rounding added to the squares is taken away, but never more than there is. */
-static inline void variance_state(double sum, T mean, double square, int64_t n, double *state,
-                                  int64_t next)
-{
-    const double miss = n ? sum / (double)n - (double)mean : 0;
-    state[0] = (double)mean + miss;
-    const double rest = square - (double)n * miss * miss;
-    state[next] = rest < 0 ? 0 : rest;
-}
-
-static void variance_row(const T *x, int64_t n, double *state)
-{
-    const double sum = sum_of(x, n);
-    const T mean = n ? (T)(sum / (double)n) : 0;
-#define TERM(i) ((x[i] - mean) * (x[i] - mean))
-    SUM_ROW(square, n, TERM)
-#undef TERM
-    variance_state(sum, mean, square, n, state, 1);
-}
+/* ---- variance: mean and sum of squared deviations ---- */
 
 #define SQUARE(i) ((ELEMENT(i) - mean[c]) * (ELEMENT(i) - mean[c]))
-static void variance_columns(const T *x, int64_t rows, int64_t step, int64_t n, double *state)
+static void moments_columns(const T *x, int64_t rows, int64_t step, int64_t n, double *state)
 {
     T mean[COLUMNS];
     double *square = state + n;
@@ -169,19 +148,7 @@ static void variance_columns(const T *x, int64_t rows, int64_t step, int64_t n, 
         square[c] = 0;
     }
     SUM_COLUMNS(square, rows, n, SQUARE)
-    EACH_COLUMN variance_state(state[c], mean[c], square[c], rows, state + c, n);
-}
-
-static void variance_merge(double *state, int64_t before, const double *more, int64_t count,
-                           int64_t n)
-{
-    const double all = (double)(before + count), share = all > 0 ? (double)count / all : 0;
-    EACH_COLUMN
-    {
-        const double apart = more[c] - state[c];
-        state[c] += apart * share;
-        state[n + c] += more[n + c] + apart * apart * ((double)before * share);
-    }
+    EACH_COLUMN moments_state(state[c], mean[c], square[c], rows, state + c, n);
 }
 
 /* As PyTorch has it: NaN over no elements, x / 0 where the correction takes all of them. */
@@ -366,5 +333,5 @@ REDUCE_KERNEL(sum, sum, sum)
 REDUCE_KERNEL(mean, sum, mean)
 REDUCE_KERNEL(max, max, sum)
 REDUCE_KERNEL(min, min, sum)
-REDUCE_KERNEL(variance, variance, variance)
+REDUCE_KERNEL(variance, moments, variance)
 REDUCE_KERNEL(logsumexp, logsumexp, logsumexp)

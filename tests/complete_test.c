@@ -20,7 +20,7 @@ typedef struct exemption {
 static const exemption without_builder[] = {
     {"other ops expand into it, or have it as their gradient",
      "panels matmul_panels sdpa_grad softmax_grad log_softmax_grad layer_norm_grad rms_norm_grad "
-     "slice_scatter embedding_grad cross_entropy_grad conv_grad_weight"},
+     "slice_scatter embedding_grad cross_entropy_grad conv_grad_weight batch_norm_grad"},
     {"passes make it of another op", "conv_rows conv_rows_depthwise"},
     {"declared in weft/parallel.h", "exchange_start exchange_wait " COLLECTIVES},
     {NULL, NULL},
@@ -46,7 +46,7 @@ static const exemption without_reference[] = {
     {"the suite collectives compares it with its definition", COLLECTIVES},
     {"nothing is computed", "input state constant group track exchange_start exchange_wait"},
     {"the suite of ops compares it with its expansion into ops that have references",
-     "sdpa sdpa_grad layer_norm_grad rms_norm_grad"},
+     "sdpa sdpa_grad layer_norm_grad rms_norm_grad batch_norm batch_norm_grad"},
     {NULL, NULL},
 };
 
@@ -70,7 +70,7 @@ static const exemption without_golden[] = {
     {"the cases of whole models run it", "sdpa"},
     {"the case of its forward op checks the gradient",
      "relu_grad softmax_grad log_softmax_grad layer_norm_grad rms_norm_grad embedding_grad "
-     "cross_entropy_grad sdpa_grad"},
+     "cross_entropy_grad sdpa_grad batch_norm_grad"},
     {"PyTorch draws other random numbers", "dropout"},
     {"its optimiser has suites of its own", "sgd_update momentum_update adam_update"},
     {NULL, NULL},

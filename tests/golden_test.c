@@ -88,7 +88,8 @@ static weft_value transposed(weft_graph *g, weft_value x)
     X(cross_entropy_sum, entropy(g, x, -1, 0, WEFT_REDUCE_SUM))                                    \
     X(mse, weft_mse(g, x[0], x[1], WEFT_REDUCE_MEAN))                                              \
     X(bce_with_logits, weft_bce_with_logits(g, x[0], x[1], WEFT_REDUCE_SUM))                       \
-    X(global_norm, weft_global_norm(g, x, 2))
+    X(global_norm, weft_global_norm(g, x, 2))                                                      \
+    X(batch_norm, weft_batch_norm(g, x[0], x[1], x[2], 1e-5, NULL, NULL))
 
 #define DEFINE(name, value)                                                                        \
     static weft_value case_##name(weft_graph *g, const weft_value *x)                              \

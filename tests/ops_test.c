@@ -363,6 +363,25 @@ static const weft_sample large_softmax[] = {
     {&second_last, 2, {LARGE(3, {3, 90, 300}), LARGE(3, {3, 90, 300})}},
     {&third_last, 2, {LARGE(3, {40, 7, 80}), LARGE(3, {40, 7, 80})}},
 };
+/* Channels in pieces, channels of one tile, wide rows, rows of channels, small images. */
+static const double eps = 1e-5;
+#define POSITIVE(n)                                                                                \
+    {                                                                                              \
+        WEFT_FLOAT, {1, {n}}, 0.5, 1.5, false                                                      \
+    }
+#define BATCH(channels, ...)                                                                       \
+    {                                                                                              \
+        &eps, 5,                                                                                   \
+        {                                                                                          \
+            LARGE(__VA_ARGS__), LARGE(1, {channels}), POSITIVE(channels), LARGE(__VA_ARGS__),      \
+                LARGE(1, {channels})                                                               \
+        }                                                                                          \
+    }
+static const weft_sample large_batch_norm[] = {
+    BATCH(2, 4, {3, 2, 120, 130}), BATCH(3, 3, {2, 3, 20000}), BATCH(33, 4, {2, 33, 130, 131}),
+    BATCH(40, 2, {300, 40}),       BATCH(3, 2, {40000, 3}),    BATCH(40, 3, {300, 40, 3}),
+    BATCH(35, 4, {40, 35, 5, 7}),
+};
 static const weft_sample large_dropout[] = {
     {&(const dropout_attr){0.3, 0x123456789ABCDEF}, 1, {LARGE(2, {7, 5011})}},
 };
@@ -384,6 +403,8 @@ static const struct {
     {"log_softmax", large_softmax, 2, 1},
     {"softmax_grad", large_softmax, 2, 2},
     {"log_softmax_grad", large_softmax, 2, 2},
+    {"batch_norm", large_batch_norm, 7, 3},
+    {"batch_norm_grad", large_batch_norm, 7, 5},
 };
 
 static void test_large(void)
@@ -394,6 +415,7 @@ static void test_large(void)
             weft_sample sample = large[i].samples[k];
             sample.n_in = large[i].n_in;
             against_reference(op, 100 + k, &sample);
+            against_expansion(op, 100 + k, &sample);
             with_threads(op, 100 + k, &sample);
             with_isas(op, 100 + k, &sample);
             if (strcmp(op->name, "argmax")) with_strides(op, 100 + k, &sample);

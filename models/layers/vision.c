@@ -78,30 +78,18 @@ static bool has_channels(weft_graph *g, const char *layer, const char *name, wef
     return weft_graph_status(g) == WEFT_OK;
 }
 
-/* All axes of x but that of the channels. */
-static weft_axes axes_of_channels(weft_graph *g, weft_value x)
+/* Lets the running statistics follow those of the batch; false if they are frozen. As in PyTorch,
+ * the running variance follows the sample variance. */
+static bool track_batch(weft_graph *g, weft_value x, double momentum, const weft_value running[2],
+                        const weft_value batch[2])
 {
-    weft_axes axes = {1, {0}};
-    for (int d = 2; d < weft_rank(g, x); d++) axes.axis[axes.count++] = d;
-    return axes;
-}
-
-/* Lets the running statistics follow those of x, and replaces them by these unless they are frozen.
- * As in PyTorch, the running variance follows the sample variance. */
-static void track_batch(weft_graph *g, weft_value x, double momentum, weft_value *mean,
-                        weft_value *variance)
-{
-    const weft_axes axes = axes_of_channels(g, x);
     const int64_t channels = weft_dim(g, x, 1);
     const int64_t n = channels ? weft_shape_numel(weft_shape_of(g, x)) / channels : 0;
-    weft_value batch_mean = weft_mean(g, x, axes, false);
-    weft_value population = weft_variance(g, x, axes, false, 0);
-    weft_value sample = n > 1 ? weft_scale(g, population, (double)n / (double)(n - 1)) : population;
-    const bool tracks_mean = weft_track(g, *mean, batch_mean, momentum);
-    const bool tracks_variance = weft_track(g, *variance, sample, momentum);
-    if (!tracks_mean && !tracks_variance) return;
-    *mean = batch_mean;
-    *variance = population;
+    weft_value sample = batch[1];
+    if (n > 1) sample = weft_scale(g, sample, (double)n / (double)(n - 1));
+    const bool tracks_mean = weft_track(g, running[0], batch[0], momentum);
+    const bool tracks_variance = weft_track(g, running[1], sample, momentum);
+    return tracks_mean || tracks_variance;
 }
 
 weft_value weft_layer_batch_norm(weft_graph *graph, const char *name, weft_value x,
@@ -110,18 +98,25 @@ weft_value weft_layer_batch_norm(weft_graph *graph, const char *name, weft_value
     static const weft_batch_norm_options defaults = {0};
     const weft_batch_norm_options *o = options ? options : &defaults;
     weft_graph *g = graph;
+    const double eps = weft_option(o->eps, WEFT_NORM_EPS);
+    weft_value y = WEFT_NO_VALUE, batch[2];
+    bool by_batch = false;
     if (!has_channels(g, "weft_layer_batch_norm", name, x)) return WEFT_NO_VALUE;
     weft_scope_push(g, "%s", name);
     weft_value weight = channel_state(g, "weight", x, WEFT_INIT_ONES, true);
     weft_value bias = channel_state(g, "bias", x, WEFT_INIT_ZEROS, true);
-    weft_value mean = channel_state(g, "running_mean", x, WEFT_INIT_ZEROS, false);
-    weft_value variance = channel_state(g, "running_var", x, WEFT_INIT_ONES, false);
-    if (o->training) track_batch(g, x, weft_option(o->momentum, 0.1), &mean, &variance);
-    weft_value eps = weft_add_scalar(g, variance, weft_option(o->eps, WEFT_NORM_EPS));
-    weft_value scale = weft_mul(g, weight, weft_rsqrt(g, eps));
-    weft_value y = weft_sub(g, x, per_channel(g, mean, x));
-    y = weft_mul(g, y, per_channel(g, scale, x));
-    y = weft_add(g, y, per_channel(g, bias, x));
+    const weft_value running[2] = {channel_state(g, "running_mean", x, WEFT_INIT_ZEROS, false),
+                                   channel_state(g, "running_var", x, WEFT_INIT_ONES, false)};
+    if (o->training) {
+        y = weft_batch_norm(g, x, weight, bias, eps, &batch[0], &batch[1]);
+        by_batch = track_batch(g, x, weft_option(o->momentum, 0.1), running, batch);
+    }
+    if (!by_batch) {
+        weft_value rstd = weft_rsqrt(g, weft_add_scalar(g, running[1], eps));
+        y = weft_sub(g, x, per_channel(g, running[0], x));
+        y = weft_mul(g, y, per_channel(g, weft_mul(g, weight, rstd), x));
+        y = weft_add(g, y, per_channel(g, bias, x));
+    }
     weft_scope_pop(g);
     return y;
 }

@@ -313,54 +313,71 @@ static weft_value running(onnx_node *n, size_t old, weft_value batch, double mom
                     weft_scale(g, weft_reshape(g, batch, in_shape(n, old)), 1 - momentum));
 }
 
-/* In training, tracks statistic i of the batch, which replaces *used unless it is frozen. */
-static void track(onnx_node *n, size_t i, weft_value batch, double momentum, weft_value *used)
+/* In training, tracks statistic i of the batch. False if it is frozen, so that it is used itself.
+ */
+static bool uses_batch(onnx_node *n, size_t i, weft_value batch, double momentum)
 {
     const onnx_weight *w = n->in[i]->weight;
-    if (mode_of(n) == ONNX_TRAINING && !(w && w->statistic))
-        node_fail(n, WEFT_BAD_ARGUMENT,
-                  "computes its running statistics from other values; training can only update "
-                  "initializers");
-    else if (mode_of(n) != ONNX_TRAINING ||
-             weft_track(n->graph, in_value(n, i), weft_reshape(n->graph, batch, in_shape(n, i)),
-                        1 - momentum))
-        *used = batch;
+    if (mode_of(n) != ONNX_TRAINING) return true;
+    if (w && w->statistic)
+        return weft_track(n->graph, in_value(n, i), weft_reshape(n->graph, batch, in_shape(n, i)),
+                          1 - momentum);
+    node_fail(n, WEFT_BAD_ARGUMENT,
+              "computes its running statistics from other values; training can only update "
+              "initializers");
+    return false;
+}
+
+/* By mean and variance of the batch, unless they are frozen. Fills used[] with what y is normalised
+ * by, and returns y, or no value if one of the two is frozen. */
+static weft_value normalise_batch(onnx_node *n, weft_value used[2])
+{
+    weft_graph *g = n->graph;
+    const double momentum = attr_float(n, "momentum", 0.9), eps = attr_float(n, "epsilon", 1e-5);
+    const weft_shape vector = WEFT_SHAPE(in_shape(n, 0).dim[1]);
+    weft_value batch[2];
+    const weft_value y =
+        weft_batch_norm(g, in_value(n, 0), weft_reshape(g, in_value(n, 1), vector),
+                        weft_reshape(g, in_value(n, 2), vector), eps, &batch[0], &batch[1]);
+    bool fused = true;
+    for (size_t i = 0; i < 2; i++) {
+        if (uses_batch(n, 3 + i, batch[i], momentum))
+            used[i] = batch[i];
+        else
+            fused = false;
+        if (has_out(n, 1 + i)) set_out(n, 1 + i, running(n, 3 + i, batch[i], momentum));
+    }
+    return fused ? y : WEFT_NO_VALUE;
 }
 
 /* Inputs: x, scale, bias, mean, variance, each of a channel. (Ioffe & Szegedy 2015.) */
 void map_BatchNormalization(onnx_node *n)
 {
     weft_graph *g = n->graph;
-    const weft_value x = in_value(n, 0);
     weft_shape shape = in_shape(n, 0);
-    weft_axes axes = {.count = 0};
-    weft_value channel[5];
+    weft_value used[2] = {in_value(n, 3), in_value(n, 4)};
     if (shape.rank < 2) {
         node_fail(n, WEFT_BAD_SHAPE, "needs an input [batch, channels, ...]");
         return;
     }
-    for (int d = 0; d < shape.rank; d++)
-        if (d != 1) {
-            axes.axis[axes.count++] = d;
-            shape.dim[d] = 1;
-        }
-    for (size_t i = 1; i < 5; i++) channel[i] = weft_reshape(g, in_value(n, i), shape);
     if (normalises_by_batch(n)) {
-        const double momentum = attr_float(n, "momentum", 0.9);
-        const weft_value mean = weft_mean(g, x, axes, true);
-        const weft_value variance = weft_variance(g, x, axes, true, 0);
-        track(n, 3, mean, momentum, &channel[3]);
-        track(n, 4, variance, momentum, &channel[4]);
-        if (has_out(n, 1)) set_out(n, 1, running(n, 3, mean, momentum));
-        if (has_out(n, 2)) set_out(n, 2, running(n, 4, variance, momentum));
+        const weft_value y = normalise_batch(n, used);
+        if (weft_is_value(y)) {
+            set_out(n, 0, y);
+            return;
+        }
     }
     if (mode_of(n) == ONNX_EVALUATION) {
         if (has_out(n, 1)) set_out(n, 1, in_value(n, 3));
         if (has_out(n, 2)) set_out(n, 2, in_value(n, 4));
     }
+    for (int d = 0; d < shape.rank; d++)
+        if (d != 1) shape.dim[d] = 1;
     const double eps = attr_float(n, "epsilon", 1e-5);
-    const weft_value deviation = weft_rsqrt(g, weft_add_scalar(g, channel[4], eps));
-    const weft_value scale = weft_mul(g, deviation, channel[1]);
-    const weft_value bias = weft_sub(g, channel[2], weft_mul(g, channel[3], scale));
-    set_out(n, 0, weft_add(g, weft_mul(g, x, scale), bias));
+    const weft_value variance = weft_reshape(g, used[1], shape);
+    const weft_value deviation = weft_rsqrt(g, weft_add_scalar(g, variance, eps));
+    const weft_value scale = weft_mul(g, deviation, weft_reshape(g, in_value(n, 1), shape));
+    const weft_value shift = weft_mul(g, weft_reshape(g, used[0], shape), scale);
+    const weft_value bias = weft_sub(g, weft_reshape(g, in_value(n, 2), shape), shift);
+    set_out(n, 0, weft_add(g, weft_mul(g, in_value(n, 0), scale), bias));
 }

@@ -263,6 +263,13 @@ WEFT_API weft_value weft_layer_norm(weft_graph *graph, weft_value x, weft_value 
                                     weft_value beta, double eps);
 /* x / sqrt(mean x^2 + eps) * gamma over the last dimension (Zhang & Sennrich 2019). */
 WEFT_API weft_value weft_rms_norm(weft_graph *graph, weft_value x, weft_value gamma, double eps);
+/* (x - mean) / sqrt(variance + eps) * gamma + beta for each channel of x [images, channels, ...]
+ * (Ioffe & Szegedy 2015), with the mean and population variance of the channel over images and
+ * positions, as in training; gamma and beta are [channels]. Sets *mean and *variance, [channels],
+ * which are differentiable, unless they are NULL. Over no elements both are NaN. */
+WEFT_API weft_value weft_batch_norm(weft_graph *graph, weft_value x, weft_value gamma,
+                                    weft_value beta, double eps, weft_value *mean,
+                                    weft_value *variance);
 
 /* ---- Shape: views where the layout allows it, of any dtype ----------------------------------- */
 

@@ -130,6 +130,9 @@ def op_cases():
     yield "bce_with_logits", lambda a, t: F.binary_cross_entropy_with_logits(a, t, reduction="sum"), [
         uniform(3, 5, low=-9.0, high=9.0), uniform(3, 5, low=0.0, high=1.0)]
     yield "global_norm", lambda a, b: (a.square().sum() + b.square().sum()).sqrt(), [x, uniform(4)]
+    with torch.random.fork_rng():  # the files made after this one stay as they are
+        yield "batch_norm", lambda a, g, b: F.batch_norm(a, None, None, g, b, training=True, eps=1e-5), [
+            uniform(3, 4, 2, 3), uniform(4), uniform(4)]
 
 
 def make_ops():
