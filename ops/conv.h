@@ -325,7 +325,9 @@ static inline conv_reduction conv_reduction_of(conv_sizes z)
     int64_t tiles =
         flops < CONV_TILES * CONV_MIN_FLOPS ? (int64_t)(flops / CONV_MIN_FLOPS) : CONV_TILES;
     const int64_t others = z.groups * r.tiles_n * r.tiles_t;
-    const int64_t pieces = ceil_div(r.pixels, CONV_PIECE);
+    /* With few rows, the panels of a piece stay in the first-level cache from tap to tap. */
+    const int64_t most = r.rows < GEMM_EVEN_ROWS ? CONV_PIECE / 4 : CONV_PIECE;
+    const int64_t pieces = ceil_div(r.pixels, most);
     if (others * pieces * r.tiles_m < tiles) r.tiles_m = ceil_div(tiles, others * pieces);
     r.tile_m = conv_round_up(ceil_div(r.rows, r.tiles_m), GEMM_EVEN_ROWS);
     r.tiles_m = ceil_div(r.rows, r.tile_m);
@@ -338,8 +340,8 @@ static inline conv_reduction conv_reduction_of(conv_sizes z)
                             : z.out[PATCH_DIMS - 1];
     r.chunk = conv_round_up(ceil_div(r.pixels, r.chunks), row);
     r.chunks = ceil_div(r.pixels, r.chunk);
-    r.piece = conv_round_up(ceil_div(r.chunk, ceil_div(r.chunk, CONV_PIECE)), row);
-    if (r.piece > CONV_PIECE) r.piece = CONV_PIECE / row * row;
+    r.piece = conv_round_up(ceil_div(r.chunk, ceil_div(r.chunk, most)), row);
+    if (r.piece > most) r.piece = most / row * row;
     return r;
 }
 
