@@ -133,12 +133,29 @@ static weight_tile tile_at(const weft_call *call, const conv_reduction *r, int64
     return t;
 }
 
+/* Prefetches the share [from, to) of `all` of pixels [first, first + n) of the columns. */
+static void prefetch_columns(const weight_tile *t, int64_t first, int64_t n, int64_t from,
+                             int64_t to, int64_t all)
+{
+    const int64_t volume = t->columns.channel;
+    for (int64_t at = 0, count; at < n; at += count) {
+        const int64_t image = (first + at) / volume, pixel = (first + at) % volume;
+        const gemm_matrix x = {t->columns.data + image * t->columns.image, volume, 1};
+        count = at_most(n - at, volume - pixel);
+        gemm_prefetch(&x, (gemm_region){0, t->n_columns, pixel, count}, from, to, all);
+    }
+}
+
 /* Transposes pixels [first, first + n) of the columns into panels, with zeros beyond the last. */
 static void pack_pixels(const weight_tile *t, int64_t first, int64_t n)
 {
     const int64_t volume = t->columns.channel;
+    int64_t next = 0; /* to prefetch, a panel or two ahead */
     for (int64_t j = 0; j < t->n_columns; j += GEMM_COLUMNS) {
         const int64_t width = at_most(t->n_columns - j, GEMM_COLUMNS);
+        const int64_t ahead = at_most(j + 2 * GEMM_COLUMNS, t->n_columns);
+        prefetch_columns(t, first, n, next, ahead, t->n_columns);
+        next = ahead;
         T *panel = t->panels + j * t->r->piece;
         if (width < GEMM_COLUMNS) memset(panel, 0, (size_t)(n * GEMM_COLUMNS) * sizeof *panel);
         for (int64_t at = 0, count; at < n; at += count) {
@@ -194,8 +211,24 @@ static int64_t find_runs(const weight_tile *t, int64_t tap, int64_t first, int64
     return count;
 }
 
-/* Adds a tap's products of a piece, whose runs are in the workspace, to the sums. */
-static void add_tap(const weight_tile *t, int64_t tap, int64_t n_runs, bool add)
+/* ---- What is read next arrives while sums are computed ---- */
+
+/* Prefetches the runs of rows [first, end). */
+static void prefetch_rows(const weight_tile *t, int64_t n_runs, int64_t first, int64_t end)
+{
+    const int64_t step = t->r->z.stride[2];
+    for (int64_t i = first; i < end; i++)
+        for (int64_t q = 0; q < n_runs; q++) {
+            const T *from = t->rows.data + i * t->rows.channel + t->runs[q].row;
+            for (int64_t at = 0; at < t->runs[q].n * step; at += LINE)
+                __builtin_prefetch(from + at, 0, 2);
+        }
+}
+
+/* Adds a tap's products of a piece, whose runs are in the workspace, to the sums. The next piece is
+ * pixels [first, first + n). */
+static void add_tap(const weight_tile *t, int64_t tap, int64_t n_runs, bool add, int64_t first,
+                    int64_t n)
 {
     const conv_reduction *r = t->r;
     run_block o = {.row_step = t->rows.channel,
@@ -206,13 +239,18 @@ static void add_tap(const weight_tile *t, int64_t tap, int64_t n_runs, bool add)
                    .add = add};
     for (int64_t i = 0; i < t->n_rows;) {
         const run_kernel kernel = kernel_for(t->n_rows - i);
+        const int64_t end = i + kernel.height;
         o.rows = t->rows.data + i * t->rows.channel;
+        if (tap == 0) {
+            prefetch_rows(t, n_runs, end, at_most(end + kernel.height, t->n_rows));
+            prefetch_columns(t, first, n, i, end, t->n_rows);
+        }
         for (int64_t j = 0; j < t->n_columns; j += GEMM_COLUMNS) {
             o.panel = t->panels + j * r->piece;
             o.out = t->sums + (i * t->n_taps + tap) * r->tile_n + j;
             (t->n_columns - j <= SIMD_LANES ? kernel.narrow : kernel.whole)(&o);
         }
-        i += kernel.height;
+        i = end;
     }
 }
 
@@ -243,7 +281,8 @@ static void sum_chunk(const weft_call *call, const conv_reduction *r, int64_t in
         const int64_t n = at_most(end - first, r->piece);
         pack_pixels(&t, first, n);
         for (int64_t tap = 0; tap < t.n_taps; tap++)
-            add_tap(&t, tap, find_runs(&t, t.tap + tap, first, n), first > begin);
+            add_tap(&t, tap, find_runs(&t, t.tap + tap, first, n), first > begin, first + n,
+                    at_most(end - first - n, r->piece));
     }
     const int64_t group = r->rows * r->columns * r->z.taps, all = r->z.groups * group;
     T *weights = r->chunks == 1 ? call->out[0].data : (T *)call->scratch + t.chunk * all;
