@@ -277,7 +277,8 @@ static inline conv_class conv_class_at(const conv_product *p, int64_t index)
  * operand, the columns, are transposed into panels; those of the other, the rows, are read where
  * they lie, as runs of pixels that dy and the image have in common. So no patch is ever copied, and
  * zeros of the padding are left out. The columns are dy's channels; where the kernel is one point,
- * both operands can be, and the one of fewer channels is.
+ * they can be the image's, too. They are, if dy has more channels, or so many that packing pays:
+ * then the sums have the order of the weights.
  *
  * A tile is a block of the weights of a group and a chunk of the pixels, which it reads piece by
  * piece; its sums stay in the second-level cache. Where the weights alone make few tiles, chunks
@@ -308,7 +309,8 @@ static inline int64_t conv_round_up(int64_t n, int64_t step)
 static inline conv_reduction conv_reduction_of(conv_sizes z)
 {
     conv_reduction r = {.z = z,
-                        .swapped = z.pointwise && z.in_channels < z.out_channels,
+                        .swapped = z.pointwise && (z.in_channels < z.out_channels ||
+                                                   z.out_channels >= CONV_COLUMNS),
                         .pixels = z.images * z.out_volume};
     r.rows = r.swapped ? z.out_channels : z.in_channels;
     r.columns = r.swapped ? z.in_channels : z.out_channels;

@@ -268,9 +268,12 @@ static void write_sums(const weight_tile *t, T *weights)
     /* With all taps the rows are those of one matrix. */
     const int64_t at_once = t->n_taps == taps ? t->n_rows : 1;
     T *out = weights + (t->column * r->rows + t->row) * taps + t->tap;
-    for (int64_t i = 0; i < t->n_rows; i += at_once)
-        simd_transpose(at_once * t->n_taps, t->n_columns, t->sums + i * t->n_taps * r->tile_n,
-                       r->tile_n, out + i * taps, r->rows * taps);
+    /* A few columns at a time, so that few pages of the weights are written side by side. */
+    for (int64_t j = 0; j < t->n_columns; j += SIMD_LANES)
+        for (int64_t i = 0; i < t->n_rows; i += at_once)
+            simd_transpose(at_once * t->n_taps, at_most(t->n_columns - j, SIMD_LANES),
+                           t->sums + i * t->n_taps * r->tile_n + j, r->tile_n,
+                           out + (j * r->rows + i) * taps, r->rows * taps);
 }
 
 static void sum_chunk(const weft_call *call, const conv_reduction *r, int64_t index)
