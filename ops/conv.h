@@ -141,7 +141,7 @@ static inline bool conv_is_direct(const conv_sizes *z, bool transposed)
 #define CONV_PACKS     8   /* tiles that pack a large block of rows */
 #define CONV_LARGE     65536
 #define CONV_WASTE     16        /* columns of an image for each one that only pads a panel */
-#define CONV_SHARED    (1 << 22) /* elements of patches that phase 0 packs at most */
+#define CONV_SHARED    (1 << 20) /* elements of patches that phase 0 packs at most */
 
 typedef struct conv_product {
     conv_sizes z;

@@ -146,7 +146,6 @@ SIMD_INLINE void patch_rows(const patch_copies *c, const int step, int64_t area,
         for (int64_t i = 0; i < c->n; i++) {
             const T *from = c->at[i].from + at * c->at[i].channel;
             const simd_vector low = *(const simd_vector *)from;
-            __builtin_prefetch(from + PATCH_COLUMNS * step); /* the next panel */
             simd_vector *out = (simd_vector *)(to + c->at[i].to);
             if (step == 1)
                 *out = low;
