@@ -100,18 +100,20 @@ static void block_conv(const weft_call *call, int64_t tile, weft_block *block)
 static int64_t tiles_conv_grad_weight(const weft_call *call)
 {
     const conv_sizes z = sizes_of_weight(call);
-    const int64_t rows = z.groups * z.out_channels;
-    if (conv_is_direct(&z, false)) return call->phase ? rows : 0;
+    const int64_t channels = z.groups * z.out_channels;
+    if (conv_is_direct(&z, false)) return call->phase ? channels : 0;
     const conv_reduction r = conv_reduction_of(z);
-    return call->phase ? rows : r.chunks * z.groups * r.tiles_m * r.tiles_n;
+    if (call->phase) return r.chunks == 1 ? 0 : channels;
+    return r.chunks * z.groups * r.tiles_m * r.tiles_n * r.tiles_t;
 }
 
 static size_t scratch_conv_grad_weight(const weft_call *call)
 {
     const conv_sizes z = sizes_of_weight(call);
-    const conv_reduction r = conv_reduction_of(z);
     if (conv_is_direct(&z, false)) return 0;
-    return (size_t)(r.chunks * z.groups * z.out_channels * r.columns) *
+    const conv_reduction r = conv_reduction_of(z);
+    if (r.chunks == 1) return 0;
+    return (size_t)(r.chunks * weft_shape_numel(call->out[0].shape)) *
            weft_dtype_bytes(call->out[0].dtype);
 }
 
@@ -119,8 +121,11 @@ static size_t workspace_conv_grad_weight(const weft_call *call)
 {
     const conv_sizes z = sizes_of_weight(call);
     const size_t size = weft_dtype_bytes(call->out[0].dtype);
-    if (!conv_is_direct(&z, false))
-        return (size_t)(GEMM_WORKSPACE + CONV_COLUMNS * CONV_PATCH_ROW) * size;
+    if (!conv_is_direct(&z, false)) {
+        const conv_reduction r = conv_reduction_of(z);
+        return (size_t)r.piece * sizeof(conv_run) +
+               (size_t)(r.tile_n * (r.tile_m * r.tile_t + r.piece)) * size;
+    }
     const conv_planes p = conv_planes_of(&z, false);
     return (size_t)z.taps * (sizeof(int64_t) + sizeof(double)) +
            (size_t)(p.rows * p.padded + p.slab_rows * p.slab_width + 16) * size;

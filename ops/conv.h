@@ -42,6 +42,7 @@ typedef struct conv_sizes {
     int64_t in[PATCH_DIMS], out[PATCH_DIMS], kernel[PATCH_DIMS];
     int64_t stride[PATCH_DIMS], dilation[PATCH_DIMS], begin[PATCH_DIMS];
     int64_t in_volume, out_volume, taps;
+    bool pointwise; /* each pixel of the result reads its own alone; an image is one long row */
 } conv_sizes;
 
 /* x [images, channels, in...], w [out channels, channels / groups, kernel...], y [images, out
@@ -54,7 +55,7 @@ static inline conv_sizes conv_sizes_of(const conv_attr *a, const weft_shape *x, 
                     .in_channels = w->dim[1],
                     .out_channels = w->dim[0] / a->groups};
     const int missing = PATCH_DIMS - a->stride.rank;
-    bool pointwise = true;
+    z.pointwise = true;
     for (int d = 0; d < PATCH_DIMS; d++) {
         const int s = d - missing;
         z.in[d] = s < 0 ? 1 : x->dim[s + 2];
@@ -67,13 +68,12 @@ static inline conv_sizes conv_sizes_of(const conv_attr *a, const weft_shape *x, 
         if (z.out[d] == 1) z.stride[d] = 1;
         if (z.kernel[d] == 1) z.dilation[d] = 1;
         if (z.kernel[d] != 1 || z.stride[d] != 1 || z.begin[d] || z.in[d] != z.out[d])
-            pointwise = false;
+            z.pointwise = false;
     }
     z.in_volume = patch_volume(z.in);
     z.out_volume = patch_volume(z.out);
     z.taps = patch_volume(z.kernel);
-    /* Then an image is one long row. */
-    if (pointwise)
+    if (z.pointwise)
         for (int d = 0; d < PATCH_DIMS; d++)
             z.in[d] = z.out[d] = d == PATCH_DIMS - 1 ? z.in_volume : 1;
     return z;
@@ -283,39 +283,79 @@ static inline conv_class conv_class_at(const conv_product *p, int64_t index)
     return c;
 }
 
-/* ---- conv_grad_weight: dy times the transposed patches, summed over images ----
+/* ---- conv_grad_weight: products of one packed operand and one that is read where it lies ----
  *
- * The sum is cut into pieces of an image's pixels. Where the weights alone make few tiles, chunks
- * of pieces are summed apart; phase 1 adds the chunks in order. */
-#define CONV_PIECE       384 /* pixels of a piece */
-#define CONV_WEIGHT_ROWS 168
-#define CONV_PATCH_ROW   (CONV_PIECE + 32) /* of a piece's patches, with room behind them */
+ * At each tap the sum over pixels is a product of dy's channels and the image's. The pixels of one
+ * operand, the columns, are transposed into panels; those of the other, the rows, are read where
+ * they lie, as runs of pixels that dy and the image have in common. So no patch is ever copied, and
+ * zeros of the padding are left out. The columns are dy's channels; where the kernel is one point,
+ * they can be the image's, too. They are, if dy has more channels, or so many that packing pays:
+ * then the sums have the order of the weights.
+ *
+ * A tile is a block of the weights of a group and a chunk of the pixels, which it reads piece by
+ * piece; its sums stay in the second-level cache. Where the weights alone make few tiles, chunks
+ * are summed apart, and phase 1 adds them in order. */
+#define CONV_PIECE       512    /* pixels of a piece, at most */
+#define CONV_SUMS        147456 /* weights of a tile, about, at most: 9 taps of 128 by 128 channels */
+#define CONV_SHORT_ROWS  128    /* rows of images that are not longer are not cut */
+#define CONV_PIXELS_EVEN 16     /* other pieces have a multiple of so many pixels */
 
 typedef struct conv_reduction {
     conv_sizes z;
-    int64_t columns; /* of the weights of one channel of the result */
-    int64_t piece, image_pieces, pieces, chunk, chunks;
-    int64_t tile_m, tiles_m, tile_n, tiles_n;
+    bool swapped;          /* the columns are the image's channels */
+    int64_t rows, columns; /* channels of a group */
+    int64_t tile_m, tiles_m, tile_n, tiles_n, tile_t, tiles_t; /* rows, columns, taps */
+    int64_t pixels, chunk, chunks, piece;
 } conv_reduction;
+
+/* Pixels that follow each other in both operands: where they begin in a row and in a panel. */
+typedef struct conv_run {
+    int64_t row, panel, n;
+} conv_run;
+
+static inline int64_t conv_round_up(int64_t n, int64_t step)
+{
+    return ceil_div(n, step) * step;
+}
 
 static inline conv_reduction conv_reduction_of(conv_sizes z)
 {
-    conv_reduction r = {.z = z, .columns = z.in_channels * z.taps};
-    if (z.out_channels == 0 || r.columns == 0) return r;
-    r.tiles_m = ceil_div(z.out_channels, CONV_WEIGHT_ROWS);
-    r.tile_m = ceil_div(ceil_div(z.out_channels, r.tiles_m), GEMM_EVEN_ROWS) * GEMM_EVEN_ROWS;
-    r.tiles_m = ceil_div(z.out_channels, r.tile_m);
+    conv_reduction r = {.z = z,
+                        .swapped = z.pointwise && (z.in_channels < z.out_channels ||
+                                                   z.out_channels >= CONV_COLUMNS),
+                        .pixels = z.images * z.out_volume};
+    r.rows = r.swapped ? z.out_channels : z.in_channels;
+    r.columns = r.swapped ? z.in_channels : z.out_channels;
+    if (z.groups == 0 || r.rows == 0 || r.columns == 0) return r;
     r.tiles_n = ceil_div(r.columns, CONV_COLUMNS);
-    r.tile_n = ceil_div(ceil_div(r.columns, r.tiles_n), 32) * 32;
+    r.tile_n = conv_round_up(ceil_div(r.columns, r.tiles_n), 32);
     r.tiles_n = ceil_div(r.columns, r.tile_n);
-    if (z.images == 0 || z.out_volume == 0) return r;
-    r.image_pieces = ceil_div(z.out_volume, CONV_PIECE);
-    r.piece = ceil_div(z.out_volume, r.image_pieces);
-    r.pieces = z.images * r.image_pieces;
-    r.chunks = ceil_div(CONV_TILES, z.groups * r.tiles_m * r.tiles_n);
-    if (r.chunks > r.pieces) r.chunks = r.pieces;
-    r.chunk = ceil_div(r.pieces, r.chunks);
-    r.chunks = ceil_div(r.pieces, r.chunk);
+    r.tiles_t = ceil_div(z.taps, CONV_SUMS / (GEMM_EVEN_ROWS * r.tile_n));
+    r.tile_t = ceil_div(z.taps, r.tiles_t);
+    r.tiles_t = ceil_div(z.taps, r.tile_t);
+    r.tiles_m = ceil_div(r.rows, CONV_SUMS / (r.tile_t * r.tile_n));
+    const double flops =
+        2.0 * (double)(z.groups * r.rows) * (double)(r.columns * z.taps) * (double)r.pixels;
+    int64_t tiles =
+        flops < CONV_TILES * CONV_MIN_FLOPS ? (int64_t)(flops / CONV_MIN_FLOPS) : CONV_TILES;
+    const int64_t others = z.groups * r.tiles_n * r.tiles_t;
+    /* With few rows, the panels of a piece stay in the first-level cache from tap to tap. */
+    const int64_t most = r.rows < GEMM_EVEN_ROWS ? CONV_PIECE / 4 : CONV_PIECE;
+    const int64_t pieces = ceil_div(r.pixels, most);
+    if (others * pieces * r.tiles_m < tiles) r.tiles_m = ceil_div(tiles, others * pieces);
+    r.tile_m = conv_round_up(ceil_div(r.rows, r.tiles_m), GEMM_EVEN_ROWS);
+    r.tiles_m = ceil_div(r.rows, r.tile_m);
+    if (r.pixels == 0) return r;
+    r.chunks = ceil_div(tiles, others * r.tiles_m);
+    if (r.chunks > pieces) r.chunks = pieces;
+    if (r.chunks < 1) r.chunks = 1;
+    const int64_t row = z.pointwise || z.out[PATCH_DIMS - 1] > CONV_SHORT_ROWS
+                            ? CONV_PIXELS_EVEN
+                            : z.out[PATCH_DIMS - 1];
+    r.chunk = conv_round_up(ceil_div(r.pixels, r.chunks), row);
+    r.chunks = ceil_div(r.pixels, r.chunk);
+    r.piece = conv_round_up(ceil_div(r.chunk, ceil_div(r.chunk, most)), row);
+    if (r.piece > most) r.piece = most / row * row;
     return r;
 }
 

@@ -1,7 +1,7 @@
-/* The kernels of conv, conv_grad_input and conv_grad_weight: matrix products whose panels are
- * packed straight from the image (kernels/patches.h). O(result x taps x channels of a group). Tiles
- * follow from shapes, and each sum runs over pieces of its terms in order, so that the bits do not
- * depend on threads. */
+/* The kernels of conv and conv_grad_input: matrix products whose panels are packed straight from
+ * the image (kernels/patches.h). O(result x taps x channels of a group). Tiles follow from shapes,
+ * and each sum runs over pieces of its terms in order, so that the bits do not depend on threads.
+ */
 #include "conv_planes.h"
 
 /* ---- conv and conv_grad_input ---- */
@@ -312,80 +312,4 @@ KERNEL(conv_grad_input)
 {
     const weft_tensor *dy = &call->in[0], *w = &call->in[1], *dx = &call->out[0];
     run_product(call, conv_sizes_of(call->attr, &dx->shape, &w->shape, &dy->shape), true, tile);
-}
-
-/* ---- conv_grad_weight ---- */
-
-/* Sums a chunk of pieces into its own weights [groups, channels of dy, taps, channels of x]. */
-static void sum_chunk(const weft_call *call, const conv_reduction *r, int64_t tile)
-{
-    const conv_sizes *z = &r->z;
-    const weft_tensor *tx = &call->in[0], *ty = &call->in[1];
-    const int64_t j = tile % r->tiles_n * r->tile_n, i = tile / r->tiles_n % r->tiles_m * r->tile_m;
-    const int64_t rest = tile / (r->tiles_n * r->tiles_m), group = rest % z->groups;
-    const int64_t chunk = rest / z->groups;
-    const int64_t m = i + r->tile_m < z->out_channels ? r->tile_m : z->out_channels - i;
-    const int64_t n = j + r->tile_n < r->columns ? r->tile_n : r->columns - j;
-    const conv_product p = conv_product_of(*z, false);
-    const conv_class class = conv_class_at(&p, 0);
-    const patch_source source = {&class.grid,
-                                 (const T *)tx->data + group * z->in_channels * z->in_volume,
-                                 (const T *)tx->data + numel_of(&tx->shape)};
-    const int64_t row = z->groups * z->out_channels, channel = group * z->out_channels + i;
-    T *out = (T *)call->scratch + (chunk * row + channel) * r->columns + j;
-    T *workspace = weft_call_workspace(call), *columns = workspace + GEMM_WORKSPACE;
-    const int64_t end = (chunk + 1) * r->chunk < r->pieces ? (chunk + 1) * r->chunk : r->pieces;
-    for (int64_t q = chunk * r->chunk; q < end; q++) {
-        const int64_t image = q / r->image_pieces, pixel = q % r->image_pieces * r->piece;
-        const int64_t left = z->out_volume - pixel, depth = left < r->piece ? left : r->piece;
-        int64_t tag = 0; /* the workspace holds no panel that can be used again */
-        for (int64_t f = 0; f < depth; f += PATCH_COLUMNS)
-            patch_pack(&source, image * z->out_volume + pixel + f,
-                       depth - f < PATCH_COLUMNS ? depth - f : PATCH_COLUMNS, j, n, columns + f,
-                       CONV_PATCH_ROW);
-        gemm_tile(&(gemm_task){
-            .m = m,
-            .n = n,
-            .k = depth,
-            .a = {(const T *)ty->data + (image * row + channel) * z->out_volume + pixel,
-                  z->out_volume, 1},
-            .b = {columns, 1, CONV_PATCH_ROW},
-            .c = out,
-            .c_row = r->columns,
-            .add = q > chunk * r->chunk,
-            .workspace = workspace,
-            .name = 1,
-            .panel_tag = &tag});
-    }
-}
-
-/* Adds the chunks of one channel of dy, and puts the taps behind the channels of x. */
-static void add_chunks(const weft_call *call, const conv_reduction *r, int64_t row)
-{
-    const conv_sizes *z = &r->z;
-    const int64_t rows = z->groups * z->out_channels;
-    const T *from = (const T *)call->scratch + row * r->columns;
-    T *out = (T *)call->out[0].data + row * r->columns;
-    for (int64_t c = 0; c < z->in_channels; c++)
-        for (int64_t t = 0; t < z->taps; t++) {
-            const T *term = from + t * z->in_channels + c;
-            T sum = 0;
-            for (int64_t q = 0; q < r->chunks; q++) sum += term[q * rows * r->columns];
-            out[c * z->taps + t] = sum;
-        }
-}
-
-KERNEL(conv_grad_weight)
-{
-    const weft_tensor *x = &call->in[0], *dy = &call->in[1], *dw = &call->out[0];
-    const conv_sizes z = conv_sizes_of(call->attr, &x->shape, &dw->shape, &dy->shape);
-    if (conv_is_direct(&z, false)) {
-        KERNEL_NAME(conv_planes_weight)(call, tile);
-        return;
-    }
-    const conv_reduction r = conv_reduction_of(z);
-    if (call->phase == 0)
-        sum_chunk(call, &r, tile);
-    else
-        add_chunks(call, &r, tile);
 }

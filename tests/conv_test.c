@@ -321,6 +321,7 @@ static void test_tiles(void)
          .w = {4, {2, 1, 5, 3}},
          .options = {.stride = {2, 3}, .pad_begin = {2, 1}, .pad_end = {2, 1}, .groups = 2}},
         {.x = {3, {2, 3, 3000}}, .w = {3, {3, 1, 9}}, .options = {.dilation = {4}, .groups = 3}},
+        {.x = {3, {1, 3, 600}}, .w = {3, {40, 3, 400}}},
         {.x = {3, {1, 2, 2500}}, .w = {3, {20, 2, 5}}, .options = {.stride = {2}, .dilation = {2}}},
         {.x = {4, {1, 4, 6, 6}},
          .w = {4, {4, 4, 2, 2}},
