@@ -74,6 +74,7 @@ KERNEL(matmul_panels)
                              .depth = k,
                              .panels = (const T *)call->in[1].data + b.column * k,
                              .columns = b.columns,
+                             .more = b.column + b.columns < n,
                              .c = (T *)c->data + b.row * n + b.column,
                              .c_row = n});
 }
