@@ -9,8 +9,12 @@
 
 #include "kernels/panel_kernel.h"
 
-/* Elements of an image that a tile copies at most, except for a single line. */
-#define MAX_COPY (96 << 10)
+/* Elements of an image that a tile copies at most, except for a few pixels. */
+#define MAX_COPY (128 << 10)
+/* Where pixels lie a multiple of so many elements apart, their lines of the cache displace each
+ * other; the copy has a gap of GAP elements between pixels then. */
+#define CONFLICT 256
+#define GAP      16
 
 /* How the result is cut: some images, or some lines of one, or a part of one line. */
 typedef struct rows_product {
@@ -21,6 +25,7 @@ typedef struct rows_product {
     int64_t across, down, tiles_m, tiles_n; /* tiles of a line, of an image, and in all */
     bool copied;
     int64_t copy_lines, copy_width; /* of an image, for one tile */
+    int64_t pixel;                  /* elements from one pixel to the next, of what is read */
 } rows_product;
 
 /* Sets the tile of about `rows` pixels. */
@@ -46,8 +51,7 @@ static inline void cut_rows(rows_product *p, int64_t rows)
 
 static inline double copy_size(const rows_product *p)
 {
-    return (double)p->images * (double)p->copy_lines * (double)p->copy_width *
-           (double)p->z.channels;
+    return (double)p->images * (double)p->copy_lines * (double)p->copy_width * (double)p->pixel;
 }
 
 static inline rows_product rows_product_of(const weft_call *call)
@@ -61,6 +65,8 @@ static inline rows_product rows_product_of(const weft_call *call)
         p.copied |= z->begin[d] > 0 || last >= z->in[d];
         pointwise &= z->kernel[d] == 1 && z->stride[d] == 1 && z->in[d] == z->out[d];
     }
+    p.pixel = z->channels;
+    if (p.copied && z->channels && z->stride[1] * z->channels % CONFLICT == 0) p.pixel += GAP;
     if (z->images == 0 || z->out[0] == 0 || z->out[1] == 0 || z->columns == 0) return p;
     if (pointwise && !p.copied) {
         z->in[1] = z->out[1] = z->images * z->out[0] * z->out[1];
@@ -70,9 +76,9 @@ static inline rows_product rows_product_of(const weft_call *call)
     const panel_tiles t = panel_tiles_of(pixels, p.depth, z->columns);
     int64_t rows = ceil_div(pixels, t.tiles_m);
     cut_rows(&p, rows);
-    while (p.copied && p.images * p.lines * p.width > GEMM_EVEN_ROWS && copy_size(&p) > MAX_COPY &&
-           (p.images > 1 || p.lines > 1 || copy_size(&p) > 4 * MAX_COPY)) {
-        rows = p.images * p.lines * p.width / 2;
+    /* A part of a line reads little beyond it, unless it is short. */
+    while (p.copied && rows > GEMM_EVEN_ROWS && copy_size(&p) > MAX_COPY) {
+        rows -= ceil_div(rows, 8);
         cut_rows(&p, rows);
     }
     p.tile_n = t.tile_n;
@@ -116,16 +122,18 @@ static inline int64_t first_row(const rows_product *p, const rows_tile *t)
  * outside. */
 static void copy_line(const rows_product *p, const T *from, int64_t first, T *to)
 {
-    const int64_t channels = p->z.channels, width = p->copy_width;
+    const int64_t channels = p->z.channels, pixel = p->pixel, width = p->copy_width;
     int64_t begin = first < 0 ? -first : 0, end = p->z.in[1] - first;
     if (begin > width || !from) begin = width;
     if (end > width) end = width;
     if (end < begin) end = begin;
-    memset(to, 0, (size_t)(begin * channels) * sizeof *to);
-    if (end > begin)
-        memcpy(to + begin * channels, from + (first + begin) * channels,
+    memset(to, 0, (size_t)(begin * pixel) * sizeof *to);
+    if (pixel == channels && end > begin)
+        memcpy(to + begin * pixel, from + (first + begin) * channels,
                (size_t)((end - begin) * channels) * sizeof *to);
-    memset(to + end * channels, 0, (size_t)((width - end) * channels) * sizeof *to);
+    for (int64_t i = begin; pixel != channels && i < end; i++)
+        memcpy(to + i * pixel, from + (first + i) * channels, (size_t)channels * sizeof *to);
+    memset(to + end * pixel, 0, (size_t)((width - end) * pixel) * sizeof *to);
 }
 
 /* Copies what a tile reads. */
@@ -140,7 +148,7 @@ static void copy_images(const rows_product *p, const rows_tile *t, const T *x, T
             const bool inside = first + l >= 0 && first + l < z->in[0];
             const T *from = x + ((t->image + i) * z->in[0] + (inside ? first + l : 0)) * in;
             copy_line(p, inside ? from : NULL, pixel,
-                      to + (i * p->copy_lines + l) * p->copy_width * z->channels);
+                      to + (i * p->copy_lines + l) * p->copy_width * p->pixel);
         }
 }
 
@@ -163,20 +171,21 @@ KERNEL(conv_rows)
         x += ((t.image * height + t.line * z->stride[0]) * width + t.pixel * z->stride[1]) *
              z->channels;
     }
-    /* The taps of a line lie behind each other, unless they are spread out. */
-    const bool joined = z->dilation[1] == 1;
+    /* The taps of a line lie behind each other, unless there are gaps. */
+    const bool joined = z->dilation[1] == 1 && p.pixel == z->channels;
+    const int64_t line = width * p.pixel;
     panel_tile(
         &(panel_task){.a = x,
                       .images = t.images,
                       .lines = t.lines,
                       .width = t.width,
-                      .image_step = height * width * z->channels,
-                      .line_step = z->stride[0] * width * z->channels,
-                      .a_row = z->stride[1] * z->channels,
+                      .image_step = height * line,
+                      .line_step = z->stride[0] * line,
+                      .a_row = z->stride[1] * p.pixel,
                       .runs = {.run = joined ? z->kernel[1] * z->channels : z->channels,
                                .taps = joined ? 1 : z->kernel[1],
-                               .tap_step = z->dilation[1] * z->channels,
-                               .line_step = z->dilation[0] * width * z->channels},
+                               .tap_step = z->dilation[1] * p.pixel,
+                               .line_step = z->dilation[0] * line},
                       .depth = p.depth,
                       .panels = (const T *)call->in[1].data + t.column * p.depth,
                       .columns = t.columns,

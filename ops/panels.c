@@ -18,14 +18,6 @@ static inline int64_t tile_rows(int64_t m, const panel_tiles *t)
     return ceil_div(ceil_div(m, t->tiles_m), GEMM_EVEN_ROWS) * GEMM_EVEN_ROWS;
 }
 
-static inline int64_t tiles_of(const weft_call *call)
-{
-    const int64_t m = call->out[0].shape.dim[0], n = call->out[0].shape.dim[1];
-    if (m == 0 || n == 0) return 0;
-    const panel_tiles t = panel_tiles_of(m, call->in[0].shape.dim[1], n);
-    return ceil_div(m, tile_rows(m, &t)) * t.tiles_n;
-}
-
 /* Tiles of the same rows are neighbours. */
 static inline weft_block block_at(const weft_call *call, int64_t tile)
 {
@@ -72,6 +64,7 @@ KERNEL(matmul_panels)
                              .depth = k,
                              .panels = (const T *)call->in[1].data + b.column * k,
                              .columns = b.columns,
+                             .more = b.column + b.columns < n,
                              .c = (T *)c->data + b.row * n + b.column,
                              .c_row = n});
 }
@@ -123,7 +116,10 @@ static bool infer_matmul_panels(weft_infer *infer)
 
 static int64_t tiles_matmul_panels(const weft_call *call)
 {
-    return tiles_of(call);
+    const int64_t m = call->out[0].shape.dim[0], n = call->out[0].shape.dim[1];
+    if (m == 0 || n == 0) return 0;
+    const panel_tiles t = panel_tiles_of(m, call->in[0].shape.dim[1], n);
+    return ceil_div(m, tile_rows(m, &t)) * t.tiles_n;
 }
 
 static void block_matmul_panels(const weft_call *call, int64_t tile, weft_block *block)

@@ -81,8 +81,10 @@ typedef struct panel_block {
     int64_t a_row;
     T *c;
     int64_t c_row;
-    bool add;       /* to what C holds */
-    const T *first; /* the columns' first terms, if nothing is added to C; NULL: zeros */
+    bool add;         /* to what C holds */
+    const T *first;   /* the columns' first terms, if nothing is added to C; NULL: zeros */
+    const char *next; /* prefetched into the second-level cache, next_step bytes a step of k */
+    int64_t next_step;
 } panel_block;
 
 /* The sums that fit the registers: of all vectors of a panel for a few rows, else of two. */
@@ -90,6 +92,44 @@ typedef struct panel_block {
 #define PANEL_VECTORS         ((int)(PANEL / SIMD_LANES))
 #define PANEL_WIDTH(height)   ((height)*PANEL_VECTORS <= PANEL_SUMS ? PANEL_VECTORS : 2)
 #define PANEL_COLUMNS(height) (PANEL_WIDTH(height) * SIMD_LANES)
+
+/* A run of k. */
+typedef struct panel_operands {
+    const T *a, *b;
+    int64_t a_row, depth;
+    const char *next;
+    int64_t next_step;
+} panel_operands;
+
+/* Adds the products of a run to the sums. Each pointer serves three rows, as far as an address of
+ * x86 can reach with one register for the distance; the compiler must not know that they lie at
+ * equal distances, or it keeps an address for each row, for which there are too few registers. */
+SIMD_INLINE void panel_add(const int height, const int vectors, const panel_operands *given,
+                           simd_vector *sum)
+{
+    const panel_operands o = *given;
+    const T *a[(GEMM_ROWS + 2) / 3], *b = o.b;
+    const char *next = o.next;
+#pragma GCC unroll 5
+    for (int g = 0; 3 * g < height; g++) {
+        a[g] = o.a + 3 * g * o.a_row;
+        __asm__("" : "+r"(a[g]));
+    }
+    for (int64_t k = 0; k < o.depth; k++, b += PANEL) {
+        simd_vector row[PANEL_VECTORS];
+        __builtin_prefetch(next, 0, 2);
+        next += o.next_step;
+#pragma GCC unroll 16
+        for (int v = 0; v < vectors; v++) row[v] = *(const simd_vector *)(b + v * SIMD_LANES);
+#pragma GCC unroll 16
+        for (int r = 0; r < height; r++) {
+            /* Broadcast once: otherwise each vector of the row loads the element again. */
+            const simd_vector x = a[r / 3][r % 3 * o.a_row + k] - (simd_vector){0};
+#pragma GCC unroll 16
+            for (int v = 0; v < vectors; v++) sum[r * vectors + v] += x * row[v];
+        }
+    }
+}
 
 /* Height and vectors are constants at every call. */
 SIMD_INLINE void panel_sums(const int height, const int vectors, const panel_block *given)
@@ -105,11 +145,13 @@ SIMD_INLINE void panel_sums(const int height, const int vectors, const panel_blo
             sum[i] += *(const simd_vector *)(o.first + i % vectors * SIMD_LANES);
     const T *line = o.a + p.line * p.runs.line_step;
     const T *a = line + p.tap * p.runs.tap_step + p.skip, *b = o.b;
+    const char *next = o.next;
     int64_t left = p.depth, n = p.first, tap = p.tap;
     for (;;) {
-        simd_add_product(height, vectors, 0, (simd_operands){a, b, o.a_row, 1, PANEL, n}, sum);
+        panel_add(height, vectors, &(panel_operands){a, b, o.a_row, n, next, o.next_step}, sum);
         left -= n;
         if (left == 0) break;
+        next += n * o.next_step;
         b += n * PANEL;
         n = left < p.runs.run ? left : p.runs.run;
         if (++tap == p.runs.taps) {
@@ -147,8 +189,9 @@ PANEL_EACH(PANEL_DEFINE)
 #undef PANEL_DEFINE
 
 /* The kernels of one height: of `columns` columns, and of one vector. */
+typedef void panel_function(const panel_block *o);
 typedef struct panel_kernels {
-    void (*whole)(const panel_block *o), (*narrow)(const panel_block *o);
+    panel_function *whole, *narrow;
     int64_t columns;
 } panel_kernels;
 
@@ -174,17 +217,11 @@ typedef struct panel_task {
     int64_t depth;
     const T *panels;
     int64_t columns;
+    bool more;     /* panels behind these, which are likely to be read next */
     const T *bias; /* NULL: none */
     T *c;
     int64_t c_row;
 } panel_task;
-
-/* Prefetches the share [from, to) of `all` of so many rows of a panel, which come next. */
-static inline void panel_prefetch(const T *b, int64_t rows, int64_t from, int64_t to, int64_t all)
-{
-    for (int64_t i = rows * PANEL * from / all; i < rows * PANEL * to / all; i += LINE)
-        __builtin_prefetch(b + i, 0, 2);
-}
 
 /* `rows` rows of one panel. Kernels write whole vectors: at the edge a block goes through `corner`.
  */
@@ -214,20 +251,21 @@ static inline void panel_write(panel_block o, int64_t rows, int64_t columns)
     }
 }
 
-/* All rows of a tile and one panel of which `columns` are in C. `next` is prefetched. */
-static void panel_multiply(const panel_task *o, panel_block block, int64_t columns, const T *next,
-                           int64_t next_depth)
+/* All rows of a tile and one panel of which `columns` are in C. Each block of rows prefetches its
+ * share of the piece of a panel that comes next. */
+static void panel_multiply(const panel_task *o, panel_block block, int64_t columns, const T *next)
 {
     const int64_t across = ceil_div(o->width, GEMM_ROWS), blocks = o->images * o->lines * across;
-    int64_t done = 0;
+    block.next = (const char *)(next ? next : block.b);
+    block.next_step = next ? ceil_div(PANEL * (int64_t)sizeof(T), blocks) : 0;
     for (int64_t i = 0; i < o->images; i++)
         for (int64_t l = 0; l < o->lines; l++)
-            for (int64_t q = 0; q < across; q++, done++) {
+            for (int64_t q = 0; q < across; q++) {
                 const int64_t from = o->width * q / across, to = o->width * (q + 1) / across;
-                if (next) panel_prefetch(next, next_depth, done, done + 1, blocks);
                 block.a = o->a + i * o->image_step + l * o->line_step + from * o->a_row;
                 panel_write(block, to - from, columns);
                 block.c += (to - from) * block.c_row;
+                block.next += block.piece->depth * block.next_step;
             }
 }
 
@@ -236,14 +274,14 @@ static void panel_tile(const panel_task *o)
     int64_t k = 0;
     do { /* once for a depth of 0, too */
         const int64_t left = o->depth - k, depth = left < GEMM_DEPTH ? left : GEMM_DEPTH;
-        const int64_t behind = left - depth < GEMM_DEPTH ? left - depth : GEMM_DEPTH;
         const panel_piece piece = panel_piece_at(&o->runs, k, depth);
         for (int64_t j = 0; j < o->columns; j += PANEL) {
             const int64_t columns = o->columns - j < PANEL ? o->columns - j : PANEL;
-            const bool last = j + PANEL >= o->columns;
-            const T *b = o->panels + j * o->depth + k * PANEL;
-            const T *next = !last ? b + o->depth * PANEL : o->panels + (k + depth) * PANEL;
-            const int64_t next_depth = last ? behind : depth;
+            const T *b = o->panels + j * o->depth + k * PANEL, *next = b + o->depth * PANEL;
+            if (columns == o->columns - j) { /* the next piece, or the next tile */
+                next = o->panels + (k + depth) * PANEL;
+                if (left == depth) next = o->more ? b + depth * PANEL : NULL;
+            }
             T first[PANEL] = {0};
             if (o->bias && k == 0) memcpy(first, o->bias + j, (size_t)columns * sizeof *first);
             panel_multiply(o,
@@ -254,7 +292,7 @@ static void panel_tile(const panel_task *o)
                                          .c_row = o->c_row,
                                          .add = k > 0,
                                          .first = o->bias && k == 0 ? first : NULL},
-                           columns, next_depth ? next : NULL, next_depth);
+                           columns, next);
         }
         k += GEMM_DEPTH;
     } while (k < o->depth);
