@@ -171,6 +171,8 @@ KERNEL(conv_rows)
         x += ((t.image * height + t.line * z->stride[0]) * width + t.pixel * z->stride[1]) *
              z->channels;
     }
+    const conv_rows_attr *a = call->attr;
+    const T bounds[2] = {(T)a->low, (T)a->high};
     /* The taps of a line lie behind each other, unless there are gaps. */
     const bool joined = z->dilation[1] == 1 && p.pixel == z->channels;
     const int64_t line = width * p.pixel;
@@ -190,6 +192,7 @@ KERNEL(conv_rows)
                       .panels = (const T *)call->in[1].data + t.column * p.depth,
                       .columns = t.columns,
                       .bias = call->n_in > 2 ? (const T *)call->in[2].data + t.column : NULL,
+                      .bounds = a->bounded ? bounds : NULL,
                       .c = (T *)call->out[0].data + first_row(&p, &t) * z->columns + t.column,
                       .c_row = z->columns});
 }
@@ -281,9 +284,13 @@ const weft_attr_field conv_rows_fields[] = {
     {"pad_begin", WEFT_ATTR_INT64S, offsetof(conv_rows_attr, pad_begin)},
     {"pad_end", WEFT_ATTR_INT64S, offsetof(conv_rows_attr, pad_end)},
     {"columns", WEFT_ATTR_INT64, offsetof(conv_rows_attr, columns)},
+    {"bounded", WEFT_ATTR_BOOL, offsetof(conv_rows_attr, bounded)},
+    {"low", WEFT_ATTR_DOUBLE, offsetof(conv_rows_attr, low)},
+    {"high", WEFT_ATTR_DOUBLE, offsetof(conv_rows_attr, high)},
     {NULL, WEFT_ATTR_INT, 0},
 };
 
+/* Kernel, stride, dilation, padding at begin and end; columns, and what else there is. */
 #define PAIR(a, b)                                                                                 \
     {                                                                                              \
         2,                                                                                         \
@@ -291,18 +298,24 @@ const weft_attr_field conv_rows_fields[] = {
             a, b                                                                                   \
         }                                                                                          \
     }
-static const conv_rows_attr plain = {PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), PAIR(0, 0), PAIR(0, 0), 5},
-                            padded = {PAIR(3, 3), PAIR(1, 1), PAIR(1, 1),
-                                      PAIR(1, 1), PAIR(1, 1), 35},
-                            uneven = {PAIR(3, 2), PAIR(2, 3), PAIR(1, 2),
-                                      PAIR(1, 2), PAIR(0, 3), 3},
-                            strided = {PAIR(1, 1), PAIR(2, 2), PAIR(1, 1),
-                                       PAIR(0, 0), PAIR(0, 0), 32},
-                            none = {PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), PAIR(0, 0), PAIR(0, 0), 0};
+#define CONV(k, s, d, b, e, ...)                                                                   \
+    {                                                                                              \
+        .kernel = k, .stride = s, .dilation = d, .pad_begin = b, .pad_end = e,                     \
+        .columns = __VA_ARGS__                                                                     \
+    }
+static const conv_rows_attr
+    plain = CONV(PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), PAIR(0, 0), PAIR(0, 0), 5),
+    padded = CONV(PAIR(3, 3), PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), 35),
+    uneven = CONV(PAIR(3, 2), PAIR(2, 3), PAIR(1, 2), PAIR(1, 2), PAIR(0, 3), 3),
+    strided = CONV(PAIR(1, 1), PAIR(2, 2), PAIR(1, 1), PAIR(0, 0), PAIR(0, 0), 32),
+    bounded = CONV(PAIR(3, 3), PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), 35, .bounded = true,
+                   .low = -0.5, .high = 0.75),
+    none = CONV(PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), PAIR(0, 0), PAIR(0, 0), 0);
 #define IMAGE(...) UNIT_FLOATS({4, {__VA_ARGS__}})
 static const weft_sample samples_conv_rows[] = {
     {&plain, 3, {IMAGE(2, 2, 3, 3), UNIT_FLOATS({3, {1, 3, PANEL}}), UNIT_FLOATS({1, {5}})}},
     {&padded, 3, {IMAGE(2, 4, 5, 2), UNIT_FLOATS({3, {2, 18, PANEL}}), UNIT_FLOATS({1, {35}})}},
+    {&bounded, 3, {IMAGE(2, 4, 5, 2), UNIT_FLOATS({3, {2, 18, PANEL}}), UNIT_FLOATS({1, {35}})}},
     {&uneven, 2, {IMAGE(2, 5, 4, 1), UNIT_FLOATS({3, {1, 6, PANEL}})}},
     {&strided, 2, {IMAGE(1, 4, 3, 2), UNIT_FLOATS({3, {1, 2, PANEL}})}},
     {&padded, 2, {IMAGE(0, 4, 4, 2), UNIT_FLOATS({3, {2, 18, PANEL}})}},
@@ -312,8 +325,10 @@ static const weft_sample samples_conv_rows[] = {
 DECLARE_KERNELS(conv_rows);
 const weft_op weft_op_conv_rows = {
     .name = "conv_rows",
-    .doc = "y [n, h, w, o] = conv of x [n, h, w, c], channels innermost, with weights [(tap row, "
-           "tap column, c), o] as panels, and bias [o]; what passes make of conv. The same sums.",
+    .doc =
+        "y [n, h, w, o] = conv of x [n, h, w, c], channels innermost, with weights [(tap row, "
+        "tap column, c), o] as panels, and bias [o]; bounded: min(max(y, low), high). What passes "
+        "make of conv; the same sums.",
     .inputs = "x panels bias",
     .min_in = 2,
     .max_in = 3,

@@ -8,6 +8,9 @@
 typedef struct conv_rows_attr {
     weft_shape kernel, stride, dilation, pad_begin, pad_end; /* rank 2: height, width */
     int64_t columns;                                         /* channels of the result */
+    /* The result is min(max(sum, low), high), NaN for NaN, if `bounded` is set. */
+    bool bounded;
+    double low, high;
 } conv_rows_attr;
 
 /* y [images, out height, out width, columns] from x [images, height, width, channels], panels

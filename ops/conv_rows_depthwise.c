@@ -54,6 +54,7 @@ static inline weft_block depthwise_block(const depthwise *d, int64_t tile)
  * the kernel. */
 typedef struct depthwise_run {
     const T *x, *w, *bias; /* of the first tap, and the first channel */
+    const T *bounds;       /* of the sums: the least and the greatest; NULL: none */
     T *y;
     int64_t taps[2];
     int64_t x_step[2], w_step; /* from tap to tap, of a row and of the next row; of w: from row */
@@ -81,7 +82,10 @@ SIMD_INLINE void sum_pixels(const int pixels, const depthwise_run *given)
             }
         }
 #pragma GCC unroll 8
-        for (int p = 0; p < pixels; p++) *(simd_vector *)(o.y + p * o.channels + c) = sum[p];
+        for (int p = 0; p < pixels; p++) {
+            if (o.bounds) sum[p] = simd_bound(sum[p], o.bounds[0], o.bounds[1]);
+            *(simd_vector *)(o.y + p * o.channels + c) = sum[p];
+        }
     }
     for (; c < o.columns; c++)
         for (int p = 0; p < pixels; p++) {
@@ -90,6 +94,8 @@ SIMD_INLINE void sum_pixels(const int pixels, const depthwise_run *given)
                 for (int64_t j = 0; j < o.taps[1]; j++)
                     sum += o.w[i * o.w_step + j * o.channels + c] *
                            o.x[i * o.x_step[0] + j * o.x_step[1] + p * o.pixel_step + c];
+            if (o.bounds)
+                sum = sum < o.bounds[0] ? o.bounds[0] : sum > o.bounds[1] ? o.bounds[1] : sum;
             o.y[p * o.channels + c] = sum;
         }
 }
@@ -107,13 +113,14 @@ static inline void taps_inside(int64_t at, int64_t in, int64_t taps, int64_t dil
 
 /* One line of the result, from the image `x` on; all pointers are at the tile's first channel. */
 static void sum_line(const conv_rows_sizes *z, int64_t line, const T *x, const T *w, const T *bias,
-                     T *y, int64_t columns)
+                     const T *bounds, T *y, int64_t columns)
 {
     const int64_t channels = z->channels, top = line * z->stride[0] - z->begin[0];
     int64_t begin[2], end[2];
     taps_inside(top, z->in[0], z->kernel[0], z->dilation[0], &begin[0], &end[0]);
     depthwise_run run = {
         .bias = bias,
+        .bounds = bounds,
         .x_step = {z->dilation[0] * z->in[1] * channels, z->dilation[1] * channels},
         .w_step = z->kernel[1] * channels,
         .pixel_step = z->stride[1] * channels,
@@ -157,10 +164,12 @@ KERNEL(conv_rows_depthwise)
             *w = (const T *)call->in[1].data + b.column;
     const T *bias = call->n_in > 2 ? (const T *)call->in[2].data + b.column : NULL;
     T *y = (T *)call->out[0].data + b.row * z->channels + b.column;
+    const conv_rows_attr *a = call->attr;
+    const T bounds[2] = {(T)a->low, (T)a->high};
     const int64_t first = b.row / z->out[1], line = z->out[1] * z->channels;
     for (int64_t l = first; l < first + b.rows / z->out[1]; l++, y += line)
         sum_line(z, l % z->out[0], x + l / z->out[0] * z->in[0] * z->in[1] * z->channels, w, bias,
-                 y, b.columns);
+                 a->bounded ? bounds : NULL, y, b.columns);
 }
 
 #else
@@ -207,6 +216,7 @@ static void cost_depthwise(const weft_call *call, weft_cost *cost)
     cost->bytes = numel * (double)weft_dtype_bytes(call->out[0].dtype);
 }
 
+/* Kernel, stride, dilation, padding at begin and end; columns, and what else there is. */
 #define PAIR(a, b)                                                                                 \
     {                                                                                              \
         2,                                                                                         \
@@ -214,17 +224,27 @@ static void cost_depthwise(const weft_call *call, weft_cost *cost)
             a, b                                                                                   \
         }                                                                                          \
     }
-static const conv_rows_attr padded = {PAIR(3, 3), PAIR(1, 1), PAIR(1, 1),
-                                      PAIR(1, 1), PAIR(1, 1), 3},
-                            strided = {PAIR(3, 3), PAIR(2, 2), PAIR(1, 1),
-                                       PAIR(1, 1), PAIR(1, 1), 33},
-                            uneven = {PAIR(3, 2), PAIR(2, 3), PAIR(1, 2),
-                                      PAIR(1, 2), PAIR(0, 3), 1},
-                            none = {PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), PAIR(0, 0), PAIR(0, 0), 0};
+#define CONV(k, s, d, b, e, ...)                                                                   \
+    {                                                                                              \
+        .kernel = k, .stride = s, .dilation = d, .pad_begin = b, .pad_end = e,                     \
+        .columns = __VA_ARGS__                                                                     \
+    }
+static const conv_rows_attr padded =
+                                CONV(PAIR(3, 3), PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), 3),
+                            strided = CONV(PAIR(3, 3), PAIR(2, 2), PAIR(1, 1), PAIR(1, 1),
+                                           PAIR(1, 1), 33),
+                            uneven =
+                                CONV(PAIR(3, 2), PAIR(2, 3), PAIR(1, 2), PAIR(1, 2), PAIR(0, 3), 1),
+                            bounded =
+                                CONV(PAIR(3, 3), PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), 33,
+                                     .bounded = true, .low = -0.25, .high = 0.5),
+                            none =
+                                CONV(PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), PAIR(0, 0), PAIR(0, 0), 0);
 #define IMAGE(...) UNIT_FLOATS({4, {__VA_ARGS__}})
 static const weft_sample samples_depthwise[] = {
     {&padded, 3, {IMAGE(2, 4, 5, 3), UNIT_FLOATS({3, {3, 3, 3}}), UNIT_FLOATS({1, {3}})}},
     {&strided, 3, {IMAGE(1, 5, 4, 33), UNIT_FLOATS({3, {3, 3, 33}}), UNIT_FLOATS({1, {33}})}},
+    {&bounded, 3, {IMAGE(2, 5, 4, 33), UNIT_FLOATS({3, {3, 3, 33}}), UNIT_FLOATS({1, {33}})}},
     {&uneven, 2, {IMAGE(2, 5, 4, 1), UNIT_FLOATS({3, {3, 2, 1}})}},
     {&padded, 2, {IMAGE(0, 4, 5, 3), UNIT_FLOATS({3, {3, 3, 3}})}},
     {&none, 2, {IMAGE(2, 2, 2, 0), UNIT_FLOATS({3, {1, 1, 0}})}},
@@ -233,8 +253,8 @@ DECLARE_KERNELS(conv_rows_depthwise);
 const weft_op weft_op_conv_rows_depthwise = {
     .name = "conv_rows_depthwise",
     .doc = "y [n, h, w, c] = depthwise conv of x [n, h, w, c], channels innermost, with weights "
-           "[tap row, tap column, c] and bias [c]; what passes make of conv. The same sums, but "
-           "taps outside of the image are skipped.",
+           "[tap row, tap column, c] and bias [c]; bounded: min(max(y, low), high). What passes "
+           "make of conv; the same sums, but taps outside of the image are skipped.",
     .inputs = "x w bias",
     .min_in = 2,
     .max_in = 3,

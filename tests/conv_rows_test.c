@@ -15,6 +15,8 @@ typedef struct panels_attr {
 typedef struct conv_rows_attr {
     weft_shape kernel, stride, dilation, pad_begin, pad_end;
     int64_t columns;
+    bool bounded;
+    double low, high;
 } conv_rows_attr;
 
 typedef struct layer {
@@ -68,12 +70,17 @@ static conv_rows_attr attr_of(const layer *l)
     return a;
 }
 
-/* y by conv_rows, and by conv on permuted operands. */
-static pair build(const layer *l, weft_dtype dtype)
+/* y by conv_rows, and by conv on permuted operands; bounded, by a clamp. */
+static pair build(const layer *l, weft_dtype dtype, bool bounded)
 {
     pair p = {.g = weft_graph_new()};
     weft_graph *g = p.g;
-    const conv_rows_attr a = attr_of(l);
+    conv_rows_attr a = attr_of(l);
+    if (bounded) {
+        a.bounded = true;
+        a.low = -0.3;
+        a.high = 0.4;
+    }
     const int64_t h = l->kernel[0], w = l->kernel[1], c = l->channels;
     weft_conv_options o = {.groups = l->columns ? 1 : c};
     for (int d = 0; d < 2; d++) {
@@ -97,7 +104,9 @@ static pair build(const layer *l, weft_dtype dtype)
         weights = weft_permute(g, weights, WEFT_AXES(2, 0, 1));
         weights = weft_reshape(g, weft_contiguous(g, weights), WEFT_SHAPE(c, 1, h, w));
     }
-    p.target[1] = weft_permute(g, weft_conv(g, image, weights, bias, &o), WEFT_AXES(0, 2, 3, 1));
+    weft_value y = weft_conv(g, image, weights, bias, &o);
+    if (bounded) y = weft_clamp(g, y, a.low, a.high);
+    p.target[1] = weft_permute(g, y, WEFT_AXES(0, 2, 3, 1));
     return p;
 }
 
@@ -163,20 +172,25 @@ static void each_kernel(void (*check)(const void *what, weft_dtype dtype, int th
     free(before);
 }
 
-static void check_layer(const void *what, weft_dtype dtype, int threads)
+static void check_bounds(const layer *l, weft_dtype dtype, int threads, bool bounded)
 {
-    const layer *l = what;
     char text[160];
-    pair p = build(l, dtype);
-    snprintf(text, sizeof text, "%s on %s, image %d %d %d %d, %d columns, kernel %d %d",
-             weft_dtype_name(dtype), weft_isa_name(weft_isa_best()), (int)l->images, (int)l->in[0],
-             (int)l->in[1], (int)l->channels, (int)l->columns, (int)l->kernel[0],
-             (int)l->kernel[1]);
+    pair p = build(l, dtype, bounded);
+    snprintf(text, sizeof text, "%s%s on %s, image %d %d %d %d, %d columns, kernel %d %d",
+             bounded ? "bounded " : "", weft_dtype_name(dtype), weft_isa_name(weft_isa_best()),
+             (int)l->images, (int)l->in[0], (int)l->in[1], (int)l->channels, (int)l->columns,
+             (int)l->kernel[0], (int)l->kernel[1]);
     if (weft_graph_status(p.g) != WEFT_OK)
         fprintf(stderr, "\n    %s: %s\n", text, weft_graph_error(p.g)->message);
     CU_ASSERT_EQUAL_FATAL(weft_graph_status(p.g), WEFT_OK);
     compare(&p, threads, NULL, text);
     weft_graph_free(p.g);
+}
+
+static void check_layer(const void *what, weft_dtype dtype, int threads)
+{
+    check_bounds(what, dtype, threads, false);
+    check_bounds(what, dtype, threads, true);
 }
 
 #define SAME_SIZE                                                                                  \
@@ -330,7 +344,7 @@ static void test_fusion(void)
     };
     for (size_t i = 0; i < sizeof layers / sizeof *layers; i++) {
         weft_error error;
-        pair p = build(&layers[i], WEFT_F32);
+        pair p = build(&layers[i], WEFT_F32, false);
         weft_value residual = add_input(&p, WEFT_F32, weft_shape_of(p.g, p.target[0]));
         for (int t = 0; t < 2; t++)
             p.target[t] = weft_relu(p.g, weft_add(p.g, p.target[t], residual));

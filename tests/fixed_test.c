@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern const weft_op weft_op_matmul, weft_op_matmul_panels, weft_op_conv;
+extern const weft_op weft_op_matmul, weft_op_matmul_panels, weft_op_conv, weft_op_clamp;
 extern const weft_op weft_op_conv_rows, weft_op_conv_rows_depthwise, weft_op_max_pool;
 
 static const weft_plan_options fixed_states = {.verify = true, .fixed_states = true};
@@ -151,10 +151,11 @@ static void test_corrupted(void)
 /* Runs a model of the list for inference, twice; returns its output, which the caller frees. */
 static float *run_model(const char *name, const char *const *options, size_t n_options,
                         const weft_plan_options *plan_options, int threads, size_t *bytes,
-                        size_t counts[4])
+                        size_t counts[5])
 {
-    static const weft_op *const counted[4] = {&weft_op_conv, &weft_op_conv_rows,
-                                              &weft_op_conv_rows_depthwise, &weft_op_matmul_panels};
+    static const weft_op *const counted[5] = {&weft_op_conv, &weft_op_conv_rows,
+                                              &weft_op_conv_rows_depthwise, &weft_op_matmul_panels,
+                                              &weft_op_clamp};
     weft_error error = {0};
     weft_model_io io;
     weft_graph *g = weft_graph_new();
@@ -180,9 +181,9 @@ static float *run_model(const char *name, const char *const *options, size_t n_o
     *bytes = weft_tensor_bytes(y.dtype, y.shape);
     float *out = malloc(*bytes);
     memcpy(out, y.data, *bytes);
-    for (int k = 0; k < 4; k++) counts[k] = 0;
+    for (int k = 0; k < 5; k++) counts[k] = 0;
     for (size_t n = 0; n < weft_graph_node_count(weft_plan_graph(plan)); n++)
-        for (int k = 0; k < 4; k++)
+        for (int k = 0; k < 5; k++)
             counts[k] += weft_graph_node(weft_plan_graph(plan), n).op == counted[k];
     weft_session_free(s);
     weft_plan_free(plan);
@@ -217,7 +218,7 @@ static void test_models(void)
     };
     for (size_t m = 0; m < sizeof models / sizeof *models; m++) {
         static const weft_plan_options plain = {0};
-        size_t bytes, other, counts[4];
+        size_t bytes, other, counts[5];
         float *expected = run_model(models[m].name, models[m].options, models[m].n_options, &plain,
                                     1, &bytes, counts);
         for (int threads = 1; threads <= 2; threads++) {
@@ -227,7 +228,7 @@ static void test_models(void)
             const double far = distance(expected, got, bytes / sizeof *got);
             if (!(far < 2e-6)) printf("\n    %s: %g\n", models[m].name, far);
             CU_ASSERT_TRUE(far < 2e-6);
-            CU_ASSERT_EQUAL(counts[0], 0);
+            CU_ASSERT_EQUAL(counts[0] + counts[4], 0);
             CU_ASSERT_TRUE(counts[1] > 0 && counts[3] > 0);
             CU_ASSERT_EQUAL(counts[2] > 0, models[m].depthwise);
             free(got);

@@ -10,6 +10,8 @@ typedef struct conv_attr {
 typedef struct conv_rows_attr {
     weft_shape kernel, stride, dilation, pad_begin, pad_end;
     int64_t columns;
+    bool bounded;
+    double low, high;
 } conv_rows_attr;
 
 typedef struct pool_attr {
@@ -109,6 +111,11 @@ static int64_t rows_pixel(const conv_rows_attr *a, const weft_tensor *x, const i
     return ((at[0] * x->shape.dim[1] + h) * x->shape.dim[2] + w) * x->shape.dim[3];
 }
 
+static double bounded_sum(const conv_rows_attr *a, double sum)
+{
+    return !a->bounded ? sum : fmin(fmax(sum, a->low), a->high);
+}
+
 REFERENCE(conv_rows)
 {
     UNUSED;
@@ -125,6 +132,7 @@ REFERENCE(conv_rows)
                     data(in)[pixel + c] *
                     data(&in[1])[((at[3] / 32 * taps + t) * channels + c) * 32 + at[3] % 32];
         }
+        data(out)[e] = bounded_sum(a, data(out)[e]);
     }
 }
 REFERENCE(conv_rows_depthwise)
@@ -141,6 +149,7 @@ REFERENCE(conv_rows_depthwise)
             if (pixel >= 0)
                 data(out)[e] += data(in)[pixel + at[3]] * data(&in[1])[t * channels + at[3]];
         }
+        data(out)[e] = bounded_sum(a, data(out)[e]);
     }
 }
 

@@ -83,6 +83,7 @@ typedef struct panel_block {
     int64_t c_row;
     bool add;         /* to what C holds */
     const T *first;   /* the columns' first terms, if nothing is added to C; NULL: zeros */
+    const T *bounds;  /* of the sums: the least and the greatest; NULL: none */
     const char *next; /* prefetched into the second-level cache, next_step bytes a step of k */
     int64_t next_step;
 } panel_block;
@@ -166,6 +167,8 @@ SIMD_INLINE void panel_sums(const int height, const int vectors, const panel_blo
         for (int v = 0; v < vectors; v++) {
             simd_vector *out = (simd_vector *)(o.c + i * o.c_row + v * SIMD_LANES);
             if (o.add) sum[vectors * i + v] += *out;
+            if (o.bounds)
+                sum[vectors * i + v] = simd_bound(sum[vectors * i + v], o.bounds[0], o.bounds[1]);
             *out = sum[vectors * i + v];
         }
 }
@@ -217,8 +220,9 @@ typedef struct panel_task {
     int64_t depth;
     const T *panels;
     int64_t columns;
-    bool more;     /* panels behind these, which are likely to be read next */
-    const T *bias; /* NULL: none */
+    bool more;       /* panels behind these, which are likely to be read next */
+    const T *bias;   /* NULL: none */
+    const T *bounds; /* of C: the least and the greatest; NULL: none */
     T *c;
     int64_t c_row;
 } panel_task;
@@ -241,12 +245,15 @@ static inline void panel_write(panel_block o, int64_t rows, int64_t columns)
             block.c = corner;
             block.c_row = PANEL;
             block.add = false;
+            block.bounds = NULL;
         }
         (narrow ? kernels.narrow : kernels.whole)(&block);
         for (int64_t r = 0; left < width && r < rows; r++)
             for (int64_t q = 0; q < left; q++) {
                 T *out = &o.c[r * o.c_row + j + q], x = corner[r * PANEL + q];
-                *out = o.add ? *out + x : x;
+                if (o.add) x += *out;
+                if (o.bounds) x = x < o.bounds[0] ? o.bounds[0] : x > o.bounds[1] ? o.bounds[1] : x;
+                *out = x;
             }
     }
 }
@@ -291,7 +298,8 @@ static void panel_tile(const panel_task *o)
                                          .c = o->c + j,
                                          .c_row = o->c_row,
                                          .add = k > 0,
-                                         .first = o->bias && k == 0 ? first : NULL},
+                                         .first = o->bias && k == 0 ? first : NULL,
+                                         .bounds = left == depth ? o->bounds : NULL},
                            columns, next);
         }
         k += GEMM_DEPTH;

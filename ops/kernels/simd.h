@@ -31,6 +31,17 @@
 typedef T simd_vector __attribute__((vector_size(SIMD_BYTES), aligned(sizeof(T)), may_alias));
 typedef T simd_four __attribute__((vector_size(4 * sizeof(T)), aligned(sizeof(T)), may_alias));
 
+/* min(max(x, low), high), NaN for NaN. */
+SIMD_INLINE simd_vector simd_bound(simd_vector x, T low, T high)
+{
+    const simd_vector least = low - (simd_vector){0}, most = high - (simd_vector){0};
+    typedef __typeof__(x < least) mask;
+    mask m = x < least;
+    x = (simd_vector)((m & (mask)least) | (~m & (mask)x));
+    m = x > most;
+    return (simd_vector)((m & (mask)most) | (~m & (mask)x));
+}
+
 /* ---- A block of sums ---- */
 
 /* A [rows, depth] and B [depth, vectors * SIMD_LANES]: element (r, k) of A lies at

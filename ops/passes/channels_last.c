@@ -7,7 +7,7 @@
  *
  * permute is a view. Elementwise nodes, max_pool and concat between such convolutions are moved
  * inside the permutations, so that no data are: one that has an image of the other layout is left
- * alone. O(nodes). */
+ * alone. A relu or clamp of a convolution becomes its bounds. O(nodes). */
 #include "../conv.h"
 #include "../conv_rows.h"
 #include "../gemm.h"
@@ -16,7 +16,9 @@
 
 #include <weft/ops.h>
 
-extern const weft_op weft_op_conv, weft_op_max_pool, weft_op_concat;
+#include <math.h>
+
+extern const weft_op weft_op_conv, weft_op_max_pool, weft_op_concat, weft_op_relu, weft_op_clamp;
 extern const weft_pass pass_channels_last;
 
 /* ---- Layouts ---- */
@@ -79,6 +81,27 @@ static bool visit_conv(weft_rewrite *r)
     r->out[0] =
         to_first(g, weft_apply(g, depthwise ? &weft_op_conv_rows_depthwise : &weft_op_conv_rows,
                                &attr, in, r->node.n_in, NULL));
+    return true;
+}
+
+/* Makes a relu or clamp behind such a convolution, which nothing else reads, part of it. */
+static bool visit_bounds(weft_rewrite *r)
+{
+    weft_graph *g = r->graph;
+    const weft_node_info view = terms_producer(g, r->in[0]);
+    if (view.n_in != 1 || !is_last(g, r->in[0]) || !terms_one_reader(r, r->node.in[0]))
+        return false;
+    const weft_node_info conv = terms_producer(g, weft_value_from_id(g, view.in[0]));
+    if (conv.op != &weft_op_conv_rows && conv.op != &weft_op_conv_rows_depthwise) return false;
+    conv_rows_attr a = *(const conv_rows_attr *)conv.attr;
+    const double *bounds = r->node.attr; /* of clamp: low, high */
+    if (a.bounded) return false;
+    a.bounded = true;
+    a.low = r->node.op == &weft_op_relu ? 0 : bounds[0];
+    a.high = r->node.op == &weft_op_relu ? INFINITY : bounds[1];
+    weft_value in[3] = {WEFT_NO_VALUE};
+    for (size_t i = 0; i < conv.n_in; i++) in[i] = weft_value_from_id(g, conv.in[i]);
+    r->out[0] = to_first(g, weft_apply(g, conv.op, &a, in, conv.n_in, NULL));
     return true;
 }
 
@@ -164,6 +187,7 @@ static bool visit(weft_rewrite *r)
     if (op == &weft_op_conv) return visit_conv(r);
     if (op == &weft_op_max_pool) return visit_max_pool(r);
     if (op == &weft_op_concat) return visit_concat(r);
+    if ((op == &weft_op_relu || op == &weft_op_clamp) && visit_bounds(r)) return true;
     return op->elementwise && visit_elementwise(r);
 }
 
@@ -178,5 +202,6 @@ const weft_pass pass_channels_last = {
     .name = "channels_last",
     .doc = "convolutions by parameters read images whose channels lie innermost",
     .visit = visit,
+    .state_bytes = terms_readers_bytes,
     .needed = needed,
 };

@@ -13,35 +13,6 @@
 extern const weft_op weft_op_conv, weft_op_add, weft_op_sub, weft_op_mul;
 extern const weft_pass pass_fold_conv;
 
-/* How many inputs of nodes a value of the source is, 2 for more, by id; counted at the first node.
- */
-typedef struct reader_counts {
-    bool counted;
-    uint8_t of[];
-} reader_counts;
-
-static size_t counts_bytes(const weft_graph *source)
-{
-    size_t values = 1;
-    for (size_t i = 0; i < weft_graph_node_count(source); i++) {
-        const weft_node_info node = weft_graph_node(source, i);
-        if (node.first_out + node.n_out > values) values = node.first_out + node.n_out;
-    }
-    return sizeof(reader_counts) + values;
-}
-
-static bool has_one_reader(weft_rewrite *r, uint32_t id)
-{
-    reader_counts *counts = r->state;
-    for (size_t n = 0; !counts->counted && n < weft_graph_node_count(r->source); n++) {
-        const weft_node_info node = weft_graph_node(r->source, n);
-        for (size_t i = 0; i < node.n_in; i++)
-            if (counts->of[node.in[i]] < 2) counts->of[node.in[i]]++;
-    }
-    counts->counted = true;
-    return counts->of[id] == 1;
-}
-
 /* Has t one number for each channel of y, and broadcasts to y? */
 static bool is_per_channel(const weft_graph *g, weft_value t, weft_value y)
 {
@@ -68,7 +39,7 @@ static bool follows_conv(weft_rewrite *r, size_t i, conv_node *conv)
     const weft_graph *g = r->graph;
     const weft_node_info node = terms_producer(g, r->in[i]);
     if (node.op != &weft_op_conv || !is_per_channel(g, r->in[1 - i], r->in[i]) ||
-        !has_one_reader(r, r->node.in[i]))
+        !terms_one_reader(r, r->node.in[i]))
         return false;
     *conv =
         (conv_node){node.attr, weft_value_from_id(g, node.in[0]), weft_value_from_id(g, node.in[1]),
@@ -126,6 +97,6 @@ const weft_pass pass_fold_conv = {
     .name = "fold_conv",
     .doc = "scales and shifts of channels move into the convolution before them",
     .visit = visit,
-    .state_bytes = counts_bytes,
+    .state_bytes = terms_readers_bytes,
     .needed = needed,
 };
