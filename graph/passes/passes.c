@@ -122,8 +122,8 @@ void passes_mark_fixed(const weft_graph *graph, uint8_t *fixed)
     for (size_t n = 0; n < graph->n_nodes; n++) {
         const weft_op *op = graph->nodes[n].op;
         fixed[n] = op == &weft_op_state || op == &weft_op_constant ||
-                   (!op_is_leaf(op) && op != &weft_op_group && graph->nodes[n].n_in > 0 &&
-                    !op->updates && !op->random && !op->can_fail && !op->exchanges);
+                   (!op_is_leaf(op) && op != &weft_op_group && !op->updates && !op->random &&
+                    !op->can_fail && !op->exchanges);
     }
     for (size_t n = 0; n < graph->n_nodes; n++)
         for (size_t i = 0; i < graph->nodes[n].op->updates; i++)

@@ -35,8 +35,8 @@ bool passes_check(const weft_plan_options *options, weft_error *error);
 weft_graph *passes_rewrite(const weft_graph *graph, plan_target *targets, size_t n_targets,
                            const weft_plan_options *options, uint32_t *map, weft_error *error);
 /* Marks by node what need not be computed again while states stay as they are: views and nodes that
- * read states and constants alone, none of which the graph updates, and that cannot fail. Leaves
- * that never change are marked, too. O(nodes). */
+ * depend on states and constants alone, none of which the graph updates, or on nothing, and that
+ * cannot fail. Leaves that never change are marked, too. O(nodes). */
 void passes_mark_fixed(const weft_graph *graph, uint8_t *fixed);
 /* Runs the passes over the schedule of a rewritten graph. False if there is no memory. */
 bool passes_schedule(const weft_graph *graph, schedule *s, const weft_plan_options *options);
