@@ -125,7 +125,7 @@ SIMD_INLINE void sum_block(const int step, const plane_sum *o, const plane_block
         const T *w = o->w;
         for (int64_t t = 0; t < o->taps; t++, w += o->w_step) {
             const simd_vector factor = *w - (simd_vector){0};
-#pragma GCC unroll 4
+            SIMD_UNROLL(4)
             for (int v = 0; v < SIDE; v++) sum[v] += factor * load(x[v] + o->offset[t], step, any);
         }
         for (int v = 0; v < n; v++) {
@@ -206,7 +206,7 @@ SIMD_INLINE void dot_block(const int step, const plane_sum *o, int64_t rows, con
         for (int64_t c = 0; c < p->padded; c += SIMD_LANES) {
             const simd_vector factor = *(const simd_vector *)(dy + c);
             const int64_t at = r * p->step[0] * p->slab_width + c * p->step[1];
-#pragma GCC unroll 3
+            SIMD_UNROLL(3)
             for (int t = 0; t < TAPS; t++) sum[t] += factor * load(x[t] + at, step, p->step[1]);
         }
     for (int t = 0; t < n; t++)

@@ -70,18 +70,18 @@ SIMD_INLINE void sum_pixels(const int pixels, const depthwise_run *given)
     for (; c + SIMD_LANES <= o.columns; c += SIMD_LANES) {
         simd_vector sum[SIDE];
         const simd_vector first = o.bias ? *(const simd_vector *)(o.bias + c) : (simd_vector){0};
-#pragma GCC unroll 8
+        SIMD_UNROLL(8)
         for (int p = 0; p < pixels; p++) sum[p] = first;
         for (int64_t i = 0; i < o.taps[0]; i++) {
             const T *x = o.x + i * o.x_step[0] + c, *w = o.w + i * o.w_step + c;
             for (int64_t j = 0; j < o.taps[1]; j++, x += o.x_step[1], w += o.channels) {
                 const simd_vector factor = *(const simd_vector *)w;
-#pragma GCC unroll 8
+                SIMD_UNROLL(8)
                 for (int p = 0; p < pixels; p++)
                     sum[p] += factor * *(const simd_vector *)(x + p * o.pixel_step);
             }
         }
-#pragma GCC unroll 8
+        SIMD_UNROLL(8)
         for (int p = 0; p < pixels; p++) {
             if (o.bounds) sum[p] = simd_bound(sum[p], o.bounds[0], o.bounds[1]);
             *(simd_vector *)(o.y + p * o.channels + c) = sum[p];

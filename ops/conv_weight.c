@@ -22,7 +22,7 @@ typedef struct run_block {
 SIMD_INLINE void sum_runs(const int height, const int vectors, const run_block *o)
 {
     simd_vector sum[GEMM_ROWS * 2];
-#pragma GCC unroll 32
+    SIMD_UNROLL(32)
     for (int i = 0; i < vectors * height; i++) sum[i] = (simd_vector){0};
     for (const conv_run *run = o->runs, *end = run + o->n_runs; run < end; run++)
         simd_add_product(height, vectors, 0,
@@ -33,14 +33,15 @@ SIMD_INLINE void sum_runs(const int height, const int vectors, const run_block *
                                          .b_step = GEMM_COLUMNS,
                                          .depth = run->n},
                          sum);
-#pragma GCC unroll 16
-    for (int i = 0; i < height; i++)
-#pragma GCC unroll 2
+    SIMD_UNROLL(16)
+    for (int i = 0; i < height; i++) {
+        SIMD_UNROLL(2)
         for (int v = 0; v < vectors; v++) {
             simd_vector *out = (simd_vector *)(o->out + i * o->out_row + v * SIMD_LANES);
             if (o->add) sum[vectors * i + v] += *out;
             *out = sum[vectors * i + v];
         }
+    }
 }
 
 /* The heights that have a kernel; 3, for images in colour. */

@@ -66,21 +66,23 @@ typedef struct gemm_block {
 SIMD_INLINE void gemm_sums(const int height, const int vectors, gemm_block o)
 {
     simd_vector sum[GEMM_ROWS * 2];
-#pragma GCC unroll 32
+    SIMD_UNROLL(32)
     for (int i = 0; i < vectors * height; i++) sum[i] = (simd_vector){0};
-    if (o.first)
-#pragma GCC unroll 32
+    if (o.first) {
+        SIMD_UNROLL(32)
         for (int i = 0; i < vectors * height; i++) sum[i] += o.first[i / vectors];
+    }
     simd_add_product(height, vectors, GEMM_AHEAD,
                      (simd_operands){o.a, o.b, 1, GEMM_STEP, o.b_step, o.k}, sum);
-#pragma GCC unroll 16
-    for (int i = 0; i < height; i++)
-#pragma GCC unroll 2
+    SIMD_UNROLL(16)
+    for (int i = 0; i < height; i++) {
+        SIMD_UNROLL(2)
         for (int v = 0; v < vectors; v++) {
             simd_vector *out = (simd_vector *)(o.c + i * o.c_row + v * SIMD_LANES);
             if (o.add) sum[vectors * i + v] += *out;
             *out = sum[vectors * i + v];
         }
+    }
 }
 
 /* The fields of gemm_block as arguments, so that they stay in registers: where k is small a call
@@ -274,13 +276,13 @@ static __attribute__((noinline, unused)) void gemm_dots(int64_t m, int64_t n, in
                     for (int r = 0; r < GEMM_DOTS; r++) sum[q][r] = (simd_vector){0};
                 for (; p < end; p += SIMD_LANES) {
                     simd_vector y[GEMM_DOTS];
-#pragma GCC unroll 4
+                    SIMD_UNROLL(4)
                     for (int r = 0; r < GEMM_DOTS; r++)
                         y[r] = *(const simd_vector *)(columns[r] + p);
-#pragma GCC unroll 4
+                    SIMD_UNROLL(4)
                     for (int q = 0; q < GEMM_DOTS; q++) {
                         const simd_vector x = *(const simd_vector *)(rows[q] + p);
-#pragma GCC unroll 4
+                        SIMD_UNROLL(4)
                         for (int r = 0; r < GEMM_DOTS; r++) sum[q][r] += x * y[r];
                     }
                 }

@@ -111,7 +111,7 @@ SIMD_INLINE void panel_add(const int height, const int vectors, const panel_oper
     const panel_operands o = *given;
     const T *a[(GEMM_ROWS + 2) / 3], *b = o.b;
     const char *next = o.next;
-#pragma GCC unroll 5
+    SIMD_UNROLL(5)
     for (int g = 0; 3 * g < height; g++) {
         a[g] = o.a + 3 * g * o.a_row;
         __asm__("" : "+r"(a[g]));
@@ -120,13 +120,13 @@ SIMD_INLINE void panel_add(const int height, const int vectors, const panel_oper
         simd_vector row[PANEL_VECTORS];
         __builtin_prefetch(next, 0, 2);
         next += o.next_step;
-#pragma GCC unroll 16
+        SIMD_UNROLL(16)
         for (int v = 0; v < vectors; v++) row[v] = *(const simd_vector *)(b + v * SIMD_LANES);
-#pragma GCC unroll 16
+        SIMD_UNROLL(16)
         for (int r = 0; r < height; r++) {
             /* Broadcast once: otherwise each vector of the row loads the element again. */
             const simd_vector x = a[r / 3][r % 3 * o.a_row + k] - (simd_vector){0};
-#pragma GCC unroll 16
+            SIMD_UNROLL(16)
             for (int v = 0; v < vectors; v++) sum[r * vectors + v] += x * row[v];
         }
     }
@@ -138,12 +138,13 @@ SIMD_INLINE void panel_sums(const int height, const int vectors, const panel_blo
     const panel_block o = *given;
     const panel_piece p = *o.piece;
     simd_vector sum[PANEL_SUMS];
-#pragma GCC unroll 32
+    SIMD_UNROLL(32)
     for (int i = 0; i < vectors * height; i++) sum[i] = (simd_vector){0};
-    if (o.first)
-#pragma GCC unroll 32
+    if (o.first) {
+        SIMD_UNROLL(32)
         for (int i = 0; i < vectors * height; i++)
             sum[i] += *(const simd_vector *)(o.first + i % vectors * SIMD_LANES);
+    }
     const T *line = o.a + p.line * p.runs.line_step;
     const T *a = line + p.tap * p.runs.tap_step + p.skip, *b = o.b;
     const char *next = o.next;
@@ -161,9 +162,9 @@ SIMD_INLINE void panel_sums(const int height, const int vectors, const panel_blo
         }
         a = line + tap * p.runs.tap_step;
     }
-#pragma GCC unroll 16
-    for (int i = 0; i < height; i++)
-#pragma GCC unroll 16
+    SIMD_UNROLL(16)
+    for (int i = 0; i < height; i++) {
+        SIMD_UNROLL(16)
         for (int v = 0; v < vectors; v++) {
             simd_vector *out = (simd_vector *)(o.c + i * o.c_row + v * SIMD_LANES);
             if (o.add) sum[vectors * i + v] += *out;
@@ -171,6 +172,7 @@ SIMD_INLINE void panel_sums(const int height, const int vectors, const panel_blo
                 sum[vectors * i + v] = simd_bound(sum[vectors * i + v], o.bounds[0], o.bounds[1]);
             *out = sum[vectors * i + v];
         }
+    }
 }
 
 #if SIMD_REGISTERS == 32

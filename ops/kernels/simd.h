@@ -28,6 +28,16 @@
 #define SIMD_LANES  ((int64_t)(SIMD_BYTES / sizeof(T)))
 #define SIMD_INLINE static inline __attribute__((always_inline))
 
+/* Unrolls the loop behind it, whose count is a constant of at most n once it has been inlined. Then
+ * an array of vectors that it indexes can be kept in registers: with clang only if it unrolls at
+ * once, wherefore the count is not given. */
+#ifdef __clang__
+#define SIMD_UNROLL(n) _Pragma("clang loop unroll(full)")
+#else
+#define SIMD_PRAGMA(text) _Pragma(#text)
+#define SIMD_UNROLL(n)    SIMD_PRAGMA(GCC unroll n)
+#endif
+
 typedef T simd_vector __attribute__((vector_size(SIMD_BYTES), aligned(sizeof(T)), may_alias));
 typedef T simd_four __attribute__((vector_size(4 * sizeof(T)), aligned(sizeof(T)), may_alias));
 
@@ -61,16 +71,16 @@ SIMD_INLINE void simd_add_product(const int rows, const int vectors, const int a
     const T *a = o.a, *b = o.b;
     for (int64_t k = 0; k < o.depth; k++) {
         simd_vector row[SIMD_REGISTERS];
-#pragma GCC unroll 16
+        SIMD_UNROLL(16)
         for (int v = 0; v < vectors; v++) row[v] = *(const simd_vector *)(b + v * SIMD_LANES);
-#pragma GCC unroll 16
+        SIMD_UNROLL(16)
         for (int v = 0; v < vectors; v++)
             if (ahead) __builtin_prefetch(b + ahead * o.b_step + v * SIMD_LANES);
-#pragma GCC unroll 16
+        SIMD_UNROLL(16)
         for (int r = 0; r < rows; r++) {
             /* Broadcast once: otherwise each vector of the row loads the element again. */
             const simd_vector x = a[r * o.a_row] - (simd_vector){0};
-#pragma GCC unroll 16
+            SIMD_UNROLL(16)
             for (int v = 0; v < vectors; v++) sum[r * vectors + v] += x * row[v];
         }
         a += o.a_step;
