@@ -290,27 +290,19 @@ const weft_attr_field conv_rows_fields[] = {
     {NULL, WEFT_ATTR_INT, 0},
 };
 
-/* Kernel, stride, dilation, padding at begin and end; columns, and what else there is. */
-#define PAIR(a, b)                                                                                 \
-    {                                                                                              \
-        2,                                                                                         \
-        {                                                                                          \
-            a, b                                                                                   \
-        }                                                                                          \
-    }
-#define CONV(k, s, d, b, e, ...)                                                                   \
-    {                                                                                              \
-        .kernel = k, .stride = s, .dilation = d, .pad_begin = b, .pad_end = e,                     \
-        .columns = __VA_ARGS__                                                                     \
-    }
-static const conv_rows_attr
-    plain = CONV(PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), PAIR(0, 0), PAIR(0, 0), 5),
-    padded = CONV(PAIR(3, 3), PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), 35),
-    uneven = CONV(PAIR(3, 2), PAIR(2, 3), PAIR(1, 2), PAIR(1, 2), PAIR(0, 3), 3),
-    strided = CONV(PAIR(1, 1), PAIR(2, 2), PAIR(1, 1), PAIR(0, 0), PAIR(0, 0), 32),
-    bounded = CONV(PAIR(3, 3), PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), 35, .bounded = true,
-                   .low = -0.5, .high = 0.75),
-    none = CONV(PAIR(1, 1), PAIR(1, 1), PAIR(1, 1), PAIR(0, 0), PAIR(0, 0), 0);
+static const conv_rows_attr plain = CONV_ROWS(CONV_PAIR(1, 1), CONV_PAIR(1, 1), CONV_PAIR(1, 1),
+                                              CONV_PAIR(0, 0), CONV_PAIR(0, 0), 5),
+                            padded = CONV_ROWS(CONV_PAIR(3, 3), CONV_PAIR(1, 1), CONV_PAIR(1, 1),
+                                               CONV_PAIR(1, 1), CONV_PAIR(1, 1), 35),
+                            uneven = CONV_ROWS(CONV_PAIR(3, 2), CONV_PAIR(2, 3), CONV_PAIR(1, 2),
+                                               CONV_PAIR(1, 2), CONV_PAIR(0, 3), 3),
+                            strided = CONV_ROWS(CONV_PAIR(1, 1), CONV_PAIR(2, 2), CONV_PAIR(1, 1),
+                                                CONV_PAIR(0, 0), CONV_PAIR(0, 0), 32),
+                            bounded = CONV_ROWS(CONV_PAIR(3, 3), CONV_PAIR(1, 1), CONV_PAIR(1, 1),
+                                                CONV_PAIR(1, 1), CONV_PAIR(1, 1), 35,
+                                                .bounded = true, .low = -0.5, .high = 0.75),
+                            none = CONV_ROWS(CONV_PAIR(1, 1), CONV_PAIR(1, 1), CONV_PAIR(1, 1),
+                                             CONV_PAIR(0, 0), CONV_PAIR(0, 0), 0);
 #define IMAGE(...) UNIT_FLOATS({4, {__VA_ARGS__}})
 static const weft_sample samples_conv_rows[] = {
     {&plain, 3, {IMAGE(2, 2, 3, 3), UNIT_FLOATS({3, {1, 3, PANEL}}), UNIT_FLOATS({1, {5}})}},

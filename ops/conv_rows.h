@@ -23,6 +23,21 @@ extern const weft_op weft_op_conv_rows;
  * of channels. */
 extern const weft_op weft_op_conv_rows_depthwise;
 
+/* The attribute of a sample: kernel, stride, dilation, padding at begin and end as
+ * CONV_PAIR(height, width); columns, and what else there is. */
+#define CONV_PAIR(a, b)                                                                            \
+    {                                                                                              \
+        2,                                                                                         \
+        {                                                                                          \
+            a, b                                                                                   \
+        }                                                                                          \
+    }
+#define CONV_ROWS(k, s, d, b, e, ...)                                                              \
+    {                                                                                              \
+        .kernel = k, .stride = s, .dilation = d, .pad_begin = b, .pad_end = e,                     \
+        .columns = __VA_ARGS__                                                                     \
+    }
+
 extern const weft_attr_field conv_rows_fields[];
 /* Sets the shape of output 0, for `groups` groups, and checks the bias, input 2 (conv_rows.c). */
 bool conv_rows_infer(weft_infer *infer, int64_t groups);

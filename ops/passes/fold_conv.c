@@ -45,6 +45,8 @@ static bool follows_conv(weft_rewrite *r, size_t i, conv_node *conv)
         (conv_node){node.attr, weft_value_from_id(g, node.in[0]), weft_value_from_id(g, node.in[1]),
                     node.n_in > 2 ? weft_value_from_id(g, node.in[2]) : WEFT_NO_VALUE};
     if (r->node.op != &weft_op_mul) return true;
+    /* In the source, what is scaled is the convolution, whose input 1 are the weights, or a sum
+     * that has been folded into it, whose input 1 nearly always is fixed where the weights are. */
     const weft_node_info old = weft_graph_node(
         r->source, weft_producer(r->source, weft_value_from_id(r->source, r->node.in[i])));
     if (terms_fixed(r, old.in[1])) return terms_fixed(r, r->node.in[1 - i]);
