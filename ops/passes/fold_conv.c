@@ -33,6 +33,21 @@ typedef struct conv_node {
     weft_value x, w, bias; /* bias: WEFT_NO_VALUE if there is none */
 } conv_node;
 
+/* Are the weights of a convolution of the source fixed? Scales and shifts that have been folded
+ * into it may lie between the value and the convolution. */
+static bool has_fixed_weights(const weft_rewrite *r, uint32_t id)
+{
+    for (;;) {
+        const weft_value value = weft_value_from_id(r->source, id);
+        const weft_node_info node = terms_producer(r->source, value);
+        if (node.op == &weft_op_conv) return terms_fixed(r, node.in[1]);
+        if (node.op != &weft_op_add && node.op != &weft_op_sub && node.op != &weft_op_mul)
+            return false;
+        const weft_value first = weft_value_from_id(r->source, node.in[0]);
+        id = node.in[numel(r->source, first) == numel(r->source, value) ? 0 : 1];
+    }
+}
+
 /* Does the node scale or shift the channels of its input i, a convolution that only it reads? */
 static bool follows_conv(weft_rewrite *r, size_t i, conv_node *conv)
 {
@@ -45,11 +60,7 @@ static bool follows_conv(weft_rewrite *r, size_t i, conv_node *conv)
         (conv_node){node.attr, weft_value_from_id(g, node.in[0]), weft_value_from_id(g, node.in[1]),
                     node.n_in > 2 ? weft_value_from_id(g, node.in[2]) : WEFT_NO_VALUE};
     if (r->node.op != &weft_op_mul) return true;
-    /* In the source, what is scaled is the convolution, whose input 1 are the weights, or a sum
-     * that has been folded into it, whose input 1 nearly always is fixed where the weights are. */
-    const weft_node_info old = weft_graph_node(
-        r->source, weft_producer(r->source, weft_value_from_id(r->source, r->node.in[i])));
-    if (terms_fixed(r, old.in[1])) return terms_fixed(r, r->node.in[1 - i]);
+    if (has_fixed_weights(r, r->node.in[i])) return terms_fixed(r, r->node.in[1 - i]);
     return numel(g, conv->w) <= numel(g, r->in[i]);
 }
 
