@@ -195,7 +195,7 @@ static void rewrite_node(const walk *w, weft_rewrite *r, uint32_t *map)
     r->node = weft_graph_node(r->source, r->index);
     r->out = out;
     for (size_t i = 0; i < node->n_in; i++) r->in[i] = graph_value(r->graph, map[node->in[i]]);
-    graph_set_scope(r->graph, node->scope);
+    graph_set_origin(r->graph, node);
     bool replaced = false;
     for (size_t p = 0; p < w->n && !replaced; p++) {
         r->state = w->states[p];
@@ -216,7 +216,7 @@ static void rewrite_node(const walk *w, weft_rewrite *r, uint32_t *map)
 static void rewrite_all(const walk *w, weft_rewrite *r, plan_target *targets, size_t n_targets,
                         const uint8_t *alive, uint32_t *map)
 {
-    r->graph->random_keys = r->source->random_keys;
+    graph_count_on(r->graph, r->source);
     for (; r->index < r->source->n_nodes && weft_graph_status(r->graph) == WEFT_OK; r->index++)
         if (alive[r->index]) rewrite_node(w, r, map);
     for (size_t i = 0; i < n_targets; i++)

@@ -158,6 +158,31 @@ const weft_graph *weft_plan_graph(const weft_plan *plan)
     return plan ? plan->graph : NULL;
 }
 
+size_t weft_plan_buffer_of(const weft_plan *plan, weft_value value)
+{
+    const bool known = plan && graph_owns(plan->graph, value);
+    const uint32_t buffer = known ? plan->buffer_of[value.id] : 0;
+    return buffer ? buffer - 1 : SIZE_MAX;
+}
+
+size_t weft_plan_steps(const weft_plan *plan, weft_plan_step *steps, size_t capacity)
+{
+    if (!plan) return 0;
+    for (uint32_t g = 0; g < plan->n_groups; g++) {
+        const plan_group *group = &plan->groups[g];
+        size_t head = 0, n_fused = 0; /* of the fused group: steps that are still to come */
+        for (size_t i = group->first_step; i < group->first_step + group->n_steps; i++) {
+            const plan_step *step = &plan->steps[i];
+            if (!n_fused) head = step->node;
+            n_fused = n_fused ? n_fused - 1 : step->n_fused;
+            if (i < capacity)
+                steps[i] =
+                    (weft_plan_step){step->node, head, g, group->interval, g < plan->fixed_groups};
+        }
+    }
+    return plan->n_steps;
+}
+
 size_t weft_plan_buffers(const weft_plan *plan, const weft_plan_buffer **buffers)
 {
     if (buffers) *buffers = plan ? plan->buffers : NULL;

@@ -132,6 +132,23 @@ typedef struct weft_plan_buffer {
 /* Returns how many buffers there are; *buffers (may be NULL) becomes the plan's array of them. */
 WEFT_API size_t weft_plan_buffers(const weft_plan *plan, const weft_plan_buffer **buffers);
 
+/* The index of the buffer in which a value of weft_plan_graph lies, also if it is a view; SIZE_MAX
+ * if it lies in a state or constant, or nowhere. */
+WEFT_API size_t weft_plan_buffer_of(const weft_plan *plan, weft_value value);
+
+/* A step runs a node of weft_plan_graph. Groups run one after another; the steps of a group may run
+ * side by side. Those of a fused group run on each tile of its head, right after it. */
+typedef struct weft_plan_step {
+    size_t node;
+    size_t head; /* the node of the head of its fused group; the step's own node if it has none */
+    uint32_t group;
+    uint32_t interval; /* no barrier separates the groups of one barrier interval */
+    bool fixed;        /* runs in a session's first run only */
+} weft_plan_step;
+/* Writes at most `capacity` of the steps, in the order in which they run, and returns how many
+ * there are. */
+WEFT_API size_t weft_plan_steps(const weft_plan *plan, weft_plan_step *steps, size_t capacity);
+
 /* Proves, sharing no code with the planner, that every node reads what its producer wrote, that no
  * two nodes of a group disturb each other, and that after a run every target is what its node
  * computed. WEFT_INTERNAL, with the node's name, if that does not hold. */
