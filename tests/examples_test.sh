@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# The programs of examples/ do what they claim, and print the same on one thread and on two; what
+# they print is in examples/README.md.
+# Usage: examples_test.sh BUILD_FOLDER
+set -uo pipefail
+build=$(realpath "$1")
+root=$(realpath "$(dirname "$0")/..")
+page=$root/examples/README.md
+weft=$build/tools/weft
+# shellcheck source=tests/expect.sh
+. "$root/tests/expect.sh"
+work=$(mktemp -d)
+service=
+trap 'if [ -n "$service" ]; then kill "$service"; fi; rm -rf "$work"' EXIT
+cd "$work" || exit 1
+mkdir -p tools/data/bible-en-es
+cp "$root/tools/data/bible-en-es/valid.en" tools/data/bible-en-es/
+export OMP_WAIT_POLICY=passive
+unset WEFT_GEMM
+
+# Training magnifies the rounding, which the instruction set decides. The page is of AVX-512.
+same_bits=false
+if "$weft" info | grep -q '^isa  *v4$' && "$weft" info | grep -q '^gemm_f32  *weft$'; then
+    same_bits=true
+fi
+
+# block COMMAND: what the page says that "$ COMMAND" prints.
+block()
+{
+    awk -v wanted="    \$ $1" '$0 == wanted { inside = 1; next }
+        inside && !/^    / && NF { exit }
+        inside && /^    \$ / { exit }
+        inside { sub(/^    /, ""); print }' "$page" | sed -e :a -e '/^\n*$/{$d;N;ba' -e '}'
+}
+
+# words: numbers become N.
+words_only()
+{
+    sed -E 's/ *-?[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?/ N/g'
+}
+
+# matches COMMAND FILE: the file is what the page says; on other instruction sets, its first line
+# has the page's words.
+matches()
+{
+    block "$1" >page.txt
+    [ -s page.txt ] || { fail "examples/README.md has no \"\$ $1\""; return; }
+    if $same_bits; then
+        diff -Z page.txt "$2" >difference || { fail "$1 prints something else than the page:"; cat difference; }
+    elif [ "$(head -n 1 page.txt | words_only)" != "$(head -n 1 "$2" | words_only)" ]; then
+        fail "$1 prints \"$(head -n 1 "$2")\", other words than the page"
+    fi
+}
+
+# example COMMAND...: runs a program on one thread and on two.
+example()
+{
+    local threads
+    for threads in 1 2; do
+        OMP_NUM_THREADS=$threads "$build/examples/$1" "${@:2}" >"$threads.txt" 2>errors.txt ||
+            { fail "$* fails on $threads threads:"; cat "$threads.txt" errors.txt; }
+    done
+    cmp -s 1.txt 2.txt || { fail "$* prints other numbers on two threads:"; diff 1.txt 2.txt; }
+    matches "./$*" 1.txt
+}
+
+for name in first linear_regression gan physics neural_ode vae reinforcement char_gpt custom_op custom_pass; do
+    example "$name"
+done
+expect 1 "nothing: No such file" "$build/examples/char_gpt" nothing
+head -n 99 tools/data/bible-en-es/valid.en >short.txt
+expect 1 "expected a text of at least 100 lines" "$build/examples/char_gpt" short.txt
+# The first run trains, the second resumes and finds nothing left to do.
+"$build/examples/train" counting.safetensors >first.txt || fail "train"
+"$build/examples/train" counting.safetensors >second.txt || fail "train, resumed"
+cmp first.txt second.txt || fail "train prints something else when it is resumed"
+matches "./train" first.txt
+
+[ $failures -eq 0 ] || exit 1
+$same_bits || echo "skipped: the numbers of examples/README.md, which are those of AVX-512"
+echo "the examples do what they claim"
