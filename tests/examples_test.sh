@@ -76,6 +76,36 @@ expect 1 "expected a text of at least 100 lines" "$build/examples/char_gpt" shor
 cmp first.txt second.txt || fail "train prints something else when it is resumed"
 matches "./train" first.txt
 
+
+if "$weft" run "$root/tests/data/digits/digits.onnx" --random >check.txt 2>&1; then
+    cp "$root"/tests/data/digits/*.npy "$root/tests/data/digits/digits.onnx" .
+    "$weft" fit digits.onnx --x x.npy --y y.npy --loss cross-entropy --steps 300 --optimizer adamw \
+        --lr 3e-3 --warmup 20 --measure=false --out digits >fit.txt 2>&1 || { fail "weft fit"; cat fit.txt; }
+    example fine_tune digits/model.onnx digits/model.safetensors valid_x.npy valid_y.npy digits/mirrored.safetensors
+    expect 0 "f32 [3, 10]" "$weft" run digits/mirrored.safetensors --batch 3 --random
+    expect 2 "usage: fine_tune" "$build/examples/fine_tune"
+    expect 1 "nothing: cannot be opened" "$build/examples/fine_tune" digits.onnx nothing x.npy y.npy out
+    expect 1 "expected at least 128 rows" "$build/examples/fine_tune" digits.onnx digits/model.safetensors \
+        "$root/tests/data/languages/reference/logits.npy" y.npy out
+else
+    echo "skipped: the example fine_tune: $(cat check.txt)"
+fi
+
+if [ -x "$build/examples/onnx_service" ]; then
+    "$weft" export digits -o trained.onnx >export.txt || { fail "weft export"; cat export.txt; }
+    "$build/examples/onnx_service" trained.onnx >address.txt 2>errors.txt &
+    service=$!
+    python3 "$root/tests/onnx_service.py" "$weft" trained.onnx address.txt >served.txt 2>&1 ||
+        { fail "the service:"; cat served.txt errors.txt; }
+    kill -TERM $service
+    wait $service || fail "the service ends with status $?"
+    service=
+    expect 2 "usage: onnx_service" "$build/examples/onnx_service"
+    expect 1 "nothing: cannot be opened" "$build/examples/onnx_service" nothing
+else
+    echo "skipped: the example onnx_service: libmicrohttpd or protobuf-c is missing"
+fi
+
 [ $failures -eq 0 ] || exit 1
 $same_bits || echo "skipped: the numbers of examples/README.md, which are those of AVX-512"
 echo "the examples do what they claim"
