@@ -90,9 +90,10 @@ static bool write_lines(const weft_model_config *model, const weft_params *param
 
 static bool train(const weft_corpus *corpus, const weft_corpus *valid, weft_error *error)
 {
-    static const char *const sizes[] = {"vocab=259",      "d_model=64",       "heads=4",
-                                        "d_ff=256",       "layers=2",         "dropout=0",
-                                        "positions=none", "rotary_base=10000"};
+    char vocab[32];
+    snprintf(vocab, sizeof vocab, "vocab=%d", VOCAB);
+    const char *const sizes[] = {vocab,      "d_model=64", "heads=4",        "d_ff=256",
+                                 "layers=2", "dropout=0",  "positions=none", "rotary_base=10000"};
     weft_model_config model;
     if (weft_model_parse(weft_model_find("gpt"), sizes, 8, &model, error) != WEFT_OK) return false;
     weft_batches *batches = make_batches(corpus, error), *held = make_batches(valid, error);

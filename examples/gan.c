@@ -8,8 +8,8 @@
  *
  *     cc gan.c $(pkg-config --cflags --libs weft) -lm -o gan
  *
- * Prints the share of generated points within three standard deviations of a mode, and the number
- * of modes that have 2 % of them. The exit status is 1 unless that is 70 %, and all modes. */
+ * Prints the share of generated points within three standard deviations of a mode, and how many
+ * modes have at least 2 % of them. The exit status is 1 unless these are 70 % and all modes. */
 #include <weft/weft.h>
 
 #include <math.h>
@@ -53,16 +53,16 @@ static weft_value network(weft_graph *g, const char *name, weft_value x, int64_t
     return h;
 }
 
-/* -mean log D for 1, -mean log(1 - D) for 0. */
-static weft_value called(weft_graph *g, weft_value logits, double real)
+/* -mean log D if `real` is 1, -mean log(1 - D) if it is 0. */
+static weft_value adversarial_loss(weft_graph *g, weft_value logits, double real)
 {
     weft_value target = weft_fill(g, WEFT_F32, weft_shape_of(g, logits), real);
     return weft_bce_with_logits(g, logits, target, WEFT_REDUCE_MEAN);
 }
 
-/* The training step of the parameters whose names match. */
-static weft_value player(weft_graph *g, weft_value loss, weft_value lr, const char *name,
-                         const char *pattern)
+/* Adds the training step of the parameters whose names match. */
+static weft_value add_step(weft_graph *g, weft_value loss, weft_value lr, const char *name,
+                           const char *pattern)
 {
     weft_value all[16], mine[16];
     const size_t n = weft_graph_params(g, all, 16);
@@ -111,9 +111,10 @@ int main(void)
     weft_value lr = weft_scalar(g, WEFT_F32, 5e-4);
     weft_value fake = network(g, "g", z, 2);
     weft_value of_fake = network(g, "d", fake, 1), of_real = network(g, "d", x, 1);
-    weft_value d_loss = weft_add(g, called(g, of_real, 1), called(g, of_fake, 0));
-    weft_value d_step = player(g, d_loss, lr, "d_adam", "d.*");
-    weft_value g_step = player(g, called(g, of_fake, 1), lr, "g_adam", "g.*");
+    weft_value d_loss =
+        weft_add(g, adversarial_loss(g, of_real, 1), adversarial_loss(g, of_fake, 0));
+    weft_value d_step = add_step(g, d_loss, lr, "d_adam", "d.*");
+    weft_value g_step = add_step(g, adversarial_loss(g, of_fake, 1), lr, "g_adam", "g.*");
 
     weft_error error = WEFT_NO_ERROR;
     weft_params *store = weft_params_new();

@@ -3,8 +3,8 @@
  *
  * The graph is the solver, unrolled: SEGMENT steps of the classical Runge-Kutta method (Kutta
  * 1901), each with four copies of the network on the same parameters. The training step
- * differentiates through all of them. The true motion is du/dt = A u^3 (elementwise cube), the
- * paper's example.
+ * differentiates through all of them. The true motion is du/dt = A u^3 with
+ * an elementwise cube, as in the authors' torchdiffeq.
  *
  *     cc neural_ode.c $(pkg-config --cflags --libs weft) -lm -o neural_ode
  *
@@ -43,7 +43,7 @@ static void observe(void)
     }
 }
 
-/* f: [batch, 2] to [batch, 2]. The cube is given, as in the paper; a quarter of it is in the range
+/* f: [batch, 2] to [batch, 2]. The cube is given, as there; a quarter of it is in the range
  * in which tanh bends. */
 static weft_value network(weft_graph *g, weft_value u)
 {

@@ -1,7 +1,7 @@
 /* A web service that runs an ONNX file with one input of f32. It loads the file once. A POST has
  * the input as JSON, such as [[0.5, 1], [2, 3]]. The answer has each output's elements in row-major
  * order, {"NAME": [0.1, ...], ...}, or {"error": "..."}. The service listens on the loopback
- * interface only, reads at most 1 MiB of a request, and writes no files.
+ * interface only, reads at most 4 MiB of a request, and writes no files.
  *
  *     cc onnx_service.c $(pkg-config --cflags --libs weft libmicrohttpd libcjson) -o onnx_service
  *     ./onnx_service FILE.onnx
@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_REQUEST = 1 << 20 };
+enum { MAX_REQUEST = 1 << 22 };
 
 typedef struct request {
     size_t bytes; /* MAX_REQUEST + 1: too long */

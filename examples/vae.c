@@ -1,5 +1,5 @@
 /* A variational autoencoder (Kingma & Welling 2013) of small images, which the program draws: a
- * disc of random position and radius. It learns to describe images by LATENT numbers each.
+ * disc of random position and radius. It learns to describe an image by LATENT numbers.
  *
  *     loss = -log p(x | z) + KL(q(z | x) || N(0, 1)),  z = mu + sigma eps,  eps ~ N(0, 1)
  *     KL = -1/2 sum(1 + log sigma^2 - mu^2 - sigma^2)             (appendix B there)

@@ -76,11 +76,10 @@ expect 1 "expected a text of at least 100 lines" "$build/examples/char_gpt" shor
 cmp first.txt second.txt || fail "train prints something else when it is resumed"
 matches "./train" first.txt
 
-
 if "$weft" run "$root/tests/data/digits/digits.onnx" --random >check.txt 2>&1; then
     cp "$root"/tests/data/digits/*.npy "$root/tests/data/digits/digits.onnx" .
-    "$weft" fit digits.onnx --x x.npy --y y.npy --loss cross-entropy --steps 300 --optimizer adamw \
-        --lr 3e-3 --warmup 20 --measure=false --out digits >fit.txt 2>&1 || { fail "weft fit"; cat fit.txt; }
+    read -ra fit <<<"$(sed -n 's/^    \$ weft \(fit .*\)$/\1/p' "$page")"
+    "$weft" "${fit[@]}" --measure=false >fit.txt 2>&1 || { fail "weft ${fit[*]}"; cat fit.txt; }
     example fine_tune digits/model.onnx digits/model.safetensors valid_x.npy valid_y.npy digits/mirrored.safetensors
     expect 0 "f32 [3, 10]" "$weft" run digits/mirrored.safetensors --batch 3 --random
     expect 2 "usage: fine_tune" "$build/examples/fine_tune"

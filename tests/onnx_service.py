@@ -63,10 +63,10 @@ def main():
         answered = struct.unpack("<10f", struct.pack("<10f", *answer.pop("logits")))
         assert answered == wanted and not answer, (answered, wanted)
 
-    refused = "expected a POST of 64 numbers as JSON, in at most 1048576 bytes"
+    refused = "expected a POST of 64 numbers as JSON, in at most 4194304 bytes"
     zeros = json.dumps([0] * 64).encode()
     for body in (b"", b"[1, 2", b"[1, 2]", b'{"image": [1]}', b'["1"]', json.dumps([0] * 65).encode(),
-                 b"[" * 100000, b" " * (1 << 20) + zeros):
+                 b"[" * 100000, b" " * (1 << 22) + zeros):
         assert post(address, body) == (400, {"error": refused}), body[:20]
     assert post(address, None, "GET") == (400, {"error": refused})
     assert post(address, b" " * 1000 + zeros)[0] == 200
