@@ -96,11 +96,12 @@ static bool train(const weft_corpus *corpus, const weft_corpus *valid, weft_erro
                                  "layers=2", "dropout=0",  "positions=none", "rotary_base=10000"};
     weft_model_config model;
     if (weft_model_parse(weft_model_find("gpt"), sizes, 8, &model, error) != WEFT_OK) return false;
-    weft_batches *batches = make_batches(corpus, error), *held = make_batches(valid, error);
+    weft_batches *batches = make_batches(corpus, error);
+    weft_batches *held = batches ? make_batches(valid, error) : NULL;
     weft_params *params = weft_params_new();
     weft_trainer *trainer = NULL;
     double loss = 0;
-    if (batches && held) {
+    if (held) {
         const weft_schedule schedule = {WEFT_SCHEDULE_COSINE, 6e-3, 1e-4, 20, STEPS};
         weft_trainer_options options = WEFT_DEFAULTS(weft_trainer_options);
         options.builder = weft_model_builder(&model);

@@ -103,7 +103,7 @@ static bool train(const weft_op *op, weft_error *error)
     weft_params *store = weft_params_new();
     weft_plan *plan = weft_plan_new(g, WEFT_VALUES(loss, step), NULL, error);
     if (plan) weft_params_init(store, g, 1, error);
-    weft_session *s = weft_session_new(plan, store, NULL, error);
+    weft_session *s = plan ? weft_session_new(plan, store, NULL, error) : NULL;
     uint32_t seed = 1;
     float first = 0, last = 0;
     for (int i = 0; s && i < STEPS && error->status == WEFT_OK; i++) {

@@ -50,7 +50,7 @@ static void train(weft_params *store, const float xs[POINTS], const float ys[POI
     weft_value step = weft_train_step(g, loss, NULL, 0, lr, &adam, NULL);
     weft_plan *plan = weft_plan_new(g, &step, 1, NULL, error);
     if (plan) weft_params_init(store, g, 1, error);
-    weft_session *s = weft_session_new(plan, store, NULL, error);
+    weft_session *s = plan ? weft_session_new(plan, store, NULL, error) : NULL;
     weft_feed(s, x, xs, POINTS * sizeof *xs);
     weft_feed(s, y, ys, POINTS * sizeof *ys);
     const weft_schedule schedule = {WEFT_SCHEDULE_COSINE, 1e-2, 1e-5, 20, STEPS};
@@ -80,7 +80,7 @@ static double measure(weft_params *store, const float xs[POINTS], const float ys
     options.n_passes = bits < 32;
     options.verify = true; /* checks the graph after each pass */
     weft_plan *plan = weft_plan_new(g, &y, 1, &options, error);
-    weft_session *s = weft_session_new(plan, store, NULL, error);
+    weft_session *s = plan ? weft_session_new(plan, store, NULL, error) : NULL;
     float computed[POINTS] = {0};
     double sum = 0;
     weft_feed(s, x, xs, POINTS * sizeof *xs);
@@ -106,7 +106,7 @@ int main(void)
     weft_params *store = weft_params_new();
     train(store, xs, ys, &error);
     double errors[ROWS] = {0};
-    printf("bits  nodes    error\n");
+    if (error.status == WEFT_OK) printf("bits  nodes    error\n");
     for (int i = 0; i < ROWS && error.status == WEFT_OK; i++) {
         size_t nodes = 0;
         errors[i] = measure(store, xs, ys, bits[i], &nodes, &error);

@@ -138,9 +138,9 @@ int main(int argc, char **argv)
         fit.loss = WEFT_LOSS_CROSS_ENTROPY;
         const int64_t rows = xy[0].shape.dim[0];
         train = rows_of(&fit, xy, 0, rows * 3 / 4, &error);
-        valid = rows_of(&fit, xy, rows * 3 / 4, rows, &error);
+        if (train) valid = rows_of(&fit, xy, rows * 3 / 4, rows, &error);
     }
-    const bool good = train && valid && tune(&fit, train, valid, params, argv[5], &error);
+    const bool good = valid && tune(&fit, train, valid, params, argv[5], &error);
     if (error.status != WEFT_OK) fprintf(stderr, "%s: %s\n", error.where, error.message);
     weft_arrays_free(train), weft_arrays_free(valid), weft_onnx_free(model);
     weft_params_free(data), weft_params_free(params), weft_params_free(trained);

@@ -119,10 +119,10 @@ int main(void)
     weft_error error = WEFT_NO_ERROR;
     weft_params *store = weft_params_new();
     weft_plan *training = weft_plan_new(g, WEFT_VALUES(d_step, g_step), NULL, &error);
-    weft_plan *sampling = weft_plan_new(g, &fake, 1, NULL, &error);
-    if (training) weft_params_init(store, g, 1, &error);
-    weft_session *train = weft_session_new(training, store, NULL, &error);
-    weft_session *sample = weft_session_new(sampling, store, NULL, &error);
+    weft_plan *sampling = training ? weft_plan_new(g, &fake, 1, NULL, &error) : NULL;
+    if (sampling) weft_params_init(store, g, 1, &error);
+    weft_session *train = sampling ? weft_session_new(training, store, NULL, &error) : NULL;
+    weft_session *sample = train ? weft_session_new(sampling, store, NULL, &error) : NULL;
 
     int modes_before, modes;
     const double before = judge(sample, z, fake, &modes_before, &error);

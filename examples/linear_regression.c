@@ -71,7 +71,7 @@ static weft_status descend(double solution[UNKNOWNS], weft_error *error)
     weft_params *store = weft_params_new();
     weft_plan *plan = weft_plan_new(g, WEFT_VALUES(loss, step), NULL, error);
     if (plan) weft_params_init(store, g, 1, error);
-    weft_session *s = weft_session_new(plan, store, NULL, error);
+    weft_session *s = plan ? weft_session_new(plan, store, NULL, error) : NULL;
     weft_feed(s, x, xs, sizeof xs);
     weft_feed(s, y, ys, sizeof ys);
     for (int i = 0; s && i < STEPS && error->status == WEFT_OK; i++) {

@@ -88,7 +88,7 @@ static void train(weft_params *store, weft_error *error)
     weft_value step = weft_train_step(g, loss, NULL, 0, lr, &adam, NULL);
     weft_plan *plan = weft_plan_new(g, &step, 1, NULL, error);
     if (plan) weft_params_init(store, g, 1, error);
-    weft_session *s = weft_session_new(plan, store, NULL, error);
+    weft_session *s = plan ? weft_session_new(plan, store, NULL, error) : NULL;
     const weft_schedule schedule = {WEFT_SCHEDULE_COSINE, 1e-2, 1e-4, 20, STEPS};
     for (int i = 0; s && i < STEPS && error->status == WEFT_OK; i++) {
         for (int b = 0; b < BATCH; b++) { /* another part of the orbit in each row */
@@ -116,7 +116,7 @@ static double deviation(weft_params *store, weft_error *error)
     weft_value path = solve(g, start);
     weft_plan *plan = weft_plan_new(g, &path, 1, NULL, error);
     if (plan) weft_params_init(store, g, 1, error);
-    weft_session *s = weft_session_new(plan, store, NULL, error);
+    weft_session *s = plan ? weft_session_new(plan, store, NULL, error) : NULL;
     float us[SEGMENT][2];
     double sum = 0;
     weft_feed(s, start, orbit[0], sizeof orbit[0]);
@@ -137,9 +137,9 @@ int main(void)
     weft_error error = WEFT_NO_ERROR;
     weft_params *store = weft_params_new();
     observe();
-    const double before = deviation(store, &error);
-    train(store, &error);
-    const double after = deviation(store, &error);
+    double after = 0, before = deviation(store, &error);
+    if (error.status == WEFT_OK) train(store, &error);
+    if (error.status == WEFT_OK) after = deviation(store, &error);
     if (error.status != WEFT_OK)
         fprintf(stderr, "%s: %s\n", error.where, error.message);
     else

@@ -52,7 +52,7 @@ int main(void)
     weft_params *store = weft_params_new();
     weft_plan *plan = weft_plan_new(g, WEFT_VALUES(u, loss, step), NULL, &error);
     if (plan) weft_params_init(store, g, 1, &error);
-    weft_session *s = weft_session_new(plan, store, NULL, &error);
+    weft_session *s = plan ? weft_session_new(plan, store, NULL, &error) : NULL;
 
     double ts[POINTS], us[POINTS], first = 0, last = 0;
     for (int i = 0; i < POINTS; i++) ts[i] = 6.0 * i / (POINTS - 1);

@@ -122,10 +122,10 @@ int main(void)
     weft_error error = WEFT_NO_ERROR;
     weft_params *store = weft_params_new();
     weft_plan *acting = weft_plan_new(g, &chances, 1, NULL, &error);
-    weft_plan *learning = weft_plan_new(g, &step, 1, NULL, &error);
+    weft_plan *learning = acting ? weft_plan_new(g, &step, 1, NULL, &error) : NULL;
     if (learning) weft_params_init(store, g, 1, &error);
-    weft_session *act = weft_session_new(acting, store, NULL, &error);
-    weft_session *learn = weft_session_new(learning, store, NULL, &error);
+    weft_session *act = learning ? weft_session_new(acting, store, NULL, &error) : NULL;
+    weft_session *learn = act ? weft_session_new(learning, store, NULL, &error) : NULL;
     uint32_t random = 1;
     const double before = play(act, now, chances, &random, &error);
     for (int i = 0; i < UPDATES && error.status == WEFT_OK; i++) {

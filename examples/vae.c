@@ -119,17 +119,17 @@ int main(void)
     weft_graph *g = weft_graph_new();
     weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(BATCH, PIXELS));
     weft_value loss = bound(g, x), lr = weft_scalar(g, WEFT_F32, 1e-3);
-    weft_value images = network(g, "decoder", normal(g), PIXELS); /* logits */
+    weft_value drawn = network(g, "decoder", normal(g), PIXELS); /* logits */
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
     weft_value step = weft_train_step(g, loss, NULL, 0, lr, &adam, NULL);
 
     weft_error error = WEFT_NO_ERROR;
     weft_params *store = weft_params_new();
     weft_plan *training = weft_plan_new(g, WEFT_VALUES(loss, step), NULL, &error);
-    weft_plan *testing = weft_plan_new(g, WEFT_VALUES(loss, images), NULL, &error);
-    if (training) weft_params_init(store, g, 1, &error);
-    weft_session *train = weft_session_new(training, store, NULL, &error);
-    weft_session *test = weft_session_new(testing, store, NULL, &error);
+    weft_plan *testing = training ? weft_plan_new(g, WEFT_VALUES(loss, drawn), NULL, &error) : NULL;
+    if (testing) weft_params_init(store, g, 1, &error);
+    weft_session *train = testing ? weft_session_new(training, store, NULL, &error) : NULL;
+    weft_session *test = train ? weft_session_new(testing, store, NULL, &error) : NULL;
     const double before = run(test, x, loss, TESTS, 2, &error);
     run(train, x, loss, STEPS, 1, &error);
     const double after = run(test, x, loss, TESTS, 2, &error), pixelwise = independent_pixels();
@@ -138,7 +138,7 @@ int main(void)
     else {
         printf("nats an image: %.1f before training, %.1f after %d steps, %.1f by pixel\n", before,
                after, STEPS, pixelwise);
-        weft_fetch(test, images, pixels, sizeof pixels);
+        weft_fetch(test, drawn, pixels, sizeof pixels);
         for (int row = 0; row < SIDE; row++, putchar('\n')) /* a likely pixel is a # */
             for (int i = 0; i < 5 * SIDE; i++)
                 putchar(pixels[i / SIDE][row * SIDE + i % SIDE] > 0 ? '#' : '.');

@@ -66,6 +66,7 @@ example()
 
 for name in first linear_regression gan physics neural_ode vae reinforcement char_gpt custom_op custom_pass; do
     example "$name"
+    expect 1 '"none" is no optional pass' env WEFT_SKIP=none "$build/examples/$name"
 done
 expect 1 "nothing: No such file" "$build/examples/char_gpt" nothing
 head -n 99 tools/data/bible-en-es/valid.en >short.txt
