@@ -154,7 +154,9 @@ for example in "$source"/examples/*.c; do
         rm -f counting.safetensors
         run_as_all "$example" "" ;;
     onnx_service.c)
-        if ! pkg-config --exists libmicrohttpd; then continue; fi ;&
+        if ! pkg-config --exists libmicrohttpd; then continue; fi
+        read -ra service_libs <<<"$(pkg-config --libs weft libmicrohttpd libcjson)"
+        compile_as "${runners[0]}" "$example" -x none "${service_libs[@]}" -o service ;&
     *)
         for language in "${runners[@]}" ${checkers[@]+"${checkers[@]}"}; do
             compile_as "$language" -fsyntax-only "$example" || { echo "$example: $language"; exit 1; }
