@@ -29,6 +29,28 @@ long tool_number(const char *text, const char *what, long min, long max, struct 
     return number;
 }
 
+bool tool_read_bytes(const char *text, size_t *bytes)
+{
+    static const char units[] = "KMGT";
+    char *end;
+    double x = strtod(text, &end), factor = 1;
+    const char *unit = *end ? strchr(units, *end) : NULL;
+    for (const char *u = units; unit && u <= unit; u++) factor *= 1000;
+    if (end == text || (*end && (!unit || end[1])) || !(x * factor >= 1 && x * factor < 1e18))
+        return false;
+    *bytes = (size_t)(x * factor);
+    return true;
+}
+
+size_t tool_bytes(const char *text, const char *what, struct argp_state *state)
+{
+    size_t bytes = 0;
+    if (!tool_read_bytes(text, &bytes))
+        tool_usage_error(state, "%s must be a number of bytes, such as 500M or 2G, not \"%s\"",
+                         what, text);
+    return bytes;
+}
+
 double tool_real(const char *text, const char *what, double min, double max,
                  struct argp_state *state)
 {

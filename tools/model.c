@@ -121,9 +121,10 @@ weft_status tool_build_args(const model_args *args, bool training, built_model *
         const weft_status built =
             tool_build(args->model, args->options, args->n_options, training, out, error);
         out->fixed = args->fixed;
+        out->memory = args->memory;
         return built;
     }
-    *out = (built_model){.fixed = args->fixed};
+    *out = (built_model){.fixed = args->fixed, .memory = args->memory};
     out->file = tool_load_onnx(&args->onnx, error);
     if (!out->file) return error->status;
     weft_status status = build_file(out, args->evaluated, error);
@@ -148,5 +149,6 @@ weft_plan *tool_plan(const built_model *m, weft_error *error)
     const size_t n = tool_targets(m, targets);
     const bool all = m->outputs && !weft_is_value(m->step);
     return weft_plan_new(m->graph, all ? m->outputs : targets, all ? m->n_outputs : n,
-                         &(weft_plan_options){.fixed_states = m->fixed}, error);
+                         &(weft_plan_options){.fixed_states = m->fixed, .memory_budget = m->memory},
+                         error);
 }

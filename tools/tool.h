@@ -156,11 +156,16 @@ typedef struct model_args {
     onnx_args onnx;
     bool evaluated; /* the file is that of a run of weft fit: as it is evaluated */
     bool fixed;     /* its parameters are; not for training */
+    size_t memory;  /* weft_plan_options.memory_budget; 0: any */
 } model_args;
 /* What --fixed does, for --help. */
 #define TOOL_FIXED                                                                                 \
     "parameters do not change from run to run: what depends on them alone is computed in the "     \
     "first run only (not with --train)"
+/* What --memory SIZE does, for --help. */
+#define TOOL_MEMORY                                                                                \
+    "maximum of the arena, such as 500M or 2G bytes (10^9): with --train the backward pass "       \
+    "computes values again to keep to it"
 /* For messages: the model's name or the file's path; NULL if neither was given. */
 const char *tool_model_name(const model_args *args);
 /* Splits "key=value key=value ..." in place into its words, at most WEFT_MODEL_OPTIONS; returns how
@@ -186,7 +191,8 @@ typedef struct built_model {
     weft_onnx *file;           /* NULL: a model of the list */
     weft_value *outputs;       /* all of the file */
     size_t n_outputs;
-    bool fixed; /* for tool_plan: weft_plan_options.fixed_states */
+    bool fixed;    /* for tool_plan: weft_plan_options.fixed_states */
+    size_t memory; /* and memory_budget */
 } built_model;
 weft_status tool_build(const weft_model *model, const char *const *options, size_t n_options,
                        bool training, built_model *out, weft_error *error);
@@ -245,6 +251,12 @@ double tool_seconds(void);
 /* Bytes that this process may still allocate (machine, control groups, limits); NAN if unknown. */
 double tool_memory_available(void);
 
+/* A number of bytes: digits, which K, M, G or T may follow (10^3, 10^6, 10^9, 10^12); false if it
+ * is none or less than 1. */
+bool tool_read_bytes(const char *text, size_t *bytes);
+/* The same of the argument of an option `what`; ends the program with a usage error if it is none.
+ */
+size_t tool_bytes(const char *text, const char *what, struct argp_state *state);
 /* A whole number of [min, max] from an argument of the command line; ends the program with a usage
  * error if the text is none. */
 long tool_number(const char *text, const char *what, long min, long max, struct argp_state *state);

@@ -206,6 +206,7 @@ static int train(training *t)
 static void free_training(training *t)
 {
     if (t->metrics) fclose(t->metrics);
+    if (t->histograms) fclose(t->histograms);
     if (t->lock > 0) close(t->lock);
     weft_trainer_free(t->trainer);
     weft_batches_free(t->train);

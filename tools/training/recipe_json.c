@@ -285,7 +285,7 @@ static bool add_model(const recipe *r, cJSON *json)
 
 static bool about_place(const recipe_row *o)
 {
-    static const char *const keys[] = {"out", "threads", "zero", "tensor", "stages"};
+    static const char *const keys[] = {"out", "threads", "memory", "zero", "tensor", "stages"};
     bool found = false;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) found |= !strcmp(o->key, keys[i]);
     return found && !strcmp(o->section, "run");

@@ -46,7 +46,7 @@ typedef struct training {
     weft_params *params;
     weft_trainer_estimate estimate; /* for a vocabulary of the requested size */
     weft_trainer *trainer;
-    FILE *metrics;
+    FILE *metrics, *histograms; /* NULL: none */
     char vocabulary_path[2][4096], model_path[4096];
     bool made_vocabulary[2]; /* by this process */
     uint64_t *kept;          /* steps of the run's checkpoints step-N, ascending */
@@ -145,8 +145,11 @@ bool training_is_own(const char *path);
  * Refuses a folder with files of another run. */
 bool training_prepare_folder(training *t);
 bool training_write_recipe(training *t);
-/* Opens the metrics, without the lines of steps after `step`; t->spent becomes the last one's. */
+/* Opens the metrics, and the histograms if there will be any, without the lines of steps after
+ * `step`; t->spent becomes the last one's of the metrics. */
 bool training_open_metrics(training *t, uint64_t step);
+/* Writes the histograms of the step that was made last. */
+bool training_write_histograms(training *t);
 /* Writes a line and frees it. */
 bool training_write_metrics(training *t, cJSON *line);
 /* Saves the checkpoint, also as step-N if run.keep is set. */
