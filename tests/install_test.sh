@@ -162,21 +162,30 @@ expect_loss()
         { echo "$* printed '$(cat output)'"; exit 1; }
 }
 
-# The static library; what it needs itself is shared.
-read -ra compiler <<<"${CC:-cc}"
-read -ra needed <<<"$(pkg-config --cflags --libs libcjson)"
-for package in libzip libprotobuf-c; do
-    if pkg-config --print-requires-private weft | grep -qx "$package"; then
-        read -ra more <<<"$(pkg-config --libs "$package")"
-        needed+=("${more[@]}")
+# document_block LANGUAGE: the block of docs/install.md in that language.
+document_block()
+{
+    awk -v opening="\`\`\`$1" '$0 == opening { on = 1; next } /^```$/ { if (on) exit } on' "$source/docs/install.md"
+}
+
+# The command of docs/install.md for the static library, with the folders of this installation.
+static_library()
+{
+    local command
+    if [ "$(pkg-config --print-requires-private weft | grep -cxE 'lib(cjson|zip|protobuf-c)')" != 3 ]; then
+        echo "skipped: the static library: weft was built without libzip or protobuf-c"
+        return
     fi
-done
-"${compiler[@]}" first.c "${cflags[@]}" -L"$library" -l:libweft.a "${needed[@]}" -fopenmp -lm -o first
-if ldd first | grep libweft; then
-    echo "the program with the static library needs the shared one"
-    exit 1
-fi
-expect_loss ./first
+    command=$(sed -n 's/^    \(cc .*-l:libweft\.a.*\)/\1/p' "$source/docs/install.md")
+    [ -n "$command" ] || { echo "docs/install.md has no command for the static library"; exit 1; }
+    CPATH=$(dirname "$(find "$prefix" -path '*/include/weft')") LIBRARY_PATH=$library bash -c "$command"
+    if ldd first | grep libweft; then
+        echo "the program with the static library needs the shared one"
+        exit 1
+    fi
+    expect_loss ./first
+}
+static_library
 
 # CMake: the target, and versions that are refused.
 if ! command -v cmake >/dev/null; then
@@ -184,13 +193,8 @@ if ! command -v cmake >/dev/null; then
     exit 0
 fi
 mkdir cmake && mv first.c cmake
-cat >cmake/CMakeLists.txt <<'CMAKE'
-cmake_minimum_required(VERSION 3.18)
-project(first C)
-find_package(weft ${version} REQUIRED CONFIG)
-add_executable(first first.c)
-target_link_libraries(first weft::weft)
-CMAKE
+document_block cmake | sed 's/(weft [0-9.]* REQUIRED)/(weft ${version} REQUIRED)/' >cmake/CMakeLists.txt
+grep -qF '${version}' cmake/CMakeLists.txt || { echo "docs/install.md asks CMake for no version"; exit 1; }
 # with_cmake VERSION: sets up the project, which asks for that version.
 with_cmake()
 {

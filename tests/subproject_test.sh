@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # README's program as a meson project that has weft as a subproject: weft builds its library there,
-# without the program and the tests. Usage: subproject_test.sh BUILD_FOLDER, for the project
+# without the program and the tests (docs/install.md). Usage: subproject_test.sh BUILD_FOLDER, for the project
 set -euo pipefail
 source=$(realpath "$(dirname "$0")/..")
 mkdir -p "$1"
@@ -9,10 +9,7 @@ rm -rf project
 mkdir -p project/subprojects
 ln -s "$source" project/subprojects/weft
 awk '/^```c$/ { on = 1; next } /^```$/ { if (on) exit } on' "$source/README.md" >project/first.c
-cat >project/meson.build <<'MESON'
-project('first', 'c')
-executable('first', 'first.c', dependencies: dependency('weft', fallback: 'weft'))
-MESON
+awk '/^```meson$/ { on = 1; next } /^```$/ { if (on) exit } on' "$source/docs/install.md" >project/meson.build
 meson setup project/build project --force-fallback-for=weft >log 2>&1 || { tail -n 20 log; exit 1; }
 meson compile -C project/build first >log 2>&1 || { tail -n 20 log; exit 1; }
 for part in tools tests; do
