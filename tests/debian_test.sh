@@ -32,11 +32,11 @@ fail()
     echo "Debian packages: $1"
     exit 1
 }
-# The clean root is made while the packages are built. What was downloaded before is in the folder.
+# The clean root is made while the packages are built.
 trap 'rm -rf "$root" "$folder/weft"' EXIT
 rm -rf "$root" "$folder"/weft* "$folder"/*.deb
-mkdir -p "$folder/cache" "$folder/weft"
-debootstrap --variant=minbase --cache-dir="$folder/cache" "$suite" "$root" "$mirror" >"$folder/root.log" 2>&1 &
+mkdir "$folder/weft"
+debootstrap --variant=minbase "$suite" "$root" "$mirror" >"$folder/root.log" 2>&1 &
 clean=$!
 
 cd "$source"
