@@ -17,6 +17,9 @@ for command in dpkg-buildpackage dh lintian debootstrap unshare git; do
 done
 [ "$(id -u)" = 0 ] || skip "a clean root needs the rights of root"
 unshare --mount true 2>/dev/null || skip "mounts are not permitted here"
+rm -f "$folder/null"
+{ mknod "$folder/null" c 1 3 && echo >"$folder/null"; } 2>/dev/null || skip "devices are not permitted here"
+rm -f "$folder/null"
 suite=$(. /etc/os-release && [ "$ID" = debian ] && echo "$VERSION_CODENAME") || skip "this is not Debian"
 mirror=$(apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' |
     awk -v suite="$suite" '$2 == suite && $3 == "main" { sub("/$", "", $1); print $1; exit }')
