@@ -103,7 +103,7 @@ int main(int argc, char **argv)
     argp_err_exit_status = EXIT_USAGE;
     tool_watch_json();
     if (!tool_world_begin()) return EXIT_ERROR;
-    argp_program_version = "weft " TOOL_VERSION;
+    argp_program_version = "weft " WEFT_VERSION;
     if (argc < 2) {
         usage(stderr);
         return EXIT_USAGE;

@@ -9,8 +9,6 @@
 #include <stdarg.h>
 #include <cjson/cJSON.h>
 
-/* TOOL_VERSION, a text, is defined by meson.build. */
-
 enum { EXIT_GOOD = 0, EXIT_ERROR = 1, EXIT_USAGE = 2 };
 
 /* Each command: its arguments are argv[0] = "weft NAME", argv[1 ..]. Returns the exit status. */
