@@ -37,7 +37,8 @@ static void check_side(const arguments *a, struct argp_state *state)
                                   : "MODEL, FILE.onnx, RUN or FILE.json is missing");
     if (s->train && s->model.fixed)
         argp_error(state, "--fixed is not for --train, which changes the parameters");
-    if (a->side && s->n_runs > 1) argp_error(state, "--against takes one run");
+    if (a->side && (s->n_runs > 1 || a->sides[0].n_runs > 1))
+        argp_error(state, "--against compares one run with another");
     if (a->no_time && a->runs) argp_error(state, "--runs and --no-time exclude each other");
 }
 
@@ -198,11 +199,16 @@ int cmd_report(int argc, char **argv)
                               .threads = (int)a.threads};
     snprintf(title, sizeof title, "%s", report_label(&a.sides[0], label));
     if (compares) tool_append(title, sizeof title, " against %s", report_label(&a.sides[1], label));
+    if (!a.json && !report_has_page(&error)) return tool_fail(&error);
+    if (a.sides[0].saved && !compares) {
+        cJSON *saved = report_load(a.sides[0].saved, &error);
+        return saved ? write_output(&a, saved) : tool_fail(&error);
+    }
     cJSON *document = report_new(title, &error);
     weft_status status = document ? WEFT_OK : error.status;
     if (compares) cJSON_AddTrueToObject(document, "compare");
     for (size_t i = 0; i <= a.side && status == WEFT_OK; i++)
-        status = report_add_side(&a.sides[i], &o, compares, document, &error);
+        status = report_add_side(&a.sides[i], &o, document, &error);
     if (status == WEFT_OK) return write_output(&a, document);
     cJSON_Delete(document);
     return tool_fail(&error);

@@ -17,6 +17,8 @@ cJSON *report_add_subject(cJSON *document, const char *name, const char *kind, c
 /* The document of the folder of a run, from its files alone: no model is built. NULL after an
  * error. It takes milliseconds, so that a server can make it again and again. */
 cJSON *report_of_run(const char *folder, weft_error *error);
+/* Whether weft was built with the page; else an error says so. */
+bool report_has_page(weft_error *error);
 /* Writes the page that shows the document, and frees the document. False, with an error, if it
  * cannot be written, memory was out while the document was made, or weft was built without the
  * page. */

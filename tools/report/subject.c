@@ -156,29 +156,32 @@ static weft_status add_run(const char *folder, const report_side *side, const re
 
 /* ---- Sides ---- */
 
-static weft_status add_saved(const char *path, bool single, cJSON *document, weft_error *error)
+/* Moves the only subject of a saved document to this one, with the machine that it is of. */
+static weft_status add_saved(const char *path, cJSON *document, weft_error *error)
 {
     cJSON *saved = report_load(path, error);
     if (!saved) return error->status;
     cJSON *from = cJSON_GetObjectItemCaseSensitive(saved, "subjects");
-    const int n = cJSON_GetArraySize(from);
-    if (single && n != 1)
+    if (cJSON_GetArraySize(from) == 1) {
+        cJSON *subject = cJSON_DetachItemFromArray(from, 0);
+        cJSON *machine = cJSON_DetachItemFromObjectCaseSensitive(saved, "machine");
+        if (machine) cJSON_AddItemToObject(subject, "machine", machine);
+        cJSON_AddItemToArray(cJSON_GetObjectItemCaseSensitive(document, "subjects"), subject);
+    } else {
         weft_error_set(error, WEFT_BAD_ARGUMENT, path,
-                       "has %d subjects: a comparison needs a document of one", n);
-    cJSON *to = cJSON_GetObjectItemCaseSensitive(document, "subjects");
-    for (cJSON *subject;
-         error->status == WEFT_OK && (subject = cJSON_DetachItemFromArray(from, 0));)
-        cJSON_AddItemToArray(to, subject);
+                       "has %d subjects: a comparison needs a document of one",
+                       cJSON_GetArraySize(from));
+    }
     cJSON_Delete(saved);
     return error->status;
 }
 
-weft_status report_add_side(const report_side *side, const report_options *o, bool single,
-                            cJSON *document, weft_error *error)
+weft_status report_add_side(const report_side *side, const report_options *o, cJSON *document,
+                            weft_error *error)
 {
     char label[REPORT_LABEL_BYTES], command[REPORT_LABEL_BYTES + 16];
     weft_status status = WEFT_OK;
-    if (side->saved) return add_saved(side->saved, single, document, error);
+    if (side->saved) return add_saved(side->saved, document, error);
     for (size_t i = 0; i < side->n_runs && status == WEFT_OK; i++)
         status = add_run(side->runs[i], side, o, document, error);
     if (side->n_runs) return status;

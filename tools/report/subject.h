@@ -29,8 +29,8 @@ bool report_has_subject(const report_side *side);
 /* The subject in a line: "transformer-base batch=8 --train". */
 #define REPORT_LABEL_BYTES 4096
 const char *report_label(const report_side *side, char text[REPORT_LABEL_BYTES]);
-/* Adds the subjects of a side to the document; with `single`, there must be just one. */
-weft_status report_add_side(const report_side *side, const report_options *options, bool single,
-                            cJSON *document, weft_error *error);
+/* Adds the subjects of a side to the document. A saved document must have just one. */
+weft_status report_add_side(const report_side *side, const report_options *options, cJSON *document,
+                            weft_error *error);
 
 #endif
