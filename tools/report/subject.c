@@ -150,6 +150,9 @@ static weft_status add_run(const char *folder, const report_side *side, const re
     cJSON *subject = report_add_subject(document, folder, "run", command);
     cJSON_AddBoolToObject(subject, "train", !side->model.fixed);
     weft_status status = report_add_run(folder, subject, error);
+    if (status == WEFT_OK)
+        status = report_add_attention(folder, o->threads,
+                                      cJSON_GetObjectItemCaseSensitive(subject, "run"), error);
     if (status == WEFT_OK) status = add_run_plan(folder, side, o, subject, error);
     return status;
 }
