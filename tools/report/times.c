@@ -5,12 +5,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Seconds as JSON, to a tenth of a nanosecond: a number of a few digits. */
-static cJSON *add_seconds(cJSON *json, const char *name, double seconds)
-{
-    return cJSON_AddNumberToObject(json, name, round(seconds * 1e10) / 1e10);
-}
-
 /* ---- Nodes ---- */
 
 static weft_status time_nodes(report_plan *p, const weft_profile *profile, const weft_peaks *peaks,
@@ -43,11 +37,11 @@ static void add_summary(const weft_profile *profile, const weft_peaks *peaks, do
     const double runs = (double)total.runs;
     cJSON_AddNumberToObject(summary, "runs", runs);
     cJSON_AddNumberToObject(summary, "threads", total.threads);
-    add_seconds(summary, "seconds", seconds / runs);
-    add_seconds(summary, "compute_seconds", total.compute_seconds / runs);
-    add_seconds(summary, "waiting_seconds", total.waiting_seconds / runs);
-    add_seconds(summary, "start_seconds", total.start_seconds / runs);
-    add_seconds(summary, "roofline_seconds", roofline);
+    cJSON_AddNumberToObject(summary, "seconds", seconds / runs);
+    cJSON_AddNumberToObject(summary, "compute_seconds", total.compute_seconds / runs);
+    cJSON_AddNumberToObject(summary, "waiting_seconds", total.waiting_seconds / runs);
+    cJSON_AddNumberToObject(summary, "start_seconds", total.start_seconds / runs);
+    cJSON_AddNumberToObject(summary, "roofline_seconds", roofline);
     cJSON_AddNumberToObject(summary, "peak_flops", peaks->flops_per_second);
     cJSON_AddNumberToObject(summary, "peak_bytes", peaks->bytes_per_second);
 }
@@ -97,7 +91,7 @@ static weft_status add_timeline(const report_plan *p, const weft_profile *profil
         .p = p, .end_ns = calloc(n_groups + 1, sizeof *t.end_ns), .events = cJSON_CreateArray()};
     if (t.end_ns) weft_profile_events(profile, add_event, &t);
     cJSON_AddNumberToObject(json, "threads", weft_profile_get_totals(profile).threads);
-    add_seconds(json, "seconds", 1e-9 * (double)t.last_ns);
+    cJSON_AddNumberToObject(json, "seconds", 1e-9 * (double)t.last_ns);
     cJSON_AddItemToObject(json, "events", t.events);
     if (t.end_ns) add_groups(&t, n_groups, subject);
     const bool good = t.end_ns;
