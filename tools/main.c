@@ -20,6 +20,7 @@ static const struct {
     {"dot", "draw a model's graph", cmd_dot, false},
     {"plan", "plan a model and print what it takes", cmd_plan, false},
     {"profile", "show where the time of a model goes", cmd_profile, false},
+    {"report", "write a page about a model, a file or runs", cmd_report, false},
     {"bench", "time the workloads that weft is measured by", cmd_bench, false},
     {"info", "print what weft uses on this machine", cmd_info, false},
     {"run", "run an ONNX model or a checkpoint on arrays", cmd_run, false},
