@@ -18,6 +18,7 @@ typedef struct arguments {
 
 static error_t take_model(arguments *a, const char *text, struct argp_state *state)
 {
+    char meant[TOOL_GUESS_BYTES];
     recipe *r = a->first ? &a->early : &a->t->r;
     if (strchr(text, '=')) {
         if (!recipe_take_model_option(r, text)) argp_error(state, "too many model options");
@@ -28,7 +29,9 @@ static error_t take_model(arguments *a, const char *text, struct argp_state *sta
     if (tool_ends_with(text, ".onnx"))
         return recipe_take(r, RECIPE_FIRST_KEY + RECIPE_fit_file, text, state) ? 0 : EINVAL;
     r->model = weft_model_find(text);
-    if (!r->model) tool_usage_error(state, "no model \"%s\" (see `weft models`)", text);
+    if (!r->model)
+        tool_usage_error(state, "no model \"%s\" (see `weft models`)%s", text,
+                         tool_guess_model(text, meant));
     return 0;
 }
 

@@ -252,7 +252,7 @@ int cmd_profile(int argc, char **argv)
         {"fixed", KEY_FIXED, NULL, 0, TOOL_FIXED, 0},
         {"runs", KEY_RUNS, "N", 0, "runs to measure, after one for warm-up (10)", 0},
         {"threads", KEY_THREADS, "N", 0, "threads (0: OpenMP's default)", 0},
-        {"by", KEY_BY, "WHAT", 0, "a row for each op, scope or node (op)", 0},
+        {"by", KEY_BY, BY, 0, "a row for each op, scope or node (op)", 0},
         {"depth", KEY_DEPTH, "N", 0, "components of a scope that make a row (0: all)", 0},
         {"json", KEY_JSON, NULL, 0, "print JSON", 0},
         {"trace", KEY_TRACE, "FILE", 0,

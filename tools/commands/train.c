@@ -29,13 +29,16 @@ static bool is_recipe(const char *text)
 
 static error_t take_argument(arguments *a, const char *text, struct argp_state *state)
 {
+    char meant[TOOL_GUESS_BYTES];
     recipe *r = a->first ? &a->early : &a->t->r;
     if (is_recipe(text)) {
         if (a->first && a->recipe) argp_error(state, "only one recipe can be given");
         a->recipe = text;
     } else if (!strchr(text, '=')) {
         r->model = weft_model_find(text);
-        if (!r->model) tool_usage_error(state, "no model \"%s\" (see `weft models`)", text);
+        if (!r->model)
+            tool_usage_error(state, "no model \"%s\" (see `weft models`)%s", text,
+                             tool_guess_model(text, meant));
     } else if (!recipe_take_model_option(r, text)) {
         argp_error(state, "too many model options");
     }
