@@ -26,8 +26,7 @@ void tool_watch_json(void)
     cJSON_InitHooks(&(cJSON_Hooks){allocate, free});
 }
 
-/* The text of a tree, which is deleted; NULL if the tree may lack members. */
-static char *take_text(cJSON *json, bool lines)
+char *tool_json_text(cJSON *json, bool lines)
 {
     char *text = json && !json_lost ? json_print(json, lines) : NULL;
     cJSON_Delete(json);
@@ -36,7 +35,7 @@ static char *take_text(cJSON *json, bool lines)
 
 int tool_print_json(cJSON *json)
 {
-    char *text = take_text(json, true);
+    char *text = tool_json_text(json, true);
     if (!text) return tool_fail_text("JSON", "out of memory");
     bool good = printf("%s\n", text) > 0 && fflush(stdout) == 0;
     cJSON_free(text);
@@ -45,7 +44,7 @@ int tool_print_json(cJSON *json)
 
 bool tool_write_json_line(cJSON *json, FILE *file, const char *where, weft_error *error)
 {
-    char *text = take_text(json, false);
+    char *text = tool_json_text(json, false);
     bool good = text && fprintf(file, "%s\n", text) > 0 && fflush(file) == 0;
     if (!text)
         weft_error_set(error, WEFT_NO_MEMORY, where, "out of memory");

@@ -31,6 +31,7 @@ static const struct {
     {LOOK, "dot", "draw a model's graph", cmd_dot, false},
     {LOOK, "plan", "plan a model and print what it takes", cmd_plan, false},
     {LOOK, "profile", "show where the time of a model goes", cmd_profile, false},
+    {LOOK, "report", "write a page about a model, a file or runs", cmd_report, false},
     {TRAIN, "train", "train a model on text files", cmd_train, true},
     {TRAIN, "fit", "train an ONNX model on arrays", cmd_fit, true},
     {TRAIN, "average", "average the parameters of checkpoints", cmd_average, false},

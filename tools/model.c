@@ -124,9 +124,10 @@ weft_status tool_build_args(const model_args *args, bool training, built_model *
         const weft_status built =
             tool_build(args->model, args->options, args->n_options, training, out, error);
         out->fixed = args->fixed;
+        out->skip = args->skip;
         return built;
     }
-    *out = (built_model){.fixed = args->fixed};
+    *out = (built_model){.fixed = args->fixed, .skip = args->skip};
     out->file = tool_load_onnx(&args->onnx, error);
     if (!out->file) return error->status;
     weft_status status = build_file(out, args->evaluated, error);
@@ -145,11 +146,30 @@ size_t tool_targets(const built_model *m, weft_value targets[2])
     return training ? 2 : 1;
 }
 
+void tool_plan_facts(const weft_plan_stats *s, plan_fact facts[TOOL_PLAN_FACTS])
+{
+    const plan_fact all[TOOL_PLAN_FACTS] = {
+        {"nodes", "", (double)s->nodes},
+        {"groups", "", (double)s->groups},
+        {"barriers", "", (double)s->barriers},
+        {"fused", " nodes", (double)s->fused},
+        {"fixed", " nodes", (double)s->fixed},
+        {"buffers", "", (double)s->buffers},
+        {"sum_bytes", " bytes", (double)s->sum_bytes},
+        {"arena_bytes", " bytes", (double)s->arena_bytes},
+        {"lower_bound_bytes", " bytes", (double)s->lower_bound_bytes},
+        {"ratio", "", s->ratio},
+        {"state_bytes", " bytes", (double)s->state_bytes},
+        {"flops", " flop a run", s->flops},
+        {"bytes", " bytes moved a run", s->bytes}};
+    memcpy(facts, all, sizeof all);
+}
+
 weft_plan *tool_plan(const built_model *m, weft_error *error)
 {
     weft_value targets[2];
     const size_t n = tool_targets(m, targets);
     const bool all = m->outputs && !weft_is_value(m->step);
     return weft_plan_new(m->graph, all ? m->outputs : targets, all ? m->n_outputs : n,
-                         &(weft_plan_options){.fixed_states = m->fixed}, error);
+                         &(weft_plan_options){.fixed_states = m->fixed, .skip = m->skip}, error);
 }

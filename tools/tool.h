@@ -19,6 +19,7 @@ int cmd_models(int argc, char **argv);
 int cmd_dot(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
 int cmd_profile(int argc, char **argv);
+int cmd_report(int argc, char **argv);
 int cmd_check(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_info(int argc, char **argv);
@@ -65,6 +66,9 @@ weft_status tool_take_error(const weft_error *from, weft_error *error);
 /* Must be called before cJSON is used. From then on callers need not check what cJSON returns:
  * after any failed allocation, the functions below print no JSON and report that memory is out. */
 void tool_watch_json(void);
+/* The text of JSON (NULL if memory is out), which is freed; cJSON_free frees the text. NULL if
+ * memory is out, or was out when the JSON was made. */
+char *tool_json_text(cJSON *json, bool lines);
 /* Prints JSON on stdout and frees it; returns the exit status. */
 int tool_print_json(cJSON *json);
 /* Writes JSON (NULL if memory is out) as one line of the file and frees it. Messages call the file
@@ -155,8 +159,9 @@ typedef struct model_args {
     const char *options[WEFT_MODEL_OPTIONS];
     size_t n_options;
     onnx_args onnx;
-    bool evaluated; /* the file is that of a run of weft fit: as it is evaluated */
-    bool fixed;     /* its parameters are; not for training */
+    bool evaluated;   /* the file is that of a run of weft fit: as it is evaluated */
+    bool fixed;       /* its parameters are; not for training */
+    const char *skip; /* names of passes that are not run; NULL: none */
 } model_args;
 /* What --fixed does, for --help. */
 #define TOOL_FIXED                                                                                 \
@@ -187,7 +192,8 @@ typedef struct built_model {
     weft_onnx *file;           /* NULL: a model of the list */
     weft_value *outputs;       /* all of the file */
     size_t n_outputs;
-    bool fixed; /* for tool_plan: weft_plan_options.fixed_states */
+    bool fixed;       /* for tool_plan: weft_plan_options.fixed_states */
+    const char *skip; /* likewise */
 } built_model;
 weft_status tool_build(const weft_model *model, const char *const *options, size_t n_options,
                        bool training, built_model *out, weft_error *error);
@@ -201,6 +207,13 @@ weft_status tool_add_loss(built_model *model, weft_error *error);
 size_t tool_targets(const built_model *model, weft_value targets[2]);
 /* A plan of the targets, and of all outputs of a file. */
 weft_plan *tool_plan(const built_model *model, weft_error *error);
+/* A number of a plan's statistics, for texts and JSON. */
+typedef struct plan_fact {
+    const char *name, *unit; /* the unit follows the number: " bytes" */
+    double value;
+} plan_fact;
+#define TOOL_PLAN_FACTS 13
+void tool_plan_facts(const weft_plan_stats *stats, plan_fact facts[TOOL_PLAN_FACTS]);
 /* Copies a file's graph and weights, with f64 in the place of f32. `out` has no file and is freed
  * by tool_free_model, whether that fails or not. */
 weft_status tool_widen(const built_model *model, built_model *out, weft_params *weights,
@@ -234,6 +247,9 @@ weft_status trial_start(trial *trial, const weft_value *targets, size_t n, int t
  * progress on stderr if that takes long. */
 weft_status trial_profile(trial *trial, long runs, long trace_runs, double *seconds,
                           weft_error *error);
+
+/* Measures the peaks of the machine, of products in the dtype of the model's output. */
+weft_status trial_peaks(const trial *trial, int threads, weft_peaks *peaks, weft_error *error);
 
 bool tool_ends_with(const char *text, const char *end);
 /* Whether a path names a file beside a checkpoint of several processes (weft_trainer_save). */

@@ -153,6 +153,7 @@ typedef struct weft_plan_step {
     uint32_t group;
     uint32_t interval; /* no barrier separates the groups of one barrier interval */
     bool fixed;        /* runs in a session's first run only */
+    size_t scratch;    /* the index of the buffer that only the step itself uses; SIZE_MAX: none */
 } weft_plan_step;
 /* Writes at most `capacity` of the steps, in the order in which they run, and returns how many
  * there are. */

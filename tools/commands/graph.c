@@ -204,26 +204,12 @@ int cmd_dot(int argc, char **argv)
 
 static int print_plan(const arguments *a, const weft_plan_stats *s)
 {
-    const struct {
-        const char *name, *unit;
-        double value;
-    } rows[] = {{"nodes", "", (double)s->nodes},
-                {"groups", "", (double)s->groups},
-                {"barriers", "", (double)s->barriers},
-                {"fused", " nodes", (double)s->fused},
-                {"fixed", " nodes", (double)s->fixed},
-                {"buffers", "", (double)s->buffers},
-                {"sum_bytes", " bytes", (double)s->sum_bytes},
-                {"arena_bytes", " bytes", (double)s->arena_bytes},
-                {"lower_bound_bytes", " bytes", (double)s->lower_bound_bytes},
-                {"ratio", "", s->ratio},
-                {"state_bytes", " bytes", (double)s->state_bytes},
-                {"flops", " flop a run", s->flops},
-                {"bytes", " bytes moved a run", s->bytes}};
+    plan_fact rows[TOOL_PLAN_FACTS];
     cJSON *json = cJSON_CreateObject();
     cJSON_AddStringToObject(json, "model", tool_model_name(&a->model));
     cJSON_AddBoolToObject(json, "train", a->train);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    tool_plan_facts(s, rows);
+    for (size_t i = 0; i < TOOL_PLAN_FACTS; i++) {
         cJSON_AddNumberToObject(json, rows[i].name, rows[i].value);
         if (!a->json) printf("%-18s %.10g%s\n", rows[i].name, rows[i].value, rows[i].unit);
     }

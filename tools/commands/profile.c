@@ -232,10 +232,8 @@ static int write_trace(const weft_profile *profile, const char *path)
 static weft_status measure(trial *t, report *r, weft_error *error)
 {
     const arguments *a = r->a;
-    const weft_dtype computed = weft_dtype_of(t->m.graph, t->m.io.output);
-    const weft_dtype dtype = weft_dtype_is_float(computed) ? computed : WEFT_F32;
     long traced = !a->trace ? 0 : a->runs < MAX_TRACED ? a->runs : MAX_TRACED;
-    weft_status status = weft_measure_peaks(dtype, (int)a->threads, &r->peaks, error);
+    weft_status status = trial_peaks(t, (int)a->threads, &r->peaks, error);
     if (status == WEFT_OK) status = trial_profile(t, a->runs, traced, &r->measured_seconds, error);
     if (status != WEFT_OK) return status;
     const weft_profile *profile = weft_session_get_profile(t->session);

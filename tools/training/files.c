@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 static bool cannot(training *t, const char *path, const char *what, int why)
@@ -86,12 +87,24 @@ static void remove_leftovers(const char *folder)
     remove_step_leftovers(folder);
 }
 
+/* Whether the folder could be locked. `weft report` holds the lock for a moment, to see whether
+ * there is a training, so it is tried a few times. */
+static bool take_lock(int descriptor)
+{
+    static const struct timespec pause = {.tv_nsec = 10000000};
+    for (int tries = 10; flock(descriptor, LOCK_EX | LOCK_NB) != 0; tries--) {
+        if (errno != EWOULDBLOCK || !tries) return false;
+        nanosleep(&pause, NULL);
+    }
+    return true;
+}
+
 /* Locks the folder against other processes, where the file system supports that. */
 static bool lock_folder(training *t)
 {
     t->lock = open(t->r.run_out, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (t->lock < 0) return true;
-    if (flock(t->lock, LOCK_EX | LOCK_NB) == 0) {
+    if (take_lock(t->lock)) {
         remove_leftovers(t->r.run_out);
         return true;
     }
