@@ -64,7 +64,8 @@ void tool_parse(const struct argp *argp, int argc, char **argv, void *input);
 /* Copies the error of a graph or session, if it has one. Returns its status. */
 weft_status tool_take_error(const weft_error *from, weft_error *error);
 /* Must be called before cJSON is used. From then on callers need not check what cJSON returns:
- * after any failed allocation, the functions below print no JSON and report that memory is out. */
+ * after any failed allocation, the functions below print no JSON of the same thread and report that
+ * memory is out. */
 void tool_watch_json(void);
 /* The text of JSON (NULL if memory is out), which is freed; cJSON_free frees the text. NULL if
  * memory is out, or was out when the JSON was made. */
