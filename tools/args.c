@@ -1,6 +1,7 @@
-/* Arguments of the command line as choices and numbers. */
+/* Arguments of the command line: choices, numbers and names of models. */
 #include "tool.h"
 
+#include "base/guess.h"
 #include "base/text.h"
 
 #include <errno.h>
@@ -16,6 +17,13 @@ int tool_choice(const char *choices, const char *text)
         if (choices) choices++;
     }
     return -1;
+}
+
+const char *tool_guess_model(const char *name, char text[TOOL_GUESS_BYTES])
+{
+    guess g = guess_of(name, strlen(name));
+    for (size_t i = 0; i < weft_model_count(); i++) guess_try(&g, weft_model_at(i)->name);
+    return guess_text(&g, text);
 }
 
 long tool_number(const char *text, const char *what, long min, long max, struct argp_state *state)

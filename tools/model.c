@@ -18,6 +18,7 @@ size_t tool_split_options(char *text, const char **options)
 
 void tool_take_model_arg(model_args *args, const char *text, struct argp_state *state)
 {
+    char meant[TOOL_GUESS_BYTES];
     if (args->onnx.path)
         tool_usage_error(state, "FILE.onnx takes no option \"%s\"; its sizes are --dim and --batch",
                          text);
@@ -28,7 +29,9 @@ void tool_take_model_arg(model_args *args, const char *text, struct argp_state *
         args->onnx.path = text;
     } else {
         args->model = weft_model_find(text);
-        if (!args->model) tool_usage_error(state, "no model \"%s\" (see `weft models`)", text);
+        if (!args->model)
+            tool_usage_error(state, "no model \"%s\" (see `weft models`)%s", text,
+                             tool_guess_model(text, meant));
     }
 }
 

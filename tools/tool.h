@@ -57,11 +57,13 @@ void tool_append(char *text, size_t size, const char *format, ...) WEFT_PRINTF(3
 /* argp_error for messages with names in them: ends the program with EXIT_USAGE. */
 void tool_usage_error(struct argp_state *state, const char *format, ...) WEFT_PRINTF(2, 3);
 /* argp_parse, where -h is --help; ends the program if it fails. `argp` has at most 4 children. */
+#define TOOL_HELP_JSON "--help-json" /* alone: prints the description as JSON, and ends */
 void tool_parse(const struct argp *argp, int argc, char **argv, void *input);
 /* Copies the error of a graph or session, if it has one. Returns its status. */
 weft_status tool_take_error(const weft_error *from, weft_error *error);
 /* Must be called before cJSON is used. From then on callers need not check what cJSON returns:
- * after any failed allocation, the functions below print no JSON and report that memory is out. */
+ * after any failed allocation, the functions below print no JSON of the same thread and report that
+ * memory is out. */
 void tool_watch_json(void);
 /* The text of JSON (NULL if memory is out), which is freed; cJSON_free frees the text. NULL if
  * memory is out, or was out when the JSON was made. */
@@ -257,6 +259,9 @@ weft_status trial_peaks(const trial *trial, int threads, weft_peaks *peaks, weft
 bool tool_ends_with(const char *text, const char *end);
 /* Whether a path names a file beside a checkpoint of several processes (weft_trainer_save). */
 bool tool_is_rank_file(const char *path);
+/* For the message about a name that no model has: "; did you mean \"NAME\"?", or "". */
+#define TOOL_GUESS_BYTES 96
+const char *tool_guess_model(const char *name, char text[TOOL_GUESS_BYTES]);
 /* The index of a text in "one|other|..."; -1 if it is none of them. */
 int tool_choice(const char *choices, const char *text);
 

@@ -264,7 +264,7 @@ int cmd_profile(int argc, char **argv)
         {"memory", KEY_MEMORY, "SIZE", 0, TOOL_MEMORY, 0},
         {"runs", KEY_RUNS, "N", 0, "runs to measure, after one for warm-up (10)", 0},
         {"threads", KEY_THREADS, "N", 0, "threads (0: OpenMP's default)", 0},
-        {"by", KEY_BY, "WHAT", 0, "a row for each op, scope or node (op)", 0},
+        {"by", KEY_BY, BY, 0, "a row for each op, scope or node (op)", 0},
         {"depth", KEY_DEPTH, "N", 0, "components of a scope that make a row (0: all)", 0},
         {"json", KEY_JSON, NULL, 0, "print JSON", 0},
         {"trace", KEY_TRACE, "FILE", 0,

@@ -122,9 +122,26 @@ bool training_print_recipe(training *t)
     return fflush(stdout) == 0 || training_fail(t, WEFT_IO, "output", strerror(errno));
 }
 
+bool training_open_watch(training *t)
+{
+    if (!t->watch_args.wanted || !tool_is_first()) return true;
+    t->watch = watch_open(&t->watch_args, &t->error);
+    return t->watch != NULL;
+}
+
+static bool begin_watch(training *t)
+{
+    if (!t->watch) return true;
+    if (!watch_begin(t->watch, t->r.run_out, &t->error)) return false;
+    FILE *out = t->json ? stderr : stdout;
+    fprintf(out, "this run is shown at %s\n", watch_url(t->watch));
+    fflush(out);
+    return true;
+}
+
 bool training_open_run(training *t, bool ready)
 {
     ready = ready && training_find_kept(t) && training_write_recipe(t) &&
-            training_open_metrics(t, weft_trainer_get_state(t->trainer).step);
+            training_open_metrics(t, weft_trainer_get_state(t->trainer).step) && begin_watch(t);
     return training_agree(t, ready);
 }

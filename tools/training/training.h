@@ -6,6 +6,7 @@
 #include "parallel.h"
 #include "decoding/run.h"
 #include "text/texts.h"
+#include "watch.h"
 
 /* A sentence of the validation text that is translated. */
 typedef struct training_sentence {
@@ -23,6 +24,8 @@ typedef struct training_scores {
 typedef struct training {
     recipe r;
     bool resume, json;
+    watch_args watch_args;
+    watch *watch;         /* NULL: not watched */
     const char *validate; /* a checkpoint to validate, and nothing else; NULL: train */
     weft_batch_mode mode;
     spm *vocabulary[2]; /* of source and target; source is NULL or the same if there is only one */
@@ -90,8 +93,11 @@ bool training_check_memory(training *t, const weft_builder *builder, weft_batch_
                            const char *advice);
 /* Prints the recipe, as JSON with --json. */
 bool training_print_recipe(training *t);
-/* Opens what a run writes, if `ready` says that the trainer is made. True if all processes are
- * ready; each must call it. */
+/* Opens the server of --watch, if it is wanted, before anything is written: a port that is in use
+ * is an error then. */
+bool training_open_watch(training *t);
+/* Opens what a run writes, and begins to serve it, if `ready` says that the trainer is made. True
+ * if all processes are ready; each must call it. */
 bool training_open_run(training *t, bool ready);
 
 /* compare.c: fail if another process has other options, or another text for validation. The
