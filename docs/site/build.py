@@ -73,8 +73,10 @@ class Book:
             rest = []
             while block and not block[-1].strip():
                 rest.append(block.pop())
-            if block and any(line.startswith("    $ ") for line in block):
-                out.extend(["```console", *(line[4:] for line in block), "```"])
+            if block and block[0].lstrip().startswith("$ "):
+                indent = block[0][:len(block[0]) - len(block[0].lstrip()) - 4]
+                out.extend([indent + "```console", *(indent + line[len(indent) + 4:] for line in block),
+                            indent + "```"])
             else:
                 out.extend(block)
             out.extend(rest)
