@@ -22,7 +22,7 @@ typedef struct ready_lists {
 typedef struct walk {
     weft_graph *graph;
     const weft_grad_hooks *ready; /* may be NULL */
-    size_t first_node;            /* no node before it is differentiated */
+    size_t first_node;            /* no node before it is differentiated; 0: not an expansion */
     size_t n_nodes, n_values;     /* before any node of the backward pass */
     uint8_t *from_wrt;            /* by value: depends on a wanted value */
     uint8_t *to_output;           /* by node: an output depends on it */
@@ -163,6 +163,7 @@ static weft_value read_again(const walk *w, weft_value value)
 static void differentiate_node(walk *w, size_t index, node_lists *l)
 {
     weft_node_info node = weft_graph_node(w->graph, index);
+    if (!w->first_node) weft_set_role(w->graph, (weft_role){WEFT_BACKWARD, node.source});
     const weft_op *op = node.op;
     weft_value out[WEFT_MAX_OUTPUTS], grad_out[WEFT_MAX_OUTPUTS] = {{0, 0}};
     bool arrives = false, any = false;
@@ -261,6 +262,8 @@ static bool check_arguments(weft_graph *g, const weft_value *outputs, const weft
 /* The whole gradient of a wanted value; zeros if nothing contributes. */
 static weft_value final_gradient(walk *w, weft_value wrt)
 {
+    const weft_node_info node = weft_graph_node(w->graph, weft_producer(w->graph, wrt));
+    if (!w->first_node) weft_set_role(w->graph, (weft_role){WEFT_BACKWARD, node.source});
     const weft_value gradient = collected(w, wrt.id);
     if (weft_is_value(gradient) || failed(w)) return gradient;
     return weft_fill(w->graph, weft_dtype_of(w->graph, wrt), weft_shape_of(w->graph, wrt), 0.0);
@@ -289,6 +292,7 @@ static void report_ready(walk *w, const ready_lists *l, size_t k, const weft_val
     for (uint32_t at = l->first[k]; at && !failed(w); at = l->next[at - 1]) {
         const size_t i = at - 1;
         grads[i] = final_gradient(w, wrt[i]);
+        weft_set_role(w->graph, (weft_role){WEFT_UPDATE, 0});
         if (!failed(w)) l->ready.ready(l->ready.context, i, grads[i]);
     }
 }
@@ -301,12 +305,15 @@ static void backward(walk *w, const weft_value *outputs, const weft_value *cotan
     if (ready) l.ready = *ready;
     mark(w, outputs, n_outputs, wrt, n);
     for (size_t i = 0; i < n_outputs; i++) contribute(w, outputs[i].id, cotangents[i]);
+    const weft_role role = weft_set_role(w->graph, (weft_role){WEFT_BACKWARD, 0});
+    if (w->first_node) weft_set_role(w->graph, role);
     bool reports = ready && ready->ready && make_lists(w, wrt, n, &l);
     for (size_t k = w->n_nodes; k-- > w->first_node && !failed(w);) {
         if (reports) report_ready(w, &l, k, wrt, grads);
         if (w->to_output[k]) differentiate_node(w, k, lists);
     }
     for (size_t i = 0; !reports && i < n && !failed(w); i++) grads[i] = final_gradient(w, wrt[i]);
+    weft_set_role(w->graph, role);
     free(l.first);
     free(l.next);
 }
@@ -373,6 +380,8 @@ void weft_grad(weft_graph *graph, weft_value loss, const weft_value *wrt, size_t
                            weft_shape_text(shape, text, sizeof text));
         return;
     }
+    const weft_role role = weft_set_role(graph, (weft_role){WEFT_BACKWARD, 0});
     weft_value one = weft_scalar(graph, weft_dtype_of(graph, loss), 1.0);
+    weft_set_role(graph, role);
     weft_grad_of(graph, &loss, &one, 1, wrt, n, grads);
 }

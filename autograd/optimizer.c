@@ -397,6 +397,7 @@ static weft_value named_norm(const train_step *s, weft_value *loss)
 static weft_value apply(train_step *s, weft_value loss, weft_value *norm)
 {
     weft_graph *g = s->g;
+    const weft_role role = weft_set_role(g, (weft_role){WEFT_UPDATE, 0});
     const weft_optimizer *o = s->o;
     weft_value total = WEFT_NO_VALUE;
     weft_dtype dtype = weft_dtype_of(g, s->params[0]);
@@ -421,7 +422,9 @@ static weft_value apply(train_step *s, weft_value loss, weft_value *norm)
     }
     if (o->shards && !is_piece(s, s->params[0]))
         shards_gather(g, o->shards, s->params, s->updates, s->n);
-    return weft_group(g, s->updates, n_updates);
+    const weft_value updated = weft_group(g, s->updates, n_updates);
+    weft_set_role(g, role);
+    return updated;
 }
 
 weft_value weft_apply_gradients(weft_graph *graph, const weft_value *params,

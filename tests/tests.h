@@ -29,6 +29,8 @@
     X(pack) \
     X(plan) \
     X(fixed) \
+    X(recompute) \
+    X(roles) \
     X(pass) \
     X(descriptor) \
     X(session) \

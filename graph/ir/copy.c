@@ -28,14 +28,17 @@ weft_value weft_copy_node(weft_graph *graph, const weft_graph *other, size_t ind
         return WEFT_NO_VALUE;
     }
     memcpy(scope, graph->scope, sizeof scope);
-    graph_set_scope(graph, node.scope);
+    const weft_role role = graph->role;
+    graph_set_origin(graph, &other->nodes[index]);
     graph_copy_node(graph, &node, in, out);
     for (size_t i = 0; i < node.n_out && graph->error.status == WEFT_OK; i++) {
         const char *name = other->values[node.first_out + i].name;
         if (name) graph_name_value(graph, out[i].id, name, "weft_copy_node");
     }
+    graph_set_origin(graph, NULL);
     graph_set_scope(graph, scope);
-    if (graph->random_keys < other->random_keys) graph->random_keys = other->random_keys;
+    graph->role = role;
+    graph_count_on(graph, other);
     return graph->error.status == WEFT_OK ? out[0] : WEFT_NO_VALUE;
 }
 

@@ -157,7 +157,37 @@ weft_node_info weft_graph_node(const weft_graph *graph, size_t index)
 {
     if (!graph || index >= graph->n_nodes) return (weft_node_info){0};
     const node_record *n = &graph->nodes[index];
-    return (weft_node_info){n->op, n->attr, n->in, n->n_in, n->first_out, n->op->n_out, n->scope};
+    return (weft_node_info){.op = n->op,
+                            .attr = n->attr,
+                            .in = n->in,
+                            .n_in = n->n_in,
+                            .first_out = n->first_out,
+                            .n_out = n->op->n_out,
+                            .scope = n->scope,
+                            .role = n->role,
+                            .source = n->source};
+}
+
+weft_role weft_set_role(weft_graph *graph, weft_role role)
+{
+    if (!graph) return (weft_role){WEFT_FORWARD, 0};
+    const weft_role before = graph->role;
+    graph->role = role;
+    return before;
+}
+
+void graph_set_origin(weft_graph *graph, const node_record *node)
+{
+    graph->copied = node ? node->source : 0;
+    if (!node) return;
+    graph->role = node->role;
+    graph_set_scope(graph, node->scope);
+}
+
+void graph_count_on(weft_graph *graph, const weft_graph *other)
+{
+    if (graph->random_keys < other->random_keys) graph->random_keys = other->random_keys;
+    if (graph->sources < other->sources) graph->sources = other->sources;
 }
 
 const char *graph_node_where(const weft_graph *graph, size_t node, char *buffer, size_t size)
@@ -362,7 +392,14 @@ weft_value weft_apply(weft_graph *graph, const weft_op *op, const void *attr,
 
     uint32_t node_index = (uint32_t)graph->n_nodes, first = (uint32_t)graph->n_values;
     node_record *node = &graph->nodes[graph->n_nodes++];
-    *node = (node_record){op, attr_copy, in, (uint32_t)count, first, scope};
+    *node = (node_record){.op = op,
+                          .attr = attr_copy,
+                          .in = in,
+                          .n_in = (uint32_t)count,
+                          .first_out = first,
+                          .source = graph->copied ? graph->copied : ++graph->sources,
+                          .role = graph->role,
+                          .scope = scope};
     for (size_t i = 0; i < op->n_out; i++) {
         uint32_t id = first + (uint32_t)i;
         value_record *value = &graph->values[id];

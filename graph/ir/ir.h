@@ -24,6 +24,8 @@ typedef struct node_record {
     const void *attr;
     uint32_t *in;
     uint32_t n_in, first_out;
+    uint32_t source; /* see weft_node_info */
+    weft_role role;
     const char *scope;
 } node_record;
 
@@ -47,6 +49,9 @@ struct weft_graph {
     int scope_depth;
     const char *scope_text; /* a copy of `scope` in the arena, NULL if there is none yet */
     uint64_t random_keys;
+    weft_role role;   /* of the following nodes */
+    uint32_t sources; /* numbered so far */
+    uint32_t copied;  /* the source of the following nodes; 0: each has a new one */
     bool (*frozen)(void *context, const char *name); /* see weft_graph_freeze; NULL: none */
     void *frozen_context;
     weft_error error;
@@ -103,6 +108,12 @@ static inline unsigned node_rows(const node_record *node)
 const char *graph_scope(weft_graph *graph);
 /* Sets the scope of the following nodes, as a text. */
 void graph_set_scope(weft_graph *graph, const char *scope);
+/* The following nodes of the graph come from a node of another one: they have its scope, its role
+ * and its source. NULL: they have sources of their own again. */
+void graph_set_origin(weft_graph *graph, const node_record *node);
+/* Numbers that the graph makes from now on, of random keys and of sources, differ from those of
+ * the other graph. */
+void graph_count_on(weft_graph *graph, const weft_graph *other);
 /* Writes "SCOPE.NAME" to `buffer`. False, with the graph's error, if the name is empty or too long.
  */
 bool graph_full_name(weft_graph *graph, const char *name, const char *function, char *buffer,

@@ -19,6 +19,7 @@ static const pass passes[] = {
     {.rule = &pass_channels_last, .fixed = true},
     {.rule = &pass_pack_weights, .fixed = true},
     {.rule = &pass_layout, .required = true, .finish = layout_finish},
+    {.rule = &pass_recompute, .open = recompute_open, .close = recompute_close},
     {.rule = &pass_fuse, .schedule = fuse_schedule},
 };
 #define N_PASSES (sizeof passes / sizeof *passes)
@@ -45,7 +46,7 @@ static bool listed(const char *list, const char *name)
 
 static bool is_skipped(const pass *p, const weft_plan_options *options)
 {
-    if (p->fixed && !options->fixed_states) return true;
+    if ((p->fixed && !options->fixed_states) || (p->open && !options->memory_budget)) return true;
     return !p->required &&
            (listed(options->skip, p->rule->name) || listed(getenv("WEFT_SKIP"), p->rule->name));
 }
@@ -195,7 +196,7 @@ static void rewrite_node(const walk *w, weft_rewrite *r, uint32_t *map)
     r->node = weft_graph_node(r->source, r->index);
     r->out = out;
     for (size_t i = 0; i < node->n_in; i++) r->in[i] = graph_value(r->graph, map[node->in[i]]);
-    graph_set_scope(r->graph, node->scope);
+    graph_set_origin(r->graph, node);
     bool replaced = false;
     for (size_t p = 0; p < w->n && !replaced; p++) {
         r->state = w->states[p];
@@ -216,7 +217,7 @@ static void rewrite_node(const walk *w, weft_rewrite *r, uint32_t *map)
 static void rewrite_all(const walk *w, weft_rewrite *r, plan_target *targets, size_t n_targets,
                         const uint8_t *alive, uint32_t *map)
 {
-    r->graph->random_keys = r->source->random_keys;
+    graph_count_on(r->graph, r->source);
     for (; r->index < r->source->n_nodes && weft_graph_status(r->graph) == WEFT_OK; r->index++)
         if (alive[r->index]) rewrite_node(w, r, map);
     for (size_t i = 0; i < n_targets; i++)
@@ -321,6 +322,20 @@ static bool run(compilation *c, const pass *first, size_t n)
     return false;
 }
 
+/* Runs a pass whose context is made from the graph. */
+static bool run_opened(compilation *c, const pass *p)
+{
+    if (is_skipped(p, c->options)) return true;
+    weft_pass rule = *p->rule;
+    rule.context = p->open(c->source, c->targets, c->n_targets, c->options->memory_budget);
+    const bool good = rule.context && run(c, &(pass){.rule = &rule}, 1);
+    if (!rule.context)
+        weft_error_set(c->error, WEFT_NO_MEMORY, "plan", "no memory for the pass \"%s\"",
+                       rule.name);
+    p->close(rule.context);
+    return good;
+}
+
 weft_graph *passes_rewrite(const weft_graph *graph, plan_target *targets, size_t n_targets,
                            const weft_plan_options *options, uint32_t *map, weft_error *error)
 {
@@ -337,7 +352,7 @@ weft_graph *passes_rewrite(const weft_graph *graph, plan_target *targets, size_t
         good = run(&c, &(pass){.rule = &options->passes[i], .own = true}, 1);
     for (size_t i = 0, n = 1; good && i < N_PASSES; i += n, n = 1) {
         while (i + n < N_PASSES && passes[i + n].joined) n++;
-        good = run(&c, &passes[i], n);
+        good = passes[i].open ? run_opened(&c, &passes[i]) : run(&c, &passes[i], n);
     }
     if (good) return c.owned;
     weft_graph_free(c.owned);

@@ -28,6 +28,13 @@ typedef struct schedule {
     size_t n_fixed;    /* the first so many positions run in the first run only */
 } schedule;
 
+/* About how long a core takes for some work, from the peak rates of one: it weighs nodes against
+ * each other, and is too little for small ones. */
+static inline double passes_nanoseconds(weft_cost cost)
+{
+    return cost.flops / 150.0 + cost.bytes / 15.0;
+}
+
 /* Whether the options name optional passes to skip, and no others, and have complete passes. */
 bool passes_check(const weft_plan_options *options, weft_error *error);
 /* Runs all passes that rewrite graphs, but for skipped ones. Returns a new graph, and in map[id of

@@ -24,6 +24,31 @@ static void add_bytes(size_t *sum, size_t bytes)
     *sum = bytes > SIZE_MAX - *sum ? SIZE_MAX : *sum + bytes;
 }
 
+/* Counts the nodes of the forward pass that run again: those of the backward pass that are no
+ * gradient and share the source of a node of the forward pass. False if there is no memory. */
+static bool count_recomputed(weft_plan *plan)
+{
+    const weft_graph *g = plan->graph;
+    weft_plan_stats *s = &plan->stats;
+    uint8_t *forward = calloc((size_t)g->sources + 1, 1);
+    if (!forward) return false;
+    for (size_t i = 0; i < plan->n_steps; i++) {
+        const node_record *node = &g->nodes[plan->steps[i].node];
+        if (node->role.phase == WEFT_FORWARD) forward[node->source] = 1;
+    }
+    for (size_t i = 0; i < plan->n_steps; i++) {
+        const node_record *node = &g->nodes[plan->steps[i].node];
+        if (node->role.phase != WEFT_BACKWARD || node->role.gradient_of || !forward[node->source])
+            continue;
+        const weft_cost cost = plan_step_cost(plan, &plan->steps[i]);
+        s->recomputed++;
+        s->recomputed_flops += cost.flops;
+        s->recomputed_bytes += cost.bytes;
+    }
+    free(forward);
+    return true;
+}
+
 static void fill_stats(weft_plan *plan)
 {
     const weft_graph *g = plan->graph;
@@ -102,6 +127,7 @@ static bool compile(weft_plan *plan, const weft_graph *graph, const weft_value *
     free(s.n_fused);
     free(storage);
     if (good) fill_stats(plan);
+    if (good && !count_recomputed(plan)) good = plan_no_memory(error);
     return good;
 }
 
@@ -123,6 +149,62 @@ static bool check_targets(const weft_graph *graph, const weft_value *targets, si
     return true;
 }
 
+/* A plan that is complete, or NULL. */
+static weft_plan *make_plan(const weft_graph *graph, const weft_value *targets, size_t count,
+                            const weft_plan_options *options, weft_error *error)
+{
+    weft_plan *plan = calloc(1, sizeof *plan);
+    bool good = plan ? compile(plan, graph, targets, count, options, error) : plan_no_memory(error);
+    if (good && options->verify) good = weft_plan_check(plan, error) == WEFT_OK;
+    if (good) return plan;
+    weft_plan_free(plan);
+    return NULL;
+}
+
+/* The pass recompute only estimates the arena. So it gets a target, which is corrected by what the
+ * last one led to. */
+#define MAX_TARGETS_TRIED 6
+
+/* Replaces a plan that exceeds the budget by the cheapest one that does not, of those tried. */
+static weft_plan *plan_within(weft_plan *plan, const weft_graph *graph, const weft_value *targets,
+                              size_t count, const weft_plan_options *options, weft_error *error)
+{
+    const size_t budget = options->memory_budget, without = plan->stats.arena_bytes;
+    weft_plan_options tried = *options;
+    weft_plan *best = NULL;
+    size_t smallest = without, low = 0, high = 0; /* targets that led below and above the budget */
+    weft_plan_free(plan);
+    for (int i = 0; i < MAX_TARGETS_TRIED; i++) {
+        weft_plan *next = make_plan(graph, targets, count, &tried, error);
+        if (!next) {
+            weft_plan_free(best);
+            return NULL;
+        }
+        const size_t bytes = next->stats.arena_bytes;
+        const double ratio = (double)budget / (double)(bytes + 1);
+        if (bytes < smallest) smallest = bytes;
+        if (bytes <= budget && (!low || tried.memory_budget > low)) low = tried.memory_budget;
+        if (bytes > budget && (!high || tried.memory_budget < high)) high = tried.memory_budget;
+        if (bytes <= budget &&
+            (!best || next->stats.recomputed_flops < best->stats.recomputed_flops)) {
+            weft_plan_free(best);
+            best = next;
+        } else {
+            weft_plan_free(next);
+        }
+        tried.memory_budget =
+            low && high ? low + (high - low) / 2 : (size_t)((double)tried.memory_budget * ratio);
+        if (!tried.memory_budget || tried.memory_budget == low || tried.memory_budget == high)
+            break;
+    }
+    if (!best)
+        weft_error_set(error, WEFT_TOO_LARGE, "weft_plan_options.memory_budget",
+                       "the arena would take %zu bytes, the budget is %zu; without recomputation "
+                       "it would take %zu",
+                       smallest, budget, without);
+    return best;
+}
+
 weft_plan *weft_plan_new(const weft_graph *graph, const weft_value *targets, size_t count,
                          const weft_plan_options *options, weft_error *error)
 {
@@ -132,12 +214,12 @@ weft_plan *weft_plan_new(const weft_graph *graph, const weft_value *targets, siz
     if (!check_targets(graph, targets, count, error) || !passes_check(options, error) ||
         weft_isa_check(error) != WEFT_OK)
         return NULL;
-    weft_plan *plan = calloc(1, sizeof *plan);
-    bool good = plan ? compile(plan, graph, targets, count, options, error) : plan_no_memory(error);
-    if (good && options->verify) good = weft_plan_check(plan, error) == WEFT_OK;
-    if (good) return plan;
-    weft_plan_free(plan);
-    return NULL;
+    weft_plan_options first = *options;
+    first.memory_budget = 0;
+    weft_plan *plan = make_plan(graph, targets, count, &first, error);
+    if (!plan || !options->memory_budget || plan->stats.arena_bytes <= options->memory_budget)
+        return plan;
+    return plan_within(plan, graph, targets, count, options, error);
 }
 
 void weft_plan_free(weft_plan *plan)
@@ -156,6 +238,31 @@ weft_plan_stats weft_plan_get_stats(const weft_plan *plan)
 const weft_graph *weft_plan_graph(const weft_plan *plan)
 {
     return plan ? plan->graph : NULL;
+}
+
+size_t weft_plan_buffer_of(const weft_plan *plan, weft_value value)
+{
+    const bool known = plan && graph_owns(plan->graph, value);
+    const uint32_t buffer = known ? plan->buffer_of[value.id] : 0;
+    return buffer ? buffer - 1 : SIZE_MAX;
+}
+
+size_t weft_plan_steps(const weft_plan *plan, weft_plan_step *steps, size_t capacity)
+{
+    if (!plan) return 0;
+    for (uint32_t g = 0; g < plan->n_groups; g++) {
+        const plan_group *group = &plan->groups[g];
+        size_t head = 0, n_fused = 0; /* of the fused group: steps that are still to come */
+        for (size_t i = group->first_step; i < group->first_step + group->n_steps; i++) {
+            const plan_step *step = &plan->steps[i];
+            if (!n_fused) head = step->node;
+            n_fused = n_fused ? n_fused - 1 : step->n_fused;
+            if (i < capacity)
+                steps[i] =
+                    (weft_plan_step){step->node, head, g, group->interval, g < plan->fixed_groups};
+        }
+    }
+    return plan->n_steps;
 }
 
 size_t weft_plan_buffers(const weft_plan *plan, const weft_plan_buffer **buffers)

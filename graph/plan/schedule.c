@@ -157,11 +157,6 @@ bool order_fixed(const weft_graph *g, schedule *s)
  * than waking the other threads and a barrier take. */
 #define SERIAL_WORK 16384.0
 
-/* Peak rates of a core. They weigh the tiles of different nodes against each other, so that threads
- * share a group evenly: not the rates of small groups above. */
-#define FLOPS_PER_NS 150.0
-#define BYTES_PER_NS 15.0
-
 /* Adds a step to the plan's totals, unless only the first run computes it; returns its bytes plus
  * flops. */
 static double count_work(weft_plan *plan, const plan_step *step, bool fixed)
@@ -215,10 +210,8 @@ static bool weigh_group(weft_plan *plan, plan_group *group, weft_error *error)
         plan_step *step = &plan->steps[i];
         double ns = 0;
         if (step->fused) continue;
-        for (uint32_t k = 0; k <= step->n_fused; k++) {
-            weft_cost cost = plan_step_cost(plan, step + k);
-            ns += cost.flops / FLOPS_PER_NS + cost.bytes / BYTES_PER_NS;
-        }
+        for (uint32_t k = 0; k <= step->n_fused; k++)
+            ns += passes_nanoseconds(plan_step_cost(plan, step + k));
         total += ns + (double)step->tiles[0] + (double)step->tiles[1];
         if (!(total <= MAX_WORK)) {
             char where[256];

@@ -232,6 +232,22 @@ struct weft_op {
 WEFT_API weft_value weft_apply(weft_graph *graph, const weft_op *op, const void *attr,
                                const weft_value *inputs, size_t count, weft_value *outputs);
 
+/* What a node is for. The passes retain it, so that pictures and profiles can show it. */
+typedef enum weft_phase {
+    WEFT_FORWARD,
+    WEFT_BACKWARD, /* gradients */
+    WEFT_UPDATE    /* what reads complete gradients: sums over batches, clipping, the optimiser */
+} weft_phase;
+
+typedef struct weft_role {
+    weft_phase phase;
+    uint32_t gradient_of; /* the source of the node whose gradient rule made this node; 0: none */
+} weft_role;
+
+/* Sets the role of the nodes that are added from now on, and returns the one before. A graph begins
+ * with WEFT_FORWARD; weft_grad and weft_train_step set and restore the others. */
+WEFT_API weft_role weft_set_role(weft_graph *graph, weft_role role);
+
 /* A node of a graph. Nodes 0 .. weft_graph_node_count-1 are in topological order. */
 typedef struct weft_node_info {
     const weft_op *op;
@@ -241,6 +257,10 @@ typedef struct weft_node_info {
     uint32_t first_out; /* outputs have the ids first_out .. first_out + n_out - 1 */
     size_t n_out;
     const char *scope; /* "enc.0.attn" or "" */
+    weft_role role;
+    /* Nodes of one source come from one node that the program declared: copies of the graph and
+     * passes retain it, and a node that replaces another has its source. From 1. */
+    uint32_t source;
 } weft_node_info;
 /* A record of zeros for an invalid index. The pointers live as long as the graph. */
 WEFT_API weft_node_info weft_graph_node(const weft_graph *graph, size_t index);

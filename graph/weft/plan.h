@@ -72,6 +72,7 @@ typedef struct weft_plan_options {
      *     fold_conv       scales and shifts of channels move into the convolution before them
      *     fold            what depends on constants only is computed when planning
      *     attention       products and a softmax that are attention become sdpa
+     *     recompute       see memory_budget
      *     fuse            nodes run on the tiles of another, while these are in the cache
      *     all             every optional pass */
     const char *skip;
@@ -88,13 +89,21 @@ typedef struct weft_plan_options {
      *     pack_weights    products with a parameter, whose panels are packed in the first run
      *     channels_last   images of convolutions have their channels innermost, where that pays */
     bool fixed_states;
+    /* The most bytes that the arena may take; 0: any number. If it would take more, the backward
+     * pass computes values of the forward pass again instead of retaining them, those first that
+     * save most for their time. Results have the same bits. If that is not enough, weft_plan_new
+     * fails with WEFT_TOO_LARGE, and the message says how many bytes would do. The pass is called
+     * "recompute" in `skip`. */
+    size_t memory_budget;
 } weft_plan_options;
 
 typedef struct weft_plan_stats {
-    size_t nodes;             /* after the passes */
-    size_t groups;            /* of nodes that run side by side */
-    size_t barriers;          /* of one run */
-    size_t fused;             /* nodes that run on the tiles of another, right after each tile */
+    size_t nodes;      /* after the passes */
+    size_t groups;     /* of nodes that run side by side */
+    size_t barriers;   /* of one run */
+    size_t fused;      /* nodes that run on the tiles of another, right after each tile */
+    size_t recomputed; /* nodes that run a second time in the backward pass: memory_budget */
+    double recomputed_flops, recomputed_bytes; /* of these, as in `flops` and `bytes` */
     size_t fixed;             /* nodes that run in a session's first run only: fixed_states */
     size_t buffers;           /* placed in the arena */
     size_t sum_bytes;         /* of all buffers: the arena without reuse */
@@ -131,6 +140,23 @@ typedef struct weft_plan_buffer {
 } weft_plan_buffer;
 /* Returns how many buffers there are; *buffers (may be NULL) becomes the plan's array of them. */
 WEFT_API size_t weft_plan_buffers(const weft_plan *plan, const weft_plan_buffer **buffers);
+
+/* The index of the buffer in which a value of weft_plan_graph lies, also if it is a view; SIZE_MAX
+ * if it lies in a state or constant, or nowhere. */
+WEFT_API size_t weft_plan_buffer_of(const weft_plan *plan, weft_value value);
+
+/* A step runs a node of weft_plan_graph. Groups run one after another; the steps of a group may run
+ * side by side. Those of a fused group run on each tile of its head, right after it. */
+typedef struct weft_plan_step {
+    size_t node;
+    size_t head; /* the node of the head of its fused group; the step's own node if it has none */
+    uint32_t group;
+    uint32_t interval; /* no barrier separates the groups of one barrier interval */
+    bool fixed;        /* runs in a session's first run only */
+} weft_plan_step;
+/* Writes at most `capacity` of the steps, in the order in which they run, and returns how many
+ * there are. */
+WEFT_API size_t weft_plan_steps(const weft_plan *plan, weft_plan_step *steps, size_t capacity);
 
 /* Proves, sharing no code with the planner, that every node reads what its producer wrote, that no
  * two nodes of a group disturb each other, and that after a run every target is what its node

@@ -315,6 +315,7 @@ static void add_training(weft_trainer *t, train_step *s)
 {
     weft_graph *g = s->plan.graph;
     lists l = {.t = t, .s = s};
+    const weft_role role = weft_set_role(g, (weft_role){WEFT_UPDATE, 0});
     if (list_params(t, s, &l) && divided_shard(t, g, l.params, l.tied, l.n) == WEFT_OK) {
         l.one = weft_scalar(g, s->dtype, 1);
         if (s->kind == STEP_SUM) s->old_share = weft_input(g, "old_share", s->dtype, WEFT_SCALAR);
@@ -326,6 +327,7 @@ static void add_training(weft_trainer *t, train_step *s)
         if (weft_is_value(s->sent))
             s->target = weft_group(g, (weft_value[]){s->target, s->sent}, 2);
     }
+    weft_set_role(g, role);
     free(l.params);
     free(l.tied);
     free(l.tracked);

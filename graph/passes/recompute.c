@@ -1,0 +1,122 @@
+/* recompute: the backward pass computes values of the forward pass again, instead of reading those
+ * that were retained, so that the arena fits a budget (weft_plan_options.memory_budget).
+ *
+ * recompute_choose.c decides which. The copy of a node is made before the first node that reads it,
+ * so it runs then. It has the attributes and inputs of the original, and random numbers come from
+ * counters, so it has the same bits. O(nodes), after the choice. */
+#include "recompute.h"
+
+#include "rewrite.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int compare_nodes(const void *a, const void *b)
+{
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Adds the node of a value to the list, unless the value is retained or the copy exists. */
+static size_t add_missing(recompute *r, uint32_t value, size_t n)
+{
+    const value_record *v = &r->graph->values[value];
+    if (!recompute_is_copied(r, value) || r->done[v->node]) return n;
+    r->done[v->node] = 1;
+    r->list[n] = v->node;
+    return n + 1;
+}
+
+size_t recompute_missing(recompute *r, uint32_t value)
+{
+    size_t n = add_missing(r, value, 0);
+    for (size_t at = 0; at < n; at++) {
+        const node_record *node = &r->graph->nodes[r->list[at]];
+        for (uint32_t i = 0; i < node->n_in; i++) n = add_missing(r, node->in[i], n);
+    }
+    if (n > 1) qsort(r->list, n, sizeof *r->list, compare_nodes);
+    return n;
+}
+
+/* What the rewriting knows besides: ids of the new graph by ids of the old. */
+typedef struct rewriting {
+    recompute r;
+    uint32_t *original, *copy;
+} rewriting;
+
+/* The value of the new graph that a node of the backward pass reads. */
+static weft_value read_value(const rewriting *w, const weft_graph *to, uint32_t value)
+{
+    const bool copied = recompute_is_copied(&w->r, value);
+    return graph_value(to, copied ? w->copy[value] : w->original[value]);
+}
+
+static void copy_node(rewriting *w, weft_graph *to, uint32_t index, weft_value *in)
+{
+    const weft_graph *g = w->r.graph;
+    const weft_node_info node = weft_graph_node(g, index);
+    weft_value out[WEFT_MAX_OUTPUTS] = {{0, 0}};
+    graph_set_origin(to, &g->nodes[index]);
+    weft_set_role(to, (weft_role){WEFT_BACKWARD, 0});
+    for (size_t i = 0; i < node.n_in; i++) in[i] = read_value(w, to, node.in[i]);
+    graph_copy_node(to, &node, in, out);
+    for (size_t i = 0; i < node.n_out; i++) w->copy[node.first_out + i] = out[i].id;
+}
+
+static bool visit(weft_rewrite *rewrite)
+{
+    rewriting *w = rewrite->context;
+    const weft_graph *g = w->r.graph;
+    weft_value *in = rewrite->in;
+    if (!recompute_is_forward(g, (uint32_t)rewrite->index)) {
+        for (size_t i = 0; i < rewrite->node.n_in; i++) {
+            const size_t n = recompute_missing(&w->r, rewrite->node.in[i]);
+            for (size_t k = 0; k < n; k++) copy_node(w, rewrite->graph, w->r.list[k], in);
+        }
+        graph_set_origin(rewrite->graph, &g->nodes[rewrite->index]);
+        for (size_t i = 0; i < rewrite->node.n_in; i++)
+            in[i] = read_value(w, rewrite->graph, rewrite->node.in[i]);
+    }
+    rewrite_copy(rewrite);
+    for (size_t i = 0; i < rewrite->node.n_out; i++)
+        w->original[rewrite->node.first_out + i] = rewrite->out[i].id;
+    return true;
+}
+
+void *recompute_open(const weft_graph *graph, const plan_target *targets, size_t n_targets,
+                     size_t target)
+{
+    rewriting *w = calloc(1, sizeof *w);
+    if (!w) return NULL;
+    w->r = (recompute){.graph = graph,
+                       .retained = calloc(graph->n_values, 1),
+                       .fixed = calloc(graph->n_values, 1),
+                       .done = calloc(graph->n_nodes + 1, 1),
+                       .list = calloc(graph->n_nodes + 1, sizeof(uint32_t))};
+    w->original = calloc(graph->n_values, sizeof *w->original);
+    w->copy = calloc(graph->n_values, sizeof *w->copy);
+    if (w->r.retained && w->r.fixed && w->r.done && w->r.list && w->original && w->copy &&
+        recompute_choose(&w->r, targets, n_targets, target)) {
+        memset(w->r.done, 0, graph->n_nodes);
+        return w;
+    }
+    recompute_close(w);
+    return NULL;
+}
+
+void recompute_close(void *opened)
+{
+    rewriting *w = opened;
+    if (!w) return;
+    free(w->r.retained);
+    free(w->r.fixed);
+    free(w->r.done);
+    free(w->r.list);
+    free(w->original);
+    free(w->copy);
+    free(w);
+}
+
+const weft_pass pass_recompute = {.name = "recompute",
+                                  .doc = "the backward pass computes values again, to fit a budget",
+                                  .visit = visit};
