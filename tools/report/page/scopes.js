@@ -1,0 +1,53 @@
+// The visible part of the graph: closed scopes stand for all nodes inside them.
+const scopes = (() => {
+    const chainOf = (item) => { const chain = []; for (let at = item; at; at = at.parent) chain.unshift(at); return chain; };
+    const isQuiet = (node) => node.kind === "parameter" || node.kind === "state" || node.kind === "constant";
+
+    // The outermost closed scope around a node, or the node itself.
+    function shownFor(item, open) {
+        for (const at of chainOf(item)) if (!at.node && !open.has(at.key)) return at;
+        return item;
+    }
+
+    /* What is drawn: the items, the open scopes around them, and the edges between them with their shapes. Quiet
+     * nodes (parameters, states, constants) are drawn only if asked for. */
+    function visible(m, open, phases, quiet) {
+        const shown = new Map(), items = new Map(), frames = new Map(), edges = new Map();
+        for (const node of m.nodes) {
+            const leaf = m.items.get(`node:${node.id}`);
+            if (!phases.has(leaf.phase)) continue;
+            const item = shownFor(leaf, open);
+            if (item.node && isQuiet(node) && !quiet) continue;
+            shown.set(node.id, item);
+            if (items.has(item.key)) continue;
+            items.set(item.key, item);
+            for (let up = item.parent; up && up.parent; up = up.parent) frames.set(up.key, up);
+        }
+        for (const node of m.nodes) {
+            const to = shown.get(node.id);
+            for (const input of to ? node.in || [] : []) {
+                const from = shown.get(input.node), producer = m.byId.get(input.node);
+                if (!from || from === to || !producer) continue;
+                const key = `${from.key}>${to.key}`, output = producer.outputs[input.output] || producer.outputs[0];
+                if (!edges.has(key)) edges.set(key, { from, to, shapes: new Map(), count: 0 });
+                const edge = edges.get(key);
+                edge.count++;
+                if (output) edge.shapes.set(output.shape, (edge.shapes.get(output.shape) || 0) + 1);
+            }
+        }
+        return { items: [...items.values()], frames: [...frames.values()], edges: [...edges.values()] };
+    }
+
+    // The scopes of a name, outermost first: of the phase in which it occurs.
+    function find(m, path) {
+        for (const phase of ui.phases) if (m.items.has(`${phase}:${path}`)) return m.items.get(`${phase}:${path}`);
+        return undefined;
+    }
+
+    const edgeText = (edge) => {
+        const [first] = edge.shapes.keys();
+        return edge.shapes.size === 1 ? first.replace(/^f32 /, "") : edge.shapes.size ? `${edge.count} values` : "";
+    };
+
+    return { visible, chainOf, find, edgeText };
+})();
