@@ -113,6 +113,10 @@ static void test_attributes(void)
             fprintf(stderr, "\n    no %s\n", labels[i]);
             CU_FAIL("an attribute is not drawn");
         }
+    char shown[8];
+    const weft_node_info max = weft_graph_node(g, 4);
+    CU_ASSERT_STRING_EQUAL(weft_attr_text(max.op->attrs, max.attr, shown, sizeof shown), "[0,2]");
+    CU_ASSERT_STRING_EQUAL(weft_attr_text(max.op->attrs, max.attr, shown, 4), "[0,");
     weft_graph_free(g);
 }
 

@@ -32,6 +32,7 @@ ORDER = [
     ["tools"],
     ["tools/text"],
     ["tools/bench", "tools/reproduce", "tools/decoding"],
+    ["tools/report"],
     ["tools/training"],
     ["tools/commands"],
 ]

@@ -61,6 +61,13 @@ every_allocation "$weft" models
 every_allocation "$weft" models rnn --json
 every_allocation "$weft" plan rnn --json
 every_allocation "$weft" plan --instances lists --json
+every_allocation "$weft" report feed-forward --no-time --json
+"$weft" report feed-forward --no-time --json >saved.json
+every_allocation "$weft" report saved.json --json
+mkdir run
+printf '{"model": "gpt", "data": {"valid_source": "a"}}' >run/recipe.json
+printf '{"step":1,"loss":2}\n{"step":2,"samples":[{"source":"a","translation":"b","reference":"c"}]}\n' >run/metrics.jsonl
+every_allocation "$weft" report run --json
 every_allocation "$weft" score a b --json
 every_allocation "$weft" score a b --sentences --json
 every_allocation "$weft" score a b --against b --samples 10 --json

@@ -136,6 +136,39 @@ static void test_picture(void)
 
 /* ---- Misuse ---- */
 
+typedef struct event_list {
+    const weft_graph *graph;
+    size_t n;
+    uint64_t first_ns, end_ns[THREADS];
+} event_list;
+
+static void take_event(void *context, const weft_profile_event *e)
+{
+    event_list *l = context;
+    CU_ASSERT_FATAL(e->thread >= 0 && e->thread < THREADS);
+    CU_ASSERT_TRUE(e->run == 3 || e->run == 4);
+    CU_ASSERT_TRUE(e->node < weft_graph_node_count(l->graph));
+    CU_ASSERT_TRUE(l->end_ns[e->thread] <= e->begin_ns && e->begin_ns <= e->end_ns);
+    l->end_ns[e->thread] = e->end_ns;
+    if (e->begin_ns < l->first_ns) l->first_ns = e->begin_ns;
+    l->n++;
+}
+
+/* The events of the last two of five runs, which count from the first of them. */
+static void test_events(void)
+{
+    bench b = bench_open(THREADS);
+    const weft_profile *p = profiled_runs(&b, 2);
+    event_list l = {.graph = weft_plan_graph(b.plan), .first_ns = UINT64_MAX};
+    const size_t n = weft_profile_events(p, take_event, &l);
+    CU_ASSERT_TRUE(n > 0);
+    CU_ASSERT_EQUAL(l.n, n);
+    CU_ASSERT_EQUAL(l.first_ns, 0);
+    CU_ASSERT_EQUAL(weft_profile_events(p, NULL, NULL), n);
+    CU_ASSERT_EQUAL(weft_profile_events(NULL, take_event, &l), 0);
+    bench_close(&b);
+}
+
 static void test_misuse(void)
 {
     bench b = bench_open(2);
@@ -175,6 +208,7 @@ void profile_export_tests(void)
     CU_add_test(suite, "trace", test_trace);
     CU_add_test(suite, "trace escapes", test_trace_escapes);
     CU_add_test(suite, "picture", test_picture);
+    CU_add_test(suite, "events", test_events);
     CU_add_test(suite, "misuse", test_misuse);
     CU_add_test(suite, "a full disk", test_full_disk);
 }

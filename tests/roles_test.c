@@ -134,6 +134,11 @@ static void test_steps(void)
             CU_ASSERT_TRUE_FATAL(b < n_buffers);
             CU_ASSERT_TRUE(buffers[b].first <= steps[i].group && steps[i].group <= buffers[b].last);
         }
+        if (steps[i].scratch == SIZE_MAX) continue;
+        CU_ASSERT_TRUE(node.op->scratch != NULL);
+        CU_ASSERT_TRUE_FATAL(steps[i].scratch < n_buffers);
+        CU_ASSERT_EQUAL(buffers[steps[i].scratch].first, steps[i].group);
+        CU_ASSERT_EQUAL(buffers[steps[i].scratch].last, steps[i].group);
     }
     CU_ASSERT_EQUAL(fused, weft_plan_get_stats(t.plan).fused);
     CU_ASSERT_EQUAL(steps[n - 1].group + 1, weft_plan_get_stats(t.plan).groups);

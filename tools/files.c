@@ -5,19 +5,20 @@
 #include "base/json.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- JSON ---- */
 
-/* Whether cJSON ever ran out of memory: after that any tree may lack members. */
-static atomic_bool json_lost;
+/* Whether cJSON ever ran out of memory in this thread: after that any of its trees may lack
+ * members.
+ */
+static _Thread_local bool json_lost;
 
 static void *allocate(size_t bytes)
 {
     void *memory = malloc(bytes);
-    if (!memory) atomic_store(&json_lost, true);
+    if (!memory) json_lost = true;
     return memory;
 }
 
@@ -26,8 +27,7 @@ void tool_watch_json(void)
     cJSON_InitHooks(&(cJSON_Hooks){allocate, free});
 }
 
-/* The text of a tree, which is deleted; NULL if the tree may lack members. */
-static char *take_text(cJSON *json, bool lines)
+char *tool_json_text(cJSON *json, bool lines)
 {
     char *text = json && !json_lost ? json_print(json, lines) : NULL;
     cJSON_Delete(json);
@@ -36,7 +36,7 @@ static char *take_text(cJSON *json, bool lines)
 
 int tool_print_json(cJSON *json)
 {
-    char *text = take_text(json, true);
+    char *text = tool_json_text(json, true);
     if (!text) return tool_fail_text("JSON", "out of memory");
     bool good = printf("%s\n", text) > 0 && fflush(stdout) == 0;
     cJSON_free(text);
@@ -45,7 +45,7 @@ int tool_print_json(cJSON *json)
 
 bool tool_write_json_line(cJSON *json, FILE *file, const char *where, weft_error *error)
 {
-    char *text = take_text(json, false);
+    char *text = tool_json_text(json, false);
     bool good = text && fprintf(file, "%s\n", text) > 0 && fflush(file) == 0;
     if (!text)
         weft_error_set(error, WEFT_NO_MEMORY, where, "out of memory");

@@ -42,8 +42,9 @@ static void print_ints(const void *at, bool wide, char *text, size_t size)
     if (used < size) snprintf(text + used, size - used, "]");
 }
 
-static void print_value(const weft_attr_field *field, const void *at, char *text, size_t size)
+const char *weft_attr_text(const weft_attr_field *field, const void *attr, char *text, size_t size)
 {
+    const void *at = (const char *)attr + field->offset;
     switch (field->kind) {
     case WEFT_ATTR_INT:
         snprintf(text, size, "%d", *(const int32_t *)at);
@@ -71,13 +72,13 @@ static void print_value(const weft_attr_field *field, const void *at, char *text
         print_ints(at, field->kind == WEFT_ATTR_INT64S, text, size);
         break;
     }
+    return text;
 }
 
 const char *attr_field_text(const weft_attr_field *field, const void *attr, char *text, size_t size)
 {
     const size_t used = (size_t)snprintf(text, size, "%s=", field->name);
-    if (used < size)
-        print_value(field, (const char *)attr + field->offset, text + used, size - used);
+    if (used < size) weft_attr_text(field, attr, text + used, size - used);
     return text;
 }
 

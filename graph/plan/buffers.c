@@ -55,7 +55,7 @@ static void extend_lifetimes(weft_plan *plan, bool no_reuse)
             plan->buffers[plan->n_buffers++] =
                 (weft_plan_buffer){0, (step->scratch + 63) / 64 * 64, no_reuse ? 0 : group,
                                    no_reuse ? last_group : group};
-            step->scratch = plan->n_buffers; /* index + 1, until it has an offset */
+            step->scratch_buffer = (uint32_t)plan->n_buffers;
         }
     }
     /* What later runs read is never overwritten. */
@@ -141,7 +141,7 @@ bool buffers_place(weft_plan *plan, weft_error *error)
     for (size_t i = 0; i < plan->n_steps; i++) {
         plan_step *step = &plan->steps[i];
         const node_record *node = &plan->graph->nodes[step->node];
-        if (step->scratch) step->scratch = plan->buffers[step->scratch - 1].offset;
+        if (step->scratch) step->scratch = plan->buffers[step->scratch_buffer - 1].offset;
         place *at = plan->places + step->first_operand;
         for (size_t k = 0; k < node->n_in; k++) *at++ = place_of(plan, node->in[k]);
         for (size_t k = 0; k < node->op->n_out; k++)

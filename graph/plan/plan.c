@@ -258,8 +258,13 @@ size_t weft_plan_steps(const weft_plan *plan, weft_plan_step *steps, size_t capa
             if (!n_fused) head = step->node;
             n_fused = n_fused ? n_fused - 1 : step->n_fused;
             if (i < capacity)
-                steps[i] =
-                    (weft_plan_step){step->node, head, g, group->interval, g < plan->fixed_groups};
+                steps[i] = (weft_plan_step){
+                    .node = step->node,
+                    .head = head,
+                    .group = g,
+                    .interval = group->interval,
+                    .fixed = g < plan->fixed_groups,
+                    .scratch = step->scratch_buffer ? step->scratch_buffer - 1 : SIZE_MAX};
         }
     }
     return plan->n_steps;

@@ -42,9 +42,10 @@ typedef struct plan_step {
     uint32_t interval; /* the barrier interval of its group */
     uint8_t phases;
     int64_t tiles[2];
-    int64_t tile_work[2];   /* of one tile with all fused steps: about its nanoseconds */
-    uint32_t first_operand; /* of plan->tensors and ->places: inputs, then outputs */
-    size_t scratch;         /* offset in the arena */
+    int64_t tile_work[2];    /* of one tile with all fused steps: about its nanoseconds */
+    uint32_t first_operand;  /* of plan->tensors and ->places: inputs, then outputs */
+    size_t scratch;          /* offset in the arena */
+    uint32_t scratch_buffer; /* index + 1; 0: the step has no scratch */
     /* Of the head of a fused group: how many of the steps behind it run on each of its tiles, right
      * after the tile; they have no tiles of their own. */
     uint32_t n_fused;

@@ -26,25 +26,58 @@ static void json_text(FILE *file, const char *text)
     fputc('"', file);
 }
 
-static void trace_event(FILE *file, const weft_profile *p, int thread, size_t run,
-                        const profile_event *e, uint64_t origin_ns)
+size_t weft_profile_events(const weft_profile *p,
+                           void (*visit)(void *context, const weft_profile_event *event),
+                           void *context)
 {
-    const weft_graph *g = p->plan->graph;
-    const plan_step *step = &p->plan->steps[e->step];
-    const node_record *node = &g->nodes[step->node];
+    if (!p || !p->trace_runs) return 0;
+    const size_t first = p->runs > p->trace_runs ? p->runs - p->trace_runs : 0;
+    size_t n = 0;
+    uint64_t origin = UINT64_MAX;
+    for (int t = 0; t < p->team; t++) {
+        const profile_run *run = &p->threads[t]->runs[first % p->trace_runs];
+        if (run->n && run->events[0].begin_ns < origin) origin = run->events[0].begin_ns;
+    }
+    for (size_t r = first; r < p->runs; r++)
+        for (int t = 0; t < p->capacity; t++) {
+            const profile_run *run = &p->threads[t]->runs[r % p->trace_runs];
+            n += run->n;
+            for (size_t i = 0; visit && i < run->n; i++) {
+                const profile_event *e = &run->events[i];
+                visit(context, &(weft_profile_event){.node = p->plan->steps[e->step].node,
+                                                     .run = r,
+                                                     .thread = t,
+                                                     .phase = e->phase,
+                                                     .begin_ns = e->begin_ns - origin,
+                                                     .end_ns = e->end_ns - origin});
+            }
+        }
+    return n;
+}
+
+typedef struct trace {
+    FILE *file;
+    const weft_graph *g;
+} trace;
+
+static void trace_event(void *context, const weft_profile_event *e)
+{
+    const trace *to = context;
+    const weft_graph *g = to->g;
+    FILE *file = to->file;
+    const node_record *node = &g->nodes[e->node];
     const value_record *value = &g->values[node->first_out];
     char text[SCOPE_BYTES + 64];
-    uint64_t at = e->begin_ns - origin_ns, took = e->end_ns - e->begin_ns;
+    const uint64_t at = e->begin_ns, took = e->end_ns - e->begin_ns;
     fputs(",\n{\"ph\":\"X\",\"cat\":\"step\",\"name\":", file);
     json_text(file, node->op->name);
-    fprintf(file,
-            ",\"pid\":1,\"tid\":%d,\"ts\":%llu.%03u,\"dur\":%llu.%03u,\"args\":{\"node\":", thread,
-            (unsigned long long)(at / 1000), (unsigned)(at % 1000),
+    fprintf(file, ",\"pid\":1,\"tid\":%d,\"ts\":%llu.%03u,\"dur\":%llu.%03u,\"args\":{\"node\":",
+            e->thread, (unsigned long long)(at / 1000), (unsigned)(at % 1000),
             (unsigned long long)(took / 1000), (unsigned)(took % 1000));
-    json_text(file, value->name ? value->name : graph_node_where(g, step->node, text, sizeof text));
+    json_text(file, value->name ? value->name : graph_node_where(g, e->node, text, sizeof text));
     fprintf(file, ",\"shape\":\"%s %s\",\"phase\":%d,\"run\":%zu}}",
             weft_dtype_name(value->type.dtype),
-            weft_shape_text(value->type.shape, text, sizeof text), e->phase, run);
+            weft_shape_text(value->type.shape, text, sizeof text), e->phase, e->run);
 }
 
 weft_status weft_profile_trace(const weft_profile *p, FILE *file, weft_error *error)
@@ -54,12 +87,6 @@ weft_status weft_profile_trace(const weft_profile *p, FILE *file, weft_error *er
     if (!p->trace_runs)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "trace",
                               "no run was recorded: switch measuring on with trace_runs above 0");
-    size_t first = p->runs > p->trace_runs ? p->runs - p->trace_runs : 0;
-    uint64_t origin = UINT64_MAX;
-    for (int t = 0; t < p->team; t++) {
-        const profile_run *run = &p->threads[t]->runs[first % p->trace_runs];
-        if (run->n && run->events[0].begin_ns < origin) origin = run->events[0].begin_ns;
-    }
     fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n"
           "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":1,\"args\":{\"name\":\"weft\"}}",
           file);
@@ -68,11 +95,7 @@ weft_status weft_profile_trace(const weft_profile *p, FILE *file, weft_error *er
                 ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":1,\"tid\":%d,"
                 "\"args\":{\"name\":\"thread %d\"}}",
                 t, t);
-    for (size_t r = first; r < p->runs; r++)
-        for (int t = 0; t < p->capacity; t++) {
-            const profile_run *run = &p->threads[t]->runs[r % p->trace_runs];
-            for (size_t i = 0; i < run->n; i++) trace_event(file, p, t, r, &run->events[i], origin);
-        }
+    weft_profile_events(p, trace_event, &(trace){file, p->plan->graph});
     fputs("\n]}\n", file);
     /* A full disk shows only when the stream is flushed. */
     if (fflush(file) != 0 || ferror(file))

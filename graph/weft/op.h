@@ -124,6 +124,11 @@ typedef struct weft_attr_field {
     size_t offset;
 } weft_attr_field;
 
+/* Writes the field of the attributes `attr` as text, and returns `buffer`: a bool is "yes" or "no",
+ * an array "[0,2,1]". Text that does not fit is cut; `size` is at least 1. */
+WEFT_API const char *weft_attr_text(const weft_attr_field *field, const void *attr, char *buffer,
+                                    size_t size);
+
 /* One input of a sample. `dtype` WEFT_FLOAT is the floating-point type under test. Values are
  * uniform in [low, high): whole numbers for an integer type; for bool, `high` is the probability of
  * true. With `distinct` they are at least 0.05 apart and away from zero, so that ops such as max

@@ -133,7 +133,8 @@ WEFT_API weft_plan_stats weft_plan_get_stats(const weft_plan *plan);
 /* The graph that the plan runs, after all passes. It belongs to the plan. */
 WEFT_API const weft_graph *weft_plan_graph(const weft_plan *plan);
 
-/* One buffer of the arena: no other uses its bytes while groups first..last run. */
+/* One buffer of the arena: no other uses its bytes while groups first..last run. `last` is the
+ * number of groups if the contents outlive the run: an input, a target, what later runs read. */
 typedef struct weft_plan_buffer {
     size_t offset, bytes;
     uint32_t first, last;
@@ -153,6 +154,7 @@ typedef struct weft_plan_step {
     uint32_t group;
     uint32_t interval; /* no barrier separates the groups of one barrier interval */
     bool fixed;        /* runs in a session's first run only */
+    size_t scratch;    /* the index of the buffer that only the step itself uses; SIZE_MAX: none */
 } weft_plan_step;
 /* Writes at most `capacity` of the steps, in the order in which they run, and returns how many
  * there are. */

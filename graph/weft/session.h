@@ -195,6 +195,20 @@ WEFT_API weft_status weft_profile_rows(const weft_profile *profile, weft_profile
                                        size_t *count, weft_error *error);
 WEFT_API void weft_profile_free_rows(weft_profile_row *rows);
 
+/* An interval that a thread spent on a node, in a recorded run. Gaps are waiting time. */
+typedef struct weft_profile_event {
+    size_t node; /* of weft_plan_graph; of a fused group, its head */
+    size_t run;  /* from 0: the first run since the profile was switched on */
+    int thread;
+    int phase; /* of the node's kernel */
+    /* Nanoseconds since the first event of the recorded runs. */
+    uint64_t begin_ns, end_ns;
+} weft_profile_event;
+/* Calls `visit` with each event of the recorded runs (trace_runs), run by run, thread by thread, in
+ * order of time, and returns how many there are. `visit` may be NULL. 0 for NULL. */
+WEFT_API size_t weft_profile_events(const weft_profile *profile,
+                                    void (*visit)(void *context, const weft_profile_event *event),
+                                    void *context);
 /* Writes the recorded runs as a trace for Perfetto or chrome://tracing: JSON in the Trace Event
  * Format, with a track for each thread and an event for each interval that it spent on a step. Gaps
  * are waiting time. WEFT_IO if the file cannot be written. */

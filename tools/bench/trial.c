@@ -51,6 +51,13 @@ void trial_close(trial *t)
     memset(t, 0, sizeof *t);
 }
 
+weft_status trial_peaks(const trial *t, int threads, weft_peaks *peaks, weft_error *error)
+{
+    const weft_dtype computed = weft_dtype_of(t->m.graph, t->m.io.output);
+    const weft_dtype dtype = weft_dtype_is_float(computed) ? computed : WEFT_F32;
+    return weft_measure_peaks(dtype, threads, peaks, error);
+}
+
 weft_status trial_profile(trial *t, long runs, long trace_runs, double *seconds, weft_error *error)
 {
     bool terminal = isatty(STDERR_FILENO) == 1, shown = false;

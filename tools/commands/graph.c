@@ -23,6 +23,7 @@ enum {
     KEY_JSON = 256,
     KEY_TRAIN,
     KEY_FIXED,
+    KEY_MEMORY,
     KEY_PLANNED,
     KEY_OVERLAY,
     KEY_RUNS,
@@ -39,6 +40,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_TRAIN:
         a->train = true;
+        return 0;
+    case KEY_MEMORY:
+        a->model.memory = tool_bytes(text, "--memory", state);
         return 0;
     case KEY_FIXED:
         a->model.fixed = true;
@@ -166,6 +170,7 @@ int cmd_dot(int argc, char **argv)
          "FILE.dot, or FILE.svg or FILE.png (with Graphviz); - prints DOT", 0},
         {"train", KEY_TRAIN, NULL, 0, "the whole training step", 0},
         {"fixed", KEY_FIXED, NULL, 0, TOOL_FIXED, 0},
+        {"memory", KEY_MEMORY, "SIZE", 0, TOOL_MEMORY, 0},
         {"planned", KEY_PLANNED, NULL, 0, "draw the graph after the passes, as it is run", 0},
         {"overlay", KEY_OVERLAY, "time", 0,
          "run it, and colour the nodes that compute by their share of the time (implies --planned)",
@@ -204,26 +209,12 @@ int cmd_dot(int argc, char **argv)
 
 static int print_plan(const arguments *a, const weft_plan_stats *s)
 {
-    const struct {
-        const char *name, *unit;
-        double value;
-    } rows[] = {{"nodes", "", (double)s->nodes},
-                {"groups", "", (double)s->groups},
-                {"barriers", "", (double)s->barriers},
-                {"fused", " nodes", (double)s->fused},
-                {"fixed", " nodes", (double)s->fixed},
-                {"buffers", "", (double)s->buffers},
-                {"sum_bytes", " bytes", (double)s->sum_bytes},
-                {"arena_bytes", " bytes", (double)s->arena_bytes},
-                {"lower_bound_bytes", " bytes", (double)s->lower_bound_bytes},
-                {"ratio", "", s->ratio},
-                {"state_bytes", " bytes", (double)s->state_bytes},
-                {"flops", " flop a run", s->flops},
-                {"bytes", " bytes moved a run", s->bytes}};
+    plan_fact rows[TOOL_PLAN_FACTS];
     cJSON *json = cJSON_CreateObject();
     cJSON_AddStringToObject(json, "model", tool_model_name(&a->model));
     cJSON_AddBoolToObject(json, "train", a->train);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    tool_plan_facts(s, rows);
+    for (size_t i = 0; i < TOOL_PLAN_FACTS; i++) {
         cJSON_AddNumberToObject(json, rows[i].name, rows[i].value);
         if (!a->json) printf("%-18s %.10g%s\n", rows[i].name, rows[i].value, rows[i].unit);
     }
@@ -239,6 +230,7 @@ int cmd_plan(int argc, char **argv)
     static const struct argp_option options[] = {
         {"train", KEY_TRAIN, NULL, 0, "the whole training step: gradients, clipping, Adam", 0},
         {"fixed", KEY_FIXED, NULL, 0, TOOL_FIXED, 0},
+        {"memory", KEY_MEMORY, "SIZE", 0, TOOL_MEMORY, 0},
         {"instances", KEY_INSTANCES, "DIR", 0,
          "pack the lists of buffers in DIR/NAME.CAPACITY.csv, with the columns lower, upper "
          "(exclusive) and size, instead of a model's",

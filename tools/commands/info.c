@@ -1,6 +1,7 @@
 /* weft info: what weft uses on this machine. */
 #include "tool.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,18 +14,24 @@ static error_t parse(int key, char *text, struct argp_state *state)
     return 0;
 }
 
+/* Reads the beginning of a file, without allocating memory; "" if it cannot be read. */
+static const char *read_beginning(const char *path, char *text, size_t capacity)
+{
+    const int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t n = descriptor < 0 ? 0 : read(descriptor, text, capacity - 1);
+    if (descriptor >= 0) close(descriptor);
+    text[n > 0 ? n : 0] = '\0';
+    return text;
+}
+
 /* The model name that Linux reports; "" if it reports none. */
 static const char *processor(char *text, size_t capacity)
 {
-    char line[256];
-    FILE *file = fopen("/proc/cpuinfo", "r");
-    *text = '\0';
-    while (file && !*text && fgets(line, sizeof line, file)) {
-        const char *colon = strchr(line, ':');
-        if (strncmp(line, "model name", 10) != 0 || !colon) continue;
-        snprintf(text, capacity, "%.*s", (int)strcspn(colon + 2, "\n"), colon + 2);
-    }
-    if (file) fclose(file);
+    char file[4096];
+    const char *name = strstr(read_beginning("/proc/cpuinfo", file, sizeof file), "model name");
+    const char *colon = name ? strstr(name, ": ") : NULL;
+    snprintf(text, capacity, "%.*s", colon ? (int)strcspn(colon + 2, "\n") : 0,
+             colon ? colon + 2 : "");
     return text;
 }
 
@@ -32,11 +39,9 @@ static bool read_cache(int index, const char *what, char *text, size_t capacity)
 {
     char path[96];
     snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu0/cache/index%d/%s", index, what);
-    FILE *file = fopen(path, "r");
-    bool good = file && fgets(text, (int)capacity, file);
-    if (good) text[strcspn(text, "\n")] = '\0';
-    if (file) fclose(file);
-    return good;
+    read_beginning(path, text, capacity);
+    text[strcspn(text, "\n")] = '\0';
+    return text[0] != '\0';
 }
 
 /* The caches of the first processor: "L1 Data 32K, L2 Unified 1M, ...". */
@@ -91,7 +96,7 @@ static weft_status add_chosen(cJSON *json, weft_error *error)
 weft_status tool_machine_json(cJSON *json, weft_error *error)
 {
     char text[256];
-    cJSON_AddStringToObject(json, "version", TOOL_VERSION);
+    cJSON_AddStringToObject(json, "version", weft_version());
     cJSON_AddStringToObject(json, "processor", processor(text, sizeof text));
     cJSON_AddNumberToObject(json, "processors", (double)sysconf(_SC_NPROCESSORS_ONLN));
     cJSON_AddNumberToObject(json, "threads", weft_default_threads());

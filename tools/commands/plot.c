@@ -1,9 +1,7 @@
 /* weft plot: the training and validation curves of runs, from their metrics. */
 #include "picture.h"
-#include "text/streams.h"
+#include "text/json_lines.h"
 #include "tool.h"
-
-#include "base/json.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -58,44 +56,34 @@ static bool add_point(curve *c, double x, double y)
     return true;
 }
 
-static bool take_line(const cJSON *line, curve *training, curve *validation)
+typedef struct run_curves {
+    curve *training, *validation;
+} run_curves;
+
+static bool take_line(void *context, cJSON *line)
 {
+    const run_curves *c = context;
     const cJSON *step = cJSON_GetObjectItemCaseSensitive(line, "step");
     const cJSON *loss = cJSON_GetObjectItemCaseSensitive(line, "smoothed");
     const cJSON *valid = cJSON_GetObjectItemCaseSensitive(line, "validation_loss");
-    if (!cJSON_IsNumber(step)) return true;
-    if (cJSON_IsNumber(loss) && !add_point(training, step->valuedouble, loss->valuedouble))
-        return false;
-    return !cJSON_IsNumber(valid) || add_point(validation, step->valuedouble, valid->valuedouble);
+    bool good = true;
+    if (cJSON_IsNumber(step) && cJSON_IsNumber(loss))
+        good = add_point(c->training, step->valuedouble, loss->valuedouble);
+    if (good && cJSON_IsNumber(step) && cJSON_IsNumber(valid))
+        good = add_point(c->validation, step->valuedouble, valid->valuedouble);
+    cJSON_Delete(line);
+    return good;
 }
 
 static int read_run(const char *run, curve *training, curve *validation)
 {
-    char path[4096], *line = NULL;
-    size_t size = 0, number = 0;
-    ssize_t n;
+    char path[4096];
     snprintf(path, sizeof path, "%s/metrics.jsonl", run);
     snprintf(training->name, sizeof training->name, "%s: training, smoothed", run);
     snprintf(validation->name, sizeof validation->name, "%s: validation", run);
     weft_error error = {0};
-    FILE *file = stream_open(path, &error);
-    if (!file) return tool_fail(&error);
-    bool good = true, is_json = true;
-    while (good && is_json && (n = getline(&line, &size, file)) > 0) {
-        json_failure why;
-        number++;
-        if (line[n - 1] != '\n') break; /* the run is still writing it */
-        cJSON *json = json_parse(line, (size_t)n, &why);
-        is_json = json || why.no_memory;
-        good = json ? take_line(json, training, validation) : !why.no_memory;
-        cJSON_Delete(json);
-    }
-    bool ended = !good || stream_at_end(file, path, &error);
-    free(line);
-    stream_close(file);
-    if (!is_json) return tool_fail_text(path, "line %zu is not JSON", number);
-    if (!good) return tool_fail_text(path, "out of memory");
-    if (!ended) return tool_fail(&error);
+    if (!json_lines_read(path, take_line, &(run_curves){training, validation}, &error))
+        return tool_fail(&error);
     if (training->n + validation->n == 0) return tool_fail_text(path, "has no losses yet");
     return EXIT_GOOD;
 }

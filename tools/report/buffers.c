@@ -1,0 +1,84 @@
+/* The buffers of a report: where and when each lies in the arena, who writes it first, and why it
+ * is retained until its end. O(nodes + edges). */
+#include "report.h"
+
+#include <stdlib.h>
+
+typedef struct buffer_use {
+    size_t writer, reader; /* 1 + the node; 0: none */
+    bool fed;              /* an input, which retains its contents */
+    bool scratch;          /* only the writer uses it */
+} buffer_use;
+
+static buffer_use *use_of(const report_plan *p, buffer_use *uses, uint32_t id)
+{
+    const size_t buffer = weft_plan_buffer_of(p->plan, weft_value_from_id(p->graph, id));
+    return buffer == SIZE_MAX ? NULL : &uses[buffer];
+}
+
+static void find_inputs(const report_plan *p, buffer_use *uses)
+{
+    for (size_t i = 0; i < p->n_nodes; i++) {
+        const weft_node_info node = weft_graph_node(p->graph, i);
+        buffer_use *use = node.op == &weft_op_input ? use_of(p, uses, node.first_out) : NULL;
+        if (use) *use = (buffer_use){.writer = i + 1, .fed = true};
+    }
+}
+
+static void find_users(const report_plan *p, buffer_use *uses)
+{
+    buffer_use *use;
+    for (size_t i = 0; i < p->n_steps; i++) {
+        const weft_node_info node = weft_graph_node(p->graph, p->steps[i].node);
+        if (p->steps[i].scratch != SIZE_MAX)
+            uses[p->steps[i].scratch] =
+                (buffer_use){.writer = p->steps[i].node + 1, .scratch = true};
+        for (size_t k = 0; k < node.n_in; k++)
+            if ((use = use_of(p, uses, node.in[k]))) use->reader = p->steps[i].node + 1;
+        for (size_t k = 0; k < node.n_out; k++)
+            if ((use = use_of(p, uses, node.first_out + (uint32_t)k)) && !use->writer)
+                use->writer = p->steps[i].node + 1;
+    }
+}
+
+/* Why a buffer is alive until its last group; NULL if that is only because it is written there.
+ * What outlives the run has a last group behind those of the plan. */
+static const char *reason_of(const report_plan *p, const buffer_use *use, bool outlives)
+{
+    const weft_plan_step *writer = report_step(p, use->writer - 1);
+    if (!outlives) return use->reader ? "read by" : NULL;
+    return use->fed || writer->fixed ? "kept" : "target";
+}
+
+static cJSON *buffer_json(const report_plan *p, const buffer_use *use,
+                          const weft_plan_buffer *buffer, size_t n_groups)
+{
+    const bool outlives = buffer->last >= n_groups;
+    cJSON *json = cJSON_CreateObject();
+    cJSON_AddNumberToObject(json, "offset", (double)buffer->offset);
+    cJSON_AddNumberToObject(json, "bytes", (double)buffer->bytes);
+    cJSON_AddNumberToObject(json, "first", buffer->first);
+    cJSON_AddNumberToObject(json, "last", outlives ? (double)n_groups - 1 : buffer->last);
+    if (use->scratch) cJSON_AddTrueToObject(json, "scratch");
+    if (use->writer) cJSON_AddNumberToObject(json, "node", (double)(use->writer - 1));
+    if (use->reader) cJSON_AddNumberToObject(json, "reader", (double)(use->reader - 1));
+    const char *reason = use->writer ? reason_of(p, use, outlives) : NULL;
+    if (reason) cJSON_AddStringToObject(json, "reason", reason);
+    return json;
+}
+
+weft_status report_add_buffers(const report_plan *p, cJSON *subject, weft_error *error)
+{
+    const weft_plan_buffer *buffers;
+    const size_t n = weft_plan_buffers(p->plan, &buffers);
+    const size_t n_groups = weft_plan_get_stats(p->plan).groups;
+    buffer_use *uses = calloc(n + 1, sizeof *uses);
+    if (!uses) return weft_error_set(error, WEFT_NO_MEMORY, "report", "out of memory");
+    find_inputs(p, uses);
+    find_users(p, uses);
+    cJSON *json = cJSON_AddArrayToObject(subject, "buffers");
+    for (size_t i = 0; i < n; i++)
+        cJSON_AddItemToArray(json, buffer_json(p, &uses[i], &buffers[i], n_groups));
+    free(uses);
+    return WEFT_OK;
+}

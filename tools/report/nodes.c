@@ -1,0 +1,183 @@
+/* The nodes of a report, with names that no two of them share, and the ops that occur.
+ * O(nodes + edges). */
+#include "report.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Names ---- */
+
+/* A hash table of names with linear probing; it never fills up more than half. */
+typedef struct name_entry {
+    const char *name; /* of the JSON; NULL: free */
+    size_t last;      /* the highest number that was tried behind it */
+} name_entry;
+
+typedef struct name_table {
+    name_entry *at;
+    size_t slots; /* a power of two */
+} name_table;
+
+static name_entry *find_name(const name_table *t, const char *name)
+{
+    size_t slot = weft_hash_text(name) & (t->slots - 1);
+    while (t->at[slot].name && strcmp(t->at[slot].name, name) != 0)
+        slot = (slot + 1) & (t->slots - 1);
+    return &t->at[slot];
+}
+
+/* Adds the name, with #2, #3 ... behind it if there is one like it already. */
+static void add_name(const name_table *t, cJSON *node, const char *name)
+{
+    char numbered[TOOL_NAME_BYTES + 32];
+    name_entry *entry = find_name(t, name), *own = entry;
+    const char *chosen = name;
+    while (own->name) {
+        if (!entry->last) entry->last = 1;
+        snprintf(numbered, sizeof numbered, "%s#%zu", name, ++entry->last);
+        chosen = numbered;
+        own = find_name(t, chosen);
+    }
+    const cJSON *text = cJSON_AddStringToObject(node, "name", chosen);
+    if (text) *own = (name_entry){text->valuestring, 0};
+}
+
+/* The name of output 0, or scope and op. */
+static void name_node(const name_table *t, const weft_graph *g, const weft_node_info *node,
+                      cJSON *json)
+{
+    char text[TOOL_NAME_BYTES];
+    const char *name = weft_name_of(g, weft_value_from_id(g, node->first_out));
+    if (!name[0]) {
+        snprintf(text, sizeof text, "%s%s%s", node->scope, node->scope[0] ? "/" : "",
+                 node->op->name);
+        name = text;
+    }
+    add_name(t, json, name);
+}
+
+/* ---- Nodes ---- */
+
+static const char *kind_of(const report_plan *p, size_t index, const weft_op *op)
+{
+    static const struct {
+        const weft_op *op;
+        const char *kind;
+    } leaves[] = {{&weft_op_input, "input"},
+                  {&weft_op_constant, "constant"},
+                  {&weft_op_group, "group"},
+                  {&weft_op_track, "group"}};
+    for (size_t i = 0; i < sizeof leaves / sizeof *leaves; i++)
+        if (op == leaves[i].op) return leaves[i].kind;
+    if (op == &weft_op_state) return p->nodes[index].trainable ? "parameter" : "state";
+    return op->alias ? "view" : op->updates ? "update" : "op";
+}
+
+static void add_outputs(const report_plan *p, const weft_node_info *node, cJSON *json)
+{
+    char text[REPORT_TYPE_BYTES];
+    cJSON *outputs = cJSON_AddArrayToObject(json, "outputs");
+    for (size_t k = 0; k < node->n_out; k++) {
+        const weft_value value = weft_value_from_id(p->graph, node->first_out + (uint32_t)k);
+        const size_t buffer = weft_plan_buffer_of(p->plan, value);
+        cJSON *output = cJSON_CreateObject();
+        cJSON_AddStringToObject(output, "shape", report_type(p->graph, value, text));
+        cJSON_AddNumberToObject(output, "bytes",
+                                (double)weft_tensor_bytes(weft_dtype_of(p->graph, value),
+                                                          weft_shape_of(p->graph, value)));
+        if (buffer != SIZE_MAX) cJSON_AddNumberToObject(output, "buffer", (double)buffer);
+        cJSON_AddItemToArray(outputs, output);
+    }
+}
+
+static void add_inputs(const report_plan *p, const weft_node_info *node, cJSON *json)
+{
+    cJSON *inputs = cJSON_AddArrayToObject(json, "in");
+    for (size_t i = 0; i < node->n_in; i++) {
+        const size_t producer = weft_producer(p->graph, weft_value_from_id(p->graph, node->in[i]));
+        cJSON *input = cJSON_CreateObject();
+        cJSON_AddNumberToObject(input, "node", (double)producer);
+        cJSON_AddNumberToObject(input, "output",
+                                node->in[i] - weft_graph_node(p->graph, producer).first_out);
+        cJSON_AddItemToArray(inputs, input);
+    }
+}
+
+static void add_attributes(const weft_node_info *node, cJSON *json)
+{
+    char text[192];
+    if (!node->op->attrs || !node->op->attrs[0].name) return;
+    cJSON *attributes = cJSON_AddObjectToObject(json, "attrs");
+    for (const weft_attr_field *f = node->op->attrs; f->name; f++)
+        cJSON_AddStringToObject(attributes, f->name,
+                                weft_attr_text(f, node->attr, text, sizeof text));
+}
+
+static void add_step(const report_plan *p, size_t index, cJSON *json)
+{
+    const report_node *node = &p->nodes[index];
+    const weft_plan_step *step = report_step(p, index);
+    if (!step) return;
+    cJSON_AddNumberToObject(json, "step", (double)(node->step - 1));
+    cJSON_AddNumberToObject(json, "group", step->group);
+    if (step->head != index) cJSON_AddNumberToObject(json, "head", (double)step->head);
+    if (step->fixed) cJSON_AddTrueToObject(json, "fixed");
+    cJSON_AddNumberToObject(json, "flops", node->cost.flops);
+    cJSON_AddNumberToObject(json, "bytes", node->cost.bytes);
+    if (!node->timed) return;
+    cJSON_AddNumberToObject(json, "seconds", node->compute);
+    cJSON_AddNumberToObject(json, "waiting", node->waiting);
+    cJSON_AddNumberToObject(json, "roofline", node->roofline);
+}
+
+static cJSON *node_json(const report_plan *p, size_t index, const name_table *names)
+{
+    static const char *const phases[] = {
+        [WEFT_FORWARD] = "forward", [WEFT_BACKWARD] = "backward", [WEFT_UPDATE] = "update"};
+    const weft_node_info node = weft_graph_node(p->graph, index);
+    cJSON *json = cJSON_CreateObject();
+    cJSON_AddNumberToObject(json, "id", (double)index);
+    name_node(names, p->graph, &node, json);
+    cJSON_AddStringToObject(json, "op", node.op->name);
+    cJSON_AddStringToObject(json, "scope", node.scope);
+    cJSON_AddStringToObject(json, "phase", phases[node.role.phase]);
+    cJSON_AddStringToObject(json, "kind", kind_of(p, index, node.op));
+    add_outputs(p, &node, json);
+    add_inputs(p, &node, json);
+    add_attributes(&node, json);
+    cJSON_AddNumberToObject(json, "source", node.source);
+    if (node.role.gradient_of) cJSON_AddNumberToObject(json, "gradient_of", node.role.gradient_of);
+    add_step(p, index, json);
+    return json;
+}
+
+/* ---- Ops ---- */
+
+/* The documentation of the ops of the graph's nodes. `seen` are the names of ops so far. */
+static void add_op(const name_table *seen, const weft_op *op, cJSON *ops)
+{
+    name_entry *entry = find_name(seen, op->name);
+    if (entry->name) return;
+    entry->name = op->name;
+    cJSON *json = cJSON_AddObjectToObject(ops, op->name);
+    if (op->doc) cJSON_AddStringToObject(json, "doc", op->doc);
+}
+
+weft_status report_add_nodes(const report_plan *p, cJSON *subject, weft_error *error)
+{
+    name_table names = {.slots = 64}, seen;
+    while (names.slots < 2 * p->n_nodes) names.slots *= 2;
+    seen = names;
+    names.at = calloc(names.slots, sizeof *names.at);
+    seen.at = calloc(seen.slots, sizeof *seen.at);
+    const bool good = names.at && seen.at;
+    cJSON *nodes = cJSON_AddArrayToObject(subject, "nodes");
+    cJSON *ops = cJSON_AddObjectToObject(subject, "ops");
+    for (size_t i = 0; good && i < p->n_nodes; i++) {
+        cJSON_AddItemToArray(nodes, node_json(p, i, &names));
+        add_op(&seen, weft_graph_node(p->graph, i).op, ops);
+    }
+    free(names.at);
+    free(seen.at);
+    return good ? WEFT_OK : weft_error_set(error, WEFT_NO_MEMORY, "report", "out of memory");
+}
