@@ -139,7 +139,7 @@ static void expand_einsum(weft_expand *e)
     weft_error ignored = {0};
     weft_infer infer = {.error = &ignored};
     terms t;
-    char batch[16] = "", contracted[16] = "", free_a[16] = "", free_b[16] = "", result[32] = "";
+    char batch[16] = "", contracted[16] = "", free_a[16] = "", free_b[16] = "", result[48] = "";
     if (!parse(&infer, text, &t)) return;
     weft_shape full_a = weft_shape_of(g, e->in[0]), full_b = weft_shape_of(g, e->in[1]);
     terms whole = t;

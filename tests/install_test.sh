@@ -2,7 +2,8 @@
 # Installs into a prefix of its own, then builds programs there with nothing but what pkg-config
 # says, as C11 and as C++17: a small one, those that stand in documents, as they stand there, and the
 # examples. Runs them built by one compiler of each language; clang, if it is here, compiles them
-# too. Each public header is compiled alone.
+# too. Each public header is compiled alone. README's program is built by CMake, too, and with the
+# static library.
 # Usage: install_test.sh BUILD_FOLDER
 set -euo pipefail
 build=$1
@@ -146,7 +147,83 @@ for document in "${documents[@]}"; do
 done
 [ -x "$make_onnx" ] && program docs/onnx.md 2
 grep -q "digraph weft" mixer.dot || { echo "the mixer is not drawn"; exit 1; }
-for example in "$source"/tests/examples/*.c; do
-    rm -f counting.safetensors
-    run_as_all "$example" ""
+# The examples compile in all ways, and the quick ones run; examples_test.sh runs them all.
+libs+=(-lm)
+for example in "$source"/examples/*.c; do
+    case $(basename "$example") in
+    first.c | train.c | linear_regression.c | custom_op.c | custom_pass.c)
+        rm -f counting.safetensors
+        run_as_all "$example" "" ;;
+    onnx_service.c)
+        if ! pkg-config --exists libmicrohttpd; then continue; fi
+        read -ra service_libs <<<"$(pkg-config --libs weft libmicrohttpd libcjson)"
+        compile_as "${runners[0]}" "$example" -x none "${service_libs[@]}" -o service ;&
+    *)
+        for language in "${runners[@]}" ${checkers[@]+"${checkers[@]}"}; do
+            compile_as "$language" -fsyntax-only "$example" || { echo "$example: $language"; exit 1; }
+        done ;;
+    esac
 done
+
+# ---- README's program in other ways than by pkg-config and the shared library ----
+
+awk '/^```c$/ { on = 1; next } /^```$/ { if (on) exit } on' "$source/README.md" >first.c
+# expect_loss COMMAND...: runs the program, which must print the loss.
+expect_loss()
+{
+    "$@" >output && grep -q '^loss of XOR after 200 steps: 0\.0' output ||
+        { echo "$* printed '$(cat output)'"; exit 1; }
+}
+
+# document_block LANGUAGE: the block of docs/install.md in that language.
+document_block()
+{
+    awk -v opening="\`\`\`$1" '$0 == opening { on = 1; next } /^```$/ { if (on) exit } on' "$source/docs/install.md"
+}
+
+# The command of docs/install.md for the static library, with the folders of this installation.
+static_library()
+{
+    local command
+    if [ "$(pkg-config --print-requires-private weft | grep -cxE 'lib(cjson|zip|protobuf-c)')" != 3 ]; then
+        echo "skipped: the static library: weft was built without libzip or protobuf-c"
+        return
+    fi
+    command=$(sed -n 's/^    \(cc .*-l:libweft\.a.*\)/\1/p' "$source/docs/install.md")
+    [ -n "$command" ] || { echo "docs/install.md has no command for the static library"; exit 1; }
+    CPATH=$(dirname "$(find "$prefix" -path '*/include/weft')") LIBRARY_PATH=$library bash -c "$command"
+    if ldd first | grep libweft; then
+        echo "the program with the static library needs the shared one"
+        exit 1
+    fi
+    expect_loss ./first
+}
+static_library
+
+# CMake: the target, and versions that are refused.
+if ! command -v cmake >/dev/null; then
+    echo "skipped: the package for CMake: cmake is not installed"
+    exit 0
+fi
+mkdir cmake && mv first.c cmake
+document_block cmake | sed 's/(weft [0-9.]* REQUIRED)/(weft ${version} REQUIRED)/' >cmake/CMakeLists.txt
+grep -qF '${version}' cmake/CMakeLists.txt || { echo "docs/install.md asks CMake for no version"; exit 1; }
+# with_cmake VERSION: sets up the project, which asks for that version.
+with_cmake()
+{
+    rm -rf cmake/build
+    cmake -S cmake -B cmake/build -Dversion="$1" -DCMAKE_PREFIX_PATH="$(dirname "$(dirname "$library")")" >cmake.log 2>&1
+}
+version=$(pkg-config --modversion weft)
+for wrong in 99 "${version%%.*}.999" "$version.1"; do
+    if with_cmake "$wrong"; then
+        echo "CMake takes version $version for $wrong"
+        exit 1
+    fi
+done
+for right in "" "${version%.*}" "$version"; do
+    with_cmake "$right" || { cat cmake.log; echo "CMake does not take version $version for '$right'"; exit 1; }
+done
+cmake --build cmake/build >cmake.log 2>&1 || { cat cmake.log; exit 1; }
+expect_loss cmake/build/first
+echo "README's program, by pkg-config, with the static library, and by CMake: $(cat output)"

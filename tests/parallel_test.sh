@@ -16,6 +16,7 @@ skip()
     echo "skipped: several processes: $*"
     exit $((failures > 0))
 }
+version=$("$weft" --version)
 # For Open MPI: more processes than cores, and root in a container.
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
@@ -44,10 +45,10 @@ one_line()
 # ---- What starts several processes, and what does not ----
 starting()
 {
-    one_line 0 "weft 0.1.0" env SLURM_JOB_ID=1 SLURM_NTASKS=4 SLURM_PROCID=0 "$weft" --version
-    one_line 0 "weft 0.1.0" env SLURM_STEP_NUM_TASKS=1 PMIX_RANK=0 "$weft" --version
-    one_line 0 "weft 0.1.0" processes 1 "$weft" --version
-    one_line 0 "weft 0.1.0" processes 4 "$weft" --version
+    one_line 0 "$version" env SLURM_JOB_ID=1 SLURM_NTASKS=4 SLURM_PROCID=0 "$weft" --version
+    one_line 0 "$version" env SLURM_STEP_NUM_TASKS=1 PMIX_RANK=0 "$weft" --version
+    one_line 0 "$version" processes 1 "$weft" --version
+    one_line 0 "$version" processes 4 "$weft" --version
     expect 0 "" processes 1 "$weft" plan rnn
     one_line 1 "weft: MPI: the launcher started 4 processes, but MPI finds 1: they may be of different MPI libraries" \
         env PMI_SIZE=4 PMI_RANK=0 "$weft" --version
@@ -64,8 +65,8 @@ refusals()
         one_line 1 "weft: WEFT_TIMEOUT: \"$seconds\" is not a number of seconds (0: no limit)" \
             env WEFT_TIMEOUT=$seconds mpirun -n 2 "$weft" --version
     done
-    one_line 0 "weft 0.1.0" env WEFT_TIMEOUT=2.5 mpirun -n 2 "$weft" --version
-    one_line 0 "weft 0.1.0" env WEFT_TIMEOUT=none "$weft" --version
+    one_line 0 "$version" env WEFT_TIMEOUT=2.5 mpirun -n 2 "$weft" --version
+    one_line 0 "$version" env WEFT_TIMEOUT=none "$weft" --version
 }
 
 # An error of all ranks is printed once; one of a single rank names it, and ends the others.
@@ -183,7 +184,7 @@ if grep -qF "weft was built without MPI" <<<"$got"; then
     one_line 1 "weft: MPI: this is one of 4 processes, but weft was built without MPI" \
         env OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=0 "$weft" --version
     one_line 1 "" env OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=1 "$weft" --version
-    one_line 0 "weft 0.1.0" env OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0 "$weft" --version
+    one_line 0 "$version" env OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0 "$weft" --version
     skip "weft was built without MPI"
 fi
 command -v mpirun >/dev/null || skip "mpirun is not installed"

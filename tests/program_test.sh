@@ -16,6 +16,11 @@ expect 0 "Usage: weft" "$weft" --help
 "$weft" -h 2>&1 >help | grep . && fail "weft -h prints on standard error"
 cmp help <("$weft" --help) || fail "weft -h is not weft --help"
 expect 2 'no command "nonsense"' "$weft" nonsense
+expect 2 'did you mean "train"?' "$weft" trian
+expect 2 'no model "transfomer" (see `weft models`); did you mean "transformer"?' "$weft" plan transfomer
+expect 1 'has no option "drpoout"; did you mean "dropout"?' "$weft" plan transformer drpoout=0
+expect 2 "unrecognized option '--resme'; did you mean '--resume'?" "$weft" train --resme
+expect 2 "unrecognized option '--bem'; did you mean '--beam'?" "$weft" generate --prompt --resme --bem 3 run
 expect 1 "WEFT_ISA: \"avx2\" is not an instruction set, expected base, v3 or v4" env WEFT_ISA=avx2 "$weft" plan gpt
 for command in ops models dot plan profile bench info check reproduce demo train average plot translate \
     generate score vocab; do

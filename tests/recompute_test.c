@@ -199,10 +199,8 @@ static double best_time(recompute *r, const plan_target *targets, size_t n_targe
 
 static void test_best_choice(void)
 {
-    static const int64_t nets[][6] = {{64, 64, 64, 64, 64, 64},
-                                      {8, 128, 8, 128, 8, 128},
-                                      {256, 128, 64, 32, 16, 8},
-                                      {8, 16, 32, 64, 128, 256}};
+    static const int64_t nets[][5] = {
+        {64, 64, 64, 64, 64}, {8, 128, 8, 128, 8}, {256, 128, 64, 32, 16}, {16, 32, 64, 128, 256}};
     double sum = 0, sum_best = 0;
     int met = 0;
     for (size_t k = 0; k < sizeof nets / sizeof *nets; k++) {
@@ -210,7 +208,7 @@ static void test_best_choice(void)
         size_t n_targets;
         recompute r;
         double all, excess, time, best;
-        weft_graph *g = network(nets[k], 6, targets, &n_targets);
+        weft_graph *g = network(nets[k], 5, targets, &n_targets);
         open_recompute(&r, g);
         CU_ASSERT_TRUE(recompute_choose(&r, targets, n_targets, SIZE_MAX / 2));
         CU_ASSERT_TRUE(recompute_measure(&r, targets, n_targets, SIZE_MAX / 2, &excess, &time));
@@ -234,7 +232,7 @@ static void test_best_choice(void)
         weft_graph_free(g);
     }
     CU_ASSERT_TRUE(sum <= 1.1 * sum_best);
-    CU_ASSERT_TRUE(met > 8);
+    CU_ASSERT_TRUE(met > 5);
 }
 
 void recompute_tests(void)

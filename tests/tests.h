@@ -84,6 +84,7 @@
     X(onnx_ops) \
     X(hostile) \
     X(worked_examples) \
+    X(public) \
     X(profile) \
     X(profile_export) \
     X(threads) \

@@ -1,6 +1,7 @@
-/* Numbers, printable names and patterns (base/text.h). */
+/* Numbers, printable names and patterns (base/text.h); guesses at names (base/guess.h). */
 #include "tests.h"
 
+#include <base/guess.h>
 #include <base/text.h>
 
 #include <float.h>
@@ -108,6 +109,34 @@ static void test_messages(void)
         }
 }
 
+static void expect_guess(const char *text, const char *expected)
+{
+    static const char *const names[] = {"train", "translate", "transformer", "run", "beam"};
+    char meant[GUESS_BYTES];
+    guess g = guess_of(text, strlen(text));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) guess_try(&g, names[i]);
+    CU_ASSERT_STRING_EQUAL(guess_text(&g, meant), expected);
+}
+
+static void test_guesses(void)
+{
+    char longest[200] = "";
+    expect_guess("trian", "; did you mean \"train\"?");
+    expect_guess("trai", "; did you mean \"train\"?");
+    expect_guess("rnu", "; did you mean \"run\"?");
+    expect_guess("transformr", "; did you mean \"transformer\"?");
+    expect_guess("trasnlaet", "; did you mean \"translate\"?");
+    expect_guess("tensor", ""); /* four letters differ */
+    expect_guess("", "");
+    expect_guess("r", "");
+    expect_guess("\xff\xfe\xfd", "");
+    memset(longest, 'a', sizeof longest - 1);
+    expect_guess(longest, "");
+    guess g = guess_of("--beem=3" + 2, 4); /* only so many bytes */
+    guess_try(&g, "beam");
+    CU_ASSERT_STRING_EQUAL(g.name, "beam");
+}
+
 void text_tests(void)
 {
     CU_pSuite suite = CU_add_suite("text", NULL, NULL);
@@ -115,4 +144,5 @@ void text_tests(void)
     CU_add_test(suite, "printable names", test_printable);
     CU_add_test(suite, "patterns", test_patterns);
     CU_add_test(suite, "messages", test_messages);
+    CU_add_test(suite, "guesses", test_guesses);
 }

@@ -373,6 +373,32 @@ expect 1 "was not made" "${pair[@]}" --optimizer sgd --clip 0 --lr 100 --warmup 
     --momentum 0.9 --steps 500 --save-every 1 --out wild
 expect 0 "mean of 1" "$weft" average wild/model.safetensors -o tame.safetensors
 
+# ---- Histograms, and less memory: the same tensors ----
+tensors() { python3 -c 'import sys; b = open(sys.argv[1], "rb").read(); print(hash(b[8 + int.from_bytes(b[:8], "little"):]))' "$1"; }
+export PYTHONHASHSEED=0
+expect 0 "finished after 6" "${pair[@]}" --steps 6 --save-every 2 --out seen-plain
+expect 0 "finished after 4" "${pair[@]}" --steps 4 --save-every 2 --histograms 2 --out seen
+cp seen/histograms.jsonl seen.4
+expect 0 "finished after 6" "${pair[@]}" --steps 6 --save-every 2 --histograms 2 --out seen-whole
+[ "$(tensors seen-plain/model.safetensors)" = "$(tensors seen-whole/model.safetensors)" ] ||
+    fail "histograms change the training"
+python3 - seen-whole/histograms.jsonl <<'EOF_PYTHON' || fail "the histograms are wrong"
+import json, sys
+lines = [json.loads(line) for line in open(sys.argv[1])]
+assert sorted({line["step"] for line in lines}) == [2, 4, 6], lines[0]
+names = {kind: [line["name"] for line in lines if line["kind"] == kind] for kind in ("weight", "gradient")}
+assert names["weight"] == names["gradient"] and len(names["weight"]) > 9
+for line in lines:
+    assert len(line["counts"]) == 32 and sum(line["counts"]) > 0 and line["low"] <= line["mean"] <= line["high"]
+    assert max(-line["low"], line["high"]) >= line["rms"] >= 0
+EOF_PYTHON
+# A resumed run continues the file, without lines after its checkpoint.
+printf '{"step":9,"name":"later"}\n{"step":4,"na' >>seen/histograms.jsonl
+expect 0 "finished after 4" "$weft" train --resume --out seen
+cmp -s seen/histograms.jsonl seen.4 || fail "lines of later steps remain in the histograms"
+expect 1 'run.memory: "much" is no number of bytes' "${pair[@]}" --memory much --out never
+expect 1 "the arena would take" "${pair[@]}" --memory 1K --out never
+
 # ---- A terminal ----
 if command -v script >/dev/null; then
     script -qec "${pair[*]} --steps 5 --out terminal" /dev/null >log </dev/null

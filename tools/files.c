@@ -5,19 +5,20 @@
 #include "base/json.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- JSON ---- */
 
-/* Whether cJSON ever ran out of memory: after that any tree may lack members. */
-static atomic_bool json_lost;
+/* Whether cJSON ever ran out of memory in this thread: after that any of its trees may lack
+ * members.
+ */
+static _Thread_local bool json_lost;
 
 static void *allocate(size_t bytes)
 {
     void *memory = malloc(bytes);
-    if (!memory) atomic_store(&json_lost, true);
+    if (!memory) json_lost = true;
     return memory;
 }
 

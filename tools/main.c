@@ -3,6 +3,7 @@
 #include "tool.h"
 
 #include "base/clock.h"
+#include "base/guess.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,45 +11,86 @@
 #include <string.h>
 #include <unistd.h>
 
+typedef enum command_group { LOOK, TRAIN, USE, TEXTS, FILES, SELF } command_group;
+
+static const char *const headings[] = {
+    [LOOK] = "Look at models",           [TRAIN] = "Train",
+    [USE] = "Use what was trained",      [TEXTS] = "Texts",
+    [FILES] = "Files of other programs", [SELF] = "weft itself",
+};
+
+/* In the order of their groups. */
 static const struct {
+    command_group group;
     const char *name, *doc;
     int (*run)(int argc, char **argv);
     bool parallel; /* runs on several processes */
 } commands[] = {
-    {"ops", "list the ops", cmd_ops, false},
-    {"models", "list the models and their options", cmd_models, false},
-    {"dot", "draw a model's graph", cmd_dot, false},
-    {"plan", "plan a model and print what it takes", cmd_plan, false},
-    {"profile", "show where the time of a model goes", cmd_profile, false},
-    {"report", "write a page about a model, a file or runs", cmd_report, false},
-    {"bench", "time the workloads that weft is measured by", cmd_bench, false},
-    {"info", "print what weft uses on this machine", cmd_info, false},
-    {"run", "run an ONNX model or a checkpoint on arrays", cmd_run, false},
-    {"export", "write a model as an ONNX file", cmd_export, false},
-    {"check", "check gradients of ops or of a model", cmd_check, false},
-    {"reproduce", "recompute the worked examples of five introductions", cmd_reproduce, false},
-    {"demo", "run a small demonstration", cmd_demo, false},
-    {"train", "train a model on text files", cmd_train, true},
-    {"fit", "train an ONNX model on arrays", cmd_fit, true},
-    {"average", "average the parameters of checkpoints", cmd_average, false},
-    {"convert", "convert models of Hugging Face, from and to", cmd_convert, false},
-    {"plot", "draw the losses of training runs", cmd_plot, false},
-    {"translate", "translate lines from standard input", cmd_translate, true},
-    {"generate", "continue prompts with a language model", cmd_generate, false},
-    {"logprob", "print log probabilities of lines, and their perplexity", cmd_logprob, false},
-    {"score", "compute BLEU and chrF of translations", cmd_score, false},
-    {"vocab", "make vocabularies, and convert text to ids and back", cmd_vocab, false},
+    {LOOK, "models", "list the models and their options", cmd_models, false},
+    {LOOK, "ops", "list the ops", cmd_ops, false},
+    {LOOK, "dot", "draw a model's graph", cmd_dot, false},
+    {LOOK, "plan", "plan a model and print what it takes", cmd_plan, false},
+    {LOOK, "profile", "show where the time of a model goes", cmd_profile, false},
+    {LOOK, "report", "write a page about a model, a file or runs", cmd_report, false},
+    {TRAIN, "train", "train a model on text files", cmd_train, true},
+    {TRAIN, "fit", "train an ONNX model on arrays", cmd_fit, true},
+    {TRAIN, "average", "average the parameters of checkpoints", cmd_average, false},
+    {TRAIN, "plot", "draw the losses of training runs", cmd_plot, false},
+    {USE, "run", "run an ONNX model or a checkpoint on arrays", cmd_run, false},
+    {USE, "translate", "translate lines from standard input", cmd_translate, true},
+    {USE, "generate", "continue prompts with a language model", cmd_generate, false},
+    {USE, "logprob", "print log probabilities of lines, and their perplexity", cmd_logprob, false},
+    {TEXTS, "vocab", "make vocabularies, and convert text to ids and back", cmd_vocab, false},
+    {TEXTS, "score", "compute BLEU and chrF of translations", cmd_score, false},
+    {FILES, "export", "write a model as an ONNX file", cmd_export, false},
+    {FILES, "convert", "convert models of Hugging Face, from and to", cmd_convert, false},
+    {SELF, "info", "print what weft uses on this machine", cmd_info, false},
+    {SELF, "check", "check gradients of ops or of a model", cmd_check, false},
+    {SELF, "bench", "time the workloads that weft is measured by", cmd_bench, false},
+    {SELF, "reproduce", "recompute the worked examples of five introductions", cmd_reproduce,
+     false},
+    {SELF, "demo", "run a small demonstration", cmd_demo, false},
 };
 #define N_COMMANDS (sizeof commands / sizeof *commands)
 
+static const char exit_statuses[] = "Exit status: 0 success, 1 error, 2 usage.";
+
 static void usage(FILE *file)
 {
-    fprintf(file, "Usage: weft COMMAND [OPTION...]\n\n");
-    for (size_t i = 0; i < N_COMMANDS; i++)
+    fprintf(file, "Usage: weft COMMAND [OPTION...]\n");
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        if (!i || commands[i].group != commands[i - 1].group)
+            fprintf(file, "\n%s:\n", headings[commands[i].group]);
         fprintf(file, "  %-10s %s\n", commands[i].name, commands[i].doc);
-    fprintf(
-        file,
-        "\n`weft COMMAND --help` describes a command. Exit status: 0 success, 1 error, 2 usage.\n");
+    }
+    fprintf(file, "\n`weft COMMAND --help` describes a command. %s\n", exit_statuses);
+}
+
+/* The same as JSON: {"version", "status", "commands": [{"name", "doc", "group"}]}. */
+static int usage_json(void)
+{
+    cJSON *json = cJSON_CreateObject();
+    cJSON_AddStringToObject(json, "version", TOOL_VERSION);
+    cJSON_AddStringToObject(json, "status", exit_statuses);
+    cJSON *list = cJSON_AddArrayToObject(json, "commands");
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        cJSON *command = cJSON_CreateObject();
+        cJSON_AddStringToObject(command, "name", commands[i].name);
+        cJSON_AddStringToObject(command, "doc", commands[i].doc);
+        cJSON_AddStringToObject(command, "group", headings[commands[i].group]);
+        cJSON_AddItemToArray(list, command);
+    }
+    return tool_print_json(json);
+}
+
+static int no_command(const char *name)
+{
+    char meant[GUESS_BYTES];
+    guess g = guess_of(name, strlen(name));
+    for (size_t i = 0; i < N_COMMANDS; i++) guess_try(&g, commands[i].name);
+    tool_print_line(stderr, "weft: no command \"%s\" (see `weft --help`)%s", name,
+                    guess_text(&g, meant));
+    return EXIT_USAGE;
 }
 
 bool tool_ends_with(const char *text, const char *end)
@@ -104,7 +146,7 @@ int main(int argc, char **argv)
     argp_err_exit_status = EXIT_USAGE;
     tool_watch_json();
     if (!tool_world_begin()) return EXIT_ERROR;
-    argp_program_version = "weft " TOOL_VERSION;
+    argp_program_version = "weft " WEFT_VERSION;
     if (argc < 2) {
         usage(stderr);
         return EXIT_USAGE;
@@ -117,8 +159,8 @@ int main(int argc, char **argv)
         printf("%s\n", argp_program_version);
         return EXIT_GOOD;
     }
+    if (!strcmp(argv[1], TOOL_HELP_JSON)) return usage_json();
     for (size_t i = 0; i < N_COMMANDS; i++)
         if (!strcmp(argv[1], commands[i].name)) return run_command(i, argc - 1, argv + 1);
-    tool_print_line(stderr, "weft: no command \"%s\" (see `weft --help`)", argv[1]);
-    return EXIT_USAGE;
+    return no_command(argv[1]);
 }

@@ -107,30 +107,3 @@ void tool_usage_error(struct argp_state *state, const char *format, ...)
     argp_error(state, "%s", text_printable(shown, sizeof shown, text));
     exit(EXIT_USAGE);
 }
-
-/* Options that several commands share. */
-#define MAX_CHILDREN 4
-
-static error_t parse_help(int key, char *text, struct argp_state *state)
-{
-    (void)text;
-    if (key != 'h') return ARGP_ERR_UNKNOWN;
-    argp_state_help(state, state->out_stream, ARGP_HELP_STD_HELP);
-    return 0;
-}
-
-void tool_parse(const struct argp *argp, int argc, char **argv, void *input)
-{
-    static const struct argp_option options[] = {{NULL, 'h', NULL, 0, "The same as --help", -1},
-                                                 {0}};
-    static const struct argp help = {options, parse_help, NULL, NULL, NULL, NULL, NULL};
-    struct argp_child children[MAX_CHILDREN + 2] = {{0}};
-    size_t n = 0;
-    for (; argp->children && argp->children[n].argp && n < MAX_CHILDREN; n++)
-        children[n] = argp->children[n];
-    children[n] = (struct argp_child){&help, 0, NULL, 0};
-    struct argp both = *argp;
-    both.children = children;
-    error_t why = argp_parse(&both, argc, argv, 0, NULL, input);
-    if (why) exit(tool_fail_text("command line", "cannot be read: %s", strerror(why)));
-}

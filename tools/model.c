@@ -18,6 +18,7 @@ size_t tool_split_options(char *text, const char **options)
 
 void tool_take_model_arg(model_args *args, const char *text, struct argp_state *state)
 {
+    char meant[TOOL_GUESS_BYTES];
     if (args->onnx.path)
         tool_usage_error(state, "FILE.onnx takes no option \"%s\"; its sizes are --dim and --batch",
                          text);
@@ -28,7 +29,9 @@ void tool_take_model_arg(model_args *args, const char *text, struct argp_state *
         args->onnx.path = text;
     } else {
         args->model = weft_model_find(text);
-        if (!args->model) tool_usage_error(state, "no model \"%s\" (see `weft models`)", text);
+        if (!args->model)
+            tool_usage_error(state, "no model \"%s\" (see `weft models`)%s", text,
+                             tool_guess_model(text, meant));
     }
 }
 
@@ -121,10 +124,11 @@ weft_status tool_build_args(const model_args *args, bool training, built_model *
         const weft_status built =
             tool_build(args->model, args->options, args->n_options, training, out, error);
         out->fixed = args->fixed;
+        out->memory = args->memory;
         out->skip = args->skip;
         return built;
     }
-    *out = (built_model){.fixed = args->fixed, .skip = args->skip};
+    *out = (built_model){.fixed = args->fixed, .memory = args->memory, .skip = args->skip};
     out->file = tool_load_onnx(&args->onnx, error);
     if (!out->file) return error->status;
     weft_status status = build_file(out, args->evaluated, error);
@@ -151,6 +155,8 @@ void tool_plan_facts(const weft_plan_stats *s, plan_fact facts[TOOL_PLAN_FACTS])
         {"barriers", "", (double)s->barriers},
         {"fused", " nodes", (double)s->fused},
         {"fixed", " nodes", (double)s->fixed},
+        {"recomputed", " nodes", (double)s->recomputed},
+        {"recomputed_flops", " flop a run", s->recomputed_flops},
         {"buffers", "", (double)s->buffers},
         {"sum_bytes", " bytes", (double)s->sum_bytes},
         {"arena_bytes", " bytes", (double)s->arena_bytes},
@@ -167,6 +173,8 @@ weft_plan *tool_plan(const built_model *m, weft_error *error)
     weft_value targets[2];
     const size_t n = tool_targets(m, targets);
     const bool all = m->outputs && !weft_is_value(m->step);
-    return weft_plan_new(m->graph, all ? m->outputs : targets, all ? m->n_outputs : n,
-                         &(weft_plan_options){.fixed_states = m->fixed, .skip = m->skip}, error);
+    return weft_plan_new(
+        m->graph, all ? m->outputs : targets, all ? m->n_outputs : n,
+        &(weft_plan_options){.fixed_states = m->fixed, .memory_budget = m->memory, .skip = m->skip},
+        error);
 }

@@ -2,7 +2,7 @@
 
 weft_packages=(gcc g++ meson ninja-build pkg-config libopenblas-openmp-dev libcunit1-dev
     libgraphviz-dev libsentencepiece-dev libcjson-dev libzip-dev zlib1g-dev gnuplot-nox
-    libprotobuf-c-dev protobuf-c-compiler)
+    libprotobuf-c-dev protobuf-c-compiler libmicrohttpd-dev)
 
 # need_packages PACKAGE...: installs those that are missing, and says so.
 need_packages()

@@ -9,8 +9,6 @@
 #include <stdarg.h>
 #include <cjson/cJSON.h>
 
-/* TOOL_VERSION, a text, is defined by meson.build. */
-
 enum { EXIT_GOOD = 0, EXIT_ERROR = 1, EXIT_USAGE = 2 };
 
 /* Each command: its arguments are argv[0] = "weft NAME", argv[1 ..]. Returns the exit status. */
@@ -59,11 +57,13 @@ void tool_append(char *text, size_t size, const char *format, ...) WEFT_PRINTF(3
 /* argp_error for messages with names in them: ends the program with EXIT_USAGE. */
 void tool_usage_error(struct argp_state *state, const char *format, ...) WEFT_PRINTF(2, 3);
 /* argp_parse, where -h is --help; ends the program if it fails. `argp` has at most 4 children. */
+#define TOOL_HELP_JSON "--help-json" /* alone: prints the description as JSON, and ends */
 void tool_parse(const struct argp *argp, int argc, char **argv, void *input);
 /* Copies the error of a graph or session, if it has one. Returns its status. */
 weft_status tool_take_error(const weft_error *from, weft_error *error);
 /* Must be called before cJSON is used. From then on callers need not check what cJSON returns:
- * after any failed allocation, the functions below print no JSON and report that memory is out. */
+ * after any failed allocation, the functions below print no JSON of the same thread and report that
+ * memory is out. */
 void tool_watch_json(void);
 /* The text of JSON (NULL if memory is out), which is freed; cJSON_free frees the text. NULL if
  * memory is out, or was out when the JSON was made. */
@@ -161,11 +161,16 @@ typedef struct model_args {
     bool evaluated;   /* the file is that of a run of weft fit: as it is evaluated */
     bool fixed;       /* its parameters are; not for training */
     const char *skip; /* names of passes that are not run; NULL: none */
+    size_t memory;    /* weft_plan_options.memory_budget; 0: any */
 } model_args;
 /* What --fixed does, for --help. */
 #define TOOL_FIXED                                                                                 \
     "parameters do not change from run to run: what depends on them alone is computed in the "     \
     "first run only (not with --train)"
+/* What --memory SIZE does, for --help. */
+#define TOOL_MEMORY                                                                                \
+    "maximum of the arena, such as 500M or 2G bytes (10^9): with --train the backward pass "       \
+    "computes values again to keep to it"
 /* For messages: the model's name or the file's path; NULL if neither was given. */
 const char *tool_model_name(const model_args *args);
 /* Splits "key=value key=value ..." in place into its words, at most WEFT_MODEL_OPTIONS; returns how
@@ -191,8 +196,9 @@ typedef struct built_model {
     weft_onnx *file;           /* NULL: a model of the list */
     weft_value *outputs;       /* all of the file */
     size_t n_outputs;
-    bool fixed;       /* for tool_plan: weft_plan_options.fixed_states */
-    const char *skip; /* likewise */
+    bool fixed;       /* for tool_plan: weft_plan_options.fixed_states, */
+    const char *skip; /* skip */
+    size_t memory;    /* and memory_budget */
 } built_model;
 weft_status tool_build(const weft_model *model, const char *const *options, size_t n_options,
                        bool training, built_model *out, weft_error *error);
@@ -211,7 +217,7 @@ typedef struct plan_fact {
     const char *name, *unit; /* the unit follows the number: " bytes" */
     double value;
 } plan_fact;
-#define TOOL_PLAN_FACTS 13
+#define TOOL_PLAN_FACTS 15
 void tool_plan_facts(const weft_plan_stats *stats, plan_fact facts[TOOL_PLAN_FACTS]);
 /* Copies a file's graph and weights, with f64 in the place of f32. `out` has no file and is freed
  * by tool_free_model, whether that fails or not. */
@@ -253,6 +259,9 @@ weft_status trial_peaks(const trial *trial, int threads, weft_peaks *peaks, weft
 bool tool_ends_with(const char *text, const char *end);
 /* Whether a path names a file beside a checkpoint of several processes (weft_trainer_save). */
 bool tool_is_rank_file(const char *path);
+/* For the message about a name that no model has: "; did you mean \"NAME\"?", or "". */
+#define TOOL_GUESS_BYTES 96
+const char *tool_guess_model(const char *name, char text[TOOL_GUESS_BYTES]);
 /* The index of a text in "one|other|..."; -1 if it is none of them. */
 int tool_choice(const char *choices, const char *text);
 
@@ -261,6 +270,12 @@ double tool_seconds(void);
 /* Bytes that this process may still allocate (machine, control groups, limits); NAN if unknown. */
 double tool_memory_available(void);
 
+/* A number of bytes: digits, which K, M, G or T may follow (10^3, 10^6, 10^9, 10^12); false if it
+ * is none or less than 1. */
+bool tool_read_bytes(const char *text, size_t *bytes);
+/* The same of the argument of an option `what`; ends the program with a usage error if it is none.
+ */
+size_t tool_bytes(const char *text, const char *what, struct argp_state *state);
 /* A whole number of [min, max] from an argument of the command line; ends the program with a usage
  * error if the text is none. */
 long tool_number(const char *text, const char *what, long min, long max, struct argp_state *state);

@@ -3,6 +3,7 @@
 #include "onnx/export.h"
 
 #include <weft/onnx.h>
+#include <weft/version.h>
 
 #include "base/file.h"
 

@@ -4,6 +4,8 @@
 
 #include "base/hash.h"
 
+#include <weft/version.h>
+
 #include <link.h>
 #include <string.h>
 

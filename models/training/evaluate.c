@@ -82,6 +82,7 @@ weft_status weft_trainer_evaluate(weft_trainer *trainer, const weft_batch_source
     double mean = NAN;
     size_t sum = 0;
     if (!t) return WEFT_BAD_ARGUMENT;
+    t->updated = NULL;
     memset(&t->error, 0, sizeof t->error);
     if (!batches || !batches->shape || !batches->fill || !metric)
         return trainer_fail(t, WEFT_BAD_ARGUMENT, "weft_trainer_evaluate",

@@ -18,16 +18,46 @@ weft_status trainer_no_memory(weft_trainer *t)
 
 /* ---- Plans ---- */
 
+/* The value that name_gradients (steps.c) named, if it did. */
+static weft_value gradient_of(const weft_graph *g, const char *param)
+{
+    char name[TRAINER_GRADIENT_BYTES];
+    return trainer_gradient_name(param, name) ? weft_find(g, name) : WEFT_NO_VALUE;
+}
+
+bool weft_trainer_gradient(const weft_trainer *trainer, const char *name, weft_tensor *gradient)
+{
+    weft_tensor param;
+    const train_step *s = trainer ? trainer->updated : NULL;
+    if (!s || !name || !gradient || !weft_params_get(trainer->params, name, &param)) return false;
+    const weft_value value = gradient_of(s->plan.graph, name);
+    if (!weft_is_value(value) || !weft_session_tensor(s->plan.session, value, gradient))
+        return false;
+    *gradient = weft_tensor_dense(gradient->data, gradient->dtype, param.shape);
+    return true;
+}
+
 weft_status step_plan(weft_trainer *t, train_step *s)
 {
     const bool computes = s->kind == STEP_UPDATE || s->kind == STEP_SUM;
-    weft_value targets[4] = {s->target};
-    size_t n = 1;
+    const weft_plan_options o = {.memory_budget = t->o.memory_budget};
+    const weft_graph *g = s->plan.graph;
+    const size_t n_params = weft_graph_params(g, NULL, 0);
+    weft_value *params = calloc(2 * n_params + 5, sizeof *params), *targets = params + n_params;
+    size_t n = 0;
+    if (!params) return trainer_no_memory(t);
+    targets[n++] = s->target;
     if (computes && weft_is_value(s->built.loss)) targets[n++] = s->built.loss;
     if (s->kind == STEP_UPDATE) targets[n++] = s->norm;
     if (s->kind == STEP_EVALUATE && weft_is_value(s->metric)) targets[n++] = s->metric;
     if (s->kind == STEP_EVALUATE && weft_is_value(s->accuracy)) targets[n++] = s->accuracy;
-    s->plan.plan = weft_plan_new(s->plan.graph, targets, n, NULL, &t->error);
+    weft_graph_params(g, params, n_params);
+    for (size_t i = 0; i < n_params && s->kind == STEP_UPDATE; i++) {
+        targets[n] = gradient_of(g, weft_name_of(g, params[i]));
+        n += weft_is_value(targets[n]);
+    }
+    s->plan.plan = weft_plan_new(g, targets, n, &o, &t->error);
+    free(params);
     return s->plan.plan ? WEFT_OK : t->error.status;
 }
 

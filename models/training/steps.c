@@ -222,6 +222,20 @@ static void add_moves(const weft_trainer *t, train_step *s, lists *l)
     s->target = weft_group(g, l->group, l->n);
 }
 
+/* Names views of the gradients, so that they become targets (step_plan). One value may be the
+ * gradient of two parameters, so it cannot have the name itself. */
+static void name_gradients(const train_step *s, const lists *l)
+{
+    weft_graph *g = s->plan.graph;
+    if (l->t->shards || s->stage) return;
+    for (size_t i = 0; i < l->n_trained; i++) {
+        char name[TRAINER_GRADIENT_BYTES];
+        const weft_shape flat = weft_rank(g, l->grads[i]) == 1 ? WEFT_SHAPE(1, -1) : WEFT_SHAPE(-1);
+        const weft_value view = weft_reshape(g, l->grads[i], flat);
+        if (trainer_gradient_name(weft_name_of(g, l->params[i]), name)) weft_name(g, view, name);
+    }
+}
+
 static void add_last(weft_trainer *t, train_step *s, lists *l)
 {
     weft_graph *g = s->plan.graph;
@@ -236,6 +250,7 @@ static void add_last(weft_trainer *t, train_step *s, lists *l)
             l->grads[i] = weft_mul(g, sum, s->inverse);
         }
     }
+    if (t->o.retain_gradients) name_gradients(s, l);
     const weft_value tied =
         s->stage ? divided_sum_tied(t, s, l->params, l->n, l->grads) : WEFT_NO_VALUE;
     add_update(t, s, l);

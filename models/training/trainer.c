@@ -394,6 +394,7 @@ static weft_status make_update(weft_trainer *t, weft_trainer_state *state, doubl
     }
     if (t->o.accumulate > 1) report->loss /= report->tokens ? (double)report->tokens : 1;
     report->norm = step_fetch_scalar(last, last->norm);
+    t->updated = last;
     return WEFT_OK;
 }
 
@@ -413,6 +414,7 @@ weft_status weft_trainer_step(weft_trainer *trainer, double share, weft_step_rep
     weft_trainer_state s = t->state;
     memset(&t->error, 0, sizeof t->error);
     t->planned = false;
+    t->updated = NULL;
     memset(t->numbers, 0, t->o.accumulate * BATCH_NUMBERS * sizeof *t->numbers);
     const weft_traffic before = mesh_traffic(&t->mesh);
     weft_status status = make_update(t, &s, share, t->numbers, &r);

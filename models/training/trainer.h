@@ -61,8 +61,9 @@ struct weft_trainer {
     whole_model *whole;       /* of a divided model; else NULL */
     weft_params *whole_store; /* a divided model, whole; NULL before it was asked for */
     plan_list plans;
-    bool planned;    /* a plan was made in this step */
-    double accuracy; /* of the last evaluation */
+    const train_step *updated; /* whose run has the gradients of the last update; NULL: none */
+    bool planned;              /* a plan was made in this step */
+    double accuracy;           /* of the last evaluation */
     void *inputs[WEFT_BUILT_VALUES];
     size_t input_capacity[WEFT_BUILT_VALUES]; /* bytes */
     weft_trainer_state state;
@@ -95,6 +96,14 @@ static inline void start_epoch(const weft_batch_source *source, uint64_t epoch)
  */
 weft_graph *step_build_model(weft_trainer *t, weft_batch_shape shape, bool training,
                              weft_ranks tensor, weft_built *built);
+/* The name of the value that is the gradient of a parameter, with options.retain_gradients. False
+ * if it would be too long. */
+#define TRAINER_GRADIENT_BYTES 256
+static inline bool trainer_gradient_name(const char *param, char name[TRAINER_GRADIENT_BYTES])
+{
+    const int n = snprintf(name, TRAINER_GRADIENT_BYTES, "gradient.%s", param);
+    return n > 0 && n < TRAINER_GRADIENT_BYTES;
+}
 /* Builds the graph of a step from its kind and shape. */
 weft_status step_build(weft_trainer *t, train_step *s);
 /* Plans a built step. */

@@ -210,6 +210,10 @@ typedef struct weft_trainer_options {
                             if that is more */
     uint64_t seed;       /* of parameters and dropout */
     int threads;         /* 0: OpenMP's default. The results do not depend on it. */
+    /* The most bytes of the arena of a step (weft_plan_options.memory_budget); 0: any number. The
+     * backward pass then computes values again where needed; results have the same bits. */
+    size_t memory_budget;
+    bool retain_gradients; /* for weft_trainer_gradient; results have the same bits */
     /* If not NULL, called before each batch of an accumulated update or an evaluation. True ends
      * the call with WEFT_CANCELLED, and the training is as before the call. An update of one batch
      * does not call it. */
@@ -277,6 +281,14 @@ WEFT_API weft_trainer_state weft_trainer_get_state(const weft_trainer *trainer);
  * changes, and the error (WEFT_NOT_FINITE) names the first node whose result was not finite. */
 WEFT_API weft_status weft_trainer_step(weft_trainer *trainer, double share,
                                        weft_step_report *report);
+/* Sets *gradient to the gradient of a parameter, by name, in the last update: that of the loss of
+ * all its batches, before clipping. It belongs to the trainer, and its contents are valid until the
+ * trainer's next call. False without retain_gradients, before the first update and after an
+ * evaluation, for parameters that are not trained, and on several processes, which have pieces of
+ * gradients. */
+WEFT_API bool weft_trainer_gradient(const weft_trainer *trainer, const char *name,
+                                    weft_tensor *gradient);
+
 /* Computes the weighted mean of the builder's metric (token models: nll in nats per target token)
  * over the first `limit` batches (0: all), without dropout, with the averaged parameters if there
  * are any. Sets *weight, if not NULL, to the sum of the weights. Does not change the training. */

@@ -1,6 +1,7 @@
 /* weft/weft.h - all of weft. */
 #ifndef WEFT_H
 #define WEFT_H
+#include <weft/version.h>
 #include <weft/graph.h>
 #include <weft/store.h>
 #include <weft/plan.h>

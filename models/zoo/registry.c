@@ -1,6 +1,7 @@
 /* The list of models, with options as "key=value" texts. */
 #include "registry.h"
 
+#include "base/guess.h"
 #include "base/text.h"
 
 #include <math.h>
@@ -128,6 +129,17 @@ static bool parse_weights(weft_model_config *config, const char *text, size_t le
     return true;
 }
 
+static weft_status refuse_name(const weft_model *m, const char *text, size_t length,
+                               weft_error *error)
+{
+    char meant[GUESS_BYTES];
+    guess g = guess_of(text, length);
+    for (size_t i = 0; i < m->n_options; i++) guess_try(&g, m->options[i].name);
+    for (int i = 0; i < WEFT_MODEL_SIZES && m->sizes[i].name; i++) guess_try(&g, m->sizes[i].name);
+    return weft_error_set(error, WEFT_NOT_FOUND, m->name, "has no option \"%.*s\"%s", (int)length,
+                          text, guess_text(&g, meant));
+}
+
 static weft_status parse_text(weft_model_config *config, const char *text, weft_error *error)
 {
     const weft_model *m = config->model;
@@ -145,8 +157,7 @@ static weft_status parse_text(weft_model_config *config, const char *text, weft_
     if (parse_size(config, text, length, &status, error) ||
         parse_weights(config, text, length, &status, error))
         return status;
-    return weft_error_set(error, WEFT_NOT_FOUND, m->name, "has no option \"%.*s\"", (int)length,
-                          text);
+    return refuse_name(m, text, length, error);
 }
 
 weft_status weft_model_parse(const weft_model *model, const char *const *texts, size_t n,

@@ -18,6 +18,7 @@ typedef struct arguments {
 
 static error_t take_model(arguments *a, const char *text, struct argp_state *state)
 {
+    char meant[TOOL_GUESS_BYTES];
     recipe *r = a->first ? &a->early : &a->t->r;
     if (strchr(text, '=')) {
         if (!recipe_take_model_option(r, text)) argp_error(state, "too many model options");
@@ -28,7 +29,9 @@ static error_t take_model(arguments *a, const char *text, struct argp_state *sta
     if (tool_ends_with(text, ".onnx"))
         return recipe_take(r, RECIPE_FIRST_KEY + RECIPE_fit_file, text, state) ? 0 : EINVAL;
     r->model = weft_model_find(text);
-    if (!r->model) tool_usage_error(state, "no model \"%s\" (see `weft models`)", text);
+    if (!r->model)
+        tool_usage_error(state, "no model \"%s\" (see `weft models`)%s", text,
+                         tool_guess_model(text, meant));
     return 0;
 }
 
@@ -43,6 +46,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         a->t->json = true;
         return 0;
     case ARGP_KEY_INIT:
+        state->child_inputs[0] = &a->t->watch_args;
         a->has_model = false;
         return 0;
     case ARGP_KEY_ARG:
@@ -73,8 +77,9 @@ static bool check_memory(training *t)
 /* Everything before the trainer; nothing is written before model and data are checked. */
 static bool prepare(training *t)
 {
-    return fit_check(t) && recipe_resolve(&t->r, &t->error) && fit_load_model(t) &&
-           fit_read_data(t) && check_memory(t) && training_prepare_folder(t) && fit_copy_model(t) &&
+    return training_open_watch(t) && fit_check(t) && recipe_resolve(&t->r, &t->error) &&
+           fit_load_model(t) && fit_read_data(t) && check_memory(t) && training_prepare_folder(t) &&
+           fit_copy_model(t) &&
            (!t->validates || training_note_validation(t, t->valid_source.hashes)) &&
            training_print_recipe(t) && fit_begin(t);
 }
@@ -94,7 +99,9 @@ static int fit(training *t)
 static void free_training(training *t)
 {
     if (t->metrics) fclose(t->metrics);
+    if (t->histograms) fclose(t->histograms);
     if (t->lock > 0) close(t->lock);
+    watch_close(t->watch);
     weft_trainer_free(t->trainer);
     fit_free(t->fit);
     free(t->kept);
@@ -110,6 +117,7 @@ int cmd_fit(int argc, char **argv)
         {"json", KEY_JSON, NULL, 0, "print recipe and result as lines of JSON, progress on stderr",
          0}};
     recipe_argp(options + 2, MAX_OPTIONS - 3, true);
+    static const struct argp_child watched[] = {{&watch_argp, 0, NULL, 0}, {0}};
     struct argp argp = {
         options,
         parse,
@@ -118,7 +126,7 @@ int cmd_fit(int argc, char **argv)
         "Running statistics of batch normalisations are updated, too; those that are frozen are "
         "used as in evaluation. Ctrl-C finishes the step, saves and ends with status 130 "
         "(SIGTERM: 143, SIGHUP: 129).",
-        NULL,
+        watched,
         recipe_help,
         NULL};
     training_fit model = {.file = NULL};

@@ -23,6 +23,7 @@ enum {
     KEY_JSON = 256,
     KEY_TRAIN,
     KEY_FIXED,
+    KEY_MEMORY,
     KEY_PLANNED,
     KEY_OVERLAY,
     KEY_RUNS,
@@ -39,6 +40,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_TRAIN:
         a->train = true;
+        return 0;
+    case KEY_MEMORY:
+        a->model.memory = tool_bytes(text, "--memory", state);
         return 0;
     case KEY_FIXED:
         a->model.fixed = true;
@@ -166,6 +170,7 @@ int cmd_dot(int argc, char **argv)
          "FILE.dot, or FILE.svg or FILE.png (with Graphviz); - prints DOT", 0},
         {"train", KEY_TRAIN, NULL, 0, "the whole training step", 0},
         {"fixed", KEY_FIXED, NULL, 0, TOOL_FIXED, 0},
+        {"memory", KEY_MEMORY, "SIZE", 0, TOOL_MEMORY, 0},
         {"planned", KEY_PLANNED, NULL, 0, "draw the graph after the passes, as it is run", 0},
         {"overlay", KEY_OVERLAY, "time", 0,
          "run it, and colour the nodes that compute by their share of the time (implies --planned)",
@@ -225,6 +230,7 @@ int cmd_plan(int argc, char **argv)
     static const struct argp_option options[] = {
         {"train", KEY_TRAIN, NULL, 0, "the whole training step: gradients, clipping, Adam", 0},
         {"fixed", KEY_FIXED, NULL, 0, TOOL_FIXED, 0},
+        {"memory", KEY_MEMORY, "SIZE", 0, TOOL_MEMORY, 0},
         {"instances", KEY_INSTANCES, "DIR", 0,
          "pack the lists of buffers in DIR/NAME.CAPACITY.csv, with the columns lower, upper "
          "(exclusive) and size, instead of a model's",

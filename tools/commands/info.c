@@ -96,7 +96,7 @@ static weft_status add_chosen(cJSON *json, weft_error *error)
 weft_status tool_machine_json(cJSON *json, weft_error *error)
 {
     char text[256];
-    cJSON_AddStringToObject(json, "version", TOOL_VERSION);
+    cJSON_AddStringToObject(json, "version", weft_version());
     cJSON_AddStringToObject(json, "processor", processor(text, sizeof text));
     cJSON_AddNumberToObject(json, "processors", (double)sysconf(_SC_NPROCESSORS_ONLN));
     cJSON_AddNumberToObject(json, "threads", weft_default_threads());

@@ -317,9 +317,9 @@ int cmd_models(int argc, char **argv)
     struct argp argp = {
         json_option,
         parse_models,
-        "[NAME]\nFILE.onnx",
+        "[MODEL]\nFILE.onnx",
         "Lists the models, their parameters and their options with the defaults. With "
-        "NAME, also lists the commands that take the model. With FILE.onnx, lists its inputs, "
+        "MODEL, also lists the commands that take the model. With FILE.onnx, lists its inputs, "
         "outputs and weights.",
         onnx_options,
         NULL,

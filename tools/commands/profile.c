@@ -21,7 +21,17 @@ typedef struct arguments {
     const char *trace;
 } arguments;
 
-enum { KEY_TRAIN = 256, KEY_FIXED, KEY_RUNS, KEY_THREADS, KEY_BY, KEY_DEPTH, KEY_JSON, KEY_TRACE };
+enum {
+    KEY_TRAIN = 256,
+    KEY_FIXED,
+    KEY_MEMORY,
+    KEY_RUNS,
+    KEY_THREADS,
+    KEY_BY,
+    KEY_DEPTH,
+    KEY_JSON,
+    KEY_TRACE
+};
 
 /* In the order of weft_profile_by. */
 #define BY "node|op|scope"
@@ -32,6 +42,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
     switch (key) {
     case KEY_TRAIN:
         a->train = true;
+        return 0;
+    case KEY_MEMORY:
+        a->model.memory = tool_bytes(text, "--memory", state);
         return 0;
     case KEY_FIXED:
         a->model.fixed = true;
@@ -248,9 +261,10 @@ int cmd_profile(int argc, char **argv)
     static const struct argp_option options[] = {
         {"train", KEY_TRAIN, NULL, 0, "the whole training step: gradients, clipping, Adam", 0},
         {"fixed", KEY_FIXED, NULL, 0, TOOL_FIXED, 0},
+        {"memory", KEY_MEMORY, "SIZE", 0, TOOL_MEMORY, 0},
         {"runs", KEY_RUNS, "N", 0, "runs to measure, after one for warm-up (10)", 0},
         {"threads", KEY_THREADS, "N", 0, "threads (0: OpenMP's default)", 0},
-        {"by", KEY_BY, "WHAT", 0, "a row for each op, scope or node (op)", 0},
+        {"by", KEY_BY, BY, 0, "a row for each op, scope or node (op)", 0},
         {"depth", KEY_DEPTH, "N", 0, "components of a scope that make a row (0: all)", 0},
         {"json", KEY_JSON, NULL, 0, "print JSON", 0},
         {"trace", KEY_TRACE, "FILE", 0,

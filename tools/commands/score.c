@@ -215,8 +215,8 @@ static signatures sign(const scorer *s)
         snprintf(resampling, sizeof resampling, "bs:%ld|seed:%ld|", s->a->samples, s->a->seed);
     snprintf(shared, sizeof shared, "nrefs:%zu|%scase:%s|eff:", s->a->n_references, resampling,
              s->a->lowercase ? "lc" : "mixed");
-    snprintf(of.bleu, sizeof of.bleu, "%sno|tok:13a|smooth:exp|version:weft-" TOOL_VERSION, shared);
-    snprintf(of.chrf, sizeof of.chrf, "%syes|nc:6|nw:%d|space:no|version:weft-" TOOL_VERSION,
+    snprintf(of.bleu, sizeof of.bleu, "%sno|tok:13a|smooth:exp|version:weft-" WEFT_VERSION, shared);
+    snprintf(of.chrf, sizeof of.chrf, "%syes|nc:6|nw:%d|space:no|version:weft-" WEFT_VERSION,
              shared, s->chrf.words);
     return of;
 }

@@ -29,13 +29,16 @@ static bool is_recipe(const char *text)
 
 static error_t take_argument(arguments *a, const char *text, struct argp_state *state)
 {
+    char meant[TOOL_GUESS_BYTES];
     recipe *r = a->first ? &a->early : &a->t->r;
     if (is_recipe(text)) {
         if (a->first && a->recipe) argp_error(state, "only one recipe can be given");
         a->recipe = text;
     } else if (!strchr(text, '=')) {
         r->model = weft_model_find(text);
-        if (!r->model) tool_usage_error(state, "no model \"%s\" (see `weft models`)", text);
+        if (!r->model)
+            tool_usage_error(state, "no model \"%s\" (see `weft models`)%s", text,
+                             tool_guess_model(text, meant));
     } else if (!recipe_take_model_option(r, text)) {
         argp_error(state, "too many model options");
     }
@@ -46,6 +49,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
 {
     arguments *a = state->input;
     switch (key) {
+    case ARGP_KEY_INIT:
+        state->child_inputs[0] = &a->t->watch_args;
+        return 0;
     case KEY_RESUME:
         a->t->resume = true;
         return 0;
@@ -190,11 +196,14 @@ static int train(training *t)
     if (t->r.optimizer_frozen[0])
         t->groups[t->n_groups++] =
             (weft_param_group){.names = t->r.optimizer_frozen, .frozen = true};
+    if (t->validate && t->watch_args.wanted)
+        return tool_fail_text("--watch", "there is nothing to watch: --validate trains nothing");
     if (t->validate) return validate_only(t);
-    bool ready = (has_checkpoint(t) || training_take_from(t)) && training_check(t) &&
-                 check_memory(t) && training_prepare_folder(t) && make_vocabularies(t) &&
-                 training_texts(t) && training_read_sentences(t) && note_validation(t) &&
-                 fix_model_options(t) && training_print_recipe(t) && training_begin_with(t);
+    bool ready = training_open_watch(t) && (has_checkpoint(t) || training_take_from(t)) &&
+                 training_check(t) && check_memory(t) && training_prepare_folder(t) &&
+                 make_vocabularies(t) && training_texts(t) && training_read_sentences(t) &&
+                 note_validation(t) && fix_model_options(t) && training_print_recipe(t) &&
+                 training_begin_with(t);
     ready = training_agree(t, ready) &&
             training_compare_validation(t, weft_batches_hashes(t->valid)) && make_trainer(t);
     ready = training_open_run(t, ready);
@@ -206,7 +215,9 @@ static int train(training *t)
 static void free_training(training *t)
 {
     if (t->metrics) fclose(t->metrics);
+    if (t->histograms) fclose(t->histograms);
     if (t->lock > 0) close(t->lock);
+    watch_close(t->watch);
     weft_trainer_free(t->trainer);
     weft_batches_free(t->train);
     weft_batches_free(t->valid);
@@ -233,6 +244,7 @@ int cmd_train(int argc, char **argv)
         {"json", KEY_JSON, NULL, 0, "print recipe and result as lines of JSON, progress on stderr",
          0}};
     recipe_argp(options + 3, MAX_OPTIONS - 4, false);
+    static const struct argp_child watched[] = {{&watch_argp, 0, NULL, 0}, {0}};
     struct argp argp = {options,
                         parse,
                         "[RECIPE.json] [MODEL] [OPTION=VALUE...]",
@@ -240,7 +252,7 @@ int cmd_train(int argc, char **argv)
                         "target (default: transformer), one for a language model. The options are "
                         "those of a recipe, and override it. Ctrl-C finishes the step, saves "
                         "and ends with status 130 (SIGTERM: 143, SIGHUP: 129).",
-                        NULL,
+                        watched,
                         recipe_help,
                         NULL};
     training t = {.vocabulary = {NULL, NULL}};

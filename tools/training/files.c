@@ -69,7 +69,7 @@ static void remove_step_leftovers(const char *folder)
 
 static const char *const own_files[] = {"model.safetensors",  "best.safetensors",   "vocab.model",
                                         "vocab.source.model", "vocab.target.model", "recipe.json",
-                                        "metrics.jsonl",      "model.onnx"};
+                                        "metrics.jsonl",      "histograms.jsonl",   "model.onnx"};
 enum { N_OWN_FILES = sizeof own_files / sizeof *own_files };
 
 bool training_is_own(const char *path)
@@ -195,21 +195,32 @@ static size_t retain_lines(char *text, size_t length, uint64_t step, double *sec
     return kept;
 }
 
-bool training_open_metrics(training *t, uint64_t step)
+/* Opens a file of lines to append to; NULL on failure. */
+static FILE *open_lines(training *t, const char *name, uint64_t step, double *seconds)
 {
     char path[4096];
     size_t length = 0;
-    if (!tool_is_first()) return true;
-    if (!training_path(t, path, sizeof path, "metrics.jsonl")) return false;
+    if (!training_path(t, path, sizeof path, name)) return NULL;
     bool there = t->resume && access(path, F_OK) == 0;
     char *text = there ? tool_read_file(path, &length, &t->error) : NULL;
-    if (there && !text) return false;
-    size_t kept = text ? retain_lines(text, length, step, &t->spent) : 0;
+    if (there && !text) return NULL;
+    size_t kept = text ? retain_lines(text, length, step, seconds) : 0;
     bool good = tool_replace_file(path, text ? text : "", kept, &t->error);
     free(text);
-    if (!good) return false;
-    t->metrics = fopen(path, "a");
-    return t->metrics || cannot(t, path, "opened", errno);
+    if (!good) return NULL;
+    FILE *file = fopen(path, "a");
+    if (!file) cannot(t, path, "opened", errno);
+    return file;
+}
+
+bool training_open_metrics(training *t, uint64_t step)
+{
+    double unused;
+    if (!tool_is_first()) return true;
+    t->metrics = open_lines(t, "metrics.jsonl", step, &t->spent);
+    if (t->metrics && t->r.run_histograms)
+        t->histograms = open_lines(t, "histograms.jsonl", step, &unused);
+    return t->metrics && (t->histograms || !t->r.run_histograms);
 }
 
 bool training_write_metrics(training *t, cJSON *line)

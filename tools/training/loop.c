@@ -177,6 +177,13 @@ static bool log_step(loop *l, double seconds)
     return training_write_metrics(l->t, line);
 }
 
+static bool record_histograms(const loop *l)
+{
+    const int64_t every = l->t->r.run_histograms;
+    const uint64_t step = weft_trainer_get_state(l->t->trainer).step;
+    return !every || step % (uint64_t)every != 0 || training_write_histograms(l->t);
+}
+
 static size_t samples(const training *t)
 {
     size_t max = (size_t)t->r.run_valid_samples;
@@ -336,7 +343,7 @@ static bool one_step(loop *l)
     l->report = report;
     double seconds = tool_seconds() - before;
     count_step(l, seconds);
-    if (!log_step(l, seconds) || !decide(l)) return false;
+    if (!log_step(l, seconds) || !record_histograms(l) || !decide(l)) return false;
     if ((l->now.validates && !validate(l)) || (l->now.saves && !save(l))) return false;
     if (elapsed(l) - l->last_line >= (l->terminal ? 0.5 : t->r.run_log_seconds) ||
         weft_trainer_get_state(t->trainer).step == l->first_step + 1)

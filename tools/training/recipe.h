@@ -96,6 +96,11 @@
       "end the run after so many validations without a better one; 0: never")                      \
     X(run, log_every, WHOLE, 10, 1, 1e9, "", "log-every", "steps between lines of the metrics")    \
     X(run, log_seconds, REAL, 10, 0, 1e9, "", "log-seconds", "seconds between lines of progress")  \
+    X(run, histograms, WHOLE, 0, 0, 1e9, "", "histograms",                                         \
+      "steps between histograms of weights and gradients (histograms.jsonl); 0: none")             \
+    X(run, memory, TEXT, "", 0, 0, "", "memory",                                                   \
+      "maximum of the arena, such as 500M or 2G bytes (10^9); the backward pass computes values "  \
+      "again to keep to it")                                                                       \
     X(run, zero, WHOLE, 1, 1, 3, "", "zero",                                                       \
       "what several processes divide among them: 1 states of the optimiser, 2 sums of gradients, " \
       "too, 3 parameters, too")                                                                    \

@@ -166,6 +166,7 @@ static bool load_section(recipe *r, const cJSON *section, const char *path, weft
 
 static bool load_all(recipe *r, const cJSON *json, const char *path, weft_error *error)
 {
+    char meant[TOOL_GUESS_BYTES];
     const cJSON *item;
     if (!cJSON_IsObject(json)) return refuse(error, path, "is not a JSON object");
     if (!check_keys(json, "", path, error)) return false;
@@ -177,8 +178,9 @@ static bool load_all(recipe *r, const cJSON *json, const char *path, weft_error 
         } else if (!strcmp(item->string, "model")) {
             if (!cJSON_IsString(item)) return refuse(error, path, "model is not a text");
             r->model = weft_model_find(item->valuestring);
-            good = r->model ||
-                   refuse(error, path, "no model \"%s\" (see `weft models`)", item->valuestring);
+            good =
+                r->model || refuse(error, path, "no model \"%s\" (see `weft models`)%s",
+                                   item->valuestring, tool_guess_model(item->valuestring, meant));
         } else if (!strcmp(item->string, "model_options")) {
             good = load_model_options(r, item, path, error);
         } else {
@@ -285,7 +287,7 @@ static bool add_model(const recipe *r, cJSON *json)
 
 static bool about_place(const recipe_row *o)
 {
-    static const char *const keys[] = {"out", "threads", "zero", "tensor", "stages"};
+    static const char *const keys[] = {"out", "threads", "memory", "zero", "tensor", "stages"};
     bool found = false;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) found |= !strcmp(o->key, keys[i]);
     return found && !strcmp(o->section, "run");

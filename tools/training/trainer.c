@@ -53,14 +53,26 @@ weft_trainer_options training_trainer_options(const training *t)
                               .stages = (int)r->run_stages,
                               .checkpoint = t->validate ? t->validate : t->model_path,
                               .threads = (int)r->run_threads,
+                              .retain_gradients = r->run_histograms > 0,
                               .stop = training_interrupted};
     name_data(t, &o);
     return o;
 }
 
+/* Reads run.memory. */
+static bool set_memory(training *t, weft_trainer_options *o)
+{
+    const char *text = t->r.run_memory;
+    if (!text[0] || tool_read_bytes(text, &o->memory_budget)) return true;
+    weft_error_set(&t->error, WEFT_BAD_ARGUMENT, "run.memory",
+                   "\"%s\" is no number of bytes, such as 500M or 2G", text);
+    return false;
+}
+
 bool training_make_trainer(training *t)
 {
     weft_trainer_options o = training_trainer_options(t);
+    if (!set_memory(t, &o)) return false;
     if (o.schedule.peak == 0 && !t->r.fits)
         o.schedule.peak =
             weft_schedule_paper_peak(weft_model_get_traits(&t->config).d_model, o.schedule.warmup);
@@ -76,6 +88,7 @@ bool training_check_memory(training *t, const weft_builder *builder, weft_batch_
     char size[64], available[64] = "";
     if (o.schedule.peak == 0) o.schedule.peak = 1; /* the paper's; any value does here */
     o.builder = *builder;
+    if (!set_memory(t, &o)) return false;
     if (weft_trainer_get_estimate(&o, shape, e, &t->error) != WEFT_OK) return false;
     double states = (double)e->state_bytes, rest = tool_memory_available();
     double computing = (double)e->arena_bytes + (double)e->workspace_bytes;
@@ -109,9 +122,26 @@ bool training_print_recipe(training *t)
     return fflush(stdout) == 0 || training_fail(t, WEFT_IO, "output", strerror(errno));
 }
 
+bool training_open_watch(training *t)
+{
+    if (!t->watch_args.wanted || !tool_is_first()) return true;
+    t->watch = watch_open(&t->watch_args, &t->error);
+    return t->watch != NULL;
+}
+
+static bool begin_watch(training *t)
+{
+    if (!t->watch) return true;
+    if (!watch_begin(t->watch, t->r.run_out, &t->error)) return false;
+    FILE *out = t->json ? stderr : stdout;
+    fprintf(out, "this run is shown at %s\n", watch_url(t->watch));
+    fflush(out);
+    return true;
+}
+
 bool training_open_run(training *t, bool ready)
 {
     ready = ready && training_find_kept(t) && training_write_recipe(t) &&
-            training_open_metrics(t, weft_trainer_get_state(t->trainer).step);
+            training_open_metrics(t, weft_trainer_get_state(t->trainer).step) && begin_watch(t);
     return training_agree(t, ready);
 }

@@ -6,6 +6,7 @@
 #include "parallel.h"
 #include "decoding/run.h"
 #include "text/texts.h"
+#include "watch.h"
 
 /* A sentence of the validation text that is translated. */
 typedef struct training_sentence {
@@ -23,6 +24,8 @@ typedef struct training_scores {
 typedef struct training {
     recipe r;
     bool resume, json;
+    watch_args watch_args;
+    watch *watch;         /* NULL: not watched */
     const char *validate; /* a checkpoint to validate, and nothing else; NULL: train */
     weft_batch_mode mode;
     spm *vocabulary[2]; /* of source and target; source is NULL or the same if there is only one */
@@ -46,7 +49,7 @@ typedef struct training {
     weft_params *params;
     weft_trainer_estimate estimate; /* for a vocabulary of the requested size */
     weft_trainer *trainer;
-    FILE *metrics;
+    FILE *metrics, *histograms; /* NULL: none */
     char vocabulary_path[2][4096], model_path[4096];
     bool made_vocabulary[2]; /* by this process */
     uint64_t *kept;          /* steps of the run's checkpoints step-N, ascending */
@@ -90,8 +93,11 @@ bool training_check_memory(training *t, const weft_builder *builder, weft_batch_
                            const char *advice);
 /* Prints the recipe, as JSON with --json. */
 bool training_print_recipe(training *t);
-/* Opens what a run writes, if `ready` says that the trainer is made. True if all processes are
- * ready; each must call it. */
+/* Opens the server of --watch, if it is wanted, before anything is written: a port that is in use
+ * is an error then. */
+bool training_open_watch(training *t);
+/* Opens what a run writes, and begins to serve it, if `ready` says that the trainer is made. True
+ * if all processes are ready; each must call it. */
 bool training_open_run(training *t, bool ready);
 
 /* compare.c: fail if another process has other options, or another text for validation. The
@@ -145,8 +151,11 @@ bool training_is_own(const char *path);
  * Refuses a folder with files of another run. */
 bool training_prepare_folder(training *t);
 bool training_write_recipe(training *t);
-/* Opens the metrics, without the lines of steps after `step`; t->spent becomes the last one's. */
+/* Opens the metrics, and the histograms if there will be any, without the lines of steps after
+ * `step`; t->spent becomes the last one's of the metrics. */
 bool training_open_metrics(training *t, uint64_t step);
+/* Writes the histograms of the step that was made last. */
+bool training_write_histograms(training *t);
 /* Writes a line and frees it. */
 bool training_write_metrics(training *t, cJSON *line);
 /* Saves the checkpoint, also as step-N if run.keep is set. */

@@ -1,14 +1,17 @@
-/* How to extend weft from a program: an op of its own with kernels and a gradient, a pass that puts
- * the op in the place of plainer ones, and a model made of layers.
+/* An op of a program's own, with kernels, a shape rule and a gradient: squared ReLU, y = max(x,
+ * 0)^2 (So et al. 2021, "Primer"). A network of it learns to multiply two numbers: since 4 a b =
+ * (a + b)^2 - (a - b)^2, a few squares are all it needs.
  *
- * The op is squared ReLU, y = max(x, 0)^2 (So et al. 2021, "Primer"). The model learns to multiply
- * two numbers: 4 a b = (a + b)^2 - (a - b)^2, so a few squares are all it needs. */
+ *     cc custom_op.c $(pkg-config --cflags --libs weft) -lm -o custom_op
+ *
+ * Prints the largest difference between the gradient and central differences, of the first and the
+ * second order, and the error of the product before and after training. The exit status is 1 if a
+ * gradient is wrong, or if the error does not fall to a tenth. */
 #include <weft/weft.h>
 
-#include <math.h>
 #include <stdio.h>
 
-/* ---- An op ---- */
+enum { BATCH = 64, STEPS = 300 };
 
 /* The shape rule: one floating input; the output has its type. */
 static bool infer(weft_infer *rule)
@@ -72,54 +75,38 @@ static bool check_op(const weft_op *op, weft_error *error)
     return true;
 }
 
-/* ---- A pass ---- */
-
-/* square(relu(x)) becomes squared_relu(x). Called for each node, inputs first; r->in are the node's
- * inputs in the new graph. The relu that is no longer read is left out of the plan. */
-static bool fuse_squared_relu(weft_rewrite *r)
-{
-    if (r->node.op != weft_op_find("square")) return false; /* copied as it is */
-    const weft_node_info input = weft_graph_node(r->graph, weft_producer(r->graph, r->in[0]));
-    if (input.op != weft_op_find("relu")) return false;
-    const weft_value x = weft_value_from_id(r->graph, input.in[0]);
-    weft_apply(r->graph, (const weft_op *)r->context, NULL, &x, 1, r->out);
-    return true;
-}
-
-/* ---- A model ---- */
-
-/* Two numbers, [batch, 2], to their product, [batch, 1]. Squares by the op, or without one by
- * plainer ops. Parameters have the same names either way, so both read the same store. */
-static weft_value product_of(weft_graph *g, weft_value x, const weft_op *op)
+/* [BATCH, 2] to [BATCH, 1]. */
+static weft_value network(weft_graph *g, weft_value x, const weft_op *op)
 {
     weft_value h = weft_layer_linear(g, "hidden", x, 16, true);
-    h = op ? weft_apply(g, op, NULL, &h, 1, NULL) : weft_square(g, weft_relu(g, h));
+    h = weft_apply(g, op, NULL, &h, 1, NULL);
     return weft_layer_linear(g, "out", h, 1, true);
 }
 
-enum { BATCH = 64 };
-
+/* Uniform in [-1, 1), by a linear congruential generator (constants of Numerical Recipes). */
 static float uniform(uint32_t *state)
 {
     *state = *state * 1664525u + 1013904223u;
-    return (float)(*state >> 8) / 8388608.0f - 1.0f; /* in [-1, 1) */
+    return (float)(*state >> 8) / 8388608.0f - 1.0f;
 }
 
-static bool train(const weft_op *op, weft_params *store, weft_error *error)
+/* Trains the network; returns whether its error fell to a tenth. */
+static bool train(const weft_op *op, weft_error *error)
 {
     weft_graph *g = weft_graph_new();
     weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(BATCH, 2));
     weft_value y = weft_input(g, "y", WEFT_F32, WEFT_SHAPE(BATCH, 1));
-    weft_value loss = weft_mse(g, product_of(g, x, op), y, WEFT_REDUCE_MEAN);
+    weft_value loss = weft_mse(g, network(g, x, op), y, WEFT_REDUCE_MEAN);
     weft_value lr = weft_scalar(g, WEFT_F32, 0.02);
     weft_optimizer adam = WEFT_ADAM_DEFAULT;
     weft_value step = weft_train_step(g, loss, NULL, 0, lr, &adam, NULL);
+    weft_params *store = weft_params_new();
     weft_plan *plan = weft_plan_new(g, WEFT_VALUES(loss, step), NULL, error);
     if (plan) weft_params_init(store, g, 1, error);
-    weft_session *s = weft_session_new(plan, store, NULL, error);
+    weft_session *s = plan ? weft_session_new(plan, store, NULL, error) : NULL;
     uint32_t seed = 1;
     float first = 0, last = 0;
-    for (int i = 0; s && i < 300; i++) {
+    for (int i = 0; s && i < STEPS && error->status == WEFT_OK; i++) {
         float xs[BATCH][2], ys[BATCH];
         for (int k = 0; k < BATCH; k++) {
             xs[k][0] = uniform(&seed);
@@ -128,54 +115,22 @@ static bool train(const weft_op *op, weft_params *store, weft_error *error)
         }
         weft_feed(s, x, xs, sizeof xs);
         weft_feed(s, y, ys, sizeof ys);
-        if (weft_run(s) != WEFT_OK) break;
-        weft_fetch(s, loss, &last, sizeof last);
-        if (i == 0) first = last;
+        weft_run(s);
+        weft_error_copy(error, weft_session_error(s));
+        weft_fetch(s, loss, i ? &last : &first, sizeof last);
     }
-    printf("mean square error: %.5f before training, %.5f after 300 steps\n", (double)first,
-           (double)last);
-    weft_session_free(s), weft_plan_free(plan), weft_graph_free(g);
-    return s && last < 0.1f * first;
-}
-
-/* Plans the model of plain ops with n_passes passes; returns the nodes of the plan, or 0. */
-static size_t multiply(const weft_pass *passes, size_t n_passes, weft_params *store, float a,
-                       float b, float *product, weft_error *error)
-{
-    weft_graph *g = weft_graph_new();
-    weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(1, 2));
-    weft_value y = product_of(g, x, NULL);
-    weft_plan_options options = WEFT_DEFAULTS(weft_plan_options);
-    options.passes = passes;
-    options.n_passes = n_passes;
-    options.verify = true; /* checks the graph after each pass */
-    weft_plan *plan = weft_plan_new(g, &y, 1, &options, error);
-    weft_session *s = weft_session_new(plan, store, NULL, error);
-    const float in[2] = {a, b};
-    const bool good = s && weft_feed(s, x, in, sizeof in) == WEFT_OK && weft_run(s) == WEFT_OK &&
-                      weft_fetch(s, y, product, sizeof *product) == WEFT_OK;
-    const size_t nodes = weft_plan_get_stats(plan).nodes;
-    weft_session_free(s), weft_plan_free(plan), weft_graph_free(g);
-    return good ? nodes : 0;
+    weft_session_free(s), weft_plan_free(plan), weft_params_free(store), weft_graph_free(g);
+    if (error->status != WEFT_OK) return false;
+    printf("mean square error: %.5f before training, %.5f after %d steps\n", (double)first,
+           (double)last, STEPS);
+    return last < 0.1f * first;
 }
 
 int main(void)
 {
     weft_error error = WEFT_NO_ERROR;
-    weft_params *store = weft_params_new();
-    weft_op op = make_op();
-    weft_pass pass = WEFT_DEFAULTS(weft_pass);
-    pass.name = "fuse_squared_relu";
-    pass.visit = fuse_squared_relu;
-    pass.context = &op;
-
-    float plain = 0, fused = 0;
-    bool good = check_op(&op, &error) && train(&op, store, &error);
-    size_t before = good ? multiply(NULL, 0, store, 0.5f, 0.6f, &plain, &error) : 0;
-    size_t after = good ? multiply(&pass, 1, store, 0.5f, 0.6f, &fused, &error) : 0;
+    const weft_op op = make_op();
+    const bool good = check_op(&op, &error) && train(&op, &error);
     if (error.status != WEFT_OK) fprintf(stderr, "%s: %s\n", error.where, error.message);
-    printf("0.5 x 0.6 = %.3f by %d nodes, %.3f by %d nodes with the pass\n", (double)plain,
-           (int)before, (double)fused, (int)after);
-    weft_params_free(store);
-    return !(good && after && after + 1 == before && fabsf(plain - fused) < 1e-6f);
+    return good ? 0 : 1;
 }

@@ -1,0 +1,170 @@
+#!/usr/bin/env bash
+# weft train --watch and weft fit --watch: what the server of a running training answers, what it
+# refuses, a port in use, and that the checkpoints have the same bytes as without it.
+# Usage: watch_test.sh PATH_OF_WEFT
+set -uo pipefail
+weft=$(realpath "$1")
+tests=$(realpath "$(dirname "$0")")
+data=$tests/../tools/data/bible-en-es
+work=$(mktemp -d)
+training=
+trap '[ -z "$training" ] || kill "$training" 2>/dev/null; rm -rf "$work"' EXIT
+cd "$work" || exit 1
+# shellcheck source=tests/expect.sh
+. "$tests/expect.sh"
+export OMP_WAIT_POLICY=passive OMP_NUM_THREADS=2
+head -n 200 "$data/train.en" >text.en
+small=(d_model=16 heads=2 d_ff=32 --vocab 300 --batch-tokens 256 --warmup 5 --measure=false)
+train=("$weft" train gpt --text text.en --valid-text text.en "${small[@]}" layers=1 --log-every 50)
+
+"${train[@]}" --out none --steps 1 --watch >output 2>&1
+if grep -q "built without libmicrohttpd" output; then
+    echo "skipped: weft train --watch: weft was built without libmicrohttpd"
+    exit 0
+fi
+rm -rf none
+
+# start COMMAND...: runs it with --watch, and waits for its address: $port.
+start()
+{
+    "$@" --watch >output 2>&1 &
+    training=$!
+    port=
+    for ((i = 0; i < 300; i++)); do
+        port=$(sed -n 's|^this run is shown at http://127.0.0.1:\([0-9]*\)/$|\1|p' output)
+        [ -n "$port" ] && return 0
+        kill -0 "$training" 2>/dev/null || break
+        sleep 0.1
+    done
+    fail "$* has no address: $(tail -1 output)"
+    return 1
+}
+
+# stop: ends the training by a signal, as Ctrl-C does.
+stop()
+{
+    kill -INT "$training"
+    wait "$training"
+    local status=$?
+    training=
+    [ $status = 130 ] || fail "a training that is watched ends with status $status"
+}
+
+# answer METHOD PATH [HOST]: prints the status; header lines and body go into the files head, body.
+answer()
+{
+    python3 - "$port" "$@" <<'END'
+import http.client, sys
+port, method, path = sys.argv[1:4]
+connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=20)
+connection.putrequest(method, path, skip_host=True)
+if sys.argv[4:] != ["none"]:
+    connection.putheader("Host", (sys.argv[4:] or ["127.0.0.1:" + port])[0])
+body = b"x" * 100000 if method == "POST" else b""
+connection.putheader("Content-Length", str(len(body)))
+connection.endheaders(body)
+response = connection.getresponse()
+open("head", "w").write(str(response.headers))
+open("body", "wb").write(response.read())
+print(response.status)
+END
+}
+# answers STATUS METHOD PATH [HOST]
+answers()
+{
+    local status=$1 got
+    shift
+    got=$(answer "$@") || fail "$*: no answer"
+    [ "$got" = "$status" ] || fail "$*: the answer is $got, not $status"
+}
+
+# connects ADDRESS: whether something listens there at $port.
+connects() { python3 -c "import socket; socket.create_connection(('$1', $port), 3)" 2>/dev/null; }
+
+# ---- What is served ----
+start "${train[@]}" --out run --minutes 5 || exit 1
+answers 200 GET /data.json
+python3 - <<'END' || fail "/data.json is not the document of a running run"
+import json
+run = json.load(open("body"))["subjects"][0]["run"]
+assert run["running"] is True, run["running"]
+assert run["recipe"]["model"] == "gpt", run["recipe"]
+END
+# New steps appear.
+last() { python3 -c 'import json; print(max([l["step"] for l in json.load(open("body"))["subjects"][0]["run"]["log"]], default=0))'; }
+first_step=$(last)
+for ((i = 0; i < 100; i++)); do
+    sleep 0.3
+    answers 200 GET /data.json
+    [ "$(last)" -gt "$first_step" ] && break
+done
+[ "$(last)" -gt "$first_step" ] || fail "/data.json stays at step $first_step"
+answers 200 HEAD /data.json
+[ -s body ] && fail "HEAD has a body"
+grep -qi '^Cache-Control: no-store' head || fail "answers may be cached"
+case $(answer GET /) in
+200) grep -qi '<html' body || fail "/ is no page" ;;
+302) grep -q '^Location: /data.json' head || fail "without the page, / does not lead to its data" ;;
+*) fail "GET / has the answer $(cat body)" ;;
+esac
+
+# ---- What is refused ----
+for method in POST PUT DELETE OPTIONS; do
+    answers 405 $method /data.json
+    grep -q '^Allow: GET, HEAD' head || fail "405 does not say what is allowed"
+done
+for path in /recipe.json /metrics.jsonl /../run/recipe.json /..%2f..%2fetc/passwd //etc/passwd /data.json/ /favicon.ico; do
+    answers 404 GET $path
+done
+for host in localhost "localhost:$port" "[::1]:$port" LOCALHOST 127.0.0.1; do answers 200 GET /data.json "$host"; done
+for host in evil.example "evil.example:$port" 127.0.0.1.evil.example localhost:80@evil "" none; do
+    answers 403 GET /data.json "$host"
+done
+for address in $(hostname -I 2>/dev/null); do
+    connects "$address" && fail "the server can be reached at $address"
+done
+# A client that sends half a request and stays does not hold up others.
+exec 9<>"/dev/tcp/127.0.0.1/$port"
+printf 'GET /data.json HTTP/1.1\r\nHost: local' >&9
+answers 200 GET /data.json
+expect 1 "127.0.0.1 port $port: cannot be served: Address already in use" \
+    "${train[@]}" --out second --steps 3 --watch="$port"
+[ -e second ] && fail "a run that could not be served has a folder"
+stop
+exec 9>&-
+connects 127.0.0.1 && fail "the server outlives the training"
+
+# ---- Other addresses, and the command line ----
+start "${train[@]}" --out everywhere --minutes 5 --watch-address 127.0.0.1 || exit 1
+answers 200 GET /data.json name-of-this.machine
+stop
+expect 1 '"nowhere" is not a numeric address' "${train[@]}" --out second --steps 3 --watch-address nowhere
+expect 2 "--watch must be a whole number from 0 to 65535" "${train[@]}" --watch=65536
+expect 1 "trains nothing" "${train[@]}" --out run --validate run/model.safetensors --watch
+
+# ---- The same bytes ----
+expect 0 "finished" "${train[@]}" --out plain --steps 40
+"${train[@]}" --out watched --steps 40 --watch >output 2>&1 &
+training=$!
+while kill -0 "$training" 2>/dev/null; do
+    port=$(sed -n 's|^this run is shown at http://127.0.0.1:\([0-9]*\)/$|\1|p' output)
+    [ -n "$port" ] && answer GET /data.json >/dev/null 2>&1
+    sleep 0.02
+done
+wait "$training" || fail "a watched training fails: $(tail -1 output)"
+training=
+cmp plain/best.safetensors watched/best.safetensors || fail "a watched training has other parameters"
+
+# ---- weft fit ----
+digits=$tests/data/digits
+fit=("$weft" fit "$digits/digits.onnx" --x "$digits/x.npy" --y "$digits/y.npy" --loss cross-entropy --measure=false)
+"${fit[@]}" --out none --steps 1 >output 2>&1
+if grep -qE "built without (protobuf-c|libzip)" output; then
+    echo "skipped: weft fit --watch: weft was built without protobuf-c"
+elif start "${fit[@]}" --out fitted --minutes 5; then
+    answers 200 GET /data.json
+    grep -q '"folder":"[^"]*fitted"' body || fail "/data.json of weft fit is not about its run"
+    stop
+fi
+[ $failures = 0 ] && echo "watched trainings: all as expected"
+exit $((failures > 0))
