@@ -70,7 +70,7 @@ static void usage(FILE *file)
 static int usage_json(void)
 {
     cJSON *json = cJSON_CreateObject();
-    cJSON_AddStringToObject(json, "version", TOOL_VERSION);
+    cJSON_AddStringToObject(json, "version", WEFT_VERSION);
     cJSON_AddStringToObject(json, "status", exit_statuses);
     cJSON *list = cJSON_AddArrayToObject(json, "commands");
     for (size_t i = 0; i < N_COMMANDS; i++) {

@@ -8,7 +8,7 @@ cJSON *report_new(const char *title, weft_error *error)
 {
     cJSON *json = cJSON_CreateObject();
     cJSON_AddStringToObject(json, "format", REPORT_FORMAT);
-    cJSON_AddStringToObject(json, "weft", TOOL_VERSION);
+    cJSON_AddStringToObject(json, "weft", WEFT_VERSION);
     cJSON_AddStringToObject(json, "title", title);
     cJSON *machine = cJSON_AddObjectToObject(json, "machine");
     cJSON_AddArrayToObject(json, "subjects");
