@@ -11,6 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define SENTENCES  3
 #define MAX_TOKENS 48 /* of a source; longer ones are passed over, their maps could not be read */
@@ -172,11 +173,14 @@ static void add_maps(maps *m, cJSON *attention)
 {
     cJSON *to[SENTENCES];
     int64_t head = 2;
-    for (int64_t layer = 1, n = 0; head > 1 && n < MAX_MAPS; layer++)
-        for (head = 1; n < MAX_MAPS && add_weights(m, layer, head, to, attention); head++) {
-            n++;
-            m->d.error = WEFT_NO_ERROR;
-        }
+    const bool terminal = isatty(STDERR_FILENO) == 1;
+    for (int64_t layer = 1, n = 0; head > 1 && n < MAX_MAPS; layer++) {
+        if (m->d.error.status == WEFT_NO_MEMORY) break;
+        m->d.error = WEFT_NO_ERROR;
+        if (terminal) fprintf(stderr, "\r\033[Kattention weights of layer %lld", (long long)layer);
+        for (head = 1; n < MAX_MAPS && add_weights(m, layer, head, to, attention); head++) n++;
+    }
+    if (terminal) fputs("\r\033[K", stderr);
 }
 
 weft_status report_add_attention(const char *folder, int threads, cJSON *run, weft_error *error)
