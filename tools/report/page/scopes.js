@@ -18,7 +18,7 @@ const scopes = (() => {
             const leaf = m.items.get(`node:${node.id}`);
             if (!phases.has(leaf.phase)) continue;
             const item = shownFor(leaf, open);
-            if (item.node && isQuiet(node) && !quiet) continue;
+            if ((item.node || item.repeated) && isQuiet(node) && !quiet) continue;
             shown.set(node.id, item);
             if (items.has(item.key)) continue;
             items.set(item.key, item);
