@@ -119,12 +119,22 @@ def graph(page):
     page.wait(lambda: len(page.all(".item")) <= before, "closes the scope again")
     page.one(".item.scope").send_keys(Keys.ENTER)
     page.wait(lambda: len(page.all(".item")) > before, "opens a scope by Enter")
+    overlaps = page.js("""
+        for (let i = 0; i < 4; i++) {
+            const scopes = document.querySelectorAll('.item.scope');
+            if (scopes.length) scopes[scopes.length - 1].dispatchEvent(new MouseEvent('click', {bubbles: true}));
+        }
+        const boxes = [...document.querySelectorAll('.item')].map(i => [i.getAttribute('aria-label'), i.querySelector('rect').getBoundingClientRect()]);
+        return boxes.flatMap(([a, p], i) => boxes.slice(i + 1).filter(([, q]) => p.left < q.right && q.left < p.right && p.top < q.bottom && q.top < p.bottom)
+            .map(([b]) => `${a} and ${b}`))""")
+    check(not overlaps, f"{page.name}: nodes overlap: {overlaps[:2]}")
+    check(page.all(".frame"), f"{page.name}: open scopes have frames")
     field = page.one("main input[type=search]")
     field.send_keys("matmul")
     page.wait(lambda: len(page.all(".results li")) > 1, "finds nodes")
     field.send_keys(Keys.ENTER)
     page.wait(lambda: page.js("return location.hash").startswith(("#node/", "#graph/")), "goes to what was found")
-    page.wait(lambda: page.all(".item.selected"), "marks it")
+    page.wait(lambda: page.all(".selected"), "marks it")
     node = page.js("return JSON.parse(document.getElementById('weft-data').textContent).subjects[0].nodes"
                    ".find(n => n.op === 'matmul' && n.phase === 'forward').id")
     page.js("location.hash = `#node/${arguments[0]}`", node)

@@ -27,28 +27,29 @@ const graph = (() => {
         const view = d3.select(root).call(zoom).on("dblclick.zoom", null);
         const move = (t) => ui.stillness() ? view.call(zoom.transform, t) : view.transition().duration(220).call(zoom.transform, t);
 
+        // Shows the whole graph, or one box of it: as large as it fits, its upper end if it does not.
         function fit(wanted) {
-            const { width, height } = root.getBoundingClientRect(), whole = placed.graph();
-            if (!width || !whole.width) return;
-            const box = wanted || { x: whole.width / 2, y: whole.height / 2, width: whole.width, height: whole.height };
-            const k = wanted ? Math.max(0.6, Math.min(1, 0.8 * width / box.width)) : Math.min(1, width / (box.width + 20), Math.max(height / (box.height + 20), 0.6));
-            const y = wanted || box.height * k < height ? height / 2 - k * box.y : 10;
-            move(d3.zoomIdentity.translate(width / 2 - k * box.x, y).scale(k));
+            const { width, height } = root.getBoundingClientRect(), room = 24;
+            const box = wanted || { x: placed.width / 2, y: placed.height / 2, width: placed.width, height: placed.height };
+            if (!width || !box.width) return;
+            const k = Math.min(1, width / (box.width + room), Math.max(height / (box.height + room), 0.4));
+            const top = box.y - box.height / 2, y = box.height * k + room <= height ? height / 2 - k * box.y : room / 2 - k * top;
+            move(d3.zoomIdentity.translate(width / 2 - k * box.x, y).scale(Math.max(0.05, k)));
         }
 
         function edgePath(points) { return d3.line().x((p) => p.x).y((p) => p.y).curve(d3.curveBasis)(points); }
 
         function drawFrame(key) {
-            const at = placed.node(key), close = () => { s.open.delete(key); draw(key); };
+            const at = placed.box(key), close = () => { s.open.delete(key); draw(key); };
             const label = svg("g", { class: "frame-label", tabindex: 0, role: "treeitem", "aria-expanded": "true", "aria-label": `Close ${at.frame.path || at.frame.name}`, onclick: close,
                 onkeydown: (event) => (event.key === "Enter" || event.key === " ") && (event.preventDefault(), close()) },
                 svg("text", { x: at.x - at.width / 2 + 10, y: at.y - at.height / 2 + 16 }, `− ${at.frame.name}`));
-            return svg("g", { class: `frame ${at.frame.phase}` },
+            return svg("g", { class: `frame ${at.frame.phase}${s.selected === key ? " selected" : ""}` },
                 svg("rect", { x: at.x - at.width / 2, y: at.y - at.height / 2, width: at.width, height: at.height, rx: 8 }), label);
         }
 
         function drawItem(key) {
-            const { item, texts, x, y, width, height } = placed.node(key), kind = item.node ? item.node.kind : "scope";
+            const { item, texts, x, y, width, height } = placed.box(key), kind = item.node ? item.node.kind : "scope";
             const act = () => {
                 if (item.node) { location.hash = `#node/${item.node.id}`; return; }
                 openItem(item);
@@ -62,26 +63,40 @@ const graph = (() => {
                 svg("text", { class: "name", x: width / 2, y: 19 }, texts[0]), svg("text", { class: "detail", x: width / 2, y: 35 }, texts[1]));
         }
 
-        function drawEdge(id) {
-            const { edge, points } = placed.edge(id), middle = points[Math.floor(points.length / 2)], label = scopes.edgeText(edge);
-            const line = svg("path", { class: "edge", d: edgePath(points), "marker-end": "url(#arrow)" });
-            const wide = svg("path", { class: "edge-hit", d: edgePath(points), onpointermove: (event) => ui.showTip(event,
-                [`${edge.from.node ? edge.from.node.name : edge.from.path || edge.from.name} → ${edge.to.node ? edge.to.node.name : edge.to.path || edge.to.name}`,
-                    ...[...edge.shapes].slice(0, 6).map(([shape, n]) => n > 1 ? `${n} × ${shape}` : shape)]), onpointerleave: ui.hideTip });
-            const crowded = placed.edgeCount() > 60;
-            return svg("g", { class: `link${s.selected === edge.from.key || s.selected === edge.to.key ? " near" : ""}` }, line, wide,
-                !crowded && label && svg("text", { class: "edge-label", x: middle.x + 5, y: middle.y + 3 }, label));
+        const nameOf = (item) => item.node ? item.node.name : item.path || item.name;
+        function drawEdge(segment, labelled) {
+            const { edges, points, crosses } = segment, [first] = edges, d = edgePath(points);
+            const near = edges.some((e) => s.selected === e.from.key || s.selected === e.to.key), middle = points[Math.floor(points.length / 2)];
+            const label = !crosses && labelled(scopes.edgeText(edges), middle);
+            return svg("g", { class: `link${near ? " near" : ""}${crosses ? " crosses" : ""}` },
+                svg("path", { class: "edge", d, "marker-end": segment.to.startsWith("out ") ? undefined : "url(#arrow)" }),
+                svg("path", { class: "edge-hit", d, onpointerleave: ui.hideTip, onpointermove: (event) => ui.showTip(event,
+                    [edges.length === 1 ? `${nameOf(first.from)} → ${nameOf(first.to)}` : `${edges.length} edges, ${nameOf(first.from)} → ${nameOf(first.to)} and others`,
+                        ...[...scopes.shapesOf(edges)].slice(0, 6).map(([shape, n]) => n > 1 ? `${n} × ${shape}` : shape)]) }),
+                label && svg("text", { class: "edge-label", x: middle.x + 5, y: middle.y + 3 }, label));
+        }
+
+        // Decides which edges have a label: none that would lie on another label or on a box.
+        function labels(boxes) {
+            const taken = boxes.map((b) => [b.x - b.width / 2, b.y - b.height / 2, b.x + b.width / 2, b.y + b.height / 2]);
+            return (text, at) => {
+                const box = [at.x + 3, at.y - 8, at.x + 7 + 5.6 * text.length, at.y + 7];
+                if (!text || taken.some((o) => o[0] < box[2] && box[0] < o[2] && o[1] < box[3] && box[1] < o[3])) return "";
+                taken.push(box);
+                return text;
+            };
         }
 
         // Draws again; the item of `anchor` stays where it was on the screen.
         function draw(anchor) {
-            const before = anchor && placed && placed.node(anchor), at = d3.zoomTransform(root);
+            const before = anchor && placed && placed.box(anchor), at = d3.zoomTransform(root);
             const shown = scopes.visible(m, s.open, s.phases, s.quiet);
             placed = layout.compute(m, shown);
+            const labelled = labels(shown.items.map((i) => placed.box(i.key)));
             world.replaceChildren(svg("g", {}, shown.frames.sort((a, b) => scopes.chainOf(a).length - scopes.chainOf(b).length).map((f) => drawFrame(f.key))),
-                svg("g", {}, placed.edges().map(drawEdge)), svg("g", {}, shown.items.map((i) => drawItem(i.key))));
+                svg("g", {}, placed.segments.map((e) => drawEdge(e, labelled))), svg("g", {}, shown.items.map((i) => drawItem(i.key))));
             note.textContent = s.note || `${format.integer(shown.items.length)} of ${format.integer(m.nodes.length)} nodes and scopes`;
-            const after = anchor && placed.node(anchor);
+            const after = anchor && placed.box(anchor);
             if (before && after) {
                 const top = (b) => b.y - b.height / 2;
                 view.call(zoom.transform, d3.zoomIdentity.translate(at.x + at.k * (before.x - after.x), at.y + at.k * (top(before) - top(after))).scale(at.k));
@@ -111,8 +126,8 @@ const graph = (() => {
         function closePanel() { panel.hidden = true; s.selected = undefined; draw(); root.focus({ preventScroll: true }); }
 
         // Opens the scopes around an item, closes what would be too much beside them, and goes there.
-        function goTo(item) {
-            const chain = scopes.chainOf(item);
+        function goTo(wanted) {
+            const item = scopes.single(wanted), chain = scopes.chainOf(item);
             s.phases.add(item.phase);
             if (item.node && !s.quiet && /^(parameter|state|constant)$/.test(item.node.kind)) { s.quiet = true; quietBox.querySelector("input").checked = true; }
             for (const at of chain.slice(0, -1)) s.open.add(at.key);
@@ -124,9 +139,7 @@ const graph = (() => {
             s.note = "";
             showPanel(item.node ? node.ofNode(m, item.node) : node.ofScope(m, item));
             draw();
-            const inside = scopes.visible(m, s.open, s.phases, s.quiet).items.find((i) => scopes.chainOf(i).includes(item));
-            const box = placed.node(item.key) || (inside && placed.node(inside.key));
-            if (box) fit({ x: box.x, y: box.y, width: 900, height: 500 });
+            if (placed.box(item.key)) fit(placed.box(item.key));
         }
 
         function search(text) {

@@ -131,7 +131,10 @@ const app = (() => {
             if (!field) return;
             event.preventDefault();
             field.focus();
-        } else if (at >= 1 && at <= shown().length) location.hash = `#${shown()[at - 1].id}`;
+        } else if (at >= 1 && at <= shown().length) {
+            location.hash = `#${shown()[at - 1].id}`;
+            byId("main").focus({ preventScroll: true });
+        }
     }
 
     // A page that a server serves asks for the document again while the run goes on.

@@ -8,7 +8,14 @@ const scopes = (() => {
         for (const at of chainOf(item)) if (!at.node && at.nodes > 1 && !open.has(at.key)) return at;
         return item;
     }
-    const frameOf = (item) => { let up = item.parent; while (up && up.parent && up.nodes < 2) up = up.parent; return up && up.parent ? up : undefined; };
+    // A scope of one node only is drawn as that node.
+    const single = (item) => { let at = item; while (!at.node && at.nodes === 1 && at.children.length === 1) at = at.children[0]; return at; };
+    // The open scope around an item. The forward pass as a whole has no frame: it is always open.
+    function frameOf(item) {
+        let up = item.parent;
+        while (up && up.parent && up.nodes < 2) up = up.parent;
+        return up && (up.parent || up.phase !== "forward") ? up : undefined;
+    }
 
     /* What is drawn: the items, the open scopes around them, and the edges between them with their shapes. Quiet
      * nodes (parameters, states, constants) are drawn only if asked for. */
@@ -45,10 +52,16 @@ const scopes = (() => {
         return undefined;
     }
 
-    const edgeText = (edge) => {
-        const [first] = edge.shapes.keys();
-        return edge.shapes.size === 1 ? first.replace(/^f32 /, "") : edge.shapes.size ? `${edge.count} values` : "";
-    };
+    // The shapes of edges with how often each occurs.
+    function shapesOf(edges) {
+        const shapes = new Map();
+        for (const edge of edges) for (const [shape, n] of edge.shapes) shapes.set(shape, (shapes.get(shape) || 0) + n);
+        return shapes;
+    }
+    function edgeText(edges) {
+        const shapes = shapesOf(edges), [first] = shapes.keys();
+        return shapes.size === 1 ? first.replace(/^f32 /, "") : shapes.size ? `${d3.sum(edges, (e) => e.count)} values` : "";
+    }
 
-    return { visible, chainOf, frameOf, find, edgeText };
+    return { visible, chainOf, single, frameOf, find, shapesOf, edgeText };
 })();
