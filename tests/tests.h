@@ -31,6 +31,7 @@
     X(fixed) \
     X(recompute) \
     X(roles) \
+    X(watch) \
     X(pass) \
     X(descriptor) \
     X(session) \

@@ -77,7 +77,7 @@ bool buffers_make(weft_plan *plan, const uint32_t *storage, bool no_reuse, weft_
     return true;
 }
 
-static place place_of(const weft_plan *plan, uint32_t id)
+place plan_place(const weft_plan *plan, uint32_t id)
 {
     const weft_graph *g = plan->graph;
     const value_record *v = &g->values[id];
@@ -143,9 +143,9 @@ bool buffers_place(weft_plan *plan, weft_error *error)
         const node_record *node = &plan->graph->nodes[step->node];
         if (step->scratch) step->scratch = plan->buffers[step->scratch_buffer - 1].offset;
         place *at = plan->places + step->first_operand;
-        for (size_t k = 0; k < node->n_in; k++) *at++ = place_of(plan, node->in[k]);
+        for (size_t k = 0; k < node->n_in; k++) *at++ = plan_place(plan, node->in[k]);
         for (size_t k = 0; k < node->op->n_out; k++)
-            *at++ = place_of(plan, node->first_out + (uint32_t)k);
+            *at++ = plan_place(plan, node->first_out + (uint32_t)k);
     }
     return true;
 }

@@ -116,6 +116,8 @@ weft_cost plan_step_cost(const weft_plan *plan, const plan_step *step);
 bool buffers_make(weft_plan *plan, const uint32_t *storage, bool no_reuse, weft_error *error);
 /* Packs the buffers into an arena, and fills in where each operand lies. */
 bool buffers_place(weft_plan *plan, weft_error *error);
+/* Where a value lies; offset 0 of the arena if it has no buffer. */
+place plan_place(const weft_plan *plan, uint32_t id);
 
 /* plan.c: sets the error that there is no memory; returns false. */
 bool plan_no_memory(weft_error *error);

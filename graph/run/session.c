@@ -5,6 +5,7 @@
 #include "feeds.h"
 #include "nonfinite.h"
 #include "team.h"
+#include "watch.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,7 @@ struct weft_session {
     weft_profile *profile; /* NULL if it was never switched on */
     bool profiling;
     feeds feeds;
+    watches watches;
     weft_error error;
 };
 
@@ -45,24 +47,31 @@ static bool state_tensor(const weft_session *s, uint32_t root, weft_tensor *tens
     return false;
 }
 
+/* Resolves the address of a tensor; fails if it is a state that the store does not have. */
+static bool bind_tensor(const weft_session *s, const place *at, weft_tensor *tensor,
+                        weft_error *error)
+{
+    const weft_graph *g = s->plan->graph;
+    weft_tensor state;
+    char *base = s->arena;
+    if (at->kind == STORAGE_STATE) {
+        if (!state_tensor(s, at->root, &state, error)) return false;
+        base = state.data;
+    } else if (at->kind == STORAGE_CONSTANT) {
+        const value_record *v = &g->values[at->root];
+        base = (char *)(uintptr_t)((const weft_constant_attr *)g->nodes[v->node].attr)->data;
+    }
+    tensor->data = base + at->offset;
+    return true;
+}
+
 /* Resolves the address of every operand and fills both calls of every step. */
 static bool bind_operands(weft_session *s, weft_error *error)
 {
     const weft_plan *plan = s->plan;
     for (size_t i = 0; i < plan->n_operands; i++) {
-        const place *at = &plan->places[i];
-        weft_tensor state;
-        char *base = s->arena;
         s->tensors[i] = plan->tensors[i];
-        if (at->kind == STORAGE_STATE) {
-            if (!state_tensor(s, at->root, &state, error)) return false;
-            base = state.data;
-        } else if (at->kind == STORAGE_CONSTANT) {
-            const value_record *v = &plan->graph->values[at->root];
-            base = (char *)(uintptr_t)((const weft_constant_attr *)plan->graph->nodes[v->node].attr)
-                       ->data;
-        }
-        s->tensors[i].data = base + at->offset;
+        if (!bind_tensor(s, &plan->places[i], &s->tensors[i], error)) return false;
     }
     for (size_t i = 0; i < plan->n_steps; i++) {
         const plan_step *step = &plan->steps[i];
@@ -185,6 +194,7 @@ void weft_session_free(weft_session *session)
     executor_free(&session->executor);
     free(session->feeds.state);
     profile_free(session->profile);
+    watches_free(&session->watches);
     free(session);
 }
 
@@ -337,6 +347,47 @@ const weft_profile *weft_session_get_profile(const weft_session *session)
     return session ? session->profile : NULL;
 }
 
+/* ---- Watches ---- */
+
+/* Whether a callback of a watch is calling, and the error of `function` that says so. */
+static bool is_watching(weft_session *s, const char *function)
+{
+    if (!s->watches.calling) return false;
+    weft_error_set(&s->error, WEFT_BAD_ARGUMENT, function,
+                   "the session is running: a callback of weft_session_watch may not use it");
+    return true;
+}
+
+weft_status weft_session_watch(weft_session *session, weft_value value, weft_watch_fn callback,
+                               void *context)
+{
+    static const char function[] = "weft_session_watch";
+    if (!session) return WEFT_BAD_ARGUMENT;
+    const weft_plan *plan = session->plan;
+    weft_error *e = &session->error;
+    if (is_watching(session, function)) return e->status;
+    memset(e, 0, sizeof *e);
+    if (!callback || executor_paused(&session->executor))
+        return weft_error_set(e, WEFT_BAD_ARGUMENT, function,
+                              callback ? "the session has stopped in the middle of a run"
+                                       : "the callback is NULL");
+    if (value.graph != plan->user_tag || !value.id || value.id >= plan->n_map)
+        return weft_error_set(e, WEFT_NOT_FOUND, function,
+                              "the value does not belong to the planned graph");
+    watch w = {.id = plan->map[value.id], .callback = callback, .context = context};
+    w.seen.value = value;
+    if (!watch_when(plan, &w, e)) return e->status;
+    const place at = plan_place(plan, w.id);
+    w.bound = graph_tensor(plan->graph, w.id);
+    if (!bind_tensor(session, &at, &w.bound, e)) return e->status;
+    return watches_add(&session->watches, plan, &w, e);
+}
+
+size_t weft_session_unwatch(weft_session *session, weft_value value)
+{
+    return session && !session->watches.calling ? watches_remove(&session->watches, value) : 0;
+}
+
 /* ---- Runs ---- */
 
 /* Another session may have overwritten the defaults in a shared arena, so they are written again.
@@ -359,7 +410,11 @@ static weft_status run_until(weft_session *session, uint32_t until)
         x->end = 0;
         return e->status;
     }
-    executor_run(x, until, team, session->profiling ? session->profile : NULL, e);
+    weft_profile *profile = session->profiling ? session->profile : NULL;
+    if (!session->watches.n)
+        executor_run(x, until, team, profile, e);
+    else if (watches_run(&session->watches, x, until, team, profile, e) == WEFT_OK)
+        memset(e, 0, sizeof *e); /* of what a callback asked of the session */
     if (!executor_paused(x)) x->state.step++;
     if (e->status == WEFT_OK && x->end == session->plan->n_groups && session->owns_arena)
         x->first = session->plan->fixed_groups;
@@ -374,6 +429,7 @@ void weft_session_renew(weft_session *session)
 weft_status weft_run(weft_session *session)
 {
     if (!session) return WEFT_BAD_ARGUMENT;
+    if (is_watching(session, "weft_run")) return WEFT_BAD_ARGUMENT;
     memset(&session->error, 0, sizeof session->error);
     return run_until(session, (uint32_t)session->plan->n_groups);
 }
@@ -383,6 +439,7 @@ weft_status weft_run_before(weft_session *session, weft_value value)
     if (!session) return WEFT_BAD_ARGUMENT;
     const weft_plan *plan = session->plan;
     const uint32_t id = planned_id(session, value), node = id ? plan->graph->values[id].node : 0;
+    if (is_watching(session, "weft_run_before")) return WEFT_BAD_ARGUMENT;
     memset(&session->error, 0, sizeof session->error);
     for (uint32_t g = 0; id && !executor_paused(&session->executor) && g < plan->n_groups; g++)
         for (uint32_t i = 0; i < plan->groups[g].n_steps; i++)

@@ -114,10 +114,43 @@ WEFT_API void weft_session_renew(weft_session *session);
 /* Sets the step, which with the seed selects the numbers of random ops: 0 at first, and 1 more
  * after each run. */
 WEFT_API void weft_session_set_step(weft_session *session, uint64_t step);
-/* The error of the last weft_feed, weft_run, weft_fetch, weft_session_tensor or
+/* The error of the last weft_feed, weft_run, weft_fetch, weft_session_tensor, weft_session_watch or
  * weft_session_profile, with status WEFT_OK if it succeeded. Valid until the next of these calls.
  */
 WEFT_API const weft_error *weft_session_error(const weft_session *session);
+
+/* ---- Watching values ------------------------------------------------------------------------- */
+
+/* What a watch sees. All of it is valid during the call only. */
+typedef struct weft_watched {
+    weft_value value;   /* as weft_session_watch was given it */
+    const char *name;   /* its name in weft_plan_graph; without one, "scope/op" */
+    weft_tensor tensor; /* contiguous; to be read, not written */
+    uint64_t step;      /* of the run */
+} weft_watched;
+/* Called on the thread that runs the session, while no kernel runs. False ends the run with
+ * WEFT_CANCELLED: states are unchanged unless an update ran before. It may run other sessions, but
+ * not use this one: runs and new watches fail with WEFT_BAD_ARGUMENT, and none is removed. */
+typedef bool (*weft_watch_fn)(void *context, const weft_watched *watched);
+
+/* Calls `callback` in each run of the session, right after the nodes that run side by side with the
+ * one that computes `value` have ended. `value` is any of the program's graph: weft_find returns
+ * one by its name. Inputs, constants and states are seen before the first node runs, and the output
+ * of an update after the update. What only the first run computes (weft_plan_options.fixed_states)
+ * is seen in that run only. Watches of one moment are called in the order in which they were added.
+ *
+ * A watch costs the barriers around its calls; the bits of all results stay the same. Memory is
+ * allocated here, and none in a run. A profile counts each stretch of a run between two calls as a
+ * run, without the time of the calls.
+ *
+ * Fails with WEFT_NOT_FOUND if the value cannot be seen: no target needs it, a pass has replaced
+ * it, or a node that is fused with its own overwrites each tile of it. The message says which and
+ * what to do: a target of the plan can always be seen. WEFT_BAD_ARGUMENT if the session has stopped
+ * (weft_run_before). The status is in weft_session_error, too. */
+WEFT_API weft_status weft_session_watch(weft_session *session, weft_value value,
+                                        weft_watch_fn callback, void *context);
+/* Removes all watches of a value; of WEFT_NO_VALUE, those of all values. Returns how many. */
+WEFT_API size_t weft_session_unwatch(weft_session *session, weft_value value);
 
 /* ---- The profile ---------------------------------------------------------------------------- */
 
