@@ -50,7 +50,7 @@ const format = (() => {
     function value(x) {
         if (!known(x)) return absent;
         const size = Math.abs(x);
-        if (size !== 0 && (size < 1e-3 || size >= 1e6)) return x.toExponential(2).replace("e+", "e");
+        if (size !== 0 && (size < 1e-4 || size >= 1e6)) return x.toExponential(2).replace("e+", "e");
         return size >= 1e4 ? integer(x) : Number(x.toPrecision(4)).toString();
     }
 

@@ -27,12 +27,12 @@ const graph = (() => {
         const view = d3.select(root).call(zoom).on("dblclick.zoom", null);
         const move = (t) => ui.stillness() ? view.call(zoom.transform, t) : view.transition().duration(220).call(zoom.transform, t);
 
-        // Shows the whole graph, or one box of it: as large as it fits, its upper end if it does not.
+        // Shows the whole graph, or one box of it; of what would be too small to read, the upper end.
         function fit(wanted) {
             const { width, height } = root.getBoundingClientRect(), room = 24;
             const box = wanted || { x: placed.width / 2, y: placed.height / 2, width: placed.width, height: placed.height };
             if (!width || !box.width) return;
-            const k = Math.min(1, width / (box.width + room), Math.max(height / (box.height + room), 0.4));
+            const tall = height / (box.height + room), k = Math.min(1, width / (box.width + room), tall < 0.55 ? 0.8 : tall);
             const top = box.y - box.height / 2, y = box.height * k + room <= height ? height / 2 - k * box.y : room / 2 - k * top;
             move(d3.zoomIdentity.translate(width / 2 - k * box.x, y).scale(Math.max(0.05, k)));
         }
@@ -78,13 +78,8 @@ const graph = (() => {
 
         // Decides which edges have a label: none that would lie on another label or on a box.
         function labels(boxes) {
-            const taken = boxes.map((b) => [b.x - b.width / 2, b.y - b.height / 2, b.x + b.width / 2, b.y + b.height / 2]);
-            return (text, at) => {
-                const box = [at.x + 3, at.y - 8, at.x + 7 + 5.6 * text.length, at.y + 7];
-                if (!text || taken.some((o) => o[0] < box[2] && box[0] < o[2] && o[1] < box[3] && box[1] < o[3])) return "";
-                taken.push(box);
-                return text;
-            };
+            const place = ui.placer(boxes.map((b) => [b.x - b.width / 2, b.y - b.height / 2, b.x + b.width / 2, b.y + b.height / 2]));
+            return (text, at) => text && place([at.x + 3, at.y - 8, at.x + 7 + 5.6 * text.length, at.y + 7]) ? text : "";
         }
 
         // Draws again; the item of `anchor` stays where it was on the screen.

@@ -41,7 +41,7 @@ const memory = (() => {
             c.stroke();
             c.font = "11px system-ui, sans-serif";
             c.fillStyle = ui.variable("--ink-3");
-            c.fillText("bytes alive", 2, 12);
+            c.fillText("bytes alive", 2, 22);
             c.setLineDash([4, 4]);
             c.strokeStyle = ui.variable("--ink-3");
             c.beginPath();

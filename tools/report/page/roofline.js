@@ -26,8 +26,8 @@ const roofline = (() => {
             if (peak && bandwidth) {
                 const [x0, x1] = x.domain(), low = Math.max(x0, y.domain()[0] / bandwidth);
                 picture.append(svg("path", { class: "roof", d: `M${x(low)},${y(low * bandwidth)}L${x(ridge)},${y(peak)}L${x(x1)},${y(peak)}` }),
-                    svg("text", { class: "tick strong", x: x(ridge) + 4, y: y(peak) - 7 }, `matrix products ${format.flopRate(peak)}`),
-                    svg("text", { class: "tick strong", x: x(low) + 10, y: y(low * bandwidth) + 4 }, `memory ${format.byteRate(bandwidth)}`));
+                    svg("text", { class: "tick strong", "text-anchor": "end", x: x(ridge) - 8, y: y(peak) + 4 }, (x(ridge) - margin.left > 190 ? "matrix products " : "") + format.flopRate(peak)),
+                    svg("text", { class: "tick strong", x: x(low) + 10, y: y(low * bandwidth) + 20 }, `memory ${format.byteRate(bandwidth)}`));
             }
             const size = d3.scaleSqrt([0, d3.max(list, (d) => d.seconds)], [2.5, by === "op" ? 20 : 10]);
             for (const d of list)
@@ -35,9 +35,15 @@ const roofline = (() => {
                     onpointermove: (event) => ui.showTip(event, [d.name, `${format.flopRate(d.rate)}, ${format.byteRate(threads * d.bytes / d.seconds)}`, `${format.value(d.intensity)} FLOP for each byte`, `${format.seconds(d.seconds / threads)} of a run`]),
                     onpointerleave: ui.hideTip, onclick: () => { if (d.node) location.hash = `#node/${d.node.id}`; } }));
             if (by !== "op") return;
-            for (const d of list.slice(0, 7))
-                picture.append(svg("text", { class: "dot-label", x: x(d.intensity) + size(d.seconds) + 4, y: y(d.rate) + 4, "text-anchor": x(d.intensity) > width - 140 ? "end" : "start",
-                    dx: x(d.intensity) > width - 140 ? -2 * size(d.seconds) - 8 : 0 }, d.name));
+            // The name of a dot stands beside, above or below it, where there is room.
+            const taken = [...picture.querySelectorAll(".strong")].map((t) => t.getBBox()).map((b) => [b.x, b.y, b.x + b.width, b.y + b.height]);
+            const place = ui.placer(taken.concat(list.map((d) => [x(d.intensity) - size(d.seconds), y(d.rate) - size(d.seconds), x(d.intensity) + size(d.seconds), y(d.rate) + size(d.seconds)])));
+            for (const d of list) {
+                const r = size(d.seconds) + 4, w = 6.8 * d.name.length, cx = x(d.intensity), cy = y(d.rate);
+                const spot = [[cx + r, cy], [cx - r - w, cy], [cx - w / 2, cy - r - 6], [cx - w / 2, cy + r + 6]]
+                    .find(([left, middle]) => left > margin.left && left + w < width && place([left, middle - 6, left + w, middle + 6]));
+                if (spot) picture.append(svg("text", { class: "dot-label", x: spot[0], y: spot[1] + 4 }, d.name));
+            }
         }
         new ResizeObserver(draw).observe(picture);
         return ui.section("", "Under the slope an op is limited by memory, under the flat roof by arithmetic. The area of a dot is its time. What stays in the caches can exceed the slope.",

@@ -41,8 +41,11 @@ const run = (() => {
             lines.forEach((h, i) => {
                 const density = new Float64Array(bins), total = d3.sum(h.counts), size = (h.high - h.low) / h.counts.length;
                 h.counts.forEach((n, k) => {
-                    const from = h.low + k * size, bin = Math.max(0, Math.min(bins - 1, Math.floor((from + size / 2 + most) / (2 * most) * bins)));
-                    density[bin] += n / total;
+                    // A count is spread over the bins of the picture in proportion: others would show stripes.
+                    const place = (v) => Math.max(0, Math.min(bins, (v + most) / (2 * most) * bins));
+                    const from = place(h.low + k * size), to = Math.max(from + 1e-9, place(h.low + (k + 1) * size));
+                    for (let bin = Math.min(bins - 1, Math.floor(from)); bin < to && bin < bins; bin++)
+                        density[bin] += n / total * (Math.min(to, bin + 1) - Math.max(from, bin)) / (to - from);
                 });
                 density.forEach((d, k) => {
                     if (!d) return;

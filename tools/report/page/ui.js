@@ -106,6 +106,15 @@ const ui = (() => {
         return match ? variable(match[1]) : colour;
     }
 
+    // Takes boxes [left, top, right, bottom] one after the other, and refuses those that lie on an earlier one.
+    function placer(taken) {
+        return (box) => {
+            if (taken.some((o) => o[0] < box[2] && box[0] < o[2] && o[1] < box[3] && box[1] < o[3])) return false;
+            taken.push(box);
+            return true;
+        };
+    }
+
     const stillness = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
     // A canvas for sharp pixels that calls draw(context, width, height) when its size or the theme changes.
@@ -136,5 +145,5 @@ const ui = (() => {
     }
 
     return { el, svg, clear, section, empty, link, choice, toggle, legend, partsBar, showTip, hideTip, variable, phases,
-        phaseColour, phaseName, palette, otherColour, colours, resolved, stillness, canvas };
+        phaseColour, phaseName, palette, otherColour, colours, resolved, placer, stillness, canvas };
 })();
