@@ -74,7 +74,7 @@ answers()
 {
     local status=$1 got
     shift
-    got=$(answer "$@") || fail "$*: no answer"
+    got=$(answer "$@") || fail "$*: no answer; the training printed: $(tail -n 3 output)"
     [ "$got" = "$status" ] || fail "$*: the answer is $got, not $status"
 }
 
