@@ -114,6 +114,57 @@ static void test_accumulation(void)
     }
 }
 
+/* An update of plain SGD moves each parameter by the learning rate times the gradient that is
+ * retained. Retaining it, and a budget of memory, change nothing else. */
+static void test_gradients(void)
+{
+    weft_trainer_options o = trainer_options();
+    o.optimizer = (weft_optimizer){.kind = WEFT_SGD};
+    o.accumulate = 2;
+    rig plain = open_rig(&o, 3, 12, NULL);
+    o.retain_gradients = true;
+    o.memory_budget = 10000000;
+    rig r = open_rig(&o, 3, 12, NULL);
+    weft_tensor g, x;
+    size_t seen = 0;
+    CU_ASSERT_FALSE(weft_trainer_gradient(r.trainer, "enc.0.ffn.in.weight", &g));
+    take_steps(&plain, 2);
+    take_steps(&r, 1);
+    weft_params *before = weft_params_new();
+    for (size_t i = 0; i < weft_params_count(r.params); i++) {
+        const char *name = weft_params_name(r.params, i);
+        weft_tensor copy;
+        weft_params_get(r.params, name, &x);
+        CU_ASSERT_EQUAL_FATAL(weft_params_add(before, name, x.dtype, x.shape, &copy, NULL),
+                              WEFT_OK);
+        memcpy(copy.data, x.data, weft_tensor_bytes(x.dtype, x.shape));
+    }
+    weft_step_report report;
+    CU_ASSERT_EQUAL(weft_trainer_step(r.trainer, 0, &report), WEFT_OK);
+    for (size_t i = 0; i < weft_params_count(before); i++) {
+        const char *name = weft_params_name(before, i);
+        weft_tensor old;
+        double off = 0;
+        if (!weft_trainer_gradient(r.trainer, name, &g)) continue;
+        weft_params_get(before, name, &old);
+        weft_params_get(r.params, name, &x);
+        CU_ASSERT_TRUE_FATAL(weft_shape_equal(g.shape, x.shape) && g.dtype == WEFT_F64);
+        for (int64_t k = 0; k < weft_shape_numel(x.shape); k++)
+            off = fmax(off, fabs(((double *)old.data)[k] - report.lr * ((double *)g.data)[k] -
+                                 ((double *)x.data)[k]));
+        CU_ASSERT_TRUE(off < 1e-14);
+        seen++;
+    }
+    CU_ASSERT_TRUE(seen > 20);
+    CU_ASSERT_EQUAL(difference(plain.params, r.params, NULL), 0);
+    CU_ASSERT_FALSE(weft_trainer_gradient(plain.trainer, "enc.0.ffn.in.weight", &g));
+    CU_ASSERT_FALSE(weft_trainer_gradient(r.trainer, "nothing", &g));
+    CU_ASSERT_FALSE(weft_trainer_gradient(NULL, "enc.0.ffn.in.weight", &g));
+    weft_params_free(before);
+    close_rig(&plain);
+    close_rig(&r);
+}
+
 static void test_moving_average(void)
 {
     weft_trainer_options o = trainer_options();
@@ -590,6 +641,7 @@ void train_tests(void)
     CU_add_test(suite, "accumulated gradients equal one large batch", test_accumulation);
     CU_add_test(suite, "a call that is stopped", test_stop);
     CU_add_test(suite, "the model as it is evaluated", test_model);
+    CU_add_test(suite, "gradients of an update", test_gradients);
     CU_add_test(suite, "moving average", test_moving_average);
     CU_add_test(suite, "a moving average that begins late", test_late_average);
     CU_add_test(suite, "a resumed training has the same bits", test_resume);

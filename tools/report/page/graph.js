@@ -31,7 +31,7 @@ const graph = (() => {
             const { width, height } = root.getBoundingClientRect(), whole = placed.graph();
             if (!width || !whole.width) return;
             const box = wanted || { x: whole.width / 2, y: whole.height / 2, width: whole.width, height: whole.height };
-            const k = wanted ? Math.max(0.6, Math.min(1, 0.8 * width / box.width)) : Math.min(1, width / (box.width + 20), Math.max(height / (box.height + 20), 0.35));
+            const k = wanted ? Math.max(0.6, Math.min(1, 0.8 * width / box.width)) : Math.min(1, width / (box.width + 20), Math.max(height / (box.height + 20), 0.6));
             const y = wanted || box.height * k < height ? height / 2 - k * box.y : 10;
             move(d3.zoomIdentity.translate(width / 2 - k * box.x, y).scale(k));
         }
@@ -122,10 +122,11 @@ const graph = (() => {
             }
             s.selected = item.key;
             s.note = "";
-            draw();
-            const box = placed.node(item.key);
-            if (box) fit({ x: box.x, y: box.y, width: 900, height: 500 });
             showPanel(item.node ? node.ofNode(m, item.node) : node.ofScope(m, item));
+            draw();
+            const inside = scopes.visible(m, s.open, s.phases, s.quiet).items.find((i) => scopes.chainOf(i).includes(item));
+            const box = placed.node(item.key) || (inside && placed.node(inside.key));
+            if (box) fit({ x: box.x, y: box.y, width: 900, height: 500 });
         }
 
         function search(text) {

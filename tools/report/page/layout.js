@@ -23,7 +23,7 @@ const layout = (() => {
             g.setNode(item.key, { item, texts, width, height: heightOfItem });
         }
         for (const one of [...shown.frames, ...shown.items])
-            if (one.parent && one.parent.parent) g.setParent(one.key, one.parent.key);
+            if (scopes.frameOf(one)) g.setParent(one.key, scopes.frameOf(one).key);
         for (const edge of shown.edges) g.setEdge(edge.from.key, edge.to.key, { edge });
         dagre.layout(g);
         return g;

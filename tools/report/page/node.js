@@ -39,7 +39,7 @@ const node = (() => {
                 ["Buffer", buffer && link(`${format.bytes(buffer.bytes)} at ${format.bytes(buffer.offset)}, groups ${buffer.first} to ${buffer.last}`, `#memory/${buffer.first}`)],
                 ["Group", n.group !== undefined ? `${n.group}, step ${n.step}` : undefined],
                 ["First run only", n.fixed && "yes"]]),
-            head && list("Fused: runs on the tiles of", [head].concat(members.filter((o) => o !== head))),
+            head && list("Fused with", [head].concat(members.filter((o) => o !== head)).filter((o) => o !== n)),
             list("Reads", (n.in || []).map((i) => m.byId.get(i.node)).filter(Boolean)),
             list("Is read by", m.readers.get(n.id) || []),
             list("Its gradient", gradients), list("Is a gradient of", own), list("Computed again, or declared as", again)];

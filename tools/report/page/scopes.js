@@ -3,11 +3,12 @@ const scopes = (() => {
     const chainOf = (item) => { const chain = []; for (let at = item; at; at = at.parent) chain.unshift(at); return chain; };
     const isQuiet = (node) => node.kind === "parameter" || node.kind === "state" || node.kind === "constant";
 
-    // The outermost closed scope around a node, or the node itself.
+    // The outermost closed scope around a node, or the node itself. A scope of one node only is never drawn.
     function shownFor(item, open) {
-        for (const at of chainOf(item)) if (!at.node && !open.has(at.key)) return at;
+        for (const at of chainOf(item)) if (!at.node && at.nodes > 1 && !open.has(at.key)) return at;
         return item;
     }
+    const frameOf = (item) => { let up = item.parent; while (up && up.parent && up.nodes < 2) up = up.parent; return up && up.parent ? up : undefined; };
 
     /* What is drawn: the items, the open scopes around them, and the edges between them with their shapes. Quiet
      * nodes (parameters, states, constants) are drawn only if asked for. */
@@ -17,11 +18,11 @@ const scopes = (() => {
             const leaf = m.items.get(`node:${node.id}`);
             if (!phases.has(leaf.phase)) continue;
             const item = shownFor(leaf, open);
-            if (item.node && isQuiet(node) && !quiet) continue;
+            if ((item.node || item.repeated) && isQuiet(node) && !quiet) continue;
             shown.set(node.id, item);
             if (items.has(item.key)) continue;
             items.set(item.key, item);
-            for (let up = item.parent; up && up.parent; up = up.parent) frames.set(up.key, up);
+            for (let up = frameOf(item); up; up = frameOf(up)) frames.set(up.key, up);
         }
         for (const node of m.nodes) {
             const to = shown.get(node.id);
@@ -49,5 +50,5 @@ const scopes = (() => {
         return edge.shapes.size === 1 ? first.replace(/^f32 /, "") : edge.shapes.size ? `${edge.count} values` : "";
     };
 
-    return { visible, chainOf, find, edgeText };
+    return { visible, chainOf, frameOf, find, edgeText };
 })();
