@@ -5,20 +5,25 @@
 #include <string.h>
 #include <unistd.h>
 
-static char text[16384];
+static char text[65536];
 
 /* The DOT text of a graph; "" if it cannot be had. */
-static const char *dot_of(const weft_graph *graph)
+static const char *dot_with(const weft_graph *graph, const weft_dot_options *options)
 {
     weft_error error = {0};
     FILE *file = tmpfile();
     text[0] = 0;
     if (!file) return text;
-    CU_ASSERT_EQUAL(weft_graph_dot(graph, file, NULL, &error), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_graph_dot(graph, file, options, &error), WEFT_OK);
     rewind(file);
     text[fread(text, 1, sizeof text - 1, file)] = 0;
     fclose(file);
     return text;
+}
+
+static const char *dot_of(const weft_graph *graph)
+{
+    return dot_with(graph, NULL);
 }
 
 static size_t occurrences(const char *in, const char *what)
@@ -133,6 +138,86 @@ static void test_messages(void)
     weft_graph_free(g);
 }
 
+/* ---- Boxes and roles ---- */
+
+/* loss = mean of relu(x w.0) w.1, in the scopes net.first and net.second, and its training step. */
+static weft_graph *trained_graph(void)
+{
+    const weft_optimizer sgd = {.kind = WEFT_SGD};
+    weft_graph *g = weft_graph_new();
+    weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(2, 3));
+    weft_scope_push(g, "net");
+    weft_scope_push(g, "first");
+    weft_value w = weft_param(g, "weight", WEFT_F32, WEFT_SHAPE(3, 5), WEFT_INIT_XAVIER);
+    x = weft_relu(g, weft_matmul(g, x, w));
+    weft_scope_pop(g);
+    weft_scope_push(g, "second");
+    w = weft_param(g, "weight", WEFT_F32, WEFT_SHAPE(5, 4), WEFT_INIT_XAVIER);
+    x = weft_matmul(g, x, w);
+    weft_scope_pop(g);
+    weft_scope_pop(g);
+    const weft_value loss = weft_name(g, weft_mean(g, x, WEFT_ALL_AXES, false), "loss");
+    const weft_value rate = weft_input(g, "rate", WEFT_F32, WEFT_SCALAR);
+    weft_train_step(g, loss, NULL, 0, rate, &sgd, NULL);
+    CU_ASSERT_EQUAL_FATAL(weft_graph_status(g), WEFT_OK);
+    return g;
+}
+
+static size_t nodes_of_role(const weft_graph *g, weft_phase phase)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < weft_graph_node_count(g); i++)
+        n += weft_graph_node(g, i).role.phase == phase;
+    return n;
+}
+
+/* A role that is left out takes the inputs and states with it that only it reads. */
+static void test_roles(void)
+{
+    weft_graph *g = trained_graph();
+    const size_t all = weft_graph_node_count(g), updates = nodes_of_role(g, WEFT_UPDATE),
+                 backward = nodes_of_role(g, WEFT_BACKWARD);
+    CU_ASSERT_TRUE(updates > 0 && backward > 0);
+    const char *dot = dot_of(g);
+    CU_ASSERT_EQUAL(occurrences(dot, "[shape="), all);
+    CU_ASSERT_EQUAL(occurrences(dot, "#1d8a6b"), updates);
+    CU_ASSERT_EQUAL(occurrences(dot, "#d07a1a"), backward);
+    CU_ASSERT_EQUAL(occurrences(dot, "label=\"rate"), 1);
+    dot = dot_with(g, &(weft_dot_options){.no_update = true});
+    CU_ASSERT_EQUAL(occurrences(dot, "#1d8a6b"), 0);
+    CU_ASSERT_EQUAL(occurrences(dot, "#d07a1a"), backward);
+    CU_ASSERT_EQUAL(occurrences(dot, "label=\"rate"), 0);
+    CU_ASSERT_EQUAL(occurrences(dot, "shape=box3d"), 2);
+    dot = dot_with(g, &(weft_dot_options){.no_backward = true});
+    CU_ASSERT_EQUAL(occurrences(dot, "#1d8a6b") + occurrences(dot, "#d07a1a"), 0);
+    CU_ASSERT_EQUAL(occurrences(dot, "label=\"loss"), 1);
+    weft_graph_free(g);
+}
+
+/* Scopes are boxes with their nodes and parameters; edges of a box are joined and have shapes. */
+static void test_boxes(void)
+{
+    weft_graph *g = trained_graph();
+    const char *dot = dot_with(g, &(weft_dot_options){.depth = 2, .no_backward = true});
+    CU_ASSERT_EQUAL(occurrences(dot, "label=\"net.first\\n3 nodes\\n15 parameters\""), 1);
+    CU_ASSERT_EQUAL(occurrences(dot, "label=\"net.second\\n2 nodes\\n20 parameters\""), 1);
+    CU_ASSERT_EQUAL(occurrences(dot, "label=\"[2, 5]\""), 1);
+    CU_ASSERT_EQUAL(occurrences(dot, "shape="), 4); /* and x, and loss */
+    CU_ASSERT_EQUAL(occurrences(dot, " -> "), 3);
+    CU_ASSERT_EQUAL(occurrences(dot, "subgraph"), 0);
+    dot = dot_with(g, &(weft_dot_options){.depth = 1, .no_backward = true});
+    CU_ASSERT_EQUAL(occurrences(dot, "label=\"net\\n5 nodes\\n35 parameters\""), 1);
+    CU_ASSERT_EQUAL(occurrences(dot, " -> "), 2);
+    /* A gradient is in a box of the scope of its node, and points upwards. */
+    dot = dot_with(g, &(weft_dot_options){.depth = 2, .no_update = true});
+    CU_ASSERT_EQUAL(occurrences(dot, "label=\"net.first\\ngradient, "), 1);
+    CU_ASSERT_EQUAL(occurrences(dot, "label=\"net.second\\ngradient, "), 1);
+    CU_ASSERT_TRUE(occurrences(dot, "dir=back") >= 1);
+    CU_ASSERT_EQUAL(weft_graph_dot(g, stdout, &(weft_dot_options){.depth = -1}, NULL),
+                    WEFT_BAD_ARGUMENT);
+    weft_graph_free(g);
+}
+
 static void test_failures(void)
 {
     weft_error error = {0};
@@ -188,6 +273,8 @@ void dot_tests(void)
     CU_add_test(suite, "clusters", test_clusters);
     CU_add_test(suite, "attributes", test_attributes);
     CU_add_test(suite, "attributes in messages", test_messages);
+    CU_add_test(suite, "roles", test_roles);
+    CU_add_test(suite, "boxes", test_boxes);
     CU_add_test(suite, "failures", test_failures);
     CU_add_test(suite, "graphviz", test_graphviz);
 }

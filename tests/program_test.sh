@@ -121,6 +121,10 @@ fi
 ln -s /dev/stdout out
 expect 0 "digraph weft" "$weft" dot "${small[@]}" -o out
 [ -L out ] || { echo "failed: a link to standard output is replaced"; failures=$((failures + 1)); }
+expect 0 "enc.0\\ngradient, " "$weft" dot "${small[@]}" --train --depth 2 --no-update -o -
+expect 0 "enc\\n" "$weft" dot "${small[@]}" --train --depth 1 --no-backward -o -
+expect 2 "--depth must be" "$weft" dot "${small[@]}" --depth 0 -o -
+expect 2 "--overlay draws every node" "$weft" dot "${small[@]}" --overlay time --depth 2 -o -
 expect 2 'no overlay "heat"' "$weft" dot transformer --overlay heat -o x.dot
 expect 0 "matmul" "$weft" profile "${small[@]}" --runs 2
 expect 0 "Peaks measured" "$weft" profile "${small[@]}" --train --runs 2 --by scope --depth 1

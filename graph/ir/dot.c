@@ -1,5 +1,6 @@
-/* DOT export: nodes with their attributes and shapes, name scopes as nested clusters. */
-#include "ir/ir.h"
+/* DOT export: nodes with their attributes and shapes, name scopes as nested clusters, or whole
+ * scopes as boxes (dot_boxes.c). */
+#include "dot_boxes.h"
 
 #include <errno.h>
 #include <string.h>
@@ -21,26 +22,50 @@ static void quoted(FILE *file, const char *text)
     quoted_part(file, text, strlen(text));
 }
 
+/* ---- Colours ---- */
+
+/* How nodes look: a light area, in which text can be read, and a dark line around it. The hues of
+ * the roles, blue, orange and green, differ in brightness, too, so that people who cannot tell
+ * colours apart, and black-and-white prints, show the difference. The page of weft report has the
+ * same (tools/report/page/page.css). */
+typedef struct node_style {
+    const char *shape, *fill, *line;
+} node_style;
+
+static const node_style look_of_phase[] = {
+    [WEFT_FORWARD] = {"box", "#e8f0f9", "#2f74c0"},
+    [WEFT_BACKWARD] = {"box", "#fbefdf", "#d07a1a"},
+    [WEFT_UPDATE] = {"box", "#e2f3ed", "#1d8a6b"},
+};
+static const node_style look_of_input = {"ellipse", "#ffffff", "#2f74c0"};
+static const node_style look_of_state = {"box3d", "#f4f1ea", "#8a7f6a"};
+static const node_style look_of_constant = {"note", "#f4f1ea", "#8a7f6a"};
+
+static const node_style *look_of(const node_record *node)
+{
+    return node->op == &weft_op_input      ? &look_of_input
+           : node->op == &weft_op_state    ? &look_of_state
+           : node->op == &weft_op_constant ? &look_of_constant
+           : node->op->updates             ? &look_of_phase[WEFT_UPDATE]
+                                           : &look_of_phase[node->role.phase];
+}
+
+/* ---- Nodes and boxes ---- */
+
 static void draw_node(FILE *file, const weft_graph *g, size_t index,
                       const weft_dot_options *options)
 {
     weft_dot_node extra = {"", ""};
     const node_record *node = &g->nodes[index];
     const value_record *value = &g->values[node->first_out];
-    const char *shape = node->op == &weft_op_input      ? "ellipse"
-                        : node->op == &weft_op_state    ? "box3d"
-                        : node->op == &weft_op_constant ? "note"
-                                                        : "box";
-    const char *color = node->op == &weft_op_input      ? "#cfe3f5"
-                        : node->op == &weft_op_state    ? "#f3e2c0"
-                        : node->op == &weft_op_constant ? "#e6dff0"
-                        : node->op->updates             ? "#f5d0cc"
-                        : node->op->alias               ? "#f2f2f2"
-                                                        : "#dcefd8";
+    const node_style *look = look_of(node);
+    /* Those of a leaf are its type. */
+    const weft_attr_field *attrs =
+        op_is_leaf(node->op) || options->depth > 0 ? NULL : node->op->attrs;
     char text[192];
-    if (options && options->decorate) options->decorate(options->user, g, index, &extra);
-    fprintf(file, "n%zu [shape=%s, fillcolor=\"", index, shape);
-    quoted(file, extra.color[0] ? extra.color : color);
+    if (options->decorate) options->decorate(options->user, g, index, &extra);
+    fprintf(file, "n%zu [shape=%s, color=\"%s\", fillcolor=\"", index, look->shape, look->line);
+    quoted(file, extra.color[0] ? extra.color : look->fill);
     fputs("\", label=\"", file);
     if (value->name) {
         quoted(file, value->name);
@@ -48,7 +73,7 @@ static void draw_node(FILE *file, const weft_graph *g, size_t index,
     } else {
         quoted(file, node->op->name);
     }
-    for (const weft_attr_field *f = node->op->attrs; f && f->name && !op_is_leaf(node->op); f++) {
+    for (const weft_attr_field *f = attrs; f && f->name; f++) {
         fputs("\\n", file);
         quoted(file, attr_field_text(f, node->attr, text, sizeof text));
     }
@@ -61,6 +86,23 @@ static void draw_node(FILE *file, const weft_graph *g, size_t index,
     }
     fputs("\"];\n", file);
 }
+
+static void draw_box(FILE *file, const weft_graph *g, size_t index, const dot_box *box)
+{
+    const weft_phase phase = g->nodes[index].role.phase;
+    const node_style *look = &look_of_phase[phase];
+    fprintf(file,
+            "n%zu [shape=box, style=\"filled,rounded\", penwidth=1.5, color=\"%s\", "
+            "fillcolor=\"%s\", label=\"",
+            index, look->line, look->fill);
+    quoted_part(file, box->scope, box->length);
+    fprintf(file, "\\n%s%u %s", phase == WEFT_BACKWARD ? "gradient, " : "", box->nodes,
+            box->nodes == 1 ? "node" : "nodes");
+    if (box->parameters > 0) fprintf(file, "\\n%.0f parameters", box->parameters);
+    fputs("\"];\n", file);
+}
+
+/* ---- Clusters ---- */
 
 /* Goes from the cluster of one scope to that of the next: closes what ends, opens what begins. A
  * cluster is known by its whole scope, so that a scope entered again goes on with its cluster. */
@@ -89,26 +131,103 @@ static void change_scope(FILE *file, const char *from, const char *to)
     }
 }
 
+/* ---- Edges ---- */
+
+/* The shapes of the values that flow along an edge, the first two kinds of them; returns how many
+ * records of the edge there are. */
+static size_t draw_shapes(FILE *file, const weft_graph *g, const dot_edge *edge, size_t n)
+{
+    char text[2][128], next[128];
+    size_t count = 0, shown = 0;
+    for (; count < n && edge[count].from == edge->from && edge[count].to == edge->to; count++) {
+        weft_shape_text(g->values[edge[count].value].type.shape, next, sizeof next);
+        bool known = shown == 2;
+        for (size_t i = 0; i < shown; i++) known |= !strcmp(next, text[i]);
+        if (!known) strcpy(text[shown++], next);
+    }
+    fputs("label=\"", file);
+    for (size_t i = 0; i < shown; i++) fprintf(file, "%s%s", i ? "\\n" : "", text[i]);
+    fputs("\"", file);
+    return count;
+}
+
+/* Edges of boxes. What the backward pass reads of the forward pass is drawn thin and does not count
+ * in the layout; edges of the backward pass point upwards. So the two passes stand side by side. */
+static void draw_joined(FILE *file, const weft_graph *g, const dot_boxes *b)
+{
+    for (size_t i = 0; i < b->n_edges;) {
+        const dot_edge *e = &b->edges[i];
+        const weft_phase from = g->nodes[e->from].role.phase, to = g->nodes[e->to].role.phase;
+        if (from == WEFT_BACKWARD && to == WEFT_BACKWARD)
+            fprintf(file, "n%u -> n%u [dir=back, color=\"%s\", ", e->to, e->from,
+                    look_of_phase[to].line);
+        else
+            fprintf(file, "n%u -> n%u [", e->from, e->to);
+        if (from != to) {
+            fputs("style=dashed, color=\"#bbbbbb\", constraint=false];\n", file);
+            while (i < b->n_edges && b->edges[i].from == e->from && b->edges[i].to == e->to) i++;
+        } else {
+            i += draw_shapes(file, g, e, b->n_edges - i);
+            fputs("];\n", file);
+        }
+    }
+}
+
+/* ---- The graph ---- */
+
+/* Every node, in the clusters of its scopes. */
+static void draw_clusters(FILE *file, const weft_graph *g, const dot_boxes *b,
+                          const weft_dot_options *options)
+{
+    const char *scope = "";
+    for (size_t n = 0; n < g->n_nodes; n++) {
+        if (b->of[n] == DOT_HIDDEN) continue;
+        change_scope(file, scope, g->nodes[n].scope);
+        scope = g->nodes[n].scope;
+        draw_node(file, g, n, options);
+    }
+    change_scope(file, scope, "");
+    for (size_t i = 0; i < b->n_edges; i++)
+        fprintf(file, "n%u -> n%u;\n", b->edges[i].from, b->edges[i].to);
+}
+
+/* Boxes, and the nodes outside of any, without clusters: the names of boxes are whole scopes, and
+ * Graphviz 2.43 corrupts its memory where edges with labels cross clusters. */
+static void draw_boxes(FILE *file, const weft_graph *g, const dot_boxes *b,
+                       const weft_dot_options *options)
+{
+    for (size_t n = 0; n < g->n_nodes; n++) {
+        if (b->of[n] != n) continue;
+        if (b->box[n].nodes)
+            draw_box(file, g, n, &b->box[n]);
+        else
+            draw_node(file, g, n, options);
+    }
+    draw_joined(file, g, b);
+}
+
 weft_status weft_graph_dot(const weft_graph *graph, FILE *file, const weft_dot_options *options,
                            weft_error *error)
 {
+    static const weft_dot_options defaults = {0};
+    const weft_dot_options *o = options ? options : &defaults;
     const weft_error *e = weft_graph_error(graph);
     if (e->status != WEFT_OK) return weft_error_copy(error, e);
-    if (!file) return weft_error_set(error, WEFT_BAD_ARGUMENT, "dot", "the file is NULL");
-    const char *scope = "";
+    if (!file || o->depth < 0)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "dot",
+                              file ? "the depth is negative" : "the file is NULL");
+    dot_boxes b = {0};
     fputs("digraph weft {\nrankdir=TB;\nnode [style=filled, fontname=\"Helvetica\", fontsize=10];\n"
-          "edge [color=\"#666666\"];\n",
+          "edge [color=\"#666666\", fontname=\"Helvetica\", fontsize=8];\n",
           file);
-    for (size_t n = 0; n < graph->n_nodes; n++) {
-        change_scope(file, scope, graph->nodes[n].scope);
-        scope = graph->nodes[n].scope;
-        draw_node(file, graph, n, options);
-    }
-    change_scope(file, scope, "");
-    for (size_t n = 0; n < graph->n_nodes; n++)
-        for (size_t i = 0; i < graph->nodes[n].n_in; i++)
-            fprintf(file, "n%u -> n%zu;\n", graph->values[graph->nodes[n].in[i]].node, n);
+    const bool good = dot_boxes_make(&b, graph, o);
+    if (good && o->depth > 0)
+        draw_boxes(file, graph, &b, o);
+    else if (good)
+        draw_clusters(file, graph, &b, o);
     fputs("}\n", file);
+    dot_boxes_free(&b);
+    if (!good) return weft_error_set(error, WEFT_NO_MEMORY, "dot", "out of memory");
     /* A full disk is noticed only when the file is flushed. */
     if (fflush(file) != 0 || ferror(file))
         return weft_error_set(error, WEFT_IO, "dot", "the file cannot be written: %s",

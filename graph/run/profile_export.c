@@ -149,7 +149,7 @@ weft_status weft_profile_dot(const weft_profile *profile, FILE *file, weft_error
         o.largest = fmax(o.largest, seconds);
     }
     weft_profile_free_rows(rows);
-    status = weft_graph_dot(g, file, &(weft_dot_options){decorate, &o}, error);
+    status = weft_graph_dot(g, file, &(weft_dot_options){.decorate = decorate, .user = &o}, error);
     free(o.seconds);
     return status;
 }

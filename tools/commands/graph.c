@@ -14,6 +14,7 @@ typedef struct arguments {
     model_args model;
     bool json, train, planned, overlay;
     long runs;
+    weft_dot_options drawing;
     const char *output;
     const char *instances; /* folder */
     double seconds;
@@ -28,7 +29,10 @@ enum {
     KEY_OVERLAY,
     KEY_RUNS,
     KEY_INSTANCES,
-    KEY_SECONDS
+    KEY_SECONDS,
+    KEY_DEPTH,
+    KEY_NO_UPDATE,
+    KEY_NO_BACKWARD
 };
 
 static error_t parse(int key, char *text, struct argp_state *state)
@@ -70,6 +74,15 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case KEY_RUNS:
         a->runs = tool_number(text, "--runs", 1, 1000000, state);
         return 0;
+    case KEY_DEPTH:
+        a->drawing.depth = (int)tool_number(text, "--depth", 1, 1000, state);
+        return 0;
+    case KEY_NO_UPDATE:
+        a->drawing.no_update = true;
+        return 0;
+    case KEY_NO_BACKWARD:
+        a->drawing.no_backward = true;
+        return 0;
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &a->model.onnx;
         return 0;
@@ -81,6 +94,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
             argp_error(state, "--instances takes no model");
         if (a->train && a->model.fixed)
             argp_error(state, "--fixed is not for --train, which changes the parameters");
+        if (a->overlay && (a->drawing.depth || a->drawing.no_update || a->drawing.no_backward))
+            argp_error(state, "--overlay draws every node: without --depth, --no-update and "
+                              "--no-backward");
         if (a->seconds > 0 && !a->instances) argp_error(state, "--seconds needs --instances");
         if (!tool_model_name(&a->model) && !a->instances) argp_error(state, "MODEL is missing");
         return 0;
@@ -157,7 +173,7 @@ static weft_status draw_graph(const arguments *a, FILE *file, weft_error *error)
     if (a->planned && !plan)
         status = error->status;
     else
-        status = weft_graph_dot(plan ? weft_plan_graph(plan) : m.graph, file, NULL, error);
+        status = weft_graph_dot(plan ? weft_plan_graph(plan) : m.graph, file, &a->drawing, error);
     weft_plan_free(plan);
     tool_free_model(&m);
     return status;
@@ -169,6 +185,10 @@ int cmd_dot(int argc, char **argv)
         {"output", 'o', "FILE", 0,
          "FILE.dot, or FILE.svg or FILE.png (with Graphviz); - prints DOT", 0},
         {"train", KEY_TRAIN, NULL, 0, "the whole training step", 0},
+        {"depth", KEY_DEPTH, "N", 0,
+         "draw scopes of N components as one box each, with shapes on the edges", 0},
+        {"no-update", KEY_NO_UPDATE, NULL, 0, "leave out the optimiser", 0},
+        {"no-backward", KEY_NO_BACKWARD, NULL, 0, "leave out the gradients and the optimiser", 0},
         {"fixed", KEY_FIXED, NULL, 0, TOOL_FIXED, 0},
         {"memory", KEY_MEMORY, "SIZE", 0, TOOL_MEMORY, 0},
         {"planned", KEY_PLANNED, NULL, 0, "draw the graph after the passes, as it is run", 0},
