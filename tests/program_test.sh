@@ -125,6 +125,8 @@ expect 0 "enc.0\\ngradient, " "$weft" dot "${small[@]}" --train --depth 2 --no-u
 expect 0 "enc\\n" "$weft" dot "${small[@]}" --train --depth 1 --no-backward -o -
 expect 2 "--depth must be" "$weft" dot "${small[@]}" --depth 0 -o -
 expect 2 "--overlay draws every node" "$weft" dot "${small[@]}" --overlay time --depth 2 -o -
+expect 0 "updates " "$weft" models transformer --summary --train --depth 1 encoder_layers=1
+expect 2 "need --summary" "$weft" models transformer encoder_layers=1
 expect 2 'no overlay "heat"' "$weft" dot transformer --overlay heat -o x.dot
 expect 0 "matmul" "$weft" profile "${small[@]}" --runs 2
 expect 0 " others)" "$weft" profile "${small[@]}" --runs 2 --rows 3

@@ -64,6 +64,7 @@
     X(resume) \
     X(locale) \
     X(dot) \
+    X(summary) \
     X(models) \
     X(decode) \
     X(search) \

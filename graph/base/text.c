@@ -172,3 +172,44 @@ bool text_match(const char *pattern, size_t pattern_length, const char *text)
     while (p < pattern_length && pattern[p] == '*') p++;
     return p == pattern_length;
 }
+
+/* ---- Tables ---- */
+
+int text_decimals(double x)
+{
+    return x >= 99.95 ? 0 : x >= 9.995 ? 1 : x >= 0.9995 ? 2 : 3;
+}
+
+static bool continues(char c)
+{
+    return ((unsigned char)c & 0xC0) == 0x80;
+}
+
+int text_length(const char *text)
+{
+    int n = 0;
+    for (; *text; text++) n += !continues(*text);
+    return n;
+}
+
+/* The byte at which character n begins. */
+static size_t byte_of(const char *text, int n)
+{
+    size_t at = 0;
+    for (; text[at]; at++)
+        if (!continues(text[at]) && n-- == 0) break;
+    return at;
+}
+
+void text_print_left(FILE *file, const char *text, int width)
+{
+    char shown[2048];
+    text_printable(shown, sizeof shown, text);
+    const int n = text_length(shown);
+    if (n <= width) {
+        fprintf(file, "%s%*s", shown, width - n, "");
+        return;
+    }
+    const int head = (width - 3) / 2, tail = width - 3 - head;
+    fprintf(file, "%.*s...%s", (int)byte_of(shown, head), shown, shown + byte_of(shown, n - tail));
+}

@@ -56,6 +56,14 @@ void text_leave_c_locale(text_locale locale);
  * truncated, never within a character. Returns `buffer`, which must not overlap `text`. */
 const char *text_printable(char *buffer, size_t size, const char *text);
 
+/* Decimals with which a number of a table has three digits: 3 to 0. */
+int text_decimals(double x);
+/* Characters of a text in UTF-8. */
+int text_length(const char *text);
+/* Prints a text as text_printable makes it, filled with spaces to `width` characters; a longer one
+ * has "..." in its middle. */
+void text_print_left(FILE *file, const char *text, int width);
+
 /* Whether the whole of `text` matches a pattern, in which `*` matches any characters and `?` one
  * byte. O(pattern length x text length). */
 bool text_match(const char *pattern, size_t pattern_length, const char *text);

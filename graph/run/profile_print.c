@@ -97,48 +97,6 @@ static const struct column {
 #define N_COLUMNS (sizeof columns / sizeof *columns)
 #define TOP_RANK  7 /* never left out */
 
-static int decimals_of(double x)
-{
-    return x >= 99.95 ? 0 : x >= 9.995 ? 1 : x >= 0.9995 ? 2 : 3;
-}
-
-/* ---- Text ---- */
-
-static bool continues(char c)
-{
-    return ((unsigned char)c & 0xC0) == 0x80;
-}
-
-/* Characters of a text in UTF-8. */
-static int length_of(const char *text)
-{
-    int n = 0;
-    for (; *text; text++) n += !continues(*text);
-    return n;
-}
-
-/* The byte at which character n begins. */
-static size_t byte_of(const char *text, int n)
-{
-    size_t at = 0;
-    for (; text[at] && (n > 0 || continues(text[at])); at++) n -= !continues(text[at + 1]);
-    return at;
-}
-
-/* Prints a text on the left of `width` characters; a longer one has "..." in its middle. */
-static void print_left(FILE *file, const char *name, int width)
-{
-    char text[4 * SCOPE_BYTES];
-    text_printable(text, sizeof text, name);
-    const int n = length_of(text);
-    if (n <= width) {
-        fprintf(file, "%s%*s", text, width - n, "");
-        return;
-    }
-    const int head = (width - 3) / 2, tail = width - 3 - head;
-    fprintf(file, "%.*s...%s", (int)byte_of(text, head), text, text + byte_of(text, n - tail));
-}
-
 /* ---- Layout ---- */
 
 static int columns_width(unsigned shown)
@@ -161,10 +119,10 @@ static void lay_out(table *t, weft_profile_row *const *rows, size_t n)
     int longest = 12;
     for (size_t i = 0; i < n; i++) {
         char text[256];
-        if (length_of(rows[i]->name) > longest) longest = length_of(rows[i]->name);
+        if (text_length(rows[i]->name) > longest) longest = text_length(rows[i]->name);
         if (t->options->by != WEFT_PROFILE_BY_NODE) continue;
         row_text(rows[i], text, sizeof text);
-        if (length_of(text) > t->text_width) t->text_width = length_of(text);
+        if (text_length(text) > t->text_width) t->text_width = text_length(text);
     }
     const int least = longest < NAME_WIDTH ? longest : NAME_WIDTH;
     t->shown = (1u << N_COLUMNS) - 1;
@@ -182,7 +140,7 @@ static void lay_out(table *t, weft_profile_row *const *rows, size_t n)
 static void print_head(const table *t)
 {
     static const char *const by[] = {"node", "op", "scope"};
-    print_left(t->file, by[t->options->by], t->name_width);
+    text_print_left(t->file, by[t->options->by], t->name_width);
     for (size_t i = 0; i < N_COLUMNS; i++)
         if (t->shown >> i & 1) fprintf(t->file, "%*s", columns[i].width, columns[i].name);
     fprintf(t->file, "\n%*s", t->name_width, "");
@@ -194,12 +152,12 @@ static void print_head(const table *t)
 static void print_row(const table *t, const char *name, const weft_profile_row *row)
 {
     char text[256];
-    print_left(t->file, name, t->name_width);
+    text_print_left(t->file, name, t->name_width);
     for (size_t i = 0; i < N_COLUMNS; i++) {
         const struct column *c = &columns[i];
         if (!(t->shown >> i & 1)) continue;
         const double x = c->get(t, row);
-        text_print(t->file, "%*.*f", c->width, c->decimals < 0 ? decimals_of(x) : c->decimals, x);
+        text_print(t->file, "%*.*f", c->width, c->decimals < 0 ? text_decimals(x) : c->decimals, x);
     }
     if (t->text_width && row->op && row->shape && row->shape[0]) {
         row_text(row, text, sizeof text);

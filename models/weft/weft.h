@@ -7,6 +7,7 @@
 #include <weft/plan.h>
 #include <weft/session.h>
 #include <weft/op.h>
+#include <weft/summary.h>
 #include <weft/export.h>
 #include <weft/kernel.h>
 #include <weft/ops.h>

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEY_JSON = 256 };
+enum { KEY_JSON = 256, KEY_SUMMARY, KEY_DEPTH, KEY_TRAIN };
 
 static error_t parse(int key, char *text, struct argp_state *state)
 {
@@ -288,7 +288,8 @@ static int print_file(const onnx_args *args, bool json)
 
 typedef struct models_arguments {
     model_args model;
-    bool json;
+    bool json, summary, train;
+    int depth;
 } models_arguments;
 
 static error_t parse_models(int key, char *text, struct argp_state *state)
@@ -298,26 +299,61 @@ static error_t parse_models(int key, char *text, struct argp_state *state)
     case KEY_JSON:
         a->json = true;
         return 0;
+    case KEY_SUMMARY:
+        a->summary = true;
+        return 0;
+    case KEY_DEPTH:
+        a->depth = (int)tool_number(text, "--depth", 1, 1000, state);
+        return 0;
+    case KEY_TRAIN:
+        a->train = true;
+        return 0;
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &a->model.onnx;
         return 0;
     case ARGP_KEY_ARG:
-        if (tool_model_name(&a->model)) argp_error(state, "one model at a time");
+        if (tool_model_name(&a->model) && !strchr(text, '='))
+            argp_error(state, "one model at a time");
         tool_take_model_arg(&a->model, text, state);
+        return 0;
+    case ARGP_KEY_END:
+        if (a->summary && (!tool_model_name(&a->model) || a->json))
+            argp_error(state, "--summary takes a model, and is a text");
+        if (!a->summary && (a->depth || a->train || a->model.n_options))
+            argp_error(state, "--depth, --train and OPTION=VALUE need --summary");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
 }
 
+static int print_summary(const models_arguments *a)
+{
+    weft_error error = {0};
+    built_model m;
+    const int width = tool_width();
+    const weft_summary_options o = {.depth = a->depth, .width = width < 48 ? 48 : width};
+    if (tool_build_args(&a->model, a->train, &m, &error) != WEFT_OK) return tool_fail(&error);
+    const weft_status status = weft_graph_summary(m.graph, &o, stdout, &error);
+    tool_free_model(&m);
+    return status == WEFT_OK ? EXIT_GOOD : tool_fail(&error);
+}
+
 int cmd_models(int argc, char **argv)
 {
+    static const struct argp_option options[] = {
+        {"json", KEY_JSON, NULL, 0, "print JSON", 0},
+        {"summary", KEY_SUMMARY, NULL, 0,
+         "print the layers of the model: outputs, parameters and work", 0},
+        {"depth", KEY_DEPTH, "N", 0, "with --summary: layers of at most N components", 0},
+        {"train", KEY_TRAIN, NULL, 0, "with --summary: of the whole training step", 0},
+        {0}};
     static const struct argp_child onnx_options[] = {{&onnx_argp, 0, "Of FILE.onnx:", 1}, {0}};
     models_arguments a = {.json = false};
     struct argp argp = {
-        json_option,
+        options,
         parse_models,
-        "[MODEL]\nFILE.onnx",
+        "[MODEL]\nMODEL --summary [OPTION=VALUE...]\nFILE.onnx",
         "Lists the models, their parameters and their options with the defaults. With "
         "MODEL, also lists the commands that take the model. With FILE.onnx, lists its inputs, "
         "outputs and weights.",
@@ -325,6 +361,7 @@ int cmd_models(int argc, char **argv)
         NULL,
         NULL};
     tool_parse(&argp, argc, argv, &a);
+    if (a.summary) return print_summary(&a);
     if (a.model.onnx.path) return print_file(&a.model.onnx, a.json);
     return a.model.model ? print_model(a.model.model, a.json) : list_models(a.json);
 }
