@@ -127,6 +127,14 @@ expect 2 "--depth must be" "$weft" dot "${small[@]}" --depth 0 -o -
 expect 2 "--overlay draws every node" "$weft" dot "${small[@]}" --overlay time --depth 2 -o -
 expect 2 'no overlay "heat"' "$weft" dot transformer --overlay heat -o x.dot
 expect 0 "matmul" "$weft" profile "${small[@]}" --runs 2
+expect 0 " others)" "$weft" profile "${small[@]}" --runs 2 --rows 3
+for columns in "" 32 60 120; do
+    COLUMNS=$columns "$weft" profile "${small[@]}" --train --runs 1 --by node >table.txt
+    # The lines behind the table are of 80 columns.
+    if [ "$(sed '/^$/,$d' table.txt | wc -L)" -gt "${columns:-80}" ] || [ "$(wc -l <table.txt)" -lt 50 ]; then
+        fail "weft profile is wider than ${columns:-80} columns"
+    fi
+done
 expect 0 "Peaks measured" "$weft" profile "${small[@]}" --train --runs 2 --by scope --depth 1
 expect 0 "dec.0.norm_ffn/layer_norm" "$weft" profile "${small[@]}" --runs 1 --by node --threads 1
 expect 0 '"waiting_seconds"' "$weft" profile "${small[@]}" --runs 2 --json --trace trace.json

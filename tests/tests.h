@@ -88,6 +88,7 @@
     X(public) \
     X(profile) \
     X(profile_export) \
+    X(profile_print) \
     X(threads) \
     X(counts) \
     X(memory)

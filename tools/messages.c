@@ -6,6 +6,8 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 /* Bytes of a message with its path. Longer texts are cut. */
 #define LINE_BYTES 8192
@@ -29,6 +31,15 @@ void tool_print_line(FILE *file, const char *format, ...)
     text_vformat(text, sizeof text, format, arguments);
     va_end(arguments);
     print_line(file, text);
+}
+
+int tool_width(void)
+{
+    const char *text = getenv("COLUMNS");
+    struct winsize size;
+    long width = text ? strtol(text, NULL, 10) : 0;
+    if (width <= 0 && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) width = size.ws_col;
+    return width <= 0 ? 80 : width < 32 ? 32 : width > 1000 ? 1000 : (int)width;
 }
 
 /* ---- Failures ---- */

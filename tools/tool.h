@@ -44,7 +44,10 @@ const char *tool_printable(const char *text, char buffer[TOOL_NAME_BYTES]);
  * from a file or the command line goes through it. printf serves for other lines: the program never
  * calls setlocale, so the decimal point is a point. */
 void tool_print_line(FILE *file, const char *format, ...) WEFT_PRINTF(2, 3);
-/* The same for "weft: WHERE: MESSAGE" on stderr; return EXIT_ERROR. */
+/* Columns of the lines on standard output: those that the environment variable COLUMNS gives, or of
+ * the terminal; 80 if it is none. At least 32. */
+int tool_width(void);
+/* The same as tool_print_line for "weft: WHERE: MESSAGE" on stderr; return EXIT_ERROR. */
 int tool_fail(const weft_error *error);
 int tool_fail_text(const char *where, const char *format, ...) WEFT_PRINTF(2, 3);
 /* From now on they print "weft: rank RANK: WHERE: MESSAGE" on `file`; rank 0 prints as usual. An

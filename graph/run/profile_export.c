@@ -3,6 +3,7 @@
 #include "profile.h"
 
 #include "base/text.h"
+#include "ir/node_names.h"
 
 #include <errno.h>
 #include <math.h>
@@ -58,6 +59,7 @@ size_t weft_profile_events(const weft_profile *p,
 typedef struct trace {
     FILE *file;
     const weft_graph *g;
+    const char *const *names; /* of nodes */
 } trace;
 
 static void trace_event(void *context, const weft_profile_event *e)
@@ -67,14 +69,14 @@ static void trace_event(void *context, const weft_profile_event *e)
     FILE *file = to->file;
     const node_record *node = &g->nodes[e->node];
     const value_record *value = &g->values[node->first_out];
-    char text[SCOPE_BYTES + 64];
+    char text[160];
     const uint64_t at = e->begin_ns, took = e->end_ns - e->begin_ns;
     fputs(",\n{\"ph\":\"X\",\"cat\":\"step\",\"name\":", file);
     json_text(file, node->op->name);
     fprintf(file, ",\"pid\":1,\"tid\":%d,\"ts\":%llu.%03u,\"dur\":%llu.%03u,\"args\":{\"node\":",
             e->thread, (unsigned long long)(at / 1000), (unsigned)(at % 1000),
             (unsigned long long)(took / 1000), (unsigned)(took % 1000));
-    json_text(file, value->name ? value->name : graph_node_where(g, e->node, text, sizeof text));
+    json_text(file, to->names[e->node]);
     fprintf(file, ",\"shape\":\"%s %s\",\"phase\":%d,\"run\":%zu}}",
             weft_dtype_name(value->type.dtype),
             weft_shape_text(value->type.shape, text, sizeof text), e->phase, e->run);
@@ -87,6 +89,11 @@ weft_status weft_profile_trace(const weft_profile *p, FILE *file, weft_error *er
     if (!p->trace_runs)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "trace",
                               "no run was recorded: switch measuring on with trace_runs above 0");
+    node_names names;
+    if (!node_names_make(&names, p->plan->graph)) {
+        node_names_free(&names);
+        return weft_error_set(error, WEFT_NO_MEMORY, "trace", "no memory for the names");
+    }
     fputs("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n"
           "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":1,\"args\":{\"name\":\"weft\"}}",
           file);
@@ -95,7 +102,8 @@ weft_status weft_profile_trace(const weft_profile *p, FILE *file, weft_error *er
                 ",\n{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":1,\"tid\":%d,"
                 "\"args\":{\"name\":\"thread %d\"}}",
                 t, t);
-    weft_profile_events(p, trace_event, &(trace){file, p->plan->graph});
+    weft_profile_events(p, trace_event, &(trace){file, p->plan->graph, names.at});
+    node_names_free(&names);
     fputs("\n]}\n", file);
     /* A full disk shows only when the stream is flushed. */
     if (fflush(file) != 0 || ferror(file))

@@ -5,6 +5,8 @@
  * scopes to rows, so rows take O(threads x steps). */
 #include "profile.h"
 
+#include "ir/node_names.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -119,13 +121,14 @@ static const char *add_text(texts *t, const char *text, size_t n)
     return copy;
 }
 
+/* `names`: of the nodes; needed by node only. */
 static void name_row(const weft_profile *p, weft_profile_by by, int depth, uint32_t step,
-                     weft_profile_row *row, texts *t)
+                     const char *const *names, weft_profile_row *row, texts *t)
 {
     const weft_graph *g = p->plan->graph;
     const node_record *node = &g->nodes[p->plan->steps[step].node];
     const value_record *value = &g->values[node->first_out];
-    char where[SCOPE_BYTES + 64], shape[160];
+    char shape[160];
     *row = (weft_profile_row){.name = "", .op = "", .scope = "", .shape = "", .node = SIZE_MAX};
     if (by == WEFT_PROFILE_BY_SCOPE) {
         row->name = row->scope = add_text(t, node->scope, scope_prefix(node->scope, depth));
@@ -135,9 +138,7 @@ static void name_row(const weft_profile *p, weft_profile_by by, int depth, uint3
     row->name = row->op;
     if (by == WEFT_PROFILE_BY_OP) return;
     row->node = p->plan->steps[step].node;
-    const char *name =
-        value->name ? value->name : graph_node_where(g, row->node, where, sizeof where);
-    row->name = add_text(t, name, strlen(name));
+    row->name = add_text(t, names[row->node], strlen(names[row->node]));
     row->scope = add_text(t, node->scope, strlen(node->scope));
     int n = snprintf(shape, sizeof shape, "%s ", weft_dtype_name(value->type.dtype));
     weft_shape_text(value->type.shape, shape + n, sizeof shape - (size_t)n);
@@ -167,19 +168,23 @@ static weft_profile_row *make_rows(const weft_profile *p, weft_profile_by by, in
     step_sample *steps = calloc(n + 1, sizeof *steps);
     uint32_t *first = calloc(n + 1, sizeof *first), *table = calloc(slots, sizeof *table);
     weft_profile_row *rows = NULL, unused;
-    if (steps && first && table) {
+    node_names names = {.at = NULL};
+    if (steps && first && table &&
+        (by != WEFT_PROFILE_BY_NODE || node_names_make(&names, p->plan->graph))) {
         measure_steps(p, steps);
         *count = number_rows(p, by, depth, steps, first, table, slots);
         texts t = {NULL, 0};
-        for (size_t r = 0; r < *count; r++) name_row(p, by, depth, first[r], &unused, &t);
+        for (size_t r = 0; r < *count; r++) name_row(p, by, depth, first[r], names.at, &unused, &t);
         rows = malloc((*count + 1) * sizeof *rows + t.bytes);
         t = (texts){(char *)(rows + *count + 1), 0};
-        for (size_t r = 0; r < *count && rows; r++) name_row(p, by, depth, first[r], &rows[r], &t);
+        for (size_t r = 0; r < *count && rows; r++)
+            name_row(p, by, depth, first[r], names.at, &rows[r], &t);
         for (size_t i = 0; i < n && rows; i++) add_step(&rows[steps[i].row], &steps[i], peaks);
     }
     free(steps);
     free(first);
     free(table);
+    node_names_free(&names);
     return rows;
 }
 

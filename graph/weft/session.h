@@ -204,7 +204,9 @@ typedef enum weft_profile_by {
 } weft_profile_by;
 
 typedef struct weft_profile_row {
-    /* By node: the name of output 0, or scope/op. By op: the op. By scope: the scope, or "". */
+    /* By node: the name of output 0, or scope/op; from the second of a name on with its number
+     * behind it, "enc.0.ffn/matmul#2", in the order of the nodes of weft_plan_graph. By op: the op.
+     * By scope: the scope, or "". */
     const char *name;
     const char *op;    /* by node and by op; else "" */
     const char *scope; /* by node and by scope; else "" */
@@ -227,6 +229,25 @@ WEFT_API weft_status weft_profile_rows(const weft_profile *profile, weft_profile
                                        const weft_peaks *peaks, weft_profile_row **rows,
                                        size_t *count, weft_error *error);
 WEFT_API void weft_profile_free_rows(weft_profile_row *rows);
+
+typedef struct weft_profile_print_options {
+    weft_profile_by by;
+    int depth;               /* as in weft_profile_rows */
+    const weft_peaks *peaks; /* NULL: no column for the roofline */
+    int width;               /* columns of a line, at least 32; 0: 80 */
+    size_t max_rows;         /* the others are added up in one row; 0: all rows are printed */
+    bool in_order;           /* rows are in the order of the schedule; else the longest are first */
+} weft_profile_print_options;
+
+/* Prints the rows as a table, with a row "(start)" for waking the threads and one for the total.
+ * The second line has the units. Times are those of one run, averaged over the threads, so that
+ * they add up to its duration: time = compute + waiting. Rates are the work over the compute time;
+ * roofline is the least time of that work over the compute time. A column that does not fit is left
+ * out, the least important first, and a long name is shortened in its middle. To a string: give a
+ * FILE of open_memstream. WEFT_IO if the file cannot be written; nothing is printed elsewhere. */
+WEFT_API weft_status weft_profile_print(const weft_profile *profile,
+                                        const weft_profile_print_options *options, FILE *file,
+                                        weft_error *error);
 
 /* An interval that a thread spent on a node, in a recorded run. Gaps are waiting time. */
 typedef struct weft_profile_event {

@@ -15,7 +15,7 @@
 typedef struct arguments {
     model_args model;
     bool train, json;
-    long runs, threads, depth;
+    long runs, threads, depth, rows;
     weft_profile_by by;
     const char *by_name;
     const char *trace;
@@ -29,6 +29,7 @@ enum {
     KEY_THREADS,
     KEY_BY,
     KEY_DEPTH,
+    KEY_ROWS,
     KEY_JSON,
     KEY_TRACE
 };
@@ -64,6 +65,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
     }
     case KEY_DEPTH:
         a->depth = tool_number(text, "--depth", 0, 64, state);
+        return 0;
+    case KEY_ROWS:
+        a->rows = tool_number(text, "--rows", 0, 1000000, state);
         return 0;
     case KEY_JSON:
         a->json = true;
@@ -122,58 +126,20 @@ static double roofline(const report *r, double roofline_seconds, double compute_
     return ratio(roofline_seconds * r->total.threads, compute_seconds);
 }
 
-static void print_row(const report *r, int width, const weft_profile_row *row)
+static int print_text(const report *r, const weft_profile *profile)
 {
-    /* Thread seconds to milliseconds of a run that all threads share. */
-    const double ms = 1e3 / ((double)r->total.runs * r->total.threads);
-    double busy = row->compute_seconds / r->total.threads;
-    printf("%-*s %9llu %10.3f %6.1f%% %10.3f %10.3f %9.1f %8.1f %7.1f%%", width, row->name,
-           (unsigned long long)row->calls, ms * row_seconds(row),
-           100 * ratio(row_seconds(row), r->total.thread_seconds), ms * row->compute_seconds,
-           ms * row->waiting_seconds, 1e-9 * ratio(row->flops, busy),
-           1e-9 * ratio(row->bytes, busy),
-           100 * roofline(r, row->roofline_seconds, row->compute_seconds));
-    if (row->shape[0]) printf("  %s %s", row->op, row->shape);
-    putchar('\n');
-}
-
-static weft_profile_row sum_rows(const report *r)
-{
-    weft_profile_row sum = {.name = "total", .op = "", .scope = "", .shape = ""};
-    for (size_t i = 0; i < r->n; i++) {
-        const weft_profile_row *row = &r->rows[i];
-        sum.calls += row->calls;
-        sum.compute_seconds += row->compute_seconds;
-        sum.waiting_seconds += row->waiting_seconds;
-        sum.flops += row->flops;
-        sum.bytes += row->bytes;
-        sum.roofline_seconds += row->roofline_seconds;
-    }
-    return sum;
-}
-
-static int print_text(const report *r)
-{
-    int width = 12;
-    const char *by = r->a->by_name;
-    for (size_t i = 0; i < r->n; i++) {
-        if (!r->rows[i].name[0]) r->rows[i].name = "(no scope)";
-        if ((int)strlen(r->rows[i].name) > width) width = (int)strlen(r->rows[i].name);
-    }
-    printf("%-*s %9s %10s %7s %10s %10s %9s %8s %8s\n", width, by, "calls", "ms a run", "share",
-           "compute", "waiting", "GFLOP/s", "GB/s", "roofline");
-    for (size_t i = 0; i < r->n; i++) print_row(r, width, &r->rows[i]);
-    const weft_profile_row start = {
-        .name = "(start)", .shape = "", .waiting_seconds = r->total.start_seconds};
-    print_row(r, width, &start);
-    weft_profile_row whole = sum_rows(r);
-    whole.waiting_seconds += r->total.start_seconds;
-    print_row(r, width, &whole);
-    printf("\n%zu runs on %d threads took %.3f ms each, by the clock; the rows are %.2f %% "
-           "of it.\nPeaks measured on these threads: %.1f GFLOP/s in matrix products, %.1f GB/s of "
-           "memory.\n",
+    weft_error error = {0};
+    const weft_profile_print_options o = {.by = r->a->by,
+                                          .depth = (int)r->a->depth,
+                                          .peaks = &r->peaks,
+                                          .width = tool_width(),
+                                          .max_rows = (size_t)r->a->rows};
+    if (weft_profile_print(profile, &o, stdout, &error) != WEFT_OK) return tool_fail(&error);
+    printf("\n%zu runs on %d threads took %.3f ms each, by the clock; the rows are\n"
+           "%.2f %% of it. Peaks measured on these threads: %.1f GFLOP/s in matrix\n"
+           "products, %.1f GB/s of memory.\n",
            r->total.runs, r->total.threads, 1e3 * r->measured_seconds / (double)r->total.runs,
-           100 * ratio(row_seconds(&whole), r->measured_seconds * r->total.threads),
+           100 * ratio(r->total.thread_seconds, r->measured_seconds * r->total.threads),
            1e-9 * r->peaks.flops_per_second, 1e-9 * r->peaks.bytes_per_second);
     return EXIT_GOOD;
 }
@@ -215,6 +181,7 @@ static int print_json(const report *r)
     cJSON_AddNumberToObject(json, "peak_flops_per_second", r->peaks.flops_per_second);
     cJSON_AddNumberToObject(json, "peak_bytes_per_second", r->peaks.bytes_per_second);
     rows = cJSON_AddArrayToObject(json, "rows");
+    qsort(r->rows, r->n, sizeof *r->rows, compare_rows);
     for (size_t i = 0; i < r->n; i++) cJSON_AddItemToArray(rows, row_json(r, &r->rows[i]));
     return tool_print_json(json);
 }
@@ -251,9 +218,7 @@ static weft_status measure(trial *t, report *r, weft_error *error)
     if (status != WEFT_OK) return status;
     const weft_profile *profile = weft_session_get_profile(t->session);
     r->total = weft_profile_get_totals(profile);
-    status = weft_profile_rows(profile, a->by, (int)a->depth, &r->peaks, &r->rows, &r->n, error);
-    if (status == WEFT_OK) qsort(r->rows, r->n, sizeof *r->rows, compare_rows);
-    return status;
+    return weft_profile_rows(profile, a->by, (int)a->depth, &r->peaks, &r->rows, &r->n, error);
 }
 
 int cmd_profile(int argc, char **argv)
@@ -266,6 +231,8 @@ int cmd_profile(int argc, char **argv)
         {"threads", KEY_THREADS, "N", 0, "threads (0: OpenMP's default)", 0},
         {"by", KEY_BY, BY, 0, "a row for each op, scope or node (op)", 0},
         {"depth", KEY_DEPTH, "N", 0, "components of a scope that make a row (0: all)", 0},
+        {"rows", KEY_ROWS, "N", 0, "print the N longest rows, and the sum of the others (0: all)",
+         0},
         {"json", KEY_JSON, NULL, 0, "print JSON", 0},
         {"trace", KEY_TRACE, "FILE", 0,
          "write a trace of the last runs, 50 at most, for Perfetto or chrome://tracing", 0},
@@ -280,9 +247,9 @@ int cmd_profile(int argc, char **argv)
         "of one run, averaged over the threads, so that the rows add up to the duration of a run. "
         "compute is time in kernels, waiting is time at the barrier after a row's nodes, and "
         "start is the time to wake the threads. Rates are the work over the compute time; roofline "
-        "is "
-        "the minimum time of that work, at the peaks that are measured first, over the compute "
-        "time.\v" TOOL_FILE_LOSS,
+        "is the minimum time of that work, at the peaks that are measured first, over the compute "
+        "time. The table is as wide as the terminal, or as COLUMNS says; else 80 "
+        "columns.\v" TOOL_FILE_LOSS,
         onnx_options,
         NULL,
         NULL};
@@ -297,7 +264,8 @@ int cmd_profile(int argc, char **argv)
         status = tool_fail(&error);
     else if (a.trace)
         status = write_trace(weft_session_get_profile(t.session), a.trace);
-    if (status == EXIT_GOOD) status = a.json ? print_json(&r) : print_text(&r);
+    if (status == EXIT_GOOD)
+        status = a.json ? print_json(&r) : print_text(&r, weft_session_get_profile(t.session));
     weft_profile_free_rows(r.rows);
     trial_close(&t);
     return status;
