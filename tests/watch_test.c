@@ -209,7 +209,7 @@ static void test_runs(void)
         CU_ASSERT_EQUAL(weft_run(plain.session), WEFT_OK);
         CU_ASSERT_EQUAL(loss.calls, i + 1);
         CU_ASSERT_EQUAL(weight.calls, i + 1);
-        CU_ASSERT_EQUAL(loss.step, i);
+        CU_ASSERT_EQUAL(loss.step, (uint64_t)i);
         weft_fetch(plain.session, plain.io.loss, &value, sizeof value);
         CU_ASSERT_EQUAL(memcmp(&value, loss.data, sizeof value), 0);
         CU_ASSERT_EQUAL(states(&m), states(&plain));

@@ -1,5 +1,6 @@
 /* weft dot and weft plan: a model's graph, and the memory that its plan needs. */
-#include "picture.h"
+#include "commands/before_after.h"
+#include "commands/picture.h"
 #include "tool.h"
 
 #include <errno.h>
@@ -17,6 +18,7 @@ typedef struct arguments {
     weft_dot_options drawing;
     const char *output;
     const char *instances; /* folder */
+    const char *pass;      /* of --before-after */
     double seconds;
 } arguments;
 
@@ -32,7 +34,8 @@ enum {
     KEY_SECONDS,
     KEY_DEPTH,
     KEY_NO_UPDATE,
-    KEY_NO_BACKWARD
+    KEY_NO_BACKWARD,
+    KEY_PASS
 };
 
 static error_t parse(int key, char *text, struct argp_state *state)
@@ -83,6 +86,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case KEY_NO_BACKWARD:
         a->drawing.no_backward = true;
         return 0;
+    case KEY_PASS:
+        a->pass = text;
+        return 0;
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &a->model.onnx;
         return 0;
@@ -90,8 +96,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
         tool_take_model_arg(&a->model, text, state);
         return 0;
     case ARGP_KEY_END:
-        if (a->instances && (tool_model_name(&a->model) || a->train))
-            argp_error(state, "--instances takes no model");
+        if (a->instances && (tool_model_name(&a->model) || a->train || a->pass))
+            argp_error(state, "--instances takes no model, --train or --before-after");
         if (a->train && a->model.fixed)
             argp_error(state, "--fixed is not for --train, which changes the parameters");
         if (a->overlay && (a->drawing.depth || a->drawing.no_update || a->drawing.no_backward))
@@ -255,6 +261,7 @@ int cmd_plan(int argc, char **argv)
          "pack the lists of buffers in DIR/NAME.CAPACITY.csv, with the columns lower, upper "
          "(exclusive) and size, instead of a model's",
          0},
+        BEFORE_AFTER_OPTION(KEY_PASS),
         {"seconds", KEY_SECONDS, "S", 0, "time limit of the search for each list", 0},
         {"json", KEY_JSON, NULL, 0, "print JSON", 0},
         {0}};
@@ -270,6 +277,7 @@ int cmd_plan(int argc, char **argv)
         NULL};
     tool_parse(&argp, argc, argv, &a);
     if (a.instances) return tool_pack_instances(a.instances, a.seconds, a.json);
+    if (a.pass) return plan_before_after(&a.model, a.train, a.pass, a.json);
     weft_error error = {0};
     built_model m;
     if (tool_build_args(&a.model, a.train, &m, &error) != WEFT_OK) return tool_fail(&error);

@@ -1,5 +1,6 @@
 /* weft profile: where the time of a model's runs goes, and how near that is to the machine's peaks.
  */
+#include "commands/before_after.h"
 #include "tool.h"
 
 #include "base/file.h"
@@ -19,6 +20,7 @@ typedef struct arguments {
     weft_profile_by by;
     const char *by_name;
     const char *trace;
+    const char *pass; /* of --before-after */
 } arguments;
 
 enum {
@@ -31,7 +33,8 @@ enum {
     KEY_DEPTH,
     KEY_ROWS,
     KEY_JSON,
-    KEY_TRACE
+    KEY_TRACE,
+    KEY_PASS
 };
 
 /* In the order of weft_profile_by. */
@@ -75,6 +78,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case KEY_TRACE:
         a->trace = text;
         return 0;
+    case KEY_PASS:
+        a->pass = text;
+        return 0;
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &a->model.onnx;
         return 0;
@@ -87,6 +93,8 @@ static error_t parse(int key, char *text, struct argp_state *state)
             argp_error(state, "--fixed is not for --train, which changes the parameters");
         if (a->depth && a->by != WEFT_PROFILE_BY_SCOPE)
             argp_error(state, "--depth needs --by scope");
+        if (a->trace && a->pass)
+            argp_error(state, "--trace is of one profile: not with --before-after");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -236,6 +244,7 @@ int cmd_profile(int argc, char **argv)
         {"json", KEY_JSON, NULL, 0, "print JSON", 0},
         {"trace", KEY_TRACE, "FILE", 0,
          "write a trace of the last runs, 50 at most, for Perfetto or chrome://tracing", 0},
+        BEFORE_AFTER_OPTION(KEY_PASS),
         {0}};
     static const struct argp_child onnx_options[] = {{&onnx_argp, 0, "Of FILE.onnx:", 1}, {0}};
     arguments a = {.runs = 10, .by = WEFT_PROFILE_BY_OP, .by_name = "op"};
@@ -254,6 +263,11 @@ int cmd_profile(int argc, char **argv)
         NULL,
         NULL};
     tool_parse(&argp, argc, argv, &a);
+    if (a.pass) {
+        const profile_request request = {a.train, a.json, a.runs, a.threads,
+                                         a.depth, a.rows, a.by,   a.by_name};
+        return profile_before_after(&a.model, &request, a.pass);
+    }
     weft_error error = {0};
     report r = {.a = &a};
     trial t;

@@ -1,0 +1,29 @@
+/* What an optional pass of the planner changes: a model's plan or its times, without it and with
+ * it.
+ */
+#ifndef WEFT_TOOLS_BEFORE_AFTER_H
+#define WEFT_TOOLS_BEFORE_AFTER_H
+
+#include "tool.h"
+
+/* The option of both commands; `key` is what it parses to. */
+#define BEFORE_AFTER_OPTION(key)                                                                   \
+    {                                                                                              \
+        "before-after", key, "PASS", 0,                                                            \
+            "print what an optional pass of the planner changes, such as fuse: every figure "      \
+            "without it and with it",                                                              \
+            0                                                                                      \
+    }
+
+/* Print the statistics of both plans, or the rows of both profiles, and return the exit status. */
+int plan_before_after(const model_args *model, bool train, const char *pass, bool json);
+
+typedef struct profile_request {
+    bool train, json;
+    long runs, threads, depth, rows;
+    weft_profile_by by;
+    const char *by_name;
+} profile_request;
+int profile_before_after(const model_args *model, const profile_request *request, const char *pass);
+
+#endif
