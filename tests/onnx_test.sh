@@ -48,6 +48,14 @@ expect 1 "logits  differs: 16 of 16" "$weft" run mlp.onnx --random --batch 4 --c
 expect 1 "logits  differs: the reference is f32 [4, 4]" \
     "$weft" run mlp.onnx --random --batch 3 --check one
 refuse "none/class.npy" "$weft" run mlp.onnx --random --check none
+# What nodes compute: an output by its name, and a node by the name in a profile.
+node=$("$weft" profile mlp.onnx --runs 1 --by node --json | sed -n 's/.*"name":.*"\(.*matmul\)".*/\1/p' | head -n 1)
+expect 0 "logits" "$weft" run mlp.onnx --random --batch 4 --dump logits=logits.npy --dump "$node=node.npy"
+cmp logits.npy one/logits.npy || fail "--dump logits is not the output"
+[ -s node.npy ] || fail "--dump $node wrote nothing"
+refuse 'logit: is no value of the model; did you mean "logits"?' "$weft" run mlp.onnx --random --dump logit=x.npy
+expect 0 "W1  f32 [3, 6]" "$weft" run mlp.onnx --random --dump W1=weight.npy
+refuse "none/x.npy: cannot be written" "$weft" run mlp.onnx --random --dump logits=none/x.npy
 
 # Inputs from files.
 npy x.npy '<f4' '1, 3' '\0\0\0\0\0\0\x80\x3f\0\0\0\x40'

@@ -1,6 +1,9 @@
 /* weft run: computes the outputs of an ONNX model, or of a checkpoint, from arrays of NumPy. */
 #include "tool.h"
 
+#include "base/guess.h"
+#include "ir/node_names.h"
+
 #include <weft/numpy.h>
 #include <weft/onnx.h>
 
@@ -14,7 +17,7 @@
 typedef struct arguments {
     onnx_args file;
     char onnx[4096], checkpoint[4096]; /* of a run; "" for a file */
-    named_files inputs;
+    named_files inputs, dumps;
     const char *out, *check;
     int threads;
     uint64_t seed;
@@ -22,7 +25,17 @@ typedef struct arguments {
     double rtol, atol;
 } arguments;
 
-enum { KEY_INPUT = 256, KEY_RANDOM, KEY_OUT, KEY_CHECK, KEY_RTOL, KEY_ATOL, KEY_THREADS, KEY_SEED };
+enum {
+    KEY_INPUT = 256,
+    KEY_RANDOM,
+    KEY_OUT,
+    KEY_DUMP,
+    KEY_CHECK,
+    KEY_RTOL,
+    KEY_ATOL,
+    KEY_THREADS,
+    KEY_SEED
+};
 
 static const struct argp_option options[] = {
     {"input", KEY_INPUT, "NAME=FILE", 0,
@@ -33,6 +46,10 @@ static const struct argp_option options[] = {
      "make up the inputs that are not given: numbers in [-1, 1), integers 0 and 1", 1},
     {"seed", KEY_SEED, "N", 0, "of made-up inputs (default 1)", 1},
     {"out", KEY_OUT, "DIR", 0, "write each output to DIR/NAME.npy", 3},
+    {"dump", KEY_DUMP, "NAME=FILE.npy", 0,
+     "write what a node computes, by a name that `weft profile --by node` or `weft report` shows; "
+     "may be given several times",
+     3},
     {"check", KEY_CHECK, "DIR", 0,
      "compare the outputs with DIR/NAME.npy; exit status 1 if one differs", 3},
     {"rtol", KEY_RTOL, "X", 0, "relative tolerance of --check (default 1e-3)", 3},
@@ -57,6 +74,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_OUT:
         a->out = text;
+        return 0;
+    case KEY_DUMP:
+        tool_take_named_file(&a->dumps, text, false, state);
         return 0;
     case KEY_CHECK:
         a->check = text;
@@ -98,6 +118,7 @@ typedef struct run {
     weft_plan *plan;
     weft_session *session;
     weft_value *in, *out;
+    weft_value *targets; /* out, and then what --dump asks for */
     const weft_onnx_value *inputs_of, *outputs_of;
     size_t n_in, n_out, compared;
     weft_error error;
@@ -159,13 +180,53 @@ static bool load_checkpoint(run *r)
     return status == WEFT_OK;
 }
 
+/* The value of a name, or output 0 of the node that has it; WEFT_NO_VALUE after an error. */
+static weft_value find_value(run *r, const char *name)
+{
+    weft_value found = weft_find(r->graph, name);
+    guess meant = guess_of(name, strlen(name));
+    char text[GUESS_BYTES];
+    node_names names;
+    if (weft_is_value(found)) return found;
+    const bool good = node_names_make(&names, r->graph);
+    for (size_t i = 0; good && i < weft_graph_node_count(r->graph); i++) {
+        const weft_node_info node = weft_graph_node(r->graph, i);
+        if (!node.n_out) continue;
+        if (!strcmp(names.at[i], name)) found = weft_value_from_id(r->graph, node.first_out);
+        guess_try(&meant, names.at[i]);
+    }
+    if (!good)
+        no_memory(r);
+    else if (!weft_is_value(found))
+        weft_error_set(&r->error, WEFT_NOT_FOUND, name, "is no value of the model%s",
+                       guess_text(&meant, text));
+    node_names_free(&names);
+    return found;
+}
+
+/* All targets of the plan: values inside are targets, too, so that no pass does away with them. */
+static bool list_targets(run *r)
+{
+    const named_files *dumps = &r->a->dumps;
+    r->targets = calloc(r->n_out + dumps->n + 1, sizeof *r->targets);
+    if (!r->targets) return no_memory(r);
+    memcpy(r->targets, r->out, r->n_out * sizeof *r->targets);
+    for (size_t i = 0; i < dumps->n; i++) {
+        r->targets[r->n_out + i] = find_value(r, dumps->at[i].name);
+        if (!weft_is_value(r->targets[r->n_out + i])) return false;
+    }
+    return true;
+}
+
 static bool prepare(run *r)
 {
     const bool loaded =
         tool_ends_with(r->a->file.path, ".onnx") ? load_file(r) : load_checkpoint(r);
-    if (!loaded || weft_params_init(r->params, r->graph, 1, &r->error) != WEFT_OK) return false;
+    if (!loaded || weft_params_init(r->params, r->graph, 1, &r->error) != WEFT_OK ||
+        !list_targets(r))
+        return false;
     const weft_session_options o = {.threads = r->a->threads, .seed = r->a->seed};
-    r->plan = weft_plan_new(r->graph, r->out, r->n_out, NULL, &r->error);
+    r->plan = weft_plan_new(r->graph, r->targets, r->n_out + r->a->dumps.n, NULL, &r->error);
     r->session = r->plan ? weft_session_new(r->plan, r->params, &o, &r->error) : NULL;
     return r->session;
 }
@@ -227,7 +288,7 @@ static bool feed_all(run *r)
 
 /* ---- Outputs ---- */
 
-static void print_output(const weft_onnx_value *v, const weft_tensor *t)
+static void print_output(const char *name, const weft_tensor *t)
 {
     char text[128];
     const int64_t n = weft_shape_numel(t->shape);
@@ -238,7 +299,7 @@ static void print_output(const weft_onnx_value *v, const weft_tensor *t)
         most = x > most || isnan(x) ? x : most;
         sum += x;
     }
-    tool_print_line(stdout, "%s  %s %s  least %.6g  mean %.6g  most %.6g", v->name,
+    tool_print_line(stdout, "%s  %s %s  least %.6g  mean %.6g  most %.6g", name,
                     weft_dtype_name(t->dtype), weft_shape_text(t->shape, text, sizeof text),
                     n ? least : 0, n ? sum / (double)n : 0, n ? most : 0);
 }
@@ -297,6 +358,19 @@ static bool check_output(run *r, const weft_onnx_value *v, const weft_tensor *t,
     return true;
 }
 
+static bool take_dumps(run *r)
+{
+    for (size_t i = 0; i < r->a->dumps.n; i++) {
+        const named_file *file = &r->a->dumps.at[i];
+        weft_tensor t;
+        if (!weft_session_tensor(r->session, r->targets[r->n_out + i], &t))
+            return tool_take_error(weft_session_error(r->session), &r->error) == WEFT_OK;
+        print_output(file->name, &t);
+        if (weft_npy_save(&t, file->path, &r->error) != WEFT_OK) return false;
+    }
+    return true;
+}
+
 static bool take_outputs(run *r, size_t *differs)
 {
     for (size_t i = 0; i < r->n_out; i++) {
@@ -305,7 +379,7 @@ static bool take_outputs(run *r, size_t *differs)
             tool_take_error(weft_session_error(r->session), &r->error);
             return false;
         }
-        print_output(&r->outputs_of[i], &t);
+        print_output(r->outputs_of[i].name, &t);
         if (r->a->out && !save_output(r, &r->outputs_of[i], &t)) return false;
         if (r->a->check && !check_output(r, &r->outputs_of[i], &t, differs)) return false;
     }
@@ -338,6 +412,7 @@ static bool run_once(run *r)
 static void close_run(run *r)
 {
     weft_session_free(r->session);
+    free(r->targets);
     weft_plan_free(r->plan);
     weft_graph_free(r->graph);
     weft_onnx_free(r->model);
@@ -370,7 +445,7 @@ int cmd_run(int argc, char **argv)
     size_t differs = 0;
     bool good = (r.inputs && r.params && r.references) || no_memory(&r);
     good = good && tool_read_arrays(r.inputs, &a.inputs, &r.error) && prepare(&r) && feed_all(&r) &&
-           run_once(&r) && take_outputs(&r, &differs);
+           run_once(&r) && take_outputs(&r, &differs) && take_dumps(&r);
     if (!good) tool_fail(&r.error);
     close_run(&r);
     return good && !differs ? EXIT_GOOD : EXIT_ERROR;

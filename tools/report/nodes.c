@@ -1,60 +1,7 @@
-/* The nodes of a report, with names that no two of them share, and the ops that occur.
- * O(nodes + edges). */
+/* The nodes of a report, and the ops that occur. O(nodes + edges). */
 #include "report.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-/* ---- Names ---- */
-
-/* A hash table of names with linear probing; it never fills up more than half. */
-typedef struct name_entry {
-    const char *name; /* of the JSON; NULL: free */
-    size_t last;      /* the highest number that was tried behind it */
-} name_entry;
-
-typedef struct name_table {
-    name_entry *at;
-    size_t slots; /* a power of two */
-} name_table;
-
-static name_entry *find_name(const name_table *t, const char *name)
-{
-    size_t slot = weft_hash_text(name) & (t->slots - 1);
-    while (t->at[slot].name && strcmp(t->at[slot].name, name) != 0)
-        slot = (slot + 1) & (t->slots - 1);
-    return &t->at[slot];
-}
-
-/* Adds the name, with #2, #3 ... behind it if there is one like it already. */
-static void add_name(const name_table *t, cJSON *node, const char *name)
-{
-    char numbered[TOOL_NAME_BYTES + 32];
-    name_entry *entry = find_name(t, name), *own = entry;
-    const char *chosen = name;
-    while (own->name) {
-        if (!entry->last) entry->last = 1;
-        snprintf(numbered, sizeof numbered, "%s#%zu", name, ++entry->last);
-        chosen = numbered;
-        own = find_name(t, chosen);
-    }
-    const cJSON *text = cJSON_AddStringToObject(node, "name", chosen);
-    if (text) *own = (name_entry){text->valuestring, 0};
-}
-
-/* The name of output 0, or scope and op. */
-static void name_node(const name_table *t, const weft_graph *g, const weft_node_info *node,
-                      cJSON *json)
-{
-    char text[TOOL_NAME_BYTES];
-    const char *name = weft_name_of(g, weft_value_from_id(g, node->first_out));
-    if (!name[0]) {
-        snprintf(text, sizeof text, "%s%s%s", node->scope, node->scope[0] ? "/" : "",
-                 node->op->name);
-        name = text;
-    }
-    add_name(t, json, name);
-}
+#include "ir/node_names.h"
 
 /* ---- Nodes ---- */
 
@@ -130,14 +77,14 @@ static void add_step(const report_plan *p, size_t index, cJSON *json)
     cJSON_AddNumberToObject(json, "roofline", node->roofline);
 }
 
-static cJSON *node_json(const report_plan *p, size_t index, const name_table *names)
+static cJSON *node_json(const report_plan *p, size_t index, const char *name)
 {
     static const char *const phases[] = {
         [WEFT_FORWARD] = "forward", [WEFT_BACKWARD] = "backward", [WEFT_UPDATE] = "update"};
     const weft_node_info node = weft_graph_node(p->graph, index);
     cJSON *json = cJSON_CreateObject();
     cJSON_AddNumberToObject(json, "id", (double)index);
-    name_node(names, p->graph, &node, json);
+    cJSON_AddStringToObject(json, "name", name);
     cJSON_AddStringToObject(json, "op", node.op->name);
     cJSON_AddStringToObject(json, "scope", node.scope);
     cJSON_AddStringToObject(json, "phase", phases[node.role.phase]);
@@ -153,31 +100,24 @@ static cJSON *node_json(const report_plan *p, size_t index, const name_table *na
 
 /* ---- Ops ---- */
 
-/* The documentation of the ops of the graph's nodes. `seen` are the names of ops so far. */
-static void add_op(const name_table *seen, const weft_op *op, cJSON *ops)
+/* The documentation of an op that occurs. */
+static void add_op(const weft_op *op, cJSON *ops)
 {
-    name_entry *entry = find_name(seen, op->name);
-    if (entry->name) return;
-    entry->name = op->name;
+    if (cJSON_GetObjectItemCaseSensitive(ops, op->name)) return;
     cJSON *json = cJSON_AddObjectToObject(ops, op->name);
     if (op->doc) cJSON_AddStringToObject(json, "doc", op->doc);
 }
 
 weft_status report_add_nodes(const report_plan *p, cJSON *subject, weft_error *error)
 {
-    name_table names = {.slots = 64}, seen;
-    while (names.slots < 2 * p->n_nodes) names.slots *= 2;
-    seen = names;
-    names.at = calloc(names.slots, sizeof *names.at);
-    seen.at = calloc(seen.slots, sizeof *seen.at);
-    const bool good = names.at && seen.at;
+    node_names names;
+    const bool good = node_names_make(&names, p->graph);
     cJSON *nodes = cJSON_AddArrayToObject(subject, "nodes");
     cJSON *ops = cJSON_AddObjectToObject(subject, "ops");
     for (size_t i = 0; good && i < p->n_nodes; i++) {
-        cJSON_AddItemToArray(nodes, node_json(p, i, &names));
-        add_op(&seen, weft_graph_node(p->graph, i).op, ops);
+        cJSON_AddItemToArray(nodes, node_json(p, i, names.at[i]));
+        add_op(weft_graph_node(p->graph, i).op, ops);
     }
-    free(names.at);
-    free(seen.at);
+    node_names_free(&names);
     return good ? WEFT_OK : weft_error_set(error, WEFT_NO_MEMORY, "report", "out of memory");
 }
