@@ -82,7 +82,7 @@ answers()
 connects() { python3 -c "import socket; socket.create_connection(('$1', $port), 3)" 2>/dev/null; }
 
 # ---- What is served ----
-start "${train[@]}" --out run --minutes 5 || exit 1
+start "${train[@]}" --out run --minutes 60 || exit 1
 answers 200 GET /data.json
 python3 - <<'END' || fail "/data.json is not the document of a running run"
 import json
@@ -135,7 +135,7 @@ exec 9>&-
 connects 127.0.0.1 && fail "the server outlives the training"
 
 # ---- Other addresses, and the command line ----
-start "${train[@]}" --out everywhere --minutes 5 --watch-address 127.0.0.1 || exit 1
+start "${train[@]}" --out everywhere --minutes 60 --watch-address 127.0.0.1 || exit 1
 answers 200 GET /data.json name-of-this.machine
 stop
 expect 1 '"nowhere" is not a numeric address' "${train[@]}" --out second --steps 3 --watch-address nowhere
@@ -161,7 +161,7 @@ fit=("$weft" fit "$digits/digits.onnx" --x "$digits/x.npy" --y "$digits/y.npy" -
 "${fit[@]}" --out none --steps 1 >output 2>&1
 if grep -qE "built without (protobuf-c|libzip)" output; then
     echo "skipped: weft fit --watch: weft was built without protobuf-c"
-elif start "${fit[@]}" --out fitted --minutes 5; then
+elif start "${fit[@]}" --out fitted --minutes 60; then
     answers 200 GET /data.json
     grep -q '"folder":"[^"]*fitted"' body || fail "/data.json of weft fit is not about its run"
     stop
