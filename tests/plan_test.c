@@ -425,6 +425,39 @@ static void test_skipped_passes(void)
     weft_graph_free(g);
 }
 
+/* A rectangle for each buffer, the scopes, and what is no picture. */
+static void test_picture(void)
+{
+    static char text[1 << 16];
+    weft_error error = {0};
+    weft_graph *g = weft_graph_new();
+    weft_scope_push(g, "a<b");
+    weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(8, 8));
+    weft_value y = weft_softmax(g, weft_matmul(g, x, x), -1);
+    weft_scope_pop(g);
+    weft_value z = weft_matmul(g, y, x);
+    weft_plan *plan = weft_plan_new(g, &z, 1, NULL, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(plan);
+    FILE *file = fmemopen(text, sizeof text, "w");
+    CU_ASSERT_PTR_NOT_NULL_FATAL(file);
+    CU_ASSERT_EQUAL(weft_plan_svg(plan, file, &error), WEFT_OK);
+    fclose(file);
+    size_t rectangles = 0;
+    for (const char *at = text; (at = strstr(at, "<title>")); at++) rectangles++;
+    CU_ASSERT_EQUAL(rectangles, weft_plan_buffers(plan, NULL));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, ">a&lt;b</text>"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "(no scope)"));
+    CU_ASSERT_PTR_NOT_NULL(strstr(text, "</svg>"));
+    CU_ASSERT_EQUAL(weft_plan_svg(plan, NULL, &error), WEFT_BAD_ARGUMENT);
+    file = fopen("/dev/full", "w");
+    if (file) {
+        CU_ASSERT_EQUAL(weft_plan_svg(plan, file, &error), WEFT_IO);
+        fclose(file);
+    }
+    weft_plan_free(plan);
+    weft_graph_free(g);
+}
+
 void plan_tests(void)
 {
     CU_pSuite suite = CU_add_suite("plan", NULL, NULL);
@@ -436,5 +469,6 @@ void plan_tests(void)
     CU_add_test(suite, "storages and versions of values", test_wrong_storage);
     CU_add_test(suite, "names of passes to skip", test_skipped_passes);
     CU_add_test(suite, "3000 random graphs, planned = unplanned", test_random_graphs);
+    CU_add_test(suite, "a picture of the arena", test_picture);
     CU_add_test(suite, "corrupted plans fail the check", test_corrupted_plans);
 }

@@ -315,6 +315,9 @@ fi
 expect 0 "fused                             0                97" "$weft" plan gpt --train --before-after fuse
 expect 0 '"without":' "$weft" plan gpt --before-after fuse --json
 expect 0 "(the rest)" "$weft" profile gpt --before-after fuse --runs 2 --rows 3
+expect 0 "arena_bytes" "$weft" plan gpt --train --svg arena.svg
+grep -q ">layer.0</text>" arena.svg || fail "weft plan --svg does not name layer.0"
+expect 1 "none/arena.svg: " "$weft" plan gpt --svg none/arena.svg
 expect 1 '"fuze" is no optional pass' "$weft" plan gpt --before-after fuze
 expect 1 '"fuze" is no optional pass' "$weft" profile gpt --before-after fuze
 [ $failures -eq 0 ] && echo "the program: all as expected"

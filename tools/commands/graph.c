@@ -19,6 +19,7 @@ typedef struct arguments {
     const char *output;
     const char *instances; /* folder */
     const char *pass;      /* of --before-after */
+    const char *svg;
     double seconds;
 } arguments;
 
@@ -35,7 +36,8 @@ enum {
     KEY_DEPTH,
     KEY_NO_UPDATE,
     KEY_NO_BACKWARD,
-    KEY_PASS
+    KEY_PASS,
+    KEY_SVG
 };
 
 static error_t parse(int key, char *text, struct argp_state *state)
@@ -89,6 +91,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case KEY_PASS:
         a->pass = text;
         return 0;
+    case KEY_SVG:
+        a->svg = text;
+        return 0;
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &a->model.onnx;
         return 0;
@@ -96,8 +101,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
         tool_take_model_arg(&a->model, text, state);
         return 0;
     case ARGP_KEY_END:
-        if (a->instances && (tool_model_name(&a->model) || a->train || a->pass))
-            argp_error(state, "--instances takes no model, --train or --before-after");
+        if (a->instances && (tool_model_name(&a->model) || a->train || a->pass || a->svg))
+            argp_error(state, "--instances takes no model, --train, --before-after or --svg");
+        if (a->pass && a->svg) argp_error(state, "--svg draws one plan: not with --before-after");
         if (a->train && a->model.fixed)
             argp_error(state, "--fixed is not for --train, which changes the parameters");
         if (a->overlay && (a->drawing.depth || a->drawing.no_update || a->drawing.no_backward))
@@ -251,6 +257,20 @@ static int print_plan(const arguments *a, const weft_plan_stats *s)
     return EXIT_GOOD;
 }
 
+static int draw_plan(const weft_plan *plan, const char *path)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    weft_error error = {0};
+    FILE *file = open_memstream(&text, &bytes);
+    if (!file) return tool_fail_text("plan", "out of memory");
+    int status = weft_plan_svg(plan, file, &error) == WEFT_OK ? EXIT_GOOD : tool_fail(&error);
+    if (fclose(file) != 0 && status == EXIT_GOOD) status = tool_fail_text("plan", "out of memory");
+    if (status == EXIT_GOOD) status = write_file(path, text, bytes);
+    free(text);
+    return status;
+}
+
 int cmd_plan(int argc, char **argv)
 {
     static const struct argp_option options[] = {
@@ -262,6 +282,7 @@ int cmd_plan(int argc, char **argv)
          "(exclusive) and size, instead of a model's",
          0},
         BEFORE_AFTER_OPTION(KEY_PASS),
+        {"svg", KEY_SVG, "FILE", 0, "draw the arena: groups of nodes across, bytes up", 0},
         {"seconds", KEY_SECONDS, "S", 0, "time limit of the search for each list", 0},
         {"json", KEY_JSON, NULL, 0, "print JSON", 0},
         {0}};
@@ -288,6 +309,7 @@ int cmd_plan(int argc, char **argv)
     } else {
         weft_plan_stats stats = weft_plan_get_stats(plan);
         status = print_plan(&a, &stats);
+        if (status == EXIT_GOOD && a.svg) status = draw_plan(plan, a.svg);
     }
     weft_plan_free(plan);
     tool_free_model(&m);
