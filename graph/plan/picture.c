@@ -210,7 +210,7 @@ static void draw_axes(const picture *d)
     label(d, LEFT + WIDTH / 2.0, TOP + HEIGHT + 36, "middle",
           "groups of nodes, in the order in which they run");
     snprintf(text, sizeof text,
-             "%zu buffers in an arena of %s; no order of these nodes takes less than %s",
+             "%zu buffers in an arena of %s; no packing of these buffers takes less than %s",
              d->n_buffers, megabytes((double)d->plan->stats.arena_bytes, number[0]),
              megabytes((double)d->plan->stats.lower_bound_bytes, number[1]));
     label(d, LEFT, TOP - 30, "start", text);
