@@ -425,6 +425,65 @@ static void test_skipped_passes(void)
     weft_graph_free(g);
 }
 
+/* The position of the first step that runs the op; SIZE_MAX if there is none. */
+static size_t step_of(const weft_plan *plan, const char *op, weft_plan_step *found)
+{
+    static weft_plan_step steps[64];
+    const size_t n = weft_plan_steps(plan, steps, 64);
+    for (size_t i = 0; i < n && i < 64; i++)
+        if (!strcmp(weft_graph_node(weft_plan_graph(plan), steps[i].node).op->name, op)) {
+            *found = steps[i];
+            return i;
+        }
+    return SIZE_MAX;
+}
+
+/* A node that frees more than it writes runs before nodes that were declared earlier. */
+static void test_order_for_memory(void)
+{
+    weft_graph *g = weft_graph_new();
+    weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(64, 64));
+    weft_value large = weft_exp(g, x);
+    weft_value other = weft_matmul(g, x, x);
+    weft_value mask = weft_greater(g, large, x);
+    weft_value y = weft_where(g, mask, other, x);
+    weft_plan_step product = {0}, comparison = {0};
+    weft_plan *plan = weft_plan_new(g, &y, 1, &(weft_plan_options){.skip = "all"}, NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(plan);
+    const size_t first = step_of(plan, "greater", &comparison);
+    CU_ASSERT_TRUE(first < step_of(plan, "matmul", &product));
+    CU_ASSERT_TRUE(comparison.group < product.group);
+    CU_ASSERT_EQUAL(weft_plan_check(plan, NULL), WEFT_OK);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+}
+
+/* Two products that could run side by side run one after another: their packed operands, which are
+ * as large as the operands, are then not there at the same time. */
+static void test_split_groups(void)
+{
+    weft_graph *g = weft_graph_new();
+    weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(1024, 1024));
+    weft_value y[2] = {weft_input(g, "y0", WEFT_F32, WEFT_SHAPE(1024, 1024)),
+                       weft_input(g, "y1", WEFT_F32, WEFT_SHAPE(1024, 1024))};
+    weft_value z[2] = {weft_matmul(g, x, weft_transpose(g, y[0], 0, 1)),
+                       weft_matmul(g, x, weft_transpose(g, y[1], 0, 1))};
+    weft_plan *plan = weft_plan_new(g, z, 2, NULL, NULL);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(plan);
+    const weft_plan_buffer *buffers;
+    const size_t n = weft_plan_buffers(plan, &buffers);
+    size_t scratch = 0;
+    for (size_t i = 0; i < n; i++)
+        if (buffers[i].first == buffers[i].last) scratch += buffers[i].bytes;
+    const weft_plan_stats stats = weft_plan_get_stats(plan);
+    /* A library of products (WEFT_GEMM) packs by itself: then nothing is saved. */
+    CU_ASSERT_EQUAL(stats.groups, scratch ? 2 : 1);
+    CU_ASSERT_EQUAL(stats.arena_bytes<stats.sum_bytes, scratch> 0);
+    CU_ASSERT_EQUAL(weft_plan_check(plan, NULL), WEFT_OK);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+}
+
 /* A rectangle for each buffer, the scopes, and what is no picture. */
 static void test_picture(void)
 {
@@ -469,6 +528,8 @@ void plan_tests(void)
     CU_add_test(suite, "storages and versions of values", test_wrong_storage);
     CU_add_test(suite, "names of passes to skip", test_skipped_passes);
     CU_add_test(suite, "3000 random graphs, planned = unplanned", test_random_graphs);
+    CU_add_test(suite, "nodes that free memory run early", test_order_for_memory);
+    CU_add_test(suite, "groups are split where memory is short", test_split_groups);
     CU_add_test(suite, "a picture of the arena", test_picture);
     CU_add_test(suite, "corrupted plans fail the check", test_corrupted_plans);
 }

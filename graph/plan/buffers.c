@@ -3,6 +3,7 @@
 #include "plan/plan.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Makes one buffer for each storage in the arena. Those that live throughout have their lifetimes;
  * the others have none until extend_lifetimes. */
@@ -68,12 +69,41 @@ static void extend_lifetimes(weft_plan *plan, bool no_reuse)
 bool buffers_make(weft_plan *plan, const uint32_t *storage, bool no_reuse, weft_error *error)
 {
     const size_t n_values = plan->graph->n_values;
-    plan->buffers = arena_alloc(&plan->arena, (n_values + plan->n_steps) * sizeof *plan->buffers);
-    plan->buffer_of = arena_alloc(&plan->arena, n_values * sizeof *plan->buffer_of);
-    plan->readable = arena_alloc(&plan->arena, n_values);
+    if (!plan->buffers) {
+        plan->buffers =
+            arena_alloc(&plan->arena, (n_values + plan->n_steps) * sizeof *plan->buffers);
+        plan->buffer_of = arena_alloc(&plan->arena, n_values * sizeof *plan->buffer_of);
+        plan->readable = arena_alloc(&plan->arena, n_values);
+    }
     if (!plan->buffers || !plan->buffer_of || !plan->readable) return plan_no_memory(error);
+    plan->n_buffers = 0;
+    memset(plan->buffer_of, 0, n_values * sizeof *plan->buffer_of);
     make_buffers(plan, storage, no_reuse);
     extend_lifetimes(plan, no_reuse);
+    return true;
+}
+
+bool buffers_peak(const weft_plan *plan, uint32_t *group, size_t *bytes)
+{
+    const uint32_t n = (uint32_t)plan->n_groups;
+    size_t *born = calloc(2 * ((size_t)n + 2), sizeof *born), *gone = born + n + 2, alive = 0;
+    if (!born) return false;
+    for (size_t i = 0; i < plan->n_buffers; i++) {
+        const weft_plan_buffer *b = &plan->buffers[i];
+        if (b->first > b->last) continue; /* no step touches it */
+        born[b->first] += b->bytes;
+        gone[b->last + 1] += b->bytes;
+    }
+    *group = 0;
+    *bytes = 0;
+    for (uint32_t g = 0; g < n; g++) {
+        alive += born[g];
+        alive -= gone[g];
+        if (alive <= *bytes) continue;
+        *bytes = alive;
+        *group = g;
+    }
+    free(born);
     return true;
 }
 

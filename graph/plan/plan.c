@@ -1,9 +1,9 @@
 /* The planner: from a graph and its targets to a schedule, and an offset for every buffer.
  *
  * 1. the passes rewrite the graph (passes/passes.c);
- * 2. its nodes are put in an order (schedule.c), and fused (fuse.c, a pass);
+ * 2. its nodes are put in an order (order.c), and fused (fuse.c, a pass);
  * 3. views and ops in place share storage (storage.c);
- * 4. nodes become steps with kernels and tiles (steps.c), steps become groups (schedule.c);
+ * 4. nodes become steps with kernels and tiles (steps.c), steps become groups (groups.c);
  * 5. buffers have lifetimes in groups, and offsets (buffers.c, pack.c).
  * O(n log n) for n operands, except best fit, which is quadratic in the buffers and left out where
  * they are many, and the search for a smaller arena, which has a budget (pack.c). */
@@ -97,11 +97,50 @@ static bool schedule_nodes(weft_plan *plan, schedule *s, uint32_t **storage,
     s->n_fused = calloc(g->n_nodes + 1, sizeof *s->n_fused);
     *storage = calloc(g->n_values, sizeof **storage);
     if (!s->order || !s->n_fused || !*storage) return plan_no_memory(error);
-    if (!order_nodes(g, s, error)) return false;
+    if (!order_nodes(g, plan->targets, plan->n_targets, s, error)) return false;
     if ((options->fixed_states && !order_fixed(g, s)) || !passes_schedule(g, s, options) ||
         !storage_assign(g, s, plan->targets, plan->n_targets, options->no_reuse, *storage))
         return plan_no_memory(error);
     return steps_make(plan, s, error);
+}
+
+/* Steps of one group have their outputs and their scratch at the same time. Where that makes the
+ * peak of live bytes, they run one after another, for the price of a barrier. */
+#define MAX_SPLITS 64
+
+/* Marks the nodes of a group that can be split; false if it cannot. */
+static bool mark_alone(const weft_plan *plan, uint32_t group, uint8_t *alone)
+{
+    const plan_group *g = &plan->groups[group];
+    uint32_t units = 0;
+    for (uint32_t i = g->first_step; i < g->first_step + g->n_steps; i++)
+        units += !plan->steps[i].fused;
+    for (uint32_t i = g->first_step; units > 1 && i < g->first_step + g->n_steps; i++)
+        if (!plan->steps[i].fused) alone[plan->steps[i].node] = 1;
+    return units > 1;
+}
+
+/* Groups and lifetimes of buffers. */
+static bool group_steps(weft_plan *plan, const schedule *s, const uint32_t *storage, bool no_reuse,
+                        weft_error *error)
+{
+    uint8_t *alone = calloc(plan->graph->n_nodes + 1, 1);
+    size_t first = 0, bytes = 0;
+    bool good = alone || plan_no_memory(error), split = true;
+    for (int i = 0; good && split && i <= MAX_SPLITS; i++) {
+        uint32_t peak = 0;
+        good = groups_cut(plan, storage, s->n_fixed, alone, error) &&
+               buffers_make(plan, storage, no_reuse, error) &&
+               (buffers_peak(plan, &peak, &bytes) || plan_no_memory(error));
+        if (!i) first = bytes;
+        split = good && !no_reuse && plan->n_groups && mark_alone(plan, peak, alone);
+    }
+    /* Barriers that save next to nothing are not worth their time. */
+    if (good && (double)bytes > 0.99 * (double)first)
+        good = groups_cut(plan, storage, s->n_fixed, NULL, error) &&
+               buffers_make(plan, storage, no_reuse, error);
+    free(alone);
+    return good && groups_finish(plan, error);
 }
 
 static bool compile(weft_plan *plan, const weft_graph *graph, const weft_value *targets,
@@ -121,8 +160,8 @@ static bool compile(weft_plan *plan, const weft_graph *graph, const weft_value *
     schedule s = {0};
     uint32_t *storage = NULL;
     bool good = schedule_nodes(plan, &s, &storage, options, error) &&
-                groups_make(plan, storage, s.n_fixed, error) &&
-                buffers_make(plan, storage, options->no_reuse, error) && buffers_place(plan, error);
+                group_steps(plan, &s, storage, options->no_reuse, error) &&
+                buffers_place(plan, error);
     free(s.order);
     free(s.n_fused);
     free(storage);

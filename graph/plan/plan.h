@@ -92,13 +92,19 @@ struct weft_plan {
 /* ---- What makes it ----------------------------------------------------------------------------
  */
 
-/* schedule.c: fills in the nodes with kernels in an order in which they can run. */
-bool order_nodes(const weft_graph *g, schedule *s, weft_error *error);
+/* order.c: fills in the nodes with kernels in an order in which they can run. */
+bool order_nodes(const weft_graph *g, const plan_target *targets, size_t n_targets, schedule *s,
+                 weft_error *error);
 /* Moves what only the first run computes to the beginning of the order. False: no memory. */
 bool order_fixed(const weft_graph *g, schedule *s);
-/* Cuts the plan's steps, whose tiles are known, into groups and barrier intervals; counts their
- * work and the barriers. The first n_fixed steps run in the first run only. */
-bool groups_make(weft_plan *plan, const uint32_t *storage, size_t n_fixed, weft_error *error);
+/* groups.c: cuts the plan's steps, whose tiles are known, into groups, the longest stretches that
+ * may run side by side, and counts their work. The first n_fixed steps run in the first run only.
+ * The nodes of alone[] (by node; may be NULL) share no group. May be called again. */
+bool groups_cut(weft_plan *plan, const uint32_t *storage, size_t n_fixed, const uint8_t *alone,
+                weft_error *error);
+/* Then puts the steps of each group in the order in which threads take them, and counts barriers.
+ */
+bool groups_finish(weft_plan *plan, weft_error *error);
 
 /* storage.c: fills in storage[value id], the value in whose storage the value lies. False if there
  * is no memory. */
@@ -114,6 +120,8 @@ weft_cost plan_step_cost(const weft_plan *plan, const plan_step *step);
 
 /* buffers.c: makes the buffers of storages and scratch, with lifetimes in groups. */
 bool buffers_make(weft_plan *plan, const uint32_t *storage, bool no_reuse, weft_error *error);
+/* The first group in which most bytes are alive, and how many. False if there is no memory. */
+bool buffers_peak(const weft_plan *plan, uint32_t *group, size_t *bytes);
 /* Packs the buffers into an arena, and fills in where each operand lies. */
 bool buffers_place(weft_plan *plan, weft_error *error);
 /* Where a value lies; offset 0 of the arena if it has no buffer. */

@@ -1,0 +1,259 @@
+/* The order of the nodes: topological, by id among the nodes that are ready (a heap); an update of
+ * a state comes after every reader of the old version. But a node runs as soon as it can if it
+ * frees more bytes than it writes: the mask of a clamp, which is for the backward pass, runs in the
+ * forward pass, where it takes the place of a tensor four times its size. O(n log n) for n
+ * operands.
+ */
+#include "plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct edges {
+    uint32_t *first, *next, *to; /* lists by node; entries from 1 */
+    uint32_t *waits;             /* by node: edges that come in */
+    uint32_t n, capacity;
+} edges;
+
+static void add_edge(edges *e, uint32_t from, uint32_t to)
+{
+    if (from == to || e->n + 1 >= e->capacity) return;
+    uint32_t k = ++e->n;
+    e->to[k] = to;
+    e->next[k] = e->first[from];
+    e->first[from] = k;
+    e->waits[to]++;
+}
+
+/* Adds an edge from each producer to its readers, and one from each reader of a version of a state
+ * to the update that overwrites it. */
+static bool collect_edges(const weft_graph *g, edges *e, weft_error *error)
+{
+    uint32_t *overwriter = /* by version: node + 1 of the update */
+        calloc(g->n_values, sizeof *overwriter);
+    if (!overwriter) return plan_no_memory(error);
+    bool good = true;
+    for (uint32_t n = 0; n < g->n_nodes; n++) {
+        const node_record *node = &g->nodes[n];
+        for (size_t i = 0; i < node->op->updates && i < node->n_in; i++) {
+            uint32_t version = g->values[node->in[i]].version;
+            if (overwriter[version]) {
+                char where[256];
+                weft_error_set(error, WEFT_BAD_ARGUMENT,
+                               graph_node_where(g, n, where, sizeof where),
+                               "two updates of the same state \"%s\" in one plan",
+                               weft_name_of(g, graph_value(g, g->values[version].root)));
+                good = false;
+            }
+            overwriter[version] = n + 1;
+        }
+    }
+    for (uint32_t n = 0; n < g->n_nodes; n++) {
+        const node_record *node = &g->nodes[n];
+        for (size_t i = 0; i < node->n_in; i++) {
+            const value_record *in = &g->values[node->in[i]];
+            add_edge(e, in->node, n);
+            /* A view reads nothing itself, and a node "group" only waits. */
+            bool reads = !node->op->alias && node->op != &weft_op_group;
+            if (reads && overwriter[in->version]) add_edge(e, n, overwriter[in->version] - 1);
+        }
+    }
+    free(overwriter);
+    return good;
+}
+
+static void heap_push(uint32_t *heap, size_t *n, uint32_t item)
+{
+    size_t i = (*n)++;
+    while (i && heap[(i - 1) / 2] > item) {
+        heap[i] = heap[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    heap[i] = item;
+}
+
+static uint32_t heap_pop(uint32_t *heap, size_t *n)
+{
+    uint32_t top = heap[0], item = heap[--*n];
+    size_t i = 0;
+    for (;;) {
+        size_t child = 2 * i + 1;
+        if (child >= *n) break;
+        if (child + 1 < *n && heap[child + 1] < heap[child]) child++;
+        if (heap[child] >= item) break;
+        heap[i] = heap[child];
+        i = child;
+    }
+    heap[i] = item;
+    return top;
+}
+
+/* ---- What a node frees ---- */
+
+/* Those that have not run yet and read a storage: how many operands, and the sum of their nodes, so
+ * that the last one is known without a search. */
+typedef struct readers {
+    uint64_t sum;
+    uint32_t n;
+    bool stays; /* not in the arena, or alive after the run */
+} readers;
+
+typedef struct ordering {
+    const weft_graph *g;
+    edges e;
+    readers *readers; /* by value id of the owner of a storage */
+    uint32_t *heap, *urgent;
+    size_t n_heap, n_urgent;
+    uint8_t *state; /* by node: READY | DONE */
+} ordering;
+
+enum { READY = 1, DONE = 2, URGENT = 4 };
+
+static void count_readers(ordering *o, const plan_target *targets, size_t n_targets)
+{
+    const weft_graph *g = o->g;
+    for (uint32_t n = 0; n < g->n_nodes; n++) {
+        const node_record *node = &g->nodes[n];
+        for (uint32_t i = 0; i < node->op->n_out; i++) {
+            const uint32_t v = node->first_out + i;
+            o->readers[v].stays = op_is_leaf(node->op) || g->values[v].root != v;
+        }
+        if (!graph_node_runs(g, node)) continue;
+        for (uint32_t i = 0; i < node->n_in; i++) {
+            readers *r = &o->readers[g->values[node->in[i]].root];
+            r->n++;
+            r->sum += n;
+        }
+    }
+    for (size_t i = 0; i < n_targets; i++)
+        o->readers[g->values[targets[i].value.id].root].stays = true;
+}
+
+/* Whether the node would free more bytes than it writes. What orders processes, or changes a state,
+ * keeps its place. */
+static bool frees_more(const ordering *o, uint32_t n)
+{
+    const weft_graph *g = o->g;
+    const node_record *node = &g->nodes[n];
+    size_t freed = 0, written = 0;
+    if (node->op->updates || node->op->exchanges || !graph_node_runs(g, node)) return false;
+    for (uint32_t i = 0; i < node->n_in; i++) {
+        const uint32_t root = g->values[node->in[i]].root;
+        uint32_t own = 0;
+        bool seen = false;
+        for (uint32_t k = 0; k < node->n_in; k++) {
+            const bool same = g->values[node->in[k]].root == root;
+            own += same;
+            seen |= same && k < i;
+        }
+        if (!seen && !o->readers[root].stays && o->readers[root].n == own)
+            freed += storage_bytes(g, root);
+    }
+    for (uint32_t i = 0; i < node->op->n_out && freed; i++)
+        written += storage_bytes(g, node->first_out + i);
+    return freed > written;
+}
+
+static void consider(ordering *o, uint32_t n)
+{
+    if (o->state[n] != READY || !frees_more(o, n)) return;
+    o->state[n] |= URGENT;
+    heap_push(o->urgent, &o->n_urgent, n);
+}
+
+/* Takes the node's operands off the lists of readers. */
+static void finish_reading(ordering *o, uint32_t n)
+{
+    const weft_graph *g = o->g;
+    const node_record *node = &g->nodes[n];
+    if (!graph_node_runs(g, node)) return;
+    for (uint32_t i = 0; i < node->n_in; i++) {
+        readers *r = &o->readers[g->values[node->in[i]].root];
+        r->n--;
+        r->sum -= n;
+    }
+    /* If one node is left, it is the average of those that are. */
+    for (uint32_t i = 0; i < node->n_in; i++) {
+        const readers *r = &o->readers[g->values[node->in[i]].root];
+        if (r->n) consider(o, (uint32_t)(r->sum / r->n));
+    }
+}
+
+static bool topological_order(ordering *o, schedule *s, weft_error *error)
+{
+    const weft_graph *g = o->g;
+    size_t done = 0;
+    for (uint32_t n = 0; n < g->n_nodes; n++)
+        if (!o->e.waits[n]) {
+            o->state[n] = READY;
+            heap_push(o->heap, &o->n_heap, n);
+        }
+    while (o->n_urgent || o->n_heap) {
+        const uint32_t n =
+            o->n_urgent ? heap_pop(o->urgent, &o->n_urgent) : heap_pop(o->heap, &o->n_heap);
+        if (o->state[n] & DONE) continue; /* it was urgent */
+        o->state[n] = DONE;
+        done++;
+        if (graph_node_runs(g, &g->nodes[n])) s->order[s->n++] = n;
+        for (uint32_t k = o->e.first[n]; k; k = o->e.next[k]) {
+            const uint32_t to = o->e.to[k];
+            if (--o->e.waits[to]) continue;
+            o->state[to] = READY;
+            heap_push(o->heap, &o->n_heap, to);
+            consider(o, to);
+        }
+        finish_reading(o, n);
+    }
+    if (done == g->n_nodes) return true;
+    weft_error_set(error, WEFT_BAD_ARGUMENT, "plan",
+                   "a node reads both the old and the new contents of a state; copy the old "
+                   "(weft_contiguous) first");
+    return false;
+}
+
+bool order_nodes(const weft_graph *g, const plan_target *targets, size_t n_targets, schedule *s,
+                 weft_error *error)
+{
+    size_t capacity = 2;
+    for (size_t n = 0; n < g->n_nodes; n++) capacity += 2 * g->nodes[n].n_in;
+    ordering o = {.g = g,
+                  .e = {calloc(g->n_nodes + 1, 4), calloc(capacity, 4), calloc(capacity, 4),
+                        calloc(g->n_nodes + 1, 4), 0, (uint32_t)capacity},
+                  .readers = calloc(g->n_values, sizeof *o.readers),
+                  .heap = calloc(g->n_nodes + 1, sizeof *o.heap),
+                  .urgent = calloc(g->n_nodes + 1, sizeof *o.urgent),
+                  .state = calloc(g->n_nodes + 1, 1)};
+    bool good =
+        o.e.first && o.e.next && o.e.to && o.e.waits && o.readers && o.heap && o.urgent && o.state
+            ? true
+            : plan_no_memory(error);
+    if (good) count_readers(&o, targets, n_targets);
+    good = good && collect_edges(g, &o.e, error) && topological_order(&o, s, error);
+    free(o.e.first);
+    free(o.e.next);
+    free(o.e.to);
+    free(o.e.waits);
+    free(o.readers);
+    free(o.heap);
+    free(o.urgent);
+    free(o.state);
+    return good;
+}
+
+bool order_fixed(const weft_graph *g, schedule *s)
+{
+    uint8_t *fixed = calloc(g->n_nodes + 1, 1);
+    uint32_t *order = malloc((s->n + 1) * sizeof *order);
+    const bool good = fixed && order;
+    if (good) {
+        passes_mark_fixed(g, fixed);
+        memcpy(order, s->order, s->n * sizeof *order);
+        for (size_t i = 0; i < s->n; i++)
+            if (fixed[order[i]]) s->order[s->n_fixed++] = order[i];
+        for (size_t i = 0, at = s->n_fixed; i < s->n; i++)
+            if (!fixed[order[i]]) s->order[at++] = order[i];
+    }
+    free(fixed);
+    free(order);
+    return good;
+}
