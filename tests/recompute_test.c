@@ -92,6 +92,8 @@ static void check_budgets(const char *model, const char *const *options, size_t 
         CU_ASSERT_TRUE(s.recomputed >= before && (s.recomputed > 0) == (budget < bytes));
         CU_ASSERT_EQUAL(train(&t, p, 2), expected);
         CU_ASSERT_EQUAL(train(&t, p, 1), expected);
+        CU_ASSERT_EQUAL(s.recomputed_time > 0, s.recomputed > 0);
+        CU_ASSERT_TRUE(s.recomputed_time < 1);
         before = s.recomputed / 2; /* fewer nodes may save more */
         weft_plan_free(p);
     }

@@ -157,6 +157,7 @@ void tool_plan_facts(const weft_plan_stats *s, plan_fact facts[TOOL_PLAN_FACTS])
         {"fixed", " nodes", (double)s->fixed},
         {"recomputed", " nodes", (double)s->recomputed},
         {"recomputed_flops", " flop a run", s->recomputed_flops},
+        {"recomputed_time", " of the time without, estimated", s->recomputed_time},
         {"buffers", "", (double)s->buffers},
         {"sum_bytes", " bytes", (double)s->sum_bytes},
         {"arena_bytes", " bytes", (double)s->arena_bytes},

@@ -31,6 +31,7 @@ static bool count_recomputed(weft_plan *plan)
     const weft_graph *g = plan->graph;
     weft_plan_stats *s = &plan->stats;
     uint8_t *forward = calloc((size_t)g->sources + 1, 1);
+    double all = 0, again = 0; /* nanoseconds */
     if (!forward) return false;
     for (size_t i = 0; i < plan->n_steps; i++) {
         const node_record *node = &g->nodes[plan->steps[i].node];
@@ -38,13 +39,16 @@ static bool count_recomputed(weft_plan *plan)
     }
     for (size_t i = 0; i < plan->n_steps; i++) {
         const node_record *node = &g->nodes[plan->steps[i].node];
+        const weft_cost cost = plan_step_cost(plan, &plan->steps[i]);
+        all += passes_nanoseconds(cost);
         if (node->role.phase != WEFT_BACKWARD || node->role.gradient_of || !forward[node->source])
             continue;
-        const weft_cost cost = plan_step_cost(plan, &plan->steps[i]);
+        again += passes_nanoseconds(cost);
         s->recomputed++;
         s->recomputed_flops += cost.flops;
         s->recomputed_bytes += cost.bytes;
     }
+    s->recomputed_time = all > again ? again / (all - again) : 0;
     free(forward);
     return true;
 }

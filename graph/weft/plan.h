@@ -104,6 +104,7 @@ typedef struct weft_plan_stats {
     size_t fused;      /* nodes that run on the tiles of another, right after each tile */
     size_t recomputed; /* nodes that run a second time in the backward pass: memory_budget */
     double recomputed_flops, recomputed_bytes; /* of these, as in `flops` and `bytes` */
+    double recomputed_time;   /* estimated: their time over that of all other nodes of a run */
     size_t fixed;             /* nodes that run in a session's first run only: fixed_states */
     size_t buffers;           /* placed in the arena */
     size_t sum_bytes;         /* of all buffers: the arena without reuse */

@@ -1,6 +1,7 @@
 /* --before-after of weft plan and weft profile. */
 #include "commands/before_after.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,9 +51,11 @@ int plan_before_after(const model_args *model, bool train, const char *pass, boo
         return tool_print_json(document);
     }
     print_header(pass, 18);
-    for (size_t j = 0; j < TOOL_PLAN_FACTS; j++)
-        print_change(facts[0][j].name, 18, facts[0][j].value, facts[1][j].value,
-                     !strcmp(facts[0][j].name, "ratio") ? 3 : 0);
+    for (size_t j = 0; j < TOOL_PLAN_FACTS; j++) {
+        const double without = facts[0][j].value, with = facts[1][j].value;
+        const bool whole = without == floor(without) && with == floor(with);
+        print_change(facts[0][j].name, 18, without, with, whole ? 0 : 3);
+    }
     return EXIT_GOOD;
 }
 
