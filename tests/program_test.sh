@@ -312,7 +312,7 @@ if [ $? -ne 130 ] || ! grep -q "stopped by a signal after" log || [ ! -s run6/mo
     failures=$((failures + 1))
 fi
 # What a pass changes.
-expect 0 "fused                             0                97" "$weft" plan gpt --train --before-after fuse
+"$weft" plan gpt --train --before-after fuse | grep -Eq "^fused +0 +[1-9]" || fail "--before-after fuse shows no fused nodes"
 expect 0 '"without":' "$weft" plan gpt --before-after fuse --json
 expect 0 "(the rest)" "$weft" profile gpt --before-after fuse --runs 2 --rows 3
 expect 0 "arena_bytes" "$weft" plan gpt --train --svg arena.svg
