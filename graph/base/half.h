@@ -1,4 +1,4 @@
-/* base/half.h - numbers of 16 bits as floats. Exact. Not installed. */
+/* base/half.h - numbers of 16 bits as floats, which is exact, and back. Not installed. */
 #ifndef WEFT_BASE_HALF_H
 #define WEFT_BASE_HALF_H
 
@@ -26,6 +26,15 @@ static inline float half_from_bf16(uint16_t bits)
     float x;
     memcpy(&x, &wide, sizeof x);
     return x;
+}
+
+/* The nearest bfloat16, of two the one with an even fraction. A NaN stays one. */
+static inline uint16_t half_to_bf16(float x)
+{
+    uint32_t wide;
+    memcpy(&wide, &x, sizeof x);
+    if ((wide & 0x7fffffff) > 0x7f800000) return (uint16_t)(wide >> 16 | 64);
+    return (uint16_t)((wide + 0x7fff + (wide >> 16 & 1)) >> 16);
 }
 
 #endif

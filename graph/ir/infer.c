@@ -75,7 +75,9 @@ const char *dtype_range(weft_dtype dtype, double value)
     if (dtype == WEFT_BOOL && !(value == 0 || value == 1)) return "0 and 1";
     if (dtype == WEFT_I32 && !(value >= INT32_MIN && value <= INT32_MAX && value == floor(value)))
         return "whole numbers from -2147483648 to 2147483647";
-    if (dtype == WEFT_F32 && isfinite(value) && fabs(value) >= F32_LIMIT)
+    if (dtype == WEFT_U8 && !(value >= 0 && value <= 255 && value == floor(value)))
+        return "whole numbers from 0 to 255";
+    if ((dtype == WEFT_F32 || dtype == WEFT_BF16) && isfinite(value) && fabs(value) >= F32_LIMIT)
         return "numbers up to 3.4028235e38, infinities and NaN";
     return NULL;
 }

@@ -1,6 +1,8 @@
 /* Dtypes, shapes, layouts and tensors: names, sizes, and what fits what. O(rank). */
 #include "ir/ir.h"
 
+#include "base/half.h"
+
 #include <string.h>
 
 static const struct {
@@ -127,6 +129,8 @@ double weft_tensor_element(const weft_tensor *tensor, int64_t i)
         return ((const double *)tensor->data)[i];
     case WEFT_I32:
         return ((const int32_t *)tensor->data)[i];
+    case WEFT_BF16:
+        return (double)half_from_bf16(((const uint16_t *)tensor->data)[i]);
     default:
         return ((const uint8_t *)tensor->data)[i];
     }

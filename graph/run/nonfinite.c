@@ -37,9 +37,7 @@ static finding inspect(const weft_tensor *t)
         if (t->stride[d] == 0 && shape.dim[d] > 1) shape.dim[d] = 1;
     const int64_t n = weft_shape_numel(shape);
     for (int64_t i = 0; i < n && !f.nan; i++) {
-        inspect_element(t->dtype == WEFT_F32 ? (double)((const float *)t->data)[offset]
-                                             : ((const double *)t->data)[offset],
-                        index, &f);
+        inspect_element(weft_tensor_element(t, offset), index, &f);
         for (int d = shape.rank - 1; d >= 0; d--) {
             offset += t->stride[d];
             if (++index[d] < shape.dim[d]) break;

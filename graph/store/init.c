@@ -4,6 +4,8 @@
  */
 #include "init.h"
 
+#include "base/half.h"
+
 #include <math.h>
 
 /* Two uniform numbers in [0, 1) for element i. */
@@ -90,6 +92,12 @@ void weft_init_fill(const weft_init *init, weft_dtype dtype, weft_shape shape,
             break;
         case WEFT_I32:
             ((int32_t *)data)[i] = (int32_t)fmax(fmin(x, INT32_MAX), INT32_MIN);
+            break;
+        case WEFT_BF16:
+            ((uint16_t *)data)[i] = half_to_bf16((float)x);
+            break;
+        case WEFT_U8:
+            ((uint8_t *)data)[i] = (uint8_t)fmax(fmin(x, UINT8_MAX), 0);
             break;
         default:
             ((uint8_t *)data)[i] = x != 0;

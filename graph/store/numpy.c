@@ -117,7 +117,8 @@ static weft_status read_descr(const array_source *from, const char *descr, array
         weft_dtype dtype;
     } kinds[] = {{"f2", WEFT_F32}, {"f4", WEFT_F32}, {"f8", WEFT_F64}, {"i1", WEFT_I32},
                  {"i2", WEFT_I32}, {"i4", WEFT_I32}, {"i8", WEFT_I32}, {"u1", WEFT_I32},
-                 {"u2", WEFT_I32}, {"u4", WEFT_I32}, {"u8", WEFT_I32}, {"b1", WEFT_BOOL}};
+                 {"u2", WEFT_I32}, {"u4", WEFT_I32}, {"u8", WEFT_I32}, {"b1", WEFT_BOOL},
+                 {"V2", WEFT_BF16}};
     const bool ordered = *descr && strchr("<>|=", *descr);
     const char *name = descr + ordered;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -213,7 +214,7 @@ static bool store(const array_header *h, const unsigned char *at, void *data, in
     } else if (h->kind == 'f' && h->bytes == 2) {
         memcpy(&half, at, 2);
         ((float *)data)[i] = half_from_f16(half);
-    } else if (h->kind == 'f') {
+    } else if (h->kind == 'f' || h->kind == 'V') {
         memcpy((char *)data + i * h->bytes, at, (size_t)h->bytes);
     } else {
         const int64_t value = integer_at(h, at, &fits);
@@ -306,9 +307,9 @@ weft_status weft_npy_load(weft_params *params, const char *name, const char *pat
 
 size_t array_make_header(const weft_tensor *tensor, char text[ARRAY_HEADER_BYTES])
 {
-    static const char *const descrs[] = {
-        [WEFT_F32] = "f4", [WEFT_F64] = "f8", [WEFT_I32] = "i4", [WEFT_BOOL] = "b1"};
-    const char order = tensor->dtype == WEFT_BOOL ? '|' : little_endian() ? '<' : '>';
+    static const char *const descrs[] = {[WEFT_F32] = "f4",  [WEFT_F64] = "f8",  [WEFT_I32] = "i4",
+                                         [WEFT_BOOL] = "b1", [WEFT_BF16] = "V2", [WEFT_U8] = "u1"};
+    const char order = weft_dtype_bytes(tensor->dtype) == 1 ? '|' : little_endian() ? '<' : '>';
     char *literal = text + 10, *at = literal;
     at += sprintf(at, "{'descr': '%c%s', 'fortran_order': False, 'shape': (", order,
                   descrs[tensor->dtype]);

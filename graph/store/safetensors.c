@@ -98,19 +98,25 @@ weft_status weft_params_load(weft_params *params, const char *path, weft_error *
 
 /* Reads the tensors that the filter selects into a store of their own, with all metadata. Data are
  * allocated only after the whole header has been checked, so that a malformed file cannot cause
- * larger allocations than its own size (twice that for numbers of 16 bits). */
+ * larger allocations than its own size (twice that for numbers of 16 bits). BF16 becomes f32,
+ * except where the store `like`, which may be NULL, has it as bf16. */
 static weft_status read_some(const weft_safetensors *file, const char *path,
-                             const weft_params_filter *filter, weft_params *into, weft_error *error)
+                             const weft_params_filter *filter, const weft_params *like,
+                             weft_params *into, weft_error *error)
 {
     weft_params *metas = safetensors_metadata(file);
     weft_status status = WEFT_OK;
     for (size_t i = 0; status == WEFT_OK && i < weft_safetensors_count(file); i++) {
         const weft_file_tensor *t = weft_safetensors_at(file, i);
-        weft_tensor to = {.dtype = WEFT_F32};
+        weft_tensor to = {.dtype = WEFT_F32}, old = {.dtype = WEFT_F32};
+        weft_dtype dtype = t->dtype;
         if (!selects(filter, t->name)) continue;
-        if (t->dtype != WEFT_DTYPES)
-            status = weft_params_add(into, t->name, t->dtype, t->shape, &to, error);
-        if (status == WEFT_OK) status = weft_safetensors_read(file, t, to.data, error);
+        if (like && weft_params_get(like, t->name, &old) && old.dtype == WEFT_BF16 &&
+            safetensors_dtype_find(t->stored)->dtype == WEFT_BF16)
+            dtype = WEFT_BF16;
+        if (dtype != WEFT_DTYPES)
+            status = weft_params_add(into, t->name, dtype, t->shape, &to, error);
+        if (status == WEFT_OK) status = safetensors_read(file, t, dtype, to.data, error);
     }
     if (status != WEFT_OK) return status;
     if (!params_reserve_metas(into, metas->n_meta))
@@ -136,7 +142,7 @@ static weft_status replace(weft_params *params, const weft_safetensors *file, co
                            const weft_params_filter *filter, weft_error *error)
 {
     weft_params *read = weft_params_new();
-    weft_status status = read ? read_some(file, path, filter, read, error)
+    weft_status status = read ? read_some(file, path, filter, params, read, error)
                               : weft_error_set(error, WEFT_NO_MEMORY, path, "no memory");
     if (status == WEFT_OK) status = merge(params, read, path, error);
     weft_params_free(read);
@@ -156,7 +162,7 @@ weft_status weft_params_load_some(weft_params *params, const char *path,
     if (overlaps(params, file, filter)) {
         status = replace(params, file, path, filter, error);
     } else {
-        status = read_some(file, path, filter, params, error);
+        status = read_some(file, path, filter, NULL, params, error);
         if (status != WEFT_OK) params_truncate(params, before);
     }
     weft_safetensors_close(file);

@@ -26,14 +26,12 @@ static const safetensors_dtype dtypes[] = {
     WEFT_DTYPE_MAP(ROW)
 #undef ROW
         {"F16", 2, WEFT_F32},
-    {"BF16", 2, WEFT_F32},
     {"I64", 8, WEFT_DTYPES},
     {"I16", 2, WEFT_DTYPES},
     {"I8", 1, WEFT_DTYPES},
     {"U64", 8, WEFT_DTYPES},
     {"U32", 4, WEFT_DTYPES},
     {"U16", 2, WEFT_DTYPES},
-    {"U8", 1, WEFT_DTYPES},
     {"F8_E4M3", 1, WEFT_DTYPES},
     {"F8_E5M2", 1, WEFT_DTYPES},
 };
@@ -141,7 +139,7 @@ static weft_status check_entry(reader *r, const cJSON *json, entry *e)
     if (!cJSON_IsString(dtype)) return bad(r, name, "dtype is missing");
     e->stored = safetensors_dtype_find(dtype->valuestring);
     if (!e->stored) return bad(r, name, "its dtype is not supported");
-    t->dtype = e->stored->dtype;
+    t->dtype = e->stored->dtype == WEFT_BF16 ? WEFT_F32 : e->stored->dtype;
     t->stored = e->stored->name;
     if (!cJSON_IsArray(shape) || cJSON_GetArraySize(shape) > WEFT_MAX_RANK)
         return bad(r, name, "shape is missing or of too high a rank");
@@ -414,15 +412,12 @@ static void widen(float *data, size_t n, float (*number)(uint16_t bits))
     }
 }
 
-weft_status weft_safetensors_read(const weft_safetensors *file, const weft_file_tensor *tensor,
-                                  void *data, weft_error *error)
+weft_status safetensors_read(const weft_safetensors *file, const weft_file_tensor *tensor,
+                             weft_dtype dtype, void *data, weft_error *error)
 {
-    if (!file || !tensor)
-        return weft_error_set(error, WEFT_BAD_ARGUMENT, "safetensors",
-                              "the file or the tensor is NULL");
     const entry *e = (const entry *)(const void *)tensor; /* its first field */
     const size_t bytes = (size_t)(e->end - e->begin), n = bytes / e->stored->bytes;
-    const bool narrow = tensor->dtype == WEFT_F32 && e->stored->bytes == 2;
+    const bool narrow = dtype == WEFT_F32 && e->stored->bytes == 2;
     if (tensor->dtype == WEFT_DTYPES)
         return weft_error_set(error, WEFT_BAD_FILE, file->path, "%s: its dtype is not supported",
                               tensor->name);
@@ -430,6 +425,15 @@ weft_status weft_safetensors_read(const weft_safetensors *file, const weft_file_
                  file->data_begin + e->begin))
         return weft_error_set(error, WEFT_IO, file->path, "%s cannot be read", tensor->name);
     if (narrow) widen(data, n, *e->stored->name == 'B' ? half_from_bf16 : half_from_f16);
-    normalise_bools(tensor->dtype, data, bytes);
+    normalise_bools(dtype, data, bytes);
     return WEFT_OK;
+}
+
+weft_status weft_safetensors_read(const weft_safetensors *file, const weft_file_tensor *tensor,
+                                  void *data, weft_error *error)
+{
+    if (!file || !tensor)
+        return weft_error_set(error, WEFT_BAD_ARGUMENT, "safetensors",
+                              "the file or the tensor is NULL");
+    return safetensors_read(file, tensor, tensor->dtype, data, error);
 }

@@ -35,10 +35,12 @@ typedef struct weft_operand {
 /* Element types of constants and casts, with ONNX's numbers. */
 typedef enum weft_onnx_type {
     WEFT_ONNX_FLOAT = 1,
+    WEFT_ONNX_UINT8 = 2,
     WEFT_ONNX_INT32 = 6,
     WEFT_ONNX_INT64 = 7,
     WEFT_ONNX_BOOL = 9,
-    WEFT_ONNX_DOUBLE = 11
+    WEFT_ONNX_DOUBLE = 11,
+    WEFT_ONNX_BFLOAT16 = 16
 } weft_onnx_type;
 
 typedef enum weft_onnx_attr_kind {
@@ -161,10 +163,12 @@ static inline weft_operand weft_export_constant(weft_export *e, weft_onnx_type t
 
 static inline weft_onnx_type weft_export_type(weft_dtype dtype)
 {
-    return dtype == WEFT_F32   ? WEFT_ONNX_FLOAT
-           : dtype == WEFT_F64 ? WEFT_ONNX_DOUBLE
-           : dtype == WEFT_I32 ? WEFT_ONNX_INT32
-                               : WEFT_ONNX_BOOL;
+    return dtype == WEFT_F32    ? WEFT_ONNX_FLOAT
+           : dtype == WEFT_F64  ? WEFT_ONNX_DOUBLE
+           : dtype == WEFT_I32  ? WEFT_ONNX_INT32
+           : dtype == WEFT_BF16 ? WEFT_ONNX_BFLOAT16
+           : dtype == WEFT_U8   ? WEFT_ONNX_UINT8
+                                : WEFT_ONNX_BOOL;
 }
 
 static inline weft_operand weft_export_scalar(weft_export *e, weft_dtype dtype, double value)

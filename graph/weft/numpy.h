@@ -1,7 +1,8 @@
 /* weft/numpy.h - arrays in the files of NumPy: .npy (one array) and .npz (a zip archive of them).
  *
  * The arrays of a file are tensors of a store (weft/store.h). weft's dtypes are NumPy's float32,
- * float64, int32 and bool. On reading, other dtypes become the one that has all their numbers:
+ * float64, int32 and bool. bf16 is V2, which the Python package ml_dtypes views as bfloat16, and u8
+ * is written as uint8. On reading, other dtypes become one that has all their numbers:
  *
  *     float16                          f32
  *     int8, int16, uint8, uint16       i32

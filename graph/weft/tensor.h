@@ -33,13 +33,19 @@ extern "C" {
 
 /* Columns: constant, name, bytes per element, name in safetensors files.
  *
+ * bf16 is the upper half of an f32: its exponent, and 8 bits of precision. It is a dtype to store
+ * numbers in: kernels compute in f32, and round to the nearest bf16, of two the even one. u8 holds
+ * the bytes of quantised weights.
+ *
  * A bool is a byte, 0 or 1. weft_feed, weft_constant_data and weft_params_load convert any other
  * byte to 1. A program that writes through a tensor's pointer must write 0 or 1. */
 #define WEFT_DTYPE_MAP(X)                                                                          \
     X(F32, f32, 4, "F32")                                                                          \
     X(F64, f64, 8, "F64")                                                                          \
     X(I32, i32, 4, "I32")                                                                          \
-    X(BOOL, bool, 1, "BOOL")
+    X(BOOL, bool, 1, "BOOL")                                                                       \
+    X(BF16, bf16, 2, "BF16")                                                                       \
+    X(U8, u8, 1, "U8")
 
 typedef enum weft_dtype {
 #define WEFT_DTYPE_ENUM(upper, lower, bytes, file) WEFT_##upper,

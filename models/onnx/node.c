@@ -179,8 +179,11 @@ int in_or_attr_ints(onnx_node *n, int64_t since, size_t i, const char *name, int
 
 static int default_type(const onnx_node *n, weft_dtype dtype)
 {
-    static const int types[] = {
-        [WEFT_F32] = ONNX_FLOAT, [WEFT_F64] = ONNX_DOUBLE, [WEFT_BOOL] = ONNX_BOOL};
+    static const int types[] = {[WEFT_F32] = ONNX_FLOAT,
+                                [WEFT_F64] = ONNX_DOUBLE,
+                                [WEFT_BOOL] = ONNX_BOOL,
+                                [WEFT_BF16] = ONNX_BFLOAT16,
+                                [WEFT_U8] = ONNX_UINT8};
     if (dtype != WEFT_I32) return types[dtype];
     for (size_t i = 0; i < n->n_in; i++) {
         weft_dtype of;
