@@ -78,7 +78,7 @@ static void load_openblas(void)
     static const char *const names[] = {WEFT_OPENBLAS_PATH, "libopenblas.so.0", "libopenblas.so",
                                         NULL};
     static const char variable[] = "OPENBLAS_CORETYPE";
-    bool steer = weft_isa_best() == WEFT_ISA_V4 && !getenv(variable);
+    bool steer = weft_isa_best() >= WEFT_ISA_V4 && !getenv(variable);
     if (steer) setenv(variable, "SkylakeX", 1);
     void *library = open_first(names);
     if (steer) unsetenv(variable);

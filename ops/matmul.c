@@ -2,159 +2,9 @@
  * has no batch and the rows of a have one stride, the batch of a becomes rows. Each product is cut
  * into tiles of rows and columns, which threads compute one at a time (kernels/gemm_kernel.h, or
  * the library that WEFT_GEMM names). */
-#include "gemm.h"
-#include "kernels/gemm_kernel.h"
-
-/* Tiles for a library: about so many flops each, which outweigh the packing of each call; at most
- * so many tiles. */
-#define LIBRARY_TILE_FLOPS 8e6
-#define LIBRARY_TILES      32
-/* Tiles for weft's own kernels: at least so many flops each; the number of tiles to aim for;
- * columns whose sums stay in the second-level cache where k is above GEMM_DEPTH. */
-#define MIN_TILE_FLOPS 1e6
-#define WANTED_TILES   20
-#define DEEP_COLUMNS   512
-/* B is packed once for all tiles, in a phase of its own, if it has at most MAX_SHARED elements and
- * the product has the flops that pay for the barrier. A tile of that phase packs so many columns.
- */
-#define MAX_SHARED       (4 << 20)
-#define MIN_SHARED_FLOPS 5e7
-#define SHARED_WIDTH     128
-/* With fewer rows, packing B costs more than it gains. */
-#define PACKING_ROWS 48
-
-typedef struct product {
-    int64_t m, n, k, batches;
-    int64_t tile_m, tile_n, tiles_m, tiles_n;
-    bool rows_joined; /* the batch of a is part of m */
-    bool shared;      /* B is packed in the first phase, for all tiles */
-} product;
-
-/* Whether the batch of a can be read as rows: b has no batch, the rows of a are dense, and its
- * leading dimensions continue the stride from row to row. */
-static inline bool rows_join(const weft_tensor *a, const weft_tensor *b)
-{
-    if (b->shape.rank != 2) return false;
-    const int rank = a->shape.rank;
-    const int64_t k = a->shape.dim[rank - 1];
-    int64_t expected = 0; /* 0: any, as dimensions of size 1 have any stride */
-    if (k != 1 && a->stride[rank - 1] != 1) return false;
-    for (int d = rank - 2; d >= 0; d--) {
-        const int64_t size = a->shape.dim[d], stride = a->stride[d];
-        if (size == 1) continue;
-        if (d < rank - 2 && (stride < k || (expected && stride != expected))) return false;
-        expected = size * stride;
-    }
-    return true;
-}
-
-/* Halves the larger of rows and columns until there are enough tiles. Edges at multiples of 32 do
- * not split the library's own blocks. */
-static inline void cut_for_library(product *p)
-{
-    double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k;
-    double wanted = flops / LIBRARY_TILE_FLOPS;
-    int64_t max_tiles =
-        ceil_div(LIBRARY_TILES, p->batches < LIBRARY_TILES ? p->batches : LIBRARY_TILES);
-    int64_t tiles = wanted < 1 ? 1 : wanted > (double)max_tiles ? max_tiles : (int64_t)wanted;
-    p->tiles_m = p->tiles_n = 1;
-    while (p->tiles_m * p->tiles_n * 2 <= tiles) {
-        int64_t rows = p->m / p->tiles_m, columns = p->n / p->tiles_n;
-        if (rows < 128 && columns < 128) break;
-        if (rows >= columns)
-            p->tiles_m *= 2;
-        else
-            p->tiles_n *= 2;
-    }
-    p->tile_m = ceil_div(ceil_div(p->m, p->tiles_m), 32) * 32;
-    p->tile_n = ceil_div(ceil_div(p->n, p->tiles_n), 32) * 32;
-}
-
-static inline void cut_for_kernels(product *p)
-{
-    double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k;
-    p->shared = p->batches == 1 && p->m > GEMM_TILE_ROWS && p->k <= MAX_SHARED / p->n &&
-                flops >= MIN_SHARED_FLOPS;
-    /* Where each tile packs its own columns of B, taller tiles share the cost. */
-    int64_t max_rows = p->shared ? GEMM_TILE_ROWS : GEMM_DEEP_ROWS;
-    int64_t rows = p->m > max_rows ? (p->m + max_rows / 2) / max_rows : 1;
-    double affordable = flops / MIN_TILE_FLOPS / (double)rows;
-    int64_t wanted = ceil_div(p->shared ? WANTED_TILES : WANTED_TILES / 2, rows * p->batches);
-    int64_t columns = p->k > GEMM_DEPTH ? ceil_div(p->n, DEEP_COLUMNS) : 1;
-    /* Here each tile packs both operands again: small tiles would cost more than balance gains. */
-    if (!p->shared && p->k > GEMM_DEPTH && rows > 1 && wanted > ceil_div(p->n, DEEP_COLUMNS / 2))
-        wanted = ceil_div(p->n, DEEP_COLUMNS / 2);
-    if ((double)wanted > affordable) wanted = (int64_t)affordable;
-    if (columns < wanted) columns = wanted;
-    p->tile_m = ceil_div(ceil_div(p->m, rows), GEMM_EVEN_ROWS) * GEMM_EVEN_ROWS;
-    p->tile_n = ceil_div(ceil_div(p->n, columns), 32) * 32;
-}
-
-/* The first row and column of tile `index` of a product. Tiles that share the larger operand are
- * neighbours, so that it is read from memory once. */
-static inline void tile_at(const product *p, int64_t index, int64_t *row, int64_t *column)
-{
-    bool by_columns = !p->shared && p->n > p->m;
-    int64_t i = by_columns ? index % p->tiles_m : index / p->tiles_n;
-    int64_t j = by_columns ? index / p->tiles_m : index % p->tiles_n;
-    *row = i * p->tile_m;
-    *column = j * p->tile_n;
-}
-
-static inline product product_of(const weft_call *call)
-{
-    const weft_tensor *a = &call->in[0], *b = &call->in[1], *c = &call->out[0];
-    int rank = c->shape.rank;
-    product p = {.m = c->shape.dim[rank - 2],
-                 .n = c->shape.dim[rank - 1],
-                 .k = a->shape.dim[a->shape.rank - 1],
-                 .batches = 1};
-    p.rows_joined = rows_join(a, b);
-    for (int d = 0; d < rank - 2; d++) *(p.rows_joined ? &p.m : &p.batches) *= c->shape.dim[d];
-    if (p.m == 0 || p.n == 0 || p.batches == 0) return p;
-    if (gemm_is_own(c->dtype))
-        cut_for_kernels(&p);
-    else
-        cut_for_library(&p);
-    p.tiles_m = ceil_div(p.m, p.tile_m);
-    p.tiles_n = ceil_div(p.n, p.tile_n);
-    return p;
-}
+#include "product.h"
 
 #ifdef WEFT_KERNEL_ISA
-
-/* Offset of batch `index` of c's batch dimensions in operand t, which broadcasts to them. */
-static int64_t batch_offset(const weft_tensor *t, const weft_tensor *c, int64_t index)
-{
-    int64_t offset = 0;
-    for (int d = c->shape.rank - 3; d >= 0; d--) {
-        int axis = d - (c->shape.rank - t->shape.rank);
-        int64_t i = index % c->shape.dim[d];
-        index /= c->shape.dim[d];
-        if (axis >= 0 && t->shape.dim[axis] != 1) offset += i * t->stride[axis];
-    }
-    return offset;
-}
-
-/* The strides of a matrix, one of which is 1. A dimension of size 1 may have any stride. */
-static gemm_matrix matrix_of(const weft_tensor *t)
-{
-    int rank = t->shape.rank;
-    int64_t m = t->shape.dim[rank - 2], n = t->shape.dim[rank - 1];
-    int64_t row = t->stride[rank - 2], column = t->stride[rank - 1];
-    bool plain = (n == 1 || column == 1) && (m == 1 || row >= n);
-    if (plain) return (gemm_matrix){t->data, m == 1 ? n : row, 1};
-    return (gemm_matrix){t->data, 1, n == 1 ? m : column};
-}
-
-/* The stride that all rows share. */
-static int64_t joined_stride(const weft_tensor *a, int64_t k)
-{
-    int64_t stride = k;
-    for (int d = a->shape.rank - 2; d >= 0; d--)
-        if (a->shape.dim[d] != 1) return a->stride[d] < k ? k : a->stride[d];
-    return stride;
-}
 
 static void call_library(const product *p, int64_t m, int64_t n, const gemm_matrix *a,
                          const gemm_matrix *b, T *c)
@@ -235,6 +85,8 @@ KERNEL(matmul)
 #include <weft/measure.h>
 #include "samples.h"
 
+#include "kernels/bf16_kernel.h"
+
 #include <weft/export.h>
 #include <weft/ops.h>
 
@@ -258,17 +110,32 @@ static void block_matmul(const weft_call *call, int64_t tile, weft_block *block)
     block->columns = column + p.tile_n < p.n ? p.tile_n : p.n - column;
 }
 
+/* Whether the kernel of bf16 packs pairs: see kernels/bf16_kernel.h. */
+static bool bf16_pairs(void)
+{
+#ifdef WEFT_KERNEL_BF16
+    return weft_isa_best() >= WEFT_ISA_V4_BF16;
+#else
+    return false;
+#endif
+}
+
 static size_t scratch_matmul(const weft_call *call)
 {
-    product p = product_of(call);
-    return p.shared ? (size_t)(ceil_div(p.n, SHARED_WIDTH) * SHARED_WIDTH * p.k) *
-                          weft_dtype_bytes(call->out[0].dtype)
+    const product p = product_of(call);
+    const bool narrow = product_is_narrow(call);
+    const int64_t steps = narrow ? bf16_steps(p.k, bf16_pairs()) : p.k;
+    return p.shared ? (size_t)(ceil_div(p.n, SHARED_WIDTH) * SHARED_WIDTH * steps) *
+                          (narrow ? sizeof(float) : weft_dtype_bytes(call->out[0].dtype))
                     : 0;
 }
 
 static size_t workspace_matmul(const weft_call *call)
 {
     weft_dtype dtype = call->out[0].dtype;
+    const product p = product_of(call);
+    if (product_is_narrow(call))
+        return (size_t)(BF16_WORKSPACE + (p.m && p.n ? p.tile_m * p.tile_n : 0)) * sizeof(float);
     return gemm_is_own(dtype) ? GEMM_WORKSPACE * weft_dtype_bytes(dtype) : 0;
 }
 
@@ -344,6 +211,13 @@ static void onnx_matmul(weft_export *e)
 }
 
 DECLARE_KERNELS(matmul);
+DECLARE_KERNEL_(matmul_bf16, f32);
+#ifdef WEFT_KERNEL_BF16
+void WEFT_JOIN(matmul_bf16, f32, v4_bf16)(const weft_call *, int64_t);
+#define MATMUL_BF16_ROW {[WEFT_BF16] = WEFT_JOIN(matmul_bf16, f32, v4_bf16)},
+#else
+#define MATMUL_BF16_ROW
+#endif
 extern const weft_op weft_op_matmul;
 const weft_op weft_op_matmul = {
     .name = "matmul",
@@ -353,8 +227,10 @@ const weft_op weft_op_matmul = {
     .max_in = 2,
     .n_out = 1,
     .infer = infer_matmul,
-    .kernel = FLOAT_KERNELS(matmul),
+    .kernel = {NARROW_ROWS(matmul, matmul_bf16) MATMUL_BF16_ROW},
     .takes = WEFT_TAKES_MATRIX,
+    .narrow_in = 3,
+    .narrow_out = 1,
     .phases = 2,
     .tiles = tiles_matmul,
     .scratch = scratch_matmul,

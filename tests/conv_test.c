@@ -217,7 +217,7 @@ static void check(kind k, const layer *l, weft_dtype dtype, const char *what)
 
 static void check_all(kind k, const layer *l)
 {
-    static const char *const isas[] = {"base", "v3", "v4"};
+    static const char *const isas[] = {"base", "v3", "v4", "v4_bf16"};
     const char *old = getenv("WEFT_ISA");
     char *before = old ? strdup(old) : NULL;
     for (int isa = 0; isa < WEFT_ISAS; isa++) {

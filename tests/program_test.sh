@@ -21,7 +21,7 @@ expect 2 'no model "transfomer" (see `weft models`); did you mean "transformer"?
 expect 1 'has no option "drpoout"; did you mean "dropout"?' "$weft" plan transformer drpoout=0
 expect 2 "unrecognized option '--resme'; did you mean '--resume'?" "$weft" train --resme
 expect 2 "unrecognized option '--bem'; did you mean '--beam'?" "$weft" generate --prompt --resme --bem 3 run
-expect 1 "WEFT_ISA: \"avx2\" is not an instruction set, expected base, v3 or v4" env WEFT_ISA=avx2 "$weft" plan gpt
+expect 1 "WEFT_ISA: \"avx2\" is not an instruction set, expected base, v3, v4 or v4_bf16" env WEFT_ISA=avx2 "$weft" plan gpt
 for command in ops models dot plan profile bench info check reproduce demo train average plot translate \
     generate score vocab; do
     expect 0 "Usage: weft $command" "$weft" $command --help

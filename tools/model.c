@@ -123,12 +123,10 @@ weft_status tool_build_args(const model_args *args, bool training, built_model *
     if (args->model) {
         const weft_status built =
             tool_build(args->model, args->options, args->n_options, training, out, error);
-        out->fixed = args->fixed;
-        out->memory = args->memory;
-        out->skip = args->skip;
+        out->plan = args->plan;
         return built;
     }
-    *out = (built_model){.fixed = args->fixed, .memory = args->memory, .skip = args->skip};
+    *out = (built_model){.plan = args->plan};
     out->file = tool_load_onnx(&args->onnx, error);
     if (!out->file) return error->status;
     weft_status status = build_file(out, args->evaluated, error);
@@ -174,8 +172,6 @@ weft_plan *tool_plan(const built_model *m, weft_error *error)
     weft_value targets[2];
     const size_t n = tool_targets(m, targets);
     const bool all = m->outputs && !weft_is_value(m->step);
-    return weft_plan_new(
-        m->graph, all ? m->outputs : targets, all ? m->n_outputs : n,
-        &(weft_plan_options){.fixed_states = m->fixed, .memory_budget = m->memory, .skip = m->skip},
-        error);
+    return weft_plan_new(m->graph, all ? m->outputs : targets, all ? m->n_outputs : n, &m->plan,
+                         error);
 }

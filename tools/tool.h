@@ -161,11 +161,18 @@ typedef struct model_args {
     const char *options[WEFT_MODEL_OPTIONS];
     size_t n_options;
     onnx_args onnx;
-    bool evaluated;   /* the file is that of a run of weft fit: as it is evaluated */
-    bool fixed;       /* its parameters are; not for training */
-    const char *skip; /* names of passes that are not run; NULL: none */
-    size_t memory;    /* weft_plan_options.memory_budget; 0: any */
+    bool evaluated;         /* the file is that of a run of weft fit: as it is evaluated */
+    weft_plan_options plan; /* fixed_states is not for training */
 } model_args;
+/* What --precision and --keep-f32 do, for --help. */
+#define TOOL_PRECISION                                                                             \
+    "f32, or bf16: values are stored as bf16, in half the bytes, products multiply bf16, and "     \
+    "everything else computes in f32 (f32)"
+#define TOOL_KEEP_F32                                                                              \
+    "with --precision bf16, nodes of these scopes, such as dec.out,enc.0, store f32"
+#define TOOL_PRECISIONS "f32|bf16" /* in the order of weft_precision */
+/* Reads one of them for --precision; ends the program on another text. */
+weft_precision tool_precision(const char *text, struct argp_state *state);
 /* What --fixed does, for --help. */
 #define TOOL_FIXED                                                                                 \
     "parameters do not change from run to run: what depends on them alone is computed in the "     \
@@ -199,9 +206,7 @@ typedef struct built_model {
     weft_onnx *file;           /* NULL: a model of the list */
     weft_value *outputs;       /* all of the file */
     size_t n_outputs;
-    bool fixed;       /* for tool_plan: weft_plan_options.fixed_states, */
-    const char *skip; /* skip */
-    size_t memory;    /* and memory_budget */
+    weft_plan_options plan; /* for tool_plan */
 } built_model;
 weft_status tool_build(const weft_model *model, const char *const *options, size_t n_options,
                        bool training, built_model *out, weft_error *error);

@@ -33,8 +33,19 @@ static inline uint16_t half_to_bf16(float x)
 {
     uint32_t wide;
     memcpy(&wide, &x, sizeof x);
-    if ((wide & 0x7fffffff) > 0x7f800000) return (uint16_t)(wide >> 16 | 64);
-    return (uint16_t)((wide + 0x7fff + (wide >> 16 & 1)) >> 16);
+    const uint32_t nearest = (wide + 0x7fff + (wide >> 16 & 1)) >> 16, nan = wide >> 16 | 64;
+    return (uint16_t)((wide & 0x7fffffff) > 0x7f800000 ? nan : nearest);
+}
+
+/* Rows of n bfloat16 as floats, and back. */
+static inline void half_widen(const uint16_t *x, float *y, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) y[i] = half_from_bf16(x[i]);
+}
+
+static inline void half_narrow(const float *x, uint16_t *y, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) y[i] = half_to_bf16(x[i]);
 }
 
 #endif

@@ -2,6 +2,9 @@
  * their innermost dimension, and transposes in blocks where they do not. O(elements). */
 #include "ir/ir.h"
 
+#include "base/half.h"
+#include "ir/convert.h"
+
 #include <weft/export.h>
 
 #include <string.h>
@@ -21,6 +24,7 @@ typedef struct copy {
     int64_t dim[WEFT_MAX_RANK + 1], stride[WEFT_MAX_RANK + 1]; /* of x */
     int64_t numel;
     int64_t rows, columns; /* of a tile that transposes: along the last dimension, and `across` */
+    convert convert;       /* where x and y are stored differently */
 } copy;
 
 static copy copy_of(const weft_tensor *x)
@@ -111,10 +115,11 @@ static inline __attribute__((always_inline)) void transpose_block_uint32_t(const
         TRANSPOSE_ELEMENTS(rows, columns)                                                          \
     }
 TRANSPOSE_BLOCK(uint8_t)
+TRANSPOSE_BLOCK(uint16_t)
 TRANSPOSE_BLOCK(uint64_t)
 
 /* transpose: y[j][i] = x[i][j] for a matrix of x. run: elements [begin, end) of y, row by row. */
-#define COPIES(type)                                                                               \
+#define TRANSPOSE(type)                                                                            \
     static void transpose_##type(const type *x, int64_t xs, type *y, int64_t ys, int64_t rows,     \
                                  int64_t columns)                                                  \
     {                                                                                              \
@@ -129,8 +134,11 @@ TRANSPOSE_BLOCK(uint64_t)
                 else                                                                               \
                     transpose_block_##type(from, xs, to, ys, height, width);                       \
             }                                                                                      \
-    }                                                                                              \
-    static void run_##type(const copy *c, const type *x, type *y, int64_t begin, int64_t end)      \
+    }
+
+/* Both, for elements of type `from` that become elements of type `to`. */
+#define COPIES(name, source, target, convert)                                                      \
+    static void run_##name(const copy *c, const source *x, target *y, int64_t begin, int64_t end)  \
     {                                                                                              \
         const int last = c->rank - 1;                                                              \
         const int64_t row = c->dim[last], step = c->stride[last];                                  \
@@ -143,9 +151,9 @@ TRANSPOSE_BLOCK(uint64_t)
         for (int64_t n; begin < end; begin += n) {                                                 \
             n = row - index[last] < end - begin ? row - index[last] : end - begin;                 \
             if (step == 1)                                                                         \
-                memcpy(y + begin, x, (size_t)n * sizeof *y);                                       \
+                run_dense_##name(c, x, y + begin, n);                                              \
             else                                                                                   \
-                for (int64_t i = 0; i < n; i++) y[begin + i] = x[i * step];                        \
+                for (int64_t i = 0; i < n; i++) y[begin + i] = convert(x[i * step]);               \
             x -= index[last] * step;                                                               \
             index[last] = 0;                                                                       \
             for (int d = last - 1; d >= 0; d--) {                                                  \
@@ -156,15 +164,15 @@ TRANSPOSE_BLOCK(uint64_t)
             }                                                                                      \
         }                                                                                          \
     }                                                                                              \
-    static void copy_##type(const copy *c, const type *x, type *y, int64_t tile)                   \
+    static void copy_##name(const copy *c, const source *x, target *y, int64_t tile)               \
     {                                                                                              \
         if (c->across < 0) {                                                                       \
             const int64_t begin = tile * COPY_TILE, left = c->numel - begin;                       \
-            run_##type(c, x, y, begin, begin + (left < COPY_TILE ? left : COPY_TILE));             \
+            run_##name(c, x, y, begin, begin + (left < COPY_TILE ? left : COPY_TILE));             \
             return;                                                                                \
         }                                                                                          \
         const matrix m = matrix_of(c, tile);                                                       \
-        transpose_##type(x + m.from, c->stride[c->rank - 1], y + m.to, m.ys, m.rows, m.columns);   \
+        transpose_##name(x + m.from, c->stride[c->rank - 1], y + m.to, m.ys, m.rows, m.columns);   \
     }
 
 /* The matrix that a tile transposes: its offsets in x and y, and the stride of its rows in y. */
@@ -198,18 +206,68 @@ static matrix matrix_of(const copy *c, int64_t tile)
     return m;
 }
 
-COPIES(uint8_t)
-COPIES(uint32_t)
-COPIES(uint64_t)
+#define AS_IT_IS(x) (x)
+#define RUN_DENSE(type)                                                                            \
+    static inline void run_dense_##type(const copy *c, const type *x, type *y, int64_t n)          \
+    {                                                                                              \
+        (void)c;                                                                                   \
+        memcpy(y, x, (size_t)n * sizeof *y);                                                       \
+    }
+RUN_DENSE(uint8_t)
+RUN_DENSE(uint16_t)
+RUN_DENSE(uint32_t)
+RUN_DENSE(uint64_t)
+TRANSPOSE(uint8_t)
+TRANSPOSE(uint16_t)
+TRANSPOSE(uint32_t)
+TRANSPOSE(uint64_t)
+COPIES(uint8_t, uint8_t, uint8_t, AS_IT_IS)
+COPIES(uint16_t, uint16_t, uint16_t, AS_IT_IS)
+COPIES(uint32_t, uint32_t, uint32_t, AS_IT_IS)
+COPIES(uint64_t, uint64_t, uint64_t, AS_IT_IS)
+
+/* Between bf16 and f32, which the planner alone asks for: see passes/precision.c. */
+#define TRANSPOSE_CONVERTED(name, source, target, convert)                                         \
+    static void transpose_##name(const source *x, int64_t xs, target *y, int64_t ys, int64_t rows, \
+                                 int64_t columns)                                                  \
+    {                                                                                              \
+        for (int64_t b = 0; b < columns; b++)                                                      \
+            for (int64_t a = 0; a < rows; a++) y[b * ys + a] = convert(x[a * xs + b]);             \
+    }
+static inline void run_dense_widened(const copy *c, const uint16_t *x, float *y, int64_t n)
+{
+    c->convert.widen(&(convert_block){1, n, n, 1}, x, y);
+}
+
+static inline void run_dense_rounded(const copy *c, const float *x, uint16_t *y, int64_t n)
+{
+    c->convert.narrow(&(convert_block){1, n, n, 1}, x, y);
+}
+
+TRANSPOSE_CONVERTED(widened, uint16_t, float, half_from_bf16)
+TRANSPOSE_CONVERTED(rounded, float, uint16_t, half_to_bf16)
+COPIES(widened, uint16_t, float, half_from_bf16)
+COPIES(rounded, float, uint16_t, half_to_bf16)
 
 static void kernel_contiguous(const weft_call *call, int64_t tile)
 {
-    const copy c = copy_of(&call->in[0]);
+    copy c = copy_of(&call->in[0]);
     const void *x = call->in[0].data;
     void *y = call->out[0].data;
+    if (call->in[0].dtype != call->out[0].dtype) {
+        c.convert = convert_for(weft_isa_best());
+        if (call->in[0].dtype == WEFT_BF16)
+            copy_widened(&c, x, y, tile);
+        else
+            copy_rounded(&c, x, y, tile);
+        return;
+    }
     switch (weft_dtype_bytes(call->in[0].dtype)) {
     case 1:
         copy_uint8_t(&c, x, y, tile);
+        break;
+    case 2:
+        copy_uint16_t(&c, x, y, tile);
         break;
     case 4:
         copy_uint32_t(&c, x, y, tile);
@@ -224,7 +282,8 @@ static void cost_contiguous(const weft_call *call, weft_cost *cost)
 {
     const weft_tensor *y = &call->out[0];
     cost->flops = 0;
-    cost->bytes = 2.0 * (double)weft_tensor_bytes(y->dtype, y->shape);
+    cost->bytes = (double)weft_tensor_bytes(call->in[0].dtype, y->shape) +
+                  (double)weft_tensor_bytes(y->dtype, y->shape);
 }
 
 static void vjp_contiguous(weft_vjp *vjp)
@@ -250,7 +309,10 @@ const weft_op weft_op_contiguous = {
     .max_in = 1,
     .n_out = 1,
     .infer = infer_contiguous,
-    .kernel = {{kernel_contiguous, kernel_contiguous, kernel_contiguous, kernel_contiguous}},
+    .kernel = {{kernel_contiguous, kernel_contiguous, kernel_contiguous, kernel_contiguous,
+                kernel_contiguous, kernel_contiguous}},
+    .narrow_in = 1,
+    .narrow_out = 1,
     .takes = WEFT_TAKES_ANY,
     .tiles = tiles_contiguous,
     .cost = cost_contiguous,

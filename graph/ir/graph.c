@@ -201,6 +201,26 @@ const char *graph_node_where(const weft_graph *graph, size_t node, char *buffer,
     return buffer;
 }
 
+size_t graph_value_bytes(const weft_graph *graph, uint32_t id)
+{
+    const value_record *v = &graph->values[id];
+    return weft_tensor_bytes(v->stored, v->type.shape);
+}
+
+static bool is_narrow(const value_record *v)
+{
+    return v->stored != v->type.dtype;
+}
+
+bool graph_node_is_narrow(const weft_graph *graph, const node_record *node)
+{
+    for (size_t i = 0; i < node->n_in; i++)
+        if (is_narrow(&graph->values[node->in[i]])) return true;
+    for (size_t i = 0; i < node->op->n_out; i++)
+        if (is_narrow(&graph->values[node->first_out + i])) return true;
+    return false;
+}
+
 weft_dtype graph_key_dtype(const weft_graph *graph, const node_record *node)
 {
     uint32_t id = node->op->key_output || !node->n_in ? node->first_out : node->in[0];
@@ -210,7 +230,7 @@ weft_dtype graph_key_dtype(const weft_graph *graph, const node_record *node)
 weft_tensor graph_tensor(const weft_graph *g, uint32_t id)
 {
     const value_record *v = &g->values[id];
-    weft_tensor t = {NULL, v->type.dtype, v->type.shape, {0}};
+    weft_tensor t = {NULL, v->stored, v->type.shape, {0}};
     memcpy(t.stride, v->layout.stride, sizeof t.stride);
     return t;
 }
@@ -403,7 +423,7 @@ weft_value weft_apply(weft_graph *graph, const weft_op *op, const void *attr,
     for (size_t i = 0; i < op->n_out; i++) {
         uint32_t id = first + (uint32_t)i;
         value_record *value = &graph->values[id];
-        *value = (value_record){.type = types[i], .node = node_index};
+        *value = (value_record){.type = types[i], .node = node_index, .stored = types[i].dtype};
         graph->n_values++;
         place_output(graph, node, i, value, id);
         if (outputs) outputs[i] = graph_value(graph, id);

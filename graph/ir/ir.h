@@ -16,6 +16,8 @@ typedef struct value_record {
     uint32_t node;
     uint32_t root;    /* the value that owns the storage: itself, or what it views or updates */
     uint32_t version; /* the value that wrote the storage last: its root, or an update of it */
+    weft_dtype
+        stored;       /* the dtype in memory: the type's, or bf16 for an f32 (passes/precision.c) */
     const char *name; /* scoped; NULL if it was not named */
 } value_record;
 
@@ -128,6 +130,10 @@ void graph_copy_node(weft_graph *graph, const weft_node_info *node, const weft_v
 /* The value of an id; WEFT_NO_VALUE if there is none. */
 weft_value graph_value(const weft_graph *graph, uint32_t id);
 bool graph_owns(const weft_graph *graph, weft_value value);
+/* The bytes of a value in memory, if it is dense. */
+size_t graph_value_bytes(const weft_graph *graph, uint32_t id);
+/* Whether an operand of the node is an f32 that is stored as bf16. */
+bool graph_node_is_narrow(const weft_graph *graph, const node_record *node);
 /* The dtype that chooses a node's kernel. */
 weft_dtype graph_key_dtype(const weft_graph *graph, const node_record *node);
 /* Whether the node runs a kernel; others are leaves, views, groups, or expand into other nodes. */

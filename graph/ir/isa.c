@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const names[WEFT_ISAS] = {"base", "v3", "v4"};
+static const char *const names[WEFT_ISAS] = {"base", "v3", "v4", "v4_bf16"};
 
 static weft_isa detect(void)
 {
@@ -15,6 +15,7 @@ static weft_isa detect(void)
     bool v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
               __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
               __builtin_cpu_supports("avx512vl");
+    if (v4 && __builtin_cpu_supports("avx512bf16")) return WEFT_ISA_V4_BF16;
     return v4 ? WEFT_ISA_V4 : v3 ? WEFT_ISA_V3 : WEFT_ISA_BASE;
 #else
     return WEFT_ISA_BASE;
@@ -38,7 +39,8 @@ weft_status weft_isa_check(weft_error *error)
         if (!strcmp(wanted, names[i])) return WEFT_OK;
     if (!wanted) return WEFT_OK;
     return weft_error_set(error, WEFT_BAD_ARGUMENT, "WEFT_ISA",
-                          "\"%s\" is not an instruction set, expected base, v3 or v4", wanted);
+                          "\"%s\" is not an instruction set, expected base, v3, v4 or v4_bf16",
+                          wanted);
 }
 
 const char *weft_isa_name(weft_isa isa)

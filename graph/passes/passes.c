@@ -6,6 +6,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool with_fixed_states(const weft_plan_options *options)
+{
+    return options->fixed_states;
+}
+
+static bool in_bf16(const weft_plan_options *options)
+{
+    return options->precision == WEFT_PRECISION_BF16;
+}
+
+static bool within_budget(const weft_plan_options *options)
+{
+    return options->memory_budget > 0;
+}
+
 /* In this order, behind the program's own passes. */
 static const pass passes[] = {
     {.rule = &pass_join_slices},
@@ -16,10 +31,14 @@ static const pass passes[] = {
     {.rule = &pass_fold_conv},
     {.rule = &pass_fold},
     {.rule = &pass_attention},
-    {.rule = &pass_channels_last, .fixed = true},
-    {.rule = &pass_pack_weights, .fixed = true},
+    {.rule = &pass_channels_last, .wanted = with_fixed_states},
+    {.rule = &pass_pack_weights, .wanted = with_fixed_states},
     {.rule = &pass_layout, .required = true, .finish = layout_finish},
-    {.rule = &pass_recompute, .open = recompute_open, .close = recompute_close},
+    {.rule = &pass_precision, .wanted = in_bf16, .open = precision_open, .close = free},
+    {.rule = &pass_recompute,
+     .wanted = within_budget,
+     .open = recompute_open,
+     .close = recompute_close},
     {.rule = &pass_fuse, .schedule = fuse_schedule},
 };
 #define N_PASSES (sizeof passes / sizeof *passes)
@@ -46,7 +65,7 @@ static bool listed(const char *list, const char *name)
 
 static bool is_skipped(const pass *p, const weft_plan_options *options)
 {
-    if ((p->fixed && !options->fixed_states) || (p->open && !options->memory_budget)) return true;
+    if (p->wanted && !p->wanted(options)) return true;
     return !p->required &&
            (listed(options->skip, p->rule->name) || listed(getenv("WEFT_SKIP"), p->rule->name));
 }
@@ -327,7 +346,7 @@ static bool run_opened(compilation *c, const pass *p)
 {
     if (is_skipped(p, c->options)) return true;
     weft_pass rule = *p->rule;
-    rule.context = p->open(c->source, c->targets, c->n_targets, c->options->memory_budget);
+    rule.context = p->open(c->source, c->targets, c->n_targets, c->options);
     const bool good = rule.context && run(c, &(pass){.rule = &rule}, 1);
     if (!rule.context)
         weft_error_set(c->error, WEFT_NO_MEMORY, "plan", "no memory for the pass \"%s\"",
@@ -346,13 +365,19 @@ weft_graph *passes_rewrite(const weft_graph *graph, plan_target *targets, size_t
                      .map = map,
                      .options = options,
                      .error = error};
-    bool good = true;
+    bool good = true, stores = false;
     for (size_t i = 0; i < graph->n_values; i++) map[i] = (uint32_t)i;
     for (size_t i = 0; good && i < options->n_passes; i++)
         good = run(&c, &(pass){.rule = &options->passes[i], .own = true}, 1);
     for (size_t i = 0, n = 1; good && i < N_PASSES; i += n, n = 1) {
         while (i + n < N_PASSES && passes[i + n].joined) n++;
         good = passes[i].open ? run_opened(&c, &passes[i]) : run(&c, &passes[i], n);
+        if (passes[i].rule == &pass_precision) stores = good && !is_skipped(&passes[i], options);
+        /* Again after each pass that writes the graph again. */
+        if (stores && !precision_mark(c.owned, targets, n_targets, options)) {
+            weft_error_set(error, WEFT_NO_MEMORY, "plan", "no memory for the passes");
+            good = false;
+        }
     }
     if (good) return c.owned;
     weft_graph_free(c.owned);

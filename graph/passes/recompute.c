@@ -84,7 +84,7 @@ static bool visit(weft_rewrite *rewrite)
 }
 
 void *recompute_open(const weft_graph *graph, const plan_target *targets, size_t n_targets,
-                     size_t target)
+                     const weft_plan_options *options)
 {
     rewriting *w = calloc(1, sizeof *w);
     if (!w) return NULL;
@@ -96,7 +96,7 @@ void *recompute_open(const weft_graph *graph, const plan_target *targets, size_t
     w->original = calloc(graph->n_values, sizeof *w->original);
     w->copy = calloc(graph->n_values, sizeof *w->copy);
     if (w->r.retained && w->r.fixed && w->r.done && w->r.list && w->original && w->copy &&
-        recompute_choose(&w->r, targets, n_targets, target)) {
+        recompute_choose(&w->r, targets, n_targets, options->memory_budget)) {
         memset(w->r.done, 0, graph->n_nodes);
         return w;
     }

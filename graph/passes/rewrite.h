@@ -15,13 +15,14 @@ typedef struct pass {
     bool required; /* it cannot be skipped */
     bool joined; /* it shares the walk of the pass before it, and sees what that one leaves alone */
     bool repeats; /* it runs until rule->needed says no */
-    bool fixed;   /* it runs only with weft_plan_options.fixed_states */
+    /* Whether the options ask for the pass; NULL: always. */
+    bool (*wanted)(const weft_plan_options *options);
     /* Called once the new graph is written; NULL: nothing is. Errors are the graph's. */
     void (*finish)(weft_graph *graph, plan_target *targets, size_t n_targets);
-    /* Make and free the context of the rule from the graph and the budget of memory, without which
-     * the pass does not run; NULL: it has none. open returns NULL if there is no memory. */
+    /* Make and free the context of the rule; NULL: it has none. open returns NULL if there is no
+     * memory. */
     void *(*open)(const weft_graph *graph, const plan_target *targets, size_t n_targets,
-                  size_t budget);
+                  const weft_plan_options *options);
     void (*close)(void *context);
     /* False if there is no memory. */
     bool (*schedule)(const weft_graph *graph, schedule *s);
@@ -30,11 +31,22 @@ typedef struct pass {
 /* Those that know ops by their identity are in ops/passes/. */
 extern const weft_pass pass_join_slices, pass_join_products, pass_reuse_dropout, pass_fold_conv;
 extern const weft_pass pass_attention, pass_pack_weights, pass_channels_last;
-extern const weft_pass pass_expand, pass_cse, pass_fold, pass_layout, pass_recompute, pass_fuse;
+extern const weft_pass pass_expand, pass_cse, pass_fold, pass_layout, pass_precision;
+extern const weft_pass pass_recompute, pass_fuse;
+
+/* Whether a node can run on one block of its outputs after another: an elementwise or row-wise one
+ * whose operands are matrices. */
+bool fuse_runs_by_blocks(const weft_graph *graph, uint32_t node);
+/* Sets which values of a graph, in which every reader of such a value can read it, are stored as
+ * bf16. False if there is no memory. */
+bool precision_mark(weft_graph *graph, const plan_target *targets, size_t n_targets,
+                    const weft_plan_options *options);
 
 void layout_finish(weft_graph *graph, plan_target *targets, size_t n_targets);
+void *precision_open(const weft_graph *graph, const plan_target *targets, size_t n_targets,
+                     const weft_plan_options *options);
 void *recompute_open(const weft_graph *graph, const plan_target *targets, size_t n_targets,
-                     size_t budget);
+                     const weft_plan_options *options);
 void recompute_close(void *opened);
 bool fuse_schedule(const weft_graph *graph, schedule *s);
 

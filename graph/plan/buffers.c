@@ -112,7 +112,7 @@ place plan_place(const weft_plan *plan, uint32_t id)
     const weft_graph *g = plan->graph;
     const value_record *v = &g->values[id];
     const weft_op *op = g->nodes[g->values[v->root].node].op;
-    size_t offset = (size_t)v->layout.offset * weft_dtype_bytes(v->type.dtype);
+    size_t offset = (size_t)v->layout.offset * weft_dtype_bytes(v->stored);
     if (op == &weft_op_state) return (place){STORAGE_STATE, v->root, offset};
     if (op == &weft_op_constant) return (place){STORAGE_CONSTANT, v->root, offset};
     size_t base = plan->buffer_of[id] ? plan->buffers[plan->buffer_of[id] - 1].offset : 0;

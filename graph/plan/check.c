@@ -72,7 +72,7 @@ static uint32_t writer_of(const weft_graph *g, uint32_t id)
 
 static size_t dense_bytes(const weft_graph *g, uint32_t id)
 {
-    return weft_tensor_bytes(g->values[id].type.dtype, g->values[id].type.shape);
+    return graph_value_bytes(g, id);
 }
 
 /* The bytes that an operand can touch, from its offset and strides. */
@@ -471,9 +471,8 @@ static bool check_run(checker *c, uint32_t first)
     if (!check_targets(c)) return false;
     for (uint32_t v = 1; v < g->n_values; v++) {
         if (!plan->readable[v] || !plan->buffer_of[v]) continue;
-        size_t begin =
-            plan->buffers[plan->buffer_of[v] - 1].offset +
-            (size_t)g->values[v].layout.offset * weft_dtype_bytes(g->values[v].type.dtype);
+        size_t begin = plan->buffers[plan->buffer_of[v] - 1].offset +
+                       (size_t)g->values[v].layout.offset * weft_dtype_bytes(g->values[v].stored);
         if (!holds(c, (stretch){begin, begin + dense_bytes(g, v), 0}, writer_of(g, v)))
             return wrong(c, g->values[v].node, "is overwritten before it can be fetched");
     }

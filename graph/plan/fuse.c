@@ -120,6 +120,15 @@ static bool outputs_fit(const weft_graph *g, const fusion *f, uint32_t node)
     return true;
 }
 
+bool fuse_runs_by_blocks(const weft_graph *g, uint32_t index)
+{
+    const node_record *node = &g->nodes[index];
+    fusion f = {.node = {index}, .n = 1};
+    if (!(node->op->elementwise || node_rows(node)) || !one_phase(node->op)) return false;
+    size_of(g, index, &f.rows, &f.columns);
+    return inputs_fit(g, index) && outputs_fit(g, &f, index);
+}
+
 /* The block that the first tile of an op with blocks writes; all tiles are alike. */
 static bool first_block(const weft_graph *g, const node_record *node, weft_block *block)
 {
@@ -324,10 +333,12 @@ void fused_set_steps(weft_plan *plan, uint32_t head, uint32_t n_fused)
     const weft_graph *g = plan->graph;
     const weft_op *op = g->nodes[first->node].op;
     first->n_fused = n_fused;
-    if (!n_fused) return;
+    first->by_block = n_fused || first->widens;
+    if (!first->by_block) return;
     size_of(g, first->node, &first->rows, &first->columns);
     for (uint32_t i = head; i <= head + n_fused; i++) {
-        if (i > head || !op->block) set_matrices(plan, &steps[i], first->columns);
+        if (i > head || !op->block || steps[i].widens)
+            set_matrices(plan, &steps[i], first->columns);
         if (i == head) continue;
         steps[i].fused = true;
         plan->stats.fused++;

@@ -61,6 +61,8 @@ static void fill_stats(weft_plan *plan)
     for (uint32_t i = 0; i < plan->fixed_groups; i++) s->fixed += plan->groups[i].n_steps;
     s->groups = plan->n_groups;
     s->buffers = plan->n_buffers;
+    for (size_t v = 1; v < g->n_values; v++)
+        s->narrow += g->values[v].root == v && g->values[v].stored != g->values[v].type.dtype;
     s->ratio = s->lower_bound_bytes ? (double)s->arena_bytes / (double)s->lower_bound_bytes : 1.0;
     for (size_t n = 0; n < g->n_nodes; n++)
         if (g->nodes[n].op == &weft_op_state)

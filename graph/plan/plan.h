@@ -17,6 +17,9 @@ typedef struct plan_matrix {
 /* The most inputs and outputs of a fused node together. */
 #define MAX_FUSED_OPERANDS 8
 
+/* Elements of a block in f32 of an operand that is stored as bf16, or a row if that is longer. */
+#define NARROW_BLOCK 4096
+
 /* May the node at `position`, in the fused group of `head`, overwrite a storage? storage[root of a
  * value] is what the value lies in. */
 bool fused_may_overwrite(const weft_graph *g, const schedule *s, uint32_t head, uint32_t position,
@@ -50,6 +53,8 @@ typedef struct plan_step {
      * after the tile; they have no tiles of their own. */
     uint32_t n_fused;
     bool fused;      /* runs on the tiles of a head */
+    bool by_block;   /* of a head: its tiles, and what is fused with it, run block by block */
+    bool widens;     /* operands are stored as bf16, but the kernel is one of f32 */
     bool whole_rows; /* of a head: a fused step needs whole rows */
     /* Of a head whose op has no blocks: its output, and the block of it that a tile writes. */
     int64_t rows, columns, block_rows, block_columns;
@@ -86,6 +91,7 @@ struct weft_plan {
     uint8_t *readable; /* by value id: a target or an input */
     plan_target *targets;
     size_t n_targets;
+    size_t op_workspace; /* of each thread, for kernels; behind it lie the blocks in f32 */
     weft_plan_stats stats;
 };
 

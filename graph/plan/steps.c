@@ -18,6 +18,19 @@ static void fill_call(const weft_plan *plan, const plan_step *step, weft_call *c
     call->node = (uint32_t)(step - plan->steps);
 }
 
+/* Memory for a block in f32 of each operand that is stored as bf16. */
+static void reserve_blocks(weft_plan *plan, const plan_step *step)
+{
+    const node_record *node = &plan->graph->nodes[step->node];
+    const weft_tensor *t = plan->tensors + step->first_operand, *out = &t[node->n_in];
+    const int64_t columns = out->shape.rank ? out->shape.dim[out->shape.rank - 1] : 1;
+    const int64_t each = columns > NARROW_BLOCK && node_rows(node) ? columns : NARROW_BLOCK;
+    size_t blocks = 0;
+    for (size_t i = 0; i < node->n_in + node->op->n_out; i++) blocks += t[i].dtype == WEFT_BF16;
+    const size_t bytes = blocks * (size_t)((each + 15) / 16 * 16) * sizeof(float);
+    if (bytes > plan->stats.workspace_bytes) plan->stats.workspace_bytes = bytes;
+}
+
 static bool fill_step(weft_plan *plan, plan_step *step, weft_error *error)
 {
     const weft_graph *g = plan->graph;
@@ -28,7 +41,9 @@ static bool fill_step(weft_plan *plan, plan_step *step, weft_error *error)
     for (size_t k = 0; k < node->n_in; k++) *tensor++ = graph_tensor(g, node->in[k]);
     for (size_t k = 0; k < op->n_out; k++)
         *tensor++ = graph_tensor(g, node->first_out + (uint32_t)k);
-    step->kernel = weft_op_kernel(op, isa, graph_key_dtype(g, node));
+    const bool narrow = graph_node_is_narrow(g, node), native = op_has_kernel(op, WEFT_BF16);
+    step->kernel = weft_op_kernel(op, isa, narrow && native ? WEFT_BF16 : graph_key_dtype(g, node));
+    step->widens = narrow && !native;
     step->phases = op->phases ? op->phases : 1;
     if (!step->kernel) {
         char where[256];
@@ -45,7 +60,8 @@ static bool fill_step(weft_plan *plan, plan_step *step, weft_error *error)
     if (op->scratch) step->scratch = op->scratch(&call); /* bytes, until it has an offset */
     size_t workspace = 0;
     if (op->workspace) workspace = (op->workspace(&call) + 63) / 64 * 64 + PANEL_TAG_BYTES;
-    if (workspace > plan->stats.workspace_bytes) plan->stats.workspace_bytes = workspace;
+    if (workspace > plan->op_workspace) plan->op_workspace = workspace;
+    if (step->widens) reserve_blocks(plan, step);
     return true;
 }
 
@@ -68,6 +84,8 @@ bool steps_make(weft_plan *plan, const schedule *s, weft_error *error)
         if (!fill_step(plan, &plan->steps[i], error)) return false;
         operand += node->n_in + node->op->n_out;
     }
+    if (plan->stats.workspace_bytes && !plan->op_workspace) plan->op_workspace = PANEL_TAG_BYTES;
+    plan->stats.workspace_bytes += plan->op_workspace;
     for (uint32_t i = 0; i < s->n; i += s->n_fused[i] + 1) fused_set_steps(plan, i, s->n_fused[i]);
     return true;
 }

@@ -20,9 +20,7 @@ static uint32_t storage_of(const planner *p, uint32_t id)
 
 size_t storage_bytes(const weft_graph *g, uint32_t id)
 {
-    const value_record *v = &g->values[id];
-    size_t bytes = weft_tensor_bytes(v->type.dtype, v->type.shape);
-    return (bytes + 63) / 64 * 64;
+    return (graph_value_bytes(g, id) + 63) / 64 * 64;
 }
 
 /* May output 0 of a node take over the storage of input i? */
@@ -31,7 +29,7 @@ static bool fits_in_place(const planner *p, const node_record *node, size_t i)
     const weft_graph *g = p->g;
     const value_record *in = &g->values[node->in[i]], *out = &g->values[node->first_out];
     const uint32_t s = storage_of(p, node->in[i]);
-    if (in->type.dtype != out->type.dtype || in->layout.offset != 0 ||
+    if (in->type.dtype != out->type.dtype || in->stored != out->stored || in->layout.offset != 0 ||
         !weft_shape_equal(in->type.shape, out->type.shape) ||
         !weft_layout_is_dense(in->type.shape, &in->layout) ||
         storage_bytes(g, s) != storage_bytes(g, node->first_out))

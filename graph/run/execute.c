@@ -14,7 +14,8 @@
 
 bool executor_init(executor *e, const weft_plan *plan)
 {
-    *e = (executor){.plan = plan, .state = {.fault = &e->fault}};
+    *e = (executor){
+        .plan = plan, .state = {.fault = &e->fault}, .convert = convert_for(weft_isa_best())};
     e->calls = calloc(2 * plan->n_steps + 1, sizeof *e->calls);
     e->claimed = calloc(2 * plan->n_groups + 1, sizeof *e->claimed);
     return e->calls && e->claimed && exchanges_init(&e->exchanges, plan);
@@ -63,8 +64,8 @@ int executor_threads(const weft_plan *plan, int threads)
  * trace of it. */
 #define INLINE static inline __attribute__((always_inline))
 
-/* Runs a fused step, or a head whose op has no blocks of its own, on one block. */
-static void run_block(const executor *e, const plan_step *step, const weft_block *b)
+/* Runs a step on one block of its outputs, its operands being in f32. */
+static void run_plain_block(const executor *e, const plan_step *step, const weft_block *b)
 {
     const weft_plan *plan = e->plan;
     const node_record *node = &plan->graph->nodes[step->node];
@@ -91,6 +92,95 @@ static void run_block(const executor *e, const plan_step *step, const weft_block
     call.first = b->row * m[call.n_in].row + b->column;
     call.tiles = op_tiles(op, &call);
     for (int64_t tile = 0; tile < call.tiles; tile++) step->kernel(&call, tile);
+}
+
+/* The operand of a step on a block: where it lies, or, if it is stored as bf16, in f32 at *wide,
+ * which moves on behind it. An operand that repeats rows or columns is widened once. */
+static weft_tensor wide_operand(const executor *e, const weft_tensor *whole, plan_matrix m,
+                                const weft_block *b, bool read, float **wide)
+{
+    const int64_t at = b->row * m.row + b->column * m.column;
+    weft_tensor t = {.data = (char *)whole->data + at * (int64_t)weft_dtype_bytes(whole->dtype),
+                     .dtype = whole->dtype,
+                     .shape = {2, {b->rows, b->columns}},
+                     .stride = {m.row, m.column}};
+    if (whole->dtype != WEFT_BF16) return t;
+    const int64_t rows = m.row ? b->rows : 1, columns = m.column ? b->columns : 1;
+    if (read) e->convert.widen(&(convert_block){rows, columns, m.row, m.column}, t.data, *wide);
+    t.data = *wide;
+    t.dtype = WEFT_F32;
+    t.stride[0] = m.row ? columns : 0;
+    t.stride[1] = m.column ? 1 : 0;
+    *wide += (rows * columns + 15) / 16 * 16;
+    return t;
+}
+
+/* Runs a step on a block that fits the memory for blocks in f32, and rounds what is stored as bf16.
+ */
+static void run_wide_block(const executor *e, const plan_step *step, const weft_block *b)
+{
+    const node_record *node = &e->plan->graph->nodes[step->node];
+    const unsigned by_row = node->op->elementwise ? ~0u : node_rows(node);
+    const plan_matrix *m = e->plan->matrices + step->first_operand;
+    weft_call call = e->calls[2 * (step - e->plan->steps)];
+    weft_tensor t[MAX_FUSED_OPERANDS];
+    float *wide = (float *)(void *)((char *)weft_call_panel_tag(&call) + e->plan->op_workspace);
+    for (size_t i = 0; i < call.n_in + call.n_out; i++) {
+        const bool input = i < call.n_in;
+        t[i] = input && !(by_row >> i & 1) ? call.in[i]
+                                           : wide_operand(e, &call.in[i], m[i], b, input, &wide);
+    }
+    const weft_tensor *out = call.out;
+    call.in = t;
+    call.out = t + call.n_in;
+    call.first = b->row * m[call.n_in].row + b->column;
+    call.tiles = op_tiles(node->op, &call);
+    for (int64_t tile = 0; tile < call.tiles; tile++) step->kernel(&call, tile);
+    for (size_t k = 0; k < call.n_out; k++) {
+        if (out[k].dtype != WEFT_BF16) continue;
+        const plan_matrix to = m[call.n_in + k];
+        const int64_t at = b->row * to.row + b->column * to.column;
+        e->convert.narrow(&(convert_block){b->rows, to.column ? b->columns : 1, to.row, to.column},
+                          call.out[k].data, (uint16_t *)out[k].data + at);
+    }
+}
+
+/* Runs a fused step, or a head whose op has no blocks of its own, on one block. */
+static void run_block(const executor *e, const plan_step *step, const weft_block *b)
+{
+    if (!step->widens) {
+        run_plain_block(e, step, b);
+        return;
+    }
+    const node_record *node = &e->plan->graph->nodes[step->node];
+    const weft_tensor *whole = &e->calls[2 * (step - e->plan->steps)].out[0];
+    const bool row_wise = !node->op->elementwise;
+    const int64_t last = whole->shape.rank ? whole->shape.dim[whole->shape.rank - 1] : 1;
+    int64_t columns = row_wise || b->columns < NARROW_BLOCK ? b->columns : NARROW_BLOCK;
+    int64_t rows = columns < NARROW_BLOCK ? NARROW_BLOCK / columns : 1;
+    /* A random op numbers its elements by their distance from the first, in whole rows. */
+    if (node->op->random && b->columns != last) rows = 1;
+    for (int64_t r = 0; r < b->rows; r += rows)
+        for (int64_t c = 0; c < b->columns; c += columns) {
+            const weft_block part = {b->row + r, b->rows - r < rows ? b->rows - r : rows,
+                                     b->column + c,
+                                     b->columns - c < columns ? b->columns - c : columns};
+            run_wide_block(e, step, &part);
+        }
+}
+
+void executor_run_step(const executor *e, uint32_t index)
+{
+    const plan_step *step = &e->plan->steps[index];
+    const node_record *node = &e->plan->graph->nodes[step->node];
+    const weft_tensor *out = &e->calls[2 * (size_t)index].out[0];
+    if (!step->widens) {
+        call_run(node->op, step->kernel, &e->calls[2 * (size_t)index]);
+        return;
+    }
+    weft_block all = {0, 1, 0, out->shape.rank ? out->shape.dim[out->shape.rank - 1] : 1};
+    for (int d = 0; d < out->shape.rank - 1; d++) all.rows *= out->shape.dim[d];
+    run_block(e, step, &all);
 }
 
 /* The block of a fused group that a tile of its head computes. */
@@ -155,7 +245,7 @@ INLINE void run_tiles(const executor *e, profile_thread *record, const plan_grou
         int64_t to = tile_after(step, phase, before, end);
         const weft_call *call = &e->calls[2 * (size_t)i + (size_t)phase];
         if (e->state.workspace && from < to) *weft_call_panel_tag(call) = 0;
-        if (step->n_fused && phase == step->phases - 1) {
+        if (step->by_block && phase == step->phases - 1) {
             run_fused(e, record, i, phase, from, to);
         } else {
             for (int64_t tile = from; tile < to; tile++) step->kernel(call, tile);

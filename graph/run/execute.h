@@ -3,6 +3,7 @@
 #define WEFT_GRAPH_EXECUTE_H
 
 #include "ir/call.h"
+#include "ir/convert.h"
 #include "plan/plan.h"
 #include "exchanges.h"
 #include "profile.h"
@@ -12,6 +13,7 @@ typedef struct executor {
     weft_call *calls;     /* two for each step: one a phase; they point to `state` */
     weft_run_state state; /* seed, step, and the workspaces of all threads, one after another */
     fault fault;          /* of the last run */
+    convert convert;      /* of blocks that are stored as bf16 */
     exchanges exchanges;
     atomic_llong *claimed; /* by group and phase: nanoseconds of work that threads have taken */
     uint32_t begin, end;   /* of the groups that the last call ran */
@@ -33,6 +35,8 @@ int executor_threads(const weft_plan *plan, int threads);
  * WEFT_BAD_INDEX or WEFT_NOT_FINITE, with the node's name, if a kernel reports a fault. */
 weft_status executor_run(executor *e, uint32_t until, int team, weft_profile *profile,
                          weft_error *error);
+/* Runs one step on the calling thread. */
+void executor_run_step(const executor *e, uint32_t step);
 /* Whether the last run stopped before the end of the plan. */
 static inline bool executor_paused(const executor *e)
 {

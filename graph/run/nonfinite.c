@@ -8,8 +8,6 @@
  * infinite. O(elements). */
 #include "nonfinite.h"
 
-#include "ir/call.h"
-
 #include <math.h>
 #include <stdlib.h>
 
@@ -112,8 +110,10 @@ static bool is_unknown(const weft_graph *g, const node_record *node, uint8_t *un
     return depends;
 }
 
-weft_status nonfinite_find(const weft_plan *plan, const weft_call *calls, weft_error *error)
+weft_status nonfinite_find(const executor *e, weft_error *error)
 {
+    const weft_plan *plan = e->plan;
+    const weft_call *calls = e->calls;
     weft_status status = WEFT_OK;
     uint8_t *unknown = calloc(plan->graph->n_values + 1, 1);
     if (!unknown) return weft_error_set(error, WEFT_NO_MEMORY, "weft_session", "out of memory");
@@ -129,7 +129,7 @@ weft_status nonfinite_find(const weft_plan *plan, const weft_call *calls, weft_e
             infinite = f.nan || f.infinite;
         }
         if (status != WEFT_OK || node->op->updates) continue;
-        call_run(node->op, step->kernel, &calls[2 * i]);
+        executor_run_step(e, (uint32_t)i);
         status = check_outputs(plan, &calls[2 * i], infinite, error);
     }
     free(unknown);

@@ -459,7 +459,7 @@ typedef struct nonfinite_run {
 static void find_nonfinite(void *data)
 {
     nonfinite_run *r = data;
-    r->status = nonfinite_find(r->session->plan, r->session->executor.calls, r->found);
+    r->status = nonfinite_find(&r->session->executor, r->found);
 }
 
 weft_status weft_session_find_nonfinite(weft_session *session, weft_error *found)

@@ -21,7 +21,8 @@ const char *safetensors_dtype_name(weft_dtype dtype);
 
 /* weft_safetensors_open, with the status. *file is NULL on failure. */
 weft_status safetensors_open(const char *path, weft_safetensors **file, weft_error *error);
-/* weft_safetensors_read, as another dtype: BF16, which weft_safetensors_read makes f32, as it is. */
+/* weft_safetensors_read, as another dtype: BF16, which weft_safetensors_read makes f32, as it is.
+ */
 weft_status safetensors_read(const weft_safetensors *file, const weft_file_tensor *tensor,
                              weft_dtype dtype, void *data, weft_error *error);
 /* The metadata of an open file, in a store without tensors. */

@@ -168,9 +168,16 @@ typedef enum weft_gradient {
 #define WEFT_VARIADIC    255
 #define WEFT_MAX_OUTPUTS 4
 
-/* Instruction sets of kernels: the x86-64 baseline or the portable build, v3 (AVX2, FMA) and v4
- * (AVX-512). Where a kernel is NULL, the next lower instruction set's is used. */
-typedef enum weft_isa { WEFT_ISA_BASE, WEFT_ISA_V3, WEFT_ISA_V4, WEFT_ISAS } weft_isa;
+/* Instruction sets of kernels: the x86-64 baseline or the portable build, v3 (AVX2, FMA), v4
+ * (AVX-512) and v4_bf16 (AVX-512 with dot products of bf16). Where a kernel is NULL, the next lower
+ * instruction set's is used. */
+typedef enum weft_isa {
+    WEFT_ISA_BASE,
+    WEFT_ISA_V3,
+    WEFT_ISA_V4,
+    WEFT_ISA_V4_BF16,
+    WEFT_ISAS
+} weft_isa;
 
 struct weft_op {
     const char *name;
@@ -209,6 +216,13 @@ struct weft_op {
     /* Allows other nodes to follow this one: sets the block of output 0 that a tile of the last
      * phase writes. NULL: they cannot, unless the op is elementwise or rowwise. */
     void (*block)(const weft_call *call, int64_t tile, weft_block *block);
+
+    /* Precision: which operands of f32 may be stored as bf16 (weft_plan_options.precision). Bit i
+     * of narrow_out: output i. Bit i of narrow_in: input i, which the kernels of the column
+     * WEFT_BF16 read; these take any mixture of both. An op without such kernels works on blocks
+     * that are widened to f32 before it and rounded behind it: all operands of an elementwise op,
+     * and of a row-wise one the inputs that it reads row by row and the outputs of narrow_out. */
+    uint8_t narrow_in, narrow_out;
 
     uint8_t inplace; /* bit i: output 0 may overwrite input i, if shape and dtype are equal */
     uint8_t updates; /* the first `updates` inputs are states, and output i is the new state i */
@@ -299,7 +313,7 @@ extern WEFT_API const weft_op weft_op_input, weft_op_state, weft_op_constant, we
     weft_op_track, weft_op_contiguous;
 
 /* The instruction set that kernels are chosen for: the processor's best, or a lower one if the
- * environment variable WEFT_ISA (base, v3, v4) names it. */
+ * environment variable WEFT_ISA (base, v3, v4, v4_bf16) names it. */
 WEFT_API weft_isa weft_isa_best(void);
 /* WEFT_BAD_ARGUMENT if WEFT_ISA has another value; weft_plan_new then fails too. */
 WEFT_API weft_status weft_isa_check(weft_error *error);

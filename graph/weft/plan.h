@@ -61,6 +61,11 @@ WEFT_API weft_status weft_pack(weft_pack_item *items, size_t n, const weft_pack_
 
 typedef struct weft_plan weft_plan;
 
+typedef enum weft_precision {
+    WEFT_PRECISION_F32, /* everything as the graph declares it */
+    WEFT_PRECISION_BF16
+} weft_precision;
+
 typedef struct weft_plan_options {
     bool no_reuse; /* no two buffers share memory (to test the planner) */
     /* Names of optional passes to skip, comma separated; may be NULL. The environment variable
@@ -72,6 +77,7 @@ typedef struct weft_plan_options {
      *     fold_conv       scales and shifts of channels move into the convolution before them
      *     fold            what depends on constants only is computed when planning
      *     attention       products and a softmax that are attention become sdpa
+     *     precision       see precision
      *     recompute       see memory_budget
      *     fuse            nodes run on the tiles of another, while these are in the cache
      *     all             every optional pass */
@@ -95,6 +101,16 @@ typedef struct weft_plan_options {
      * fails with WEFT_TOO_LARGE, and the message says how many bytes would do. The pass is called
      * "recompute" in `skip`. */
     size_t memory_budget;
+    /* WEFT_PRECISION_BF16: values of f32 that nodes compute are stored as bf16, in half the bytes,
+     * and products multiply bf16 and add in f32. Everything else computes in f32. Stored as f32
+     * remain: inputs, states, constants and targets, so a program sees no difference in types;
+     * results that an op needs whole, such as the sums of norms and softmaxes (weft_op.narrow_out);
+     * gradients of parameters and all that updates compute; values of fewer than 1,024 elements. An
+     * op that cannot read bf16 gets a copy in f32. The pass is called "precision" in `skip`. */
+    weft_precision precision;
+    /* Scopes and names of nodes whose outputs are stored as they are declared, comma separated,
+     * such as "dec.out,enc.0.attn": all nodes in these scopes. NULL: none. */
+    const char *keep_f32;
 } weft_plan_options;
 
 typedef struct weft_plan_stats {
@@ -105,6 +121,7 @@ typedef struct weft_plan_stats {
     size_t recomputed; /* nodes that run a second time in the backward pass: memory_budget */
     double recomputed_flops, recomputed_bytes; /* of these, as in `flops` and `bytes` */
     double recomputed_time;   /* estimated: their time over that of all other nodes of a run */
+    size_t narrow;            /* values of f32 that are stored as bf16: precision */
     size_t fixed;             /* nodes that run in a session's first run only: fixed_states */
     size_t buffers;           /* placed in the arena */
     size_t sum_bytes;         /* of all buffers: the arena without reuse */

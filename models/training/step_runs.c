@@ -40,7 +40,9 @@ bool weft_trainer_gradient(const weft_trainer *trainer, const char *name, weft_t
 weft_status step_plan(weft_trainer *t, train_step *s)
 {
     const bool computes = s->kind == STEP_UPDATE || s->kind == STEP_SUM;
-    const weft_plan_options o = {.memory_budget = t->o.memory_budget};
+    const weft_plan_options o = {.memory_budget = t->o.memory_budget,
+                                 .precision = t->o.precision,
+                                 .keep_f32 = t->o.keep_f32};
     const weft_graph *g = s->plan.graph;
     const size_t n_params = weft_graph_params(g, NULL, 0);
     weft_value *params = calloc(2 * n_params + 5, sizeof *params), *targets = params + n_params;

@@ -213,6 +213,10 @@ typedef struct weft_trainer_options {
     /* The most bytes of the arena of a step (weft_plan_options.memory_budget); 0: any number. The
      * backward pass then computes values again where needed; results have the same bits. */
     size_t memory_budget;
+    /* Of all values that a step computes (weft_plan_options.precision). Parameters, moments and
+     * checkpoints stay f32. keep_f32 is read while the trainer lives; NULL: none. */
+    weft_precision precision;
+    const char *keep_f32;
     bool retain_gradients; /* for weft_trainer_gradient; results have the same bits */
     /* If not NULL, called before each batch of an accumulated update or an evaluation. True ends
      * the call with WEFT_CANCELLED, and the training is as before the call. An update of one batch

@@ -23,6 +23,12 @@
 
 #ifdef WEFT_KERNEL_ISA
 
+/* A file that defines GEMM_PAIRS multiplies pairs of bf16, packed in the place of a T each: a step
+ * of k is two numbers, which the processor multiplies and adds to sums of f32. */
+#ifdef GEMM_PAIRS
+#include <immintrin.h>
+#endif
+
 /* Rows of the block of sums in registers, which is two vectors wide; the heights that have a
  * kernel; rows and columns whose dot products are summed side by side. */
 #if SIMD_REGISTERS == 32
@@ -62,6 +68,34 @@ typedef struct gemm_block {
     const T *first; /* that many rows' first terms, if nothing is added to C; NULL: zeros */
 } gemm_block;
 
+#ifdef GEMM_PAIRS
+/* As simd_add_product. */
+SIMD_INLINE void gemm_add_product(const int rows, const int vectors, const int ahead,
+                                  simd_operands o, simd_vector *sum)
+{
+    const T *a = o.a, *b = o.b;
+    for (int64_t k = 0; k < o.depth; k++) {
+        __m512bh row[2];
+        SIMD_UNROLL(2)
+        for (int v = 0; v < vectors; v++) row[v] = (__m512bh)_mm512_loadu_ps(b + v * SIMD_LANES);
+        SIMD_UNROLL(2)
+        for (int v = 0; v < vectors; v++) __builtin_prefetch(b + ahead * o.b_step + v * SIMD_LANES);
+        SIMD_UNROLL(16)
+        for (int r = 0; r < rows; r++) {
+            const __m512bh x = (__m512bh)_mm512_set1_ps(a[r * o.a_row]);
+            SIMD_UNROLL(2)
+            for (int v = 0; v < vectors; v++)
+                sum[r * vectors + v] =
+                    (simd_vector)_mm512_dpbf16_ps((__m512)sum[r * vectors + v], row[v], x);
+        }
+        a += o.a_step;
+        b += o.b_step;
+    }
+}
+#else
+#define gemm_add_product simd_add_product
+#endif
+
 /* Height and vectors are constants at every call. */
 SIMD_INLINE void gemm_sums(const int height, const int vectors, gemm_block o)
 {
@@ -72,7 +106,7 @@ SIMD_INLINE void gemm_sums(const int height, const int vectors, gemm_block o)
         SIMD_UNROLL(32)
         for (int i = 0; i < vectors * height; i++) sum[i] += o.first[i / vectors];
     }
-    simd_add_product(height, vectors, GEMM_AHEAD,
+    gemm_add_product(height, vectors, GEMM_AHEAD,
                      (simd_operands){o.a, o.b, 1, GEMM_STEP, o.b_step, o.k}, sum);
     SIMD_UNROLL(16)
     for (int i = 0; i < height; i++) {

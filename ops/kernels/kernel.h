@@ -227,6 +227,12 @@ static inline const T *walk_operand(weft_walk *w, int k, const void *data, T *pa
             {KERNEL_ROW_(name, v3, WEFT_F32, f32), KERNEL_ROW_(name, v3, WEFT_F64, f64)},          \
             {KERNEL_ROW_(name, v4, WEFT_F32, f32), KERNEL_ROW_(name, v4, WEFT_F64, f64)},          \
     }
+/* Rows of a table: those of FLOAT_KERNELS, and `narrow` for operands that are stored as bf16. */
+#define NARROW_ROW_(name, narrow, isa)                                                             \
+    {KERNEL_ROW_(name, isa, WEFT_F32, f32), KERNEL_ROW_(name, isa, WEFT_F64, f64),                 \
+     KERNEL_ROW_(narrow, isa, WEFT_BF16, f32)},
+#define NARROW_ROWS(name, narrow)                                                                  \
+    NARROW_ROW_(name, narrow, base) NARROW_ROW_(name, narrow, v3) NARROW_ROW_(name, narrow, v4)
 #else
 #define DECLARE_KERNEL_(name, dtype)         void WEFT_JOIN(name, dtype, base)(const weft_call *, int64_t)
 #define KERNEL_ROW_(name, isa, DTYPE, dtype) [DTYPE] = WEFT_JOIN(name, dtype, isa)
@@ -239,6 +245,9 @@ static inline const T *walk_operand(weft_walk *w, int k, const void *data, T *pa
         {KERNEL_ROW_(name, base, WEFT_F32, f32), KERNEL_ROW_(name, base, WEFT_F64, f64),           \
          KERNEL_ROW_(name, base, WEFT_I32, i32), KERNEL_ROW_(name, base, WEFT_BOOL, b8)},          \
     }
+#define NARROW_ROWS(name, narrow)                                                                  \
+    {KERNEL_ROW_(name, base, WEFT_F32, f32), KERNEL_ROW_(name, base, WEFT_F64, f64),               \
+     KERNEL_ROW_(narrow, base, WEFT_BF16, f32)},
 #endif
 /* For a file under `float` and one under `any`. An `any` file's kernel that makes sense for some
  * dtypes only is guarded by `#if KERNEL_IS_FLOAT` and declared as FLOAT. */

@@ -17,7 +17,7 @@ static weft_status feed_all(trial *t, weft_error *error)
 weft_status trial_start(trial *t, const weft_value *targets, size_t n, int threads,
                         weft_error *error)
 {
-    const weft_plan_options options = {.fixed_states = t->m.fixed};
+    const weft_plan_options options = t->m.plan;
     t->plan =
         targets ? weft_plan_new(t->m.graph, targets, n, &options, error) : tool_plan(&t->m, error);
     if (!t->plan) return error->status;

@@ -29,7 +29,7 @@ int plan_before_after(const model_args *model, bool train, const char *pass, boo
     built_model m;
     if (tool_build_args(model, train, &m, &error) != WEFT_OK) return tool_fail(&error);
     for (int i = 0; i < 2; i++) {
-        m.skip = i == 0 ? pass : NULL;
+        m.plan.skip = i == 0 ? pass : NULL;
         weft_plan *plan = tool_plan(&m, &error);
         if (!plan) {
             tool_free_model(&m);
@@ -83,7 +83,7 @@ static weft_status measure(both *b, const model_args *model, const profile_reque
 {
     for (; b->open < 2; b->open++) {
         model_args args = *model;
-        args.skip = b->open == 0 ? pass : NULL;
+        args.plan.skip = b->open == 0 ? pass : NULL;
         if (trial_open(&b->trials[b->open], &args, r->train, (int)r->threads, error) != WEFT_OK)
             return error->status;
     }

@@ -28,6 +28,8 @@ enum {
     KEY_TRAIN,
     KEY_FIXED,
     KEY_MEMORY,
+    KEY_PRECISION,
+    KEY_KEEP_F32,
     KEY_PLANNED,
     KEY_OVERLAY,
     KEY_RUNS,
@@ -51,10 +53,16 @@ static error_t parse(int key, char *text, struct argp_state *state)
         a->train = true;
         return 0;
     case KEY_MEMORY:
-        a->model.memory = tool_bytes(text, "--memory", state);
+        a->model.plan.memory_budget = tool_bytes(text, "--memory", state);
+        return 0;
+    case KEY_PRECISION:
+        a->model.plan.precision = tool_precision(text, state);
+        return 0;
+    case KEY_KEEP_F32:
+        a->model.plan.keep_f32 = text;
         return 0;
     case KEY_FIXED:
-        a->model.fixed = true;
+        a->model.plan.fixed_states = true;
         return 0;
     case KEY_INSTANCES:
         a->instances = text;
@@ -104,7 +112,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         if (a->instances && (tool_model_name(&a->model) || a->train || a->pass || a->svg))
             argp_error(state, "--instances takes no model, --train, --before-after or --svg");
         if (a->pass && a->svg) argp_error(state, "--svg draws one plan: not with --before-after");
-        if (a->train && a->model.fixed)
+        if (a->train && a->model.plan.fixed_states)
             argp_error(state, "--fixed is not for --train, which changes the parameters");
         if (a->overlay && (a->drawing.depth || a->drawing.no_update || a->drawing.no_backward))
             argp_error(state, "--overlay draws every node: without --depth, --no-update and "
@@ -203,6 +211,8 @@ int cmd_dot(int argc, char **argv)
         {"no-backward", KEY_NO_BACKWARD, NULL, 0, "leave out the gradients and the optimiser", 0},
         {"fixed", KEY_FIXED, NULL, 0, TOOL_FIXED, 0},
         {"memory", KEY_MEMORY, "SIZE", 0, TOOL_MEMORY, 0},
+        {"precision", KEY_PRECISION, "f32|bf16", 0, TOOL_PRECISION, 0},
+        {"keep-f32", KEY_KEEP_F32, "SCOPES", 0, TOOL_KEEP_F32, 0},
         {"planned", KEY_PLANNED, NULL, 0, "draw the graph after the passes, as it is run", 0},
         {"overlay", KEY_OVERLAY, "time", 0,
          "run it, and colour the nodes that compute by their share of the time (implies --planned)",
@@ -277,6 +287,8 @@ int cmd_plan(int argc, char **argv)
         {"train", KEY_TRAIN, NULL, 0, "the whole training step: gradients, clipping, Adam", 0},
         {"fixed", KEY_FIXED, NULL, 0, TOOL_FIXED, 0},
         {"memory", KEY_MEMORY, "SIZE", 0, TOOL_MEMORY, 0},
+        {"precision", KEY_PRECISION, "f32|bf16", 0, TOOL_PRECISION, 0},
+        {"keep-f32", KEY_KEEP_F32, "SCOPES", 0, TOOL_KEEP_F32, 0},
         {"instances", KEY_INSTANCES, "DIR", 0,
          "pack the lists of buffers in DIR/NAME.CAPACITY.csv, with the columns lower, upper "
          "(exclusive) and size, instead of a model's",

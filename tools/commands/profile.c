@@ -27,6 +27,8 @@ enum {
     KEY_TRAIN = 256,
     KEY_FIXED,
     KEY_MEMORY,
+    KEY_PRECISION,
+    KEY_KEEP_F32,
     KEY_RUNS,
     KEY_THREADS,
     KEY_BY,
@@ -48,10 +50,16 @@ static error_t parse(int key, char *text, struct argp_state *state)
         a->train = true;
         return 0;
     case KEY_MEMORY:
-        a->model.memory = tool_bytes(text, "--memory", state);
+        a->model.plan.memory_budget = tool_bytes(text, "--memory", state);
+        return 0;
+    case KEY_PRECISION:
+        a->model.plan.precision = tool_precision(text, state);
+        return 0;
+    case KEY_KEEP_F32:
+        a->model.plan.keep_f32 = text;
         return 0;
     case KEY_FIXED:
-        a->model.fixed = true;
+        a->model.plan.fixed_states = true;
         return 0;
     case KEY_RUNS:
         a->runs = tool_number(text, "--runs", 1, 1000000, state);
@@ -89,7 +97,7 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case ARGP_KEY_END:
         if (!tool_model_name(&a->model)) argp_error(state, "MODEL is missing");
-        if (a->train && a->model.fixed)
+        if (a->train && a->model.plan.fixed_states)
             argp_error(state, "--fixed is not for --train, which changes the parameters");
         if (a->depth && a->by != WEFT_PROFILE_BY_SCOPE)
             argp_error(state, "--depth needs --by scope");
@@ -235,6 +243,8 @@ int cmd_profile(int argc, char **argv)
         {"train", KEY_TRAIN, NULL, 0, "the whole training step: gradients, clipping, Adam", 0},
         {"fixed", KEY_FIXED, NULL, 0, TOOL_FIXED, 0},
         {"memory", KEY_MEMORY, "SIZE", 0, TOOL_MEMORY, 0},
+        {"precision", KEY_PRECISION, "f32|bf16", 0, TOOL_PRECISION, 0},
+        {"keep-f32", KEY_KEEP_F32, "SCOPES", 0, TOOL_KEEP_F32, 0},
         {"runs", KEY_RUNS, "N", 0, "runs to measure, after one for warm-up (10)", 0},
         {"threads", KEY_THREADS, "N", 0, "threads (0: OpenMP's default)", 0},
         {"by", KEY_BY, BY, 0, "a row for each op, scope or node (op)", 0},

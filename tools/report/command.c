@@ -35,7 +35,7 @@ static void check_side(const arguments *a, struct argp_state *state)
     if (!report_has_subject(s))
         argp_error(state, a->side ? "--against needs a MODEL, FILE.onnx, RUN or FILE.json"
                                   : "MODEL, FILE.onnx, RUN or FILE.json is missing");
-    if (s->train && s->model.fixed)
+    if (s->train && s->model.plan.fixed_states)
         argp_error(state, "--fixed is not for --train, which changes the parameters");
     if (a->side && (s->n_runs > 1 || a->sides[0].n_runs > 1))
         argp_error(state, "--against compares one run with another");
@@ -51,10 +51,10 @@ static error_t parse(int key, char *text, struct argp_state *state)
         side->train = true;
         return 0;
     case KEY_FIXED:
-        side->model.fixed = true;
+        side->model.plan.fixed_states = true;
         return 0;
     case KEY_SKIP:
-        side->model.skip = text;
+        side->model.plan.skip = text;
         return 0;
     case KEY_AGAINST:
         argp_error(state, "write --against once, as a word of its own before its subject");

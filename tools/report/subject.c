@@ -52,8 +52,8 @@ const char *report_label(const report_side *side, char text[REPORT_LABEL_BYTES])
     if (m->onnx.batch)
         tool_append(text, REPORT_LABEL_BYTES, " --batch %lld", (long long)m->onnx.batch);
     if (side->train) tool_append(text, REPORT_LABEL_BYTES, " --train");
-    if (m->fixed) tool_append(text, REPORT_LABEL_BYTES, " --fixed");
-    if (m->skip) tool_append(text, REPORT_LABEL_BYTES, " --skip %s", m->skip);
+    if (m->plan.fixed_states) tool_append(text, REPORT_LABEL_BYTES, " --fixed");
+    if (m->plan.skip) tool_append(text, REPORT_LABEL_BYTES, " --skip %s", m->plan.skip);
     return text;
 }
 
@@ -134,10 +134,10 @@ static weft_status add_run_plan(const char *folder, const report_side *side,
 {
     run_model m;
     const bool found = find_model(folder, &m, error);
-    m.args.fixed = side->model.fixed;
-    m.args.skip = side->model.skip;
+    m.args.plan.fixed_states = side->model.plan.fixed_states;
+    m.args.plan.skip = side->model.plan.skip;
     weft_status status = error->status;
-    if (found) status = add_model(&m.args, !side->model.fixed, o->runs_timed, o, subject, error);
+    if (found) status = add_model(&m.args, !side->model.plan.fixed_states, o->runs_timed, o, subject, error);
     weft_params_free(m.meta);
     return status;
 }
@@ -148,7 +148,7 @@ static weft_status add_run(const char *folder, const report_side *side, const re
     char command[4096];
     snprintf(command, sizeof command, "weft report %s", folder);
     cJSON *subject = report_add_subject(document, folder, "run", command);
-    cJSON_AddBoolToObject(subject, "train", !side->model.fixed);
+    cJSON_AddBoolToObject(subject, "train", !side->model.plan.fixed_states);
     weft_status status = report_add_run(folder, subject, error);
     if (status == WEFT_OK)
         status = report_add_attention(folder, o->threads,

@@ -10,6 +10,7 @@
 #define RECIPE_NORMS      "nfkc|identity"
 #define RECIPE_UNITS      "line|document"
 #define RECIPE_OPTIMIZERS "sgd|adam|adamw"
+#define RECIPE_PRECISION  "f32|bf16" /* as TOOL_PRECISIONS */
 #define RECIPE_BEST       "loss|bleu|accuracy"
 #define RECIPE_LOSSES     "model|cross-entropy|mse|bce|l1|huber" /* as weft_loss_kind */
 #define RECIPE_SCHEDULES  "constant|linear|cosine|inverse-sqrt"
@@ -101,6 +102,11 @@
     X(run, memory, TEXT, "", 0, 0, "", "memory",                                                   \
       "maximum of the arena, such as 500M or 2G bytes (10^9); the backward pass computes values "  \
       "again to keep to it")                                                                       \
+    X(run, precision, CHOICE, 0, 0, 0, RECIPE_PRECISION, "precision",                              \
+      "f32, or bf16: what a step computes is stored as bf16, products multiply bf16; parameters, " \
+      "moments and sums stay f32")                                                                 \
+    X(run, keep_f32, TEXT, "", 0, 0, "", "keep-f32",                                               \
+      "scopes of nodes that store f32 under precision bf16, comma separated")                      \
     X(run, zero, WHOLE, 1, 1, 3, "", "zero",                                                       \
       "what several processes divide among them: 1 states of the optimiser, 2 sums of gradients, " \
       "too, 3 parameters, too")                                                                    \

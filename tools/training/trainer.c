@@ -53,6 +53,8 @@ weft_trainer_options training_trainer_options(const training *t)
                               .stages = (int)r->run_stages,
                               .checkpoint = t->validate ? t->validate : t->model_path,
                               .threads = (int)r->run_threads,
+                              .precision = (weft_precision)r->run_precision,
+                              .keep_f32 = r->run_keep_f32,
                               .retain_gradients = r->run_histograms > 0,
                               .stop = training_interrupted};
     name_data(t, &o);

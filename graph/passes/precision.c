@@ -1,0 +1,117 @@
+/* precision: which values of f32 are stored as bf16, in half the bytes.
+ *
+ * The type of a value stays f32; only its storage changes. So no rule of an op, and no gradient,
+ * knows of it. A value is stored as bf16 if the node that computes it can write bf16 and all that
+ * read it can read it: products and attention have kernels for that, and elementwise and row-wise
+ * nodes run on blocks that the executor widens and rounds (run/narrow.c). The pass puts a copy in
+ * f32 in front of any other reader. precision_mark then settles the storage of the graph that it
+ * has written, and of what later passes make of it. O(operands). */
+#include "rewrite.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Smaller values would save nothing that counts. */
+#define MIN_ELEMENTS 1024
+
+/* Whether a comma-separated list has the scope or one around it. */
+static bool in_scopes(const char *list, const char *scope)
+{
+    for (const char *at = list; at && *at; at += *at == ',') {
+        const size_t n = strcspn(at, ",");
+        if (n && !strncmp(at, scope, n) && (!scope[n] || scope[n] == '.')) return true;
+        at += n;
+    }
+    return false;
+}
+
+static bool can_write(const weft_graph *g, uint32_t node, size_t output)
+{
+    const weft_op *op = g->nodes[node].op;
+    const bool allowed = op->narrow_out >> output & 1;
+    if (op_has_kernel(op, WEFT_BF16)) return allowed;
+    return (op->elementwise || allowed) && fuse_runs_by_blocks(g, node);
+}
+
+static bool can_read(const weft_graph *g, uint32_t node, size_t input)
+{
+    const node_record *n = &g->nodes[node];
+    if (op_has_kernel(n->op, WEFT_BF16)) return n->op->narrow_in >> input & 1;
+    return (n->op->elementwise || node_rows(n) >> input & 1) && fuse_runs_by_blocks(g, node);
+}
+
+/* Whether a node may compute a value that is stored as bf16, as far as its readers agree. */
+static bool may_compute(const weft_graph *g, uint32_t id, const weft_plan_options *options)
+{
+    const value_record *v = &g->values[id];
+    const node_record *node = &g->nodes[v->node];
+    return v->root == id && v->type.dtype == WEFT_F32 &&
+           weft_shape_numel(v->type.shape) >= MIN_ELEMENTS && graph_node_runs(g, node) &&
+           node->role.phase != WEFT_UPDATE && !in_scopes(options->keep_f32, node->scope) &&
+           can_write(g, v->node, id - node->first_out);
+}
+
+/* Whether a node leaves the storage of its inputs alone. */
+static bool only_passes_on(const weft_op *op)
+{
+    return op->alias || op == &weft_op_group;
+}
+
+/* Fills in narrow[value id] for values that own storage: 1 if they are stored as bf16, provided
+ * that copies in f32 serve the nodes that cannot read it, and 2 if there are no such nodes. */
+static void choose(const weft_graph *g, const plan_target *targets, size_t n_targets,
+                   const weft_plan_options *options, uint8_t *narrow)
+{
+    enum { SERVED = 4 }; /* some reader takes bf16 */
+    for (uint32_t v = 1; v < g->n_values; v++) narrow[v] = may_compute(g, v, options) ? 2 : 0;
+    for (size_t i = 0; i < n_targets; i++) narrow[g->values[targets[i].value.id].root] = 0;
+    for (uint32_t n = 0; n < g->n_nodes; n++) {
+        const node_record *node = &g->nodes[n];
+        if (only_passes_on(node->op)) continue;
+        for (size_t i = 0; i < node->n_in; i++) {
+            const uint32_t root = g->values[node->in[i]].root;
+            if (!narrow[root]) continue;
+            if (node->role.phase == WEFT_UPDATE || !graph_node_runs(g, node))
+                narrow[root] = 0;
+            else if (can_read(g, n, i))
+                narrow[root] |= SERVED;
+            else
+                narrow[root] = (uint8_t)((narrow[root] & SERVED) | 1);
+        }
+    }
+    for (uint32_t v = 1; v < g->n_values; v++) narrow[v] = narrow[v] & SERVED ? narrow[v] & 3 : 0;
+}
+
+void *precision_open(const weft_graph *graph, const plan_target *targets, size_t n_targets,
+                     const weft_plan_options *options)
+{
+    uint8_t *narrow = calloc(graph->n_values, 1);
+    if (narrow) choose(graph, targets, n_targets, options, narrow);
+    return narrow;
+}
+
+static bool visit(weft_rewrite *r)
+{
+    const uint8_t *narrow = r->context;
+    const weft_graph *g = r->source;
+    if (only_passes_on(r->node.op)) return false;
+    for (size_t i = 0; i < r->node.n_in; i++)
+        if (narrow[g->values[r->node.in[i]].root] && !can_read(g, (uint32_t)r->index, i))
+            r->in[i] = weft_apply(r->graph, &weft_op_contiguous, NULL, &r->in[i], 1, NULL);
+    return false;
+}
+
+bool precision_mark(weft_graph *graph, const plan_target *targets, size_t n_targets,
+                    const weft_plan_options *options)
+{
+    uint8_t *narrow = precision_open(graph, targets, n_targets, options);
+    if (!narrow) return false;
+    for (uint32_t v = 1; v < graph->n_values; v++)
+        if (narrow[graph->values[v].root] == 2) graph->values[v].stored = WEFT_BF16;
+    free(narrow);
+    return true;
+}
+
+const weft_pass pass_precision = {.name = "precision",
+                                  .doc = "values are stored as bf16, and multiplied as such",
+                                  .visit = visit};

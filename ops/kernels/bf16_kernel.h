@@ -1,0 +1,214 @@
+/* Products of bf16 with sums in f32, by one thread: C = A B. Time O(m n k).
+ *
+ * The micro-kernel and the loops are those of gemm_kernel.h; packing differs. Where the processor
+ * has dot products of bf16 (GEMM_PAIRS), an element of a packed operand is a pair of neighbours in
+ * k. Elsewhere it is an f32 that holds a bf16. An operand in memory is bf16 or f32, which packing
+ * rounds, so that a parameter in f32 needs no copy in bf16. */
+#ifndef WEFT_OPS_KERNELS_BF16_KERNEL_H
+#define WEFT_OPS_KERNELS_BF16_KERNEL_H
+
+#include "gemm_kernel.h"
+
+#include "base/half.h"
+
+/* Elements of the workspace of bf16_tile, beside a tile of C. */
+#define BF16_WORKSPACE GEMM_WORKSPACE
+
+/* Elements of packed operands for k numbers, where an element is a pair or not. */
+static inline int64_t bf16_steps(int64_t k, bool pairs)
+{
+    return pairs ? ceil_div(k, 2) : k;
+}
+
+#ifdef WEFT_KERNEL_ISA
+
+#ifdef GEMM_PAIRS
+#define BF16_EACH 2 /* numbers of an element */
+#else
+#define BF16_EACH 1
+#endif
+
+/* Element (i, j) lies at data[i * row + j * column], bf16 or f32; one of the two strides is 1. */
+typedef struct bf16_matrix {
+    const void *data;
+    bool wide; /* f32 */
+    int64_t row, column;
+} bf16_matrix;
+
+/* The matrix from element (row, column) on. */
+static inline bf16_matrix bf16_at(bf16_matrix m, int64_t row, int64_t column)
+{
+    const int64_t at = row * m.row + column * m.column;
+    m.data = (const char *)m.data + at * (m.wide ? 4 : 2);
+    return m;
+}
+
+typedef uint32_t bf16_word __attribute__((may_alias));
+
+static inline uint32_t bf16_rounded(uint32_t wide)
+{
+    const uint32_t nearest = (wide + 0x7fff + (wide >> 16 & 1)) >> 16, nan = wide >> 16 | 64;
+    return (wide & 0x7fffffff) > 0x7f800000 ? nan : nearest;
+}
+
+/* out[i] = elements (i, k) for n elements that lie side by side: `x` of the first number of the
+ * element and `y` of the second one; NULL: zeros. */
+static inline void bf16_pack_across(const void *x, const void *y, bool wide, int64_t n, T *out)
+{
+    bf16_word *to = (bf16_word *)out;
+#if BF16_EACH == 2
+    if (wide) {
+        const bf16_word *a = x, *b = y;
+        if (b)
+            for (int64_t i = 0; i < n; i++) to[i] = bf16_rounded(a[i]) | bf16_rounded(b[i]) << 16;
+        else
+            for (int64_t i = 0; i < n; i++) to[i] = bf16_rounded(a[i]);
+    } else {
+        const uint16_t *a = x, *b = y;
+        if (b)
+            for (int64_t i = 0; i < n; i++) to[i] = a[i] | (uint32_t)b[i] << 16;
+        else
+            for (int64_t i = 0; i < n; i++) to[i] = a[i];
+    }
+#else
+    (void)y;
+    if (wide)
+        for (int64_t i = 0; i < n; i++) to[i] = bf16_rounded(((const bf16_word *)x)[i]) << 16;
+    else
+        for (int64_t i = 0; i < n; i++) to[i] = (uint32_t)((const uint16_t *)x)[i] << 16;
+#endif
+}
+
+/* out[s] = element s of `k` numbers that lie side by side. */
+static inline void bf16_pack_along(const void *x, bool wide, int64_t k, T *out)
+{
+    bf16_word *to = (bf16_word *)out;
+#if BF16_EACH == 2
+    const int64_t whole = k / 2;
+    if (wide) {
+        const bf16_word *a = x;
+        for (int64_t s = 0; s < whole; s++)
+            to[s] = bf16_rounded(a[2 * s]) | bf16_rounded(a[2 * s + 1]) << 16;
+        if (k % 2) to[whole] = bf16_rounded(a[k - 1]);
+    } else {
+        memcpy(to, x, (size_t)whole * sizeof *to);
+        if (k % 2) to[whole] = ((const uint16_t *)x)[k - 1];
+    }
+#else
+    bf16_pack_across(x, NULL, wide, k, (T *)to);
+#endif
+}
+
+#define BF16_CHUNK 64 /* elements of a row that are converted before they are transposed */
+
+/* Packs `rows` rows of x (row i, number p of k at strides row, column) as gemm_pack does: blocks of
+ * `height` rows, `block` elements apart, whose steps lie `step` elements apart. */
+static inline void bf16_pack(bf16_matrix x, int64_t rows, int64_t k, int64_t height, T *out,
+                             int64_t block, const int64_t step)
+{
+    const int64_t steps = bf16_steps(k, BF16_EACH == 2);
+    for (int64_t s = 0; x.row == 1 && s < steps; s++)
+        for (int64_t i = 0; i < rows; i += height) {
+            const void *first = bf16_at(x, i, BF16_EACH * s).data;
+            const bool both = BF16_EACH * s + 1 < k;
+            bf16_pack_across(first, both ? bf16_at(x, i, BF16_EACH * s + 1).data : NULL, x.wide,
+                             rows - i < height ? rows - i : height,
+                             out + i / height * block + s * step);
+        }
+    if (x.row == 1) return;
+    for (int64_t i = 0; i < rows; i += height) {
+        const int64_t n = rows - i < height ? rows - i : height;
+        for (int64_t s = 0; s < steps; s += BF16_CHUNK) {
+            T chunk[GEMM_COLUMNS * BF16_CHUNK];
+            const int64_t count = steps - s < BF16_CHUNK ? steps - s : BF16_CHUNK;
+            const int64_t left = k - BF16_EACH * s;
+            for (int64_t r = 0; r < n; r++)
+                bf16_pack_along(bf16_at(x, i + r, BF16_EACH * s).data, x.wide,
+                                left < BF16_EACH * count ? left : BF16_EACH * count,
+                                chunk + r * BF16_CHUNK);
+            T *to = out + i / height * block + s * step;
+            if (step == GEMM_COLUMNS)
+                gemm_transpose(chunk, BF16_CHUNK, n, count, to, GEMM_COLUMNS);
+            else
+                gemm_transpose(chunk, BF16_CHUNK, n, count, to, GEMM_STEP);
+        }
+    }
+}
+
+/* Columns [first, last) of b, [k, *], as panels of GEMM_COLUMNS. */
+static inline void bf16_pack_panels(bf16_matrix b, int64_t first, int64_t last, int64_t k, T *out)
+{
+    const bf16_matrix x = bf16_at(b, 0, first), turned = {x.data, x.wide, x.column, x.row};
+    bf16_pack(turned, last - first, k, GEMM_COLUMNS, out,
+              GEMM_COLUMNS * bf16_steps(k, BF16_EACH == 2), GEMM_COLUMNS);
+}
+
+/* A tile of a product: as gemm_task. */
+typedef struct bf16_task {
+    int64_t m, n, k;
+    bf16_matrix a, b;
+    const T *panels; /* all of B packed by bf16_pack_panels, or NULL */
+    void *c;
+    bool wide; /* C is f32 */
+    int64_t c_row;
+    T *workspace; /* BF16_WORKSPACE elements, and m n if C is bf16 */
+    int64_t name;
+    int64_t *panel_tag;
+} bf16_task;
+
+/* The tile with C in f32. */
+static inline void bf16_tile_wide(const bf16_task *o, T *c, int64_t c_row)
+{
+    const int64_t steps = bf16_steps(o->k, BF16_EACH == 2);
+    const int64_t height = gemm_even_height(o->m), blocks = ceil_div(o->m, height);
+    T *panel = o->workspace, *corner = panel + GEMM_COLUMNS * GEMM_DEPTH;
+    T *packed_a = corner + GEMM_ROWS * GEMM_COLUMNS;
+    const gemm_kernels whole = gemm_of_height(height),
+                       last = gemm_of_height(o->m - (blocks - 1) * height);
+    const bool fits = blocks * GEMM_STEP * steps <= GEMM_PACKED;
+    const bool packed = fits && *o->panel_tag == o->name;
+    *o->panel_tag = fits ? o->name : 0;
+    for (int64_t s = 0; s < steps; s += GEMM_DEPTH) {
+        const int64_t depth = steps - s < GEMM_DEPTH ? steps - s : GEMM_DEPTH;
+        const int64_t p = BF16_EACH * s, left = o->k - p;
+        const int64_t numbers = left < BF16_EACH * depth ? left : BF16_EACH * depth;
+        T *piece = packed_a + (fits ? s * blocks * GEMM_STEP : 0);
+        if (!packed)
+            bf16_pack(bf16_at(o->a, 0, p), o->m, numbers, height, piece, GEMM_STEP * depth,
+                      GEMM_STEP);
+        for (int64_t j = 0; j < o->n; j += GEMM_COLUMNS) {
+            const int64_t width = o->n - j < GEMM_COLUMNS ? o->n - j : GEMM_COLUMNS;
+            const T *columns = panel;
+            if (o->panels)
+                columns = o->panels + j * steps + s * GEMM_COLUMNS;
+            else
+                bf16_pack_panels(bf16_at(o->b, p, 0), j, j + width, numbers, panel);
+            for (int64_t i = 0; i < o->m; i += height) {
+                const int64_t rows = o->m - i < height ? o->m - i : height;
+                const gemm_block block = {.k = depth,
+                                          .a = piece + i / height * GEMM_STEP * depth,
+                                          .b = columns,
+                                          .b_step = GEMM_COLUMNS,
+                                          .c = c + i * c_row + j,
+                                          .c_row = c_row,
+                                          .add = s > 0};
+                gemm_write_block(rows == height ? whole : last, block, rows, width, corner);
+            }
+        }
+    }
+}
+
+static inline void bf16_tile(const bf16_task *o)
+{
+    if (o->wide) {
+        bf16_tile_wide(o, o->c, o->c_row);
+        return;
+    }
+    T *c = o->workspace + BF16_WORKSPACE;
+    bf16_tile_wide(o, c, o->n);
+    for (int64_t i = 0; i < o->m; i++)
+        half_narrow(c + i * o->n, (uint16_t *)o->c + i * o->c_row, o->n);
+}
+
+#endif
+#endif

@@ -1,0 +1,60 @@
+/* The kernel of matmul where an operand or the product is stored as bf16: the others may be f32.
+ * Tiles and phases are those of matmul.c. */
+#ifdef __AVX512BF16__
+#define GEMM_PAIRS
+#endif
+#include "product.h"
+
+#include "kernels/bf16_kernel.h"
+
+#ifdef WEFT_KERNEL_ISA
+
+static bf16_matrix bf16_matrix_of(const weft_tensor *t)
+{
+    const gemm_matrix m = matrix_of(t);
+    return (bf16_matrix){t->data, t->dtype == WEFT_F32, m.row, m.column};
+}
+
+KERNEL(matmul_bf16)
+{
+    const weft_tensor *ta = &call->in[0], *tb = &call->in[1], *tc = &call->out[0];
+    const product p = product_of(call);
+    const int64_t steps = bf16_steps(p.k, BF16_EACH == 2);
+    bf16_matrix a = bf16_matrix_of(ta), b = bf16_matrix_of(tb);
+    if (call->phase == 0) {
+        const int64_t first = tile * SHARED_WIDTH;
+        const int64_t end = first + SHARED_WIDTH < p.n ? first + SHARED_WIDTH : p.n;
+        bf16_pack_panels(b, first, end, p.k, (T *)call->scratch + first * steps);
+        return;
+    }
+    const int64_t tiles = p.tiles_m * p.tiles_n, batch = tile / tiles;
+    int64_t row, column;
+    tile_at(&p, tile % tiles, &row, &column);
+    const bool wide = tc->dtype == WEFT_F32;
+    bf16_task task = {.m = row + p.tile_m < p.m ? p.tile_m : p.m - row,
+                      .n = column + p.tile_n < p.n ? p.tile_n : p.n - column,
+                      .k = p.k,
+                      .panels = p.shared ? (T *)call->scratch + column * steps : NULL,
+                      .wide = wide,
+                      .c_row = p.n,
+                      .workspace = weft_call_workspace(call),
+                      .name = 1 + batch * p.tiles_m + row / p.tile_m,
+                      .panel_tag = weft_call_panel_tag(call)};
+    if (p.rows_joined) {
+        a.row = joined_stride(ta, p.k);
+        a.column = 1;
+    } else {
+        a.data = (const char *)a.data + batch_offset(ta, tc, batch) * (a.wide ? 4 : 2);
+        b.data = (const char *)b.data + batch_offset(tb, tc, batch) * (b.wide ? 4 : 2);
+    }
+    task.a = bf16_at(a, row, 0);
+    task.b = bf16_at(b, 0, column);
+    task.c = (char *)tc->data + ((batch * p.m + row) * p.n + column) * (wide ? 4 : 2);
+    if (p.k)
+        bf16_tile(&task);
+    else
+        for (int64_t i = 0; i < task.m; i++)
+            memset((char *)task.c + i * p.n * (wide ? 4 : 2), 0, (size_t)(task.n * (wide ? 4 : 2)));
+}
+
+#endif
