@@ -142,13 +142,15 @@ static int64_t tiles_sdpa_grad(const weft_call *call)
 static size_t scratch_sdpa_grad(const weft_call *call)
 {
     sizes z = sizes_of(call);
-    return (size_t)partial_elements(&z) * weft_dtype_bytes(call->in[Q].dtype);
+    return (size_t)partial_elements(&z) * weft_dtype_bytes(call->out[0].dtype);
 }
 
 static size_t workspace_sdpa(const weft_call *call)
 {
-    sizes z = sizes_of(call);
-    return (size_t)rows_of_work(&z, call->attr, call->n_in >= REST) * LANE_BYTES;
+    const sizes z = sizes_of(call);
+    int64_t rows = rows_of_work(&z, call->attr, call->n_in >= REST);
+    if (call->in[Q].dtype != WEFT_F64) rows += wide_rows(&z);
+    return (size_t)rows * LANE_BYTES;
 }
 
 static void cost_sdpa(const weft_call *call, weft_cost *cost)
@@ -274,7 +276,7 @@ static const weft_attr_field sdpa_fields[] = {
                                   .attr_size = sizeof(sdpa_attr),                                  \
                                   .attrs = sdpa_fields,                                            \
                                   .infer = infer_##op,                                             \
-                                  .kernel = FLOAT_KERNELS(op),                                     \
+                                  .kernel = {NARROW_ROWS(op, op)},                                 \
                                   .takes = WEFT_TAKES_ROWS,                                        \
                                   .tiles = tiles_##op,                                             \
                                   .workspace = workspace_sdpa,                                     \
@@ -289,12 +291,14 @@ SDPA_OP(
     "out = dropout(softmax(scale q k^T)) v for each head, masked scores left out; also "
     "lse = ln sum e^(scale q k^T) of each query, and lse_low, what rounding took from it. Scores "
     "are never stored.",
-    3, 4, 3, .vjp = vjp_sdpa, .inputs = "query key value mask")
+    3, 4, 3, .vjp = vjp_sdpa, .inputs = "query key value mask",
+    .narrow_in = 1 << Q | 1 << K | 1 << V, .narrow_out = 1)
 SDPA_OP(
     sdpa_grad,
     "dq, dk, dv from q, k, v, out, lse, lse_low, dout, the mask and dlse, the weights recomputed: "
     "sdpa backward.",
-    7, 9, 3, .phases = 2, .scratch = scratch_sdpa_grad)
+    7, 9, 3, .phases = 2, .scratch = scratch_sdpa_grad,
+    .narrow_in = 1 << Q | 1 << K | 1 << V | 1 << OUT | 1 << DOUT)
 
 weft_value weft_sdpa(weft_graph *graph, weft_value q, weft_value k, weft_value v,
                      const weft_sdpa_options *options)

@@ -41,7 +41,7 @@ static inline sizes sizes_of(const weft_call *call)
                .kv_heads = k[2],
                .value_dim = call->in[V].shape.dim[3],
                .chunks = 1};
-    z.lanes = LANE_BYTES / (call->in[Q].dtype == WEFT_F32 ? 4 : 8);
+    z.lanes = LANE_BYTES / (call->in[Q].dtype == WEFT_F64 ? 8 : 4);
     z.blocks = ceil_div(z.queries, z.lanes);
     const int64_t pairs = z.batch * z.kv_heads;
     if (pairs > 0 && pairs < FEW_HEADS && z.keys >= 2 * MIN_CHUNK) {
@@ -65,12 +65,20 @@ static inline int64_t tiles_backward(const sizes *z)
 }
 
 /* Rows of LANE_BYTES that a tile works in: transposed blocks of q, out, dout or dq, one or two
- * blocks of scores, three statistics, and the random words of a block. */
+ * blocks of scores, three statistics, and the random words of a block. Behind them lie blocks of
+ * operands that are stored as bf16, in f32: see wide_rows. */
 static inline int64_t rows_of_work(const sizes *z, const sdpa_attr *attr, bool backward)
 {
     const int64_t words = attr->p > 0 ? WORD_ROWS : 0;
     return backward ? 2 * z->dim + z->value_dim + 2 * KEY_BLOCK + 3 + words
                     : z->dim + z->value_dim + KEY_BLOCK + 3 + words;
+}
+
+/* Rows for blocks of q and of k in f32, and for blocks of v, out and dout. A block has as many rows
+ * as a row of LANE_BYTES has f32. */
+static inline int64_t wide_rows(const sizes *z)
+{
+    return 2 * z->dim + 3 * z->value_dim;
 }
 
 /* Elements of the dq of all chunks. */

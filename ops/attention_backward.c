@@ -12,9 +12,8 @@ typedef struct gradients {
     T *s, *ds;                    /* [KEY_BLOCK, LANES] */
     T *lse, *low, *delta;         /* [LANES] */
     bool any_blind, blind[LANES]; /* queries that attend to no key */
-    const T *x, *dy;              /* the block's rows of q and dout as they lie */
-    int64_t x_row, dy_row;
-    T *dk, *dv; /* of the head */
+    rows x, dy;                   /* the block's rows of q and dout */
+    T *dk, *dv;                   /* of the head */
     int64_t dk_row, dv_row;
 } gradients;
 
@@ -29,11 +28,11 @@ static inline void load_statistics(const weft_call *call, const block *b, gradie
 {
     const weft_tensor *out = &call->in[OUT];
     const weft_tensor *dlse = b->attr->dlse ? &call->in[REST + b->attr->mask] : NULL;
-    const T *y = head_of(out, b->batch, b->head) + b->first * out->stride[1];
+    const rows y = rows_from(out, b->batch, b->head, b->first, b->n, wide_outputs(b));
     g->any_blind = false;
     for (int64_t i = 0; i < LANES; i++) g->lse[i] = g->low[i] = g->delta[i] = 0;
     for (int64_t i = 0; i < b->n; i++) {
-        const T *a = y + i * out->stride[1], *c = g->dy + i * g->dy_row;
+        const T *a = y.at + i * y.row, *c = g->dy.at + i * g->dy.row;
         const T lse = lane_at(&call->in[LSE], b, i);
 #define TERM(x) (a[x] * c[x])
         SUM_ROW(sum, b->z.value_dim, TERM)
@@ -94,12 +93,14 @@ static inline void weigh_back_dropped(const block *b, int64_t key, int64_t n, co
 static inline void backward_tile(const block *b, int64_t key, int64_t n, const gradients *g)
 {
     const sizes *z = &b->z;
-    if (!scores(b, key, n, g->q, g->s)) return;
+    rows k;
+    if (!scores(b, key, n, g->q, g->s, &k)) return;
+    const rows v = values_from(b, key, n);
     tile_product((tile_operands){.m = n,
                                  .n = b->width,
                                  .depth = z->value_dim,
-                                 .a = b->v + key * b->v_row,
-                                 .a_row = b->v_row,
+                                 .a = v.at,
+                                 .a_row = v.row,
                                  .a_step = 1,
                                  .b = g->dout,
                                  .b_row = LANES,
@@ -115,8 +116,8 @@ static inline void backward_tile(const block *b, int64_t key, int64_t n, const g
                                  .a = g->s,
                                  .a_row = LANES,
                                  .a_step = 1,
-                                 .b = g->dy,
-                                 .b_row = g->dy_row,
+                                 .b = g->dy.at,
+                                 .b_row = g->dy.row,
                                  .c = g->dv + key * g->dv_row,
                                  .c_row = g->dv_row,
                                  .add = true});
@@ -126,17 +127,17 @@ static inline void backward_tile(const block *b, int64_t key, int64_t n, const g
                                  .a = g->ds,
                                  .a_row = LANES,
                                  .a_step = 1,
-                                 .b = g->x,
-                                 .b_row = g->x_row,
+                                 .b = g->x.at,
+                                 .b_row = g->x.row,
                                  .c = g->dk + key * g->dk_row,
                                  .c_row = g->dk_row,
                                  .add = true});
     tile_product((tile_operands){.m = z->dim,
                                  .n = b->width,
                                  .depth = n,
-                                 .a = b->k + key * b->k_row,
+                                 .a = k.at,
                                  .a_row = 1,
-                                 .a_step = b->k_row,
+                                 .a_step = k.row,
                                  .b = g->ds,
                                  .b_row = LANES,
                                  .c = g->dq,
@@ -148,16 +149,14 @@ static inline void backward_tile(const block *b, int64_t key, int64_t n, const g
 static inline void backward_block(const weft_call *call, const block *b, gradients *g,
                                   int64_t begin, int64_t end, T *dq)
 {
-    const weft_tensor *x = &call->in[Q], *dy = &call->in[DOUT];
-    g->x_row = x->stride[1];
-    g->x = head_of(x, b->batch, b->head) + b->first * g->x_row;
-    g->dy_row = dy->stride[1];
-    g->dy = head_of(dy, b->batch, b->head) + b->first * g->dy_row;
+    T *const wide_dout = wide_outputs(b) + b->z.value_dim * LANES;
     memset(g->dq, 0, (size_t)(b->z.dim * LANES) * sizeof(T));
     end = min_of(end, b->last_key);
     if (begin < end) {
-        load_transposed(b, x, (T)b->attr->scale, g->q);
-        load_transposed(b, dy, 1, g->dout);
+        g->x = rows_from(&call->in[Q], b->batch, b->head, b->first, b->n, wide_queries(b));
+        g->dy = rows_from(&call->in[DOUT], b->batch, b->head, b->first, b->n, wide_dout);
+        load_transposed(b, g->x, b->z.dim, (T)b->attr->scale, g->q);
+        load_transposed(b, g->dy, b->z.value_dim, 1, g->dout);
         load_statistics(call, b, g);
     }
     for (int64_t key = begin; key < end; key += KEY_BLOCK)

@@ -6,6 +6,7 @@
 
 #include "attention.h"
 #include "dropout.h"
+#include "base/half.h"
 #include "kernels/tile.h"
 #include "kernels/vmath.h"
 
@@ -22,8 +23,8 @@ typedef struct block {
     int64_t first, n; /* queries */
     int64_t width;    /* n rounded up to whole vectors: the lanes in use */
     int64_t last_key; /* no query of the block attends to a key from here on */
-    const T *k, *v;   /* of the head */
-    int64_t k_row, v_row;
+    const weft_tensor *keys, *values;
+    T *wide;             /* wide_rows: blocks of q, k, v, out and dout in f32 */
     const uint8_t *hide; /* the mask of the block's first query, or NULL */
     int64_t hide_query, hide_key;
     uint64_t stream, step; /* of dropout */
@@ -34,6 +35,31 @@ typedef struct block {
 static inline T *head_of(const weft_tensor *t, int64_t batch, int64_t head)
 {
     return (T *)t->data + batch * t->stride[0] + head * t->stride[2];
+}
+
+/* Rows of a block as T: of dimension `dim`, `row` elements apart. */
+typedef struct rows {
+    const T *at;
+    int64_t row;
+} rows;
+
+/* n rows of a head from `first` on: where they lie, or, if they are stored as bf16, widened into
+ * `space`. */
+static inline rows rows_from(const weft_tensor *t, int64_t batch, int64_t head, int64_t first,
+                             int64_t n, T *space)
+{
+    const int64_t row = t->stride[1];
+#if KERNEL_IS(f32)
+    const int64_t dim = t->shape.dim[3];
+    if (t->dtype == WEFT_BF16) {
+        const uint16_t *x = (const uint16_t *)t->data + batch * t->stride[0] + head * t->stride[2];
+        for (int64_t i = 0; i < n; i++) half_widen(x + (first + i) * row, space + i * dim, dim);
+        return (rows){space, dim};
+    }
+#endif
+    (void)n;
+    (void)space;
+    return (rows){head_of(t, batch, head) + first * row, row};
 }
 
 static inline int64_t min_of(int64_t a, int64_t b)
@@ -62,20 +88,19 @@ static inline int64_t end_of_keys(const block *b)
 static inline block block_at(const weft_call *call, const sizes *z, int64_t batch, int64_t head,
                              int64_t index, const weft_tensor *mask, uint32_t *words)
 {
-    const weft_tensor *k = &call->in[K], *v = &call->in[V];
     block b = {.attr = call->attr,
                .z = *z,
                .batch = batch,
                .head = head,
                .kv_head = head / (z->heads / z->kv_heads),
                .first = index * LANES,
-               .k_row = k->stride[1],
-               .v_row = v->stride[1],
+               .keys = &call->in[K],
+               .values = &call->in[V],
+               .wide = (T *)weft_call_workspace(call) +
+                       rows_of_work(z, call->attr, call->n_in >= REST) * LANES,
                .words = words};
     b.n = min_of(LANES, z->queries - b.first);
     b.width = ceil_div(b.n, SIMD_LANES) * SIMD_LANES;
-    b.k = head_of(k, batch, b.kv_head);
-    b.v = head_of(v, batch, b.kv_head);
     if (mask) {
         b.hide_query = mask_stride(mask, 2);
         b.hide_key = mask_stride(mask, 3);
@@ -90,11 +115,31 @@ static inline block block_at(const weft_call *call, const sizes *z, int64_t batc
     return b;
 }
 
-/* t [columns, LANES] = factor x^T for the n rows of x; the lanes beyond them are zero. */
-static inline void load_transposed(const block *b, const weft_tensor *x, T factor, T *t)
+/* The parts of b->wide. */
+static inline T *wide_queries(const block *b)
 {
-    const int64_t row = x->stride[1], columns = x->shape.dim[3];
-    simd_transpose(b->n, columns, head_of(x, b->batch, b->head) + b->first * row, row, t, LANES);
+    return b->wide;
+}
+
+static inline T *wide_outputs(const block *b)
+{
+    return b->wide + (2 * b->z.dim + b->z.value_dim) * LANES;
+}
+
+static inline rows keys_from(const block *b, int64_t key, int64_t n)
+{
+    return rows_from(b->keys, b->batch, b->kv_head, key, n, b->wide + b->z.dim * LANES);
+}
+
+static inline rows values_from(const block *b, int64_t key, int64_t n)
+{
+    return rows_from(b->values, b->batch, b->kv_head, key, n, b->wide + 2 * b->z.dim * LANES);
+}
+
+/* t [columns, LANES] = factor x^T for the n rows of x; the lanes beyond them are zero. */
+static inline void load_transposed(const block *b, rows x, int64_t columns, T factor, T *t)
+{
+    simd_transpose(b->n, columns, x.at, x.row, t, LANES);
     for (int64_t c = 0; c < columns; c++) {
         if (factor != 1)
             for (int64_t i = 0; i < b->n; i++) t[c * LANES + i] *= factor;
@@ -163,16 +208,17 @@ static inline void hide_later(const block *b, int64_t key, int64_t n, T *s)
 }
 
 /* s [n, LANES] = scale K Q^T for keys [key, key + n), -inf where attention is masked out. False,
- * with nothing done, if all of it is. */
-static inline bool scores(const block *b, int64_t key, int64_t n, const T *q, T *s)
+ * with nothing done, if all of it is. Sets *k to the rows of these keys. */
+static inline bool scores(const block *b, int64_t key, int64_t n, const T *q, T *s, rows *k)
 {
     const int hidden = hidden_places(b, key, n);
     if (hidden == 2) return false;
+    *k = keys_from(b, key, n);
     tile_product((tile_operands){.m = n,
                                  .n = b->width,
                                  .depth = b->z.dim,
-                                 .a = b->k + key * b->k_row,
-                                 .a_row = b->k_row,
+                                 .a = k->at,
+                                 .a_row = k->row,
                                  .a_step = 1,
                                  .b = q,
                                  .b_row = LANES,

@@ -77,8 +77,19 @@ static inline void finish(const weft_call *call, const block *b, running *r)
         for (int64_t i = 0; i < width; i++)
             r->out[c * LANES + i] = r->factor[i] == 0 ? 0 : r->out[c * LANES + i] * r->factor[i];
     const weft_tensor *out = &call->out[0];
-    simd_transpose(columns, b->n, r->out, LANES,
-                   head_of(out, b->batch, b->head) + b->first * out->stride[1], out->stride[1]);
+    const int64_t row = out->stride[1];
+#if KERNEL_IS(f32)
+    if (out->dtype == WEFT_BF16) {
+        uint16_t *y = (uint16_t *)out->data + b->batch * out->stride[0] + b->head * out->stride[2];
+        T *wide = wide_outputs(b);
+        simd_transpose(columns, b->n, r->out, LANES, wide, columns);
+        for (int64_t i = 0; i < b->n; i++)
+            half_narrow(wide + i * columns, y + (b->first + i) * row, columns);
+        return;
+    }
+#endif
+    simd_transpose(columns, b->n, r->out, LANES, head_of(out, b->batch, b->head) + b->first * row,
+                   row);
 }
 
 static inline void forward_block(const weft_call *call, const block *b, T *space)
@@ -88,7 +99,8 @@ static inline void forward_block(const weft_call *call, const block *b, T *space
     r.sum = r.top + LANES;
     r.factor = r.sum + LANES;
     r.out = r.factor + LANES;
-    load_transposed(b, &call->in[Q], (T)b->attr->scale, q);
+    load_transposed(b, rows_from(&call->in[Q], b->batch, b->head, b->first, b->n, wide_queries(b)),
+                    b->z.dim, (T)b->attr->scale, q);
     for (int64_t i = 0; i < LANES; i++) {
         r.top[i] = (T)-INFINITY;
         r.sum[i] = 0;
@@ -96,15 +108,17 @@ static inline void forward_block(const weft_call *call, const block *b, T *space
     memset(r.out, 0, (size_t)(b->z.value_dim * LANES) * sizeof(T));
     for (int64_t key = 0; key < b->last_key; key += KEY_BLOCK) {
         const int64_t n = min_of(KEY_BLOCK, b->last_key - key);
-        if (!scores(b, key, n, q, s)) continue;
+        rows k;
+        if (!scores(b, key, n, q, s, &k)) continue;
         weigh(b, n, s, &r);
         if (b->attr->p > 0) drop_weights(b, key, n, s);
+        const rows v = values_from(b, key, n);
         tile_product((tile_operands){.m = b->z.value_dim,
                                      .n = b->width,
                                      .depth = n,
-                                     .a = b->v + key * b->v_row,
+                                     .a = v.at,
                                      .a_row = 1,
-                                     .a_step = b->v_row,
+                                     .a_step = v.row,
                                      .b = s,
                                      .b_row = LANES,
                                      .c = r.out,

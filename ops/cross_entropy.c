@@ -13,6 +13,7 @@
  * zero, as softmax has it. */
 #include "kernels/extreme.h"
 #include "kernels/kernel.h"
+#include "kernels/narrow.h"
 #include "kernels/sums.h"
 
 typedef struct cross_entropy_attr {
@@ -90,7 +91,7 @@ KERNEL(cross_entropy)
     }
     const int64_t each = rows_per_tile(call);
     for (int64_t r = tile * each; r < rows && r < (tile + 1) * each; r++) {
-        const T *x = (const T *)call->in[0].data + r * n;
+        const T *x = narrow_row(&call->in[0], r * n, n, weft_call_workspace(call));
         T *lse = (T *)call->out[1].data + r, *lse_low = (T *)call->out[2].data + r;
         bool ignored = target[r] == attr->ignore_index;
         bool outside = target[r] < 0 || target[r] >= n;
@@ -117,12 +118,14 @@ KERNEL(cross_entropy_grad)
     const T scale = attr->sum || !counted ? dloss : dloss / (T)counted;
     const T even = (T)(attr->smoothing / (double)n);
     for (int64_t r = tile * each; r < rows && r < (tile + 1) * each; r++) {
-        const T *x = (const T *)call->in[0].data + r * n, lse = ((const T *)call->in[2].data)[r];
+        T *space = weft_call_workspace(call), *dx = narrow_target(&call->out[0], r * n, space);
+        const T *x = narrow_row(&call->in[0], r * n, n, space),
+                lse = ((const T *)call->in[2].data)[r];
         const T low = ((const T *)call->in[3].data)[r];
-        T *dx = (T *)call->out[0].data + r * n;
         bool counts = target[r] != attr->ignore_index && target[r] >= 0 && target[r] < n;
         if (!counts || lse == (T)-INFINITY) {
             memset(dx, 0, (size_t)n * sizeof *dx);
+            narrow_store(&call->out[0], r * n, n, dx);
             continue;
         }
         /* e^-low goes into the factor: it is between 1 / classes and classes. */
@@ -130,6 +133,7 @@ KERNEL(cross_entropy_grad)
         _Pragma("omp simd") for (int64_t i = 0; i < n; i++) dx[i] =
             factor * vm_exp(x[i] - lse) - scale * even;
         dx[target[r]] -= scale * (T)(1 - attr->smoothing);
+        narrow_store(&call->out[0], r * n, n, dx);
     }
 }
 
@@ -208,7 +212,13 @@ static size_t scratch_count(const weft_call *call)
 
 static size_t scratch_losses(const weft_call *call)
 {
-    return (size_t)numel_of(&call->in[1].shape) * weft_dtype_bytes(call->in[0].dtype);
+    return (size_t)numel_of(&call->in[1].shape) * weft_dtype_bytes(call->out[0].dtype);
+}
+
+/* A row of logits that are stored as bf16. */
+static size_t workspace_row(const weft_call *call)
+{
+    return (size_t)classes_of(call) * sizeof(double);
 }
 
 static void cost_rows(const weft_call *call, weft_cost *cost)
@@ -392,7 +402,9 @@ const weft_op weft_op_cross_entropy = {
     .attr_size = sizeof(cross_entropy_attr),
     .attrs = cross_entropy_fields,
     .infer = infer_cross_entropy,
-    .kernel = FLOAT_KERNELS(cross_entropy),
+    .kernel = {NARROW_ROWS(cross_entropy, cross_entropy)},
+    .narrow_in = 1,
+    .workspace = workspace_row,
     .takes = WEFT_TAKES_DENSE,
     .phases = 2,
     .tiles = tiles_rows,
@@ -415,7 +427,10 @@ const weft_op weft_op_cross_entropy_grad = {
     .attr_size = sizeof(cross_entropy_attr),
     .attrs = cross_entropy_fields,
     .infer = infer_cross_entropy_grad,
-    .kernel = FLOAT_KERNELS(cross_entropy_grad),
+    .kernel = {NARROW_ROWS(cross_entropy_grad, cross_entropy_grad)},
+    .narrow_in = 1,
+    .narrow_out = 1,
+    .workspace = workspace_row,
     .takes = WEFT_TAKES_DENSE,
     .phases = 2,
     .tiles = tiles_grad,

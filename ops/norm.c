@@ -8,6 +8,7 @@
  * SUM_ROWS rows at a time in the thread's workspace. Then tiles of columns add these in order. Time
  * O(elements). */
 #include "kernels/kernel.h"
+#include "kernels/narrow.h"
 #include "kernels/sums.h"
 
 typedef struct norm_attr {
@@ -114,20 +115,23 @@ static inline void backward_row(int64_t n, const T *x, const T *dy, const T *gam
 
 /* Phase 0 of backward: dx of the tile's rows, and the tile's sums [dgamma | dbeta] in scratch. */
 static inline void backward_rows(const weft_call *call, int64_t tile, const T *means,
-                                 const T *rstds, const T *dys, const T *gamma)
+                                 const T *rstds, const weft_tensor *dys, const T *gamma)
 {
     const int64_t n = features_of(call), rows = rows_of(call), each = rows_per_tile(call);
     const int64_t end = (tile + 1) * each < rows ? (tile + 1) * each : rows;
     double *total = (double *)call->scratch + tile * 2 * n;
-    T *some = weft_call_workspace(call);
+    T *some = weft_call_workspace(call), *space = some + 2 * n;
     for (int64_t i = 0; i < 2 * n; i++) total[i] = 0;
     for (int64_t first = tile * each; first < end; first += SUM_ROWS) {
         const int64_t last = first + SUM_ROWS < end ? first + SUM_ROWS : end;
         memset(some, 0, (size_t)(2 * n) * sizeof *some);
-        for (int64_t r = first; r < last; r++)
-            backward_row(n, (const T *)call->in[0].data + r * n, dys + r * n, gamma, means != NULL,
-                         means ? means[r] : 0, rstds[r],
-                         (row_gradients){(T *)call->out[0].data + r * n, some, some + n});
+        for (int64_t r = first; r < last; r++) {
+            T *dx = narrow_target(&call->out[0], r * n, space + 2 * n);
+            backward_row(n, narrow_row(&call->in[0], r * n, n, space),
+                         narrow_row(dys, r * n, n, space + n), gamma, means != NULL,
+                         means ? means[r] : 0, rstds[r], (row_gradients){dx, some, some + n});
+            narrow_store(&call->out[0], r * n, n, dx);
+        }
         for (int64_t i = 0; i < 2 * n; i++) total[i] += (double)some[i];
     }
 }
@@ -151,7 +155,7 @@ KERNEL(layer_norm_grad)
 {
     const norm_attr *attr = call->attr;
     if (call->phase == 0)
-        backward_rows(call, tile, call->in[1].data, call->in[2].data, call->in[3].data,
+        backward_rows(call, tile, call->in[1].data, call->in[2].data, &call->in[3],
                       attr->gamma ? call->in[4].data : NULL);
     else
         add_tiles(call, tile, ceil_div(rows_of(call), rows_per_tile(call)), call->out[1].data,
@@ -162,7 +166,7 @@ KERNEL(rms_norm_grad)
 {
     const norm_attr *attr = call->attr;
     if (call->phase == 0)
-        backward_rows(call, tile, NULL, call->in[1].data, call->in[2].data,
+        backward_rows(call, tile, NULL, call->in[1].data, &call->in[2],
                       attr->gamma ? call->in[3].data : NULL);
     else
         add_tiles(call, tile, ceil_div(rows_of(call), rows_per_tile(call)), call->out[1].data,
@@ -245,9 +249,10 @@ static size_t scratch_norm(const weft_call *call)
            sizeof(double);
 }
 
+/* Sums of dgamma and dbeta, and rows of x, dy and dx that are stored as bf16. */
 static size_t workspace_norm(const weft_call *call)
 {
-    return (size_t)(2 * features_of(call)) * weft_dtype_bytes(call->in[0].dtype);
+    return (size_t)(5 * features_of(call)) * weft_dtype_bytes(call->out[1].dtype);
 }
 
 static void cost_norm(const weft_call *call, weft_cost *cost)
@@ -430,7 +435,6 @@ static void onnx_rms_norm(weft_export *e)
                                   .attr_size = sizeof(norm_attr),                                  \
                                   .attrs = norm_fields,                                            \
                                   .infer = shape_rule,                                             \
-                                  .kernel = FLOAT_KERNELS(op),                                     \
                                   .takes = WEFT_TAKES_DENSE,                                       \
                                   .tiles = tiles_norm,                                             \
                                   .cost = cost_norm,                                               \
@@ -440,18 +444,20 @@ static void onnx_rms_norm(weft_export *e)
 NORM_OP(layer_norm,
         "y = (x - mean) rstd gamma + beta over the last dimension, rstd = (variance + eps)^(-1/2); "
         "also gives mean and rstd.",
-        1, 3, 3, infer_norm, .onnx = onnx_layer_norm, .vjp = vjp_norm, .rowwise = rowwise_norm,
-        .inputs = "x gamma beta")
+        1, 3, 3, infer_norm, .kernel = FLOAT_KERNELS(layer_norm), .narrow_out = 1,
+        .onnx = onnx_layer_norm, .vjp = vjp_norm, .rowwise = rowwise_norm, .inputs = "x gamma beta")
 NORM_OP(rms_norm,
         "y = x r gamma over the last dimension, r = (mean x^2 + eps)^(-1/2); also gives r.", 1, 2,
-        2, infer_norm, .onnx = onnx_rms_norm, .vjp = vjp_norm, .rowwise = rowwise_norm,
-        .inputs = "x gamma")
+        2, infer_norm, .kernel = FLOAT_KERNELS(rms_norm), .narrow_out = 1, .onnx = onnx_rms_norm,
+        .vjp = vjp_norm, .rowwise = rowwise_norm, .inputs = "x gamma")
 NORM_OP(layer_norm_grad, "dx, dgamma, dbeta from x, mean, rstd, dy and gamma: layer_norm backward.",
         4, 5, 3, infer_norm_grad, .phases = 2, .scratch = scratch_norm, .workspace = workspace_norm,
-        .expand = expand_grad)
+        .kernel = {NARROW_ROWS(layer_norm_grad, layer_norm_grad)}, .narrow_in = 1 << 0 | 1 << 3,
+        .narrow_out = 1, .expand = expand_grad)
 NORM_OP(rms_norm_grad, "dx, dgamma from x, r, dy and gamma: rms_norm backward.", 3, 4, 2,
         infer_norm_grad, .phases = 2, .scratch = scratch_norm, .workspace = workspace_norm,
-        .expand = expand_grad)
+        .kernel = {NARROW_ROWS(rms_norm_grad, rms_norm_grad)}, .narrow_in = 1 << 0 | 1 << 2,
+        .narrow_out = 1, .expand = expand_grad)
 
 static weft_value norm(weft_graph *graph, const weft_op *op, weft_value x, weft_value gamma,
                        weft_value beta, double eps, bool rms)

@@ -352,6 +352,7 @@ static void onnx_log_softmax(weft_export *e)
                                   .cost = cost_rows,                                               \
                                   .inplace = (1 << (inputs)) - 1,                                  \
                                   .rowwise = rowwise_softmax,                                      \
+                                  .narrow_out = 1,                                                 \
                                   .samples = sample_list,                                          \
                                   .n_samples = sizeof sample_list / sizeof *sample_list,           \
                                   __VA_ARGS__};
