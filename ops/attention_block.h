@@ -53,7 +53,13 @@ static inline rows rows_from(const weft_tensor *t, int64_t batch, int64_t head, 
     const int64_t dim = t->shape.dim[3];
     if (t->dtype == WEFT_BF16) {
         const uint16_t *x = (const uint16_t *)t->data + batch * t->stride[0] + head * t->stride[2];
-        for (int64_t i = 0; i < n; i++) half_widen(x + (first + i) * row, space + i * dim, dim);
+        for (int64_t i = 0; i < n; i++) {
+            /* The rows behind these are likely to be next, and too far apart for the processor to
+             * guess. */
+            const uint16_t *ahead = x + (first + n + i) * row;
+            for (int64_t c = 0; c < dim; c += 32) __builtin_prefetch(ahead + c);
+            half_widen(x + (first + i) * row, space + i * dim, dim);
+        }
         return (rows){space, dim};
     }
 #endif

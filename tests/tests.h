@@ -30,6 +30,7 @@
     X(plan) \
     X(fixed) \
     X(recompute) \
+    X(precision) \
     X(roles) \
     X(watch) \
     X(pass) \

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Smaller values would save nothing that counts. */
+/* Smaller values would save nothing that counts, unless the program sets another number. */
 #define MIN_ELEMENTS 1024
 
 /* Whether a comma-separated list has the scope or one around it. */
@@ -45,9 +45,10 @@ static bool may_compute(const weft_graph *g, uint32_t id, const weft_plan_option
 {
     const value_record *v = &g->values[id];
     const node_record *node = &g->nodes[v->node];
-    return v->root == id && v->type.dtype == WEFT_F32 &&
-           weft_shape_numel(v->type.shape) >= MIN_ELEMENTS && graph_node_runs(g, node) &&
-           node->role.phase != WEFT_UPDATE && !in_scopes(options->keep_f32, node->scope) &&
+    const int64_t least = options->min_narrow ? options->min_narrow : MIN_ELEMENTS;
+    return v->root == id && v->type.dtype == WEFT_F32 && weft_shape_numel(v->type.shape) >= least &&
+           graph_node_runs(g, node) && node->role.phase != WEFT_UPDATE &&
+           !in_scopes(options->keep_f32, node->scope) &&
            can_write(g, v->node, id - node->first_out);
 }
 

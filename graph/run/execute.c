@@ -158,8 +158,9 @@ static void run_block(const executor *e, const plan_step *step, const weft_block
     const int64_t last = whole->shape.rank ? whole->shape.dim[whole->shape.rank - 1] : 1;
     int64_t columns = row_wise || b->columns < NARROW_BLOCK ? b->columns : NARROW_BLOCK;
     int64_t rows = columns < NARROW_BLOCK ? NARROW_BLOCK / columns : 1;
-    /* A random op numbers its elements by their distance from the first, in whole rows. */
-    if (node->op->random && b->columns != last) rows = 1;
+    /* Rows in f32 lie closer together than those of the whole tensor. A random op numbers its
+     * elements by their distance there, and an op of dense tensors expects all operands alike. */
+    if ((node->op->random || node->op->takes != WEFT_TAKES_ANY) && b->columns != last) rows = 1;
     for (int64_t r = 0; r < b->rows; r += rows)
         for (int64_t c = 0; c < b->columns; c += columns) {
             const weft_block part = {b->row + r, b->rows - r < rows ? b->rows - r : rows,

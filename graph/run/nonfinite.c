@@ -30,7 +30,7 @@ static finding inspect(const weft_tensor *t)
     finding f = {0};
     int64_t index[WEFT_MAX_RANK] = {0}, offset = 0;
     weft_shape shape = t->shape;
-    if (!weft_dtype_is_float(t->dtype)) return f;
+    if (!weft_dtype_is_float(t->dtype) && t->dtype != WEFT_BF16) return f;
     for (int d = 0; d < shape.rank; d++) /* repeated elements are read once */
         if (t->stride[d] == 0 && shape.dim[d] > 1) shape.dim[d] = 1;
     const int64_t n = weft_shape_numel(shape);

@@ -105,9 +105,11 @@ typedef struct weft_plan_options {
      * and products multiply bf16 and add in f32. Everything else computes in f32. Stored as f32
      * remain: inputs, states, constants and targets, so a program sees no difference in types;
      * results that an op needs whole, such as the sums of norms and softmaxes (weft_op.narrow_out);
-     * gradients of parameters and all that updates compute; values of fewer than 1,024 elements. An
-     * op that cannot read bf16 gets a copy in f32. The pass is called "precision" in `skip`. */
+     * gradients of parameters and all that updates compute; values of fewer than `min_narrow`
+     * elements (0: 1,024). An op that cannot read bf16 gets a copy in f32. The pass is called
+     * "precision" in `skip`. */
     weft_precision precision;
+    int64_t min_narrow;
     /* Scopes and names of nodes whose outputs are stored as they are declared, comma separated,
      * such as "dec.out,enc.0.attn": all nodes in these scopes. NULL: none. */
     const char *keep_f32;

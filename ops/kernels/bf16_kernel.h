@@ -100,47 +100,85 @@ static inline void bf16_pack_along(const void *x, bool wide, int64_t k, T *out)
 }
 
 #define BF16_CHUNK 64 /* elements of a row that are converted before they are transposed */
+#define BF16_ROWS  (GEMM_DEEP_ROWS * 3 / 2) /* rows that are packed together, at most */
 
-/* Packs `rows` rows of x (row i, number p of k at strides row, column) as gemm_pack does: blocks of
- * `height` rows, `block` elements apart, whose steps lie `step` elements apart. */
-static inline void bf16_pack(bf16_matrix x, int64_t rows, int64_t k, int64_t height, T *out,
-                             int64_t block, const int64_t step)
+/* How rows are packed: blocks of `height` rows, `block` elements apart, whose steps lie `step`
+ * elements apart, as gemm_packing has it. */
+typedef struct bf16_blocks {
+    int64_t rows, k, height, block;
+    T *out;
+} bf16_blocks;
+
+/* Where the rows of an element of k lie side by side: all blocks at once, so that a cache line is
+ * read once. The height and the step are constants at every call. */
+SIMD_INLINE void bf16_pack_rows(bf16_matrix x, const bf16_blocks *o, const int64_t height,
+                                const int64_t step)
 {
-    const int64_t steps = bf16_steps(k, BF16_EACH == 2);
-    for (int64_t s = 0; x.row == 1 && s < steps; s++)
-        for (int64_t i = 0; i < rows; i += height) {
-            const void *first = bf16_at(x, i, BF16_EACH * s).data;
-            const bool both = BF16_EACH * s + 1 < k;
-            bf16_pack_across(first, both ? bf16_at(x, i, BF16_EACH * s + 1).data : NULL, x.wide,
-                             rows - i < height ? rows - i : height,
-                             out + i / height * block + s * step);
+    const int64_t steps = bf16_steps(o->k, BF16_EACH == 2), line = x.wide ? 16 : 32;
+    for (int64_t s = 0; s < steps; s++) {
+        T row[BF16_ROWS];
+        const bool both = BF16_EACH * s + 1 < o->k;
+        const char *ahead = bf16_at(x, 0, BF16_EACH * (s + GEMM_COPY_AHEAD)).data;
+        for (int64_t i = 0; i < o->rows + line - 1; i += line)
+            for (int64_t p = 0; p < BF16_EACH; p++)
+                __builtin_prefetch(ahead + (i + p * x.column) * (x.wide ? 4 : 2));
+        bf16_pack_across(bf16_at(x, 0, BF16_EACH * s).data,
+                         both ? bf16_at(x, 0, BF16_EACH * s + 1).data : NULL, x.wide, o->rows, row);
+        int64_t i = 0;
+        T *to = o->out + s * step;
+        for (; i + height <= o->rows; i += height, to += o->block)
+            memcpy(to, row + i, (size_t)height * sizeof *to);
+        if (i < o->rows) memcpy(to, row + i, (size_t)(o->rows - i) * sizeof *to);
+    }
+}
+
+/* Where the elements of a row lie side by side. The step is a constant at every call. */
+SIMD_INLINE void bf16_pack_columns(bf16_matrix x, const bf16_blocks *o, const int64_t step)
+{
+    const int64_t steps = bf16_steps(o->k, BF16_EACH == 2);
+    /* Pairs of bf16 lie as they are needed. */
+    const bool pairs = BF16_EACH == 2 && !x.wide && (uintptr_t)x.data % sizeof(T) == 0 &&
+                       x.row % 2 == 0 && o->k % 2 == 0;
+    for (int64_t i = 0; i < o->rows; i += o->height) {
+        const int64_t n = o->rows - i < o->height ? o->rows - i : o->height;
+        T *out = o->out + i / o->height * o->block;
+        if (pairs) {
+            gemm_transpose(bf16_at(x, i, 0).data, x.row / 2, n, steps, out, step);
+            continue;
         }
-    if (x.row == 1) return;
-    for (int64_t i = 0; i < rows; i += height) {
-        const int64_t n = rows - i < height ? rows - i : height;
         for (int64_t s = 0; s < steps; s += BF16_CHUNK) {
             T chunk[GEMM_COLUMNS * BF16_CHUNK];
             const int64_t count = steps - s < BF16_CHUNK ? steps - s : BF16_CHUNK;
-            const int64_t left = k - BF16_EACH * s;
+            const int64_t left = o->k - BF16_EACH * s;
+            const int64_t numbers = left < BF16_EACH * count ? left : BF16_EACH * count;
             for (int64_t r = 0; r < n; r++)
-                bf16_pack_along(bf16_at(x, i + r, BF16_EACH * s).data, x.wide,
-                                left < BF16_EACH * count ? left : BF16_EACH * count,
+                bf16_pack_along(bf16_at(x, i + r, BF16_EACH * s).data, x.wide, numbers,
                                 chunk + r * BF16_CHUNK);
-            T *to = out + i / height * block + s * step;
-            if (step == GEMM_COLUMNS)
-                gemm_transpose(chunk, BF16_CHUNK, n, count, to, GEMM_COLUMNS);
-            else
-                gemm_transpose(chunk, BF16_CHUNK, n, count, to, GEMM_STEP);
+            gemm_transpose(chunk, BF16_CHUNK, n, count, out + s * step, step);
         }
     }
+}
+
+/* Packs rows of x (row i, number p of k at strides row, column) into blocks of a step. */
+SIMD_INLINE void bf16_pack(bf16_matrix x, const bf16_blocks *o, const int64_t step)
+{
+    const int64_t full = step == GEMM_COLUMNS ? GEMM_COLUMNS : GEMM_ROWS;
+    if (x.row != 1)
+        bf16_pack_columns(x, o, step);
+    else if (o->height == full)
+        bf16_pack_rows(x, o, full, step);
+    else
+        bf16_pack_rows(x, o, o->height, step);
 }
 
 /* Columns [first, last) of b, [k, *], as panels of GEMM_COLUMNS. */
 static inline void bf16_pack_panels(bf16_matrix b, int64_t first, int64_t last, int64_t k, T *out)
 {
-    const bf16_matrix x = bf16_at(b, 0, first), turned = {x.data, x.wide, x.column, x.row};
-    bf16_pack(turned, last - first, k, GEMM_COLUMNS, out,
-              GEMM_COLUMNS * bf16_steps(k, BF16_EACH == 2), GEMM_COLUMNS);
+    const bf16_matrix x = bf16_at(b, 0, first), transposed = {x.data, x.wide, x.column, x.row};
+    bf16_pack(transposed,
+              &(bf16_blocks){last - first, k, GEMM_COLUMNS,
+                             GEMM_COLUMNS * bf16_steps(k, BF16_EACH == 2), out},
+              GEMM_COLUMNS);
 }
 
 /* A tile of a product: as gemm_task. */
@@ -174,8 +212,8 @@ static inline void bf16_tile_wide(const bf16_task *o, T *c, int64_t c_row)
         const int64_t numbers = left < BF16_EACH * depth ? left : BF16_EACH * depth;
         T *piece = packed_a + (fits ? s * blocks * GEMM_STEP : 0);
         if (!packed)
-            bf16_pack(bf16_at(o->a, 0, p), o->m, numbers, height, piece, GEMM_STEP * depth,
-                      GEMM_STEP);
+            bf16_pack(bf16_at(o->a, 0, p),
+                      &(bf16_blocks){o->m, numbers, height, GEMM_STEP * depth, piece}, GEMM_STEP);
         for (int64_t j = 0; j < o->n; j += GEMM_COLUMNS) {
             const int64_t width = o->n - j < GEMM_COLUMNS ? o->n - j : GEMM_COLUMNS;
             const T *columns = panel;
