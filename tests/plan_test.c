@@ -420,7 +420,7 @@ static void test_skipped_passes(void)
         CU_ASSERT_PTR_NOT_NULL(
             strstr(error.message, "expected join_slices, join_products, "
                                   "reuse_dropout, cse, fold_conv, fold, attention, channels_last, "
-                                  "pack_weights, recompute, fuse, all"));
+                                  "pack_weights, precision, recompute, fuse, all"));
     }
     weft_graph_free(g);
 }

@@ -153,6 +153,7 @@ void tool_plan_facts(const weft_plan_stats *s, plan_fact facts[TOOL_PLAN_FACTS])
         {"barriers", "", (double)s->barriers},
         {"fused", " nodes", (double)s->fused},
         {"fixed", " nodes", (double)s->fixed},
+        {"narrow", " values in bf16", (double)s->narrow},
         {"recomputed", " nodes", (double)s->recomputed},
         {"recomputed_flops", " flop a run", s->recomputed_flops},
         {"recomputed_time", " of the time without, estimated", s->recomputed_time},

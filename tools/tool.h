@@ -225,7 +225,7 @@ typedef struct plan_fact {
     const char *name, *unit; /* the unit follows the number: " bytes" */
     double value;
 } plan_fact;
-#define TOOL_PLAN_FACTS 16
+#define TOOL_PLAN_FACTS 17
 void tool_plan_facts(const weft_plan_stats *stats, plan_fact facts[TOOL_PLAN_FACTS]);
 /* Copies a file's graph and weights, with f64 in the place of f32. `out` has no file and is freed
  * by tool_free_model, whether that fails or not. */

@@ -78,7 +78,7 @@ static void draw_node(FILE *file, const weft_graph *g, size_t index,
         quoted(file, attr_field_text(f, node->attr, text, sizeof text));
     }
     for (int k = 0; k < node->op->n_out; k++)
-        fprintf(file, "\\n%s %s", weft_dtype_name(value[k].type.dtype),
+        fprintf(file, "\\n%s %s", weft_dtype_name(value[k].stored),
                 weft_shape_text(value[k].type.shape, text, sizeof text));
     if (extra.line[0]) {
         fputs("\\n", file);

@@ -11,6 +11,12 @@ static bool with_fixed_states(const weft_plan_options *options)
     return options->fixed_states;
 }
 
+/* Panels are of f32. */
+static bool with_panels(const weft_plan_options *options)
+{
+    return options->fixed_states && options->precision == WEFT_PRECISION_F32;
+}
+
 static bool in_bf16(const weft_plan_options *options)
 {
     return options->precision == WEFT_PRECISION_BF16;
@@ -32,7 +38,7 @@ static const pass passes[] = {
     {.rule = &pass_fold},
     {.rule = &pass_attention},
     {.rule = &pass_channels_last, .wanted = with_fixed_states},
-    {.rule = &pass_pack_weights, .wanted = with_fixed_states},
+    {.rule = &pass_pack_weights, .wanted = with_panels},
     {.rule = &pass_layout, .required = true, .finish = layout_finish},
     {.rule = &pass_precision, .wanted = in_bf16, .open = precision_open, .close = free},
     {.rule = &pass_recompute,

@@ -92,7 +92,8 @@ typedef struct weft_plan_options {
      * depends on the others alone (packed weights, batch norms folded into convolutions) is
      * computed in that run only, and its buffers are kept, beside the states themselves. If a
      * program does change such a state, it calls weft_session_renew. Two more passes then run:
-     *     pack_weights    products with a parameter, whose panels are packed in the first run
+     *     pack_weights    products with a parameter, whose panels are packed in the first run; not
+     *                     with WEFT_PRECISION_BF16
      *     channels_last   images of convolutions have their channels innermost, where that pays */
     bool fixed_states;
     /* The most bytes that the arena may take; 0: any number. If it would take more, the backward

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """A workload of `weft bench` in PyTorch, on the parameters and inputs that weft dumped:
 
-    peer_torch.py WORKLOAD DUMP [--threads N] [--runs N] [--fused | --compile] [--export FILE.onnx] [--no-check]
+    peer_torch.py WORKLOAD DUMP [--threads N] [--runs N] [--fused | --compile] [--bf16] [--export FILE.onnx] [--no-check]
 
 Layers are written as a user writes them: F.linear, torch.matmul, F.softmax, F.layer_norm, F.dropout.
 --fused takes nn.TransformerEncoder in their place, whose inference runs fused kernels; --compile gives them
-to torch.compile. --export writes the model, with its input and output (peer_onnx.py). Prints JSON: times, memory, and how far outputs are from weft's and gradients of both from those in f64 (norm of the
+to torch.compile. --bf16 runs them under autocast to bfloat16. --export writes the model, with its input and output (peer_onnx.py). Prints JSON: times, memory, and how far outputs are from weft's and gradients of both from those in f64 (norm of the
 difference over the norm, without dropout). Needs PyTorch and NumPy. tests/bench/compare runs it.
 """
 import argparse
@@ -214,8 +214,8 @@ class Lstm:
 class Work:
     """run(): what is timed. check(): results to hold against the dump, made without dropout."""
 
-    def __init__(self, name, dump, fused, compiled):
-        self.name, self.dump = name, dump
+    def __init__(self, name, dump, fused, compiled, bf16):
+        self.name, self.dump, self.bf16 = name, dump, bf16
         self.inputs = {n: t.long() if t.dtype == torch.int32 else t
                        for n, t in Part(dump, "input.").items()}
         params = {n: t for n, t in Part(dump, "param.").items() if not n.startswith("opt.")}
@@ -248,23 +248,28 @@ class Work:
             return F.cross_entropy(output, self.inputs["labels"])
         return F.mse_loss(output, self.inputs["target"])
 
+    def precision(self):
+        return torch.autocast("cpu", torch.bfloat16, enabled=self.bf16)
+
     def backward(self):
         if self.name == "lstm-step":
             for t in (self.x, *self.lstm.lstm.parameters()):
                 t.grad = None
-            y = self.lstm.lstm(self.x)[0]
+            with self.precision():
+                y = self.lstm.lstm(self.x)[0]
             y.backward(self.inputs["cotangent"])
             return y, None
         for t in self.model.parameters():
             t.grad = None
-        y = self.output()
-        loss = self.loss(y)
+        with self.precision():
+            y = self.output()
+            loss = self.loss(y)
         loss.backward()
         return y, loss
 
     def run(self):
         if self.forward_only:
-            with torch.inference_mode():
+            with torch.inference_mode(), self.precision():
                 self.output()
             return
         self.backward()
@@ -275,6 +280,7 @@ class Work:
     def in_f64(self):
         """What check() gives, computed in double precision by a copy."""
         other = copy.copy(self)
+        other.bf16 = False
         if self.name == "lstm-step":
             other.lstm = copy.deepcopy(self.lstm)
             other.lstm.lstm.double()
@@ -287,7 +293,7 @@ class Work:
 
     def check(self):
         if self.forward_only:
-            with torch.inference_mode():
+            with torch.inference_mode(), self.precision():
                 return {"output": self.output()}
         if self.name != "lstm-step":
             self.model.eval()
@@ -334,6 +340,7 @@ def main():
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--fused", action="store_true")
     parser.add_argument("--compile", action="store_true")
+    parser.add_argument("--bf16", action="store_true")
     parser.add_argument("--export", metavar="FILE")
     parser.add_argument("--no-check", action="store_true", help="only time: the peak of memory is then that of the runs")
     a = parser.parse_args()
@@ -342,7 +349,7 @@ def main():
     dump = load(a.dump)
     if a.no_check:  # keep nothing that the runs do not need
         dump = {n: t for n, t in dump.items() if n.split(".")[0] in ("param", "input")}
-    work = Work(a.workload, dump, a.fused, a.compile)
+    work = Work(a.workload, dump, a.fused, a.compile, a.bf16)
     if work.forward_only:
         work.model.eval()
     if a.export:

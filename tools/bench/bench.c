@@ -177,6 +177,7 @@ weft_status bench_open(bench *b, const workload *w, const bench_request *request
     *b = (bench){.workload = w};
     weft_status status = build_model(b, request, error);
     b->trial.m.plan.fixed_states = w->kind == BENCH_FORWARD;
+    b->trial.m.plan.precision = request->precision;
     if (status == WEFT_OK) status = choose_targets(b, request, error);
     if (status == WEFT_OK)
         status = trial_start(&b->trial, b->targets, b->n_targets, request->threads, error);

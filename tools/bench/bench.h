@@ -34,6 +34,7 @@ typedef struct bench_request {
                                    BENCH_FORWARD or BENCH_STEP, and `options` and `exact` do not count */
     const char *const *options; /* of the model, after the workload's own; may be NULL */
     size_t n_options;
+    weft_precision precision;
     int threads; /* 0: OpenMP's default */
     bool exact;  /* without dropout, and of a step only the gradients, so that other
                     programs can compute the same */

@@ -19,7 +19,16 @@ typedef struct arguments {
     const char *dump;
 } arguments;
 
-enum { KEY_TRAIN = 256, KEY_JSON, KEY_RUNS, KEY_ROUNDS, KEY_THREADS, KEY_GROWTH, KEY_DUMP };
+enum {
+    KEY_TRAIN = 256,
+    KEY_JSON,
+    KEY_RUNS,
+    KEY_ROUNDS,
+    KEY_THREADS,
+    KEY_GROWTH,
+    KEY_DUMP,
+    KEY_PRECISION
+};
 
 static void take_argument(arguments *a, const char *text, struct argp_state *state)
 {
@@ -39,8 +48,8 @@ static void take_argument(arguments *a, const char *text, struct argp_state *sta
 static void choose(arguments *a, struct argp_state *state)
 {
     const char *name = tool_model_name(&a->model);
-    if (a->growth && (a->n || name || a->threads || a->dump))
-        argp_error(state, "--growth chooses workloads and threads itself");
+    if (a->growth && (a->n || name || a->threads || a->dump || a->model.plan.precision))
+        argp_error(state, "--growth chooses workloads, threads and precision itself");
     if (a->dump && a->n != 1) argp_error(state, "--dump takes one workload");
     if (a->train && !name) argp_error(state, "--train needs MODEL or FILE.onnx");
     if (name) {
@@ -78,6 +87,9 @@ static error_t parse(int key, char *text, struct argp_state *state)
         return 0;
     case KEY_DUMP:
         a->dump = text;
+        return 0;
+    case KEY_PRECISION:
+        a->model.plan.precision = tool_precision(text, state);
         return 0;
     case ARGP_KEY_INIT:
         state->child_inputs[0] = &a->model.onnx;
@@ -143,7 +155,8 @@ static weft_status measure(const arguments *a, const workload *w, result *r, wef
     weft_status status = measure_gemm(a, r, error);
     if (status != WEFT_OK) return status;
     forget_peak();
-    const bench_request request = {.threads = (int)a->threads,
+    const bench_request request = {.precision = a->model.plan.precision,
+                                   .threads = (int)a->threads,
                                    .given = w == &a->given ? &a->model : NULL};
     status = bench_open(&b, w, &request, error);
     if (status != WEFT_OK) return status;
@@ -222,7 +235,8 @@ static int dump(const arguments *a)
 {
     bench b;
     weft_error error = {0};
-    const bench_request request = {.threads = (int)a->threads, .exact = true};
+    const bench_request request = {
+        .precision = a->model.plan.precision, .threads = (int)a->threads, .exact = true};
     weft_status status = bench_open(&b, a->workloads[0], &request, &error);
     if (status != WEFT_OK) return tool_fail(&error);
     status = bench_dump(&b, a->dump, &error);
@@ -279,6 +293,7 @@ int cmd_bench(int argc, char **argv)
     static const struct argp_option options[] = {
         {"train", KEY_TRAIN, NULL, 0,
          "of MODEL or FILE.onnx: the whole training step: gradients, clipping, Adam", 0},
+        {"precision", KEY_PRECISION, "f32|bf16", 0, TOOL_PRECISION, 0},
         {"runs", KEY_RUNS, "N", 0,
          "runs in a round, after one for warm-up (3; more if they are short)", 0},
         {"rounds", KEY_ROUNDS, "N", 0, "rounds, with matrix products measured between them (3)", 0},
