@@ -396,6 +396,14 @@ EOF_PYTHON
 printf '{"step":9,"name":"later"}\n{"step":4,"na' >>seen/histograms.jsonl
 expect 0 "finished after 4" "$weft" train --resume --out seen
 cmp -s seen/histograms.jsonl seen.4 || fail "lines of later steps remain in the histograms"
+# bf16: another training, whose checkpoints have f32 and can be used as any.
+expect 0 "precision=bf16" "${pair[@]}" --precision bf16 --steps 6 --save-every 2 --out narrow
+expect 0 "finished after 6" "${pair[@]}" --precision bf16 --memory 1G --threads 1 --steps 6 --out narrow-again
+[ "$(tensors narrow/model.safetensors)" = "$(tensors narrow-again/model.safetensors)" ] ||
+    fail "threads or a budget of memory change a training in bf16"
+[ "$(tensors narrow/model.safetensors)" != "$(tensors seen-plain/model.safetensors)" ] || fail "bf16 changes nothing"
+expect 0 "validation loss" "$weft" train --out narrow --validate narrow/best.safetensors
+expect 2 'f32|bf16' "${pair[@]}" --precision f16 --out never
 expect 1 'run.memory: "much" is no number of bytes' "${pair[@]}" --memory much --out never
 expect 1 "the arena would take" "${pair[@]}" --memory 1K --out never
 

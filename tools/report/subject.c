@@ -137,7 +137,9 @@ static weft_status add_run_plan(const char *folder, const report_side *side,
     m.args.plan.fixed_states = side->model.plan.fixed_states;
     m.args.plan.skip = side->model.plan.skip;
     weft_status status = error->status;
-    if (found) status = add_model(&m.args, !side->model.plan.fixed_states, o->runs_timed, o, subject, error);
+    if (found)
+        status =
+            add_model(&m.args, !side->model.plan.fixed_states, o->runs_timed, o, subject, error);
     weft_params_free(m.meta);
     return status;
 }
