@@ -10,7 +10,10 @@
  * lse_low = ln sum e^(S - lse), as good as constant and without a gradient (as cross_entropy). A
  * block of scores is held transposed, [keys, queries]: queries lie in the lanes of vectors, so that
  * maxima, sums and the causal bound need no step across lanes, and every product reads K and V as
- * they lie (ops/kernels/tile.h). Time O(queries keys), memory O(queries + keys). */
+ * they lie (ops/kernels/tile.h). Time O(queries keys), memory O(queries + keys).
+ *
+ * Q, K, V and dO may be stored as bf16. O may not: D = rowsum(dO O) must agree with dO V^T to more
+ * digits, since their difference is all that is left where the weights are nearly equal. */
 #include "attention.h"
 
 #include "attention_expand.h"
@@ -292,13 +295,13 @@ SDPA_OP(
     "lse = ln sum e^(scale q k^T) of each query, and lse_low, what rounding took from it. Scores "
     "are never stored.",
     3, 4, 3, .vjp = vjp_sdpa, .inputs = "query key value mask",
-    .narrow_in = 1 << Q | 1 << K | 1 << V, .narrow_out = 1)
+    .narrow_in = 1 << Q | 1 << K | 1 << V)
 SDPA_OP(
     sdpa_grad,
     "dq, dk, dv from q, k, v, out, lse, lse_low, dout, the mask and dlse, the weights recomputed: "
     "sdpa backward.",
     7, 9, 3, .phases = 2, .scratch = scratch_sdpa_grad,
-    .narrow_in = 1 << Q | 1 << K | 1 << V | 1 << OUT | 1 << DOUT)
+    .narrow_in = 1 << Q | 1 << K | 1 << V | 1 << DOUT)
 
 weft_value weft_sdpa(weft_graph *graph, weft_value q, weft_value k, weft_value v,
                      const weft_sdpa_options *options)

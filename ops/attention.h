@@ -74,11 +74,11 @@ static inline int64_t rows_of_work(const sizes *z, const sdpa_attr *attr, bool b
                     : z->dim + z->value_dim + KEY_BLOCK + 3 + words;
 }
 
-/* Rows for blocks of q and of k in f32, and for blocks of v, out and dout. A block has as many rows
- * as a row of LANE_BYTES has f32. */
+/* Rows for blocks of q and of k in f32, and for blocks of v and dout. A block has as many rows as a
+ * row of LANE_BYTES has f32. */
 static inline int64_t wide_rows(const sizes *z)
 {
-    return 2 * z->dim + 3 * z->value_dim;
+    return 2 * z->dim + 2 * z->value_dim;
 }
 
 /* Elements of the dq of all chunks. */

@@ -28,11 +28,11 @@ static inline void load_statistics(const weft_call *call, const block *b, gradie
 {
     const weft_tensor *out = &call->in[OUT];
     const weft_tensor *dlse = b->attr->dlse ? &call->in[REST + b->attr->mask] : NULL;
-    const rows y = rows_from(out, b->batch, b->head, b->first, b->n, wide_outputs(b));
+    const T *y = head_of(out, b->batch, b->head) + b->first * out->stride[1];
     g->any_blind = false;
     for (int64_t i = 0; i < LANES; i++) g->lse[i] = g->low[i] = g->delta[i] = 0;
     for (int64_t i = 0; i < b->n; i++) {
-        const T *a = y.at + i * y.row, *c = g->dy.at + i * g->dy.row;
+        const T *a = y + i * out->stride[1], *c = g->dy.at + i * g->dy.row;
         const T lse = lane_at(&call->in[LSE], b, i);
 #define TERM(x) (a[x] * c[x])
         SUM_ROW(sum, b->z.value_dim, TERM)
@@ -149,12 +149,11 @@ static inline void backward_tile(const block *b, int64_t key, int64_t n, const g
 static inline void backward_block(const weft_call *call, const block *b, gradients *g,
                                   int64_t begin, int64_t end, T *dq)
 {
-    T *const wide_dout = wide_outputs(b) + b->z.value_dim * LANES;
     memset(g->dq, 0, (size_t)(b->z.dim * LANES) * sizeof(T));
     end = min_of(end, b->last_key);
     if (begin < end) {
         g->x = rows_from(&call->in[Q], b->batch, b->head, b->first, b->n, wide_queries(b));
-        g->dy = rows_from(&call->in[DOUT], b->batch, b->head, b->first, b->n, wide_dout);
+        g->dy = rows_from(&call->in[DOUT], b->batch, b->head, b->first, b->n, wide_gradients(b));
         load_transposed(b, g->x, b->z.dim, (T)b->attr->scale, g->q);
         load_transposed(b, g->dy, b->z.value_dim, 1, g->dout);
         load_statistics(call, b, g);

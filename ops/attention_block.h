@@ -24,7 +24,7 @@ typedef struct block {
     int64_t width;    /* n rounded up to whole vectors: the lanes in use */
     int64_t last_key; /* no query of the block attends to a key from here on */
     const weft_tensor *keys, *values;
-    T *wide;             /* wide_rows: blocks of q, k, v, out and dout in f32 */
+    T *wide;             /* wide_rows: blocks of q, k, v and dout in f32 */
     const uint8_t *hide; /* the mask of the block's first query, or NULL */
     int64_t hide_query, hide_key;
     uint64_t stream, step; /* of dropout */
@@ -127,7 +127,7 @@ static inline T *wide_queries(const block *b)
     return b->wide;
 }
 
-static inline T *wide_outputs(const block *b)
+static inline T *wide_gradients(const block *b)
 {
     return b->wide + (2 * b->z.dim + b->z.value_dim) * LANES;
 }

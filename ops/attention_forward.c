@@ -77,19 +77,8 @@ static inline void finish(const weft_call *call, const block *b, running *r)
         for (int64_t i = 0; i < width; i++)
             r->out[c * LANES + i] = r->factor[i] == 0 ? 0 : r->out[c * LANES + i] * r->factor[i];
     const weft_tensor *out = &call->out[0];
-    const int64_t row = out->stride[1];
-#if KERNEL_IS(f32)
-    if (out->dtype == WEFT_BF16) {
-        uint16_t *y = (uint16_t *)out->data + b->batch * out->stride[0] + b->head * out->stride[2];
-        T *wide = wide_outputs(b);
-        simd_transpose(columns, b->n, r->out, LANES, wide, columns);
-        for (int64_t i = 0; i < b->n; i++)
-            half_narrow(wide + i * columns, y + (b->first + i) * row, columns);
-        return;
-    }
-#endif
-    simd_transpose(columns, b->n, r->out, LANES, head_of(out, b->batch, b->head) + b->first * row,
-                   row);
+    simd_transpose(columns, b->n, r->out, LANES,
+                   head_of(out, b->batch, b->head) + b->first * out->stride[1], out->stride[1]);
 }
 
 static inline void forward_block(const weft_call *call, const block *b, T *space)
