@@ -461,6 +461,18 @@ static void test_keep(void)
     weft_graph_free(t.g);
 }
 
+static void test_unknown(void)
+{
+    weft_graph *g = weft_graph_new();
+    weft_error error = WEFT_NO_ERROR;
+    weft_value x = weft_neg(g, weft_input(g, "x", WEFT_F32, WEFT_SHAPE(3)));
+    const weft_plan_options o = {.precision = (weft_precision)2};
+    CU_ASSERT_PTR_NULL(weft_plan_new(g, &x, 1, &o, &error));
+    CU_ASSERT_EQUAL(error.status, WEFT_BAD_ARGUMENT);
+    CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "expected WEFT_PRECISION_F32"));
+    weft_graph_free(g);
+}
+
 /* The search for the first number that is not finite runs blocks, too. */
 static void test_not_finite(void)
 {
@@ -494,5 +506,6 @@ void precision_tests(void)
     CU_add_test(suite, "products of bf16", test_products);
     CU_add_test(suite, "models in bf16", test_models);
     CU_add_test(suite, "scopes that are kept in f32", test_keep);
+    CU_add_test(suite, "a precision that is none", test_unknown);
     CU_add_test(suite, "the search for numbers that are not finite", test_not_finite);
 }

@@ -137,6 +137,12 @@ bool passes_check(const weft_plan_options *options, weft_error *error)
                        name ? name : "", name ? "\"" : "", wrong);
         return false;
     }
+    if ((unsigned)options->precision > WEFT_PRECISION_BF16) {
+        weft_error_set(error, WEFT_BAD_ARGUMENT, "weft_plan_options.precision",
+                       "%d is none, expected WEFT_PRECISION_F32 or WEFT_PRECISION_BF16",
+                       (int)options->precision);
+        return false;
+    }
     return check_names(options, options->skip, "weft_plan_options.skip", error) &&
            check_names(options, getenv("WEFT_SKIP"), "WEFT_SKIP", error);
 }
