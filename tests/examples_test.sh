@@ -21,7 +21,7 @@ unset WEFT_GEMM
 # Training magnifies the rounding, which depends on the instruction set and the compiler. The page is
 # of AVX-512 and gcc.
 same_bits=false
-if "$weft" info | grep -q '^isa  *v4$' && ! readelf -p .comment "$weft" | grep -q clang; then
+if "$weft" info | grep -q '^isa  *v4' && ! readelf -p .comment "$weft" | grep -q clang; then
     same_bits=true
 fi
 
