@@ -262,14 +262,16 @@ static void check_product(const product_case *p)
     CU_ASSERT_EQUAL(weft_fetch(s, c, xc, (size_t)nc * sizeof *xc), WEFT_OK);
     const double sign = (p->wide_a == p->wide_b ? 1 : -1) * (p->narrow_c ? -1 : 1);
     double worst = 0;
+    for (int64_t i = 0; i < na; i++) xa[i] = (float)rounded((double)xa[i]);
+    for (int64_t i = 0; i < nb; i++) xb[i] = (float)rounded((double)xb[i]);
     for (int64_t e = 0; e < p->batch; e++)
         for (int64_t i = 0; i < p->m; i++)
             for (int64_t j = 0; j < p->n; j++) {
                 const float *ae = xa + e * p->m * p->k, *be = xb + e % b_batch * p->k * p->n;
                 double sum = 0;
                 for (int64_t l = 0; l < p->k; l++)
-                    sum += rounded((double)ae[p->trans_a ? l * p->m + i : i * p->k + l]) *
-                           rounded((double)be[p->trans_b ? j * p->k + l : l * p->n + j]);
+                    sum += (double)ae[p->trans_a ? l * p->m + i : i * p->k + l] *
+                           (double)be[p->trans_b ? j * p->k + l : l * p->n + j];
                 const double got = sign * (double)xc[(e * p->m + i) * p->n + j];
                 const double want = p->narrow_c ? rounded(sum) : sum;
                 /* A sum next to the middle of two bf16 may be rounded to either. */
