@@ -53,6 +53,9 @@ void weft_sample_fill(const weft_sample_input *input, weft_dtype dtype, uint64_t
         case WEFT_I32:
             ((int32_t *)data)[i] = (int32_t)floor(x);
             break;
+        case WEFT_U8:
+            ((uint8_t *)data)[i] = (uint8_t)floor(x);
+            break;
         default:
             ((uint8_t *)data)[i] = u < input->high;
             break;

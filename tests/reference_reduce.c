@@ -212,6 +212,29 @@ REFERENCE(matmul_panels)
             data(out)[i] +=
                 get(&in[0], i / n * k + c) * get(&in[1], (i % n / 32 * k + c) * 32 + i % n % 32);
 }
+/* The largest of the 32 elements of x from `first` on. */
+static double largest(const weft_tensor *x, int64_t first)
+{
+    double max = 0;
+    for (int64_t i = first; i < first + 32; i++) max = fmax(max, fabs(get(x, i)));
+    return max;
+}
+REFERENCE(matmul_quantized)
+{
+    const int32_t bits = ((const int32_t *)attr)[0], group = ((const int32_t *)attr)[1];
+    const int64_t k = row_length(&in[0]), n = row_length(out);
+    const uint8_t *q = in[1].data, *zero = in[3].data;
+    (void)n_in;
+    for (int64_t i = 0; i < numel(out); i++)
+        for (int64_t c = 0; c < k; c++) {
+            const int64_t at = i % n * k + c, from = i / n * k;
+            const double max = largest(&in[0], from + c / 32 * 32);
+            const double x = nearbyint(get(&in[0], from + c) * (127 / max)) * (max / 127);
+            const int element = bits == 8 ? q[at] : q[at / 2] >> at % 2 * 4 & 15;
+            const int64_t g = at / group;
+            data(out)[i] += x * get(&in[2], g) * (element - zero[g]);
+        }
+}
 /* All assignments of values to the letters of both operands. */
 REFERENCE(einsum)
 {
@@ -260,6 +283,7 @@ const reference references_reduce[] = {
     {"matmul_shared", ref_matmul},
     SAME(panels),
     SAME(matmul_panels),
+    SAME(matmul_quantized),
     SAME(einsum),
     {NULL, NULL},
 };

@@ -171,6 +171,17 @@ WEFT_API weft_value weft_matmul(weft_graph *graph, weft_value a, weft_value b);
 /* a [m, k] times w [k, n]: [m, n], for a w that many products of few rows share, as the steps of a
  * recurrent layer do. w is packed once a run, not once a product. */
 WEFT_API weft_value weft_matmul_shared(weft_graph *graph, weft_value a, weft_value w);
+/* x [..., k] times the transpose of a quantised matrix: [..., n]. `weight` (u8) is [n, k] of 8
+ * bits, or [n, k / 2] of 4 bits, where the even element of a pair has the low half of the byte.
+ * Groups of `group` elements of a row, a multiple of 32 that divides k, have a scale and a zero
+ * point: `scale` [n, k / group], of x's dtype, and `zero` (u8) of the same shape; an element is
+ * scale (q - zero). x is rounded, too: to whole numbers in [-127, 127] times the largest of 32
+ * elements / 127. Sums of 32 products are exact, and results have the same bits on every
+ * instruction set and for any number of rows. A row of x that has an infinity or a NaN has a result
+ * of NaN. For inference: there is no gradient. WEFT_BAD_ARGUMENT for other bits or groups.
+ * weft/quantize.h makes such matrices. */
+WEFT_API weft_value weft_matmul_quantized(weft_graph *graph, weft_value x, weft_value weight,
+                                          weft_value scale, weft_value zero, int bits, int group);
 /* Einstein summation of two operands in NumPy's notation without ellipsis: "nqhd,nkhd->nhqk". A
  * letter must not repeat within one operand. */
 WEFT_API weft_value weft_einsum(weft_graph *graph, const char *subscripts, weft_value a,

@@ -1,0 +1,366 @@
+/* Products of rows of floats with a quantised matrix, by one thread. Time O(m n k).
+ *
+ * Rows of x are quantised first, 32 elements (a block) at a time, to whole numbers in [-127, 127].
+ * Then each block of an inner product is a sum of whole numbers, which is exact. Only the sum over
+ * blocks rounds, in this order: lane l of 16 adds up the blocks l, l + 16, l + 32, ..., and lanes
+ * are added in halves. So every instruction set computes the same bits, if the compiler does not
+ * fuse multiplications and additions (-ffp-contract=off in ops/meson.build), and a row has the same
+ * bits whatever the other rows are.
+ *
+ * Weights lie in rows of k elements, in 4 bits the even one of a pair in the low half of its byte.
+ * The sums read a chunk of 16 blocks of one row at a time, once for up to eight rows of x. */
+#ifndef WEFT_OPS_KERNELS_QUANTIZED_KERNEL_H
+#define WEFT_OPS_KERNELS_QUANTIZED_KERNEL_H
+
+#include "simd.h"
+
+#define QUANTIZED_BLOCK 32                       /* elements */
+#define QUANTIZED_LANES 16                       /* blocks of a chunk */
+#define QUANTIZED_CHUNK (32 * (QUANTIZED_LANES)) /* elements */
+
+/* The largest number that a row of x is quantised to. */
+#define QUANTIZED_MAX 127
+
+static inline int64_t quantized_chunks(int64_t k)
+{
+    return ceil_div(k, QUANTIZED_CHUNK);
+}
+
+#ifdef WEFT_KERNEL_ISA
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+typedef int32_t quantized_ints
+    __attribute__((vector_size(4 * QUANTIZED_LANES), aligned(4), may_alias));
+typedef T quantized_floats
+    __attribute__((vector_size(sizeof(T) * QUANTIZED_LANES), aligned(sizeof(T)), may_alias));
+
+/* ---- Rows of x ---- */
+
+/* Rows of x, quantised and padded with zeros to whole chunks. In 4 bits, four blocks have their
+ * even elements first and then their odd ones, as masks and shifts unpack the weights. */
+typedef struct quantized_rows {
+    int8_t *q;    /* [rows, chunks * QUANTIZED_CHUNK] */
+    T *scale;     /* [rows, chunks * QUANTIZED_LANES]: x = scale q */
+    int32_t *sum; /* likewise: of q */
+    int64_t chunks;
+} quantized_rows;
+
+static inline void quantized_place(const int8_t *block, int64_t b, int bits, int8_t *q)
+{
+    if (bits == 8) {
+        memcpy(q + b * QUANTIZED_BLOCK, block, QUANTIZED_BLOCK);
+        return;
+    }
+    int8_t *even = q + b / 4 * 4 * QUANTIZED_BLOCK + b % 4 * QUANTIZED_BLOCK / 2, *odd = even + 64;
+    for (int i = 0; i < QUANTIZED_BLOCK / 2; i++) {
+        even[i] = block[2 * i];
+        odd[i] = block[2 * i + 1];
+    }
+}
+
+/* Block b of a row. One with an element that is not finite has the scale NaN, so the whole row of
+ * the product is NaN. */
+static inline void quantized_block(const T *x, int64_t b, int bits, int8_t *q, T *scale,
+                                   int32_t *sum)
+{
+    /* Adding and subtracting it rounds a small number to the nearest whole one, of two the even. */
+    const T rounder = sizeof(T) == 4 ? (T)0x1.8p23 : (T)0x1.8p52;
+    int8_t block[QUANTIZED_BLOCK];
+    T max = 0, bad = 0;
+    int32_t total = 0;
+#pragma omp simd reduction(max : max) reduction(+ : bad)
+    for (int i = 0; i < QUANTIZED_BLOCK; i++) {
+        const T size = x[i] < 0 ? -x[i] : x[i];
+        max = size > max ? size : max;
+        bad += x[i] * 0;
+    }
+    const T to_whole = QUANTIZED_MAX / max;
+    const bool zero = bad != 0 || !(to_whole <= (sizeof(T) == 4 ? (T)0x1p126 : (T)0x1p1022));
+    const T by = zero ? 0 : to_whole;
+    for (int i = 0; i < QUANTIZED_BLOCK; i++) {
+        const T whole = ((zero ? 0 : x[i]) * by + rounder) - rounder;
+        block[i] = (int8_t)(int32_t)whole;
+        total += block[i];
+    }
+    quantized_place(block, b, bits, q);
+    scale[b] = bad != 0 ? bad : zero ? 0 : max / QUANTIZED_MAX;
+    sum[b] = total;
+}
+
+/* Quantises row `row` of r from x [k]. */
+static inline void quantized_row(const T *x, int64_t k, int bits, const quantized_rows *r,
+                                 int64_t row)
+{
+    const int64_t blocks = r->chunks * QUANTIZED_LANES, used = k / QUANTIZED_BLOCK;
+    int8_t *q = r->q + row * blocks * QUANTIZED_BLOCK;
+    T *scale = r->scale + row * blocks;
+    int32_t *sum = r->sum + row * blocks;
+    memset(q, 0, (size_t)(blocks * QUANTIZED_BLOCK));
+    for (int64_t b = 0; b < used; b++)
+        quantized_block(x + b * QUANTIZED_BLOCK, b, bits, q, scale, sum);
+    for (int64_t b = used; b < blocks; b++) {
+        scale[b] = 0;
+        sum[b] = 0;
+    }
+}
+
+/* ---- Sums of a chunk ----
+ *
+ * quantized_load reads a chunk of a row of weights; quantized_dots sets dot[b] to the sum of block
+ * b with a row of x. `bits` and `vnni` are constants at every call. */
+
+#if defined(__AVX512F__)
+
+/* 8 bits: a vector for each two blocks. 4 bits: the even elements of four blocks in each of the
+ * first four vectors, the odd ones in the others. */
+typedef struct quantized_weights {
+    const uint8_t *at;
+    __m512i part[8];
+} quantized_weights;
+
+SIMD_INLINE void quantized_load(const int bits, const bool vnni, const uint8_t *w,
+                                quantized_weights *out)
+{
+    out->at = w;
+    if (!vnni) return;
+    SIMD_UNROLL(8)
+    for (int i = 0; i < 8; i++) {
+        if (bits == 8) {
+            out->part[i] = _mm512_loadu_si512(w + 64 * i);
+        } else {
+            const __m512i pairs = _mm512_loadu_si512(w + i % 4 * 64), low = _mm512_set1_epi8(15);
+            out->part[i] = _mm512_and_si512(i < 4 ? pairs : _mm512_srli_epi16(pairs, 4), low);
+        }
+    }
+}
+
+/* sum += four products each, of unsigned and signed bytes. Written in assembly because the kernels'
+ * own instruction set, v4, does not have it. */
+SIMD_INLINE __m512i quantized_vnni(__m512i sum, __m512i w, const int8_t *x)
+{
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(w), "m"(*(const __m512i_u *)(const void *)x));
+    return sum;
+}
+
+/* Sums of four blocks, of a quarter of the vector each, from `part` 4 j on. */
+SIMD_INLINE __m512i quantized_four(const int bits, const quantized_weights *w, const int8_t *x,
+                                   const int j)
+{
+    const __m512i zero = _mm512_setzero_si512();
+    const int8_t *at = x + 4 * QUANTIZED_BLOCK * j;
+    if (bits == 4)
+        return quantized_vnni(quantized_vnni(zero, w->part[j], at), w->part[j + 4], at + 64);
+    const __m512i a = quantized_vnni(zero, w->part[2 * j], at);
+    const __m512i b = quantized_vnni(zero, w->part[2 * j + 1], at + 64);
+    return _mm512_add_epi32(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xdd));
+}
+
+SIMD_INLINE __m512i quantized_pairs(__m512i a, __m512i b)
+{
+    return _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+}
+
+SIMD_INLINE void quantized_dots_vnni(const int bits, const quantized_weights *w, const int8_t *x,
+                                     quantized_ints *dot)
+{
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    const __m512i a = quantized_pairs(quantized_four(bits, w, x, 0), quantized_four(bits, w, x, 1));
+    const __m512i b = quantized_pairs(quantized_four(bits, w, x, 2), quantized_four(bits, w, x, 3));
+    const __m512i all = _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
+    *dot = (quantized_ints)_mm512_permutexvar_epi32(order, all);
+}
+
+#else
+
+typedef struct quantized_weights {
+    const uint8_t *at;
+} quantized_weights;
+
+SIMD_INLINE void quantized_load(const int bits, const bool vnni, const uint8_t *w,
+                                quantized_weights *out)
+{
+    (void)bits;
+    (void)vnni;
+    out->at = w;
+}
+
+#endif
+
+#if defined(__AVX2__)
+
+/* The sums of a block of 8 bits. Bytes are widened: the product of pairs of bytes would saturate.
+ */
+SIMD_INLINE __m256i quantized_bytes(const uint8_t *w, const int8_t *x)
+{
+    __m256i sum = _mm256_setzero_si256();
+    SIMD_UNROLL(2)
+    for (int i = 0; i < QUANTIZED_BLOCK; i += 16) {
+        const __m256i a = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i_u *)(w + i)));
+        const __m256i b = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i_u *)(x + i)));
+        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+    }
+    return sum;
+}
+
+/* The sums of blocks b and b + 1 of 4 bits, in a half of the vector each. A sum of four products is
+ * at most 4 x 15 x 127, so nothing saturates. */
+SIMD_INLINE __m256i quantized_nibbles(const uint8_t *w, const int8_t *x, const int b)
+{
+    const __m256i pairs = _mm256_loadu_si256((const __m256i_u *)(w + 16 * b));
+    const __m256i low = _mm256_set1_epi8(15);
+    const int8_t *even = x + 4 * QUANTIZED_BLOCK * (b / 4) + 16 * (b % 4);
+    const __m256i x0 = _mm256_loadu_si256((const __m256i_u *)even);
+    const __m256i x1 = _mm256_loadu_si256((const __m256i_u *)(even + 64));
+    const __m256i sums = _mm256_add_epi16(
+        _mm256_maddubs_epi16(_mm256_and_si256(pairs, low), x0),
+        _mm256_maddubs_epi16(_mm256_and_si256(_mm256_srli_epi16(pairs, 4), low), x1));
+    return _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
+}
+
+SIMD_INLINE __m256i quantized_add_four(const __m256i *part)
+{
+    return _mm256_hadd_epi32(_mm256_hadd_epi32(part[0], part[1]),
+                             _mm256_hadd_epi32(part[2], part[3]));
+}
+
+/* Eight blocks from b on. */
+SIMD_INLINE __m256i quantized_eight(const int bits, const uint8_t *w, const int8_t *x, const int b)
+{
+    __m256i part[8];
+    if (bits == 4) {
+        SIMD_UNROLL(4)
+        for (int i = 0; i < 4; i++) part[i] = quantized_nibbles(w, x, b + 2 * i);
+        return _mm256_permutevar8x32_epi32(quantized_add_four(part),
+                                           _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    }
+    SIMD_UNROLL(8)
+    for (int i = 0; i < 8; i++)
+        part[i] = quantized_bytes(w + QUANTIZED_BLOCK * (b + i), x + QUANTIZED_BLOCK * (b + i));
+    const __m256i low = quantized_add_four(part), high = quantized_add_four(part + 4);
+    return _mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20),
+                            _mm256_permute2x128_si256(low, high, 0x31));
+}
+
+SIMD_INLINE void quantized_dots(const int bits, const bool vnni, const quantized_weights *w,
+                                const int8_t *x, quantized_ints *dot)
+{
+#if defined(__AVX512F__)
+    if (vnni) {
+        quantized_dots_vnni(bits, w, x, dot);
+        return;
+    }
+#else
+    (void)vnni;
+#endif
+    _mm256_storeu_si256((__m256i_u *)dot, quantized_eight(bits, w->at, x, 0));
+    _mm256_storeu_si256((__m256i_u *)dot + 1, quantized_eight(bits, w->at, x, 8));
+}
+
+#else
+
+SIMD_INLINE void quantized_dots(const int bits, const bool vnni, const quantized_weights *given,
+                                const int8_t *x, quantized_ints *dot)
+{
+    (void)vnni;
+    for (int b = 0; b < QUANTIZED_LANES; b++) {
+        const uint8_t *w = given->at + b * QUANTIZED_BLOCK * bits / 8;
+        const int8_t *even = x + b * QUANTIZED_BLOCK;
+        int32_t sum = 0;
+        if (bits == 4) even = x + 4 * QUANTIZED_BLOCK * (b / 4) + 16 * (b % 4);
+        for (int i = 0; bits == 8 && i < QUANTIZED_BLOCK; i++) sum += w[i] * even[i];
+        for (int i = 0; bits == 4 && i < QUANTIZED_BLOCK / 2; i++)
+            sum += (w[i] & 15) * even[i] + (w[i] >> 4) * even[i + 64];
+        (*dot)[b] = sum;
+    }
+}
+
+#endif
+
+/* ---- Rows of weights ---- */
+
+/* A row of weights, with a scale and a zero point for each block, both zero in the padding. */
+typedef struct quantized_weight_row {
+    const uint8_t *q;
+    const uint8_t *last; /* the last chunk, padded; NULL: the row has whole chunks only */
+    const T *scale;
+    const int32_t *zero;
+} quantized_weight_row;
+
+/* y[r * y_row] = x[r] w for rows of x from `first` on. */
+SIMD_INLINE void quantized_products(const int rows, const int bits, const bool vnni,
+                                    const quantized_rows *x, int64_t first,
+                                    const quantized_weight_row *w, T *y, int64_t y_row)
+{
+    const int64_t chunks = x->chunks, blocks = chunks * QUANTIZED_LANES;
+    const int8_t *q = x->q + first * chunks * QUANTIZED_CHUNK;
+    quantized_floats sum[8];
+    SIMD_UNROLL(8)
+    for (int r = 0; r < rows; r++) sum[r] = (quantized_floats){0};
+    for (int64_t c = 0; c < chunks; c++) {
+        const int64_t b = c * QUANTIZED_LANES;
+        quantized_weights part;
+        quantized_load(bits, vnni,
+                       w->last && c == chunks - 1 ? w->last : w->q + c * QUANTIZED_CHUNK * bits / 8,
+                       &part);
+        const quantized_floats scale = *(const quantized_floats *)(w->scale + b);
+        const quantized_ints zero = *(const quantized_ints *)(w->zero + b);
+        SIMD_UNROLL(8)
+        for (int r = 0; r < rows; r++) {
+            const int64_t at = (first + r) * blocks + b;
+            quantized_ints dot;
+            quantized_dots(bits, vnni, &part, q + (r * chunks + c) * QUANTIZED_CHUNK, &dot);
+            dot -= zero * *(const quantized_ints *)(x->sum + at);
+            sum[r] += *(const quantized_floats *)(x->scale + at) * scale *
+                      __builtin_convertvector(dot, quantized_floats);
+        }
+    }
+    SIMD_UNROLL(8)
+    for (int r = 0; r < rows; r++) {
+        T lane[QUANTIZED_LANES];
+        memcpy(lane, &sum[r], sizeof lane);
+        for (int half = QUANTIZED_LANES / 2; half; half /= 2)
+            for (int l = 0; l < half; l++) lane[l] += lane[l + half];
+        y[r * y_row] = lane[0];
+    }
+}
+
+typedef void quantized_function(const quantized_rows *x, int64_t first,
+                                const quantized_weight_row *w, T *y, int64_t y_row);
+
+#define QUANTIZED_EACH_ROWS(X, bits, vnni)                                                         \
+    X(1, bits, vnni) X(2, bits, vnni) X(4, bits, vnni) X(8, bits, vnni)
+#if defined(__AVX512F__)
+#define QUANTIZED_EACH(X)                                                                          \
+    QUANTIZED_EACH_ROWS(X, 8, 0)                                                                   \
+    QUANTIZED_EACH_ROWS(X, 4, 0) QUANTIZED_EACH_ROWS(X, 8, 1) QUANTIZED_EACH_ROWS(X, 4, 1)
+#else
+#define QUANTIZED_EACH(X) QUANTIZED_EACH_ROWS(X, 8, 0) QUANTIZED_EACH_ROWS(X, 4, 0)
+#endif
+
+#define QUANTIZED_DEFINE(rows, bits, vnni)                                                         \
+    static __attribute__((noinline)) void quantized_##rows##_##bits##_##vnni(                      \
+        const quantized_rows *x, int64_t first, const quantized_weight_row *w, T *y,               \
+        int64_t y_row)                                                                             \
+    {                                                                                              \
+        quantized_products(rows, bits, vnni, x, first, w, y, y_row);                               \
+    }
+QUANTIZED_EACH(QUANTIZED_DEFINE)
+#undef QUANTIZED_DEFINE
+
+/* The function for `rows` rows, 1, 2, 4 or 8. `vnni`: the processor has AVX512_VNNI. */
+static inline quantized_function *quantized_function_of(int rows, int bits, bool vnni)
+{
+    static quantized_function *const functions[2][2][9] = {
+#define QUANTIZED_ROW(rows, bits, vnni)                                                            \
+    [vnni][bits == 8][rows] = quantized_##rows##_##bits##_##vnni,
+        QUANTIZED_EACH(QUANTIZED_ROW)
+#undef QUANTIZED_ROW
+    };
+    return functions[vnni][bits == 8][rows];
+}
+
+#endif
+#endif

@@ -1,0 +1,286 @@
+/* matmul_quantized: products with a matrix of 8 or 4 bits, O(m n k).
+ *
+ * A product of one row or a few, as a step of decoding computes them, takes as long as its matrix
+ * takes to be read. Quantised weights have a quarter or less of the bytes of f32. Rows of x are
+ * quantised in a first phase; then threads compute tiles of columns, whose weights stay in the
+ * second-level cache while all rows of x pass over them, eight at a time
+ * (kernels/quantized_kernel.h). */
+#include "kernels/quantized_kernel.h"
+
+typedef struct quantized_attr {
+    int32_t bits, group;
+} quantized_attr;
+
+/* Rows of x of a tile; the bytes of its weights; the fewest columns; elements that a tile of the
+ * first phase quantises. */
+#define TILE_ROWS    256
+#define TILE_BYTES   (128 << 10)
+#define FEW_COLUMNS  16
+#define ROW_ELEMENTS 16384
+
+typedef struct product {
+    int64_t m, n, k, chunks;
+    int bits;
+    int64_t tile_n, tiles_m, tiles_n;
+    int64_t each; /* rows of a tile of the first phase */
+} product;
+
+static inline product product_of(const weft_call *call)
+{
+    const quantized_attr *attr = call->attr;
+    const weft_tensor *x = &call->in[0], *y = &call->out[0];
+    const int last = y->shape.rank - 1;
+    product p = {.m = 1, .n = y->shape.dim[last], .k = x->shape.dim[last], .bits = attr->bits};
+    for (int d = 0; d < last; d++) p.m *= y->shape.dim[d];
+    p.chunks = quantized_chunks(p.k);
+    const int64_t row = p.k ? p.k * p.bits / 8 : 1;
+    p.tile_n = TILE_BYTES / row / FEW_COLUMNS * FEW_COLUMNS;
+    if (p.tile_n < FEW_COLUMNS) p.tile_n = FEW_COLUMNS;
+    p.tiles_n = ceil_div(p.n, p.tile_n);
+    p.tiles_m = ceil_div(p.m, TILE_ROWS);
+    p.each = p.k < ROW_ELEMENTS ? ROW_ELEMENTS / (p.k ? p.k : 1) : 1;
+    return p;
+}
+
+/* Tiles of the same columns are neighbours. */
+static inline weft_block block_at(const product *p, int64_t tile)
+{
+    weft_block b = {.row = tile % p->tiles_m * TILE_ROWS, .column = tile / p->tiles_m * p->tile_n};
+    b.rows = p->m - b.row < TILE_ROWS ? p->m - b.row : TILE_ROWS;
+    b.columns = p->n - b.column < p->tile_n ? p->n - b.column : p->tile_n;
+    return b;
+}
+
+#ifdef WEFT_KERNEL_ISA
+
+/* Where the first phase leaves the quantised rows of x. */
+static quantized_rows rows_of(const weft_call *call, const product *p)
+{
+    const int64_t blocks = p->m * p->chunks * QUANTIZED_LANES;
+    quantized_rows r = {.scale = call->scratch, .chunks = p->chunks};
+    r.sum = (int32_t *)(void *)(r.scale + blocks);
+    r.q = (int8_t *)(r.sum + blocks);
+    return r;
+}
+
+/* Row `row` of the weights. The workspace takes its scales and zero points, for each block instead
+ * of each group, and the last chunk if that must be padded. */
+static quantized_weight_row weight_row(const weft_call *call, const product *p, int64_t row)
+{
+    const quantized_attr *attr = call->attr;
+    T *scales = weft_call_workspace(call);
+    int32_t *zeros = (int32_t *)(void *)(scales + p->chunks * QUANTIZED_LANES);
+    uint8_t *last = (uint8_t *)(zeros + p->chunks * QUANTIZED_LANES);
+    const int64_t blocks = p->k / QUANTIZED_BLOCK, each = attr->group / QUANTIZED_BLOCK;
+    const int64_t groups = p->k / attr->group, chunk = QUANTIZED_CHUNK * p->bits / 8;
+    const int64_t bytes = p->k * p->bits / 8, rest = bytes % chunk;
+    const uint8_t *q = (const uint8_t *)call->in[1].data + row * bytes;
+    const T *scale = (const T *)call->in[2].data + row * groups;
+    const uint8_t *zero = (const uint8_t *)call->in[3].data + row * groups;
+    quantized_weight_row w = {.q = q, .scale = scales, .zero = zeros};
+    if (each == 1) {
+        memcpy(scales, scale, (size_t)groups * sizeof *scale);
+        for (int64_t g = 0; g < groups; g++) zeros[g] = zero[g];
+    } else {
+        for (int64_t g = 0, b = 0; g < groups; g++)
+            for (int64_t i = 0; i < each; i++, b++) {
+                scales[b] = scale[g];
+                zeros[b] = zero[g];
+            }
+    }
+    for (int64_t b = blocks; b < p->chunks * QUANTIZED_LANES; b++) {
+        scales[b] = 0;
+        zeros[b] = 0;
+    }
+    if (rest) {
+        w.last = memcpy(last, q + bytes - rest, (size_t)rest);
+        memset(last + rest, 0, (size_t)(chunk - rest));
+    }
+    return w;
+}
+
+static void multiply(const weft_call *call, const product *p, const weft_block *b, bool vnni)
+{
+    const quantized_rows x = rows_of(call, p);
+    for (int64_t i = b->row, rows; i < b->row + b->rows; i += rows) {
+        const int64_t left = b->row + b->rows - i;
+        rows = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+        quantized_function *products = quantized_function_of((int)rows, p->bits, vnni);
+        for (int64_t j = b->column; j < b->column + b->columns; j++) {
+            const quantized_weight_row w = weight_row(call, p, j);
+            products(&x, i, &w, (T *)call->out[0].data + i * p->n + j, p->n);
+        }
+    }
+}
+
+KERNEL(matmul_quantized)
+{
+    const product p = product_of(call);
+    if (call->phase == 0) {
+        const quantized_rows rows = rows_of(call, &p);
+        const int64_t end = (tile + 1) * p.each < p.m ? (tile + 1) * p.each : p.m;
+        for (int64_t i = tile * p.each; i < end; i++)
+            quantized_row((const T *)call->in[0].data + i * p.k, p.k, p.bits, &rows, i);
+        return;
+    }
+    bool vnni = false;
+#if defined(__AVX512F__)
+    vnni = __builtin_cpu_supports("avx512vnni");
+#endif
+    const weft_block b = block_at(&p, tile);
+    multiply(call, &p, &b, vnni);
+}
+
+#else
+
+#include "samples.h"
+
+#include <weft/ops.h>
+
+static int64_t tiles_quantized(const weft_call *call)
+{
+    const product p = product_of(call);
+    if (p.m == 0 || p.n == 0) return 0;
+    return call->phase == 0 ? ceil_div(p.m, p.each) : p.tiles_m * p.tiles_n;
+}
+
+static void block_quantized(const weft_call *call, int64_t tile, weft_block *block)
+{
+    const product p = product_of(call);
+    *block = p.m == 0 || p.n == 0 ? (weft_block){0, 0, 0, 0} : block_at(&p, tile);
+}
+
+static size_t scratch_quantized(const weft_call *call)
+{
+    const product p = product_of(call);
+    const size_t block = QUANTIZED_BLOCK + sizeof(int32_t) + weft_dtype_bytes(call->out[0].dtype);
+    return (size_t)(p.m * p.chunks * QUANTIZED_LANES) * block;
+}
+
+static size_t workspace_quantized(const weft_call *call)
+{
+    const product p = product_of(call);
+    const size_t block = sizeof(int32_t) + weft_dtype_bytes(call->out[0].dtype);
+    return (size_t)(p.chunks * QUANTIZED_LANES) * block + QUANTIZED_CHUNK;
+}
+
+static void cost_quantized(const weft_call *call, weft_cost *cost)
+{
+    const product p = product_of(call);
+    cost->flops = 2 * (double)p.m * (double)p.n * (double)p.k;
+    cost->bytes = 0;
+    for (size_t i = 0; i < call->n_in; i++)
+        cost->bytes += (double)weft_tensor_bytes(call->in[i].dtype, call->in[i].shape);
+    cost->bytes += (double)weft_tensor_bytes(call->out[0].dtype, call->out[0].shape);
+}
+
+static bool infer_quantized(weft_infer *infer)
+{
+    char tw[128], tx[128], ts[128], tz[128];
+    const quantized_attr *attr = infer->attr;
+    if (attr->bits != 8 && attr->bits != 4)
+        return weft_infer_fail(infer, WEFT_BAD_ARGUMENT, "%d bits, expected 8 or 4", attr->bits);
+    if (attr->group < QUANTIZED_BLOCK || attr->group % QUANTIZED_BLOCK)
+        return weft_infer_fail(infer, WEFT_BAD_ARGUMENT,
+                               "groups of %d elements, expected a multiple of %d", attr->group,
+                               QUANTIZED_BLOCK);
+    if (!weft_infer_float(infer, 0) || !weft_infer_same_dtype(infer, 0, 2) ||
+        !weft_infer_dtype(infer, 1, WEFT_U8) || !weft_infer_dtype(infer, 3, WEFT_U8) ||
+        !weft_infer_min_rank(infer, 0, 1))
+        return false;
+    weft_shape x = infer->in[0].shape, w = infer->in[1].shape;
+    const weft_shape scale = infer->in[2].shape, zero = infer->in[3].shape;
+    const int64_t k = x.dim[x.rank - 1];
+    if (k % attr->group)
+        return weft_infer_fail(infer, WEFT_BAD_SHAPE,
+                               "groups of %d elements do not divide rows of %lld", attr->group,
+                               (long long)k);
+    const weft_shape groups = WEFT_SHAPE(w.dim[0], k / attr->group);
+    if (w.rank != 2 || w.dim[1] != k * attr->bits / 8 || !weft_shape_equal(scale, groups) ||
+        !weft_shape_equal(zero, groups))
+        return weft_infer_fail(
+            infer, WEFT_BAD_SHAPE,
+            "%s times %s of %d bits, with scales %s and zero points %s of groups of %d",
+            weft_shape_text(x, tx, sizeof tx), weft_shape_text(w, tw, sizeof tw), attr->bits,
+            weft_shape_text(scale, ts, sizeof ts), weft_shape_text(zero, tz, sizeof tz),
+            attr->group);
+    x.dim[x.rank - 1] = w.dim[0];
+    infer->out[0] = (weft_type){infer->in[0].dtype, x};
+    return true;
+}
+
+static const quantized_attr bytes_32 = {8, 32}, nibbles_32 = {4, 32}, bytes_64 = {8, 64},
+                            nibbles_96 = {4, 96};
+#define BYTES(...)                                                                                 \
+    {                                                                                              \
+        WEFT_U8, __VA_ARGS__, 0, 256, false                                                        \
+    }
+#define NIBBLES(...)                                                                               \
+    {                                                                                              \
+        WEFT_U8, __VA_ARGS__, 0, 16, false                                                         \
+    }
+#define SCALES(...)                                                                                \
+    {                                                                                              \
+        WEFT_FLOAT, __VA_ARGS__, 0, 0.01, false                                                    \
+    }
+static const weft_sample samples_quantized[] = {
+    {&bytes_32,
+     4,
+     {UNIT_FLOATS({2, {3, 64}}), BYTES({2, {5, 64}}), SCALES({2, {5, 2}}), BYTES({2, {5, 2}})}},
+    {&nibbles_32,
+     4,
+     {UNIT_FLOATS({3, {2, 3, 32}}), BYTES({2, {4, 16}}), SCALES({2, {4, 1}}),
+      NIBBLES({2, {4, 1}})}},
+    {&bytes_64,
+     4,
+     {UNIT_FLOATS({2, {9, 640}}), BYTES({2, {33, 640}}), SCALES({2, {33, 10}}),
+      BYTES({2, {33, 10}})}},
+    {&nibbles_96,
+     4,
+     {UNIT_FLOATS({1, {576}}), BYTES({2, {7, 288}}), SCALES({2, {7, 6}}), NIBBLES({2, {7, 6}})}},
+    {&bytes_32,
+     4,
+     {UNIT_FLOATS({2, {2, 0}}), BYTES({2, {3, 0}}), SCALES({2, {3, 0}}), BYTES({2, {3, 0}})}},
+};
+static const weft_attr_field fields_quantized[] = {
+    {"bits", WEFT_ATTR_INT, offsetof(quantized_attr, bits)},
+    {"group", WEFT_ATTR_INT, offsetof(quantized_attr, group)},
+    {NULL, WEFT_ATTR_INT, 0},
+};
+DECLARE_KERNELS(matmul_quantized);
+extern const weft_op weft_op_matmul_quantized;
+const weft_op weft_op_matmul_quantized = {
+    .name = "matmul_quantized",
+    .doc = "y [..., n] = x [..., k] times the transpose of a matrix [n, k] in 8 or 4 bits, whose "
+           "elements are scale (q - zero), with a scale and a zero point for each group of a row. "
+           "x is rounded to 8 bits, with a scale for each 32 elements. For inference: there is no "
+           "gradient.",
+    .min_in = 4,
+    .max_in = 4,
+    .n_out = 1,
+    .inputs = "x weight scale zero",
+    .attr_size = sizeof(quantized_attr),
+    .attrs = fields_quantized,
+    .infer = infer_quantized,
+    .kernel = FLOAT_KERNELS(matmul_quantized),
+    .takes = WEFT_TAKES_DENSE,
+    .phases = 2,
+    .tiles = tiles_quantized,
+    .scratch = scratch_quantized,
+    .workspace = workspace_quantized,
+    .block = block_quantized,
+    .cost = cost_quantized,
+    .gradient = WEFT_GRADIENT_NONE,
+    .samples = samples_quantized,
+    .n_samples = sizeof samples_quantized / sizeof *samples_quantized,
+};
+
+weft_value weft_matmul_quantized(weft_graph *graph, weft_value x, weft_value weight,
+                                 weft_value scale, weft_value zero, int bits, int group)
+{
+    const quantized_attr attr = {bits, group};
+    return weft_apply(graph, &weft_op_matmul_quantized, &attr,
+                      (weft_value[]){x, weight, scale, zero}, 4, NULL);
+}
+
+#endif
