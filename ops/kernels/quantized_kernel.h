@@ -18,6 +18,9 @@
 #define QUANTIZED_LANES 16                       /* blocks of a chunk */
 #define QUANTIZED_CHUNK (32 * (QUANTIZED_LANES)) /* elements */
 
+/* Bytes of weights that are prefetched before their use: rows follow each other. */
+#define QUANTIZED_AHEAD 4096
+
 /* The largest number that a row of x is quantised to. */
 #define QUANTIZED_MAX 127
 
@@ -269,10 +272,15 @@ SIMD_INLINE void quantized_dots(const int bits, const bool vnni, const quantized
         const uint8_t *w = given->at + b * QUANTIZED_BLOCK * bits / 8;
         const int8_t *even = x + b * QUANTIZED_BLOCK;
         int32_t sum = 0;
-        if (bits == 4) even = x + 4 * QUANTIZED_BLOCK * (b / 4) + 16 * (b % 4);
-        for (int i = 0; bits == 8 && i < QUANTIZED_BLOCK; i++) sum += w[i] * even[i];
-        for (int i = 0; bits == 4 && i < QUANTIZED_BLOCK / 2; i++)
-            sum += (w[i] & 15) * even[i] + (w[i] >> 4) * even[i + 64];
+        if (bits == 8) {
+#pragma omp simd reduction(+ : sum)
+            for (int i = 0; i < QUANTIZED_BLOCK; i++) sum += w[i] * even[i];
+        } else {
+            even = x + 4 * QUANTIZED_BLOCK * (b / 4) + 16 * (b % 4);
+#pragma omp simd reduction(+ : sum)
+            for (int i = 0; i < QUANTIZED_BLOCK / 2; i++)
+                sum += (w[i] & 15) * even[i] + (w[i] >> 4) * even[i + 64];
+        }
         (*dot)[b] = sum;
     }
 }
@@ -302,6 +310,8 @@ SIMD_INLINE void quantized_products(const int rows, const int bits, const bool v
     for (int64_t c = 0; c < chunks; c++) {
         const int64_t b = c * QUANTIZED_LANES;
         quantized_weights part;
+        for (int i = 0; i < QUANTIZED_CHUNK * bits / 8; i += 64)
+            __builtin_prefetch(w->q + c * QUANTIZED_CHUNK * bits / 8 + i + QUANTIZED_AHEAD);
         quantized_load(bits, vnni,
                        w->last && c == chunks - 1 ? w->last : w->q + c * QUANTIZED_CHUNK * bits / 8,
                        &part);
