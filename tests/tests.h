@@ -79,6 +79,8 @@
     X(recurrent) \
     X(fit) \
     X(track) \
+    X(quantize) \
+    X(quantized_models) \
     X(onnx_training) \
     X(onnx) \
     X(onnx_export) \

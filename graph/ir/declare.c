@@ -3,6 +3,8 @@
 
 #include "base/text.h"
 
+#include <weft/pass.h>
+
 #include <string.h>
 
 static bool same_part(const weft_part *a, const weft_part *b)
@@ -82,6 +84,16 @@ weft_value weft_state(weft_graph *graph, const char *name, weft_dtype dtype, wef
                       weft_init init)
 {
     return declare_state(graph, name, dtype, shape, init, (weft_part){0, 0, 0}, false);
+}
+
+weft_value weft_rewrite_state(weft_rewrite *rewrite, const char *scoped_name, weft_dtype dtype,
+                              weft_shape shape, weft_init init)
+{
+    if (!rewrite || !rewrite->graph) return WEFT_NO_VALUE;
+    graph_set_scope(rewrite->graph, "");
+    const weft_value state = weft_state(rewrite->graph, scoped_name, dtype, shape, init);
+    graph_set_scope(rewrite->graph, rewrite->node.scope);
+    return state;
 }
 
 weft_value weft_input(weft_graph *graph, const char *name, weft_dtype dtype, weft_shape shape)

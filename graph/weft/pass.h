@@ -46,6 +46,11 @@ typedef struct weft_pass {
     size_t (*state_bytes)(const weft_graph *source);
 } weft_pass;
 
+/* Declares a state in the new graph by its scoped name, whatever the scope of the node is, or finds
+ * the one of that name: see weft_state. */
+WEFT_API weft_value weft_rewrite_state(weft_rewrite *rewrite, const char *scoped_name,
+                                       weft_dtype dtype, weft_shape shape, weft_init init);
+
 #ifdef __cplusplus
 }
 #endif

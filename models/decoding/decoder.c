@@ -7,6 +7,8 @@
 
 #include "zoo/text.h"
 
+#include <weft/quantize.h>
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,8 +94,9 @@ static bool make(weft_decoder *d, const weft_params *params)
     if (!d->store || !d->parents || !d->step_tokens || (d->has_source && !d->source) ||
         (!d->has_steps && (!d->tokens || !d->fed)))
         return decoder_fail(d, WEFT_NO_MEMORY, "decoder", "no memory");
-    if (!decoder_check_params(d, params)) return false;
     if (weft_params_share(d->store, params, &d->error) != WEFT_OK) return false;
+    d->quantized = weft_params_are_quantized(d->store);
+    if (!decoder_check_params(d)) return false;
     if (d->has_steps && d->config.model->prepare && !decoder_prepare(d)) return false;
     decode_sizes first = {.source_len = source_for(d, 1),
                           .key_len = decoder_keys_for(d, 1),

@@ -33,6 +33,7 @@ struct weft_decoder {
     int64_t rows, position, source_len; /* source_len 0: not started */
     int64_t live; /* sentences that are still decoded, the first of the states */
     bool has_source, has_steps;
+    bool quantized; /* some of the model's parameters are */
     /* All rows of each sentence have read the same tokens so far: row i of the states is sentence
      * i. */
     bool narrow;
@@ -60,8 +61,8 @@ int64_t decoder_sentences_for(const weft_decoder *d, int64_t n);
 
 /* Each sets the decoder's error if it returns false or NULL. */
 bool decoder_fail(weft_decoder *d, weft_status status, const char *where, const char *message);
-/* Fails if a parameter of the model is not in `params`. */
-bool decoder_check_params(weft_decoder *d, const weft_params *params);
+/* Fails if a parameter of the model is not in the store. */
+bool decoder_check_params(weft_decoder *d);
 /* Computes the states that depend on parameters only. */
 bool decoder_prepare(weft_decoder *d);
 /* The plan of these sizes with an open session. */

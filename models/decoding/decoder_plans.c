@@ -3,6 +3,7 @@
 #include "decoder.h"
 
 #include <weft/ops.h>
+#include <weft/quantize.h>
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,7 +60,8 @@ static weft_decode_io decode_io(weft_decoder *d, const decode_sizes *sizes)
                             .max_source_len = d->has_source ? d->o.max_source_len : 0,
                             .source_len = sizes->source_len,
                             .declare = declare_state,
-                            .declare_context = d};
+                            .declare_context = d,
+                            .quantized = d->quantized};
 }
 
 /* The graph of a model that has steps. */
@@ -97,7 +99,32 @@ static void build_whole(weft_decoder *d, weft_graph *g, decode_plan *p)
     p->logits = weft_embedding(g, all, p->position, -1);
 }
 
-/* Builds and plans p->sizes; false on failure. */
+static weft_plan *plan_of(weft_decoder *d, const weft_graph *g, const weft_value *targets, size_t n)
+{
+    const weft_pass quantized = weft_quantized_pass(d->store);
+    const weft_plan_options options = {.passes = &quantized, .n_passes = d->quantized};
+    return weft_plan_new(g, targets, n, &options, &d->error);
+}
+
+/* weft_params_init would create a missing parameter, so the decoder checks first. */
+static bool has_params(weft_decoder *d, const weft_graph *g)
+{
+    bool good = true;
+    const size_t n = weft_graph_params(g, NULL, 0);
+    weft_value *values = calloc(n + 1, sizeof *values);
+    if (!values) return decoder_fail(d, WEFT_NO_MEMORY, "decoder", "no memory");
+    weft_graph_params(g, values, n);
+    for (size_t i = 0; good && i < n; i++) {
+        const char *name = weft_name_of(g, values[i]);
+        if (!weft_params_get(d->store, name, NULL))
+            good = decoder_fail(d, WEFT_NOT_FOUND, name, "is not in the parameter store");
+    }
+    free(values);
+    return good;
+}
+
+/* Builds and plans p->sizes; false on failure. The store gets the states that the plan needs, which
+ * are not the parameters whose quantised forms it has. */
 static bool make_plan(weft_decoder *d, decode_plan *p)
 {
     weft_graph *g = weft_graph_new();
@@ -117,10 +144,15 @@ static bool make_plan(weft_decoder *d, decode_plan *p)
     const weft_error *e = weft_graph_error(g);
     if (e->status != WEFT_OK)
         copy_error(d, e);
-    else if (d->error.status == WEFT_OK && weft_params_init(d->store, g, 0, &d->error) == WEFT_OK)
-        p->plan.plan = weft_plan_new(g, targets, n, NULL, &d->error);
+    else if (d->error.status == WEFT_OK)
+        p->plan.plan = plan_of(d, g, targets, n);
     weft_graph_free(g);
-    return p->plan.plan != NULL;
+    if (!p->plan.plan) return false;
+    const weft_graph *planned = weft_plan_graph(p->plan.plan);
+    if (has_params(d, planned) && weft_params_init(d->store, planned, 0, &d->error) == WEFT_OK)
+        return true;
+    weft_plan_free(p->plan.plan);
+    return false;
 }
 
 /* ---- Plans ---- */
@@ -162,26 +194,20 @@ decode_plan *decoder_plan(weft_decoder *d, decode_sizes sizes)
     return p;
 }
 
-/* weft_params_init would create a missing parameter, so the decoder checks first. */
-bool decoder_check_params(weft_decoder *d, const weft_params *params)
+bool decoder_check_params(weft_decoder *d)
 {
     weft_graph *g = weft_graph_new();
     decode_plan p = {.sizes = {.source_len = d->has_source ? 1 : 0, .key_len = 1}};
-    bool good = g != NULL;
-    if (g) build_whole(d, g, &p);
-    size_t n = g ? weft_graph_params(g, NULL, 0) : 0;
-    weft_value *values = calloc(n + 1, sizeof *values);
-    if (values && g) weft_graph_params(g, values, n);
-    if (!g || !values)
-        good = decoder_fail(d, WEFT_NO_MEMORY, "decoder", "no memory");
-    else if (weft_graph_status(g) != WEFT_OK)
-        good = copy_error(d, weft_graph_error(g));
-    for (size_t i = 0; good && i < n; i++) {
-        const char *name = weft_name_of(g, values[i]);
-        if (!weft_params_get(params, name, NULL))
-            good = decoder_fail(d, WEFT_NOT_FOUND, name, "is not in the parameter store");
+    if (!g) return decoder_fail(d, WEFT_NO_MEMORY, "decoder", "no memory");
+    build_whole(d, g, &p);
+    weft_plan *plan = NULL;
+    bool good = weft_graph_status(g) == WEFT_OK || copy_error(d, weft_graph_error(g));
+    if (good && d->quantized) {
+        plan = plan_of(d, g, &p.logits, 1);
+        good = plan != NULL;
     }
-    free(values);
+    good = good && has_params(d, plan ? weft_plan_graph(plan) : g);
+    weft_plan_free(plan);
     weft_graph_free(g);
     return good;
 }

@@ -4,6 +4,8 @@
 
 #include "run/plans.h"
 
+#include <weft/quantize.h>
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +21,7 @@ typedef struct pass {
 struct weft_forward {
     weft_builder builder;
     weft_params *store; /* shares the program's parameters */
+    bool quantized;     /* some of them are */
     plan_list plans;
     pass *last; /* NULL: the last pass failed, or there was none */
 };
@@ -38,6 +41,7 @@ weft_forward *weft_forward_new(const weft_builder *builder, const weft_params *p
         weft_error_set(error, WEFT_NO_MEMORY, "weft_forward_new", "out of memory");
     } else if (weft_params_share(f->store, params, error) == WEFT_OK) {
         f->builder = *builder;
+        f->quantized = weft_params_are_quantized(params);
         f->plans.threads = threads;
         return f;
     }
@@ -76,7 +80,9 @@ static weft_status build(weft_forward *f, weft_graph *g, pass *p, weft_error *er
     for (size_t i = 0; i < b->n_inputs; i++)
         p->input_bytes[i] =
             weft_tensor_bytes(weft_dtype_of(g, b->inputs[i]), weft_shape_of(g, b->inputs[i]));
-    p->plan.plan = weft_plan_new(g, b->outputs, b->n_outputs, NULL, error);
+    const weft_pass quantized = weft_quantized_pass(f->store);
+    const weft_plan_options options = {.passes = &quantized, .n_passes = f->quantized};
+    p->plan.plan = weft_plan_new(g, b->outputs, b->n_outputs, &options, error);
     return p->plan.plan ? WEFT_OK : error->status;
 }
 

@@ -14,6 +14,7 @@
 #include <weft/communicator.h>
 #include <weft/parallel.h>
 #include <weft/measure.h>
+#include <weft/quantize.h>
 #include <weft/autograd.h>
 #include <weft/sharding.h>
 #include <weft/numpy.h>

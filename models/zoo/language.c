@@ -100,7 +100,8 @@ weft_status weft_language_step(weft_graph *graph, const weft_language_config *co
     io->updated = x;
     x = weft_slice(g, x, 1, io->count - 1, io->count, 1);
     if (c->transform_head) x = transform(g, &text, x);
-    io->logits = text_step_logits(g, &text, "output", weft_squeeze(g, x, 1), c->vocab);
+    io->logits =
+        text_step_logits(g, &text, io, "output", weft_squeeze(g, x, 1), embeddings, c->vocab);
     return weft_graph_status(g);
 }
 

@@ -61,7 +61,7 @@ weft_status weft_recurrent_language_step(weft_graph *graph, const weft_recurrent
         g, "rnn", c->kind, recurrent_embed(g, embeddings, io->token), c->hidden, &o, states);
     io->updated = recurrent_store_states(g, io, c->kind, c->dtype, c->hidden, c->layers, states);
     x = weft_squeeze(g, weft_slice(g, x, 1, io->count - 1, io->count, 1), 1);
-    io->logits = text_step_logits(g, &text, "output", x, c->vocab);
+    io->logits = text_step_logits(g, &text, io, "output", x, embeddings, c->vocab);
     return weft_graph_status(g);
 }
 

@@ -350,10 +350,11 @@ weft_status weft_seq2seq_step(weft_graph *graph, const weft_seq2seq_config *c, w
         m.padding = padding_of(&m, first_of(g, source_ids(g, io), io));
         m.memory = first_of(g, source_state(g, "cache.memory", c, io), io);
     }
-    weft_value x = recurrent_embed(g, target_embeddings_of(g, c), io->token);
+    const weft_value embeddings = target_embeddings_of(g, c);
+    weft_value x = recurrent_embed(g, embeddings, io->token);
     x = c->attention == WEFT_ALIGN_ADDITIVE ? step_attending(&m, io, x) : step_first(&m, x);
     io->updated = recurrent_store_states(g, io, c->kind, c->dtype, c->hidden, c->layers, m.first);
-    io->logits = text_step_logits(g, &text, "output", x, c->target_vocab);
+    io->logits = text_step_logits(g, &text, io, "output", x, embeddings, c->target_vocab);
     return weft_graph_status(g);
 }
 

@@ -156,18 +156,21 @@ static weft_value transposed_embeddings(weft_graph *g, weft_dtype dtype, int64_t
     return weft_state(g, "cache.output", dtype, WEFT_SHAPE(d_model, vocab), WEFT_INIT_ZEROS);
 }
 
-weft_value text_step_logits(weft_graph *g, const weft_text_config *c, const char *name,
-                            weft_value x, int64_t vocab)
+weft_value text_step_logits(weft_graph *g, const weft_text_config *c, const weft_decode_io *io,
+                            const char *name, weft_value x, weft_value embeddings, int64_t vocab)
 {
-    weft_value matrix =
-        c->tied ? transposed_embeddings(g, c->dtype, weft_dim(g, x, 1), vocab) : WEFT_NO_VALUE;
+    weft_value matrix = WEFT_NO_VALUE;
+    if (c->tied && !io->quantized)
+        matrix = transposed_embeddings(g, c->dtype, weft_dim(g, x, 1), vocab);
+    else if (c->tied)
+        matrix = weft_transpose(g, embeddings, 0, 1);
     return weft_name(g, output(g, c, name, x, matrix, vocab), "logits");
 }
 
 void text_prepare(weft_graph *g, const weft_text_config *c, weft_value embeddings,
                   weft_decode_io *io)
 {
-    if (!c->tied) return;
+    if (!c->tied || io->quantized) return;
     weft_value state =
         transposed_embeddings(g, c->dtype, weft_dim(g, embeddings, 1), weft_dim(g, embeddings, 0));
     io->updated = weft_cache_write(g, state, weft_transpose(g, embeddings, 0, 1), text_int(g, 0));

@@ -30,9 +30,9 @@ weft_value text_padding(weft_graph *g, const weft_text_config *c, weft_value ids
 weft_value text_logits(weft_graph *g, const weft_text_config *c, const char *name, weft_value x,
                        weft_value embeddings, int64_t vocab);
 /* Logits [rows, vocab] of a step from x [rows, d_model]. text_prepare transposes a tied embedding
- * matrix once, so that steps need not. */
-weft_value text_step_logits(weft_graph *g, const weft_text_config *c, const char *name,
-                            weft_value x, int64_t vocab);
+ * matrix once, so that steps need not, unless it is quantised. */
+weft_value text_step_logits(weft_graph *g, const weft_text_config *c, const weft_decode_io *io,
+                            const char *name, weft_value x, weft_value embeddings, int64_t vocab);
 /* Writes the state that text_step_logits reads, and sets io->updated. Does nothing unless tied. */
 void text_prepare(weft_graph *g, const weft_text_config *c, weft_value embeddings,
                   weft_decode_io *io);

@@ -143,7 +143,7 @@ weft_status weft_transformer_step(weft_graph *graph, const weft_transformer_conf
                          text_padding(g, &text, source), &decoder);
     io->updated = x;
     x = weft_squeeze(g, weft_slice(g, x, 1, io->count - 1, io->count, 1), 1);
-    io->logits = text_step_logits(g, &text, "output", x, c->target_vocab);
+    io->logits = text_step_logits(g, &text, io, "output", x, to, c->target_vocab);
     return weft_graph_status(g);
 }
 

@@ -1,0 +1,287 @@
+/* A store with quantised matrices. Which matrices these are follows from a graph: O(nodes) for each
+ * of them, besides quantising. */
+#include "quantize.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WHERE "weft_params_quantize"
+
+extern const weft_op weft_op_matmul, weft_op_matmul_shared, weft_op_permute;
+
+/* ---- Products with states ---- */
+
+static weft_node_info producer_of(const weft_graph *graph, weft_value value)
+{
+    return weft_graph_node(graph, weft_producer(graph, value));
+}
+
+bool quantized_use_of(const weft_graph *graph, const weft_node_info *node, quantized_use *use)
+{
+    if (node->op != &weft_op_matmul && node->op != &weft_op_matmul_shared) return false;
+    const weft_value w = weft_value_from_id(graph, node->in[1]);
+    if (weft_dtype_of(graph, w) != WEFT_F32 || weft_rank(graph, w) != 2) return false;
+    weft_node_info from = producer_of(graph, w);
+    *use = (quantized_use){.state = w, .k = weft_dim(graph, w, 0), .n = weft_dim(graph, w, 1)};
+    if (from.op == &weft_op_permute) {
+        const weft_layout layout = weft_layout_of(graph, w);
+        use->transposed = layout.stride[0] == 1 && layout.stride[1] == use->k;
+        use->state = weft_value_from_id(graph, from.in[0]);
+        from = producer_of(graph, use->state);
+        if (!use->transposed) return false;
+    }
+    return from.op == &weft_op_state;
+}
+
+/* Whether products with it on the right are all that read a value, transposed or not. */
+static bool only_multiplied(const weft_graph *graph, uint32_t id)
+{
+    for (size_t i = 0; i < weft_graph_node_count(graph); i++) {
+        const weft_node_info node = weft_graph_node(graph, i);
+        quantized_use use;
+        for (size_t k = 0; k < node.n_in; k++) {
+            if (node.in[k] != id) continue;
+            const bool product = k == 1 && quantized_use_of(graph, &node, &use);
+            const bool view = node.op == &weft_op_permute && only_multiplied(graph, node.first_out);
+            if (!product && !view) return false;
+        }
+    }
+    return true;
+}
+
+const char *quantized_name(char name[QUANTIZED_NAME], const char *state, bool transposed,
+                           const char *tensor)
+{
+    const int n =
+        snprintf(name, QUANTIZED_NAME, "%s%s.%s", state, transposed ? ".transposed" : "", tensor);
+    return n > 0 && n < QUANTIZED_NAME ? name : NULL;
+}
+
+bool weft_params_are_quantized(const weft_params *params)
+{
+    char other[QUANTIZED_NAME];
+    weft_tensor t;
+    for (size_t i = 0; i < weft_params_count(params); i++) {
+        const char *name = weft_params_name(params, i);
+        const size_t n = strlen(name);
+        if (n < 3 || n >= sizeof other - 8 || strcmp(name + n - 2, ".q") != 0) continue;
+        snprintf(other, sizeof other, "%.*s.scale", (int)(n - 2), name);
+        if (weft_params_get(params, name, &t) && t.dtype == WEFT_U8 &&
+            weft_params_get(params, other, NULL))
+            return true;
+    }
+    return false;
+}
+
+/* ---- The store ---- */
+
+typedef struct quantizer {
+    const weft_params *params;
+    const weft_graph *graph;
+    weft_params *out;
+    int bits, group;
+    const weft_params_filter *filter;
+    bool *replaced; /* by index in params: the tensor is not in `out` */
+    weft_quantize_report report;
+    weft_error *error;
+} quantizer;
+
+/* The rows that are quantised: those of the state, or of its transpose. */
+static float *rows_of(const quantizer *z, const quantized_use *use, const weft_tensor *w)
+{
+    float *rows = malloc((size_t)(use->n * use->k) * sizeof *rows + 1);
+    const float *from = w->data;
+    if (!rows) {
+        weft_error_set(z->error, WEFT_NO_MEMORY, WHERE, "out of memory");
+        return NULL;
+    }
+    if (use->transposed) return memcpy(rows, from, (size_t)(use->n * use->k) * sizeof *rows);
+    for (int64_t i = 0; i < use->k; i++)
+        for (int64_t j = 0; j < use->n; j++) rows[j * use->k + i] = from[i * use->n + j];
+    return rows;
+}
+
+/* The square root of the sum of squares of the errors over that of the elements. `rows` becomes
+ * what the quantised form stands for. */
+static double error_of(const quantizer *z, const quantized_use *use, const weft_tensor *w,
+                       const weft_tensor t[3], float *rows)
+{
+    const float *from = w->data;
+    double error = 0, all = 0;
+    weft_dequantize(t[0].data, t[1].data, t[2].data, use->n, use->k, z->bits, z->group, rows, NULL);
+    for (int64_t j = 0; j < use->n; j++)
+        for (int64_t i = 0; i < use->k; i++) {
+            const int64_t at = use->transposed ? j * use->k + i : i * use->n + j;
+            const double x = (double)from[at], off = (double)rows[j * use->k + i] - x;
+            error += off * off;
+            all += x * x;
+        }
+    return all > 0 ? sqrt(error / all) : 0;
+}
+
+static bool add_tensors(quantizer *z, const char *name, const quantized_use *use, weft_tensor t[3])
+{
+    char full[QUANTIZED_NAME];
+    const int64_t groups = use->k / z->group;
+    const struct {
+        const char *tensor;
+        weft_dtype dtype;
+        weft_shape shape;
+    } parts[3] = {{"q", WEFT_U8, WEFT_SHAPE(use->n, use->k * z->bits / 8)},
+                  {"scale", WEFT_F32, WEFT_SHAPE(use->n, groups)},
+                  {"zero", WEFT_U8, WEFT_SHAPE(use->n, groups)}};
+    for (int i = 0; i < 3; i++) {
+        if (!quantized_name(full, name, use->transposed, parts[i].tensor)) {
+            weft_error_set(z->error, WEFT_TOO_LARGE, name, "the name is too long");
+            return false;
+        }
+        if (weft_params_add(z->out, full, parts[i].dtype, parts[i].shape, &t[i], z->error) !=
+            WEFT_OK)
+            return false;
+    }
+    return true;
+}
+
+static bool quantize_state(quantizer *z, const char *name, const quantized_use *use,
+                           const weft_tensor *w)
+{
+    weft_tensor t[3];
+    float *rows = rows_of(z, use, w);
+    bool good = rows && add_tensors(z, name, use, t) &&
+                weft_quantize(rows, use->n, use->k, z->bits, z->group, t[0].data, t[1].data,
+                              t[2].data, z->error) == WEFT_OK;
+    if (good) {
+        const double error = error_of(z, use, w, t, rows);
+        weft_quantize_report *r = &z->report;
+        if (!r->matrices || error > r->max_error) {
+            r->max_error = error;
+            snprintf(r->max_error_name, sizeof r->max_error_name, "%s", name);
+        }
+        r->matrices++;
+        r->parameters += (double)(use->n * use->k);
+    }
+    free(rows);
+    return good;
+}
+
+static size_t index_of(const weft_params *params, const char *name)
+{
+    size_t i = 0;
+    while (strcmp(weft_params_name(params, i), name) != 0) i++;
+    return i;
+}
+
+/* Quantises the state of a product, unless an earlier product did. */
+static bool take_use(quantizer *z, const quantized_use *use)
+{
+    char full[QUANTIZED_NAME], have[128], want[128];
+    const char *name = weft_name_of(z->graph, use->state);
+    const weft_shape shape = weft_shape_of(z->graph, use->state);
+    weft_tensor w;
+    if (z->filter && z->filter->selects && !z->filter->selects(z->filter->context, name))
+        return true;
+    if (quantized_name(full, name, use->transposed, "q") && weft_params_get(z->out, full, NULL))
+        return true;
+    if (!weft_params_get(z->params, name, &w)) {
+        weft_error_set(z->error, WEFT_NOT_FOUND, name, "is not in the parameter store");
+        return false;
+    }
+    if (w.dtype != WEFT_F32 || !weft_shape_equal(w.shape, shape)) {
+        weft_error_set(z->error, WEFT_BAD_SHAPE, name,
+                       "the parameter store has %s %s, the graph f32 %s", weft_dtype_name(w.dtype),
+                       weft_shape_text(w.shape, have, sizeof have),
+                       weft_shape_text(shape, want, sizeof want));
+        return false;
+    }
+    const size_t at = index_of(z->params, name);
+    if (use->k % z->group || use->k == 0 || use->n == 0) {
+        z->report.left++;
+        return true;
+    }
+    if (!quantize_state(z, name, use, &w)) return false;
+    z->replaced[at] = only_multiplied(z->graph, use->state.id);
+    z->report.kept += !z->replaced[at];
+    return true;
+}
+
+/* Copies what is not replaced, in front of which the quantised forms are. */
+static bool copy_others(quantizer *z)
+{
+    weft_tensor from, to;
+    for (size_t i = 0; i < weft_params_count(z->params); i++) {
+        const char *name = weft_params_name(z->params, i);
+        weft_params_get(z->params, name, &from);
+        const size_t bytes = weft_tensor_bytes(from.dtype, from.shape);
+        z->report.bytes_before += (double)bytes;
+        if (z->replaced[i]) continue;
+        if (weft_params_add(z->out, name, from.dtype, from.shape, &to, z->error) != WEFT_OK)
+            return false;
+        if (bytes) memcpy(to.data, from.data, bytes);
+    }
+    for (size_t i = 0; i < weft_params_count(z->out); i++) {
+        weft_params_get(z->out, weft_params_name(z->out, i), &to);
+        z->report.bytes_after += (double)weft_tensor_bytes(to.dtype, to.shape);
+    }
+    return true;
+}
+
+static bool set_metadata(quantizer *z)
+{
+    char text[64];
+    snprintf(text, sizeof text, "bits=%d group=%d", z->bits, z->group);
+    if (weft_params_copy_meta(z->out, z->params) == WEFT_OK &&
+        weft_params_set_meta(z->out, "quantization", text) == WEFT_OK)
+        return true;
+    weft_error_set(z->error, WEFT_NO_MEMORY, WHERE, "out of memory");
+    return false;
+}
+
+static bool run(quantizer *z)
+{
+    bool good = true;
+    for (size_t i = 0; good && i < weft_graph_node_count(z->graph); i++) {
+        const weft_node_info node = weft_graph_node(z->graph, i);
+        quantized_use use;
+        if (quantized_use_of(z->graph, &node, &use)) good = take_use(z, &use);
+    }
+    return good && copy_others(z) && set_metadata(z);
+}
+
+weft_params *weft_params_quantize(const weft_params *params, const weft_graph *graph,
+                                  const weft_quantize_options *options,
+                                  weft_quantize_report *report, weft_error *error)
+{
+    static const weft_quantize_options defaults = {0};
+    const weft_quantize_options *o = options ? options : &defaults;
+    quantizer z = {.params = params,
+                   .graph = graph,
+                   .bits = o->bits ? o->bits : 8,
+                   .group = o->group ? o->group : 32,
+                   .filter = o->filter,
+                   .error = error};
+    if (error) memset(error, 0, sizeof *error);
+    if (!params || !graph) {
+        weft_error_set(error, WEFT_BAD_ARGUMENT, WHERE, "the store or the graph is NULL");
+        return NULL;
+    }
+    if (weft_graph_status(graph) != WEFT_OK) {
+        weft_error_copy(error, weft_graph_error(graph));
+        return NULL;
+    }
+    if (quantized_check(z.bits, z.group, WHERE, error) != WEFT_OK) return NULL;
+    if (weft_params_are_quantized(params)) {
+        weft_error_set(error, WEFT_BAD_ARGUMENT, WHERE, "the store is quantised already");
+        return NULL;
+    }
+    z.out = weft_params_new();
+    z.replaced = calloc(weft_params_count(params) + 1, sizeof *z.replaced);
+    bool good = z.out && z.replaced;
+    if (!good) weft_error_set(error, WEFT_NO_MEMORY, WHERE, "out of memory");
+    good = good && run(&z);
+    free(z.replaced);
+    if (report) *report = z.report;
+    if (good) return z.out;
+    weft_params_free(z.out);
+    return NULL;
+}

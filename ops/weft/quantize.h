@@ -1,0 +1,88 @@
+/* weft/quantize.h - matrices of 8 and 4 bits for inference: making them, a store that has them, and
+ * the pass that uses them.
+ *
+ *     weft_params *small = weft_params_quantize(params, graph, NULL, NULL, &error);
+ *     const weft_pass quantized = weft_quantized_pass(small);
+ *     weft_plan_new(graph, &y, 1, &(weft_plan_options){.passes = &quantized, .n_passes = 1},
+ * &error);
+ *
+ * A row of a matrix is cut into groups, each with a scale and a zero point: an element is
+ * scale (q - zero). weft_matmul_quantized (weft/ops.h) multiplies with it. */
+#ifndef WEFT_QUANTIZE_H
+#define WEFT_QUANTIZE_H
+
+#include <weft/pass.h>
+#include <weft/store.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- One matrix ---- */
+
+/* Quantises w [rows, columns] to `bits`, 8 or 4, in groups of `group` elements, a multiple of 32
+ * that divides columns. Fills q [rows, columns * bits / 8], scale and zero [rows, columns / group].
+ *
+ * 8 bits: the largest element of a group is 127 steps from zero, whose number is 128. 4 bits: tries
+ * ranges from that of the group's elements down to half of it, fits the scale of each by least
+ * squares, and takes the one with the least sum of squared errors.
+ *
+ * WEFT_BAD_ARGUMENT for other bits or groups or a NULL, WEFT_NOT_FINITE for an infinity or a NaN.
+ */
+WEFT_API weft_status weft_quantize(const float *w, int64_t rows, int64_t columns, int bits,
+                                   int group, uint8_t *q, float *scale, uint8_t *zero,
+                                   weft_error *error);
+/* The inverse: w [rows, columns] = scale (q - zero). */
+WEFT_API weft_status weft_dequantize(const uint8_t *q, const float *scale, const uint8_t *zero,
+                                     int64_t rows, int64_t columns, int bits, int group, float *w,
+                                     weft_error *error);
+
+/* ---- A store ---- */
+
+typedef struct weft_quantize_options {
+    int bits;                         /* 8 or 4; 0: 8 */
+    int group;                        /* 0: 32 */
+    const weft_params_filter *filter; /* the matrices, by name; NULL: all that the graph allows */
+} weft_quantize_options;
+
+typedef struct weft_quantize_report {
+    size_t matrices;                  /* that are quantised */
+    size_t left;                      /* that are not, because groups do not divide their rows */
+    size_t kept;                      /* quantised ones whose f32 are needed, too */
+    double bytes_before, bytes_after; /* of all tensors of the stores */
+    double parameters;                /* elements of the quantised matrices */
+    double max_error;                 /* the largest of their errors: the square root of the sum
+                                         of squares, of the error over that of the elements */
+    char max_error_name[128];         /* whose error that is */
+} weft_quantize_report;
+
+/* Returns a new store with the tensors and metadata of `params`, except that the matrices of
+ * products are quantised: each f32 state NAME [k, n] which the graph, one for inference, multiplies
+ * with on the right becomes NAME.q, NAME.scale and NAME.zero, of n rows of k elements. A state
+ * [n, k] that is used transposed, as a tied embedding matrix for logits, becomes
+ * NAME.transposed.q, .scale and .zero, with the same rows. If other nodes read the state, as the
+ * lookup of embeddings does, NAME stays beside them. A matrix stays as it is if `group` does not
+ * divide k. The metadata "quantization" becomes "bits=8 group=32".
+ *
+ * `options` and `report` may be NULL. NULL on failure: WEFT_BAD_ARGUMENT for other bits or groups,
+ * or a store that is quantised already; WEFT_NOT_FOUND if the store lacks a matrix, WEFT_BAD_SHAPE
+ * if it has another one, WEFT_NOT_FINITE, WEFT_NO_MEMORY. */
+WEFT_API weft_params *weft_params_quantize(const weft_params *params, const weft_graph *graph,
+                                           const weft_quantize_options *options,
+                                           weft_quantize_report *report, weft_error *error);
+/* Whether the store has quantised matrices, by their names. O(tensors). */
+WEFT_API bool weft_params_are_quantized(const weft_params *params);
+
+/* ---- Using it ---- */
+
+/* A pass for weft_plan_options.passes: products with states whose quantised forms `params` has
+ * become matmul_quantized. The plan then needs these states instead. `params` must live until the
+ * plan is made. If the store lacks a scale or a zero point, weft_plan_new fails with
+ * WEFT_NOT_FOUND. Call weft_params_init with weft_plan_graph(plan) instead of the graph: it would
+ * add the matrices that the plan no longer needs. */
+WEFT_API weft_pass weft_quantized_pass(const weft_params *params);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
