@@ -3,10 +3,11 @@
 #include "quantize.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define RANGES     24
-#define MIN_RANGE  0.5 /* of the group's own */
+#define MIN_RANGE  0.5f /* of the group's own */
 #define MAX_NIBBLE 15
 #define MIDDLE     128 /* the zero point of 8 bits */
 #define MAX_BYTE   127 /* steps from it */
@@ -56,52 +57,64 @@ static void quantize_bytes(const float *w, int n, uint8_t *q, float *scale, uint
     }
 }
 
-/* The number of w where elements are `scale` apart and `zero` is that of 0. */
-static double nibble(double w, double scale, double zero)
+/* The numbers of elements, less `zero`, which is that of 0, where elements are `scale` apart.
+ * Adding and subtracting `rounder` rounds to the nearest whole number. */
+static void nibbles(const float *w, int n, float scale, float zero, float *step)
 {
-    return bounded(nearbyint(w / scale) + zero, 0, MAX_NIBBLE);
+    const float rounder = 0x1.8p23f, low = -zero, high = MAX_NIBBLE - zero;
+#pragma omp simd
+    for (int i = 0; i < n; i++) {
+        const float whole = (w[i] / scale + rounder) - rounder;
+        step[i] = whole < low ? low : whole > high ? high : whole;
+    }
 }
 
 /* The scale for which the elements' numbers have the least sum of squared errors. *gain becomes
  * what it takes from the sum of squares of the elements. */
-static double fit_scale(const float *w, int n, double scale, double zero, double *gain)
+static float fit_scale(const float *w, const float *step, int n, float *gain)
 {
-    double product = 0, square = 0;
+    float product = 0, square = 0;
+#pragma omp simd reduction(+ : product, square)
     for (int i = 0; i < n; i++) {
-        const double step = nibble((double)w[i], scale, zero) - zero;
-        product += step * (double)w[i];
-        square += step * step;
+        product += step[i] * w[i];
+        square += step[i] * step[i];
     }
     *gain = square > 0 ? product * product / square : 0;
     return square > 0 ? product / square : 0;
 }
 
-static void quantize_nibbles(const float *w, int n, uint8_t *q, float *scale, uint8_t *zero)
+/* `room`: 2 n elements, for the group divided by its largest element, and for the numbers. */
+static void quantize_nibbles(const float *w, int n, float *room, uint8_t *q, float *scale,
+                             uint8_t *zero)
 {
-    double low = 0, high = 0, best = 0, best_scale = 0, best_step = 0, best_zero = 0;
+    float *unit = room, *step = room + n, max = 0, low = 0, high = 0;
+    float best = 0, best_scale = 0, best_apart = 0, best_zero = 0;
+    for (int i = 0; i < n; i++) max = fmaxf(max, fabsf(w[i]));
     for (int i = 0; i < n; i++) {
-        low = fmin(low, (double)w[i]);
-        high = fmax(high, (double)w[i]);
+        unit[i] = max > 0 ? w[i] / max : 0;
+        low = fminf(low, unit[i]);
+        high = fmaxf(high, unit[i]);
     }
-    const double range = high - low, at = range > 0 ? -low / range * MAX_NIBBLE : 0;
+    const float range = high - low, at = range > 0 ? -low / range * MAX_NIBBLE : 0;
     for (int i = 0; i < 2 * RANGES && range > 0; i++) {
-        const double part = 1 - (1 - MIN_RANGE) * (i / 2) / (RANGES - 1);
-        const double step = range * part / MAX_NIBBLE, to = i % 2 ? ceil(at) : floor(at);
-        double gain;
-        const double fitted = step > 0 ? fit_scale(w, n, step, to, &gain) : 0;
+        const float part = 1 - (1 - MIN_RANGE) * (float)(i / 2) / (RANGES - 1);
+        const float apart = range * part / MAX_NIBBLE, to = i % 2 ? ceilf(at) : floorf(at);
+        float gain;
+        nibbles(unit, n, apart, to, step);
+        const float fitted = fit_scale(unit, step, n, &gain);
         if (fitted <= 0 || gain <= best) continue;
         best = gain;
         best_scale = fitted;
-        best_step = step;
+        best_apart = apart;
         best_zero = to;
     }
-    *scale = (float)best_scale;
+    *scale = best_scale * max;
     *zero = (uint8_t)best_zero;
     memset(q, 0, (size_t)n / 2);
-    for (int i = 0; i < n; i++) {
-        const double number = best > 0 ? nibble((double)w[i], best_step, best_zero) : 0;
-        q[i / 2] |= (uint8_t)((unsigned)number << i % 2 * 4);
-    }
+    if (best <= 0) return;
+    nibbles(unit, n, best_apart, best_zero, step);
+    for (int i = 0; i < n; i++)
+        q[i / 2] |= (uint8_t)((unsigned)(step[i] + best_zero) << i % 2 * 4);
 }
 
 weft_status weft_quantize(const float *w, int64_t rows, int64_t columns, int bits, int group,
@@ -110,18 +123,23 @@ weft_status weft_quantize(const float *w, int64_t rows, int64_t columns, int bit
     const weft_status status =
         check(w, rows, columns, bits, group, q, scale, zero, "weft_quantize", error);
     if (status != WEFT_OK) return status;
+    float *room = malloc(2 * (size_t)group * sizeof *room);
+    if (!room) return weft_error_set(error, WEFT_NO_MEMORY, "weft_quantize", "out of memory");
     for (int64_t g = 0; g < rows * columns / group; g++) {
         const float *from = w + g * group;
         for (int i = 0; i < group; i++)
-            if (!isfinite(from[i]))
+            if (!isfinite(from[i])) {
+                free(room);
                 return weft_error_set(
                     error, WEFT_NOT_FINITE, "weft_quantize", "element [%lld, %lld] is not finite",
                     (long long)((g * group + i) / columns), (long long)((g * group + i) % columns));
+            }
         if (bits == 8)
             quantize_bytes(from, group, q + g * group, scale + g, zero + g);
         else
-            quantize_nibbles(from, group, q + g * group / 2, scale + g, zero + g);
+            quantize_nibbles(from, group, room, q + g * group / 2, scale + g, zero + g);
     }
+    free(room);
     return WEFT_OK;
 }
 

@@ -5,20 +5,22 @@
 
 #include <weft/quantize.h>
 
-/* A product of f32 with a state on the right: [k, n], or [n, k] that is transposed. */
+/* A node that can read the quantised form of a state of f32: a product with the state [k, n] on the
+ * right, whose form has the state's columns as rows; or a product with the transpose of the state
+ * [n, k], or a lookup in it, whose form has its rows. */
 typedef struct quantized_use {
     weft_value state;
-    bool transposed;
-    int64_t n, k;
+    bool lookup, by_rows;
+    int64_t n, k; /* the form: n rows of k elements */
 } quantized_use;
 
-/* Whether the node is such a product. */
+/* Whether the node is one. */
 bool quantized_use_of(const weft_graph *graph, const weft_node_info *node, quantized_use *use);
 
 #define QUANTIZED_NAME 640 /* bytes */
 /* Writes the name of one of the three tensors, "q", "scale" or "zero", of a state's quantised form;
  * returns `name`, or NULL if it is too long. */
-const char *quantized_name(char name[QUANTIZED_NAME], const char *state, bool transposed,
+const char *quantized_name(char name[QUANTIZED_NAME], const char *state, bool by_rows,
                            const char *tensor);
 
 /* Checks bits and groups; fails in the name of `where`. */

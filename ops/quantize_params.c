@@ -6,11 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WHERE "weft_params_quantize"
+#define WHERE       "weft_params_quantize"
+#define LOOKUP_BITS 8 /* of a table that is looked up only: few of its rows are read */
 
-extern const weft_op weft_op_matmul, weft_op_matmul_shared, weft_op_permute;
+extern const weft_op weft_op_matmul, weft_op_matmul_shared, weft_op_permute, weft_op_embedding;
 
-/* ---- Products with states ---- */
+/* ---- Uses of states ---- */
 
 static weft_node_info producer_of(const weft_graph *graph, weft_value value)
 {
@@ -19,42 +20,59 @@ static weft_node_info producer_of(const weft_graph *graph, weft_value value)
 
 bool quantized_use_of(const weft_graph *graph, const weft_node_info *node, quantized_use *use)
 {
-    if (node->op != &weft_op_matmul && node->op != &weft_op_matmul_shared) return false;
-    const weft_value w = weft_value_from_id(graph, node->in[1]);
+    const bool lookup = node->op == &weft_op_embedding;
+    if (!lookup && node->op != &weft_op_matmul && node->op != &weft_op_matmul_shared) return false;
+    const weft_value w = weft_value_from_id(graph, node->in[lookup ? 0 : 1]);
     if (weft_dtype_of(graph, w) != WEFT_F32 || weft_rank(graph, w) != 2) return false;
     weft_node_info from = producer_of(graph, w);
-    *use = (quantized_use){.state = w, .k = weft_dim(graph, w, 0), .n = weft_dim(graph, w, 1)};
-    if (from.op == &weft_op_permute) {
+    const int64_t rows = weft_dim(graph, w, 0), columns = weft_dim(graph, w, 1);
+    *use = (quantized_use){.state = w, .lookup = lookup, .by_rows = lookup};
+    use->n = lookup ? rows : columns;
+    use->k = lookup ? columns : rows;
+    if (!lookup && from.op == &weft_op_permute) {
         const weft_layout layout = weft_layout_of(graph, w);
-        use->transposed = layout.stride[0] == 1 && layout.stride[1] == use->k;
+        use->by_rows = layout.stride[0] == 1 && layout.stride[1] == use->k;
         use->state = weft_value_from_id(graph, from.in[0]);
         from = producer_of(graph, use->state);
-        if (!use->transposed) return false;
+        if (!use->by_rows) return false;
     }
     return from.op == &weft_op_state;
 }
 
-/* Whether products with it on the right are all that read a value, transposed or not. */
-static bool only_multiplied(const weft_graph *graph, uint32_t id)
+/* How a value is read, transposed or not. */
+typedef struct readers {
+    bool others; /* nodes that need it in f32 */
+    bool product_with_rows;
+} readers;
+
+static readers readers_of(const weft_graph *graph, uint32_t id)
 {
+    readers r = {false, false};
     for (size_t i = 0; i < weft_graph_node_count(graph); i++) {
         const weft_node_info node = weft_graph_node(graph, i);
         quantized_use use;
         for (size_t k = 0; k < node.n_in; k++) {
             if (node.in[k] != id) continue;
-            const bool product = k == 1 && quantized_use_of(graph, &node, &use);
-            const bool view = node.op == &weft_op_permute && only_multiplied(graph, node.first_out);
-            if (!product && !view) return false;
+            const bool used = quantized_use_of(graph, &node, &use) && k == (use.lookup ? 0 : 1);
+            if (used) {
+                r.product_with_rows |= use.by_rows && !use.lookup;
+            } else if (node.op == &weft_op_permute) {
+                const readers view = readers_of(graph, node.first_out);
+                r.others |= view.others;
+                r.product_with_rows |= view.product_with_rows;
+            } else {
+                r.others = true;
+            }
         }
     }
-    return true;
+    return r;
 }
 
-const char *quantized_name(char name[QUANTIZED_NAME], const char *state, bool transposed,
+const char *quantized_name(char name[QUANTIZED_NAME], const char *state, bool by_rows,
                            const char *tensor)
 {
     const int n =
-        snprintf(name, QUANTIZED_NAME, "%s%s.%s", state, transposed ? ".transposed" : "", tensor);
+        snprintf(name, QUANTIZED_NAME, "%s%s.%s", state, by_rows ? ".rows" : "", tensor);
     return n > 0 && n < QUANTIZED_NAME ? name : NULL;
 }
 
@@ -96,7 +114,7 @@ static float *rows_of(const quantizer *z, const quantized_use *use, const weft_t
         weft_error_set(z->error, WEFT_NO_MEMORY, WHERE, "out of memory");
         return NULL;
     }
-    if (use->transposed) return memcpy(rows, from, (size_t)(use->n * use->k) * sizeof *rows);
+    if (use->by_rows) return memcpy(rows, from, (size_t)(use->n * use->k) * sizeof *rows);
     for (int64_t i = 0; i < use->k; i++)
         for (int64_t j = 0; j < use->n; j++) rows[j * use->k + i] = from[i * use->n + j];
     return rows;
@@ -105,14 +123,14 @@ static float *rows_of(const quantizer *z, const quantized_use *use, const weft_t
 /* The square root of the sum of squares of the errors over that of the elements. `rows` becomes
  * what the quantised form stands for. */
 static double error_of(const quantizer *z, const quantized_use *use, const weft_tensor *w,
-                       const weft_tensor t[3], float *rows)
+                       int bits, const weft_tensor t[3], float *rows)
 {
     const float *from = w->data;
     double error = 0, all = 0;
-    weft_dequantize(t[0].data, t[1].data, t[2].data, use->n, use->k, z->bits, z->group, rows, NULL);
+    weft_dequantize(t[0].data, t[1].data, t[2].data, use->n, use->k, bits, z->group, rows, NULL);
     for (int64_t j = 0; j < use->n; j++)
         for (int64_t i = 0; i < use->k; i++) {
-            const int64_t at = use->transposed ? j * use->k + i : i * use->n + j;
+            const int64_t at = use->by_rows ? j * use->k + i : i * use->n + j;
             const double x = (double)from[at], off = (double)rows[j * use->k + i] - x;
             error += off * off;
             all += x * x;
@@ -120,7 +138,8 @@ static double error_of(const quantizer *z, const quantized_use *use, const weft_
     return all > 0 ? sqrt(error / all) : 0;
 }
 
-static bool add_tensors(quantizer *z, const char *name, const quantized_use *use, weft_tensor t[3])
+static bool add_tensors(quantizer *z, const char *name, const quantized_use *use, int bits,
+                        weft_tensor t[3])
 {
     char full[QUANTIZED_NAME];
     const int64_t groups = use->k / z->group;
@@ -128,11 +147,11 @@ static bool add_tensors(quantizer *z, const char *name, const quantized_use *use
         const char *tensor;
         weft_dtype dtype;
         weft_shape shape;
-    } parts[3] = {{"q", WEFT_U8, WEFT_SHAPE(use->n, use->k * z->bits / 8)},
+    } parts[3] = {{"q", WEFT_U8, WEFT_SHAPE(use->n, use->k * bits / 8)},
                   {"scale", WEFT_F32, WEFT_SHAPE(use->n, groups)},
                   {"zero", WEFT_U8, WEFT_SHAPE(use->n, groups)}};
     for (int i = 0; i < 3; i++) {
-        if (!quantized_name(full, name, use->transposed, parts[i].tensor)) {
+        if (!quantized_name(full, name, use->by_rows, parts[i].tensor)) {
             weft_error_set(z->error, WEFT_TOO_LARGE, name, "the name is too long");
             return false;
         }
@@ -143,16 +162,16 @@ static bool add_tensors(quantizer *z, const char *name, const quantized_use *use
     return true;
 }
 
-static bool quantize_state(quantizer *z, const char *name, const quantized_use *use,
+static bool quantize_state(quantizer *z, const char *name, const quantized_use *use, int bits,
                            const weft_tensor *w)
 {
     weft_tensor t[3];
     float *rows = rows_of(z, use, w);
-    bool good = rows && add_tensors(z, name, use, t) &&
-                weft_quantize(rows, use->n, use->k, z->bits, z->group, t[0].data, t[1].data,
+    bool good = rows && add_tensors(z, name, use, bits, t) &&
+                weft_quantize(rows, use->n, use->k, bits, z->group, t[0].data, t[1].data,
                               t[2].data, z->error) == WEFT_OK;
     if (good) {
-        const double error = error_of(z, use, w, t, rows);
+        const double error = error_of(z, use, w, bits, t, rows);
         weft_quantize_report *r = &z->report;
         if (!r->matrices || error > r->max_error) {
             r->max_error = error;
@@ -172,7 +191,7 @@ static size_t index_of(const weft_params *params, const char *name)
     return i;
 }
 
-/* Quantises the state of a product, unless an earlier product did. */
+/* Quantises the state of a use, unless an earlier one did. */
 static bool take_use(quantizer *z, const quantized_use *use)
 {
     char full[QUANTIZED_NAME], have[128], want[128];
@@ -181,7 +200,7 @@ static bool take_use(quantizer *z, const quantized_use *use)
     weft_tensor w;
     if (z->filter && z->filter->selects && !z->filter->selects(z->filter->context, name))
         return true;
-    if (quantized_name(full, name, use->transposed, "q") && weft_params_get(z->out, full, NULL))
+    if (quantized_name(full, name, use->by_rows, "q") && weft_params_get(z->out, full, NULL))
         return true;
     if (!weft_params_get(z->params, name, &w)) {
         weft_error_set(z->error, WEFT_NOT_FOUND, name, "is not in the parameter store");
@@ -199,9 +218,11 @@ static bool take_use(quantizer *z, const quantized_use *use)
         z->report.left++;
         return true;
     }
-    if (!quantize_state(z, name, use, &w)) return false;
-    z->replaced[at] = only_multiplied(z->graph, use->state.id);
-    z->report.kept += !z->replaced[at];
+    const readers r = readers_of(z->graph, use->state.id);
+    const bool looked_up_only = use->by_rows && !r.product_with_rows;
+    if (!quantize_state(z, name, use, looked_up_only ? LOOKUP_BITS : z->bits, &w)) return false;
+    z->replaced[at] = !r.others;
+    z->report.kept += r.others;
     return true;
 }
 

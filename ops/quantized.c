@@ -1,4 +1,5 @@
-/* matmul_quantized: products with a matrix of 8 or 4 bits, O(m n k).
+/* matmul_quantized: products with a matrix of 8 or 4 bits, O(m n k); embedding_quantized: rows of
+ * one, O(elements of the result).
  *
  * A product of one row or a few, as a step of decoding computes them, takes as long as its matrix
  * takes to be read. Quantised weights have a quarter or less of the bytes of f32. Rows of x are
@@ -49,6 +50,12 @@ static inline weft_block block_at(const product *p, int64_t tile)
     b.rows = p->m - b.row < TILE_ROWS ? p->m - b.row : TILE_ROWS;
     b.columns = p->n - b.column < p->tile_n ? p->n - b.column : p->tile_n;
     return b;
+}
+
+/* Rows that a tile of embedding_quantized looks up. */
+static inline int64_t rows_of_tile(int64_t features)
+{
+    return TILE / (features ? features : 1) + 1;
 }
 
 #ifdef WEFT_KERNEL_ISA
@@ -131,6 +138,32 @@ KERNEL(matmul_quantized)
     multiply(call, &p, &b, vnni);
 }
 
+KERNEL(embedding_quantized)
+{
+    const quantized_attr *attr = call->attr;
+    const weft_tensor *table = &call->in[0];
+    const int64_t rows = table->shape.dim[0], bytes = table->shape.dim[1];
+    const int64_t groups = call->in[1].shape.dim[1], n = numel_of(&call->in[3].shape);
+    const int64_t features = bytes * 8 / attr->bits, each = rows_of_tile(features);
+    const int32_t *index = call->in[3].data;
+    for (int64_t i = tile * each; i < n && i < (tile + 1) * each; i++) {
+        T *out = (T *)call->out[0].data + i * features;
+        if (index[i] < 0 || index[i] >= rows) {
+            memset(out, 0, (size_t)features * sizeof *out);
+            weft_call_fail(call, index[i], rows);
+            continue;
+        }
+        const uint8_t *q = (const uint8_t *)table->data + index[i] * bytes;
+        const T *scale = (const T *)call->in[1].data + index[i] * groups;
+        const uint8_t *zero = (const uint8_t *)call->in[2].data + index[i] * groups;
+        for (int64_t c = 0; c < features; c++) {
+            const int64_t g = c / attr->group;
+            const int number = attr->bits == 8 ? q[c] : q[c / 2] >> c % 2 * 4 & 15;
+            out[c] = scale[g] * (T)(number - zero[g]);
+        }
+    }
+}
+
 #else
 
 #include "samples.h"
@@ -174,9 +207,8 @@ static void cost_quantized(const weft_call *call, weft_cost *cost)
     cost->bytes += (double)weft_tensor_bytes(call->out[0].dtype, call->out[0].shape);
 }
 
-static bool infer_quantized(weft_infer *infer)
+static bool check_attr(weft_infer *infer)
 {
-    char tw[128], tx[128], ts[128], tz[128];
     const quantized_attr *attr = infer->attr;
     if (attr->bits != 8 && attr->bits != 4)
         return weft_infer_fail(infer, WEFT_BAD_ARGUMENT, "%d bits, expected 8 or 4", attr->bits);
@@ -184,7 +216,14 @@ static bool infer_quantized(weft_infer *infer)
         return weft_infer_fail(infer, WEFT_BAD_ARGUMENT,
                                "groups of %d elements, expected a multiple of %d", attr->group,
                                QUANTIZED_BLOCK);
-    if (!weft_infer_float(infer, 0) || !weft_infer_same_dtype(infer, 0, 2) ||
+    return true;
+}
+
+static bool infer_quantized(weft_infer *infer)
+{
+    char tw[128], tx[128], ts[128], tz[128];
+    const quantized_attr *attr = infer->attr;
+    if (!check_attr(infer) || !weft_infer_float(infer, 0) || !weft_infer_same_dtype(infer, 0, 2) ||
         !weft_infer_dtype(infer, 1, WEFT_U8) || !weft_infer_dtype(infer, 3, WEFT_U8) ||
         !weft_infer_min_rank(infer, 0, 1))
         return false;
@@ -207,6 +246,48 @@ static bool infer_quantized(weft_infer *infer)
     x.dim[x.rank - 1] = w.dim[0];
     infer->out[0] = (weft_type){infer->in[0].dtype, x};
     return true;
+}
+
+static bool infer_lookup(weft_infer *infer)
+{
+    char tw[128], ts[128], tz[128];
+    const quantized_attr *attr = infer->attr;
+    if (!check_attr(infer) || !weft_infer_dtype(infer, 0, WEFT_U8) || !weft_infer_float(infer, 1) ||
+        !weft_infer_dtype(infer, 2, WEFT_U8) || !weft_infer_dtype(infer, 3, WEFT_I32))
+        return false;
+    const weft_shape w = infer->in[0].shape, scale = infer->in[1].shape, zero = infer->in[2].shape;
+    const int64_t features = w.rank == 2 ? w.dim[1] * 8 / attr->bits : 0;
+    if (w.rank != 2 || features % attr->group ||
+        !weft_shape_equal(scale, WEFT_SHAPE(w.dim[0], features / attr->group)) ||
+        !weft_shape_equal(zero, scale))
+        return weft_infer_fail(infer, WEFT_BAD_SHAPE,
+                               "a table %s of %d bits, with scales %s and zero points %s of groups "
+                               "of %d",
+                               weft_shape_text(w, tw, sizeof tw), attr->bits,
+                               weft_shape_text(scale, ts, sizeof ts),
+                               weft_shape_text(zero, tz, sizeof tz), attr->group);
+    weft_shape y = infer->in[3].shape;
+    if (y.rank == WEFT_MAX_RANK)
+        return weft_infer_fail(infer, WEFT_BAD_SHAPE, "indices have rank %d, expected at most %d",
+                               y.rank, WEFT_MAX_RANK - 1);
+    y.dim[y.rank++] = features;
+    infer->out[0] = (weft_type){infer->in[1].dtype, y};
+    return true;
+}
+
+static int64_t tiles_lookup(const weft_call *call)
+{
+    const quantized_attr *attr = call->attr;
+    return ceil_div(numel_of(&call->in[3].shape),
+                    rows_of_tile(call->in[0].shape.dim[1] * 8 / attr->bits));
+}
+
+static void cost_lookup(const weft_call *call, weft_cost *cost)
+{
+    const quantized_attr *attr = call->attr;
+    const double out = (double)weft_tensor_bytes(call->out[0].dtype, call->out[0].shape);
+    cost->flops = 0;
+    cost->bytes = out + out / (double)weft_dtype_bytes(call->out[0].dtype) * attr->bits / 8;
 }
 
 static const quantized_attr bytes_32 = {8, 32}, nibbles_32 = {4, 32}, bytes_64 = {8, 64},
@@ -242,6 +323,17 @@ static const weft_sample samples_quantized[] = {
      4,
      {UNIT_FLOATS({2, {2, 0}}), BYTES({2, {3, 0}}), SCALES({2, {3, 0}}), BYTES({2, {3, 0}})}},
 };
+static const weft_sample samples_lookup[] = {
+    {&bytes_32,
+     4,
+     {BYTES({2, {6, 64}}), SCALES({2, {6, 2}}), BYTES({2, {6, 2}}), INDICES(6, {2, {2, 4}})}},
+    {&nibbles_96,
+     4,
+     {BYTES({2, {5, 48}}), SCALES({2, {5, 1}}), NIBBLES({2, {5, 1}}), INDICES(5, {1, {7}})}},
+    {&bytes_32,
+     4,
+     {BYTES({2, {6, 64}}), SCALES({2, {6, 2}}), BYTES({2, {6, 2}}), INDICES(6, {2, {0, 4}})}},
+};
 static const weft_attr_field fields_quantized[] = {
     {"bits", WEFT_ATTR_INT, offsetof(quantized_attr, bits)},
     {"group", WEFT_ATTR_INT, offsetof(quantized_attr, group)},
@@ -274,6 +366,30 @@ const weft_op weft_op_matmul_quantized = {
     .samples = samples_quantized,
     .n_samples = sizeof samples_quantized / sizeof *samples_quantized,
 };
+DECLARE_KERNELS(embedding_quantized);
+extern const weft_op weft_op_embedding_quantized;
+const weft_op weft_op_embedding_quantized = {
+    .name = "embedding_quantized",
+    .doc = "y[...] = table[indices[...]]: rows of a table in 8 or 4 bits, whose elements are "
+           "scale (q - zero), with a scale and a zero point for each group of a row. For "
+           "inference: there is no gradient.",
+    .min_in = 4,
+    .max_in = 4,
+    .n_out = 1,
+    .inputs = "table scale zero indices",
+    .attr_size = sizeof(quantized_attr),
+    .attrs = fields_quantized,
+    .infer = infer_lookup,
+    .kernel = FLOAT_KERNELS(embedding_quantized),
+    .key_output = true,
+    .takes = WEFT_TAKES_DENSE,
+    .tiles = tiles_lookup,
+    .cost = cost_lookup,
+    .can_fail = true,
+    .gradient = WEFT_GRADIENT_NONE,
+    .samples = samples_lookup,
+    .n_samples = sizeof samples_lookup / sizeof *samples_lookup,
+};
 
 weft_value weft_matmul_quantized(weft_graph *graph, weft_value x, weft_value weight,
                                  weft_value scale, weft_value zero, int bits, int group)
@@ -281,6 +397,14 @@ weft_value weft_matmul_quantized(weft_graph *graph, weft_value x, weft_value wei
     const quantized_attr attr = {bits, group};
     return weft_apply(graph, &weft_op_matmul_quantized, &attr,
                       (weft_value[]){x, weight, scale, zero}, 4, NULL);
+}
+
+weft_value weft_embedding_quantized(weft_graph *graph, weft_value table, weft_value scale,
+                                    weft_value zero, weft_value indices, int bits, int group)
+{
+    const quantized_attr attr = {bits, group};
+    return weft_apply(graph, &weft_op_embedding_quantized, &attr,
+                      (weft_value[]){table, scale, zero, indices}, 4, NULL);
 }
 
 #endif

@@ -64,7 +64,7 @@ static const exemption without_golden[] = {
     {"the suite conv compares it with its definition",
      "conv conv_grad_input conv_grad_weight max_pool average_pool"},
     {"the suite conv_rows compares it with conv", "conv_rows conv_rows_depthwise"},
-    {"the suite quantize compares it with its definition", "matmul_quantized"},
+    {"the suite quantize compares it with its definition", "matmul_quantized embedding_quantized"},
     {"part of the case softmax_masked", "masked_fill"},
     {"computed from the same formula as matmul, which has cases",
      "matmul_shared panels matmul_panels"},

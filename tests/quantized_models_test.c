@@ -139,26 +139,53 @@ static void test_models(void)
     }
 }
 
-/* A tied matrix stays for the lookup; the others are replaced. */
+/* A tied matrix has one form for both uses; a table that is looked up only has 8 bits. */
 static void test_names(void)
 {
     subject s;
     weft_tensor t;
     make_subject(&s, "gpt", attending, 4);
     weft_params *small = quantized(&s, 4);
-    CU_ASSERT_TRUE(weft_params_get(small, "embedding", &t));
-    CU_ASSERT_TRUE(weft_params_get(small, "embedding.transposed.q", &t));
+    CU_ASSERT_FALSE(weft_params_get(small, "embedding", &t));
+    CU_ASSERT_TRUE(weft_params_get(small, "embedding.rows.q", &t));
     CU_ASSERT_TRUE(t.dtype == WEFT_U8 && weft_shape_equal(t.shape, WEFT_SHAPE(VOCAB, 32)));
-    CU_ASSERT_TRUE(weft_params_get(small, "embedding.transposed.scale", &t));
+    CU_ASSERT_TRUE(weft_params_get(small, "embedding.rows.scale", &t));
     CU_ASSERT_TRUE(t.dtype == WEFT_F32 && weft_shape_equal(t.shape, WEFT_SHAPE(VOCAB, 2)));
     size_t replaced = 0;
     for (size_t i = 0; i < weft_params_count(s.params); i++)
         replaced += !weft_params_get(small, weft_params_name(s.params, i), NULL);
     CU_ASSERT_EQUAL(weft_params_count(small),
-                    weft_params_count(s.params) - replaced + 3 * (replaced + 1));
+                    weft_params_count(s.params) - replaced + 3 * replaced);
     CU_ASSERT_STRING_EQUAL(weft_params_meta(small, "quantization"), "bits=4 group=32");
     weft_params_free(small);
     free_subject(&s);
+    make_subject(&s, "gpt", untied, 5);
+    small = quantized(&s, 4);
+    CU_ASSERT_TRUE(weft_params_get(small, "embedding.rows.q", &t));
+    CU_ASSERT_TRUE(weft_shape_equal(t.shape, WEFT_SHAPE(VOCAB, 64)));
+    CU_ASSERT_TRUE(weft_params_get(small, "output.weight.q", &t));
+    weft_params_free(small);
+    free_subject(&s);
+}
+
+/* A state that another node reads stays beside its form. */
+static void test_kept(void)
+{
+    weft_error error = {0};
+    weft_quantize_report report;
+    weft_graph *g = weft_graph_new();
+    weft_params *params = weft_params_new();
+    const weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(2, 32));
+    const weft_value w = weft_param(g, "w", WEFT_F32, WEFT_SHAPE(32, 32), WEFT_INIT_XAVIER);
+    weft_name(g, weft_add(g, weft_matmul(g, x, w), weft_sum(g, w, WEFT_AXES(0), false)), "y");
+    CU_ASSERT_EQUAL(weft_params_init(params, g, 3, &error), WEFT_OK);
+    weft_params *small = weft_params_quantize(params, g, NULL, &report, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(small);
+    CU_ASSERT_EQUAL(report.kept, 1);
+    CU_ASSERT_TRUE(weft_params_get(small, "w", NULL) && weft_params_get(small, "w.q", NULL));
+    weft_params_free(small);
+    weft_params_free(params);
+    weft_graph_free(g);
 }
 
 static bool is_not_output(void *context, const char *name)
@@ -227,7 +254,7 @@ static void test_pass(void)
     CU_ASSERT_PTR_NOT_NULL_FATAL(small);
     CU_ASSERT_EQUAL(weft_params_count(small), 6);
     CU_ASSERT_TRUE(weft_params_get(small, "layer.w.q", NULL));
-    CU_ASSERT_TRUE(weft_params_get(small, "layer.v.transposed.zero", NULL));
+    CU_ASSERT_TRUE(weft_params_get(small, "layer.v.rows.zero", NULL));
     const weft_pass pass = weft_quantized_pass(small);
     const weft_plan_options options = {.verify = true, .passes = &pass, .n_passes = 1};
     weft_plan *plan = weft_plan_new(g, &y, 1, &options, &error);
@@ -301,6 +328,7 @@ void quantized_models_tests(void)
     CU_pSuite suite = CU_add_suite("quantized_models", NULL, NULL);
     CU_add_test(suite, "scores and logits are near those of f32", test_models);
     CU_add_test(suite, "names of the tensors", test_names);
+    CU_add_test(suite, "a matrix that is read in f32, too", test_kept);
     CU_add_test(suite, "a filter, and rows that groups do not divide", test_filter);
     CU_add_test(suite, "a file", test_file);
     CU_add_test(suite, "the pass", test_pass);

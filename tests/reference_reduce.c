@@ -235,6 +235,18 @@ REFERENCE(matmul_quantized)
             data(out)[i] += x * get(&in[2], g) * (element - zero[g]);
         }
 }
+REFERENCE(embedding_quantized)
+{
+    const int32_t bits = ((const int32_t *)attr)[0], group = ((const int32_t *)attr)[1];
+    const int64_t k = row_length(out);
+    const uint8_t *q = in[0].data, *zero = in[2].data;
+    (void)n_in;
+    for (int64_t i = 0; i < numel(out); i++) {
+        const int64_t at = (int64_t)get(&in[3], i / k) * k + i % k;
+        const int element = bits == 8 ? q[at] : q[at / 2] >> at % 2 * 4 & 15;
+        data(out)[i] = get(&in[1], at / group) * (element - zero[at / group]);
+    }
+}
 /* All assignments of values to the letters of both operands. */
 REFERENCE(einsum)
 {
@@ -284,6 +296,7 @@ const reference references_reduce[] = {
     SAME(panels),
     SAME(matmul_panels),
     SAME(matmul_quantized),
+    SAME(embedding_quantized),
     SAME(einsum),
     {NULL, NULL},
 };

@@ -27,8 +27,8 @@ extern "C" {
  * ranges from that of the group's elements down to half of it, fits the scale of each by least
  * squares, and takes the one with the least sum of squared errors.
  *
- * WEFT_BAD_ARGUMENT for other bits or groups or a NULL, WEFT_NOT_FINITE for an infinity or a NaN.
- */
+ * WEFT_BAD_ARGUMENT for other bits or groups or a NULL, WEFT_NOT_FINITE for an infinity or a NaN,
+ * WEFT_NO_MEMORY. */
 WEFT_API weft_status weft_quantize(const float *w, int64_t rows, int64_t columns, int bits,
                                    int group, uint8_t *q, float *scale, uint8_t *zero,
                                    weft_error *error);
@@ -46,7 +46,7 @@ typedef struct weft_quantize_options {
 } weft_quantize_options;
 
 typedef struct weft_quantize_report {
-    size_t matrices;                  /* that are quantised */
+    size_t matrices;                  /* that are quantised, tables included */
     size_t left;                      /* that are not, because groups do not divide their rows */
     size_t kept;                      /* quantised ones whose f32 are needed, too */
     double bytes_before, bytes_after; /* of all tensors of the stores */
@@ -56,13 +56,14 @@ typedef struct weft_quantize_report {
     char max_error_name[128];         /* whose error that is */
 } weft_quantize_report;
 
-/* Returns a new store with the tensors and metadata of `params`, except that the matrices of
- * products are quantised: each f32 state NAME [k, n] which the graph, one for inference, multiplies
- * with on the right becomes NAME.q, NAME.scale and NAME.zero, of n rows of k elements. A state
- * [n, k] that is used transposed, as a tied embedding matrix for logits, becomes
- * NAME.transposed.q, .scale and .zero, with the same rows. If other nodes read the state, as the
- * lookup of embeddings does, NAME stays beside them. A matrix stays as it is if `group` does not
- * divide k. The metadata "quantization" becomes "bits=8 group=32".
+/* Returns a new store with the tensors and metadata of `params`, except that matrices of products
+ * and tables of embeddings are quantised. Each f32 state NAME [k, n] which the graph, one for
+ * inference, multiplies with on the right becomes NAME.q, NAME.scale and NAME.zero, of n rows of k
+ * elements. A state [n, k] that is looked up in, or multiplied with transposed as a tied embedding
+ * matrix is, becomes NAME.rows.q, .scale and .zero, with the same rows; one that is looked up in
+ * only has 8 bits, whatever `bits` is. If other nodes read the state, NAME stays beside them. A
+ * matrix stays as it is if `group` does not divide k. The metadata "quantization" becomes
+ * "bits=8 group=32".
  *
  * `options` and `report` may be NULL. NULL on failure: WEFT_BAD_ARGUMENT for other bits or groups,
  * or a store that is quantised already; WEFT_NOT_FOUND if the store lacks a matrix, WEFT_BAD_SHAPE
@@ -76,7 +77,7 @@ WEFT_API bool weft_params_are_quantized(const weft_params *params);
 /* ---- Using it ---- */
 
 /* A pass for weft_plan_options.passes: products with states whose quantised forms `params` has
- * become matmul_quantized. The plan then needs these states instead. `params` must live until the
+ * become matmul_quantized, and lookups in them embedding_quantized. The plan then needs these states instead. `params` must live until the
  * plan is made. If the store lacks a scale or a zero point, weft_plan_new fails with
  * WEFT_NOT_FOUND. Call weft_params_init with weft_plan_graph(plan) instead of the graph: it would
  * add the matrices that the plan no longer needs. */

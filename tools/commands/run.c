@@ -225,9 +225,9 @@ static bool prepare(run *r)
     if (!loaded || !list_targets(r)) return false;
     const weft_session_options o = {.threads = r->a->threads, .seed = r->a->seed};
     const weft_pass quantized = weft_quantized_pass(r->params);
-    const weft_plan_options options = {.passes = &quantized,
-                                       .n_passes = weft_params_are_quantized(r->params)};
-    r->plan = weft_plan_new(r->graph, r->targets, r->n_out + r->a->dumps.n, &options, &r->error);
+    const weft_plan_options plan = {.passes = &quantized,
+                                    .n_passes = weft_params_are_quantized(r->params)};
+    r->plan = weft_plan_new(r->graph, r->targets, r->n_out + r->a->dumps.n, &plan, &r->error);
     if (!r->plan || weft_params_init(r->params, weft_plan_graph(r->plan), 1, &r->error) != WEFT_OK)
         return false;
     r->session = weft_session_new(r->plan, r->params, &o, &r->error);
