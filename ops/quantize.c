@@ -113,8 +113,7 @@ static void quantize_nibbles(const float *w, int n, float *room, uint8_t *q, flo
     memset(q, 0, (size_t)n / 2);
     if (best <= 0) return;
     nibbles(unit, n, best_apart, best_zero, step);
-    for (int i = 0; i < n; i++)
-        q[i / 2] |= (uint8_t)((unsigned)(step[i] + best_zero) << i % 2 * 4);
+    for (int i = 0; i < n; i++) q[i / 2] |= (uint8_t)((unsigned)(step[i] + best_zero) << i % 2 * 4);
 }
 
 weft_status weft_quantize(const float *w, int64_t rows, int64_t columns, int bits, int group,

@@ -71,8 +71,7 @@ static readers readers_of(const weft_graph *graph, uint32_t id)
 const char *quantized_name(char name[QUANTIZED_NAME], const char *state, bool by_rows,
                            const char *tensor)
 {
-    const int n =
-        snprintf(name, QUANTIZED_NAME, "%s%s.%s", state, by_rows ? ".rows" : "", tensor);
+    const int n = snprintf(name, QUANTIZED_NAME, "%s%s.%s", state, by_rows ? ".rows" : "", tensor);
     return n > 0 && n < QUANTIZED_NAME ? name : NULL;
 }
 
@@ -122,8 +121,8 @@ static float *rows_of(const quantizer *z, const quantized_use *use, const weft_t
 
 /* The square root of the sum of squares of the errors over that of the elements. `rows` becomes
  * what the quantised form stands for. */
-static double error_of(const quantizer *z, const quantized_use *use, const weft_tensor *w,
-                       int bits, const weft_tensor t[3], float *rows)
+static double error_of(const quantizer *z, const quantized_use *use, const weft_tensor *w, int bits,
+                       const weft_tensor t[3], float *rows)
 {
     const float *from = w->data;
     double error = 0, all = 0;
@@ -168,8 +167,8 @@ static bool quantize_state(quantizer *z, const char *name, const quantized_use *
     weft_tensor t[3];
     float *rows = rows_of(z, use, w);
     bool good = rows && add_tensors(z, name, use, bits, t) &&
-                weft_quantize(rows, use->n, use->k, bits, z->group, t[0].data, t[1].data,
-                              t[2].data, z->error) == WEFT_OK;
+                weft_quantize(rows, use->n, use->k, bits, z->group, t[0].data, t[1].data, t[2].data,
+                              z->error) == WEFT_OK;
     if (good) {
         const double error = error_of(z, use, w, bits, t, rows);
         weft_quantize_report *r = &z->report;

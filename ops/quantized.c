@@ -70,53 +70,28 @@ static quantized_rows rows_of(const weft_call *call, const product *p)
     return r;
 }
 
-/* Row `row` of the weights. The workspace takes its scales and zero points, for each block instead
- * of each group, and the last chunk if that must be padded. */
-static quantized_weight_row weight_row(const weft_call *call, const product *p, int64_t row)
+static quantized_matrix matrix_of(const weft_call *call, const product *p)
 {
     const quantized_attr *attr = call->attr;
-    T *scales = weft_call_workspace(call);
-    int32_t *zeros = (int32_t *)(void *)(scales + p->chunks * QUANTIZED_LANES);
-    uint8_t *last = (uint8_t *)(zeros + p->chunks * QUANTIZED_LANES);
-    const int64_t blocks = p->k / QUANTIZED_BLOCK, each = attr->group / QUANTIZED_BLOCK;
-    const int64_t groups = p->k / attr->group, chunk = QUANTIZED_CHUNK * p->bits / 8;
-    const int64_t bytes = p->k * p->bits / 8, rest = bytes % chunk;
-    const uint8_t *q = (const uint8_t *)call->in[1].data + row * bytes;
-    const T *scale = (const T *)call->in[2].data + row * groups;
-    const uint8_t *zero = (const uint8_t *)call->in[3].data + row * groups;
-    quantized_weight_row w = {.q = q, .scale = scales, .zero = zeros};
-    if (each == 1) {
-        memcpy(scales, scale, (size_t)groups * sizeof *scale);
-        for (int64_t g = 0; g < groups; g++) zeros[g] = zero[g];
-    } else {
-        for (int64_t g = 0, b = 0; g < groups; g++)
-            for (int64_t i = 0; i < each; i++, b++) {
-                scales[b] = scale[g];
-                zeros[b] = zero[g];
-            }
-    }
-    for (int64_t b = blocks; b < p->chunks * QUANTIZED_LANES; b++) {
-        scales[b] = 0;
-        zeros[b] = 0;
-    }
-    if (rest) {
-        w.last = memcpy(last, q + bytes - rest, (size_t)rest);
-        memset(last + rest, 0, (size_t)(chunk - rest));
-    }
-    return w;
+    quantized_matrix m = {.q = call->in[1].data,
+                          .scale = call->in[2].data,
+                          .zero = call->in[3].data,
+                          .blocks = p->k / QUANTIZED_BLOCK,
+                          .each = attr->group / QUANTIZED_BLOCK,
+                          .scales = weft_call_workspace(call)};
+    m.zeros = (uint8_t *)(m.scales + p->chunks * QUANTIZED_LANES);
+    return m;
 }
 
 static void multiply(const weft_call *call, const product *p, const weft_block *b, bool vnni)
 {
     const quantized_rows x = rows_of(call, p);
+    const quantized_matrix m = matrix_of(call, p);
     for (int64_t i = b->row, rows; i < b->row + b->rows; i += rows) {
         const int64_t left = b->row + b->rows - i;
         rows = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
-        quantized_function *products = quantized_function_of((int)rows, p->bits, vnni);
-        for (int64_t j = b->column; j < b->column + b->columns; j++) {
-            const quantized_weight_row w = weight_row(call, p, j);
-            products(&x, i, &w, (T *)call->out[0].data + i * p->n + j, p->n);
-        }
+        quantized_function_of((int)rows, p->bits, vnni)(
+            &x, i, &m, b->column, b->columns, (T *)call->out[0].data + i * p->n + b->column, p->n);
     }
 }
 
@@ -193,8 +168,8 @@ static size_t scratch_quantized(const weft_call *call)
 static size_t workspace_quantized(const weft_call *call)
 {
     const product p = product_of(call);
-    const size_t block = sizeof(int32_t) + weft_dtype_bytes(call->out[0].dtype);
-    return (size_t)(p.chunks * QUANTIZED_LANES) * block + QUANTIZED_CHUNK;
+    const size_t block = 1 + weft_dtype_bytes(call->out[0].dtype);
+    return (size_t)(p.chunks * QUANTIZED_LANES) * block;
 }
 
 static void cost_quantized(const weft_call *call, weft_cost *cost)

@@ -2,20 +2,20 @@
  *
  * Rows of x are quantised first, 32 elements (a block) at a time, to whole numbers in [-127, 127].
  * Then each block of an inner product is a sum of whole numbers, which is exact. Only the sum over
- * blocks rounds, in this order: lane l of 16 adds up the blocks l, l + 16, l + 32, ..., and lanes
- * are added in halves. So every instruction set computes the same bits, if the compiler does not
+ * blocks rounds, in this order: lane l of 8 adds up the blocks l, l + 8, l + 16, ..., and lanes are
+ * added in halves. So every instruction set computes the same bits, if the compiler does not
  * fuse multiplications and additions (-ffp-contract=off in ops/meson.build), and a row has the same
  * bits whatever the other rows are.
  *
  * Weights lie in rows of k elements, in 4 bits the even one of a pair in the low half of its byte.
- * The sums read a chunk of 16 blocks of one row at a time, once for up to eight rows of x. */
+ * The sums read a chunk of 8 blocks of one row at a time, once for up to eight rows of x. */
 #ifndef WEFT_OPS_KERNELS_QUANTIZED_KERNEL_H
 #define WEFT_OPS_KERNELS_QUANTIZED_KERNEL_H
 
 #include "simd.h"
 
 #define QUANTIZED_BLOCK 32                       /* elements */
-#define QUANTIZED_LANES 16                       /* blocks of a chunk */
+#define QUANTIZED_LANES 8                        /* blocks of a chunk */
 #define QUANTIZED_CHUNK (32 * (QUANTIZED_LANES)) /* elements */
 
 /* Bytes of weights that are prefetched before their use: rows follow each other. */
@@ -118,10 +118,10 @@ static inline void quantized_row(const T *x, int64_t k, int bits, const quantize
 #if defined(__AVX512F__)
 
 /* 8 bits: a vector for each two blocks. 4 bits: the even elements of four blocks in each of the
- * first four vectors, the odd ones in the others. */
+ * first two vectors, the odd ones in the others. */
 typedef struct quantized_weights {
     const uint8_t *at;
-    __m512i part[8];
+    __m512i part[4];
 } quantized_weights;
 
 SIMD_INLINE void quantized_load(const int bits, const bool vnni, const uint8_t *w,
@@ -129,13 +129,13 @@ SIMD_INLINE void quantized_load(const int bits, const bool vnni, const uint8_t *
 {
     out->at = w;
     if (!vnni) return;
-    SIMD_UNROLL(8)
-    for (int i = 0; i < 8; i++) {
+    SIMD_UNROLL(4)
+    for (int i = 0; i < 4; i++) {
         if (bits == 8) {
             out->part[i] = _mm512_loadu_si512(w + 64 * i);
         } else {
-            const __m512i pairs = _mm512_loadu_si512(w + i % 4 * 64), low = _mm512_set1_epi8(15);
-            out->part[i] = _mm512_and_si512(i < 4 ? pairs : _mm512_srli_epi16(pairs, 4), low);
+            const __m512i pairs = _mm512_loadu_si512(w + i % 2 * 64), low = _mm512_set1_epi8(15);
+            out->part[i] = _mm512_and_si512(i < 2 ? pairs : _mm512_srli_epi16(pairs, 4), low);
         }
     }
 }
@@ -148,32 +148,28 @@ SIMD_INLINE __m512i quantized_vnni(__m512i sum, __m512i w, const int8_t *x)
     return sum;
 }
 
-/* Sums of four blocks, of a quarter of the vector each, from `part` 4 j on. */
+/* Sums of blocks 4 j .. 4 j + 3, of a quarter of the vector each. */
 SIMD_INLINE __m512i quantized_four(const int bits, const quantized_weights *w, const int8_t *x,
                                    const int j)
 {
     const __m512i zero = _mm512_setzero_si512();
     const int8_t *at = x + 4 * QUANTIZED_BLOCK * j;
     if (bits == 4)
-        return quantized_vnni(quantized_vnni(zero, w->part[j], at), w->part[j + 4], at + 64);
+        return quantized_vnni(quantized_vnni(zero, w->part[j], at), w->part[j + 2], at + 64);
     const __m512i a = quantized_vnni(zero, w->part[2 * j], at);
     const __m512i b = quantized_vnni(zero, w->part[2 * j + 1], at + 64);
     return _mm512_add_epi32(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xdd));
 }
 
-SIMD_INLINE __m512i quantized_pairs(__m512i a, __m512i b)
-{
-    return _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
-}
-
 SIMD_INLINE void quantized_dots_vnni(const int bits, const quantized_weights *w, const int8_t *x,
                                      quantized_ints *dot)
 {
-    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    const __m512i a = quantized_pairs(quantized_four(bits, w, x, 0), quantized_four(bits, w, x, 1));
-    const __m512i b = quantized_pairs(quantized_four(bits, w, x, 2), quantized_four(bits, w, x, 3));
-    const __m512i all = _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
-    *dot = (quantized_ints)_mm512_permutexvar_epi32(order, all);
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 0, 0, 0, 0, 0, 0, 0, 0);
+    const __m512i a = quantized_four(bits, w, x, 0), b = quantized_four(bits, w, x, 1);
+    const __m512i pairs =
+        _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+    const __m512i all = _mm512_add_epi32(pairs, _mm512_shuffle_epi32(pairs, _MM_PERM_BADC));
+    *dot = (quantized_ints)_mm512_castsi512_si256(_mm512_permutexvar_epi32(order, all));
 }
 
 #else
@@ -229,19 +225,18 @@ SIMD_INLINE __m256i quantized_add_four(const __m256i *part)
                              _mm256_hadd_epi32(part[2], part[3]));
 }
 
-/* Eight blocks from b on. */
-SIMD_INLINE __m256i quantized_eight(const int bits, const uint8_t *w, const int8_t *x, const int b)
+SIMD_INLINE __m256i quantized_eight(const int bits, const uint8_t *w, const int8_t *x)
 {
     __m256i part[8];
     if (bits == 4) {
         SIMD_UNROLL(4)
-        for (int i = 0; i < 4; i++) part[i] = quantized_nibbles(w, x, b + 2 * i);
+        for (int i = 0; i < 4; i++) part[i] = quantized_nibbles(w, x, 2 * i);
         return _mm256_permutevar8x32_epi32(quantized_add_four(part),
                                            _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
     }
     SIMD_UNROLL(8)
     for (int i = 0; i < 8; i++)
-        part[i] = quantized_bytes(w + QUANTIZED_BLOCK * (b + i), x + QUANTIZED_BLOCK * (b + i));
+        part[i] = quantized_bytes(w + QUANTIZED_BLOCK * i, x + QUANTIZED_BLOCK * i);
     const __m256i low = quantized_add_four(part), high = quantized_add_four(part + 4);
     return _mm256_add_epi32(_mm256_permute2x128_si256(low, high, 0x20),
                             _mm256_permute2x128_si256(low, high, 0x31));
@@ -258,8 +253,7 @@ SIMD_INLINE void quantized_dots(const int bits, const bool vnni, const quantized
 #else
     (void)vnni;
 #endif
-    _mm256_storeu_si256((__m256i_u *)dot, quantized_eight(bits, w->at, x, 0));
-    _mm256_storeu_si256((__m256i_u *)dot + 1, quantized_eight(bits, w->at, x, 8));
+    *dot = (quantized_ints)quantized_eight(bits, w->at, x);
 }
 
 #else
@@ -289,56 +283,109 @@ SIMD_INLINE void quantized_dots(const int bits, const bool vnni, const quantized
 
 /* ---- Rows of weights ---- */
 
-/* A row of weights, with a scale and a zero point for each block, both zero in the padding. */
+typedef uint8_t quantized_zeros
+    __attribute__((vector_size(QUANTIZED_LANES), aligned(1), may_alias));
+
+typedef struct quantized_matrix {
+    const uint8_t *q;     /* [n, blocks * QUANTIZED_BLOCK * bits / 8] */
+    const T *scale;       /* [n, blocks / each] */
+    const uint8_t *zero;  /* likewise */
+    int64_t blocks, each; /* of a row; of a group */
+    /* Room for a row's scales and zero points, one for each block, with those of one chunk more. */
+    T *scales;
+    uint8_t *zeros;
+} quantized_matrix;
+
+/* A row of weights, with a scale and a zero point for each block. The last chunk, unless it is
+ * whole, lies elsewhere and is padded with zeros. */
 typedef struct quantized_weight_row {
-    const uint8_t *q;
-    const uint8_t *last; /* the last chunk, padded; NULL: the row has whole chunks only */
+    const uint8_t *q, *zero;
     const T *scale;
-    const int32_t *zero;
+    uint8_t last_q[QUANTIZED_CHUNK], last_zero[QUANTIZED_LANES];
+    T last_scale[QUANTIZED_LANES];
 } quantized_weight_row;
 
-/* y[r * y_row] = x[r] w for rows of x from `first` on. */
-SIMD_INLINE void quantized_products(const int rows, const int bits, const bool vnni,
-                                    const quantized_rows *x, int64_t first,
-                                    const quantized_weight_row *w, T *y, int64_t y_row)
+SIMD_INLINE void quantized_open(const int bits, const quantized_matrix *m, int64_t row,
+                                quantized_weight_row *w)
 {
-    const int64_t chunks = x->chunks, blocks = chunks * QUANTIZED_LANES;
-    const int8_t *q = x->q + first * chunks * QUANTIZED_CHUNK;
-    quantized_floats sum[8];
-    SIMD_UNROLL(8)
-    for (int r = 0; r < rows; r++) sum[r] = (quantized_floats){0};
-    for (int64_t c = 0; c < chunks; c++) {
-        const int64_t b = c * QUANTIZED_LANES;
-        quantized_weights part;
-        for (int i = 0; i < QUANTIZED_CHUNK * bits / 8; i += 64)
-            __builtin_prefetch(w->q + c * QUANTIZED_CHUNK * bits / 8 + i + QUANTIZED_AHEAD);
-        quantized_load(bits, vnni,
-                       w->last && c == chunks - 1 ? w->last : w->q + c * QUANTIZED_CHUNK * bits / 8,
-                       &part);
-        const quantized_floats scale = *(const quantized_floats *)(w->scale + b);
-        const quantized_ints zero = *(const quantized_ints *)(w->zero + b);
-        SIMD_UNROLL(8)
-        for (int r = 0; r < rows; r++) {
-            const int64_t at = (first + r) * blocks + b;
-            quantized_ints dot;
-            quantized_dots(bits, vnni, &part, q + (r * chunks + c) * QUANTIZED_CHUNK, &dot);
-            dot -= zero * *(const quantized_ints *)(x->sum + at);
-            sum[r] += *(const quantized_floats *)(x->scale + at) * scale *
-                      __builtin_convertvector(dot, quantized_floats);
-        }
+    const int64_t groups = m->blocks / m->each, rest = m->blocks % QUANTIZED_LANES;
+    const int64_t whole = m->blocks - rest, bytes = QUANTIZED_BLOCK * bits / 8;
+    w->q = m->q + row * m->blocks * bytes;
+    w->scale = m->scale + row * groups;
+    w->zero = m->zero + row * groups;
+    if (m->each > 1) {
+        for (int64_t g = 0, b = 0; g < groups; g++)
+            for (int64_t i = 0; i < m->each; i++, b++) {
+                m->scales[b] = w->scale[g];
+                m->zeros[b] = w->zero[g];
+            }
+        w->scale = m->scales;
+        w->zero = m->zeros;
     }
-    SIMD_UNROLL(8)
-    for (int r = 0; r < rows; r++) {
-        T lane[QUANTIZED_LANES];
-        memcpy(lane, &sum[r], sizeof lane);
-        for (int half = QUANTIZED_LANES / 2; half; half /= 2)
-            for (int l = 0; l < half; l++) lane[l] += lane[l + half];
-        y[r * y_row] = lane[0];
+    if (!rest) return;
+    memset(w->last_q, 0, sizeof w->last_q);
+    memcpy(w->last_q, w->q + whole * bytes, (size_t)(rest * bytes));
+    for (int64_t i = 0; i < QUANTIZED_LANES; i++) {
+        w->last_scale[i] = i < rest ? w->scale[whole + i] : 0;
+        w->last_zero[i] = i < rest ? w->zero[whole + i] : 0;
     }
 }
 
-typedef void quantized_function(const quantized_rows *x, int64_t first,
-                                const quantized_weight_row *w, T *y, int64_t y_row);
+/* sum[r] += the products of a chunk with rows of x from `first` on. */
+SIMD_INLINE void quantized_chunk(const int rows, const int bits, const bool vnni,
+                                 const quantized_rows *x, int64_t first, int64_t chunk,
+                                 const uint8_t *w, const T *scales, const uint8_t *zeros,
+                                 quantized_floats *sum)
+{
+    const quantized_floats scale = *(const quantized_floats *)scales;
+    const quantized_ints zero =
+        __builtin_convertvector(*(const quantized_zeros *)zeros, quantized_ints);
+    quantized_weights part;
+    quantized_load(bits, vnni, w, &part);
+    SIMD_UNROLL(8)
+    for (int r = 0; r < rows; r++) {
+        const int64_t at = (first + r) * x->chunks + chunk;
+        quantized_ints dot;
+        quantized_dots(bits, vnni, &part, x->q + at * QUANTIZED_CHUNK, &dot);
+        dot -= zero * *(const quantized_ints *)(x->sum + at * QUANTIZED_LANES);
+        sum[r] += *(const quantized_floats *)(x->scale + at * QUANTIZED_LANES) * scale *
+                  __builtin_convertvector(dot, quantized_floats);
+    }
+}
+
+/* y[r * y_row + j] = x[r] w[j] for rows of x from `first` on and the rows of `m` in
+ * [begin, begin + count). */
+SIMD_INLINE void quantized_products(const int rows, const int bits, const bool vnni,
+                                    const quantized_rows *x, int64_t first,
+                                    const quantized_matrix *m, int64_t begin, int64_t count, T *y,
+                                    int64_t y_row)
+{
+    const int64_t whole = m->blocks / QUANTIZED_LANES, bytes = QUANTIZED_CHUNK * bits / 8;
+    for (int64_t j = 0; j < count; j++) {
+        quantized_weight_row w;
+        quantized_floats sum[8];
+        quantized_open(bits, m, begin + j, &w);
+        SIMD_UNROLL(8)
+        for (int r = 0; r < rows; r++) sum[r] = (quantized_floats){0};
+        for (int64_t c = 0; c < whole; c++) {
+            for (int i = 0; i < bytes; i += 64)
+                __builtin_prefetch(w.q + c * bytes + i + QUANTIZED_AHEAD);
+            quantized_chunk(rows, bits, vnni, x, first, c, w.q + c * bytes,
+                            w.scale + c * QUANTIZED_LANES, w.zero + c * QUANTIZED_LANES, sum);
+        }
+        if (whole < x->chunks)
+            quantized_chunk(rows, bits, vnni, x, first, whole, w.last_q, w.last_scale, w.last_zero,
+                            sum);
+        SIMD_UNROLL(8)
+        for (int r = 0; r < rows; r++) {
+            const quantized_floats l = sum[r];
+            y[r * y_row + j] = ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]));
+        }
+    }
+}
+
+typedef void quantized_function(const quantized_rows *x, int64_t first, const quantized_matrix *m,
+                                int64_t begin, int64_t count, T *y, int64_t y_row);
 
 #define QUANTIZED_EACH_ROWS(X, bits, vnni)                                                         \
     X(1, bits, vnni) X(2, bits, vnni) X(4, bits, vnni) X(8, bits, vnni)
@@ -352,10 +399,10 @@ typedef void quantized_function(const quantized_rows *x, int64_t first,
 
 #define QUANTIZED_DEFINE(rows, bits, vnni)                                                         \
     static __attribute__((noinline)) void quantized_##rows##_##bits##_##vnni(                      \
-        const quantized_rows *x, int64_t first, const quantized_weight_row *w, T *y,               \
-        int64_t y_row)                                                                             \
+        const quantized_rows *x, int64_t first, const quantized_matrix *m, int64_t begin,          \
+        int64_t count, T *y, int64_t y_row)                                                        \
     {                                                                                              \
-        quantized_products(rows, bits, vnni, x, first, w, y, y_row);                               \
+        quantized_products(rows, bits, vnni, x, first, m, begin, count, y, y_row);                 \
     }
 QUANTIZED_EACH(QUANTIZED_DEFINE)
 #undef QUANTIZED_DEFINE

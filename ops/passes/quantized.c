@@ -1,5 +1,5 @@
-/* quantized: products with matrices, and lookups in tables, read the quantised forms that a store has.
- * O(nodes). */
+/* quantized: products with matrices, and lookups in tables, read the quantised forms that a store
+ * has. O(nodes). */
 #include "../quantize.h"
 
 #include <weft/ops.h>
@@ -25,8 +25,7 @@ static bool visit(weft_rewrite *r)
     weft_tensor q, scale, zero;
     if (!quantized_use_of(r->source, &r->node, &use)) return false;
     const char *state = weft_name_of(r->source, use.state);
-    if (!quantized_name(name, state, use.by_rows, "q") ||
-        !weft_params_get(r->context, name, NULL))
+    if (!quantized_name(name, state, use.by_rows, "q") || !weft_params_get(r->context, name, NULL))
         return false;
     const weft_value weight = declare(r, state, use.by_rows, "q", &q);
     const weft_value scales = declare(r, state, use.by_rows, "scale", &scale);
@@ -46,8 +45,9 @@ static bool visit(weft_rewrite *r)
 
 weft_pass weft_quantized_pass(const weft_params *params)
 {
-    return (weft_pass){.name = "quantized",
-                       .doc = "products with matrices, and lookups in tables, that the store has in 8 or 4 bits",
-                       .visit = visit,
-                       .context = (void *)(uintptr_t)params};
+    return (weft_pass){
+        .name = "quantized",
+        .doc = "products with matrices, and lookups in tables, that the store has in 8 or 4 bits",
+        .visit = visit,
+        .context = (void *)(uintptr_t)params};
 }
