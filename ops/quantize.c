@@ -61,10 +61,10 @@ static void quantize_bytes(const float *w, int n, uint8_t *q, float *scale, uint
  * Adding and subtracting `rounder` rounds to the nearest whole number. */
 static void nibbles(const float *w, int n, float scale, float zero, float *step)
 {
-    const float rounder = 0x1.8p23f, low = -zero, high = MAX_NIBBLE - zero;
+    const float rounder = 0x1.8p23f, by = 1 / scale, low = -zero, high = MAX_NIBBLE - zero;
 #pragma omp simd
     for (int i = 0; i < n; i++) {
-        const float whole = (w[i] / scale + rounder) - rounder;
+        const float whole = (w[i] * by + rounder) - rounder;
         step[i] = whole < low ? low : whole > high ? high : whole;
     }
 }

@@ -23,6 +23,9 @@ bool quantized_use_of(const weft_graph *graph, const weft_node_info *node, quant
 const char *quantized_name(char name[QUANTIZED_NAME], const char *state, bool by_rows,
                            const char *tensor);
 
+/* Fails if the store is quantised, in the name of `where`: for what needs parameters in f32. */
+weft_status quantized_refuse(const weft_params *params, const char *where, weft_error *error);
+
 /* Checks bits and groups; fails in the name of `where`. */
 weft_status quantized_check(int bits, int group, const char *where, weft_error *error);
 

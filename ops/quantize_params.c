@@ -91,6 +91,12 @@ bool weft_params_are_quantized(const weft_params *params)
     return false;
 }
 
+weft_status quantized_refuse(const weft_params *params, const char *where, weft_error *error)
+{
+    if (!weft_params_are_quantized(params)) return WEFT_OK;
+    return weft_error_set(error, WEFT_BAD_ARGUMENT, where, "is quantised, expected parameters in f32");
+}
+
 /* ---- The store ---- */
 
 typedef struct quantizer {
@@ -290,10 +296,7 @@ weft_params *weft_params_quantize(const weft_params *params, const weft_graph *g
         return NULL;
     }
     if (quantized_check(z.bits, z.group, WHERE, error) != WEFT_OK) return NULL;
-    if (weft_params_are_quantized(params)) {
-        weft_error_set(error, WEFT_BAD_ARGUMENT, WHERE, "the store is quantised already");
-        return NULL;
-    }
+    if (quantized_refuse(params, "the store", error) != WEFT_OK) return NULL;
     z.out = weft_params_new();
     z.replaced = calloc(weft_params_count(params) + 1, sizeof *z.replaced);
     bool good = z.out && z.replaced;

@@ -27,6 +27,7 @@ int cmd_reproduce(int argc, char **argv);
 int cmd_demo(int argc, char **argv);
 int cmd_average(int argc, char **argv);
 int cmd_convert(int argc, char **argv);
+int cmd_quantize(int argc, char **argv);
 int cmd_plot(int argc, char **argv);
 int cmd_train(int argc, char **argv);
 int cmd_fit(int argc, char **argv);

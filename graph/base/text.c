@@ -213,3 +213,13 @@ void text_print_left(FILE *file, const char *text, int width)
     const int head = (width - 3) / 2, tail = width - 3 - head;
     fprintf(file, "%.*s...%s", (int)byte_of(shown, head), shown, shown + byte_of(shown, n - tail));
 }
+
+bool text_in_scopes(const char *list, const char *name)
+{
+    for (const char *at = list; at && *at; at += *at == ',') {
+        const size_t n = strcspn(at, ",");
+        if (n && !strncmp(at, name, n) && (!name[n] || name[n] == '.')) return true;
+        at += n;
+    }
+    return false;
+}

@@ -67,6 +67,8 @@ void text_print_left(FILE *file, const char *text, int width);
 /* Whether the whole of `text` matches a pattern, in which `*` matches any characters and `?` one
  * byte. O(pattern length x text length). */
 bool text_match(const char *pattern, size_t pattern_length, const char *text);
+/* Whether a comma-separated list of scopes, or NULL, has `name` or a scope around it. */
+bool text_in_scopes(const char *list, const char *name);
 
 #ifdef __cplusplus
 }

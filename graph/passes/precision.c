@@ -8,22 +8,13 @@
  * has written, and of what later passes make of it. O(operands). */
 #include "rewrite.h"
 
+#include "base/text.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 /* Smaller values would save nothing that counts, unless the program sets another number. */
 #define MIN_ELEMENTS 1024
-
-/* Whether a comma-separated list has the scope or one around it. */
-static bool in_scopes(const char *list, const char *scope)
-{
-    for (const char *at = list; at && *at; at += *at == ',') {
-        const size_t n = strcspn(at, ",");
-        if (n && !strncmp(at, scope, n) && (!scope[n] || scope[n] == '.')) return true;
-        at += n;
-    }
-    return false;
-}
 
 static bool can_write(const weft_graph *g, uint32_t node, size_t output)
 {
@@ -48,7 +39,7 @@ static bool may_compute(const weft_graph *g, uint32_t id, const weft_plan_option
     const int64_t least = options->min_narrow ? options->min_narrow : MIN_ELEMENTS;
     return v->root == id && v->type.dtype == WEFT_F32 && weft_shape_numel(v->type.shape) >= least &&
            graph_node_runs(g, node) && node->role.phase != WEFT_UPDATE &&
-           !in_scopes(options->keep_f32, node->scope) &&
+           !text_in_scopes(options->keep_f32, node->scope) &&
            can_write(g, v->node, id - node->first_out);
 }
 

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/text.h"
+#include "quantize.h"
 
 #include <weft/safetensors.h>
 
@@ -281,6 +282,8 @@ weft_status weft_huggingface_save(const weft_params *params, const weft_model_co
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "convert",
                               "needs a store, a configured model and a folder");
     weft_error problem = {0};
+    if (quantized_refuse(params, "the run", &problem) != WEFT_OK)
+        return weft_error_copy(error, &problem);
     saver s = {.params = params, .config = config, .folder = folder, .error = &problem};
     cJSON *json = make_config(&s, architecture);
     if (json) save(&s, json);

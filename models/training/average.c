@@ -2,6 +2,8 @@
  * memory at once. */
 #include "trainer.h"
 
+#include "quantize.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -124,6 +126,7 @@ weft_status weft_params_average(weft_params *params, const char *const *paths, s
         files[i] = weft_params_new();
         status = files[i] ? weft_params_load(files[i], paths[i], error)
                           : weft_error_set(error, WEFT_NO_MEMORY, "average", "out of memory");
+        if (status == WEFT_OK) status = quantized_refuse(files[i], paths[i], error);
     }
     for (size_t i = 0; status == WEFT_OK && i + 1 < n; i++)
         status = compare(files[i], files[n - 1], paths[i], error);

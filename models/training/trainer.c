@@ -1,6 +1,8 @@
 /* The trainer: setup, updates, and the progress of a training. */
 #include "trainer.h"
 
+#include "quantize.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -159,6 +161,7 @@ static weft_status bind_store(weft_trainer *t)
 {
     weft_trainer_options *o = &t->o;
     checkpoint_resume(t);
+    if (t->error.status == WEFT_OK) quantized_refuse(t->params, "the checkpoint", &t->error);
     o->source_name = o->target_name = NULL;
     if (checkpoint_agree(t) != WEFT_OK || ranks_compare(t) != WEFT_OK ||
         mesh_open(&t->mesh, t->communicator, &t->error) != WEFT_OK)

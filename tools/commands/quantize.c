@@ -1,0 +1,220 @@
+/* weft quantize: a run or checkpoint with matrices of 8 or 4 bits, for inference. */
+#include "quantize.h"
+#include "tool.h"
+
+#include "base/clock.h"
+#include "base/text.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+typedef struct arguments {
+    const char *from, *out, *keep; /* keep: scopes; NULL: none */
+    long bits, group;
+    bool json;
+} arguments;
+
+enum { KEY_BITS = 256, KEY_GROUP, KEY_KEEP, KEY_JSON };
+
+static error_t parse(int key, char *text, struct argp_state *state)
+{
+    arguments *a = state->input;
+    switch (key) {
+    case 'o':
+        a->out = text;
+        return 0;
+    case KEY_BITS:
+        if (strcmp(text, "8") != 0 && strcmp(text, "4") != 0)
+            tool_usage_error(state, "--bits is \"%s\", expected 8 or 4", text);
+        a->bits = text[0] - '0';
+        return 0;
+    case KEY_GROUP:
+        a->group = tool_number(text, "--group", 32, 1 << 20, state);
+        if (a->group % 32) argp_error(state, "--group is %ld, expected a multiple of 32", a->group);
+        return 0;
+    case KEY_KEEP:
+        a->keep = text;
+        return 0;
+    case KEY_JSON:
+        a->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (a->from) return ARGP_ERR_UNKNOWN;
+        a->from = text;
+        return 0;
+    case ARGP_KEY_END:
+        if (!a->from || !a->out) argp_error(state, "name the run or checkpoint, and -o OUT");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+/* ---- Which matrices ---- */
+
+typedef struct choice {
+    const arguments *a;
+    bool terminal;
+    double shown; /* when the line of progress was printed last */
+} choice;
+
+/* Called for each matrix before it is quantised, so it shows the progress, too. */
+static bool selects(void *context, const char *name)
+{
+    choice *c = context;
+    if (c->terminal && tool_seconds() - c->shown > 0.2) {
+        char safe[TOOL_NAME_BYTES];
+        fprintf(stderr, "\r\033[Kquantising %s", tool_printable(name, safe));
+        c->shown = tool_seconds();
+    }
+    return !text_in_scopes(c->a->keep, name);
+}
+
+/* ---- Files ---- */
+
+/* OUT is a file if its name says so, otherwise a run. */
+static bool is_file(const arguments *a)
+{
+    return tool_ends_with(a->out, ".safetensors");
+}
+
+/* Makes the folder OUT; copies the vocabularies of the run, as far as it has them. */
+static bool make_run(const arguments *a, weft_error *error)
+{
+    static const char *const names[] = {"vocab.model", "vocab.source.model", "vocab.target.model"};
+    char folder[4096], from[4096], to[4096];
+    struct stat info;
+    if (mkdir(a->out, 0777) != 0 && errno != EEXIST) {
+        weft_error_set(error, WEFT_IO, a->out, "cannot be made: %s", strerror(errno));
+        return false;
+    }
+    snprintf(folder, sizeof folder, "%s", a->from);
+    if (stat(folder, &info) == 0 && !S_ISDIR(info.st_mode)) {
+        char *slash = strrchr(folder, '/');
+        snprintf(slash ? slash : folder, 2, "%s", slash ? "" : ".");
+    }
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (snprintf(from, sizeof from, "%.4000s/%s", folder, names[i]) < 0 ||
+            snprintf(to, sizeof to, "%.4000s/%s", a->out, names[i]) < 0)
+            return false;
+        if (access(from, F_OK) == 0 && !tool_copy_file(from, to, error)) return false;
+    }
+    return true;
+}
+
+/* The file to write; false if OUT is a run that has a model. */
+static bool find_out(const arguments *a, char path[4096], weft_error *error)
+{
+    const char *names[] = {"best.safetensors", "model.safetensors"};
+    if (is_file(a)) return snprintf(path, 4096, "%s", a->out) < 4096;
+    for (size_t i = 0; i < 2; i++) {
+        if (snprintf(path, 4096, "%s/%s", a->out, names[i]) < 4096 && access(path, F_OK) != 0)
+            continue;
+        weft_error_set(error, WEFT_BAD_ARGUMENT, a->out, "has a model already: choose another -o");
+        return false;
+    }
+    return true;
+}
+
+/* ---- The result ---- */
+
+static int print_result(const arguments *a, const weft_quantize_report *r)
+{
+    if (a->json) {
+        const struct {
+            const char *name;
+            double value;
+        } numbers[] = {{"bits", (double)a->bits},
+                       {"group", (double)a->group},
+                       {"matrices", (double)r->matrices},
+                       {"left", (double)r->left},
+                       {"kept", (double)r->kept},
+                       {"parameters", r->parameters},
+                       {"bytes_before", r->bytes_before},
+                       {"bytes_after", r->bytes_after},
+                       {"max_error", r->max_error}};
+        cJSON *json = cJSON_CreateObject();
+        for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+            cJSON_AddNumberToObject(json, numbers[i].name, numbers[i].value);
+        cJSON_AddStringToObject(json, "max_error_name", r->max_error_name);
+        return tool_print_json(json);
+    }
+    tool_print_line(stdout, "%zu matrices of %.0f elements in %ld bits, groups of %ld", r->matrices,
+                    r->parameters, a->bits, a->group);
+    tool_print_line(stdout, "largest relative error of a matrix: %.4f, of %s", r->max_error,
+                    r->max_error_name);
+    if (r->left)
+        tool_print_line(stdout, "%zu stay in f32, whose rows groups of %ld do not divide", r->left,
+                        a->group);
+    if (r->kept)
+        tool_print_line(stdout, "%zu are kept in f32, too, for other nodes that read them",
+                        r->kept);
+    tool_print_line(stdout, "%.1f MB, %.2f of the %.1f MB before, saved in %s",
+                    1e-6 * r->bytes_after, r->bytes_after / r->bytes_before, 1e-6 * r->bytes_before,
+                    a->out);
+    return EXIT_GOOD;
+}
+
+static weft_status quantize(const arguments *a, weft_params *params, weft_quantize_report *report,
+                            weft_error *error)
+{
+    char path[4096];
+    weft_model_config config;
+    weft_model_io io;
+    choice c = {.a = a, .terminal = isatty(STDERR_FILENO) == 1};
+    if (!find_out(a, path, error) ||
+        tool_load_checkpoint(a->from, params, &config, error) != WEFT_OK ||
+        quantized_refuse(params, a->from, error) != WEFT_OK)
+        return error->status;
+    weft_graph *g = weft_graph_new();
+    weft_model_build(g, &config, &io);
+    const weft_params_filter filter = {selects, &c};
+    const weft_quantize_options options = {(int)a->bits, (int)a->group, &filter};
+    weft_params *small = weft_params_quantize(params, g, &options, report, error);
+    if (c.terminal) fputs("\r\033[K", stderr);
+    weft_graph_free(g);
+    if (small && !report->matrices)
+        weft_error_set(error, WEFT_BAD_ARGUMENT, a->from,
+                       "has no matrix to quantise with groups of %ld", a->group);
+    else if (small && (is_file(a) || make_run(a, error)))
+        weft_params_save(small, path, NULL, error);
+    weft_params_free(small);
+    return error->status;
+}
+
+int cmd_quantize(int argc, char **argv)
+{
+    static const struct argp_option options[] = {
+        {"output", 'o', "OUT", 0,
+         "the run to write, with copies of the vocabularies, or the file NAME.safetensors", 0},
+        {"bits", KEY_BITS, "8|4", 0, "of an element of a matrix (8)", 0},
+        {"group", KEY_GROUP, "N", 0,
+         "elements of a row that share a scale and a zero point, a multiple of 32 (32)", 0},
+        {"keep-f32", KEY_KEEP, "SCOPES", 0,
+         "parameters of these scopes, such as output,layer.0, stay as they are", 0},
+        {"json", KEY_JSON, NULL, 0, "print JSON", 0},
+        {0}};
+    const struct argp argp = {
+        options,
+        parse,
+        "RUN|FILE",
+        "Writes a run or a checkpoint with the matrices of products and the tables of embeddings "
+        "in 8 or 4 bits, for inference: translate, generate, logprob and run take it as they take "
+        "the original. Products round their other operand to 8 bits as they compute. Tables that "
+        "are not multiplied with have 8 bits in any case. Everything else stays in f32.",
+        NULL,
+        NULL,
+        NULL};
+    arguments a = {.bits = 8, .group = 32};
+    weft_error error = {0};
+    weft_quantize_report report;
+    tool_parse(&argp, argc, argv, &a);
+    weft_params *params = weft_params_new();
+    if (!params) return tool_fail_text("quantize", "out of memory");
+    const weft_status status = quantize(&a, params, &report, &error);
+    weft_params_free(params);
+    return status == WEFT_OK ? print_result(&a, &report) : tool_fail(&error);
+}
