@@ -23,7 +23,7 @@ expect 2 "unrecognized option '--resme'; did you mean '--resume'?" "$weft" train
 expect 2 "unrecognized option '--bem'; did you mean '--beam'?" "$weft" generate --prompt --resme --bem 3 run
 expect 1 "WEFT_ISA: \"avx2\" is not an instruction set, expected base, v3, v4 or v4_bf16" env WEFT_ISA=avx2 "$weft" plan gpt
 for command in ops models dot plan profile bench info check reproduce demo train average plot translate \
-    generate score vocab; do
+    generate score vocab quantize; do
     expect 0 "Usage: weft $command" "$weft" $command --help
     "$weft" $command -h >help 2>errors || fail "weft $command -h is an error"
     cmp help <("$weft" $command --help) && [ ! -s errors ] || fail "$command -h is not --help"

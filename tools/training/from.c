@@ -5,6 +5,7 @@
 #include "training.h"
 
 #include "base/json.h"
+#include "quantize.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -111,8 +112,9 @@ bool training_take_from(training *t)
 {
     recipe *r = &t->r;
     if (!r->run_from[0]) return true;
-    return recipe_resolve(r, &t->error) && open_run(t) && take_model(t) && take_vocabularies(t) &&
-           take_rows(t);
+    return recipe_resolve(r, &t->error) && open_run(t) &&
+           quantized_refuse(t->from->params, r->run_from, &t->error) == WEFT_OK && take_model(t) &&
+           take_vocabularies(t) && take_rows(t);
 }
 
 /* ---- Parameters ---- */
