@@ -18,6 +18,10 @@ enum { Q, K, V, OUT, LSE, LSE_LOW, DOUT, REST };
 #define KEY_BLOCK  64
 #define DRAW_KEYS  32 /* whose random words are held at a time */
 #define WORD_ROWS  (DRAW_KEYS + 4)
+/* Forward, blocks of queries go through many keys in groups of so many; with fewer keys these stay
+ * in the second-level cache from one block to the next. */
+#define MAX_GROUP  4
+#define GROUP_KEYS 2048
 /* Backward cuts the keys of a head into chunks where there are few heads; each chunk has its own
  * dQ, and a second phase adds them. */
 #define FEW_HEADS     16
@@ -27,6 +31,7 @@ enum { Q, K, V, OUT, LSE, LSE_LOW, DOUT, REST };
 typedef struct sizes {
     int64_t batch, queries, heads, keys, kv_heads, dim, value_dim;
     int64_t lanes, blocks; /* queries a block, blocks of queries */
+    int64_t group;         /* blocks of a tile, forward */
     int64_t chunks, chunk; /* of keys, backward */
 } sizes;
 
@@ -43,6 +48,7 @@ static inline sizes sizes_of(const weft_call *call)
                .chunks = 1};
     z.lanes = LANE_BYTES / (call->in[Q].dtype == WEFT_F64 ? 8 : 4);
     z.blocks = ceil_div(z.queries, z.lanes);
+    z.group = z.keys >= GROUP_KEYS ? MAX_GROUP : 1;
     const int64_t pairs = z.batch * z.kv_heads;
     if (pairs > 0 && pairs < FEW_HEADS && z.keys >= 2 * MIN_CHUNK) {
         const int64_t wanted = ceil_div(WANTED_CHUNKS, pairs), max_chunks = z.keys / MIN_CHUNK;
@@ -53,10 +59,11 @@ static inline sizes sizes_of(const weft_call *call)
     return z;
 }
 
-/* A tile is a block of queries of a head; in backward a chunk of keys of a head of keys. */
+/* A tile is a group of blocks of queries of a head; in backward a chunk of keys of a head of keys.
+ */
 static inline int64_t tiles_forward(const sizes *z)
 {
-    return z->batch * z->heads * z->blocks;
+    return z->batch * z->heads * ceil_div(z->blocks, z->group);
 }
 
 static inline int64_t tiles_backward(const sizes *z)
@@ -64,14 +71,14 @@ static inline int64_t tiles_backward(const sizes *z)
     return z->batch * z->kv_heads * z->chunks;
 }
 
-/* Rows of LANE_BYTES that a tile works in: transposed blocks of q, out, dout or dq, one or two
- * blocks of scores, three statistics, and the random words of a block. Behind them lie blocks of
- * operands that are stored as bf16, in f32: see wide_rows. */
+/* Rows of LANE_BYTES that a tile works in: transposed blocks of q, out, dout or dq and three
+ * statistics, of each block of queries, one or two blocks of scores, and the random words of a
+ * block. Behind them lie blocks of operands that are stored as bf16, in f32: see wide_rows. */
 static inline int64_t rows_of_work(const sizes *z, const sdpa_attr *attr, bool backward)
 {
     const int64_t words = attr->p > 0 ? WORD_ROWS : 0;
     return backward ? 2 * z->dim + z->value_dim + 2 * KEY_BLOCK + 3 + words
-                    : z->dim + z->value_dim + KEY_BLOCK + 3 + words;
+                    : z->group * (z->dim + z->value_dim + 3) + KEY_BLOCK + words;
 }
 
 /* Rows for blocks of q and of k in f32, and for blocks of v and dout. A block has as many rows as a

@@ -1,11 +1,15 @@
 /* The kernel of sdpa_grad. It computes the weights again from lse (Dao et al. 2022); the formulas
  * are in attention.c.
  *
- * A tile is a chunk of the keys of one head; it goes through all blocks of queries of the heads
- * that read it. With few heads the keys are cut into several chunks, each with a dQ of its own, and
- * a second phase adds these in order. Time O(queries keys), memory O(queries chunks + keys). */
+ * A tile is a chunk of the keys of one head. It goes through all blocks of queries of the heads
+ * that read it, once for each piece of the chunk that stays in the second-level cache. With few
+ * heads the keys are cut into several chunks, each with a dQ of its own, and a second phase adds
+ * these in order. Time O(queries keys), memory O(queries chunks + keys). */
 #include "attention_block.h"
 #include "kernels/sums.h"
+
+/* Keys whose rows of k, v, dk and dv stay in the second-level cache; a multiple of KEY_BLOCK. */
+#define PIECE 512
 
 typedef struct gradients {
     T *q, *dout, *dq;             /* transposed: [dim, LANES], [value_dim, LANES], [dim, LANES] */
@@ -93,8 +97,10 @@ static inline void weigh_back_dropped(const block *b, int64_t key, int64_t n, co
 static inline void backward_tile(const block *b, int64_t key, int64_t n, const gradients *g)
 {
     const sizes *z = &b->z;
-    rows k;
-    if (!scores(b, key, n, g->q, g->s, &k)) return;
+    const int hidden = hidden_places(b, key, n);
+    if (hidden == 2) return;
+    const rows k = keys_from(b, key, n);
+    scores(b, key, n, hidden, k, g->q, g->s);
     const rows v = values_from(b, key, n);
     tile_product((tile_operands){.m = n,
                                  .n = b->width,
@@ -145,12 +151,19 @@ static inline void backward_tile(const block *b, int64_t key, int64_t n, const g
                                  .add = true});
 }
 
-/* Adds the block's share to dk and dv of keys [begin, end), and writes its dq over those keys. */
+/* Adds the block's share to dk and dv of keys [begin, end), and its dq over those keys to `dq`, or
+ * writes it there if `first`. */
 static inline void backward_block(const weft_call *call, const block *b, gradients *g,
-                                  int64_t begin, int64_t end, T *dq)
+                                  int64_t begin, int64_t end, bool first, T *dq)
 {
-    memset(g->dq, 0, (size_t)(b->z.dim * LANES) * sizeof(T));
+    const int64_t row = b->z.heads * b->z.dim;
+    T *own = dq + (b->batch * b->z.queries + b->first) * row + b->head * b->z.dim;
     end = min_of(end, b->last_key);
+    if (begin >= end && !first) return;
+    if (first)
+        memset(g->dq, 0, (size_t)(b->z.dim * LANES) * sizeof(T));
+    else
+        load_transposed(b, (rows){own, row}, b->z.dim, 1, g->dq);
     if (begin < end) {
         g->x = rows_from(&call->in[Q], b->batch, b->head, b->first, b->n, wide_queries(b));
         g->dy = rows_from(&call->in[DOUT], b->batch, b->head, b->first, b->n, wide_gradients(b));
@@ -161,9 +174,7 @@ static inline void backward_block(const weft_call *call, const block *b, gradien
     for (int64_t key = begin; key < end; key += KEY_BLOCK)
         backward_tile(b, key, min_of(KEY_BLOCK, end - key), g);
     if (begin < end) clear_blind(b, g);
-    const int64_t row = b->z.heads * b->z.dim;
-    simd_transpose(b->z.dim, b->n, g->dq, LANES,
-                   dq + (b->batch * b->z.queries + b->first) * row + b->head * b->z.dim, row);
+    simd_transpose(b->z.dim, b->n, g->dq, LANES, own, row);
 }
 
 /* dk and dv of keys [begin, end) of one head of keys, over all heads and queries that read it. */
@@ -184,11 +195,12 @@ static inline void backward_chunk(const weft_call *call, const sizes *z, int64_t
         memset(g->dk + j * g->dk_row, 0, (size_t)z->dim * sizeof(T));
         memset(g->dv + j * g->dv_row, 0, (size_t)z->value_dim * sizeof(T));
     }
-    for (int64_t h = kv_head * repeat; h < (kv_head + 1) * repeat; h++)
-        for (int64_t index = 0; index < z->blocks; index++) {
-            block b = block_at(call, z, batch, h, index, mask, words);
-            backward_block(call, &b, g, begin, end, dq);
-        }
+    for (int64_t piece = begin; piece < end || piece == begin; piece += PIECE)
+        for (int64_t h = kv_head * repeat; h < (kv_head + 1) * repeat; h++)
+            for (int64_t index = 0; index < z->blocks; index++) {
+                block b = block_at(call, z, batch, h, index, mask, words);
+                backward_block(call, &b, g, piece, min_of(piece + PIECE, end), piece == begin, dq);
+            }
 }
 
 /* Phase 1: dq is the sum over the chunks, in their order. */

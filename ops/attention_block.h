@@ -43,14 +43,26 @@ typedef struct rows {
     int64_t row;
 } rows;
 
-/* n rows of a head from `first` on: where they lie, or, if they are stored as bf16, widened into
- * `space`. */
+/* At least so many rows are copied together: apart, many of them share the same few sets of the
+ * first-level cache. */
+#define MIN_COPIED 16
+
+/* n rows of a head from `first` on: where they lie, or in `space`, if they are stored as bf16 or
+ * lie apart. */
 static inline rows rows_from(const weft_tensor *t, int64_t batch, int64_t head, int64_t first,
                              int64_t n, T *space)
 {
     const int64_t row = t->stride[1];
 #if KERNEL_IS(f32)
     const int64_t dim = t->shape.dim[3];
+    if (t->dtype == WEFT_F32 && row > dim && n >= MIN_COPIED) {
+        const T *x = head_of(t, batch, head) + first * row;
+        for (int64_t i = 0; i < n; i++) {
+            for (int64_t c = 0; c < dim; c += 16) __builtin_prefetch(x + (n + i) * row + c);
+            memcpy(space + i * dim, x + i * row, (size_t)dim * sizeof *x);
+        }
+        return (rows){space, dim};
+    }
     if (t->dtype == WEFT_BF16) {
         const uint16_t *x = (const uint16_t *)t->data + batch * t->stride[0] + head * t->stride[2];
         for (int64_t i = 0; i < n; i++) {
@@ -213,18 +225,16 @@ static inline void hide_later(const block *b, int64_t key, int64_t n, T *s)
         if (before + j > 0) hide_row(s + j * LANES, min_of(before + j, b->width));
 }
 
-/* s [n, LANES] = scale K Q^T for keys [key, key + n), -inf where attention is masked out. False,
- * with nothing done, if all of it is. Sets *k to the rows of these keys. */
-static inline bool scores(const block *b, int64_t key, int64_t n, const T *q, T *s, rows *k)
+/* s [n, LANES] = scale K Q^T for keys [key, key + n), whose rows are k, -inf where attention is
+ * masked out. `hidden` is hidden_places, but not 2. */
+static inline void scores(const block *b, int64_t key, int64_t n, int hidden, rows k, const T *q,
+                          T *s)
 {
-    const int hidden = hidden_places(b, key, n);
-    if (hidden == 2) return false;
-    *k = keys_from(b, key, n);
     tile_product((tile_operands){.m = n,
                                  .n = b->width,
                                  .depth = b->z.dim,
-                                 .a = k->at,
-                                 .a_row = k->row,
+                                 .a = k.at,
+                                 .a_row = k.row,
                                  .a_step = 1,
                                  .b = q,
                                  .b_row = LANES,
@@ -232,7 +242,6 @@ static inline bool scores(const block *b, int64_t key, int64_t n, const T *q, T 
                                  .c_row = LANES});
     if (hidden) hide_places(b, key, n, s);
     if (b->attr->causal) hide_later(b, key, n, s);
-    return true;
 }
 
 /* ---- Dropout ---- */

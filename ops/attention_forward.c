@@ -81,40 +81,81 @@ static inline void finish(const weft_call *call, const block *b, running *r)
                    head_of(out, b->batch, b->head) + b->first * out->stride[1], out->stride[1]);
 }
 
-static inline void forward_block(const weft_call *call, const block *b, T *space)
+/* Where the parts of a tile lie in the workspace. */
+static inline void place(const sizes *z, T *space, T **s, running *r, T **q)
 {
-    T *q = space, *s = q + b->z.dim * LANES;
-    running r = {.top = s + KEY_BLOCK * LANES};
-    r.sum = r.top + LANES;
-    r.factor = r.sum + LANES;
-    r.out = r.factor + LANES;
+    *s = space;
+    T *at = space + KEY_BLOCK * LANES;
+    for (int64_t i = 0; i < z->group; i++) {
+        q[i] = at;
+        r[i].top = q[i] + z->dim * LANES;
+        r[i].sum = r[i].top + LANES;
+        r[i].factor = r[i].sum + LANES;
+        r[i].out = r[i].factor + LANES;
+        at = r[i].out + z->value_dim * LANES;
+    }
+}
+
+static inline void begin(const weft_call *call, const block *b, T *q, running *r)
+{
     load_transposed(b, rows_from(&call->in[Q], b->batch, b->head, b->first, b->n, wide_queries(b)),
                     b->z.dim, (T)b->attr->scale, q);
     for (int64_t i = 0; i < LANES; i++) {
-        r.top[i] = (T)-INFINITY;
-        r.sum[i] = 0;
+        r->top[i] = (T)-INFINITY;
+        r->sum[i] = 0;
     }
-    memset(r.out, 0, (size_t)(b->z.value_dim * LANES) * sizeof(T));
-    for (int64_t key = 0; key < b->last_key; key += KEY_BLOCK) {
-        const int64_t n = min_of(KEY_BLOCK, b->last_key - key);
-        rows k;
-        if (!scores(b, key, n, q, s, &k)) continue;
-        weigh(b, n, s, &r);
-        if (b->attr->p > 0) drop_weights(b, key, n, s);
-        const rows v = values_from(b, key, n);
-        tile_product((tile_operands){.m = b->z.value_dim,
-                                     .n = b->width,
-                                     .depth = n,
-                                     .a = v.at,
-                                     .a_row = 1,
-                                     .a_step = v.row,
-                                     .b = s,
-                                     .b_row = LANES,
-                                     .c = r.out,
-                                     .c_row = LANES,
-                                     .add = true});
+    memset(r->out, 0, (size_t)(b->z.value_dim * LANES) * sizeof(T));
+}
+
+/* Keys [key, key + n) for one block. */
+static inline void add_keys(const block *b, int64_t key, int64_t n, int hidden, rows k, rows v,
+                            const T *q, T *s, running *r)
+{
+    scores(b, key, n, hidden, k, q, s);
+    weigh(b, n, s, r);
+    if (b->attr->p > 0) drop_weights(b, key, n, s);
+    tile_product((tile_operands){.m = b->z.value_dim,
+                                 .n = b->width,
+                                 .depth = n,
+                                 .a = v.at,
+                                 .a_row = 1,
+                                 .a_step = v.row,
+                                 .b = s,
+                                 .b_row = LANES,
+                                 .c = r->out,
+                                 .c_row = LANES,
+                                 .add = true});
+}
+
+/* The blocks of a tile go through the keys together, so that these are read from memory once. */
+static inline void forward_group(const weft_call *call, const sizes *z, const block *b,
+                                 int64_t count, T *space)
+{
+    T *s, *q[MAX_GROUP];
+    running r[MAX_GROUP];
+    int64_t last_key = 0;
+    place(z, space, &s, r, q);
+    for (int64_t i = 0; i < count; i++) {
+        begin(call, b + i, q[i], r + i);
+        if (b[i].last_key > last_key) last_key = b[i].last_key;
     }
-    finish(call, b, &r);
+    for (int64_t key = 0; key < last_key; key += KEY_BLOCK) {
+        const int64_t keys = min_of(KEY_BLOCK, z->keys - key);
+        bool read = false;
+        rows k, v;
+        for (int64_t i = 0; i < count; i++) {
+            const int64_t n = min_of(keys, b[i].last_key - key);
+            const int hidden = n > 0 ? hidden_places(b + i, key, n) : 2;
+            if (hidden == 2) continue;
+            if (!read) {
+                k = keys_from(b, key, keys);
+                v = values_from(b, key, keys);
+                read = true;
+            }
+            add_keys(b + i, key, n, hidden, k, v, q[i], s, r + i);
+        }
+    }
+    for (int64_t i = 0; i < count; i++) finish(call, b + i, r + i);
 }
 
 KERNEL(sdpa)
@@ -124,11 +165,14 @@ KERNEL(sdpa)
     T *space = weft_call_workspace(call);
     uint32_t *words =
         (uint32_t *)(void *)(space + (rows_of_work(&z, attr, false) - WORD_ROWS) * LANES);
-    const int64_t row = tile / z.blocks, at = tile % z.blocks;
-    /* Later blocks attend to more keys: blocks from both ends alternate, so that neighbours cost
+    const int64_t groups = ceil_div(z.blocks, z.group), row = tile / groups, at = tile % groups;
+    /* Later blocks attend to more keys: groups from both ends alternate, so that neighbours cost
      * about the same. */
-    const int64_t index = !attr->causal ? at : at % 2 ? z.blocks - 1 - at / 2 : at / 2;
-    const block b = block_at(call, &z, row / z.heads, row % z.heads, index,
-                             attr->mask ? &call->in[3] : NULL, words);
-    forward_block(call, &b, space);
+    const int64_t index = !attr->causal ? at : at % 2 ? groups - 1 - at / 2 : at / 2;
+    const int64_t count = min_of(z.group, z.blocks - index * z.group);
+    block b[MAX_GROUP];
+    for (int64_t i = 0; i < count; i++)
+        b[i] = block_at(call, &z, row / z.heads, row % z.heads, index * z.group + i,
+                        attr->mask ? &call->in[3] : NULL, words);
+    forward_group(call, &z, b, count, space);
 }

@@ -13,8 +13,10 @@
 /* Tiles for weft's own kernels: at least so many flops each; the number of tiles to aim for;
  * columns whose sums stay in the second-level cache where k is above GEMM_DEPTH. */
 #define MIN_TILE_FLOPS 1e6
-#define WANTED_TILES   20
-#define DEEP_COLUMNS   512
+/* Fewer rows take as long as so many: as B takes to be read. */
+#define FEW_ROWS     8
+#define WANTED_TILES 20
+#define DEEP_COLUMNS 512
 /* B is packed once for all tiles, in a phase of its own, if it has at most MAX_SHARED elements and
  * the product has the flops that pay for the barrier. A tile of that phase packs so many columns.
  */
@@ -79,7 +81,9 @@ static inline void cut_for_kernels(product *p)
     /* Where each tile packs its own columns of B, taller tiles share the cost. */
     int64_t max_rows = p->shared ? GEMM_TILE_ROWS : GEMM_DEEP_ROWS;
     int64_t rows = p->m > max_rows ? (p->m + max_rows / 2) / max_rows : 1;
-    double affordable = flops / MIN_TILE_FLOPS / (double)rows;
+    const int64_t paid = p->m < FEW_ROWS ? FEW_ROWS : p->m;
+    double affordable =
+        2.0 * (double)paid * (double)p->n * (double)p->k / MIN_TILE_FLOPS / (double)rows;
     int64_t wanted = ceil_div(p->shared ? WANTED_TILES : WANTED_TILES / 2, rows * p->batches);
     int64_t columns = p->k > GEMM_DEPTH ? ceil_div(p->n, DEEP_COLUMNS) : 1;
     /* Here each tile packs both operands again: small tiles would cost more than balance gains. */
