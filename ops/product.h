@@ -13,8 +13,9 @@
 /* Tiles for weft's own kernels: at least so many flops each; the number of tiles to aim for;
  * columns whose sums stay in the second-level cache where k is above GEMM_DEPTH. */
 #define MIN_TILE_FLOPS 1e6
-/* Fewer rows take as long as so many: as B takes to be read. */
+/* Fewer rows take as long as so many: as B takes to be read, so many columns at a time. */
 #define FEW_ROWS     8
+#define FEW_COLUMNS  128
 #define WANTED_TILES 20
 #define DEEP_COLUMNS 512
 /* B is packed once for all tiles, in a phase of its own, if it has at most MAX_SHARED elements and
@@ -92,7 +93,8 @@ static inline void cut_for_kernels(product *p)
     if ((double)wanted > affordable) wanted = (int64_t)affordable;
     if (columns < wanted) columns = wanted;
     p->tile_m = ceil_div(ceil_div(p->m, rows), GEMM_EVEN_ROWS) * GEMM_EVEN_ROWS;
-    p->tile_n = ceil_div(ceil_div(p->n, columns), 32) * 32;
+    const int64_t even = p->m < FEW_ROWS ? FEW_COLUMNS : 32;
+    p->tile_n = ceil_div(ceil_div(p->n, columns), even) * even;
 }
 
 /* The first row and column of tile `index` of a product. Tiles that share the larger operand are

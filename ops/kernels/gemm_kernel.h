@@ -41,6 +41,8 @@
 #define GEMM_DOTS    2
 #endif
 #define GEMM_COLUMNS (2 * SIMD_LANES)
+/* Columns that a product of one row computes together, in half of the registers at most. */
+#define GEMM_WIDE (8 * SIMD_LANES)
 /* Rows of B that are prefetched ahead of their use: where rows lie pages apart, as those of an
  * unpacked matrix do, the processor does not prefetch them itself. */
 #define GEMM_AHEAD 32
@@ -333,6 +335,26 @@ static __attribute__((noinline, unused)) void gemm_dots(int64_t m, int64_t n, in
         }
 }
 
+#ifndef GEMM_PAIRS
+/* One row: c [GEMM_WIDE] (+)= a B, in the order of the micro-kernel. B is read but once, so that
+ * the memory's rate counts: wide rows of it are read faster. */
+static __attribute__((noinline)) void gemm_row(int64_t k, const T *a, int64_t a_step, const T *b,
+                                               int64_t b_step, T *c, bool add)
+{
+    simd_vector sum[GEMM_WIDE / SIMD_LANES];
+    SIMD_UNROLL(16)
+    for (int v = 0; v < GEMM_WIDE / SIMD_LANES; v++) sum[v] = (simd_vector){0};
+    simd_add_product(1, GEMM_WIDE / SIMD_LANES, GEMM_AHEAD / 4,
+                     (simd_operands){a, b, 1, a_step, b_step, k}, sum);
+    SIMD_UNROLL(16)
+    for (int v = 0; v < GEMM_WIDE / SIMD_LANES; v++) {
+        simd_vector *out = (simd_vector *)(c + v * SIMD_LANES);
+        if (add) sum[v] += *out;
+        *out = sum[v];
+    }
+}
+#endif
+
 /* A tile of a product: C [m, n] = A [m, k] B [k, n] for m <= 3/2 GEMM_DEEP_ROWS. */
 typedef struct gemm_task {
     int64_t m, n, k;
@@ -404,7 +426,13 @@ static inline void gemm_tile(const gemm_task *given)
         coming_a.columns = k - coming_a.column < GEMM_DEPTH ? k - coming_a.column : GEMM_DEPTH;
         T *piece = packed_a + (fits ? p * blocks * GEMM_STEP : 0);
         if (!packed) gemm_pack_rows(&o, p, depth, height, piece);
-        for (int64_t j = 0; j < n; j += GEMM_COLUMNS) {
+        int64_t j = 0;
+#ifndef GEMM_PAIRS
+        for (; m == 1 && o.direct && n - j >= GEMM_WIDE; j += GEMM_WIDE)
+            gemm_row(depth, piece, GEMM_STEP, o.b.data + p * o.b.row + j, o.b.row, o.c + j,
+                     o.add || p > 0);
+#endif
+        for (; j < n; j += GEMM_COLUMNS) {
             int64_t width = n - j < GEMM_COLUMNS ? n - j : GEMM_COLUMNS, b_step = GEMM_COLUMNS;
             if (soon) gemm_prefetch(&o.a, coming_a, j, j + width, n);
             const T *columns = panel;

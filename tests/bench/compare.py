@@ -17,6 +17,9 @@ Parts:
   files   ONNX files of models with random weights, exported by PyTorch: the same peers on the same files.
   ops     single ops: op_bench and op_bench.py.
   growth  `weft bench --growth`.
+  decode  one sentence of a Llama of 110 million random weights, in f32, 8 and 4 bits, beside llama.cpp in f32,
+          q8_0 and q4_0: decode_bench and decode_ggml.py in turn. Not measured unless --parts names it, as it
+          builds llama.cpp, for some ten minutes.
 Exit status: 0 all was measured and agrees, 1 not. Whether a target is met does not count.
 """
 import argparse
@@ -30,7 +33,11 @@ from bench_common import Failed, call, print_table, progress
 HERE = os.path.dirname(os.path.realpath(__file__))
 AGREEMENT = {"f32": 1e-4, "bf16": 2e-2}
 KEEP = str(1 << 33)
-PARTS = ("models", "files", "ops", "growth")
+PARTS = ("models", "files", "ops", "growth", "decode")
+DECODED = ("vocab=32000", "d_model=768", "heads=12", "layers=12", "d_ff=2048")
+TOKENS = 120
+# weights: llama.cpp's, tokens/s beside f32's
+DECODE_TARGETS = {"f32": ("f32", None), "8": ("q8_0", 2.8), "4": ("q4_0", 4.5)}
 
 # workload: share of the rate of products to reach, {peer: times as fast as it}, share of its memory
 TARGETS = {
@@ -214,6 +221,27 @@ class Bench:
         return json.loads(call([self.weft, "bench", "--growth", "--json"], self.env))["growth"]
 
 
+    # ---- Decoding ----
+
+    def decode_rows(self):
+        own, peer = [], []
+        for i in range(self.o.rounds):
+            progress(f"decode: round {i + 1} of {self.o.rounds}")
+            own.append(json.loads(call([os.path.join(self.o.build, "tests", "decode_bench"), str(self.o.threads),
+                                        str(TOKENS), *DECODED, "kv_heads=12", "tied=1"], self.env)))
+            peer.append(json.loads(call([sys.executable, os.path.join(HERE, "decode_ggml.py"), "--threads",
+                                         str(self.o.threads), "--tokens", str(TOKENS), *DECODED], self.env)))
+        rows = []
+        for kind, (theirs, wanted) in DECODE_TARGETS.items():
+            ms, f32, peer_ms = (1e3 * min(r[k]["mean_seconds"] for r in of)
+                                for of, k in ((own, kind), (own, "f32"), (peer, theirs)))
+            rows.append({"weights": kind, "ms": ms, "of_f32": f32 / ms, "of_f32_target": wanted,
+                         "bytes": own[0][kind]["bytes"], "peer": f"llama.cpp {theirs}", "peer_ms": peer_ms,
+                         "peer_bytes": peer[0][theirs]["bytes"], "ratio": peer_ms / ms,
+                         "ratio_target": wanted and 1.0})
+        return rows
+
+
 # ---- Printing ----
 
 
@@ -256,6 +284,14 @@ def op_table(rows):
                    target(r["ratio"], 1.0)] for r in rows]
 
 
+def decode_table(rows):
+    head = ["weights", "ms a token", "tokens/s", "of f32's", "MB", "peer", "peer ms", "peer MB", "times as fast"]
+    return head, [[r["weights"] if r["weights"] == "f32" else r["weights"] + " bits", f"{r['ms']:.2f}",
+                   f"{1e3 / r['ms']:.0f}", target(r["of_f32"], r["of_f32_target"]), f"{1e-6 * r['bytes']:.0f}",
+                   r["peer"], f"{r['peer_ms']:.2f}", f"{1e-6 * r['peer_bytes']:.0f}",
+                   target(r["ratio"], r["ratio_target"])] for r in rows]
+
+
 def growth_table(all_series):
     head = ["workload", "axis", "at", "min ms", "arena MB", "time grows as", "arena grows as"]
     rows = []
@@ -283,7 +319,8 @@ def main():
     parser = argparse.ArgumentParser(prog="compare", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help="of the models (all)")
-    parser.add_argument("--parts", default=",".join(PARTS), help=",".join(PARTS) + " (all)")
+    parser.add_argument("--parts", default=",".join(PARTS[:-1]),
+                        help=",".join(PARTS) + " (all but decode)")
     parser.add_argument("--files", nargs="+", default=[], metavar="TEXT", help="files whose name contains one (all)")
     parser.add_argument("--ops", nargs="+", default=[], metavar="TEXT", help="ops whose name contains one (all)")
     parser.add_argument("--precision", choices=("f32", "bf16"), default="f32", help="of the models (f32)")
@@ -312,6 +349,7 @@ def main():
                  for row in bench.file_rows(*key)]
         ops = bench.op_rows() if "ops" in parts else []
         growth = bench.growth() if "growth" in parts else []
+        decode = bench.decode_rows() if "decode" in parts else []
     except Failed as error:
         progress("")
         print(f"compare: {error}", file=sys.stderr)
@@ -325,10 +363,11 @@ def main():
     print_table("The files' plans", plan_table(files), options.markdown)
     print_table("Ops", op_table(ops), options.markdown)
     print_table("Growth", growth_table(growth), options.markdown)
+    print_table("Decoding", decode_table(decode), options.markdown)
     if options.json:
         with open(options.json, "w") as f:
             json.dump({"machine": bench.machine, "versions": bench.versions, "models": models, "files": files, "ops": ops,
-                       "growth": growth, "failures": bench.failures}, f, indent=1)
+                       "growth": growth, "decode": decode, "failures": bench.failures}, f, indent=1)
     for failure in bench.failures:
         print(f"compare: {failure}", file=sys.stderr)
     return 1 if bench.failures else 0

@@ -15,3 +15,14 @@ need_peers()
     "$peers_python" -m pip install --quiet numpy torch torchvision onnx onnxscript onnxruntime safetensors transformers
     touch "$peers_cache/peers/complete"
 }
+
+# llama.cpp, built for this processor.
+need_ggml()
+{
+    need_packages cmake g++
+    [ -e "$peers_cache/peers/ggml" ] && return
+    echo "Building llama.cpp in $peers_cache/peers (some ten minutes)" >&2
+    CMAKE_ARGS="-DGGML_NATIVE=ON -DLLAMA_CURL=OFF -DLLAVA_BUILD=OFF" "$peers_python" -m pip install --quiet \
+        --no-binary llama-cpp-python gguf llama-cpp-python
+    touch "$peers_cache/peers/ggml"
+}

@@ -1,0 +1,88 @@
+/* Decoding with a Llama of random weights in f32, 8 and 4 bits, one sentence, one token at a time:
+ *
+ *     decode_bench THREADS TOKENS [OPTION=VALUE ...]
+ *
+ * Options are those of the model llama, with which TOKENS + 1 positions are decoded. Prints one
+ * line of JSON: for each kind of weights the seconds of a token, mean and least, and the bytes of
+ * the parameters. tests/bench/decode_ggml.py does the same with llama.cpp. Not a test: nothing here
+ * fails because it is slow. */
+#include <weft/weft.h>
+
+#include "base/clock.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static int failed(const weft_error *error)
+{
+    fprintf(stderr, "decode_bench: %s: %s\n", error->where, error->message);
+    return 1;
+}
+
+static double bytes_of(const weft_params *params)
+{
+    double bytes = 0;
+    weft_tensor t;
+    for (size_t i = 0; i < weft_params_count(params); i++)
+        if (weft_params_get(params, weft_params_name(params, i), &t))
+            bytes += (double)weft_tensor_bytes(t.dtype, t.shape);
+    return bytes;
+}
+
+/* Prints one kind. A first sentence makes the plans. */
+static int measure(const char *kind, const weft_model_config *config, const weft_params *params,
+                   int threads, int tokens)
+{
+    weft_error error = {0};
+    const int32_t token = 5;
+    double sum = 0, least = 1e30;
+    const weft_decoder_options options = {.max_len = tokens + 1, .threads = threads};
+    weft_decoder *d = weft_decoder_new(config, params, &options, &error);
+    if (!d) return failed(&error);
+    for (int round = 0; round < 2; round++) {
+        if (weft_decoder_start(d, NULL, NULL, 0) != WEFT_OK) return failed(weft_decoder_error(d));
+        for (int i = 0; i < tokens; i++) {
+            const double begin = clock_seconds();
+            if (weft_decoder_step(d, &token, NULL) != WEFT_OK) return failed(weft_decoder_error(d));
+            const double seconds = clock_seconds() - begin;
+            if (!round) continue;
+            sum += seconds;
+            least = seconds < least ? seconds : least;
+        }
+    }
+    printf("%s\"%s\": {\"mean_seconds\": %.6g, \"min_seconds\": %.6g, \"bytes\": %.0f}",
+           kind[0] == 'f' ? "{" : ", ", kind, sum / tokens, least, bytes_of(params));
+    weft_decoder_free(d);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    weft_error error = {0};
+    weft_model_config config;
+    weft_model_io io;
+    const int threads = argc > 1 ? atoi(argv[1]) : 0, tokens = argc > 2 ? atoi(argv[2]) : 0;
+    if (threads < 1 || tokens < 1) {
+        fprintf(stderr, "Usage: decode_bench THREADS TOKENS [OPTION=VALUE ...]\n");
+        return 2;
+    }
+    if (weft_model_parse(weft_model_find("llama"), (const char *const *)argv + 3, (size_t)argc - 3,
+                         &config, &error) != WEFT_OK)
+        return failed(&error);
+    weft_graph *g = weft_graph_new();
+    weft_params *params = weft_params_new();
+    weft_model_build(g, &config, &io);
+    if (weft_params_init(params, g, 1, &error) != WEFT_OK) return failed(&error);
+    int status = measure("f32", &config, params, threads, tokens);
+    for (int bits = 8; bits >= 4 && !status; bits -= 4) {
+        const weft_quantize_options options = {.bits = bits};
+        weft_params *small = weft_params_quantize(params, g, &options, NULL, &error);
+        status = small ? measure(bits == 8 ? "8" : "4", &config, small, threads, tokens)
+                       : failed(&error);
+        weft_params_free(small);
+    }
+    if (!status) puts("}");
+    weft_params_free(params);
+    weft_graph_free(g);
+    return status;
+}
