@@ -113,6 +113,40 @@ static void test_other_inputs(void)
     weft_graph_free(g);
 }
 
+/* A required pass ignores the options and the environment. Its state has the name that it gives,
+ * whatever the scope of the node. */
+static bool put_scale(weft_rewrite *r)
+{
+    if (r->node.op != weft_op_find("mul")) return false;
+    weft_value scale =
+        weft_rewrite_state(r, "other.scale", WEFT_F32, WEFT_SHAPE(2), WEFT_INIT_ONES);
+    r->out[0] = weft_add(r->graph, r->in[0], scale);
+    return true;
+}
+
+static void test_required(void)
+{
+    weft_error error = {0};
+    const weft_pass pass = {.name = "scale", .visit = put_scale, .required = true};
+    weft_graph *g = weft_graph_new();
+    weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(2));
+    weft_scope_push(g, "layer");
+    weft_value y = weft_mul(g, x, x);
+    weft_scope_pop(g);
+    weft_plan_options options = {.verify = true, .passes = &pass, .n_passes = 1, .skip = "all"};
+    weft_plan *plan = weft_plan_new(g, &y, 1, &options, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(plan);
+    CU_ASSERT_TRUE(weft_is_value(weft_find(weft_plan_graph(plan), "other.scale")));
+    CU_ASSERT_FALSE(weft_is_value(weft_find(weft_plan_graph(plan), "layer.other.scale")));
+    weft_plan_free(plan);
+    options.skip = "scale";
+    CU_ASSERT_PTR_NULL(weft_plan_new(g, &y, 1, &options, &error));
+    CU_ASSERT_STRING_EQUAL(error.where, "weft_plan_options.skip");
+    CU_ASSERT_FALSE(
+        weft_is_value(weft_rewrite_state(NULL, "x", WEFT_F32, WEFT_SHAPE(2), WEFT_INIT_ONES)));
+    weft_graph_free(g);
+}
+
 /* tanh becomes a leaf of the new graph: its input, a constant, or a state. */
 static bool put_leaf(weft_rewrite *r)
 {
@@ -562,6 +596,7 @@ void pass_tests(void)
     CU_add_test(suite, "a pass replaces nodes, and is skipped by its name", test_replace);
     CU_add_test(suite, "the same by the environment", test_replace_env);
     CU_add_test(suite, "a copy on other inputs", test_other_inputs);
+    CU_add_test(suite, "a required pass, and a state of its own", test_required);
     CU_add_test(suite, "a leaf in the place of a target", test_leaf_targets);
     CU_add_test(suite, "state, context and what is shown", test_state);
     CU_add_test(suite, "results of another type", test_wrong_results);

@@ -302,6 +302,49 @@ static void test_matrix_errors(void)
     CU_ASSERT_PTR_NOT_NULL(strstr(error.message, "[1, 1]"));
 }
 
+/* Rows of a table, and the error of an index out of range. */
+static void test_lookup(void)
+{
+    enum { ROWS = 9, FEATURES = 96, N = 5 };
+    const int32_t at[N] = {8, 0, 3, 3, 7}, wrong[N] = {0, 1, 9, 2, 3};
+    for (int bits = 4; bits <= 8; bits += 4) {
+        float w[ROWS * FEATURES], back[ROWS * FEATURES], y[N * FEATURES], scale[3 * ROWS];
+        uint8_t q[ROWS * FEATURES], zero[3 * ROWS];
+        uint64_t random = 6;
+        weft_error error = {0};
+        for (int i = 0; i < ROWS * FEATURES; i++) w[i] = (float)test_uniform(&random, -1, 2);
+        CU_ASSERT_EQUAL(weft_quantize(w, ROWS, FEATURES, bits, 32, q, scale, zero, NULL), WEFT_OK);
+        weft_dequantize(q, scale, zero, ROWS, FEATURES, bits, 32, back, NULL);
+        weft_graph *g = weft_graph_new();
+        const weft_shape groups = WEFT_SHAPE(ROWS, 3);
+        const weft_value table = weft_input(g, "t", WEFT_U8, WEFT_SHAPE(ROWS, FEATURES * bits / 8));
+        const weft_value scales = weft_input(g, "s", WEFT_F32, groups);
+        const weft_value zeros = weft_input(g, "z", WEFT_U8, groups);
+        const weft_value index = weft_input(g, "i", WEFT_I32, WEFT_SHAPE(N));
+        const weft_value out = weft_embedding_quantized(g, table, scales, zeros, index, bits, 32);
+        weft_plan *plan = weft_plan_new(g, &out, 1, NULL, &error);
+        weft_session *s = plan ? weft_session_new(plan, NULL, NULL, &error) : NULL;
+        CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+        weft_feed(s, table, q, (size_t)(ROWS * FEATURES * bits / 8));
+        weft_feed(s, scales, scale, sizeof scale);
+        weft_feed(s, zeros, zero, sizeof zero);
+        weft_feed(s, index, at, sizeof at);
+        CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+        CU_ASSERT_EQUAL(weft_fetch(s, out, y, sizeof y), WEFT_OK);
+        for (int i = 0; i < N; i++)
+            CU_ASSERT_TRUE(
+                !memcmp(y + i * FEATURES, back + at[i] * FEATURES, FEATURES * sizeof *y));
+        weft_feed(s, index, wrong, sizeof wrong);
+        CU_ASSERT_NOT_EQUAL(weft_run(s), WEFT_OK);
+        CU_ASSERT_PTR_NOT_NULL(strstr(weft_session_error(s)->message, "9"));
+        CU_ASSERT_FALSE(
+            weft_is_value(weft_embedding_quantized(g, table, zeros, zeros, index, bits, 32)));
+        weft_session_free(s);
+        weft_plan_free(plan);
+        weft_graph_free(g);
+    }
+}
+
 /* ---- Errors of the op ---- */
 
 static weft_status op_status(weft_dtype dtype, int64_t k, int64_t width, int64_t groups, int bits,
@@ -341,5 +384,6 @@ void quantize_tests(void)
     CU_add_test(suite, "near the products of the weights", test_weights);
     CU_add_test(suite, "a matrix", test_matrix);
     CU_add_test(suite, "errors of a matrix", test_matrix_errors);
+    CU_add_test(suite, "rows of a table", test_lookup);
     CU_add_test(suite, "errors of the op", test_op_errors);
 }

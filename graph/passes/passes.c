@@ -72,7 +72,7 @@ static bool listed(const char *list, const char *name)
 static bool is_skipped(const pass *p, const weft_plan_options *options)
 {
     if (p->wanted && !p->wanted(options)) return true;
-    return !p->required &&
+    return !p->required && !p->rule->required &&
            (listed(options->skip, p->rule->name) || listed(getenv("WEFT_SKIP"), p->rule->name));
 }
 
@@ -81,7 +81,8 @@ static bool is_optional(const weft_plan_options *options, const char *word, size
     for (size_t p = 0; p < N_PASSES; p++)
         if (!passes[p].required && is_word(word, length, passes[p].rule->name)) return true;
     for (size_t p = 0; p < options->n_passes; p++)
-        if (is_word(word, length, options->passes[p].name)) return true;
+        if (!options->passes[p].required && is_word(word, length, options->passes[p].name))
+            return true;
     return is_word(word, length, ALL);
 }
 
@@ -94,7 +95,8 @@ static bool check_names(const weft_plan_options *options, const char *list, cons
         if (n && !is_optional(options, at, n)) {
             char names[256] = "";
             for (size_t p = 0; p < N_PASSES + options->n_passes && used < sizeof names; p++) {
-                if (p < N_PASSES && passes[p].required) continue;
+                if (p < N_PASSES ? passes[p].required : options->passes[p - N_PASSES].required)
+                    continue;
                 used += (size_t)snprintf(names + used, sizeof names - used, "%s, ",
                                          p < N_PASSES ? passes[p].rule->name
                                                       : options->passes[p - N_PASSES].name);

@@ -44,6 +44,7 @@ typedef struct weft_pass {
     /* The size of rewrite->state, which is zero at the first node and freed behind the last. NULL:
      * the pass needs none. */
     size_t (*state_bytes)(const weft_graph *source);
+    bool required; /* results depend on it: neither options nor WEFT_SKIP leave it out */
 } weft_pass;
 
 /* Declares a state in the new graph by its scoped name, whatever the scope of the node is, or finds

@@ -49,5 +49,6 @@ weft_pass weft_quantized_pass(const weft_params *params)
         .name = "quantized",
         .doc = "products with matrices, and lookups in tables, that the store has in 8 or 4 bits",
         .visit = visit,
-        .context = (void *)(uintptr_t)params};
+        .context = (void *)(uintptr_t)params,
+        .required = true};
 }
