@@ -88,6 +88,10 @@ static bool check_inputs(weft_infer *infer, size_t mask, weft_shape *out, weft_s
         return weft_infer_fail(infer, WEFT_BAD_ARGUMENT,
                                "dropout must be in [0, 1) and scale finite, got %g and %g", attr->p,
                                attr->scale);
+    if (attr->window < 0)
+        return weft_infer_fail(infer, WEFT_BAD_ARGUMENT,
+                               "a window of %lld keys, expected 0 or more",
+                               (long long)attr->window);
     if (!weft_infer_scalar(infer, "scale", attr->scale, infer->in[Q].dtype) ||
         !check_sizes(infer, q, k.dim[1], v.dim[3]))
         return false;
@@ -161,7 +165,10 @@ static void cost_sdpa(const weft_call *call, weft_cost *cost)
     sizes z = sizes_of(call);
     const bool backward = call->n_in >= REST;
     double scores = (double)z.batch * (double)z.heads * (double)z.queries * (double)z.keys;
-    if (((const sdpa_attr *)call->attr)->causal) scores /= 2;
+    const sdpa_attr *attr = call->attr;
+    if (attr->causal) scores /= 2;
+    if (attr->window && 2 * attr->window < z.keys)
+        scores *= (double)attr->window / (double)z.keys * (attr->causal ? 2 : 1);
     cost->flops = scores * (backward ? 6.0 * (double)z.dim + 4.0 * (double)z.value_dim + 18
                                      : 2.0 * (double)z.dim + 2.0 * (double)z.value_dim + 14);
     for (size_t i = 0; i < call->n_in + call->n_out; i++) {
@@ -220,6 +227,8 @@ static const sdpa_attr plain = {.scale = 0.7}, causal = {.scale = 0.5, .causal =
                                      .key = 22,
                                      .causal = true,
                                      .mask = true},
+                       sliding = {.scale = 0.7, .causal = true, .window = 2},
+                       one_sided = {.scale = 0.6, .mask = true, .window = 3},
                        with_dlse = {.scale = 0.7, .dlse = true};
 static const weft_sample samples_sdpa[] = {
     {&plain, 3, {F(2, 3, 2, 4), F(2, 5, 2, 4), F(2, 5, 2, 3)}},
@@ -228,6 +237,9 @@ static const weft_sample samples_sdpa[] = {
     {&masked, 4, {F(2, 3, 1, 2), F(2, 5, 1, 2), F(2, 5, 1, 2), MASK(2, 0.2, 3, 5)}},
     {&causal, 3, {F(1, 4, 2, 3), F(1, 4, 2, 3), F(1, 4, 2, 3)}},
     {&causal, 3, {F(1, 3, 1, 2), F(1, 5, 1, 2), F(1, 5, 1, 2)}},
+    {&sliding, 3, {F(1, 5, 2, 3), F(1, 5, 1, 3), F(1, 5, 1, 3)}},
+    {&sliding, 3, {F(1, 150, 1, 2), F(1, 170, 1, 2), F(1, 170, 1, 2)}},
+    {&one_sided, 4, {F(1, 4, 2, 3), F(1, 6, 1, 3), F(1, 6, 1, 2), MASK(4, 0.2, 1, 1, 1, 6)}},
     {&dropping, 3, {F(1, 3, 4, 3), F(1, 5, 2, 3), F(1, 5, 2, 2)}},
     {&dropping, 3, {F(1, 3, 2, 2), F(1, 8, 2, 2), F(1, 8, 2, 2)}},
     {&everything, 4, {F(1, 3, 2, 2), F(1, 8, 1, 2), F(1, 8, 1, 2), MASK(4, 0.2, 1, 1, 3, 8)}},
@@ -247,6 +259,10 @@ static const weft_sample samples_sdpa_grad[] = {
      7,
      {F(1, 3, 1, 2), F(1, 5, 1, 2), F(1, 5, 1, 2), F(1, 3, 1, 2), STATISTICS(1, 1, 3),
       F(1, 3, 1, 2)}},
+    {&sliding,
+     7,
+     {F(1, 3, 1, 2), F(1, 5, 1, 2), F(1, 5, 1, 2), F(1, 3, 1, 2), STATISTICS(1, 1, 3),
+      F(1, 3, 1, 2)}},
     {&everything,
      8,
      {F(1, 3, 2, 2), F(1, 5, 1, 2), F(1, 5, 1, 2), F(1, 3, 2, 2), STATISTICS(1, 2, 3),
@@ -263,6 +279,7 @@ static const weft_sample samples_sdpa_grad[] = {
 static const weft_attr_field sdpa_fields[] = {
     {"scale", WEFT_ATTR_DOUBLE, offsetof(sdpa_attr, scale)},
     {"dropout", WEFT_ATTR_DOUBLE, offsetof(sdpa_attr, p)},
+    {"window", WEFT_ATTR_INT64, offsetof(sdpa_attr, window)},
     {"causal", WEFT_ATTR_BOOL, offsetof(sdpa_attr, causal)},
     {"mask", WEFT_ATTR_BOOL, offsetof(sdpa_attr, mask)},
     {"dlse", WEFT_ATTR_BOOL, offsetof(sdpa_attr, dlse)},
@@ -316,6 +333,7 @@ weft_value weft_sdpa(weft_graph *graph, weft_value q, weft_value k, weft_value v
     attr.p = o->dropout;
     if (attr.p != 0) attr.key = weft_random_key(graph);
     attr.causal = o->causal;
+    attr.window = o->window;
     attr.mask = weft_is_value(o->mask);
     return weft_apply(graph, &weft_op_sdpa, &attr, in, 3u + attr.mask, NULL);
 }

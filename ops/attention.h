@@ -8,6 +8,7 @@
 typedef struct sdpa_attr {
     double scale, p; /* p: of dropout */
     uint64_t key;    /* of dropout */
+    int64_t window;  /* keys that a query attends to, its own position the last; 0: all */
     bool causal, mask, dlse;
 } sdpa_attr;
 

@@ -159,6 +159,7 @@ static inline void backward_block(const weft_call *call, const block *b, gradien
     const int64_t row = b->z.heads * b->z.dim;
     T *own = dq + (b->batch * b->z.queries + b->first) * row + b->head * b->z.dim;
     end = min_of(end, b->last_key);
+    if (begin < b->first_key) begin = b->first_key;
     if (begin >= end && !first) return;
     if (first)
         memset(g->dq, 0, (size_t)(b->z.dim * LANES) * sizeof(T));

@@ -20,9 +20,10 @@ typedef struct block {
     const sdpa_attr *attr;
     sizes z;
     int64_t batch, head, kv_head;
-    int64_t first, n; /* queries */
-    int64_t width;    /* n rounded up to whole vectors: the lanes in use */
-    int64_t last_key; /* no query of the block attends to a key from here on */
+    int64_t first, n;  /* queries */
+    int64_t width;     /* n rounded up to whole vectors: the lanes in use */
+    int64_t last_key;  /* no query of the block attends to a key from here on */
+    int64_t first_key; /* nor to one before this one, a multiple of KEY_BLOCK */
     const weft_tensor *keys, *values;
     T *wide;             /* wide_rows: blocks of q, k, v and dout in f32 */
     const uint8_t *hide; /* the mask of the block's first query, or NULL */
@@ -103,6 +104,13 @@ static inline int64_t end_of_keys(const block *b)
     return end;
 }
 
+/* The first key that some query of the block attends to, but for the mask. */
+static inline int64_t start_of_keys(const block *b)
+{
+    const int64_t first = b->first + b->z.keys - b->z.queries - b->attr->window + 1;
+    return b->attr->window && first > 0 ? first / KEY_BLOCK * KEY_BLOCK : 0;
+}
+
 static inline block block_at(const weft_call *call, const sizes *z, int64_t batch, int64_t head,
                              int64_t index, const weft_tensor *mask, uint32_t *words)
 {
@@ -126,6 +134,7 @@ static inline block block_at(const weft_call *call, const sizes *z, int64_t batc
                  head * mask_stride(mask, 1) + b.first * b.hide_query;
     }
     b.last_key = end_of_keys(&b);
+    b.first_key = start_of_keys(&b);
     if (b.attr->p > 0) {
         b.stream = dropout_stream(b.attr->key, call->run);
         b.step = call->run->step;
@@ -225,6 +234,16 @@ static inline void hide_later(const block *b, int64_t key, int64_t n, T *s)
         if (before + j > 0) hide_row(s + j * LANES, min_of(before + j, b->width));
 }
 
+/* Nor keys up to that of its own position - window. */
+static inline void hide_earlier(const block *b, int64_t key, int64_t n, T *s)
+{
+    const int64_t before = key - b->first - b->z.keys + b->z.queries + b->attr->window;
+    for (int64_t j = 0; j < n && before + j < b->width; j++) {
+        const int64_t from = before + j > 0 ? before + j : 0;
+        hide_row(s + j * LANES + from, b->width - from);
+    }
+}
+
 /* s [n, LANES] = scale K Q^T for keys [key, key + n), whose rows are k, -inf where attention is
  * masked out. `hidden` is hidden_places, but not 2. */
 static inline void scores(const block *b, int64_t key, int64_t n, int hidden, rows k, const T *q,
@@ -242,6 +261,7 @@ static inline void scores(const block *b, int64_t key, int64_t n, int hidden, ro
                                  .c_row = LANES});
     if (hidden) hide_places(b, key, n, s);
     if (b->attr->causal) hide_later(b, key, n, s);
+    if (b->attr->window) hide_earlier(b, key, n, s);
 }
 
 /* ---- Dropout ---- */

@@ -62,8 +62,12 @@ static weft_value masked_scores(weft_graph *g, const sdpa_attr *attr, weft_value
     weft_value s = weft_matmul(g, weft_scale(g, q5, attr->scale), weft_transpose(g, k5, -1, -2));
     s = joined(g, s);
     if (attr->mask) s = weft_masked_fill(g, s, mask, -INFINITY);
-    if (!attr->causal) return s;
     int64_t queries = weft_dim(g, s, 2), keys = weft_dim(g, s, 3);
+    if (attr->window) {
+        weft_value past = weft_tril_mask(g, queries, keys, keys - queries - attr->window);
+        s = weft_masked_fill(g, s, past, -INFINITY);
+    }
+    if (!attr->causal) return s;
     weft_value seen = weft_tril_mask(g, queries, keys, keys - queries);
     return weft_masked_fill(g, s, weft_logical_not(g, seen), -INFINITY);
 }

@@ -133,19 +133,21 @@ static inline void forward_group(const weft_call *call, const sizes *z, const bl
 {
     T *s, *q[MAX_GROUP];
     running r[MAX_GROUP];
-    int64_t last_key = 0;
+    int64_t last_key = 0, first_key = z->keys;
     place(z, space, &s, r, q);
     for (int64_t i = 0; i < count; i++) {
         begin(call, b + i, q[i], r + i);
         if (b[i].last_key > last_key) last_key = b[i].last_key;
+        if (b[i].first_key < first_key) first_key = b[i].first_key;
     }
-    for (int64_t key = 0; key < last_key; key += KEY_BLOCK) {
+    for (int64_t key = first_key; key < last_key; key += KEY_BLOCK) {
         const int64_t keys = min_of(KEY_BLOCK, z->keys - key);
         bool read = false;
         rows k, v;
         for (int64_t i = 0; i < count; i++) {
             const int64_t n = min_of(keys, b[i].last_key - key);
-            const int hidden = n > 0 ? hidden_places(b + i, key, n) : 2;
+            const bool seen = n > 0 && key >= b[i].first_key;
+            const int hidden = seen ? hidden_places(b + i, key, n) : 2;
             if (hidden == 2) continue;
             if (!read) {
                 k = keys_from(b, key, keys);

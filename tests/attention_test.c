@@ -15,27 +15,35 @@ typedef struct config {
     bool causal;
     double dropout;
     bool packed; /* q, k, v are slices of one tensor */
+    int64_t window;
 } config;
 
 static const config configs[] = {
-    {2, 2, 2, 64, 64, 16, 16, NO_MASK, false, 0, false},
-    {1, 2, 2, 65, 63, 16, 16, NO_MASK, false, 0, false},
-    {1, 1, 1, 31, 129, 64, 64, NO_MASK, false, 0, false},
-    {2, 4, 2, 70, 130, 17, 23, NO_MASK, false, 0, false},
-    {1, 6, 2, 33, 65, 8, 48, FULL, false, 0, false},
-    {3, 2, 2, 100, 200, 16, 16, PADDING, false, 0, false},
-    {2, 2, 1, 97, 130, 12, 16, SHARED, false, 0, false},
-    {2, 2, 2, 70, 70, 16, 16, DEAD_ROWS, false, 0, false},
-    {1, 2, 2, 150, 200, 16, 16, BLOCKS, false, 0, false},
-    {1, 2, 2, 200, 200, 64, 64, NO_MASK, true, 0, true},
-    {1, 2, 1, 40, 170, 16, 24, NO_MASK, true, 0, false},
-    {1, 2, 1, 170, 40, 16, 24, NO_MASK, true, 0, false}, /* 130 queries see nothing */
-    {2, 2, 2, 70, 132, 16, 16, NO_MASK, false, 0.3, false},
-    {1, 3, 1, 67, 131, 16, 16, NO_MASK, true, 0.5, false},
-    {1, 2, 2, 66, 70, 16, 8, DEAD_ROWS, true, 0.2, false},
-    {2, 2, 2, 64, 64, 20, 20, PADDING, false, 0.1, true},
-    {1, 2, 1, 40, 1300, 16, 16, NO_MASK, false, 0, false}, /* chunks of keys in backward */
-    {1, 1, 1, 1100, 1100, 8, 8, FULL, true, 0.1, false},
+    {2, 2, 2, 64, 64, 16, 16, NO_MASK, false, 0, false, 0},
+    {1, 2, 2, 65, 63, 16, 16, NO_MASK, false, 0, false, 0},
+    {1, 1, 1, 31, 129, 64, 64, NO_MASK, false, 0, false, 0},
+    {2, 4, 2, 70, 130, 17, 23, NO_MASK, false, 0, false, 0},
+    {1, 6, 2, 33, 65, 8, 48, FULL, false, 0, false, 0},
+    {3, 2, 2, 100, 200, 16, 16, PADDING, false, 0, false, 0},
+    {2, 2, 1, 97, 130, 12, 16, SHARED, false, 0, false, 0},
+    {2, 2, 2, 70, 70, 16, 16, DEAD_ROWS, false, 0, false, 0},
+    {1, 2, 2, 150, 200, 16, 16, BLOCKS, false, 0, false, 0},
+    {1, 2, 2, 200, 200, 64, 64, NO_MASK, true, 0, true, 0},
+    {1, 2, 1, 40, 170, 16, 24, NO_MASK, true, 0, false, 0},
+    {1, 2, 1, 170, 40, 16, 24, NO_MASK, true, 0, false, 0}, /* 130 queries see nothing */
+    {2, 2, 2, 70, 132, 16, 16, NO_MASK, false, 0.3, false, 0},
+    {1, 3, 1, 67, 131, 16, 16, NO_MASK, true, 0.5, false, 0},
+    {1, 2, 2, 66, 70, 16, 8, DEAD_ROWS, true, 0.2, false, 0},
+    {2, 2, 2, 64, 64, 20, 20, PADDING, false, 0.1, true, 0},
+    {1, 2, 1, 40, 1300, 16, 16, NO_MASK, false, 0, false, 0}, /* chunks of keys in backward */
+    {1, 1, 1, 1100, 1100, 8, 8, FULL, true, 0.1, false, 0},
+    {1, 1, 1, 330, 2100, 8, 8, NO_MASK, false, 0, false, 0}, /* groups of queries */
+    {1, 1, 1, 330, 2100, 8, 8, FULL, true, 0.1, false, 700},
+    {1, 2, 1, 200, 200, 16, 16, NO_MASK, true, 0, false, 70},
+    {1, 2, 2, 150, 230, 16, 16, FULL, true, 0.2, false, 65},
+    {1, 1, 1, 170, 170, 16, 16, PADDING, false, 0, false, 3},
+    {1, 1, 1, 1200, 1200, 8, 8, NO_MASK, true, 0, false, 1},
+    {1, 2, 1, 170, 40, 16, 24, NO_MASK, true, 0, false, 9},
 };
 
 enum { OUT, DQ, DK, DV, RESULTS };
@@ -69,6 +77,10 @@ static weft_value plain_attention(weft_graph *g, const config *c, weft_value q, 
     if (c->causal) {
         weft_value seen = weft_tril_mask(g, c->queries, c->keys, c->keys - c->queries);
         s = weft_masked_fill(g, s, weft_logical_not(g, seen), -INFINITY);
+    }
+    if (c->window) {
+        weft_value past = weft_tril_mask(g, c->queries, c->keys, c->keys - c->queries - c->window);
+        s = weft_masked_fill(g, s, past, -INFINITY);
     }
     weft_value p = weft_dropout(g, weft_softmax(g, s, -1), c->dropout);
     return weft_permute(g, weft_matmul(g, p, in[2]), WEFT_AXES(0, 2, 1, 3));
@@ -165,8 +177,10 @@ static void run(const config *c, weft_dtype dtype, bool fused, int threads, resu
     make_inputs(g, c, dtype, fed, in);
     if (c->mask != NO_MASK) mask = weft_input(g, "mask", WEFT_BOOL, mask_shape(c));
     targets[OUT] = fused ? weft_sdpa(g, in[0], in[1], in[2],
-                                     &(weft_sdpa_options){
-                                         .dropout = c->dropout, .causal = c->causal, .mask = mask})
+                                     &(weft_sdpa_options){.dropout = c->dropout,
+                                                          .causal = c->causal,
+                                                          .mask = mask,
+                                                          .window = c->window})
                          : plain_attention(g, c, in[0], in[1], in[2], mask);
     weft_value dout = weft_input(g, "dout", dtype, weft_shape_of(g, targets[OUT]));
     weft_grad_of(g, &targets[OUT], &dout, 1, in, 3, &targets[DQ]);
@@ -382,7 +396,7 @@ static void test_refusals(void)
         {{4, {2, 3, 4, 5}}, {4, {2, 3, 4, 5}}, {4, {2, 2, 4, 5}}},
         {{3, {3, 4, 5}}, {3, {3, 4, 5}}, {3, {3, 4, 5}}},
     };
-    for (size_t i = 0; i < 7; i++) {
+    for (size_t i = 0; i < 8; i++) {
         weft_graph *g = weft_graph_new();
         const weft_shape good = WEFT_SHAPE(2, 3, 4, 5);
         weft_sdpa_options o = {0};
@@ -391,9 +405,10 @@ static void test_refusals(void)
         if (i == 4) o.dropout = 1;
         if (i == 5) o.mask = weft_fill(g, WEFT_BOOL, WEFT_SHAPE(2, 3, 3), 0);
         if (i == 6) o.scale = NAN;
+        if (i == 7) o.window = -1;
         CU_ASSERT_FALSE(weft_is_value(weft_sdpa(g, in[0], in[1], in[2], &o)));
         CU_ASSERT_EQUAL(weft_graph_status(g),
-                        i == 4 || i == 6 ? WEFT_BAD_ARGUMENT : WEFT_BAD_SHAPE);
+                        i == 4 || i >= 6 ? WEFT_BAD_ARGUMENT : WEFT_BAD_SHAPE);
         CU_ASSERT_PTR_NOT_NULL(strstr(weft_graph_error(g)->where, "sdpa"));
         weft_graph_free(g);
     }

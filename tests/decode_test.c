@@ -191,6 +191,8 @@ static void test_steps(void)
         {"gpt", {"norm=post", "positions=sinusoidal"}},
         {"llama", {"layers=2", "kv_heads=2"}},
         {"llama", {"heads=4", "kv_heads=1"}},
+        {"llama", {"window=3"}},
+        {"gpt", {"window=1", "layers=1"}},
         {"llama", {"output_bias=none", "qkv_bias=1", "eps=1e-6"}},
         {"gpt", {"position_offset=3", "output_bias=always", "token_types=2"}},
         {"rnn", {"layers=1"}},

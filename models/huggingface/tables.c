@@ -377,11 +377,12 @@ static const hf_tensor bart_tensors[] = {
 
 #define GPT_FIXED                                                                                  \
     "norm=pre positions=learned rotary_base=0 qkv_bias=1 out_bias=1 ffn_bias=1 output_bias=none "  \
-    "kv_heads=0 token_types=0 transform_head=0 pooler=0 "
+    "kv_heads=0 token_types=0 transform_head=0 pooler=0 window=0 "
 #define LLAMA_FIXED                                                                                \
-    "norm=pre positions=none output_bias=none token_types=0 transform_head=0 pooler=0 "
+    "norm=pre positions=none output_bias=none token_types=0 transform_head=0 pooler=0 window=0 "
 #define BERT_FIXED                                                                                 \
-    "norm=post positions=learned rotary_base=0 qkv_bias=1 out_bias=1 ffn_bias=1 kv_heads=0 "
+    "norm=post positions=learned rotary_base=0 qkv_bias=1 out_bias=1 ffn_bias=1 kv_heads=0 "       \
+    "window=0 "
 
 static const hf_architecture architectures[] = {
     {.name = "GPT2LMHeadModel",

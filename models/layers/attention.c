@@ -106,13 +106,23 @@ static weft_value repeat_heads(weft_graph *g, weft_value x, int64_t repeat)
     return weft_reshape(g, x, WEFT_SHAPE(s.dim[0], s.dim[1] * repeat, s.dim[2], s.dim[3]));
 }
 
-static weft_value causal_and(weft_graph *g, const weft_attention_options *o, int64_t query_len,
+/* True where either mask is; a mask may be WEFT_NO_VALUE. */
+static weft_value either(weft_graph *g, weft_value a, weft_value b)
+{
+    if (!weft_is_value(a)) return b;
+    return weft_is_value(b) ? weft_logical_or(g, a, b) : a;
+}
+
+/* The mask with what `causal` and `window` hide. */
+static weft_value whole_mask(weft_graph *g, const weft_attention_options *o, int64_t query_len,
                              int64_t key_len)
 {
-    if (!o->causal) return o->mask;
-    weft_value visible = weft_tril_mask(g, query_len, key_len, key_len - query_len);
-    weft_value causal = weft_logical_not(g, visible);
-    return weft_is_value(o->mask) ? weft_logical_or(g, o->mask, causal) : causal;
+    weft_value mask = o->mask;
+    const int64_t own = key_len - query_len;
+    if (o->causal)
+        mask = either(g, mask, weft_logical_not(g, weft_tril_mask(g, query_len, key_len, own)));
+    if (o->window) mask = either(g, mask, weft_tril_mask(g, query_len, key_len, own - o->window));
+    return mask;
 }
 
 /* softmax(scale q k^T) v from plain ops: [batch, heads, query_len, head_dim]. */
@@ -125,7 +135,7 @@ static weft_value attend_by_plain_ops(weft_graph *g, const heads *h,
                               WEFT_NO_VALUE,       WEFT_NO_VALUE};
     /* kv_heads is 0 in a graph that has already failed. */
     int64_t kv_heads = weft_dim(g, p.k, 1), repeat = kv_heads ? own(o, o->heads) / kv_heads : 1;
-    weft_value mask = causal_and(g, o, weft_dim(g, p.q, 2), weft_dim(g, p.k, 2));
+    weft_value mask = whole_mask(g, o, weft_dim(g, p.q, 2), weft_dim(g, p.k, 2));
     weft_value keys = weft_transpose(g, repeat_heads(g, p.k, repeat), -1, -2);
     p.scores = weft_matmul(g, p.q, keys);
     p.scaled = weft_scale(g, p.scores, scale);
@@ -197,7 +207,7 @@ static weft_value attend(weft_graph *g, const heads *h, const weft_attention_opt
                          int64_t d_model, weft_attention_parts *parts)
 {
     double scale = o->scale != 0 ? o->scale : 1 / sqrt((double)(d_model / o->heads));
-    const weft_sdpa_options fused = {scale, o->dropout, o->causal, o->mask};
+    const weft_sdpa_options fused = {scale, o->dropout, o->causal, o->mask, o->window};
     split_keys_before(g, o->tensor);
     weft_value y = parts || o->expose_weights
                        ? swap_heads(g, attend_by_plain_ops(g, h, o, scale, parts))
@@ -312,11 +322,16 @@ static weft_value append_to_cache(weft_graph *g, const char *name, weft_value x,
     return first_of(g, state, s.dim[0], cache->key_len);
 }
 
-/* True where a key lies after the position of the query: bool [count, key_len]. */
-static weft_value later_keys(weft_graph *g, const weft_cache *cache, int64_t count)
+/* True where a key lies after the position of the query, or before its window: bool
+ * [count, key_len]. */
+static weft_value other_keys(weft_graph *g, const weft_cache *cache, int64_t count, int64_t window)
 {
     weft_value at = weft_expand_dims(g, weft_layer_positions_at(g, cache->position, count), 1);
-    return weft_less(g, at, weft_arange(g, WEFT_I32, cache->key_len, 0, 1));
+    weft_value later = weft_less(g, at, weft_arange(g, WEFT_I32, cache->key_len, 0, 1));
+    if (!window || window >= cache->key_len) return later;
+    /* Keys up to at - window. */
+    weft_value last = weft_arange(g, WEFT_I32, cache->key_len, (double)(window - 1), 1);
+    return either(g, later, weft_less(g, last, at));
 }
 
 weft_value weft_layer_attention_step(weft_graph *graph, const char *name, weft_value x,
@@ -328,7 +343,8 @@ weft_value weft_layer_attention_step(weft_graph *graph, const char *name, weft_v
     weft_shape shape = weft_shape_of(g, x);
     int64_t kv_heads = o.kv_heads ? o.kv_heads : o.heads;
     o.causal = false;
-    o.mask = later_keys(g, cache, shape.dim[1]);
+    o.mask = other_keys(g, cache, shape.dim[1], o.window);
+    o.window = 0;
     weft_scope_push(g, "%s", name);
     heads h = project(g, x, x, &o, kv_heads);
     h.q = rotate(g, h.q, &o, cache->position, cache->key_len);

@@ -138,6 +138,9 @@ typedef struct weft_attention_options {
     weft_ranks tensor;
     bool copied_memory; /* split cross-attention: memory is behind weft_copy_to_ranks already, so
                            that several attentions sum their gradients of it before the ranks do */
+    /* query i attends to no key j <= i + key_len - query_len - window: with `causal` to so many
+     * keys, its own position the last (Beltagy et al. 2020, "Longformer"); 0: to all */
+    int64_t window;
 } weft_attention_options;
 
 /* Intermediate values, for inspection. */
@@ -194,8 +197,8 @@ typedef struct weft_cache {
 } weft_cache;
 
 /* Causal self-attention of x [batch, count, d_model] to itself and the earlier positions. The
- * result equals that of weft_layer_attention with `causal` at these positions, with the same
- * parameters. `mask` and `causal` are ignored. `merge_as_rows` is an error, since it mixes
+ * result equals that of weft_layer_attention with `causal`, and the same window, at these positions,
+ * with the same parameters. `mask` and `causal` are ignored. `merge_as_rows` is an error, since it mixes
  * positions. */
 WEFT_API weft_value weft_layer_attention_step(weft_graph *graph, const char *name, weft_value x,
                                               const weft_attention_options *options,

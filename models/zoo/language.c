@@ -133,6 +133,7 @@ weft_status weft_language_step(weft_graph *graph, const weft_language_config *co
     X(transform_head, 1, 0, 0, FLAG, "1: linear, GELU and layer norm before the logits")           \
     X(pooler, 0, 0, 0, FLAG, "1: the value `pooled`, tanh of a linear layer of position 0")        \
     X(rotary_base, 0, 0, 10000, REAL, "of rotary positions; 0: none")                              \
+    X(window, 0, 0, 0, WHOLE, "positions that one attends back to, itself included; 0: all")       \
     X(pad_id, 0, 0, 0, WHOLE, "token that fills up, and target that counts nothing")               \
     X(f64, 0, 0, 0, FLAG, "1: in double precision")
 
@@ -168,6 +169,7 @@ static weft_language_config configure_gpt(const double *v)
                                          .bias = v[AT_qkv_bias] != 0,
                                          .out_bias = v[AT_out_bias] != 0,
                                          .rotary_base = v[AT_rotary_base],
+                                         .window = (int64_t)v[AT_window],
                                          .dropout = v[AT_dropout],
                                          .causal = true},
                            .feed_forward = {.d_ff = (int64_t)v[AT_d_ff],

@@ -46,6 +46,7 @@ static void traits_of(double f64, weft_model_traits *traits)
     X(mask, 0, MASKS,                                                                              \
       "positions that are masked out; padding is the bool input `hidden` [batch, keys]")           \
     X(rotary_base, 0, REAL, "of rotary positions; 0: none")                                        \
+    X(window, 0, WHOLE, "keys that a query attends back to, its own position included; 0: all")    \
     X(dropout, 0.1, REAL, "of the weights, while training")                                        \
     X(f64, 0, FLAG, "1: in double precision")
 
@@ -85,6 +86,7 @@ static weft_status build_attention(weft_graph *g, const double *v, const weft_bu
                                 .no_out = V(out) == 0,
                                 .merge_as_rows = V(merge) != 0,
                                 .rotary_base = V(rotary_base),
+                                .window = (int64_t)V(window),
                                 .dropout = build->training ? V(dropout) : 0,
                                 .causal = mask & MASK_CAUSAL,
                                 .expose_weights = build->expose_weights,

@@ -201,6 +201,9 @@ typedef struct weft_sdpa_options {
     bool causal;     /* query i attends to keys j <= i + key_len - query_len */
     weft_value mask; /* bool, broadcasts to [batch, heads, query_len, key_len]: true where attention
                         is masked out; or WEFT_NO_VALUE */
+    int64_t window;  /* query i attends to no key j <= i + key_len - query_len - window: with
+                        `causal` to `window` keys, its own position the last; 0: to all. Time is
+                        O(query_len window) with `causal` */
 } weft_sdpa_options;
 /* Scaled dot-product attention, softmax(scale q k^T) v for each head (Vaswani et al. 2017), without
  * ever storing the scores: memory is linear in query_len + key_len, forward and backward.
