@@ -94,7 +94,8 @@ bool weft_params_are_quantized(const weft_params *params)
 weft_status quantized_refuse(const weft_params *params, const char *where, weft_error *error)
 {
     if (!weft_params_are_quantized(params)) return WEFT_OK;
-    return weft_error_set(error, WEFT_BAD_ARGUMENT, where, "is quantised, expected parameters in f32");
+    return weft_error_set(error, WEFT_BAD_ARGUMENT, where,
+                          "is quantised, expected parameters in f32");
 }
 
 /* ---- The store ---- */

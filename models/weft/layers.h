@@ -197,9 +197,9 @@ typedef struct weft_cache {
 } weft_cache;
 
 /* Causal self-attention of x [batch, count, d_model] to itself and the earlier positions. The
- * result equals that of weft_layer_attention with `causal`, and the same window, at these positions,
- * with the same parameters. `mask` and `causal` are ignored. `merge_as_rows` is an error, since it mixes
- * positions. */
+ * result equals that of weft_layer_attention with `causal`, and the same window, at these
+ * positions, with the same parameters. `mask` and `causal` are ignored. `merge_as_rows` is an
+ * error, since it mixes positions. */
 WEFT_API weft_value weft_layer_attention_step(weft_graph *graph, const char *name, weft_value x,
                                               const weft_attention_options *options,
                                               const weft_cache *cache);

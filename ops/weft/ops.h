@@ -182,9 +182,9 @@ WEFT_API weft_value weft_matmul_shared(weft_graph *graph, weft_value a, weft_val
  * weft/quantize.h makes such matrices. */
 WEFT_API weft_value weft_matmul_quantized(weft_graph *graph, weft_value x, weft_value weight,
                                           weft_value scale, weft_value zero, int bits, int group);
-/* Rows of a quantised table, which is stored as `weight` of weft_matmul_quantized is, at indices i32
- * [...]: [..., features] of the dtype of `scale`. For inference: there is no gradient. An index out
- * of range is an error, as of weft_embedding. */
+/* Rows of a quantised table, which is stored as `weight` of weft_matmul_quantized is, at indices
+ * i32 [...]: [..., features] of the dtype of `scale`. For inference: there is no gradient. An index
+ * out of range is an error, as of weft_embedding. */
 WEFT_API weft_value weft_embedding_quantized(weft_graph *graph, weft_value table, weft_value scale,
                                              weft_value zero, weft_value indices, int bits,
                                              int group);

@@ -3,8 +3,8 @@
  *
  *     weft_params *small = weft_params_quantize(params, graph, NULL, NULL, &error);
  *     const weft_pass quantized = weft_quantized_pass(small);
- *     weft_plan_new(graph, &y, 1, &(weft_plan_options){.passes = &quantized, .n_passes = 1},
- * &error);
+ *     const weft_plan_options options = {.passes = &quantized, .n_passes = 1};
+ *     weft_plan *plan = weft_plan_new(graph, &y, 1, &options, &error);
  *
  * A row of a matrix is cut into groups, each with a scale and a zero point: an element is
  * scale (q - zero). weft_matmul_quantized (weft/ops.h) multiplies with it. */
@@ -77,10 +77,10 @@ WEFT_API bool weft_params_are_quantized(const weft_params *params);
 /* ---- Using it ---- */
 
 /* A pass for weft_plan_options.passes: products with states whose quantised forms `params` has
- * become matmul_quantized, and lookups in them embedding_quantized. The plan then needs these states instead. `params` must live until the
- * plan is made. If the store lacks a scale or a zero point, weft_plan_new fails with
- * WEFT_NOT_FOUND. Call weft_params_init with weft_plan_graph(plan) instead of the graph: it would
- * add the matrices that the plan no longer needs. */
+ * become matmul_quantized, and lookups in them embedding_quantized. The plan then needs these
+ * states instead. `params` must live until the plan is made. If the store lacks a scale or a zero
+ * point, weft_plan_new fails with WEFT_NOT_FOUND. Call weft_params_init with weft_plan_graph(plan)
+ * instead of the graph: it would add the matrices that the plan no longer needs. */
 WEFT_API weft_pass weft_quantized_pass(const weft_params *params);
 
 #ifdef __cplusplus

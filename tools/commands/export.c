@@ -202,7 +202,8 @@ static weft_status export_run(const arguments *a, weft_error *error)
     weft_graph *g = weft_graph_new();
     if (!g) return weft_error_set(error, WEFT_NO_MEMORY, "export", "out of memory");
     if (trained_open(&run, a->run, a->checkpoint, error) &&
-        quantized_refuse(run.params, a->run, error) == WEFT_OK && take_sizes(a, &run, error) == WEFT_OK) {
+        quantized_refuse(run.params, a->run, error) == WEFT_OK &&
+        take_sizes(a, &run, error) == WEFT_OK) {
         weft_model_build(g, &run.config, &io);
         if (tool_take_error(weft_graph_error(g), error) == WEFT_OK)
             save_listed(a, g, &io, run.params, error);

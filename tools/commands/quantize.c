@@ -127,14 +127,10 @@ static int print_result(const arguments *a, const weft_quantize_report *r)
         const struct {
             const char *name;
             double value;
-        } numbers[] = {{"bits", (double)a->bits},
-                       {"group", (double)a->group},
-                       {"matrices", (double)r->matrices},
-                       {"left", (double)r->left},
-                       {"kept", (double)r->kept},
-                       {"parameters", r->parameters},
-                       {"bytes_before", r->bytes_before},
-                       {"bytes_after", r->bytes_after},
+        } numbers[] = {{"bits", (double)a->bits},         {"group", (double)a->group},
+                       {"matrices", (double)r->matrices}, {"left", (double)r->left},
+                       {"kept", (double)r->kept},         {"parameters", r->parameters},
+                       {"bytes_before", r->bytes_before}, {"bytes_after", r->bytes_after},
                        {"max_error", r->max_error}};
         cJSON *json = cJSON_CreateObject();
         for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
