@@ -203,6 +203,7 @@ static weft_status read_value(config_reader *r, const hf_key *row, const cJSON *
 {
     switch (row->kind) {
     case HF_NUMBER:
+    case HF_NULLABLE:
         return cJSON_IsNumber(item) ? set_number(r, row, item, item->valuedouble - row->plus)
                                     : refuse(r, row, item, "expected a number");
     case HF_FLAG:
@@ -212,8 +213,6 @@ static weft_status read_value(config_reader *r, const hf_key *row, const cJSON *
         return read_activation(r, row, item);
     case HF_PAD:
         return read_pad(r, row, item);
-    case HF_NULL:
-        return refuse(r, row, item, "weft needs null");
     case HF_FIXED:
     case HF_EACH:
         return read_fixed(r, row, item, wanted);
@@ -226,7 +225,8 @@ static weft_status read_value(config_reader *r, const hf_key *row, const cJSON *
 static weft_status read_row(config_reader *r, const hf_key *row)
 {
     const cJSON *item = find_value(r->json, row->key);
-    if (!item && row->kind == HF_NULL && cJSON_HasObjectItem(r->json, row->key)) return WEFT_OK;
+    if (!item && row->kind == HF_NULLABLE && cJSON_HasObjectItem(r->json, row->key))
+        return set_number(r, row, NULL, 0);
     if (!item && row->of)
         return set_number(r, row, NULL, row->times * option_value(r->config, row->of));
     if (!item && row->value && !*row->value && row->kind != HF_PAD) return WEFT_OK;
@@ -333,6 +333,8 @@ static cJSON *make_value(const hf_key *row, const weft_model_config *c)
     char text[WORD_BYTES];
     const double x = row->option ? option_value(c, row->option) : 0;
     switch (row->kind) {
+    case HF_NULLABLE:
+        return x == 0 ? cJSON_CreateNull() : cJSON_CreateNumber(x);
     case HF_NUMBER:
     case HF_PAD:
         return cJSON_CreateNumber((x == 0 && row->of ? row->times * option_value(c, row->of) : x) +
@@ -345,7 +347,6 @@ static cJSON *make_value(const hf_key *row, const weft_model_config *c)
             if (!strcmp(activations[i].ours, text))
                 return cJSON_CreateString(activations[i].theirs);
         return NULL;
-    case HF_NULL:
     case HF_FIXED:
     case HF_EACH:
     case HF_HEAD_DIM:
@@ -385,7 +386,6 @@ static bool put_row(cJSON *json, const hf_key *row, const weft_model_config *c,
 {
     /* A second key of an option is written only where it says something. */
     const bool silent = row->value && !*row->value && row->kind != HF_PAD;
-    if (row->kind == HF_NULL) return put_value(json, row->key, cJSON_CreateNull());
     if (!row->option || (silent && !find_value(json, row->key))) return true;
     if (before && option_value(before, row->option) == option_value(c, row->option)) return true;
     return put_value(json, row->key, make_value(row, c));

@@ -183,7 +183,7 @@ static const hf_key llama_keys[] = {
 static const hf_key mistral_keys[] = {
     LLAMA_KEYS("32000", "131072", "4096", "14336"),
     NUMBER("num_key_value_heads", "kv_heads", "8"),
-    {HF_NULL, "sliding_window", NULL, NULL, NULL, 0, 0},
+    {HF_NULLABLE, "sliding_window", "window", "4096", NULL, 0, 0},
     END_KEYS,
 };
 static const hf_key qwen2_keys[] = {
@@ -379,7 +379,7 @@ static const hf_tensor bart_tensors[] = {
     "norm=pre positions=learned rotary_base=0 qkv_bias=1 out_bias=1 ffn_bias=1 output_bias=none "  \
     "kv_heads=0 token_types=0 transform_head=0 pooler=0 window=0 "
 #define LLAMA_FIXED                                                                                \
-    "norm=pre positions=none output_bias=none token_types=0 transform_head=0 pooler=0 window=0 "
+    "norm=pre positions=none output_bias=none token_types=0 transform_head=0 pooler=0 "
 #define BERT_FIXED                                                                                 \
     "norm=post positions=learned rotary_base=0 qkv_bias=1 out_bias=1 ffn_bias=1 kv_heads=0 "       \
     "window=0 "
@@ -408,7 +408,7 @@ static const hf_architecture architectures[] = {
      .aliases = "LlamaModel|LLaMAForCausalLM",
      .type = "llama",
      .model = "llama",
-     .fixed = LLAMA_FIXED,
+     .fixed = LLAMA_FIXED "window=0",
      .prefix = "model.",
      .keys = {llama_keys, common_keys},
      .tensors = {llama_tensors},
@@ -417,7 +417,7 @@ static const hf_architecture architectures[] = {
      .aliases = "Qwen2Model",
      .type = "qwen2",
      .model = "llama",
-     .fixed = LLAMA_FIXED "qkv_bias=1 out_bias=0 ffn_bias=0",
+     .fixed = LLAMA_FIXED "window=0 qkv_bias=1 out_bias=0 ffn_bias=0",
      .prefix = "model.",
      .keys = {qwen2_keys, common_keys},
      .tensors = {llama_tensors},

@@ -16,8 +16,8 @@ typedef enum hf_kind {
     HF_PAD,        /* an id; eos_token_id, or else 0, if it is null or outside the vocabulary */
     HF_FIXED,      /* no option: transformers can do more than weft, which needs `value` */
     HF_EACH,       /* the same for every element of an array */
-    HF_NULL,    /* no option: transformers has another default; the key must be there, and null */
-    HF_HEAD_DIM /* no option: must be d_model / heads */
+    HF_NULLABLE,   /* the option's number; null is 0 */
+    HF_HEAD_DIM    /* no option: must be d_model / heads */
 } hf_kind;
 
 typedef struct hf_key {
