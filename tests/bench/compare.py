@@ -17,9 +17,10 @@ Parts:
   files   ONNX files of models with random weights, exported by PyTorch: the same peers on the same files.
   ops     single ops: op_bench and op_bench.py.
   growth  `weft bench --growth`.
+  products  chains of matrix products in f32 and bf16 beside oneDNN's: gemm_bench.
   decode  one sentence of a Llama of 110 million random weights, in f32, 8 and 4 bits, beside llama.cpp in f32,
-          q8_0 and q4_0: decode_bench and decode_ggml.py in turn. Not measured unless --parts names it, as it
-          builds llama.cpp, for some ten minutes.
+          q8_0 and q4_0: decode_bench and decode_ggml.py in turn. This part builds llama.cpp, for some ten minutes.
+The last two are measured only if --parts names them.
 Exit status: 0 all was measured and agrees, 1 not. Whether a target is met does not count.
 """
 import argparse
@@ -33,7 +34,8 @@ from bench_common import Failed, call, print_table, progress
 HERE = os.path.dirname(os.path.realpath(__file__))
 AGREEMENT = {"f32": 1e-4, "bf16": 2e-2}
 KEEP = str(1 << 33)
-PARTS = ("models", "files", "ops", "growth", "decode")
+PARTS = ("models", "files", "ops", "growth", "products", "decode")
+NAMED_ONLY = 2  # of them
 DECODED = ("vocab=32000", "d_model=768", "heads=12", "layers=12", "d_ff=2048")
 TOKENS = 120
 # weights: llama.cpp's, tokens/s beside f32's
@@ -221,6 +223,18 @@ class Bench:
         return json.loads(call([self.weft, "bench", "--growth", "--json"], self.env))["growth"]
 
 
+    # ---- Products ----
+
+    def products(self):
+        progress("products")
+        text = call([os.path.join(self.o.build, "tests", "gemm_bench"), str(self.o.threads)], self.env)
+        rows = []
+        for words in map(str.split, text.splitlines()):
+            # DTYPE: weft RATE GFLOP/s, oneDNN VERSION RATE GFLOP/s, weft at SHARE of it
+            rows.append({"dtype": words[0][:-1], "gflops": float(words[2]), "peer": " ".join(words[4:6]),
+                         "peer_gflops": float(words[6]), "ratio": float(words[10])})
+        return rows
+
     # ---- Decoding ----
 
     def decode_rows(self):
@@ -284,6 +298,12 @@ def op_table(rows):
                    target(r["ratio"], 1.0)] for r in rows]
 
 
+def product_table(rows):
+    head = ["dtype", "weft GFLOP/s", "peer", "peer GFLOP/s", "weft of it"]
+    return head, [[r["dtype"], f"{r['gflops']:.0f}", r["peer"], f"{r['peer_gflops']:.0f}",
+                   target(r["ratio"], 0.85 if r["dtype"] == "bf16" else None)] for r in rows]
+
+
 def decode_table(rows):
     head = ["weights", "ms a token", "tokens/s", "of f32's", "MB", "peer", "peer ms", "peer MB", "times as fast"]
     return head, [[r["weights"] if r["weights"] == "f32" else r["weights"] + " bits", f"{r['ms']:.2f}",
@@ -319,8 +339,8 @@ def main():
     parser = argparse.ArgumentParser(prog="compare", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help="of the models (all)")
-    parser.add_argument("--parts", default=",".join(PARTS[:-1]),
-                        help=",".join(PARTS) + " (all but decode)")
+    parser.add_argument("--parts", default=",".join(PARTS[:-NAMED_ONLY]),
+                        help=",".join(PARTS) + " (all but products and decode)")
     parser.add_argument("--files", nargs="+", default=[], metavar="TEXT", help="files whose name contains one (all)")
     parser.add_argument("--ops", nargs="+", default=[], metavar="TEXT", help="ops whose name contains one (all)")
     parser.add_argument("--precision", choices=("f32", "bf16"), default="f32", help="of the models (f32)")
@@ -349,6 +369,7 @@ def main():
                  for row in bench.file_rows(*key)]
         ops = bench.op_rows() if "ops" in parts else []
         growth = bench.growth() if "growth" in parts else []
+        products = bench.products() if "products" in parts else []
         decode = bench.decode_rows() if "decode" in parts else []
     except Failed as error:
         progress("")
@@ -363,11 +384,12 @@ def main():
     print_table("The files' plans", plan_table(files), options.markdown)
     print_table("Ops", op_table(ops), options.markdown)
     print_table("Growth", growth_table(growth), options.markdown)
+    print_table("Products", product_table(products), options.markdown)
     print_table("Decoding", decode_table(decode), options.markdown)
     if options.json:
         with open(options.json, "w") as f:
             json.dump({"machine": bench.machine, "versions": bench.versions, "models": models, "files": files, "ops": ops,
-                       "growth": growth, "decode": decode, "failures": bench.failures}, f, indent=1)
+                       "growth": growth, "products": products, "decode": decode, "failures": bench.failures}, f, indent=1)
     for failure in bench.failures:
         print(f"compare: {failure}", file=sys.stderr)
     return 1 if bench.failures else 0
