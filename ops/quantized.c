@@ -89,7 +89,7 @@ static void multiply(const weft_call *call, const product *p, const weft_block *
     const quantized_matrix m = matrix_of(call, p);
     for (int64_t i = b->row, rows; i < b->row + b->rows; i += rows) {
         const int64_t left = b->row + b->rows - i;
-        rows = left >= 8 ? 8 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+        rows = left >= QUANTIZED_ROWS ? QUANTIZED_ROWS : left >= 4 ? 4 : left >= 2 ? 2 : 1;
         quantized_function_of((int)rows, p->bits, vnni)(
             &x, i, &m, b->column, b->columns, (T *)call->out[0].data + i * p->n + b->column, p->n);
     }

@@ -17,6 +17,7 @@
 #define QUANTIZED_BLOCK 32                       /* elements */
 #define QUANTIZED_LANES 8                        /* blocks of a chunk */
 #define QUANTIZED_CHUNK (32 * (QUANTIZED_LANES)) /* elements */
+#define QUANTIZED_ROWS  8                        /* the most rows of x at once */
 
 /* Bytes of weights that are prefetched before their use: rows follow each other. */
 #define QUANTIZED_AHEAD 4096
@@ -342,7 +343,7 @@ SIMD_INLINE void quantized_chunk(const int rows, const int bits, const bool vnni
         __builtin_convertvector(*(const quantized_zeros *)zeros, quantized_ints);
     quantized_weights part;
     quantized_load(bits, vnni, w, &part);
-    SIMD_UNROLL(8)
+    SIMD_UNROLL(QUANTIZED_ROWS)
     for (int r = 0; r < rows; r++) {
         const int64_t at = (first + r) * x->chunks + chunk;
         quantized_ints dot;
@@ -363,20 +364,20 @@ SIMD_INLINE void quantized_products(const int rows, const int bits, const bool v
     const int64_t whole = m->blocks / QUANTIZED_LANES, bytes = QUANTIZED_CHUNK * bits / 8;
     for (int64_t j = 0; j < count; j++) {
         quantized_weight_row w;
-        quantized_floats sum[8];
+        quantized_floats sum[QUANTIZED_ROWS];
         quantized_open(bits, m, begin + j, &w);
-        SIMD_UNROLL(8)
+        SIMD_UNROLL(QUANTIZED_ROWS)
         for (int r = 0; r < rows; r++) sum[r] = (quantized_floats){0};
-        for (int64_t c = 0; c < whole; c++) {
+        for (int64_t c = 0; c < x->chunks; c++) {
+            const bool last = c == whole;
+            const uint8_t *q = last ? w.last_q : w.q + c * bytes;
             for (int i = 0; i < bytes; i += 64)
                 __builtin_prefetch(w.q + c * bytes + i + QUANTIZED_AHEAD);
-            quantized_chunk(rows, bits, vnni, x, first, c, w.q + c * bytes,
-                            w.scale + c * QUANTIZED_LANES, w.zero + c * QUANTIZED_LANES, sum);
+            quantized_chunk(rows, bits, vnni, x, first, c, q,
+                            last ? w.last_scale : w.scale + c * QUANTIZED_LANES,
+                            last ? w.last_zero : w.zero + c * QUANTIZED_LANES, sum);
         }
-        if (whole < x->chunks)
-            quantized_chunk(rows, bits, vnni, x, first, whole, w.last_q, w.last_scale, w.last_zero,
-                            sum);
-        SIMD_UNROLL(8)
+        SIMD_UNROLL(QUANTIZED_ROWS)
         for (int r = 0; r < rows; r++) {
             const quantized_floats l = sum[r];
             y[r * y_row + j] = ((l[0] + l[4]) + (l[2] + l[6])) + ((l[1] + l[5]) + (l[3] + l[7]));
@@ -410,7 +411,7 @@ QUANTIZED_EACH(QUANTIZED_DEFINE)
 /* The function for `rows` rows, 1, 2, 4 or 8. `vnni`: the processor has AVX512_VNNI. */
 static inline quantized_function *quantized_function_of(int rows, int bits, bool vnni)
 {
-    static quantized_function *const functions[2][2][9] = {
+    static quantized_function *const functions[2][2][QUANTIZED_ROWS + 1] = {
 #define QUANTIZED_ROW(rows, bits, vnni)                                                            \
     [vnni][bits == 8][rows] = quantized_##rows##_##bits##_##vnni,
         QUANTIZED_EACH(QUANTIZED_ROW)
