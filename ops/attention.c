@@ -286,6 +286,14 @@ static const weft_attr_field sdpa_fields[] = {
     {NULL, WEFT_ATTR_INT, 0},
 };
 
+/* Products of bf16 by the processor. */
+#ifdef WEFT_KERNEL_BF16
+void WEFT_JOIN(sdpa, f32, v4_bf16)(const weft_call *, int64_t);
+void WEFT_JOIN(sdpa_grad, f32, v4_bf16)(const weft_call *, int64_t);
+#define BF16_ROW(op) {[WEFT_BF16] = WEFT_JOIN(op, f32, v4_bf16)},
+#else
+#define BF16_ROW(op)
+#endif
 #define SDPA_OP(op, text, min_inputs, max_inputs, outputs, ...)                                    \
     DECLARE_KERNELS(op);                                                                           \
     const weft_op weft_op_##op = {.name = #op,                                                     \
@@ -296,7 +304,7 @@ static const weft_attr_field sdpa_fields[] = {
                                   .attr_size = sizeof(sdpa_attr),                                  \
                                   .attrs = sdpa_fields,                                            \
                                   .infer = infer_##op,                                             \
-                                  .kernel = {NARROW_ROWS(op, op)},                                 \
+                                  .kernel = {NARROW_ROWS(op, op) BF16_ROW(op)},                    \
                                   .takes = WEFT_TAKES_ROWS,                                        \
                                   .tiles = tiles_##op,                                             \
                                   .workspace = workspace_sdpa,                                     \

@@ -16,6 +16,7 @@ typedef struct gradients {
     T *s, *ds;                    /* [KEY_BLOCK, LANES] */
     T *lse, *low, *delta;         /* [LANES] */
     bool any_blind, blind[LANES]; /* queries that attend to no key */
+    bool paired;                  /* dout v^T multiplies pairs, and dout has them */
     rows x, dy;                   /* the block's rows of q and dout */
     T *dk, *dv;                   /* of the head */
     int64_t dk_row, dv_row;
@@ -101,17 +102,22 @@ static inline void backward_tile(const block *b, int64_t key, int64_t n, const g
     if (hidden == 2) return;
     const rows k = keys_from(b, key, n);
     scores(b, key, n, hidden, k, g->q, g->s);
-    const rows v = values_from(b, key, n);
-    tile_product((tile_operands){.m = n,
-                                 .n = b->width,
-                                 .depth = z->value_dim,
-                                 .a = v.at,
-                                 .a_row = v.row,
-                                 .a_step = 1,
-                                 .b = g->dout,
-                                 .b_row = LANES,
-                                 .c = g->ds,
-                                 .c_row = LANES});
+    if (g->paired) {
+        pairs_product(n, b->width, z->value_dim / 2,
+                      pairs_from(b->values, b->batch, b->kv_head, key), g->dout, 1, g->ds);
+    } else {
+        const rows v = values_from(b, key, n);
+        tile_product((tile_operands){.m = n,
+                                     .n = b->width,
+                                     .depth = z->value_dim,
+                                     .a = v.at,
+                                     .a_row = v.row,
+                                     .a_step = 1,
+                                     .b = g->dout,
+                                     .b_row = LANES,
+                                     .c = g->ds,
+                                     .c_row = LANES});
+    }
     if (b->attr->p > 0)
         weigh_back_dropped(b, key, n, g);
     else
@@ -168,8 +174,11 @@ static inline void backward_block(const weft_call *call, const block *b, gradien
     if (begin < end) {
         g->x = rows_from(&call->in[Q], b->batch, b->head, b->first, b->n, wide_queries(b));
         g->dy = rows_from(&call->in[DOUT], b->batch, b->head, b->first, b->n, wide_gradients(b));
-        load_transposed(b, g->x, b->z.dim, (T)b->attr->scale, g->q);
-        load_transposed(b, g->dy, b->z.value_dim, 1, g->dout);
+        load_queries(call, b, g->x, g->q);
+        if (g->paired)
+            load_pairs(b, &call->in[DOUT], b->z.value_dim, g->dout);
+        else
+            load_transposed(b, g->dy, b->z.value_dim, 1, g->dout);
         load_statistics(call, b, g);
     }
     for (int64_t key = begin; key < end; key += KEY_BLOCK)
@@ -227,7 +236,7 @@ KERNEL(sdpa_grad)
     T *space = weft_call_workspace(call);
     uint32_t *words =
         (uint32_t *)(void *)(space + (rows_of_work(&z, attr, true) - WORD_ROWS) * LANES);
-    gradients g = {.q = space};
+    gradients g = {.q = space, .paired = are_pairs(&call->in[V], &call->in[DOUT])};
     g.dq = g.q + z.dim * LANES;
     g.dout = g.dq + z.dim * LANES;
     g.s = g.dout + z.value_dim * LANES;

@@ -15,6 +15,15 @@
 #define LANES ((int64_t)(LANE_BYTES / sizeof(T)))
 #define SIMD  _Pragma("omp simd")
 
+/* On AVX512_BF16, products whose operands are both stored as bf16 multiply pairs of numbers: a pair
+ * is moved as a T. */
+#ifdef __AVX512BF16__
+#include <immintrin.h>
+#define MULTIPLIES_PAIRS true
+#else
+#define MULTIPLIES_PAIRS false
+#endif
+
 /* A block of queries of one head under way. */
 typedef struct block {
     const sdpa_attr *attr;
@@ -25,6 +34,7 @@ typedef struct block {
     int64_t last_key;  /* no query of the block attends to a key from here on */
     int64_t first_key; /* nor to one before this one, a multiple of KEY_BLOCK */
     const weft_tensor *keys, *values;
+    bool paired;         /* q k^T multiplies pairs */
     T *wide;             /* wide_rows: blocks of q, k, v and dout in f32 */
     const uint8_t *hide; /* the mask of the block's first query, or NULL */
     int64_t hide_query, hide_key;
@@ -81,6 +91,27 @@ static inline rows rows_from(const weft_tensor *t, int64_t batch, int64_t head, 
     return (rows){head_of(t, batch, head) + first * row, row};
 }
 
+/* Whether rows of both tensors are read as pairs. */
+static inline bool are_pairs(const weft_tensor *a, const weft_tensor *b)
+{
+    const weft_tensor *const both[2] = {a, b};
+    for (int i = 0; i < 2 && MULTIPLIES_PAIRS; i++) {
+        const weft_tensor *t = both[i];
+        int64_t odd = (int64_t)((uintptr_t)t->data / sizeof(uint16_t)) | t->shape.dim[3];
+        for (int d = 0; d < 3; d++) odd |= t->stride[d];
+        if (t->dtype != WEFT_BF16 || odd % 2) return false;
+    }
+    return MULTIPLIES_PAIRS;
+}
+
+/* The rows of a head from `first` on, as pairs. */
+static inline rows pairs_from(const weft_tensor *t, int64_t batch, int64_t head, int64_t first)
+{
+    const uint16_t *x = (const uint16_t *)t->data + batch * t->stride[0] + head * t->stride[2] +
+                        first * t->stride[1];
+    return (rows){(const T *)(const void *)x, t->stride[1] / 2};
+}
+
 static inline int64_t min_of(int64_t a, int64_t b)
 {
     return a < b ? a : b;
@@ -122,6 +153,7 @@ static inline block block_at(const weft_call *call, const sizes *z, int64_t batc
                .first = index * LANES,
                .keys = &call->in[K],
                .values = &call->in[V],
+               .paired = are_pairs(&call->in[Q], &call->in[K]),
                .wide = (T *)weft_call_workspace(call) +
                        rows_of_work(z, call->attr, call->n_in >= REST) * LANES,
                .words = words};
@@ -173,6 +205,85 @@ static inline void load_transposed(const block *b, rows x, int64_t columns, T fa
         for (int64_t i = b->n; i < b->width; i++) t[c * LANES + i] = 0;
     }
 }
+
+/* t [columns / 2, LANES] = x^T for the block's rows of a tensor, as pairs. */
+static inline void load_pairs(const block *b, const weft_tensor *tensor, int64_t columns, T *t)
+{
+    const rows x = pairs_from(tensor, b->batch, b->head, b->first);
+    simd_transpose(b->n, columns / 2, x.at, x.row, t, LANES);
+    for (int64_t c = 0; c < columns / 2; c++)
+        for (int64_t i = b->n; i < b->width; i++) t[c * LANES + i] = 0;
+}
+
+#ifdef __AVX512BF16__
+
+/* c [n, LANES] = factor A B for n rows of A and B [depth, LANES], all pairs. Rows and vectors are
+ * constants at every call. */
+SIMD_INLINE void pairs_block(const int n, const int vectors, int64_t depth, rows a, const T *b,
+                             T factor, T *c)
+{
+    __m512 sum[16];
+    SIMD_UNROLL(16)
+    for (int i = 0; i < n * vectors; i++) sum[i] = _mm512_setzero_ps();
+    for (int64_t k = 0; k < depth; k++) {
+        __m512bh row[4];
+        SIMD_UNROLL(4)
+        for (int v = 0; v < vectors; v++)
+            row[v] = (__m512bh)_mm512_loadu_ps(b + k * LANES + v * SIMD_LANES);
+        SIMD_UNROLL(4)
+        for (int r = 0; r < n; r++) {
+            const __m512bh x = (__m512bh)_mm512_set1_ps(a.at[r * a.row + k]);
+            SIMD_UNROLL(4)
+            for (int v = 0; v < vectors; v++)
+                sum[r * vectors + v] = _mm512_dpbf16_ps(sum[r * vectors + v], row[v], x);
+        }
+    }
+    SIMD_UNROLL(4)
+    for (int r = 0; r < n; r++) {
+        SIMD_UNROLL(4)
+        for (int v = 0; v < vectors; v++)
+            _mm512_storeu_ps(c + r * LANES + v * SIMD_LANES,
+                             _mm512_mul_ps(sum[r * vectors + v], _mm512_set1_ps(factor)));
+    }
+}
+
+SIMD_INLINE void pairs_strip(const int vectors, int64_t n, int64_t depth, rows a, const T *b,
+                             T factor, T *c)
+{
+    int64_t i = 0;
+    for (; i + 4 <= n; i += 4)
+        pairs_block(4, vectors, depth, (rows){a.at + i * a.row, a.row}, b, factor, c + i * LANES);
+    for (; i < n; i++)
+        pairs_block(1, vectors, depth, (rows){a.at + i * a.row, a.row}, b, factor, c + i * LANES);
+}
+
+static inline void pairs_product(int64_t n, int64_t width, int64_t depth, rows a, const T *b,
+                                 T factor, T *c)
+{
+    switch (width / SIMD_LANES) {
+    case 1:
+        pairs_strip(1, n, depth, a, b, factor, c);
+        break;
+    case 2:
+        pairs_strip(2, n, depth, a, b, factor, c);
+        break;
+    case 3:
+        pairs_strip(3, n, depth, a, b, factor, c);
+        break;
+    default:
+        pairs_strip(4, n, depth, a, b, factor, c);
+    }
+}
+
+#else
+
+static inline void pairs_product(int64_t n, int64_t width, int64_t depth, rows a, const T *b,
+                                 T factor, T *c)
+{
+    (void)n, (void)width, (void)depth, (void)a, (void)b, (void)factor, (void)c;
+}
+
+#endif
 
 /* ---- The mask and the causal bound ---- */
 
@@ -244,21 +355,35 @@ static inline void hide_earlier(const block *b, int64_t key, int64_t n, T *s)
     }
 }
 
+/* The block's queries as scores() reads them: [dim, LANES], times the scale, or as pairs. */
+static inline void load_queries(const weft_call *call, const block *b, rows x, T *q)
+{
+    if (b->paired)
+        load_pairs(b, &call->in[Q], b->z.dim, q);
+    else
+        load_transposed(b, x, b->z.dim, (T)b->attr->scale, q);
+}
+
 /* s [n, LANES] = scale K Q^T for keys [key, key + n), whose rows are k, -inf where attention is
- * masked out. `hidden` is hidden_places, but not 2. */
+ * masked out. k is not read if the product is one of pairs. `hidden` is hidden_places, but not 2.
+ */
 static inline void scores(const block *b, int64_t key, int64_t n, int hidden, rows k, const T *q,
                           T *s)
 {
-    tile_product((tile_operands){.m = n,
-                                 .n = b->width,
-                                 .depth = b->z.dim,
-                                 .a = k.at,
-                                 .a_row = k.row,
-                                 .a_step = 1,
-                                 .b = q,
-                                 .b_row = LANES,
-                                 .c = s,
-                                 .c_row = LANES});
+    if (b->paired)
+        pairs_product(n, b->width, b->z.dim / 2, pairs_from(b->keys, b->batch, b->kv_head, key), q,
+                      (T)b->attr->scale, s);
+    else
+        tile_product((tile_operands){.m = n,
+                                     .n = b->width,
+                                     .depth = b->z.dim,
+                                     .a = k.at,
+                                     .a_row = k.row,
+                                     .a_step = 1,
+                                     .b = q,
+                                     .b_row = LANES,
+                                     .c = s,
+                                     .c_row = LANES});
     if (hidden) hide_places(b, key, n, s);
     if (b->attr->causal) hide_later(b, key, n, s);
     if (b->attr->window) hide_earlier(b, key, n, s);

@@ -98,8 +98,9 @@ static inline void place(const sizes *z, T *space, T **s, running *r, T **q)
 
 static inline void begin(const weft_call *call, const block *b, T *q, running *r)
 {
-    load_transposed(b, rows_from(&call->in[Q], b->batch, b->head, b->first, b->n, wide_queries(b)),
-                    b->z.dim, (T)b->attr->scale, q);
+    rows x = {NULL, 0};
+    if (!b->paired) x = rows_from(&call->in[Q], b->batch, b->head, b->first, b->n, wide_queries(b));
+    load_queries(call, b, x, q);
     for (int64_t i = 0; i < LANES; i++) {
         r->top[i] = (T)-INFINITY;
         r->sum[i] = 0;
@@ -143,14 +144,14 @@ static inline void forward_group(const weft_call *call, const sizes *z, const bl
     for (int64_t key = first_key; key < last_key; key += KEY_BLOCK) {
         const int64_t keys = min_of(KEY_BLOCK, z->keys - key);
         bool read = false;
-        rows k, v;
+        rows k = {NULL, 0}, v = k;
         for (int64_t i = 0; i < count; i++) {
             const int64_t n = min_of(keys, b[i].last_key - key);
             const bool seen = n > 0 && key >= b[i].first_key;
             const int hidden = seen ? hidden_places(b + i, key, n) : 2;
             if (hidden == 2) continue;
             if (!read) {
-                k = keys_from(b, key, keys);
+                if (!b->paired) k = keys_from(b, key, keys);
                 v = values_from(b, key, keys);
                 read = true;
             }
