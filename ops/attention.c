@@ -64,18 +64,28 @@ static bool check_sizes(weft_infer *infer, weft_shape q, int64_t keys, int64_t v
                            weft_shape_text(all, text, sizeof text));
 }
 
+/* Whether sdpa takes keys or values as narrow_rows makes them. Its gradient does not. */
+static bool is_narrow(const weft_infer *infer, size_t i)
+{
+    const weft_dtype dtype = infer->in[i].dtype;
+    return infer->n_in < REST && infer->in[Q].dtype == WEFT_F32 &&
+           (dtype == WEFT_BF16 || dtype == WEFT_U8);
+}
+
 /* Checks q, k, v, and the mask at input `mask`; sets the shapes of out and lse. */
 static bool check_inputs(weft_infer *infer, size_t mask, weft_shape *out, weft_shape *lse)
 {
     const sdpa_attr *attr = infer->attr;
     char a[128], b[128], c[128];
     if (!weft_infer_float(infer, Q)) return false;
-    for (size_t i = Q; i <= V; i++)
-        if (!weft_infer_same_dtype(infer, Q, i)) return false;
+    for (size_t i = K; i <= V; i++)
+        if (!is_narrow(infer, i) && !weft_infer_same_dtype(infer, Q, i)) return false;
     weft_shape q = infer->in[Q].shape, k = infer->in[K].shape, v = infer->in[V].shape;
     const bool fits = q.rank == 4 && k.rank == 4 && v.rank == 4 && q.dim[0] == k.dim[0] &&
                       k.dim[0] == v.dim[0] && k.dim[1] == v.dim[1] && k.dim[2] == v.dim[2] &&
-                      q.dim[3] == k.dim[3] && k.dim[2] > 0 && q.dim[2] % k.dim[2] == 0;
+                      q.dim[3] == elements_of_row(infer->in[K].dtype, k) &&
+                      elements_of_row(infer->in[V].dtype, v) >= 0 && k.dim[2] > 0 &&
+                      q.dim[2] % k.dim[2] == 0;
     if (!fits)
         return weft_infer_fail(
             infer, WEFT_BAD_SHAPE,
@@ -92,6 +102,7 @@ static bool check_inputs(weft_infer *infer, size_t mask, weft_shape *out, weft_s
         return weft_infer_fail(infer, WEFT_BAD_ARGUMENT,
                                "a window of %lld keys, expected 0 or more",
                                (long long)attr->window);
+    v.dim[3] = elements_of_row(infer->in[V].dtype, v);
     if (!weft_infer_scalar(infer, "scale", attr->scale, infer->in[Q].dtype) ||
         !check_sizes(infer, q, k.dim[1], v.dim[3]))
         return false;

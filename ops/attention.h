@@ -4,6 +4,7 @@
 #define WEFT_OPS_ATTENTION_H
 
 #include "kernels/kernel.h"
+#include "narrow_rows.h"
 
 typedef struct sdpa_attr {
     double scale, p; /* p: of dropout */
@@ -23,6 +24,9 @@ enum { Q, K, V, OUT, LSE, LSE_LOW, DOUT, REST };
  * in the second-level cache from one block to the next. */
 #define MAX_GROUP  4
 #define GROUP_KEYS 2048
+/* Forward, a block of at most so many queries has its keys in the lanes of vectors, on processors
+ * whose vectors are twice as wide; in steps of decoding most lanes would be idle otherwise. */
+#define MAX_FEW 8
 /* Backward cuts the keys of a head into chunks where there are few heads; each chunk has its own
  * dQ, and a second phase adds them. */
 #define FEW_HEADS     16
@@ -36,6 +40,12 @@ typedef struct sizes {
     int64_t chunks, chunk; /* of keys, backward */
 } sizes;
 
+/* The elements of a row of keys or values, which may be one of narrow_rows. */
+static inline int64_t elements_of_row(weft_dtype dtype, weft_shape shape)
+{
+    return shape.dim[3] - (dtype == WEFT_U8 ? WEFT_NARROW_SCALE : 0);
+}
+
 static inline sizes sizes_of(const weft_call *call)
 {
     const int64_t *q = call->in[Q].shape.dim, *k = call->in[K].shape.dim;
@@ -45,7 +55,7 @@ static inline sizes sizes_of(const weft_call *call)
                .dim = q[3],
                .keys = k[1],
                .kv_heads = k[2],
-               .value_dim = call->in[V].shape.dim[3],
+               .value_dim = elements_of_row(call->in[V].dtype, call->in[V].shape),
                .chunks = 1};
     z.lanes = LANE_BYTES / (call->in[Q].dtype == WEFT_F64 ? 8 : 4);
     z.blocks = ceil_div(z.queries, z.lanes);
@@ -73,13 +83,15 @@ static inline int64_t tiles_backward(const sizes *z)
 }
 
 /* Rows of LANE_BYTES that a tile works in: transposed blocks of q, out, dout or dq and three
- * statistics, of each block of queries, one or two blocks of scores, and the random words of a
- * block. Behind them lie blocks of operands that are stored as bf16, in f32: see wide_rows. */
+ * statistics, of each block of queries, one or two blocks of scores, a few queries as they lie, and
+ * the random words of a block. Behind them lie blocks of operands that are stored as bf16, in f32:
+ * see wide_rows. */
 static inline int64_t rows_of_work(const sizes *z, const sdpa_attr *attr, bool backward)
 {
     const int64_t words = attr->p > 0 ? WORD_ROWS : 0;
     return backward ? 2 * z->dim + z->value_dim + 2 * KEY_BLOCK + 3 + words
-                    : z->group * (z->dim + z->value_dim + 3) + KEY_BLOCK + words;
+                    : z->group * (z->dim + z->value_dim + 3) + KEY_BLOCK +
+                          ceil_div(MAX_FEW * z->dim, z->lanes) + words;
 }
 
 /* Rows for blocks of q and of k in f32, and for blocks of v and dout. A block has as many rows as a

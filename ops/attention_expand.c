@@ -100,17 +100,25 @@ static weft_value low_of(weft_graph *g, weft_value s, weft_value lse)
     return weft_log(g, weft_masked_fill(g, sum, weft_equal(g, sum, none), 1.0));
 }
 
+/* Keys or values in the dtype of `like`. */
+static weft_value widened(weft_graph *g, weft_value x, weft_value like)
+{
+    const weft_dtype dtype = weft_dtype_of(g, like);
+    return weft_dtype_of(g, x) == dtype ? x : weft_widen_rows(g, x, dtype);
+}
+
 void expand_sdpa(weft_expand *e)
 {
     const sdpa_attr *attr = e->attr;
     weft_graph *g = e->graph;
-    weft_shape q = weft_shape_of(g, e->in[Q]), k = weft_shape_of(g, e->in[K]);
-    weft_value q5 = grouped(g, e->in[Q], k.dim[2]), k5 = grouped(g, e->in[K], k.dim[2]);
-    weft_value v5 = grouped(g, e->in[V], k.dim[2]);
+    weft_value keys = widened(g, e->in[K], e->in[Q]), values = widened(g, e->in[V], e->in[Q]);
+    weft_shape q = weft_shape_of(g, e->in[Q]), k = weft_shape_of(g, keys);
+    weft_value q5 = grouped(g, e->in[Q], k.dim[2]), k5 = grouped(g, keys, k.dim[2]);
+    weft_value v5 = grouped(g, values, k.dim[2]);
     weft_value s = masked_scores(g, attr, q5, k5, attr->mask ? e->in[3] : WEFT_NO_VALUE);
     weft_value p = dropped(g, weft_softmax(g, s, -1), attr);
     weft_shape out = q;
-    out.dim[3] = weft_dim(g, e->in[V], -1);
+    out.dim[3] = weft_dim(g, values, -1);
     weft_value y = weft_matmul(g, split(g, p, q5), v5);
     y = weft_reshape(g, weft_permute(g, y, WEFT_AXES(0, 3, 1, 2, 4)), out);
     e->out[1] = weft_logsumexp(g, s, WEFT_AXES(-1), false);

@@ -59,24 +59,27 @@ static inline void drop_weights(const block *b, int64_t key, int64_t n, T *s)
     }
 }
 
+/* Writes lse and lse_low of the block's query i; returns what its sums are multiplied by. A query
+ * that attends to no key is zero, also where the value of a masked key is not finite. */
+static inline T finish_row(const weft_call *call, const block *b, int64_t i, const running *r)
+{
+    const int64_t query = (b->batch * b->z.heads + b->head) * b->z.queries + b->first + i;
+    const double top = (double)r->top[i], logarithm = vm_log_f64((double)r->sum[i]);
+    T *lse = (T *)call->out[1].data + query, *low = (T *)call->out[2].data + query;
+    *lse = (T)(top + logarithm);
+    *low = r->sum[i] == 0 ? 0 : (T)((top - (double)*lse) + logarithm);
+    return r->sum[i] == 0 ? 0 : (T)(1 / (1 - b->attr->p)) / r->sum[i];
+}
+
 static inline void finish(const weft_call *call, const block *b, running *r)
 {
-    const T scale = (T)(1 / (1 - b->attr->p));
-    const int64_t width = b->width, columns = b->z.value_dim;
-    const int64_t query = (b->batch * b->z.heads + b->head) * b->z.queries + b->first;
-    T *lse = (T *)call->out[1].data + query, *low = (T *)call->out[2].data + query;
-    for (int64_t i = 0; i < width; i++) r->factor[i] = r->sum[i] == 0 ? 0 : scale / r->sum[i];
-    for (int64_t i = 0; i < b->n; i++) {
-        const double top = (double)r->top[i], logarithm = vm_log_f64((double)r->sum[i]);
-        lse[i] = (T)(top + logarithm);
-        low[i] = r->sum[i] == 0 ? 0 : (T)((top - (double)lse[i]) + logarithm);
-    }
-    /* A query that attends to no key is zero, also where the value of a masked key is not finite.
-     */
-    for (int64_t c = 0; c < columns; c++)
-        for (int64_t i = 0; i < width; i++)
-            r->out[c * LANES + i] = r->factor[i] == 0 ? 0 : r->out[c * LANES + i] * r->factor[i];
+    const int64_t columns = b->z.value_dim;
     const weft_tensor *out = &call->out[0];
+    for (int64_t i = b->n; i < b->width; i++) r->factor[i] = 0;
+    for (int64_t i = 0; i < b->n; i++) r->factor[i] = finish_row(call, b, i, r);
+    for (int64_t c = 0; c < columns; c++)
+        for (int64_t i = 0; i < b->width; i++)
+            r->out[c * LANES + i] = r->factor[i] == 0 ? 0 : r->out[c * LANES + i] * r->factor[i];
     simd_transpose(columns, b->n, r->out, LANES,
                    head_of(out, b->batch, b->head) + b->first * out->stride[1], out->stride[1]);
 }
@@ -161,6 +164,122 @@ static inline void forward_group(const weft_call *call, const sizes *z, const bl
     for (int64_t i = 0; i < count; i++) finish(call, b + i, r + i);
 }
 
+/* ---- Few queries ----
+ *
+ * The same sums in the same order, so the same bits, with keys in the lanes of vectors: k is
+ * transposed block by block, and rows of v are added up as they lie. */
+
+/* The last columns of v would be summed without vectors, where the compiler rounds otherwise. */
+static inline bool are_few(const block *b)
+{
+    return b->n <= SIMD_LANES / 2 && b->z.value_dim % SIMD_LANES == 0 && !b->paired &&
+           b->attr->p == 0;
+}
+
+/* Writes -inf to scores [n queries, KEY_BLOCK] of the keys that attention leaves out. */
+static inline void hide_few(const block *b, int64_t key, int64_t n, int hidden, T *s)
+{
+    const int64_t before = key - b->first - b->z.keys + b->z.queries;
+    for (int64_t i = 0; i < b->n; i++) {
+        T *row = s + i * KEY_BLOCK;
+        const uint8_t *hide = hidden ? b->hide + i * b->hide_query + key * b->hide_key : NULL;
+        const int64_t end = b->attr->causal ? i - before + 1 : n;
+        const int64_t begin = b->attr->window ? i - before - b->attr->window + 1 : 0;
+        for (int64_t j = 0; j < n; j++)
+            if (j >= end || j < begin || (hide && hide[j * b->hide_key])) row[j] = (T)-INFINITY;
+    }
+}
+
+/* weigh() for query i. */
+static inline void weigh_few(const block *b, int64_t i, int64_t n, T *s, running *r)
+{
+    T top = r->top[i], sum = 0, *out = r->out + i * b->z.value_dim;
+    _Pragma("omp simd reduction(max : top)") for (int64_t j = 0; j < n; j++) top =
+        s[j] > top ? s[j] : top;
+    const T shift = top == (T)-INFINITY ? 0 : top;
+    SIMD for (int64_t j = 0; j < n; j++) s[j] = vm_exp(s[j] - shift);
+    for (int64_t j = 0; j < n; j++) sum += s[j];
+    if (top == r->top[i]) {
+        r->sum[i] += sum;
+        return;
+    }
+    const T factor = vm_exp(r->top[i] - shift);
+    r->sum[i] = r->sum[i] * factor + sum;
+    r->top[i] = top;
+    for (int64_t c = 0; c < b->z.value_dim; c++) out[c] *= factor;
+}
+
+/* Keys [key, key + n): kt and q are room for transposed keys and the block's queries, times the
+ * scale. */
+static inline void add_keys_few(const block *b, int64_t key, int64_t n, int hidden, T *kt,
+                                const T *q, T *s, running *r)
+{
+    const int64_t dim = b->z.dim, values = b->z.value_dim;
+    const rows k = keys_from(b, key, n);
+    for (int64_t j = 0; j < n; j += LANES) {
+        const int64_t some = min_of(LANES, n - j), width = ceil_div(some, SIMD_LANES) * SIMD_LANES;
+        simd_transpose(some, dim, k.at + j * k.row, k.row, kt, LANES);
+        for (int64_t c = 0; c < dim; c++)
+            for (int64_t l = some; l < width; l++) kt[c * LANES + l] = 0;
+        tile_product((tile_operands){.m = b->n,
+                                     .n = width,
+                                     .depth = dim,
+                                     .a = q,
+                                     .a_row = dim,
+                                     .a_step = 1,
+                                     .b = kt,
+                                     .b_row = LANES,
+                                     .c = s + j,
+                                     .c_row = KEY_BLOCK});
+    }
+    if (hidden || b->attr->causal || b->attr->window) hide_few(b, key, n, hidden, s);
+    for (int64_t i = 0; i < b->n; i++) weigh_few(b, i, n, s + i * KEY_BLOCK, r);
+    const rows v = values_from(b, key, n);
+    tile_product((tile_operands){.m = b->n,
+                                 .n = values,
+                                 .depth = n,
+                                 .a = s,
+                                 .a_row = KEY_BLOCK,
+                                 .a_step = 1,
+                                 .b = v.at,
+                                 .b_row = v.row,
+                                 .c = r->out,
+                                 .c_row = values,
+                                 .add = true});
+}
+
+static inline void finish_few(const weft_call *call, const block *b, const running *r)
+{
+    const weft_tensor *out = &call->out[0];
+    for (int64_t i = 0; i < b->n; i++) {
+        const T factor = finish_row(call, b, i, r);
+        const T *from = r->out + i * b->z.value_dim;
+        T *to = head_of(out, b->batch, b->head) + (b->first + i) * out->stride[1];
+        for (int64_t c = 0; c < b->z.value_dim; c++) to[c] = factor == 0 ? 0 : from[c] * factor;
+    }
+}
+
+static inline void forward_few(const weft_call *call, const sizes *z, const block *b, T *space)
+{
+    T *s, *kt[MAX_GROUP], *q = space + (KEY_BLOCK + z->dim + z->value_dim + 3) * LANES;
+    running r[MAX_GROUP];
+    place(z, space, &s, r, kt);
+    const rows x = rows_from(&call->in[Q], b->batch, b->head, b->first, b->n, wide_queries(b));
+    for (int64_t i = 0; i < b->n; i++) {
+        for (int64_t c = 0; c < z->dim; c++)
+            q[i * z->dim + c] = x.at[i * x.row + c] * (T)b->attr->scale;
+        r->top[i] = (T)-INFINITY;
+        r->sum[i] = 0;
+    }
+    memset(r->out, 0, (size_t)(b->n * z->value_dim) * sizeof(T));
+    for (int64_t key = b->first_key; key < b->last_key; key += KEY_BLOCK) {
+        const int64_t n = min_of(KEY_BLOCK, b->last_key - key);
+        const int hidden = hidden_places(b, key, n);
+        if (hidden != 2) add_keys_few(b, key, n, hidden, kt[0], q, s, r);
+    }
+    finish_few(call, b, r);
+}
+
 KERNEL(sdpa)
 {
     const sdpa_attr *attr = call->attr;
@@ -177,5 +296,8 @@ KERNEL(sdpa)
     for (int64_t i = 0; i < count; i++)
         b[i] = block_at(call, &z, row / z.heads, row % z.heads, index * z.group + i,
                         attr->mask ? &call->in[3] : NULL, words);
-    forward_group(call, &z, b, count, space);
+    if (count == 1 && are_few(b))
+        forward_few(call, &z, b, space);
+    else
+        forward_group(call, &z, b, count, space);
 }

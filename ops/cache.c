@@ -1,6 +1,11 @@
 /* Update nodes for states that grow by one position a run: keys and values of a decoder. Both work
  * in place and touch only what they change. */
 #include "kernels/kernel.h"
+#include "samples.h"
+
+#include <weft/ops.h>
+
+#include <string.h>
 
 /* A state is [rows, max_len, ...]: elements of one position of one row. */
 static inline int64_t position_elements(const weft_tensor *state)
@@ -28,12 +33,13 @@ static inline int64_t positions_per_tile(const weft_tensor *state)
     return at_least_one(TILE / at_least_one(state->shape.dim[0] * position_elements(state)));
 }
 
-#ifdef WEFT_KERNEL_ISA
+/* ---- Kernels, which move bytes of any dtype ---- */
 
-KERNEL(cache_write)
+static void kernel_write(const weft_call *call, int64_t tile)
 {
     const weft_tensor *state = &call->out[0], *value = &call->in[1];
-    const int64_t position = *(const int32_t *)call->in[2].data, each = position_elements(state);
+    const int64_t position = *(const int32_t *)call->in[2].data;
+    const int64_t each = position_elements(state) * (int64_t)weft_dtype_bytes(state->dtype);
     const int64_t max_len = state->shape.dim[1], rows = value->shape.dim[0];
     const int64_t count = value->shape.dim[1], block = rows_of_tile(value), row = tile * block;
     const int64_t end = row + block < rows ? row + block : rows;
@@ -42,18 +48,19 @@ KERNEL(cache_write)
         return;
     }
     for (int64_t i = row; i < end; i++)
-        memcpy((T *)state->data + (i * max_len + position) * each,
-               (const T *)value->data + i * count * each, (size_t)(count * each) * sizeof(T));
+        memcpy((char *)state->data + (i * max_len + position) * each,
+               (const char *)value->data + i * count * each, (size_t)(count * each));
 }
 
 /* A tile owns a range of positions: rows that change are copied aside before any is written. */
-KERNEL(cache_reorder)
+static void kernel_reorder(const weft_call *call, int64_t tile)
 {
     const weft_tensor *state = &call->out[0];
     const int32_t *parents = call->in[1].data;
     const int64_t length = *(const int32_t *)call->in[2].data, n = call->in[1].shape.dim[0];
     const int64_t rows = state->shape.dim[0], max_len = state->shape.dim[1];
-    const int64_t each = position_elements(state), block = positions_per_tile(state);
+    const int64_t each = position_elements(state) * (int64_t)weft_dtype_bytes(state->dtype);
+    const int64_t block = positions_per_tile(state);
     const int64_t begin = tile * block, whole = length < max_len ? length : max_len;
     const int64_t end = begin + block < whole ? begin + block : whole;
     if (tile == 0 && (length < 0 || length > max_len)) weft_call_fail(call, length, max_len + 1);
@@ -64,20 +71,15 @@ KERNEL(cache_reorder)
     }
     if (end <= begin) return;
     const size_t run = (size_t)((end - begin) * each);
-    T *data = (T *)state->data + begin * each, *aside = weft_call_workspace(call);
+    char *data = (char *)state->data + begin * each, *aside = weft_call_workspace(call);
     for (int64_t i = 0; i < n; i++)
         if (parents[i] != i)
-            memcpy(aside + (size_t)i * run, data + parents[i] * max_len * each, run * sizeof(T));
+            memcpy(aside + (size_t)i * run, data + parents[i] * max_len * each, run);
     for (int64_t i = 0; i < n; i++)
-        if (parents[i] != i)
-            memcpy(data + i * max_len * each, aside + (size_t)i * run, run * sizeof(T));
+        if (parents[i] != i) memcpy(data + i * max_len * each, aside + (size_t)i * run, run);
 }
 
-#else
-
-#include "samples.h"
-
-#include <weft/ops.h>
+/* ---- Shapes and sizes ---- */
 
 static bool infer_scalar_index(weft_infer *infer, size_t i)
 {
@@ -159,9 +161,13 @@ static void cost_cache_reorder(const weft_call *call, weft_cost *cost)
                   (double)position_elements(state) * (double)weft_dtype_bytes(state->dtype);
 }
 
-DECLARE_ANY_KERNELS(cache_write);
-DECLARE_ANY_KERNELS(cache_reorder);
-
+#define EVERY_DTYPE(kernel)                                                                        \
+    {                                                                                              \
+        {                                                                                          \
+            [WEFT_F32] = kernel, [WEFT_F64] = kernel, [WEFT_I32] = kernel, [WEFT_BOOL] = kernel,   \
+            [WEFT_BF16] = kernel, [WEFT_U8] = kernel                                               \
+        }                                                                                          \
+    }
 static const weft_sample samples_cache_write[] = {
     {NULL,
      3,
@@ -184,7 +190,7 @@ const weft_op weft_op_cache_write = {
     .max_in = 3,
     .n_out = 1,
     .infer = infer_cache_write,
-    .kernel = ANY_KERNELS(cache_write),
+    .kernel = EVERY_DTYPE(kernel_write),
     .takes = WEFT_TAKES_DENSE,
     .tiles = tiles_cache_write,
     .cost = cost_cache_write,
@@ -202,7 +208,7 @@ const weft_op weft_op_cache_reorder = {
     .max_in = 3,
     .n_out = 1,
     .infer = infer_cache_reorder,
-    .kernel = ANY_KERNELS(cache_reorder),
+    .kernel = EVERY_DTYPE(kernel_reorder),
     .takes = WEFT_TAKES_DENSE,
     .tiles = tiles_cache_reorder,
     .workspace = workspace_cache_reorder,
@@ -227,5 +233,3 @@ weft_value weft_cache_reorder(weft_graph *graph, weft_value state, weft_value pa
     return weft_apply(graph, &weft_op_cache_reorder, NULL, (weft_value[]){state, parents, length},
                       3, NULL);
 }
-
-#endif

@@ -58,8 +58,13 @@ static bool infer_cast(weft_infer *infer)
 {
     const cast_attr *attr = infer->attr;
     infer->out[0] = (weft_type){attr->dtype, infer->in[0].shape};
-    return (size_t)attr->dtype < WEFT_DTYPES ||
-           weft_infer_fail(infer, WEFT_BAD_DTYPE, "there is no dtype %d", (int)attr->dtype);
+    if ((size_t)attr->dtype >= WEFT_DTYPES)
+        return weft_infer_fail(infer, WEFT_BAD_DTYPE, "there is no dtype %d", (int)attr->dtype);
+    return (attr->dtype != WEFT_BF16 && attr->dtype != WEFT_U8) ||
+           weft_infer_fail(infer, WEFT_BAD_DTYPE,
+                           "%s is for storing only (see narrow_rows): expected f32, f64, i32 or "
+                           "bool",
+                           weft_dtype_name(attr->dtype));
 }
 
 static void vjp_cast(weft_vjp *v)

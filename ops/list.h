@@ -7,7 +7,7 @@
     X(neg) X(abs) X(sign) X(floor) X(ceil) X(round) X(atan) X(exp) X(log) X(sqrt) X(rsqrt) X(square) \
     X(reciprocal) X(sin) X(cos) \
     X(tanh) X(sigmoid) X(relu) X(leaky_relu) X(gelu) X(gelu_tanh) X(silu) X(softplus) X(erf) \
-    X(clamp) X(cast) \
+    X(clamp) X(cast) X(narrow_rows) X(widen_rows) \
     X(add) X(sub) X(mul) X(div) X(pow) X(maximum) X(minimum) X(relu_grad) X(add_n) \
     X(equal) X(less) X(greater) X(logical_and) X(logical_or) X(logical_not) X(where) X(masked_fill) \
     X(sum) X(mean) X(max) X(min) X(variance) X(logsumexp) X(argmax) X(cumsum) \

@@ -44,6 +44,11 @@ static const config configs[] = {
     {1, 1, 1, 170, 170, 16, 16, PADDING, false, 0, false, 3},
     {1, 1, 1, 1200, 1200, 8, 8, NO_MASK, true, 0, false, 1},
     {1, 2, 1, 170, 40, 16, 24, NO_MASK, true, 0, false, 9},
+    {1, 2, 1, 1, 200, 64, 64, PADDING, false, 0, false, 0}, /* few queries */
+    {2, 4, 2, 3, 131, 17, 32, FULL, true, 0, false, 90},
+    {1, 2, 2, 4, 70, 16, 16, DEAD_ROWS, false, 0, false, 0},
+    {1, 2, 2, 2, 2200, 24, 16, BLOCKS, true, 0, false, 0},
+    {1, 2, 1, 8, 3, 16, 16, NO_MASK, true, 0, false, 0}, /* 5 see nothing */
 };
 
 enum { OUT, DQ, DK, DV, RESULTS };
@@ -388,6 +393,163 @@ static void test_memory(void)
     CU_ASSERT_TRUE(arena_bytes(8192, 1) < (size_t)8192 * 8192);
 }
 
+/* Attention to keys and values of bf16 or u8 has the bits of attention to the same numbers in f32.
+ */
+static void narrow_case(const config *c, weft_dtype keys, weft_dtype values, int threads)
+{
+    weft_graph *g = weft_graph_new();
+    weft_error error = {0};
+    weft_value fed[3], in[3], out[2];
+    weft_tensor t[2];
+    make_inputs(g, c, WEFT_F32, fed, in);
+    const weft_sdpa_options o = {.causal = c->causal, .window = c->window};
+    weft_value k = weft_narrow_rows(g, in[1], keys), v = weft_narrow_rows(g, in[2], values);
+    out[0] = weft_sdpa(g, in[0], k, v, &o);
+    out[1] =
+        weft_sdpa(g, in[0], weft_widen_rows(g, k, WEFT_F32), weft_widen_rows(g, v, WEFT_F32), &o);
+    weft_plan *plan = weft_plan_new(g, out, 2, &(weft_plan_options){.verify = true}, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(plan);
+    weft_session *s =
+        weft_session_new(plan, NULL, &(weft_session_options){.threads = threads}, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+    for (size_t i = 0; i < 3; i++)
+        feed_random(s, fed[i], WEFT_F32, weft_shape_numel(weft_shape_of(g, fed[i])), 10 + i);
+    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    for (int i = 0; i < 2; i++) CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, out[i], &t[i]));
+    CU_ASSERT_EQUAL(
+        memcmp(t[0].data, t[1].data, (size_t)weft_shape_numel(t[0].shape) * sizeof(float)), 0);
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+}
+
+static void test_narrow(void)
+{
+    static const config cases[] = {
+        {2, 4, 2, 70, 130, 17, 23, NO_MASK, false, 0, false, 0},
+        {3, 4, 1, 1, 200, 64, 64, NO_MASK, false, 0, false, 0},
+        {1, 1, 1, 330, 2100, 8, 8, NO_MASK, true, 0, false, 70},
+    };
+    static const weft_dtype dtypes[][2] = {
+        {WEFT_BF16, WEFT_BF16}, {WEFT_U8, WEFT_U8}, {WEFT_BF16, WEFT_U8}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (size_t k = 0; k < sizeof dtypes / sizeof *dtypes; k++)
+            narrow_case(&cases[i], dtypes[k][0], dtypes[k][1], 1 + (int)k % 2);
+}
+
+/* A query has the same bits with few others and with many. */
+static void few_case(weft_dtype dtype, int64_t keys, int64_t dim, int64_t value_dim, int64_t few,
+                     bool masked)
+{
+    enum { MANY_QUERIES = 40, HEADS = 2 };
+    weft_graph *g = weft_graph_new();
+    weft_error error = {0};
+    const int64_t all = MANY_QUERIES;
+    weft_value q = weft_input(g, "q", dtype, WEFT_SHAPE(1, all, HEADS, dim));
+    weft_value k = weft_input(g, "k", dtype, WEFT_SHAPE(1, keys, 1, dim));
+    weft_value v = weft_input(g, "v", dtype, WEFT_SHAPE(1, keys, 1, value_dim)), out[2];
+    weft_value hidden = WEFT_NO_VALUE;
+    if (masked)
+        hidden = weft_less(g, weft_input(g, "mask", dtype, WEFT_SHAPE(1, 1, all, keys)),
+                           weft_scalar(g, dtype, 0));
+    out[0] =
+        weft_slice(g, weft_sdpa(g, q, k, v, &(weft_sdpa_options){.mask = hidden}), 1, 0, few, 1);
+    if (masked) hidden = weft_slice(g, hidden, 2, 0, few, 1);
+    out[0] = weft_contiguous(g, out[0]);
+    out[1] =
+        weft_sdpa(g, weft_slice(g, q, 1, 0, few, 1), k, v, &(weft_sdpa_options){.mask = hidden});
+    weft_plan *plan = weft_plan_new(g, out, 2, &(weft_plan_options){.verify = true}, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(plan);
+    weft_session *s = weft_session_new(plan, NULL, NULL, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+    weft_tensor t[2];
+    const char *const names[] = {"q", "k", "v", "mask"};
+    for (size_t i = 0; i < (masked ? 4 : 3); i++) {
+        const weft_value x = weft_find(g, names[i]);
+        feed_random(s, x, dtype, weft_shape_numel(weft_shape_of(g, x)), 30 + i);
+    }
+    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    for (int i = 0; i < 2; i++) CU_ASSERT_TRUE_FATAL(weft_session_tensor(s, out[i], &t[i]));
+    CU_ASSERT_EQUAL(memcmp(t[0].data, t[1].data, weft_tensor_bytes(dtype, t[0].shape)), 0);
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+}
+
+static void test_few(void)
+{
+    static const int64_t cases[][4] = {{200, 64, 64, 1}, {131, 17, 32, 3}, {65, 16, 48, 8},
+                                       {2100, 8, 16, 2}, {70, 300, 16, 4}, {130, 20, 23, 5}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int bits = 0; bits < 4; bits++)
+            few_case(bits & 1 ? WEFT_F64 : WEFT_F32, cases[i][0], cases[i][1], cases[i][2],
+                     cases[i][3], bits & 2);
+}
+
+/* What narrow_rows takes from a number, and rows that are zero or not finite. */
+static void test_narrow_rows(void)
+{
+    enum { N = 37, ROWS = 5 };
+    weft_graph *g = weft_graph_new();
+    weft_error error = {0};
+    weft_value x = weft_input(g, "x", WEFT_F32, WEFT_SHAPE(ROWS, N)), y[2];
+    y[0] = weft_widen_rows(g, weft_narrow_rows(g, x, WEFT_BF16), WEFT_F32);
+    y[1] = weft_widen_rows(g, weft_narrow_rows(g, x, WEFT_U8), WEFT_F64);
+    float in[ROWS][N];
+    uint64_t random = 3;
+    for (int i = 0; i < ROWS * N; i++)
+        in[i / N][i % N] = i / N == 1 ? 0 : (float)test_uniform(&random, -3, 3);
+    in[2][5] = INFINITY;
+    in[3][N - 1] = NAN;
+    for (int i = 0; i < N; i++) in[4][i] *= 1e-38f;
+    weft_plan *plan = weft_plan_new(g, y, 2, NULL, &error);
+    weft_session *s = plan ? weft_session_new(plan, NULL, NULL, &error) : NULL;
+    CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+    float bf16[ROWS][N];
+    double bytes[ROWS][N];
+    CU_ASSERT_EQUAL(weft_feed(s, x, in, sizeof in), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_fetch(s, y[0], bf16, sizeof bf16), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_fetch(s, y[1], bytes, sizeof bytes), WEFT_OK);
+    double max = 0;
+    for (int i = 0; i < N; i++) max = fmax(max, fabs((double)in[0][i]));
+    for (int i = 0; i < N; i++) {
+        CU_ASSERT_TRUE(fabs((double)bf16[0][i] - (double)in[0][i]) <= fabs((double)in[0][i]) / 256);
+        CU_ASSERT_TRUE(fabs(bytes[0][i] - (double)in[0][i]) <= max / 127 * 0.5001);
+        CU_ASSERT_EQUAL(bf16[1][i], 0);
+        CU_ASSERT_EQUAL(bytes[1][i], 0);
+        CU_ASSERT_TRUE(isnan(bytes[2][i]) && isnan(bytes[3][i]));
+        CU_ASSERT_TRUE(fabs(bytes[4][i]) <= 3e-38);
+    }
+    CU_ASSERT_TRUE(isinf(bf16[2][5]) && isnan(bf16[3][N - 1]) && !isnan(bf16[3][0]));
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+}
+
+static void test_narrow_refusals(void)
+{
+    for (int i = 0; i < 7; i++) {
+        weft_graph *g = weft_graph_new();
+        weft_value x = weft_fill(g, WEFT_F32, WEFT_SHAPE(1, 2, 1, 3), 1);
+        weft_value k = weft_narrow_rows(g, x, WEFT_U8);
+        weft_value wide = weft_fill(g, WEFT_F64, WEFT_SHAPE(1, 2, 1, 3), 1), y = WEFT_NO_VALUE;
+        CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_OK);
+        if (i == 0) y = weft_narrow_rows(g, x, WEFT_I32);
+        if (i == 1) y = weft_widen_rows(g, x, WEFT_F32);
+        if (i == 2) y = weft_widen_rows(g, k, WEFT_BOOL);
+        if (i == 3) y = weft_cast(g, x, WEFT_BF16);
+        if (i == 4) y = weft_sdpa(g, wide, k, k, NULL);
+        if (i == 5)
+            y = weft_widen_rows(g, weft_state(g, "s", WEFT_U8, WEFT_SHAPE(5, 3), WEFT_INIT_ZEROS),
+                                WEFT_F32);
+        if (i == 6) y = weft_sdpa(g, x, weft_slice(g, k, 3, 0, 6, 1), k, NULL);
+        CU_ASSERT_FALSE(weft_is_value(y));
+        CU_ASSERT_EQUAL(weft_graph_status(g), i < 5 ? WEFT_BAD_DTYPE : WEFT_BAD_SHAPE);
+        weft_graph_free(g);
+    }
+}
+
 static void test_refusals(void)
 {
     static const weft_shape wrong[][3] = {
@@ -424,5 +586,9 @@ void attention_tests(void)
     CU_add_test(suite, "lse of a query that sees nothing", test_dead_lse);
     CU_add_test(suite, "causal, and the mask of it", test_causal_mask);
     CU_add_test(suite, "memory is linear in the length", test_memory);
+    CU_add_test(suite, "few queries have the bits of many", test_few);
+    CU_add_test(suite, "keys and values of bf16 and u8", test_narrow);
+    CU_add_test(suite, "rows in fewer bits, and back", test_narrow_rows);
+    CU_add_test(suite, "what cannot be stored in fewer bits", test_narrow_refusals);
     CU_add_test(suite, "wrong calls are refused", test_refusals);
 }

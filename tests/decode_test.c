@@ -99,7 +99,7 @@ static double *whole_pass(subject *s, const int32_t *source, int64_t source_len,
 #define SOURCE_LEN 9
 #define VOCAB      13
 
-static double worst_step_error(subject *s, bool recompute)
+static double worst_step_error(subject *s, bool recompute, weft_dtype cache)
 {
     uint64_t random = 5;
     weft_error error = {0};
@@ -108,7 +108,8 @@ static double worst_step_error(subject *s, bool recompute)
                               .max_len = LENGTH,
                               .max_source_len = SOURCE_LEN,
                               .threads = 2,
-                              .recompute = recompute};
+                              .recompute = recompute,
+                              .cache = cache};
     weft_decoder *d = weft_decoder_new(&s->config, s->params, &o, &error);
     if (!d) {
         CU_FAIL(error.message);
@@ -211,7 +212,7 @@ static void test_steps(void)
             for (size_t k = 0; k < 6 && cases[i].options[k]; k++) texts[n++] = cases[i].options[k];
             subject s;
             if (make_subject(&s, cases[i].model, texts, n)) {
-                double e = worst_step_error(&s, false);
+                double e = worst_step_error(&s, false, WEFT_F32);
                 if (!(e < (wide ? 1e-12 : 2e-4))) {
                     char text[128];
                     snprintf(text, sizeof text, "case %zu, f64 %d: %g", i, wide, e);
@@ -220,6 +221,39 @@ static void test_steps(void)
             }
             weft_params_free(s.params);
         }
+}
+
+/* Keys and values in fewer bits: close to f32, and fewer bytes. */
+static void test_narrow_caches(void)
+{
+    static const char *const names[] = {"transformer", "gpt", "llama"};
+    static const weft_dtype dtypes[] = {WEFT_BF16, WEFT_U8};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *const texts[] = {"vocab=13", "d_model=64", "heads=4", "d_ff=24",
+                                     i ? "layers=2" : "decoder_layers=2"};
+        subject s;
+        if (!make_subject(&s, names[i], texts, 5)) continue;
+        size_t bytes[3] = {0};
+        for (int k = 0; k < 3; k++) {
+            const weft_decoder_options o = {.max_len = 200, .cache = k ? dtypes[k - 1] : WEFT_F32};
+            weft_decoder *d = weft_decoder_new(&s.config, s.params, &o, NULL);
+            CU_ASSERT_PTR_NOT_NULL_FATAL(d);
+            if (s.config.build.shape.source_len)
+                CU_ASSERT_EQUAL(weft_decoder_start(d, NULL, NULL, 0), WEFT_OK);
+            CU_ASSERT_EQUAL(weft_decoder_step(d, (int32_t[]){1}, NULL), WEFT_OK);
+            bytes[k] = weft_decoder_get_info(d).state_bytes;
+            weft_decoder_free(d);
+        }
+        /* Of two layers' self-attention alone: keys and values at 200 positions. */
+        const size_t numbers = (size_t)2 * 2 * 200 * 64;
+        CU_ASSERT_TRUE(bytes[0] - bytes[1] >= 2 * numbers);
+        CU_ASSERT_TRUE(bytes[0] - bytes[2] >= 3 * numbers - numbers / 4);
+        for (int k = 0; k < 2; k++) {
+            const double e = worst_step_error(&s, false, dtypes[k]);
+            CU_ASSERT_TRUE(e > 1e-4 && e < 0.6); /* logits are about 20 */
+        }
+        weft_params_free(s.params);
+    }
 }
 
 /* Models without steps, and any model with `recompute`, run as a whole for each token. */
@@ -233,7 +267,8 @@ static void test_whole_passes(void)
                                      recurrent ? "layers=2" : "heads=2"};
         subject s;
         if (!weft_model_find(names[i])) continue;
-        if (make_subject(&s, names[i], texts, 5)) CU_ASSERT(worst_step_error(&s, true) < 1e-12);
+        if (make_subject(&s, names[i], texts, 5))
+            CU_ASSERT(worst_step_error(&s, true, WEFT_F32) < 1e-12);
         weft_params_free(s.params);
     }
 }
@@ -309,12 +344,13 @@ static void test_reading_and_removing(void)
 {
     static const char *const names[] = {"gpt",  "llama", "transformer", "rnn",
                                         "lstm", "gru",   "seq2seq"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const char *texts[8] = {"vocab=13"};
-        size_t n = 1 + sizes_of(names[i], texts + 1);
+    for (size_t i = 0; i < 3 + sizeof names / sizeof *names; i++) {
+        const char *name = names[i < 3 ? i : i - 3], *texts[8] = {"vocab=13"};
+        size_t n = 1 + sizes_of(name, texts + 1);
+        if (i < 3) texts[1] = "d_model=64"; /* heads of whole vectors */
         subject s;
         float *want = calloc((size_t)LENGTH * MANY * VOCAB, sizeof *want);
-        if (make_subject(&s, names[i], texts, n)) {
+        if (make_subject(&s, name, texts, n)) {
             walk(&s, 0, false, want, false);
             walk(&s, 0, true, want, true);
             walk(&s, 1, false, want, true);
@@ -376,6 +412,11 @@ static void test_refusals(void)
     error = (weft_error){0};
     CU_ASSERT_PTR_NULL(weft_decoder_new(&s.config, bert.params, &o, &error));
     CU_ASSERT_EQUAL(error.status, WEFT_NOT_FOUND);
+    error = (weft_error){0};
+    o.cache = WEFT_I32;
+    CU_ASSERT_PTR_NULL(weft_decoder_new(&s.config, s.params, &o, &error));
+    CU_ASSERT_EQUAL(error.status, WEFT_BAD_DTYPE);
+    o.cache = WEFT_F32;
     weft_decoder *d = weft_decoder_new(&s.config, s.params, &o, NULL);
     CU_ASSERT_PTR_NOT_NULL_FATAL(d);
     CU_ASSERT_EQUAL(weft_decoder_step(d, (int32_t[]){1, 1}, NULL), WEFT_BAD_ARGUMENT);
@@ -520,6 +561,7 @@ void decode_tests(void)
 {
     CU_pSuite suite = CU_add_suite("decode", NULL, NULL);
     CU_add_test(suite, "steps equal whole passes", test_steps);
+    CU_add_test(suite, "keys and values in fewer bits", test_narrow_caches);
     CU_add_test(suite, "models without steps", test_whole_passes);
     CU_add_test(suite, "reading ahead and removing sentences change no bit",
                 test_reading_and_removing);

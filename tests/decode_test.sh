@@ -37,6 +37,13 @@ equal "a line out for each line in" "$(wc -l <<<"$greedy")" 11
 equal "the empty line stays empty" "$(sed -n 10p <<<"$greedy")" ""
 equal "a beam of one is greedy" "$("$weft" translate run --beam 1 --batch 3 --threads 1 <in)" "$greedy"
 equal "caches change nothing" "$("$weft" translate run --recompute <in)" "$greedy"
+for cache in bf16 u8; do
+    equal "keys and values of $cache" "$("$weft" translate run --cache $cache <in | wc -l)" 11
+    equal "the same at any number of threads" "$("$weft" translate run --beam 2 --cache $cache --threads 1 --batch 3 <in)" \
+        "$("$weft" translate run --beam 2 --cache $cache <in)"
+done
+expect 2 "--cache is \"f16\", expected f32, bf16 or u8" "$weft" translate run --cache f16
+expect 2 "--recompute has no caches" "$weft" translate run --recompute --cache u8
 equal "nor do chunks" "$("$weft" translate run --chunk 2 <in)" "$greedy"
 beam=$("$weft" translate run --beam 3 --length-penalty 1 <in)
 equal "beams in batches" "$("$weft" translate run --beam 3 --length-penalty 1 --batch 2 --threads 1 <in)" "$beam"

@@ -1,4 +1,5 @@
 /* Naive references of reductions, softmax and norms, and of matrix products. See reference.h. */
+#include "base/half.h"
 #include "reference_data.h"
 
 /* ---- Reductions: every element of x is offered to the output that it belongs to ---- */
@@ -247,6 +248,40 @@ REFERENCE(embedding_quantized)
         data(out)[i] = get(&in[1], at / group) * (element - zero[at / group]);
     }
 }
+REFERENCE(narrow_rows)
+{
+    const int64_t n = row_length(&in[0]), width = row_length(out);
+    (void)attr, (void)n_in;
+    for (int64_t r = 0; n && r < numel(&in[0]) / n; r++) {
+        if (out->dtype == WEFT_BF16) {
+            for (int64_t i = 0; i < n; i++)
+                ((uint16_t *)out->data)[r * n + i] = half_to_bf16((float)get(&in[0], r * n + i));
+            continue;
+        }
+        float max = 0;
+        for (int64_t i = 0; i < n; i++) max = fmaxf(max, fabsf((float)get(&in[0], r * n + i)));
+        const float by = 127 / max, scale = max / 127;
+        uint8_t *row = (uint8_t *)out->data + r * width;
+        memcpy(row, &scale, sizeof scale);
+        for (int64_t i = 0; i < n; i++)
+            row[4 + i] = (uint8_t)(128 + (int)nearbyintf((float)get(&in[0], r * n + i) * by));
+    }
+}
+REFERENCE(widen_rows)
+{
+    const int64_t n = row_length(out), width = row_length(&in[0]);
+    (void)attr, (void)n_in;
+    for (int64_t i = 0; i < numel(out); i++) {
+        if (in[0].dtype == WEFT_BF16) {
+            data(out)[i] = half_from_bf16(((const uint16_t *)in[0].data)[i]);
+            continue;
+        }
+        const uint8_t *row = (const uint8_t *)in[0].data + i / n * width;
+        float scale;
+        memcpy(&scale, row, sizeof scale);
+        data(out)[i] = scale * (float)(row[4 + i % n] - 128);
+    }
+}
 /* All assignments of values to the letters of both operands. */
 REFERENCE(einsum)
 {
@@ -297,6 +332,8 @@ const reference references_reduce[] = {
     SAME(matmul_panels),
     SAME(matmul_quantized),
     SAME(embedding_quantized),
+    SAME(narrow_rows),
+    SAME(widen_rows),
     SAME(einsum),
     {NULL, NULL},
 };

@@ -154,7 +154,8 @@ static bool has_dropout(const weft_model *model)
     return false;
 }
 
-/* Forward alone, then twenty steps with dropout off: the loss is finite and falls. */
+/* Forward alone, then twenty steps with dropout off: the loss is finite and falls, if not in each
+ * step. */
 static void test_runs(void)
 {
     for (size_t i = 0; i < weft_model_count(); i++) {
@@ -172,11 +173,15 @@ static void test_runs(void)
 
         rig_build(&r, model->name, model->small, has_dropout(model) ? "dropout=0" : "", true);
         rig_train(&r, 1e-2f);
-        float first = run_loss(&r), last = first;
-        for (int step = 0; step < 20; step++) last = run_loss(&r);
-        if (!(last < first))
-            printf("\n    %s: from %g to %g\n", model->name, (double)first, (double)last);
-        CU_ASSERT_TRUE(isfinite(first) && last < first);
+        const float first = run_loss(&r);
+        float last = first, least = first;
+        for (int step = 0; step < 20; step++) {
+            last = run_loss(&r);
+            least = fminf(least, last);
+        }
+        if (!(isfinite(last) && least < 0.95f * first))
+            printf("\n    %s: from %g to %g\n", model->name, (double)first, (double)least);
+        CU_ASSERT_TRUE(isfinite(first) && isfinite(last) && least < 0.95f * first);
         rig_close(&r);
     }
 }

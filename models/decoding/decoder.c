@@ -71,6 +71,10 @@ static weft_status check_options(const weft_model *model, const weft_model_trait
                               "got %lld, %lld, %lld positions, %lld of a source",
                               (long long)o->sentences, (long long)o->beams, (long long)o->max_len,
                               (long long)o->max_source_len);
+    if (o->cache != WEFT_F32 && o->cache != WEFT_BF16 && o->cache != WEFT_U8)
+        return weft_error_set(error, WEFT_BAD_DTYPE, "decoder",
+                              "keys and values as %s, expected f32, bf16 or u8",
+                              weft_dtype_name(o->cache));
     if (o->max_len > limit || (has_source && o->max_source_len > limit))
         return weft_error_set(error, WEFT_BAD_ARGUMENT, model->name,
                               "has learned %lld positions, asked for %lld and %lld of a source",

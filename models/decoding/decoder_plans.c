@@ -61,7 +61,8 @@ static weft_decode_io decode_io(weft_decoder *d, const decode_sizes *sizes)
                             .source_len = sizes->source_len,
                             .declare = declare_state,
                             .declare_context = d,
-                            .quantized = d->quantized};
+                            .quantized = d->quantized,
+                            .cache = d->o.cache};
 }
 
 /* The graph of a model that has steps. */

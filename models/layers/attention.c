@@ -126,13 +126,25 @@ static weft_value whole_mask(weft_graph *g, const weft_attention_options *o, int
 }
 
 /* softmax(scale q k^T) v from plain ops: [batch, heads, query_len, head_dim]. */
+/* Keys or values in the dtype of the queries; states may hold them in fewer bits. */
+static weft_value widened(weft_graph *g, weft_value x, weft_value q)
+{
+    const weft_dtype dtype = weft_dtype_of(g, x);
+    return dtype == WEFT_BF16 || dtype == WEFT_U8 ? weft_widen_rows(g, x, weft_dtype_of(g, q)) : x;
+}
+
 static weft_value attend_by_plain_ops(weft_graph *g, const heads *h,
                                       const weft_attention_options *o, double scale,
                                       weft_attention_parts *parts)
 {
-    weft_attention_parts p = {swap_heads(g, h->q), swap_heads(g, h->k), swap_heads(g, h->v),
-                              WEFT_NO_VALUE,       WEFT_NO_VALUE,       WEFT_NO_VALUE,
-                              WEFT_NO_VALUE,       WEFT_NO_VALUE};
+    weft_attention_parts p = {swap_heads(g, h->q),
+                              swap_heads(g, widened(g, h->k, h->q)),
+                              swap_heads(g, widened(g, h->v, h->q)),
+                              WEFT_NO_VALUE,
+                              WEFT_NO_VALUE,
+                              WEFT_NO_VALUE,
+                              WEFT_NO_VALUE,
+                              WEFT_NO_VALUE};
     /* kv_heads is 0 in a graph that has already failed. */
     int64_t kv_heads = weft_dim(g, p.k, 1), repeat = kv_heads ? own(o, o->heads) / kv_heads : 1;
     weft_value mask = whole_mask(g, o, weft_dim(g, p.q, 2), weft_dim(g, p.k, 2));
@@ -278,10 +290,18 @@ static bool good_cached(weft_graph *g, const char *name, weft_value x,
         problem = "key_len must be 0 to max_len";
     else if (cache->sources < 0 || cache->source_len > cache->max_source_len)
         problem = "source_len must be at most max_source_len";
+    else if (cache->dtype != WEFT_F32 && cache->dtype != WEFT_BF16 && cache->dtype != WEFT_U8)
+        problem = "states have the dtype f32, bf16 or u8";
     if (problem)
         weft_graph_fail_in(g, "weft_layer_attention", WEFT_BAD_ARGUMENT, "\"%s\" over states: %s",
                            name, problem);
     return !problem;
+}
+
+/* Keys or values as the states hold them. */
+static weft_value stored(weft_graph *g, const weft_cache *cache, weft_value x)
+{
+    return cache->dtype == WEFT_F32 ? x : weft_narrow_rows(g, x, cache->dtype);
 }
 
 /* A state of keys or values, [rows, positions, kv_heads, head_dim]. */
@@ -312,6 +332,7 @@ static weft_value first_of(weft_graph *g, weft_value state, int64_t rows, int64_
 static weft_value append_to_cache(weft_graph *g, const char *name, weft_value x,
                                   const weft_cache *cache)
 {
+    x = stored(g, cache, x);
     weft_shape s = weft_shape_of(g, x);
     int64_t rows = cache->max_rows ? cache->max_rows : s.dim[0];
     weft_shape shape = WEFT_SHAPE(rows, cache->max_len, s.dim[2], s.dim[3]);
@@ -372,7 +393,7 @@ weft_value weft_layer_prefill_cross_cache(weft_graph *graph, const char *name, w
     weft_value zero = weft_cast(g, weft_scalar(g, WEFT_F64, 0), WEFT_I32), done[2];
     const char *const names[2] = {"cache.k", "cache.v"};
     for (int i = 0; i < 2; i++) {
-        weft_value x = i ? h.v : h.k;
+        weft_value x = stored(g, cache, i ? h.v : h.k);
         weft_shape shape = WEFT_SHAPE(max_sources(cache), cache->max_source_len, weft_dim(g, x, 2),
                                       weft_dim(g, x, 3));
         weft_value state =
@@ -395,7 +416,8 @@ weft_value weft_layer_cross_attention_step(weft_graph *graph, const char *name, 
     int64_t queries = cache->sources ? shape.dim[0] / cache->sources * shape.dim[1] : 0;
     weft_shape cached =
         WEFT_SHAPE(max_sources(cache), cache->max_source_len, own(o, kv_heads), head_dim);
-    weft_dtype dtype = weft_dtype_of(g, x);
+    weft_dtype dtype = cache->dtype == WEFT_F32 ? weft_dtype_of(g, x) : cache->dtype;
+    if (dtype == WEFT_U8) cached.dim[3] += WEFT_NARROW_SCALE;
     heads h = {WEFT_NO_VALUE, WEFT_NO_VALUE, WEFT_NO_VALUE};
     weft_scope_push(g, "%s", name);
     if (is_split(o)) x = weft_copy_to_ranks(g, o->tensor, x);

@@ -27,6 +27,10 @@ typedef struct weft_decoder_options {
     int64_t max_source_len; /* tokens of a source; 0: the same default; ignored without a source */
     int threads;            /* see weft_session_options; results do not depend on it */
     bool recompute;         /* run the whole model for each token, even if it has steps */
+    /* Keys and values of attention layers are stored as the model's dtype (WEFT_F32, the default),
+     * as WEFT_BF16, or as WEFT_U8: bytes with a scale for each position and head. The model must be
+     * one of f32. States of other layers stay as they are. */
+    weft_dtype cache;
 } weft_decoder_options;
 
 #define WEFT_DECODER_LEN 256

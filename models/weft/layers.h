@@ -194,6 +194,8 @@ typedef struct weft_cache {
         source_len; /* positions of these states; this graph attends to the first source_len */
     weft_cache_declare declare; /* NULL: layouts are not reported */
     void *declare_context;
+    weft_dtype dtype; /* of the states: WEFT_F32 (the default): that of x; WEFT_BF16 or WEFT_U8:
+                         rows of weft_narrow_rows, if x is f32 */
 } weft_cache;
 
 /* Causal self-attention of x [batch, count, d_model] to itself and the earlier positions. The

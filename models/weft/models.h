@@ -61,6 +61,7 @@ typedef struct weft_decode_io {
     /* The parameters are quantised (weft/quantize.h): a tied embedding matrix is multiplied with as
      * it lies. Otherwise a state has its transpose. */
     bool quantized;
+    weft_dtype cache;    /* of keys and values: weft_cache.dtype */
     weft_value source;   /* encoding: i32 [sentences, source_len], input */
     weft_value token;    /* step: i32 [rows, count], input: the tokens from `position` on */
     weft_value position; /* i32 scalar, input: 0 in the first step, then `count` more in each */

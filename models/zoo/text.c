@@ -100,7 +100,8 @@ weft_cache text_cache(const weft_decode_io *io)
                         .max_source_len = io->max_source_len,
                         .source_len = io->source_len,
                         .declare = io->declare,
-                        .declare_context = io->declare_context};
+                        .declare_context = io->declare_context,
+                        .dtype = io->cache};
 }
 
 weft_value text_declare(weft_graph *g, const weft_decode_io *io, weft_value state,

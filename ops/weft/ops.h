@@ -188,6 +188,15 @@ WEFT_API weft_value weft_matmul_quantized(weft_graph *graph, weft_value x, weft_
 WEFT_API weft_value weft_embedding_quantized(weft_graph *graph, weft_value table, weft_value scale,
                                              weft_value zero, weft_value indices, int bits,
                                              int group);
+#define WEFT_NARROW_SCALE 4 /* bytes of the scale of a row of u8 */
+/* x [..., n] in fewer bits, to store it: WEFT_BF16, rounded to the nearest; or WEFT_U8, where a row
+ * takes n + WEFT_NARROW_SCALE bytes: its scale max |x| / 127, an f32, then 128 + x / scale rounded to
+ * the nearest whole number. A row of u8 with an infinity or a NaN becomes one of NaN. weft_sdpa
+ * reads keys and values of either form. For inference: there is no gradient. WEFT_BAD_DTYPE for
+ * other dtypes. */
+WEFT_API weft_value weft_narrow_rows(weft_graph *graph, weft_value x, weft_dtype dtype);
+/* Back to floats of `dtype`: [..., n]. */
+WEFT_API weft_value weft_widen_rows(weft_graph *graph, weft_value x, weft_dtype dtype);
 /* Einstein summation of two operands in NumPy's notation without ellipsis: "nqhd,nkhd->nhqk". A
  * letter must not repeat within one operand. */
 WEFT_API weft_value weft_einsum(weft_graph *graph, const char *subscripts, weft_value a,
@@ -211,7 +220,8 @@ typedef struct weft_sdpa_options {
  * q [batch, query_len, heads, head_dim], k [batch, key_len, kv_heads, head_dim] and
  * v [batch, key_len, kv_heads, value_dim], all f32 or all f64: [batch, query_len, heads,
  * value_dim]. kv_heads divides heads; head h of the queries reads head h kv_heads / heads of keys
- * and values. Other shapes are WEFT_BAD_SHAPE. Heads split out of a projection [batch, len, heads
+ * and values. k and v may also be rows of weft_narrow_rows, where q is f32. Other shapes are
+ * WEFT_BAD_SHAPE. Heads split out of a projection [batch, len, heads
  * head_dim] by weft_reshape, or sliced from a larger one, are read as they lie. `options` may be
  * NULL: no mask, no dropout.
  *

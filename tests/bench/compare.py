@@ -19,7 +19,8 @@ Parts:
   growth  `weft bench --growth`.
   products  chains of matrix products in f32 and bf16 beside oneDNN's: gemm_bench.
   decode  one sentence of a Llama of 110 million random weights, in f32, 8 and 4 bits, beside llama.cpp in f32,
-          q8_0 and q4_0: decode_bench and decode_ggml.py in turn. This part builds llama.cpp, for some ten minutes.
+          q8_0 and q4_0: decode_bench and decode_ggml.py in turn; and behind 4096 tokens, with keys and values in f32,
+          bf16 and 8 bits. This part builds llama.cpp, for some ten minutes.
 The last two are measured only if --parts names them.
 Exit status: 0 all was measured and agrees, 1 not. Whether a target is met does not count.
 """
@@ -38,6 +39,7 @@ PARTS = ("models", "files", "ops", "growth", "products", "decode")
 NAMED_ONLY = 2  # of them
 DECODED = ("vocab=32000", "d_model=768", "heads=12", "layers=12", "d_ff=2048")
 TOKENS = 120
+PROMPT, AFTER_PROMPT = 4096, 20
 # weights: llama.cpp's, tokens/s beside f32's
 DECODE_TARGETS = {"f32": ("f32", None), "8": ("q8_0", 2.8), "4": ("q4_0", 4.5)}
 
@@ -237,12 +239,24 @@ class Bench:
 
     # ---- Decoding ----
 
+    def decode_bench(self, tokens, before, cache):
+        return json.loads(call([os.path.join(self.o.build, "tests", "decode_bench"), str(self.o.threads), str(tokens),
+                                str(before), cache, *DECODED, "kv_heads=12", "tied=1"], self.env))
+
+    def cache_rows(self):
+        rows = []
+        for cache in ("f32", "bf16", "u8"):
+            progress(f"decode: keys and values in {cache}")
+            found = self.decode_bench(AFTER_PROMPT, PROMPT, cache)
+            rows += [{"weights": kind, "cache": cache, "ms": 1e3 * found[kind]["mean_seconds"],
+                      "cache_bytes": found[kind]["cache_bytes"]} for kind in ("f32", "8", "4")]
+        return sorted(rows, key=lambda r: ("f32", "8", "4").index(r["weights"]))
+
     def decode_rows(self):
         own, peer = [], []
         for i in range(self.o.rounds):
             progress(f"decode: round {i + 1} of {self.o.rounds}")
-            own.append(json.loads(call([os.path.join(self.o.build, "tests", "decode_bench"), str(self.o.threads),
-                                        str(TOKENS), *DECODED, "kv_heads=12", "tied=1"], self.env)))
+            own.append(self.decode_bench(TOKENS, 0, "f32"))
             peer.append(json.loads(call([sys.executable, os.path.join(HERE, "decode_ggml.py"), "--threads",
                                          str(self.o.threads), "--tokens", str(TOKENS), *DECODED], self.env)))
         rows = []
@@ -312,6 +326,12 @@ def decode_table(rows):
                    target(r["ratio"], r["ratio_target"])] for r in rows]
 
 
+def cache_table(rows):
+    head = ["weights", "keys and values", "ms a token", "tokens/s", "MB of them"]
+    return head, [[r["weights"] if r["weights"] == "f32" else r["weights"] + " bits", r["cache"], f"{r['ms']:.2f}",
+                   f"{1e3 / r['ms']:.0f}", f"{1e-6 * r['cache_bytes']:.0f}"] for r in rows]
+
+
 def growth_table(all_series):
     head = ["workload", "axis", "at", "min ms", "arena MB", "time grows as", "arena grows as"]
     rows = []
@@ -371,6 +391,7 @@ def main():
         growth = bench.growth() if "growth" in parts else []
         products = bench.products() if "products" in parts else []
         decode = bench.decode_rows() if "decode" in parts else []
+        caches = bench.cache_rows() if "decode" in parts else []
     except Failed as error:
         progress("")
         print(f"compare: {error}", file=sys.stderr)
@@ -386,10 +407,12 @@ def main():
     print_table("Growth", growth_table(growth), options.markdown)
     print_table("Products", product_table(products), options.markdown)
     print_table("Decoding", decode_table(decode), options.markdown)
+    print_table(f"Decoding behind {PROMPT} tokens", cache_table(caches), options.markdown)
     if options.json:
         with open(options.json, "w") as f:
             json.dump({"machine": bench.machine, "versions": bench.versions, "models": models, "files": files, "ops": ops,
-                       "growth": growth, "products": products, "decode": decode, "failures": bench.failures}, f, indent=1)
+                       "growth": growth, "products": products, "decode": decode, "caches": caches,
+                       "failures": bench.failures}, f, indent=1)
     for failure in bench.failures:
         print(f"compare: {failure}", file=sys.stderr)
     return 1 if bench.failures else 0

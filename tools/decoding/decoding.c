@@ -90,7 +90,8 @@ bool decoding_open(decoding *d, const decoding_args *a, int64_t beams, int64_t m
                               .max_len = d->max_len,
                               .max_source_len = d->max_source_len,
                               .threads = a->threads,
-                              .recompute = a->recompute};
+                              .recompute = a->recompute,
+                              .cache = a->cache};
     return decoding_make(d, &o, false);
 }
 

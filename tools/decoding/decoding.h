@@ -24,6 +24,7 @@ typedef struct decoding_args {
     double weights[DECODING_MODELS]; /* of the first model, then of those of `with` */
     size_t n_weights;                /* 0: equal weights */
     bool stats, recompute;
+    weft_dtype cache; /* of keys and values */
 } decoding_args;
 #define DECODING_DEFAULT                                                                           \
     {                                                                                              \

@@ -18,7 +18,8 @@ enum {
     KEY_NO_REPEAT,
     KEY_REPETITION_PENALTY,
     KEY_STATS,
-    KEY_RECOMPUTE
+    KEY_RECOMPUTE,
+    KEY_CACHE
 };
 
 static const struct argp_option options[] = {
@@ -50,6 +51,10 @@ static const struct argp_option options[] = {
     {"seed", KEY_SEED, "N", 0, "seed of sampling (default 0)", 2},
     {"stats", KEY_STATS, NULL, 0, "print the speed on standard error", 3},
     {"recompute", KEY_RECOMPUTE, NULL, 0, "use no caches: run the whole model for each token", 3},
+    {"cache", KEY_CACHE, "f32|bf16|u8", 0,
+     "how keys and values of earlier tokens are stored: bf16 in half the bytes, u8 in a quarter "
+     "(f32)",
+     3},
     {0}};
 
 static void add_run(decoding_args *a, const char *path, struct argp_state *state)
@@ -67,6 +72,15 @@ static void read_weights(decoding_args *a, char *text, struct argp_state *state)
             argp_error(state, "--weights has more than %d numbers", DECODING_MODELS);
         a->weights[a->n_weights++] = tool_real(word, "a weight of --weights", 1e-6, 1e6, state);
     }
+}
+
+static weft_dtype cache_dtype(const char *text, struct argp_state *state)
+{
+    static const weft_dtype dtypes[] = {WEFT_F32, WEFT_BF16, WEFT_U8};
+    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++)
+        if (!strcmp(text, weft_dtype_name(dtypes[i]))) return dtypes[i];
+    argp_error(state, "--cache is \"%s\", expected f32, bf16 or u8", text);
+    return WEFT_F32;
 }
 
 static error_t parse(int key, char *text, struct argp_state *state)
@@ -122,12 +136,17 @@ static error_t parse(int key, char *text, struct argp_state *state)
     case KEY_RECOMPUTE:
         a->recompute = true;
         return 0;
+    case KEY_CACHE:
+        a->cache = cache_dtype(text, state);
+        return 0;
     case ARGP_KEY_ARG:
         if (a->folder) argp_error(state, "only one FOLDER can be given");
         a->folder = text;
         return 0;
     case ARGP_KEY_END:
         if (!a->folder) argp_error(state, "FOLDER is missing");
+        if (a->recompute && a->cache != WEFT_F32)
+            argp_error(state, "--cache is without use: --recompute has no caches");
         if (a->n_weights && a->n_weights != a->n_with + 1)
             argp_error(state, "--weights has %zu numbers for %zu models (--with adds models)",
                        a->n_weights, a->n_with + 1);

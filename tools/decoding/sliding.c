@@ -111,7 +111,8 @@ static bool open_slider(decoding *d)
                               .beams = 1,
                               .max_len = d->max_len,
                               .threads = d->a->threads,
-                              .recompute = d->a->recompute};
+                              .recompute = d->a->recompute,
+                              .cache = d->a->cache};
     return decoding_make(d, &o, true);
 }
 
