@@ -209,13 +209,26 @@ static inline void weigh_few(const block *b, int64_t i, int64_t n, T *s, running
     for (int64_t c = 0; c < b->z.value_dim; c++) out[c] *= factor;
 }
 
+/* n rows from `first` on. Each is read once, so that rows of T need not be copied together. */
+static inline rows rows_once(const block *b, const weft_tensor *t, int64_t first, int64_t n,
+                             T *space)
+{
+    if (t->dtype == WEFT_BF16 || t->dtype == WEFT_U8)
+        return rows_from(t, b->batch, b->kv_head, first, n, space);
+    const int64_t row = t->stride[1];
+    const T *x = head_of(t, b->batch, b->kv_head) + first * row;
+    for (int64_t i = n; i < 2 * n; i++)
+        for (int64_t c = 0; c < t->shape.dim[3]; c += LINE) __builtin_prefetch(x + i * row + c);
+    return (rows){x, row};
+}
+
 /* Keys [key, key + n): kt and q are room for transposed keys and the block's queries, times the
  * scale. */
 static inline void add_keys_few(const block *b, int64_t key, int64_t n, int hidden, T *kt,
                                 const T *q, T *s, running *r)
 {
     const int64_t dim = b->z.dim, values = b->z.value_dim;
-    const rows k = keys_from(b, key, n);
+    const rows k = rows_once(b, b->keys, key, n, b->wide + dim * LANES);
     for (int64_t j = 0; j < n; j += LANES) {
         const int64_t some = min_of(LANES, n - j), width = ceil_div(some, SIMD_LANES) * SIMD_LANES;
         simd_transpose(some, dim, k.at + j * k.row, k.row, kt, LANES);
@@ -234,7 +247,7 @@ static inline void add_keys_few(const block *b, int64_t key, int64_t n, int hidd
     }
     if (hidden || b->attr->causal || b->attr->window) hide_few(b, key, n, hidden, s);
     for (int64_t i = 0; i < b->n; i++) weigh_few(b, i, n, s + i * KEY_BLOCK, r);
-    const rows v = values_from(b, key, n);
+    const rows v = rows_once(b, b->values, key, n, b->wide + 2 * dim * LANES);
     tile_product((tile_operands){.m = b->n,
                                  .n = values,
                                  .depth = n,
