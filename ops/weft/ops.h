@@ -190,8 +190,8 @@ WEFT_API weft_value weft_embedding_quantized(weft_graph *graph, weft_value table
                                              int group);
 #define WEFT_NARROW_SCALE 4 /* bytes of the scale of a row of u8 */
 /* x [..., n] in fewer bits, to store it: WEFT_BF16, rounded to the nearest; or WEFT_U8, where a row
- * takes n + WEFT_NARROW_SCALE bytes: its scale max |x| / 127, an f32, then 128 + x / scale rounded to
- * the nearest whole number. A row of u8 with an infinity or a NaN becomes one of NaN. weft_sdpa
+ * takes n + WEFT_NARROW_SCALE bytes: its scale max |x| / 127, an f32, then 128 + x / scale rounded
+ * to the nearest whole number. A row of u8 with an infinity or a NaN becomes one of NaN. weft_sdpa
  * reads keys and values of either form. For inference: there is no gradient. WEFT_BAD_DTYPE for
  * other dtypes. */
 WEFT_API weft_value weft_narrow_rows(weft_graph *graph, weft_value x, weft_dtype dtype);
