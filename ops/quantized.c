@@ -10,6 +10,7 @@
 
 typedef struct quantized_attr {
     int32_t bits, group;
+    bool whole; /* x has whole numbers in [-128, 127], which are not rounded */
 } quantized_attr;
 
 /* Rows of x of a tile; the bytes of its weights; the fewest columns; elements that a tile of the
@@ -97,12 +98,14 @@ static void multiply(const weft_call *call, const product *p, const weft_block *
 
 KERNEL(matmul_quantized)
 {
+    const quantized_attr *attr = call->attr;
     const product p = product_of(call);
     if (call->phase == 0) {
         const quantized_rows rows = rows_of(call, &p);
         const int64_t end = (tile + 1) * p.each < p.m ? (tile + 1) * p.each : p.m;
         for (int64_t i = tile * p.each; i < end; i++)
-            quantized_row((const T *)call->in[0].data + i * p.k, p.k, p.bits, &rows, i);
+            quantized_row((const T *)call->in[0].data + i * p.k, p.k, p.bits, attr->whole, &rows,
+                          i);
         return;
     }
     bool vnni = false;
@@ -265,8 +268,9 @@ static void cost_lookup(const weft_call *call, weft_cost *cost)
     cost->bytes = out + out / (double)weft_dtype_bytes(call->out[0].dtype) * attr->bits / 8;
 }
 
-static const quantized_attr bytes_32 = {8, 32}, nibbles_32 = {4, 32}, bytes_64 = {8, 64},
-                            nibbles_96 = {4, 96};
+static const quantized_attr bytes_32 = {8, 32, false}, nibbles_32 = {4, 32, false},
+                            bytes_64 = {8, 64, false}, nibbles_96 = {4, 96, false},
+                            whole = {8, 32, true};
 #define BYTES(...)                                                                                 \
     {                                                                                              \
         WEFT_U8, __VA_ARGS__, 0, 256, false                                                        \
@@ -297,6 +301,12 @@ static const weft_sample samples_quantized[] = {
     {&bytes_32,
      4,
      {UNIT_FLOATS({2, {2, 0}}), BYTES({2, {3, 0}}), SCALES({2, {3, 0}}), BYTES({2, {3, 0}})}},
+    {&whole,
+     4,
+     {{WEFT_FLOAT, {2, {3, 64}}, -135, 135, false},
+      BYTES({2, {5, 64}}),
+      SCALES({2, {5, 2}}),
+      BYTES({2, {5, 2}})}},
 };
 static const weft_sample samples_lookup[] = {
     {&bytes_32,
@@ -312,6 +322,7 @@ static const weft_sample samples_lookup[] = {
 static const weft_attr_field fields_quantized[] = {
     {"bits", WEFT_ATTR_INT, offsetof(quantized_attr, bits)},
     {"group", WEFT_ATTR_INT, offsetof(quantized_attr, group)},
+    {"whole", WEFT_ATTR_BOOL, offsetof(quantized_attr, whole)},
     {NULL, WEFT_ATTR_INT, 0},
 };
 DECLARE_KERNELS(matmul_quantized);
@@ -369,15 +380,24 @@ const weft_op weft_op_embedding_quantized = {
 weft_value weft_matmul_quantized(weft_graph *graph, weft_value x, weft_value weight,
                                  weft_value scale, weft_value zero, int bits, int group)
 {
-    const quantized_attr attr = {bits, group};
+    const quantized_attr attr = {bits, group, false};
     return weft_apply(graph, &weft_op_matmul_quantized, &attr,
                       (weft_value[]){x, weight, scale, zero}, 4, NULL);
+}
+
+weft_value weft_matmul_whole(weft_graph *graph, weft_value x, weft_value weight, weft_value zero)
+{
+    const int64_t k = weft_dim(graph, weight, -1);
+    const quantized_attr attr = {8, k <= INT32_MAX ? (int32_t)k : 0, true};
+    const weft_value one = weft_fill(graph, weft_dtype_of(graph, x), weft_shape_of(graph, zero), 1);
+    return weft_apply(graph, &weft_op_matmul_quantized, &attr, (weft_value[]){x, weight, one, zero},
+                      4, NULL);
 }
 
 weft_value weft_embedding_quantized(weft_graph *graph, weft_value table, weft_value scale,
                                     weft_value zero, weft_value indices, int bits, int group)
 {
-    const quantized_attr attr = {bits, group};
+    const quantized_attr attr = {bits, group, false};
     return weft_apply(graph, &weft_op_embedding_quantized, &attr,
                       (weft_value[]){table, scale, zero, indices}, 4, NULL);
 }

@@ -238,6 +238,90 @@ static void test_function(void)
     arena_free(&p);
 }
 
+/* ---- Products of bytes ---- */
+
+enum { BYTE_ROWS = 3, BYTE_COLUMNS = 7 };
+
+/* How many nodes multiply with a matrix of bytes. */
+static int byte_products(const weft_onnx *m)
+{
+    weft_graph *g = weft_graph_new();
+    weft_value in[MAX_INPUTS], out[MAX_INPUTS];
+    int n = 0;
+    CU_ASSERT_EQUAL(weft_onnx_build(m, g, 0, in, out), WEFT_OK);
+    for (size_t i = 0; i < weft_graph_node_count(g); i++)
+        n += !strcmp(weft_graph_node(g, i).op->name, "matmul_quantized");
+    weft_graph_free(g);
+    return n;
+}
+
+/* x is quantised as the run computes, and multiplied with a matrix of the file: every element is
+ * the sum of whole numbers. `way` 0: one zero point; 1: one for each column; 2: none. `extreme`:
+ * all elements are the largest. */
+static void check_bytes(int64_t k, int type, int way, bool extreme)
+{
+    arena p = {.blocks = NULL};
+    weft_error error = {0};
+    written_graph *g = write_graph(&p);
+    const weft_shape shape = WEFT_SHAPE(k, BYTE_COLUMNS);
+    const bool is_signed = type == ONNX_INT8;
+    int8_t *b = malloc((size_t)(k * BYTE_COLUMNS)), zero[BYTE_COLUMNS];
+    float *x = malloc((size_t)(BYTE_ROWS * k) * sizeof *x);
+    uint64_t random = 9;
+    for (int64_t i = 0; i < k * BYTE_COLUMNS; i++)
+        b[i] = extreme ? is_signed ? -128 : -1 : (int8_t)(test_random(&random) & 255);
+    for (int i = 0; i < BYTE_COLUMNS; i++) zero[i] = (int8_t)(extreme ? 0 : 17 * i - 50);
+    for (int64_t i = 0; i < BYTE_ROWS * k; i++)
+        x[i] = extreme ? 5.0f : (float)test_uniform(&random, -1, 3);
+    write_input(&p, g, "x", ONNX_FLOAT, WEFT_SHAPE(BYTE_ROWS, k));
+    write_bytes(&p, g, "b", type, shape, b);
+    if (way < 2)
+        write_bytes(&p, g, "zero", type, way ? WEFT_SHAPE(BYTE_COLUMNS) : WEFT_SCALAR, zero);
+    write_node(&p, g, "DynamicQuantizeLinear", "x", "a a_scale a_zero");
+    write_node(&p, g, "MatMulInteger", way < 2 ? "a b a_zero zero" : "a b a_zero", "y");
+    for (int i = 0; i < 3; i++) write_output(&p, g, i == 0 ? "y" : i == 1 ? "a" : "a_zero");
+    weft_onnx *m = load(&p, g, 17, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(m);
+    CU_ASSERT_EQUAL(byte_products(m), 1);
+    const weft_builder builder = weft_onnx_builder(m);
+    const weft_build_options o = {.shape.rows = BYTE_ROWS};
+    weft_params *store = weft_params_new();
+    weft_forward *forward = weft_forward_new(&builder, store, 1, &error);
+    weft_tensor t[3];
+    const void *inputs[] = {x};
+    CU_ASSERT_EQUAL_FATAL(weft_forward_run(forward, &o, inputs, &error), WEFT_OK);
+    for (size_t i = 0; i < 3; i++) CU_ASSERT_TRUE_FATAL(weft_forward_output(forward, i, &t[i]));
+    const int32_t *y = t[0].data, *a = t[1].data, a_zero = *(const int32_t *)t[2].data;
+    int wrong = 0;
+    for (int64_t i = 0; i < BYTE_ROWS * BYTE_COLUMNS; i++) {
+        int64_t sum = 0;
+        for (int64_t c = 0; c < k; c++) {
+            const int8_t bits = b[c * BYTE_COLUMNS + i % BYTE_COLUMNS];
+            const int8_t off = way == 2 ? 0 : zero[way ? i % BYTE_COLUMNS : 0];
+            sum += (a[i / BYTE_COLUMNS * k + c] - a_zero) *
+                   (is_signed ? bits - off : (uint8_t)bits - (uint8_t)off);
+        }
+        wrong += y[i] != sum;
+    }
+    CU_ASSERT_EQUAL(wrong, 0);
+    weft_forward_free(forward);
+    weft_params_free(store);
+    weft_onnx_free(m);
+    arena_free(&p);
+    free(b);
+    free(x);
+}
+
+static void test_bytes(void)
+{
+    static const int64_t lengths[] = {1, 32, 45, 300};
+    for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++)
+        for (int way = 0; way < 6; way++)
+            check_bytes(lengths[i], way < 3 ? ONNX_INT8 : ONNX_UINT8, way % 3, false);
+    check_bytes(5000, ONNX_INT8, 2, true); /* sums of 1.6e8, which f32 does not hold */
+    check_bytes(5000, ONNX_UINT8, 0, true);
+}
+
 /* ---- Memory ---- */
 
 static void refuse(arena *p, written_graph *g, const char *text)
@@ -293,6 +377,7 @@ void onnx_ops_tests(void)
     CU_add_test(suite, "gradients of ScatterElements", test_scatter);
     CU_add_test(suite, "gradients of Attention", test_attention);
     CU_add_test(suite, "gradients of STFT", test_signals);
+    CU_add_test(suite, "products of bytes", test_bytes);
     CU_add_test(suite, "functions of a model", test_function);
     CU_add_test(suite, "functions that call themselves", test_recursion);
     CU_add_test(suite, "loops that take too much memory", test_many_constants);

@@ -101,6 +101,16 @@ void write_floats(arena *memory, written_graph *g, const char *name, weft_shape 
     memcpy(t->raw_data.data, data, t->raw_data.len);
 }
 
+void write_bytes(arena *memory, written_graph *g, const char *name, int type, weft_shape shape,
+                 const void *data)
+{
+    WeftOnnx__TensorProto *t = write_initializer(memory, g, name, type, shape);
+    t->has_raw_data = true;
+    t->raw_data.len = (size_t)weft_shape_numel(shape);
+    t->raw_data.data = arena_alloc(memory, t->raw_data.len);
+    memcpy(t->raw_data.data, data, t->raw_data.len);
+}
+
 void write_longs(arena *memory, written_graph *g, const char *name, weft_shape shape,
                  const int64_t *data)
 {

@@ -28,6 +28,9 @@ void write_external(arena *memory, WeftOnnx__TensorProto *tensor, const char *lo
                     const char *offset);
 void write_floats(arena *memory, written_graph *g, const char *name, weft_shape shape,
                   const float *data);
+/* Of ONNX_UINT8 or ONNX_INT8. */
+void write_bytes(arena *memory, written_graph *g, const char *name, int type, weft_shape shape,
+                 const void *data);
 void write_longs(arena *memory, written_graph *g, const char *name, weft_shape shape,
                  const int64_t *data);
 /* A node of inputs and outputs that are separated by spaces; "-" is an absent input. */

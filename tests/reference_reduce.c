@@ -223,6 +223,7 @@ static double largest(const weft_tensor *x, int64_t first)
 REFERENCE(matmul_quantized)
 {
     const int32_t bits = ((const int32_t *)attr)[0], group = ((const int32_t *)attr)[1];
+    const bool whole = ((const bool *)attr)[8];
     const int64_t k = row_length(&in[0]), n = row_length(out);
     const uint8_t *q = in[1].data, *zero = in[3].data;
     (void)n_in;
@@ -230,7 +231,8 @@ REFERENCE(matmul_quantized)
         for (int64_t c = 0; c < k; c++) {
             const int64_t at = i % n * k + c, from = i / n * k;
             const double max = largest(&in[0], from + c / 32 * 32);
-            const double x = nearbyint(get(&in[0], from + c) * (127 / max)) * (max / 127);
+            const double x = whole ? fmax(-128, fmin(127, nearbyint(get(&in[0], from + c))))
+                                   : nearbyint(get(&in[0], from + c) * (127 / max)) * (max / 127);
             const int element = bits == 8 ? q[at] : q[at / 2] >> at % 2 * 4 & 15;
             const int64_t g = at / group;
             data(out)[i] += x * get(&in[2], g) * (element - zero[g]);

@@ -3,6 +3,7 @@
 #include "onnx/ops.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- Products ---- */
@@ -167,10 +168,91 @@ weft_value quantized_centred(onnx_node *n, size_t i, size_t zero_point, int axis
     return weft_sub(n->graph, x, quantized_along(n, zero_point, rank + axis, rank, 0));
 }
 
+/* A matrix [k, n] of bytes, with known contents and zero points, as weft_matmul_whole reads it:
+ * its rows are padded with their zero points. */
+typedef struct byte_matrix {
+    int64_t k, n, padded;
+    weft_value weight, zero;
+    weft_value sums; /* f64 [n]: of the elements less their zero points, over k */
+} byte_matrix;
+
+static bool has_bytes(int type)
+{
+    return type == ONNX_UINT8 || type == ONNX_INT8;
+}
+
+/* False if input i is no such matrix, or none to multiply x with, or after a failure. */
+static bool read_bytes(onnx_node *n, size_t i, size_t zero_point, weft_shape x, byte_matrix *m)
+{
+    const onnx_tensor *t = &n->in[i]->tensor, *zero = NULL;
+    if (!import_contents(n->import, n->in[i]) || !n->in[i]->known || t->shape.rank != 2 ||
+        !has_bytes(in_type(n, i)))
+        return false;
+    if (has_in(n, zero_point)) {
+        zero = &n->in[zero_point]->tensor;
+        if (!import_contents(n->import, n->in[zero_point]) || !n->in[zero_point]->known ||
+            zero->shape.rank > 1)
+            return false;
+    }
+    m->k = t->shape.dim[0];
+    m->n = t->shape.dim[1];
+    m->padded = (m->k + 31) / 32 * 32;
+    const int64_t zeros = zero ? weft_shape_numel(zero->shape) : 1;
+    if (!m->k || !m->n || x.dim[x.rank - 1] != m->k || (zeros != 1 && zeros != m->n)) return false;
+    const int lift = in_type(n, i) == ONNX_INT8 ? 128 : 0;
+    uint8_t *q = malloc((size_t)(m->n * m->padded)), *z = malloc((size_t)m->n);
+    double *sums = calloc((size_t)m->n, sizeof *sums);
+    for (int64_t row = 0; q && z && sums && row < m->n; row++) {
+        const int at = zero ? (int)onnx_tensor_element(zero, zeros == 1 ? 0 : row) : 0;
+        z[row] = (uint8_t)(at + lift);
+        memset(q + row * m->padded, z[row], (size_t)m->padded);
+        for (int64_t c = 0; c < m->k; c++) {
+            const int element = (int)onnx_tensor_element(t, c * m->n + row);
+            q[row * m->padded + c] = (uint8_t)(element + lift);
+            sums[row] += element - at;
+        }
+    }
+    const bool good = q && z && sums;
+    if (good) {
+        weft_graph *g = n->graph;
+        m->weight = weft_constant_data(g, WEFT_U8, WEFT_SHAPE(m->n, m->padded), q);
+        m->zero = weft_constant_data(g, WEFT_U8, WEFT_SHAPE(m->n, 1), z);
+        m->sums = weft_constant_data(g, WEFT_F64, WEFT_SHAPE(m->n), sums);
+    } else {
+        node_fail(n, WEFT_NO_MEMORY, "no memory for a matrix");
+    }
+    free(q);
+    free(z);
+    free(sums);
+    return good;
+}
+
+/* The exact product of inputs a and b less their zero points, in f64. A matrix b of bytes is
+ * multiplied as it lies: with a = a' + lift, where a' has the bytes of an i8,
+ * (a - zero) b = a' b + (lift - zero) sums of b. */
+static weft_value integer_product(onnx_node *n, size_t a, size_t a_zero, size_t b, size_t b_zero)
+{
+    weft_graph *g = n->graph;
+    byte_matrix m;
+    const bool of_bytes = !n->folding && has_bytes(in_type(n, a)) && in_shape(n, a).rank > 1 &&
+                          read_bytes(n, b, b_zero, in_shape(n, a), &m);
+    if (!of_bytes)
+        return product(g, quantized_centred(n, a, a_zero, -2), quantized_centred(n, b, b_zero, -1));
+    const double lift = in_type(n, a) == ONNX_UINT8 ? 128 : 0;
+    const int rank = in_shape(n, a).rank;
+    const weft_value number = weft_scalar(g, WEFT_F64, lift);
+    weft_value x = weft_sub(g, weft_cast(g, in_value(n, a), WEFT_F64), number);
+    const int64_t none[WEFT_MAX_RANK] = {0};
+    int64_t after[WEFT_MAX_RANK] = {0};
+    after[rank - 1] = m.padded - m.k;
+    if (m.padded > m.k) x = weft_pad(g, x, none, after, 0);
+    const weft_value rest = weft_sub(g, number, quantized_along(n, a_zero, rank - 2, rank, 0));
+    return weft_add(g, weft_matmul_whole(g, x, m.weight, m.zero), weft_mul(g, rest, m.sums));
+}
+
 void map_MatMulInteger(onnx_node *n)
 {
-    weft_value y =
-        product(n->graph, quantized_centred(n, 0, 2, -2), quantized_centred(n, 1, 3, -1));
+    weft_value y = integer_product(n, 0, 2, 1, 3);
     set_typed(n, 0, weft_cast(n->graph, y, WEFT_I32), ONNX_INT32);
 }
 
@@ -178,7 +260,7 @@ void map_MatMulInteger(onnx_node *n)
 void map_QLinearMatMul(onnx_node *n)
 {
     weft_graph *g = n->graph;
-    weft_value y = product(g, quantized_centred(n, 0, 2, -2), quantized_centred(n, 3, 5, -1));
+    weft_value y = integer_product(n, 0, 2, 3, 5);
     const int rank = weft_rank(g, y);
     weft_value scale = weft_mul(g, quantized_along(n, 1, rank - 2, rank, 1),
                                 quantized_along(n, 4, rank - 1, rank, 1));

@@ -94,9 +94,27 @@ static inline void quantized_block(const T *x, int64_t b, int bits, int8_t *q, T
     sum[b] = total;
 }
 
+/* The same of a block of whole numbers in [-128, 127], which stay as they are. Others are rounded
+ * to the nearest of these. */
+static inline void quantized_whole(const T *x, int64_t b, int bits, int8_t *q, T *scale,
+                                   int32_t *sum)
+{
+    const T rounder = sizeof(T) == 4 ? (T)0x1.8p23 : (T)0x1.8p52;
+    int8_t block[QUANTIZED_BLOCK];
+    int32_t total = 0;
+    for (int i = 0; i < QUANTIZED_BLOCK; i++) {
+        const T bounded = x[i] > -128 ? x[i] < 127 ? x[i] : 127 : -128;
+        block[i] = (int8_t)(int32_t)((bounded + rounder) - rounder);
+        total += block[i];
+    }
+    quantized_place(block, b, bits, q);
+    scale[b] = 1;
+    sum[b] = total;
+}
+
 /* Quantises row `row` of r from x [k]. */
-static inline void quantized_row(const T *x, int64_t k, int bits, const quantized_rows *r,
-                                 int64_t row)
+static inline void quantized_row(const T *x, int64_t k, int bits, bool whole,
+                                 const quantized_rows *r, int64_t row)
 {
     const int64_t blocks = r->chunks * QUANTIZED_LANES, used = k / QUANTIZED_BLOCK;
     int8_t *q = r->q + row * blocks * QUANTIZED_BLOCK;
@@ -104,7 +122,8 @@ static inline void quantized_row(const T *x, int64_t k, int bits, const quantize
     int32_t *sum = r->sum + row * blocks;
     memset(q, 0, (size_t)(blocks * QUANTIZED_BLOCK));
     for (int64_t b = 0; b < used; b++)
-        quantized_block(x + b * QUANTIZED_BLOCK, b, bits, q, scale, sum);
+        (whole ? quantized_whole : quantized_block)(x + b * QUANTIZED_BLOCK, b, bits, q, scale,
+                                                    sum);
     for (int64_t b = used; b < blocks; b++) {
         scale[b] = 0;
         sum[b] = 0;

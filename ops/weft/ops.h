@@ -182,6 +182,11 @@ WEFT_API weft_value weft_matmul_shared(weft_graph *graph, weft_value a, weft_val
  * weft/quantize.h makes such matrices. */
 WEFT_API weft_value weft_matmul_quantized(weft_graph *graph, weft_value x, weft_value weight,
                                           weft_value scale, weft_value zero, int bits, int group);
+/* x [..., k] times the transpose of weight - zero: [..., n], for whole numbers x in [-128, 127].
+ * Others are rounded to the nearest of these. weight (u8) is [n, k], with a k that 32 divides, and
+ * zero (u8) [n, 1]. In f64 the result is exact; in f32 while its sums are below 2^24. */
+WEFT_API weft_value weft_matmul_whole(weft_graph *graph, weft_value x, weft_value weight,
+                                      weft_value zero);
 /* Rows of a quantised table, which is stored as `weight` of weft_matmul_quantized is, at indices
  * i32 [...]: [..., features] of the dtype of `scale`. For inference: there is no gradient. An index
  * out of range is an error, as of weft_embedding. */
