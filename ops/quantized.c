@@ -53,6 +53,13 @@ static inline weft_block block_at(const product *p, int64_t tile)
     return b;
 }
 
+/* The workspace of a tile: scales and zero points of a row of weights, and a panel. */
+static inline int64_t row_bytes(const product *p, int64_t element)
+{
+    const int64_t bytes = p->chunks * QUANTIZED_LANES * (element + 1);
+    return ceil_div(bytes, 64) * 64;
+}
+
 /* Rows that a tile of embedding_quantized looks up. */
 static inline int64_t rows_of_tile(int64_t features)
 {
@@ -84,13 +91,45 @@ static quantized_matrix matrix_of(const weft_call *call, const product *p)
     return m;
 }
 
-static void multiply(const weft_call *call, const product *p, const weft_block *b, bool vnni)
+static inline void *panel_space(const weft_call *call, const product *p)
+{
+    return (char *)weft_call_workspace(call) + row_bytes(p, sizeof(T));
+}
+
+/* Multiplies as many rows and columns of the block as fill panels and their functions; *b becomes
+ * the columns that are left. */
+static void multiply_panels(const weft_call *call, const product *p, const quantized_rows *x,
+                            const quantized_matrix *m, weft_block *b)
+{
+#if defined(__AVX512F__)
+    const quantized_panel panel = quantized_panel_at(panel_space(call, p), p->chunks);
+    const int64_t end = b->row + b->rows, tall = b->rows / QUANTIZED_ROWS * QUANTIZED_ROWS;
+    for (; b->columns >= QUANTIZED_COLUMNS; b->column += QUANTIZED_COLUMNS) {
+        T *y = (T *)call->out[0].data + b->column;
+        quantized_pack(p->bits, m, b->column, p->chunks, &panel);
+        for (int64_t i = b->row; i < b->row + tall; i += QUANTIZED_ROWS)
+            (p->bits == 8 ? quantized_panel_8 : quantized_panel_4)(x, i, &panel, y + i * p->n,
+                                                                   p->n);
+        for (int64_t i = b->row + tall; i < end; i++)
+            quantized_function_of(1, p->bits, true)(x, i, m, b->column, QUANTIZED_COLUMNS,
+                                                    y + i * p->n, p->n);
+        b->columns -= QUANTIZED_COLUMNS;
+    }
+#else
+    (void)call, (void)p, (void)x, (void)m, (void)b;
+#endif
+}
+
+static void multiply(const weft_call *call, const product *p, const weft_block *whole, bool vnni)
 {
     const quantized_rows x = rows_of(call, p);
     const quantized_matrix m = matrix_of(call, p);
+    weft_block left = *whole, *b = &left;
+    if (vnni && b->rows >= QUANTIZED_MIN_ROWS) multiply_panels(call, p, &x, &m, b);
+    if (!b->columns) return;
     for (int64_t i = b->row, rows; i < b->row + b->rows; i += rows) {
-        const int64_t left = b->row + b->rows - i;
-        rows = left >= QUANTIZED_ROWS ? QUANTIZED_ROWS : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+        const int64_t rest = b->row + b->rows - i;
+        rows = rest >= QUANTIZED_ROWS ? QUANTIZED_ROWS : rest >= 4 ? 4 : rest >= 2 ? 2 : 1;
         quantized_function_of((int)rows, p->bits, vnni)(
             &x, i, &m, b->column, b->columns, (T *)call->out[0].data + i * p->n + b->column, p->n);
     }
@@ -171,8 +210,9 @@ static size_t scratch_quantized(const weft_call *call)
 static size_t workspace_quantized(const weft_call *call)
 {
     const product p = product_of(call);
-    const size_t block = 1 + weft_dtype_bytes(call->out[0].dtype);
-    return (size_t)(p.chunks * QUANTIZED_LANES) * block;
+    const int64_t element = (int64_t)weft_dtype_bytes(call->out[0].dtype);
+    const bool panels = p.m >= QUANTIZED_MIN_ROWS && p.n >= QUANTIZED_COLUMNS;
+    return (size_t)(row_bytes(&p, element) + (panels ? quantized_panel_bytes(p.k, element) : 0));
 }
 
 static void cost_quantized(const weft_call *call, weft_cost *cost)
