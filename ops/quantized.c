@@ -53,13 +53,6 @@ static inline weft_block block_at(const product *p, int64_t tile)
     return b;
 }
 
-/* The workspace of a tile: scales and zero points of a row of weights, and a panel. */
-static inline int64_t row_bytes(const product *p, int64_t element)
-{
-    const int64_t bytes = p->chunks * QUANTIZED_LANES * (element + 1);
-    return ceil_div(bytes, 64) * 64;
-}
-
 /* Rows that a tile of embedding_quantized looks up. */
 static inline int64_t rows_of_tile(int64_t features)
 {
@@ -91,18 +84,14 @@ static quantized_matrix matrix_of(const weft_call *call, const product *p)
     return m;
 }
 
-static inline void *panel_space(const weft_call *call, const product *p)
-{
-    return (char *)weft_call_workspace(call) + row_bytes(p, sizeof(T));
-}
-
 /* Multiplies as many rows and columns of the block as fill panels and their functions; *b becomes
  * the columns that are left. */
 static void multiply_panels(const weft_call *call, const product *p, const quantized_rows *x,
                             const quantized_matrix *m, weft_block *b)
 {
 #if defined(__AVX512F__)
-    const quantized_panel panel = quantized_panel_at(panel_space(call, p), p->chunks);
+    char *space = (char *)weft_call_workspace(call) + quantized_row_bytes(p->k, sizeof(T));
+    const quantized_panel panel = quantized_panel_at(space, p->chunks);
     const int64_t end = b->row + b->rows, tall = b->rows / QUANTIZED_ROWS * QUANTIZED_ROWS;
     for (; b->columns >= QUANTIZED_COLUMNS; b->column += QUANTIZED_COLUMNS) {
         T *y = (T *)call->out[0].data + b->column;
@@ -212,7 +201,7 @@ static size_t workspace_quantized(const weft_call *call)
     const product p = product_of(call);
     const int64_t element = (int64_t)weft_dtype_bytes(call->out[0].dtype);
     const bool panels = p.m >= QUANTIZED_MIN_ROWS && p.n >= QUANTIZED_COLUMNS;
-    return (size_t)(row_bytes(&p, element) + (panels ? quantized_panel_bytes(p.k, element) : 0));
+    return (size_t)(quantized_row_bytes(p.k, element) + (panels ? quantized_panel_bytes(p.k, element) : 0));
 }
 
 static void cost_quantized(const weft_call *call, weft_cost *cost)

@@ -36,6 +36,12 @@ static inline int64_t quantized_chunks(int64_t k)
     return ceil_div(k, QUANTIZED_CHUNK);
 }
 
+/* Bytes of the scales and zero points of a row of weights, one for each block. */
+static inline int64_t quantized_row_bytes(int64_t k, int64_t element)
+{
+    return ceil_div(quantized_chunks(k) * QUANTIZED_LANES * (element + 1), 64) * 64;
+}
+
 /* Bytes of a panel: for each block the weights, their scales and their zero points. */
 static inline int64_t quantized_panel_bytes(int64_t k, int64_t element)
 {
