@@ -201,7 +201,8 @@ static size_t workspace_quantized(const weft_call *call)
     const product p = product_of(call);
     const int64_t element = (int64_t)weft_dtype_bytes(call->out[0].dtype);
     const bool panels = p.m >= QUANTIZED_MIN_ROWS && p.n >= QUANTIZED_COLUMNS;
-    return (size_t)(quantized_row_bytes(p.k, element) + (panels ? quantized_panel_bytes(p.k, element) : 0));
+    return (size_t)(quantized_row_bytes(p.k, element) +
+                    (panels ? quantized_panel_bytes(p.k, element) : 0));
 }
 
 static void cost_quantized(const weft_call *call, weft_cost *cost)
