@@ -28,8 +28,21 @@ static void call_library(const product *p, int64_t m, int64_t n, const gemm_matr
 #endif
 }
 
+static gemm_matrix matrix_a(const weft_call *call, const product *p)
+{
+    const weft_tensor *a = &call->in[0];
+    return p->rows_joined ? (gemm_matrix){a->data, joined_stride(a, p->k), 1} : matrix_of(a);
+}
+
 static void pack_shared(const weft_call *call, const product *p, int64_t tile)
 {
+    if (p->shared == SHARED_A) {
+        const gemm_matrix a = matrix_a(call, p);
+        const int64_t row = tile * SHARED_ROWS, left = p->m - row;
+        gemm_pack_blocks(&a, p->m, row, left < SHARED_ROWS ? left : SHARED_ROWS, p->k,
+                         call->scratch);
+        return;
+    }
     const gemm_matrix b = matrix_of(&call->in[1]);
     int64_t first = tile * SHARED_WIDTH;
     int64_t end = first + SHARED_WIDTH < p->n ? first + SHARED_WIDTH : p->n;
@@ -48,10 +61,8 @@ KERNEL(matmul)
     tile_at(&p, tile % tiles, &row, &column);
     int64_t m = row + p.tile_m < p.m ? p.tile_m : p.m - row;
     int64_t n = column + p.tile_n < p.n ? p.tile_n : p.n - column;
-    gemm_matrix a = matrix_of(ta), b = matrix_of(tb);
-    if (p.rows_joined)
-        a = (gemm_matrix){ta->data, joined_stride(ta, p.k), 1};
-    else {
+    gemm_matrix a = matrix_a(call, &p), b = matrix_of(tb);
+    if (!p.rows_joined) {
         a.data += batch_offset(ta, tc, batch);
         b.data += batch_offset(tb, tc, batch);
     }
@@ -65,19 +76,23 @@ KERNEL(matmul)
     else if (!p.shared && m < PACKING_ROWS && b.row == 1 && b.column != 1 && a.column == 1)
         gemm_dots(m, n, p.k, &a, &b, c, p.n);
     else
-        gemm_tile(&(gemm_task){.m = m,
-                               .n = n,
-                               .k = p.k,
-                               .a = a,
-                               .b = b,
-                               .panels = p.shared ? (T *)call->scratch + column * p.k : NULL,
-                               .direct = b.column == 1 && m < PACKING_ROWS,
-                               .c = c,
-                               .c_row = p.n,
-                               .workspace = weft_call_workspace(call),
-                               .name = 1 + batch * p.tiles_m + row / p.tile_m,
-                               .panel_tag = weft_call_panel_tag(call),
-                               .next = column + n == p.n && row + m < p.m});
+        gemm_tile(
+            &(gemm_task){.m = m,
+                         .n = n,
+                         .k = p.k,
+                         .a = a,
+                         .b = b,
+                         .panels = p.shared == SHARED_B ? (T *)call->scratch + column * p.k : NULL,
+                         .blocks = p.shared == SHARED_A ? call->scratch : NULL,
+                         .all_rows = p.m,
+                         .row = row,
+                         .direct = b.column == 1 && m < PACKING_ROWS,
+                         .c = c,
+                         .c_row = p.n,
+                         .workspace = weft_call_workspace(call),
+                         .name = 1 + batch * p.tiles_m + row / p.tile_m,
+                         .panel_tag = weft_call_panel_tag(call),
+                         .next = column + n == p.n && row + m < p.m});
 }
 
 #else
@@ -93,7 +108,7 @@ KERNEL(matmul)
 static int64_t tiles_matmul(const weft_call *call)
 {
     product p = product_of(call);
-    if (call->phase == 0) return p.shared ? ceil_div(p.n, SHARED_WIDTH) : 0;
+    if (call->phase == 0) return shared_tiles(&p);
     return p.batches * p.tiles_m * p.tiles_n;
 }
 
@@ -125,9 +140,8 @@ static size_t scratch_matmul(const weft_call *call)
     const product p = product_of(call);
     const bool narrow = product_is_narrow(call);
     const int64_t steps = narrow ? bf16_steps(p.k, bf16_pairs()) : p.k;
-    return p.shared ? (size_t)(ceil_div(p.n, SHARED_WIDTH) * SHARED_WIDTH * steps) *
-                          (narrow ? sizeof(float) : weft_dtype_bytes(call->out[0].dtype))
-                    : 0;
+    return (size_t)shared_elements(&p, steps) *
+           (narrow ? sizeof(float) : weft_dtype_bytes(call->out[0].dtype));
 }
 
 static size_t workspace_matmul(const weft_call *call)

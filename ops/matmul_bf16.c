@@ -21,6 +21,15 @@ KERNEL(matmul_bf16)
     const product p = product_of(call);
     const int64_t steps = bf16_steps(p.k, BF16_EACH == 2);
     bf16_matrix a = bf16_matrix_of(ta), b = bf16_matrix_of(tb);
+    if (p.rows_joined) {
+        a.row = joined_stride(ta, p.k);
+        a.column = 1;
+    }
+    if (call->phase == 0 && p.shared == SHARED_A) {
+        const int64_t row = tile * SHARED_ROWS, left = p.m - row;
+        bf16_pack_blocks(a, p.m, row, left < SHARED_ROWS ? left : SHARED_ROWS, p.k, call->scratch);
+        return;
+    }
     if (call->phase == 0) {
         const int64_t first = tile * SHARED_WIDTH;
         const int64_t end = first + SHARED_WIDTH < p.n ? first + SHARED_WIDTH : p.n;
@@ -34,16 +43,16 @@ KERNEL(matmul_bf16)
     bf16_task task = {.m = row + p.tile_m < p.m ? p.tile_m : p.m - row,
                       .n = column + p.tile_n < p.n ? p.tile_n : p.n - column,
                       .k = p.k,
-                      .panels = p.shared ? (T *)call->scratch + column * steps : NULL,
+                      .panels = p.shared == SHARED_B ? (T *)call->scratch + column * steps : NULL,
+                      .blocks = p.shared == SHARED_A ? call->scratch : NULL,
+                      .all_rows = p.m,
+                      .row = row,
                       .wide = wide,
                       .c_row = p.n,
                       .workspace = weft_call_workspace(call),
                       .name = 1 + batch * p.tiles_m + row / p.tile_m,
                       .panel_tag = weft_call_panel_tag(call)};
-    if (p.rows_joined) {
-        a.row = joined_stride(ta, p.k);
-        a.column = 1;
-    } else {
+    if (!p.rows_joined) {
         a.data = (const char *)a.data + batch_offset(ta, tc, batch) * (a.wide ? 4 : 2);
         b.data = (const char *)b.data + batch_offset(tb, tc, batch) * (b.wide ? 4 : 2);
     }

@@ -18,20 +18,27 @@
 #define FEW_COLUMNS  128
 #define WANTED_TILES 20
 #define DEEP_COLUMNS 512
-/* B is packed once for all tiles, in a phase of its own, if it has at most MAX_SHARED elements and
- * the product has the flops that pay for the barrier. A tile of that phase packs so many columns.
- */
+/* The smaller operand is packed once for all tiles, in a phase of its own, if it has at most
+ * MAX_SHARED elements and the product has the flops that pay for the barrier. A tile of that phase
+ * packs so many columns of B or rows of A. */
 #define MAX_SHARED       (4 << 20)
 #define MIN_SHARED_FLOPS 5e7
 #define SHARED_WIDTH     128
+#define SHARED_ROWS      84
+/* Where A is packed once, a tile has most rows: so many at most, and so many sums. */
+#define MAX_TILE_ROWS 588
+#define MAX_TILE_SUMS (1 << 17)
 /* With fewer rows, packing B costs more than it gains. */
 #define PACKING_ROWS 48
+
+/* The operand that is packed in the first phase, for all tiles. */
+typedef enum product_shared { SHARED_NONE, SHARED_A, SHARED_B } product_shared;
 
 typedef struct product {
     int64_t m, n, k, batches;
     int64_t tile_m, tile_n, tiles_m, tiles_n;
     bool rows_joined; /* the batch of a is part of m */
-    bool shared;      /* B is packed in the first phase, for all tiles */
+    product_shared shared;
 } product;
 
 /* Whether the batch of a can be read as rows: b has no batch, the rows of a are dense, and its
@@ -74,11 +81,33 @@ static inline void cut_for_library(product *p)
     p->tile_n = ceil_div(ceil_div(p->n, p->tiles_n), 32) * 32;
 }
 
+static inline product_shared shared_of(const product *p)
+{
+    const double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k;
+    const int64_t least = p->m < p->n ? p->m : p->n;
+    if (p->batches != 1 || p->m <= GEMM_TILE_ROWS || p->k > MAX_SHARED / least ||
+        flops < MIN_SHARED_FLOPS)
+        return SHARED_NONE;
+    return p->m < p->n ? SHARED_A : SHARED_B;
+}
+
+/* Each tile packs its own columns of B: if it has all rows, B is packed but once, too. */
+static inline void cut_for_shared_rows(product *p)
+{
+    const int64_t rows = ceil_div(p->m, MAX_TILE_ROWS);
+    p->tile_m = ceil_div(ceil_div(p->m, rows), SHARED_ROWS) * SHARED_ROWS;
+    const int64_t wanted = ceil_div(WANTED_TILES, rows);
+    const int64_t columns = ceil_div(p->n * p->tile_m, MAX_TILE_SUMS);
+    p->tile_n = ceil_div(ceil_div(p->n, columns > wanted ? columns : wanted), 32) * 32;
+}
+
 static inline void cut_for_kernels(product *p)
 {
-    double flops = 2.0 * (double)p->m * (double)p->n * (double)p->k;
-    p->shared = p->batches == 1 && p->m > GEMM_TILE_ROWS && p->k <= MAX_SHARED / p->n &&
-                flops >= MIN_SHARED_FLOPS;
+    p->shared = shared_of(p);
+    if (p->shared == SHARED_A) {
+        cut_for_shared_rows(p);
+        return;
+    }
     /* Where each tile packs its own columns of B, taller tiles share the cost. */
     int64_t max_rows = p->shared ? GEMM_TILE_ROWS : GEMM_DEEP_ROWS;
     int64_t rows = p->m > max_rows ? (p->m + max_rows / 2) / max_rows : 1;
@@ -101,7 +130,7 @@ static inline void cut_for_kernels(product *p)
  * neighbours, so that it is read from memory once. */
 static inline void tile_at(const product *p, int64_t index, int64_t *row, int64_t *column)
 {
-    bool by_columns = !p->shared && p->n > p->m;
+    const bool by_columns = p->shared != SHARED_B && p->n > p->m;
     int64_t i = by_columns ? index % p->tiles_m : index / p->tiles_n;
     int64_t j = by_columns ? index / p->tiles_m : index % p->tiles_n;
     *row = i * p->tile_m;
@@ -133,6 +162,31 @@ static inline product product_of(const weft_call *call)
     p.tiles_m = ceil_div(p.m, p.tile_m);
     p.tiles_n = ceil_div(p.n, p.tile_n);
     return p;
+}
+
+/* Elements of the packed operand, for `steps` elements of a packed row. */
+static inline int64_t shared_elements(const product *p, int64_t steps)
+{
+    switch (p->shared) {
+    case SHARED_A:
+        return gemm_packed_rows(p->m) * steps;
+    case SHARED_B:
+        return ceil_div(p->n, SHARED_WIDTH) * SHARED_WIDTH * steps;
+    default:
+        return 0;
+    }
+}
+
+static inline int64_t shared_tiles(const product *p)
+{
+    switch (p->shared) {
+    case SHARED_A:
+        return ceil_div(p->m, SHARED_ROWS);
+    case SHARED_B:
+        return ceil_div(p->n, SHARED_WIDTH);
+    default:
+        return 0;
+    }
 }
 
 #ifdef WEFT_KERNEL_ISA

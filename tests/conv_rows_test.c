@@ -301,6 +301,7 @@ static void test_depthwise(void)
 
 typedef struct product {
     int64_t m, k, n;
+    bool columns; /* matmul reads a matrix whose columns are dense */
 } product;
 
 static void check_product(const void *what, weft_dtype dtype, int threads)
@@ -312,6 +313,8 @@ static void check_product(const void *what, weft_dtype dtype, int threads)
     weft_value w = add_input(&p, dtype, WEFT_SHAPE(o->k, o->n));
     p.target[0] =
         apply(p.g, "matmul_panels", &(panels_attr){o->n}, a, panels_of(p.g, w), WEFT_NO_VALUE);
+    if (o->columns)
+        a = weft_transpose(p.g, weft_contiguous(p.g, weft_transpose(p.g, a, 0, 1)), 0, 1);
     p.target[1] = weft_matmul(p.g, a, w);
     snprintf(text, sizeof text, "%s on %s, %d x %d x %d", weft_dtype_name(dtype),
              weft_isa_name(weft_isa_best()), (int)o->m, (int)o->k, (int)o->n);
@@ -321,9 +324,19 @@ static void check_product(const void *what, weft_dtype dtype, int threads)
 
 static void test_products(void)
 {
-    static const product products[] = {{1, 40, 50},    {3, 900, 70},  {49, 1700, 33},
-                                       {128, 768, 96}, {197, 100, 1}, {512, 800, 40},
-                                       {900, 30, 200}, {5, 0, 3}};
+    static const product products[] = {{1, 40, 50},
+                                       {3, 900, 70},
+                                       {49, 1700, 33},
+                                       {128, 768, 96},
+                                       {197, 100, 1},
+                                       {512, 800, 40},
+                                       {900, 30, 200},
+                                       {5, 0, 3},
+                                       /* The rows are packed once for all tiles. */
+                                       {90, 1600, 210},
+                                       {251, 800, 300, .columns = true},
+                                       {601, 70, 701},
+                                       {601, 70, 701, .columns = true}};
     for (size_t i = 0; i < sizeof products / sizeof *products; i++)
         each_kernel(check_product, &products[i]);
 }

@@ -318,9 +318,11 @@ static void products(void)
             check_product(&(product_case){z[0], z[1], z[2], z[3], bits & 1, bits & 2, bits & 4,
                                           bits & 8, bits & 16, false});
         }
-    /* Large enough for B to be packed once for all tiles; and rows of a batch. */
+    /* Large enough for B, or A, to be packed once for all tiles; and rows of a batch. */
     check_product(&(product_case){1, 300, 310, 290, false, false, false, true, true, false});
     check_product(&(product_case){1, 300, 311, 290, true, true, false, false, false, false});
+    check_product(&(product_case){1, 130, 1700, 190, true, false, false, true, false, false});
+    check_product(&(product_case){1, 601, 90, 620, false, true, true, false, true, false});
     check_product(&(product_case){3, 110, 300, 290, false, false, false, true, true, true});
 }
 

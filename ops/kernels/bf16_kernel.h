@@ -181,11 +181,42 @@ static inline void bf16_pack_panels(bf16_matrix b, int64_t first, int64_t last, 
               GEMM_COLUMNS);
 }
 
+/* As gemm_pack_blocks. */
+static inline void bf16_pack_blocks(bf16_matrix a, int64_t all_rows, int64_t row, int64_t rows,
+                                    int64_t k, T *out)
+{
+    const int64_t steps = bf16_steps(k, BF16_EACH == 2);
+    for (int64_t s = 0; s < steps; s += GEMM_DEPTH) {
+        const int64_t depth = steps - s < GEMM_DEPTH ? steps - s : GEMM_DEPTH;
+        const int64_t p = BF16_EACH * s, left = k - p;
+        bf16_pack(bf16_at(a, row, p),
+                  &(bf16_blocks){rows, left < BF16_EACH * depth ? left : BF16_EACH * depth,
+                                 GEMM_ROWS, GEMM_STEP * depth,
+                                 out + gemm_block_at(all_rows, row, s, depth)},
+                  GEMM_STEP);
+    }
+}
+
+/* As gemm_prefetch. */
+static inline void bf16_prefetch(bf16_matrix x, gemm_region region, int64_t from, int64_t to,
+                                 int64_t all)
+{
+    const char *data = bf16_at(x, region.row, region.column).data;
+    const int64_t size = x.wide ? 4 : 2;
+    if (x.column == 1)
+        gemm_prefetch_lists(data, region.rows, x.row * size, region.columns * size, from, to, all);
+    else
+        gemm_prefetch_lists(data, region.columns, x.column * size, region.rows * size, from, to,
+                            all);
+}
+
 /* A tile of a product: as gemm_task. */
 typedef struct bf16_task {
     int64_t m, n, k;
     bf16_matrix a, b;
-    const T *panels; /* all of B packed by bf16_pack_panels, or NULL */
+    const T *panels;       /* all of B packed by bf16_pack_panels, or NULL */
+    const T *blocks;       /* all rows of A packed by bf16_pack_blocks, or NULL */
+    int64_t all_rows, row; /* with blocks: how many there are, and the first of this tile */
     void *c;
     bool wide; /* C is f32 */
     int64_t c_row;
@@ -198,22 +229,25 @@ typedef struct bf16_task {
 static inline void bf16_tile_wide(const bf16_task *o, T *c, int64_t c_row)
 {
     const int64_t steps = bf16_steps(o->k, BF16_EACH == 2);
-    const int64_t height = gemm_even_height(o->m), blocks = ceil_div(o->m, height);
+    const int64_t height = o->blocks ? GEMM_ROWS : gemm_even_height(o->m);
+    const int64_t blocks = ceil_div(o->m, height);
     T *panel = o->workspace, *corner = panel + GEMM_COLUMNS * GEMM_DEPTH;
     T *packed_a = corner + GEMM_ROWS * GEMM_COLUMNS;
     const gemm_kernels whole = gemm_of_height(height),
                        last = gemm_of_height(o->m - (blocks - 1) * height);
-    const bool fits = blocks * GEMM_STEP * steps <= GEMM_PACKED;
-    const bool packed = fits && *o->panel_tag == o->name;
-    *o->panel_tag = fits ? o->name : 0;
+    const bool fits = !o->blocks && blocks * GEMM_STEP * steps <= GEMM_PACKED;
+    const bool packed = o->blocks || (fits && *o->panel_tag == o->name);
+    if (!o->blocks) *o->panel_tag = fits ? o->name : 0;
     for (int64_t s = 0; s < steps; s += GEMM_DEPTH) {
         const int64_t depth = steps - s < GEMM_DEPTH ? steps - s : GEMM_DEPTH;
         const int64_t p = BF16_EACH * s, left = o->k - p;
         const int64_t numbers = left < BF16_EACH * depth ? left : BF16_EACH * depth;
-        T *piece = packed_a + (fits ? s * blocks * GEMM_STEP : 0);
+        const T *piece = packed_a + (fits ? s * blocks * GEMM_STEP : 0);
+        if (o->blocks) piece = o->blocks + gemm_block_at(o->all_rows, o->row, s, depth);
         if (!packed)
             bf16_pack(bf16_at(o->a, 0, p),
-                      &(bf16_blocks){o->m, numbers, height, GEMM_STEP * depth, piece}, GEMM_STEP);
+                      &(bf16_blocks){o->m, numbers, height, GEMM_STEP * depth, (T *)piece},
+                      GEMM_STEP);
         for (int64_t j = 0; j < o->n; j += GEMM_COLUMNS) {
             const int64_t width = o->n - j < GEMM_COLUMNS ? o->n - j : GEMM_COLUMNS;
             const T *columns = panel;
@@ -221,8 +255,11 @@ static inline void bf16_tile_wide(const bf16_task *o, T *c, int64_t c_row)
                 columns = o->panels + j * steps + s * GEMM_COLUMNS;
             else
                 bf16_pack_panels(bf16_at(o->b, p, 0), j, j + width, numbers, panel);
+            gemm_region coming_b = {p, numbers, j + width, columns == panel ? o->n - j - width : 0};
+            if (coming_b.columns > GEMM_COLUMNS) coming_b.columns = GEMM_COLUMNS;
             for (int64_t i = 0; i < o->m; i += height) {
                 const int64_t rows = o->m - i < height ? o->m - i : height;
+                if (coming_b.columns) bf16_prefetch(o->b, coming_b, i, i + rows, o->m);
                 const gemm_block block = {.k = depth,
                                           .a = piece + i / height * GEMM_STEP * depth,
                                           .b = columns,

@@ -21,6 +21,13 @@
 #define GEMM_PACKED    ((GEMM_DEEP_ROWS * 3 / 2 / 6 + 1) * 8 * GEMM_DEPTH)
 #define GEMM_WORKSPACE (GEMM_PACKED + 32 * GEMM_DEPTH + 14 * 32)
 
+/* Elements that so many rows of A take for each step of k, packed at the height that wastes most.
+ */
+static inline int64_t gemm_packed_rows(int64_t rows)
+{
+    return (rows / 6 + 1) * 8;
+}
+
 #ifdef WEFT_KERNEL_ISA
 
 /* A file that defines GEMM_PAIRS multiplies pairs of bf16, packed in the place of a T each: a step
@@ -264,24 +271,34 @@ typedef struct gemm_region {
     int64_t row, rows, column, columns;
 } gemm_region;
 
-/* Prefetches the share [from, to) of `all` of a region, so that it arrives while sums are computed.
- */
-static inline void gemm_prefetch(const gemm_matrix *x, gemm_region region, int64_t from, int64_t to,
-                                 int64_t all)
+/* Prefetches the share [from, to) of `all` of so many lists of `bytes` bytes, `apart` bytes apart,
+ * so that they arrive while sums are computed. */
+static inline void gemm_prefetch_lists(const char *data, int64_t lists, int64_t apart,
+                                       int64_t bytes, int64_t from, int64_t to, int64_t all)
 {
-    const T *data = x->data + region.row * x->row + region.column * x->column;
-    const bool dense_rows = x->column == 1;
-    const int64_t lists = dense_rows ? region.rows : region.columns;
-    const int64_t length = dense_rows ? region.columns : region.rows;
-    const int64_t apart = dense_rows ? x->row : x->column, across = ceil_div(length, LINE);
+    const int64_t across = ceil_div(bytes, 64);
     int64_t at = lists * across * from / all, end = lists * across * to / all;
     int64_t i = at / across, j = at % across;
     for (; at < end; at++) {
-        __builtin_prefetch(data + i * apart + j * LINE, 0, 2);
+        __builtin_prefetch(data + i * apart + j * 64, 0, 2);
         if (++j < across) continue;
         j = 0;
         i++;
     }
+}
+
+/* The same of a region of a matrix. */
+static inline void gemm_prefetch(const gemm_matrix *x, gemm_region region, int64_t from, int64_t to,
+                                 int64_t all)
+{
+    const T *data = x->data + region.row * x->row + region.column * x->column;
+    const int64_t size = sizeof *data;
+    if (x->column == 1)
+        gemm_prefetch_lists((const char *)data, region.rows, x->row * size, region.columns * size,
+                            from, to, all);
+    else
+        gemm_prefetch_lists((const char *)data, region.columns, x->column * size,
+                            region.rows * size, from, to, all);
 }
 
 /* ---- Products ---- */
@@ -359,8 +376,10 @@ static __attribute__((noinline)) void gemm_row(int64_t k, const T *a, int64_t a_
 typedef struct gemm_task {
     int64_t m, n, k;
     gemm_matrix a, b;
-    const T *panels; /* all of B packed by gemm_pack_panels, or NULL */
-    bool direct;     /* without panels: B, whose rows are dense, is read as it lies */
+    const T *panels;       /* all of B packed by gemm_pack_panels, or NULL */
+    const T *blocks;       /* all rows of A packed by gemm_pack_blocks, or NULL */
+    int64_t all_rows, row; /* with blocks: how many there are, and the first of this tile */
+    bool direct;           /* without panels: B, whose rows are dense, is read as it lies */
     T *c;
     int64_t c_row;
     bool add;     /* to what C holds */
@@ -383,6 +402,25 @@ static inline void gemm_pack_rows(const gemm_task *o, int64_t p, int64_t depth, 
                               .out = out,
                               .block = GEMM_STEP * depth,
                               .step = GEMM_STEP});
+}
+
+/* Where blocks of GEMM_ROWS rows of A lie that are packed once for all tiles: those from `row` on,
+ * of the piece of k that begins at p. The rows of a piece lie side by side. */
+static inline int64_t gemm_block_at(int64_t all_rows, int64_t row, int64_t p, int64_t depth)
+{
+    return (ceil_div(all_rows, GEMM_ROWS) * p + row / GEMM_ROWS * depth) * GEMM_STEP;
+}
+
+/* Packs rows [row, row + rows) of a, [all_rows, k]; row is a multiple of GEMM_ROWS. */
+static inline void gemm_pack_blocks(const gemm_matrix *a, int64_t all_rows, int64_t row,
+                                    int64_t rows, int64_t k, T *out)
+{
+    for (int64_t p = 0; p < k; p += GEMM_DEPTH) {
+        const int64_t depth = k - p < GEMM_DEPTH ? k - p : GEMM_DEPTH;
+        const gemm_task task = {.m = rows,
+                                .a = {a->data + row * a->row + p * a->column, a->row, a->column}};
+        gemm_pack_rows(&task, 0, depth, GEMM_ROWS, out + gemm_block_at(all_rows, row, p, depth));
+    }
 }
 
 /* One block of sums of `rows` rows, of which `width` columns are in C. Kernels write whole vectors
@@ -408,15 +446,16 @@ static inline void gemm_tile(const gemm_task *given)
 {
     const gemm_task o = *given;
     const int64_t m = o.m, n = o.n, k = o.k;
-    const int64_t height = gemm_even_height(m), blocks = ceil_div(m, height);
+    const int64_t height = o.blocks ? GEMM_ROWS : gemm_even_height(m);
+    const int64_t blocks = ceil_div(m, height);
     T *panel = o.workspace, *corner = panel + GEMM_COLUMNS * GEMM_DEPTH;
     T *packed_a = corner + GEMM_ROWS * GEMM_COLUMNS;
     const gemm_kernels whole = gemm_of_height(height),
                        last = gemm_of_height(m - (blocks - 1) * height);
     /* All pieces of A side by side where they fit, so that they last for the next tile. */
-    const bool fits = blocks * GEMM_STEP * k <= GEMM_PACKED;
-    const bool packed = fits && *o.panel_tag == o.name;
-    *o.panel_tag = fits ? o.name : 0;
+    const bool fits = !o.blocks && blocks * GEMM_STEP * k <= GEMM_PACKED;
+    const bool packed = o.blocks || (fits && *o.panel_tag == o.name);
+    if (!o.blocks) *o.panel_tag = fits ? o.name : 0;
     for (int64_t p = 0; p < k; p += GEMM_DEPTH) {
         const int64_t depth = k - p < GEMM_DEPTH ? k - p : GEMM_DEPTH;
         /* What is packed next: the next piece of these rows, or the first one of the next rows. */
@@ -424,8 +463,9 @@ static inline void gemm_tile(const gemm_task *given)
         const bool soon = more || (o.next && p + GEMM_DEPTH >= k);
         gemm_region coming_a = {more ? 0 : m, m, more ? p + GEMM_DEPTH : 0, 0};
         coming_a.columns = k - coming_a.column < GEMM_DEPTH ? k - coming_a.column : GEMM_DEPTH;
-        T *piece = packed_a + (fits ? p * blocks * GEMM_STEP : 0);
-        if (!packed) gemm_pack_rows(&o, p, depth, height, piece);
+        const T *piece = packed_a + (fits ? p * blocks * GEMM_STEP : 0);
+        if (o.blocks) piece = o.blocks + gemm_block_at(o.all_rows, o.row, p, depth);
+        if (!packed) gemm_pack_rows(&o, p, depth, height, (T *)piece);
         int64_t j = 0;
 #ifndef GEMM_PAIRS
         for (; m == 1 && o.direct && n - j >= GEMM_WIDE; j += GEMM_WIDE)
