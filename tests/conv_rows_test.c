@@ -324,19 +324,21 @@ static void check_product(const void *what, weft_dtype dtype, int threads)
 
 static void test_products(void)
 {
-    static const product products[] = {{1, 40, 50},
-                                       {3, 900, 70},
-                                       {49, 1700, 33},
-                                       {128, 768, 96},
-                                       {197, 100, 1},
-                                       {512, 800, 40},
-                                       {900, 30, 200},
-                                       {5, 0, 3},
-                                       /* The rows are packed once for all tiles. */
-                                       {90, 1600, 210},
-                                       {251, 800, 300, .columns = true},
-                                       {601, 70, 701},
-                                       {601, 70, 701, .columns = true}};
+    static const product products[] = {
+        {.m = 1, .k = 40, .n = 50},
+        {.m = 3, .k = 900, .n = 70},
+        {.m = 49, .k = 1700, .n = 33},
+        {.m = 128, .k = 768, .n = 96},
+        {.m = 197, .k = 100, .n = 1},
+        {.m = 512, .k = 800, .n = 40},
+        {.m = 900, .k = 30, .n = 200},
+        {.m = 5, .k = 0, .n = 3},
+        /* The rows are packed once for all tiles. */
+        {.m = 90, .k = 1600, .n = 210},
+        {.m = 251, .k = 800, .n = 300, .columns = true},
+        {.m = 601, .k = 70, .n = 701},
+        {.m = 601, .k = 70, .n = 701, .columns = true},
+    };
     for (size_t i = 0; i < sizeof products / sizeof *products; i++)
         each_kernel(check_product, &products[i]);
 }

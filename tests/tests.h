@@ -28,6 +28,7 @@
     X(graph) \
     X(pack) \
     X(plan) \
+    X(order) \
     X(fixed) \
     X(recompute) \
     X(precision) \
