@@ -84,6 +84,19 @@ static quantized_matrix matrix_of(const weft_call *call, const product *p)
     return m;
 }
 
+#if defined(__AVX512F__)
+/* The function of whole panels. Where all scales are 1, and the sums of all of k are exact in an
+ * int and as a T, they need not be those of blocks. */
+static quantized_panel_function *panel_function_of(const quantized_attr *attr, int64_t k,
+                                                   const quantized_panel *panel)
+{
+    const int64_t largest = sizeof(T) == 4 ? 1 << 24 : INT32_MAX;
+    bool exact = attr->whole && attr->bits == 8 && attr->group == k && k <= largest / (128 * 255);
+    for (int n = 0; exact && n < QUANTIZED_COLUMNS; n++) exact = panel->scale[n] == 1;
+    return exact ? quantized_panel_whole : attr->bits == 8 ? quantized_panel_8 : quantized_panel_4;
+}
+#endif
+
 /* Multiplies as many rows and columns of the block as fill panels and their functions; *b becomes
  * the columns that are left. */
 static void multiply_panels(const weft_call *call, const product *p, const quantized_rows *x,
@@ -96,9 +109,9 @@ static void multiply_panels(const weft_call *call, const product *p, const quant
     for (; b->columns >= QUANTIZED_COLUMNS; b->column += QUANTIZED_COLUMNS) {
         T *y = (T *)call->out[0].data + b->column;
         quantized_pack(p->bits, m, b->column, p->chunks, &panel);
+        quantized_panel_function *const products = panel_function_of(call->attr, p->k, &panel);
         for (int64_t i = b->row; i < b->row + tall; i += QUANTIZED_ROWS)
-            (p->bits == 8 ? quantized_panel_8 : quantized_panel_4)(x, i, &panel, y + i * p->n,
-                                                                   p->n);
+            products(x, i, &panel, y + i * p->n, p->n);
         for (int64_t i = b->row + tall; i < end; i++)
             quantized_function_of(1, p->bits, true)(x, i, m, b->column, QUANTIZED_COLUMNS,
                                                     y + i * p->n, p->n);

@@ -346,43 +346,59 @@ static void test_lookup(void)
     }
 }
 
-/* Whole numbers, in f32 and f64: exact, also where x is not between -128 and 127. */
-static void test_whole(void)
+static void check_whole(int m, int n, int k)
 {
-    enum { M = 3, N = 5, K = 96 };
-    double x[M * K];
-    uint8_t q[N * K], zero[N];
+    double *x = malloc((size_t)(m * k) * sizeof *x), *got = malloc((size_t)(m * n) * sizeof *got);
+    uint8_t *q = malloc((size_t)(n * k)), *zero = malloc((size_t)n);
     uint64_t random = 4;
-    for (int i = 0; i < M * K; i++) x[i] = (double)(test_random(&random) % 300) - 150;
-    for (int i = 0; i < N * K; i++) q[i] = (uint8_t)test_random(&random);
-    for (int i = 0; i < N; i++) zero[i] = (uint8_t)(60 * i);
+    for (int i = 0; i < m * k; i++) x[i] = (double)(test_random(&random) % 300) - 150;
+    for (int i = 0; i < n * k; i++) q[i] = (uint8_t)test_random(&random);
+    for (int i = 0; i < n; i++) zero[i] = (uint8_t)(60 * i);
     weft_graph *g = weft_graph_new();
     weft_error error = {0};
-    weft_value in = weft_input(g, "x", WEFT_F64, WEFT_SHAPE(M, K)), y[2];
-    const weft_value weight = weft_constant_data(g, WEFT_U8, WEFT_SHAPE(N, K), q);
-    const weft_value zeros = weft_constant_data(g, WEFT_U8, WEFT_SHAPE(N, 1), zero);
+    weft_value in = weft_input(g, "x", WEFT_F64, WEFT_SHAPE(m, k)), y[2];
+    const weft_value weight = weft_constant_data(g, WEFT_U8, WEFT_SHAPE(n, k), q);
+    const weft_value zeros = weft_constant_data(g, WEFT_U8, WEFT_SHAPE(n, 1), zero);
     y[0] = weft_matmul_whole(g, in, weight, zeros);
     y[1] = weft_cast(g, weft_matmul_whole(g, weft_cast(g, in, WEFT_F32), weight, zeros), WEFT_F64);
     weft_plan *plan = weft_plan_new(g, y, 2, NULL, &error);
     weft_session *s = plan ? weft_session_new(plan, NULL, NULL, &error) : NULL;
     CU_ASSERT_PTR_NOT_NULL_FATAL(s);
-    CU_ASSERT_EQUAL(weft_feed(s, in, x, sizeof x), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_feed(s, in, x, (size_t)(m * k) * sizeof *x), WEFT_OK);
     CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
     for (int t = 0; t < 2; t++) {
-        double got[M * N];
-        CU_ASSERT_EQUAL(weft_fetch(s, y[t], got, sizeof got), WEFT_OK);
-        for (int i = 0; i < M * N; i++) {
+        int wrong = 0;
+        CU_ASSERT_EQUAL(weft_fetch(s, y[t], got, (size_t)(m * n) * sizeof *got), WEFT_OK);
+        for (int i = 0; i < m * n; i++) {
             double sum = 0;
-            for (int c = 0; c < K; c++)
-                sum += fmax(-128, fmin(127, x[i / N * K + c])) * (q[i % N * K + c] - zero[i % N]);
-            CU_ASSERT_EQUAL(got[i], sum);
+            for (int c = 0; c < k; c++)
+                sum += fmax(-128, fmin(127, x[i / n * k + c])) * (q[i % n * k + c] - zero[i % n]);
+            wrong += got[i] != sum;
         }
+        CU_ASSERT_EQUAL(wrong, 0);
     }
-    CU_ASSERT_FALSE(weft_is_value(weft_matmul_whole(g, weft_slice(g, in, 1, 0, 40, 1),
-                                                    weft_slice(g, weight, 1, 0, 40, 1), zeros)));
-    CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_ARGUMENT);
     weft_session_free(s);
     weft_plan_free(plan);
+    weft_graph_free(g);
+    free(x);
+    free(got);
+    free(q);
+    free(zero);
+}
+
+/* Whole numbers, in f32 and f64: exact, also where x is not between -128 and 127, with few rows and
+ * with so many that weights are packed. */
+static void test_whole(void)
+{
+    check_whole(3, 5, 96);
+    check_whole(43, 37, 288);
+    check_whole(32, 16, 1024);
+    weft_graph *g = weft_graph_new();
+    const weft_value weight = weft_input(g, "q", WEFT_U8, WEFT_SHAPE(5, 40));
+    CU_ASSERT_FALSE(
+        weft_is_value(weft_matmul_whole(g, weft_input(g, "x", WEFT_F64, WEFT_SHAPE(3, 40)), weight,
+                                        weft_input(g, "zero", WEFT_U8, WEFT_SHAPE(5, 1)))));
+    CU_ASSERT_EQUAL(weft_graph_status(g), WEFT_BAD_ARGUMENT);
     weft_graph_free(g);
 }
 

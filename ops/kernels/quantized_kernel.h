@@ -475,6 +475,10 @@ typedef struct quantized_panel {
     uint8_t *q;    /* [blocks, 8, QUANTIZED_COLUMNS, 4] */
 } quantized_panel;
 
+/* y[r * y_row + j] = x[r] w[j] for QUANTIZED_ROWS rows of x from `first` on. */
+typedef void quantized_panel_function(const quantized_rows *x, int64_t first,
+                                      const quantized_panel *p, T *y, int64_t y_row);
+
 static inline quantized_panel quantized_panel_at(void *space, int64_t chunks)
 {
     const int64_t n = chunks * QUANTIZED_LANES * QUANTIZED_COLUMNS;
@@ -484,30 +488,87 @@ static inline quantized_panel quantized_panel_at(void *space, int64_t chunks)
     return p;
 }
 
+/* The 16 x 16 ints of x, transposed: pairs, fours, and then quarters of vectors change places. */
+SIMD_INLINE void quantized_transpose(__m512i *x)
+{
+    __m512i y[16];
+    SIMD_UNROLL(8)
+    for (int i = 0; i < 16; i += 2) {
+        y[i] = _mm512_unpacklo_epi32(x[i], x[i + 1]);
+        y[i + 1] = _mm512_unpackhi_epi32(x[i], x[i + 1]);
+    }
+    SIMD_UNROLL(4)
+    for (int i = 0; i < 16; i += 4) {
+        x[i] = _mm512_unpacklo_epi64(y[i], y[i + 2]);
+        x[i + 1] = _mm512_unpackhi_epi64(y[i], y[i + 2]);
+        x[i + 2] = _mm512_unpacklo_epi64(y[i + 1], y[i + 3]);
+        x[i + 3] = _mm512_unpackhi_epi64(y[i + 1], y[i + 3]);
+    }
+    SIMD_UNROLL(4)
+    for (int i = 0; i < 4; i++) {
+        y[i] = _mm512_shuffle_i32x4(x[i], x[i + 4], 0x88);
+        y[i + 4] = _mm512_shuffle_i32x4(x[i], x[i + 4], 0xdd);
+        y[i + 8] = _mm512_shuffle_i32x4(x[i + 8], x[i + 12], 0x88);
+        y[i + 12] = _mm512_shuffle_i32x4(x[i + 8], x[i + 12], 0xdd);
+    }
+    SIMD_UNROLL(8)
+    for (int i = 0; i < 8; i++) {
+        x[i] = _mm512_shuffle_i32x4(y[i], y[i + 8], 0x88);
+        x[i + 8] = _mm512_shuffle_i32x4(y[i], y[i + 8], 0xdd);
+    }
+}
+
+/* Packs a chunk of QUANTIZED_COLUMNS rows. */
+SIMD_INLINE void quantized_pack_chunk(const int bits, const uint8_t *const *rows, uint8_t *to)
+{
+    const __m512i low = _mm512_set1_epi8(15);
+    for (int at = 0; at < QUANTIZED_CHUNK * bits / 8; at += 64) {
+        __m512i part[16];
+        SIMD_UNROLL(16)
+        for (int n = 0; n < 16; n++) part[n] = _mm512_loadu_si512(rows[n] + at);
+        quantized_transpose(part);
+        SIMD_UNROLL(16)
+        for (int v = 0; v < 16; v++) {
+            if (bits == 8) {
+                _mm512_storeu_si512(to + 64 * v, part[v]);
+                continue;
+            }
+            /* Four ints of a block: the low halves of their bytes, then the high ones. */
+            uint8_t *block = to + 64 * (v / 4 * 8 + v % 4);
+            _mm512_storeu_si512(block, _mm512_and_si512(part[v], low));
+            _mm512_storeu_si512(block + 256, _mm512_and_si512(_mm512_srli_epi16(part[v], 4), low));
+        }
+        to += 64 * 16 * 8 / bits;
+    }
+}
+
 /* Packs rows [begin, begin + QUANTIZED_COLUMNS) of m. */
 static inline void quantized_pack(int bits, const quantized_matrix *m, int64_t begin,
                                   int64_t chunks, const quantized_panel *p)
 {
-    const int64_t whole = m->blocks / QUANTIZED_LANES, bytes = QUANTIZED_BLOCK * bits / 8;
+    const int64_t whole = m->blocks / QUANTIZED_LANES, bytes = QUANTIZED_CHUNK * bits / 8;
+    const uint8_t *rows[QUANTIZED_COLUMNS];
+    uint8_t last[QUANTIZED_COLUMNS][QUANTIZED_CHUNK];
     for (int64_t n = 0; n < QUANTIZED_COLUMNS; n++) {
         quantized_weight_row w;
         quantized_open(bits, m, begin + n, &w);
+        rows[n] = w.q;
+        if (m->blocks % QUANTIZED_LANES) memcpy(last[n], w.last_q, sizeof last[n]);
         for (int64_t b = 0; b < chunks * QUANTIZED_LANES; b++) {
-            const bool last = b >= whole * QUANTIZED_LANES;
-            const int64_t at = last ? b - whole * QUANTIZED_LANES : b;
-            const uint8_t *q = (last ? w.last_q : w.q) + at * bytes;
-            uint8_t *to = p->q + (b * QUANTIZED_BLOCK * QUANTIZED_COLUMNS) + 4 * n;
-            p->scale[b * QUANTIZED_COLUMNS + n] = (last ? w.last_scale : w.scale)[at];
-            p->zero[b * QUANTIZED_COLUMNS + n] = (last ? w.last_zero : w.zero)[at];
-            for (int v = 0; v < bytes / 4; v++) {
-                uint32_t four;
-                memcpy(&four, q + 4 * v, sizeof four);
-                const uint32_t low = bits == 8 ? four : four & 0x0f0f0f0f;
-                const uint32_t high = four >> 4 & 0x0f0f0f0f;
-                memcpy(to + 4 * QUANTIZED_COLUMNS * v, &low, sizeof low);
-                if (bits == 4) memcpy(to + 4 * QUANTIZED_COLUMNS * (v + 4), &high, sizeof high);
-            }
+            const bool end = b >= whole * QUANTIZED_LANES;
+            const int64_t at = end ? b - whole * QUANTIZED_LANES : b;
+            p->scale[b * QUANTIZED_COLUMNS + n] = (end ? w.last_scale : w.scale)[at];
+            p->zero[b * QUANTIZED_COLUMNS + n] = (end ? w.last_zero : w.zero)[at];
         }
+    }
+    for (int64_t c = 0; c < chunks; c++) {
+        uint8_t *to = p->q + c * QUANTIZED_CHUNK * QUANTIZED_COLUMNS;
+        for (int n = 0; c == whole && n < QUANTIZED_COLUMNS; n++) rows[n] = last[n];
+        if (bits == 8)
+            quantized_pack_chunk(8, rows, to);
+        else
+            quantized_pack_chunk(4, rows, to);
+        for (int n = 0; n < QUANTIZED_COLUMNS; n++) rows[n] += bytes;
     }
 }
 
@@ -565,6 +626,33 @@ SIMD_INLINE void quantized_panel_products(const int rows, const int bits, const 
         *(quantized_wide_floats *)(y + r * y_row) =
             ((lane[0][r] + lane[4][r]) + (lane[2][r] + lane[6][r])) +
             ((lane[1][r] + lane[5][r]) + (lane[3][r] + lane[7][r]));
+}
+
+/* The same in 8 bits, for scales of 1, a zero point for each row of the panel, and sums that an int
+ * can hold: they are exact, so their order does not matter. */
+static __attribute__((noinline)) void quantized_panel_whole(const quantized_rows *x, int64_t first,
+                                                            const quantized_panel *p, T *y,
+                                                            int64_t y_row)
+{
+    const int64_t blocks = x->chunks * QUANTIZED_LANES;
+    const int8_t *q = x->q + first * blocks * QUANTIZED_BLOCK;
+    const quantized_wide_ints zero = *(const quantized_wide_ints *)p->zero;
+    __m512i sum[QUANTIZED_ROWS];
+    SIMD_UNROLL(QUANTIZED_ROWS)
+    for (int r = 0; r < QUANTIZED_ROWS; r++) sum[r] = _mm512_setzero_si512();
+    for (int64_t at = 0; at < blocks * QUANTIZED_BLOCK; at += 4) {
+        const __m512i w = _mm512_loadu_si512(p->q + at * QUANTIZED_COLUMNS);
+        SIMD_UNROLL(QUANTIZED_ROWS)
+        for (int r = 0; r < QUANTIZED_ROWS; r++)
+            sum[r] = quantized_vnni_four(sum[r], w, q + r * blocks * QUANTIZED_BLOCK + at);
+    }
+    SIMD_UNROLL(QUANTIZED_ROWS)
+    for (int r = 0; r < QUANTIZED_ROWS; r++) {
+        int32_t total = 0;
+        for (int64_t b = 0; b < blocks; b++) total += x->sum[(first + r) * blocks + b];
+        *(quantized_wide_floats *)(y + r * y_row) = __builtin_convertvector(
+            (quantized_wide_ints)sum[r] - zero * total, quantized_wide_floats);
+    }
 }
 
 static __attribute__((noinline)) void quantized_panel_8(const quantized_rows *x, int64_t first,
