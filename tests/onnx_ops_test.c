@@ -322,6 +322,83 @@ static void test_bytes(void)
     check_bytes(5000, ONNX_UINT8, 0, true);
 }
 
+/* x and a matrix, which the file has transposed for Gemm, are dequantized and then multiplied. */
+static void check_dequantized(bool gemm, bool by_column)
+{
+    enum { LENGTH = 70 };
+    arena p = {.blocks = NULL};
+    weft_error error = {0};
+    written_graph *g = write_graph(&p);
+    int8_t b[LENGTH * BYTE_COLUMNS], zero[BYTE_COLUMNS];
+    const int8_t x_zero = 101;
+    float x[BYTE_ROWS * LENGTH], scale[BYTE_COLUMNS], bias[BYTE_COLUMNS];
+    const float x_scale = 0.02f;
+    uint64_t random = 3;
+    for (int i = 0; i < LENGTH * BYTE_COLUMNS; i++) b[i] = (int8_t)(test_random(&random) & 255);
+    for (int i = 0; i < BYTE_ROWS * LENGTH; i++) x[i] = (float)test_uniform(&random, -2, 3);
+    for (int i = 0; i < BYTE_COLUMNS; i++) {
+        scale[i] = 0.01f * (float)(i + 1);
+        zero[i] = (int8_t)(9 * i - 20);
+        bias[i] = (float)i;
+    }
+    const weft_shape several = by_column ? WEFT_SHAPE(BYTE_COLUMNS) : WEFT_SCALAR;
+    write_input(&p, g, "x", ONNX_FLOAT, WEFT_SHAPE(BYTE_ROWS, LENGTH));
+    write_floats(&p, g, "x_scale", WEFT_SCALAR, &x_scale);
+    write_bytes(&p, g, "x_zero", ONNX_UINT8, WEFT_SCALAR, &x_zero);
+    write_bytes(&p, g, "b", ONNX_INT8,
+                gemm ? WEFT_SHAPE(BYTE_COLUMNS, LENGTH) : WEFT_SHAPE(LENGTH, BYTE_COLUMNS), b);
+    write_floats(&p, g, "b_scale", several, scale);
+    write_bytes(&p, g, "b_zero", ONNX_INT8, several, zero);
+    write_node(&p, g, "QuantizeLinear", "x x_scale x_zero", "xq");
+    write_node(&p, g, "DequantizeLinear", "xq x_scale x_zero", "xd");
+    write_int(&p, write_node(&p, g, "DequantizeLinear", "b b_scale b_zero", "bd"), "axis",
+              gemm ? 0 : 1);
+    if (gemm) {
+        write_floats(&p, g, "bias", WEFT_SHAPE(BYTE_COLUMNS), bias);
+        write_int(&p, write_node(&p, g, "Gemm", "xd bd bias", "y"), "transB", 1);
+    } else {
+        write_node(&p, g, "MatMul", "xd bd", "y");
+    }
+    write_output(&p, g, "y");
+    write_output(&p, g, "xq");
+    weft_onnx *m = load(&p, g, 17, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(m);
+    CU_ASSERT_EQUAL(byte_products(m), 1);
+    const weft_builder builder = weft_onnx_builder(m);
+    const weft_build_options o = {.shape.rows = BYTE_ROWS};
+    weft_params *store = weft_params_new();
+    CU_ASSERT_EQUAL_FATAL(weft_onnx_weights(m, store, &error), WEFT_OK);
+    weft_forward *forward = weft_forward_new(&builder, store, 1, &error);
+    weft_tensor t[2];
+    const void *inputs[] = {x};
+    CU_ASSERT_EQUAL_FATAL(weft_forward_run(forward, &o, inputs, &error), WEFT_OK);
+    for (size_t i = 0; i < 2; i++) CU_ASSERT_TRUE_FATAL(weft_forward_output(forward, i, &t[i]));
+    for (int i = 0; i < BYTE_ROWS * BYTE_COLUMNS; i++) {
+        const int column = i % BYTE_COLUMNS, which = by_column ? column : 0;
+        double sum = 0;
+        for (int c = 0; c < LENGTH; c++) {
+            const int32_t xq = ((const int32_t *)t[1].data)[i / BYTE_COLUMNS * LENGTH + c];
+            sum += (xq - x_zero) *
+                   (b[gemm ? column * LENGTH + c : c * BYTE_COLUMNS + column] - zero[which]);
+        }
+        const double want = sum * (double)x_scale * (double)scale[which] + (gemm ? column : 0);
+        CU_ASSERT_DOUBLE_EQUAL((double)((const float *)t[0].data)[i], want,
+                               1e-5 + 1e-6 * fabs(want));
+    }
+    weft_forward_free(forward);
+    weft_params_free(store);
+    weft_onnx_free(m);
+    arena_free(&p);
+}
+
+static void test_dequantized(void)
+{
+    check_dequantized(false, false);
+    check_dequantized(false, true);
+    check_dequantized(true, false);
+    check_dequantized(true, true);
+}
+
 /* ---- Memory ---- */
 
 static void refuse(arena *p, written_graph *g, const char *text)
@@ -378,6 +455,7 @@ void onnx_ops_tests(void)
     CU_add_test(suite, "gradients of Attention", test_attention);
     CU_add_test(suite, "gradients of STFT", test_signals);
     CU_add_test(suite, "products of bytes", test_bytes);
+    CU_add_test(suite, "products of dequantized bytes", test_dequantized);
     CU_add_test(suite, "functions of a model", test_function);
     CU_add_test(suite, "functions that call themselves", test_recursion);
     CU_add_test(suite, "loops that take too much memory", test_many_constants);

@@ -48,6 +48,10 @@ typedef struct onnx_value {
     const char *output;
     const WeftOnnx__NodeProto *node;
     struct onnx_scope *scope;
+    weft_value whole; /* of quantized numbers: the same in f32; or none */
+    /* Of an output of DequantizeLinear: what it was computed from. The zero point may be NULL. */
+    struct onnx_value *quantized, *scale, *zero;
+    int axis;
 } onnx_value;
 
 /* The values of a graph or of a body, by name; a body sees those of the graph around it. The body

@@ -8,6 +8,8 @@
 
 /* ---- Products ---- */
 
+static weft_value dequantized_product(onnx_node *n, bool transposed);
+
 /* As NumPy's matmul, in which a vector is a row on the left and a column on the right. */
 static weft_value product(weft_graph *g, weft_value a, weft_value b)
 {
@@ -21,6 +23,11 @@ static weft_value product(weft_graph *g, weft_value a, weft_value b)
 
 void map_MatMul(onnx_node *n)
 {
+    weft_value bytes = dequantized_product(n, false);
+    if (weft_is_value(bytes)) {
+        set_out(n, 0, bytes);
+        return;
+    }
     weft_value y = product(n->graph, widen(n, in_value(n, 0)), widen(n, in_value(n, 1)));
     if (weft_dtype_of(n->graph, in_value(n, 0)) == WEFT_I32) y = narrow(n, y, in_type(n, 0));
     set_typed(n, 0, y, in_type(n, 0));
@@ -36,10 +43,15 @@ void map_Gemm(onnx_node *n)
 {
     weft_graph *g = n->graph;
     const double alpha = attr_float(n, "alpha", 1), beta = attr_float(n, "beta", 1);
-    weft_value a = widen(n, in_value(n, 0)), b = widen(n, in_value(n, 1));
-    if (attr_int(n, "transA", 0)) a = weft_transpose(g, a, 0, 1);
-    if (attr_int(n, "transB", 0)) b = weft_transpose(g, b, 0, 1);
-    weft_value y = scaled(g, weft_matmul(g, a, b), alpha);
+    const bool trans_a = attr_int(n, "transA", 0), trans_b = attr_int(n, "transB", 0);
+    weft_value y = trans_a ? WEFT_NO_VALUE : dequantized_product(n, trans_b);
+    if (!weft_is_value(y)) {
+        weft_value a = widen(n, in_value(n, 0)), b = widen(n, in_value(n, 1));
+        if (trans_a) a = weft_transpose(g, a, 0, 1);
+        if (trans_b) b = weft_transpose(g, b, 0, 1);
+        y = weft_matmul(g, a, b);
+    }
+    y = scaled(g, y, alpha);
     if (has_in(n, 2) && beta != 0) y = weft_add(g, y, scaled(g, widen(n, in_value(n, 2)), beta));
     if (weft_dtype_of(g, in_value(n, 0)) == WEFT_I32) y = narrow(n, y, in_type(n, 0));
     set_typed(n, 0, y, in_type(n, 0));
@@ -95,11 +107,10 @@ void map_Det(onnx_node *n)
 
 /* ---- Quantized numbers ---- */
 
-weft_value quantized_along(onnx_node *n, size_t i, int axis, int rank, double default_value)
+/* A number, or a vector along an axis of `rank` dimensions, in f64. */
+static weft_value along(weft_graph *g, weft_value x, int axis, int rank)
 {
-    weft_graph *g = n->graph;
-    if (!has_in(n, i)) return weft_scalar(g, WEFT_F64, default_value);
-    weft_value x = weft_cast(g, in_value(n, i), WEFT_F64);
+    x = weft_cast(g, x, WEFT_F64);
     if (weft_rank(g, x) != 1 || weft_dim(g, x, 0) == 1)
         return weft_rank(g, x) == 1 ? weft_squeeze(g, x, 0) : x;
     weft_shape shape = {.rank = rank};
@@ -107,14 +118,31 @@ weft_value quantized_along(onnx_node *n, size_t i, int axis, int rank, double de
     return weft_reshape(g, x, shape);
 }
 
-weft_value quantized_round(onnx_node *n, weft_value x, weft_value zero, int type)
+weft_value quantized_along(onnx_node *n, size_t i, int axis, int rank, double default_value)
 {
-    weft_graph *g = n->graph;
+    return has_in(n, i) ? along(n->graph, in_value(n, i), axis, rank)
+                        : weft_scalar(n->graph, WEFT_F64, default_value);
+}
+
+/* Rounds x, adds the zero point and clips to the type. */
+static weft_value quantized_clip(weft_graph *g, weft_value x, weft_value zero, int type)
+{
     const bool is_signed = type == ONNX_INT8 || type == ONNX_INT16;
     const double range = type == ONNX_INT16 || type == ONNX_UINT16 ? 65536 : 256;
     const double low = is_signed ? -range / 2 : 0;
-    x = weft_add(g, weft_round(g, x), zero);
-    return weft_cast(g, weft_clamp(g, x, low, low + range - 1), WEFT_I32);
+    return weft_clamp(g, weft_add(g, weft_round(g, x), zero), low, low + range - 1);
+}
+
+weft_value quantized_round(onnx_node *n, weft_value x, weft_value zero, int type)
+{
+    return weft_cast(n->graph, quantized_clip(n->graph, x, zero, type), WEFT_I32);
+}
+
+/* Sets output 0 to quantized numbers, given in f32. */
+static void set_quantized(onnx_node *n, weft_value whole, int type)
+{
+    set_typed(n, 0, weft_cast(n->graph, whole, WEFT_I32), type);
+    if (n->n_out && !n->folding) n->out[0].whole = whole;
 }
 
 static int quantized_type(const onnx_node *n, size_t zero_point)
@@ -122,16 +150,17 @@ static int quantized_type(const onnx_node *n, size_t zero_point)
     return has_in(n, zero_point) ? in_type(n, zero_point) : ONNX_UINT8;
 }
 
-/* In f64 a quotient that is halfway in f32 is not; so the division is one of f32. */
+/* In f64 a quotient that is halfway in f32 is not; so the division is one of f32. What the zero
+ * point is added to in f32 is exact, or outside of the type's range. */
 void map_QuantizeLinear(onnx_node *n)
 {
     weft_graph *g = n->graph;
     const int rank = in_shape(n, 0).rank, type = quantized_type(n, 2);
     const int axis = rank > 1 ? attr_axis(n, "axis", 1, rank) : 0;
     weft_value x = weft_cast(g, in_value(n, 0), WEFT_F32);
-    weft_value scale = weft_cast(g, quantized_along(n, 1, axis, rank, 1), WEFT_F32);
-    x = weft_cast(g, weft_div(g, x, scale), WEFT_F64);
-    set_typed(n, 0, quantized_round(n, x, quantized_along(n, 2, axis, rank, 0), type), type);
+    x = weft_div(g, x, weft_cast(g, quantized_along(n, 1, axis, rank, 1), WEFT_F32));
+    weft_value zero = weft_cast(g, quantized_along(n, 2, axis, rank, 0), WEFT_F32);
+    set_quantized(n, quantized_clip(g, x, zero, type), type);
 }
 
 void map_DequantizeLinear(onnx_node *n)
@@ -143,6 +172,11 @@ void map_DequantizeLinear(onnx_node *n)
     x = weft_mul(g, weft_sub(g, x, quantized_along(n, 2, axis, rank, 0)),
                  quantized_along(n, 1, axis, rank, 1));
     set_out(n, 0, weft_cast(g, x, weft_dtype_of(g, in_value(n, 1))));
+    if (!n->n_out) return;
+    n->out[0].quantized = n->in[0];
+    n->out[0].scale = n->in[1];
+    n->out[0].zero = has_in(n, 2) ? n->in[2] : NULL;
+    n->out[0].axis = axis;
 }
 
 /* Scale and zero point that map [min(x, 0), max(x, 0)] to 0..255. */
@@ -154,9 +188,7 @@ void map_DynamicQuantizeLinear(onnx_node *n)
     weft_value low = weft_minimum(g, weft_min(g, x, WEFT_ALL_AXES, false), nothing);
     weft_value scale = weft_div(g, weft_sub(g, high, low), weft_scalar(g, WEFT_F32, 255));
     weft_value zero = weft_round(g, weft_clamp(g, weft_neg(g, weft_div(g, low, scale)), 0, 255));
-    zero = weft_cast(g, zero, WEFT_F64);
-    weft_value y = weft_cast(g, weft_div(g, x, scale), WEFT_F64);
-    set_typed(n, 0, quantized_round(n, y, zero, ONNX_UINT8), ONNX_UINT8);
+    set_quantized(n, quantized_clip(g, weft_div(g, x, scale), zero, ONNX_UINT8), ONNX_UINT8);
     set_typed(n, 1, scale, ONNX_FLOAT);
     set_typed(n, 2, weft_cast(g, zero, WEFT_I32), ONNX_UINT8);
 }
@@ -181,33 +213,36 @@ static bool has_bytes(int type)
     return type == ONNX_UINT8 || type == ONNX_INT8;
 }
 
-/* False if input i is no such matrix, or none to multiply x with, or after a failure. */
-static bool read_bytes(onnx_node *n, size_t i, size_t zero_point, weft_shape x, byte_matrix *m)
+/* Whether the contents are known, now that they are needed. */
+static bool is_known(onnx_node *n, onnx_value *v)
 {
-    const onnx_tensor *t = &n->in[i]->tensor, *zero = NULL;
-    if (!import_contents(n->import, n->in[i]) || !n->in[i]->known || t->shape.rank != 2 ||
-        !has_bytes(in_type(n, i)))
+    return import_contents(n->import, v) && v->known;
+}
+
+/* Reads a matrix to multiply x with; `transposed`: the file has it as [n, k]. False if it is none,
+ * or after a failure. */
+static bool read_bytes(onnx_node *n, onnx_value *matrix, onnx_value *zero, bool transposed,
+                       weft_shape x, byte_matrix *m)
+{
+    const onnx_tensor *t = &matrix->tensor;
+    if (!is_known(n, matrix) || t->shape.rank != 2 || !has_bytes(matrix->type) ||
+        (zero && (!is_known(n, zero) || zero->tensor.shape.rank > 1)))
         return false;
-    if (has_in(n, zero_point)) {
-        zero = &n->in[zero_point]->tensor;
-        if (!import_contents(n->import, n->in[zero_point]) || !n->in[zero_point]->known ||
-            zero->shape.rank > 1)
-            return false;
-    }
-    m->k = t->shape.dim[0];
-    m->n = t->shape.dim[1];
+    m->k = t->shape.dim[transposed];
+    m->n = t->shape.dim[!transposed];
     m->padded = (m->k + 31) / 32 * 32;
-    const int64_t zeros = zero ? weft_shape_numel(zero->shape) : 1;
+    const int64_t zeros = zero ? weft_shape_numel(zero->tensor.shape) : 1;
     if (!m->k || !m->n || x.dim[x.rank - 1] != m->k || (zeros != 1 && zeros != m->n)) return false;
-    const int lift = in_type(n, i) == ONNX_INT8 ? 128 : 0;
+    const int lift = matrix->type == ONNX_INT8 ? 128 : 0;
+    const int64_t row_step = transposed ? m->k : 1, step = transposed ? 1 : m->n;
     uint8_t *q = malloc((size_t)(m->n * m->padded)), *z = malloc((size_t)m->n);
     double *sums = calloc((size_t)m->n, sizeof *sums);
     for (int64_t row = 0; q && z && sums && row < m->n; row++) {
-        const int at = zero ? (int)onnx_tensor_element(zero, zeros == 1 ? 0 : row) : 0;
+        const int at = zero ? (int)onnx_tensor_element(&zero->tensor, zeros == 1 ? 0 : row) : 0;
         z[row] = (uint8_t)(at + lift);
         memset(q + row * m->padded, z[row], (size_t)m->padded);
         for (int64_t c = 0; c < m->k; c++) {
-            const int element = (int)onnx_tensor_element(t, c * m->n + row);
+            const int element = (int)onnx_tensor_element(t, row * row_step + c * step);
             q[row * m->padded + c] = (uint8_t)(element + lift);
             sums[row] += element - at;
         }
@@ -227,27 +262,77 @@ static bool read_bytes(onnx_node *n, size_t i, size_t zero_point, weft_shape x, 
     return good;
 }
 
-/* The exact product of inputs a and b less their zero points, in f64. A matrix b of bytes is
- * multiplied as it lies: with a = a' + lift, where a' has the bytes of an i8,
- * (a - zero) b = a' b + (lift - zero) sums of b. */
-static weft_value integer_product(onnx_node *n, size_t a, size_t a_zero, size_t b, size_t b_zero)
+/* A value of a type of bytes in floats. */
+static weft_value whole_of(onnx_node *n, onnx_value *v)
 {
-    weft_graph *g = n->graph;
-    byte_matrix m;
-    const bool of_bytes = !n->folding && has_bytes(in_type(n, a)) && in_shape(n, a).rank > 1 &&
-                          read_bytes(n, b, b_zero, in_shape(n, a), &m);
-    if (!of_bytes)
-        return product(g, quantized_centred(n, a, a_zero, -2), quantized_centred(n, b, b_zero, -1));
-    const double lift = in_type(n, a) == ONNX_UINT8 ? 128 : 0;
-    const int rank = in_shape(n, a).rank;
-    const weft_value number = weft_scalar(g, WEFT_F64, lift);
-    weft_value x = weft_sub(g, weft_cast(g, in_value(n, a), WEFT_F64), number);
+    return weft_is_value(v->whole) ? v->whole : import_value(n->import, v);
+}
+
+/* The exact product of a matrix of bytes with a, of a type of bytes, less its zero point, in f64:
+ * with a = a' + lift, where a' has the bytes of an i8, (a - zero) b = a' b + (lift - zero) sums of
+ * b. */
+static weft_value byte_product(weft_graph *g, weft_value a, int type, weft_value zero,
+                               const byte_matrix *m)
+{
+    const int rank = weft_rank(g, a);
+    const weft_value lift = weft_scalar(g, WEFT_F64, type == ONNX_UINT8 ? 128 : 0);
+    weft_value x = weft_cast(g, a, WEFT_F64);
+    if (type == ONNX_UINT8) x = weft_sub(g, x, lift);
     const int64_t none[WEFT_MAX_RANK] = {0};
     int64_t after[WEFT_MAX_RANK] = {0};
-    after[rank - 1] = m.padded - m.k;
-    if (m.padded > m.k) x = weft_pad(g, x, none, after, 0);
-    const weft_value rest = weft_sub(g, number, quantized_along(n, a_zero, rank - 2, rank, 0));
-    return weft_add(g, weft_matmul_whole(g, x, m.weight, m.zero), weft_mul(g, rest, m.sums));
+    after[rank - 1] = m->padded - m->k;
+    if (m->padded > m->k) x = weft_pad(g, x, none, after, 0);
+    return weft_add(g, weft_matmul_whole(g, x, m->weight, m->zero),
+                    weft_mul(g, weft_sub(g, lift, zero), m->sums));
+}
+
+/* The exact product of inputs a and b less their zero points, in f64. A matrix b of bytes is
+ * multiplied as it lies. */
+static weft_value integer_product(onnx_node *n, size_t a, size_t a_zero, size_t b, size_t b_zero)
+{
+    const int rank = in_shape(n, a).rank;
+    onnx_value *const zero = has_in(n, b_zero) ? n->in[b_zero] : NULL;
+    byte_matrix m;
+    if (n->folding || !has_bytes(in_type(n, a)) || rank < 2 ||
+        !read_bytes(n, n->in[b], zero, false, in_shape(n, a), &m))
+        return product(n->graph, quantized_centred(n, a, a_zero, -2),
+                       quantized_centred(n, b, b_zero, -1));
+    return byte_product(n->graph, whole_of(n, n->in[a]), in_type(n, a),
+                        quantized_along(n, a_zero, rank - 2, rank, 0), &m);
+}
+
+/* Whether a factor is scaled by one number, or along the axis given. */
+static bool scaled_along(onnx_node *n, const onnx_value *v, int axis)
+{
+    const weft_shape shape = weft_shape_of(n->graph, import_value(n->import, v->scale));
+    return shape.rank <= 1 && (weft_shape_numel(shape) == 1 || v->axis == axis);
+}
+
+/* The product of inputs 0 and 1 if both were dequantized: of a tensor of bytes with one scale, and
+ * of a known matrix of bytes with a scale for each column or for all. It is computed in whole
+ * numbers, and then scaled. WEFT_NO_VALUE for other inputs, or if it is to be differentiated. */
+static weft_value dequantized_product(onnx_node *n, bool transposed)
+{
+    if (n->folding || n->import->mode == ONNX_TRAINING || !has_in(n, 0) || !has_in(n, 1))
+        return WEFT_NO_VALUE;
+    weft_graph *g = n->graph;
+    const onnx_value *a = n->in[0], *b = n->in[1];
+    byte_matrix m;
+    if (!a->quantized || !b->quantized || a->known || !has_bytes(a->quantized->type))
+        return WEFT_NO_VALUE;
+    const weft_value x = whole_of(n, a->quantized);
+    const weft_shape shape = weft_shape_of(g, x);
+    if (shape.rank < 2 || !scaled_along(n, a, -1) || !scaled_along(n, b, transposed ? 0 : 1) ||
+        weft_dtype_of(g, import_value(n->import, a->scale)) != WEFT_F32 ||
+        !read_bytes(n, b->quantized, b->zero, transposed, shape, &m))
+        return WEFT_NO_VALUE;
+    const weft_value zero = a->zero ? along(g, import_value(n->import, a->zero), -1, shape.rank)
+                                    : weft_scalar(g, WEFT_F64, 0);
+    weft_value scale = along(g, import_value(n->import, a->scale), -1, shape.rank);
+    scale =
+        weft_mul(g, scale, along(g, import_value(n->import, b->scale), shape.rank - 1, shape.rank));
+    return weft_cast(g, weft_mul(g, byte_product(g, x, a->quantized->type, zero, &m), scale),
+                     WEFT_F32);
 }
 
 void map_MatMulInteger(onnx_node *n)
