@@ -107,6 +107,11 @@ void map_Det(onnx_node *n)
 
 /* ---- Quantized numbers ---- */
 
+static bool has_bytes(int type)
+{
+    return type == ONNX_UINT8 || type == ONNX_INT8;
+}
+
 /* A number, or a vector along an axis of `rank` dimensions, in f64. */
 static weft_value along(weft_graph *g, weft_value x, int axis, int rank)
 {
@@ -163,15 +168,26 @@ void map_QuantizeLinear(onnx_node *n)
     set_quantized(n, quantized_clip(g, x, zero, type), type);
 }
 
+/* A value of a type of few bits in floats. */
+static weft_value whole_of(onnx_node *n, onnx_value *v)
+{
+    return weft_is_value(v->whole) ? v->whole : import_value(n->import, v);
+}
+
+/* The difference of numbers of few bits is exact in f32, so that only the product with a scale in
+ * f32 is rounded. */
 void map_DequantizeLinear(onnx_node *n)
 {
     weft_graph *g = n->graph;
-    const int rank = in_shape(n, 0).rank;
+    const int rank = in_shape(n, 0).rank, type = in_type(n, 0);
     const int axis = rank > 1 ? attr_axis(n, "axis", 1, rank) : 0;
-    weft_value x = weft_cast(g, in_value(n, 0), WEFT_F64);
-    x = weft_mul(g, weft_sub(g, x, quantized_along(n, 2, axis, rank, 0)),
-                 quantized_along(n, 1, axis, rank, 1));
-    set_out(n, 0, weft_cast(g, x, weft_dtype_of(g, in_value(n, 1))));
+    const weft_dtype out = weft_dtype_of(g, in_value(n, 1));
+    const bool few_bits = has_bytes(type) || type == ONNX_INT16 || type == ONNX_UINT16;
+    const weft_dtype dtype = few_bits && out == WEFT_F32 ? WEFT_F32 : WEFT_F64;
+    weft_value x = weft_cast(g, n->folding ? in_value(n, 0) : whole_of(n, n->in[0]), dtype);
+    x = weft_sub(g, x, weft_cast(g, quantized_along(n, 2, axis, rank, 0), dtype));
+    x = weft_mul(g, x, weft_cast(g, quantized_along(n, 1, axis, rank, 1), dtype));
+    set_out(n, 0, weft_cast(g, x, out));
     if (!n->n_out) return;
     n->out[0].quantized = n->in[0];
     n->out[0].scale = n->in[1];
@@ -208,10 +224,8 @@ typedef struct byte_matrix {
     weft_value sums; /* f64 [n]: of the elements less their zero points, over k */
 } byte_matrix;
 
-static bool has_bytes(int type)
-{
-    return type == ONNX_UINT8 || type == ONNX_INT8;
-}
+/* Rows of the file's matrix that are read together, so that a cache line is read once. */
+#define ROWS_READ 64
 
 /* Whether the contents are known, now that they are needed. */
 static bool is_known(onnx_node *n, onnx_value *v)
@@ -225,8 +239,8 @@ static bool read_bytes(onnx_node *n, onnx_value *matrix, onnx_value *zero, bool 
                        weft_shape x, byte_matrix *m)
 {
     const onnx_tensor *t = &matrix->tensor;
-    if (!is_known(n, matrix) || t->shape.rank != 2 || !has_bytes(matrix->type) ||
-        (zero && (!is_known(n, zero) || zero->tensor.shape.rank > 1)))
+    if (!is_known(n, matrix) || t->shape.rank != 2 || t->dtype != WEFT_I32 ||
+        !has_bytes(matrix->type) || (zero && (!is_known(n, zero) || zero->tensor.shape.rank > 1)))
         return false;
     m->k = t->shape.dim[transposed];
     m->n = t->shape.dim[!transposed];
@@ -241,12 +255,15 @@ static bool read_bytes(onnx_node *n, onnx_value *matrix, onnx_value *zero, bool 
         const int at = zero ? (int)onnx_tensor_element(&zero->tensor, zeros == 1 ? 0 : row) : 0;
         z[row] = (uint8_t)(at + lift);
         memset(q + row * m->padded, z[row], (size_t)m->padded);
-        for (int64_t c = 0; c < m->k; c++) {
-            const int element = (int)onnx_tensor_element(t, row * row_step + c * step);
-            q[row * m->padded + c] = (uint8_t)(element + lift);
-            sums[row] += element - at;
-        }
     }
+    const int32_t *elements = t->data;
+    for (int64_t begin = 0; q && z && sums && begin < m->k; begin += ROWS_READ)
+        for (int64_t row = 0; row < m->n; row++)
+            for (int64_t c = begin; c < m->k && c < begin + ROWS_READ; c++) {
+                const int32_t element = elements[row * row_step + c * step];
+                q[row * m->padded + c] = (uint8_t)(element + lift);
+                sums[row] += element + lift - z[row];
+            }
     const bool good = q && z && sums;
     if (good) {
         weft_graph *g = n->graph;
@@ -260,12 +277,6 @@ static bool read_bytes(onnx_node *n, onnx_value *matrix, onnx_value *zero, bool 
     free(z);
     free(sums);
     return good;
-}
-
-/* A value of a type of bytes in floats. */
-static weft_value whole_of(onnx_node *n, onnx_value *v)
-{
-    return weft_is_value(v->whole) ? v->whole : import_value(n->import, v);
 }
 
 /* The exact product of a matrix of bytes with a, of a type of bytes, less its zero point, in f64:

@@ -92,6 +92,7 @@ static inline void quantized_block(const T *x, int64_t b, int bits, int8_t *q, T
     /* Adding and subtracting it rounds a small number to the nearest whole one, of two the even. */
     const T rounder = sizeof(T) == 4 ? (T)0x1.8p23 : (T)0x1.8p52;
     int8_t block[QUANTIZED_BLOCK];
+    int32_t whole[QUANTIZED_BLOCK];
     T max = 0, bad = 0;
     int32_t total = 0;
 #pragma omp simd reduction(max : max) reduction(+ : bad)
@@ -103,10 +104,11 @@ static inline void quantized_block(const T *x, int64_t b, int bits, int8_t *q, T
     const T to_whole = QUANTIZED_MAX / max;
     const bool zero = bad != 0 || !(to_whole <= (sizeof(T) == 4 ? (T)0x1p126 : (T)0x1p1022));
     const T by = zero ? 0 : to_whole;
+    for (int i = 0; i < QUANTIZED_BLOCK; i++)
+        whole[i] = (int32_t)(((zero ? 0 : x[i]) * by + rounder) - rounder);
     for (int i = 0; i < QUANTIZED_BLOCK; i++) {
-        const T whole = ((zero ? 0 : x[i]) * by + rounder) - rounder;
-        block[i] = (int8_t)(int32_t)whole;
-        total += block[i];
+        block[i] = (int8_t)whole[i];
+        total += whole[i];
     }
     quantized_place(block, b, bits, q);
     scale[b] = bad != 0 ? bad : zero ? 0 : max / QUANTIZED_MAX;
@@ -120,11 +122,15 @@ static inline void quantized_whole(const T *x, int64_t b, int bits, int8_t *q, T
 {
     const T rounder = sizeof(T) == 4 ? (T)0x1.8p23 : (T)0x1.8p52;
     int8_t block[QUANTIZED_BLOCK];
+    int32_t whole[QUANTIZED_BLOCK];
     int32_t total = 0;
     for (int i = 0; i < QUANTIZED_BLOCK; i++) {
-        const T bounded = x[i] > -128 ? x[i] < 127 ? x[i] : 127 : -128;
-        block[i] = (int8_t)(int32_t)((bounded + rounder) - rounder);
-        total += block[i];
+        const T above = x[i] > -128 ? x[i] : -128, bounded = above < 127 ? above : 127;
+        whole[i] = (int32_t)((bounded + rounder) - rounder);
+    }
+    for (int i = 0; i < QUANTIZED_BLOCK; i++) {
+        block[i] = (int8_t)whole[i];
+        total += whole[i];
     }
     quantized_place(block, b, bits, q);
     scale[b] = 1;

@@ -21,7 +21,9 @@ Parts:
   decode  one sentence of a Llama of 110 million random weights, in f32, 8 and 4 bits, beside llama.cpp in f32,
           q8_0 and q4_0: decode_bench and decode_ggml.py in turn; and behind 4096 tokens, with keys and values in f32,
           bf16 and 8 bits. This part builds llama.cpp, for some ten minutes.
-The last two are measured only if --parts names them.
+  quantised  bert-base's ONNX file, quantised to 8 bits by ONNX Runtime, beside ONNX Runtime. Errors are those
+          against the output of f32.
+The last three are measured only if --parts names them.
 Exit status: 0 all was measured and agrees, 1 not. Whether a target is met does not count.
 """
 import argparse
@@ -35,8 +37,9 @@ from bench_common import Failed, call, print_table, progress
 HERE = os.path.dirname(os.path.realpath(__file__))
 AGREEMENT = {"f32": 1e-4, "bf16": 2e-2}
 KEEP = str(1 << 33)
-PARTS = ("models", "files", "ops", "growth", "products", "decode")
-NAMED_ONLY = 2  # of them
+PARTS = ("models", "files", "ops", "growth", "products", "decode", "quantised")
+NAMED_ONLY = 3  # of them
+QUANTISED = ("bert-base", 1)
 DECODED = ("vocab=32000", "d_model=768", "heads=12", "layers=12", "d_ff=2048")
 TOKENS = 120
 PROMPT, AFTER_PROMPT = 4096, 20
@@ -179,13 +182,18 @@ class Bench:
         call([self.weft, "run", f"{case}.onnx", "--input", f"{case}.npz", "--out", folder], self.env)
         return difference_of_arrays(numpy.load(os.path.join(folder, "output.npy")), numpy.load(f"{case}.npy"))
 
+    def exported(self, model, batch):
+        """The path, without .onnx, of a model's file, and of its inputs and output."""
+        case = os.path.join(self.o.cache, f"{model}-{batch}")
+        if not all(os.path.exists(case + end) for end in (".onnx", ".npz", ".npy")):
+            progress(f"{model} x {batch}: export by PyTorch")
+            self.script("peer_models.py", model, str(batch), "--export", f"{case}.onnx")
+        return case
+
     def file_rows(self, model, batch):
         workload = f"{model} x {batch}"
-        case = os.path.join(self.o.cache, f"{model}-{batch}")
+        case = self.exported(model, batch)
         path, peers = f"{case}.onnx", FILES[model, batch]
-        if not all(os.path.exists(case + end) for end in (".onnx", ".npz", ".npy")):
-            progress(f"{workload}: export by PyTorch")
-            self.script("peer_models.py", model, str(batch), "--export", path)
         agreement = {"output": self.file_difference(case), "grad": 0, "grad_peer": 0}
         self.agrees("PyTorch", workload, {"agreement": agreement})
         own, others = [], {name: {"agreement": agreement, "seconds": []} for name in peers}
@@ -204,6 +212,26 @@ class Bench:
         for name, other in others.items():
             other["peak"] = self.file_peer(name, model, batch, path, env=self.env)["peak_bytes"]
         return rows_of(workload, own, others, None, peers, None)
+
+    def quantised_rows(self):
+        model, batch = QUANTISED
+        case, rows = self.exported(model, batch), []
+        for way in (None, "dynamic", "static"):
+            path = f"{case}-{way}.onnx" if way else f"{case}.onnx"
+            if not os.path.exists(path):
+                progress(f"{model}: quantise, {way}")
+                call([sys.executable, os.path.join(HERE, "quantize_onnx.py"), f"{case}.onnx", way], self.env)
+            own, peer = [], []
+            for i in range(self.o.rounds):
+                progress(f"{model}, {way or 'f32'}: round {i + 1} of {self.o.rounds}")
+                own.append(self.own(path)["min_ms"])
+                peer.append(self.script("peer_onnx.py", path, env=self.env))
+                self.note_versions(peer[-1])
+            peer_ms = 1e3 * min(min(p["seconds"]) for p in peer)
+            rows.append({"file": f"{model} x {batch}, " + (f"8 bits, {way}" if way else "f32"), "ms": min(own),
+                         "error": self.file_difference(path.removesuffix(".onnx")), "peer_ms": peer_ms,
+                         "peer_error": peer[0]["agreement"]["output"], "ratio": peer_ms / min(own)})
+        return rows
 
     # ---- Ops and growth ----
 
@@ -326,6 +354,12 @@ def decode_table(rows):
                    target(r["ratio"], r["ratio_target"])] for r in rows]
 
 
+def quantised_table(rows):
+    head = ["file", "weft ms", "error", "ONNX Runtime ms", "its error", "times as fast"]
+    return head, [[r["file"], f"{r['ms']:.1f}", f"{r['error']:.1e}", f"{r['peer_ms']:.1f}", f"{r['peer_error']:.1e}",
+                   f"{r['ratio']:.2f}"] for r in rows]
+
+
 def cache_table(rows):
     head = ["weights", "keys and values", "ms a token", "tokens/s", "MB of them"]
     return head, [[r["weights"] + " bits", r["cache"], f"{r['ms']:.1f}", f"{1e3 / r['ms']:.0f}",
@@ -360,7 +394,7 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help="of the models (all)")
     parser.add_argument("--parts", default=",".join(PARTS[:-NAMED_ONLY]),
-                        help=",".join(PARTS) + " (all but products and decode)")
+                        help=",".join(PARTS) + " (all but the last three)")
     parser.add_argument("--files", nargs="+", default=[], metavar="TEXT", help="files whose name contains one (all)")
     parser.add_argument("--ops", nargs="+", default=[], metavar="TEXT", help="ops whose name contains one (all)")
     parser.add_argument("--precision", choices=("f32", "bf16"), default="f32", help="of the models (f32)")
@@ -392,6 +426,7 @@ def main():
         products = bench.products() if "products" in parts else []
         decode = bench.decode_rows() if "decode" in parts else []
         caches = bench.cache_rows() if "decode" in parts else []
+        quantised = bench.quantised_rows() if "quantised" in parts else []
     except Failed as error:
         progress("")
         print(f"compare: {error}", file=sys.stderr)
@@ -408,10 +443,11 @@ def main():
     print_table("Products", product_table(products), options.markdown)
     print_table("Decoding", decode_table(decode), options.markdown)
     print_table(f"Decoding behind {PROMPT} tokens", cache_table(caches), options.markdown)
+    print_table("Quantised files", quantised_table(quantised), options.markdown)
     if options.json:
         with open(options.json, "w") as f:
             json.dump({"machine": bench.machine, "versions": bench.versions, "models": models, "files": files, "ops": ops,
-                       "growth": growth, "products": products, "decode": decode, "caches": caches,
+                       "growth": growth, "products": products, "decode": decode, "caches": caches, "quantised": quantised,
                        "failures": bench.failures}, f, indent=1)
     for failure in bench.failures:
         print(f"compare: {failure}", file=sys.stderr)
