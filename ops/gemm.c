@@ -5,9 +5,12 @@
  * the library is loaded here, with OPENBLAS_CORETYPE set to SkylakeX where the processor has
  * AVX-512 - unless the user has set the variable, or the program has loaded OpenBLAS before. The
  * OpenMP build runs on one thread when called from within a parallel region, as the executor does.
- * So does oneDNN, which detects the processor's features itself.
+ * So does oneDNN, which detects the processor's features itself. Its product of bf16 is exported,
+ * but not declared in its headers, and refuses some processors: a small product tries it.
  */
 #include "gemm.h"
+
+#include "base/half.h"
 
 #include <weft/measure.h>
 #include <weft/op.h>
@@ -30,6 +33,8 @@ typedef void cblas_dgemm_function(int, int, int, int, int, int, double, const do
                                   const double *, int, double, double *, int);
 typedef int dnnl_sgemm_function(char, char, int64_t, int64_t, int64_t, float, const float *,
                                 int64_t, const float *, int64_t, float, float *, int64_t);
+typedef int dnnl_bf16_function(char, char, int64_t, int64_t, int64_t, float, const uint16_t *,
+                               int64_t, const uint16_t *, int64_t, float, float *, int64_t);
 /* The beginning of dnnl_version_t. */
 typedef struct dnnl_version {
     int major, minor, patch;
@@ -38,6 +43,7 @@ typedef struct dnnl_version {
 static cblas_sgemm_function *cblas_sgemm;
 static cblas_dgemm_function *cblas_dgemm;
 static dnnl_sgemm_function *dnnl_sgemm;
+static dnnl_bf16_function *dnnl_bf16; /* NULL: this oneDNN or this processor has none */
 
 /* dlsym returns a data pointer; POSIX lets it be used as a function. */
 static void *symbol(void *library, const char *name, void *function)
@@ -53,6 +59,19 @@ static void *open_first(const char *const *names)
     for (; *names && !library; names++) library = dlopen(*names, RTLD_NOW | RTLD_LOCAL);
     return library;
 }
+
+/* A library that is called outside of a parallel region starts threads of its own. Where a constant
+ * product is folded there is no region, so CALL gets one, whose setting ends with it. */
+#define ON_ONE_THREAD(CALL)                                                                        \
+    if (omp_get_level() > 0) {                                                                     \
+        CALL;                                                                                      \
+    } else {                                                                                       \
+        _Pragma("omp parallel num_threads(1)")                                                     \
+        {                                                                                          \
+            omp_set_num_threads(1);                                                                \
+            CALL;                                                                                  \
+        }                                                                                          \
+    }
 
 /* ---- The backends ---- */
 
@@ -100,6 +119,20 @@ static void load_openblas(void)
     if (sgemm) note_path(&openblas, sgemm);
 }
 
+#ifdef WEFT_ONEDNN
+/* Sets dnnl_bf16 if it computes 3 times 0.5 here. */
+static void try_bf16(void *library)
+{
+    const uint16_t three = half_to_bf16(3), half = half_to_bf16(0.5F);
+    float product = 0;
+    int refused = 1;
+    if (!symbol(library, "dnnl_gemm_bf16bf16f32", &dnnl_bf16)) return;
+    ON_ONE_THREAD(refused =
+                      dnnl_bf16('N', 'N', 1, 1, 1, 1.0F, &three, 1, &half, 1, 0.0F, &product, 1))
+    if (refused || product != 1.5F) dnnl_bf16 = NULL;
+}
+#endif
+
 static void load_onednn(void)
 {
 #ifdef WEFT_ONEDNN
@@ -110,6 +143,7 @@ static void load_onednn(void)
     sgemm = symbol(library, "dnnl_sgemm", &dnnl_sgemm);
     onednn.good = sgemm != NULL;
     if (sgemm) note_path(&onednn, sgemm);
+    try_bf16(library);
     if (symbol(library, "dnnl_version", &version)) {
         const dnnl_version *v = version();
         snprintf(onednn.version, sizeof onednn.version, "oneDNN %d.%d.%d", v->major, v->minor,
@@ -131,14 +165,14 @@ static const struct {
     void (*load)(void); /* NULL: nothing to load */
     loaded *loaded;
     const char *missing;
-    bool has_f64;
+    bool has_f64, may_have_bf16;
 } backends[WEFT_GEMM_BACKENDS] = {
-    [WEFT_GEMM_WEFT] = {"weft", NULL, NULL, "", true},
+    [WEFT_GEMM_WEFT] = {"weft", NULL, NULL, "", true, true},
     [WEFT_GEMM_OPENBLAS] = {"openblas", load_openblas, &openblas,
                             "OpenBLAS could not be loaded (libopenblas.so.0); on Debian it is in "
                             "libopenblas0-openmp",
-                            true},
-    [WEFT_GEMM_ONEDNN] = {"onednn", load_onednn, &onednn, ONEDNN_MISSING, false},
+                            true, false},
+    [WEFT_GEMM_ONEDNN] = {"onednn", load_onednn, &onednn, ONEDNN_MISSING, false, true},
 };
 
 static weft_status load_backend(weft_gemm_backend backend, weft_error *error)
@@ -178,7 +212,9 @@ static weft_gemm_backend backend_of(weft_dtype dtype)
     weft_gemm_backend wanted = choice();
     if (wanted == WEFT_GEMM_BACKENDS || (dtype == WEFT_F64 && !backends[wanted].has_f64))
         return WEFT_GEMM_WEFT;
-    return wanted;
+    if (dtype != WEFT_BF16 || wanted == WEFT_GEMM_WEFT) return wanted;
+    const bool has = backends[wanted].may_have_bf16 && load_backend(wanted, NULL) == WEFT_OK;
+    return has && dnnl_bf16 ? wanted : WEFT_GEMM_WEFT;
 }
 
 bool gemm_is_own(weft_dtype dtype)
@@ -188,9 +224,9 @@ bool gemm_is_own(weft_dtype dtype)
 
 weft_status weft_gemm_chosen(weft_dtype dtype, weft_gemm_backend *backend, weft_error *error)
 {
-    if (!weft_dtype_is_float(dtype))
-        return weft_error_set(error, WEFT_BAD_DTYPE, "gemm", "products are of f32 or f64, not %s",
-                              weft_dtype_name(dtype));
+    if (!weft_dtype_is_float(dtype) && dtype != WEFT_BF16)
+        return weft_error_set(error, WEFT_BAD_DTYPE, "gemm",
+                              "products are of f32, f64 or bf16, not %s", weft_dtype_name(dtype));
     if (choice() == WEFT_GEMM_BACKENDS)
         return weft_error_set(error, WEFT_BAD_ARGUMENT, "gemm",
                               "WEFT_GEMM is \"%s\"; expected weft, openblas or onednn", unknown);
@@ -218,32 +254,23 @@ weft_status weft_gemm_get_info(weft_gemm_backend backend, weft_gemm_info *info, 
 
 /* ---- The calls ---- */
 
-/* For when oneDNN, which allocates memory for each product, finds none. */
-static void plain_f32(const gemm_call *p)
+static double element(const void *x, int64_t i, bool narrow)
 {
-    const float *a = p->a, *b = p->b;
+    return narrow ? half_from_bf16(((const uint16_t *)x)[i]) : ((const float *)x)[i];
+}
+
+/* For when oneDNN, which allocates memory for each product, finds none. */
+static void plain(const gemm_call *p, bool narrow)
+{
     for (int64_t i = 0; i < p->m; i++)
         for (int64_t j = 0; j < p->n; j++) {
             double sum = 0;
             for (int64_t l = 0; l < p->k; l++)
-                sum += (double)(p->trans_a ? a[l * p->lda + i] : a[i * p->lda + l]) *
-                       (double)(p->trans_b ? b[j * p->ldb + l] : b[l * p->ldb + j]);
+                sum += element(p->a, p->trans_a ? l * p->lda + i : i * p->lda + l, narrow) *
+                       element(p->b, p->trans_b ? j * p->ldb + l : l * p->ldb + j, narrow);
             ((float *)p->c)[i * p->ldc + j] = (float)sum;
         }
 }
-
-/* A library that is called outside of a parallel region starts threads of its own. Where a constant
- * product is folded there is no region, so CALL gets one, whose setting ends with it. */
-#define ON_ONE_THREAD(CALL)                                                                        \
-    if (omp_get_level() > 0) {                                                                     \
-        CALL;                                                                                      \
-    } else {                                                                                       \
-        _Pragma("omp parallel num_threads(1)")                                                     \
-        {                                                                                          \
-            omp_set_num_threads(1);                                                                \
-            CALL;                                                                                  \
-        }                                                                                          \
-    }
 
 static int order(bool transposed)
 {
@@ -257,7 +284,7 @@ static void library_f32(const gemm_call *p)
                     (int)p->k, 1.0f, p->a, (int)p->lda, p->b, (int)p->ldb, 0.0f, p->c, (int)p->ldc);
     else if (dnnl_sgemm(p->trans_a ? 'T' : 'N', p->trans_b ? 'T' : 'N', p->m, p->n, p->k, 1.0f,
                         p->a, p->lda, p->b, p->ldb, 0.0f, p->c, p->ldc) != 0)
-        plain_f32(p);
+        plain(p, false);
 }
 
 void gemm_f32(const gemm_call *call)
@@ -270,4 +297,12 @@ void gemm_f64(const gemm_call *p)
     ON_ONE_THREAD(cblas_dgemm(ROW_MAJOR, order(p->trans_a), order(p->trans_b), (int)p->m, (int)p->n,
                               (int)p->k, 1.0, p->a, (int)p->lda, p->b, (int)p->ldb, 0.0, p->c,
                               (int)p->ldc))
+}
+
+void gemm_bf16(const gemm_call *p)
+{
+    int refused = 0;
+    ON_ONE_THREAD(refused = dnnl_bf16(p->trans_a ? 'T' : 'N', p->trans_b ? 'T' : 'N', p->m, p->n,
+                                      p->k, 1.0F, p->a, p->lda, p->b, p->ldb, 0.0F, p->c, p->ldc))
+    if (refused) plain(p, true);
 }

@@ -9,18 +9,9 @@
 static void call_library(const product *p, int64_t m, int64_t n, const gemm_matrix *a,
                          const gemm_matrix *b, T *c)
 {
-    const bool trans_a = a->column != 1, trans_b = b->column != 1;
-    const gemm_call call = {.trans_a = trans_a,
-                            .trans_b = trans_b,
-                            .m = m,
-                            .n = n,
-                            .k = p->k,
-                            .a = a->data,
-                            .lda = trans_a ? a->column : a->row,
-                            .b = b->data,
-                            .ldb = trans_b ? b->column : b->row,
-                            .c = c,
-                            .ldc = p->n};
+    gemm_call call = library_call(m, n, p->k, a, b);
+    call.c = c;
+    call.ldc = p->n;
 #if KERNEL_IS(f32)
     gemm_f32(&call);
 #else
@@ -144,13 +135,24 @@ static size_t scratch_matmul(const weft_call *call)
            (narrow ? sizeof(float) : weft_dtype_bytes(call->out[0].dtype));
 }
 
+/* What a library's product of bf16 needs beside its operands: see call_library in matmul_bf16.c. */
+static size_t library_workspace(const weft_call *call, const product *p)
+{
+    const int64_t sums = call->out[0].dtype == WEFT_BF16 ? p->tile_m * p->tile_n : 0;
+    const int64_t rows = call->in[0].dtype == WEFT_F32 ? p->tile_m : 0;
+    const int64_t columns = call->in[1].dtype == WEFT_F32 ? p->tile_n : 0;
+    return (size_t)sums * sizeof(float) + (size_t)((rows + columns) * p->k) * sizeof(uint16_t);
+}
+
 static size_t workspace_matmul(const weft_call *call)
 {
     weft_dtype dtype = call->out[0].dtype;
     const product p = product_of(call);
-    if (product_is_narrow(call))
+    const bool narrow = product_is_narrow(call);
+    if (!product_is_own(call)) return narrow ? library_workspace(call, &p) : 0;
+    if (narrow)
         return (size_t)(BF16_WORKSPACE + (p.m && p.n ? p.tile_m * p.tile_n : 0)) * sizeof(float);
-    return gemm_is_own(dtype) ? GEMM_WORKSPACE * weft_dtype_bytes(dtype) : 0;
+    return GEMM_WORKSPACE * weft_dtype_bytes(dtype);
 }
 
 static void cost_matmul(const weft_call *call, weft_cost *cost)

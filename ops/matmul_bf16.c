@@ -15,6 +15,37 @@ static bf16_matrix bf16_matrix_of(const weft_tensor *t)
     return (bf16_matrix){t->data, t->dtype == WEFT_F32, m.row, m.column};
 }
 
+/* The operand as bf16, which a library asks for: rounded into `space` if it is f32. Returns what
+ * follows in `space`. */
+static uint16_t *narrowed(bf16_matrix x, int64_t rows, int64_t columns, uint16_t *space,
+                          gemm_matrix *out)
+{
+    *out = (gemm_matrix){x.data, x.row, x.column};
+    if (!x.wide) return space;
+    const bool plain = x.column == 1;
+    const int64_t count = plain ? rows : columns, n = plain ? columns : rows;
+    for (int64_t i = 0; i < count; i++)
+        half_narrow((const float *)x.data + i * (plain ? x.row : x.column), space + i * n, n);
+    *out = plain ? (gemm_matrix){(const T *)space, n, 1} : (gemm_matrix){(const T *)space, 1, n};
+    return space + count * n;
+}
+
+/* A library's sums are f32: those of a product of bf16 are rounded afterwards. */
+static void call_library(const bf16_task *o)
+{
+    float *sums = o->wide ? o->c : o->workspace;
+    uint16_t *space = (uint16_t *)((float *)o->workspace + (o->wide ? 0 : o->m * o->n));
+    gemm_matrix a, b;
+    space = narrowed(o->a, o->m, o->k, space, &a);
+    narrowed(o->b, o->k, o->n, space, &b);
+    gemm_call call = library_call(o->m, o->n, o->k, &a, &b);
+    call.c = sums;
+    call.ldc = o->wide ? o->c_row : o->n;
+    gemm_bf16(&call);
+    for (int64_t i = 0; !o->wide && i < o->m; i++)
+        half_narrow(sums + i * o->n, (uint16_t *)o->c + i * o->c_row, o->n);
+}
+
 KERNEL(matmul_bf16)
 {
     const weft_tensor *ta = &call->in[0], *tb = &call->in[1], *tc = &call->out[0];
@@ -59,8 +90,10 @@ KERNEL(matmul_bf16)
     task.a = bf16_at(a, row, 0);
     task.b = bf16_at(b, 0, column);
     task.c = (char *)tc->data + ((batch * p.m + row) * p.n + column) * (wide ? 4 : 2);
-    if (p.k)
+    if (p.k && product_is_own(call))
         bf16_tile(&task);
+    else if (p.k)
+        call_library(&task);
     else
         for (int64_t i = 0; i < task.m; i++)
             memset((char *)task.c + i * p.n * (wide ? 4 : 2), 0, (size_t)(task.n * (wide ? 4 : 2)));

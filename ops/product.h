@@ -144,6 +144,12 @@ static inline bool product_is_narrow(const weft_call *call)
            call->out[0].dtype == WEFT_BF16;
 }
 
+/* Whether weft's own kernels compute the product. */
+static inline bool product_is_own(const weft_call *call)
+{
+    return gemm_is_own(product_is_narrow(call) ? WEFT_BF16 : call->out[0].dtype);
+}
+
 static inline product product_of(const weft_call *call)
 {
     const weft_tensor *a = &call->in[0], *b = &call->in[1], *c = &call->out[0];
@@ -155,7 +161,7 @@ static inline product product_of(const weft_call *call)
     p.rows_joined = rows_join(a, b);
     for (int d = 0; d < rank - 2; d++) *(p.rows_joined ? &p.m : &p.batches) *= c->shape.dim[d];
     if (p.m == 0 || p.n == 0 || p.batches == 0) return p;
-    if (product_is_narrow(call) || gemm_is_own(c->dtype))
+    if (product_is_own(call))
         cut_for_kernels(&p);
     else
         cut_for_library(&p);
@@ -200,6 +206,22 @@ static inline gemm_matrix matrix_of(const weft_tensor *t)
     bool plain = (n == 1 || column == 1) && (m == 1 || row >= n);
     if (plain) return (gemm_matrix){t->data, m == 1 ? n : row, 1};
     return (gemm_matrix){t->data, 1, n == 1 ? m : column};
+}
+
+/* The call of a library for A [m, k] and B [k, n], whose strides it takes. */
+static inline gemm_call library_call(int64_t m, int64_t n, int64_t k, const gemm_matrix *a,
+                                     const gemm_matrix *b)
+{
+    const bool trans_a = a->column != 1, trans_b = b->column != 1;
+    return (gemm_call){.trans_a = trans_a,
+                       .trans_b = trans_b,
+                       .m = m,
+                       .n = n,
+                       .k = k,
+                       .a = a->data,
+                       .lda = trans_a ? a->column : a->row,
+                       .b = b->data,
+                       .ldb = trans_b ? b->column : b->row};
 }
 
 /* Offset of batch `index` of c's batch dimensions in operand t, which broadcasts to them. */

@@ -13,7 +13,8 @@ extern "C" {
 
 /* Whose kernels compute weft_matmul: weft's own, or those of a library that is loaded when first
  * needed. The environment variable WEFT_GEMM (weft, openblas, onednn) chooses once for the process;
- * the default is weft. oneDNN multiplies f32 only, so weft's own kernels multiply f64 then.
+ * the default is weft. weft's own kernels multiply what the library does not: f64 of oneDNN, bf16
+ * of OpenBLAS, and bf16 of a oneDNN that has no such product for this processor.
  * OpenBLAS allocates about 128 MiB of buffers when it first multiplies, and hangs if there is no
  * memory for them. */
 typedef enum weft_gemm_backend {
@@ -25,7 +26,7 @@ typedef enum weft_gemm_backend {
 
 /* Sets *backend (may be NULL) to the one that multiplies `dtype`, and loads it. WEFT_BAD_ARGUMENT
  * if WEFT_GEMM names no backend; WEFT_NO_BACKEND if its library cannot be loaded; WEFT_BAD_DTYPE
- * unless the dtype is f32 or f64. weft_matmul fails likewise. */
+ * unless the dtype is f32, f64 or bf16. weft_matmul fails likewise. */
 WEFT_API weft_status weft_gemm_chosen(weft_dtype dtype, weft_gemm_backend *backend,
                                       weft_error *error);
 

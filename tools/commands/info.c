@@ -81,7 +81,7 @@ static weft_status add_chosen(cJSON *json, weft_error *error)
     static const struct {
         weft_dtype dtype;
         const char *name;
-    } types[] = {{WEFT_F32, "gemm_f32"}, {WEFT_F64, "gemm_f64"}};
+    } types[] = {{WEFT_F32, "gemm_f32"}, {WEFT_F64, "gemm_f64"}, {WEFT_BF16, "gemm_bf16"}};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         weft_gemm_backend backend;
         weft_gemm_info info;
