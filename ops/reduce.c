@@ -45,6 +45,19 @@ static size_t scratch_reduce(const weft_call *call)
     return c.pieces == 1 ? 0 : (size_t)(c.pieces * c.outputs * NUMBERS) * sizeof(double);
 }
 
+/* Room for a block in f32 or f64: see source in reduce_kernels.c. */
+static size_t workspace_reduce(const weft_call *call)
+{
+    const split s = split_of(call);
+    const bool narrow = call->in[0].dtype == WEFT_BF16;
+    int64_t elements = narrow ? BLOCK : 0;
+    if (by_columns(&s))
+        elements = narrow ? BLOCK_ROWS * COLUMNS : 0;
+    else if (!by_dense_rows(&s))
+        elements = PACKED;
+    return (size_t)elements * weft_dtype_bytes(call->out[0].dtype);
+}
+
 static void cost_reduce(const weft_call *call, weft_cost *cost)
 {
     double n = (double)numel_of(&call->in[0].shape);
@@ -201,11 +214,13 @@ static const weft_attr_field variance_fields[] = {
         .attr_size = sizeof(reduce_attr),                                                          \
         .attrs = fields,                                                                           \
         .infer = infer_reduce,                                                                     \
-        .kernel = FLOAT_KERNELS(op),                                                               \
+        .kernel = {NARROW_ROWS(op, op)},                                                           \
+        .narrow_in = 1,                                                                            \
         .takes = WEFT_TAKES_ANY,                                                                   \
         .phases = 2,                                                                               \
         .tiles = tiles_reduce,                                                                     \
         .scratch = scratch_reduce,                                                                 \
+        .workspace = workspace_reduce,                                                             \
         .cost = cost_reduce,                                                                       \
         .onnx = onnx_##op,                                                                         \
         .vjp = vjp_##op,                                                                           \

@@ -4,7 +4,8 @@
  * together, row by row (column path); else each output folds its own elements (row path).
  *
  * Elements are folded in blocks, which stay in the second-level cache, so that an op may pass over
- * one twice; a row whose elements lie apart is packed block by block. A block is reduced to a
+ * one twice; a row whose elements lie apart is packed block by block, and elements that are stored
+ * as bf16 are widened block by block. A block is reduced to a
  * state of one or two f64 numbers, and states are merged in order. An op is the four functions of a
  * `fold`. Where outputs are too few to occupy the processor, pieces of
  * the blocks become tiles of their own, their states go to scratch, and a second phase merges them;
@@ -13,6 +14,7 @@
 
 #include "kernels/extreme.h"
 #include "kernels/moments.h"
+#include "kernels/narrow.h"
 #include "kernels/sums.h"
 #include "kernels/vmath.h"
 
@@ -239,27 +241,51 @@ static inline int64_t count_between(const cut *c, const split *s, int64_t begin,
                : (end == c->blocks ? s->count : count_before(c, end)) - count_before(c, begin);
 }
 
-/* The state of one block of n outputs (1 in the row path), whose first element is at x. */
-static inline void fold_block(const fold *f, const split *s, const cut *c, const T *x, int64_t n,
-                              int64_t index, double *state)
+/* The elements to fold, from `first` on, and room for those of a block in T. */
+typedef struct source {
+    const weft_tensor *x;
+    int64_t first;
+    T *space;
+} source;
+
+/* `rows` rows of n neighbours from element `first` on, *step apart: where they lie, or widened. */
+static inline const T *rows_from(const source *x, int64_t first, int64_t rows, int64_t n,
+                                 int64_t *step)
+{
+    if (x->x->dtype != WEFT_BF16) return (const T *)x->x->data + first;
+    for (int64_t i = 0; i < rows; i++) narrow_row(x->x, first + i * *step, n, x->space + i * n);
+    *step = n;
+    return x->space;
+}
+
+/* n elements from `first` on, `step` apart, side by side. */
+static inline const T *packed_from(const source *x, int64_t first, int64_t n, int64_t step)
+{
+    for (int64_t i = 0; i < n; i++)
+        x->space[i] = *narrow_row(x->x, first + i * step, 1, x->space + i);
+    return x->space;
+}
+
+/* The state of one block of n outputs (1 in the row path). */
+static inline void fold_block(const fold *f, const split *s, const cut *c, const source *x,
+                              int64_t n, int64_t index, double *state)
 {
     const int64_t from = index % c->per_row * c->block, rest = c->length - from;
-    const int64_t step = s->n_folded ? s->folded_stride[s->n_folded - 1] : 1;
+    int64_t step = s->n_folded ? s->folded_stride[s->n_folded - 1] : 1;
     const int64_t count = rest < c->block ? rest : c->block;
-    const T *block = x + row_of(s, index / c->per_row) + from * step;
-    T packed[PACKED];
+    const int64_t first = x->first + row_of(s, index / c->per_row) + from * step;
     if (by_columns(s)) {
-        f->columns(block, count, step, n, state);
+        const T *rows = rows_from(x, first, count, n, &step);
+        f->columns(rows, count, step, n, state);
     } else if (by_dense_rows(s)) {
-        f->row(block, count, state);
+        f->row(narrow_row(x->x, first, count, x->space), count, state);
     } else {
-        for (int64_t i = 0; i < count; i++) packed[i] = block[i * step];
-        f->row(packed, count, state);
+        f->row(packed_from(x, first, count, step), count, state);
     }
 }
 
 /* The states of n outputs over one piece of their blocks. */
-static void fold_piece(const fold *f, const split *s, const cut *c, const T *x, int64_t n,
+static void fold_piece(const fold *f, const split *s, const cut *c, const source *x, int64_t n,
                        int64_t piece, double *state)
 {
     const int64_t begin = c->blocks * piece / c->pieces, end = c->blocks * (piece + 1) / c->pieces;
@@ -267,9 +293,9 @@ static void fold_piece(const fold *f, const split *s, const cut *c, const T *x, 
     if (begin < end)
         fold_block(f, s, c, x, n, begin, state);
     else if (by_columns(s))
-        f->columns(x, 0, 0, n, state);
+        f->columns(x->x->data, 0, 0, n, state);
     else
-        f->row(x, 0, state);
+        f->row(x->x->data, 0, state);
     for (int64_t k = begin + 1; k < end; k++) {
         fold_block(f, s, c, x, n, k, more);
         f->merge(state, count_between(c, s, begin, k), more, count_between(c, s, k, k + 1), n);
@@ -312,7 +338,8 @@ static void reduce_tile(const weft_call *call, int64_t tile, const fold *f)
         n = run - o % run;
         if (n > COLUMNS) n = COLUMNS;
         if (n > end - o) n = end - o;
-        fold_piece(f, &s, &c, (const T *)call->in[0].data + base_of(&s, o), n, piece, state);
+        const source x = {&call->in[0], base_of(&s, o), weft_call_workspace(call)};
+        fold_piece(f, &s, &c, &x, n, piece, state);
         if (c.pieces == 1)
             f->finish(state, s.count, call->attr, n, (T *)call->out[0].data + o);
         else

@@ -333,6 +333,81 @@ static void test_products(void)
     each_isa(products);
 }
 
+/* Reductions of a value that is stored as bf16 have the bits of those of the same numbers in f32:
+ * columns, rows, all elements, and elements that lie apart. */
+static weft_value reduced(weft_graph *g, weft_value x, int op, weft_axes axes)
+{
+    switch (op) {
+    case 0:
+        return weft_sum(g, x, axes, false);
+    case 1:
+        return weft_mean(g, x, axes, false);
+    case 2:
+        return weft_max(g, x, axes, false);
+    case 3:
+        return weft_min(g, x, axes, false);
+    case 4:
+        return weft_variance(g, x, axes, false, 1);
+    default:
+        return weft_logsumexp(g, x, axes, false);
+    }
+}
+
+static void check_reduction(const weft_plan_options *options, size_t stored, const float *x,
+                            weft_shape shape, bool apart, weft_axes axes, int op, float *y,
+                            int64_t n)
+{
+    weft_graph *g = weft_graph_new();
+    weft_value in = weft_input(g, "x", WEFT_F32, shape), from = weft_neg(g, in);
+    if (apart) from = weft_reshape(g, weft_slice(g, from, 2, 0, 1, 1), WEFT_SHAPE(40, 1500));
+    weft_value out = reduced(g, from, op, axes);
+    weft_error error = WEFT_NO_ERROR;
+    weft_plan *plan = weft_plan_new(g, &out, 1, options, &error);
+    weft_session *s =
+        plan ? weft_session_new(plan, NULL, &(weft_session_options){.threads = 2}, &error) : NULL;
+    CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+    CU_ASSERT_EQUAL(weft_plan_get_stats(plan).narrow, stored);
+    CU_ASSERT_EQUAL(weft_feed(s, in, x, (size_t)weft_shape_numel(shape) * sizeof *x), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_fetch(s, out, y, (size_t)n * sizeof *y), WEFT_OK);
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+}
+
+static void reductions(void)
+{
+    const struct {
+        weft_shape shape;
+        weft_axes axes;
+        int64_t n; /* results */
+        bool apart;
+    } cases[] = {{WEFT_SHAPE(700, 600), WEFT_AXES(0), 600, false},
+                 {WEFT_SHAPE(90, 5000), WEFT_AXES(1), 90, false},
+                 {WEFT_SHAPE(3, 50, 700), WEFT_AXES(0, 1), 700, false},
+                 {WEFT_SHAPE(300, 400), WEFT_ALL_AXES, 1, false},
+                 {WEFT_SHAPE(40, 1500, 2), WEFT_AXES(1), 40, true}};
+    enum { OPS = 6, MOST = 700 };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int64_t n = weft_shape_numel(cases[i].shape);
+        float *x = random_floats(n, 3 + i), got[MOST], want[MOST];
+        for (int64_t k = 0; k < n; k++) x[k] = (float)rounded((double)x[k]);
+        for (int op = 0; op < OPS; op++) {
+            check_reduction(&narrow, 1, x, cases[i].shape, cases[i].apart, cases[i].axes, op, got,
+                            cases[i].n);
+            check_reduction(&(weft_plan_options){.verify = true}, 0, x, cases[i].shape,
+                            cases[i].apart, cases[i].axes, op, want, cases[i].n);
+            CU_ASSERT_EQUAL(memcmp(got, want, (size_t)cases[i].n * sizeof *got), 0);
+        }
+        free(x);
+    }
+}
+
+static void test_reductions(void)
+{
+    each_isa(reductions);
+}
+
 /* ---- Models ---- */
 
 typedef struct trained {
@@ -508,6 +583,7 @@ void precision_tests(void)
     CU_add_test(suite, "rounding", test_rounding);
     CU_add_test(suite, "every op and its gradient in bf16", test_ops);
     CU_add_test(suite, "products of bf16", test_products);
+    CU_add_test(suite, "reductions of bf16", test_reductions);
     CU_add_test(suite, "models in bf16", test_models);
     CU_add_test(suite, "scopes that are kept in f32", test_keep);
     CU_add_test(suite, "a precision that is none", test_unknown);
