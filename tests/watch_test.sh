@@ -27,11 +27,12 @@ rm -rf none
 # start COMMAND...: runs it with --watch, and waits for its address: $port.
 start()
 {
+    rm -f output # of the training before, whose port it has
     "$@" --watch >output 2>&1 &
     training=$!
     port=
     for ((i = 0; i < 300; i++)); do
-        port=$(sed -n 's|^this run is shown at http://127.0.0.1:\([0-9]*\)/$|\1|p' output)
+        port=$(sed -n 's|^this run is shown at http://127.0.0.1:\([0-9]*\)/$|\1|p' output 2>/dev/null)
         [ -n "$port" ] && return 0
         kill -0 "$training" 2>/dev/null || break
         sleep 0.1
@@ -144,10 +145,11 @@ expect 1 "trains nothing" "${train[@]}" --out run --validate run/model.safetenso
 
 # ---- The same bytes ----
 expect 0 "finished" "${train[@]}" --out plain --steps 40
+rm -f output
 "${train[@]}" --out watched --steps 40 --watch >output 2>&1 &
 training=$!
 while kill -0 "$training" 2>/dev/null; do
-    port=$(sed -n 's|^this run is shown at http://127.0.0.1:\([0-9]*\)/$|\1|p' output)
+    port=$(sed -n 's|^this run is shown at http://127.0.0.1:\([0-9]*\)/$|\1|p' output 2>/dev/null)
     [ -n "$port" ] && answer GET /data.json >/dev/null 2>&1
     sleep 0.02
 done
