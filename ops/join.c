@@ -1,6 +1,8 @@
 /* concat and pad: copies of whole stretches, of any dtype. */
 #include "kernels/kernel.h"
 
+#include "base/half.h"
+
 typedef struct concat_attr {
     int32_t axis;
 } concat_attr;
@@ -10,6 +12,25 @@ typedef struct pad_attr {
 } pad_attr;
 
 #ifdef WEFT_KERNEL_ISA
+
+/* Copies n elements, which may be stored as bf16 or not. */
+static void copy_elements(const weft_tensor *x, int64_t from, const weft_tensor *y, int64_t to,
+                          int64_t n)
+{
+    const size_t size = x->dtype == WEFT_BF16 ? sizeof(uint16_t) : sizeof(T);
+#if KERNEL_IS(f32)
+    if (x->dtype == WEFT_BF16 && y->dtype == WEFT_F32) {
+        half_widen((const uint16_t *)x->data + from, (float *)y->data + to, n);
+        return;
+    }
+    if (x->dtype == WEFT_F32 && y->dtype == WEFT_BF16) {
+        half_narrow((const float *)x->data + from, (uint16_t *)y->data + to, n);
+        return;
+    }
+#endif
+    memcpy((char *)y->data + (size_t)to * size, (const char *)x->data + (size_t)from * size,
+           (size_t)n * size);
+}
 
 /* Tile p copies a share of every input's stretches: outer index by outer index. */
 KERNEL(concat)
@@ -29,9 +50,7 @@ KERNEL(concat)
         for (int64_t o = begin / row; width && o * row < end; o++) {
             int64_t from = o * row + before, to = from + width;
             int64_t low = from > begin ? from : begin, high = to < end ? to : end;
-            if (low < high)
-                memcpy((T *)y->data + low, (const T *)x->data + o * width + (low - from),
-                       (size_t)(high - low) * sizeof(T));
+            if (low < high) copy_elements(x, o * width + (low - from), y, low, high - low);
         }
         before += width;
     }
@@ -143,8 +162,10 @@ const weft_op weft_op_concat = {
     .attr_size = sizeof(concat_attr),
     .attrs = concat_fields,
     .infer = infer_concat,
-    .kernel = ANY_KERNELS(concat),
+    .kernel = ANY_NARROW_KERNELS(concat),
     .takes = WEFT_TAKES_DENSE,
+    .narrow_in = WEFT_NARROW_ALL,
+    .narrow_out = 1,
     .onnx = onnx_concat,
     .vjp = vjp_concat,
     .samples = samples_concat,

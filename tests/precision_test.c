@@ -408,6 +408,53 @@ static void test_reductions(void)
     each_isa(reductions);
 }
 
+/* Parts of a concatenation are stored as bf16 or not, as is the whole. */
+static void check_concat(bool narrow_whole)
+{
+    enum { ROWS = 70, A = 33, B = 130, N = ROWS * (A + B) };
+    weft_graph *g = weft_graph_new();
+    weft_value a = weft_input(g, "a", WEFT_F32, WEFT_SHAPE(ROWS, A));
+    weft_value b = weft_input(g, "b", WEFT_F32, WEFT_SHAPE(ROWS, B));
+    weft_value out = weft_concat(g, (weft_value[]){weft_neg(g, a), b}, 2, 1);
+    if (narrow_whole) out = weft_neg(g, out);
+    weft_error error = WEFT_NO_ERROR;
+    weft_plan *plan = weft_plan_new(g, &out, 1, &narrow, &error);
+    weft_session *s = weft_session_new(plan, NULL, NULL, &error);
+    CU_ASSERT_PTR_NOT_NULL_FATAL(s);
+    CU_ASSERT_EQUAL(weft_plan_get_stats(plan).narrow, 1 + (size_t)narrow_whole);
+    float *xa = random_floats(ROWS * A, 5), *xb = random_floats(ROWS * B, 6);
+    float *y = malloc(N * sizeof *y);
+    weft_feed(s, a, xa, ROWS * A * sizeof *xa);
+    weft_feed(s, b, xb, ROWS * B * sizeof *xb);
+    CU_ASSERT_EQUAL(weft_run(s), WEFT_OK);
+    CU_ASSERT_EQUAL(weft_fetch(s, out, y, N * sizeof *y), WEFT_OK);
+    int wrong = 0;
+    for (int i = 0; i < ROWS; i++)
+        for (int j = 0; j < A + B; j++) {
+            const double x = (double)(j < A ? -xa[i * A + j] : xb[i * B + j - A]);
+            const double stored = narrow_whole || j < A ? rounded(x) : x;
+            wrong += (double)y[i * (A + B) + j] != (narrow_whole ? -stored : stored);
+        }
+    CU_ASSERT_EQUAL(wrong, 0);
+    free(xa);
+    free(xb);
+    free(y);
+    weft_session_free(s);
+    weft_plan_free(plan);
+    weft_graph_free(g);
+}
+
+static void concats(void)
+{
+    check_concat(false);
+    check_concat(true);
+}
+
+static void test_concat(void)
+{
+    each_isa(concats);
+}
+
 /* ---- Models ---- */
 
 typedef struct trained {
@@ -584,6 +631,7 @@ void precision_tests(void)
     CU_add_test(suite, "every op and its gradient in bf16", test_ops);
     CU_add_test(suite, "products of bf16", test_products);
     CU_add_test(suite, "reductions of bf16", test_reductions);
+    CU_add_test(suite, "concatenations of bf16", test_concat);
     CU_add_test(suite, "models in bf16", test_models);
     CU_add_test(suite, "scopes that are kept in f32", test_keep);
     CU_add_test(suite, "a precision that is none", test_unknown);

@@ -27,7 +27,8 @@ static bool can_write(const weft_graph *g, uint32_t node, size_t output)
 static bool can_read(const weft_graph *g, uint32_t node, size_t input)
 {
     const node_record *n = &g->nodes[node];
-    if (op_has_kernel(n->op, WEFT_BF16)) return n->op->narrow_in >> input & 1;
+    if (op_has_kernel(n->op, WEFT_BF16))
+        return n->op->narrow_in == WEFT_NARROW_ALL || (input < 8 && n->op->narrow_in >> input & 1);
     return (n->op->elementwise || node_rows(n) >> input & 1) && fuse_runs_by_blocks(g, node);
 }
 

@@ -166,6 +166,7 @@ typedef enum weft_gradient {
 } weft_gradient;
 
 #define WEFT_VARIADIC    255
+#define WEFT_NARROW_ALL  255
 #define WEFT_MAX_OUTPUTS 4
 
 /* Instruction sets of kernels: the x86-64 baseline or the portable build, v3 (AVX2, FMA), v4
@@ -218,10 +219,11 @@ struct weft_op {
     void (*block)(const weft_call *call, int64_t tile, weft_block *block);
 
     /* Precision: which operands of f32 may be stored as bf16 (weft_plan_options.precision). Bit i
-     * of narrow_out: output i. Bit i of narrow_in: input i, which the kernels of the column
-     * WEFT_BF16 read; these take any mixture of both. An op without such kernels works on blocks
-     * that are widened to f32 before it and rounded behind it: all operands of an elementwise op,
-     * and of a row-wise one the inputs that it reads row by row and the outputs of narrow_out. */
+     * of narrow_out: output i. Bit i of narrow_in: input i, or WEFT_NARROW_ALL: every input, which
+     * the kernels of the column WEFT_BF16 read; these take any mixture of both. An op without such
+     * kernels works on blocks that are widened to f32 before it and rounded behind it: all operands
+     * of an elementwise op, and of a row-wise one the inputs that it reads row by row and the
+     * outputs of narrow_out. */
     uint8_t narrow_in, narrow_out;
 
     uint8_t inplace; /* bit i: output 0 may overwrite input i, if shape and dtype are equal */

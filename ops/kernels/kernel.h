@@ -208,6 +208,11 @@ static inline const T *walk_operand(weft_walk *w, int k, const void *data, T *pa
 
 #else /* the plain build */
 
+/* The kernels of the plain row of an `any` file. */
+#define ANY_ROW_(name)                                                                             \
+    KERNEL_ROW_(name, base, WEFT_F32, f32), KERNEL_ROW_(name, base, WEFT_F64, f64),                \
+        KERNEL_ROW_(name, base, WEFT_I32, i32), KERNEL_ROW_(name, base, WEFT_BOOL, b8)
+
 #ifdef WEFT_KERNEL_X86
 #define DECLARE_KERNEL_(name, dtype)                                                               \
     void WEFT_JOIN(name, dtype, base)(const weft_call *, int64_t);                                 \
@@ -222,8 +227,7 @@ static inline const T *walk_operand(weft_walk *w, int k, const void *data, T *pa
     }
 #define ANY_KERNELS(name)                                                                          \
     {                                                                                              \
-        {KERNEL_ROW_(name, base, WEFT_F32, f32), KERNEL_ROW_(name, base, WEFT_F64, f64),           \
-         KERNEL_ROW_(name, base, WEFT_I32, i32), KERNEL_ROW_(name, base, WEFT_BOOL, b8)},          \
+        {ANY_ROW_(name)},                                                                          \
             {KERNEL_ROW_(name, v3, WEFT_F32, f32), KERNEL_ROW_(name, v3, WEFT_F64, f64)},          \
             {KERNEL_ROW_(name, v4, WEFT_F32, f32), KERNEL_ROW_(name, v4, WEFT_F64, f64)},          \
     }
@@ -233,6 +237,12 @@ static inline const T *walk_operand(weft_walk *w, int k, const void *data, T *pa
      KERNEL_ROW_(narrow, isa, WEFT_BF16, f32)},
 #define NARROW_ROWS(name, narrow)                                                                  \
     NARROW_ROW_(name, narrow, base) NARROW_ROW_(name, narrow, v3) NARROW_ROW_(name, narrow, v4)
+/* ANY_KERNELS, and the kernel of f32 for operands that are stored as bf16. */
+#define ANY_NARROW_KERNELS(name)                                                                   \
+    {                                                                                              \
+        {ANY_ROW_(name), KERNEL_ROW_(name, base, WEFT_BF16, f32)},                                 \
+            NARROW_ROW_(name, name, v3) NARROW_ROW_(name, name, v4)                                \
+    }
 #else
 #define DECLARE_KERNEL_(name, dtype)         void WEFT_JOIN(name, dtype, base)(const weft_call *, int64_t)
 #define KERNEL_ROW_(name, isa, DTYPE, dtype) [DTYPE] = WEFT_JOIN(name, dtype, isa)
@@ -242,12 +252,15 @@ static inline const T *walk_operand(weft_walk *w, int k, const void *data, T *pa
     }
 #define ANY_KERNELS(name)                                                                          \
     {                                                                                              \
-        {KERNEL_ROW_(name, base, WEFT_F32, f32), KERNEL_ROW_(name, base, WEFT_F64, f64),           \
-         KERNEL_ROW_(name, base, WEFT_I32, i32), KERNEL_ROW_(name, base, WEFT_BOOL, b8)},          \
+        {ANY_ROW_(name)},                                                                          \
     }
 #define NARROW_ROWS(name, narrow)                                                                  \
     {KERNEL_ROW_(name, base, WEFT_F32, f32), KERNEL_ROW_(name, base, WEFT_F64, f64),               \
      KERNEL_ROW_(narrow, base, WEFT_BF16, f32)},
+#define ANY_NARROW_KERNELS(name)                                                                   \
+    {                                                                                              \
+        {ANY_ROW_(name), KERNEL_ROW_(name, base, WEFT_BF16, f32)},                                 \
+    }
 #endif
 /* For a file under `float` and one under `any`. An `any` file's kernel that makes sense for some
  * dtypes only is guarded by `#if KERNEL_IS_FLOAT` and declared as FLOAT. */
