@@ -95,17 +95,6 @@ static quantized_panel_function *panel_function_of(const quantized_attr *attr, i
     for (int n = 0; exact && n < QUANTIZED_COLUMNS; n++) exact = panel->scale[n] == 1;
     return exact ? quantized_panel_whole : attr->bits == 8 ? quantized_panel_8 : quantized_panel_4;
 }
-
-/* Prefetches part `index` of `parts` of the weights of the panel after `column`'s. */
-static void prefetch_next(const quantized_matrix *m, const product *p, int64_t column,
-                          int64_t index, int64_t parts)
-{
-    const int64_t row = p->k * p->bits / 8, next = column + QUANTIZED_COLUMNS;
-    const int64_t rows = p->n - next < QUANTIZED_COLUMNS ? p->n - next : QUANTIZED_COLUMNS;
-    const int64_t part = ceil_div(ceil_div(rows * row, parts), 64) * 64, first = index * part;
-    for (int64_t at = first; at < first + part && at < rows * row; at += 64)
-        __builtin_prefetch(m->q + next * row + at, 0, 2);
-}
 #endif
 
 /* Multiplies as many rows and columns of the block as fill panels and their functions; *b becomes
@@ -121,10 +110,8 @@ static void multiply_panels(const weft_call *call, const product *p, const quant
         T *y = (T *)call->out[0].data + b->column;
         quantized_pack(p->bits, m, b->column, p->chunks, &panel);
         quantized_panel_function *const products = panel_function_of(call->attr, p->k, &panel);
-        for (int64_t i = 0; i < tall; i += QUANTIZED_ROWS) {
-            prefetch_next(m, p, b->column, i / QUANTIZED_ROWS, tall / QUANTIZED_ROWS);
-            products(x, b->row + i, &panel, y + (b->row + i) * p->n, p->n);
-        }
+        for (int64_t i = b->row; i < b->row + tall; i += QUANTIZED_ROWS)
+            products(x, i, &panel, y + i * p->n, p->n);
         for (int64_t i = b->row + tall; i < end; i++)
             quantized_function_of(1, p->bits, true)(x, i, m, b->column, QUANTIZED_COLUMNS,
                                                     y + i * p->n, p->n);
