@@ -6,7 +6,7 @@
  * AVX-512 - unless the user has set the variable, or the program has loaded OpenBLAS before. The
  * OpenMP build runs on one thread when called from within a parallel region, as the executor does.
  * So does oneDNN, which detects the processor's features itself. Its product of bf16 is exported,
- * but not declared in its headers, and refuses some processors: a small product tries it.
+ * but not declared in its headers, so a small product tries whether it works here.
  */
 #include "gemm.h"
 
@@ -213,8 +213,10 @@ static weft_gemm_backend backend_of(weft_dtype dtype)
     if (wanted == WEFT_GEMM_BACKENDS || (dtype == WEFT_F64 && !backends[wanted].has_f64))
         return WEFT_GEMM_WEFT;
     if (dtype != WEFT_BF16 || wanted == WEFT_GEMM_WEFT) return wanted;
-    const bool has = backends[wanted].may_have_bf16 && load_backend(wanted, NULL) == WEFT_OK;
-    return has && dnnl_bf16 ? wanted : WEFT_GEMM_WEFT;
+    /* A library that cannot be loaded stays the choice, so that the message says so. */
+    const bool lacks =
+        !backends[wanted].may_have_bf16 || (load_backend(wanted, NULL) == WEFT_OK && !dnnl_bf16);
+    return lacks ? WEFT_GEMM_WEFT : wanted;
 }
 
 bool gemm_is_own(weft_dtype dtype)

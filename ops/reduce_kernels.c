@@ -4,12 +4,11 @@
  * together, row by row (column path); else each output folds its own elements (row path).
  *
  * Elements are folded in blocks, which stay in the second-level cache, so that an op may pass over
- * one twice; a row whose elements lie apart is packed block by block, and elements that are stored
- * as bf16 are widened block by block. A block is reduced to a
- * state of one or two f64 numbers, and states are merged in order. An op is the four functions of a
- * `fold`. Where outputs are too few to occupy the processor, pieces of
- * the blocks become tiles of their own, their states go to scratch, and a second phase merges them;
- * the pieces come from the shape alone. */
+ * one twice. A block whose elements lie apart is packed, one that is stored as bf16 is widened. A
+ * block is reduced to a state of one or two f64 numbers, and states are merged in order. An op is
+ * the four functions of a `fold`. Where outputs are too few to occupy the processor, pieces of the
+ * blocks become tiles of their own, their states go to scratch, and a second phase merges them; the
+ * pieces come from the shape alone. */
 #include "reduce.h"
 
 #include "kernels/extreme.h"

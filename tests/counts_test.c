@@ -89,6 +89,14 @@ static void test_backends(void)
     /* oneDNN has no GEMM of f64. */
     if (weft_gemm_chosen(WEFT_F64, &backend, NULL) == WEFT_OK)
         CU_ASSERT_NOT_EQUAL(backend, WEFT_GEMM_ONEDNN);
+    /* OpenBLAS has none of bf16. A library that is missing is missing for every dtype that it is
+     * chosen for. */
+    if (weft_gemm_chosen(WEFT_BF16, &backend, NULL) == WEFT_OK)
+        CU_ASSERT_NOT_EQUAL(backend, WEFT_GEMM_OPENBLAS);
+    const char *chosen = getenv("WEFT_GEMM");
+    if (chosen && strcmp(chosen, "onednn") == 0)
+        CU_ASSERT_EQUAL(weft_gemm_chosen(WEFT_BF16, NULL, NULL),
+                        weft_gemm_chosen(WEFT_F32, NULL, NULL));
 }
 
 void counts_tests(void)
